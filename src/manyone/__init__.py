@@ -1,0 +1,9 @@
+"""One-class classification for many related tasks with few normal samples each."""
+
+from manyone.calibration import CalibrationWarning
+from manyone.estimators import IndependentOCKSR, JointOCKSR
+from manyone.whitening import TaskWhitener
+
+__version__ = "0.1.0"
+
+__all__ = ["CalibrationWarning", "IndependentOCKSR", "JointOCKSR", "TaskWhitener"]

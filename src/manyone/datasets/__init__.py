@@ -1,0 +1,21 @@
+"""Data of many related tasks: digits, objects, faces, typists, spacecraft, engines, machines.
+
+``load_mnist()`` is embedded and `make_fleet` is synthetic; the others are read from a data
+folder (``data_home``, ``$MANYONE_DATA`` or the user's cache) or made from their originals.
+"""
+
+from ._cache import DatasetNotFoundError
+from ._fleet import make_fleet
+from ._images import load_coil100, load_faces, load_mnist
+from ._tables import load_keystrokes, load_telemetry, load_turbofan
+
+__all__ = [
+    "DatasetNotFoundError",
+    "load_coil100",
+    "load_faces",
+    "load_keystrokes",
+    "load_mnist",
+    "load_telemetry",
+    "load_turbofan",
+    "make_fleet",
+]

@@ -1,0 +1,293 @@
+"""Images: handwritten digits, objects on a turntable, faces."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import importlib.util
+import re
+import tarfile
+import zipfile
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._bunch import Loaded, PathLike, choose, image_bunch
+from ._bunch import bunch as make_bunch
+from ._cache import Arrays, build, data_folders, fetch
+from ._embed_mnist import SUBSET
+
+__all__ = ["load_coil100", "load_faces", "load_mnist"]
+
+_MNIST = """MNIST, 28 x 28 grey images of handwritten digits; the task is the digit.
+
+Y. LeCun, C. Cortes, C. J. C. Burges. Licence: CC BY-SA 3.0. The embedded subset has the first
+600 images of each digit of the training file; the full set has 60,000 + 10,000.
+"""
+
+_COIL100 = """COIL-100, 100 objects on a turntable, 72 poses each; the task is the object.
+
+S. A. Nene, S. K. Nayar, H. Murase: Columbia Object Image Library (COIL-100), CUCS-006-96, 1996.
+For research. Here 32 x 32 grey images, reduced from 128 x 128 colour by bilinear sampling.
+"""
+
+_FACES = """Labeled Faces in the Wild, 12 people with at least 52 images; the task is the person.
+
+G. B. Huang, M. Ramesh, T. Berg, E. Learned-Miller, UMass Amherst TR 07-49, 2007. Press pictures,
+for research. Either 64 x 64 grey images or the 128 numbers of dlib's face descriptor.
+"""
+
+_FEWEST_FACES = 52
+_CENTRE = (62, 62, 188, 188)  # where the face is in a 250 x 250 image of LFW
+
+
+def load_mnist(
+    *,
+    subset: bool = True,
+    data_home: PathLike = None,
+    download_if_missing: bool = True,
+    return_X_y: bool = False,
+) -> Loaded:
+    """Load MNIST digits: the embedded subset (no network, no files needed) or the full set.
+
+    Parameters
+    ----------
+    subset : bool, default=True
+        The 6,000 embedded images, the first 600 of each digit of the training file. False: all
+        70,000 images, from ``mnist.npz`` in the data folder or downloaded (``data`` then takes
+        440 MB).
+    data_home : path-like, optional
+        Data folder; default ``$MANYONE_DATA``, then the user's cache. Not used by the subset.
+    download_if_missing : bool, default=True
+        Whether to download what is not there.
+    return_X_y : bool, default=False
+        Return ``(data, target)`` only.
+
+    Returns
+    -------
+    Bunch
+        ``data`` (n, 784) float64 in [0, 1], ``images`` (n, 28, 28) uint8, ``target`` (n,) the
+        digit, ``target_names``, ``split`` (n,) ``"train"`` or ``"test"``, ``index`` (n,) position
+        in the original file of that split, ``DESCR``.
+    """
+    if subset:
+        with np.load(SUBSET, allow_pickle=False) as archive:
+            images, digits, index = archive["images"], archive["digits"], archive["index"]
+        split = np.full(len(index), "train")
+    else:
+        arrays = fetch("mnist", _convert_mnist, data_home, download_if_missing)
+        images = np.concatenate([arrays["x_train"], arrays["x_test"]])
+        digits = np.concatenate([arrays["y_train"], arrays["y_test"]])
+        sizes = [len(arrays["y_train"]), len(arrays["y_test"])]
+        split = np.repeat(["train", "test"], sizes)
+        index = np.concatenate([np.arange(n, dtype=np.int32) for n in sizes])
+    return image_bunch(
+        images,
+        digits,
+        np.array([str(digit) for digit in range(10)]),
+        return_X_y,
+        split=split,
+        index=index,
+        DESCR=_MNIST,
+    )
+
+
+def load_coil100(
+    *,
+    data_home: PathLike = None,
+    download_if_missing: bool = True,
+    return_X_y: bool = False,
+) -> Loaded:
+    """Load COIL-100: 100 objects, 72 poses each, 32 x 32 grey.
+
+    Parameters
+    ----------
+    data_home : path-like, optional
+        Folder with ``coil100_gray32.npz``; default ``$MANYONE_DATA``, then the user's cache.
+    download_if_missing : bool, default=True
+        Whether to download and convert the original (125 MB; needs pooch and pillow).
+    return_X_y : bool, default=False
+        Return ``(data, target)`` only.
+
+    Returns
+    -------
+    Bunch
+        ``data`` (7200, 1024) float64 in [0, 1], ``images`` (7200, 32, 32) uint8, ``target``
+        (7200,) 0 to 99, ``target_names`` ``"obj1"`` to ``"obj100"``, ``angle`` (7200,) degrees,
+        ``DESCR``.
+    """
+    arrays = fetch("coil100", _convert_coil100, data_home, download_if_missing)
+    return image_bunch(
+        arrays["X"],
+        arrays["y"] - 1,
+        np.array([f"obj{number}" for number in range(1, 101)]),
+        return_X_y,
+        angle=arrays["angle"],
+        DESCR=_COIL100,
+    )
+
+
+def load_faces(
+    *,
+    features: str = "dlib",
+    data_home: PathLike = None,
+    download_if_missing: bool = True,
+    return_X_y: bool = False,
+) -> Loaded:
+    """Load the 12 people of Labeled Faces in the Wild with at least 52 images.
+
+    Parameters
+    ----------
+    features : {"dlib", "pixels"}, default="dlib"
+        dlib's 128-dimensional face descriptors, or the grey values.
+    data_home : path-like, optional
+        Folder with ``lfw12_faces.npz``; default ``$MANYONE_DATA``, then the user's cache.
+    download_if_missing : bool, default=True
+        Whether to download and convert the original (230 MB; needs pooch and pillow, and for
+        ``"dlib"`` also dlib and face_recognition_models). It gives a few more images than the
+        prepared file, in which sixteen are missing, and other crops.
+    return_X_y : bool, default=False
+        Return ``(data, target)`` only.
+
+    Returns
+    -------
+    Bunch
+        ``data`` (n, 128) descriptors or (n, 4096) grey values in [0, 1], both float64; ``images``
+        (n, 64, 64) uint8, ``target`` (n,) 0 to 11, ``target_names`` the people, ``filename``
+        (n,), ``DESCR``; and for ``"dlib"`` ``face_detected`` (n,) bool, False where no face was
+        found and the descriptor is of the centre of the image.
+    """
+    choose("features", features, ("dlib", "pixels"))
+    dlib = features == "dlib"
+    needs = ("dlib", "face_recognition_models") if dlib else ()
+    convert = partial(_convert_faces, describe=dlib)
+    arrays = fetch("faces", convert, data_home, download_if_missing, needs)
+    if dlib and "embedding" not in arrays:  # a file that was made for "pixels"
+        arrays = build("faces", convert, data_folders(data_home), download_if_missing, needs)
+    common: dict[str, Any] = {"filename": arrays["filename"], "DESCR": _FACES}
+    if dlib:
+        common |= {"images": arrays["gray64"], "face_detected": arrays["face_detected"]}
+        return make_bunch(arrays["embedding"], arrays["y"], arrays["names"], return_X_y, **common)
+    return image_bunch(arrays["gray64"], arrays["y"], arrays["names"], return_X_y, **common)
+
+
+def _convert_mnist(*files: Path) -> Arrays:
+    """Arrays of the four gzipped idx files."""
+    arrays = []
+    for file in files:
+        with gzip.open(file) as stream:
+            content = stream.read()
+        # idx: two zero bytes, type 8 (uint8), number of axes, then big-endian axis lengths.
+        if content[:3] != b"\0\0\x08":
+            raise ValueError(f"{file.name} is not an idx file of bytes")
+        n_axes = content[3]
+        shape = np.frombuffer(content, ">u4", n_axes, offset=4)
+        arrays.append(np.frombuffer(content, np.uint8, offset=4 + 4 * n_axes).reshape(shape))
+    return dict(zip(("x_train", "y_train", "x_test", "y_test"), arrays, strict=True))
+
+
+def _convert_coil100(archive: Path) -> Arrays:
+    """Arrays of the zip of 128 x 128 colour images ``objN__A.png``."""
+    from PIL import Image
+
+    found = []
+    with zipfile.ZipFile(archive) as members:
+        for name in members.namelist():
+            if match := re.search(r"obj(\d+)__(\d+)\.png$", name):
+                with members.open(name) as stream, Image.open(stream) as image:
+                    grey = _reduce(np.asarray(image.convert("RGB")))
+                found.append((int(match[1]), int(match[2]), grey))
+    found.sort(key=lambda item: item[:2])
+    objects, angles, images = zip(*found, strict=True)
+    return {
+        "X": np.stack(images),
+        "y": np.array(objects, dtype=np.int16),
+        "angle": np.array(angles, dtype=np.int16),
+    }
+
+
+def _reduce(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Colour (4h, 4w, 3) to grey (h, w), bit for bit what OpenCV's bilinear resize gives.
+
+    A quarter of the size puts each sample amid four pixels, whose rounded mean it is. The
+    weights of red, green and blue are 0.299, 0.587 and 0.114 in units of 2 ** -15.
+    """
+    wide = image.astype(np.uint32)
+    corners = (wide[i::4, j::4] for i in (1, 2) for j in (1, 2))
+    mean = (sum(corners, np.uint32(2))) >> 2
+    weights = np.array([9798, 19235, 3735], dtype=np.uint32)
+    return ((mean @ weights + (1 << 14)) >> 15).astype(np.uint8)
+
+
+def _convert_faces(archive: Path, describe: bool) -> Arrays:
+    """Arrays of the people with enough images in the tar of ``.../Name/Name_0001.jpg``."""
+    from PIL import Image
+
+    with tarfile.open(archive) as members:
+        count = Counter(Path(name).parent.name for name in members.getnames() if _is_jpeg(name))
+    names = sorted(name for name, n in count.items() if n >= _FEWEST_FACES)
+    descriptor = _Descriptor() if describe else None
+    found = []
+    with tarfile.open(archive) as members:  # anew, as a gzipped tar is read only forwards
+        for member in members:
+            person = Path(member.name).parent.name
+            if not _is_jpeg(member.name) or person not in names:
+                continue
+            stream = members.extractfile(member)
+            assert stream is not None  # only folders and links have none
+            with Image.open(stream) as image:
+                colour = image.convert("RGB")
+            grey = colour.convert("L").resize((64, 64), Image.Resampling.LANCZOS, _CENTRE)
+            described = descriptor(np.asarray(colour)) if descriptor else ()
+            found.append((Path(member.name).name, names.index(person), np.asarray(grey), described))
+    found.sort(key=lambda item: item[0])
+    filename, person_index, images, descriptions = zip(*found, strict=True)
+    arrays = {
+        "gray64": np.stack(images),
+        "y": np.array(person_index, dtype=np.int16),
+        "names": np.array(names),
+        "filename": np.array(filename),
+    }
+    if descriptor:
+        vectors, detected = zip(*descriptions, strict=True)
+        arrays |= {"embedding": np.stack(vectors), "face_detected": np.array(detected)}
+    return arrays
+
+
+def _is_jpeg(name: str) -> bool:
+    return name.endswith(".jpg")
+
+
+class _Descriptor:
+    """dlib's face descriptor of the face nearest to the centre of an image."""
+
+    def __init__(self) -> None:
+        dlib = importlib.import_module("dlib")
+        # The package face_recognition_models only carries files, and importing it needs
+        # setuptools; finding it does not.
+        spec = importlib.util.find_spec("face_recognition_models")
+        assert spec is not None
+        assert spec.submodule_search_locations is not None
+        models = Path(spec.submodule_search_locations[0]) / "models"
+        self._detect = dlib.get_frontal_face_detector()
+        self._rectangle = dlib.rectangle
+        self._landmarks = dlib.shape_predictor(str(models / "shape_predictor_5_face_landmarks.dat"))
+        self._network = dlib.face_recognition_model_v1(
+            str(models / "dlib_face_recognition_resnet_model_v1.dat")
+        )
+
+    def __call__(self, image: NDArray[np.uint8]) -> tuple[NDArray[np.float32], bool]:
+        """Descriptor (128,) of `image` (h, w, 3), and whether a face was found."""
+        centre = np.array(image.shape[1::-1]) / 2
+
+        def distance(box: Any) -> float:
+            return float(np.hypot(*(np.array([box.center().x, box.center().y]) - centre)))
+
+        boxes = self._detect(image, 1)
+        box = min(boxes, key=distance) if boxes else self._rectangle(*_CENTRE)
+        vector = self._network.compute_face_descriptor(image, self._landmarks(image, box))
+        return np.array(vector, dtype=np.float32), bool(boxes)

@@ -1,0 +1,353 @@
+"""Tables and series: keystrokes, spacecraft telemetry, turbofan engines."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+from xml.etree import ElementTree
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from ._bunch import Loaded, PathLike, bunch, choose
+from ._cache import Arrays, fetch
+
+__all__ = ["Channel", "load_keystrokes", "load_telemetry", "load_turbofan"]
+
+_KEYSTROKES = """MEU-Mobile KSD, one password typed on a touch screen; the task is the user.
+
+N. Al-Obaidi, M. Al-Jarrah, UCI Machine Learning Repository, 2016. Licence: CC BY 4.0. 56 users,
+51 records each of .tie5Roanl; 71 features: hold times and times between keys (ms), pressure and
+finger area of each key, and averages.
+"""
+
+_TELEMETRY = """NASA SMAP and MSL telemetry, anomalies labelled by experts; the task is the channel.
+
+K. Hundman, V. Constantinou, C. Laporte, I. Colwell, T. Soderstrom: Detecting Spacecraft Anomalies
+Using LSTMs and Nonparametric Dynamic Thresholding, KDD 2018 (data of the project telemanom).
+54 channels of SMAP and 27 of MSL, each with a normal training series and a labelled test series.
+"""
+
+_TURBOFAN = """C-MAPSS FD001, simulated turbofan engines run to failure; the task is the engine.
+
+A. Saxena, K. Goebel: Turbofan Engine Degradation Simulation Data Set, NASA Ames, 2008 (U.S.
+government work). 100 training engines run to failure, 100 test engines stop before it.
+"""
+
+_WINDOW_FEATURES = (
+    "mean",
+    "std",
+    "min",
+    "max",
+    "roughness",
+    "trend",
+    "commands",
+    "command_kinds",
+)
+
+
+def load_keystrokes(
+    *,
+    data_home: PathLike = None,
+    download_if_missing: bool = True,
+    return_X_y: bool = False,
+) -> Loaded:
+    """Load MEU-Mobile keystroke dynamics: 56 users, 51 records each, 71 features.
+
+    Parameters
+    ----------
+    data_home : path-like, optional
+        Folder with ``meu_mobile_keystroke.npz``; default ``$MANYONE_DATA``, then the user's cache.
+    download_if_missing : bool, default=True
+        Whether to download and convert the original (needs pooch).
+    return_X_y : bool, default=False
+        Return ``(data, target)`` only.
+
+    Returns
+    -------
+    Bunch
+        ``data`` (2856, 71) float64, ``feature_names`` (71,), ``target`` (2856,) 0 to 55,
+        ``target_names`` ``"user1"`` to ``"user56"``, ``DESCR``.
+    """
+    arrays = fetch("keystrokes", _convert_keystrokes, data_home, download_if_missing)
+    return bunch(
+        arrays["X"],
+        arrays["y"] - 1,
+        np.array([f"user{number}" for number in range(1, 57)]),
+        return_X_y,
+        feature_names=arrays["columns"],
+        DESCR=_KEYSTROKES,
+    )
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One telemetry channel; the commands stay packed until they are asked for.
+
+    Attributes
+    ----------
+    name, spacecraft : str
+        For example ``"A-1"`` and ``"SMAP"``.
+    train, test : ndarray of shape (n_train,) and (n_test,)
+        Telemetry values, float32, scaled by NASA to about [-1, 1]; some channels leave the range.
+    label : ndarray of shape (n_test,)
+        True where the test series is anomalous.
+    """
+
+    name: str
+    spacecraft: str
+    train: NDArray[np.float32] = field(repr=False)
+    test: NDArray[np.float32] = field(repr=False)
+    label: NDArray[np.bool_] = field(repr=False)
+    _n_commands: int = field(repr=False)
+    _train_packed: NDArray[np.uint8] = field(repr=False)
+    _test_packed: NDArray[np.uint8] = field(repr=False)
+
+    @property
+    def train_commands(self) -> NDArray[np.bool_]:
+        """Commands sent with each training row, (n_train, n_commands)."""
+        return self._unpack(self._train_packed)
+
+    @property
+    def test_commands(self) -> NDArray[np.bool_]:
+        """Commands sent with each test row, (n_test, n_commands)."""
+        return self._unpack(self._test_packed)
+
+    def _unpack(self, packed: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        return np.unpackbits(packed, axis=1, count=self._n_commands).astype(bool)
+
+
+def load_telemetry(
+    *,
+    spacecraft: str | None = None,
+    split: str = "train",
+    window: int = 50,
+    step: int | None = None,
+    data_home: PathLike = None,
+    return_X_y: bool = False,
+) -> Loaded:
+    """Load NASA SMAP and MSL telemetry as rows of window features, and the series themselves.
+
+    Parameters
+    ----------
+    spacecraft : {"SMAP", "MSL"}, optional
+        Channels of one spacecraft only; default both.
+    split : {"train", "test"}, default="train"
+        Series the rows are made of: the normal training series or the labelled test series.
+    window : int, default=50
+        Length of the windows.
+    step : int, optional
+        Distance between the starts of two windows; default `window`, so that they do not overlap.
+        A shorter rest at the end of a series is left out.
+    data_home : path-like, optional
+        Folder with ``nasa_smap_msl.npz``; default ``$MANYONE_DATA``, then the user's cache. This
+        file is not downloaded: its authors' archive is no longer public.
+    return_X_y : bool, default=False
+        Return ``(data, target)`` only.
+
+    Returns
+    -------
+    Bunch
+        ``data`` (n, 8) float64, one row per window: mean, standard deviation, minimum and maximum
+        of the values, mean absolute change, last minus first value, commands per step, and how
+        many different commands were sent; ``feature_names``; ``target`` (n,) index of the channel,
+        ``target_names`` the channels; ``label`` (n,) True where the window touches an anomaly (the
+        training series have none); ``start`` (n,) first step of the window; ``channels``, a dict
+        from name to `Channel` with the whole series; ``DESCR``.
+    """
+    choose("spacecraft", spacecraft, (None, "SMAP", "MSL"))
+    choose("split", split, ("train", "test"))
+    step = window if step is None else step
+    if window < 2 or step < 1:
+        raise ValueError(f"window must be at least 2 and step at least 1, got {window} and {step}.")
+    arrays = fetch("telemetry", None, data_home, download_if_missing=False)
+    channels = {
+        name: Channel(
+            name=name,
+            spacecraft=craft,
+            train=arrays[f"{name}/train_value"],
+            test=arrays[f"{name}/test_value"],
+            label=arrays[f"{name}/label"].astype(bool),
+            _n_commands=n_commands,
+            _train_packed=arrays[f"{name}/train_cmd"],
+            _test_packed=arrays[f"{name}/test_cmd"],
+        )
+        for name, craft, n_commands in zip(
+            arrays["channels"].tolist(),
+            arrays["spacecraft"].tolist(),
+            arrays["n_cmd"].tolist(),
+            strict=True,
+        )
+        if spacecraft in (None, craft)
+    }
+    rows, labels, starts = zip(
+        *(_windows(channel, split, window, step) for channel in channels.values()), strict=True
+    )
+    return bunch(
+        np.concatenate(rows),
+        np.repeat(np.arange(len(channels)), [len(part) for part in rows]),
+        np.array(list(channels)),
+        return_X_y,
+        feature_names=np.array(_WINDOW_FEATURES),
+        label=np.concatenate(labels),
+        start=np.concatenate(starts),
+        channels=channels,
+        DESCR=_TELEMETRY,
+    )
+
+
+def load_turbofan(
+    *,
+    split: str = "train",
+    data_home: PathLike = None,
+    download_if_missing: bool = True,
+    return_X_y: bool = False,
+) -> Loaded:
+    """Load C-MAPSS FD001: turbofan engines, one row of 21 sensors per flight cycle.
+
+    Parameters
+    ----------
+    split : {"train", "test"}, default="train"
+        100 engines run to failure, or 100 *other* engines whose series stop before it.
+    data_home : path-like, optional
+        Folder with ``cmapss_fd001.npz``; default ``$MANYONE_DATA``, then the user's cache.
+    download_if_missing : bool, default=True
+        Whether to download and convert the original (12 MB; needs pooch).
+    return_X_y : bool, default=False
+        Return ``(data, target)`` only.
+
+    Returns
+    -------
+    Bunch
+        ``data`` (n, 21) float64, the sensors; ``feature_names`` ``"s1"`` to ``"s21"``; ``target``
+        (n,) 0 to 99, ``target_names`` ``"engine1"`` to ``"engine100"``, ``cycle`` (n,) from 1,
+        ``settings`` (n, 3) float64, ``rul`` (n,) cycles left before failure, ``DESCR``. 20,631
+        rows for ``"train"``, 13,096 for ``"test"``.
+    """
+    choose("split", split, ("train", "test"))
+    arrays = fetch("turbofan", _convert_turbofan, data_home, download_if_missing)
+    engine = arrays[f"{split}_unit"].astype(np.intp) - 1
+    cycle = arrays[f"{split}_cycle"].astype(np.intp)
+    last = np.zeros(engine.max() + 1, dtype=np.intp)
+    np.maximum.at(last, engine, cycle)
+    if split == "test":
+        last += arrays["test_rul"]
+    return bunch(
+        arrays[f"{split}_sensors"],
+        engine,
+        np.array([f"engine{number}" for number in range(1, len(last) + 1)]),
+        return_X_y,
+        feature_names=np.array([f"s{number}" for number in range(1, 22)]),
+        cycle=cycle,
+        settings=arrays[f"{split}_settings"].astype(np.float64),
+        rul=last[engine] - cycle,
+        DESCR=_TURBOFAN,
+    )
+
+
+def _windows(
+    channel: Channel, split: str, window: int, step: int
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
+    """Features (n, 8), labels (n,) and starts (n,) of the windows of one series."""
+    train = split == "train"
+    values = (channel.train if train else channel.test).astype(np.float64)
+    commands = channel.train_commands if train else channel.test_commands
+    label = np.zeros(len(values), dtype=bool) if train else channel.label
+    if len(values) < window:
+        raise ValueError(
+            f"window={window} is longer than the {split} series of channel {channel.name} "
+            f"({len(values)} steps); choose a shorter one."
+        )
+
+    def cut(series: NDArray[Any]) -> NDArray[Any]:
+        return sliding_window_view(series, window, axis=0)[::step]
+
+    part = cut(values)
+    sent = cut(commands)  # (n, n_commands, window)
+    features = (
+        part.mean(axis=1),
+        part.std(axis=1),
+        part.min(axis=1),
+        part.max(axis=1),
+        np.abs(np.diff(part, axis=1)).mean(axis=1),
+        part[:, -1] - part[:, 0],
+        sent.sum(axis=(1, 2)) / window,
+        sent.any(axis=2).sum(axis=1),
+    )
+    anomalous: NDArray[np.bool_] = np.any(cut(label), axis=1)
+    return np.column_stack(features), anomalous, np.arange(len(part)) * step
+
+
+def _convert_keystrokes(workbook: Path) -> Arrays:
+    """Arrays of the workbook: a header, then the subject and 71 features per row."""
+    header, *rows = _read_sheet(workbook)
+    width = len(header)
+    # Blank rows part the subjects.
+    table = np.array([[float(cell) for cell in row[:width]] for row in rows if any(row)])
+    if table.ndim != 2 or not np.isfinite(table).all():
+        raise ValueError("the workbook has cells that are not numbers")
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    user = table[:, 0].astype(np.int16)
+    if set(Counter(user.tolist()).values()) != {51}:
+        raise ValueError("the workbook has not 51 rows of every subject")
+    columns, seen = [], Counter[str]()
+    for name in header[1:]:  # two keys are typed twice: number the second one
+        columns.append(f"{name}.{seen[name]}" if seen[name] else name)
+        seen[name] += 1
+    return {"X": table[:, 1:].astype(np.float32), "y": user, "columns": np.array(columns)}
+
+
+def _read_sheet(workbook: Path) -> Iterator[list[str]]:
+    """Rows of the first sheet of an xlsx workbook, as text; a cell left out is ``""``."""
+    space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+
+    def text(node: ElementTree.Element) -> str:
+        return "".join(part.text or "" for part in node.iter(f"{space}t"))
+
+    with zipfile.ZipFile(workbook) as members:
+        strings = []
+        if "xl/sharedStrings.xml" in members.namelist():
+            root = ElementTree.fromstring(members.read("xl/sharedStrings.xml"))
+            strings = [text(node) for node in root.iter(f"{space}si")]
+        sheet = ElementTree.fromstring(members.read("xl/worksheets/sheet1.xml"))
+    for row in sheet.iter(f"{space}row"):
+        cells: list[str] = []
+        for cell in row.iter(f"{space}c"):
+            value, kind = cell.findtext(f"{space}v") or "", cell.get("t")
+            letters = re.match(r"[A-Z]*", cell.get("r", ""))
+            column = 0
+            for letter in letters[0] if letters else "":
+                column = 26 * column + ord(letter) - ord("A") + 1
+            cells += [""] * (column - 1 - len(cells))
+            cells.append(strings[int(value)] if kind == "s" else value or text(cell))
+        yield cells
+
+
+def _convert_turbofan(archive: Path) -> Arrays:
+    """Arrays of the three FD001 text files, which lie in a zip within the zip."""
+    with zipfile.ZipFile(archive) as outer:
+        inner = next((name for name in outer.namelist() if name.endswith("CMAPSSData.zip")), None)
+        with zipfile.ZipFile(io.BytesIO(outer.read(inner)) if inner else archive) as members:
+
+            def table(file: str) -> NDArray[np.float64]:
+                name = next((n for n in members.namelist() if n.endswith(file)), file)
+                stream: IO[bytes]
+                with members.open(name) as stream:
+                    return np.loadtxt(io.TextIOWrapper(stream), ndmin=2)
+
+            arrays: Arrays = {}
+            for split in ("train", "test"):
+                rows = table(f"{split}_FD001.txt")
+                arrays[f"{split}_unit"] = rows[:, 0].astype(np.int16)
+                arrays[f"{split}_cycle"] = rows[:, 1].astype(np.int16)
+                arrays[f"{split}_settings"] = rows[:, 2:5].astype(np.float32)
+                arrays[f"{split}_sensors"] = rows[:, 5:].astype(np.float32)
+            arrays["test_rul"] = table("RUL_FD001.txt")[:, 0].astype(np.int16)
+    return arrays

@@ -1,0 +1,13 @@
+"""One thin scikit-learn estimator per method."""
+
+from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.independent import IndependentOCKSR
+from manyone.estimators.joint import JointOCKSR
+
+#: Every method under the name it has in the paper (or in the paper it comes from).
+METHODS: dict[str, type[MultiTaskOneClass]] = {
+    "OCKSR": IndependentOCKSR,
+    "C-OCKSR": JointOCKSR,
+}
+
+__all__ = ["METHODS", "IndependentOCKSR", "JointOCKSR", "MultiTaskOneClass"]

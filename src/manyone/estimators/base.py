@@ -1,0 +1,483 @@
+"""The grammar that all estimators share: fit, score, threshold, p-values, open-set recognition."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABCMeta, abstractmethod
+from collections.abc import Callable, Iterator
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, OutlierMixin, _fit_context, clone
+from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
+from sklearn.utils.validation import check_is_fitted
+
+from manyone.calibration import Calibration, CalibrationWarning, benjamini_hochberg
+from manyone.kernels import KERNELS, Array, Rows, reported_gamma, resolve_kernel, row_blocks
+from manyone.tasks import MISSING, Codes, as_frame, encode, group_rows, lookup, split_column
+from manyone.validation import (
+    TrainingRows,
+    check_labels,
+    check_normal_rows,
+    check_outlier,
+    check_rows,
+    check_weight,
+)
+from manyone.whitening import TaskWhitener
+
+#: Folds of the calibration where no closed form is honest.
+CALIBRATION_FOLDS = 10
+
+
+class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
+    """Base class of all estimators.
+
+    A subclass says how to solve (`_solve`), how to score rows against their own task or against
+    all (`_own_scores`, `_all_scores`) and, where it can, how rows score under models fitted without
+    them (`_left_out_scores`). Everything a user sees beyond that is here, once.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "kernel": [StrOptions(set(KERNELS)), callable],
+        "gamma": [
+            StrOptions({"mean", "median", "scale"}),
+            Interval(Real, 0, None, closed="neither"),
+        ],
+        "width": [Interval(Real, 0, None, closed="neither")],
+        "degree": [Interval(Real, 0, None, closed="left")],
+        "coef0": [Interval(Real, None, None, closed="neither")],
+        "kernel_params": [dict, None],
+        "metric": [StrOptions({"plain", "whitened"})],
+        "alarm_rate": [Interval(Real, 0, 1, closed="neither")],
+    }
+
+    kernel: str | Callable[..., float]
+    gamma: str | float
+    width: float
+    degree: float
+    coef0: float
+    kernel_params: dict[str, Any] | None
+    metric: str
+    alarm_rate: float
+
+    # ------------------------------------------------------------------ what a subclass provides
+
+    @abstractmethod
+    def _solve(self, rows: TrainingRows) -> None:
+        """Fit to rows and store what scoring needs."""
+
+    @abstractmethod
+    def _own_scores(self, X: Rows, codes: Codes) -> Array:
+        """Score of each row against its own task, shape (n,)."""
+
+    @abstractmethod
+    def _all_scores(self, X: Rows) -> Array:
+        """Score of each row against every task, shape (n, T)."""
+
+    @abstractmethod
+    def _left_out_scores(self) -> tuple[Array, Codes, Array]:
+        """Score, task and weight of each normal training row under the model without it."""
+
+    def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
+        """Full conformal p-value of each row, shape (n,)."""
+        raise ValueError(
+            f"{type(self).__name__} has no closed form for exact p-values. Use exact=False, "
+            "or JointOCKSR or IndependentOCKSR."
+        )
+
+    # ------------------------------------------------------------------------------------- fitting
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        task: Any = None,
+        outlier: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Learn what is normal for each task, and set its alarm threshold.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n, d)
+            Rows, normal but for those marked by `outlier`. With ``kernel="precomputed"``, the
+            kernel matrix of shape (n, n).
+        y : ignored
+        task : array-like of shape (n,) or str or None
+            Label of each row (strings, integers, any hashable), or the name of the column of `X`
+            that holds it (then not a feature). None: all rows belong to one task.
+        outlier : array-like of bool of shape (n,) or str or None
+            Rows known to be abnormal for their task; those whose task is missing (None, NaN) are
+            abnormal for every task.
+        sample_weight : array-like of shape (n,) or None
+            Counts: weight 2 is the same as the row given twice, weight 0 as the row left out.
+
+        Returns
+        -------
+        self
+        """
+        # A scoring call may bring the task column along without naming it: remember its name.
+        self.task_column_ = task if isinstance(task, str) else None
+        X, task, outlier = split_column(X, task, outlier)
+        rows, self.tasks_ = self._training_rows(X, task, outlier, sample_weight, reset=True)
+        check_normal_rows(rows, self.tasks_)
+        with np.errstate(under="ignore"):
+            self._fit_rows(rows)
+        return self
+
+    def fit_predict(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        task: Any = None,
+        outlier: Any = None,
+        sample_weight: Any = None,
+    ) -> NDArray[np.int_]:
+        """Fit, then predict the same rows (see `fit` and `predict`), shape (n,)."""
+        self.fit(X, task=task, outlier=outlier, sample_weight=sample_weight)
+        return self.predict(X, task=task)
+
+    def _training_rows(
+        self, X: Any, task: Any, outlier: Any, sample_weight: Any, *, reset: bool
+    ) -> tuple[TrainingRows, NDArray[Any]]:
+        X = check_rows(self, X, reset=reset)
+        n = X.shape[0]
+        weight = check_weight(sample_weight, X)
+        mask = check_outlier(outlier, n)
+        labels = np.zeros(n, dtype=np.intp) if task is None else check_labels(task, n)
+        kept = np.flatnonzero(weight > 0)
+        if len(kept) < n:
+            X, mask, labels, weight = X[kept], mask[kept], labels[kept], weight[kept]
+        tasks, codes = encode(labels)
+        rows, order = TrainingRows(X, codes, mask, weight).by_task()
+        if self.kernel == "precomputed":
+            if X.shape[1] != n:
+                raise ValueError(
+                    'kernel="precomputed" needs the square kernel matrix of the training rows; '
+                    f"got shape {(n, X.shape[1])}."
+                )
+            self.fit_rows_ = kept[order]
+            rows = rows._replace(X=rows.X[:, self.fit_rows_])
+        return rows, tasks
+
+    def _fit_rows(self, rows: TrainingRows, *, calibrate: bool = True) -> None:
+        prepared = rows
+        if self.metric == "whitened":
+            if self.kernel == "precomputed" or sparse.issparse(rows.X):
+                raise ValueError(
+                    'metric="whitened" needs dense rows, not sparse ones or kernel="precomputed".'
+                )
+            normal = ~rows.outlier
+            self.whitener_ = TaskWhitener().fit(rows.X[normal], task=rows.codes[normal])
+            prepared = rows._replace(X=self.whitener_.transform(rows.X))
+        self.kernel_ = resolve_kernel(
+            self.kernel,
+            prepared.X,
+            gamma=self.gamma,
+            width=self.width,
+            degree=self.degree,
+            coef0=self.coef0,
+            params=self.kernel_params,
+            weight=prepared.weight,
+        )
+        self.gamma_ = reported_gamma(self.kernel_)
+        self._solve(prepared)
+        if calibrate and self._calibrates_by_folds:
+            self._set_calibration(*self._fold_scores(rows), source="folds")
+        elif calibrate:
+            self._set_calibration(*self._left_out_scores(), source="leave-one-out")
+
+    @property
+    def _calibrates_by_folds(self) -> bool:
+        # A whitener has seen the rows that the closed form leaves out.
+        return self.metric == "whitened"
+
+    def _fold_scores(self, rows: TrainingRows) -> tuple[Array, Codes, Array]:
+        """Scores of rows under whole refits without their fold; folds are cut inside each task."""
+        normal = np.flatnonzero(~rows.outlier)
+        codes = rows.codes[normal]
+        order, starts = group_rows(codes, len(self.tasks_))
+        place = np.empty(len(normal), dtype=np.intp)
+        place[order] = np.arange(len(normal)) - np.repeat(starts[:-1], np.diff(starts))
+        counts = np.diff(starts)[codes]
+        # The only row of a task cannot be left out.
+        fold = np.where(counts > 1, place % np.minimum(counts, CALIBRATION_FOLDS), -1)
+        used = fold >= 0
+        if not used.any():
+            raise ValueError(
+                "Thresholds by folds need a task with two rows or more. Give more rows, "
+                'or use metric="plain".'
+            )
+        scores = np.empty(len(normal))
+        for k in range(int(fold.max()) + 1):
+            held = normal[fold == k]
+            model = clone(self)
+            model.tasks_ = self.tasks_
+            kept = np.delete(np.arange(len(rows.codes)), held)
+            model._fit_rows(rows.take(kept), calibrate=False)
+            scores[fold == k] = model._own_scores(model._prepare(rows.X[held]), rows.codes[held])
+        return scores[used], codes[used], rows.weight[normal][used]
+
+    # ---------------------------------------------------------------------------------- thresholds
+
+    def _set_calibration(self, scores: Array, codes: Codes, weight: Array, source: str) -> None:
+        self.calibration_ = Calibration.from_scores(scores, codes, weight, len(self.tasks_), source)
+        self._set_offsets()
+
+    def _set_offsets(self) -> None:
+        self.offset_, self.alarm_rate_ = self.calibration_.offsets(self.alarm_rate)
+        complaint = self.calibration_.complaint(self.alarm_rate, self.tasks_)
+        if complaint:
+            warnings.warn(complaint, CalibrationWarning, stacklevel=4)
+
+    def recalibrate(self, alarm_rate: float) -> Self:
+        """Change the promised alarm rate of a fitted model; nothing is refitted.
+
+        Parameters
+        ----------
+        alarm_rate : float in (0, 1)
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        validate_parameter_constraints(
+            self._parameter_constraints, {"alarm_rate": alarm_rate}, type(self).__name__
+        )
+        self.alarm_rate = alarm_rate
+        self._set_offsets()
+        return self
+
+    def calibrate(self, X: Any, *, task: Any = None, sample_weight: Any = None) -> Self:
+        """Set the thresholds from held-out normal rows instead of left-out training rows.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n, d)
+            Normal rows that were not used in `fit`.
+        task : array-like of shape (n,) or str or None
+        sample_weight : array-like of shape (n,) or None
+            Counts.
+
+        Returns
+        -------
+        self
+            Tasks with too few held-out rows are compared with the held-out rows of all tasks.
+        """
+        X, codes = self._scoring_rows(X, task)
+        weight = check_weight(sample_weight, X)
+        with np.errstate(under="ignore"):
+            scores = self._own_scores(X, codes)
+        kept = weight > 0
+        self._set_calibration(scores[kept], codes[kept], weight[kept], source="held-out")
+        return self
+
+    # ------------------------------------------------------------------------------------- scoring
+
+    def score_samples(self, X: Any, *, task: Any = None) -> Array:
+        """Score of each row: minus the distance to the mean projection of its task.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n, d)
+        task : array-like of shape (n,) or str or None
+            Task that each row claims to belong to; may be left out if there is only one.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Higher is more normal.
+        """
+        X, codes = self._scoring_rows(X, task)
+        with np.errstate(under="ignore"):
+            return self._own_scores(X, codes)
+
+    def decision_function(self, X: Any, *, task: Any = None) -> Array:
+        """`score_samples` minus the threshold of each row's task, shape (n,); < 0 is an alarm."""
+        X, codes = self._scoring_rows(X, task)
+        with np.errstate(under="ignore"):
+            return self._own_scores(X, codes) - self.offset_[codes]
+
+    def predict(self, X: Any, *, task: Any = None) -> NDArray[np.int_]:
+        """+1 where a row is normal for its task, -1 where it raises the alarm, shape (n,)."""
+        return np.where(self.decision_function(X, task=task) < 0, -1, 1)
+
+    def pvalues(self, X: Any, *, task: Any = None, exact: bool = False) -> Array:
+        """P-value of "this row is normal for its task".
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n, d)
+        task : array-like of shape (n,) or str or None
+        exact : bool
+            False: the score is compared with the calibration scores of its task (monotone in the
+            score, ``p <= alarm_rate_`` exactly where `predict` gives -1). True: full conformal
+            prediction, the model with the row added compared with itself; P(p <= a) <= a for every
+            a if kernel width and alpha were not chosen on the task's own rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Never below 1/(n_t + 1): n_t rows cannot make anything rarer than that.
+        """
+        X, codes = self._scoring_rows(X, task)
+        with np.errstate(under="ignore"):
+            if exact:
+                return self._exact_pvalues(X, codes)
+            scores = self._own_scores(X, codes)
+        return self.calibration_.pvalues(scores, codes, self.alarm_rate)
+
+    def select(
+        self, X: Any, *, task: Any = None, fdr: float = 0.1, exact: bool = False
+    ) -> NDArray[np.bool_]:
+        """Rows of a batch to call abnormal, with false-discovery control (Benjamini-Hochberg).
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n, d)
+        task : array-like of shape (n,) or str or None
+        fdr : float in (0, 1)
+            Expected share of normal rows among those selected.
+        exact : bool
+            As in `pvalues`.
+
+        Returns
+        -------
+        ndarray of bool of shape (n,)
+        """
+        if not 0 < fdr < 1:
+            raise ValueError(f"fdr must lie between 0 and 1; got {fdr!r}.")
+        X, codes = self._scoring_rows(X, task)
+        with np.errstate(under="ignore"):
+            if exact:
+                p = self._exact_pvalues(X, codes)
+                floors = 1.0 / (self.calibration_.counts + 1.0)
+            else:
+                scores = self._own_scores(X, codes)
+                p = self.calibration_.pvalues(scores, codes, self.alarm_rate)
+                floors = self.calibration_.smallest_pvalues(self.alarm_rate)
+        chosen = benjamini_hochberg(p, fdr)
+        floor = floors[codes].min()
+        needed = int(np.ceil(len(p) * floor / fdr - 1e-9))
+        if not chosen.any() and needed > 1:
+            warnings.warn(
+                f"No row selected. The smallest p-value possible here is {floor:.3g}, so "
+                f"Benjamini-Hochberg at fdr={fdr:g} can select rows of this batch only if at least "
+                f"{needed} of its {len(p)} rows look that abnormal. Use smaller batches, more "
+                "calibration rows, or a larger fdr.",
+                CalibrationWarning,
+                stacklevel=2,
+            )
+        return chosen
+
+    def score_tasks(self, X: Any) -> Array:
+        """Score of every row against every task.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n, T)
+            Columns in the order of `tasks_`.
+        """
+        X = self._scoring_features(X)
+        with np.errstate(under="ignore"):
+            return self._all_scores(X)
+
+    def predict_task(self, X: Any) -> NDArray[Any]:
+        """Open-set recognition: the task that accepts a row best, or none.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels; where every task raises the alarm, -1 if labels are integers (and -1 is not one
+            of them), else None.
+        """
+        margins = self.score_tasks(X) - self.offset_
+        best = np.argmax(margins, axis=1)
+        rejected = margins[np.arange(len(best)), best] < 0
+        if self.tasks_.dtype.kind in "iu" and -1 not in self.tasks_:
+            return np.where(rejected, -1, self.tasks_[best].astype(np.int64))
+        labels = self.tasks_.astype(object)[best]
+        labels[rejected] = None
+        return labels
+
+    # --------------------------------------------------------------------------- rows for scoring
+
+    def _scoring_rows(self, X: Any, task: Any) -> tuple[Rows, Codes]:
+        check_is_fitted(self)
+        if isinstance(task, str):
+            X, task, _ = split_column(X, task)
+        X = self._scoring_features(X)
+        n = X.shape[0]
+        if task is not None:
+            codes = lookup(check_labels(task, n), self.tasks_)
+            if np.any(codes == MISSING):
+                row = int(np.flatnonzero(codes == MISSING)[0])
+                raise ValueError(
+                    f"The task of row {row} is missing. Remove such rows, or use score_tasks(X) "
+                    "to compare them with every known task."
+                )
+        elif len(self.tasks_) > 1:
+            raise ValueError(
+                f"This model has {len(self.tasks_)} tasks: say which task each row claims with "
+                "task=..., or use score_tasks(X) to score rows against all of them."
+            )
+        else:
+            codes = np.zeros(n, dtype=np.intp)
+        return X, codes
+
+    def _scoring_features(self, X: Any) -> Rows:
+        check_is_fitted(self)
+        if self.task_column_ is not None and (frame := as_frame(X)) is not None:
+            X = frame.drop(self.task_column_, strict=False).to_native()
+        return self._prepare(check_rows(self, X, reset=False))
+
+    def _prepare(self, X: Rows) -> Rows:
+        if self.metric == "whitened":
+            return self.whitener_.transform(X)
+        return X[:, self.fit_rows_] if self.kernel == "precomputed" else X
+
+    def _kernel_blocks(self, X: Rows) -> Iterator[tuple[slice, Array]]:
+        """Kernel values of rows against the training rows, block by block."""
+        for rows in row_blocks(X.shape[0], 2 * (self.X_fit_.shape[0] + X.shape[1])):
+            yield rows, self._kernel_values(X[rows])
+
+    def _kernel_values(self, X: Rows) -> Array:
+        if self.kernel == "precomputed":
+            return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
+        if not sparse.issparse(X):
+            X = np.asarray(X, dtype=np.float64)
+        return self.kernel_(X, self.X_fit_)
+
+    def _gram(self, X: Rows) -> Array:
+        if self.kernel == "precomputed":
+            X = X.toarray() if sparse.issparse(X) else X
+            # Only the symmetric part of a kernel matrix has a meaning.
+            return np.asfortranarray(X + X.T) / 2
+        return self.kernel_.gram(X)
+
+    def _gram_diagonal(self, X: Rows) -> Array:
+        if self.kernel == "precomputed":
+            return np.asarray(X.diagonal(), dtype=np.float64)
+        return self.kernel_.diagonal(X)
+
+    def __sklearn_tags__(self) -> Any:
+        """Tags: sparse rows are welcome, precomputed kernels are sliced in both directions."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags

@@ -1,0 +1,160 @@
+"""Enrol rows or whole tasks, and forget them, without fitting again."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
+
+from manyone.calibration import CalibrationWarning
+from manyone.estimators.base import MultiTaskOneClass
+from manyone.tasks import MISSING, as_labels, encode, lookup, split_column
+from manyone.validation import TrainingRows
+
+
+def join_rows(old: TrainingRows, new: TrainingRows) -> TrainingRows:
+    """Old rows followed by new ones."""
+    stack = sparse.vstack if sparse.issparse(old.X) else np.vstack
+    X = stack([old.X, new.X], **({"format": "csr"} if sparse.issparse(old.X) else {}))
+    return TrainingRows(X, *(np.concatenate(pair) for pair in zip(old[1:], new[1:], strict=True)))
+
+
+class UpdatableMixin(MultiTaskOneClass):
+    """`enroll` and `forget` for models whose training rows and factors are at hand.
+
+    The kernel width stays what it was: the result equals a fit to the new set of rows with
+    ``gamma=model.gamma_``.
+    """
+
+    @abstractmethod
+    def _append(self, rows: TrainingRows) -> None:
+        """Take in rows whose tasks are all known."""
+
+    @abstractmethod
+    def _insert_task(self, code: int) -> None:
+        """Make room for a new task at position `code` (codes and labels are moved already)."""
+
+    @abstractmethod
+    def _remove(self, code: int) -> None:
+        """Remove the rows of a task and its place; `tasks_` is shortened already."""
+
+    def enroll(
+        self, X: Any, *, task: Any = None, outlier: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Add rows to known tasks or enrol new tasks; thresholds are set anew.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (k, d)
+        task, outlier, sample_weight
+            As in `fit`.
+
+        Returns
+        -------
+        self
+            Equal to a fit to all rows with ``gamma=model.gamma_``.
+        """
+        check_is_fitted(self)
+        self._check_updatable("enroll")
+        if task is None and len(self.tasks_) > 1:
+            raise ValueError(
+                f"This model has {len(self.tasks_)} tasks: say with task=... where rows belong."
+            )
+        X, task, outlier = split_column(X, task, outlier)
+        task = np.repeat(self.tasks_, np.shape(X)[0]) if task is None else as_labels(task)
+        rows, _ = self._training_rows(X, task, outlier, sample_weight, reset=False)
+        if sparse.issparse(rows.X) != sparse.issparse(self.X_fit_):
+            convert = sparse.csr_array if sparse.issparse(self.X_fit_) else _dense
+            rows = rows._replace(X=convert(rows.X))
+        with np.errstate(under="ignore"):
+            self._enroll_rows(rows._replace(X=rows.X.astype(np.float64)), _)
+            self._recalibrate_left_out()
+        return self
+
+    def _enroll_rows(self, rows: TrainingRows, names: Any) -> None:
+        known = set(self.tasks_.tolist())
+        new_labels = [name for name in names.tolist() if name not in known]
+        has_normal = set(names[rows.codes[~rows.outlier]].tolist())
+        for label in new_labels:
+            if label not in has_normal:
+                raise ValueError(f"New task {label!r} has no normal row: enrol one, or drop it.")
+        merged, _ = encode(as_labels([*self.tasks_.tolist(), *new_labels]))
+        moved = lookup(self.tasks_, merged)
+        self.codes_ = _moved(self.codes_, moved)
+        rows = rows._replace(codes=_moved(rows.codes, lookup(names, merged)))
+        self.tasks_ = merged
+        for code in np.setdiff1d(np.arange(len(merged)), moved):
+            self._insert_task(int(code))
+        self._append(rows)
+
+    def forget(self, task: Any) -> Self:
+        """Remove a task and every row of it from the model.
+
+        Parameters
+        ----------
+        task : label
+
+        Returns
+        -------
+        self
+            Equal to a fit to the other rows with ``gamma=model.gamma_``.
+        """
+        check_is_fitted(self)
+        self._check_updatable("forget")
+        code = int(lookup(as_labels([task]), self.tasks_)[0])
+        if code == MISSING:
+            raise ValueError("forget needs the label of a task; got a missing value.")
+        if len(self.tasks_) == 1:
+            raise ValueError(
+                f"{task!r} is the only task of the model: a model needs at least one. "
+                "Delete the model instead."
+            )
+        self.tasks_ = np.delete(self.tasks_, code)
+        with np.errstate(under="ignore"):
+            self._remove(code)
+            self._recalibrate_left_out()
+        return self
+
+    def _check_updatable(self, method: str) -> None:
+        self._refuse_precomputed(f"{method}()")
+        if self.metric == "whitened":
+            raise ValueError(
+                f'{method}() cannot move the metric of metric="whitened", which every row shaped. '
+                'Fit again, or use metric="plain".'
+            )
+
+    def _refuse_precomputed(self, what: str) -> None:
+        if self.kernel == "precomputed":
+            raise ValueError(
+                f'{what} needs rows to evaluate the kernel on; with kernel="precomputed" fit again '
+                "on the new kernel matrix."
+            )
+
+    def _recalibrate_left_out(self) -> None:
+        if self.calibration_.source == "held-out":
+            warnings.warn(
+                "The held-out calibration belonged to the model before this change: thresholds now "
+                "come from left-out training rows. Call calibrate(X, task=...) again.",
+                CalibrationWarning,
+                stacklevel=3,
+            )
+        self._set_calibration(*self._left_out_scores(), source="leave-one-out")
+
+    def _rows(self) -> TrainingRows:
+        return TrainingRows(self.X_fit_, self.codes_, self.outlier_, self.weight_)
+
+    def _rows_without(self, code: int) -> TrainingRows:
+        rows = self._rows().take(np.flatnonzero(self.codes_ != code))
+        return rows._replace(codes=rows.codes - (rows.codes > code))
+
+
+def _moved(codes: Any, positions: Any) -> Any:
+    return np.where(codes == MISSING, MISSING, positions[np.maximum(codes, 0)])
+
+
+def _dense(X: Any) -> Any:
+    return X.toarray()

@@ -1,0 +1,150 @@
+"""Kernel -> feature rows: K = Phi Phi', exactly or through landmarks.
+
+Every method that works on feature rows Phi (n, m) works on all of them: the exact ones from a
+rank-revealing Cholesky factorisation of the kernel matrix, or those of m landmark rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack, solve_triangular
+
+from manyone.kernels import Array, Kernel, Rows
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """phi(x) = L^-1 k(pivots, x): reproduces the kernel exactly between the pivots.
+
+    Parameters
+    ----------
+    pivots : ndarray of shape (m,)
+        Row numbers of the pivots in the training data.
+    factor : ndarray of shape (m, m)
+        Lower Cholesky factor L of the kernel matrix of the pivots.
+    """
+
+    pivots: NDArray[np.intp]
+    factor: Array
+
+    def __call__(self, K: Array) -> Array:
+        """Feature rows from kernel values against the pivots.
+
+        Parameters
+        ----------
+        K : ndarray of shape (n, m)
+
+        Returns
+        -------
+        ndarray of shape (n, m)
+        """
+        return solve_triangular(self.factor, K.T, lower=True, check_finite=False).T
+
+    def expand(self, W: Array) -> Array:
+        """Coefficients c with k(x, pivots) c = phi(x) W.
+
+        Parameters
+        ----------
+        W : ndarray of shape (m, T)
+
+        Returns
+        -------
+        ndarray of shape (m, T)
+        """
+        return solve_triangular(self.factor, W, lower=True, trans="T", check_finite=False)
+
+
+def exact_features(K: Array, tol: float | None = None) -> tuple[Array, FeatureMap]:
+    """Feature rows with K = Phi Phi', as many as the rank of K.
+
+    Pivoted Cholesky (LAPACK dpstrf): duplicates and dependent rows add no column.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        Positive semi-definite.
+    tol : float or None
+        Residual diagonal at which to stop; None: n eps max(diag K).
+
+    Returns
+    -------
+    Phi : ndarray of shape (n, rank)
+    FeatureMap
+    """
+    n = K.shape[0]
+    if tol is None:
+        tol = n * np.finfo(float).eps * max(float(np.max(np.diag(K))), np.finfo(float).tiny)
+    factor, pivots, rank, _ = lapack.dpstrf(np.asfortranarray(K), tol=tol, lower=1)
+    pivots = np.asarray(pivots[:n], dtype=np.intp) - 1
+    Phi = np.empty((n, rank))
+    Phi[pivots] = np.tril(factor)[:, :rank]
+    return Phi, FeatureMap(pivots[:rank], np.tril(factor[:rank, :rank]))
+
+
+def landmark_features(
+    kernel: Kernel, X: Rows, n_landmarks: int, rng: np.random.RandomState, tol: float = 1e-12
+) -> tuple[Array, FeatureMap]:
+    """Feature rows of a random low-rank approximation Phi Phi' <= K.
+
+    Randomly pivoted Cholesky: rows become landmarks with probability proportional to what is not
+    yet explained of them, so that small clusters are found and outliers do not take all places.
+    Candidates are drawn in blocks and accepted by rejection, which has the law of one-by-one
+    sampling at the speed of matrix products. O(n m) kernel values, O(n m^2) flops.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : array or CSR matrix of shape (n, d)
+    n_landmarks : int
+        Number of landmarks wanted; fewer are taken where the kernel has a lower rank.
+    rng : RandomState
+    tol : float
+        Stop when this share of the trace is left unexplained.
+
+    Returns
+    -------
+    Phi : ndarray of shape (n, m)
+    FeatureMap
+    """
+    n = X.shape[0]
+    residual = kernel.diagonal(X)
+    trace = residual.sum()
+    Phi = np.zeros((n, min(n_landmarks, n)), order="F")
+    pivots: list[int] = []
+    block = max(1, -(-Phi.shape[1] // 10))
+    while len(pivots) < Phi.shape[1] and residual.sum() > tol * trace:
+        m = len(pivots)
+        drawn = rng.choice(n, size=min(block, Phi.shape[1] - m), p=residual / residual.sum())
+        rows = kernel(X[drawn], X[drawn]) - Phi[drawn, :m] @ Phi[drawn, :m].T
+        accepted, L = _accept(rows, residual[drawn] * rng.uniform(size=len(drawn)))
+        if not accepted:  # what is left of these rows is rounding
+            residual[drawn] = 0.0
+            continue
+        chosen = drawn[accepted]
+        columns = kernel(X, X[chosen]) - Phi[:, :m] @ Phi[chosen, :m].T
+        columns = solve_triangular(L, columns.T, lower=True, check_finite=False).T
+        Phi[:, m : m + len(chosen)] = columns
+        residual = np.maximum(residual - np.einsum("ij,ij->i", columns, columns), 0.0)
+        residual[chosen] = 0.0
+        pivots.extend(chosen.tolist())
+    index = np.array(pivots, dtype=np.intp)
+    Phi = Phi[:, : len(pivots)]
+    return Phi, FeatureMap(index, np.tril(Phi[index]))
+
+
+def _accept(H: Array, bar: Array) -> tuple[list[int], Array]:
+    """Candidates whose remaining residual still clears their bar, and the factor of their block."""
+    H = H.copy()
+    accepted: list[int] = []
+    columns = []
+    for i in range(len(bar)):
+        if H[i, i] > bar[i]:
+            column = H[:, i] / np.sqrt(H[i, i])
+            H -= np.outer(column, column)
+            accepted.append(i)
+            columns.append(column)
+    L = np.array([column[accepted] for column in columns]).T
+    return accepted, np.tril(L)

@@ -1,0 +1,1 @@
+"""Pure functions of arrays: each opens with the objective it minimises."""

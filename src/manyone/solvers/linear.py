@@ -1,0 +1,336 @@
+"""Linear structure learning (OCKSR-L): ``K A B`` fitted to the responses, B shared by all tasks.
+
+Everything happens in the eigenbasis of K. With ``K = U diag(lam) U'`` and ``M = U'R`` the best A
+for a given B is ``A = U X B'`` where ``X`` solves ``lam X B'B + alpha X = M``: one symmetric
+eigendecomposition of the T x T matrix ``B'B`` and one division. The optimisation therefore runs
+over B alone, and an iteration costs two (n x T)(T x T) products.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from threadpoolctl import ThreadpoolController
+
+Array = NDArray[np.float64]
+
+
+class LinearResult(NamedTuple):
+    """What `linear` returns.
+
+    ``coef = A B`` is the model folded to one layer; B is symmetric positive semi-definite. With
+    ``eigenvectors=None`` the rows of A and coef are coordinates in the eigenbasis.
+    """
+
+    A: Array
+    B: Array
+    coef: Array
+    objective_path: Array
+    n_iter: int
+    converged: bool
+    duality_gap: float
+    collapsed: bool
+
+
+class _Eliminated(NamedTuple):
+    """Q_L at the best A for one B, with ``B'B = Q diag(s^2) Q'``; X and S are rotated by Q."""
+
+    value: float
+    fit: float
+    slope: Array
+    singular: Array
+    Q: Array
+    X: Array
+    S: Array
+
+
+class _Problem(NamedTuple):
+    lam: Array
+    M: Array
+    alpha: float
+    frobenius: float
+    nuclear: float
+    outside: float  # squared norm of the part of R that no kernel expansion reaches
+
+    def at(self, B: Array, singular: Array | None = None, Q: Array | None = None) -> _Eliminated:
+        """Objective with A eliminated and the gradient of its fit part (envelope theorem)."""
+        if singular is None or Q is None:
+            singular, Q = _right_singular(B)
+        squares = singular**2
+        rotated = self.M @ Q
+        X = rotated / (self.lam[:, None] * squares + self.alpha)
+        half = np.sqrt(self.lam)[:, None] * X
+        S = half.T @ half
+        fit = self.alpha * float(np.vdot(rotated, X)) + self.outside
+        value = fit + self.frobenius * squares.sum() + self.nuclear * singular.sum()
+        slope = (-2.0 * self.alpha) * ((B @ Q) @ S) @ Q.T
+        return _Eliminated(float(value), fit, slope, singular, Q, X, S)
+
+    def gap(self, point: _Eliminated) -> float:
+        """Q_L minus a dual value of the equivalent convex problem (nuclear = 0 only).
+
+        min_C |KC-R|^2 + 2 mu |K^(1/2) C|_*  =  max_E 2<E,R> - |E|^2  s.t.  |K^(1/2) E|_op <= mu,
+        with mu = sqrt(alpha frobenius). The residual R - KC, scaled until it is feasible, is E.
+        """
+        top = self.alpha * np.sqrt(max(np.linalg.eigvalsh(point.S)[-1], 0.0))
+        bound = np.sqrt(self.alpha * self.frobenius)
+        scale = bound / top if top > bound else 1.0
+        inner = point.fit - self.outside
+        residual = self.alpha**2 * float(np.vdot(point.X, point.X))
+        return point.value - self.outside - scale * (2.0 * inner - scale * residual)
+
+    def scaled_identity(self) -> Array:
+        """Best multiple of the identity: tasks independent, the two layers balanced."""
+        n_tasks = self.M.shape[1]
+        scales = np.logspace(-4, 4, 81)
+        energy = np.einsum("it,it->i", self.M, self.M)
+        fits = self.alpha * (energy / (np.outer(scales**2, self.lam) + self.alpha)).sum(axis=1)
+        values = fits + n_tasks * (self.frobenius * scales**2 + self.nuclear * scales)
+        best = int(values.argmin())
+        # An optimum at the lower end is the trap at zero: start where the paper does instead.
+        return np.eye(n_tasks) * (scales[best] if best > 0 else 1.0)
+
+
+def _right_singular(B: Array) -> tuple[Array, Array]:
+    """Singular values and right singular vectors (columns), by one symmetric eigenproblem."""
+    squares, Q = np.linalg.eigh(B.T @ B)
+    return np.sqrt(np.maximum(squares, 0.0)), Q
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    # T x T work is too small to share: waking threads costs more than the products themselves.
+    with _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+def linear(
+    eigenvalues: Array,
+    eigenvectors: Array | None,
+    R: Array,
+    alpha: float,
+    frobenius: float,
+    nuclear: float = 0.0,
+    *,
+    solver: str = "fista",
+    step: float = 1e-3,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    outside: float | None = None,
+) -> LinearResult:
+    """Minimise ``|K A B - R|_F^2 + alpha tr(A'KA) + frobenius |B|_F^2 + nuclear |B|_*``.
+
+    For ``nuclear=0`` this is the convex problem ``min_C |KC-R|^2 + 2 sqrt(alpha frobenius)
+    |K^(1/2) C|_*``: it is solved to its global optimum by L-BFGS over B, with a duality gap as
+    certificate. For ``nuclear>0`` the problem is only bi-convex and the zero model is always a
+    local minimum; proximal gradient steps (accelerated, monotone) start from the solution of
+    ``nuclear=0`` and raise ``nuclear`` in stages.
+
+    Parameters
+    ----------
+    eigenvalues : array of shape (m,)
+        Non-negative eigenvalues of K (only the non-zero ones are needed).
+    eigenvectors : array of shape (n, m) or None
+        Orthonormal eigenvectors. None: R is already ``U'R``, and results stay in the eigenbasis.
+    R : array of shape (n, T), or (m, T) when ``eigenvectors`` is None
+        Responses.
+    alpha, frobenius, nuclear : float
+        Strengths; ``alpha > 0`` and ``frobenius + nuclear > 0``.
+    solver : {"fista", "paper"}
+        "paper": Algorithm 1, exact A-steps and gradient steps on B, until ``|dQ| < tol``.
+    step : float
+        Step size of the gradient steps of "paper".
+    tol : float
+        Relative duality gap (``nuclear=0``) or relative stationarity (``nuclear>0``) to stop at.
+    max_iter : int
+        Most iterations.
+    outside : float, optional
+        ``|R|^2 - |U'R|^2``; needed only with ``eigenvectors=None`` and a rank-deficient K.
+
+    Returns
+    -------
+    LinearResult
+        ``duality_gap`` is relative to the objective and nan where ``nuclear > 0``; ``collapsed``
+        says that the model responds with (numerically) zero to everything.
+    """
+    lam = np.maximum(eigenvalues, 0.0)
+    M = R if eigenvectors is None else eigenvectors.T @ R
+    if outside is None:
+        outside = max(float(np.vdot(R, R) - np.vdot(M, M)), 0.0)
+    problem = _Problem(lam, M, alpha, frobenius, nuclear, outside)
+    with _one_blas_thread():
+        if solver == "paper":
+            A, B, path, n_iter, converged = _paper(problem, step, tol, max_iter)
+        else:
+            B, path, n_iter, converged = _optimise(problem, tol, max_iter)
+        point = problem.at(B)
+        symmetric = (point.Q * point.singular) @ point.Q.T
+        if solver == "paper":
+            P, _, Qt = np.linalg.svd(B)
+            A = A @ (P @ Qt)  # B = (P Q') H: the rotation moves into A
+            coef = A @ symmetric
+        else:
+            A = (point.X * point.singular) @ point.Q.T
+            coef = (point.X * point.singular**2) @ point.Q.T
+        gap = np.nan if nuclear else max(problem.gap(point), 0.0) / max(point.value, 1e-300)
+    if eigenvectors is not None:
+        A, coef = eigenvectors @ A, eigenvectors @ coef
+    response = lam.max(initial=0.0) * point.singular.max() ** 2
+    collapsed = bool(response <= 1e-10 * alpha)
+    return LinearResult(
+        A, symmetric, coef, np.array(path), n_iter, converged, float(gap), collapsed
+    )
+
+
+def _optimise(problem: _Problem, tol: float, max_iter: int) -> tuple[Array, list[float], int, bool]:
+    B = problem.scaled_identity()
+    if problem.nuclear == 0.0:
+        return _lbfgs(problem, B, tol, max_iter)
+    n_iter = 0
+    if problem.frobenius > 0.0:
+        B, _, n_iter, _ = _lbfgs(problem._replace(nuclear=0.0), B, 1e-3, max_iter)
+        for share in (0.25, 0.5):
+            stage = problem._replace(nuclear=share * problem.nuclear)
+            B, _, more, _ = _proximal(stage, B, 1e-2, max_iter - n_iter)
+            n_iter += more
+    B, path, more, converged = _proximal(problem, B, tol, max_iter - n_iter)
+    return B, path, n_iter + more, converged
+
+
+def _lbfgs(
+    problem: _Problem, B: Array, tol: float, max_iter: int
+) -> tuple[Array, list[float], int, bool]:
+    """Smooth case: quasi-Newton over B until the relative duality gap is below ``tol``."""
+    shape = B.shape
+    first = problem.at(B)
+    path = [first.value]
+    gap = problem.gap(first) / max(first.value, 1e-300)
+    latest = first
+
+    def objective(x: Array) -> tuple[float, Array]:
+        nonlocal latest
+        candidate = x.reshape(shape)
+        latest = problem.at(candidate)
+        return latest.value, (latest.slope + 2.0 * problem.frobenius * candidate).ravel()
+
+    def accepted(xk: Array) -> None:
+        nonlocal gap
+        path.append(latest.value)  # the last point evaluated is the one accepted
+        gap = problem.gap(latest) / max(latest.value, 1e-300)
+        if gap <= tol:
+            raise StopIteration
+
+    if gap > tol and max_iter > 0:
+        found = minimize(
+            objective,
+            B.ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            callback=accepted,
+            options={"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": 0.0, "gtol": 0.0},
+        )
+        B = found.x.reshape(shape)
+    return B, path, len(path) - 1, bool(gap <= tol)
+
+
+def _proximal(
+    problem: _Problem, B: Array, tol: float, max_iter: int
+) -> tuple[Array, list[float], int, bool]:
+    """Matrix elastic net over B: accelerated proximal gradient with backtracking and restarts."""
+    here = problem.at(B)
+    path = [here.value]
+    ahead, there, momentum = B, here, 1.0  # the extrapolated point
+    # For fixed A the fit has curvature 2 |KA|_op^2, and eliminating A only flattens it.
+    first_layer = problem.lam[:, None] * (here.X * here.singular)
+    curvature = 2.0 * float(np.linalg.norm(first_layer)) ** 2 + 1e-300
+    for n_iter in range(1, max_iter + 1):
+        curvature *= 0.7
+        while True:
+            target = ahead - there.slope / curvature
+            s, Q = _right_singular(target)
+            shrunk = np.maximum(s - problem.nuclear / curvature, 0.0)
+            shrunk /= 1.0 + 2.0 * problem.frobenius / curvature
+            candidate = (target @ Q) * (shrunk / np.maximum(s, 1e-300)) @ Q.T
+            new = problem.at(candidate, shrunk, Q)
+            move = candidate - ahead
+            model = np.vdot(there.slope, move) + 0.5 * curvature * np.vdot(move, move)
+            if new.fit <= there.fit + model + 1e-13 * abs(there.fit):
+                break
+            curvature *= 2.0
+        if new.value > here.value:
+            if momentum == 1.0:  # a plain step no longer descends: rounding level
+                return B, path, n_iter, True
+            ahead, there, momentum = B, here, 1.0
+            continue
+        stationarity = curvature * float(np.linalg.norm(move))
+        grown = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
+        ahead = candidate + (momentum - 1.0) / grown * (candidate - B)
+        B, here, momentum = candidate, new, grown
+        path.append(here.value)
+        if stationarity <= tol * float(np.linalg.norm(there.slope)):
+            return B, path, n_iter, True
+        there = problem.at(ahead)
+    return B, path, max(max_iter, 0), False
+
+
+def _paper(
+    problem: _Problem, step: float, tol: float, max_iter: int
+) -> tuple[Array, Array, list[float], int, bool]:
+    """Algorithm 1 with the gradients of Q_L put right: exact A, one gradient step on B."""
+    B = np.eye(problem.M.shape[1])
+    lam = problem.lam[:, None]
+    path: list[float] = []
+    for n_iter in range(1, max_iter + 1):
+        point = problem.at(B)
+        A = point.X @ (B @ point.Q).T
+        Y = lam * A
+        P, _, Qt = np.linalg.svd(B)
+        slope = 2.0 * Y.T @ (Y @ B - problem.M) + 2.0 * problem.frobenius * B
+        B = B - step * (slope + problem.nuclear * P @ Qt)
+        residual = Y @ B - problem.M
+        value = float(np.vdot(residual, residual) + problem.alpha * np.vdot(A, Y))
+        value += problem.outside + problem.frobenius * float(np.vdot(B, B))
+        value += problem.nuclear * float(np.linalg.svd(B, compute_uv=False).sum())
+        path.append(value)
+        if not np.isfinite(value):
+            break
+        if n_iter > 1 and abs(path[-2] - path[-1]) < tol:
+            return A, B, path, n_iter, True
+    return A, B, path, n_iter, False
+
+
+def linear_loo(eigenvalues: Array, eigenvectors: Array, R: Array, B: Array, alpha: float) -> Array:
+    """Leave-one-out residuals ``R_i - f_{-i}(x_i)`` of the linear model with B held fixed.
+
+    In the output directions of ``B'B = Q diag(s^2) Q'`` the model is T ridge regressions with
+    ridge ``alpha / s_t^2``, so every residual is the training residual over one minus leverage.
+
+    Parameters
+    ----------
+    eigenvalues : array of shape (m,)
+    eigenvectors : array of shape (n, m)
+    R : array of shape (n, T)
+    B : array of shape (T, T)
+    alpha : float
+
+    Returns
+    -------
+    array of shape (n, T)
+    """
+    singular, Q = _right_singular(B)
+    kept = alpha / (np.maximum(eigenvalues, 0.0)[:, None] * singular**2 + alpha)
+    rotated = R @ Q
+    M = eigenvectors.T @ rotated
+    residual = (rotated - eigenvectors @ M) + eigenvectors @ (kept * M)
+    weight = eigenvectors**2
+    one_minus_leverage = np.maximum(1.0 - weight.sum(axis=1), 0.0)[:, None] + weight @ kept
+    return (residual / one_minus_leverage) @ Q.T

@@ -1,0 +1,304 @@
+"""Non-linear structure learning (OCKSR-N): a Gaussian kernel over the first layer's responses.
+
+The first layer is held as feature weights W with ``K = Phi Phi'``, ``A = K^-1 Phi W`` never formed:
+responses are ``Y = Phi W`` and ``tr(A'KA) = |W|_F^2``. The second layer is
+``J_ij = exp(-theta |y_i - y_j|^2)`` with coefficients ``B``, which have a closed form and are
+eliminated. One evaluation is one Cholesky factorisation, one solve and four n x n x T products;
+symmetric matrices are formed one block triangle at a time, in two n x n buffers.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
+from scipy.optimize import minimize
+
+Array = NDArray[np.float64]
+
+_BLOCK = 256  # rows per block: a block row of a few thousand columns stays in cache
+
+
+class NonlinearResult(NamedTuple):
+    """What `nonlinear` returns; ``B`` is the best second layer for the ``W`` and ``theta``."""
+
+    W: Array
+    B: Array
+    theta: float
+    objective_path: Array
+    n_iter: int
+    n_evaluations: int
+    converged: bool
+
+
+def _blocks(n_rows: int) -> Iterator[tuple[int, int]]:
+    for start in range(0, n_rows, _BLOCK):
+        yield start, min(start + _BLOCK, n_rows)
+
+
+def _exponents(Y_new: Array, Y: Array, theta: float) -> tuple[Array, Array]:
+    """Factors with ``left @ right.T = -theta |y_new_i - y_j|^2``."""
+    ones_new, ones = np.ones((len(Y_new), 1)), np.ones((len(Y), 1))
+    norms_new = -theta * np.einsum("it,it->i", Y_new, Y_new)[:, None]
+    norms = -theta * np.einsum("it,it->i", Y, Y)[:, None]
+    return np.hstack([2.0 * theta * Y_new, norms_new, ones_new]), np.hstack([Y, ones, norms])
+
+
+def gram(Y_new: Array, Y: Array, theta: float) -> Array:
+    """Second-layer kernel ``exp(-theta |y_new_i - y_j|^2)``, shape (n_new, n)."""
+    left, right = _exponents(Y_new, Y, theta)
+    exponent = left @ right.T
+    np.minimum(exponent, 0.0, out=exponent)
+    return np.exp(exponent, out=exponent)
+
+
+def fill_gram(Y: Array, theta: float, J: Array) -> None:
+    """Write the upper block triangle of ``gram(Y, Y, theta)`` into the (n, n) buffer J."""
+    left, right = _exponents(Y, Y, theta)
+    for start, stop in _blocks(len(Y)):
+        block = J[start:stop, start:]
+        np.matmul(left[start:stop], right[start:].T, out=block)
+        np.exp(block, out=block)
+    np.fill_diagonal(J, 1.0)
+
+
+def pull_back(J: Array, left: Array, right: Array, Y: Array, theta: float) -> Array:
+    """Gradient in Y of a function of J with symmetrised slope ``left right'`` (symmetric).
+
+    With ``H = -theta J * (left right')`` it is twice the graph Laplacian of H applied to Y. Only
+    the upper block triangle of J is read. Shapes: J (n, n), left and right (n, k), Y (n, T).
+    """
+    n_rows, n_tasks = Y.shape
+    points = np.hstack([Y, np.ones((n_rows, 1))])  # the last column collects the row sums of H
+    product = np.zeros_like(points)
+    work = np.empty(min(_BLOCK, n_rows) * n_rows)
+    for start, stop in _blocks(n_rows):
+        H = work[: (stop - start) * (n_rows - start)].reshape(stop - start, n_rows - start)
+        np.matmul(left[start:stop], right[start:].T, out=H)
+        H *= J[start:stop, start:]
+        product[start:stop] += H @ points[start:]
+        product[stop:] += H[:, stop - start :].T @ points[start:stop]
+    product *= -2.0 * theta
+    return product[:, n_tasks:] * Y - product[:, :n_tasks]
+
+
+def _factorise(J: Array, ridge: Array | float, out: Array) -> Array:
+    """Cholesky factor of ``J + diag(ridge)`` from J's upper block triangle, in place of ``out``."""
+    if out is not J:
+        for start, stop in _blocks(len(J)):
+            out[start:stop, start:] = J[start:stop, start:]
+    np.fill_diagonal(out, 1.0 + ridge)
+    factor, info = dpotrf(out.T, lower=1, clean=0, overwrite_a=1)
+    if info:
+        raise np.linalg.LinAlgError("the second-layer kernel plus ridge is not positive definite")
+    return factor
+
+
+def _ridge(beta: float, weight: Array | None) -> Array | float:
+    # Weighted rows: (J + beta diag(1/w)) B = R, so a row of weight k acts as k copies.
+    return beta if weight is None else beta / weight
+
+
+class _Reduced:
+    """Objective and gradient with B eliminated; owns the two n x n buffers."""
+
+    def __init__(
+        self, Phi: Array, R: Array, alpha: float, beta: float, weight: Array | None
+    ) -> None:
+        self.Phi, self.R, self.alpha, self.beta = Phi, np.asfortranarray(R), alpha, beta
+        self.ridge = _ridge(beta, weight)
+        self.J, self.factor = np.empty((2, len(Phi), len(Phi)))
+        self.n_evaluations = 0
+
+    def __call__(self, W: Array, theta: float) -> tuple[float, Array, float]:
+        """Objective, its gradient in W, and its derivative in log theta."""
+        self.n_evaluations += 1
+        Y = self.Phi @ W
+        fill_gram(Y, theta, self.J)
+        self.B = dpotrs(_factorise(self.J, self.ridge, self.factor), self.R, lower=1)[0]
+        fit = self.beta * float(np.einsum("it,it->", self.B, self.R))
+        slope = pull_back(self.J, (-2.0 * self.beta) * self.B, self.B, Y, theta)
+        gradient = self.Phi.T @ slope
+        # The fit depends on theta and Y through sqrt(theta) Y only.
+        by_log_theta = 0.5 * float(np.einsum("mt,mt->", W, gradient))
+        value = fit + self.alpha * float(np.einsum("mt,mt->", W, W))
+        return value, gradient + (2.0 * self.alpha) * W, by_log_theta
+
+
+def nonlinear(
+    Phi: Array,
+    R: Array,
+    alpha: float,
+    beta: float,
+    theta: float,
+    *,
+    W: Array,
+    weight: Array | None = None,
+    learn_theta: bool = False,
+    solver: str = "lbfgs",
+    step_weights: float = 1e-3,
+    step_theta: float = 1e-3,
+    tol: float = 1e-6,
+    max_iter: int = 200,
+) -> NonlinearResult:
+    """Minimise ``sum_i w_i |(J B - R)_i|^2 + alpha |W|_F^2 + beta tr(B'JB)`` over W and B.
+
+    ``J_ij = exp(-theta |y_i - y_j|^2)`` with ``Y = Phi W``. B is eliminated, which leaves
+    ``beta tr(R'(J + beta diag(1/w))^-1 R) + alpha |W|_F^2``. Only ``alpha / theta`` matters:
+    ``(cW, theta / c^2)`` gives the same J, so with ``learn_theta`` the penalty can be made
+    arbitrarily small, no minimiser exists, and ``max_iter`` decides the model.
+
+    Parameters
+    ----------
+    Phi : array of shape (n, m)
+        Feature rows, ``K = Phi Phi'``.
+    R : array of shape (n, T)
+        Responses; rows of known outliers are zero.
+    alpha, beta, theta : float
+        Strengths of the two layers and the second-layer kernel coefficient, all positive.
+    W : array of shape (m, T)
+        Where to start: the solution of the joint ridge problem.
+    weight : array of shape (n,), optional
+        Positive row weights; integers act as repetitions.
+    learn_theta : bool
+        Optimise ``log theta`` together with W ("lbfgs") or step along ``theta`` ("paper").
+    solver : {"lbfgs", "paper"}
+        "paper": Algorithm 2, gradient steps on A and theta, then the closed form of B. Its step on
+        A is a step on ``W = Phi'A`` along ``Phi'Phi`` times the gradient in W.
+    step_weights, step_theta : float
+        Step sizes of "paper".
+    tol : float
+        "lbfgs": relative decrease of the objective to stop at. "paper": ``|dQ| < tol``.
+    max_iter : int
+        Most iterations.
+
+    Returns
+    -------
+    NonlinearResult
+    """
+    reduced = _Reduced(Phi, R, alpha, beta, weight)
+    if solver == "paper":
+        steps = step_weights, step_theta if learn_theta else 0.0
+        return _paper(reduced, W, theta, weight, steps, tol, max_iter)
+    shape, latest = W.shape, 0.0
+    path: list[float] = []
+
+    def objective(x: Array) -> tuple[float, Array]:
+        nonlocal latest
+        log_theta = x[-1] if learn_theta else np.log(theta)
+        latest, gradient, by_log_theta = reduced(x[: W.size].reshape(shape), np.exp(log_theta))
+        if not path:
+            path.append(latest)
+        tail = [by_log_theta] if learn_theta else []
+        return latest, np.append(gradient.ravel(), tail)
+
+    found = minimize(
+        objective,
+        np.append(W.ravel(), [np.log(theta)] if learn_theta else []),
+        jac=True,
+        method="L-BFGS-B",
+        callback=lambda xk: path.append(latest),  # the last point evaluated is the one accepted
+        options={"maxiter": max_iter, "maxfun": 10 * max_iter + 10, "ftol": tol, "gtol": 0.0},
+    )
+    W = found.x[: W.size].reshape(shape)
+    theta = float(np.exp(found.x[-1])) if learn_theta else theta
+    B = second_layer(Phi @ W, R, beta, theta, weight)
+    return NonlinearResult(
+        W, B, theta, np.array(path), int(found.nit), reduced.n_evaluations, found.status == 0
+    )
+
+
+def _paper(
+    reduced: _Reduced,
+    W: Array,
+    theta: float,
+    weight: Array | None,
+    steps: tuple[float, float],
+    tol: float,
+    max_iter: int,
+) -> NonlinearResult:
+    Phi, R, alpha, beta = reduced.Phi, reduced.R, reduced.alpha, reduced.beta
+    metric = Phi.T @ Phi
+    # First slope: B for tasks that do not interact (J of block ones), at the J of the first W.
+    row_weight = np.ones(len(R)) if weight is None else weight
+    Y = Phi @ W
+    J = gram(Y, Y, theta)
+    B = row_weight[:, None] * R / (row_weight @ R + beta)
+    outer = 2.0 * row_weight[:, None] * (J @ B - R) + beta * B
+    slope = pull_back(J, np.hstack([outer, B]), np.hstack([B, outer]), Y, theta)
+    gradient = Phi.T @ slope
+    by_log_theta = 0.5 * float(np.vdot(W, gradient))
+    gradient += 2.0 * alpha * W
+    path: list[float] = []
+    converged = False
+    while len(path) < max_iter and not converged:
+        W = W - steps[0] * (metric @ gradient)
+        theta = max(theta - steps[1] * by_log_theta / theta, 1e-300)
+        value, gradient, by_log_theta = reduced(W, theta)
+        path.append(value)
+        converged = len(path) > 1 and abs(path[-2] - path[-1]) < tol
+    B = second_layer(Phi @ W, R, beta, theta, weight)
+    return NonlinearResult(W, B, theta, np.array(path), len(path), reduced.n_evaluations, converged)
+
+
+def second_layer(
+    Y: Array, R: Array, beta: float, theta: float, weight: Array | None = None
+) -> Array:
+    """Minimise ``sum_i w_i |(J B - R)_i|^2 + beta tr(B'JB)`` over B of shape (n, T), Y fixed.
+
+    On the joint ridge responses ``Y`` this is the cheap form of the method: one extra solve.
+    """
+    J = np.empty((len(Y), len(Y)))
+    fill_gram(Y, theta, J)
+    factor = _factorise(J, _ridge(beta, weight), J)
+    return np.ascontiguousarray(dpotrs(factor, R, lower=1)[0])
+
+
+def respond(Y_new: Array, Y: Array, B: Array, theta: float) -> Array:
+    """Second-layer responses ``gram(Y_new, Y) B`` of shape (n_new, T), in row blocks."""
+    out = np.empty((len(Y_new), B.shape[1]))
+    for start, stop in _blocks(len(Y_new)):
+        out[start:stop] = gram(Y_new[start:stop], Y, theta) @ B
+    return out
+
+
+def two_stage_loo(
+    Y: Array, Y_loo: Array, R: Array, beta: float, theta: float, weight: Array | None = None
+) -> Array:
+    """Second-layer response of every row without that row, at its held-out first-layer response.
+
+    Row i of the result is ``sum_{j != i} exp(-theta |y_loo_i - y_j|^2) B^(-i)_j`` where ``B^(-i)``
+    solves the second layer without row i. Dropping a row is a rank-one change of the inverse G of
+    ``J + beta diag(1/w)``: ``B^(-i) = B - G_:i B_i / G_ii``.
+
+    Parameters
+    ----------
+    Y : array of shape (n, T)
+        First-layer responses of the training rows.
+    Y_loo : array of shape (n, T)
+        Row i: the first-layer response of training row i by the model fitted without it.
+    R : array of shape (n, T)
+    beta, theta : float
+    weight : array of shape (n,), optional
+
+    Returns
+    -------
+    array of shape (n, T)
+    """
+    n_rows = len(Y)
+    J = np.empty((n_rows, n_rows))
+    fill_gram(Y, theta, J)
+    factor = _factorise(J, _ridge(beta, weight), J)
+    B = dpotrs(factor, R, lower=1)[0]
+    # Every entry of the inverse is needed; potri leaves it in one triangle of the same buffer.
+    inverse = dpotri(factor, lower=1, overwrite_c=1)[0]
+    lower = np.tril_indices(n_rows, -1)
+    inverse.T[lower] = inverse[lower]
+    out = np.empty_like(B)
+    for start, stop in _blocks(n_rows):
+        kernel = gram(Y_loo[start:stop], Y, theta)
+        rows = np.arange(start, stop)
+        overlap = np.einsum("ij,ij->i", kernel, inverse[rows]) / inverse[rows, rows]
+        out[start:stop] = kernel @ B - overlap[:, None] * B[start:stop]
+    return np.ascontiguousarray(out)

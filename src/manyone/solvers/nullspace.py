@@ -1,0 +1,121 @@
+"""Kernel null space: directions that map every class onto a single point."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh, qr, svd
+
+Floats = NDArray[np.float64]
+
+
+class NullSpace(NamedTuple):
+    """Solution of :func:`null_space` and :func:`one_class_null_space`.
+
+    Attributes
+    ----------
+    projection : array of shape (n, m)
+        P; a new row projects to k_x'P, with plain kernel values.
+    targets : array of shape (n_classes, m)
+        Mean projection of every class.
+    objective : float
+        Within-class over total scatter of the projected training rows.
+    rank : int
+        Dimension of the centred training rows in feature space.
+    converged : bool
+        False when no null direction exists, and the least bad direction stands in.
+    """
+
+    projection: Floats
+    targets: Floats
+    objective: float
+    rank: int
+    converged: bool
+
+
+def null_space(K: Floats, labels: NDArray[np.integer], rtol: float = 1e-12) -> NullSpace:
+    r"""Minimise w'S_w w / w'S_t w over orthonormal w in the range of S_t, hoping for zero.
+
+    S_w and S_t are the within-class and total scatter in feature space. With the centred kernel
+    K_c = V L V', a direction with coordinates L^-1/2 u sends the training rows to V u, so the null
+    directions are where range(V) meets the span of the class indicators: principal angles
+    of zero. That needs no eigendecomposition beyond the one of K_c, and does not depend on how
+    L decays.
+
+    Parameters
+    ----------
+    K : array of shape (n, n)
+        Positive semi-definite.
+    labels : array of shape (n,)
+        Class of every row, 0 to n_classes - 1, each occurring, n_classes >= 2.
+    rtol : float, default=1e-12
+        Eigenvalues of K_c below ``rtol`` times the largest count as zero (duplicated rows).
+
+    Returns
+    -------
+    NullSpace
+        With m <= n_classes - 1 columns; one column when the null space is empty.
+    """
+    indicator = (labels[:, None] == np.arange(labels.max() + 1)).astype(float)
+    counts = indicator.sum(axis=0)
+    row_mean = K.mean(axis=0)
+    values, vectors = eigh(K - row_mean - row_mean[:, None] + row_mean.mean())
+    keep = values > rtol * max(values[-1], 0.0)
+    if not keep.any():  # All rows coincide.
+        projection = np.zeros((len(K), 1))
+        return NullSpace(projection, np.zeros((len(counts), 1)), 1.0, 0, converged=False)
+    roots, vectors = np.sqrt(values[keep]), vectors[:, keep]
+
+    classes = _centred_class_basis(indicator / np.sqrt(counts), counts)
+    left, cosines, _ = svd(vectors.T @ classes, full_matrices=False)
+    null = 1.0 - cosines**2 <= 1e-9
+    if null.any():
+        coordinates = qr(left[:, null] / roots[:, None], mode="economic")[0]
+        # A null space has no axes of its own: take those along which the classes spread most.
+        coordinates = coordinates @ svd(roots[:, None] * coordinates, full_matrices=False)[2].T
+    else:
+        outside = vectors - classes @ (classes.T @ vectors)
+        coordinates = eigh((outside * roots).T @ (outside * roots), subset_by_index=(0, 0))[1]
+    projection = vectors @ (coordinates / roots[:, None])
+    projection -= projection.mean(axis=0)
+
+    projected = K @ projection
+    targets = indicator.T @ projected / counts[:, None]
+    # Signs are arbitrary: let the farthest target of every direction be positive.
+    peak = np.abs(targets).argmax(axis=0)
+    flip = np.where(targets[peak, np.arange(targets.shape[1])] < 0, -1.0, 1.0)
+    within = np.square(projected - targets[labels]).sum()
+    total = np.square(projected - projected.mean(axis=0)).sum()
+    return NullSpace(
+        projection * flip, targets * flip, float(within / total), int(keep.sum()), bool(null.any())
+    )
+
+
+def one_class_null_space(K: Floats, rtol: float = 1e-12) -> NullSpace:
+    """Minimise w'S_w w / w'S_t w for the training rows against the origin of feature space.
+
+    The origin joins as a second class of one row: no similarity to anything, itself included. The
+    single direction is proportional to Phi'a with K a = 1 when that system has a solution.
+
+    Parameters
+    ----------
+    K : array of shape (n, n)
+        Positive semi-definite.
+    rtol : float, default=1e-12
+        As in :func:`null_space`.
+
+    Returns
+    -------
+    NullSpace
+        ``projection`` (n, 1) and ``targets`` (1, 1), positive.
+    """
+    n = len(K)
+    solution = null_space(np.pad(K, (0, 1)), np.repeat([0, 1], [n, 1]), rtol)
+    return solution._replace(projection=solution.projection[:n], targets=solution.targets[:1])
+
+
+def _centred_class_basis(unit_indicator: Floats, counts: Floats) -> Floats:
+    """Orthonormal basis (n, n_classes - 1) of the class-constant vectors that sum to zero."""
+    # In indicator coordinates the constant vector is sqrt(counts): drop that direction.
+    rotation = qr(np.sqrt(counts)[:, None])[0]
+    return unit_indicator @ rotation[:, 1:]

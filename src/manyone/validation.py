@@ -1,0 +1,176 @@
+"""What comes in, checked once: rows, labels, masks and weights. Errors say what to do."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from manyone.tasks import MISSING, Codes, as_frame, as_labels, shortlist
+
+Array = NDArray[np.float64]
+
+
+class TrainingRows(NamedTuple):
+    """Rows of a fit, with zero weights already removed.
+
+    Attributes
+    ----------
+    X : array or CSR matrix of shape (n, d)
+    codes : ndarray of shape (n,)
+        Task of each row; MISSING for outliers of every task.
+    outlier : ndarray of shape (n,) of bool
+    weight : ndarray of shape (n,)
+    """
+
+    X: Any
+    codes: Codes
+    outlier: NDArray[np.bool_]
+    weight: Array
+
+    def take(self, rows: Any) -> TrainingRows:
+        """The rows selected by an index or a mask."""
+        return TrainingRows(*(part[rows] for part in self))
+
+    def by_task(self) -> tuple[TrainingRows, Codes]:
+        """Rows sorted by task, outliers of every task last; and the order that does it."""
+        last = np.iinfo(np.intp).max
+        order = np.argsort(np.where(self.codes == MISSING, last, self.codes), kind="stable")
+        return self.take(order), order
+
+
+def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
+    """Validate rows as scikit-learn does, and say where a bad value stands.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Remembers (`reset`) or is held to the number and names of features.
+    X : array-like, sparse matrix or data frame of shape (n, d)
+    reset : bool
+
+    Returns
+    -------
+    float64 array (float32 at scoring time is cast block by block) or CSR matrix of shape (n, d)
+    """
+    dtype = np.float64 if reset else [np.float64, np.float32]
+    try:
+        return validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=dtype)
+    except ValueError as error:
+        where = _locate(X)
+        if where is None:
+            raise
+        raise ValueError(f"{error}\n{where}") from None
+
+
+def _locate(X: Any) -> str | None:
+    """The first value that is no finite number, and what to do about it."""
+    frame = as_frame(X)
+    if frame is not None:
+        text = [name for name, dtype in frame.schema.items() if not _numeric(dtype)]
+        if text:
+            return (
+                f"Column(s) {shortlist(text, 5)} of X are not numeric. Drop or encode them first, "
+                "or name the one that holds the tasks with task=...."
+            )
+        names = list(frame.columns)
+        values = frame.to_numpy()
+    elif sparse.issparse(X):
+        coo = X.tocoo()
+        bad = np.flatnonzero(~np.isfinite(coo.data))
+        if not len(bad):
+            return None
+        first = bad[0]
+        return (
+            f"First bad value: {coo.data[first]} at row {coo.row[first]}, column {coo.col[first]}."
+        )
+    else:
+        values = np.asarray(X)
+        names = []
+    if values.ndim != 2:
+        return None
+    for j in range(values.shape[1]):
+        column = f"column {names[j]!r}" if names else f"column {j}"
+        try:
+            numbers = np.asarray(values[:, j], dtype=np.float64)
+        except (TypeError, ValueError):
+            first = next(v for v in values[:, j] if not _is_number(v))
+            return f"{column[0].upper()}{column[1:]} holds {first!r}: drop or encode it first."
+        bad = np.flatnonzero(~np.isfinite(numbers))
+        if len(bad):
+            return (
+                f"First bad value: {numbers[bad[0]]} at row {bad[0]}, {column}. Remove such rows, "
+                "or fill them in (for example with sklearn.impute.SimpleImputer)."
+            )
+    return None
+
+
+def _numeric(dtype: Any) -> bool:
+    return bool(dtype.is_numeric()) or str(dtype) == "Boolean"
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def check_labels(task: Any, n_rows: int) -> NDArray[Any]:
+    """Labels of `n_rows` rows, shape (n_rows,)."""
+    try:
+        length = len(task)
+    except TypeError:
+        raise ValueError(
+            f"task must be one label per row, or the name of a column of a DataFrame; got {task!r}."
+        ) from None
+    if length != n_rows:
+        raise ValueError(f"task has {length} labels but X has {n_rows} rows: one label per row.")
+    return as_labels(task)
+
+
+def check_outlier(outlier: Any, n_rows: int) -> NDArray[np.bool_]:
+    """Boolean mask of known outliers, shape (n_rows,)."""
+    if outlier is None:
+        return np.zeros(n_rows, dtype=bool)
+    mask = as_labels(outlier)
+    if len(mask) != n_rows:
+        raise ValueError(f"outlier has {len(mask)} values but X has {n_rows} rows.")
+    values = set(np.unique(mask).tolist()) if mask.dtype != object else set(mask.tolist())
+    if not values <= {False, True}:
+        raise ValueError(
+            "outlier must be a mask of True (known to be abnormal) and False; got the values "
+            f"{shortlist(sorted(map(str, values)), 5)}."
+        )
+    return mask.astype(bool)
+
+
+def check_weight(weight: Any, X: Any) -> Array:
+    """Counts of the rows, shape (n,): finite, not negative, not all zero."""
+    weight = _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not np.any(weight > 0):
+        raise ValueError("sample_weight is zero for every row: nothing is left to fit.")
+    return np.asarray(weight)
+
+
+def check_normal_rows(rows: TrainingRows, tasks: NDArray[Any]) -> None:
+    """Every task needs a normal row, every normal row a task."""
+    lost = np.flatnonzero((rows.codes == MISSING) & ~rows.outlier)
+    if len(lost):
+        raise ValueError(
+            f"The task of row {lost[0]} is missing ({len(lost)} such row(s)). Only known outliers "
+            "(outlier=True) may lack a task: remove these rows or fill in their task."
+        )
+    counts = np.bincount(rows.codes[~rows.outlier], minlength=len(tasks))
+    empty = np.flatnonzero(counts == 0)
+    if len(tasks) == 0 or len(empty):
+        names = shortlist(tasks[empty].tolist(), 3) if len(tasks) else "(none)"
+        raise ValueError(
+            f"Empty task: {names} has no normal row, only known outliers. "
+            "Add a normal row of it, or remove its rows."
+        )

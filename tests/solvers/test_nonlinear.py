@@ -1,0 +1,286 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import approx_fprime, check_grad
+from sklearn.kernel_ridge import KernelRidge
+
+from manyone.solvers.nonlinear import (
+    NonlinearResult,
+    _Reduced,
+    gram,
+    nonlinear,
+    respond,
+    second_layer,
+    two_stage_loo,
+)
+
+Array = NDArray[np.float64]
+ALPHA, BETA, THETA = 0.3, 0.2, 1.7
+
+
+def make(seed: int, n: int = 16, T: int = 3) -> tuple[Array, Array, Array]:
+    """Feature rows, one-hot responses with one known outlier, joint ridge feature weights."""
+    rng = np.random.default_rng(seed)
+    task = np.arange(n) % T
+    X = rng.normal(size=(T, 4))[task] + 0.6 * rng.normal(size=(n, 4))
+    squares = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+    K = np.exp(-squares / squares.mean())
+    R = np.eye(T)[task]
+    R[-1] = 0.0
+    Phi = np.linalg.cholesky(K + 1e-12 * np.eye(n))
+    return Phi, R, Phi.T @ np.linalg.solve(K + ALPHA * np.eye(n), R)
+
+
+def naive_gram(Y: Array, theta: float) -> Array:
+    return np.exp(-theta * ((Y[:, None] - Y[None]) ** 2).sum(axis=2))
+
+
+def full_objective(
+    Phi: Array, R: Array, W: Array, B: Array, theta: float, weight: Array | float = 1.0
+) -> float:
+    J = naive_gram(Phi @ W, theta)
+    fit = np.sum(np.broadcast_to(weight, len(R))[:, None] * (J @ B - R) ** 2)
+    return float(fit + ALPHA * np.sum(W**2) + BETA * np.sum(B * (J @ B)))
+
+
+def solve(Phi: Array, R: Array, W: Array, **options: Any) -> NonlinearResult:
+    return nonlinear(Phi, R, ALPHA, BETA, THETA, W=W, **options)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_reduced_gradient_in_weights_and_theta(seed: int, weighted: bool) -> None:
+    Phi, R, W = make(seed)
+    rng = np.random.default_rng(seed)
+    W = W + 0.3 * rng.normal(size=W.shape)
+    weight = rng.uniform(0.5, 3.0, size=len(R)) if weighted else None
+    reduced = _Reduced(Phi, R, ALPHA, BETA, weight)
+
+    def value(x: Array) -> float:
+        return reduced(x[:-1].reshape(W.shape), np.exp(x[-1]))[0]
+
+    def gradient(x: Array) -> Array:
+        _, by_weights, by_log_theta = reduced(x[:-1].reshape(W.shape), np.exp(x[-1]))
+        return np.append(by_weights.ravel(), by_log_theta)
+
+    x = np.append(W.ravel(), np.log(THETA))
+    assert check_grad(value, gradient, x) <= 1e-6 * max(1.0, np.linalg.norm(gradient(x)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gradient_in_dual_coefficients(seed: int) -> None:
+    Phi, R, W = make(seed, n=10)
+    K = Phi @ Phi.T
+    reduced = _Reduced(Phi, R, ALPHA, BETA, None)
+    A = np.linalg.solve(Phi.T, W)
+    numeric = approx_fprime(
+        A.ravel(), lambda a: reduced(Phi.T @ a.reshape(A.shape), THETA)[0], 1e-7
+    )
+    _, gradient, _ = reduced(W, THETA)
+    by_dual = Phi @ gradient  # dQ/dA = K D, dQ/dW = Phi' D
+    np.testing.assert_allclose(by_dual.ravel(), numeric, atol=2e-6)
+    by_response = np.linalg.solve(Phi.T, gradient)
+    np.testing.assert_allclose(by_dual, K @ by_response, atol=1e-8)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_reduced_objective_is_the_full_one_at_the_best_second_layer(weighted: bool) -> None:
+    Phi, R, W = make(1)
+    weight = np.random.default_rng(0).uniform(0.5, 3.0, size=len(R)) if weighted else None
+    row_weight = 1.0 if weight is None else weight
+    B = second_layer(Phi @ W, R, BETA, THETA, weight)
+    value, _, _ = _Reduced(Phi, R, ALPHA, BETA, weight)(W, THETA)
+    assert value == pytest.approx(full_objective(Phi, R, W, B, THETA, row_weight), rel=1e-10)
+    assert value == pytest.approx(BETA * np.sum(R * B) + ALPHA * np.sum(W**2), rel=1e-12)
+    by_second = approx_fprime(
+        B.ravel(),
+        lambda b: full_objective(Phi, R, W, b.reshape(B.shape), THETA, row_weight),
+        1e-6,
+    )
+    np.testing.assert_allclose(by_second, 0.0, atol=1e-4)
+
+
+def test_blocks_do_not_change_anything() -> None:
+    Phi, R, W = make(2, n=600, T=4)  # three row blocks
+    value, gradient, _ = _Reduced(Phi, R, ALPHA, BETA, None)(W, THETA)
+    Y = Phi @ W
+    J = naive_gram(Y, THETA)
+    B = np.linalg.solve(J + BETA * np.eye(len(J)), R)
+    H = 2 * BETA * THETA * J * (B @ B.T)
+    slope = 2 * (H.sum(axis=1)[:, None] * Y - H @ Y)
+    assert value == pytest.approx(BETA * np.sum(R * B) + ALPHA * np.sum(W**2), rel=1e-10)
+    np.testing.assert_allclose(gradient, Phi.T @ slope + 2 * ALPHA * W, atol=1e-9)
+    np.testing.assert_allclose(gram(Y, Y, THETA), J, atol=1e-12)
+    np.testing.assert_allclose(respond(Y, Y, B, THETA), J @ B, atol=1e-9)
+
+
+def test_second_layer_is_kernel_ridge_on_the_responses() -> None:
+    Phi, R, W = make(3)
+    Y = Phi @ W
+    ridge = KernelRidge(kernel="rbf", gamma=THETA, alpha=BETA).fit(Y, R)
+    B = second_layer(Y, R, BETA, THETA)
+    np.testing.assert_allclose(B, ridge.dual_coef_, atol=1e-10)
+    new = np.random.default_rng(0).normal(size=(5, 3))
+    np.testing.assert_allclose(respond(new, Y, B, THETA), ridge.predict(new), atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_descends_to_a_stationary_point(seed: int) -> None:
+    Phi, R, W = make(seed)
+    result = solve(Phi, R, W, tol=1e-14, max_iter=2000)
+    assert result.converged
+    assert result.theta == THETA
+    assert np.all(np.diff(result.objective_path) <= 1e-12)
+    assert len(result.objective_path) == result.n_iter + 1 <= result.n_evaluations + 1
+    value, gradient, _ = _Reduced(Phi, R, ALPHA, BETA, None)(result.W, THETA)
+    assert value == pytest.approx(result.objective_path[-1], rel=1e-12)
+    assert np.linalg.norm(gradient) <= 1e-4
+    np.testing.assert_allclose(result.B, second_layer(Phi @ result.W, R, BETA, THETA))
+
+
+def test_no_iterations_leave_the_first_layer_alone() -> None:
+    Phi, R, W = make(0)
+    result = solve(Phi, R, W, max_iter=0)
+    np.testing.assert_array_equal(result.W, W)
+    np.testing.assert_allclose(result.B, second_layer(Phi @ W, R, BETA, THETA))
+    assert not result.converged
+    assert not solve(Phi, R, W, max_iter=2, tol=0.0).converged
+
+
+def test_permuting_tasks_permutes_the_result() -> None:
+    Phi, R, W = make(4)
+    order = [2, 0, 1]
+    result = solve(Phi, R, W, max_iter=15, tol=0.0)
+    permuted = solve(Phi, R[:, order], W[:, order], max_iter=15, tol=0.0)
+    np.testing.assert_allclose(permuted.W, result.W[:, order], atol=1e-7)
+    np.testing.assert_allclose(permuted.B, result.B[:, order], atol=1e-7)
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "paper"])
+def test_integer_weights_are_repetitions(solver: str) -> None:
+    Phi, R, W = make(5)
+    weight = (np.arange(len(R)) % 3 + 1).astype(float)
+    rows = np.repeat(np.arange(len(R)), weight.astype(int))
+    options: dict[str, Any] = {"solver": solver, "max_iter": 12, "tol": 0.0, "learn_theta": True}
+    weighted = solve(Phi, R, W, weight=weight, **options)
+    repeated = solve(Phi[rows], R[rows], W, **options)
+    if solver == "paper":  # the metric Phi'Phi counts repetitions: one step agrees in objective
+        assert len(weighted.objective_path) == len(repeated.objective_path)
+        repeated = repeated._replace(W=weighted.W, theta=weighted.theta)
+        B = second_layer(Phi[rows] @ weighted.W, R[rows], BETA, weighted.theta)
+    else:
+        np.testing.assert_allclose(weighted.objective_path, repeated.objective_path, rtol=1e-8)
+        np.testing.assert_allclose(weighted.W, repeated.W, atol=1e-6)
+        B = repeated.B
+    merged = np.zeros_like(weighted.B)
+    np.add.at(merged, rows, B)
+    np.testing.assert_allclose(weighted.B, merged, atol=1e-6)
+
+
+@pytest.mark.parametrize("c", [0.1, 3.0])
+def test_scale_symmetry(c: float) -> None:
+    Phi, R, W = make(6)
+    free = _Reduced(Phi, R, 0.0, BETA, None)
+    assert free(c * W, THETA / c**2)[0] == pytest.approx(free(W, THETA)[0], rel=1e-12)
+    penalised = _Reduced(Phi, R, ALPHA, BETA, None)
+    shrunk = penalised(c * W, THETA / c**2)[0]
+    fit = free(W, THETA)[0]
+    assert shrunk - fit == pytest.approx(c**2 * (penalised(W, THETA)[0] - fit), rel=1e-9)
+
+
+def test_only_alpha_over_theta_matters() -> None:
+    Phi, R, W = make(6)
+    options: dict[str, Any] = {"tol": 1e-13, "max_iter": 2000}
+    one = nonlinear(Phi, R, ALPHA, BETA, THETA, W=W, **options)
+    two = nonlinear(Phi, R, 4 * ALPHA, BETA, 4 * THETA, W=W / 2, **options)
+    np.testing.assert_allclose(2 * two.W, one.W, atol=1e-3)
+    assert two.objective_path[-1] == pytest.approx(one.objective_path[-1], rel=1e-8)
+
+
+def test_infimum_with_theta_free_is_approached_and_never_reached() -> None:
+    Phi, _, _ = make(7, n=24, T=4)
+    R = np.eye(4)[np.arange(24) % 4]
+    infimum = 4 * BETA * 6 / (6 + BETA)
+    values = []
+    for c in (1e-1, 1e-2, 1e-3):
+        W = c * np.linalg.solve(Phi, R)  # interpolates: Phi W = c R
+        values.append(_Reduced(Phi, R, ALPHA, BETA, None)(W, 50.0 / c**2)[0])
+    assert np.all(np.diff(values) < 0)
+    assert infimum < values[-1] == pytest.approx(infimum, rel=1e-4)
+    start = Phi.T @ np.linalg.solve(Phi @ Phi.T + ALPHA * np.eye(24), R)
+    fixed = solve(Phi, R, start, max_iter=400, tol=1e-12)
+    learned = solve(Phi, R, start, max_iter=400, tol=1e-12, learn_theta=True)
+    assert learned.theta > 10 * THETA
+    assert infimum < learned.objective_path[-1] < fixed.objective_path[-1]
+
+
+def test_paper_solver_is_algorithm_2() -> None:
+    Phi, R, W = make(8, n=12)
+    K = Phi @ Phi.T
+    n, step_weights, step_theta = len(R), 2e-3, 1e-2
+    A, theta = np.linalg.solve(Phi.T, W), THETA
+    block_ones = (R @ R.T > 0) * 1.0
+    B = np.linalg.solve(block_ones + BETA * np.eye(n), R)
+    J = naive_gram(K @ A, theta)
+    values = []
+    for _ in range(5):
+        # the chain as printed in the paper: J -> E -> F -> Y -> A
+        Y = K @ A
+        F = Y @ Y.T
+        E = np.diag(F)[:, None] + np.diag(F)[None] - 2 * F
+        by_J = 2 * (J @ B - R) @ B.T + BETA * B @ B.T
+        by_E = -theta * J * by_J
+        by_F = np.diag((by_E + by_E.T).sum(axis=1)) - 2 * by_E
+        by_A = K @ ((by_F + by_F.T) @ Y) + 2 * ALPHA * K @ A
+        by_theta = np.sum(by_J * -J * E)
+        A, theta = A - step_weights * by_A, theta - step_theta * by_theta
+        J = naive_gram(K @ A, theta)
+        B = np.linalg.solve(J + BETA * np.eye(n), R)
+        values.append(full_objective(Phi, R, Phi.T @ A, B, theta))
+    result = solve(
+        Phi,
+        R,
+        W,
+        solver="paper",
+        learn_theta=True,
+        step_weights=step_weights,
+        step_theta=step_theta,
+        max_iter=5,
+        tol=0.0,
+    )
+    np.testing.assert_allclose(result.objective_path, values, rtol=1e-9)
+    np.testing.assert_allclose(result.W, Phi.T @ A, atol=1e-9)
+    np.testing.assert_allclose(result.B, B, atol=1e-9)
+    assert result.theta == pytest.approx(theta, rel=1e-10)
+    stopped = solve(Phi, R, W, solver="paper", max_iter=500, tol=1e-2)
+    assert stopped.converged
+    assert stopped.theta == THETA
+    assert stopped.n_iter < 500
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_two_stage_leave_one_out_equals_refits(weighted: bool) -> None:
+    Phi, R, W = make(9)
+    K, n = Phi @ Phi.T, len(R)
+    weight = np.random.default_rng(0).uniform(0.5, 3.0, size=n) if weighted else None
+    G = np.linalg.inv(K + ALPHA * np.eye(n))
+    Y, Y_loo = Phi @ W, R - G @ R / np.diag(G)[:, None]
+    responses = two_stage_loo(Y, Y_loo, R, BETA, THETA, weight)
+    for i in range(n):
+        rest = np.delete(np.arange(n), i)
+        B = second_layer(Y[rest], R[rest], BETA, THETA, None if weight is None else weight[rest])
+        expected = respond(Y_loo[[i]], Y[rest], B, THETA)[0]
+        np.testing.assert_allclose(responses[i], expected, atol=1e-10)
+
+
+def test_inputs_are_left_unchanged() -> None:
+    Phi, R, W = make(0)
+    copies = [a.copy() for a in (Phi, R, W)]
+    for a in (Phi, R, W):
+        a.flags.writeable = False
+    solve(Phi, R, W, max_iter=3, learn_theta=True)
+    two_stage_loo(Phi @ W, Phi @ W, R, BETA, THETA)
+    for before, after in zip(copies, (Phi, R, W), strict=True):
+        np.testing.assert_array_equal(before, after)

@@ -1,0 +1,218 @@
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
+from sklearn.svm import OneClassSVM
+
+from manyone.solvers.svdd import CachedRows, box_qp, multipliers, smallest_feasible_upper, svdd
+
+KERNELS = {
+    "rbf": lambda X: rbf_kernel(X, gamma=0.2),
+    "polynomial": lambda X: polynomial_kernel(X, degree=3, coef0=1),
+    "linear": linear_kernel,
+}
+
+
+def problem(seed, n=40, d=3, outliers=False):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    sign = np.ones(n)
+    if outliers:
+        sign[: n // 5] = -1
+    return X, sign
+
+
+def reference_dual(K, upper, sign):
+    """The signed dual solved by Clarabel, through a factor so that it is visibly convex."""
+    values, vectors = np.linalg.eigh(K)
+    factor = vectors * np.sqrt(np.clip(values, 0, None))
+    a = cp.Variable(len(K), nonneg=True)
+    coef = cp.multiply(sign, a)
+    objective = cp.sum_squares(factor.T @ coef) - np.diag(K) @ coef
+    task = cp.Problem(cp.Minimize(objective), [cp.sum(coef) == 1, a <= upper])
+    task.solve(solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+    return task.value
+
+
+def distances2(K, solution):
+    return np.diag(K) - 2 * K @ solution.coef + solution.centre_norm2
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("outliers", [False, True])
+@pytest.mark.parametrize("fraction", [0.03, 0.1, 0.4, 0.9])
+def test_dual_equals_cvxpy_and_satisfies_kkt(kernel, outliers, fraction):
+    X, sign = problem(seed=int(100 * fraction), outliers=outliers)
+    K = KERNELS[kernel](X)
+    C = 1 / (fraction * np.sum(sign > 0))
+    solution = svdd(K, C, sign)
+    assert solution.converged
+    assert solution.coef.sum() == pytest.approx(1, abs=1e-12)
+    a = sign * solution.coef
+    assert np.all(a >= 0)
+    assert np.all(a <= C)
+    expected = reference_dual(K, C, sign)
+    assert solution.objective == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    # Complementary slackness: outside the ball (or inside, for an outlier) means a at its bound.
+    slack = sign * (distances2(K, solution) - solution.radius2) / np.abs(K).max()
+    assert np.all(slack[a < C] <= 1e-7)
+    assert np.all(slack[a > 0] >= -1e-7)
+    np.testing.assert_array_equal(solution.support, solution.coef != 0)
+
+
+def test_primal_value_equals_dual_value():
+    X, sign = problem(0, outliers=True)
+    K, C = KERNELS["polynomial"](X), 0.1
+    solution = svdd(K, C, sign)
+    slack = np.clip(sign * (distances2(K, solution) - solution.radius2), 0, None)
+    assert solution.radius2 + C * slack.sum() == pytest.approx(-solution.objective, rel=1e-8)
+
+
+@pytest.mark.parametrize("nu", [0.05, 0.2, 0.5])
+def test_constant_diagonal_ranks_as_one_class_svm(nu):
+    X, _ = problem(1, n=150)
+    K = rbf_kernel(X, gamma=0.3)
+    rival = OneClassSVM(kernel="precomputed", nu=nu, tol=1e-9).fit(K)
+    new = rbf_kernel(np.random.default_rng(2).normal(size=(200, 3)), X, gamma=0.3)
+    solution = svdd(K, 1 / (nu * len(X)))
+    ours = new @ solution.coef
+    np.testing.assert_array_equal(np.argsort(ours), np.argsort(rival.score_samples(new)))
+    inside = 1 - 2 * ours + solution.centre_norm2 <= solution.radius2
+    np.testing.assert_array_equal(inside, rival.decision_function(new) >= 0)
+
+
+@given(st.integers(0, 10_000), st.sampled_from(sorted(KERNELS)), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_integer_weights_equal_repetition(seed, kernel, outliers):
+    X, sign = problem(seed, n=15, outliers=outliers)
+    weight = np.random.default_rng(seed).integers(0, 4, len(X))
+    weight[-1] = 2
+    repeated = np.repeat(X, weight, axis=0)
+    K, K_repeated = KERNELS[kernel](X), KERNELS[kernel](repeated)
+    C = 1.3 * smallest_feasible_upper(weight.astype(float), sign)
+    weighted = svdd(K, C, sign, weight.astype(float))
+    copied = svdd(K_repeated, C, np.repeat(sign, weight))
+    assert weighted.converged
+    assert copied.converged
+    assert weighted.objective == pytest.approx(copied.objective, rel=1e-7, abs=1e-7)
+    assert weighted.radius2 == pytest.approx(copied.radius2, rel=1e-5, abs=1e-5)
+    np.testing.assert_allclose(
+        np.repeat(distances2(K, weighted), weight), distances2(K_repeated, copied), atol=1e-4
+    )
+
+
+def test_identical_rows_give_a_point():
+    solution = svdd(np.ones((6, 6)), 0.5)
+    assert solution.converged
+    assert solution.radius2 == pytest.approx(0, abs=1e-8)
+
+
+@pytest.mark.parametrize("C", [1.0, 5.0])
+def test_one_row(C):
+    solution = svdd(np.array([[3.0]]), C)
+    assert solution.converged
+    assert solution.n_iter == 0
+    np.testing.assert_array_equal(solution.coef, [1.0])
+    assert solution.radius2 == 0
+
+
+def test_zero_kernel_is_solved_at_the_origin():
+    solution = svdd(np.zeros((4, 4)), 1.0)
+    assert solution.converged
+    assert solution.radius2 == 0
+
+
+def test_hard_ball_of_two_points_is_their_midpoint():
+    K = linear_kernel([[0.0], [2.0]])
+    solution = svdd(K, 1.0)
+    np.testing.assert_allclose(solution.coef, [0.5, 0.5], atol=1e-9)
+    assert solution.radius2 == pytest.approx(1)
+    assert solution.centre_norm2 == pytest.approx(1)
+
+
+def test_infeasible_bound_is_flagged():
+    X, sign = problem(3, outliers=True)
+    smallest = smallest_feasible_upper(np.ones(len(X)), sign)
+    assert smallest == pytest.approx(1 / np.sum(sign > 0))
+    solution = svdd(KERNELS["rbf"](X), 0.99 * smallest, sign)
+    assert not solution.converged
+    assert solution.objective == np.inf
+
+
+def test_smallest_feasible_bound_is_the_mean():
+    X, _ = problem(4)
+    K = KERNELS["linear"](X)
+    solution = svdd(K, smallest_feasible_upper(np.ones(len(X))))
+    assert solution.converged
+    np.testing.assert_allclose(solution.coef, 1 / len(X), rtol=1e-12)
+    assert solution.radius2 <= distances2(K, solution).min() + 1e-12
+
+
+@given(st.integers(0, 10_000), st.sampled_from([1e-12, 1.0, 1e12]))
+@settings(max_examples=40, deadline=None)
+def test_rank_deficient_kernels_converge_at_any_scale(seed, scale):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rng.integers(2, 60), rng.integers(1, 4)))
+    X = X[rng.integers(0, len(X), len(X))]
+    solution = svdd(scale * linear_kernel(X), 1 / (rng.uniform(0.02, 1) * len(X)), tol=1e-7)
+    assert solution.converged
+    assert solution.n_iter < 2000
+
+
+def test_permuting_rows_permutes_the_solution():
+    X, sign = problem(5, outliers=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    K = KERNELS["rbf"](X)
+    plain, moved = svdd(K, 0.1, sign), svdd(K[np.ix_(order, order)], 0.1, sign[order])
+    np.testing.assert_allclose(plain.coef[order], moved.coef, atol=1e-6)
+
+
+def test_rows_computed_on_demand_give_the_same_solution():
+    X, _ = problem(6, n=300)
+    K = KERNELS["rbf"](X)
+    asked = []
+
+    def compute(rows):
+        asked.append(rows)
+        return K[rows]
+
+    lazy, dense = svdd(CachedRows(compute, np.ones(len(K))), 1 / 15), svdd(K, 1 / 15)
+    np.testing.assert_array_equal(lazy.coef, dense.coef)
+    asked = np.concatenate(asked)
+    assert len(np.unique(asked)) == len(asked) < 200
+
+
+def test_too_few_iterations_are_reported():
+    X, _ = problem(7, n=60)
+    K = KERNELS["rbf"](X)
+    solution = svdd(K, 0.1, max_iter=1)
+    assert not solution.converged
+    assert solution.coef.sum() == pytest.approx(1)
+
+
+def test_inputs_are_unchanged():
+    X, sign = problem(8)
+    K, weight = KERNELS["rbf"](X), np.ones(len(X))
+    for array in (K, sign, weight):
+        array.setflags(write=False)
+    assert svdd(K, 0.1, sign, weight).converged
+
+
+def test_grouped_problem_decouples_over_a_block_diagonal_matrix():
+    rng = np.random.default_rng(9)
+    sizes = [1, 7, 20]
+    starts = np.cumsum([0, *sizes[:-1]])
+    K, upper = np.zeros((28, 28)), np.repeat([1 / max(1, 0.3 * n) for n in sizes], sizes)
+    for start, n in zip(starts, sizes, strict=True):
+        K[start : start + n, start : start + n] = rbf_kernel(rng.normal(size=(n, 2)))
+    linear, lower = rng.normal(size=28), np.zeros(28)
+    joint = box_qp(K, linear, lower, upper, starts)
+    assert joint.converged
+    levels = multipliers(joint, lower, upper, starts)
+    for start, n, level in zip(starts, sizes, levels, strict=True):
+        rows = slice(start, start + n)
+        alone = box_qp(K[rows, rows], linear[rows], lower[rows], upper[rows])
+        np.testing.assert_allclose(joint.coef[rows], alone.coef, atol=1e-7)
+        assert multipliers(alone, lower[rows], upper[rows])[0] == pytest.approx(level, abs=1e-7)
