@@ -2,8 +2,20 @@
 
 from manyone.calibration import CalibrationWarning
 from manyone.estimators import IndependentOCKSR, JointOCKSR
+from manyone.metrics import TaskAUC
+from manyone.persistence import load, save
+from manyone.tuning import tune
 from manyone.whitening import TaskWhitener
 
 __version__ = "0.1.0"
 
-__all__ = ["CalibrationWarning", "IndependentOCKSR", "JointOCKSR", "TaskWhitener"]
+__all__ = [
+    "CalibrationWarning",
+    "IndependentOCKSR",
+    "JointOCKSR",
+    "TaskAUC",
+    "TaskWhitener",
+    "load",
+    "save",
+    "tune",
+]

@@ -196,10 +196,10 @@ def test_damaged_original_in_the_folder(coil, web, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("damage", ["half", "text", "foreign"])
+@pytest.mark.parametrize("damage", ["half", "text", "shape", "key"])
 def test_damaged_prepared_file(tmp_path, damage):
     path = tmp_path / "coil100_gray32.npz"
-    np.savez_compressed(path, X=np.zeros((7200, 8), np.uint8))
+    np.savez_compressed(path, **{"Y" if damage == "key" else "X": np.zeros((7200, 8), np.uint8)})
     if damage == "half":
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     elif damage == "text":
@@ -232,6 +232,22 @@ def test_folders_in_order(monkeypatch, tmp_path):
     monkeypatch.delenv("MANYONE_DATA")
     assert _cache.data_folders("~") == [Path.home()]
     assert _cache.data_folders() == [cache]
+
+
+def test_cache_folder_on_other_systems(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert _cache.user_cache() == Path.home() / "Library" / "Caches" / "manyone"
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path))
+    assert _cache.user_cache() == tmp_path / "manyone" / "manyone" / "Cache"
+
+
+def test_unusable_folder(coil, web, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DatasetNotFoundError, match=r"FileExistsError|NotADirectoryError") as error:
+        datasets.load_coil100(data_home=tmp_path / "file")
+    assert str(tmp_path / "file") in str(error.value)
+    assert web.asked == []
 
 
 def test_environment_before_cache_and_both_are_searched(monkeypatch, tmp_path, coil):
@@ -327,7 +343,9 @@ def test_keystrokes_from_a_workbook(monkeypatch, web, tmp_path):
         (b"<html>This page has moved</html>", "not a zip file"),
         (workbook(["Subject", "a"], [[1, 2.0]] * 50), "51 rows of every subject"),
         (workbook(["Subject", "a"], [[1, "much"]] * 51), "much"),
+        (workbook(["Subject", "a"], [[1, "nan"]] * 51), "not numbers"),
         (workbook(["Subject", "a"], [[1, None]] * 51), "ValueError"),
+        (workbook(["Subject", "a", "b"], [[1, None, 2.0]] * 51), "string to float: ''"),
         (zipped({"readme.txt": b""}), "sheet1.xml"),
         (zipped({"xl/worksheets/sheet1.xml": b"<unclosed>"}), "ParseError"),
     ],
@@ -349,10 +367,10 @@ def test_turbofan_from_text_files(monkeypatch, web, tmp_path, nested):
     test = [[u, c, 0.5, -0.25, 100, *range(c, c + 21)] for u, n in ((1, 1), (2, 2)) for c in n_(n)]
     content = zipped(
         {
+            "train_FD002.txt": lines([[1] * 26]),
             "train_FD001.txt": lines(train),
             "test_FD001.txt": lines(test),
             "RUL_FD001.txt": "112 \n98 \n",
-            "train_FD002.txt": lines([[1] * 26]),
         }
     )
     if nested:

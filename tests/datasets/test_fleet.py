@@ -137,11 +137,12 @@ def test_a_shift_moves_one_sensor():
 
 
 def test_a_decoupling_shows_in_no_single_sensor():
-    fleet = make_fleet(10, 1, 6, n_test=1000, fault_rate=0.4, random_state=0)
+    fleet = make_fleet(10, 1, 6, n_test=4000, fault_rate=0.4, random_state=0)
     broken = fleet.fault_kind == "decoupling"
     values = standardised(fleet)[broken]
     for sensor in values.T:
         assert stats.kstest(sensor, "norm").pvalue > 0.001
+        assert abs(sensor.var() - 1) < 5 * np.sqrt(2 / len(sensor))
     distance = mahalanobis(fleet, fleet.test_data[broken], fleet.test_task[broken])
     assert distance.mean() > 2 * 6  # a normal row has 6 on average
 

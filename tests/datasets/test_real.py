@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from manyone import datasets
-from manyone.datasets._embed_mnist import PER_DIGIT, SUBSET, embed
+from manyone.datasets._embed_mnist import PER_DIGIT, embed
+from manyone.datasets._images import SUBSET
 
 Real = Callable[[str], Path]
 

@@ -1,9 +1,9 @@
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.optimize import approx_fprime, check_grad
 from sklearn.kernel_ridge import KernelRidge
 
 from manyone.solvers.nonlinear import (
@@ -31,6 +31,11 @@ def make(seed: int, n: int = 16, T: int = 3) -> tuple[Array, Array, Array]:
     R[-1] = 0.0
     Phi = np.linalg.cholesky(K + 1e-12 * np.eye(n))
     return Phi, R, Phi.T @ np.linalg.solve(K + ALPHA * np.eye(n), R)
+
+
+def numeric_gradient(f: Callable[[Array], float], x: Array, h: float = 1e-5) -> Array:
+    steps = h * np.eye(len(x))
+    return np.array([(f(x + step) - f(x - step)) / (2 * h) for step in steps])
 
 
 def naive_gram(Y: Array, theta: float) -> Array:
@@ -66,7 +71,7 @@ def test_reduced_gradient_in_weights_and_theta(seed: int, weighted: bool) -> Non
         return np.append(by_weights.ravel(), by_log_theta)
 
     x = np.append(W.ravel(), np.log(THETA))
-    assert check_grad(value, gradient, x) <= 1e-6 * max(1.0, np.linalg.norm(gradient(x)))
+    np.testing.assert_allclose(gradient(x), numeric_gradient(value, x), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -75,12 +80,10 @@ def test_gradient_in_dual_coefficients(seed: int) -> None:
     K = Phi @ Phi.T
     reduced = _Reduced(Phi, R, ALPHA, BETA, None)
     A = np.linalg.solve(Phi.T, W)
-    numeric = approx_fprime(
-        A.ravel(), lambda a: reduced(Phi.T @ a.reshape(A.shape), THETA)[0], 1e-7
-    )
+    numeric = numeric_gradient(lambda a: reduced(Phi.T @ a.reshape(A.shape), THETA)[0], A.ravel())
     _, gradient, _ = reduced(W, THETA)
     by_dual = Phi @ gradient  # dQ/dA = K D, dQ/dW = Phi' D
-    np.testing.assert_allclose(by_dual.ravel(), numeric, atol=2e-6)
+    np.testing.assert_allclose(by_dual.ravel(), numeric, rtol=1e-6, atol=1e-6)
     by_response = np.linalg.solve(Phi.T, gradient)
     np.testing.assert_allclose(by_dual, K @ by_response, atol=1e-8)
 
@@ -94,12 +97,10 @@ def test_reduced_objective_is_the_full_one_at_the_best_second_layer(weighted: bo
     value, _, _ = _Reduced(Phi, R, ALPHA, BETA, weight)(W, THETA)
     assert value == pytest.approx(full_objective(Phi, R, W, B, THETA, row_weight), rel=1e-10)
     assert value == pytest.approx(BETA * np.sum(R * B) + ALPHA * np.sum(W**2), rel=1e-12)
-    by_second = approx_fprime(
-        B.ravel(),
-        lambda b: full_objective(Phi, R, W, b.reshape(B.shape), THETA, row_weight),
-        1e-6,
+    by_second = numeric_gradient(
+        lambda b: full_objective(Phi, R, W, b.reshape(B.shape), THETA, row_weight), B.ravel()
     )
-    np.testing.assert_allclose(by_second, 0.0, atol=1e-4)
+    np.testing.assert_allclose(by_second, 0.0, atol=1e-6)
 
 
 def test_blocks_do_not_change_anything() -> None:
@@ -133,7 +134,7 @@ def test_descends_to_a_stationary_point(seed: int) -> None:
     assert result.converged
     assert result.theta == THETA
     assert np.all(np.diff(result.objective_path) <= 1e-12)
-    assert len(result.objective_path) == result.n_iter + 1 <= result.n_evaluations + 1
+    assert len(result.objective_path) == result.n_iter + 1 <= result.n_evaluations
     value, gradient, _ = _Reduced(Phi, R, ALPHA, BETA, None)(result.W, THETA)
     assert value == pytest.approx(result.objective_path[-1], rel=1e-12)
     assert np.linalg.norm(gradient) <= 1e-4
@@ -166,16 +167,10 @@ def test_integer_weights_are_repetitions(solver: str) -> None:
     options: dict[str, Any] = {"solver": solver, "max_iter": 12, "tol": 0.0, "learn_theta": True}
     weighted = solve(Phi, R, W, weight=weight, **options)
     repeated = solve(Phi[rows], R[rows], W, **options)
-    if solver == "paper":  # the metric Phi'Phi counts repetitions: one step agrees in objective
-        assert len(weighted.objective_path) == len(repeated.objective_path)
-        repeated = repeated._replace(W=weighted.W, theta=weighted.theta)
-        B = second_layer(Phi[rows] @ weighted.W, R[rows], BETA, weighted.theta)
-    else:
-        np.testing.assert_allclose(weighted.objective_path, repeated.objective_path, rtol=1e-8)
-        np.testing.assert_allclose(weighted.W, repeated.W, atol=1e-6)
-        B = repeated.B
+    np.testing.assert_allclose(weighted.objective_path, repeated.objective_path, rtol=1e-8)
+    np.testing.assert_allclose(weighted.W, repeated.W, atol=1e-6)
     merged = np.zeros_like(weighted.B)
-    np.add.at(merged, rows, B)
+    np.add.at(merged, rows, repeated.B)
     np.testing.assert_allclose(weighted.B, merged, atol=1e-6)
 
 
@@ -195,7 +190,9 @@ def test_only_alpha_over_theta_matters() -> None:
     options: dict[str, Any] = {"tol": 1e-13, "max_iter": 2000}
     one = nonlinear(Phi, R, ALPHA, BETA, THETA, W=W, **options)
     two = nonlinear(Phi, R, 4 * ALPHA, BETA, 4 * THETA, W=W / 2, **options)
-    np.testing.assert_allclose(2 * two.W, one.W, atol=1e-3)
+    # responses may turn together: J, and so the second layer, does not see it
+    np.testing.assert_allclose(4 * two.W @ two.W.T, one.W @ one.W.T, atol=1e-3)
+    np.testing.assert_allclose(two.B, one.B, atol=1e-3)
     assert two.objective_path[-1] == pytest.approx(one.objective_path[-1], rel=1e-8)
 
 
@@ -204,7 +201,7 @@ def test_infimum_with_theta_free_is_approached_and_never_reached() -> None:
     R = np.eye(4)[np.arange(24) % 4]
     infimum = 4 * BETA * 6 / (6 + BETA)
     values = []
-    for c in (1e-1, 1e-2, 1e-3):
+    for c in (1e-2, 1e-3, 1e-4):
         W = c * np.linalg.solve(Phi, R)  # interpolates: Phi W = c R
         values.append(_Reduced(Phi, R, ALPHA, BETA, None)(W, 50.0 / c**2)[0])
     assert np.all(np.diff(values) < 0)

@@ -142,7 +142,7 @@ SOURCES: dict[str, Source] = {
     "keystrokes": Source(
         file="meu_mobile_keystroke.npz",
         shapes={"X": (2856, 71), "y": (2856,), "columns": (71,)},
-        page="https://archive.ics.uci.edu/dataset/399/meu+mobile+ksd",
+        page="https://archive.ics.uci.edu/ml/datasets/MEU-Mobile+KSD",
         originals=(
             Original(
                 "MEU-Mobile KSD 2016.xlsx",

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from manyone.datasets._images import SUBSET
+
 PER_DIGIT = 600
-SUBSET = Path(__file__).with_name("mnist") / "mnist600.npz"
 
 
 def embed(full: Path, subset: Path = SUBSET) -> None:

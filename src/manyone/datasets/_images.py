@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from ._bunch import Loaded, PathLike, choose, image_bunch
 from ._bunch import bunch as make_bunch
 from ._cache import Arrays, build, data_folders, fetch
-from ._embed_mnist import SUBSET
 
 __all__ = ["load_coil100", "load_faces", "load_mnist"]
+
+SUBSET = Path(__file__).with_name("mnist") / "mnist600.npz"  # made by _embed_mnist.py
 
 _MNIST = """MNIST, 28 x 28 grey images of handwritten digits; the task is the digit.
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, OutlierMixin, _fit_context, clone
+from sklearn.utils._metadata_requests import MetadataRequest
 from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 from sklearn.utils.validation import check_is_fitted
 
@@ -176,22 +177,25 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
             normal = ~rows.outlier
             self.whitener_ = TaskWhitener().fit(rows.X[normal], task=rows.codes[normal])
             prepared = rows._replace(X=self.whitener_.transform(rows.X))
-        self.kernel_ = resolve_kernel(
-            self.kernel,
-            prepared.X,
-            gamma=self.gamma,
-            width=self.width,
-            degree=self.degree,
-            coef0=self.coef0,
-            params=self.kernel_params,
-            weight=prepared.weight,
-        )
-        self.gamma_ = reported_gamma(self.kernel_)
+        self._resolve_kernel(prepared)
         self._solve(prepared)
         if calibrate and self._calibrates_by_folds:
             self._set_calibration(*self._fold_scores(rows), source="folds")
         elif calibrate:
             self._set_calibration(*self._left_out_scores(), source="leave-one-out")
+
+    def _resolve_kernel(self, rows: TrainingRows) -> None:
+        self.kernel_ = resolve_kernel(
+            self.kernel,
+            rows.X,
+            gamma=self.gamma,
+            width=self.width,
+            degree=self.degree,
+            coef0=self.coef0,
+            params=self.kernel_params,
+            weight=rows.weight,
+        )
+        self.gamma_ = reported_gamma(self.kernel_)
 
     @property
     def _calibrates_by_folds(self) -> bool:
@@ -474,6 +478,24 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
         if self.kernel == "precomputed":
             return np.asarray(X.diagonal(), dtype=np.float64)
         return self.kernel_.diagonal(X)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State with metadata requests as plain words: they refer back to the estimator."""
+        state = super().__getstate__().copy()
+        if "_metadata_request" in state:
+            state["_metadata_request"] = state["_metadata_request"]._serialize()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore, with metadata requests rebuilt."""
+        state = dict(state)
+        words = state.pop("_metadata_request", None)
+        super().__setstate__(state)
+        if words is not None:
+            self._metadata_request = MetadataRequest(owner=self)
+            for method, params in words.items():
+                for param, alias in params.items():
+                    getattr(self._metadata_request, method).add_request(param=param, alias=alias)
 
     def __sklearn_tags__(self) -> Any:
         """Tags: sparse rows are welcome, precomputed kernels are sliced in both directions."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import cho_solve
+from sklearn.base import clone
 from sklearn.utils._param_validation import Interval
 
 from manyone.calibration import full_conformal
@@ -192,6 +193,17 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
             self._residuals()[normal], self.slack_[normal], weight, codes, len(self.tasks_)
         )
         return scores, codes, weight
+
+    def _honest_scores(self, rows: TrainingRows, alphas: Array, criterion: str) -> Iterator[Array]:
+        """Scores (n, T) for each ridge: no task has seen other tasks' rows, or the left-out one."""
+        for alpha in alphas:
+            model = clone(self).set_params(alpha=alpha)
+            model.tasks_, model.kernel_ = self.tasks_, self.kernel_
+            model._solve(rows)
+            scores = model._all_scores(rows.X)
+            own, codes, _ = model._left_out_scores()
+            scores[np.flatnonzero(~rows.outlier), codes] = own
+            yield scores
 
     def _own_scores(self, X: Rows, codes: Codes) -> Array:
         scores = np.empty(X.shape[0])

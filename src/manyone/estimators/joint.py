@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.updates import UpdatableMixin, join_rows
 from manyone.features import landmark_features
 from manyone.kernels import Array, Rows
+from manyone.solvers.path import decompose, left_out_responses
 from manyone.solvers.ridge import (
     append_rows,
     effective_alpha,
@@ -195,6 +196,20 @@ class JointOCKSR(UpdatableMixin, MultiTaskOneClass):
         )
         return scores, codes, weight
 
+    def _honest_scores(self, rows: TrainingRows, alphas: Array, criterion: str) -> Iterator[Array]:
+        """Scores (n, T) of rows by models without them (or without their task), for each ridge."""
+        n_tasks = len(self.tasks_)
+        R = responses(rows.codes, rows.outlier, n_tasks)
+        K = self._gram(rows.X)
+        trace = float(np.diagonal(K) @ rows.weight)
+        groups = None
+        if criterion == "unseen":
+            groups = [np.flatnonzero(rows.codes == t) for t in range(n_tasks)]
+        ridges = np.array([effective_alpha(alpha, trace) for alpha in alphas])
+        spectrum = decompose(K, rows.weight)
+        for response, mean in left_out_responses(spectrum, R, ridges, groups):
+            yield -np.abs(response - mean)
+
     def _own_scores(self, X: Rows, codes: Codes) -> Array:
         response = np.empty(X.shape[0])
         coef = np.ascontiguousarray(self.dual_coef_.T)
@@ -244,7 +259,9 @@ class JointOCKSR(UpdatableMixin, MultiTaskOneClass):
     def __getstate__(self) -> Any:
         """Without the factor: it is as large as the kernel matrix and follows from the rows."""
         state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_factor"}
+        if self.kernel != "precomputed":
+            state.pop("_factor", None)
+        return state
 
     def _check_updatable(self, method: str) -> None:
         super()._check_updatable(method)

@@ -181,31 +181,36 @@ def nonlinear(
     if solver == "paper":
         steps = step_weights, step_theta if learn_theta else 0.0
         return _paper(reduced, W, theta, weight, steps, tol, max_iter)
-    shape, latest = W.shape, 0.0
+    latest = 0.0
     path: list[float] = []
 
     def objective(x: Array) -> tuple[float, Array]:
         nonlocal latest
         log_theta = x[-1] if learn_theta else np.log(theta)
-        latest, gradient, by_log_theta = reduced(x[: W.size].reshape(shape), np.exp(log_theta))
+        latest, gradient, by_log_theta = reduced(x[: W.size].reshape(W.shape), np.exp(log_theta))
         if not path:
             path.append(latest)
-        tail = [by_log_theta] if learn_theta else []
-        return latest, np.append(gradient.ravel(), tail)
+        return latest, np.append(gradient.ravel(), [by_log_theta] if learn_theta else [])
 
-    found = minimize(
-        objective,
-        np.append(W.ravel(), [np.log(theta)] if learn_theta else []),
-        jac=True,
-        method="L-BFGS-B",
-        callback=lambda xk: path.append(latest),  # the last point evaluated is the one accepted
-        options={"maxiter": max_iter, "maxfun": 10 * max_iter + 10, "ftol": tol, "gtol": 0.0},
-    )
-    W = found.x[: W.size].reshape(shape)
-    theta = float(np.exp(found.x[-1])) if learn_theta else theta
+    x = np.append(W.ravel(), [np.log(theta)] if learn_theta else [])
+    converged = False
+    if max_iter == 0:
+        objective(x)
+    else:
+        found = minimize(
+            objective,
+            x,
+            jac=True,
+            method="L-BFGS-B",
+            callback=lambda xk: path.append(latest),  # the accepted point was evaluated last
+            options={"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": tol, "gtol": 0.0},
+        )
+        x, converged = found.x, found.status == 0
+    W, theta = x[: W.size].reshape(W.shape), float(np.exp(x[-1])) if learn_theta else theta
     B = second_layer(Phi @ W, R, beta, theta, weight)
+    n_iter = len(path) - 1
     return NonlinearResult(
-        W, B, theta, np.array(path), int(found.nit), reduced.n_evaluations, found.status == 0
+        W, B, theta, np.array(path), n_iter, reduced.n_evaluations, bool(converged)
     )
 
 
@@ -219,9 +224,9 @@ def _paper(
     max_iter: int,
 ) -> NonlinearResult:
     Phi, R, alpha, beta = reduced.Phi, reduced.R, reduced.alpha, reduced.beta
-    metric = Phi.T @ Phi
     # First slope: B for tasks that do not interact (J of block ones), at the J of the first W.
     row_weight = np.ones(len(R)) if weight is None else weight
+    metric = Phi.T @ (row_weight[:, None] * Phi)
     Y = Phi @ W
     J = gram(Y, Y, theta)
     B = row_weight[:, None] * R / (row_weight @ R + beta)

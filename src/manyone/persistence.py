@@ -1,0 +1,211 @@
+"""Save and load fitted models: plain arrays and known types, nothing that can run.
+
+A file is one line of JSON (format, versions, class, SHA-256 of the rest) followed by a skops
+archive. The checksum is compared before anything else is read, and the archive may only name types
+that are known to be harmless, so that a damaged file is refused and a hostile one has no code to
+offer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+import sklearn
+
+from manyone.calibration import Calibration
+from manyone.estimators import METHODS
+from manyone.features import FeatureMap
+from manyone.kernels import Kernel
+from manyone.whitening import TaskWhitener
+
+FORMAT = "manyone model"
+FORMAT_VERSION = 1
+#: Types of this package that a model file may hold, beside what skops trusts by itself.
+TRUSTED_TYPES: tuple[str, ...] = tuple(
+    f"{cls.__module__}.{cls.__qualname__}"
+    for cls in (*METHODS.values(), TaskWhitener, Calibration, Kernel, FeatureMap)
+)
+_LONGEST_HEADER = 4096
+
+
+class ModelFileError(ValueError):
+    """A file is not a model that can be loaded."""
+
+
+def save(model: Any, path: str | os.PathLike[str], *, trusted: tuple[str, ...] = ()) -> None:
+    """Write a fitted estimator, or a pipeline around one, to a file.
+
+    The file appears whole or not at all: it is written beside its place, flushed to disk, and
+    renamed.
+
+    Parameters
+    ----------
+    model : estimator
+    path : path
+        Conventionally ``*.manyone``.
+    trusted : tuple of str
+        Full names of further types that the model holds and that `load` will be told to trust.
+
+    Raises
+    ------
+    ValueError
+        If the model holds a type that `load` would refuse, such as a callable kernel.
+    """
+    skops_io = _skops()
+    path = Path(path)
+    try:
+        payload = skops_io.dumps(model)
+    except RecursionError:
+        raise ValueError(
+            f"{type(model).__name__} cannot be saved: a step of it refers to itself, as a foreign "
+            "step with metadata requests does (set_fit_request and the like). Save it without them."
+        ) from None
+    except Exception as error:
+        raise ValueError(
+            f"{type(model).__name__} cannot be saved: {error}. Models may hold arrays, numbers, "
+            "strings and estimators; a callable kernel cannot be stored, a named one can."
+        ) from error
+    strangers = sorted(set(skops_io.get_untrusted_types(data=payload)) - set(TRUSTED_TYPES))
+    strangers = [name for name in strangers if name not in trusted]
+    if strangers:
+        raise ValueError(
+            f"{type(model).__name__} cannot be saved: it holds {', '.join(strangers)}, which "
+            "load() would refuse. Remove it, or pass trusted=[...] here and to load() if you know it."
+        )
+    header = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "model": type(model).__name__,
+        "manyone": _version(),
+        "scikit-learn": sklearn.__version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "bytes": len(payload),
+        "sha256": hashlib.sha256(payload).hexdigest(),
+    }
+    write_atomically(path, json.dumps(header).encode() + b"\n" + payload)
+
+
+def load(path: str | os.PathLike[str], *, trusted: tuple[str, ...] = ()) -> Any:
+    """Read a model that `save` wrote. No code from the file is ever executed.
+
+    Parameters
+    ----------
+    path : path
+    trusted : tuple of str
+        Full names of further types to accept.
+
+    Returns
+    -------
+    estimator
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ModelFileError
+        If the file is damaged, foreign, too new, or names a type that is not trusted.
+    """
+    skops_io = _skops()
+    path = Path(path)
+    content = path.read_bytes()
+    header = read_header(path, content)
+    payload = content[content.index(b"\n") + 1 :]
+    if len(payload) != header["bytes"] or hashlib.sha256(payload).hexdigest() != header["sha256"]:
+        raise ModelFileError(
+            f"{path} is damaged: its content ({len(payload)} bytes) does not match the checksum in "
+            "its header. Copy or save it again."
+        )
+    try:
+        strangers = set(skops_io.get_untrusted_types(data=payload)) - {*TRUSTED_TYPES, *trusted}
+        if strangers:
+            raise ModelFileError(
+                f"{path} holds types that are not trusted: {', '.join(sorted(strangers))}. Load "
+                "it only if you know where it comes from, with load(path, trusted=[...])."
+            )
+        return skops_io.loads(payload, trusted=[*TRUSTED_TYPES, *trusted])
+    except ModelFileError:
+        raise
+    except Exception as error:
+        raise ModelFileError(
+            f"{path} cannot be read as a model: {type(error).__name__}: {error}"
+        ) from error
+
+
+def read_header(path: str | os.PathLike[str], content: bytes | None = None) -> dict[str, Any]:
+    """The first line of a model file: format, versions, class, checksum.
+
+    Parameters
+    ----------
+    path : path
+    content : bytes or None
+        The file's bytes if they are at hand.
+
+    Returns
+    -------
+    dict
+    """
+    if content is None:
+        with open(path, "rb") as stream:
+            content = stream.read(_LONGEST_HEADER)
+    line, newline, _ = content[:_LONGEST_HEADER].partition(b"\n")
+    try:
+        header = json.loads(line)
+        recognised = header["format"] == FORMAT and newline == b"\n"
+        version = int(header["format_version"])
+        for key, kind in (("bytes", int), ("sha256", str), ("model", str)):
+            recognised = recognised and isinstance(header[key], kind)
+    except (ValueError, KeyError, TypeError):
+        recognised, version = False, 0
+    if not recognised:
+        raise ModelFileError(
+            f"{path} is not a manyone model (or its first bytes are damaged). "
+            "Give a file that manyone.save or `manyone fit` wrote."
+        )
+    if version > FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path} has format version {version}; this manyone ({_version()}) reads up to "
+            f"{FORMAT_VERSION}. Upgrade manyone."
+        )
+    return dict(header)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write bytes beside `path`, flush them to disk, then rename: never a half-written file."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        # mkstemp is private by design; a model gets the permissions that a plain open() would give.
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _skops() -> Any:
+    try:
+        import skops.io
+    except ImportError as error:
+        raise ImportError(
+            "Saving and loading models needs skops: install manyone with its extra, manyone[io]."
+        ) from error
+    return skops.io
+
+
+def _version() -> str:
+    from manyone import __version__
+
+    return __version__

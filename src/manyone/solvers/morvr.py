@@ -1,0 +1,243 @@
+"""Fast multi-output relevance vector regression: sparse bases shared by all outputs."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, eigh
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+class MORVR(NamedTuple):
+    """Solution of :func:`morvr`, with M relevant bases.
+
+    Attributes
+    ----------
+    active : array of shape (M,)
+        Columns of the design that are in the model.
+    alpha : array of shape (M,)
+        Their precisions.
+    mean : array of shape (M, V)
+        Posterior mean of the weights; a new row's responses are phi_active'mean.
+    covariance : array of shape (M, M)
+        Posterior covariance of the weights over bases (times ``noise`` over outputs).
+    noise : array of shape (V, V)
+        Omega, covariance of the outputs.
+    objective_path : array of shape (n_iter + 1,)
+        Minus the penalised log evidence; never increases.
+    """
+
+    active: Indices
+    alpha: Floats
+    mean: Floats
+    covariance: Floats
+    noise: Floats
+    objective_path: Floats
+    n_iter: int
+    converged: bool
+
+
+def published_start(responses: Floats) -> Floats:
+    """Return a tenth of the responses' covariance, singular for one-hot responses."""
+    return 0.1 * np.atleast_2d(np.cov(responses, rowvar=False))
+
+
+def morvr(
+    design: Floats,
+    responses: Floats,
+    shrinkage: float = 1e-2,
+    noise: Floats | None = None,
+    tol: float = 1e-3,
+    max_iter: int = 10_000,
+) -> MORVR:
+    r"""Minimise -log p(Y | alpha, Omega) + tr(Psi Omega^-1) / 2 over precisions and noise.
+
+    The model is Y = Phi W + E with E ~ MN(0, I, Omega) and W ~ MN(0, diag(alpha)^-1, Omega), so
+    Y ~ MN(0, C, Omega) with C = I + Phi diag(alpha)^-1 Phi'. Every iteration makes the one change
+    (add, re-estimate or delete a basis) that raises the evidence most, then sets
+    Omega = (Y'C^-1 Y + Psi) / N, the exact maximiser. Psi = ``shrinkage`` * N * (mean variance) * I
+    keeps Omega away from the singular matrix that one-hot responses lead to.
+
+    A change of one precision is a rank-one change of C, and phi_i'C^-1 phi_i, phi_i'C^-1 Y and
+    Y'C^-1 Y follow it: O(B (M + V^2)) per iteration for B bases once Phi'Phi is known.
+
+    Parameters
+    ----------
+    design : array of shape (N, B)
+        Phi, for example a column of ones beside the kernel matrix.
+    responses : array of shape (N, V)
+    shrinkage : float, default=1e-2
+        Strength of the guard. 0: plain evidence, with a pseudo-inverse of a singular Omega, for
+        which the evidence is no longer sure to rise.
+    noise : array of shape (V, V), default=None
+        Omega to start from. None: :func:`published_start` plus the guard.
+    tol : float, default=1e-3
+        Stop when no change of one basis gains that much log evidence, nor did Omega's update.
+    max_iter : int, default=10_000
+
+    Returns
+    -------
+    MORVR
+    """
+    n_rows, n_outputs = responses.shape
+    spread = np.square(responses).sum() / n_outputs
+    guard = shrinkage * spread * np.eye(n_outputs)
+    state = _Evidence(design, responses, guard)
+    start = published_start(responses) + guard / n_rows if noise is None else noise
+    state.set_noise(start)
+    path = [state.objective()]
+    converged = False
+    while not converged and len(path) <= max_iter:
+        alpha, gain = best_precisions(*state.statistics(), state.alpha, n_outputs)
+        best = int(gain.argmax())
+        if gain[best] > tol:
+            state.set_precision(best, float(alpha[best]))
+        state.set_noise((state.scatter + guard) / n_rows)
+        path.append(state.objective())
+        converged = bool(gain[best] <= tol and path[-2] - path[-1] <= tol)
+    active, mean, covariance = state.posterior()
+    return MORVR(
+        active,
+        state.alpha[active],
+        mean,
+        covariance,
+        state.noise,
+        np.array(path),
+        len(path) - 1,
+        converged,
+    )
+
+
+def best_precisions(
+    sparsity: Floats, quality: Floats, alpha: Floats, n_outputs: int
+) -> tuple[Floats, Floats]:
+    """Return every basis's best precision, the others fixed, and the log evidence it gains.
+
+    Parameters
+    ----------
+    sparsity : array of shape (B,)
+        s_i = phi_i'C_{-i}^-1 phi_i, with basis i itself taken out of C.
+    quality : array of shape (B,)
+        q_i Omega^-1 q_i', q_i = phi_i'C_{-i}^-1 Y.
+    alpha : array of shape (B,)
+        Current precisions; infinite outside the model.
+    n_outputs : int
+
+    Returns
+    -------
+    alpha, gain : arrays of shape (B,)
+    """
+    surplus = quality / n_outputs - sparsity
+    relevant = surplus > 0
+    # Precisions below this floor change nothing that float64 can see.
+    best = np.full_like(alpha, np.inf)
+    best[relevant] = np.maximum(sparsity[relevant] ** 2 / surplus[relevant], 1e-12)
+
+    def level(precision: Floats) -> Floats:
+        """Log evidence as a function of one precision; zero when the basis is out."""
+        share = 1.0 / (precision + sparsity)
+        return (quality * share - n_outputs * np.log1p(sparsity / precision)) / 2
+
+    return best, level(best) - level(alpha)
+
+
+def predictive_covariance_scale(design: Floats, covariance: Floats) -> Floats:
+    """Return 1 + phi'Sigma phi for rows of ``design`` (m, M): the factor of Omega, (m,)."""
+    return 1.0 + np.einsum("ij,ij->i", design @ covariance, design)
+
+
+class _Evidence:
+    """Quantities that the evidence depends on, kept up to date under rank-one changes of C."""
+
+    def __init__(self, design: Floats, responses: Floats, guard: Floats) -> None:
+        self.gram = design.T @ design
+        self.moments = design.T @ responses
+        self.total = responses.T @ responses
+        self.n_rows = len(design)
+        self.guard = guard
+        self.alpha = np.full(design.shape[1], np.inf)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Recompute everything from the precisions, shedding accumulated round-off."""
+        self.active = np.flatnonzero(np.isfinite(self.alpha))
+        self.changes = 0
+        rows = self.gram[self.active]
+        block = rows[:, self.active] + np.diag(self.alpha[self.active])
+        factor = cho_factor(block, lower=True) if len(block) else (block, True)
+        self.covariance = cho_solve(factor, np.eye(len(block))) if len(block) else block
+        half = self.covariance @ rows
+        mean = self.covariance @ self.moments[self.active]
+        self.inner = self.gram.diagonal() - np.einsum("ij,ij->j", rows, half)
+        self.outer = self.moments - rows.T @ mean
+        self.scatter = self.total - self.moments[self.active].T @ mean
+        self.log_det = 2 * np.log(np.diag(factor[0])).sum() - np.log(self.alpha[self.active]).sum()
+
+    def set_noise(self, noise: Floats) -> None:
+        """Set Omega and whiten the outputs with it, ignoring directions it does not span."""
+        values, vectors = eigh((noise + noise.T) / 2)
+        span = values > 1e-12 * values[-1]
+        self.noise = noise
+        self.whitener = vectors[:, span] / np.sqrt(values[span])
+        self.log_det_noise = float(np.log(values[span]).sum())
+
+    def objective(self) -> float:
+        """Minus the penalised log evidence."""
+        n_outputs = len(self.noise)
+        misfit = np.vdot(self.whitener, (self.scatter + self.guard) @ self.whitener)
+        log_dets = n_outputs * self.log_det + self.n_rows * self.log_det_noise
+        return float(log_dets + misfit + self.n_rows * n_outputs * np.log(2 * np.pi)) / 2
+
+    def statistics(self) -> tuple[Floats, Floats]:
+        """Sparsity and quality of every basis, taken out of C."""
+        sparsity = np.maximum(self.inner, 1e-10 * self.gram.diagonal())
+        quality = np.square(self.outer @ self.whitener).sum(axis=1)
+        # A basis that the active ones already span has nothing of its own to offer.
+        quality[self.inner < sparsity] = 0.0
+        # For active bases, without the cancellation of alpha - inner.
+        variance, alpha = self.covariance.diagonal(), self.alpha[self.active]
+        mean = self.outer[self.active] / alpha[:, None]
+        sparsity[self.active] = np.maximum(1.0 / variance - alpha, 0.0)
+        quality[self.active] = np.square(mean @ self.whitener).sum(axis=1) / variance**2
+        return sparsity, quality
+
+    def set_precision(self, basis: int, precision: float) -> None:
+        """Change one precision: a finite one adds or re-estimates, an infinite one deletes."""
+        previous, self.alpha[basis] = self.alpha[basis], precision
+        self.changes += 1
+        if self.changes == 100:
+            self.refresh()
+            return
+        rows = self.gram[self.active]
+        if np.isinf(previous):
+            half = self.covariance @ rows[:, basis]
+            cross = self.gram[basis] - half @ rows
+            factor = 1.0 / (precision + self.inner[basis])
+            growth = 1.0 + self.inner[basis] / precision
+            column = np.append(-half, 1.0)
+            self.covariance = np.pad(self.covariance, (0, 1)) + factor * np.outer(column, column)
+            self.active = np.append(self.active, basis)
+        else:
+            at = int(np.flatnonzero(self.active == basis)[0])
+            column = self.covariance[at]
+            cross = previous * (column @ rows)
+            # growth = |C_new| / |C|, the new C being C + (1 / precision - 1 / previous) phi phi'.
+            shrunk = previous * column[at]
+            growth = shrunk + (1.0 - shrunk) * (previous / precision)
+            factor = (1.0 / precision - 1.0 / previous) / growth
+            self.covariance = self.covariance + factor * previous**2 * np.outer(column, column)
+            if np.isinf(precision):
+                keep = np.arange(len(self.active)) != at
+                self.active, self.covariance = self.active[keep], self.covariance[keep][:, keep]
+        projection = self.outer[basis].copy()
+        self.inner -= factor * cross**2
+        self.outer -= factor * np.outer(cross, projection)
+        self.scatter = self.scatter - factor * np.outer(projection, projection)
+        self.log_det += np.log(growth)
+
+    def posterior(self) -> tuple[Indices, Floats, Floats]:
+        """Active bases in order, with mean and covariance of their weights."""
+        self.refresh()
+        return self.active, self.covariance @ self.moments[self.active], self.covariance
