@@ -248,12 +248,16 @@ def resolve_kernel(
         reach = float(np.max(high / 2 - low / 2, initial=0.0))
         if reach > 0:
             scale = float(2.0 ** np.clip(np.frexp(reach)[1], -1021, 1023))
-        X = (X - shift) / scale
+    scaled = X if shift is None else (X - shift) / scale
     resolved = []
     for name in names:
         power = {"rbf": 2, "laplacian": 1}.get(name, 0)
-        if isinstance(gamma, str):
-            value = _data_gamma(name, X, gamma, weight) / width
+        if gamma == "scale":
+            # The variance is taken over all entries, as scikit-learn does: about one common mean.
+            spread = X.shape[1] * _variance(X if shift is None else X / scale, weight)
+            value = _times_power(_reciprocal(spread) / width, scale, power - 2)
+        elif isinstance(gamma, str):
+            value = _data_gamma(name, scaled, gamma, weight) / width
         else:
             value = _times_power(gamma / width, scale, power)
         resolved.append(value)
@@ -298,9 +302,7 @@ def _laplacian(X: Array, Y: Array, gamma: float) -> Array:
 
 
 def _data_gamma(name: str, X: Rows, rule: str, weight: Array) -> float:
-    if rule == "scale":
-        typical = X.shape[1] * _variance(X, weight)
-    elif name in PRODUCTS:
+    if name in PRODUCTS:
         norms = (
             np.asarray(X.multiply(X).sum(axis=1)).ravel()
             if sparse.issparse(X)
@@ -311,6 +313,10 @@ def _data_gamma(name: str, X: Rows, rule: str, weight: Array) -> float:
         typical = _median_distance(DISTANCES[name], X, weight)
     else:
         typical = _mean_distance(DISTANCES[name], X, weight)
+    return _reciprocal(typical)
+
+
+def _reciprocal(typical: float) -> float:
     # All rows alike: every width gives the same answer on them, take the neutral one.
     return 1.0 / typical if typical > np.finfo(float).tiny else 1.0
 

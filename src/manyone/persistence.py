@@ -77,7 +77,7 @@ def save(model: Any, path: str | os.PathLike[str], *, trusted: tuple[str, ...] =
     if strangers:
         raise ValueError(
             f"{type(model).__name__} cannot be saved: it holds {', '.join(strangers)}, which "
-            "load() would refuse. Remove it, or pass trusted=[...] here and to load() if you know it."
+            "load() would refuse. Remove it, or, if you know it, pass trusted=[...] here and there."
         )
     header = {
         "format": FORMAT,

@@ -278,7 +278,7 @@ class ScoreDisplay:
         ax = _axes(f"{type(self).__name__}.plot", ax, (7.0, 1.5 + 0.62 * k), "constrained")
         faint = np.concatenate(self.calibration) if self.calibration else np.empty(0)
         drawn = np.concatenate([self.scores, faint, self.offset])
-        width = max(float(np.ptp(drawn)), np.finfo(float).tiny) / _DOT_COLUMNS
+        width = float(np.ptp(drawn)) / _DOT_COLUMNS or 1.0
         style: dict[str, Any] = {"s": 26, "linewidths": 0.5, "edgecolors": "white"} | (
             scatter_kwargs or {}
         )
@@ -726,7 +726,7 @@ def _learned(model: Any, attribute: str, what: str) -> Any:
 
 def _stack(x: Array, tasks: Codes, width: float) -> Array:
     """Heights in (0, 0.4] that keep dots of one task apart, as in a histogram made of dots."""
-    column = np.floor((x - x.min(initial=0.0)) / width).astype(np.intp)
+    column = np.floor((x - np.min(x, initial=np.inf)) / width).astype(np.intp)
     order = np.lexsort((column, tasks))
     key = np.stack([tasks[order], column[order]])
     first = np.flatnonzero(np.r_[True, np.any(key[:, 1:] != key[:, :-1], axis=0)][: len(x)])

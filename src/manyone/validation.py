@@ -91,7 +91,7 @@ def _locate(X: Any) -> str | None:
     else:
         values = np.asarray(X)
         names = []
-    if values.ndim != 2:
+    if values.ndim != 2 or values.dtype.kind == "c":
         return None
     for j in range(values.shape[1]):
         column = f"column {names[j]!r}" if names else f"column {j}"

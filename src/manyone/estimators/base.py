@@ -179,6 +179,9 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
             prepared = rows._replace(X=self.whitener_.transform(rows.X))
         self._resolve_kernel(prepared)
         self._solve(prepared)
+        if self.kernel == "precomputed":
+            # Scoring brings its own kernel values: only the number of training rows still counts.
+            self.X_fit_ = np.empty((self.X_fit_.shape[0], 0))
         if calibrate and self._calibrates_by_folds:
             self._set_calibration(*self._fold_scores(rows), source="folds")
         elif calibrate:

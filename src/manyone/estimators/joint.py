@@ -259,8 +259,7 @@ class JointOCKSR(UpdatableMixin, MultiTaskOneClass):
     def __getstate__(self) -> Any:
         """Without the factor: it is as large as the kernel matrix and follows from the rows."""
         state = super().__getstate__()
-        if self.kernel != "precomputed":
-            state.pop("_factor", None)
+        state.pop("_factor", None)
         return state
 
     def _check_updatable(self, method: str) -> None:

@@ -66,18 +66,20 @@ class UpdatableMixin(MultiTaskOneClass):
             )
         X, task, outlier = split_column(X, task, outlier)
         task = np.repeat(self.tasks_, np.shape(X)[0]) if task is None else as_labels(task)
-        rows, _ = self._training_rows(X, task, outlier, sample_weight, reset=False)
+        rows, names = self._training_rows(X, task, outlier, sample_weight, reset=False)
         if sparse.issparse(rows.X) != sparse.issparse(self.X_fit_):
             convert = sparse.csr_array if sparse.issparse(self.X_fit_) else _dense
             rows = rows._replace(X=convert(rows.X))
         with np.errstate(under="ignore"):
-            self._enroll_rows(rows._replace(X=rows.X.astype(np.float64)), _)
+            self._enroll_rows(rows._replace(X=rows.X.astype(np.float64)), names)
             self._recalibrate_left_out()
         return self
 
     def _enroll_rows(self, rows: TrainingRows, names: Any) -> None:
         known = set(self.tasks_.tolist())
         new_labels = [name for name in names.tolist() if name not in known]
+        if np.any((rows.codes == MISSING) & ~rows.outlier):
+            raise ValueError("A row without a task can only be a known outlier (outlier=True).")
         has_normal = set(names[rows.codes[~rows.outlier]].tolist())
         for label in new_labels:
             if label not in has_normal:
@@ -153,7 +155,8 @@ class UpdatableMixin(MultiTaskOneClass):
 
 
 def _moved(codes: Any, positions: Any) -> Any:
-    return np.where(codes == MISSING, MISSING, positions[np.maximum(codes, 0)])
+    # MISSING is -1: it picks the last entry, which is MISSING again.
+    return np.append(positions, MISSING)[codes]
 
 
 def _dense(X: Any) -> Any:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg.blas import dger
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -162,9 +163,9 @@ class _Evidence:
 
     def refresh(self) -> None:
         """Recompute everything from the precisions, shedding accumulated round-off."""
-        self.active = np.flatnonzero(np.isfinite(self.alpha))
         self.changes = 0
-        rows = self.gram[self.active]
+        self._set_active(np.flatnonzero(np.isfinite(self.alpha)))
+        rows = self.rows
         block = rows[:, self.active] + np.diag(self.alpha[self.active])
         factor = cho_factor(block, lower=True) if len(block) else (block, True)
         self.covariance = cho_solve(factor, np.eye(len(block))) if len(block) else block
@@ -207,37 +208,46 @@ class _Evidence:
         """Change one precision: a finite one adds or re-estimates, an infinite one deletes."""
         previous, self.alpha[basis] = self.alpha[basis], precision
         self.changes += 1
-        if self.changes == 100:
+        if self.changes == 250:
             self.refresh()
             return
-        rows = self.gram[self.active]
         if np.isinf(previous):
-            half = self.covariance @ rows[:, basis]
-            cross = self.gram[basis] - half @ rows
+            half = self.covariance @ self.rows[:, basis]
+            cross = self.gram[basis] - half @ self.rows
             factor = 1.0 / (precision + self.inner[basis])
             growth = 1.0 + self.inner[basis] / precision
             column = np.append(-half, 1.0)
-            self.covariance = np.pad(self.covariance, (0, 1)) + factor * np.outer(column, column)
-            self.active = np.append(self.active, basis)
+            self.covariance = _add_outer(np.pad(self.covariance, (0, 1)), factor, column)
+            self._set_active(np.append(self.active, basis))
         else:
             at = int(np.flatnonzero(self.active == basis)[0])
-            column = self.covariance[at]
-            cross = previous * (column @ rows)
+            column = self.covariance[at].copy()
+            cross = previous * (column @ self.rows)
             # growth = |C_new| / |C|, the new C being C + (1 / precision - 1 / previous) phi phi'.
             shrunk = previous * column[at]
             growth = shrunk + (1.0 - shrunk) * (previous / precision)
             factor = (1.0 / precision - 1.0 / previous) / growth
-            self.covariance = self.covariance + factor * previous**2 * np.outer(column, column)
+            self.covariance = _add_outer(self.covariance, factor * previous**2, column)
             if np.isinf(precision):
                 keep = np.arange(len(self.active)) != at
-                self.active, self.covariance = self.active[keep], self.covariance[keep][:, keep]
+                self.covariance = self.covariance[np.ix_(keep, keep)]
+                self._set_active(self.active[keep])
         projection = self.outer[basis].copy()
         self.inner -= factor * cross**2
         self.outer -= factor * np.outer(cross, projection)
         self.scatter = self.scatter - factor * np.outer(projection, projection)
         self.log_det += np.log(growth)
 
+    def _set_active(self, active: Indices) -> None:
+        self.active = active
+        self.rows = self.gram[active]
+
     def posterior(self) -> tuple[Indices, Floats, Floats]:
         """Active bases in order, with mean and covariance of their weights."""
         self.refresh()
         return self.active, self.covariance @ self.moments[self.active], self.covariance
+
+
+def _add_outer(matrix: Floats, factor: float, vector: Floats) -> Floats:
+    """Return matrix + factor * vector vector', reusing the memory of a C-ordered matrix."""
+    return dger(factor, vector, vector, a=matrix.T, overwrite_a=True).T

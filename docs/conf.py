@@ -1,0 +1,62 @@
+"""Configuration of the documentation site."""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+os.environ["MPLBACKEND"] = "Agg"
+
+import manyone
+
+project = "manyone"
+author = "the manyone developers"
+copyright = "the manyone developers"
+release = version = manyone.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.doctest",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "sphinx_gallery.gen_gallery",
+]
+# No intersphinx: the site builds without a network.
+exclude_patterns = ["_build", "auto_examples/*.ipynb"]
+templates_path = ["_templates"]
+
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"/plot_",
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "show_signature": False,
+    "min_reported_time": 5,
+    "backreferences_dir": "auto_examples/backreferences",
+    "doc_module": ("manyone",),
+    "nested_sections": False,
+    "within_subsection_order": "FileNameSortKey",
+}
+# plt.show() cannot show anything here, and need not say so.
+warnings.filterwarnings("ignore", message=".*non-interactive.*")
+
+html_theme = "pydata_sphinx_theme"
+html_title = "manyone"
+html_static_path = ["_static"]
+html_show_sourcelink = False
+html_theme_options = {
+    "show_prev_next": True,
+    "secondary_sidebar_items": ["page-toc"],
+    "navigation_with_keys": False,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+html_sidebars = {"index": [], "quickstart": [], "choosing": [], "thresholds": [], "maths": []}

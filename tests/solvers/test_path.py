@@ -1,0 +1,63 @@
+"""A grid of ridges from one eigendecomposition, against refits one by one."""
+
+import numpy as np
+import pytest
+
+from manyone.kernels import resolve_kernel
+from manyone.solvers.path import decompose, left_out_responses, path_coef
+from manyone.solvers.ridge import ridge
+
+ALPHAS = np.array([1e-4, 0.03, 2.0])
+
+
+def problem():
+    rng = np.random.default_rng(0)
+    codes = np.repeat([0, 1, 2, 3], [6, 9, 6, 1])
+    X = rng.normal(size=(len(codes), 3)) + codes[:, None]
+    weight = rng.integers(1, 3, len(codes)).astype(float)
+    weight[-1] = 1.0
+    outlier = np.zeros(len(codes), dtype=bool)
+    outlier[2] = True
+    R = np.eye(4)[codes] * ~outlier[:, None]
+    K = resolve_kernel("laplacian", X, weight=weight).gram(X)
+    return K, R, codes, weight
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_coefficients_and_slack_equal_cholesky(alpha):
+    K, R, _, weight = problem()
+    coef, slack = path_coef(decompose(K.copy(), weight), R, alpha)
+    single = ridge(K, R, alpha, weight)
+    np.testing.assert_allclose(coef, single.coef, atol=1e-8)
+    np.testing.assert_allclose(slack, single.slack, atol=1e-10)
+
+
+def refit(K, R, weight, alpha):
+    kept = weight > 0
+    G = K[np.ix_(kept, kept)] + alpha * np.diag(1 / weight[kept])
+    return K[:, kept] @ np.linalg.solve(G, R[kept])
+
+
+@pytest.mark.parametrize("whole_tasks", [False, True])
+def test_left_out_responses_equal_refits(whole_tasks):
+    K, R, codes, weight = problem()
+    groups = [np.flatnonzero(codes == t) for t in range(4)] if whole_tasks else None
+    results = left_out_responses(decompose(K.copy(), weight), R, ALPHAS, groups)
+    for alpha, (responses, means) in zip(ALPHAS, results, strict=True):
+        for i in range(len(codes)):
+            for t in range(4):
+                left = weight.copy()
+                if whole_tasks and R[i, t] == 0:
+                    left[codes == codes[i]] = 0
+                else:
+                    left[i] -= 1
+                if left @ R[:, t] == 0:
+                    continue  # nothing is left of the task
+                f = refit(K, R, left, alpha)[:, t]
+                assert responses[i, t] == pytest.approx(f[i], abs=1e-8)
+                assert means[i, t] == pytest.approx((left * R[:, t]) @ f / (left @ R[:, t]), abs=1e-8)
+
+
+def test_rounding_below_zero_is_cut_off():
+    K = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-15]])
+    assert decompose(K, np.ones(2)).values.min() >= 0

@@ -1,0 +1,411 @@
+"""Displays: what is drawn is what was given."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from io import BytesIO
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from manyone import IndependentOCKSR, JointOCKSR
+from manyone.plots import ObjectiveDisplay, ScoreDisplay, StructureDisplay
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+TASKS = np.array(["ann", "bob", "cy"])
+
+
+@pytest.fixture(autouse=True)
+def _close_figures() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    task = np.repeat(TASKS, 25)
+    return rng.normal(size=(75, 2)) + 2.0 * np.repeat(np.arange(3), 25)[:, None], task
+
+
+@pytest.fixture(scope="module")
+def model(data: Any) -> JointOCKSR:
+    return JointOCKSR(alarm_rate=0.1).fit(data[0], task=data[1])
+
+
+@pytest.fixture(scope="module")
+def rows() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    return 3.0 * rng.normal(size=(90, 2)), rng.permutation(np.repeat(TASKS, 30))
+
+
+def png(display: Any) -> bytes:
+    stream = BytesIO()
+    display.figure_.savefig(stream, format="png")
+    return stream.getvalue()
+
+
+def drawn(points: Any) -> np.ndarray:
+    return np.sort(np.asarray(points.get_offsets())[:, 0])
+
+
+def assert_same_scores(one: ScoreDisplay, two: ScoreDisplay) -> None:
+    np.testing.assert_array_equal(one.scores, two.scores)
+    np.testing.assert_array_equal(one.codes, two.codes)
+    np.testing.assert_array_equal(one.offset, two.offset)
+    assert one.labels.tolist() == two.labels.tolist()
+    np.testing.assert_array_equal(drawn(one.alarm_), drawn(two.alarm_))
+
+
+# ------------------------------------------------------------------------------------------ scores
+
+
+def test_scores_artists_carry_the_data(model: Any, rows: Any) -> None:
+    X, task = rows
+    display = ScoreDisplay.from_estimator(model, X, task=task)
+    scores, predicted = model.score_samples(X, task=task), model.predict(X, task=task)
+    assert 0 < np.count_nonzero(predicted < 0) < len(X)
+    np.testing.assert_array_equal(drawn(display.alarm_), np.sort(scores[predicted < 0]))
+    np.testing.assert_array_equal(drawn(display.normal_), np.sort(scores[predicted > 0]))
+    np.testing.assert_array_equal(drawn(display.calibration_), np.sort(model.calibration_.scores))
+    strokes = display.threshold_.get_segments()
+    assert [stroke[:, 0].tolist() for stroke in strokes] == [[c, c] for c in model.offset_]
+
+
+def test_scores_stay_in_the_band_of_their_task(model: Any, rows: Any) -> None:
+    X, task = rows
+    display = ScoreDisplay.from_estimator(model, X, task=task)
+    scores = model.score_samples(X, task=task)
+    task_of = dict(zip(scores.tolist(), task, strict=True))
+    for points in (display.normal_, display.alarm_):
+        for x, y in np.asarray(points.get_offsets()):
+            assert TASKS[round(y)] == task_of[x]
+    faint = np.asarray(display.calibration_.get_offsets())
+    for t in range(3):
+        own = model.calibration_.scores[model.calibration_.starts[t] :][:25]
+        np.testing.assert_array_equal(np.sort(faint[np.round(faint[:, 1]) == t, 0]), own)
+
+
+def test_scores_dots_do_not_coincide(model: Any, rows: Any) -> None:
+    X, task = np.repeat(rows[0][:1], 6, axis=0), np.repeat("ann", 6)
+    display = ScoreDisplay.from_estimator(model, X, task=task)
+    points = np.vstack([display.normal_.get_offsets(), display.alarm_.get_offsets()])
+    assert len(np.unique(points, axis=0)) == 6
+
+
+def test_scores_legend_counts_alarms() -> None:
+    display = ScoreDisplay.from_predictions(
+        [-1.0, -0.5, -0.4, -0.3], offset=[-0.6, -0.35], task=["a", "a", "b", "b"]
+    )
+    texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert texts == ["accepted", "alarm (2 of 4)", "threshold"]
+    assert [text.get_text() for text in display.ax_.texts] == ["1 of 2", "1 of 2"]
+    assert [text.get_text() for text in display.ax_.get_yticklabels()] == ["a", "b"]
+
+
+def test_score_on_the_threshold_is_no_alarm() -> None:
+    display = ScoreDisplay.from_predictions([-0.5, np.nextafter(-0.5, -1)], offset=-0.5)
+    assert display.alarm.tolist() == [False, True]
+
+
+def test_scores_constructors_agree(model: Any, rows: Any) -> None:
+    X, task = rows
+    one = ScoreDisplay.from_estimator(model, X, task=task, which=["cy", "ann"])
+    two = ScoreDisplay.from_predictions(
+        model.score_samples(X, task=task),
+        offset=model.offset_,
+        task=task,
+        labels=model.tasks_,
+        which=["cy", "ann"],
+    )
+    assert one.labels.tolist() == ["cy", "ann"]
+    assert_same_scores(one, two)
+
+
+def test_scores_task_may_be_a_column(model: Any, data: Any, rows: Any) -> None:
+    def frame(X: Any, task: Any) -> pd.DataFrame:
+        return pd.DataFrame(X, columns=["u", "v"]).assign(who=task)
+
+    fitted = JointOCKSR(alarm_rate=0.1).fit(frame(*data), task="who")
+    one = ScoreDisplay.from_estimator(fitted, frame(*rows), task="who")
+    assert_same_scores(one, ScoreDisplay.from_estimator(model, rows[0], task=rows[1]))
+
+
+def test_scores_of_a_pipeline(data: Any, rows: Any) -> None:
+    scaler = StandardScaler().fit(data[0])
+    last = JointOCKSR(alarm_rate=0.1).fit(scaler.transform(data[0]), task=data[1])
+    one = ScoreDisplay.from_estimator(make_pipeline(scaler, last), rows[0], task=rows[1])
+    two = ScoreDisplay.from_estimator(last, scaler.transform(rows[0]), task=rows[1])
+    assert_same_scores(one, two)
+
+
+def test_scores_of_a_single_task() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    model = IndependentOCKSR(alarm_rate=0.1).fit(X)
+    display = ScoreDisplay.from_estimator(model, X)
+    assert len(display.threshold_.get_segments()) == 1
+    assert len(drawn(display.calibration_)) == 40
+
+
+@pytest.mark.parametrize("which", ["bob", ["bob"], np.array(["bob"]), ["bob", "bob"]])
+def test_scores_which(model: Any, rows: Any, which: Any) -> None:
+    display = ScoreDisplay.from_estimator(model, rows[0], task=rows[1], which=which)
+    assert display.labels.tolist() == ["bob"]
+    assert len(display.scores) == 30
+
+
+def test_scores_which_may_be_a_tuple_label() -> None:
+    display = ScoreDisplay.from_predictions(
+        [0.1, 0.2], offset=0.0, task=[("a", 1), ("a", 2)], which=("a", 2)
+    )
+    assert display.scores.tolist() == [0.2]
+
+
+def test_scores_shows_the_first_tasks_that_occur() -> None:
+    task = np.arange(5, 45)
+    display = ScoreDisplay.from_predictions(
+        np.linspace(-1, 0, 40), offset=np.arange(45) / -100, task=task, labels=np.arange(45)
+    )
+    assert display.labels.tolist() == list(range(5, 15))
+    np.testing.assert_array_equal(display.offset, np.arange(5, 15) / -100)
+
+
+def test_scores_task_without_rows_shows_its_calibration(model: Any, rows: Any) -> None:
+    X, task = rows
+    ann = task == "ann"
+    display = ScoreDisplay.from_estimator(model, X[ann], task=task[ann], which="bob")
+    assert len(display.scores) == 0
+    assert len(drawn(display.calibration_)) == 25
+    assert len(png(display)) > 1000
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"which": "zoe"}, "Unknown task 'zoe'"),
+        ({"which": []}, "names no task"),
+        ({"which": [None]}, "names no task"),
+        ({"task": ["a"]}, "2 scores but 1 tasks"),
+        ({"task": ["a", None]}, "row 1 is missing"),
+        ({"offset": [0.0, 1.0]}, "one for each of the 1 tasks"),
+        ({"scores": [[0.0, 1.0]]}, "one number per row"),
+        ({"scores": [], "task": []}, "no task"),
+    ],
+)
+def test_scores_bad_input(change: dict[str, Any], message: str) -> None:
+    arguments = {"scores": [0.0, 1.0], "offset": 0.5, "task": ["a", "a"], **change}
+    with pytest.raises(ValueError, match=message):
+        ScoreDisplay.from_predictions(**arguments)
+
+
+def test_scores_unknown_task_of_the_model(model: Any) -> None:
+    with pytest.raises(ValueError, match="Unknown task 'zoe'"):
+        ScoreDisplay.from_estimator(model, [[0.0, 0.0]], task=["zoe"])
+
+
+@pytest.mark.parametrize("scores", [[0.5], [0.5, 0.5], [-1e9, 0.0, 1e-9], [5e-324, 0.0]])
+def test_scores_extreme_values_render(scores: list[float]) -> None:
+    assert len(png(ScoreDisplay.from_predictions(scores, offset=scores[0]))) > 1000
+
+
+def test_scores_keywords_reach_matplotlib(model: Any, rows: Any) -> None:
+    display = ScoreDisplay.from_estimator(
+        model,
+        rows[0],
+        task=rows[1],
+        legend=False,
+        scatter_kwargs={"s": 3},
+        line_kwargs={"linewidths": 7},
+    )
+    assert display.ax_.get_legend() is None
+    assert display.alarm_.get_sizes().tolist() == [3]
+    assert display.threshold_.get_linewidths()[0] == 7
+
+
+# --------------------------------------------------------------------------------------- structure
+
+
+def test_structure_is_the_permuted_matrix() -> None:
+    matrix = np.random.default_rng(0).normal(size=(17, 17))
+    labels = np.array([f"task {t}" for t in range(17)])
+    display = StructureDisplay.from_predictions(matrix, labels=labels)
+    assert sorted(display.order) == list(range(17))
+    np.testing.assert_array_equal(display.im_.get_array(), matrix[display.order][:, display.order])
+    shown = [text.get_text() for text in display.ax_.get_yticklabels()]
+    assert shown == labels[display.order].tolist()
+    assert shown == [text.get_text() for text in display.ax_.get_xticklabels()]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_structure_blocks_become_contiguous(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    block = rng.permutation(np.repeat(np.arange(4), [3, 5, 2, 7]))
+    matrix = 0.5 * (block[:, None] == block) + 0.05 * rng.normal(size=(17, 17)) + np.eye(17)
+    display = StructureDisplay.from_predictions(matrix)
+    assert np.count_nonzero(np.diff(block[display.order])) == 3
+
+
+def test_structure_neighbours_of_a_chain() -> None:
+    # Each task resembles the next one only: the one good order is the chain itself.
+    place = np.random.default_rng(0).permutation(9)
+    matrix = np.exp(-np.abs(place[:, None] - place))
+    display = StructureDisplay.from_predictions(matrix)
+    assert set(np.abs(np.diff(place[display.order]))) == {1}
+
+
+def test_structure_order_none_keeps_the_order() -> None:
+    matrix = np.random.default_rng(0).normal(size=(5, 5))
+    display = StructureDisplay.from_predictions(matrix, order=None)
+    np.testing.assert_array_equal(display.im_.get_array(), matrix)
+
+
+def test_structure_constructors_agree(model: Any) -> None:
+    one = StructureDisplay.from_estimator(model)
+    two = StructureDisplay.from_predictions(model.structure_, labels=model.tasks_)
+    np.testing.assert_array_equal(one.im_.get_array(), two.im_.get_array())
+    np.testing.assert_array_equal(one.order, two.order)
+    assert one.labels.tolist() == two.labels.tolist() == TASKS.tolist()
+
+
+def test_structure_colours_follow_the_rest_not_the_diagonal() -> None:
+    display = StructureDisplay.from_predictions([[9.0, 0.2], [-0.1, 8.0]])
+    assert display.im_.get_clim() == (-0.2, 0.2)
+    assert display.colorbar_.extend == "max"
+    assert StructureDisplay.from_predictions(np.eye(3) * 0).colorbar_.extend == "neither"
+
+
+def test_structure_numbers_in_small_matrices_only() -> None:
+    display = StructureDisplay.from_predictions([[1.0, -0.001], [0.25, 1.0]], order=None)
+    texts = [[text.get_text() for text in line] for line in display.text_]
+    assert texts == [["1.00", "0.00"], ["0.25", "1.00"]]
+    assert StructureDisplay.from_predictions(np.eye(30)).text_ is None
+    assert StructureDisplay.from_predictions(np.eye(3), include_values=False).text_ is None
+
+
+@pytest.mark.parametrize("T", [1, 2, 60, 200])
+def test_structure_labels_are_thinned(T: int) -> None:
+    labels = [f"machine {t}" for t in range(T)]
+    display = StructureDisplay.from_predictions(np.eye(T), labels=labels, colorbar=False)
+    assert len(png(display)) > 1000
+    ticks = display.ax_.get_yticks().astype(int)
+    assert len(ticks) == T if T < 20 else 10 < len(ticks) < 40
+    names = [text.get_text() for text in display.ax_.get_yticklabels()]
+    assert names == [labels[display.order[tick]] for tick in ticks]
+    boxes = [text.get_window_extent() for text in display.ax_.get_yticklabels()]
+    assert all(upper.y0 >= lower.y1 - 1 for upper, lower in pairwise(boxes))
+
+
+def test_structure_of_an_estimator_without_one(data: Any) -> None:
+    alone = IndependentOCKSR(alarm_rate=0.1).fit(data[0], task=data[1])
+    with pytest.raises(TypeError, match=r"IndependentOCKSR learns no.*structure_.*JointOCKSR"):
+        StructureDisplay.from_estimator(alone)
+    with pytest.raises(NotFittedError):
+        StructureDisplay.from_estimator(JointOCKSR())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"structure": np.ones((2, 3))}, "square"),
+        ({"structure": np.ones((0, 0))}, "square"),
+        ({"structure": [[1.0, np.nan], [0.0, 1.0]]}, "NaN"),
+        ({"labels": ["a"]}, "2 tasks but 1 labels"),
+        ({"order": "size"}, "'size'"),
+    ],
+)
+def test_structure_bad_input(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        StructureDisplay.from_predictions(**{"structure": np.eye(2), **change})
+
+
+# --------------------------------------------------------------------------------------- objective
+
+
+class Iterative(IndependentOCKSR):
+    """Stands for the iterative estimators."""
+
+    objective_path_ = np.array([5.0, 2.0, 1.5])
+
+
+def test_objective_constructors_agree(data: Any) -> None:
+    fitted = Iterative(alarm_rate=0.1).fit(data[0], task=data[1])
+    one = ObjectiveDisplay.from_estimator(fitted)
+    two = ObjectiveDisplay.from_predictions(fitted.objective_path_)
+    for display in (one, two):
+        assert display.line_.get_xdata().tolist() == [0, 1, 2]
+        assert display.line_.get_ydata().tolist() == [5.0, 2.0, 1.5]
+    assert one.ax_.get_legend().get_texts()[0].get_text() == "Iterative"
+    assert two.ax_.get_legend() is None
+
+
+def test_objective_log() -> None:
+    path = 3.0 + 2.0 ** -np.arange(20)
+    display = ObjectiveDisplay.from_predictions(path, log=True)
+    np.testing.assert_array_equal(display.line_.get_ydata()[:-1], (path - path[-1])[:-1])
+    assert np.isnan(display.line_.get_ydata()[-1])
+    assert display.ax_.get_yscale() == "log"
+
+
+def test_objective_of_a_constant_path_renders() -> None:
+    assert len(png(ObjectiveDisplay.from_predictions([1.0, 1.0], log=True))) > 1000
+
+
+def test_objective_of_an_estimator_without_one(model: Any) -> None:
+    with pytest.raises(TypeError, match=r"JointOCKSR learns no.*objective_path_.*from_predictions"):
+        ObjectiveDisplay.from_estimator(model)
+
+
+@pytest.mark.parametrize("path", [[], [[1.0, 2.0]], 3.0])
+def test_objective_bad_input(path: Any) -> None:
+    with pytest.raises(ValueError, match="one number per iteration"):
+        ObjectiveDisplay.from_predictions(path)
+
+
+# -------------------------------------------------------------------------------------- all of them
+
+
+def _make(model: Any, rows: Any, kind: str, **kwargs: Any) -> Any:
+    if kind == "score":
+        return ScoreDisplay.from_estimator(model, rows[0], task=rows[1], **kwargs)
+    if kind == "structure":
+        return StructureDisplay.from_estimator(model, **kwargs)
+    return ObjectiveDisplay.from_predictions([3.0, 2.0, 1.0], **kwargs)
+
+
+@pytest.mark.parametrize("kind", ["score", "structure", "objective"])
+def test_display_draws_where_it_is_told(model: Any, rows: Any, kind: str) -> None:
+    figure, (left, right) = plt.subplots(1, 2)
+    display = _make(model, rows, kind, ax=right)
+    assert display.ax_ is right
+    assert display.figure_ is figure
+    assert not left.has_data()
+    again = display.plot()
+    assert again is display
+    assert display.ax_ is not right
+
+
+@pytest.mark.parametrize("kind", ["score", "structure", "objective"])
+def test_display_renders_to_png(model: Any, rows: Any, kind: str) -> None:
+    image = png(_make(model, rows, kind))
+    assert image.startswith(b"\x89PNG")
+    pixels = plt.imread(BytesIO(image))
+    assert pixels[..., :3].std() > 0.02
+
+
+@pytest.mark.parametrize("kind", ["score", "structure", "objective"])
+def test_without_matplotlib_the_error_names_the_extra(
+    model: Any, rows: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"Display\..*pip install 'manyone\[plot\]'"):
+        _make(model, rows, kind)
