@@ -43,6 +43,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": "auto_examples/backreferences",
     "doc_module": ("manyone",),
     "nested_sections": False,
+    "write_computation_times": False,
     "within_subsection_order": "FileNameSortKey",
 }
 # plt.show() cannot show anything here, and need not say so.

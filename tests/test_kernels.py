@@ -7,7 +7,14 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from manyone.kernels import KERNELS, MIXTURE, reported_gamma, resolve_kernel, row_blocks, weighted_median
+from manyone.kernels import (
+    KERNELS,
+    MIXTURE,
+    reported_gamma,
+    resolve_kernel,
+    row_blocks,
+    weighted_median,
+)
 
 NAMED = sorted(KERNELS - {MIXTURE, "precomputed"})
 METRICS = {"rbf": "sqeuclidean", "laplacian": "cityblock"}

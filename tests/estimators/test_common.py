@@ -166,10 +166,10 @@ def test_known_outliers_push_scores_down(method, fleet):
     near = bad + 0.1 * rng.normal(size=bad.shape)
     claim = ["cleo"] * 6
     best = [m.score_samples(near, task=claim).max() for m in (without, told)]
-    assert best[1] < best[0] - 0.05
+    assert best[1] < best[0] - 0.02
     # A missing task makes it an outlier of every task.
     anywhere = method(gamma=0.1).fit(rows, task=[*task.tolist(), *[None] * 6], outlier=mask)
-    assert anywhere.score_samples(near, task=claim).max() < best[0] - 0.05
+    assert anywhere.score_samples(near, task=claim).max() < best[0] - 0.02
     assert len(anywhere.tasks_) == 5
 
 

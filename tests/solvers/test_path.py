@@ -55,7 +55,9 @@ def test_left_out_responses_equal_refits(whole_tasks):
                     continue  # nothing is left of the task
                 f = refit(K, R, left, alpha)[:, t]
                 assert responses[i, t] == pytest.approx(f[i], abs=1e-8)
-                assert means[i, t] == pytest.approx((left * R[:, t]) @ f / (left @ R[:, t]), abs=1e-8)
+                assert means[i, t] == pytest.approx(
+                    (left * R[:, t]) @ f / (left @ R[:, t]), abs=1e-8
+                )
 
 
 def test_rounding_below_zero_is_cut_off():

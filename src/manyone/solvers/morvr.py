@@ -50,7 +50,7 @@ def morvr(
     responses: Floats,
     shrinkage: float = 1e-2,
     noise: Floats | None = None,
-    tol: float = 1e-3,
+    tol: float = 1e-5,
     max_iter: int = 10_000,
 ) -> MORVR:
     r"""Minimise -log p(Y | alpha, Omega) + tr(Psi Omega^-1) / 2 over precisions and noise.
@@ -74,8 +74,8 @@ def morvr(
         which the evidence is no longer sure to rise.
     noise : array of shape (V, V), default=None
         Omega to start from. None: :func:`published_start` plus the guard.
-    tol : float, default=1e-3
-        Stop when no change of one basis gains that much log evidence, nor did Omega's update.
+    tol : float, default=1e-5
+        Stop when the best change gains less log evidence than this per entry of ``responses``.
     max_iter : int, default=10_000
 
     Returns
@@ -89,15 +89,16 @@ def morvr(
     start = published_start(responses) + guard / n_rows if noise is None else noise
     state.set_noise(start)
     path = [state.objective()]
+    enough = tol * responses.size
     converged = False
     while not converged and len(path) <= max_iter:
         alpha, gain = best_precisions(*state.statistics(), state.alpha, n_outputs)
         best = int(gain.argmax())
-        if gain[best] > tol:
+        if gain[best] > enough:
             state.set_precision(best, float(alpha[best]))
         state.set_noise((state.scatter + guard) / n_rows)
         path.append(state.objective())
-        converged = bool(gain[best] <= tol and path[-2] - path[-1] <= tol)
+        converged = bool(path[-2] - path[-1] <= enough)
     active, mean, covariance = state.posterior()
     return MORVR(
         active,
@@ -159,13 +160,15 @@ class _Evidence:
         self.n_rows = len(design)
         self.guard = guard
         self.alpha = np.full(design.shape[1], np.inf)
+        self.buffer = np.empty_like(self.gram)  # Rows of the active bases lead.
         self.refresh()
 
     def refresh(self) -> None:
         """Recompute everything from the precisions, shedding accumulated round-off."""
         self.changes = 0
-        self._set_active(np.flatnonzero(np.isfinite(self.alpha)))
-        rows = self.rows
+        self.active = np.flatnonzero(np.isfinite(self.alpha))
+        rows = self.buffer[: len(self.active)]
+        rows[:] = self.gram[self.active]
         block = rows[:, self.active] + np.diag(self.alpha[self.active])
         factor = cho_factor(block, lower=True) if len(block) else (block, True)
         self.covariance = cho_solve(factor, np.eye(len(block))) if len(block) else block
@@ -211,18 +214,20 @@ class _Evidence:
         if self.changes == 250:
             self.refresh()
             return
+        rows = self.buffer[: len(self.active)]
         if np.isinf(previous):
-            half = self.covariance @ self.rows[:, basis]
-            cross = self.gram[basis] - half @ self.rows
+            half = self.covariance @ rows[:, basis]
+            cross = self.gram[basis] - half @ rows
             factor = 1.0 / (precision + self.inner[basis])
             growth = 1.0 + self.inner[basis] / precision
             column = np.append(-half, 1.0)
             self.covariance = _add_outer(np.pad(self.covariance, (0, 1)), factor, column)
-            self._set_active(np.append(self.active, basis))
+            self.buffer[len(self.active)] = self.gram[basis]
+            self.active = np.append(self.active, basis)
         else:
             at = int(np.flatnonzero(self.active == basis)[0])
             column = self.covariance[at].copy()
-            cross = previous * (column @ self.rows)
+            cross = previous * (column @ rows)
             # growth = |C_new| / |C|, the new C being C + (1 / precision - 1 / previous) phi phi'.
             shrunk = previous * column[at]
             growth = shrunk + (1.0 - shrunk) * (previous / precision)
@@ -231,16 +236,13 @@ class _Evidence:
             if np.isinf(precision):
                 keep = np.arange(len(self.active)) != at
                 self.covariance = self.covariance[np.ix_(keep, keep)]
-                self._set_active(self.active[keep])
+                self.active = self.active[keep]
+                self.buffer[at : len(self.active)] = self.buffer[at + 1 : len(self.active) + 1]
         projection = self.outer[basis].copy()
         self.inner -= factor * cross**2
         self.outer -= factor * np.outer(cross, projection)
         self.scatter = self.scatter - factor * np.outer(projection, projection)
         self.log_det += np.log(growth)
-
-    def _set_active(self, active: Indices) -> None:
-        self.active = active
-        self.rows = self.gram[active]
 
     def posterior(self) -> tuple[Indices, Floats, Floats]:
         """Active bases in order, with mean and covariance of their weights."""

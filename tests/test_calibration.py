@@ -1,0 +1,125 @@
+"""P-values, thresholds and full conformal prediction against their definitions."""
+
+import numpy as np
+import pytest
+
+from manyone import IndependentOCKSR, JointOCKSR
+from manyone.calibration import Calibration, benjamini_hochberg
+
+pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+
+
+def made(sizes, seed=0, source="leave-one-out"):
+    rng = np.random.default_rng(seed)
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    scores = -np.abs(rng.normal(size=len(codes)))
+    weight = np.ones(len(codes))
+    return scores, codes, Calibration.from_scores(scores, codes, weight, len(sizes), source)
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.07, 0.1, 0.29, 0.5, 0.999])
+def test_pvalues_count_calibration_scores(rate):
+    scores, codes, calibration = made([30, 100])
+    rng = np.random.default_rng(1)
+    # Ties with calibration scores included.
+    new = np.concatenate([-np.abs(rng.normal(size=200)), scores])
+    task = np.concatenate([rng.integers(0, 2, 200), codes])
+    p = calibration.pvalues(new, task, rate)
+    for s, t, value in zip(new, task, p, strict=True):
+        own = scores[codes == t]
+        assert value == pytest.approx((1 + np.sum(own <= s)) / (len(own) + 1))
+    offsets, rates = calibration.offsets(rate)
+    assert np.all(rates == rate)
+    assert np.array_equal(new < offsets[task], p <= rate)
+
+
+def test_offset_is_an_order_statistic():
+    scores, codes, calibration = made([19])
+    assert calibration.offsets(0.05)[0][0] == scores.min()
+    assert calibration.offsets(0.1)[0][0] == np.sort(scores)[1]
+
+
+def test_small_tasks_borrow_and_agree_to_the_last_bit():
+    scores, codes, calibration = made([4, 6, 50], seed=3)
+    assert calibration.pooled(0.1).tolist() == [True, True, False]
+    offsets, rates = calibration.offsets(0.1)
+    near = np.concatenate([offsets, np.nextafter(offsets, -9), np.nextafter(offsets, 9)])
+    task = np.tile(np.arange(3), 3)
+    p = calibration.pvalues(near, task, 0.1)
+    assert np.array_equal(near < offsets[task], p <= 0.1)
+    assert p.min() >= 1 / 61
+    assert np.all(rates == 0.1)
+
+
+def test_pool_too_small_uses_the_worst_score():
+    scores, codes, calibration = made([3, 3])
+    offsets, rates = calibration.offsets(0.05)
+    assert np.all(rates == pytest.approx(1 / 7))
+    assert "Even the pool" in calibration.complaint(0.05, np.array(["a", "b"]))
+
+
+def test_spread_is_taken_without_the_row_itself():
+    scores, codes, calibration = made([5, 7], seed=5)
+    k, expected = 8.0, []
+    for i in range(12):
+        others = np.delete(np.arange(12), i)
+        typical = np.mean(scores[others] ** 2)
+        own = others[codes[others] == codes[i]]
+        unit = (k * typical + np.sum(scores[own] ** 2)) / (k + len(own))
+        expected.append(scores[i] / np.sqrt(unit))
+    np.testing.assert_allclose(calibration.pool_scores, np.sort(expected))
+
+
+def test_single_rows_do_not_enter_the_pool():
+    _, _, calibration = made([1, 6, 1])
+    assert len(calibration.pool_scores) == 6
+    _, _, held_out = made([1, 6, 1], source="held-out")
+    assert len(held_out.pool_scores) == 8
+    _, _, only_singles = made([1, 1, 1])
+    assert len(only_singles.pool_scores) == 3
+
+
+def test_equal_scores_everywhere():
+    codes = np.repeat([0, 1], 4)
+    calibration = Calibration.from_scores(np.zeros(8), codes, np.ones(8), 2, "leave-one-out")
+    assert np.all(calibration.offsets(0.05)[0] == 0)
+    assert np.all(calibration.pvalues(np.zeros(2), np.array([0, 1]), 0.05) == 1)
+
+
+@pytest.mark.parametrize("method", [IndependentOCKSR, JointOCKSR])
+@pytest.mark.parametrize("alpha", [1e-3, 0.1, 5.0])
+def test_full_conformal_equals_brute_force(method, alpha):
+    rng = np.random.default_rng(0)
+    codes = np.repeat([0, 1, 2], [9, 6, 4])
+    X = rng.normal(size=(19, 3)) + codes[:, None]
+    weight = rng.integers(1, 3, 19).astype(float)
+    outlier = np.arange(19) == 3
+    model = method(gamma=0.2, alpha=alpha)
+    model.fit(X, task=codes, sample_weight=weight, outlier=outlier)
+    Z, claim = rng.normal(size=(8, 3)) + 1, rng.integers(0, 3, 8)
+    p = model.pvalues(Z, task=claim, exact=True)
+    for z, t, value in zip(Z, claim, p, strict=True):
+        rows, labels = np.vstack([X, z]), np.append(codes, t)
+        counts, mask = np.append(weight, 1.0), np.append(outlier, False)
+        left_out = []
+        for i in np.flatnonzero((labels == t) & ~mask):
+            fewer = counts.copy()
+            fewer[i] -= 1
+            refit = method(gamma=0.2, alpha=alpha)
+            refit.fit(rows, task=labels, sample_weight=fewer, outlier=mask)
+            left_out.append((refit.score_samples(rows[[i]], task=[t])[0], counts[i]))
+        new = left_out[-1][0]
+        assert new == pytest.approx(model.score_samples(z[None], task=[t])[0], abs=1e-9)
+        mass = sum(w for s, w in left_out if s <= new + 1e-9)
+        assert value == pytest.approx(mass / sum(w for _, w in left_out))
+
+
+def test_benjamini_hochberg_by_definition():
+    rng = np.random.default_rng(0)
+    for fdr in (0.05, 0.2):
+        p = np.concatenate([rng.uniform(size=30), rng.uniform(size=10) * 0.01])
+        ordered = np.sort(p)
+        passing = np.flatnonzero(ordered <= fdr * np.arange(1, 41) / 40)
+        cut = ordered[passing[-1]] if len(passing) else -1
+        assert np.array_equal(benjamini_hochberg(p, fdr), p <= cut)
+    assert benjamini_hochberg(np.empty(0), 0.1).shape == (0,)

@@ -1,0 +1,143 @@
+"""Choices made without refits, against refits."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from manyone import IndependentOCKSR, JointOCKSR, tune
+from manyone.metrics import task_aucs
+from manyone.tuning import DEFAULT_GRID
+
+pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+
+
+@pytest.mark.parametrize("criterion", ["seen", "unseen"])
+@pytest.mark.parametrize("method", [JointOCKSR, IndependentOCKSR])
+def test_scores_equal_those_of_refits(method, criterion, fleet):
+    X, task = fleet
+    X, task = X[::2], task[::2]
+    grid = {"kernel": ["rbf", "laplacian"], "alpha": [0.01, 1.0]}
+    model = tune(method(gamma=0.2), X, task=task, criterion=criterion, grid=grid)
+    names = np.unique(task)
+    codes = np.searchsorted(names, task)
+    for k, (kernel, alpha) in enumerate(
+        zip(model.tuning_["kernel"], model.tuning_["alpha"], strict=True)
+    ):
+        scores = np.empty((len(X), len(names)))
+        for i in range(len(X)):
+            for t in range(len(names)):
+                whole = criterion == "unseen" and codes[i] != t
+                kept = codes != codes[i] if whole else np.arange(len(X)) != i
+                refit = method(kernel=kernel, alpha=alpha, gamma=0.2).fit(X[kept], task=task[kept])
+                column = list(refit.tasks_).index(names[t])
+                scores[i, t] = refit.score_tasks(X[[i]])[0, column]
+        expected = np.mean([roc_auc_score(codes == t, scores[:, t]) for t in range(len(names))])
+        assert model.tuning_["score"][k] == pytest.approx(expected, abs=1e-8)
+
+
+def test_best_setting_is_fitted_and_the_rest_kept(fleet):
+    X, task = fleet
+    start = JointOCKSR(alarm_rate=0.17, kernel="laplacian")
+    model = tune(start, X, task=task, grid={"alpha": [1e-3, 0.1, 3.0], "width": [0.5, 2.0]})
+    table = pd.DataFrame(model.tuning_)
+    assert len(table) == 6 and table.chosen.sum() == 1
+    best = table[table.chosen].iloc[0]
+    assert best.score == table.score.max()
+    assert (model.alpha, model.width) == (best.alpha, best.width)
+    assert (model.alarm_rate, model.kernel) == (0.17, "laplacian")
+    assert not hasattr(start, "offset_")
+    fresh = JointOCKSR(alarm_rate=0.17, kernel="laplacian", alpha=best.alpha, width=best.width)
+    np.testing.assert_array_equal(model.offset_, fresh.fit(X, task=task).offset_)
+
+
+def test_default_grid_tries_every_kernel_and_both_metrics(fleet):
+    X, task = fleet
+    model = tune(JointOCKSR(), X, task=task)
+    assert set(model.tuning_["kernel"]) == set(DEFAULT_GRID["kernel"])
+    assert set(model.tuning_["metric"]) == {"plain", "whitened"}
+    assert np.all(np.isfinite(model.tuning_["score"]))
+
+
+def faces_like(seed, n_tasks=24, n_rows=6, d=30):
+    """Tasks differ in a few directions; rows of a task vary wildly in a few others."""
+    rng = np.random.default_rng(seed)
+    centres = np.zeros((n_tasks, d))
+    centres[:, :4] = rng.normal(size=(n_tasks, 4))
+    codes = np.repeat(np.arange(n_tasks), n_rows)
+    noise = 0.3 * rng.normal(size=(len(codes), d))
+    noise[:, 10:14] += 6 * rng.normal(size=(len(codes), 4))
+    return centres[codes] + noise, codes
+
+
+def digits_like(seed, n_tasks=24, n_rows=6, d=30):
+    """No nuisance direction: there is nothing for a metric to learn."""
+    rng = np.random.default_rng(seed)
+    codes = np.repeat(np.arange(n_tasks), n_rows)
+    return rng.normal(size=(n_tasks, d))[codes] + rng.normal(size=(len(codes), d)), codes
+
+
+@pytest.mark.parametrize(("make", "metric"), [(faces_like, "whitened"), (digits_like, "plain")])
+def test_metric_is_chosen_by_folds(make, metric):
+    X, task = make(0)
+    model = tune(JointOCKSR(), X, task=task, grid={"alpha": [0.1], "metric": ["plain", "whitened"]})
+    assert model.metric == metric
+    if metric == "whitened":
+        # The choice is right on fresh rows of the same tasks.
+        rng = np.random.default_rng(9)
+        Z, codes = faces_like(0)
+        Z = Z + np.where(np.arange(30) < 10, 0, 6 * rng.normal(size=Z.shape) * (np.arange(30) < 14))
+        plain = JointOCKSR().fit(X, task=task)
+        gain = task_aucs(model.score_tasks(Z), codes) - task_aucs(plain.score_tasks(Z), codes)
+        assert gain.mean() > 0
+
+
+def test_the_trap_closed_forms_on_a_whitener_that_saw_the_row(fleet):
+    """Why folds: with n << d, leave-one-out on whitened rows is far too good."""
+    rng = np.random.default_rng(0)
+    X, task = rng.normal(size=(40, 200)), np.repeat(np.arange(8), 5)  # pure noise
+    model = JointOCKSR(metric="whitened").fit(X, task=task)
+    rows = model.whitener_.transform(X)
+    plain = tune(JointOCKSR(), rows, task=task, criterion="seen", grid={"alpha": [0.1]})
+    assert plain.tuning_["score"][0] > 0.75
+    honest = tune(
+        JointOCKSR(metric="whitened"), X, task=task, criterion="seen", grid={"alpha": [0.1]}
+    )
+    assert abs(honest.tuning_["score"][0] - 0.5) < 0.15
+
+
+def test_outliers_and_weights_take_part(fleet):
+    X, task = fleet
+    weight = np.random.default_rng(0).integers(1, 3, len(X)).astype(float)
+    again = np.repeat(np.arange(len(X)), weight.astype(int))
+    grid = {"alpha": [0.01, 1.0]}
+    weighted = tune(JointOCKSR(gamma=0.2), X, task=task, sample_weight=weight, grid=grid)
+    assert np.all(weighted.tuning_["score"] > 0.5)
+    single = X[task == "cleo"]
+    rows = np.vstack([single, single + 4])
+    mask = np.arange(40) >= 20
+    model = tune(IndependentOCKSR(), rows, outlier=mask, grid={"width": [0.01, 1.0]})
+    assert model.width == 1.0
+    assert len(again) > len(X)
+
+
+def test_data_frames(fleet):
+    X, task = fleet
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(machine=task)
+    model = tune(JointOCKSR(), frame, task="machine", grid={"alpha": [0.1, 1.0]})
+    assert list(model.feature_names_in_) == list("abcd")
+    assert model.predict(frame, task="machine").shape == (len(X),)
+
+
+def test_misuse_is_explained(fleet):
+    X, task = fleet
+    with pytest.raises(ValueError, match="criterion"):
+        tune(JointOCKSR(), X, task=task, criterion="best")
+    with pytest.raises(ValueError, match="two tasks, or known outliers"):
+        tune(JointOCKSR(), X)
+    with pytest.raises(ValueError, match=r"'nu'.*It can choose: alpha"):
+        tune(JointOCKSR(), X, task=task, grid={"nu": [1]})
+    with pytest.raises(ValueError, match=r"grid\['alpha'\] is empty"):
+        tune(JointOCKSR(), X, task=task, grid={"alpha": []})
+    with pytest.raises(ValueError, match="kernel"):
+        tune(JointOCKSR(), X, task=task, grid={"kernel": ["rbff"]})
