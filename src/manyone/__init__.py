@@ -4,6 +4,7 @@ from manyone.calibration import CalibrationWarning
 from manyone.estimators import IndependentOCKSR, JointOCKSR
 from manyone.metrics import TaskAUC
 from manyone.persistence import load, save
+from manyone.plots import ObjectiveDisplay, ScoreDisplay, StructureDisplay
 from manyone.tuning import tune
 from manyone.whitening import TaskWhitener
 
@@ -13,6 +14,9 @@ __all__ = [
     "CalibrationWarning",
     "IndependentOCKSR",
     "JointOCKSR",
+    "ObjectiveDisplay",
+    "ScoreDisplay",
+    "StructureDisplay",
     "TaskAUC",
     "TaskWhitener",
     "load",

@@ -36,6 +36,11 @@ PRODUCTS = frozenset({"poly", "polynomial", "sigmoid"})
 _BLOCK_BYTES = 32 * 2**20
 
 
+def is_sparse(X: Any) -> bool:
+    """Whether rows are a SciPy sparse matrix or array."""
+    return bool(sparse.issparse(X))
+
+
 def row_blocks(n_rows: int, floats_per_row: int) -> Iterator[slice]:
     """Cut rows into slices whose temporaries stay within scikit-learn's ``working_memory``.
 
@@ -101,11 +106,11 @@ class Kernel:
         """
         if self.name == "precomputed":
             raise TypeError("a precomputed kernel has no rows to evaluate")
-        if sparse.issparse(X) != sparse.issparse(Y):
-            X = X.toarray() if sparse.issparse(X) else sparse.csr_array(X)
+        if is_sparse(X) != is_sparse(Y):
+            X = X.toarray() if is_sparse(X) else sparse.csr_array(X)
         if not isinstance(self.name, str):
             return pairwise_kernels(X, Y, metric=self.name, **self.params)
-        if sparse.issparse(X) or self.name not in ("rbf", "laplacian", MIXTURE):
+        if is_sparse(X) or self.name not in ("rbf", "laplacian", MIXTURE):
             return self._sklearn(X, Y)
         X, Y = self._scaled(X), self._scaled(Y)
         if self.name == "rbf":
@@ -241,7 +246,7 @@ def resolve_kernel(
     weight = np.ones(X.shape[0]) if weight is None else weight
     shift, scale = None, 1.0
     names = ("rbf", "laplacian") if kernel == MIXTURE else (kernel,)
-    if kernel in ("rbf", "laplacian", MIXTURE) and not sparse.issparse(X):
+    if kernel in ("rbf", "laplacian", MIXTURE) and not is_sparse(X):
         # Half the sum of the extremes is the centre of the box; halves first, against overflow.
         low, high = X.min(axis=0), X.max(axis=0)
         shift = low / 2 + high / 2
@@ -305,7 +310,7 @@ def _data_gamma(name: str, X: Rows, rule: str, weight: Array) -> float:
     if name in PRODUCTS:
         norms = (
             np.asarray(X.multiply(X).sum(axis=1)).ravel()
-            if sparse.issparse(X)
+            if is_sparse(X)
             else (np.einsum("ij,ij->i", X, X))
         )
         typical = _centre(norms, weight, rule)
@@ -348,7 +353,7 @@ def weighted_median(values: Array, weight: Array) -> float:
 
 def _variance(X: Rows, weight: Array) -> float:
     share = weight / (weight.sum() * X.shape[1])
-    if sparse.issparse(X):
+    if is_sparse(X):
         mean = float(share @ np.asarray(X.sum(axis=1)).ravel())
         return float(share @ np.asarray(X.multiply(X).sum(axis=1)).ravel()) - mean**2
     mean = float(share @ X.sum(axis=1))
@@ -359,7 +364,7 @@ def _mean_distance(metric: str, X: Rows, weight: Array) -> float:
     share = weight / weight.sum()
     if metric == "sqeuclidean":
         # mean |x - y|^2 = 2 (mean |x|^2 - |mean x|^2): no pair is visited.
-        if sparse.issparse(X):
+        if is_sparse(X):
             centre = np.asarray(X.T @ share).ravel()
             return 2.0 * (
                 float(share @ np.asarray(X.multiply(X).sum(axis=1)).ravel())
@@ -371,7 +376,7 @@ def _mean_distance(metric: str, X: Rows, weight: Array) -> float:
         # Sorted, a value is added once for every row below it and subtracted for every row above.
         total = 0.0
         for columns in row_blocks(X.shape[1], 4 * X.shape[0]):
-            values = X[:, columns].toarray() if sparse.issparse(X) else X[:, columns]
+            values = X[:, columns].toarray() if is_sparse(X) else X[:, columns]
             order = np.argsort(values, axis=0)
             mass = share[order]
             below = np.cumsum(mass, axis=0) - mass
@@ -397,8 +402,8 @@ def _median_distance(metric: str, X: Rows, weight: Array) -> float:
 def _distances(metric: str, X: Rows, Y: Rows) -> Array:
     if metric == "chi2":
         return -additive_chi2_kernel(X, Y)
-    if metric == "cityblock" and sparse.issparse(X):
+    if metric == "cityblock" and is_sparse(X):
         return manhattan_distances(X, Y)
-    if sparse.issparse(X):
+    if is_sparse(X):
         return sklearn.metrics.euclidean_distances(X, Y, squared=True)
-    return cdist(X, Y, metric)
+    return cdist(X, Y, "cityblock") if metric == "cityblock" else cdist(X, Y, "sqeuclidean")

@@ -40,9 +40,10 @@ def task_aucs(
     """
     n, T = scores.shape
     owner = np.where(outlier, -1, codes) if outlier is not None else codes
-    plain = weight is None or np.all(weight == weight[0])
-    weight = np.ones(n) if plain else weight
-    ascending = np.sort(scores, axis=0).T if plain else None
+    if weight is None or np.all(weight == weight[0]):
+        weight, ascending = np.ones(n), np.sort(scores, axis=0).T
+    else:
+        ascending = None
     aucs = np.full(T, np.nan)
     for t in range(T):
         mine = owner == t

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from manyone.kernels import is_sparse
 from manyone.tasks import MISSING, Codes, as_frame, as_labels, shortlist
 
 Array = NDArray[np.float64]
@@ -79,7 +79,7 @@ def _locate(X: Any) -> str | None:
             )
         names = list(frame.columns)
         values = frame.to_numpy()
-    elif sparse.issparse(X):
+    elif is_sparse(X):
         coo = X.tocoo()
         bad = np.flatnonzero(~np.isfinite(coo.data))
         if not len(bad):

@@ -116,7 +116,9 @@ class TaskWhitener(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         )
         # Without any shrinkage, directions that no task varies in have no finite factor.
         ridge = max(self.shrinkage_ * mu, np.finfo(float).eps * values[-1])
-        self.floor_ = float(1.0 / (scale * np.sqrt(ridge)))
+        # With a complete basis no other direction needs a factor: take one that cancels nothing.
+        elsewhere = values[-1] if len(values) == d else ridge
+        self.floor_ = float(1.0 / (scale * np.sqrt(elsewhere)))
         self.stretch_ = (
             1.0 / (scale * np.sqrt((1 - self.shrinkage_) * values + ridge)) - self.floor_
         )

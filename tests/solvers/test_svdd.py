@@ -161,6 +161,15 @@ def test_rank_deficient_kernels_converge_at_any_scale(seed, scale):
     assert solution.n_iter < 2000
 
 
+def test_vertices_are_left_even_when_wishes_block_each_other():
+    """C = 1 starts from one row at its bound, without a free coefficient to trade with."""
+    for seed in (23, 34, 60, 96, 112):
+        X = np.random.default_rng(seed).normal(size=(3, 3))
+        solution = svdd(linear_kernel(X), 1.0, max_iter=300)
+        assert solution.converged
+        assert np.sum(solution.coef > 0) > 1
+
+
 def test_permuting_rows_permutes_the_solution():
     X, sign = problem(5, outliers=True)
     order = np.random.default_rng(0).permutation(len(X))

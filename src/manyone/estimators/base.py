@@ -10,14 +10,21 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, OutlierMixin, _fit_context, clone
 from sklearn.utils._metadata_requests import MetadataRequest
 from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 from sklearn.utils.validation import check_is_fitted
 
 from manyone.calibration import Calibration, CalibrationWarning, benjamini_hochberg
-from manyone.kernels import KERNELS, Array, Rows, reported_gamma, resolve_kernel, row_blocks
+from manyone.kernels import (
+    KERNELS,
+    Array,
+    Rows,
+    is_sparse,
+    reported_gamma,
+    resolve_kernel,
+    row_blocks,
+)
 from manyone.tasks import MISSING, Codes, as_frame, encode, group_rows, lookup, split_column
 from manyone.validation import (
     TrainingRows,
@@ -63,6 +70,8 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
     kernel_params: dict[str, Any] | None
     metric: str
     alarm_rate: float
+    X_fit_: Rows
+    codes_: Codes
 
     # ------------------------------------------------------------------ what a subclass provides
 
@@ -170,7 +179,7 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
     def _fit_rows(self, rows: TrainingRows, *, calibrate: bool = True) -> None:
         prepared = rows
         if self.metric == "whitened":
-            if self.kernel == "precomputed" or sparse.issparse(rows.X):
+            if self.kernel == "precomputed" or is_sparse(rows.X):
                 raise ValueError(
                     'metric="whitened" needs dense rows, not sparse ones or kernel="precomputed".'
                 )
@@ -465,14 +474,14 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _kernel_values(self, X: Rows) -> Array:
         if self.kernel == "precomputed":
-            return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
-        if not sparse.issparse(X):
+            return np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64)
+        if not is_sparse(X):
             X = np.asarray(X, dtype=np.float64)
         return self.kernel_(X, self.X_fit_)
 
     def _gram(self, X: Rows) -> Array:
         if self.kernel == "precomputed":
-            X = X.toarray() if sparse.issparse(X) else X
+            X = X.toarray() if is_sparse(X) else X
             # Only the symmetric part of a kernel matrix has a meaning.
             return np.asfortranarray(X + X.T) / 2
         return self.kernel_.gram(X)

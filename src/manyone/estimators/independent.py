@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval
 from manyone.calibration import full_conformal
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.updates import UpdatableMixin, join_rows
-from manyone.kernels import Array, Rows, row_blocks
+from manyone.kernels import Array, Rows, is_sparse, row_blocks
 from manyone.solvers.ridge import (
     batched_ridge,
     effective_alpha,
@@ -71,7 +71,7 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
     calibration_ : Calibration
         The left-out scores behind thresholds and p-values.
     dual_coef_ : sparse array of shape (n, T)
-        Expansion coefficients: f = K(x, X_fit) dual_coef_.
+        Expansion coefficients: ``f = K(x, X_fit) dual_coef_``.
     mean_response_ : ndarray of shape (T,)
         Mean response of the normal rows of each task.
     alpha_, gamma_ : float
@@ -168,7 +168,7 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
         """Kernel matrices of the rows listed in each line of `block`, shape (g, n, n)."""
         if self.kernel == "precomputed":
             return np.stack([self._gram(self.X_fit_[rows][:, rows]) for rows in block])
-        if sparse.issparse(self.X_fit_):
+        if is_sparse(self.X_fit_):
             return np.stack([self.kernel_.gram(self.X_fit_[rows]) for rows in block])
         return self.kernel_.batch(self.X_fit_[block])
 
@@ -177,7 +177,7 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
 
     @property
     def dual_coef_(self) -> sparse.csc_array:
-        """Expansion coefficients, shape (n, T): f(x) = K(x, X_fit) dual_coef_."""
+        """Expansion coefficients, shape (n, T): ``f(x) = K(x, X_fit) dual_coef_``."""
         n, own = len(self.codes_), self.starts_[-1]
         columns = sparse.csc_array(
             (self.coef_[:own], np.arange(own), self.starts_), shape=(own, len(self.tasks_))
@@ -249,7 +249,7 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
     def _by_task(self, codes: Codes) -> Iterator[tuple[int, Codes]]:
         order, starts = group_rows(codes, len(self.tasks_))
         for task in np.flatnonzero(np.diff(starts)):
-            yield task, order[starts[task] : starts[task + 1]]
+            yield int(task), order[starts[task] : starts[task + 1]]
 
     def _expansion(self, task: int) -> tuple[Any, Array]:
         """Training rows of one task's function and their coefficients."""

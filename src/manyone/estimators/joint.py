@@ -79,7 +79,7 @@ class JointOCKSR(UpdatableMixin, MultiTaskOneClass):
     calibration_ : Calibration
         The left-out scores behind thresholds and p-values.
     dual_coef_ : ndarray of shape (n, T)
-        Expansion coefficients: f = K(x, X_fit) dual_coef_.
+        Expansion coefficients: ``f = K(x, X_fit) dual_coef_``.
     mean_response_ : ndarray of shape (T,)
         Mean response of the normal rows of each task.
     structure_ : ndarray of shape (T, T)
@@ -161,15 +161,15 @@ class JointOCKSR(UpdatableMixin, MultiTaskOneClass):
             )
             residuals = self.dual_coef_ * (self.alpha_ / rows.weight)[:, None]
         else:
-            residuals = self._solve_landmarks(rows, R)
+            residuals = self._solve_landmarks(rows, R, self.landmarks)
         self._summarise(residuals)
 
-    def _solve_landmarks(self, rows: TrainingRows, R: Array) -> Array:
+    def _solve_landmarks(self, rows: TrainingRows, R: Array, n_landmarks: int) -> Array:
         self._refuse_precomputed("landmarks")
         trace = float(self.kernel_.diagonal(rows.X) @ rows.weight)
         self.alpha_ = effective_alpha(self.alpha, trace)
         rng = check_random_state(self.random_state)
-        Phi, features = landmark_features(self.kernel_, rows.X, self.landmarks, rng)
+        Phi, features = landmark_features(self.kernel_, rows.X, n_landmarks, rng)
         W, self.slack_ = primal_ridge(Phi, R, self.alpha_, rows.weight)
         self.X_fit_ = rows.X[features.pivots]
         self.dual_coef_ = features.expand(W)

@@ -12,14 +12,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyone.calibration import CalibrationWarning
 from manyone.estimators.base import MultiTaskOneClass
+from manyone.kernels import is_sparse
 from manyone.tasks import MISSING, as_labels, encode, lookup, split_column
 from manyone.validation import TrainingRows
 
 
 def join_rows(old: TrainingRows, new: TrainingRows) -> TrainingRows:
     """Old rows followed by new ones."""
-    stack = sparse.vstack if sparse.issparse(old.X) else np.vstack
-    X = stack([old.X, new.X], **({"format": "csr"} if sparse.issparse(old.X) else {}))
+    both = [old.X, new.X]
+    X = sparse.vstack(both, format="csr") if is_sparse(old.X) else np.vstack(both)
     return TrainingRows(X, *(np.concatenate(pair) for pair in zip(old[1:], new[1:], strict=True)))
 
 
@@ -67,8 +68,8 @@ class UpdatableMixin(MultiTaskOneClass):
         X, task, outlier = split_column(X, task, outlier)
         task = np.repeat(self.tasks_, np.shape(X)[0]) if task is None else as_labels(task)
         rows, names = self._training_rows(X, task, outlier, sample_weight, reset=False)
-        if sparse.issparse(rows.X) != sparse.issparse(self.X_fit_):
-            convert = sparse.csr_array if sparse.issparse(self.X_fit_) else _dense
+        if is_sparse(rows.X) != is_sparse(self.X_fit_):
+            convert = sparse.csr_array if is_sparse(self.X_fit_) else _dense
             rows = rows._replace(X=convert(rows.X))
         with np.errstate(under="ignore"):
             self._enroll_rows(rows._replace(X=rows.X.astype(np.float64)), names)

@@ -107,8 +107,11 @@ def _blas() -> ThreadpoolController:
 
 
 @contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    # T x T work is too small to share: waking threads costs more than the products themselves.
+def blas_for(size: int) -> Iterator[None]:
+    """One BLAS thread while matrices are small: waking the others costs more than they do."""
+    if size >= 512:
+        yield
+        return
     with _blas().limit(limits=1, user_api="blas"):
         yield
 
@@ -167,7 +170,7 @@ def linear(
     if outside is None:
         outside = max(float(np.vdot(R, R) - np.vdot(M, M)), 0.0)
     problem = _Problem(lam, M, alpha, frobenius, nuclear, outside)
-    with _one_blas_thread():
+    with blas_for(M.shape[1]):
         if solver == "paper":
             A, B, path, n_iter, converged = _paper(problem, step, tol, max_iter)
         else:

@@ -40,9 +40,9 @@ class MORVR(NamedTuple):
     converged: bool
 
 
-def published_start(responses: Floats) -> Floats:
+def published_start(responses: Floats, weight: Floats | None = None) -> Floats:
     """Return a tenth of the responses' covariance, singular for one-hot responses."""
-    return 0.1 * np.atleast_2d(np.cov(responses, rowvar=False))
+    return 0.1 * np.atleast_2d(np.cov(responses, rowvar=False, bias=True, aweights=weight))
 
 
 def morvr(
@@ -50,6 +50,7 @@ def morvr(
     responses: Floats,
     shrinkage: float = 1e-2,
     noise: Floats | None = None,
+    weight: Floats | None = None,
     tol: float = 1e-5,
     max_iter: int = 10_000,
 ) -> MORVR:
@@ -58,7 +59,7 @@ def morvr(
     The model is Y = Phi W + E with E ~ MN(0, I, Omega) and W ~ MN(0, diag(alpha)^-1, Omega), so
     Y ~ MN(0, C, Omega) with C = I + Phi diag(alpha)^-1 Phi'. Every iteration makes the one change
     (add, re-estimate or delete a basis) that raises the evidence most, then sets
-    Omega = (Y'C^-1 Y + Psi) / N, the exact maximiser. Psi = ``shrinkage`` * N * (mean variance) * I
+    Omega = (Y'C^-1 Y + Psi) / N, the exact maximiser. Psi = ``shrinkage`` * |Y|^2 / V * I
     keeps Omega away from the singular matrix that one-hot responses lead to.
 
     A change of one precision is a rank-one change of C, and phi_i'C^-1 phi_i, phi_i'C^-1 Y and
@@ -74,6 +75,8 @@ def morvr(
         which the evidence is no longer sure to rise.
     noise : array of shape (V, V), default=None
         Omega to start from. None: :func:`published_start` plus the guard.
+    weight : array of shape (N,), default=None
+        Integer weights act as repeated rows. None: ones.
     tol : float, default=1e-5
         Stop when the best change gains less log evidence than this per entry of ``responses``.
     max_iter : int, default=10_000
@@ -82,18 +85,23 @@ def morvr(
     -------
     MORVR
     """
-    n_rows, n_outputs = responses.shape
-    spread = np.square(responses).sum() / n_outputs
-    guard = shrinkage * spread * np.eye(n_outputs)
-    state = _Evidence(design, responses, guard)
-    start = published_start(responses) + guard / n_rows if noise is None else noise
+    n_outputs = responses.shape[1]
+    n_rows = float(len(responses) if weight is None else weight.sum())
+    start = published_start(responses, weight) if noise is None else noise
+    if weight is not None:
+        design, responses = (np.sqrt(weight)[:, None] * X for X in (design, responses))
+    guard = shrinkage * np.square(responses).sum() / n_outputs * np.eye(n_outputs)
+    state = _Evidence(design, responses, guard, n_rows)
+    if noise is None:
+        start = start + guard / n_rows
     state.set_noise(start)
     path = [state.objective()]
-    enough = tol * responses.size
+    enough = tol * n_rows * n_outputs
     converged = False
     while not converged and len(path) <= max_iter:
         alpha, gain = best_precisions(*state.statistics(), state.alpha, n_outputs)
-        best = int(gain.argmax())
+        # Between twins, re-estimating the one that is in gains as much as adding the other.
+        best = int(np.where(np.isinf(state.alpha), (1 - 1e-6) * gain, gain).argmax())
         if gain[best] > enough:
             state.set_precision(best, float(alpha[best]))
         state.set_noise((state.scatter + guard) / n_rows)
@@ -132,9 +140,10 @@ def best_precisions(
     alpha, gain : arrays of shape (B,)
     """
     surplus = quality / n_outputs - sparsity
-    relevant = surplus > 0
-    # Precisions below this floor change nothing that float64 can see.
+    # A basis that would enter with less than this may as well stay out.
+    relevant = surplus > 1e-10 * sparsity
     best = np.full_like(alpha, np.inf)
+    # Below the floor float64 cannot tell precisions apart.
     best[relevant] = np.maximum(sparsity[relevant] ** 2 / surplus[relevant], 1e-12)
 
     def level(precision: Floats) -> Floats:
@@ -153,11 +162,11 @@ def predictive_covariance_scale(design: Floats, covariance: Floats) -> Floats:
 class _Evidence:
     """Quantities that the evidence depends on, kept up to date under rank-one changes of C."""
 
-    def __init__(self, design: Floats, responses: Floats, guard: Floats) -> None:
+    def __init__(self, design: Floats, responses: Floats, guard: Floats, n_rows: float) -> None:
         self.gram = design.T @ design
         self.moments = design.T @ responses
         self.total = responses.T @ responses
-        self.n_rows = len(design)
+        self.n_rows = n_rows
         self.guard = guard
         self.alpha = np.full(design.shape[1], np.inf)
         self.buffer = np.empty_like(self.gram)  # Rows of the active bases lead.
@@ -202,9 +211,8 @@ class _Evidence:
         quality[self.inner < sparsity] = 0.0
         # For active bases, without the cancellation of alpha - inner.
         variance, alpha = self.covariance.diagonal(), self.alpha[self.active]
-        mean = self.outer[self.active] / alpha[:, None]
         sparsity[self.active] = np.maximum(1.0 / variance - alpha, 0.0)
-        quality[self.active] = np.square(mean @ self.whitener).sum(axis=1) / variance**2
+        quality[self.active] /= np.square(alpha * variance)
         return sparsity, quality
 
     def set_precision(self, basis: int, precision: float) -> None:
@@ -228,9 +236,8 @@ class _Evidence:
             at = int(np.flatnonzero(self.active == basis)[0])
             column = self.covariance[at].copy()
             cross = previous * (column @ rows)
-            # growth = |C_new| / |C|, the new C being C + (1 / precision - 1 / previous) phi phi'.
-            shrunk = previous * column[at]
-            growth = shrunk + (1.0 - shrunk) * (previous / precision)
+            # |C_new| / |C| for C_new = C + (1 / precision - 1 / previous) phi phi'.
+            growth = previous * column[at] + self.inner[basis] / precision
             factor = (1.0 / precision - 1.0 / previous) / growth
             self.covariance = _add_outer(self.covariance, factor * previous**2, column)
             if np.isinf(precision):

@@ -7,7 +7,7 @@ eliminated. One evaluation is one Cholesky factorisation, one solve and four n x
 symmetric matrices are formed one block triangle at a time, in two n x n buffers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.optimize import minimize
 
+from manyone.solvers.linear import blas_for
+
 Array = NDArray[np.float64]
+Evaluation = Callable[[Array, float], tuple[float, Array, float]]
 
 _BLOCK = 256  # rows per block: a block row of a few thousand columns stays in cache
 
@@ -177,74 +180,79 @@ def nonlinear(
     -------
     NonlinearResult
     """
-    reduced = _Reduced(Phi, R, alpha, beta, weight)
-    if solver == "paper":
-        steps = step_weights, step_theta if learn_theta else 0.0
-        return _paper(reduced, W, theta, weight, steps, tol, max_iter)
+    with blas_for(len(Phi)):
+        reduced = _Reduced(Phi, R, alpha, beta, weight)
+        if solver == "paper":
+            # First slope: B for tasks that do not interact (J of block ones), at the J of this W.
+            row_weight = np.ones(len(R)) if weight is None else weight
+            Y = Phi @ W
+            J = gram(Y, Y, theta)
+            B = row_weight[:, None] * R / (row_weight @ R + beta)
+            outer = 2.0 * row_weight[:, None] * (J @ B - R) + beta * B
+            slope = Phi.T @ pull_back(J, np.hstack([outer, B]), np.hstack([B, outer]), Y, theta)
+            first = 0.0, slope + 2.0 * alpha * W, 0.5 * float(np.vdot(W, slope))
+            metric = Phi.T @ (row_weight[:, None] * Phi)
+            steps = step_weights, step_theta if learn_theta else 0.0
+            found = gradient_steps(reduced, first, W, theta, metric, steps, tol, max_iter)
+        else:
+            found = descend(reduced, W, theta, learn_theta, tol, max_iter)
+        W, theta, path, converged = found
+        B = second_layer(Phi @ W, R, beta, theta, weight)
+        n_iter = len(path) - (solver != "paper")  # L-BFGS also records where it starts
+        return NonlinearResult(W, B, theta, path, n_iter, reduced.n_evaluations, converged)
+
+
+def descend(
+    evaluate: Evaluation, W: Array, theta: float, learn_theta: bool, tol: float, max_iter: int
+) -> tuple[Array, float, Array, bool]:
+    """L-BFGS over W, and over log theta if asked; the objective at every accepted point."""
     latest = 0.0
     path: list[float] = []
 
     def objective(x: Array) -> tuple[float, Array]:
         nonlocal latest
-        log_theta = x[-1] if learn_theta else np.log(theta)
-        latest, gradient, by_log_theta = reduced(x[: W.size].reshape(W.shape), np.exp(log_theta))
+        coefficient = float(np.exp(x[-1])) if learn_theta else theta
+        latest, gradient, by_log_theta = evaluate(x[: W.size].reshape(W.shape), coefficient)
         if not path:
             path.append(latest)
         return latest, np.append(gradient.ravel(), [by_log_theta] if learn_theta else [])
 
     x = np.append(W.ravel(), [np.log(theta)] if learn_theta else [])
-    converged = False
     if max_iter == 0:
-        objective(x)
-    else:
-        found = minimize(
-            objective,
-            x,
-            jac=True,
-            method="L-BFGS-B",
-            callback=lambda xk: path.append(latest),  # the accepted point was evaluated last
-            options={"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": tol, "gtol": 0.0},
-        )
-        x, converged = found.x, found.status == 0
-    W, theta = x[: W.size].reshape(W.shape), float(np.exp(x[-1])) if learn_theta else theta
-    B = second_layer(Phi @ W, R, beta, theta, weight)
-    n_iter = len(path) - 1
-    return NonlinearResult(
-        W, B, theta, np.array(path), n_iter, reduced.n_evaluations, bool(converged)
+        return W, theta, np.array([objective(x)[0]]), False
+    found = minimize(
+        objective,
+        x,
+        jac=True,
+        method="L-BFGS-B",
+        callback=lambda xk: path.append(latest),  # the accepted point was evaluated last
+        options={"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": tol, "gtol": 0.0},
     )
+    final = float(np.exp(found.x[-1])) if learn_theta else theta
+    return found.x[: W.size].reshape(W.shape), final, np.array(path), bool(found.status == 0)
 
 
-def _paper(
-    reduced: _Reduced,
+def gradient_steps(
+    evaluate: Evaluation,
+    first: tuple[float, Array, float],
     W: Array,
     theta: float,
-    weight: Array | None,
+    metric: Array,
     steps: tuple[float, float],
     tol: float,
     max_iter: int,
-) -> NonlinearResult:
-    Phi, R, alpha, beta = reduced.Phi, reduced.R, reduced.alpha, reduced.beta
-    # First slope: B for tasks that do not interact (J of block ones), at the J of the first W.
-    row_weight = np.ones(len(R)) if weight is None else weight
-    metric = Phi.T @ (row_weight[:, None] * Phi)
-    Y = Phi @ W
-    J = gram(Y, Y, theta)
-    B = row_weight[:, None] * R / (row_weight @ R + beta)
-    outer = 2.0 * row_weight[:, None] * (J @ B - R) + beta * B
-    slope = pull_back(J, np.hstack([outer, B]), np.hstack([B, outer]), Y, theta)
-    gradient = Phi.T @ slope
-    by_log_theta = 0.5 * float(np.vdot(W, gradient))
-    gradient += 2.0 * alpha * W
+) -> tuple[Array, float, Array, bool]:
+    """Fixed steps on A (``metric = Phi'Phi`` turns them into steps on W) and theta."""
+    _, gradient, by_log_theta = first
     path: list[float] = []
-    converged = False
-    while len(path) < max_iter and not converged:
+    while len(path) < max_iter:
         W = W - steps[0] * (metric @ gradient)
         theta = max(theta - steps[1] * by_log_theta / theta, 1e-300)
-        value, gradient, by_log_theta = reduced(W, theta)
+        value, gradient, by_log_theta = evaluate(W, theta)
         path.append(value)
-        converged = len(path) > 1 and abs(path[-2] - path[-1]) < tol
-    B = second_layer(Phi @ W, R, beta, theta, weight)
-    return NonlinearResult(W, B, theta, np.array(path), len(path), reduced.n_evaluations, converged)
+        if len(path) > 1 and abs(path[-2] - path[-1]) < tol:
+            return W, theta, np.array(path), True
+    return W, theta, np.array(path), False
 
 
 def second_layer(

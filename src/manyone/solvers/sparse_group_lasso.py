@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
 
+from manyone.solvers.linear import blas_for
+
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
@@ -38,7 +40,7 @@ class _Penalty(NamedTuple):
     tie the outputs together.
     """
 
-    l1: float
+    l1: Array  # (rows of B, 1)
     strength: Array  # (sources, outputs), or (rows of B, 1)
     sizes: Index
     rows: bool
@@ -57,7 +59,7 @@ class _Penalty(NamedTuple):
 
     def values(self, B: Array) -> Array:
         norms = self.strength * np.sqrt(self.blocks(B**2))
-        return self.l1 * self.outputs(np.abs(B)) + norms.sum(axis=0)
+        return self.outputs(self.l1 * np.abs(B)) + norms.sum(axis=0)
 
     def prox(self, V: Array) -> tuple[Array, Array, Array]:
         """Proximal point of V, the unit vectors of its blocks and their remaining lengths."""
@@ -70,7 +72,7 @@ class _Penalty(NamedTuple):
         return self if self.rows else self._replace(strength=self.strength[:, outputs])
 
 
-def soft(V: Array, threshold: float) -> Array:
+def soft(V: Array, threshold: Array | float) -> Array:
     """Shrink every entry towards zero by ``threshold``."""
     return V - np.clip(V, -threshold, threshold)
 
@@ -86,7 +88,8 @@ def group_max(
     """Smallest ``group`` (to rounding) for which B = 0 is optimal, given ``l1``."""
     order, sizes = np.argsort(groups, kind="stable"), np.bincount(groups)
     weight = np.ones((len(sizes), 1)) if weights is None else np.reshape(weights, (len(sizes), -1))
-    blocks = _Penalty(l1, weight, sizes, False).blocks(soft(2.0 * J.T @ R, l1)[order] ** 2)
+    squares = soft(2.0 * J.T @ R, l1)[order] ** 2
+    blocks = _Penalty(np.zeros((1, 1)), weight, sizes, False).blocks(squares)
     return (1.0 + 1e-14) * float((np.sqrt(blocks) / weight).max(initial=0.0))
 
 
@@ -94,7 +97,7 @@ def sparse_group_lasso(
     J: Array,
     R: Array,
     groups: Index,
-    l1: float,
+    l1: float | Array,
     group: float,
     *,
     weights: Array | None = None,
@@ -114,8 +117,10 @@ def sparse_group_lasso(
         Responses.
     groups : int array of shape (p,)
         Source 0, ..., S - 1 of every row of B; every source has a row.
-    l1, group : float
-        Strengths; every block needs a positive penalty, of either kind.
+    l1 : float or array of shape (p,)
+        Strength of the entrywise penalty, possibly one per row of B.
+    group : float
+        Strength of the group penalty; every block needs a positive penalty of either kind.
     weights : array of shape (S,) or (S, T), optional
         ``w_s``; ones by default.
     exempt_diagonal : bool
@@ -138,7 +143,6 @@ def sparse_group_lasso(
     """
     order, sizes = np.argsort(groups, kind="stable"), np.bincount(groups)
     J = np.ascontiguousarray(J[:, order])
-    gram = J.T @ J
     if rows:
         strength = np.full((len(order), 1), float(group))
     else:
@@ -147,9 +151,25 @@ def sparse_group_lasso(
         strength = group * np.broadcast_to(weight, (len(sizes), R.shape[1]))
         if exempt_diagonal:
             strength = np.where(np.eye(*strength.shape, dtype=bool), 0.0, strength)
-    whole = _Penalty(l1, strength, sizes, rows)
+    entrywise = np.broadcast_to(np.asarray(l1, dtype=float), len(order))[order][:, None]
+    whole = _Penalty(entrywise, strength, sizes, rows)
 
-    best = np.zeros((len(order), R.shape[1])) if B is None else B[order].astype(float)
+    with blas_for(len(order)):
+        return _solve(J, R, order, whole, None if B is None else B[order], tol, max_iter)
+
+
+def _solve(
+    J: Array,
+    R: Array,
+    order: Index,
+    whole: _Penalty,
+    start: Array | None,
+    tol: float,
+    max_iter: int,
+) -> SparseGroupResult:
+    """Proximal point rounds on the sorted problem."""
+    rows, sizes, gram = whole.rows, whole.sizes, J.T @ J
+    best = np.zeros((len(order), R.shape[1])) if start is None else start.astype(float)
     centre, penalty, target = best.copy(), whole, R
     dual = R - J @ centre
     slope = 2.0 * J.T @ dual
@@ -158,7 +178,9 @@ def sparse_group_lasso(
     open_ = np.arange(R.shape[1])  # outputs still worked on: columns of centre, dual, slope
     at = np.arange(len(primal))  # the same for per-output numbers
     # Start cautiously from zero and boldly from a warm start; a failed line search corrects it.
-    sigma = np.full(len(primal), (5.0 if B is None else 500.0) / max(np.diag(gram).mean(), _TINY))
+    sigma = np.full(
+        len(primal), (5.0 if start is None else 500.0) / max(np.diag(gram).mean(), _TINY)
+    )
     steps = np.zeros(len(primal))
     label = np.repeat(np.arange(len(sizes)), sizes)
     path: list[float] = []
@@ -169,15 +191,14 @@ def sparse_group_lasso(
         residual = target - J @ x
         value = penalty.outputs(residual**2) + penalty.values(x)
         scale = _feasible_scale(slope, penalty)
-        lower = scale * (
-            2.0 * penalty.outputs(dual * target) - scale * penalty.outputs(dual**2)
-        )
+        lower = scale * (2.0 * penalty.outputs(dual * target) - scale * penalty.outputs(dual**2))
         bound[at] = np.maximum(bound[at], lower)
         improved = value < primal[at]
         primal[at] = np.minimum(primal[at], value)
-        best[:, open_[improved] if not rows else open_] = (
-            x[:, improved] if not rows else (x if improved[0] else best)
-        )
+        if rows:
+            best = x.copy() if improved[0] else best
+        else:
+            best[:, open_[improved]] = x[:, improved]
         path.append(float(primal.sum()))
         active = primal[at] - bound[at] > tol * primal[at]
         if not active.any() or n_iter == max_iter:
@@ -185,9 +206,7 @@ def sparse_group_lasso(
         n_iter += 1
         if not active.all():
             open_, at, sigma, steps = open_[active], at[active], sigma[active], steps[active]
-            centre, dual, slope, target = (
-                a[:, active] for a in (centre, dual, slope, target)
-            )
+            centre, dual, slope, target = (a[:, active] for a in (centre, dual, slope, target))
             x, unit, kept, residual = (a[:, active] for a in (x, unit, kept, residual))
             penalty = penalty.select(active)
         rho = dual - residual  # half the gradient of the dual of the proximal step
@@ -240,9 +259,9 @@ def _feasible_scale(V: Array, penalty: _Penalty) -> Array:
     for _ in range(5):
         high = np.where(violated, high - above / np.maximum(slope, _TINY), 1.0)
         above, slope = excess(high)
-    near = (1.0 - 1e-11) * high
+    near = (1.0 - 1e-13) * high
     # The l1 norm of a block bounds its largest entry and its length: a feasible point for a chord.
-    low = (penalty.l1 + penalty.strength) / np.maximum(penalty.blocks(np.abs(V)), _TINY)
+    low = (penalty.l1.min() + penalty.strength) / np.maximum(penalty.blocks(np.abs(V)), _TINY)
     low = np.minimum(low, high)
     below = np.minimum(excess(low)[0], 0.0)
     chord = low - below * (high - low) / np.maximum(above - below, _TINY)
@@ -322,32 +341,28 @@ def _line_search(
 ) -> Mask:
     """Backtrack on ``|e|^2 - 2<e,r> + |x(e)|^2 / (2 sigma)`` in place; True where it failed."""
     change = 2.0 * J.T @ step
+    decrease = 2.0 * penalty.outputs(rho * step)
     trying = trying.copy()
+    everything = np.arange(dual.shape[1])
 
-    def merit(e: Array, v: Array, columns: Index | slice) -> Array:
-        pen = penalty if isinstance(columns, slice) else penalty.select(columns)
-        x = pen.prox(centre[:, columns] / sigma[columns] + v)[0]
-        return pen.outputs(e * (e - 2.0 * target[:, columns])) + (
-            0.5 * sigma[columns] * pen.outputs(x**2)
-        )
+    def merit(e: Array, v: Array, columns: Index, numbers: Index) -> Array:
+        reduced = penalty.select(columns)
+        x = reduced.prox(centre[:, columns] / sigma[numbers] + v)[0]
+        squares = 0.5 * sigma[numbers] * reduced.outputs(x**2)
+        return reduced.outputs(e * (e - 2.0 * target[:, columns])) + squares
 
     length = 1.0
-    decrease = 2.0 * penalty.outputs(rho * step)
-    base = merit(dual, slope, slice(None))
+    base = merit(dual, slope, everything, np.arange(len(sigma)))
     for _ in range(12):
-        columns = slice(None) if penalty.rows else np.flatnonzero(trying)
+        numbers = np.flatnonzero(trying)
+        columns = everything if penalty.rows else numbers
         e = dual[:, columns] + length * step[:, columns]
         v = slope[:, columns] + length * change[:, columns]
-        promised = base[columns] + 1e-4 * length * decrease[columns]
-        good = merit(e, v, columns) <= promised + 1e-13 * np.abs(base[columns])
-        if penalty.rows:
-            if good[0]:
-                dual[:], slope[:] = e, v
-                trying[:] = False
-        else:
-            accepted = columns[good]
-            dual[:, accepted], slope[:, accepted] = e[:, good], v[:, good]
-            trying[accepted] = False
+        allowed = base[numbers] + 1e-4 * length * decrease[numbers] + 1e-13 * np.abs(base[numbers])
+        good = merit(e, v, columns, numbers) <= allowed
+        take = np.broadcast_to(good, len(columns))
+        dual[:, columns[take]], slope[:, columns[take]] = e[:, take], v[:, take]
+        trying[numbers[good]] = False
         if not trying.any():
             break
         length *= 0.5

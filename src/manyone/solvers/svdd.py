@@ -196,7 +196,10 @@ def box_qp(
         wish = np.maximum(wish, np.where(coef > lower, gradient - level, 0.0))
         # Freeing only the strongest wishes keeps the linear systems small.
         free |= wish > max(0.25 * wish.max(), 0.25 * tol * scale)
+        before = coef.copy()
         n_iter += _free_steps(K, coef, gradient, lower, upper, group, free, level, scale)
+        if np.array_equal(before, coef):  # Wishes at a vertex can block each other; a pair moves.
+            n_iter += _pair_steps(K, coef, gradient, lower, upper, first, 0.0, 1)
     # Round-off next to a bound must not pass for a free coefficient.
     margin = 1e-12 * (upper - lower)
     coef = np.where(coef - lower <= margin, lower, np.where(upper - coef <= margin, upper, coef))
@@ -307,9 +310,9 @@ def _free_steps(
     n_iter = 0
     while keep.size:
         n_iter += 1
-        indicator = (labels[keep, None] == np.unique(labels[keep])).astype(float)
-        rhs = np.column_stack([slope[keep], indicator])
-        solved = dposv(block[np.ix_(keep, keep)], rhs)[1]
+        present, member = np.unique(labels[keep], return_inverse=True)
+        indicator = np.eye(len(present))[member]
+        solved = dposv(block[np.ix_(keep, keep)], np.column_stack([slope[keep], indicator]))[1]
         per_group = indicator.T @ solved
         shift = np.linalg.solve(per_group[:, 1:], per_group[:, 0])
         move = solved[:, 1:] @ shift - solved[:, 0]
@@ -318,11 +321,25 @@ def _free_steps(
         target = np.where(move > 0, high[keep], low[keep])
         reach = np.full(len(keep), np.inf)
         np.divide(target - value[keep], move, out=reach, where=move != 0)
-        step = min(1.0, float(reach.min()))
-        value[keep] = np.where(reach <= step, target, value[keep] + step * move)
-        slope += step * (block[:, keep] @ move)
-        if step == 1.0:
+        length = np.full(len(keep), min(1.0, float(reach.min())))
+        if len(present) > 1 and length[0] < 1.0:
+            length = _group_lengths(block[np.ix_(keep, keep)], slope[keep], move, reach, member)
+        value[keep] = np.where(reach <= length, target, value[keep] + length * move)
+        slope += block[:, keep] @ (length * move)
+        if length.min() == 1.0:
             break
-        keep = keep[reach > step]
+        keep = keep[reach > length]
     coef[rows] = value
     return n_iter
+
+
+def _group_lengths(
+    block: Floats, slope: Floats, move: Floats, reach: Floats, member: Indices
+) -> Floats:
+    """Let every group go as far as it can, if that is better than stopping all at one bound."""
+    furthest = np.ones(member.max() + 1)
+    np.minimum.at(furthest, member, reach)
+    lengths = np.full(len(move), reach.min()), furthest[member]
+    steps = np.stack([length * move for length in lengths])
+    change = steps @ slope + np.einsum("ij,ij->i", steps, steps @ block) / 2
+    return lengths[int(change.argmin())]

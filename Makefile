@@ -1,0 +1,50 @@
+# A fresh machine with Python >= 3.11 and make is enough: everything else lands in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+OUT ?= results
+
+.PHONY: reproduce test bench docs lint env clean lock
+
+reproduce: env
+	$(BIN)/manyone reproduce --out $(OUT)
+
+test: env
+	$(BIN)/python -m pytest
+
+bench: env
+	$(BIN)/python benchmarks/run.py
+
+docs: .venv/docs
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+lint: env
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+env: .venv/ready
+
+.venv/ready: requirements/dev.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=24"
+	$(BIN)/python -m pip install --quiet -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+.venv/docs: .venv/ready requirements/docs.txt
+	$(BIN)/python -m pip install --quiet -r requirements/docs.txt
+	touch $@
+
+# Pin again, for every Python from 3.11 on.
+lock: env
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate \
+	  --extra cli --extra plot --extra io --extra data --extra test --extra lint \
+	  --output-file requirements/dev.txt pyproject.toml requirements/build.in
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate \
+	  --extra docs --extra plot --constraint requirements/dev.txt \
+	  --output-file requirements/docs.txt pyproject.toml
+
+clean:
+	rm -rf .venv build dist docs/_build docs/auto_examples docs/generated

@@ -1,0 +1,145 @@
+"""The two closed-form methods beside the bare calls they come down to, and beside rivals.
+
+Run with ``make bench`` or ``python benchmarks/bench_foundation.py [--quick]``. Every line is a
+ratio of times taken in turns in one run; the bound is what the project promises.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+from scipy.linalg import lapack
+from sklearn.svm import OneClassSVM
+from timing import in_turns
+
+from manyone import IndependentOCKSR, JointOCKSR, tune
+from manyone.calibration import CalibrationWarning
+
+warnings.simplefilter("ignore", CalibrationWarning)
+rows: list[tuple[str, float, str, bool]] = []
+
+
+def report(name: str, value: float, bound: float, unit: str = "x", *, below: bool = True) -> None:
+    good = value <= bound if below else value >= bound
+    rows.append((name, value, f"{'<=' if below else '>='} {bound:g}{unit}", good))
+    print(f"{'ok  ' if good else 'MISS'} {name:<74} {value:8.2f}{unit}  (promise {rows[-1][2]})")
+
+
+def bare_joint(X: np.ndarray, R: np.ndarray, gamma: float) -> None:
+    """The floor: kernel product, exp, dpotrf, dpotrs, dpotri, each called once, nothing else."""
+    norms = np.einsum("ij,ij->i", X, X)
+    K = X @ X.T
+    K *= 2.0
+    K -= norms[:, None]
+    K -= norms
+    K *= gamma
+    np.exp(K, out=K)
+    K[np.diag_indices_from(K)] += 0.1
+    L, _ = lapack.dpotrf(K.T, lower=1, overwrite_a=1, clean=0)
+    lapack.dpotrs(L, R, lower=1)
+    np.diag(lapack.dpotri(L, lower=1, overwrite_c=1)[0])
+
+
+def joint_fit(n: int, n_tasks: int, d: int, repeats: int) -> None:
+    rng = np.random.default_rng(0)
+    X, task = rng.normal(size=(n, d)), np.arange(n) % n_tasks
+    R = np.asfortranarray(np.eye(n_tasks)[task])
+    times = in_turns(
+        {
+            "ours": lambda: JointOCKSR().fit(X, task=task),
+            "bare": lambda: bare_joint(X, R, 1 / (2 * d)),
+        },
+        repeats,
+    )
+    name = f"JointOCKSR.fit / bare BLAS and LAPACK calls, n={n}, T={n_tasks}, d={d}"
+    report(name, times["ours"] / times["bare"], 1.6)
+
+
+def many_small_tasks(n_tasks: int, n_rows: int, d: int, n_score: int, repeats: int) -> None:
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(n_tasks), n_rows)
+    X = rng.normal(size=(len(task), d))
+    Z, claim = rng.normal(size=(n_score, d)), rng.integers(0, n_tasks, n_score)
+    blocks = [X[task == t] for t in range(n_tasks)]
+    machines = [OneClassSVM().fit(block) for block in blocks]
+    model = IndependentOCKSR().fit(X, task=task)
+    parts = [Z[claim == t] for t in range(n_tasks)]
+    times = in_turns(
+        {
+            "fit": lambda: IndependentOCKSR().fit(X, task=task),
+            "svm fit": lambda: [OneClassSVM().fit(block) for block in blocks],
+            "score": lambda: model.score_samples(Z, task=claim),
+            "svm score": lambda: [
+                m.score_samples(part) for m, part in zip(machines, parts, strict=True) if len(part)
+            ],
+        },
+        repeats,
+    )
+    shape = f"{n_tasks} tasks x {n_rows} rows"
+    report(
+        f"loop of OneClassSVM.fit / IndependentOCKSR.fit with thresholds, {shape}",
+        times["svm fit"] / times["fit"],
+        1.0,
+        below=False,
+    )
+    report(
+        f"loop of OneClassSVM scoring / IndependentOCKSR scoring, {n_score} rows",
+        times["svm score"] / times["score"],
+        5.0,
+        below=False,
+    )
+
+
+def alpha_grid(n: int, n_tasks: int, d: int, repeats: int) -> None:
+    rng = np.random.default_rng(0)
+    task = np.arange(n) % n_tasks
+    X = rng.normal(size=(n, d)) + rng.normal(size=(n_tasks, d))[task]
+    calls = {"fit": lambda: JointOCKSR().fit(X, task=task)}
+    for k in (10, 100):
+        grid = {"alpha": np.logspace(-4, 1, k)}
+        calls[f"{k}"] = lambda grid=grid: tune(JointOCKSR(), X, task=task, grid=grid)
+    times = in_turns(calls, repeats)
+    for k, bound in (("10", 5.0), ("100", 12.0)):
+        name = f"tune over {k} ridges / one JointOCKSR.fit, n={n}, T={n_tasks}, d={d}"
+        report(name, times[k] / times["fit"], bound)
+
+
+MEMORY = """
+import resource, warnings, numpy as np
+warnings.simplefilter("ignore")
+from manyone import JointOCKSR
+rng = np.random.default_rng(0)
+model = JointOCKSR().fit(rng.normal(size=(2000, 16)), task=np.arange(2000) % 50)
+Z, claim = rng.normal(size=({n}, 16)), rng.integers(0, 50, {n})
+model.score_samples(Z, task=claim)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
+
+
+def scoring_memory(n: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY.format(n=n)], capture_output=True, text=True, check=True
+    )
+    name = f"peak memory of a process that scores {n} rows (d=16) against n=2000"
+    report(name, float(done.stdout), 1.0, " GiB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, a minute or less")
+    quick = parser.parse_args().quick
+    joint_fit(1000 if quick else 4000, 100, 64, 3)
+    many_small_tasks(1000, 20, 20, 100_000, 3)
+    for n in (500,) if quick else (500, 1000, 2000):
+        alpha_grid(n, 20, 32, 3)
+    scoring_memory(100_000 if quick else 1_000_000)
+    missed = [name for name, *_, good in rows if not good]
+    print(f"\n{len(rows) - len(missed)} of {len(rows)} promises kept")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Time the rivals' solvers, and score MORVR on images: ``python benchmarks/bench_rivals.py``.
+
+Images are looked for in ``$MANYONE_DATA``, or in ``shared/data`` beside the repository.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
+from sklearn.svm import OneClassSVM
+from threadpoolctl import threadpool_limits
+
+from manyone.solvers.morvr import morvr, published_start
+from manyone.solvers.nullspace import null_space, one_class_null_space
+from manyone.solvers.output_kernel import output_kernel
+from manyone.solvers.svdd import SVDD, CachedRows, svdd
+from manyone.solvers.task_svm import task_svm
+
+Floats = NDArray[np.float64]
+DATA = Path(os.environ.get("MANYONE_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def seconds(function: Callable[..., object], *args: object, repeats: int = 5) -> float:
+    """Return the shortest of a few wall-clock times of ``function(*args)``."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function(*args)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def rbf_rows(X: Floats, gamma: float) -> CachedRows:
+    norms = np.einsum("ij,ij->i", X, X)
+
+    def compute(rows: NDArray[np.intp]) -> Floats:
+        block = X[rows] @ X.T
+        block *= 2 * gamma
+        block -= gamma * norms
+        block -= gamma * norms[rows, None]
+        return np.exp(block, out=block)
+
+    return CachedRows(compute, np.ones(len(X)))
+
+
+def svdd_on_demand(X: Floats, gamma: float, upper: float) -> SVDD:
+    return svdd(rbf_rows(X, gamma), upper)
+
+
+def bench_svdd(n: int = 2000) -> None:
+    print(f"SVDD, {n} rows, RBF: milliseconds, and the ratio to OneClassSVM (both with kernel)")
+    for d in (5, 20, 100):
+        X = np.random.default_rng(0).normal(size=(n, d))
+        gamma = 1 / d
+        K = rbf_kernel(X, gamma=gamma)
+        for nu in (0.05, 0.1, 0.5):
+            upper = 1 / (nu * n)
+            libsvm = seconds(OneClassSVM(gamma=gamma, nu=nu).fit, X)
+            dense = seconds(svdd, K, upper)
+            lazy = seconds(svdd_on_demand, X, gamma, upper)
+            solution = svdd(K, upper)
+            print(
+                f"  d={d:3d} nu={nu:4.2f}  OneClassSVM {1e3 * libsvm:6.1f}  rows on demand "
+                f"{1e3 * lazy:6.1f} ({lazy / libsvm:4.2f}x)  kernel given {1e3 * dense:6.1f}  "
+                f"{solution.support.sum()} support vectors, {solution.n_iter} steps"
+            )
+    for size in (7, 15, 50):
+        grams = [
+            rbf_kernel(np.random.default_rng(i).normal(size=(size, 10)), gamma=0.1)
+            for i in range(200)
+        ]
+        each = np.mean([seconds(svdd, K, 1 / (0.1 * size), repeats=2) for K in grams])
+        print(f"  small tasks of {size:2d} rows: {1e3 * each:.2f} each")
+
+
+def clusters(n_tasks: int, size: int, d: int = 20) -> tuple[Floats, NDArray[np.intp]]:
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(n_tasks), size)
+    return rng.normal(size=(n_tasks, d))[task] + rng.normal(size=(len(task), d)), task
+
+
+def bench_others() -> None:
+    print("Other solvers: milliseconds")
+    for n_tasks, size in ((10, 15), (50, 20)):
+        X, task = clusters(n_tasks, size)
+        K, Y = rbf_kernel(X), np.eye(n_tasks)[task]
+        upper = np.full(len(K), 1 / (0.1 * size))
+        cases: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
+            "null space": (null_space, (K, task)),
+            "one-class null space": (one_class_null_space, (K,)),
+            "output kernel, ridge 0.1": (output_kernel, (K, Y, 0.1)),
+            "output kernel, ridge 0.001": (output_kernel, (K, Y, 1e-3)),
+            "task SVM, mu 0.1": (task_svm, (K, task, 0.1, upper)),
+            "task SVM, mu 10": (task_svm, (K, task, 10.0, upper)),
+        }
+        for name, (function, args) in cases.items():
+            elapsed = 1e3 * seconds(function, *args, repeats=3)
+            print(f"  {n_tasks} tasks x {size}: {name:27s} {elapsed:8.1f}")
+
+
+def with_bias(K: Floats) -> Floats:
+    return np.column_stack([np.ones(len(K)), K])
+
+
+def bench_morvr() -> None:
+    print("MORVR, 2,000 rows: seconds")
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-10, 10, size=(2000, 1))
+    Y = np.column_stack([np.sinc(x / 3), np.cos(x), np.sin(x / 2)])
+    design = with_bias(np.exp(-((x - x.T) ** 2) / 1.6**2))
+    cases = {"three smooth curves": (design, Y + 0.1 * rng.normal(size=Y.shape))}
+    X, task = clusters(10, 200)
+    cases["ten clusters, one-hot"] = with_bias(rbf_kernel(X)), np.eye(10)[task]
+    for name, (Phi, responses) in cases.items():
+        start = time.perf_counter()
+        solution = morvr(Phi, responses)
+        print(
+            f"  {name:22s} {time.perf_counter() - start:6.2f}  {solution.n_iter} iterations, "
+            f"{len(solution.active)} bases"
+        )
+
+
+def image_split(
+    X: Floats,
+    y: NDArray[np.integer],
+    classes: NDArray[np.integer],
+    sizes: tuple[int, int],
+    seed: int,
+) -> tuple[Floats, NDArray[np.intp], Floats, NDArray[np.intp]]:
+    rng = np.random.default_rng(seed)
+    rows = [rng.permutation(np.flatnonzero(y == c))[: sum(sizes)] for c in classes]
+    train = np.concatenate([r[: sizes[0]] for r in rows])
+    test = np.concatenate([r[sizes[0] :] for r in rows])
+    codes = np.arange(len(classes))
+    pixels = X.reshape(len(X), -1) / 255.0
+    return pixels[train], np.repeat(codes, sizes[0]), pixels[test], np.repeat(codes, sizes[1])
+
+
+def score_morvr(repeats: int = 5) -> None:
+    print(f"MORVR on one-hot responses, mean AUC over {repeats} splits (min, max)")
+    for name, keys, n_classes, sizes in (
+        ("mnist.npz", ("x_test", "y_test"), 10, (15, 150)),
+        ("coil100_gray32.npz", ("X", "y"), 50, (7, 65)),
+    ):
+        if not (DATA / name).exists():
+            print(f"  {name}: not in {DATA}, skipped")
+            continue
+        with np.load(DATA / name) as data:
+            X, y = (data[key] for key in keys)
+        results: dict[str, list[float]] = {"guarded": [], "as published": []}
+        bases = []
+        for seed in range(repeats):
+            classes = np.random.default_rng(seed).choice(np.unique(y), n_classes, replace=False)
+            train, labels, test, test_labels = image_split(X, y, classes, sizes, seed)
+            distances2 = euclidean_distances(train, squared=True)
+            width = distances2[np.triu_indices(len(train), 1)].mean()
+            design = with_bias(np.exp(-distances2 / width))
+            new = with_bias(np.exp(-euclidean_distances(test, train, squared=True) / width))
+            Y = np.eye(n_classes)[labels]
+            for kind, scores in results.items():
+                if kind == "guarded":
+                    solution = morvr(design, Y)
+                    bases.append(len(solution.active))
+                else:
+                    start = published_start(Y)
+                    solution = morvr(design, Y, shrinkage=0.0, noise=start, max_iter=1000)
+                fitted = design[:, solution.active] @ solution.mean
+                predicted = new[:, solution.active] @ solution.mean
+                centre = [fitted[labels == t, t].mean() for t in range(n_classes)]
+                deviation = np.abs(predicted - centre)
+                aucs = [roc_auc_score(test_labels == t, -deviation[:, t]) for t in range(n_classes)]
+                scores.append(100 * float(np.mean(aucs)))
+        for kind, scores in results.items():
+            print(
+                f"  {name:20s} {kind:13s} {np.mean(scores):6.2f} "
+                f"({min(scores):.2f}, {max(scores):.2f})"
+            )
+        print(f"  {name:20s} bases kept: {np.mean(bases):.0f} of {n_classes * sizes[0] + 1}")
+
+
+if __name__ == "__main__":
+    # One thread: on a busy machine a second one mostly waits, and ratios are what matters.
+    with threadpool_limits(1, user_api="blas"):
+        bench_svdd()
+        bench_others()
+        bench_morvr()
+        score_morvr()

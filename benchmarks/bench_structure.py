@@ -1,0 +1,219 @@
+"""Solvers of the three structure-learning methods, measured as ratios in one run.
+
+Run ``python benchmarks/bench_structure.py [linear] [evaluation] [paper] [lasso]``; all by default.
+Real MNIST and COIL-100 rows are used where the data folder is found (``$MANYONE_DATA`` or
+``../shared/data``), Gaussian clusters of the same size otherwise.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from manyone.solvers.linear import linear
+from manyone.solvers.nonlinear import _Reduced, nonlinear
+from manyone.solvers.sparse_group_lasso import group_max, l1_max, sparse_group_lasso
+
+Array = NDArray[np.float64]
+SIZES = {"mnist": (10, 15), "coil100": (50, 7)}
+FILES = {"mnist": ("mnist.npz", "x_train", "y_train"), "coil100": ("coil100_gray32.npz", "X", "y")}
+
+
+def best_of(function: Callable[[], object], repeats: int = 5) -> float:
+    function()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def rows(name: str) -> Array:
+    """Training rows in task order."""
+    n_tasks, per_task = SIZES[name]
+    rng = np.random.default_rng(0)
+    folder = Path(os.environ.get("MANYONE_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    file, images, labels = FILES[name]
+    if not (folder / file).exists():
+        print(f"{name}: {file} not found, Gaussian clusters instead")
+        centres = rng.normal(size=(n_tasks, 1, 20))
+        return (centres + 0.7 * rng.normal(size=(n_tasks, per_task, 20))).reshape(-1, 20)
+    with np.load(folder / file) as data:
+        X, y = data[images], data[labels]
+    classes = rng.choice(np.unique(y), size=n_tasks, replace=False)
+    chosen = [rng.choice(np.flatnonzero(y == c), size=per_task, replace=False) for c in classes]
+    return X[np.concatenate(chosen)].reshape(n_tasks * per_task, -1) / 255.0
+
+
+def first_layer(name: str, alpha: float = 0.1) -> tuple[Array, Array, NDArray[np.intp]]:
+    """Kernel matrix, one-hot responses and sources."""
+    n_tasks, per_task = SIZES[name]
+    X = rows(name)
+    distance = cdist(X, X, "sqeuclidean")
+    groups = np.repeat(np.arange(n_tasks), per_task)
+    return np.exp(-distance / distance.mean()), np.eye(n_tasks)[groups], groups
+
+
+def second_layer_kernel(K: Array, R: Array, multiple: float, alpha: float = 0.1) -> Array:
+    Y = K @ scipy.linalg.solve(K + alpha * np.eye(len(K)), R, assume_a="pos")
+    distance = cdist(Y, Y, "sqeuclidean")
+    return np.exp(-multiple * distance / distance.mean())
+
+
+def bench_linear() -> None:
+    K, R, _ = first_layer("coil100")
+    n_rows, n_tasks = R.shape
+    eigh = best_of(lambda: scipy.linalg.eigh(K))
+    small = 8  # the Kronecker system of all 50 tasks needs 2.5 GB: measured at 8, scaled cubically
+    B = np.eye(small) + 0.01 * np.ones((small, small))
+
+    def kronecker() -> Array:
+        system = np.kron(B @ B.T, K) + np.eye(small * n_rows)
+        return scipy.linalg.solve(system, (R[:, :small] @ B.T).ravel(order="F"), assume_a="pos")
+
+    kron = best_of(kronecker, 1) * (n_tasks / small) ** 3
+    print(f"linear, n={n_rows} T={n_tasks}: eigh(K) {1e3 * eigh:.1f} ms, one A-step by Kronecker")
+    print(f"  {kron:.0f} s (scaled from T={small}); whole solve with its eigh:")
+    for alpha, frobenius, nuclear in [(1, 1, 0), (0.1, 0.1, 0), (0.1, 0.1, 0.1), (1, 1, 1)]:
+        result = linear(*scipy.linalg.eigh(K), R, alpha, frobenius, nuclear)
+        taken = best_of(lambda s=(alpha, frobenius, nuclear): linear(*scipy.linalg.eigh(K), R, *s))
+        print(
+            f"  alpha={alpha} frobenius={frobenius} nuclear={nuclear}: {1e3 * taken:.1f} ms = "
+            f"{taken / eigh:.1f} eigh, {kron / taken:.0f}x faster than the A-step; "
+            f"{result.n_iter} iterations, gap {result.duality_gap:.1e}"
+        )
+
+
+def bench_evaluation(n_rows: int = 2000, n_tasks: int = 50) -> None:
+    rng = np.random.default_rng(0)
+    task = np.arange(n_rows) % n_tasks
+    X = rng.normal(size=(n_tasks, 20))[task] + 0.7 * rng.normal(size=(n_rows, 20))
+    distance = cdist(X, X, "sqeuclidean")
+    K = np.exp(-distance / distance.mean()) + 1e-10 * np.eye(n_rows)
+    R, Phi = np.eye(n_tasks)[task], np.linalg.cholesky(K)
+    W = Phi.T @ scipy.linalg.solve(K + 0.1 * np.eye(n_rows), R, assume_a="pos")
+    reduced = _Reduced(Phi, R, 0.1, 0.1, None)
+    system = K + np.eye(n_rows)
+    out = np.empty_like(system)
+
+    def bare() -> None:
+        factor = scipy.linalg.cho_factor(system, lower=True, check_finite=False)
+        scipy.linalg.cho_solve(factor, R, check_finite=False)
+        for _ in range(4):
+            system @ W
+        np.exp(system, out=out)
+
+    one, two = best_of(lambda: reduced(W, 1.0), 3), best_of(bare, 3)
+    print(
+        f"non-linear objective and gradient, n={n_rows} T={n_tasks}: {1e3 * one:.0f} ms, "
+        f"bare operations {1e3 * two:.0f} ms, ratio {one / two:.2f}"
+    )
+
+
+def bench_paper(iterations: int = 500) -> None:
+    for name in SIZES:
+        K, R, _ = first_layer(name)
+        Phi = np.linalg.cholesky(K + 1e-10 * np.eye(len(K)))
+        W = Phi.T @ scipy.linalg.solve(K + 0.1 * np.eye(len(K)), R, assume_a="pos")
+        theta = 1.0 / cdist(Phi @ W, Phi @ W, "sqeuclidean").mean()
+        for step in (1e-2,):
+            start = time.perf_counter()
+            paper = nonlinear(
+                Phi,
+                R,
+                0.1,
+                0.1,
+                theta,
+                W=W,
+                solver="paper",
+                step_weights=step,
+                tol=0.0,
+                max_iter=iterations,
+            )
+            slow = time.perf_counter() - start
+            goal = paper.objective_path[-1]
+            path = nonlinear(Phi, R, 0.1, 0.1, theta, W=W, max_iter=200).objective_path
+            enough = int(np.argmax(path <= goal))
+            start = time.perf_counter()
+            nonlinear(Phi, R, 0.1, 0.1, theta, W=W, max_iter=enough, tol=0.0)
+            fast = time.perf_counter() - start
+            reached = "" if path.min() <= goal else " NOT REACHED"
+            print(
+                f"non-linear {name}, step {step}: objective {path[0]:.3f}, paper after "
+                f"{iterations} iterations {goal:.4f} in {slow:.2f} s; L-BFGS there in {enough} "
+                f"iterations, {fast:.3f} s = 1/{slow / fast:.0f}{reached}"
+            )
+
+
+def skglm_time(J: Array, R: Array, groups: NDArray[np.intp], l1: float, group: float) -> str:
+    """Fastest tolerance of skglm that reaches relative gap 1e-6, judged by our certificate."""
+    try:
+        from skglm.datafits import QuadraticGroup
+        from skglm.penalties import WeightedL1GroupL2
+        from skglm.solvers import GroupBCD
+        from skglm.utils.data import grp_converter
+        from skglm.utils.jit_compilation import compiled_clone
+    except ImportError:
+        return "skglm is not installed"
+    n_rows, n_tasks = R.shape
+    indices, pointer = grp_converter(n_rows // n_tasks, n_rows)
+    penalty = compiled_clone(
+        WeightedL1GroupL2(
+            1.0,
+            np.full(n_tasks, group / (2 * n_rows)),
+            np.full(n_rows, l1 / (2 * n_rows)),
+            pointer,
+            indices,
+        )
+    )
+    datafit, design = compiled_clone(QuadraticGroup(pointer, indices)), np.asfortranarray(J)
+    best = sparse_group_lasso(J, R, groups, l1, group, tol=1e-9).objective_path[-1]
+    for tol in (1e-4, 1e-6, 1e-8):
+        solver = GroupBCD(tol=tol, max_iter=100, max_epochs=20_000, ws_strategy="fixpoint")
+        solver.solve(design, R[:, 0].copy(), datafit, penalty)  # compiles
+        start = time.perf_counter()
+        columns = [solver.solve(design, r.copy(), datafit, penalty)[0] for r in R.T]
+        taken = time.perf_counter() - start
+        B = np.column_stack(columns)
+        norms = np.sqrt(np.add.reduceat(B**2, pointer[:-1], axis=0)).sum()
+        value = np.sum((J @ B - R) ** 2) + l1 * np.abs(B).sum() + group * norms
+        if value <= best * (1 + 1e-6):
+            break
+    return f"skglm {1e3 * taken:.0f} ms (tol {tol:.0e}, objective off by {value / best - 1:.0e})"
+
+
+def bench_lasso() -> None:
+    for name in SIZES:
+        K, R, groups = first_layer(name)
+        for multiple in (1.0, 10.0):
+            J = second_layer_kernel(K, R, multiple)
+            for share in (0.1, 0.01):
+                l1 = share * l1_max(J, R)
+                group = share * group_max(J, R, groups, l1)
+                result = sparse_group_lasso(J, R, groups, l1, group)
+                solve = lambda a=J, b=R, c=groups, d=l1, e=group: sparse_group_lasso(a, b, c, d, e)  # noqa: E731
+                taken = best_of(solve, 3)
+                print(
+                    f"sparse group lasso {name}, theta {multiple:g}/mean, {share} of the maximum: "
+                    f"{1e3 * taken:.0f} ms, gap {result.duality_gap:.0e}, {result.n_iter} rounds; "
+                    + skglm_time(J, R, groups, l1, group),
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    benches = {
+        "linear": bench_linear,
+        "evaluation": bench_evaluation,
+        "paper": bench_paper,
+        "lasso": bench_lasso,
+    }
+    for key in sys.argv[1:] or benches:
+        benches[key]()
