@@ -438,9 +438,9 @@ def test_enroll_misuse_leaves_the_model_alone(method):
         (("2 features", "3 features"), X[:2, :2], {"task": ["pump"] * 2}),
         (("nan",), wild, {"task": ["pump"] * 2}),
         (("valve", "normal"), X[:2], {"task": ["valve"] * 2, "outlier": [True, True]}),
-        (("row 0", "missing"), X[:2], {"task": [None, "pump"]}),
-        (("row 0", "missing"), X[:2], {"task": [None, None]}),
-        (("row 0", "missing"), X[:2], {"task": [None, "valve"]}),
+        (("task", "outlier"), X[:2], {"task": [None, "pump"]}),
+        (("task", "outlier"), X[:2], {"task": [None, None]}),
+        (("task", "outlier"), X[:2], {"task": [None, "valve"]}),
         (("sample_weight", "negative"), X[:2], {"task": ["fan"] * 2, "sample_weight": [-1, 1]}),
     ]
     for words, rows, extra in attempts:
@@ -450,6 +450,17 @@ def test_enroll_misuse_leaves_the_model_alone(method):
         np.testing.assert_array_equal(model.score_samples(X, task=TASK), before)
     model.enroll(X[:2], task=["valve", "valve"])
     assert model.tasks_.tolist() == ["fan", "pump", "valve"]
+
+
+@pytest.mark.parametrize("method", updatable())
+def test_an_enrolment_that_fails_in_the_solver_leaves_the_model_alone(method):
+    model = make(method, kernel="sigmoid", gamma=0.01, coef0=0.0, alpha=0.5).fit(X, task=TASK)
+    before = model.score_samples(X, task=TASK)
+    with says("positive definite"):
+        model.enroll(300.0 * X[:6] * [1, -1, 1], task=["valve"] * 6)
+    assert model.tasks_.tolist() == ["fan", "pump"]
+    np.testing.assert_array_equal(model.score_samples(X, task=TASK), before)
+    assert model.predict(X, task=TASK).shape == (40,)
 
 
 @pytest.mark.parametrize("method", updatable())

@@ -24,7 +24,7 @@ def task_aucs(
 
     Parameters
     ----------
-    scores : ndarray of shape (n, T)
+    scores : ndarray of shape (..., n, T)
         Score of every row against every task.
     codes : ndarray of shape (n,)
         Task of each row; any other value than 0..T-1 makes it a negative of every task.
@@ -35,42 +35,53 @@ def task_aucs(
 
     Returns
     -------
-    ndarray of shape (T,)
+    ndarray of shape (..., T)
         NaN where a task has no positive or no negative row. Ties count one half.
     """
-    n, T = scores.shape
-    owner = np.where(outlier, -1, codes) if outlier is not None else codes
-    if weight is None or np.all(weight == weight[0]):
-        weight, ascending = np.ones(n), np.sort(scores, axis=0).T
+    *stack, n, T = scores.shape
+    owner = codes if outlier is None else np.where(outlier, -1, codes)
+    # One line per curve, so that all of them are sorted by one call.
+    curves = np.ascontiguousarray(np.moveaxis(scores, -1, -2)).reshape(-1, n)
+    task = np.resize(np.arange(T), len(curves))
+    mass = np.ones(n) if weight is None else weight
+    positives = np.bincount(owner[owner >= 0], mass[owner >= 0], T)[:T]
+    pairs = (positives * (mass.sum() - positives))[task]
+    if np.all(mass == mass[0]) and np.all(np.isfinite(curves)):
+        wins, level = _wins_by_sorting(curves, owner == task[:T, None])
+        wins *= mass[0] ** 2
     else:
-        ascending = None
-    aucs = np.full(T, np.nan)
-    for t in range(T):
-        mine = owner == t
-        column = scores[:, t]
-        positive, share = np.sort(column[mine]), weight[mine]
-        below_own = _mass_below(positive, positive, share)
-        if ascending is not None:
-            below = _mass_below(ascending[t], positive, None)
-        else:
-            order = np.argsort(column)
-            below = _mass_below(column[order], column[mine], weight[order])
-            own_order = np.argsort(column[mine])
-            below_own = _mass_below(positive, column[mine], share[own_order])
-        pairs = share.sum() * (weight.sum() - share.sum())
-        if pairs > 0:
-            aucs[t] = float((below - below_own) @ share) / pairs
-    return aucs
+        wins, level = np.zeros(len(curves)), np.ones(len(curves), dtype=bool)
+    for line in np.flatnonzero(level):
+        wins[line] = _wins_with_ties(curves[line], owner == task[line], mass)
+    aucs = np.divide(wins, pairs, out=np.full(len(wins), np.nan), where=pairs > 0)
+    return aucs.reshape(*stack, T)
 
 
-def _mass_below(ascending: Array, values: Array, weight: Array | None) -> Array:
-    """Weight of the entries below each value, half of those equal to it."""
-    left = np.searchsorted(ascending, values, side="left")
-    right = np.searchsorted(ascending, values, side="right")
-    if weight is None:
-        return (left + right) / 2.0
-    mass = np.concatenate([[0.0], np.cumsum(weight)])
-    return (mass[left] + mass[right]) / 2.0
+def _wins_by_sorting(curves: Array, own: NDArray[np.bool_]) -> tuple[Array, NDArray[np.bool_]]:
+    """Pairs won by positives on each line, and whether a line has ties (then do not trust it).
+
+    A plain sort is several times faster than one that also moves labels, so the label travels in
+    the last bit of the score.
+    """
+    n = curves.shape[1]
+    flags = np.broadcast_to(own, (len(curves) // len(own), *own.shape)).reshape(curves.shape)
+    marked = (curves.view(np.int64) & ~1) | flags
+    ascending = np.sort(marked.view(np.float64), axis=1).view(np.int64)
+    values = ascending >> 1
+    level = np.any(values[:, 1:] == values[:, :-1], axis=1)
+    rank = np.einsum("cn,n->c", ascending & 1, np.arange(n))
+    count = own.sum(axis=1)[np.resize(np.arange(len(own)), len(curves))]
+    return rank - count * (count - 1) / 2.0, level
+
+
+def _wins_with_ties(scores: Array, own: NDArray[np.bool_], mass: Array) -> float:
+    """Weight of the pairs won by positives, those that tie counted half."""
+    order = np.argsort(scores[~own])
+    ascending = scores[~own][order]
+    heap = np.concatenate([[0.0], np.cumsum(mass[~own][order])])
+    below = heap[np.searchsorted(ascending, scores[own], side="left")]
+    up_to = heap[np.searchsorted(ascending, scores[own], side="right")]
+    return float((below + up_to) @ mass[own]) / 2.0
 
 
 class TaskAUC:

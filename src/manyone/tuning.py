@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.kernels import Array
@@ -41,6 +41,7 @@ def tune(
     sample_weight: Any = None,
     criterion: str = "unseen",
     grid: Mapping[str, Iterable[Any]] | None = None,
+    max_rows: int | None = 300,
 ) -> E:
     """Fit the best setting of a grid, chosen on the training rows alone.
 
@@ -65,6 +66,10 @@ def tune(
     grid : mapping of parameter name to values, or None
         Any of ``kernel, gamma, width, degree, coef0, alpha, metric``; None is
         :data:`DEFAULT_GRID`. Parameters not in the grid keep the estimator's value.
+    max_rows : int or None, default=300
+        Judge on at most that many rows: whole tasks are left aside, evenly over the list of tasks
+        (and rows of a task larger than that). The cost of judging grows with its cube; the final
+        fit is to all rows. None judges on all of them.
 
     Returns
     -------
@@ -107,30 +112,34 @@ def tune(
     metrics = values.pop("metric", [model.metric])
     if rows.X.shape[1] < 2 or len(model.tasks_) < _FEWEST_TASKS_FOR_METRIC:
         metrics = [m for m in metrics if m == "plain"] or metrics
+    judged = _subset(rows, max_rows)
+    part = model if judged is rows else _restricted(model, judged)
+    judged = judged._replace(
+        codes=_renumbered(judged.codes, np.unique(judged.codes[judged.codes >= 0]))
+    )
     table: list[dict[str, Any]] = []
     with np.errstate(under="ignore"):
+        metric = metrics[0]
         if len(metrics) > 1:
-            metric = _choose_metric(model, rows, metrics, values, table)
-        else:
-            metric = metrics[0]
-        model.set_params(metric=metric)
+            metric = _choose_metric(part, judged, metrics, values, table)
+        part = copy(part).set_params(metric=metric)
+        settings = list(_settings({k: v for k, v in values.items() if k != "alpha"}))
+        alphas = values.get("alpha", [part.alpha])
         if metric == "plain":
-            _closed_form(model, rows, values, criterion, table)
+            winner = _closed_form(part, judged, settings, alphas, criterion, table)
         else:
-            _by_folds(model, rows, list(_settings(values)), criterion, table)
-    best = max(range(len(table)), key=lambda i: (table[i]["final"], table[i]["score"]))
-    names = [name for name in table[best] if name in _TUNABLE]
-    model.set_params(**{name: table[best][name] for name in names})
-    model.fit(X, task=task, outlier=outlier, sample_weight=sample_weight)
-    check_is_fitted(model)
-    model.tuning_ = {
-        **{name: np.array([entry[name] for entry in table]) for name in names},
-        "score": np.array([entry["score"] for entry in table]),
-        "standard_error": np.array([entry["standard_error"] for entry in table]),
-        "stage": np.array([entry["stage"] for entry in table]),
-        "chosen": np.arange(len(table)) == best,
-    }
-    return model
+            winner = _by_folds(part, judged, settings, alphas, criterion, table)
+        if judged.X is rows.X:
+            winner.task_column_ = task if isinstance(task, str) else None
+            winner._fit_rows(rows)
+    if judged.X is not rows.X:
+        winner = model.set_params(**{name: getattr(winner, name) for name in _names(model)})
+        winner.fit(X, task=task, outlier=outlier, sample_weight=sample_weight)
+    scores = np.array([entry["score"] if entry["final"] else -np.inf for entry in table])
+    names = [*_names(model), "score", "standard_error", "stage"]
+    winner.tuning_ = {name: np.array([entry[name] for entry in table]) for name in names}
+    winner.tuning_["chosen"] = np.arange(len(table)) == np.argmax(scores)
+    return winner
 
 
 _TUNABLE = ("kernel", "gamma", "width", "degree", "coef0", "alpha", "metric")
@@ -141,40 +150,64 @@ def _settings(values: Mapping[str, list[Any]]) -> Iterable[dict[str, Any]]:
         yield dict(zip(values, combination, strict=True))
 
 
+def _names(model: MultiTaskOneClass) -> list[str]:
+    return [name for name in _TUNABLE if hasattr(model, name)]
+
+
+def _subset(rows: TrainingRows, max_rows: int | None) -> TrainingRows:
+    """Rows of as many whole tasks as fit, spread evenly; large tasks are thinned out first."""
+    n = len(rows.codes)
+    if max_rows is None or n <= max_rows:
+        return rows
+    counts = np.bincount(rows.codes[rows.codes >= 0])
+    n_tasks = len(counts)
+    # At least a few tasks are needed to judge by: none may take more than its share of four.
+    most = max(2, max_rows // min(n_tasks, _FEWEST_TASKS_FOR_METRIC))
+    place = np.arange(n) - np.concatenate([[0], np.cumsum(counts)])[rows.codes]
+    step = np.maximum(1, -(-counts // most))
+    thin = (rows.codes < 0) | (place % step[rows.codes] == 0)
+    sizes = np.bincount(rows.codes[thin & (rows.codes >= 0)], minlength=n_tasks)
+    wanted = max(2, min(n_tasks, int(max_rows // sizes.mean())))
+    chosen = np.unique(np.linspace(0, n_tasks - 1, wanted).round().astype(np.intp))
+    return rows.take(np.flatnonzero(thin & (np.isin(rows.codes, chosen) | (rows.codes < 0))))
+
+
 def _entry(
-    model: MultiTaskOneClass, setting: Mapping[str, Any], aucs: Array, stage: str, final: bool
+    model: MultiTaskOneClass, alpha: float, aucs: Array, stage: str, final: bool
 ) -> dict[str, Any]:
     aucs = aucs[np.isfinite(aucs)]
     score = float(aucs.mean()) if len(aucs) else np.nan
     error = float(aucs.std(ddof=1) / np.sqrt(len(aucs))) if len(aucs) > 1 else np.nan
-    params = model.get_params()
-    shown = {name: setting.get(name, params[name]) for name in _TUNABLE if name in params}
+    shown = {name: getattr(model, name) for name in _names(model)}
+    shown["alpha"] = float(alpha)
     return {**shown, "score": score, "standard_error": error, "stage": stage, "final": final}
 
 
 def _closed_form(
-    model: MultiTaskOneClass,
+    model: E,
     rows: TrainingRows,
-    values: dict[str, list[Any]],
+    settings: list[dict[str, Any]],
+    alphas: Sequence[float],
     criterion: str,
     table: list[dict[str, Any]],
-) -> None:
-    alphas = np.array(values.get("alpha", [model.alpha]), dtype=float)
-    others = {name: options for name, options in values.items() if name != "alpha"}
-    for setting in _settings(others):
-        candidate = clone(model).set_params(**setting)
-        candidate.tasks_ = model.tasks_
+) -> E:
+    """Judge every setting for all ridges at once; returns the winner, not yet fitted."""
+    winner, best = model, -np.inf
+    for setting in settings:
+        candidate = copy(model).set_params(**setting)
         candidate._validate_params()
-        if candidate.kernel == "precomputed":
-            candidate.fit_rows_ = model.fit_rows_
         candidate._resolve_kernel(rows)
-        for alpha, scores in zip(
-            alphas, candidate._honest_scores(rows, alphas, criterion), strict=True
-        ):
-            aucs = task_aucs(scores, rows.codes, rows.outlier, rows.weight)
-            table.append(
-                _entry(candidate, {"alpha": float(alpha)}, aucs, "closed form", final=True)
-            )
+        scores = candidate._honest_scores(rows, np.array(alphas, dtype=float), criterion)
+        aucs = task_aucs(scores, rows.codes, rows.outlier, rows.weight)
+        entries = [
+            _entry(candidate, a, line, "closed form", True)
+            for a, line in zip(alphas, aucs, strict=True)
+        ]
+        table.extend(entries)
+        top = max(entries, key=lambda entry: entry["score"])
+        if top["score"] > best:
+            winner, best = candidate.set_params(alpha=top["alpha"]), top["score"]
+    return winner
 
 
 def _choose_metric(
@@ -184,23 +217,22 @@ def _choose_metric(
     values: dict[str, list[Any]],
     table: list[dict[str, Any]],
 ) -> str:
-    """The metric whose best coarse setting wins in folds; ties go to the first, the plain one."""
+    """The metric whose best coarse setting wins in folds; in doubt the plain one."""
     alphas = values.get("alpha", [model.alpha])
     coarse = {name: options for name, options in values.items() if name in ("kernel", "gamma")}
     coarse["alpha"] = sorted({alphas[0], alphas[len(alphas) // 2], alphas[-1]})
     results = {}
     for metric in sorted(metrics, key=lambda name: name != "plain"):
-        candidate = clone(model).set_params(metric=metric)
-        candidate.tasks_ = model.tasks_
-        settings = list(_settings(coarse))
-        aucs = np.array([_fold_aucs(candidate, rows, s, "both") for s in settings])
-        means = np.nanmean(aucs, axis=1)
-        results[metric] = aucs[int(np.argmax(means))]
-        for setting, fold_aucs in zip(settings, aucs, strict=True):
-            table.append(_entry(candidate, setting, fold_aucs, "metric", final=False))
+        aucs = []
+        for setting in _settings(coarse):
+            candidate = copy(model).set_params(metric=metric, **setting)
+            candidate._validate_params()
+            aucs.append(_fold_aucs(candidate, rows, "both"))
+            table.append(_entry(candidate, candidate.alpha, aucs[-1], "metric", False))
+        results[metric] = aucs[int(np.argmax(np.nanmean(aucs, axis=1)))]
     (first, plain), *others = results.items()
-    for metric, aucs in others:
-        gain = aucs - plain
+    for metric, judged in others:
+        gain = judged - plain
         error = np.nanstd(gain, ddof=1) / np.sqrt(np.isfinite(gain).sum())
         if np.nanmean(gain) > error:
             return metric
@@ -208,20 +240,26 @@ def _choose_metric(
 
 
 def _by_folds(
-    model: MultiTaskOneClass,
+    model: E,
     rows: TrainingRows,
     settings: list[dict[str, Any]],
+    alphas: Sequence[float],
     criterion: str,
     table: list[dict[str, Any]],
-) -> None:
-    for setting in settings:
-        aucs = _fold_aucs(model, rows, setting, criterion)
-        table.append(_entry(model, setting, aucs, "folds", final=True))
+) -> E:
+    """Judge every setting by folds; returns the winner, not yet fitted."""
+    winner, best = model, -np.inf
+    for setting, alpha in itertools.product(settings, alphas):
+        candidate = copy(model).set_params(**setting, alpha=alpha)
+        candidate._validate_params()
+        entry = _entry(candidate, alpha, _fold_aucs(candidate, rows, criterion), "folds", True)
+        table.append(entry)
+        if entry["score"] > best:
+            winner, best = candidate, entry["score"]
+    return winner
 
 
-def _fold_aucs(
-    model: MultiTaskOneClass, rows: TrainingRows, setting: Mapping[str, Any], criterion: str
-) -> Array:
+def _fold_aucs(model: MultiTaskOneClass, rows: TrainingRows, criterion: str) -> Array:
     """AUC per fold: rows of a fold of half of the tasks, scored by a model of the other folds.
 
     Negatives are the other rows of the fold whose tasks are in the model ("seen"), or the rows of
@@ -229,7 +267,7 @@ def _fold_aucs(
     """
     scores = []
     for train, test, enrolled in _splits(rows, len(model.tasks_)):
-        candidate = clone(model).set_params(**setting)
+        candidate = copy(model)
         used = np.unique(rows.codes[train & ~rows.outlier])
         candidate.tasks_ = model.tasks_[used]
         part = rows.take(np.flatnonzero(train))

@@ -6,6 +6,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.kernel_ridge import KernelRidge
 
+from manyone.solvers import nonlinear as module
 from manyone.solvers.nonlinear import (
     NonlinearResult,
     _Reduced,
@@ -103,8 +104,10 @@ def test_reduced_objective_is_the_full_one_at_the_best_second_layer(weighted: bo
     np.testing.assert_allclose(by_second, 0.0, atol=1e-6)
 
 
-def test_blocks_do_not_change_anything() -> None:
-    Phi, R, W = make(2, n=600, T=4)  # three row blocks
+@pytest.mark.parametrize("block", [7, 10, 40])
+def test_blocks_do_not_change_anything(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(module, "_BLOCK", block)
+    Phi, R, W = make(2, n=30, T=4)
     value, gradient, _ = _Reduced(Phi, R, ALPHA, BETA, None)(W, THETA)
     Y = Phi @ W
     J = naive_gram(Y, THETA)

@@ -6,7 +6,12 @@ from scipy.linalg import eigh, solve
 from scipy.optimize import approx_fprime
 from sklearn.metrics.pairwise import rbf_kernel
 
-from manyone.solvers.output_kernel import leave_one_out_residuals, output_kernel
+from manyone.solvers.output_kernel import (
+    _descend,
+    _point,
+    leave_one_out_residuals,
+    output_kernel,
+)
 
 
 def problem(seed=0, n_tasks=4, size=6, d=5):
@@ -137,6 +142,17 @@ def test_single_row_single_task():
     level = solution.structure[0, 0]
     assert solution.converged
     assert level == pytest.approx((1 / (2 * level + 0.5)) ** 2)
+
+
+def test_steps_that_overshoot_are_halved():
+    K, Y = problem(6)
+    values, vectors = eigh(K)
+    spectrum, rotated = values[:, None], vectors.T @ Y
+    point = _point(np.eye(4), spectrum, rotated, 0.1)
+    gradient = np.diag(point.levels) - point.coef.T @ (spectrum * point.coef) / 2
+    moved = _descend(point, gradient, -1e3 * gradient, spectrum, rotated, 0.1)
+    assert moved.objective < point.objective
+    assert moved.levels.min() >= 0
 
 
 def test_too_few_iterations_are_reported():

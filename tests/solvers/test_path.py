@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from manyone.kernels import resolve_kernel
-from manyone.solvers.path import decompose, left_out_responses, path_coef
+from manyone.solvers.path import decompose, interpolate_gaps, left_out_gaps, path_coef
 from manyone.solvers.ridge import ridge
 
 ALPHAS = np.array([1e-4, 0.03, 2.0])
@@ -39,11 +39,11 @@ def refit(K, R, weight, alpha):
 
 
 @pytest.mark.parametrize("whole_tasks", [False, True])
-def test_left_out_responses_equal_refits(whole_tasks):
+def test_left_out_gaps_equal_refits(whole_tasks):
     K, R, codes, weight = problem()
     groups = [np.flatnonzero(codes == t) for t in range(4)] if whole_tasks else None
-    results = left_out_responses(decompose(K.copy(), weight), R, ALPHAS, groups)
-    for alpha, (responses, means) in zip(ALPHAS, results, strict=True):
+    gaps = left_out_gaps(decompose(K.copy(), weight), R, ALPHAS, groups)
+    for k, alpha in enumerate(ALPHAS):
         for i in range(len(codes)):
             for t in range(4):
                 left = weight.copy()
@@ -54,10 +54,19 @@ def test_left_out_responses_equal_refits(whole_tasks):
                 if left @ R[:, t] == 0:
                     continue  # nothing is left of the task
                 f = refit(K, R, left, alpha)[:, t]
-                assert responses[i, t] == pytest.approx(f[i], abs=1e-8)
-                assert means[i, t] == pytest.approx(
-                    (left * R[:, t]) @ f / (left @ R[:, t]), abs=1e-8
-                )
+                gap = f[i] - (left * R[:, t]) @ f / (left @ R[:, t])
+                assert gaps[k, i, t] == pytest.approx(gap, abs=1e-8)
+
+
+@pytest.mark.parametrize("whole_tasks", [False, True])
+@pytest.mark.parametrize("span", [(1e-6, 1e2), (0.05, 0.5)])
+def test_long_grids_are_interpolated_to_rounding(whole_tasks, span):
+    K, R, codes, weight = problem()
+    groups = [np.flatnonzero(codes == t) for t in range(4)] if whole_tasks else None
+    spectrum = decompose(K.copy(), weight)
+    alphas = np.geomspace(*span, 200)
+    exact = left_out_gaps(spectrum, R, alphas, groups)
+    np.testing.assert_allclose(interpolate_gaps(spectrum, R, alphas, groups), exact, atol=1e-7)
 
 
 def test_rounding_below_zero_is_cut_off():

@@ -132,6 +132,16 @@ def test_hard_ball_of_two_points_is_their_midpoint():
     assert solution.centre_norm2 == pytest.approx(1)
 
 
+@pytest.mark.parametrize("C", [10.0, 1e10, np.inf])
+def test_hard_ball_holds_every_row(C):
+    X, _ = problem(2, n=80)
+    K = KERNELS["rbf"](X)
+    solution = svdd(K, C)
+    assert solution.converged
+    assert solution.objective == pytest.approx(reference_dual(K, 2.0, np.ones(80)), abs=1e-7)
+    assert np.all(distances2(K, solution) <= solution.radius2 + 1e-7)
+
+
 def test_infeasible_bound_is_flagged():
     X, sign = problem(3, outliers=True)
     smallest = smallest_feasible_upper(np.ones(len(X)), sign)

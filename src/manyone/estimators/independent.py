@@ -194,8 +194,9 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
         )
         return scores, codes, weight
 
-    def _honest_scores(self, rows: TrainingRows, alphas: Array, criterion: str) -> Iterator[Array]:
-        """Scores (n, T) for each ridge: no task has seen other tasks' rows, or the left-out one."""
+    def _honest_scores(self, rows: TrainingRows, alphas: Array, criterion: str) -> Array:
+        """Scores (k, n, T) for k ridges; no task has seen other tasks' rows, or the left-out."""
+        table = []
         for alpha in alphas:
             model = clone(self).set_params(alpha=alpha)
             model.tasks_, model.kernel_ = self.tasks_, self.kernel_
@@ -203,7 +204,8 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
             scores = model._all_scores(rows.X)
             own, codes, _ = model._left_out_scores()
             scores[np.flatnonzero(~rows.outlier), codes] = own
-            yield scores
+            table.append(scores)
+        return np.stack(table)
 
     def _own_scores(self, X: Rows, codes: Codes) -> Array:
         scores = np.empty(X.shape[0])

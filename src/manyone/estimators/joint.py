@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.updates import UpdatableMixin, join_rows
 from manyone.features import landmark_features
 from manyone.kernels import Array, Rows
-from manyone.solvers.path import decompose, left_out_responses
+from manyone.solvers.path import decompose, interpolate_gaps, path_coef
 from manyone.solvers.ridge import (
     append_rows,
     effective_alpha,
@@ -154,11 +154,16 @@ class JointOCKSR(UpdatableMixin, MultiTaskOneClass):
         R = responses(rows.codes, rows.outlier, len(self.tasks_))
         if self.landmarks is None:
             self.X_fit_ = rows.X
-            K = self._gram(rows.X)
-            self.alpha_ = effective_alpha(self.alpha, float(np.diagonal(K) @ rows.weight))
-            self.dual_coef_, self.slack_, self._factor = ridge(
-                K, R, self.alpha_, rows.weight, overwrite=True
-            )
+            spectrum = self.__dict__.pop("_spectrum", None)
+            K = self._gram(rows.X) if spectrum is None else None
+            trace = np.diagonal(K) @ rows.weight if spectrum is None else spectrum.values.sum()
+            self.alpha_ = effective_alpha(self.alpha, float(trace))
+            if spectrum is None:
+                self.dual_coef_, self.slack_, self._factor = ridge(
+                    K, R, self.alpha_, rows.weight, overwrite=True
+                )
+            else:
+                self.dual_coef_, self.slack_ = path_coef(spectrum, R, self.alpha_)
             residuals = self.dual_coef_ * (self.alpha_ / rows.weight)[:, None]
         else:
             residuals = self._solve_landmarks(rows, R, self.landmarks)
@@ -196,8 +201,8 @@ class JointOCKSR(UpdatableMixin, MultiTaskOneClass):
         )
         return scores, codes, weight
 
-    def _honest_scores(self, rows: TrainingRows, alphas: Array, criterion: str) -> Iterator[Array]:
-        """Scores (n, T) of rows by models without them (or without their task), for each ridge."""
+    def _honest_scores(self, rows: TrainingRows, alphas: Array, criterion: str) -> Array:
+        """Scores (k, n, T) of rows by models without them (or without their task), k ridges."""
         n_tasks = len(self.tasks_)
         R = responses(rows.codes, rows.outlier, n_tasks)
         K = self._gram(rows.X)
@@ -206,9 +211,10 @@ class JointOCKSR(UpdatableMixin, MultiTaskOneClass):
         if criterion == "unseen":
             groups = [np.flatnonzero(rows.codes == t) for t in range(n_tasks)]
         ridges = np.array([effective_alpha(alpha, trace) for alpha in alphas])
-        spectrum = decompose(K, rows.weight)
-        for response, mean in left_out_responses(spectrum, R, ridges, groups):
-            yield -np.abs(response - mean)
+        # Should this setting win, its solution is at hand: `_solve` will not factorise again.
+        self._spectrum = decompose(K, rows.weight)
+        gaps = interpolate_gaps(self._spectrum, R, ridges, groups)
+        return -np.abs(gaps, out=gaps)
 
     def _own_scores(self, X: Rows, codes: Codes) -> Array:
         response = np.empty(X.shape[0])

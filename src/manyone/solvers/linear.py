@@ -136,7 +136,7 @@ def linear(
     |K^(1/2) C|_*``: it is solved to its global optimum by L-BFGS over B, with a duality gap as
     certificate. For ``nuclear>0`` the problem is only bi-convex and the zero model is always a
     local minimum; proximal gradient steps (accelerated, monotone) start from the solution of
-    ``nuclear=0`` and raise ``nuclear`` in stages.
+    ``nuclear=0``, and raise ``nuclear`` in stages if they fall into zero otherwise.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def linear(
     step : float
         Step size of the gradient steps of "paper".
     tol : float
-        Relative duality gap (``nuclear=0``) or relative stationarity (``nuclear>0``) to stop at.
+        Relative duality gap (``nuclear=0``) or squared relative stationarity (``nuclear>0``).
     max_iter : int
         Most iterations.
     outside : float, optional
@@ -195,18 +195,24 @@ def linear(
 
 
 def _optimise(problem: _Problem, tol: float, max_iter: int) -> tuple[Array, list[float], int, bool]:
-    B = problem.scaled_identity()
+    start = problem.scaled_identity()
     if problem.nuclear == 0.0:
-        return _lbfgs(problem, B, tol, max_iter)
+        return _lbfgs(problem, start, tol, max_iter)
     n_iter = 0
     if problem.frobenius > 0.0:
-        B, _, n_iter, _ = _lbfgs(problem._replace(nuclear=0.0), B, 1e-3, max_iter)
-        for share in (0.25, 0.5):
+        start, _, n_iter, _ = _lbfgs(problem._replace(nuclear=0.0), start, 1e-3, max_iter)
+    # Zero is a local minimum: where a direct descent falls into it, raise nuclear in stages.
+    for shares in ((), (0.25, 0.5, 0.75)):
+        B = start
+        for share in shares:
             stage = problem._replace(nuclear=share * problem.nuclear)
-            B, _, more, _ = _proximal(stage, B, 1e-2, max_iter - n_iter)
+            B, _, more, _ = _proximal(stage, B, 1e-4, max_iter - n_iter)
             n_iter += more
-    B, path, more, converged = _proximal(problem, B, tol, max_iter - n_iter)
-    return B, path, n_iter + more, converged
+        B, path, more, converged = _proximal(problem, B, tol, max_iter - n_iter)
+        n_iter += more
+        if B.any():
+            break
+    return B, path, n_iter, converged
 
 
 def _lbfgs(
@@ -279,7 +285,8 @@ def _proximal(
         ahead = candidate + (momentum - 1.0) / grown * (candidate - B)
         B, here, momentum = candidate, new, grown
         path.append(here.value)
-        if stationarity <= tol * float(np.linalg.norm(there.slope)):
+        # The objective is off by about the square of the relative stationarity.
+        if stationarity <= np.sqrt(tol) * float(np.linalg.norm(there.slope)):
             return B, path, n_iter, True
         there = problem.at(ahead)
     return B, path, max(max_iter, 0), False

@@ -20,7 +20,7 @@ from manyone.solvers.linear import blas_for
 Array = NDArray[np.float64]
 Evaluation = Callable[[Array, float], tuple[float, Array, float]]
 
-_BLOCK = 256  # rows per block: a block row of a few thousand columns stays in cache
+_BLOCK = 512  # rows per block: long enough to keep BLAS busy, short enough for one triangle to pay
 
 
 class NonlinearResult(NamedTuple):

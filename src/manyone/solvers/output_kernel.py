@@ -158,14 +158,12 @@ def _newton_step(gradient: Floats, fitted: Floats, denominator: Floats, ridge: f
     # A residual this small makes the Newton steps converge superlinearly.
     size = np.linalg.norm(gradient)
     enough = size * min(0.1, np.sqrt(size / (1.0 + size)))
-    for _ in range(gradient.size):
+    while np.linalg.norm(residual) > enough:
         curved = fitted.T @ (fitted @ direction / denominator)
         curved = direction + (curved + curved.T) / 2
         length = descent / (direction * curved).sum()
         step += length * direction
         residual = residual - length * curved
-        if np.linalg.norm(residual) <= enough:
-            break
         preconditioned = block_step(residual)
         previous, descent = descent, (residual * preconditioned).sum()
         direction = preconditioned + (descent / previous) * direction

@@ -201,7 +201,7 @@ def box_qp(
         if np.array_equal(before, coef):  # Wishes at a vertex can block each other; a pair moves.
             n_iter += _pair_steps(K, coef, gradient, lower, upper, first, 0.0, 1)
     # Round-off next to a bound must not pass for a free coefficient.
-    margin = 1e-12 * (upper - lower)
+    margin = 1e-12 * np.minimum(upper - lower, 1.0)
     coef = np.where(coef - lower <= margin, lower, np.where(upper - coef <= margin, upper, coef))
     objective = float(coef @ (gradient - linear) / 2)
     return BoxQP(coef, gradient, objective, gap, n_iter, converged)
@@ -219,9 +219,10 @@ def _start(K: KernelRows, linear: Floats, upper: Floats, first: Indices, group: 
     """Fill every group up to its unit sum, least typical rows first."""
     sample = np.unique(np.linspace(0, len(linear) - 1, 64).astype(np.intp))
     order = np.lexsort((K[sample].mean(axis=0) - linear, group))
-    capacity = np.cumsum(upper[order]) - upper[order]
+    most = np.minimum(upper[order], 1.0)
+    before = np.cumsum(most) - most
     coef = np.empty_like(linear)
-    coef[order] = np.clip(1.0 - (capacity - capacity[first][group]), 0.0, upper[order])
+    coef[order] = np.clip(1.0 - (before - before[first][group]), 0.0, most)
     return coef
 
 
@@ -308,7 +309,7 @@ def _free_steps(
     block.flat[:: len(rows) + 1] += 1e-10 * scale
     keep = np.arange(len(rows))
     n_iter = 0
-    while keep.size:
+    while True:
         n_iter += 1
         present, member = np.unique(labels[keep], return_inverse=True)
         indicator = np.eye(len(present))[member]
@@ -326,9 +327,9 @@ def _free_steps(
             length = _group_lengths(block[np.ix_(keep, keep)], slope[keep], move, reach, member)
         value[keep] = np.where(reach <= length, target, value[keep] + length * move)
         slope += block[:, keep] @ (length * move)
-        if length.min() == 1.0:
-            break
         keep = keep[reach > length]
+        if length.min() == 1.0 or not keep.size:
+            break
     coef[rows] = value
     return n_iter
 

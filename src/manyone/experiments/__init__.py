@@ -1,0 +1,20 @@
+"""The paper's experiments as code: protocols, methods, a runner that can be killed, a page.
+
+``manyone reproduce`` runs them all. The same protocols and methods on other arrays:
+
+>>> from manyone.datasets import make_fleet
+>>> from manyone.experiments import Protocol, methods
+>>> fleet = make_fleet(random_state=0)
+>>> X, machine = fleet.data[~fleet.fault], fleet.target[~fleet.fault]
+>>> protocol = Protocol("unseen", n_tasks=4, n_train=10, n_positive=8, n_negative=20, n_unseen=4)
+>>> split = protocol.split(X, machine, seed=0)
+>>> model = methods()["C-OCKSR"].fit(X[split.train], split.task)
+>>> split.aucs(model.score_tasks(X[split.test])).shape
+(4,)
+"""
+
+from manyone.experiments.methods import Method, methods
+from manyone.experiments.protocols import Protocol, Split
+from manyone.experiments.runner import Cell, Plan, run
+
+__all__ = ["Cell", "Method", "Plan", "Protocol", "Split", "methods", "run"]

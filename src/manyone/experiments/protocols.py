@@ -1,0 +1,157 @@
+"""How rows are drawn for training and for testing: the paper's protocols, and unseen anomalies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyone.kernels import Array
+from manyone.metrics import task_aucs
+
+#: Marks in `Split.member`.
+NEGATIVE, POSITIVE, UNUSED = 0, 1, -1
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows of one repetition.
+
+    Attributes
+    ----------
+    train : ndarray of shape (n,)
+        Training rows, by their position in the data; those of a task lie together.
+    task : ndarray of shape (n,)
+        Their tasks.
+    tasks : ndarray of shape (T,)
+        The enrolled tasks, sorted.
+    test : ndarray of shape (m,)
+        Test rows of all tasks, each once.
+    member : ndarray of shape (m, T)
+        1 where a test row is a positive of a task, 0 where it is a negative, -1 where that task
+        is not judged by it.
+    """
+
+    train: NDArray[np.intp]
+    task: NDArray[Any]
+    tasks: NDArray[Any]
+    test: NDArray[np.intp]
+    member: NDArray[np.int8]
+
+    def aucs(self, scores: Array) -> Array:
+        """Area under the ROC curve of each task.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (m, T)
+            Every test row against every task; higher is more normal.
+
+        Returns
+        -------
+        ndarray of shape (T,)
+        """
+        values = np.empty(len(self.tasks))
+        for t, member in enumerate(self.member.T):
+            used = member != UNUSED
+            owner = np.where(member[used] == POSITIVE, 0, -1)
+            values[t] = task_aucs(scores[used, t][:, None], owner)[0]
+        return values
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Sizes of a split.
+
+    Parameters
+    ----------
+    kind : {"seen", "unseen"}
+        Where the negatives of a task come from: test rows of the other enrolled tasks, whose
+        training rows the model knows, or rows of classes that are not enrolled at all.
+    n_tasks : int
+        Classes to enrol, drawn at random.
+    n_train, n_positive : int
+        Training rows and positive test rows of each task.
+    n_negative : int
+        Negative test rows of each task.
+    n_unseen : int
+        Classes that only appear as anomalies; 0 for ``"seen"``.
+    """
+
+    kind: str
+    n_tasks: int
+    n_train: int
+    n_positive: int
+    n_negative: int
+    n_unseen: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("seen", "unseen"):
+            raise ValueError(f'kind must be "seen" or "unseen"; got {self.kind!r}.')
+        if (self.n_unseen > 0) != (self.kind == "unseen"):
+            raise ValueError(f'n_unseen={self.n_unseen} does not go with kind="{self.kind}".')
+
+    def smaller(self, factor: int) -> Protocol:
+        """The same protocol with fewer test rows."""
+        return replace(
+            self,
+            n_positive=max(1, self.n_positive // factor),
+            n_negative=max(1, self.n_negative // factor),
+        )
+
+    def split(self, X: Any, task: Any, seed: int | Sequence[int]) -> Split:
+        """Draw the rows of one repetition.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Only its length is looked at.
+        task : array-like of shape (n,)
+            Class of each row.
+        seed : int or sequence of int
+            The same seed and labels give the same split.
+
+        Returns
+        -------
+        Split
+        """
+        labels = np.asarray(task)
+        if len(labels) != len(X):
+            raise ValueError(f"X has {len(X)} rows but task has {len(labels)} labels.")
+        rng = np.random.default_rng(seed)
+        needed = self.n_train + self.n_positive
+        classes, counts = np.unique(labels, return_counts=True)
+        large = classes[counts >= needed]
+        if len(large) < self.n_tasks or len(classes) < self.n_tasks + self.n_unseen:
+            raise ValueError(
+                f"The protocol needs {self.n_tasks} classes with at least {needed} rows and "
+                f"{self.n_unseen} others; the data has {len(classes)} classes, {len(large)} of "
+                "them that large."
+            )
+        tasks = np.sort(rng.permutation(large)[: self.n_tasks])
+        others = rng.permutation(np.setdiff1d(classes, tasks))[: self.n_unseen]
+        # Rows in a random order within each class: the first ones train, the next ones test.
+        drawn = [rng.permutation(np.flatnonzero(labels == label))[:needed] for label in tasks]
+        train = np.concatenate([rows[: self.n_train] for rows in drawn])
+        own = np.concatenate([rows[self.n_train :] for rows in drawn])
+        owner = np.repeat(np.arange(self.n_tasks), self.n_positive)
+        strangers = np.flatnonzero(np.isin(labels, others))
+        test = np.concatenate([own, strangers])
+        member = np.full((len(test), self.n_tasks), UNUSED, dtype=np.int8)
+        for t in range(self.n_tasks):
+            member[: len(own), t][owner == t] = POSITIVE
+            pool = (
+                np.flatnonzero(owner != t)
+                if self.kind == "seen"
+                else np.arange(len(own), len(test))
+            )
+            if len(pool) < self.n_negative:
+                raise ValueError(
+                    f"The protocol needs {self.n_negative} negatives per task; only {len(pool)} "
+                    "rows are left for them."
+                )
+            member[rng.permutation(pool)[: self.n_negative], t] = NEGATIVE
+        used = np.any(member != UNUSED, axis=1)
+        return Split(train, labels[train], tasks, test[used], member[used])
