@@ -7,6 +7,8 @@ first exceeds the promised alarm rate, so ``score < offset`` exactly when ``p <=
 
 from __future__ import annotations
 
+import sys
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,16 @@ from manyone.tasks import Codes, group_rows, shortlist
 Array = NDArray[np.float64]
 # Rows that the pooled spread counts for when the spread of one small task is estimated.
 _PRIOR_ROWS = 8.0
+
+
+def warn_user(message: str) -> None:
+    """Warn about a call, pointing at the user's line and not into this package."""
+    frame, level = sys._getframe(1), 2
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(
+        ("manyone.", "sklearn.")
+    ):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, CalibrationWarning, stacklevel=level - 1)
 
 
 class CalibrationWarning(UserWarning):
@@ -71,6 +83,8 @@ class Calibration:
         order, starts = group_rows(codes, n_tasks)
         order = order[np.lexsort((scores[order], codes[order]))]
         scores, codes, weight = scores[order], codes[order], weight[order]
+        # Equal scores may differ by rounding: a hair lower, a tie stays a tie and p is larger.
+        scores = scores - 1e-12 * (1.0 + np.abs(scores))
         unit, spread = _spreads(scores, codes, weight, n_tasks)
         pool = scores / unit
         # The only row of a task has no proper left-out score, unless it was held out.
@@ -86,8 +100,8 @@ class Calibration:
     @property
     def counts(self) -> Array:
         """Calibration rows of each task, shape (T,)."""
-        sums = np.concatenate([[0.0], np.cumsum(self.weight)])
-        return np.diff(sums[self.starts])
+        task = np.repeat(np.arange(len(self.spread)), np.diff(self.starts))
+        return np.bincount(task, self.weight, len(self.spread))
 
     @property
     def pool_count(self) -> float:
@@ -114,12 +128,13 @@ class Calibration:
         offsets = np.empty(len(self.spread))
         borrowed = self.pooled(alarm_rate)
         floor = max(alarm_rate, 1.0 / (self.pool_count + 1.0))
+        floor = min(floor, 1.0 - np.finfo(float).epsneg)
         if borrowed.any():
-            first = np.argmax(_p_at(self.pool_weight) > floor)
-            offsets[borrowed] = self.pool_scores[first] * self.spread[borrowed]
+            offsets[borrowed] = _threshold(self.pool_scores, self.pool_weight, floor)
+            offsets[borrowed] *= self.spread[borrowed]
         for task in np.flatnonzero(~borrowed):
             own = slice(self.starts[task], self.starts[task + 1])
-            offsets[task] = self.scores[own][np.argmax(_p_at(self.weight[own]) > alarm_rate)]
+            offsets[task] = _threshold(self.scores[own], self.weight[own], alarm_rate)
         rates = np.where(borrowed, floor, alarm_rate)
         return offsets, rates
 
@@ -162,7 +177,7 @@ class Calibration:
         if not borrowed.any():
             return None
         counts = self.counts[borrowed]
-        needed = int(np.ceil(1.0 / alarm_rate - 1e-9)) - 1
+        needed = f"{np.ceil(1.0 / max(alarm_rate, 1e-300) - 1e-9) - 1:.9g}"
         floor = 1.0 / (counts.min() + 1.0)
         pool_floor = 1.0 / (self.pool_count + 1.0)
         if len(tasks) == 1:
@@ -184,14 +199,17 @@ class Calibration:
         return text + f"Give more rows, or set alarm_rate to at least {floor:.3g}."
 
 
-def _p_at(weight: Array) -> Array:
-    # P-value of a score equal to each (ascending) calibration score.
-    return (1.0 + np.cumsum(weight)) / (1.0 + weight.sum())
-
-
 def _p_steps(weight: Array) -> Array:
-    # P-value by the number of calibration scores that are no larger.
-    return np.concatenate([[1.0 / (1.0 + weight.sum())], _p_at(weight)])
+    """P-value by the number of (ascending) calibration scores that are no larger."""
+    mass = np.concatenate([[0.0], np.cumsum(weight)])
+    return (1.0 + mass) / (1.0 + mass[-1])
+
+
+def _threshold(ascending: Array, weight: Array, rate: float) -> float:
+    """The calibration score at which the p-value first exceeds the rate."""
+    above = _p_steps(weight) > rate
+    # Weights so small that not even the worst score is rare: no alarm can be justified.
+    return -np.inf if above[0] else float(ascending[np.argmax(above) - 1])
 
 
 def _spreads(scores: Array, codes: Codes, weight: Array, n_tasks: int) -> tuple[Array, Array]:

@@ -130,6 +130,9 @@ def landmark_features(
         residual = np.maximum(residual - np.einsum("ij,ij->i", columns, columns), 0.0)
         residual[chosen] = 0.0
         pivots.extend(chosen.tolist())
+    if not pivots:  # a kernel that is zero everywhere: any row will do
+        pivots.append(0)
+        Phi[0, 0] = np.finfo(float).tiny
     index = np.array(pivots, dtype=np.intp)
     Phi = Phi[:, : len(pivots)]
     return Phi, FeatureMap(index, np.tril(Phi[index]))

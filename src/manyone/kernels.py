@@ -106,6 +106,10 @@ class Kernel:
         """
         if self.name == "precomputed":
             raise TypeError("a precomputed kernel has no rows to evaluate")
+        with np.errstate(over="ignore", under="ignore"):  # a kernel of 0 is the right answer
+            return self._values(X, Y)
+
+    def _values(self, X: Rows, Y: Rows) -> Array:
         if is_sparse(X) != is_sparse(Y):
             X = X.toarray() if is_sparse(X) else sparse.csr_array(X)
         if not isinstance(self.name, str):
@@ -161,7 +165,12 @@ class Kernel:
         """
         if self.name != "rbf":
             return np.stack([self.gram(rows) for rows in X])
-        X = self._scaled(X)
+        with np.errstate(over="ignore", under="ignore"):
+            return self._rbf_batch(self._scaled(X))
+
+    def _rbf_batch(self, X: Array) -> Array:
+        # Rows of one set are close together: about their own mean little cancels.
+        X = X - X.mean(axis=1, keepdims=True)
         norms = np.einsum("gnd,gnd->gn", X, X)
         K = np.matmul(X, X.transpose(0, 2, 1))
         K *= 2.0
@@ -194,6 +203,8 @@ class Kernel:
         if self.name == MIXTURE:
             parts = (("rbf", self.gamma[0]), ("laplacian", self.gamma[1]))
             return 0.5 * sum(pairwise_kernels(X, Y, metric=k, gamma=g) for k, g in parts)
+        if self.name == "cosine" and not is_sparse(X):
+            X, Y = _unit_reach(X), _unit_reach(Y)
         params: dict[str, Any] = {}
         if self.gamma:
             params["gamma"] = self.gamma[0]
@@ -201,7 +212,11 @@ class Kernel:
             params["coef0"] = self.coef0
         if self.name in ("poly", "polynomial"):
             params["degree"] = self.degree
-        return np.asarray(pairwise_kernels(X, Y, metric=self.name, **params), dtype=np.float64)
+        try:
+            values = pairwise_kernels(X, Y, metric=self.name, **params)
+        except ValueError as error:
+            raise ValueError(f"kernel={self.name!r} cannot be evaluated: {error}") from None
+        return np.asarray(values, dtype=np.float64)
 
 
 def resolve_kernel(
@@ -288,16 +303,32 @@ def _times_power(value: float, scale: float, power: int) -> float:
     return float(np.clip(value, np.finfo(float).tiny, np.finfo(float).max))
 
 
+# Rounding of |x|^2 + |y|^2 - 2 x'y that is felt in the kernel, times this, is 1e-10.
+_FAR = 1e-10 / np.finfo(float).eps
+
+
 def _rbf(X: Array, Y: Array, gamma: float) -> Array:
     # One product gives -gamma |x - y|^2: rows are extended by their squared norm and by one.
     left = np.empty((X.shape[0], X.shape[1] + 2))
     left[:, :-2], left[:, -2], left[:, -1] = X, np.einsum("ij,ij->i", X, X), 1.0
     right = np.empty((Y.shape[0], Y.shape[1] + 2))
     right[:, :-2], right[:, -2], right[:, -1] = -2.0 * Y, 1.0, np.einsum("ij,ij->i", Y, Y)
+    reach = np.max(left[:, -2], initial=0.0) + np.max(right[:, -1], initial=0.0)
+    if not gamma * reach < _FAR:
+        # Rows far apart beside the width: differences first, squares after.
+        values = cdist(X, Y, "sqeuclidean")
+        values *= -gamma
+        return np.exp(values, out=values)
     right *= -gamma
     values = left @ right.T
     np.minimum(values, 0.0, out=values)
     return np.exp(values, out=values)
+
+
+def _unit_reach(X: Array) -> Array:
+    # Squares of tiny or huge entries leave the range of float64; the cosine does not.
+    reach = np.abs(X).max(axis=1, keepdims=True)
+    return X / np.where(reach > 0, reach, 1.0)
 
 
 def _laplacian(X: Array, Y: Array, gamma: float) -> Array:
@@ -316,6 +347,8 @@ def _data_gamma(name: str, X: Rows, rule: str, weight: Array) -> float:
         typical = _centre(norms, weight, rule)
     elif rule == "median":
         typical = _median_distance(DISTANCES[name], X, weight)
+        if typical == 0.0:  # most rows are duplicates: the mean still sees the others
+            typical = _mean_distance(DISTANCES[name], X, weight)
     else:
         typical = _mean_distance(DISTANCES[name], X, weight)
     return _reciprocal(typical)

@@ -18,19 +18,19 @@ from typing import Any
 import numpy as np
 import scipy
 import sklearn
+from scipy.sparse import csr_array, csr_matrix
 
 from manyone.calibration import Calibration
 from manyone.estimators import METHODS
-from manyone.features import FeatureMap
 from manyone.kernels import Kernel
 from manyone.whitening import TaskWhitener
 
 FORMAT = "manyone model"
 FORMAT_VERSION = 1
-#: Types of this package that a model file may hold, beside what skops trusts by itself.
+#: Types that a model file may hold beside what skops trusts by itself: ours, and sparse rows.
 TRUSTED_TYPES: tuple[str, ...] = tuple(
     f"{cls.__module__}.{cls.__qualname__}"
-    for cls in (*METHODS.values(), TaskWhitener, Calibration, Kernel, FeatureMap)
+    for cls in (*METHODS.values(), TaskWhitener, Calibration, Kernel, csr_array, csr_matrix)
 )
 _LONGEST_HEADER = 4096
 
@@ -162,7 +162,7 @@ def read_header(path: str | os.PathLike[str], content: bytes | None = None) -> d
         version = int(header["format_version"])
         for key, kind in (("bytes", int), ("sha256", str), ("model", str)):
             recognised = recognised and isinstance(header[key], kind)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         recognised, version = False, 0
     if not recognised:
         raise ModelFileError(

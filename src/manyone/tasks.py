@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -33,6 +33,8 @@ def split_column(X: Any, task: Any, outlier: Any = None) -> tuple[Any, Any, Any]
         if not isinstance(name, str):
             continue
         frame = as_frame(X)
+        if hasattr(X, "collect") and frame is None:
+            raise ValueError(f"X is a lazy frame: call .collect() first to use {role}={name!r}.")
         if frame is None:
             raise ValueError(
                 f"{role}={name!r} names a column, but X is a {type(X).__name__} without named "
@@ -43,6 +45,8 @@ def split_column(X: Any, task: Any, outlier: Any = None) -> tuple[Any, Any, Any]
                 f"{role}={name!r} is not a column of X. Its columns are: "
                 f"{shortlist(frame.columns, 8)}."
             )
+        if len(frame.columns) == 1:
+            raise ValueError(f"X has no feature left beside {role}={name!r}: add a column.")
         taken[role] = frame[name]
         X = frame.drop(name).to_native()
     return X, taken["task"], taken["outlier"]
@@ -66,23 +70,32 @@ def as_labels(task: Any) -> NDArray[Any]:
     ndarray of shape (n,)
         Of a native NumPy type where all labels share one, else of type object.
     """
+    if as_frame(task) is not None or isinstance(task, Mapping):
+        raise ValueError(
+            f"labels must be one value per row; got a {type(task).__name__}. "
+            "Pass one column of it, or the column's name."
+        )
     series = nw.from_native(task, series_only=True, pass_through=True)
     if isinstance(series, nw.Series):
         task = series.to_list()
-    if isinstance(task, np.ndarray) and task.dtype.kind in "iubUS":
-        labels = task
-    else:
-        labels = np.empty(len(task), dtype=object)
-        # Element by element: NumPy would turn equal-length tuples into a matrix.
-        labels[:] = [_plain(label) for label in task]
-        kinds = {type(label) for label in labels}
-        if len(kinds) == 1 and kinds <= {str, int, bool, float}:
-            labels = np.array(labels.tolist())
-    if labels.ndim != 1:
+    if isinstance(task, np.ndarray) and task.ndim != 1:
         raise ValueError(
-            f"task must hold one label per row; got an array of shape {labels.shape}. "
+            f"labels must be one value per row; got an array of shape {task.shape}. "
             "Flatten it with .ravel() if it is a single column."
         )
+    if isinstance(task, np.ndarray) and task.dtype.kind in "iub":
+        return task
+    plain = [_plain(label) for label in task]
+    # Native arrays are searched fast; they must give back what they were given (NumPy turns large
+    # integers into floats and strips trailing NULs).
+    if {type(label) for label in plain} in ({str}, {int}, {bool}, {float}):
+        native = np.array(plain)
+        if native.dtype.kind in "Uibf" and native.tolist() == plain:
+            return native
+    # Element by element: NumPy would turn equal-length tuples into a matrix.
+    labels = np.empty(len(plain), dtype=object)
+    for i, label in enumerate(plain):
+        labels[i] = label
     return labels
 
 
@@ -90,6 +103,8 @@ def _plain(label: Any) -> Any:
     # Missing markers of NumPy, pandas and friends: not equal to themselves, or not comparable.
     if label is None:
         return None
+    if hasattr(label, "as_py"):  # pyarrow scalars
+        return _plain(label.as_py())
     try:
         if label != label:
             return None
@@ -97,7 +112,9 @@ def _plain(label: Any) -> Any:
         return None
     except ValueError:  # an array: the complaint about unhashable labels follows
         return label
-    return label.item() if isinstance(label, np.generic) else label
+    if isinstance(label, np.generic) and label.dtype.kind not in "mM":
+        return label.item()
+    return label
 
 
 def encode(labels: NDArray[Any]) -> tuple[NDArray[Any], Codes]:
@@ -115,7 +132,12 @@ def encode(labels: NDArray[Any]) -> tuple[NDArray[Any], Codes]:
     if labels.dtype != object:
         tasks, codes = np.unique(labels, return_inverse=True)
         return tasks, codes
-    known = list(dict.fromkeys(label for label in labels if label is not None))
+    try:
+        known = list(dict.fromkeys(label for label in labels if label is not None))
+    except TypeError as error:
+        raise ValueError(
+            f"task labels must be hashable, such as strings, numbers or tuples: {error}."
+        ) from None
     # Labels of several types have no natural order; names of types and values do.
     known.sort(key=lambda label: (type(label).__name__, label if _sortable(label) else repr(label)))
     tasks = as_labels(known) if known else np.empty(0, dtype=object)
@@ -153,7 +175,9 @@ def lookup(labels: NDArray[Any], tasks: NDArray[Any]) -> Codes:
         try:
             codes = np.array([index.get(label, -2) for label in labels.tolist()], dtype=np.intp)
         except TypeError as error:
-            raise ValueError(f"task labels must be hashable: {error}.") from None
+            raise ValueError(
+                f"task labels must be hashable, such as strings, numbers or tuples: {error}."
+            ) from None
         strangers = codes == -2
     if np.any(strangers):
         raise ValueError(unknown_task(labels[strangers][0], tasks))

@@ -15,7 +15,7 @@ from manyone.estimators.base import MultiTaskOneClass
 from manyone.kernels import Array
 from manyone.metrics import task_aucs
 from manyone.tasks import group_rows, split_column
-from manyone.validation import TrainingRows, check_normal_rows
+from manyone.validation import TrainingRows, check_all_have_rows
 
 E = TypeVar("E", bound=MultiTaskOneClass)
 
@@ -90,20 +90,31 @@ def tune(
     """
     if criterion not in ("seen", "unseen"):
         raise ValueError(f'criterion must be "unseen" or "seen"; got {criterion!r}.')
-    values = {name: list(options) for name, options in (grid or DEFAULT_GRID).items()}
+    if not isinstance(estimator, MultiTaskOneClass):
+        raise ValueError(
+            f"tune works on estimators of manyone; got a {type(estimator).__name__}. "
+            "Use GridSearchCV with scoring=manyone.TaskAUC() for others."
+        )
+    values = _checked_grid(DEFAULT_GRID if grid is None else grid)
     model = clone(estimator)
+    if model.kernel == "precomputed":
+        fixed = [name for name in ("kernel", "gamma", "width", "metric") if name in values]
+        if fixed:
+            raise ValueError(
+                f'With kernel="precomputed" there are no rows to choose {fixed[0]!r} for: '
+                'give grid={"alpha": [...]}.'
+            )
     unknown = sorted(set(values) - (set(model.get_params()) & set(_TUNABLE)))
     if unknown:
         raise ValueError(
             f"grid has {unknown[0]!r}, which tune cannot choose for {type(model).__name__}. "
             f"It can choose: {', '.join(sorted(set(_TUNABLE) & set(model.get_params())))}."
         )
-    empty = [name for name, options in values.items() if not options]
-    if empty:
-        raise ValueError(f"grid[{empty[0]!r}] is empty: give at least one value.")
+    for setting in _settings(values):
+        clone(model).set_params(**setting)._validate_params()
     features, labels, mask = split_column(X, task, outlier)
     rows, model.tasks_ = model._training_rows(features, labels, mask, sample_weight, reset=True)
-    check_normal_rows(rows, model.tasks_)
+    check_all_have_rows(rows, model.tasks_)
     if len(model.tasks_) < 2 and not rows.outlier.any():
         raise ValueError(
             "tune needs negatives to judge by: at least two tasks, or known outliers "
@@ -113,10 +124,10 @@ def tune(
     if rows.X.shape[1] < 2 or len(model.tasks_) < _FEWEST_TASKS_FOR_METRIC:
         metrics = [m for m in metrics if m == "plain"] or metrics
     judged = _subset(rows, max_rows)
-    part = model if judged is rows else _restricted(model, judged)
-    judged = judged._replace(
-        codes=_renumbered(judged.codes, np.unique(judged.codes[judged.codes >= 0]))
-    )
+    part = copy(model)
+    used = np.unique(judged.codes[judged.codes >= 0])
+    part.tasks_ = model.tasks_[used]
+    judged = judged._replace(codes=_renumbered(judged.codes, used))
     table: list[dict[str, Any]] = []
     with np.errstate(under="ignore"):
         metric = metrics[0]
@@ -130,7 +141,7 @@ def tune(
         else:
             winner = _by_folds(part, judged, settings, alphas, criterion, table)
         if judged.X is rows.X:
-            winner.task_column_ = task if isinstance(task, str) else None
+            winner.label_columns_ = [c for c in (task, outlier) if isinstance(c, str)]
             winner._fit_rows(rows)
     if judged.X is not rows.X:
         winner = model.set_params(**{name: getattr(winner, name) for name in _names(model)})
@@ -143,6 +154,17 @@ def tune(
 
 
 _TUNABLE = ("kernel", "gamma", "width", "degree", "coef0", "alpha", "metric")
+
+
+def _checked_grid(grid: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
+    values = {}
+    for name, options in grid.items():
+        if isinstance(options, str) or not isinstance(options, Iterable):
+            raise ValueError(f"grid[{name!r}] must be a list of values; got {options!r}.")
+        values[name] = list(options)
+        if not values[name]:
+            raise ValueError(f"grid[{name!r}] is empty: give at least one value.")
+    return values
 
 
 def _settings(values: Mapping[str, list[Any]]) -> Iterable[dict[str, Any]]:
@@ -195,7 +217,6 @@ def _closed_form(
     winner, best = model, -np.inf
     for setting in settings:
         candidate = copy(model).set_params(**setting)
-        candidate._validate_params()
         candidate._resolve_kernel(rows)
         scores = candidate._honest_scores(rows, np.array(alphas, dtype=float), criterion)
         aucs = task_aucs(scores, rows.codes, rows.outlier, rows.weight)
@@ -226,17 +247,20 @@ def _choose_metric(
         aucs = []
         for setting in _settings(coarse):
             candidate = copy(model).set_params(metric=metric, **setting)
-            candidate._validate_params()
             aucs.append(_fold_aucs(candidate, rows, "both"))
             table.append(_entry(candidate, candidate.alpha, aucs[-1], "metric", False))
-        results[metric] = aucs[int(np.argmax(np.nanmean(aucs, axis=1)))]
+        results[metric] = max(aucs, key=_mean)
     (first, plain), *others = results.items()
     for metric, judged in others:
-        gain = judged - plain
-        error = np.nanstd(gain, ddof=1) / np.sqrt(np.isfinite(gain).sum())
-        if np.nanmean(gain) > error:
+        gain = (judged - plain)[np.isfinite(judged - plain)]
+        if len(gain) > 1 and gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)):
             return metric
     return first
+
+
+def _mean(aucs: Array) -> float:
+    known = aucs[np.isfinite(aucs)]
+    return float(known.mean()) if len(known) else -np.inf
 
 
 def _by_folds(
@@ -251,7 +275,6 @@ def _by_folds(
     winner, best = model, -np.inf
     for setting, alpha in itertools.product(settings, alphas):
         candidate = copy(model).set_params(**setting, alpha=alpha)
-        candidate._validate_params()
         entry = _entry(candidate, alpha, _fold_aucs(candidate, rows, criterion), "folds", True)
         table.append(entry)
         if entry["score"] > best:
@@ -283,7 +306,7 @@ def _fold_aucs(model: MultiTaskOneClass, rows: TrainingRows, criterion: str) -> 
             positive = np.where(known, codes, -1)
             # Rows of other enrolled tasks are not negatives here: hide them task by task.
             kinds.append(_mean_unseen_auc(values, positive, known))
-        scores.append(np.nanmean(kinds) if np.any(np.isfinite(kinds)) else np.nan)
+        scores.append(_mean(np.array(kinds)) if np.any(np.isfinite(kinds)) else np.nan)
     return np.array(scores)
 
 

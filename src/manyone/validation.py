@@ -60,11 +60,13 @@ def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     dtype = np.float64 if reset else [np.float64, np.float32]
     try:
         return validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=dtype)
-    except ValueError as error:
+    except (ValueError, TypeError, OverflowError) as error:
         where = _locate(X)
         if where is None:
             raise
-        raise ValueError(f"{error}\n{where}") from None
+        # scikit-learn wants a TypeError for objects that are no numbers at all.
+        foreign = isinstance(error, TypeError) and as_frame(X) is None
+        raise (TypeError if foreign else ValueError)(f"{error}\n{where}") from None
 
 
 def _locate(X: Any) -> str | None:
@@ -97,7 +99,7 @@ def _locate(X: Any) -> str | None:
         column = f"column {names[j]!r}" if names else f"column {j}"
         try:
             numbers = np.asarray(values[:, j], dtype=np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             first = next(v for v in values[:, j] if not _is_number(v))
             return f"{column[0].upper()}{column[1:]} holds {first!r}: drop or encode it first."
         bad = np.flatnonzero(~np.isfinite(numbers))
@@ -116,31 +118,36 @@ def _numeric(dtype: Any) -> bool:
 def _is_number(value: Any) -> bool:
     try:
         float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
     return True
 
 
 def check_labels(task: Any, n_rows: int) -> NDArray[Any]:
     """Labels of `n_rows` rows, shape (n_rows,)."""
-    try:
-        length = len(task)
-    except TypeError:
+    return _one_per_row("task", task, n_rows)
+
+
+def _one_per_row(name: str, values: Any, n_rows: int) -> NDArray[Any]:
+    if np.ndim(values) == 0 and not hasattr(values, "__len__"):
         raise ValueError(
-            f"task must be one label per row, or the name of a column of a DataFrame; got {task!r}."
-        ) from None
-    if length != n_rows:
-        raise ValueError(f"task has {length} labels but X has {n_rows} rows: one label per row.")
-    return as_labels(task)
+            f"{name} must be one value per row, or the name of a column of a DataFrame; "
+            f"got {values!r}."
+        )
+    try:
+        labels = as_labels(values)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if len(labels) != n_rows:
+        raise ValueError(f"{name} has {len(labels)} values but X has {n_rows} rows: one per row.")
+    return labels
 
 
 def check_outlier(outlier: Any, n_rows: int) -> NDArray[np.bool_]:
     """Boolean mask of known outliers, shape (n_rows,)."""
     if outlier is None:
         return np.zeros(n_rows, dtype=bool)
-    mask = as_labels(outlier)
-    if len(mask) != n_rows:
-        raise ValueError(f"outlier has {len(mask)} values but X has {n_rows} rows.")
+    mask = _one_per_row("outlier", outlier, n_rows)
     values = set(np.unique(mask).tolist()) if mask.dtype != object else set(mask.tolist())
     if not values <= {False, True}:
         raise ValueError(
@@ -152,20 +159,26 @@ def check_outlier(outlier: Any, n_rows: int) -> NDArray[np.bool_]:
 
 def check_weight(weight: Any, X: Any) -> Array:
     """Counts of the rows, shape (n,): finite, not negative, not all zero."""
+    if isinstance(weight, str):
+        raise ValueError(f"sample_weight must be one number per row; got {weight!r}.")
     weight = _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
     if not np.any(weight > 0):
         raise ValueError("sample_weight is zero for every row: nothing is left to fit.")
     return np.asarray(weight)
 
 
-def check_normal_rows(rows: TrainingRows, tasks: NDArray[Any]) -> None:
-    """Every task needs a normal row, every normal row a task."""
-    lost = np.flatnonzero((rows.codes == MISSING) & ~rows.outlier)
+def check_all_have_tasks(codes: Codes, outlier: NDArray[np.bool_]) -> None:
+    """Every normal row needs a task."""
+    lost = np.flatnonzero((codes == MISSING) & ~outlier)
     if len(lost):
         raise ValueError(
             f"The task of row {lost[0]} is missing ({len(lost)} such row(s)). Only known outliers "
             "(outlier=True) may lack a task: remove these rows or fill in their task."
         )
+
+
+def check_all_have_rows(rows: TrainingRows, tasks: NDArray[Any]) -> None:
+    """Every task needs a normal row."""
     counts = np.bincount(rows.codes[~rows.outlier], minlength=len(tasks))
     empty = np.flatnonzero(counts == 0)
     if len(tasks) == 0 or len(empty):

@@ -10,7 +10,8 @@ from scipy.linalg import eigh
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from manyone.tasks import MISSING, as_labels, encode, split_column
+from manyone.tasks import MISSING, encode, split_column
+from manyone.validation import check_labels, check_weight
 
 Array = NDArray[np.float64]
 
@@ -62,7 +63,9 @@ class TaskWhitener(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def __init__(self, *, shrinkage: float | str = "auto"):
         self.shrinkage = shrinkage
 
-    def fit(self, X: Any, y: Any = None, *, task: Any = None) -> TaskWhitener:
+    def fit(
+        self, X: Any, y: Any = None, *, task: Any = None, sample_weight: Any = None
+    ) -> TaskWhitener:
         """Estimate the within-task covariance.
 
         Parameters
@@ -70,6 +73,8 @@ class TaskWhitener(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X : array-like or data frame of shape (n, d)
         y : ignored
         task : array-like of shape (n,), or the name of a column of `X`, or None for a single task
+        sample_weight : array-like of shape (n,) or None
+            Counts.
 
         Returns
         -------
@@ -85,19 +90,18 @@ class TaskWhitener(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         codes = np.zeros(len(X), dtype=np.intp)
         if task is not None:
-            labels = as_labels(task)
-            if len(labels) != len(X):
-                raise ValueError(f"task has {len(labels)} labels but X has {len(X)} rows.")
-            codes = encode(labels)[1]
-        return self._fit_codes(X, codes)
+            codes = encode(check_labels(task, len(X)))[1]
+        weight = check_weight(sample_weight, X)
+        with np.errstate(under="ignore"):
+            return self._fit_codes(X, codes, weight)
 
-    def _fit_codes(self, X: Array, codes: NDArray[np.intp]) -> TaskWhitener:
-        rows = codes != MISSING
-        X, codes = X[rows], codes[rows]
-        counts = np.bincount(codes)
+    def _fit_codes(self, X: Array, codes: NDArray[np.intp], weight: Array) -> TaskWhitener:
+        rows = (codes != MISSING) & (weight > 0)
+        X, codes, weight = X[rows], codes[rows], weight[rows]
+        counts = np.bincount(codes, weight)
         sums = np.zeros((len(counts), X.shape[1]))
-        np.add.at(sums, codes, X)
-        centred = X - (sums / np.maximum(counts, 1)[:, None])[codes]
+        np.add.at(sums, codes, weight[:, None] * X)
+        centred = X - (sums / np.where(counts > 0, counts, 1.0)[:, None])[codes]
         scale = np.abs(centred).max(initial=0.0)
         if scale == 0.0:
             # No task varies: there is no metric to learn, every direction counts the same.
@@ -105,14 +109,20 @@ class TaskWhitener(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             self.basis_, self.stretch_ = np.zeros((0, X.shape[1])), np.zeros(0)
             return self
         centred /= scale
-        values, vectors = eigh(centred @ centred.T / len(X))
+        total = weight.sum()
+        norms = np.einsum("ij,ij->i", centred, centred)
+        fourth = float(weight @ norms**2) / total
+        centred *= np.sqrt(weight)[:, None]
+        values, vectors = eigh(centred @ centred.T / total)
         kept = values > len(X) * np.finfo(float).eps * values[-1]
         values, vectors = values[kept], vectors[:, kept]
-        self.basis_ = (vectors.T @ centred) / np.sqrt(values * len(X))[:, None]
+        self.basis_ = (vectors.T @ centred) / np.sqrt(values * total)[:, None]
         d = X.shape[1]
         mu = values.sum() / d
         self.shrinkage_ = (
-            _ledoit_wolf(centred, values, d) if self.shrinkage == "auto" else float(self.shrinkage)
+            _ledoit_wolf(fourth, total, values, d)
+            if self.shrinkage == "auto"
+            else float(self.shrinkage)
         )
         # Without any shrinkage, directions that no task varies in have no finite factor.
         ridge = max(self.shrinkage_ * mu, np.finfo(float).eps * values[-1])
@@ -137,19 +147,20 @@ class TaskWhitener(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        return self.floor_ * X + ((X @ self.basis_.T) * self.stretch_) @ self.basis_
+        with np.errstate(under="ignore"):
+            return self.floor_ * X + ((X @ self.basis_.T) * self.stretch_) @ self.basis_
 
-    def fit_transform(self, X: Any, y: Any = None, *, task: Any = None) -> Array:
+    def fit_transform(
+        self, X: Any, y: Any = None, *, task: Any = None, sample_weight: Any = None
+    ) -> Array:
         """Fit, then whiten the same rows (see `fit` and `transform`)."""
-        self.fit(X, y, task=task)
+        self.fit(X, y, task=task, sample_weight=sample_weight)
         return self.transform(split_column(X, task)[0])
 
 
-def _ledoit_wolf(centred: Array, values: Array, d: int) -> float:
-    """Optimal shrinkage, from the eigenvalues of the scatter and the norms of the rows."""
-    n = len(centred)
-    norms = np.einsum("ij,ij->i", centred, centred)
+def _ledoit_wolf(fourth: float, n: float, values: Array, d: int) -> float:
+    """Optimal shrinkage, from the eigenvalues of the scatter and the mean fourth power of norms."""
     square = float(values @ values)
-    noise = (float(norms @ norms) / n - square) / n
+    noise = (fourth - square) / n
     distance = square - values.sum() ** 2 / d
     return float(np.clip(noise / distance, 0.0, 1.0)) if distance > 0 else 1.0

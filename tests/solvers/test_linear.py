@@ -237,3 +237,16 @@ def test_leave_one_out_with_truncated_eigenvectors() -> None:
     np.testing.assert_allclose(thin, full, atol=1e-8)
     G = np.linalg.inv(Phi @ Phi.T + 0.5 * np.eye(12))
     np.testing.assert_allclose(full, G @ R / np.diag(G)[:, None], atol=1e-8)
+
+
+def test_one_row_one_task_and_no_responses() -> None:
+    one = np.ones((1, 1))
+    result = linear(np.ones(1), one, one, 0.1, 0.1)
+    assert result.coef == pytest.approx(0.9)  # min (c - 1)^2 + 0.2 |c|
+    assert result.objective_path[-1] == pytest.approx(0.19)
+    K, R = make(0)
+    for nuclear in (0.0, 0.5):
+        nothing = solve(K, 0.0 * R, 0.1, 0.1, nuclear)
+        assert nothing.collapsed
+        assert nothing.converged
+        np.testing.assert_allclose(nothing.coef, 0.0, atol=1e-12)

@@ -261,7 +261,10 @@ def test_paper_solver_is_algorithm_2() -> None:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_two_stage_leave_one_out_equals_refits(weighted: bool) -> None:
+def test_two_stage_leave_one_out_equals_refits(
+    monkeypatch: pytest.MonkeyPatch, weighted: bool
+) -> None:
+    monkeypatch.setattr(module, "_BLOCK", 6)
     Phi, R, W = make(9)
     K, n = Phi @ Phi.T, len(R)
     weight = np.random.default_rng(0).uniform(0.5, 3.0, size=n) if weighted else None
@@ -284,3 +287,12 @@ def test_inputs_are_left_unchanged() -> None:
     two_stage_loo(Phi @ W, Phi @ W, R, BETA, THETA)
     for before, after in zip(copies, (Phi, R, W), strict=True):
         np.testing.assert_array_equal(before, after)
+
+
+def test_one_row_one_task_and_no_responses() -> None:
+    one = np.ones((1, 1))
+    result = nonlinear(one, one, ALPHA, BETA, THETA, W=0.5 * one, tol=1e-12)
+    assert result.objective_path[-1] == pytest.approx(BETA / (1 + BETA))
+    Phi, R, W = make(0)
+    nothing = solve(Phi, 0.0 * R, 0.0 * W)
+    assert not nothing.B.any()

@@ -188,3 +188,13 @@ def test_groups_that_are_rows_drop_training_rows() -> None:
     assert 0 < used.sum() < len(R)
     assert np.array_equal(result.B != 0, np.repeat(used[:, None], 3, axis=1))
     assert result.structure.shape == (3, 3)
+
+
+def test_one_row_one_task_and_no_responses() -> None:
+    one = np.ones((1, 1))
+    result = sparse(one, one, np.zeros(1, dtype=np.intp), ALPHA, L1, GROUP, THETA, W=one)
+    expected = 1 - (L1 + GROUP) / 2  # min (b - 1)^2 + (L1 + GROUP) |b|
+    np.testing.assert_allclose(result.B, expected, rtol=1e-6)
+    Phi, R, groups, W = make(0)
+    nothing = solve(Phi, 0.0 * R, groups, 0.0 * W)
+    assert not nothing.B.any()

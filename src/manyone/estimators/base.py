@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator
 from numbers import Real
@@ -15,7 +14,7 @@ from sklearn.utils._metadata_requests import MetadataRequest
 from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 from sklearn.utils.validation import check_is_fitted
 
-from manyone.calibration import Calibration, CalibrationWarning, benjamini_hochberg
+from manyone.calibration import Calibration, benjamini_hochberg, warn_user
 from manyone.kernels import (
     KERNELS,
     Array,
@@ -28,8 +27,9 @@ from manyone.kernels import (
 from manyone.tasks import MISSING, Codes, as_frame, encode, group_rows, lookup, split_column
 from manyone.validation import (
     TrainingRows,
+    check_all_have_rows,
+    check_all_have_tasks,
     check_labels,
-    check_normal_rows,
     check_outlier,
     check_rows,
     check_weight,
@@ -131,11 +131,11 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
         -------
         self
         """
-        # A scoring call may bring the task column along without naming it: remember its name.
-        self.task_column_ = task if isinstance(task, str) else None
+        # A scoring call may bring these columns along without naming them: remember their names.
+        self.label_columns_ = [name for name in (task, outlier) if isinstance(name, str)]
         X, task, outlier = split_column(X, task, outlier)
         rows, self.tasks_ = self._training_rows(X, task, outlier, sample_weight, reset=True)
-        check_normal_rows(rows, self.tasks_)
+        check_all_have_rows(rows, self.tasks_)
         with np.errstate(under="ignore"):
             self._fit_rows(rows)
         return self
@@ -161,6 +161,7 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
         weight = check_weight(sample_weight, X)
         mask = check_outlier(outlier, n)
         labels = np.zeros(n, dtype=np.intp) if task is None else check_labels(task, n)
+        check_all_have_tasks(np.where([label is None for label in labels], MISSING, 0), mask)
         kept = np.flatnonzero(weight > 0)
         if len(kept) < n:
             X, mask, labels, weight = X[kept], mask[kept], labels[kept], weight[kept]
@@ -184,7 +185,9 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
                     'metric="whitened" needs dense rows, not sparse ones or kernel="precomputed".'
                 )
             normal = ~rows.outlier
-            self.whitener_ = TaskWhitener().fit(rows.X[normal], task=rows.codes[normal])
+            self.whitener_ = TaskWhitener().fit(
+                rows.X[normal], task=rows.codes[normal], sample_weight=rows.weight[normal]
+            )
             prepared = rows._replace(X=self.whitener_.transform(rows.X))
         self._resolve_kernel(prepared)
         self._solve(prepared)
@@ -247,10 +250,12 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
         self._set_offsets()
 
     def _set_offsets(self) -> None:
-        self.offset_, self.alarm_rate_ = self.calibration_.offsets(self.alarm_rate)
-        complaint = self.calibration_.complaint(self.alarm_rate, self.tasks_)
+        # Kept beside the parameter, which set_params may change without new offsets.
+        self.promised_rate_ = self.alarm_rate
+        self.offset_, self.alarm_rate_ = self.calibration_.offsets(self.promised_rate_)
+        complaint = self.calibration_.complaint(self.promised_rate_, self.tasks_)
         if complaint:
-            warnings.warn(complaint, CalibrationWarning, stacklevel=4)
+            warn_user(complaint)
 
     def recalibrate(self, alarm_rate: float) -> Self:
         """Change the promised alarm rate of a fitted model; nothing is refitted.
@@ -348,7 +353,7 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
             if exact:
                 return self._exact_pvalues(X, codes)
             scores = self._own_scores(X, codes)
-        return self.calibration_.pvalues(scores, codes, self.alarm_rate)
+        return self.calibration_.pvalues(scores, codes, self.promised_rate_)
 
     def select(
         self, X: Any, *, task: Any = None, fdr: float = 0.1, exact: bool = False
@@ -368,7 +373,7 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
         -------
         ndarray of bool of shape (n,)
         """
-        if not 0 < fdr < 1:
+        if not isinstance(fdr, Real) or not 0 < fdr < 1:
             raise ValueError(f"fdr must lie between 0 and 1; got {fdr!r}.")
         X, codes = self._scoring_rows(X, task)
         with np.errstate(under="ignore"):
@@ -377,19 +382,17 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
                 floors = 1.0 / (self.calibration_.counts + 1.0)
             else:
                 scores = self._own_scores(X, codes)
-                p = self.calibration_.pvalues(scores, codes, self.alarm_rate)
-                floors = self.calibration_.smallest_pvalues(self.alarm_rate)
+                p = self.calibration_.pvalues(scores, codes, self.promised_rate_)
+                floors = self.calibration_.smallest_pvalues(self.promised_rate_)
         chosen = benjamini_hochberg(p, fdr)
         floor = floors[codes].min()
         needed = int(np.ceil(len(p) * floor / fdr - 1e-9))
         if not chosen.any() and needed > 1:
-            warnings.warn(
+            warn_user(
                 f"No row selected. The smallest p-value possible here is {floor:.3g}, so "
                 f"Benjamini-Hochberg at fdr={fdr:g} can select rows of this batch only if at least "
                 f"{needed} of its {len(p)} rows look that abnormal. Use smaller batches, more "
-                "calibration rows, or a larger fdr.",
-                CalibrationWarning,
-                stacklevel=2,
+                "calibration rows, or a larger fdr."
             )
         return chosen
 
@@ -425,7 +428,11 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
         margins = self.score_tasks(X) - self.offset_
         best = np.argmax(margins, axis=1)
         rejected = margins[np.arange(len(best)), best] < 0
-        if self.tasks_.dtype.kind in "iu" and -1 not in self.tasks_:
+        if (
+            np.can_cast(self.tasks_.dtype, np.int64)
+            and -1 not in self.tasks_
+            and (self.tasks_.dtype.kind in "iu")
+        ):
             return np.where(rejected, -1, self.tasks_[best].astype(np.int64))
         labels = self.tasks_.astype(object)[best]
         labels[rejected] = None
@@ -458,11 +465,12 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _scoring_features(self, X: Any) -> Rows:
         check_is_fitted(self)
-        if self.task_column_ is not None and (frame := as_frame(X)) is not None:
-            X = frame.drop(self.task_column_, strict=False).to_native()
+        if self.label_columns_ and (frame := as_frame(X)) is not None:
+            X = frame.drop(self.label_columns_, strict=False).to_native()
         return self._prepare(check_rows(self, X, reset=False))
 
     def _prepare(self, X: Rows) -> Rows:
+        """Rows as the kernel wants them."""
         if self.metric == "whitened":
             return self.whitener_.transform(X)
         return X[:, self.fit_rows_] if self.kernel == "precomputed" else X

@@ -74,8 +74,10 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
         Expansion coefficients: ``f = K(x, X_fit) dual_coef_``.
     mean_response_ : ndarray of shape (T,)
         Mean response of the normal rows of each task.
-    alpha_, gamma_ : float
-        The numbers that were used.
+    alpha_ : ndarray of shape (T,)
+        The ridge of each task: `alpha`, but for extremes that double precision cannot resolve.
+    gamma_ : float
+        The kernel coefficient that was used.
     X_fit_ : array or CSR matrix of shape (n, d)
         Training rows.
     n_features_in_ : int
@@ -131,9 +133,8 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
         self.alarm_rate = alarm_rate
 
     def _solve(self, rows: TrainingRows) -> None:
-        trace = float(self._gram_diagonal(rows.X) @ rows.weight)
-        self.alpha_ = effective_alpha(self.alpha, trace)
         self._store(rows)
+        self.alpha_ = np.empty(len(self.tasks_))
         self.coef_, self.slack_ = np.zeros(len(rows.codes)), np.ones(len(rows.codes))
         self.shared_coef_ = np.zeros((len(rows.codes) - self.starts_[-1], len(self.tasks_)))
         self._solve_tasks(np.arange(len(self.tasks_)))
@@ -147,6 +148,10 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
         """Solve these tasks, stacked by their number of rows."""
         shared = np.arange(self.starts_[-1], len(self.codes_))
         response = np.where(self.outlier_, 0.0, 1.0)
+        mass = self._gram_diagonal(self.X_fit_) * self.weight_
+        known = self.codes_ != MISSING
+        traces = np.bincount(self.codes_[known], mass[known], len(self.tasks_))
+        self.alpha_[changed] = effective_alpha(self.alpha, traces + mass[~known].sum())[changed]
         sizes = np.diff(self.starts_)[changed]
         for size in np.unique(sizes):
             tasks = changed[sizes == size]
@@ -154,9 +159,9 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
             for part in row_blocks(len(tasks), n * (3 * n + self.X_fit_.shape[1])):
                 own = self.starts_[tasks[part], None] + np.arange(size)
                 block = np.hstack([own, np.broadcast_to(shared, (len(own), len(shared)))])
-                coef, slack = batched_ridge(
-                    self._stacked_gram(block), response[block], self.alpha_, self.weight_[block]
-                )
+                ridges, weight = self.alpha_[tasks[part]], self.weight_[block]
+                K = self._stacked_gram(block)
+                coef, slack = batched_ridge(K, response[block], ridges, weight)
                 self.coef_[own], self.slack_[own] = coef[:, :size], slack[:, :size]
                 self.shared_coef_[:, tasks[part]] = coef[:, size:].T
         normal, T = ~self.outlier_, len(self.tasks_)
@@ -173,7 +178,7 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
         return self.kernel_.batch(self.X_fit_[block])
 
     def _residuals(self) -> Array:
-        return self.alpha_ * self.coef_ / self.weight_
+        return self.alpha_[np.maximum(self.codes_, 0)] * self.coef_ / self.weight_
 
     @property
     def dual_coef_(self) -> sparse.csc_array:
@@ -230,9 +235,10 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
             fit_rows, coef = self._expansion(task)
             weight = self.weight_[fit_rows]
             root = np.sqrt(weight)
-            factor = factorise(self.kernel_.gram(self.X_fit_[fit_rows]), self.alpha_, root)
+            alpha = float(self.alpha_[task])
+            factor = factorise(self.kernel_.gram(self.X_fit_[fit_rows]), alpha, root)
             normal = ~self.outlier_[fit_rows]
-            residual = (self.alpha_ * coef / weight)[normal]
+            residual = (alpha * coef / weight)[normal]
             slack = self.slack_[fit_rows][normal]
             for part in row_blocks(len(rows), 8 * len(coef) + X.shape[1]):
                 K = self._values(X[rows[part]], fit_rows)
@@ -244,7 +250,7 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
                     weight[normal],
                     1.0 - K @ coef,
                     (pull / weight)[:, normal],
-                    own / self.alpha_,
+                    own / alpha,
                 )
         return p
 
@@ -282,10 +288,12 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
 
     def _insert_task(self, code: int) -> None:
         self.shared_coef_ = np.insert(self.shared_coef_, code, 0.0, axis=1)
+        self.alpha_ = np.insert(self.alpha_, code, self.alpha)
 
     def _remove(self, code: int) -> None:
         kept = self.codes_ != code
         self.coef_, self.slack_ = self.coef_[kept], self.slack_[kept]
         self.shared_coef_ = np.delete(self.shared_coef_, code, axis=1)
         self.mean_response_ = np.delete(self.mean_response_, code)
+        self.alpha_ = np.delete(self.alpha_, code)
         self._store(self._rows_without(code))

@@ -157,7 +157,7 @@ class JointOCKSR(UpdatableMixin, MultiTaskOneClass):
             spectrum = self.__dict__.pop("_spectrum", None)
             K = self._gram(rows.X) if spectrum is None else None
             trace = np.diagonal(K) @ rows.weight if spectrum is None else spectrum.values.sum()
-            self.alpha_ = effective_alpha(self.alpha, float(trace))
+            self.alpha_ = float(effective_alpha(self.alpha, trace))
             if spectrum is None:
                 self.dual_coef_, self.slack_, self._factor = ridge(
                     K, R, self.alpha_, rows.weight, overwrite=True
@@ -172,7 +172,7 @@ class JointOCKSR(UpdatableMixin, MultiTaskOneClass):
     def _solve_landmarks(self, rows: TrainingRows, R: Array, n_landmarks: int) -> Array:
         self._refuse_precomputed("landmarks")
         trace = float(self.kernel_.diagonal(rows.X) @ rows.weight)
-        self.alpha_ = effective_alpha(self.alpha, trace)
+        self.alpha_ = float(effective_alpha(self.alpha, trace))
         rng = check_random_state(self.random_state)
         Phi, features = landmark_features(self.kernel_, rows.X, n_landmarks, rng)
         W, self.slack_ = primal_ridge(Phi, R, self.alpha_, rows.weight)

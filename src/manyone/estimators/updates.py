@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
+from collections.abc import Callable
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from manyone.calibration import CalibrationWarning
+from manyone.calibration import warn_user
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.kernels import is_sparse
 from manyone.tasks import MISSING, as_labels, encode, lookup, split_column
@@ -66,21 +67,27 @@ class UpdatableMixin(MultiTaskOneClass):
                 f"This model has {len(self.tasks_)} tasks: say with task=... where rows belong."
             )
         X, task, outlier = split_column(X, task, outlier)
-        task = np.repeat(self.tasks_, np.shape(X)[0]) if task is None else as_labels(task)
+        if task is None:
+            task = np.repeat(self.tasks_, X.shape[0] if hasattr(X, "shape") else len(X))
         rows, names = self._training_rows(X, task, outlier, sample_weight, reset=False)
         if is_sparse(rows.X) != is_sparse(self.X_fit_):
             convert = sparse.csr_array if is_sparse(self.X_fit_) else _dense
             rows = rows._replace(X=convert(rows.X))
+        rows = rows._replace(X=rows.X.astype(np.float64))
+        return self._apply(lambda model: model._enroll_rows(rows, names))
+
+    def _apply(self, change: Callable[[Self], None]) -> Self:
+        """Change a copy, and become it only if all went well: a refused change leaves no trace."""
+        model = copy(self)
         with np.errstate(under="ignore"):
-            self._enroll_rows(rows._replace(X=rows.X.astype(np.float64)), names)
-            self._recalibrate_left_out()
+            change(model)
+            model._recalibrate_left_out()
+        self.__dict__.update(model.__dict__)
         return self
 
     def _enroll_rows(self, rows: TrainingRows, names: Any) -> None:
         known = set(self.tasks_.tolist())
         new_labels = [name for name in names.tolist() if name not in known]
-        if np.any((rows.codes == MISSING) & ~rows.outlier):
-            raise ValueError("A row without a task can only be a known outlier (outlier=True).")
         has_normal = set(names[rows.codes[~rows.outlier]].tolist())
         for label in new_labels:
             if label not in has_normal:
@@ -116,11 +123,11 @@ class UpdatableMixin(MultiTaskOneClass):
                 f"{task!r} is the only task of the model: a model needs at least one. "
                 "Delete the model instead."
             )
+        return self._apply(lambda model: model._forget_code(code))
+
+    def _forget_code(self, code: int) -> None:
         self.tasks_ = np.delete(self.tasks_, code)
-        with np.errstate(under="ignore"):
-            self._remove(code)
-            self._recalibrate_left_out()
-        return self
+        self._remove(code)
 
     def _check_updatable(self, method: str) -> None:
         self._refuse_precomputed(f"{method}()")
@@ -139,11 +146,9 @@ class UpdatableMixin(MultiTaskOneClass):
 
     def _recalibrate_left_out(self) -> None:
         if self.calibration_.source == "held-out":
-            warnings.warn(
+            warn_user(
                 "The held-out calibration belonged to the model before this change: thresholds now "
-                "come from left-out training rows. Call calibrate(X, task=...) again.",
-                CalibrationWarning,
-                stacklevel=3,
+                "come from left-out training rows. Call calibrate(X, task=...) again."
             )
         self._set_calibration(*self._left_out_scores(), source="leave-one-out")
 

@@ -306,12 +306,13 @@ def two_stage_loo(
     B = dpotrs(factor, R, lower=1)[0]
     # Every entry of the inverse is needed; potri leaves it in one triangle of the same buffer.
     inverse = dpotri(factor, lower=1, overwrite_c=1)[0]
-    lower = np.tril_indices(n_rows, -1)
-    inverse.T[lower] = inverse[lower]
-    out = np.empty_like(B)
+    out = np.empty((n_rows, B.shape[1]))
     for start, stop in _blocks(n_rows):
+        corner = inverse[start:stop, start:stop]
+        corner[:] = np.tril(corner) + np.tril(corner, -1).T
+        inverse[start:stop, stop:] = inverse[stop:, start:stop].T
         kernel = gram(Y_loo[start:stop], Y, theta)
         rows = np.arange(start, stop)
         overlap = np.einsum("ij,ij->i", kernel, inverse[rows]) / inverse[rows, rows]
         out[start:stop] = kernel @ B - overlap[:, None] * B[start:stop]
-    return np.ascontiguousarray(out)
+    return out

@@ -13,7 +13,7 @@ with counts :math:`w_i > 0`. With :math:`S = \operatorname{diag}(\sqrt{w})` its 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,13 +49,25 @@ class RidgeSolution(NamedTuple):
     factor: Array
 
 
-def effective_alpha(alpha: float, trace: float) -> float:
+def effective_alpha(alpha: float, trace: Any) -> Any:
     """The ridge that double precision can tell from zero and from infinity beside this trace.
 
     At the lower end the solution is the minimum-norm interpolant to working precision, whether or
     not the kernel matrix is singular; at the upper end it is proportional to the kernel mean.
+
+    Parameters
+    ----------
+    alpha : float
+    trace : float or ndarray
+        Trace of the (weighted) kernel matrix, or one per problem.
+
+    Returns
+    -------
+    float or ndarray like `trace`
     """
-    return float(np.clip(alpha, 8 * np.finfo(float).eps * trace or 1.0, 1e10 * trace or 1.0))
+    size = np.abs(trace)
+    clipped = np.clip(alpha, 8 * np.finfo(float).eps * size, 1e10 * size)
+    return np.where(size > 0, clipped, alpha if alpha > 0 else 1.0)[()]
 
 
 def ridge(
@@ -112,9 +124,9 @@ def factorise(K: Array, alpha: float, root: Array, *, overwrite: bool = False) -
         M *= root
     M.ravel(order="K")[:: M.shape[0] + 1] += alpha
     L, info = lapack.dpotrf(M, lower=1, overwrite_a=1, clean=0)
-    if info:
+    if info or not np.all(np.isfinite(np.diagonal(L))):
         raise NotPositiveDefinite(
-            f"The kernel matrix plus alpha={alpha:g} is not positive definite (at row {info}). "
+            f"The kernel matrix plus alpha={alpha:g} is not positive definite (or not finite). "
             "Use a larger alpha, or a positive semi-definite kernel."
         )
     return L
@@ -173,7 +185,7 @@ def primal_ridge(Phi: Array, R: Array, alpha: float, weight: Array) -> tuple[Arr
     return W, slack(1.0 - np.einsum("ij,ij->j", half, half), weight)
 
 
-def batched_ridge(K: Array, r: Array, alpha: float, weight: Array) -> tuple[Array, Array]:
+def batched_ridge(K: Array, r: Array, alpha: Array | float, weight: Array) -> tuple[Array, Array]:
     r"""Minimise :math:`\sum_i w_{gi} |f_g(x_{gi}) - r_{gi}|^2 + \alpha |f_g|^2` for each g.
 
     Parameters
@@ -181,7 +193,7 @@ def batched_ridge(K: Array, r: Array, alpha: float, weight: Array) -> tuple[Arra
     K : ndarray of shape (g, n, n)
         Kernel matrices of independent problems of one size. Destroyed.
     r, weight : ndarray of shape (g, n)
-    alpha : float
+    alpha : ndarray of shape (g,) or float
 
     Returns
     -------
@@ -190,19 +202,26 @@ def batched_ridge(K: Array, r: Array, alpha: float, weight: Array) -> tuple[Arra
     """
     g, n = r.shape
     root = np.sqrt(weight)
+    alpha = np.broadcast_to(np.asarray(alpha, dtype=float), g)
     if n > _SMALL:
-        solved = [ridge(K[i].T, r[i][:, None], alpha, weight[i], overwrite=True) for i in range(g)]
+        solved = [
+            ridge(K[i].T, r[i][:, None], float(alpha[i]), weight[i], overwrite=True)
+            for i in range(g)
+        ]
         return np.stack([s.coef[:, 0] for s in solved]), np.stack([s.slack for s in solved])
     K *= root[:, :, None]
     K *= root[:, None, :]
-    np.einsum("gii->gi", K)[:] += alpha
+    np.einsum("gii->gi", K)[:] += alpha[:, None]
     try:
         L = np.linalg.cholesky(K)
-    except np.linalg.LinAlgError as error:
+        finite = bool(np.all(np.isfinite(np.einsum("gii->gi", L))))
+    except np.linalg.LinAlgError:
+        finite = False
+    if not finite:
         raise NotPositiveDefinite(
-            f"A kernel matrix plus alpha={alpha:g} is not positive definite. "
+            f"A kernel matrix plus alpha={alpha[0]:g} is not positive definite (or not finite). "
             "Use a larger alpha, or a positive semi-definite kernel."
-        ) from error
+        )
     # Forward substitution for L^-1, one row of all problems at a time.
     inverse = np.zeros_like(L)
     for i in range(n):
@@ -211,7 +230,7 @@ def batched_ridge(K: Array, r: Array, alpha: float, weight: Array) -> tuple[Arra
         inverse[:, i, : i + 1] = row / L[:, i, i][:, None]
     half = np.matmul(inverse, (root * r)[:, :, None])
     coef = root * np.matmul(inverse.transpose(0, 2, 1), half)[:, :, 0]
-    return coef, slack(alpha * np.einsum("gij,gij->gj", inverse, inverse), weight)
+    return coef, slack(alpha[:, None] * np.einsum("gij,gij->gj", inverse, inverse), weight)
 
 
 def leave_one_out_scores(
