@@ -30,7 +30,7 @@ def warn_user(message: str) -> None:
         ("manyone.", "sklearn.")
     ):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, CalibrationWarning, stacklevel=level - 1)
+    warnings.warn(message, CalibrationWarning, stacklevel=level)
 
 
 class CalibrationWarning(UserWarning):
@@ -209,7 +209,7 @@ def _threshold(ascending: Array, weight: Array, rate: float) -> float:
     """The calibration score at which the p-value first exceeds the rate."""
     above = _p_steps(weight) > rate
     # Weights so small that not even the worst score is rare: no alarm can be justified.
-    return -np.inf if above[0] else float(ascending[np.argmax(above) - 1])
+    return -1e300 if above[0] else float(ascending[np.argmax(above) - 1])
 
 
 def _spreads(scores: Array, codes: Codes, weight: Array, n_tasks: int) -> tuple[Array, Array]:

@@ -93,12 +93,14 @@ def reproduce(
 ) -> None:
     """Redo the paper's experiments: table, paired tests, figures and a page."""
     try:
+        from joblib import cpu_count
+
         from manyone.experiments.reproduce import reproduce as run_plan
         from manyone.experiments.runner import Plan
     except ImportError as error:
         raise InputError(f"{error}. Install: pip install 'manyone[cli,plot]'") from error
 
-    from manyone.experiments.data import DATASETS
+    from manyone.experiments.data import DATASETS, load
 
     plan = Plan(
         tuple(DATASETS) if data is Data.all else (data.value,),
@@ -110,6 +112,12 @@ def reproduce(
     _check_folder(out)
     if data_home is not None and not data_home.is_dir():
         raise InputError(f"--data-home {data_home} is not a folder. Name one that exists.")
+    home = None if data_home is None else str(data_home)
+    try:
+        for name in plan.datasets:  # before anything is written, and before the bar is drawn
+            load(name, home)
+    except OSError as error:
+        raise InputError(str(error)) from error
     command = ["manyone", "reproduce", "--data", data.value, "--protocol", protocol.value]
     command += ["--repeats", str(plan.repeats), "--seed", str(seed), "--out", str(out)]
     command += ["--quick"] if quick else []
@@ -128,12 +136,12 @@ def reproduce(
             report = run_plan(
                 plan,
                 out,
-                workers=workers or len(os.sched_getaffinity(0)),
-                data_home=None if data_home is None else str(data_home),
+                workers=workers or cpu_count(),
+                data_home=home,
                 command=shlex.join(command),
                 progress=lambda done, total: bar.update(line, completed=done, total=total),
             )
-        except OSError as error:  # a data set that is not there, a folder that cannot be written
+        except OSError as error:  # a full disk, a folder that is gone
             raise InputError(str(error)) from error
     _show(plan, report)
     if report.failures:

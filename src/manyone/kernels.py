@@ -172,6 +172,8 @@ class Kernel:
         # Rows of one set are close together: about their own mean little cancels.
         X = X - X.mean(axis=1, keepdims=True)
         norms = np.einsum("gnd,gnd->gn", X, X)
+        if not self.gamma[0] * np.max(norms, initial=0.0) < _FAR:
+            return np.exp(-self.gamma[0] * np.stack([cdist(x, x, "sqeuclidean") for x in X]))
         K = np.matmul(X, X.transpose(0, 2, 1))
         K *= 2.0
         K -= norms[:, :, None]
@@ -434,7 +436,10 @@ def _median_distance(metric: str, X: Rows, weight: Array) -> float:
 
 def _distances(metric: str, X: Rows, Y: Rows) -> Array:
     if metric == "chi2":
-        return -additive_chi2_kernel(X, Y)
+        try:
+            return -additive_chi2_kernel(X, Y)
+        except ValueError as error:
+            raise ValueError(f'kernel="chi2" cannot be evaluated: {error}') from None
     if metric == "cityblock" and is_sparse(X):
         return manhattan_distances(X, Y)
     if is_sparse(X):

@@ -129,7 +129,7 @@ def check_labels(task: Any, n_rows: int) -> NDArray[Any]:
 
 
 def _one_per_row(name: str, values: Any, n_rows: int) -> NDArray[Any]:
-    if np.ndim(values) == 0 and not hasattr(values, "__len__"):
+    if not hasattr(values, "__len__") or isinstance(values, str) or getattr(values, "ndim", 1) == 0:
         raise ValueError(
             f"{name} must be one value per row, or the name of a column of a DataFrame; "
             f"got {values!r}."

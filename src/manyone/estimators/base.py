@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -55,7 +55,7 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
             Interval(Real, 0, None, closed="neither"),
         ],
         "width": [Interval(Real, 0, None, closed="neither")],
-        "degree": [Interval(Real, 0, None, closed="left")],
+        "degree": [Interval(Integral, 1, None, closed="left")],
         "coef0": [Interval(Real, None, None, closed="neither")],
         "kernel_params": [dict, None],
         "metric": [StrOptions({"plain", "whitened"})],
@@ -65,7 +65,7 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
     kernel: str | Callable[..., float]
     gamma: str | float
     width: float
-    degree: float
+    degree: int
     coef0: float
     kernel_params: dict[str, Any] | None
     metric: str

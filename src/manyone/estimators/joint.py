@@ -53,7 +53,9 @@ class JointOCKSR(UpdatableMixin, MultiTaskOneClass):
         variance).
     width : float, default=1
         Stretches the kernel: gamma is divided by it.
-    degree, coef0 : float, default=3, 1
+    degree : int, default=3
+        Of the polynomial kernel.
+    coef0 : float, default=1
         Of the polynomial and sigmoid kernels.
     kernel_params : dict or None
         Keyword arguments of a callable kernel.
@@ -128,7 +130,7 @@ class JointOCKSR(UpdatableMixin, MultiTaskOneClass):
         kernel: str | Callable[..., float] = "rbf",
         gamma: str | float = "mean",
         width: float = 1.0,
-        degree: float = 3,
+        degree: int = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         alpha: float = 0.1,

@@ -78,11 +78,15 @@ def _seen_unseen(rows: Sequence[Row], names: Sequence[str]) -> Picture | None:
                     capsize=2,
                     label=f"{protocol} anomalies",
                 )
-        printed = [row for row in mine if row.paper is not None and AS_IN_PAPER not in row.method]
+        printed = {
+            methods.index(row.method): row.paper
+            for row in mine
+            if row.paper is not None and AS_IN_PAPER not in row.method
+        }
         if printed:
             ax.plot(
-                [row.paper for row in printed],
-                [methods.index(row.method) for row in printed],
+                list(printed.values()),
+                list(printed),
                 "|",
                 color="black",
                 markersize=13,
@@ -93,7 +97,7 @@ def _seen_unseen(rows: Sequence[Row], names: Sequence[str]) -> Picture | None:
         ax.invert_yaxis()
         ax.set(title=DATASETS[name].title, xlabel="AUC (%)")
         _tidy(ax)
-        ax.legend(frameon=False, fontsize="small", loc="lower left")
+    _legend(figure, axes)
     return _picture(
         figure,
         "seen_unseen",
@@ -118,8 +122,7 @@ def _alarms(outcomes: Sequence[Outcome], names: Sequence[str]) -> Picture | None
     figure, axes = _panels(len(names), (5.6, 4.6))
     for ax, name in zip(axes, names, strict=True):
         ax.plot([0, 0.35], [0, 0.35], color="0.6", linestyle="--", linewidth=1)
-        ax.annotate("as promised", (0.32, 0.32), xytext=(0, 4), textcoords="offset points",
-                    rotation=0, ha="right", color="0.4", fontsize="small")  # fmt: skip
+        ax.text(0.34, 0.36, "as promised", ha="right", color="0.4", fontsize="small")
         for (method, values), colour in _coloured(found[name]):
             style = "o-" if method in METHODS else "s:"
             mean = np.mean(values, axis=0)
@@ -131,10 +134,10 @@ def _alarms(outcomes: Sequence[Outcome], names: Sequence[str]) -> Picture | None
             xlim=(0, 0.35),
             ylim=(0, 1.02),
         )
-        ax.xaxis.set_major_formatter(PercentFormatter(1.0))
-        ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+        ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         _tidy(ax)
-        ax.legend(frameon=False, fontsize="small", loc="center right")
+    _legend(figure, axes)
     return _picture(
         figure,
         "alarm_rate",
@@ -172,9 +175,9 @@ def _ridges(outcomes: Sequence[Outcome], names: Sequence[str]) -> Picture | None
             ylabel="AUC (%)",
         )
         _tidy(ax)
-        ax.legend(frameon=False, fontsize="small")
     if not drawn:
         return None
+    _legend(figure, axes)
     return _picture(
         figure,
         "regulariser",
@@ -188,7 +191,7 @@ def _structures(outcomes: Sequence[Outcome], name: str) -> Picture | None:
     found = _first(outcomes, name, "structure")
     if not found:
         return None
-    figure, axes = _panels(len(found), (5.2, 4.6))
+    figure, axes = _panels(len(found), (5.4, 4.6), "compressed")
     for ax, outcome in zip(axes, found, strict=True):
         assert outcome.result is not None
         StructureDisplay.from_predictions(
@@ -243,11 +246,13 @@ def _coloured(groups: dict[str, list[Any]]) -> Iterator[tuple[tuple[str, list[An
     return zip(groups.items(), islice(cycle(_COLOURS), len(groups)), strict=True)
 
 
-def _panels(n: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+def _panels(
+    n: int, size: tuple[float, float], layout: Any = "constrained"
+) -> tuple[Figure, list[Axes]]:
     """Figure of n panels, three in a row."""
     columns = min(n, 3)
     lines = -(-n // columns)
-    figure = Figure(figsize=(size[0] * columns, size[1] * lines), layout="constrained", dpi=110)
+    figure = Figure(figsize=(size[0] * columns, size[1] * lines), layout=layout, dpi=110)
     FigureCanvasAgg(figure)
     return figure, [figure.add_subplot(lines, columns, k + 1) for k in range(n)]
 
@@ -256,6 +261,23 @@ def _tidy(ax: Axes) -> None:
     ax.grid(color="0.92")
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
+
+
+def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """One legend above all panels: no place inside them is free for every data set."""
+    entries = {
+        label: handle
+        for ax in axes
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        entries.values(),
+        entries.keys(),
+        loc="outside upper center",
+        ncols=3,
+        frameon=False,
+        fontsize="small",
+    )
 
 
 def _picture(figure: Figure, name: str, title: str, caption: str) -> Picture:

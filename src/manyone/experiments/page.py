@@ -188,15 +188,16 @@ _DIFFERENCES = (
         "What the protocol measures",
         "The anomalies of the paper's tests come from the other tasks, whose rows the joint "
         "methods are trained on. That is telling known classes apart, not meeting something new: "
-        "most of the step from OCKSR to C-OCKSR is paid for by these known negatives. So everything "
-        "is also run with classes that are never enrolled (<i>unseen</i>).",
+        "most of the step from OCKSR to C-OCKSR is paid for by these known negatives. So "
+        "everything is also run with classes that are never enrolled (<i>unseen</i>).",
     ),
     (
         "Gradients of the linear method",
         "As printed, the gradient for A has B where its transpose belongs, its closed form "
         "repeats this, and the gradient for B has the wrong sign, shapes that do not fit and a "
-        "factor 1/n that the objective lacks. Corrected here. The nuclear norm has no gradient at zero "
-        "singular values: it needs a proximal step on the singular value decomposition.",
+        "factor 1/n that the objective lacks. Corrected here. The nuclear norm has no "
+        "gradient at zero singular values: it needs a proximal step on the singular "
+        "value decomposition.",
     ),
     (
         "Global optimum",
@@ -230,8 +231,8 @@ _DIFFERENCES = (
     ),
     (
         "Faces",
-        "The videos of the paper need a licence and its network is not public; Labeled Faces in the "
-        "Wild with dlib's descriptors stands in.",
+        "The videos of the paper need a licence and its network is not public; Labeled Faces in "
+        "the Wild with dlib's descriptors stands in.",
     ),
     (
         "What the paper leaves open",
@@ -258,7 +259,8 @@ nav a { margin-right:1rem; color:var(--link) }
 table { border-collapse:collapse; width:100%; font-variant-numeric:tabular-nums }
 th, td { padding:.35rem .6rem; border-bottom:1px solid var(--line); text-align:right;
   white-space:nowrap }
-th:first-child { text-align:left; font-weight:500; position:sticky; left:0; background:var(--paper) }
+th:first-child { text-align:left; font-weight:500; position:sticky; left:0;
+  background:var(--paper) }
 th button { font:inherit; font-weight:600; color:inherit; background:none; border:0; padding:0;
   cursor:pointer }
 th button::after { content:" ↕"; color:var(--soft) }

@@ -66,7 +66,8 @@ def effective_alpha(alpha: float, trace: Any) -> Any:
     float or ndarray like `trace`
     """
     size = np.abs(trace)
-    clipped = np.clip(alpha, 8 * np.finfo(float).eps * size, 1e10 * size)
+    with np.errstate(over="ignore"):
+        clipped = np.clip(alpha, 8 * np.finfo(float).eps * size, 1e10 * size)
     return np.where(size > 0, clipped, alpha if alpha > 0 else 1.0)[()]
 
 

@@ -1,0 +1,88 @@
+"""Splits are what the paper says, and never leak."""
+
+import numpy as np
+import pytest
+
+from manyone.experiments import Protocol, data
+from manyone.experiments.protocols import NEGATIVE, POSITIVE
+
+PAPER = [
+    ("mnist", "seen", 10, 15, 150, 1350),
+    ("mnist", "unseen", 5, 15, 150, 1350),
+    ("coil100", "seen", 50, 7, 65, 585),
+    ("coil100", "unseen", 50, 7, 65, 585),
+    ("face", "seen", 10, 4, 40, 160),
+    ("face", "unseen", 6, 4, 40, 160),
+]
+CLASSES = {"mnist": (10, 600), "coil100": (100, 72), "face": (12, 52)}
+
+
+def labels_like(name):
+    """Labels of a data set of the same shape, shuffled."""
+    classes, rows = CLASSES[name]
+    return np.random.default_rng(1).permutation(np.repeat(np.arange(classes), rows))
+
+
+@pytest.mark.parametrize(("name", "kind", "tasks", "train", "positive", "negative"), PAPER)
+def test_sizes_and_disjointness(name, kind, tasks, train, positive, negative):
+    labels = labels_like(name)
+    split = data.DATASETS[name].protocols[kind].split(labels, labels, seed=3)
+    assert np.array_equal(split.tasks, np.unique(split.task))
+    assert np.array_equal(np.unique(split.task, return_counts=True)[1], np.full(tasks, train))
+    assert np.array_equal(labels[split.train], split.task)
+    assert len(np.unique(split.test)) == len(split.test)
+    assert not set(split.train) & set(split.test)
+    assert np.all((split.member == POSITIVE).sum(axis=0) == positive)
+    assert np.all((split.member == NEGATIVE).sum(axis=0) == negative)
+    owner = labels[split.test]
+    for t, label in enumerate(split.tasks):
+        assert np.all(owner[split.member[:, t] == POSITIVE] == label)
+        against = owner[split.member[:, t] == NEGATIVE]
+        assert label not in against
+        enrolled = np.isin(against, split.tasks)
+        assert np.all(enrolled) if kind == "seen" else not np.any(enrolled)
+
+
+def test_seed_fixes_the_split_and_changes_it():
+    labels = labels_like("mnist")
+    protocol = Protocol("unseen", 4, 5, 20, 30, n_unseen=3)
+    a, b, c = (protocol.split(labels, labels, seed) for seed in ((0, 1), (0, 1), (0, 2)))
+    assert np.array_equal(a.train, b.train) and np.array_equal(a.member, b.member)
+    assert not np.array_equal(a.train, c.train)
+
+
+def test_aucs_agree_with_scikit_learn():
+    from sklearn.metrics import roc_auc_score
+
+    labels = labels_like("face")
+    split = Protocol("seen", 5, 4, 10, 17).split(labels, labels, 0)
+    scores = np.random.default_rng(0).normal(size=split.member.shape)
+    expected = [
+        roc_auc_score(member[member >= 0], column[member >= 0])
+        for member, column in zip(split.member.T, scores.T, strict=True)
+    ]
+    np.testing.assert_allclose(split.aucs(scores), expected)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "words"),
+    [
+        (Protocol("seen", 20, 5, 5, 5), "20 classes"),
+        (Protocol("seen", 5, 50, 50, 5), "at least 100 rows"),
+        (Protocol("unseen", 10, 5, 5, 5, n_unseen=5), "5 others"),
+        (Protocol("seen", 2, 5, 5, 6), "only 5 rows"),
+    ],
+)
+def test_data_that_is_too_small_is_refused(protocol, words):
+    labels = labels_like("face")
+    with pytest.raises(ValueError, match=words):
+        protocol.split(labels, labels, 0)
+
+
+def test_contradictory_protocols_are_refused():
+    with pytest.raises(ValueError, match="kind"):
+        Protocol("new", 2, 2, 2, 2)
+    with pytest.raises(ValueError, match="n_unseen"):
+        Protocol("unseen", 2, 2, 2, 2)
+    with pytest.raises(ValueError, match="labels"):
+        Protocol("seen", 2, 2, 2, 2).split(np.zeros((4, 1)), [0, 1], 0)

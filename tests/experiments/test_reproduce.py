@@ -1,0 +1,193 @@
+"""Runs can be killed and repeated; tables do not depend on workers; the page stands alone."""
+
+import csv
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from manyone.experiments import Plan, methods, run
+from manyone.experiments.methods import PAPER_AUC
+from manyone.experiments.runner import Cell, Outcome
+from manyone.experiments.tables import COLUMNS, compare, pairs_csv, summarise, table_csv
+
+# A run that is over in seconds: the cheap methods on a handful of test rows.
+TINY = """
+import sys
+from pathlib import Path
+import manyone.experiments.methods as m
+m._RIVALS = {"Mahalanobis (pooled)": m._RIVALS["Mahalanobis (pooled)"]}
+m.DEFAULT_GRID = {"width": (0.5, 1.0), "alpha": (0.1, 1.0)}
+import manyone.experiments.runner as r
+r.RIDGES = ("alpha=1", "alpha=1e-1")
+import manyone.experiments.figures as f
+f.RIDGES = r.RIDGES
+from manyone.experiments.reproduce import reproduce
+if __name__ == "__main__":
+    plan = r.Plan(repeats=3, shrink=15, seed=5)
+    reproduce(plan, Path(sys.argv[1]), workers=int(sys.argv[2]))
+"""
+
+
+def start(folder, out, workers=1):
+    """Start the tiny run in a process of its own."""
+    script = folder / "tiny.py"
+    script.write_text(TINY)
+    return subprocess.Popen(
+        [sys.executable, str(script), str(out), str(workers)], start_new_session=True
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    assert start(folder, folder / "out").wait(120) == 0
+    return folder / "out"
+
+
+def stamps(out):
+    """When each finished cell was written."""
+    return {path.name: path.stat().st_mtime_ns for path in (out / "cells").glob("*.json")}
+
+
+def test_killed_runs_go_on_and_repeat_nothing(finished, tmp_path):
+    out, total = tmp_path / "out", len(stamps(finished))
+    rng = np.random.default_rng(0)
+    # Kill when so many cells are finished: moments that do not depend on the machine's speed.
+    for goal in sorted(rng.integers(1, total - 2, size=3)):
+        process, before = start(tmp_path, out), stamps(out)
+        end = time.monotonic() + 60
+        while len(stamps(out)) < goal and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        after = stamps(out)
+        assert before.items() <= after.items()
+        assert not (out / "table.csv").exists()
+        for path in (out / "cells").glob("*.json"):
+            json.loads(path.read_text())
+    before = stamps(out)
+    assert start(tmp_path, out).wait(120) == 0
+    assert before.items() <= stamps(out).items()
+    assert (out / "table.csv").read_bytes() == (finished / "table.csv").read_bytes()
+    assert (out / "pairs.csv").read_bytes() == (finished / "pairs.csv").read_bytes()
+    assert not list(out.rglob("*.part"))
+
+
+def test_two_workers_give_the_same_table(finished, tmp_path):
+    assert start(tmp_path, tmp_path / "out", workers=2).wait(120) == 0
+    for name in ("table.csv", "pairs.csv", "report.html"):
+        assert (tmp_path / "out" / name).read_bytes() == (finished / name).read_bytes()
+
+
+def test_damaged_cells_are_computed_again(finished, tmp_path):
+    out = tmp_path / "out"
+    (out / "cells").mkdir(parents=True)
+    for path in (finished / "cells").iterdir():
+        (out / "cells" / path.name).write_bytes(path.read_bytes())
+    broken = next((out / "cells").iterdir())
+    broken.write_text("{")
+    before = stamps(out)
+    assert start(tmp_path, out).wait(120) == 0
+    after = stamps(out)
+    assert {name for name in after if after[name] != before[name]} == {broken.name}
+    assert (out / "table.csv").read_bytes() == (finished / "table.csv").read_bytes()
+
+
+def test_table_has_the_columns_of_the_contract(finished):
+    with open(finished / "table.csv", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert tuple(rows[0]) == COLUMNS
+    assert tuple(["dataset", "protocol", "method", "auc_mean", "auc_std", "repeats", "paper_auc"]) == COLUMNS
+    keys = [(row["dataset"], row["protocol"], row["method"]) for row in rows]
+    assert len(set(keys)) == len(keys)
+    for row in rows:
+        assert 40 < float(row["auc_mean"]) <= 100 and int(row["repeats"]) == 3
+        printed = PAPER_AUC["mnist"].get(row["method"].split(" (")[0])
+        expected = f"{printed:.2f}" if printed and row["protocol"] == "seen" else ""
+        assert row["paper_auc"] == expected
+
+
+def test_methods_that_fail_leave_the_others_alone(tmp_path, monkeypatch):
+    import manyone.experiments.runner as runner
+
+    monkeypatch.setattr(runner, "_RIDGE_REPEATS", 0)
+
+    def compute(cell, data_home=None):
+        if cell.method == "C-OCKSR":
+            raise FloatingPointError("lost")
+        return {"auc": [0.5 + cell.repetition / 10]}
+
+    monkeypatch.setattr(runner, "compute", compute)
+    outcomes = run(Plan(repeats=2), tmp_path)
+    failed = {o.cell.method for o in outcomes if o.error}
+    assert failed == {"C-OCKSR"} and "lost" in next(o.error for o in outcomes if o.error)
+    assert {row.method for row in summarise(outcomes)} == set(methods()) - failed
+
+
+def outcome(method, repetition, auc):
+    cell = Cell("mnist", "seen", method, method, "tuned", 0, repetition)
+    return Outcome(cell, {"auc": [auc]})
+
+
+def test_paired_tests_agree_with_the_formula():
+    a, b = [0.90, 0.92, 0.95, 0.91], [0.91, 0.95, 0.96, 0.93]
+    outcomes = [outcome("A", r, v) for r, v in enumerate(a)]
+    outcomes += [outcome("B", r, v) for r, v in enumerate(b)]
+    (pair,) = compare(summarise(outcomes))
+    gain = 100 * (np.array(b) - a)
+    assert (pair.better, pair.worse, pair.repeats) == ("B", "A", 4)
+    assert pair.difference == pytest.approx(gain.mean())
+    assert pair.error == pytest.approx(gain.std(ddof=1) / 2)
+    from scipy.stats import t
+
+    assert pair.p == pytest.approx(2 * t.sf(gain.mean() / pair.error, 3))
+    assert pairs_csv([pair]).count("\n") == 2
+
+
+def test_one_repetition_has_no_spread():
+    rows = summarise([outcome("A", 0, 0.9), outcome("B", 0, 0.9)])
+    assert table_csv(rows).splitlines()[1] == "mnist,seen,A,90.0000,,1,"
+    assert compare(rows)[0].p is None
+
+
+class Loads(HTMLParser):
+    """Everything a browser would fetch, and the tags that are left open."""
+
+    def __init__(self):
+        super().__init__()
+        self.loads, self.images, self.open, self.rows = [], 0, [], 0
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        self.loads += [values[k] for k in ("src", "href", "srcset", "data") if k in values]
+        self.images += tag == "img"
+        self.rows += tag == "tr"
+        if tag not in ("meta", "link", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_page_stands_alone(finished):
+    text = (finished / "report.html").read_text(encoding="utf-8")
+    page = Loads()
+    page.feed(text)
+    assert page.open == []
+    assert all(link.startswith(("data:", "#")) for link in page.loads)
+    assert not re.search(r"https?://|@import|url\(", text)
+    pictures = sorted(path.stem for path in (finished / "figures").glob("*.png"))
+    assert pictures == ["alarm_rate", "regulariser", "seen_unseen", "structure_mnist"]
+    assert page.images == len(pictures)
+    with open(finished / "table.csv", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert page.rows == 1 + len({row["method"] for row in rows})
+    assert all(f"{float(row['auc_mean']):.2f}" in text for row in rows)
+    assert "prefers-color-scheme" in text and "viewport" in text
