@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import warnings
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ _PRIOR_ROWS = 8.0
 
 def warn_user(message: str) -> None:
     """Warn about a call, pointing at the user's line and not into this package."""
-    frame, level = sys._getframe(1), 2
+    frame: FrameType | None = sys._getframe(1)
+    level = 2
     while frame is not None and frame.f_globals.get("__name__", "").startswith(
         ("manyone.", "sklearn.")
     ):
@@ -101,7 +103,7 @@ class Calibration:
     def counts(self) -> Array:
         """Calibration rows of each task, shape (T,)."""
         task = np.repeat(np.arange(len(self.spread)), np.diff(self.starts))
-        return np.bincount(task, self.weight, len(self.spread))
+        return np.bincount(task, self.weight, len(self.spread)).astype(np.float64)
 
     @property
     def pool_count(self) -> float:

@@ -32,6 +32,7 @@ def test_every_method_tells_far_tasks_apart(name, blobs):
         assert model.recalibrate(0.2).offset_.shape == (4,)
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_paper_setting_fixes_kernel_and_ridge(blobs):
     X, task, *_ = blobs
     model = methods()["C-OCKSR" + AS_IN_PAPER].fit(X, task)

@@ -16,7 +16,7 @@ from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.updates import UpdatableMixin, join_rows
 from manyone.features import landmark_features
 from manyone.kernels import Array, Rows
-from manyone.solvers.path import decompose, interpolate_gaps, path_coef
+from manyone.solvers.path import Spectrum, decompose, interpolate_gaps, path_coef
 from manyone.solvers.ridge import (
     append_rows,
     effective_alpha,
@@ -155,21 +155,24 @@ class JointOCKSR(UpdatableMixin, MultiTaskOneClass):
         _, self.codes_, self.outlier_, self.weight_ = rows
         R = responses(rows.codes, rows.outlier, len(self.tasks_))
         if self.landmarks is None:
-            self.X_fit_ = rows.X
-            spectrum = self.__dict__.pop("_spectrum", None)
-            K = self._gram(rows.X) if spectrum is None else None
-            trace = np.diagonal(K) @ rows.weight if spectrum is None else spectrum.values.sum()
-            self.alpha_ = float(effective_alpha(self.alpha, trace))
-            if spectrum is None:
-                self.dual_coef_, self.slack_, self._factor = ridge(
-                    K, R, self.alpha_, rows.weight, overwrite=True
-                )
-            else:
-                self.dual_coef_, self.slack_ = path_coef(spectrum, R, self.alpha_)
-            residuals = self.dual_coef_ * (self.alpha_ / rows.weight)[:, None]
+            residuals = self._solve_exactly(rows, R)
         else:
             residuals = self._solve_landmarks(rows, R, self.landmarks)
         self._summarise(residuals)
+
+    def _solve_exactly(self, rows: TrainingRows, R: Array) -> Array:
+        self.X_fit_ = rows.X
+        spectrum: Spectrum | None = self.__dict__.pop("_spectrum", None)
+        if spectrum is not None:  # left by `tune`, which has judged this very kernel matrix
+            self.alpha_ = float(effective_alpha(self.alpha, spectrum.values.sum()))
+            self.dual_coef_, self.slack_ = path_coef(spectrum, R, self.alpha_)
+        else:
+            K = self._gram(rows.X)
+            self.alpha_ = float(effective_alpha(self.alpha, np.diagonal(K) @ rows.weight))
+            self.dual_coef_, self.slack_, self._factor = ridge(
+                K, R, self.alpha_, rows.weight, overwrite=True
+            )
+        return self.dual_coef_ * (self.alpha_ / rows.weight)[:, None]
 
     def _solve_landmarks(self, rows: TrainingRows, R: Array, n_landmarks: int) -> Array:
         self._refuse_precomputed("landmarks")

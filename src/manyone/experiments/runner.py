@@ -79,6 +79,8 @@ class Plan:
     repeats, seed : int
     shrink : int
         Divides the numbers of test rows.
+    only : tuple of str or None
+        Names of the methods to run; None is all.
     """
 
     datasets: tuple[str, ...] = ("mnist",)
@@ -86,23 +88,27 @@ class Plan:
     repeats: int = 10
     seed: int = 0
     shrink: int = 1
+    only: tuple[str, ...] | None = None
 
     def cells(self) -> list[Cell]:
-        """Cells of the table, then those of the ridge figure; by repetition, so that the time left
-        can be told early.
+        """Cells of the table, then those of the ridge figure.
+
+        They are ordered by repetition, so that the time left can be told early.
         """
+        chosen = [m for m in methods().values() if self.only is None or m.name in self.only]
+        families = dict.fromkeys(m.family for m in chosen if m.family in METHODS)
         table = [
             self._cell(dataset, protocol, method, r)
             for r in range(self.repeats)
             for dataset in self.datasets
             for protocol in self.protocols
-            for method in methods().values()
+            for method in chosen
         ]
         ridges = [
             self._cell(dataset, self.protocols[0], own(family, setting), r)
             for r in range(min(self.repeats, _RIDGE_REPEATS))
             for dataset in self.datasets
-            for family in METHODS
+            for family in families
             if has_ridge(family)
             for setting in RIDGES
         ]
