@@ -33,7 +33,7 @@ DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock", "chi2": "chi2"}
 #: Kernels whose ``gamma`` multiplies an inner product.
 PRODUCTS = frozenset({"poly", "polynomial", "sigmoid"})
 # Larger blocks than this leave the cache and gain nothing.
-_BLOCK_BYTES = 32 * 2**20
+_BLOCK_BYTES = 8 * 2**20
 
 
 def is_sparse(X: Any) -> bool:
@@ -165,25 +165,26 @@ class Kernel:
         """
         if self.name != "rbf":
             return np.stack([self.gram(rows) for rows in X])
-        with np.errstate(over="ignore", under="ignore"):
-            return self._rbf_batch(self._scaled(X))
-
-    def _rbf_batch(self, X: Array) -> Array:
-        # Rows of one set are close together: about their own mean little cancels.
-        X = X - X.mean(axis=1, keepdims=True)
-        norms = np.einsum("gnd,gnd->gn", X, X)
-        if not self.gamma[0] * np.max(norms, initial=0.0) < _FAR:
-            return np.exp(-self.gamma[0] * np.stack([cdist(x, x, "sqeuclidean") for x in X]))
-        K = np.matmul(X, X.transpose(0, 2, 1))
-        K *= 2.0
-        K -= norms[:, :, None]
-        K -= norms[:, None, :]
-        np.minimum(K, 0.0, out=K)
-        K *= self.gamma[0]
-        np.exp(K, out=K)
-        diagonal = np.einsum("gnn->gn", K)
-        diagonal[:] = 1.0
+        K = self.pairs(X, X)
+        np.einsum("gnn->gn", K)[:] = 1.0
         return K
+
+    def pairs(self, X: Array, Y: Array) -> Array:
+        """Kernel values between many pairs of sets of rows at once.
+
+        Parameters
+        ----------
+        X : ndarray of shape (g, m, d)
+        Y : ndarray of shape (g, n, d)
+
+        Returns
+        -------
+        ndarray of shape (g, m, n)
+        """
+        if self.name != "rbf":
+            return np.stack([self(x, y) for x, y in zip(X, Y, strict=True)])
+        with np.errstate(over="ignore", under="ignore"):
+            return _rbf_pairs(X, Y, self.gamma[0], self.scale)
 
     def diagonal(self, X: Rows) -> Array:
         """Kernel value of each row with itself, shape (n,)."""
@@ -323,6 +324,26 @@ def _rbf(X: Array, Y: Array, gamma: float) -> Array:
         return np.exp(values, out=values)
     right *= -gamma
     values = left @ right.T
+    np.minimum(values, 0.0, out=values)
+    return np.exp(values, out=values)
+
+
+def _rbf_pairs(X: Array, Y: Array, gamma: float, scale: float) -> Array:
+    # Rows of one set are close together: about their own mean little cancels.
+    centre = Y.mean(axis=1, keepdims=True)
+    X, Y = X - centre, Y - centre
+    if 1e-70 < scale < 1e70:
+        gamma /= scale**2  # one number instead of all rows
+    else:
+        X, Y = X / scale, Y / scale
+    x_norms, y_norms = np.einsum("gnd,gnd->gn", X, X), np.einsum("gnd,gnd->gn", Y, Y)
+    reach = np.max(x_norms, initial=0.0) + np.max(y_norms, initial=0.0)
+    if not gamma * reach < _FAR:
+        far = [cdist(x, y, "sqeuclidean") for x, y in zip(X, Y, strict=True)]
+        return np.exp(-gamma * np.stack(far))
+    values = np.matmul(X, 2.0 * gamma * Y.transpose(0, 2, 1))
+    values -= gamma * x_norms[:, :, None]
+    values -= gamma * y_norms[:, None, :]
     np.minimum(values, 0.0, out=values)
     return np.exp(values, out=values)
 

@@ -215,6 +215,8 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
         return np.stack(table)
 
     def _own_scores(self, X: Rows, codes: Codes) -> Array:
+        if self.kernel != "precomputed" and not is_sparse(X) and not is_sparse(self.X_fit_):
+            return self._stacked_scores(np.asarray(X, dtype=np.float64), codes)
         scores = np.empty(X.shape[0])
         for task, rows in self._by_task(codes):
             fit_rows, coef = self._expansion(task)
@@ -222,6 +224,40 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
                 response = self._values(X[rows[part]], fit_rows) @ coef
                 scores[rows[part]] = -np.abs(response - self.mean_response_[task])
         return scores
+
+    def _stacked_scores(self, X: Array, codes: Codes) -> Array:
+        """Scores of dense rows, many small tasks per array call."""
+        scores = np.empty(len(X))
+        order, starts = group_rows(codes, len(self.tasks_))
+        shared = np.arange(self.starts_[-1], len(self.codes_))
+        for tasks, first, most in self._stacks(np.diff(starts), X.shape[1]):
+            # Short tasks repeat their last row up to the longest of the stack.
+            place = starts[tasks, None] + first + np.arange(most)
+            rows = order[np.minimum(place, starts[tasks + 1, None] - 1)]
+            size = self.starts_[tasks[0] + 1] - self.starts_[tasks[0]]
+            own = self.starts_[tasks, None] + np.arange(size)
+            fit_rows = np.hstack([own, np.broadcast_to(shared, (len(own), len(shared)))])
+            coef = np.hstack([self.coef_[own], self.shared_coef_[:, tasks].T])
+            K = self.kernel_.pairs(X[rows], self.X_fit_[fit_rows])
+            response = np.matmul(K, coef[:, :, None])[:, :, 0]
+            scores[rows] = -np.abs(response - self.mean_response_[tasks, None])
+        return scores
+
+    def _stacks(self, counts: Codes, d: int) -> Iterator[tuple[Codes, int, int]]:
+        """Tasks of one size and about as many rows to score: (tasks, first row, number of rows)."""
+        sizes = np.diff(self.starts_)
+        tasks = np.flatnonzero(counts)
+        tasks = tasks[np.lexsort((counts[tasks], sizes[tasks]))]
+        # A stack ends where padding would add more than a half, or where the size changes.
+        level = np.floor(np.log(counts[tasks]) / np.log(1.5))
+        cuts = np.flatnonzero((np.diff(level) != 0) | (np.diff(sizes[tasks]) != 0)) + 1
+        for stack in np.split(tasks, cuts) if len(tasks) else []:
+            n_fit = sizes[stack[0]] + len(self.codes_) - self.starts_[-1]
+            longest = int(counts[stack].max())
+            for rows in row_blocks(longest, 3 * n_fit + 2 * d):
+                most = rows.stop - rows.start
+                for part in row_blocks(len(stack), most * (3 * n_fit + 2 * d)):
+                    yield stack[part], rows.start, most
 
     def _all_scores(self, X: Rows) -> Array:
         scores = np.empty((X.shape[0], len(self.tasks_)))

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from string import Template
 
+from manyone.experiments import runner
 from manyone.experiments.data import DATASETS
 from manyone.experiments.figures import Picture
 from manyone.experiments.methods import AS_IN_PAPER, PAPER_AUC
-from manyone.experiments.runner import Outcome, Plan, code_version
+from manyone.experiments.runner import Outcome, Plan
 from manyone.experiments.tables import Pair, Row
 
 _LEVEL = 0.05
@@ -46,7 +47,7 @@ def render(
         script=_SCRIPT,
         repeats=plan.repeats,
         seed=plan.seed,
-        version=escape(code_version()),
+        version=escape(runner.code_version()),
         command=escape(command),
         findings="".join(f"<li>{line}</li>" for line in _findings(plan, rows, pairs)),
         setup="".join(_setup(plan)),

@@ -236,15 +236,17 @@ def _compute_all(
     parallel = joblib.Parallel(
         n_jobs=min(workers, len(cells)), return_as="generator_unordered", batch_size=1
     )
-    yield from parallel(joblib.delayed(_compute_and_store)(c, folder, data_home) for c in cells)
+    # Names are settled here: a worker may start when the code on disk is no longer the same.
+    jobs = [(cell, _path(folder, cell), data_home) for cell in cells]
+    yield from parallel(joblib.delayed(_compute_and_store)(*job) for job in jobs)
 
 
-def _compute_and_store(cell: Cell, folder: Path, data_home: str | None) -> Outcome:
+def _compute_and_store(cell: Cell, path: Path, data_home: str | None) -> Outcome:
     try:
         result = compute(cell, data_home)
     except Exception as error:  # one method must not take the others' results with it
         return Outcome(cell, None, f"{type(error).__name__}: {error}")
-    write_atomically(_path(folder, cell), json.dumps({"cell": asdict(cell), "result": result}))
+    write_atomically(path, json.dumps({"cell": asdict(cell), "result": result}))
     return Outcome(cell, result)
 
 
