@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from manyone.tasks import MISSING, encode, split_column
 from manyone.validation import check_labels, check_weight
@@ -149,6 +149,23 @@ class TaskWhitener(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X = validate_data(self, X, reset=False, dtype=np.float64)
         with np.errstate(under="ignore"):
             return self.floor_ * X + ((X @ self.basis_.T) * self.stretch_) @ self.basis_
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Undo `transform`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Whitened rows.
+
+        Returns
+        -------
+        ndarray of shape (n, d)
+        """
+        check_is_fitted(self)
+        X = check_array(X, dtype=np.float64)
+        stretch = 1.0 / (self.floor_ + self.stretch_) - 1.0 / self.floor_
+        return X / self.floor_ + ((X @ self.basis_.T) * stretch) @ self.basis_
 
     def fit_transform(
         self, X: Any, y: Any = None, *, task: Any = None, sample_weight: Any = None

@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import Interval
 
 from manyone.calibration import full_conformal
 from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.projection import OneLayerMixin
 from manyone.estimators.updates import UpdatableMixin, join_rows
 from manyone.features import landmark_features
 from manyone.kernels import Array, Rows
@@ -32,7 +33,7 @@ from manyone.tasks import Codes, responses
 from manyone.validation import TrainingRows
 
 
-class JointOCKSR(UpdatableMixin, MultiTaskOneClass):
+class JointOCKSR(OneLayerMixin, UpdatableMixin, MultiTaskOneClass):
     r"""One-class kernel spectral regression of all tasks together (the paper's C-OCKSR).
 
     Each task has a function that should be 1 on its own normal rows and 0 on those of all other
@@ -220,19 +221,6 @@ class JointOCKSR(UpdatableMixin, MultiTaskOneClass):
         self._spectrum = decompose(K, rows.weight)
         gaps = interpolate_gaps(self._spectrum, R, ridges, groups)
         return -np.abs(gaps, out=gaps)
-
-    def _own_scores(self, X: Rows, codes: Codes) -> Array:
-        response = np.empty(X.shape[0])
-        coef = np.ascontiguousarray(self.dual_coef_.T)
-        for rows, K in self._kernel_blocks(X):
-            response[rows] = np.einsum("ij,ij->i", K, coef[codes[rows]])
-        return -np.abs(response - self.mean_response_[codes])
-
-    def _all_scores(self, X: Rows) -> Array:
-        scores = np.empty((X.shape[0], len(self.tasks_)))
-        for rows, K in self._kernel_blocks(X):
-            scores[rows] = -np.abs(K @ self.dual_coef_ - self.mean_response_)
-        return scores
 
     def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
         self._refuse_precomputed("exact=True")

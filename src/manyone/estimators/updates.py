@@ -29,7 +29,8 @@ class UpdatableMixin(MultiTaskOneClass):
     """`enroll` and `forget` for models whose training rows and factors are at hand.
 
     The kernel width stays what it was: the result equals a fit to the new set of rows with
-    ``gamma=model.gamma_``.
+    ``gamma=model.gamma_``. A whitened metric, which every row shapes, is learned anew: there, and
+    only there, the change is a whole fit.
     """
 
     @abstractmethod
@@ -81,7 +82,6 @@ class UpdatableMixin(MultiTaskOneClass):
         model = copy(self)
         with np.errstate(under="ignore"):
             change(model)
-            model._recalibrate_left_out()
         self.__dict__.update(model.__dict__)
         return self
 
@@ -97,9 +97,13 @@ class UpdatableMixin(MultiTaskOneClass):
         self.codes_ = _moved(self.codes_, moved)
         rows = rows._replace(codes=_moved(rows.codes, lookup(names, merged)))
         self.tasks_ = merged
+        if self.metric == "whitened":
+            self._fit_rows(join_rows(self._raw_rows(), rows).by_task()[0])
+            return
         for code in np.setdiff1d(np.arange(len(merged)), moved):
             self._insert_task(int(code))
         self._append(rows)
+        self._recalibrate_left_out()
 
     def forget(self, task: Any) -> Self:
         """Remove a task and every row of it from the model.
@@ -127,15 +131,15 @@ class UpdatableMixin(MultiTaskOneClass):
 
     def _forget_code(self, code: int) -> None:
         self.tasks_ = np.delete(self.tasks_, code)
+        if self.metric == "whitened":
+            kept = self._raw_rows().take(np.flatnonzero(self.codes_ != code))
+            self._fit_rows(kept._replace(codes=kept.codes - (kept.codes > code)).by_task()[0])
+            return
         self._remove(code)
+        self._recalibrate_left_out()
 
     def _check_updatable(self, method: str) -> None:
         self._refuse_precomputed(f"{method}()")
-        if self.metric == "whitened":
-            raise ValueError(
-                f'{method}() cannot move the metric of metric="whitened", which every row shaped. '
-                'Fit again, or use metric="plain".'
-            )
 
     def _refuse_precomputed(self, what: str) -> None:
         if self.kernel == "precomputed":
@@ -154,6 +158,10 @@ class UpdatableMixin(MultiTaskOneClass):
 
     def _rows(self) -> TrainingRows:
         return TrainingRows(self.X_fit_, self.codes_, self.outlier_, self.weight_)
+
+    def _raw_rows(self) -> TrainingRows:
+        rows = self._rows()
+        return rows._replace(X=self.whitener_.inverse_transform(rows.X))
 
     def _rows_without(self, code: int) -> TrainingRows:
         rows = self._rows().take(np.flatnonzero(self.codes_ != code))

@@ -4,8 +4,7 @@
 
 >>> from manyone.datasets import make_fleet
 >>> from manyone.experiments import Protocol, methods
->>> fleet = make_fleet(random_state=0)
->>> X, machine = fleet.data[~fleet.fault], fleet.target[~fleet.fault]
+>>> X, machine = make_fleet(n_tasks=12, random_state=0, return_X_y=True)
 >>> protocol = Protocol("unseen", n_tasks=4, n_train=10, n_positive=8, n_negative=20, n_unseen=4)
 >>> split = protocol.split(X, machine, seed=0)
 >>> model = methods()["C-OCKSR"].fit(X[split.train], split.task)

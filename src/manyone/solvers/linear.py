@@ -6,17 +6,19 @@ eigendecomposition of the T x T matrix ``B'B`` and one division. The optimisatio
 over B alone, and an iteration costs two (n x T)(T x T) products.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 from scipy.optimize import minimize
-from threadpoolctl import ThreadpoolController
+
+from manyone.solvers.ridge import NotPositiveDefinite, slack
+from manyone.solvers.threads import blas_for
+from manyone.solvers.trace import Report, Trace
 
 Array = NDArray[np.float64]
+Index = NDArray[np.intp]
 
 
 class LinearResult(NamedTuple):
@@ -101,19 +103,39 @@ def _right_singular(B: Array) -> tuple[Array, Array]:
     return np.sqrt(np.maximum(squares, 0.0)), Q
 
 
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
+def eigenbasis(K: Array, alpha: float, root: Array) -> tuple[Array, Array]:
+    """Positive eigenvalues and eigenvectors of ``root[:, None] * K * root``; K is destroyed.
 
+    Parameters
+    ----------
+    K : array of shape (n, n)
+    alpha : float
+        The ridge that has to make up for negative eigenvalues.
+    root : array of shape (n,)
+        Square roots of the weights.
 
-@contextmanager
-def blas_for(size: int) -> Iterator[None]:
-    """One BLAS thread while matrices are small: waking the others costs more than they do."""
-    if size >= 512:
-        yield
-        return
-    with _blas().limit(limits=1, user_api="blas"):
-        yield
+    Returns
+    -------
+    eigenvalues : array of shape (m,)
+    eigenvectors : array of shape (n, m)
+
+    Raises
+    ------
+    NotPositiveDefinite
+        If K has an eigenvalue below -alpha, or is not finite.
+    """
+    K *= root[:, None]
+    K *= root
+    finite = bool(np.all(np.isfinite(K)))
+    if finite:
+        values, vectors = eigh(K, driver="evd", overwrite_a=True, check_finite=False)
+    if not finite or values[0] <= -alpha:
+        raise NotPositiveDefinite(
+            f"The kernel matrix plus alpha={alpha:g} is not positive definite (or not finite). "
+            "Use a larger alpha, or a positive semi-definite kernel."
+        )
+    kept = values > len(values) * np.finfo(float).eps * max(values[-1], 0.0)
+    return values[kept], vectors[:, kept]
 
 
 def linear(
@@ -129,6 +151,8 @@ def linear(
     tol: float = 1e-6,
     max_iter: int = 1000,
     outside: float | None = None,
+    B: Array | None = None,
+    report: Report | None = None,
 ) -> LinearResult:
     """Minimise ``|K A B - R|_F^2 + alpha tr(A'KA) + frobenius |B|_F^2 + nuclear |B|_*``.
 
@@ -158,6 +182,10 @@ def linear(
         Most iterations.
     outside : float, optional
         ``|R|^2 - |U'R|^2``; needed only with ``eigenvectors=None`` and a rank-deficient K.
+    B : array of shape (T, T), optional
+        Where to start; the best multiple of the identity by default ("paper": the identity).
+    report : callable, optional
+        Called with the number of every accepted iterate and its objective.
 
     Returns
     -------
@@ -172,9 +200,9 @@ def linear(
     problem = _Problem(lam, M, alpha, frobenius, nuclear, outside)
     with blas_for(M.shape[1]):
         if solver == "paper":
-            A, B, path, n_iter, converged = _paper(problem, step, tol, max_iter)
+            A, B, path, n_iter, converged = _paper(problem, B, step, tol, max_iter, report)
         else:
-            B, path, n_iter, converged = _optimise(problem, tol, max_iter)
+            B, path, n_iter, converged = _optimise(problem, B, tol, max_iter, report)
         point = problem.at(B)
         symmetric = (point.Q * point.singular) @ point.Q.T
         if solver == "paper":
@@ -194,10 +222,12 @@ def linear(
     )
 
 
-def _optimise(problem: _Problem, tol: float, max_iter: int) -> tuple[Array, list[float], int, bool]:
-    start = problem.scaled_identity()
+def _optimise(
+    problem: _Problem, B: Array | None, tol: float, max_iter: int, report: Report | None
+) -> tuple[Array, list[float], int, bool]:
+    start = problem.scaled_identity() if B is None else B
     if problem.nuclear == 0.0:
-        return _lbfgs(problem, start, tol, max_iter)
+        return _lbfgs(problem, start, tol, max_iter, report)
     n_iter = 0
     if problem.frobenius > 0.0:
         start, _, n_iter, _ = _lbfgs(problem._replace(nuclear=0.0), start, 1e-3, max_iter)
@@ -208,7 +238,7 @@ def _optimise(problem: _Problem, tol: float, max_iter: int) -> tuple[Array, list
             stage = problem._replace(nuclear=share * problem.nuclear)
             B, _, more, _ = _proximal(stage, B, 1e-4, max_iter - n_iter)
             n_iter += more
-        B, path, more, converged = _proximal(problem, B, tol, max_iter - n_iter)
+        B, path, more, converged = _proximal(problem, B, tol, max_iter - n_iter, report)
         n_iter += more
         if B.any():
             break
@@ -216,12 +246,13 @@ def _optimise(problem: _Problem, tol: float, max_iter: int) -> tuple[Array, list
 
 
 def _lbfgs(
-    problem: _Problem, B: Array, tol: float, max_iter: int
+    problem: _Problem, B: Array, tol: float, max_iter: int, report: Report | None = None
 ) -> tuple[Array, list[float], int, bool]:
     """Smooth case: quasi-Newton over B until the relative duality gap is below ``tol``."""
     shape = B.shape
     first = problem.at(B)
-    path = [first.value]
+    path = Trace(report)
+    path.append(first.value)
     gap = problem.gap(first) / max(first.value, 1e-300)
     latest = first
 
@@ -252,11 +283,12 @@ def _lbfgs(
 
 
 def _proximal(
-    problem: _Problem, B: Array, tol: float, max_iter: int
+    problem: _Problem, B: Array, tol: float, max_iter: int, report: Report | None = None
 ) -> tuple[Array, list[float], int, bool]:
     """Matrix elastic net over B: accelerated proximal gradient with backtracking and restarts."""
     here = problem.at(B)
-    path = [here.value]
+    path = Trace(report)
+    path.append(here.value)
     ahead, there, momentum = B, here, 1.0  # the extrapolated point
     # For fixed A the fit has curvature 2 |KA|_op^2, and eliminating A only flattens it.
     first_layer = problem.lam[:, None] * (here.X * here.singular)
@@ -293,12 +325,17 @@ def _proximal(
 
 
 def _paper(
-    problem: _Problem, step: float, tol: float, max_iter: int
+    problem: _Problem,
+    B: Array | None,
+    step: float,
+    tol: float,
+    max_iter: int,
+    report: Report | None,
 ) -> tuple[Array, Array, list[float], int, bool]:
     """Algorithm 1 with the gradients of Q_L put right: exact A, one gradient step on B."""
-    B = np.eye(problem.M.shape[1])
+    B = np.eye(problem.M.shape[1]) if B is None else B
     lam = problem.lam[:, None]
-    path: list[float] = []
+    path = Trace(report)
     for n_iter in range(1, max_iter + 1):
         point = problem.at(B)
         A = point.X @ (B @ point.Q).T
@@ -344,3 +381,60 @@ def linear_loo(eigenvalues: Array, eigenvectors: Array, R: Array, B: Array, alph
     weight = eigenvectors**2
     one_minus_leverage = np.maximum(1.0 - weight.sum(axis=1), 0.0)[:, None] + weight @ kept
     return (residual / one_minus_leverage) @ Q.T
+
+
+def left_out_scores(
+    eigenvalues: Array,
+    eigenvectors: Array,
+    R: Array,
+    B: Array,
+    alpha: float,
+    weight: Array,
+    codes: Index,
+) -> tuple[Array, Array]:
+    """Score of every normal row under the model refitted without one count of it, B held fixed.
+
+    In each output direction of ``B'B`` this is :func:`manyone.solvers.ridge.leave_one_out_scores`
+    with a ridge of its own; responses and the mean of the rows that are left are rotated back.
+
+    Parameters
+    ----------
+    eigenvalues : array of shape (m,)
+    eigenvectors : array of shape (n, m)
+        Of the kernel matrix scaled by the square roots of the weights on both sides.
+    R : array of shape (n, T)
+        Columns are the indicators of the normal rows of each task.
+    B : array of shape (T, T)
+    alpha : float
+    weight : array of shape (n,)
+    codes : array of shape (n,)
+        Task of each row; anything for rows with zero responses, whose results mean nothing.
+
+    Returns
+    -------
+    scores : array of shape (n,)
+    residual : array of shape (n,)
+        ``1 - f_t(x)`` of each row for its own task, by the model that has seen it.
+    """
+    singular, Q = _right_singular(B)
+    kept = alpha / (np.maximum(eigenvalues, 0.0)[:, None] * singular**2 + alpha)
+    root, count = np.sqrt(weight)[:, None], np.minimum(weight, 1.0)[:, None]
+    V = eigenvectors.T @ (root * R)
+    outside = R - (eigenvectors @ V) / root
+    residual = outside @ Q + eigenvectors @ (kept * (V @ Q)) / root
+    squares = eigenvectors**2
+    missing = np.maximum(1.0 - squares.sum(axis=1), 0.0)[:, None]
+    left_out = residual / slack((missing + squares @ kept).T, weight).T
+    # What of one count of a row its own task does not explain, direction by direction.
+    rows = np.arange(len(codes))
+    unexplained = outside[rows, codes][:, None]
+    unexplained = unexplained + (eigenvectors * V[:, codes].T) @ kept / root
+    total = (weight @ R)[codes][:, None]
+    lack = (R.T @ (weight[:, None] * residual))[codes]
+    alone = total - count <= 1e-9 * total
+    remaining = np.where(alone, np.inf, total - count)
+    shift = (lack - count * left_out * unexplained) / remaining
+    shift = np.where(alone, lack / np.where(total > 0.0, total, 1.0), shift)
+    back = Q[codes]
+    scores = -np.abs(np.einsum("iq,iq->i", back, left_out - shift))
+    return scores, np.einsum("iq,iq->i", back, residual)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.optimize import minimize
 
-from manyone.solvers.linear import blas_for
+from manyone.solvers.threads import blas_for
 
 Array = NDArray[np.float64]
 Evaluation = Callable[[Array, float], tuple[float, Array, float]]

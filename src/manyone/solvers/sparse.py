@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone.solvers.linear import blas_for
+from manyone.solvers.threads import blas_for
 from manyone.solvers.nonlinear import descend, gradient_steps, gram, pull_back
 from manyone.solvers.sparse_group_lasso import SparseGroupResult, sparse_group_lasso
 

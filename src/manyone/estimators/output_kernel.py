@@ -1,0 +1,227 @@
+"""Output kernel learning: the similarity of tasks is learnt together with their functions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.linalg import eigh
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval
+
+from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.responses import ResponseScoring
+from manyone.kernels import Array
+from manyone.solvers.output_kernel import output_kernel
+from manyone.solvers.ridge import NotPositiveDefinite, slack
+from manyone.tasks import Codes, responses
+from manyone.validation import TrainingRows
+
+
+class OutputKernelOCKSR(ResponseScoring):
+    r"""Output kernel learning on one-hot responses (Dinuzzo et al. 2011).
+
+    All tasks share a kernel over rows and a learnt positive semi-definite kernel L over tasks,
+
+    .. math::
+        \min_{C, L} \frac{1}{2\alpha} \sum_i w_i \lVert r_i - L C^\top k_i \rVert^2
+        + \frac12 \mathrm{tr}(C^\top K C L) + \frac12 \lVert L \rVert_F^2,
+
+    with the responses of :class:`JointOCKSR`: 1 for a task's own normal rows, 0 for the rows of
+    all other tasks and for known outliers. Every local minimum is global.
+
+    Parameters
+    ----------
+    kernel : str or callable, default="rbf"
+        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`, ``"rbf+laplacian"``
+        (the mean of both), ``"precomputed"``, or a callable of two rows.
+    gamma : {"mean", "median", "scale"} or float, default="mean"
+        Kernel coefficient, see :class:`JointOCKSR`.
+    width : float, default=1
+        Stretches the kernel: gamma is divided by it.
+    degree : int, default=3
+        Of the polynomial kernel.
+    coef0 : float, default=1
+        Of the polynomial and sigmoid kernels.
+    kernel_params : dict or None
+        Keyword arguments of a callable kernel.
+    alpha : float, default=0.1
+        Ridge. 0 means the smallest one that the iterations resolve.
+    tol : float, default=1e-10
+        On the norm of ``L - C'KC / 2``, relative to the larger of the two terms.
+    max_iter : int, default=200
+        Newton steps.
+    metric : {"plain", "whitened"}, default="plain"
+        ``"whitened"`` applies :class:`TaskWhitener` first; thresholds then come from folds.
+    alarm_rate : float, default=0.05
+        Share of normal rows that may raise an alarm.
+
+    Attributes
+    ----------
+    tasks_ : ndarray of shape (T,)
+        Labels, sorted.
+    offset_ : ndarray of shape (T,)
+        Threshold on the score of each task.
+    alarm_rate_ : ndarray of shape (T,)
+        Rate promised for each task (larger than `alarm_rate` only if a warning said so).
+    calibration_ : Calibration
+        The left-out scores behind thresholds and p-values.
+    structure_ : ndarray of shape (T, T)
+        L, the learnt kernel over tasks.
+    coef_ : ndarray of shape (n, T)
+        C. At the optimum ``structure_ = C'KC / 2``.
+    dual_coef_ : ndarray of shape (n, T)
+        C L, the expansion coefficients: ``f = K(x, X_fit) dual_coef_``.
+    mean_response_ : ndarray of shape (T,)
+        Mean response of the normal rows of each task.
+    objective_path_ : ndarray of shape (n_iter_ + 1,)
+        Objective before the first and after every step; it does not increase.
+    n_iter_ : int
+        Newton steps taken.
+    alpha_, gamma_ : float
+        The numbers that were used.
+    X_fit_ : array or CSR matrix of shape (n, d)
+        Training rows.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    See Also
+    --------
+    JointOCKSR : The same responses without a kernel over tasks.
+
+    Notes
+    -----
+    Thresholds and p-values compare a row with leave-one-out scores of its task, exact for the
+    learnt L; a single row moves L little. ``calibration_.source`` says so.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyone.estimators.output_kernel import OutputKernelOCKSR
+    >>> rng = np.random.default_rng(0)
+    >>> task = np.repeat(["ann", "bob"], 30)
+    >>> X = rng.normal(size=(60, 2)) + 3.0 * (task == "bob")[:, None]
+    >>> model = OutputKernelOCKSR(alarm_rate=0.1).fit(X, task=task)
+    >>> model.predict([[0.0, 0.0], [0.0, 0.0]], task=["ann", "bob"])
+    array([ 1, -1])
+    >>> model.structure_.shape
+    (2, 2)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **MultiTaskOneClass._parameter_constraints,
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+    }
+    _default_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "kernel": ("rbf", "laplacian", "rbf+laplacian"),
+        "width": (0.3, 1.0, 3.0),
+        "alpha": (0.01, 0.1, 1.0),
+    }
+
+    def __init__(
+        self,
+        *,
+        kernel: str | Callable[..., float] = "rbf",
+        gamma: str | float = "mean",
+        width: float = 1.0,
+        degree: int = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        alpha: float = 0.1,
+        tol: float = 1e-10,
+        max_iter: int = 200,
+        metric: str = "plain",
+        alarm_rate: float = 0.05,
+    ):
+        self.kernel = kernel
+        self.gamma = gamma
+        self.width = width
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.alpha = alpha
+        self.tol = tol
+        self.max_iter = max_iter
+        self.metric = metric
+        self.alarm_rate = alarm_rate
+
+    def _solve(self, rows: TrainingRows) -> None:
+        self.X_fit_, self.codes_, self.outlier_, self.weight_ = rows
+        root = np.sqrt(rows.weight)
+        R = responses(rows.codes, rows.outlier, len(self.tasks_))
+        K = self._finite_gram(rows.X) * root[:, None] * root
+        values, vectors = eigh(K, overwrite_a=True)
+        self.alpha_ = _resolved(self.alpha, float(np.abs(values).sum()))
+        if values[0] < -self.alpha_:
+            raise NotPositiveDefinite(
+                f"The kernel matrix plus alpha={self.alpha_:g} is not positive definite. "
+                "Use a larger alpha, or a positive semi-definite kernel."
+            )
+        solution = output_kernel(
+            K,
+            root[:, None] * R,
+            self.alpha_,
+            eigen=(values, vectors),
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+        if not solution.converged:
+            warnings.warn(
+                f"Output kernel learning stopped after max_iter={self.max_iter} steps without "
+                "reaching tol: raise max_iter, tol or alpha.",
+                ConvergenceWarning,
+            )
+        self.structure_ = solution.structure
+        self.coef_ = root[:, None] * solution.coef
+        self.dual_coef_ = self.coef_ @ self.structure_
+        self.objective_path_, self.n_iter_ = solution.objective_path, solution.n_iter
+        self._leave_out(solution.coef, np.maximum(values, 0.0), vectors, root[:, None] * R)
+
+    def _leave_out(self, coef: Array, spectrum: Array, vectors: Array, Y: Array) -> None:
+        """Residuals, mean responses and left-out scores, with L fixed.
+
+        Along an eigenvector of L with eigenvalue l the fit is a ridge regression with Gram matrix
+        l K, where leaving out one count of a row has a closed form.
+        """
+        normal, T = np.flatnonzero(~self.outlier_), len(self.tasks_)
+        codes, weight = self.codes_[normal], self.weight_[normal]
+        scale = self.alpha_ / np.sqrt(weight)[:, None]
+        levels, axes = eigh(self.structure_)
+        shrunk = 1.0 / (spectrum[:, None] * np.maximum(levels, 0.0) + self.alpha_)
+        own = vectors[normal]
+        complement = self.alpha_ * (np.square(own) @ shrunk)
+        left_out = scale * (coef[normal] @ axes) / slack(complement, weight[:, None])
+        # By how much the task's own indicator misses the row, along every eigenvector.
+        misses = scale * ((own * (vectors.T @ Y).T[codes]) @ shrunk)
+        residual = scale[:, 0] * coef[normal, codes]
+        total, lack = (np.bincount(codes, weight * part, T) for part in (1.0, residual))
+        self.mean_response_ = 1.0 - lack / total
+        count, side = np.minimum(weight, 1.0), axes[codes]
+        remaining = total[codes] - count
+        alone = remaining <= 1e-9 * total[codes]
+        moved = lack[codes] - count * np.einsum("il,il->i", side, left_out * misses)
+        shift = np.where(
+            alone, (lack / total)[codes], moved / np.where(alone, 1.0, remaining)
+        )
+        self.left_out_ = -np.abs(np.einsum("il,il->i", side, left_out) - shift)
+
+    def _left_out_scores(self) -> tuple[Array, Codes, Array]:
+        normal = ~self.outlier_
+        return self.left_out_, self.codes_[normal], self.weight_[normal]
+
+    def _set_calibration(self, scores: Array, codes: Codes, weight: Array, source: str) -> None:
+        if source == "leave-one-out":
+            source = "leave-one-out, structure fixed"
+        super()._set_calibration(scores, codes, weight, source)
+
+
+def _resolved(alpha: float, size: float) -> float:
+    """The ridge within the range in which Newton steps converge beside this kernel."""
+    if size == 0.0:
+        return alpha if 0 < alpha < 1e10 else 1.0
+    return float(np.clip(alpha, 1e-9 * size, 1e6 * size))

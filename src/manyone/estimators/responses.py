@@ -1,0 +1,46 @@
+"""Scoring for methods whose task functions are one kernel expansion each."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from manyone.estimators.base import MultiTaskOneClass
+from manyone.kernels import Array, Rows
+from manyone.tasks import Codes
+
+
+class ResponseScoring(MultiTaskOneClass):
+    """Score -|f_t(x) - mean_t| with ``f = K(x, X_fit) dual_coef_ + intercept_``.
+
+    A subclass sets `X_fit_`, `dual_coef_` (n, T), `mean_response_` (T,) and, where it has one,
+    `intercept_` (T,).
+    """
+
+    dual_coef_: Array
+    mean_response_: Array
+    intercept_: Array | float = 0.0
+
+    def _own_scores(self, X: Rows, codes: Codes) -> Array:
+        target = self.mean_response_ - self.intercept_
+        response = np.empty(X.shape[0])
+        coef = np.ascontiguousarray(self.dual_coef_.T)
+        for rows, K in self._kernel_blocks(X):
+            response[rows] = np.einsum("ij,ij->i", K, coef[codes[rows]])
+        return -np.abs(response - target[codes])
+
+    def _all_scores(self, X: Rows) -> Array:
+        target = self.mean_response_ - self.intercept_
+        scores = np.empty((X.shape[0], len(self.tasks_)))
+        for rows, K in self._kernel_blocks(X):
+            scores[rows] = -np.abs(K @ self.dual_coef_ - target)
+        return scores
+
+    def _finite_gram(self, X: Rows) -> Array:
+        """Kernel matrix of training rows, refused where it is not finite."""
+        K = self._gram(X)
+        if not np.all(np.isfinite(K)):
+            raise ValueError(
+                f"kernel={self.kernel!r} is not finite on the training rows. Use another kernel, "
+                "or rescale the rows."
+            )
+        return K
