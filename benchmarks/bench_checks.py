@@ -9,7 +9,8 @@ os.environ["SCIPY_ARRAY_API"] = "1"  # before scipy is imported: the array-API c
 
 from sklearn.ensemble import IsolationForest
 from sklearn.exceptions import SkipTestWarning
-from sklearn.svm import OneClassSVM, SGDOneClassSVM
+from sklearn.linear_model import SGDOneClassSVM
+from sklearn.svm import OneClassSVM
 from sklearn.utils.estimator_checks import check_estimator
 
 from manyone.estimators import METHODS

@@ -1,10 +1,10 @@
 """Runs can be killed and repeated; tables do not depend on workers; the page stands alone."""
 
 import csv
+import importlib
 import json
+import multiprocessing
 import re
-import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -22,33 +22,48 @@ from manyone.experiments.tables import COLUMNS, compare, pairs_csv, summarise, t
 # A run that is over in seconds: the cheap methods on a handful of test rows. The version of the
 # code is fixed, so that somebody who edits it meanwhile does not change the outcome.
 TINY = """
-import sys
-from pathlib import Path
 from manyone.experiments import Plan, runner
 from manyone.experiments.reproduce import reproduce
 
-if __name__ == "__main__":
+def tiny(out, workers=1):
     runner.code_version = lambda: "test"
     only = ("OCKSR (as in the paper)", "C-OCKSR (as in the paper)", "OneClassSVM (defaults)")
     plan = Plan(repeats=2, shrink=15, seed=5, only=(*only, "Mahalanobis (pooled)"))
-    reproduce(plan, Path(sys.argv[1]), workers=int(sys.argv[2]))
+    reproduce(plan, out, workers=workers)
 """
 
 
-def start(folder, out, workers=1):
-    """Start the tiny run in a process of its own."""
-    script = folder / "tiny.py"
-    script.write_text(TINY)
-    return subprocess.Popen(
-        [sys.executable, str(script), str(out), str(workers)], start_new_session=True
-    )
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """Start the tiny run in a process of its own, forked from one that has imported everything."""
+    folder = tmp_path_factory.mktemp("module")
+    (folder / "tiny_run.py").write_text(TINY)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["manyone.experiments.reproduce"])
+    sys.path.insert(0, str(folder))
+    try:
+        tiny = importlib.import_module("tiny_run").tiny
+
+        def start_process(*args):
+            process = context.Process(target=tiny, args=args)
+            process.start()
+            return process
+
+        yield start_process
+    finally:
+        sys.path.remove(str(folder))
+
+
+def finish(process):
+    process.join(120)
+    assert process.exitcode == 0
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("finished")
-    assert start(folder, folder / "out").wait(120) == 0
-    return folder / "out"
+def finished(start, tmp_path_factory):
+    out = tmp_path_factory.mktemp("finished")
+    finish(start(out))
+    return out
 
 
 def stamps(out):
@@ -56,34 +71,33 @@ def stamps(out):
     return {path.name: path.stat().st_mtime_ns for path in (out / "cells").glob("*.json")}
 
 
-def test_killed_runs_go_on_and_repeat_nothing(finished, tmp_path):
-    out, total = tmp_path / "out", len(stamps(finished))
-    rng = np.random.default_rng(0)
+def test_killed_runs_go_on_and_repeat_nothing(start, finished, tmp_path):
+    total = len(stamps(finished))
     # Kill when so many cells are finished: moments that do not depend on the machine's speed.
-    for goal in sorted(rng.integers(1, total - 2, size=3)):
-        process, before = start(tmp_path, out), stamps(out)
+    for goal in sorted(np.random.default_rng(0).integers(1, total - 2, size=6)):
+        before, process = stamps(tmp_path), start(tmp_path)
         end = time.monotonic() + 60
-        while len(stamps(out)) < goal and process.poll() is None and time.monotonic() < end:
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        after = stamps(out)
-        assert before.items() <= after.items()
-        assert not (out / "table.csv").exists()
-        for path in (out / "cells").glob("*.json"):
+        while len(stamps(tmp_path)) < goal and process.is_alive() and time.monotonic() < end:
+            time.sleep(0.002)
+        process.kill()
+        process.join()
+        assert before.items() <= stamps(tmp_path).items()
+        assert not (tmp_path / "table.csv").exists()
+        for path in (tmp_path / "cells").glob("*.json"):
             json.loads(path.read_text())
-    before = stamps(out)
-    assert start(tmp_path, out).wait(120) == 0
-    assert before.items() <= stamps(out).items()
-    assert (out / "table.csv").read_bytes() == (finished / "table.csv").read_bytes()
-    assert (out / "pairs.csv").read_bytes() == (finished / "pairs.csv").read_bytes()
-    assert not list(out.rglob("*.part"))
+    before = stamps(tmp_path)
+    assert 0 < len(before) < total
+    finish(start(tmp_path))
+    assert before.items() <= stamps(tmp_path).items()
+    for name in ("table.csv", "pairs.csv"):
+        assert (tmp_path / name).read_bytes() == (finished / name).read_bytes()
+    assert not list(tmp_path.rglob("*.part"))
 
 
-def test_two_workers_give_the_same_table(finished, tmp_path):
-    assert start(tmp_path, tmp_path / "out", workers=2).wait(120) == 0
+def test_two_workers_give_the_same_table(start, finished, tmp_path):
+    finish(start(tmp_path, 2))
     for name in ("table.csv", "pairs.csv", "report.html"):
-        assert (tmp_path / "out" / name).read_bytes() == (finished / name).read_bytes()
+        assert (tmp_path / name).read_bytes() == (finished / name).read_bytes()
 
 
 def test_damaged_cells_are_computed_again(tmp_path, monkeypatch):

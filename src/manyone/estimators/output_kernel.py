@@ -49,7 +49,8 @@ class OutputKernelOCKSR(ResponseScoring):
     kernel_params : dict or None
         Keyword arguments of a callable kernel.
     alpha : float, default=0.1
-        Ridge. 0 means the smallest one that the iterations resolve.
+        Ridge, held between 1e-9 and 1e3 times the trace of the kernel matrix: beyond, rankings do
+        not change.
     tol : float, default=1e-10
         On the norm of ``L - C'KC / 2``, relative to the larger of the two terms.
     max_iter : int, default=200
@@ -152,23 +153,21 @@ class OutputKernelOCKSR(ResponseScoring):
 
     def _solve(self, rows: TrainingRows) -> None:
         self.X_fit_, self.codes_, self.outlier_, self.weight_ = rows
-        root = np.sqrt(rows.weight)
-        R = responses(rows.codes, rows.outlier, len(self.tasks_))
+        # Weights matter relative to alpha only: about 1 they stay in range.
+        unit = float(rows.weight.mean())
+        root = np.sqrt(rows.weight / unit)
+        Y = root[:, None] * responses(rows.codes, rows.outlier, len(self.tasks_))
         K = self._finite_gram(rows.X) * root[:, None] * root
-        values, vectors = eigh(K, overwrite_a=True)
-        self.alpha_ = _resolved(self.alpha, float(np.abs(values).sum()))
-        if values[0] < -self.alpha_:
+        values, vectors = eigh(K)
+        ridge = _resolved(self.alpha, unit, float(np.abs(values).sum()))
+        self.alpha_ = ridge * unit
+        if values[0] < -ridge:
             raise NotPositiveDefinite(
                 f"The kernel matrix plus alpha={self.alpha_:g} is not positive definite. "
                 "Use a larger alpha, or a positive semi-definite kernel."
             )
         solution = output_kernel(
-            K,
-            root[:, None] * R,
-            self.alpha_,
-            eigen=(values, vectors),
-            tol=self.tol,
-            max_iter=self.max_iter,
+            K, Y, ridge, eigen=(values, vectors), tol=self.tol, max_iter=self.max_iter
         )
         if not solution.converged:
             warnings.warn(
@@ -180,34 +179,38 @@ class OutputKernelOCKSR(ResponseScoring):
         self.coef_ = root[:, None] * solution.coef
         self.dual_coef_ = self.coef_ @ self.structure_
         self.objective_path_, self.n_iter_ = solution.objective_path, solution.n_iter
-        self._leave_out(solution.coef, np.maximum(values, 0.0), vectors, root[:, None] * R)
+        normal, T = np.flatnonzero(~rows.outlier), len(self.tasks_)
+        codes, share = rows.codes[normal], rows.weight[normal] / unit
+        fitted = np.einsum("ij,ij->i", K[normal], (solution.coef @ self.structure_).T[codes])
+        fitted /= root[normal]
+        self.mean_response_ = np.bincount(codes, share * fitted, T) / np.bincount(codes, share, T)
+        self._leave_out(solution.coef, ridge, np.maximum(values, 0.0), vectors, Y)
 
-    def _leave_out(self, coef: Array, spectrum: Array, vectors: Array, Y: Array) -> None:
-        """Residuals, mean responses and left-out scores, with L fixed.
+    def _leave_out(
+        self, coef: Array, ridge: float, spectrum: Array, vectors: Array, Y: Array
+    ) -> None:
+        """Left-out scores of the normal rows, with L fixed.
 
         Along an eigenvector of L with eigenvalue l the fit is a ridge regression with Gram matrix
         l K, where leaving out one count of a row has a closed form.
         """
         normal, T = np.flatnonzero(~self.outlier_), len(self.tasks_)
         codes, weight = self.codes_[normal], self.weight_[normal]
-        scale = self.alpha_ / np.sqrt(weight)[:, None]
+        scale = ridge / np.sqrt(weight / self.weight_.mean())[:, None]
         levels, axes = eigh(self.structure_)
-        shrunk = 1.0 / (spectrum[:, None] * np.maximum(levels, 0.0) + self.alpha_)
+        shrunk = 1.0 / (spectrum[:, None] * np.maximum(levels, 0.0) + ridge)
         own = vectors[normal]
-        complement = self.alpha_ * (np.square(own) @ shrunk)
+        complement = ridge * (np.square(own) @ shrunk)
         left_out = scale * (coef[normal] @ axes) / slack(complement, weight[:, None])
         # By how much the task's own indicator misses the row, along every eigenvector.
         misses = scale * ((own * (vectors.T @ Y).T[codes]) @ shrunk)
         residual = scale[:, 0] * coef[normal, codes]
-        total, lack = (np.bincount(codes, weight * part, T) for part in (1.0, residual))
-        self.mean_response_ = 1.0 - lack / total
+        total, lack = np.bincount(codes, weight, T), np.bincount(codes, weight * residual, T)
         count, side = np.minimum(weight, 1.0), axes[codes]
         remaining = total[codes] - count
         alone = remaining <= 1e-9 * total[codes]
         moved = lack[codes] - count * np.einsum("il,il->i", side, left_out * misses)
-        shift = np.where(
-            alone, (lack / total)[codes], moved / np.where(alone, 1.0, remaining)
-        )
+        shift = np.where(alone, (lack / total)[codes], moved / np.where(alone, 1.0, remaining))
         self.left_out_ = -np.abs(np.einsum("il,il->i", side, left_out) - shift)
 
     def _left_out_scores(self) -> tuple[Array, Codes, Array]:
@@ -220,8 +223,8 @@ class OutputKernelOCKSR(ResponseScoring):
         super()._set_calibration(scores, codes, weight, source)
 
 
-def _resolved(alpha: float, size: float) -> float:
-    """The ridge within the range in which Newton steps converge beside this kernel."""
-    if size == 0.0:
-        return alpha if 0 < alpha < 1e10 else 1.0
-    return float(np.clip(alpha, 1e-9 * size, 1e6 * size))
+def _resolved(alpha: float, unit: float, size: float) -> float:
+    """The ridge over the unit of weights, in the range where Newton steps converge."""
+    size = size if size > 0 else 1.0
+    # Clipped before the division, which may overflow.
+    return float(np.clip(alpha, 1e-9 * size * unit, 1e3 * size * unit) / unit)

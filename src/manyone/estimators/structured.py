@@ -1,0 +1,87 @@
+"""What the methods that learn a structure by iterations have in common."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
+
+from manyone.estimators.base import MultiTaskOneClass
+from manyone.features import FeatureMap, landmark_features
+from manyone.kernels import Array
+from manyone.solvers.trace import Report
+from manyone.tasks import Codes
+from manyone.validation import TrainingRows
+
+
+class StructureMixin(MultiTaskOneClass):
+    """Landmarks, warm starts, progress and the warning of a fit that ran out of iterations."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **MultiTaskOneClass._parameter_constraints,
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "landmarks": [Interval(Integral, 1, None, closed="left"), None],
+        "random_state": ["random_state"],
+        "warm_start": ["boolean"],
+        "verbose": ["verbose"],
+    }
+    #: What the calibration is called where a closed form holds the learned structure fixed.
+    _closed_form = "leave-one-out, structure fixed"
+
+    alpha: float
+    tol: float
+    max_iter: int
+    landmarks: int | None
+    random_state: Any
+    warm_start: bool
+    verbose: int
+
+    def _landmark_features(self, rows: TrainingRows, number: int) -> tuple[Array, FeatureMap]:
+        if self.kernel == "precomputed":
+            raise ValueError(
+                f"landmarks={number} needs rows to evaluate the kernel on; with "
+                'kernel="precomputed" use landmarks=None.'
+            )
+        rng = check_random_state(self.random_state)
+        Phi, features = landmark_features(self.kernel_, rows.X, number, rng)
+        self.X_fit_ = rows.X[features.pivots]
+        return Phi, features
+
+    def _started(self, name: str, shape: tuple[int, ...]) -> Array | None:
+        """The last fit's array to start from, if there is one that fits and it is wanted."""
+        last = getattr(self, name, None)
+        usable = self.warm_start and last is not None and last.shape == shape and np.any(last)
+        return np.array(last) if usable and np.all(np.isfinite(last)) else None
+
+    def _progress(self) -> Report | None:
+        if not self.verbose:
+            return None
+        name = type(self).__name__
+
+        def show(iteration: int, objective: float) -> None:
+            if iteration % (1 if self.verbose > 1 else 10) == 0:
+                print(f"{name}: iteration {iteration}, objective {objective:.8g}", file=sys.stderr)
+
+        return show
+
+    def _warn_unless(self, converged: bool) -> None:
+        if not converged:
+            warnings.warn(
+                f"{type(self).__name__} stopped after max_iter={self.max_iter} iterations before "
+                f"tol={self.tol:g} was reached. Increase max_iter, or tol if this is good enough.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+
+    def _set_calibration(self, scores: Array, codes: Codes, weight: Array, source: str) -> None:
+        if source == "leave-one-out":
+            source = self._closed_form
+        super()._set_calibration(scores, codes, weight, source)

@@ -1,0 +1,73 @@
+"""The public surface: what is there, and that importing it costs nothing extra."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import manyone
+from manyone.estimators import METHODS, MultiTaskOneClass
+
+CONTRACT = {
+    "fit": ["X", "y", "task", "outlier", "sample_weight"],
+    "score_samples": ["X", "task"],
+    "decision_function": ["X", "task"],
+    "predict": ["X", "task"],
+    "pvalues": ["X", "task", "exact"],
+    "score_tasks": ["X"],
+    "predict_task": ["X"],
+    "recalibrate": ["alarm_rate"],
+    "calibrate": ["X", "task", "sample_weight"],
+    "select": ["X", "task", "fdr", "exact"],
+}
+
+
+@pytest.mark.parametrize("cls", METHODS.values(), ids=METHODS.keys())
+def test_methods_have_the_same_signatures(cls):
+    for name, expected in CONTRACT.items():
+        assert list(inspect.signature(getattr(cls, name)).parameters)[1:] == expected
+    for name, parameter in inspect.signature(cls).parameters.items():
+        assert parameter.kind is inspect.Parameter.KEYWORD_ONLY, name
+        assert f"{name} :" in cls.__doc__ or f"{name}," in cls.__doc__, f"{name} is undocumented"
+    assert {"kernel", "gamma", "alarm_rate"} <= set(inspect.signature(cls).parameters)
+
+
+def test_every_method_is_exported():
+    for cls in METHODS.values():
+        assert getattr(manyone, cls.__name__) is cls
+        assert cls.__name__ in manyone.__all__
+        assert issubclass(cls, MultiTaskOneClass)
+
+
+def test_all_is_sorted_and_complete():
+    assert sorted(manyone.__all__) == sorted(set(manyone.__all__))
+    for name in manyone.__all__:
+        assert hasattr(manyone, name)
+
+
+BLOCKED = """
+import sys
+banned = "matplotlib plotly typer rich polars pandas pyarrow dask skops pooch pyod numba".split()
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in banned:
+            raise ImportError(name)
+sys.meta_path.insert(0, Block())
+import numpy as np, manyone, manyone.datasets, manyone.tuning
+X, task = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
+print(manyone.tune(manyone.JointOCKSR(), X, task=task).predict(X, task=task).sum())
+try:
+    manyone.save(manyone.JointOCKSR().fit(X), "nowhere")
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_core_needs_no_optional_dependency():
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", BLOCKED], capture_output=True, text=True, check=True
+    )
+    total, message = done.stdout.splitlines()
+    assert int(total) > 40
+    assert "manyone[io]" in message
