@@ -1,7 +1,7 @@
 """One-class classification for many related tasks with few normal samples each."""
 
 from manyone.calibration import CalibrationWarning
-from manyone.estimators import IndependentOCKSR, JointOCKSR
+from manyone.estimators import IndependentOCKSR, JointOCKSR, OutputKernelOCKSR
 from manyone.metrics import TaskAUC
 from manyone.persistence import load, save
 from manyone.plots import ObjectiveDisplay, ScoreDisplay, StructureDisplay
@@ -15,6 +15,7 @@ __all__ = [
     "IndependentOCKSR",
     "JointOCKSR",
     "ObjectiveDisplay",
+    "OutputKernelOCKSR",
     "ScoreDisplay",
     "StructureDisplay",
     "TaskAUC",

@@ -167,9 +167,11 @@ def check_weight(weight: Any, X: Any) -> Array:
     return np.asarray(weight)
 
 
-def check_all_have_tasks(codes: Codes, outlier: NDArray[np.bool_]) -> None:
+def check_all_have_tasks(labels: NDArray[Any], outlier: NDArray[np.bool_]) -> None:
     """Every normal row needs a task."""
-    lost = np.flatnonzero((codes == MISSING) & ~outlier)
+    if labels.dtype != object:  # native arrays have no missing labels
+        return
+    lost = np.flatnonzero([label is None for label in labels] & ~outlier)
     if len(lost):
         raise ValueError(
             f"The task of row {lost[0]} is missing ({len(lost)} such row(s)). Only known outliers "

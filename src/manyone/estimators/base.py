@@ -161,7 +161,7 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
         weight = check_weight(sample_weight, X)
         mask = check_outlier(outlier, n)
         labels = np.zeros(n, dtype=np.intp) if task is None else check_labels(task, n)
-        check_all_have_tasks(np.where([label is None for label in labels], MISSING, 0), mask)
+        check_all_have_tasks(labels, mask)
         kept = np.flatnonzero(weight > 0)
         if len(kept) < n:
             X, mask, labels, weight = X[kept], mask[kept], labels[kept], weight[kept]

@@ -13,7 +13,7 @@ from manyone.estimators.projection import OneLayerMixin
 from manyone.estimators.structured import StructureMixin
 from manyone.kernels import Array
 from manyone.solvers.linear import eigenbasis, left_out_scores, linear
-from manyone.solvers.ridge import effective_alpha
+from manyone.solvers.ridge import effective_alpha, leave_one_out_scores, primal_ridge, ridge
 from manyone.tasks import Codes, responses
 from manyone.validation import TrainingRows
 
@@ -114,7 +114,7 @@ class LinearOCKSR(OneLayerMixin, StructureMixin):
     Thresholds and p-values compare a row with the leave-one-out scores of its task, in closed form
     with the structure held fixed: B has seen the row that is left out, its T^2 numbers from all
     rows of all tasks, and the alarm rates measured on digits are those of :class:`JointOCKSR`.
-    Where the penalties leave a task nothing but zero, the structure is the identity.
+    Where the penalties leave a task nothing but zero, the model is that of :class:`JointOCKSR`.
 
     A fit costs one eigendecomposition and O(n T^2) per iteration.
 
@@ -212,36 +212,42 @@ class LinearOCKSR(OneLayerMixin, StructureMixin):
             B=self._started("structure_", (T, T)),
             report=self._progress(),
         )
-        self.structure_, coef = found.B, found.coef
-        own = np.einsum("it,it->t", U.T @ target, lam[:, None] * (U.T @ coef))
-        collapsed = found.collapsed or np.any(own <= 1e-10 * np.max(own))
-        self._warn_unless(found.converged or collapsed)
-        if collapsed:
-            self.structure_ = np.eye(T)
-            coef = U @ ((U.T @ target) / (lam + alpha)[:, None])
         self.objective_path_ = found.objective_path * unit
         self.n_iter_, self.duality_gap_ = found.n_iter, found.duality_gap
-        coef = root[:, None] * coef
-        self.dual_coef_ = coef if self.landmarks is None else features.expand(Phi.T @ coef)
-        self._summarise(lam, U, R, unit)
+        own = np.einsum("it,it->t", U.T @ target, lam[:, None] * (U.T @ found.coef))
+        normal = np.flatnonzero(~rows.outlier)
+        codes, weight = rows.codes[normal], rows.weight[normal]
+        if found.collapsed or np.any(own <= 1e-10 * np.max(own)):
+            self.structure_ = np.eye(T)
+            if self.landmarks is None:
+                K = self._gram(rows.X)
+                coef, slack, _ = ridge(K, R, self.alpha_, rows.weight, overwrite=True)
+                residual = (coef * (self.alpha_ / rows.weight)[:, None])[normal, codes]
+            else:
+                coef, slack = primal_ridge(Phi, R, self.alpha_, rows.weight)
+                residual = (R - Phi @ coef)[normal, codes]
+            scores = leave_one_out_scores(residual, slack[normal], weight, codes, T)
+        else:
+            self._warn_unless(found.converged)
+            self.structure_ = found.B
+            coef = root[:, None] * found.coef
+            coef = coef if self.landmarks is None else Phi.T @ coef
+            # One count is one count of the weights that were given: back to their units.
+            everyone = np.maximum(rows.codes, 0)
+            scores, residual = left_out_scores(
+                lam * unit, U, R, found.B, self.alpha_, rows.weight, everyone
+            )
+            scores, residual = scores[normal], residual[normal]
+        self.dual_coef_ = coef if self.landmarks is None else features.expand(coef)
+        self.left_out_ = scores
+        lack = np.bincount(codes, weight * residual, T)
+        self.mean_response_ = 1.0 - lack / np.bincount(codes, weight, T)
 
     def _strengths(self, lam: Array, M: Array, alpha: float, unit: float) -> tuple[float, float]:
         """`frobenius` and `nuclear` per unit of weight; never so small that nothing holds B."""
         energy = float(lam @ np.einsum("it,it->i", M, M))
         floor = 1e-10 * energy / alpha if energy > 0.0 else 1.0
         return max(self.frobenius / unit, floor), self.nuclear / unit
-
-    def _summarise(self, lam: Array, U: Array, R: Array, unit: float) -> None:
-        """Left-out scores and the mean response of each task."""
-        normal = np.flatnonzero(~self.outlier_)
-        # One count is one count of the weights that were given, not of those in new units.
-        scores, residual = left_out_scores(
-            lam * unit, U, R, self.structure_, self.alpha_, self.weight_, np.maximum(self.codes_, 0)
-        )
-        self.left_out_ = scores[normal]
-        codes, weight, T = self.codes_[normal], self.weight_[normal], len(self.tasks_)
-        lack = np.bincount(codes, weight * residual[normal], T)
-        self.mean_response_ = 1.0 - lack / np.bincount(codes, weight, T)
 
     def _left_out_scores(self) -> tuple[Array, Codes, Array]:
         normal = ~self.outlier_

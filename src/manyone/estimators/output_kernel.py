@@ -51,7 +51,7 @@ class OutputKernelOCKSR(ResponseScoring):
     alpha : float, default=0.1
         Ridge, held between 1e-9 and 1e3 times the trace of the kernel matrix: beyond, rankings do
         not change.
-    tol : float, default=1e-10
+    tol : float, default=1e-9
         On the norm of ``L - C'KC / 2``, relative to the larger of the two terms.
     max_iter : int, default=200
         Newton steps.
@@ -101,7 +101,7 @@ class OutputKernelOCKSR(ResponseScoring):
     Examples
     --------
     >>> import numpy as np
-    >>> from manyone.estimators.output_kernel import OutputKernelOCKSR
+    >>> from manyone import OutputKernelOCKSR
     >>> rng = np.random.default_rng(0)
     >>> task = np.repeat(["ann", "bob"], 30)
     >>> X = rng.normal(size=(60, 2)) + 3.0 * (task == "bob")[:, None]
@@ -134,7 +134,7 @@ class OutputKernelOCKSR(ResponseScoring):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         alpha: float = 0.1,
-        tol: float = 1e-10,
+        tol: float = 1e-9,
         max_iter: int = 200,
         metric: str = "plain",
         alarm_rate: float = 0.05,

@@ -281,9 +281,29 @@ def _lbfgs(
             options={"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": 0.0, "gtol": 0.0},
         )
         B = found.x.reshape(shape)
+        if len(path) - 1 < max_iter:
+            B = _polish(problem, B)
+            gap = problem.gap(problem.at(B)) / max(path[-1], 1e-300)
     # Where rounding ends the descent first, the certificate says whether that is good enough.
     ended = len(path) - 1 < max_iter and gap <= _ROUNDING_GAP
     return B, path, len(path) - 1, bool(gap <= tol or ended)
+
+
+def _polish(problem: _Problem, B: Array, steps: int = 20) -> Array:
+    """Alternate exact A- and B-steps: they go on where objective values no longer tell points apart.
+
+    For a given ``C = A B`` the best ``L = B'B`` is ``sqrt(alpha / frobenius) (C'KC)^(1/2)``.
+    """
+    ratio = np.sqrt(problem.alpha / problem.frobenius)
+    for _ in range(steps):
+        point = problem.at(B)
+        folded = point.singular[:, None] ** 2 * point.S * point.singular**2
+        squares, Q = np.linalg.eigh(folded)
+        Q = point.Q @ Q
+        previous, B = B, (Q * np.sqrt(ratio * np.sqrt(np.maximum(squares, 0.0)))) @ Q.T
+        if np.linalg.norm(B - previous) <= 1e-14 * np.linalg.norm(B):
+            break
+    return B
 
 
 def _proximal(
