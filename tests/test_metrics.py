@@ -2,8 +2,12 @@
 
 import numpy as np
 import pytest
+import sklearn
 from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
+from manyone import JointOCKSR, TaskAUC
 from manyone.metrics import task_aucs
 
 
@@ -25,3 +29,20 @@ def test_equals_scikit_learn(digits, weighted):
 def test_nothing_to_compare_is_nan():
     aucs = task_aucs(np.zeros((3, 2)), np.zeros(3, dtype=int))
     assert np.isnan(aucs).all()
+
+
+def test_scorer_sees_through_pipelines_and_unknown_tasks():
+    rng = np.random.default_rng(0)
+    task = np.repeat([0, 1, 2], [20, 20, 1])
+    X = rng.normal(size=(41, 2)) + 3.0 * task[:, None]
+    kept = task < 2
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipe = make_pipeline(
+            StandardScaler(), JointOCKSR(alarm_rate=0.1).set_fit_request(task=True)
+        )
+        pipe.fit(X[kept], task=task[kept])
+    scores = pipe[-1].score_tasks(pipe[:-1].transform(X))
+    expected = np.mean([roc_auc_score(task == t, scores[:, t]) for t in range(2)])
+    assert TaskAUC()(pipe, X, task=task) == pytest.approx(expected)
+    with pytest.raises(ValueError, match="StratifiedKFold"):
+        TaskAUC()(pipe, X[-1:], task=task[-1:])

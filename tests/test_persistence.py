@@ -8,6 +8,9 @@ import zipfile
 
 import numpy as np
 import pytest
+import sklearn
+from sklearn.exceptions import NotFittedError
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -62,13 +65,33 @@ def test_pipelines_and_transformers(fleet, tmp_path):
     assert np.array_equal(load(tmp_path / "w").transform(X), whitener.transform(X))
 
 
+def test_imputers_and_requests_in_pipelines(fleet, tmp_path):
+    X, task = fleet
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = JointOCKSR().set_fit_request(task=True).set_predict_request(task=True)
+        whitener = TaskWhitener().set_fit_request(task=True)
+        pipe = make_pipeline(SimpleImputer(), whitener, model).fit(X, task=task)
+        save(pipe, tmp_path / "p")
+        twin = load(tmp_path / "p")
+        assert np.array_equal(twin.predict(X, task=task), pipe.predict(X, task=task))
+
+
+def test_unfitted_models_and_missing_folders_are_refused(tmp_path, model):
+    with pytest.raises(NotFittedError):
+        save(JointOCKSR(), tmp_path / "m")
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        save(model, tmp_path / "nowhere" / "m")
+
+
 def test_only_our_own_types_need_trust(path):
     import skops.io
 
     content = path.read_bytes()
     payload = content[content.index(b"\n") + 1 :]
     assert set(skops.io.get_untrusted_types(data=payload)) <= set(TRUSTED_TYPES)
-    assert all(name.startswith(("manyone.", "scipy.sparse.")) for name in TRUSTED_TYPES)
+    assert all(
+        name.startswith(("manyone.", "scipy.sparse.", "numpy.dtype")) for name in TRUSTED_TYPES
+    )
 
 
 def test_header_is_readable(path):

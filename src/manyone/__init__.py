@@ -1,7 +1,15 @@
 """One-class classification for many related tasks with few normal samples each."""
 
 from manyone.calibration import CalibrationWarning
-from manyone.estimators import IndependentOCKSR, JointOCKSR, OutputKernelOCKSR
+from manyone.estimators import (
+    SVDD,
+    IndependentOCKSR,
+    JointOCKSR,
+    LinearOCKSR,
+    NonlinearOCKSR,
+    OutputKernelOCKSR,
+    SparseOCKSR,
+)
 from manyone.metrics import TaskAUC
 from manyone.persistence import load, save
 from manyone.plots import ObjectiveDisplay, ScoreDisplay, StructureDisplay
@@ -11,12 +19,16 @@ from manyone.whitening import TaskWhitener
 __version__ = "0.1.0"
 
 __all__ = [
+    "SVDD",
     "CalibrationWarning",
     "IndependentOCKSR",
     "JointOCKSR",
+    "LinearOCKSR",
+    "NonlinearOCKSR",
     "ObjectiveDisplay",
     "OutputKernelOCKSR",
     "ScoreDisplay",
+    "SparseOCKSR",
     "StructureDisplay",
     "TaskAUC",
     "TaskWhitener",

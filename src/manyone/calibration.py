@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import false_discovery_control
 
 from manyone.tasks import Codes, group_rows, shortlist
 
@@ -24,7 +23,7 @@ Array = NDArray[np.float64]
 _PRIOR_ROWS = 8.0
 
 
-def warn_user(message: str) -> None:
+def warn_user(message: str, category: type[Warning] | None = None) -> None:
     """Warn about a call, pointing at the user's line and not into this package."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
@@ -32,7 +31,7 @@ def warn_user(message: str) -> None:
         ("manyone.", "sklearn.")
     ):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, CalibrationWarning, stacklevel=level)
+    warnings.warn(message, category or CalibrationWarning, stacklevel=level)
 
 
 class CalibrationWarning(UserWarning):
@@ -180,7 +179,7 @@ class Calibration:
             return None
         counts = self.counts[borrowed]
         needed = f"{np.ceil(1.0 / max(alarm_rate, 1e-300) - 1e-9) - 1:.9g}"
-        floor = 1.0 / (counts.min() + 1.0)
+        floor = 1.0 / (max(counts.min(), 1.0) + 1.0)
         pool_floor = 1.0 / (self.pool_count + 1.0)
         if len(tasks) == 1:
             return (
@@ -198,7 +197,9 @@ class Calibration:
         )
         if pool_floor > alarm_rate:
             text += f"Even the pool allows no rate below {pool_floor:.3g}, which is used. "
-        return text + f"Give more rows, or set alarm_rate to at least {floor:.3g}."
+        if floor <= 0.25:
+            return text + f"Give more rows, or set alarm_rate to at least {floor:.3g}."
+        return text + "Give more rows."
 
 
 def _p_steps(weight: Array) -> Array:
@@ -276,6 +277,6 @@ def full_conformal(
 
 def benjamini_hochberg(p: Array, fdr: float) -> NDArray[np.bool_]:
     """Rows to reject so that at most a share `fdr` of them is expected to be false, shape (m,)."""
-    if len(p) == 0:
-        return np.zeros(0, dtype=bool)
-    return np.asarray(false_discovery_control(p, method="bh") <= fdr * (1 + 1e-12))
+    ascending = np.sort(p)
+    passing = np.flatnonzero(ascending <= fdr * (1 + 1e-12) * np.arange(1, len(p) + 1) / len(p))
+    return p <= (ascending[passing[-1]] if len(passing) else -1.0)

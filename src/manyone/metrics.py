@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from manyone.tasks import Codes, lookup
+from manyone.tasks import Codes
 from manyone.validation import check_labels
 
 Array = NDArray[np.float64]
@@ -87,8 +88,8 @@ def _wins_with_ties(scores: Array, own: NDArray[np.bool_], mass: Array) -> float
 class TaskAUC:
     """Scorer for :class:`sklearn.model_selection.GridSearchCV` and friends: mean AUC over tasks.
 
-    The rows of the other tasks in the validation fold are the negatives. With metadata routing
-    enabled, the task labels find their own way:
+    The rows of the other tasks in the validation fold are the negatives. The estimator may stand at
+    the end of a pipeline. With metadata routing enabled, the task labels find their own way:
 
     >>> import numpy as np, sklearn
     >>> from sklearn.model_selection import GridSearchCV, StratifiedKFold
@@ -119,8 +120,19 @@ class TaskAUC:
         -------
         float
         """
-        codes = lookup(check_labels(task, len(task)), estimator.tasks_)
-        return float(np.nanmean(task_aucs(estimator.score_tasks(X), codes)))
+        if isinstance(estimator, Pipeline):
+            X, estimator = estimator[:-1].transform(X), estimator[-1]
+        index = {label: code for code, label in enumerate(estimator.tasks_.tolist())}
+        labels = check_labels(task, len(task)).tolist()
+        # Tasks without a training row in this fold cannot be judged; their rows are negatives.
+        codes = np.array([index.get(label, -1) for label in labels])
+        aucs = task_aucs(estimator.score_tasks(X), codes)
+        if not np.any(np.isfinite(aucs)):
+            raise ValueError(
+                "No task has rows both in the training and in the validation fold: cut folds with "
+                "StratifiedKFold on the task labels."
+            )
+        return float(np.nanmean(aucs))
 
     def get_metadata_routing(self) -> MetadataRequest:
         """Request the task labels of the validation rows."""

@@ -19,6 +19,7 @@ import numpy as np
 import scipy
 import sklearn
 from scipy.sparse import csr_array, csr_matrix
+from sklearn.utils.validation import check_is_fitted
 
 from manyone.calibration import Calibration
 from manyone.estimators import METHODS
@@ -27,10 +28,18 @@ from manyone.whitening import TaskWhitener
 
 FORMAT = "manyone model"
 FORMAT_VERSION = 1
-#: Types that a model file may hold beside what skops trusts by itself: ours, and sparse rows.
+#: Types that a model file may hold beside what skops trusts by itself: ours, sparse rows, dtypes.
 TRUSTED_TYPES: tuple[str, ...] = tuple(
     f"{cls.__module__}.{cls.__qualname__}"
-    for cls in (*METHODS.values(), TaskWhitener, Calibration, Kernel, csr_array, csr_matrix)
+    for cls in (
+        *METHODS.values(),
+        TaskWhitener,
+        Calibration,
+        Kernel,
+        csr_array,
+        csr_matrix,
+        np.dtype,
+    )
 )
 _LONGEST_HEADER = 4096
 
@@ -60,6 +69,7 @@ def save(model: Any, path: str | os.PathLike[str], *, trusted: tuple[str, ...] =
     """
     skops_io = _skops()
     path = Path(path)
+    check_is_fitted(model)
     try:
         payload = skops_io.dumps(model)
     except RecursionError:
@@ -167,7 +177,7 @@ def read_header(path: str | os.PathLike[str], content: bytes | None = None) -> d
     if not recognised:
         raise ModelFileError(
             f"{path} is not a manyone model (or its first bytes are damaged). "
-            "Give a file that manyone.save or `manyone fit` wrote."
+            "Give a file that manyone.save wrote."
         )
     if version > FORMAT_VERSION:
         raise ModelFileError(
@@ -179,6 +189,8 @@ def read_header(path: str | os.PathLike[str], content: bytes | None = None) -> d
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write bytes beside `path`, flush them to disk, then rename: never a half-written file."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} into.")
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as stream:

@@ -106,7 +106,7 @@ def _locate(X: Any) -> str | None:
         if len(bad):
             return (
                 f"First bad value: {numbers[bad[0]]} at row {bad[0]}, {column}. Remove such rows, "
-                "or fill them in (for example with sklearn.impute.SimpleImputer)."
+                "or fill them in (for missing ones, sklearn.impute.SimpleImputer)."
             )
     return None
 

@@ -10,13 +10,14 @@ from scipy.linalg import eigh
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from manyone.routing import RoutingState
 from manyone.tasks import MISSING, encode, split_column
 from manyone.validation import check_labels, check_weight
 
 Array = NDArray[np.float64]
 
 
-class TaskWhitener(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     r"""Whiten rows with the shrunk pooled within-task covariance.
 
     Directions in which rows of one task differ among themselves are shrunk, the others kept: with
@@ -46,7 +47,8 @@ class TaskWhitener(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     A whitener has seen the rows it was fitted on: leave-one-out scores of a model on top of it are
     far too good. Refit it inside each fold, as ``metric="whitened"`` of the estimators does.
 
-    Costs O(n^2 d): only the n x n Gram matrix of the centred rows is decomposed, so d may be large.
+    Costs O(n d min(n, d)): the smaller of the d x d covariance and the n x n Gram matrix of the
+    centred rows is decomposed, so either may be large.
 
     Examples
     --------
@@ -113,10 +115,13 @@ class TaskWhitener(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         norms = np.einsum("ij,ij->i", centred, centred)
         fourth = float(weight @ norms**2) / total
         centred *= np.sqrt(weight)[:, None]
-        values, vectors = eigh(centred @ centred.T / total)
-        kept = values > len(X) * np.finfo(float).eps * values[-1]
+        wide = centred.shape[1] > len(centred)
+        values, vectors = eigh((centred @ centred.T if wide else centred.T @ centred) / total)
+        kept = values > max(centred.shape) * np.finfo(float).eps * values[-1]
         values, vectors = values[kept], vectors[:, kept]
-        self.basis_ = (vectors.T @ centred) / np.sqrt(values * total)[:, None]
+        self.basis_ = vectors.T
+        if wide:
+            self.basis_ = (vectors.T @ centred) / np.sqrt(values * total)[:, None]
         d = X.shape[1]
         mu = values.sum() / d
         self.shrinkage_ = (

@@ -4,14 +4,30 @@ from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.linear import LinearOCKSR
+from manyone.estimators.nonlinear import NonlinearOCKSR
 from manyone.estimators.output_kernel import OutputKernelOCKSR
+from manyone.estimators.sparse import SparseOCKSR
+from manyone.estimators.svdd import SVDD
 
 #: Every method under the name it has in the paper (or in the paper it comes from).
 METHODS: dict[str, type[MultiTaskOneClass]] = {
     "OCKSR": IndependentOCKSR,
     "C-OCKSR": JointOCKSR,
     "OCKSR-L": LinearOCKSR,
+    "OCKSR-N": NonlinearOCKSR,
+    "OCKSR-NS": SparseOCKSR,
     "OKL": OutputKernelOCKSR,
+    "SVDD": SVDD,
 }
 
-__all__ = ["METHODS", "IndependentOCKSR", "JointOCKSR", "MultiTaskOneClass", "OutputKernelOCKSR"]
+__all__ = [
+    "METHODS",
+    "SVDD",
+    "IndependentOCKSR",
+    "JointOCKSR",
+    "LinearOCKSR",
+    "MultiTaskOneClass",
+    "NonlinearOCKSR",
+    "OutputKernelOCKSR",
+    "SparseOCKSR",
+]

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OutlierMixin, _fit_context, clone
-from sklearn.utils._metadata_requests import MetadataRequest
 from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 from sklearn.utils.validation import check_is_fitted
 
 from manyone.calibration import Calibration, benjamini_hochberg, warn_user
+from manyone.estimators.folds import deal
 from manyone.kernels import (
     KERNELS,
     Array,
@@ -24,7 +24,8 @@ from manyone.kernels import (
     resolve_kernel,
     row_blocks,
 )
-from manyone.tasks import MISSING, Codes, as_frame, encode, group_rows, lookup, split_column
+from manyone.routing import RoutingState
+from manyone.tasks import MISSING, Codes, as_frame, encode, lookup, shortlist, split_column
 from manyone.validation import (
     TrainingRows,
     check_all_have_rows,
@@ -40,7 +41,7 @@ from manyone.whitening import TaskWhitener
 CALIBRATION_FOLDS = 10
 
 
-class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
+class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABCMeta):
     """Base class of all estimators.
 
     A subclass says how to solve (`_solve`), how to score rows against their own task or against
@@ -190,6 +191,8 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
             )
             prepared = rows._replace(X=self.whitener_.transform(rows.X))
         self._resolve_kernel(prepared)
+        if calibrate:
+            self._check_scales(prepared.X)
         self._solve(prepared)
         if self.kernel == "precomputed":
             # Scoring brings its own kernel values: only the number of training rows still counts.
@@ -198,6 +201,23 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
             self._set_calibration(*self._fold_scores(rows), source="folds")
         elif calibrate:
             self._set_calibration(*self._left_out_scores(), source="leave-one-out")
+
+    def _check_scales(self, X: Rows) -> None:
+        """Say so where one column drowns all others in the distance between rows."""
+        if not self.kernel_.unit_diagonal or is_sparse(X) or X.shape[1] < 2:
+            return
+        spread = (X - X[0]).std(axis=0) if np.all(np.abs(X) < 1e100) else np.zeros(X.shape[1])
+        other = np.delete(spread, np.argmax(spread))
+        if len(other) and 0 < other.max() < 1e-3 * spread.max():
+            column = int(np.argmax(spread))
+            names = getattr(self, "feature_names_in_", None)
+            name = f"column {column}" if names is None else f"column {names[column]!r}"
+            warn_user(
+                f"The {name} of X varies over a thousand times more than every other: it alone "
+                "decides how far rows are apart. Scale the columns first, for example with "
+                "sklearn.preprocessing.StandardScaler.",
+                UserWarning,
+            )
 
     def _resolve_kernel(self, rows: TrainingRows) -> None:
         self.kernel_ = resolve_kernel(
@@ -218,30 +238,37 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
         return self.metric == "whitened"
 
     def _fold_scores(self, rows: TrainingRows) -> tuple[Array, Codes, Array]:
-        """Scores of rows under whole refits without their fold; folds are cut inside each task."""
+        """Scores of rows under whole refits without their fold; folds are cut inside each task.
+
+        Identical rows leave together. A task with one distinct row keeps it: the full model scores
+        it.
+        """
         normal = np.flatnonzero(~rows.outlier)
         codes = rows.codes[normal]
-        order, starts = group_rows(codes, len(self.tasks_))
-        place = np.empty(len(normal), dtype=np.intp)
-        place[order] = np.arange(len(normal)) - np.repeat(starts[:-1], np.diff(starts))
-        counts = np.diff(starts)[codes]
-        # The only row of a task cannot be left out.
-        fold = np.where(counts > 1, place % np.minimum(counts, CALIBRATION_FOLDS), -1)
-        used = fold >= 0
-        if not used.any():
-            raise ValueError(
-                "Thresholds by folds need a task with two rows or more. Give more rows, "
-                'or use metric="plain".'
-            )
+        precomputed = self.kernel == "precomputed"
+        X = rows.X if precomputed else self._prepare(rows.X)
+        # Similarity to all training rows: the same whatever their order, number or features.
+        weight = rows.weight if self.X_fit_.shape[0] == len(rows.weight) else None
+        key = np.empty(len(rows.codes))
+        for part, K in self._kernel_blocks(X):
+            key[part] = K.sum(axis=1) if weight is None else K @ (weight / weight.sum())
+        fold = deal(key[normal], codes, len(self.tasks_), CALIBRATION_FOLDS)
         scores = np.empty(len(normal))
+        stays = normal[fold < 0]
+        if len(stays):
+            scores[fold < 0] = self._own_scores(X[stays], rows.codes[stays])
         for k in range(int(fold.max()) + 1):
             held = normal[fold == k]
             model = clone(self)
             model.tasks_ = self.tasks_
             kept = np.delete(np.arange(len(rows.codes)), held)
-            model._fit_rows(rows.take(kept), calibrate=False)
+            fewer = rows.take(kept)
+            if precomputed:
+                model.fit_rows_ = kept
+                fewer = fewer._replace(X=fewer.X[:, kept])
+            model._fit_rows(fewer, calibrate=False)
             scores[fold == k] = model._own_scores(model._prepare(rows.X[held]), rows.codes[held])
-        return scores[used], codes[used], rows.weight[normal][used]
+        return scores, codes, rows.weight[normal]
 
     # ---------------------------------------------------------------------------------- thresholds
 
@@ -253,9 +280,29 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
         # Kept beside the parameter, which set_params may change without new offsets.
         self.promised_rate_ = self.alarm_rate
         self.offset_, self.alarm_rate_ = self.calibration_.offsets(self.promised_rate_)
-        complaint = self.calibration_.complaint(self.promised_rate_, self.tasks_)
-        if complaint:
-            warn_user(complaint)
+        complaints = [
+            self.calibration_.complaint(self.promised_rate_, self.tasks_),
+            self._deafness(),
+        ]
+        if any(complaints):
+            warn_user(" ".join(text for text in complaints if text))
+
+    def _far_scores(self) -> Array | None:
+        """Score that rows unlike all training rows get from each task, if there is such a score."""
+        return None
+
+    def _deafness(self) -> str | None:
+        """Which tasks would not even raise an alarm on a row unlike anything seen."""
+        far = self._far_scores()
+        deaf = np.zeros(0, bool) if far is None else far >= self.offset_
+        if not deaf.any():
+            return None
+        names = shortlist(self.tasks_[deaf].tolist(), 3)
+        return (
+            f"{deaf.sum()} of {len(self.tasks_)} task(s) ({names}) raise no alarm on rows "
+            "far away from all training rows: their own left-out rows look as strange, because tasks overlap or have too few rows for this alarm_rate. Use "
+            "IndependentOCKSR, other features, more rows, or a higher alarm_rate."
+        )
 
     def recalibrate(self, alarm_rate: float) -> Self:
         """Change the promised alarm rate of a fitted model; nothing is refitted.
@@ -346,7 +393,8 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
         Returns
         -------
         ndarray of shape (n,)
-            Never below 1/(n_t + 1): n_t rows cannot make anything rarer than that.
+            Never below 1/(n_t + 1), as n_t rows cannot make anything rarer than that; for tasks
+            that borrow the scores of all tasks (see `calibration_.pooled`), never below 1/(n + 1).
         """
         X, codes = self._scoring_rows(X, task)
         with np.errstate(under="ignore"):
@@ -425,9 +473,11 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
             Labels; where every task raises the alarm, -1 if labels are integers (and -1 is not one
             of them), else None.
         """
-        margins = self.score_tasks(X) - self.offset_
-        best = np.argmax(margins, axis=1)
-        rejected = margins[np.arange(len(best)), best] < 0
+        scores = self.score_tasks(X)
+        # The best score counts, not the margin: a task with few rows has a generous threshold.
+        accepted = np.where(scores < self.offset_, -np.inf, scores)
+        best = np.argmax(accepted, axis=1)
+        rejected = np.all(scores < self.offset_, axis=1)
         if (
             np.can_cast(self.tasks_.dtype, np.int64)
             and -1 not in self.tasks_
@@ -498,24 +548,6 @@ class MultiTaskOneClass(OutlierMixin, BaseEstimator, metaclass=ABCMeta):
         if self.kernel == "precomputed":
             return np.asarray(X.diagonal(), dtype=np.float64)
         return self.kernel_.diagonal(X)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """State with metadata requests as plain words: they refer back to the estimator."""
-        state = super().__getstate__().copy()
-        if "_metadata_request" in state:
-            state["_metadata_request"] = state["_metadata_request"]._serialize()
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore, with metadata requests rebuilt."""
-        state = dict(state)
-        words = state.pop("_metadata_request", None)
-        super().__setstate__(state)
-        if words is not None:
-            self._metadata_request = MetadataRequest(owner=self)
-            for method, params in words.items():
-                for param, alias in params.items():
-                    getattr(self._metadata_request, method).add_request(param=param, alias=alias)
 
     def __sklearn_tags__(self) -> Any:
         """Tags: sparse rows are welcome, precomputed kernels are sliced in both directions."""

@@ -266,6 +266,10 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
             scores[rows] = -np.abs(K @ dual - self.mean_response_)
         return scores
 
+    def _far_scores(self) -> Array | None:
+        # Kernels of a distance vanish far away, and the response with them.
+        return -np.abs(self.mean_response_) if self.kernel_.unit_diagonal else None
+
     def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
         self._refuse_precomputed("exact=True")
         p = np.empty(X.shape[0])

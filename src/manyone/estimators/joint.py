@@ -222,6 +222,10 @@ class JointOCKSR(OneLayerMixin, UpdatableMixin, MultiTaskOneClass):
         gaps = interpolate_gaps(self._spectrum, R, ridges, groups)
         return -np.abs(gaps, out=gaps)
 
+    def _far_scores(self) -> Array | None:
+        # Kernels of a distance vanish far away, and the response with them.
+        return -np.abs(self.mean_response_) if self.kernel_.unit_diagonal else None
+
     def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
         self._refuse_precomputed("exact=True")
         if self.landmarks is not None:

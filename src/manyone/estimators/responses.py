@@ -35,6 +35,12 @@ class ResponseScoring(MultiTaskOneClass):
             scores[rows] = -np.abs(K @ self.dual_coef_ - target)
         return scores
 
+    def _far_scores(self) -> Array | None:
+        # Kernels of a distance vanish far away, and the response with them.
+        return (
+            -np.abs(self.mean_response_ - self.intercept_) if self.kernel_.unit_diagonal else None
+        )
+
     def _finite_gram(self, X: Rows) -> Array:
         """Kernel matrix of training rows, refused where it is not finite."""
         K = self._gram(X)

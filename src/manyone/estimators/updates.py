@@ -119,6 +119,8 @@ class UpdatableMixin(MultiTaskOneClass):
         """
         check_is_fitted(self)
         self._check_updatable("forget")
+        if isinstance(task, list | np.ndarray):
+            raise ValueError(f"forget removes one task at a time; got {task!r}. Call it in a loop.")
         code = int(lookup(as_labels([task]), self.tasks_)[0])
         if code == MISSING:
             raise ValueError("forget needs the label of a task; got a missing value.")

@@ -35,7 +35,37 @@ class Rival(BaseEstimator, metaclass=ABCMeta):
         """Every row against every task, (n, T); higher is more normal."""
 
 
-class PerTaskOneClassSVM(Rival):
+class PerTask(Rival):
+    """One model per task; each sees the rows of its task alone."""
+
+    offset_: Array
+
+    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+        self._rows = [X[codes == t] for t in range(len(self.tasks_))]
+
+    @abstractmethod
+    def recalibrate(self, alarm_rate: float) -> Self:
+        """Ask for a share of false alarms, in the way the model has for it."""
+
+    @abstractmethod
+    def _scores(self, X: Array, t: int) -> Array:
+        """Rows against one task, (n,)."""
+
+    def score_tasks(self, X: Array) -> Array:
+        """Every row against every task, (n, T)."""
+        return np.column_stack([self._scores(X, t) for t in range(len(self.tasks_))])
+
+    def decision_function(self, X: Array, *, task: NDArray[Any]) -> Array:
+        """Every row against its own task, (n,); < 0 is an alarm."""
+        values = np.empty(len(X))
+        for t, label in enumerate(self.tasks_):
+            mine = task == label
+            if np.any(mine):
+                values[mine] = self._scores(X[mine], t) - self.offset_[t]
+        return values
+
+
+class PerTaskOneClassSVM(PerTask):
     """One `OneClassSVM` per task, kernel width from the rows of all tasks."""
 
     def __init__(
@@ -47,12 +77,12 @@ class PerTaskOneClassSVM(Rival):
         self.nu = nu
 
     def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
-        self._rows = [X[codes == t] for t in range(len(self.tasks_))]
+        super()._fit(X, codes)
         self._kernel = resolve_kernel(self.kernel, X, gamma=self.gamma, width=self.width)
         self.recalibrate(self.nu)
 
     def recalibrate(self, alarm_rate: float) -> Self:
-        """Ask for a share of false alarms, which is what `nu` is meant to be; refits."""
+        """Refit with another `nu`, which is meant to be the share of false alarms."""
         self._models = [
             OneClassSVM(kernel="precomputed", nu=alarm_rate).fit(self._kernel.gram(rows))
             for rows in self._rows
@@ -60,42 +90,31 @@ class PerTaskOneClassSVM(Rival):
         self.offset_ = np.array([model.offset_[0] for model in self._models])
         return self
 
-    def score_tasks(self, X: Array) -> Array:
-        """Every row against every task, (n, T)."""
-        columns = [
-            model.score_samples(self._kernel(X, rows))
-            for model, rows in zip(self._models, self._rows, strict=True)
-        ]
-        return np.column_stack(columns)
+    def _scores(self, X: Array, t: int) -> Array:
+        return self._models[t].score_samples(self._kernel(X, self._rows[t]))
 
 
-class PerTaskIsolationForest(Rival):
+class PerTaskIsolationForest(PerTask):
     """One `IsolationForest` per task."""
 
-    def __init__(self, *, max_features: float = 1.0, random_state: int = 0):
-        self.max_features = max_features
+    def __init__(self, *, random_state: int = 0):
         self.random_state = random_state
 
     def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
-        self._rows = [X[codes == t] for t in range(len(self.tasks_))]
+        super()._fit(X, codes)
         self._models = [
-            IsolationForest(max_features=self.max_features, random_state=self.random_state).fit(Z)
-            for Z in self._rows
+            IsolationForest(random_state=self.random_state).fit(rows) for rows in self._rows
         ]
 
     def recalibrate(self, alarm_rate: float) -> Self:
         """Set thresholds as ``contamination=alarm_rate`` does: a quantile of training scores."""
         self.offset_ = np.array(
-            [
-                np.quantile(model.score_samples(rows), alarm_rate)
-                for model, rows in zip(self._models, self._rows, strict=True)
-            ]
+            [np.quantile(self._scores(rows, t), alarm_rate) for t, rows in enumerate(self._rows)]
         )
         return self
 
-    def score_tasks(self, X: Array) -> Array:
-        """Every row against every task, (n, T)."""
-        return np.column_stack([model.score_samples(X) for model in self._models])
+    def _scores(self, X: Array, t: int) -> Array:
+        return self._models[t].score_samples(X)
 
 
 class PooledMahalanobis(Rival):

@@ -15,6 +15,7 @@ from typing import Any
 
 import joblib
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import manyone
@@ -28,7 +29,11 @@ from manyone.kernels import Array
 RIDGES = tuple(f"alpha=1e-{k}" if k else "alpha=1" for k in range(7))
 #: False-alarm rates that models are asked for.
 ALARM_RATES = (0.05, 0.1, 0.2, 0.3)
-_RIDGE_REPEATS = 3
+#: Corruptions of training rows: kind, and strength.
+CORRUPTIONS = tuple(
+    f"{kind}={level}" for kind in ("labels", "features") for level in (0.1, 0.2, 0.4)
+)
+_STUDY_REPEATS = 3
 # What only presents results does not change them.
 _PRESENTATION = {"cli.py", "plots.py", "report.py", "page.py", "figures.py", "tables.py"}
 
@@ -46,6 +51,8 @@ class Cell:
     seed, repetition : int
     shrink : int
         Divides the numbers of test rows.
+    corruption : str
+        What is done to the training rows, see `corrupt`; nothing if empty.
     """
 
     dataset: str
@@ -56,6 +63,7 @@ class Cell:
     seed: int
     repetition: int
     shrink: int = 1
+    corruption: str = ""
 
     @property
     def sizes(self) -> Protocol:
@@ -90,8 +98,13 @@ class Plan:
     shrink: int = 1
     only: tuple[str, ...] | None = None
 
+    @property
+    def study_repeats(self) -> int:
+        """Repetitions of the studies, which have many more cells each than the table."""
+        return max(1, min(self.repeats // 3, _STUDY_REPEATS))
+
     def cells(self) -> list[Cell]:
-        """Cells of the table, then those of the ridge figure.
+        """Cells of the table, then those of the studies of the ridge and of corrupted rows.
 
         They are ordered by repetition, so that the time left can be told early.
         """
@@ -104,17 +117,21 @@ class Plan:
             for protocol in self.protocols
             for method in chosen
         ]
-        ridges = [
-            self._cell(dataset, self.protocols[0], own(family, setting), r)
-            for r in range(min(self.repeats, _RIDGE_REPEATS))
+        studies = [
+            self._cell(dataset, self.protocols[0], own(family, setting), r, corruption)
+            for r in range(self.study_repeats)
             for dataset in self.datasets
             for family in families
-            if has_ridge(family)
-            for setting in RIDGES
+            for setting, corruption in (
+                *((setting, "") for setting in RIDGES if has_ridge(family)),
+                *((RIDGES[0], corruption) for corruption in CORRUPTIONS),
+            )
         ]
-        return list(dict.fromkeys(table + ridges))
+        return list(dict.fromkeys(table + studies))
 
-    def _cell(self, dataset: str, protocol: str, method: Method, repetition: int) -> Cell:
+    def _cell(
+        self, dataset: str, protocol: str, method: Method, repetition: int, corruption: str = ""
+    ) -> Cell:
         return Cell(
             dataset,
             protocol,
@@ -124,6 +141,7 @@ class Plan:
             self.seed,
             repetition,
             self.shrink,
+            corruption,
         )
 
 
@@ -194,11 +212,15 @@ def compute(cell: Cell, data_home: str | None = None) -> dict[str, Any]:
     X, labels = data.load(cell.dataset, data_home)
     split = cell.sizes.split(X, labels, (cell.seed, cell.repetition))
     method = own(cell.family, cell.setting) if cell.family in METHODS else methods()[cell.method]
+    rows = X[split.train]
+    if cell.corruption:
+        rng = np.random.default_rng((cell.seed, cell.repetition, 1))
+        rows = corrupt(rows, split.task, cell.corruption, rng)
     start = time.perf_counter()
     with threadpool_limits(1), warnings.catch_warnings():
         # Few rows per task make many estimators complain; the figures show what it comes to.
         warnings.simplefilter("ignore")
-        model = method.fit(X[split.train], split.task, cell.protocol)
+        model = method.fit(rows, split.task, cell.protocol)
         scores = model.score_tasks(X[split.test])
         result: dict[str, Any] = {"auc": split.aucs(scores).tolist()}
         if cell.setting == "tuned" and hasattr(model, "recalibrate"):
@@ -217,14 +239,46 @@ def compute(cell: Cell, data_home: str | None = None) -> dict[str, Any]:
     return result | {"seconds": time.perf_counter() - start}
 
 
+def corrupt(X: Array, task: NDArray[Any], corruption: str, rng: np.random.Generator) -> Array:
+    """Spoil training rows.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    task : ndarray of shape (n,)
+    corruption : str
+        ``"labels=p"``: a share p of the rows of each task (rounded) changes places with rows of
+        other tasks. ``"features=p"``: normal noise, p times as wide as the rows are about their
+        mean.
+    rng : Generator
+
+    Returns
+    -------
+    ndarray of shape (n, d)
+    """
+    kind, level = corruption.split("=")
+    if kind == "features":
+        spread = float(np.std(X - X.mean(axis=0)))
+        return X + float(level) * spread * rng.normal(size=X.shape)
+    groups = [rng.permutation(np.flatnonzero(task == label)) for label in np.unique(task)]
+    swapped = [rows[: round(float(level) * len(rows))] for rows in groups]
+    source = np.arange(len(X))
+    # Each task hands its spoilt rows on to the next one: none gets its own back.
+    order = rng.permutation(len(groups))
+    for here, there in zip(order, np.roll(order, 1), strict=True):
+        n = min(len(swapped[here]), len(swapped[there]))
+        source[swapped[here][:n]] = swapped[there][:n]
+    return X[source]
+
+
 def _measured_alarms(model: Any, X: Array, split: Split) -> list[float]:
     """Share of the positive test rows that raise an alarm, for each of `ALARM_RATES`."""
     rows, codes = np.nonzero(split.member == POSITIVE)
     shares = []
     for rate in ALARM_RATES:
         model.recalibrate(rate)
-        own_scores = model.score_tasks(X[split.test[rows]])[np.arange(len(rows)), codes]
-        shares.append(float(np.mean(own_scores < model.offset_[codes])))
+        margins = model.decision_function(X[split.test[rows]], task=split.tasks[codes])
+        shares.append(float(np.mean(margins < 0)))
     return shares
 
 
@@ -237,11 +291,13 @@ def _compute_all(
         n_jobs=min(workers, len(cells)), return_as="generator_unordered", batch_size=1
     )
     # Names are settled here: a worker may start when the code on disk is no longer the same.
-    jobs = [(cell, _path(folder, cell), data_home) for cell in cells]
+    jobs = [(cell, _path(folder, cell), data_home, os.getpid()) for cell in cells]
     yield from parallel(joblib.delayed(_compute_and_store)(*job) for job in jobs)
 
 
-def _compute_and_store(cell: Cell, path: Path, data_home: str | None) -> Outcome:
+def _compute_and_store(cell: Cell, path: Path, data_home: str | None, master: int) -> Outcome:
+    if master not in (os.getpid(), os.getppid()):
+        os._exit(1)  # the run was killed: leave what is left to the one that goes on
     try:
         result = compute(cell, data_home)
     except Exception as error:  # one method must not take the others' results with it

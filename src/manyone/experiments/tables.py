@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import ttest_rel
 
-from manyone.experiments.methods import AS_IN_PAPER, PAPER_AUC
+from manyone.experiments.methods import AS_IN_PAPER, PAPER_AUC, in_paper
 from manyone.experiments.runner import Outcome
 from manyone.kernels import Array
 
@@ -92,8 +92,12 @@ def summarise(outcomes: Iterable[Outcome]) -> list[Row]:
 
 
 def in_table(outcome: Outcome) -> bool:
-    """Whether a cell belongs to the table, not only to the ridge figure."""
-    return outcome.cell.setting == "tuned" or outcome.cell.method.endswith(AS_IN_PAPER)
+    """Whether a cell belongs to the table, not only to a study."""
+    cell = outcome.cell
+    return not cell.corruption and (
+        cell.setting == "tuned"
+        or (cell.method == cell.family + AS_IN_PAPER and in_paper(cell.family))
+    )
 
 
 def compare(rows: Sequence[Row]) -> list[Pair]:

@@ -290,7 +290,7 @@ def _lbfgs(
 
 
 def _polish(problem: _Problem, B: Array, steps: int = 20) -> Array:
-    """Alternate exact A- and B-steps: they go on where objective values no longer tell points apart.
+    """Alternate exact A- and B-steps: they go on where objective values no longer differ.
 
     For a given ``C = A B`` the best ``L = B'B`` is ``sqrt(alpha / frobenius) (C'KC)^(1/2)``.
     """

@@ -16,8 +16,10 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.optimize import minimize
 
 from manyone.solvers.threads import blas_for
+from manyone.solvers.trace import Report, Trace
 
 Array = NDArray[np.float64]
+Index = NDArray[np.intp]
 Evaluation = Callable[[Array, float], tuple[float, Array, float]]
 
 _BLOCK = 512  # rows per block: long enough to keep BLAS busy, short enough for one triangle to pay
@@ -62,6 +64,7 @@ def fill_gram(Y: Array, theta: float, J: Array) -> None:
     for start, stop in _blocks(len(Y)):
         block = J[start:stop, start:]
         np.matmul(left[start:stop], right[start:].T, out=block)
+        np.minimum(block, 0.0, out=block)
         np.exp(block, out=block)
     np.fill_diagonal(J, 1.0)
 
@@ -144,6 +147,7 @@ def nonlinear(
     step_theta: float = 1e-3,
     tol: float = 1e-6,
     max_iter: int = 200,
+    report: Report | None = None,
 ) -> NonlinearResult:
     """Minimise ``sum_i w_i |(J B - R)_i|^2 + alpha |W|_F^2 + beta tr(B'JB)`` over W and B.
 
@@ -175,6 +179,8 @@ def nonlinear(
         "lbfgs": relative decrease of the objective to stop at. "paper": ``|dQ| < tol``.
     max_iter : int
         Most iterations.
+    report : callable, optional
+        Called with the number of every accepted iterate and its objective.
 
     Returns
     -------
@@ -193,9 +199,9 @@ def nonlinear(
             first = 0.0, slope + 2.0 * alpha * W, 0.5 * float(np.vdot(W, slope))
             metric = Phi.T @ (row_weight[:, None] * Phi)
             steps = step_weights, step_theta if learn_theta else 0.0
-            found = gradient_steps(reduced, first, W, theta, metric, steps, tol, max_iter)
+            found = gradient_steps(reduced, first, W, theta, metric, steps, tol, max_iter, report)
         else:
-            found = descend(reduced, W, theta, learn_theta, tol, max_iter)
+            found = descend(reduced, W, theta, learn_theta, tol, max_iter, report)
         W, theta, path, converged = found
         B = second_layer(Phi @ W, R, beta, theta, weight)
         n_iter = len(path) - (solver != "paper")  # L-BFGS also records where it starts
@@ -203,11 +209,17 @@ def nonlinear(
 
 
 def descend(
-    evaluate: Evaluation, W: Array, theta: float, learn_theta: bool, tol: float, max_iter: int
+    evaluate: Evaluation,
+    W: Array,
+    theta: float,
+    learn_theta: bool,
+    tol: float,
+    max_iter: int,
+    report: Report | None = None,
 ) -> tuple[Array, float, Array, bool]:
     """L-BFGS over W, and over log theta if asked; the objective at every accepted point."""
     latest = 0.0
-    path: list[float] = []
+    path = Trace(report)
 
     def objective(x: Array) -> tuple[float, Array]:
         nonlocal latest
@@ -241,10 +253,11 @@ def gradient_steps(
     steps: tuple[float, float],
     tol: float,
     max_iter: int,
+    report: Report | None = None,
 ) -> tuple[Array, float, Array, bool]:
     """Fixed steps on A (``metric = Phi'Phi`` turns them into steps on W) and theta."""
     _, gradient, by_log_theta = first
-    path: list[float] = []
+    path = Trace(report)
     while len(path) < max_iter:
         W = W - steps[0] * (metric @ gradient)
         theta = max(theta - steps[1] * by_log_theta / theta, 1e-300)
@@ -316,3 +329,90 @@ def two_stage_loo(
         overlap = np.einsum("ij,ij->i", kernel, inverse[rows]) / inverse[rows, rows]
         out[start:stop] = kernel @ B - overlap[:, None] * B[start:stop]
     return out
+
+
+def working_targets(Y: Array, left: Array, right: Array, theta: float, weight: Array) -> Array:
+    """``Z - Y`` for the targets Z whose weighted ridge regression has the responses Y.
+
+    At a stationary point ``2 alpha W = -Phi' dQ/dY``, which is the normal equation of a ridge
+    regression of ``Z = Y - dQ/dY / (2 w)``: what the second layer asks the first to respond with.
+
+    Parameters
+    ----------
+    Y : array of shape (n, T)
+    left, right : array of shape (n, k)
+        Factors of the symmetrised slope of the objective in J, as in `pull_back`.
+    theta : float
+    weight : array of shape (n,)
+
+    Returns
+    -------
+    array of shape (n, T)
+    """
+    J = np.empty((len(Y), len(Y)))
+    fill_gram(Y, theta, J)
+    return pull_back(J, left, right, Y, theta) / (-2.0 * weight)[:, None]
+
+
+def two_stage_left_out(
+    Y: Array,
+    Y_loo: Array,
+    R: Array,
+    beta: float,
+    theta: float,
+    weight: Array,
+    codes: Index,
+    count: Array | None = None,
+) -> tuple[Array, Array]:
+    """Responses and scores of rows without one count of them, at their held-out responses.
+
+    As `two_stage_loo`, but a row of weight w keeps ``w - count`` in the second layer: the ridge of
+    its entry changes, which is a rank-one change of the inverse again.
+
+    Parameters
+    ----------
+    Y, Y_loo, R : array of shape (n, T)
+        As in `two_stage_loo`; columns of R are the indicators of the normal rows of each task.
+    beta, theta : float
+    weight : array of shape (n,)
+    codes : array of shape (n,)
+        Task of each row; anything for rows with zero responses, whose scores mean nothing.
+    count : array of shape (n,), optional
+        What is left out of each weight, at most all of it; up to 1 by default.
+
+    Returns
+    -------
+    responses : array of shape (n, T)
+    scores : array of shape (n,)
+        Minus the distance from the mean response of the rows of the task that are left; for the
+        only row of a task, from that of the full model.
+    """
+    n_rows = len(Y)
+    count = np.minimum(weight, 1.0) if count is None else count
+    J = np.empty((n_rows, n_rows))
+    fill_gram(Y, theta, J)
+    factor = _factorise(J, beta / weight, J)
+    B = dpotrs(factor, R, lower=1)[0]
+    inverse = dpotri(factor, lower=1, overwrite_c=1)[0]
+    responses = np.empty((n_rows, B.shape[1]))
+    diagonal = inverse.diagonal().copy()
+    rank_one = beta * count / (weight * (weight - count) + beta * count * diagonal)
+    for start, stop in _blocks(n_rows):
+        corner = inverse[start:stop, start:stop]
+        corner[:] = np.tril(corner) + np.tril(corner, -1).T
+        inverse[start:stop, stop:] = inverse[stop:, start:stop].T
+        kernel = gram(Y_loo[start:stop], Y, theta)
+        rows = np.arange(start, stop)
+        overlap = np.einsum("ij,ij->i", kernel, inverse[rows]) * rank_one[rows]
+        responses[start:stop] = kernel @ B - overlap[:, None] * B[start:stop]
+    everyone = np.arange(n_rows)
+    own = B[everyone, codes]
+    fitted = R[everyone, codes] - beta / weight * own  # J B = R - beta B / w
+    total = (weight @ R)[codes]
+    full = np.bincount(codes, weight * R[everyone, codes] * fitted, B.shape[1])[codes]
+    moved = fitted - rank_one * own * (1.0 - beta / weight * diagonal)
+    rest = full - rank_one * own * (weight - beta * own) - count * moved
+    alone = total - count <= 1e-9 * total
+    remaining = np.where(alone, np.maximum(total, 1e-300), total - count)
+    mean = np.where(alone, full, rest) / remaining
+    return responses, -np.abs(responses[everyone, codes] - mean)

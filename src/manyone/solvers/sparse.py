@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone.solvers.threads import blas_for
 from manyone.solvers.nonlinear import descend, gradient_steps, gram, pull_back
 from manyone.solvers.sparse_group_lasso import SparseGroupResult, sparse_group_lasso
+from manyone.solvers.threads import blas_for
+from manyone.solvers.trace import Report
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -32,7 +33,7 @@ class SparseResult(NamedTuple):
     duality_gap: float
 
 
-class _Lasso(NamedTuple):
+class Lasso(NamedTuple):
     """The second-layer problem for a given J; a row of weight k acts as k copies of the row."""
 
     R: Array
@@ -46,6 +47,7 @@ class _Lasso(NamedTuple):
     tol: float
 
     def solve(self, J: Array, B: Array | None) -> SparseGroupResult:
+        """Solve it, from the start B."""
         root = None if self.weight is None else np.sqrt(self.weight)
         # Copies of a row share its coefficient evenly, so its part in a block norm is b^2 / k:
         # with b = sqrt(k) c the block norm is plain again and the l1 strength carries sqrt(k).
@@ -63,11 +65,17 @@ class _Lasso(NamedTuple):
         )
         return found if root is None else found._replace(B=found.B * root[:, None])
 
+    def take(self, rows: Index) -> "Lasso":
+        """The same problem on some of the rows."""
+        groups = np.unique(self.groups[rows], return_inverse=True)[1]
+        weight = None if self.weight is None else self.weight[rows]
+        return self._replace(R=self.R[rows], groups=groups, weight=weight)
+
 
 class _Projected:
     """Objective and gradient with B eliminated."""
 
-    def __init__(self, Phi: Array, alpha: float, lasso: _Lasso) -> None:
+    def __init__(self, Phi: Array, alpha: float, lasso: Lasso) -> None:
         self.Phi, self.alpha, self.lasso = Phi, alpha, lasso
         self.B: Array | None = None
         self.n_evaluations = 0
@@ -110,6 +118,7 @@ def sparse(
     tol: float = 1e-6,
     inner_tol: float = 1e-8,
     max_iter: int = 200,
+    report: Report | None = None,
 ) -> SparseResult:
     """Minimise ``|JB-R|^2 + alpha |W|_F^2 + l1 |B|_1 + group sum_{s,t} w_s |B_{G_s,t}|_2``.
 
@@ -137,22 +146,24 @@ def sparse(
         at the initial J.
     inner_tol : float
         Relative duality gap of the lasso inside.
+    report : callable, optional
+        Called with the number of every accepted iterate and its objective.
 
     Returns
     -------
     SparseResult
         ``duality_gap`` is that of the final lasso.
     """
-    lasso = _Lasso(R, groups, l1, group, weights, exempt_diagonal, rows, weight, inner_tol)
+    lasso = Lasso(R, groups, l1, group, weights, exempt_diagonal, rows, weight, inner_tol)
     projected = _Projected(Phi, alpha, lasso)
     with blas_for(len(Phi)):
         if solver == "paper":
             metric = Phi.T @ (Phi if weight is None else weight[:, None] * Phi)
             steps = step_weights, step_theta if learn_theta else 0.0
             first = projected(W, theta)
-            found = gradient_steps(projected, first, W, theta, metric, steps, tol, max_iter)
+            found = gradient_steps(projected, first, W, theta, metric, steps, tol, max_iter, report)
         else:
-            found = descend(projected, W, theta, learn_theta, tol, max_iter)
+            found = descend(projected, W, theta, learn_theta, tol, max_iter, report)
         W, theta, path, converged = found
         Y = Phi @ W
         second = lasso.solve(gram(Y, Y, theta), projected.B)

@@ -1,0 +1,214 @@
+"""KNFST: directions of feature space along which every task is a single point."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval
+
+from manyone.estimators.base import MultiTaskOneClass
+from manyone.kernels import Array, Rows
+from manyone.solvers.nullspace import null_space
+from manyone.tasks import MISSING, Codes
+from manyone.validation import TrainingRows
+
+
+class KNFST(MultiTaskOneClass):
+    r"""Kernel null Foley-Sammon transform (Bodesheim et al. 2013).
+
+    Rows are projected on the directions w of feature space with no scatter inside the tasks,
+
+    .. math:: w^\top S_w w = 0, \qquad w^\top S_t w > 0,
+
+    so that all rows of a task meet in one point, its target. There are T - 1 such directions
+    for T tasks. For a single task the origin of feature space joins as a second class. The score
+    of a row is minus its distance to the target of its task, in units of the root mean squared
+    distance of the targets from their centre (from the origin, for a single task).
+
+    Parameters
+    ----------
+    kernel : str or callable, default="rbf"
+        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`, ``"rbf+laplacian"``
+        (the mean of both), ``"precomputed"``, or a callable of two rows.
+    gamma : {"mean", "median", "scale"} or float, default="mean"
+        Kernel coefficient, see :class:`JointOCKSR`.
+    width : float, default=1
+        Stretches the kernel: gamma is divided by it.
+    degree : int, default=3
+        Of the polynomial kernel.
+    coef0 : float, default=1
+        Of the polynomial and sigmoid kernels.
+    kernel_params : dict or None
+        Keyword arguments of a callable kernel.
+    ridge : float, default=0.1
+        Share of the mean self-similarity that is added to that of each distinct row. It stands for
+        a little noise of its own that each row carries: there is a null space then, whatever the
+        rows, and rounding errors stay small. As it goes to 0 the transform is the published one.
+    metric : {"plain", "whitened"}, default="plain"
+        ``"whitened"`` applies :class:`TaskWhitener` first.
+    alarm_rate : float, default=0.05
+        Share of normal rows that may raise an alarm.
+
+    Attributes
+    ----------
+    tasks_ : ndarray of shape (T,)
+        Labels, sorted.
+    offset_ : ndarray of shape (T,)
+        Threshold on the score of each task.
+    alarm_rate_ : ndarray of shape (T,)
+        Rate promised for each task (larger than `alarm_rate` only if a warning said so).
+    calibration_ : Calibration
+        The scores of folds behind thresholds and p-values.
+    projection_ : ndarray of shape (n, m)
+        A row x is projected to ``K(x, X_fit) projection_``.
+    targets_ : ndarray of shape (T, m)
+        Where the normal rows of each task meet.
+    gamma_ : float
+        The kernel coefficient that was used.
+    X_fit_ : array or CSR matrix of shape (n, d)
+        Training rows, each distinct row of a task once.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    See Also
+    --------
+    IndependentOCKSR : For one task the same as `alpha` goes to 0.
+
+    Notes
+    -----
+    Known outliers are classes of their own: one for each task that has some, one for those of all
+    tasks; in the case of a single task they are to meet in the origin. A null space does not
+    depend on how often a row occurs, so `sample_weight` matters for thresholds only. These come
+    from ten folds inside each task, everything fitted again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyone import KNFST
+    >>> rng = np.random.default_rng(0)
+    >>> task = np.repeat(["ann", "bob"], 30)
+    >>> X = rng.normal(size=(60, 2)) + 3.0 * (task == "bob")[:, None]
+    >>> model = KNFST(alarm_rate=0.1).fit(X, task=task)
+    >>> model.predict([[0.0, 0.0], [0.0, 0.0]], task=["ann", "bob"])
+    array([ 1, -1])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **MultiTaskOneClass._parameter_constraints,
+        "ridge": [Interval(Real, 0, None, closed="left")],
+    }
+    _default_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "kernel": ("rbf", "laplacian", "rbf+laplacian"),
+        "width": (0.1, 0.3, 1.0, 3.0),
+        "ridge": (1e-6, 1e-3, 0.1),
+    }
+
+    def __init__(
+        self,
+        *,
+        kernel: str | Callable[..., float] = "rbf",
+        gamma: str | float = "mean",
+        width: float = 1.0,
+        degree: int = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        ridge: float = 0.1,
+        metric: str = "plain",
+        alarm_rate: float = 0.05,
+    ):
+        self.kernel = kernel
+        self.gamma = gamma
+        self.width = width
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.ridge = ridge
+        self.metric = metric
+        self.alarm_rate = alarm_rate
+
+    @property
+    def _calibrates_by_folds(self) -> bool:
+        return True
+
+    def _solve(self, rows: TrainingRows) -> None:
+        self.X_fit_, self.codes_, self.outlier_, self.weight_ = rows
+        K, T = self._gram(rows.X), len(self.tasks_)
+        if not np.all(np.isfinite(K)):
+            raise ValueError(
+                f"kernel={self.kernel!r} is not finite on the training rows. Use another kernel, "
+                "or rescale the rows."
+            )
+        labels = self._classes()
+        distinct = _first_of_twins(K, labels)
+        M = K[np.ix_(distinct, distinct)]
+        size = float(np.abs(np.diagonal(M)).mean())
+        M.flat[:: len(M) + 1] += self.ridge * size if size > 0 else 1.0
+        classes = labels[distinct]
+        # The origin has no similarity to anything, itself included.
+        M = np.pad(M, (0, 1))
+        classes = np.append(classes, 1 if T == 1 else classes.max() + 1)
+        solution = null_space(M / max(size, np.finfo(float).tiny), classes)
+        if not solution.converged:
+            warnings.warn(
+                "No direction of feature space maps every task to a point; the one with the least "
+                "scatter stands in. Use a larger ridge or a richer kernel.",
+                ConvergenceWarning,
+            )
+        self.projection_ = np.zeros((len(K), solution.projection.shape[1]))
+        self.projection_[distinct] = solution.projection[: len(distinct)]
+        # Where normal rows of a task land, each distinct one counted once.
+        normal = distinct[~rows.outlier[distinct]]
+        landed, codes = K[normal] @ self.projection_, rows.codes[normal]
+        count = np.bincount(codes, minlength=T)
+        self.targets_ = np.zeros((T, landed.shape[1]))
+        np.add.at(self.targets_, codes, landed)
+        self.targets_ /= count[:, None]
+        # The unit of length: how far targets are from their centre, or the only one from zero.
+        centre = self.targets_.mean(axis=0) if T > 1 else 0.0
+        unit = np.sqrt(np.square(self.targets_ - centre).sum() / T)
+        unit = unit if unit > np.sqrt(np.finfo(float).tiny) else 1.0
+        self.projection_, self.targets_ = self.projection_ / unit, self.targets_ / unit
+
+    def _classes(self) -> Codes:
+        """Class of every row: its task, or one for the outliers of a task, or of every task."""
+        T = len(self.tasks_)
+        if T == 1:
+            return self.outlier_.astype(np.intp)
+        key = np.where(self.outlier_, T + np.where(self.codes_ == MISSING, T, self.codes_), 0)
+        key = np.where(self.outlier_, key, self.codes_)
+        return np.unique(key, return_inverse=True)[1].astype(np.intp)
+
+    def _own_scores(self, X: Rows, codes: Codes) -> Array:
+        scores = np.empty(X.shape[0])
+        for rows, K in self._kernel_blocks(X):
+            gap = K @ self.projection_ - self.targets_[codes[rows]]
+            scores[rows] = -np.sqrt(np.einsum("ij,ij->i", gap, gap))
+        return scores
+
+    def _all_scores(self, X: Rows) -> Array:
+        scores = np.empty((X.shape[0], len(self.tasks_)))
+        for rows, K in self._kernel_blocks(X):
+            landed = K @ self.projection_
+            for task, target in enumerate(self.targets_):
+                gap = landed - target
+                scores[rows, task] = -np.sqrt(np.einsum("ij,ij->i", gap, gap))
+        return scores
+
+    def _left_out_scores(self) -> tuple[Array, Codes, Array]:
+        raise NotImplementedError("thresholds come from folds")
+
+
+def _first_of_twins(K: Array, labels: Codes) -> NDArray[np.intp]:
+    """Rows without those that equal an earlier one of the same class, in feature space."""
+    diagonal = np.diagonal(K)
+    distance = diagonal[:, None] + diagonal - 2 * K
+    close = distance <= 1e-12 * np.maximum(np.abs(diagonal[:, None]), np.abs(diagonal))
+    close &= labels[:, None] == labels
+    close |= np.eye(len(K), dtype=bool)
+    return np.flatnonzero(np.argmax(close, axis=1) == np.arange(len(K)))

@@ -1,0 +1,246 @@
+"""Multi-task one-class SVM: the functions of the tasks stay close to a common one."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.support import CentreScoring, semidefinite
+from manyone.kernels import Array, Rows
+from manyone.solvers.svdd import box_qp, multipliers
+from manyone.solvers.task_svm import task_kernel
+from manyone.tasks import MISSING, Codes
+from manyone.validation import TrainingRows
+
+
+class MultiTaskOneClassSVM(CentreScoring):
+    r"""One-class support vector machines that share a common part (He et al. 2014).
+
+    Task t has the function :math:`f_t = \langle w_0 + v_t, \phi(x) \rangle` and the margin
+    :math:`\rho_t`,
+
+    .. math::
+        \min \frac{\mu}{2} \lVert w_0 \rVert^2 + \sum_t \Bigl[ \frac12 \lVert v_t \rVert^2 - \rho_t
+        + \frac{1}{\nu n_t} \sum_{i \in t} w_i \xi_i \Bigr], \qquad
+        s_i f_t(x_i) \ge s_i \rho_t - \xi_i, \quad \xi \ge 0,
+
+    :math:`s_i = 1` for normal rows and -1 for known outliers. Its dual is that of one machine with
+    the kernel :math:`(1/\mu + [s = t]) k` over rows with tasks. Rows of other tasks help to find
+    the common part; they are not negatives.
+
+    Parameters
+    ----------
+    kernel : str or callable, default="rbf"
+        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`, ``"rbf+laplacian"``
+        (the mean of both), ``"precomputed"``, or a callable of two rows. Of a kernel matrix that
+        is not positive semi-definite, the negative eigenvalues are dropped.
+    gamma : {"mean", "median", "scale"} or float, default="mean"
+        Kernel coefficient, see :class:`JointOCKSR`.
+    width : float, default=1
+        Stretches the kernel: gamma is divided by it.
+    degree : int, default=3
+        Of the polynomial kernel.
+    coef0 : float, default=1
+        Of the polynomial and sigmoid kernels.
+    kernel_params : dict or None
+        Keyword arguments of a callable kernel.
+    nu : float in (0, 1], default=0.1
+        Upper bound on the share of a task's normal training rows below its margin.
+    mu : "auto" or float, default="auto"
+        How dear the common part is: infinity separates the tasks, 0 leaves one function for all.
+        ``"auto"`` is the number of tasks, which makes the common part a mean of the tasks.
+    shared_offset : bool, default=False
+        One margin for all tasks, and `nu` a share of all rows: the ordinary one-class machine with
+        the kernel over rows with tasks.
+    tol : float, default=1e-10
+        Largest violation of the optimality conditions, relative to the largest self-similarity.
+    max_iter : int, default=100_000
+        Bound on the steps of the solver.
+    metric : {"plain", "whitened"}, default="plain"
+        ``"whitened"`` applies :class:`TaskWhitener` first.
+    alarm_rate : float, default=0.05
+        Share of normal rows that may raise an alarm.
+
+    Attributes
+    ----------
+    tasks_ : ndarray of shape (T,)
+        Labels, sorted.
+    offset_ : ndarray of shape (T,)
+        Threshold on the score of each task (not the margin, which bounds the share of *training*
+        rows below it).
+    alarm_rate_ : ndarray of shape (T,)
+        Rate promised for each task (larger than `alarm_rate` only if a warning said so).
+    calibration_ : Calibration
+        The scores of folds behind thresholds and p-values.
+    dual_coef_ : ndarray of shape (n, T)
+        Expansion coefficients: ``f = K(x, X_fit) dual_coef_``.
+    margin_ : ndarray of shape (T,)
+        The rho of each task: rows with f below it are outside, for the machine.
+    support_ : ndarray of bool of shape (n,)
+        Support vectors.
+    objective_ : float
+        Minimum of the dual.
+    n_iter_ : int
+        Steps of the solver.
+    mu_, gamma_ : float
+        The numbers that were used.
+    X_fit_ : array or CSR matrix of shape (n, d)
+        Training rows.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    See Also
+    --------
+    SVDD : Each task alone.
+
+    Notes
+    -----
+    The score of a row is :math:`-\log(1 + e^{1 - f_t(x) / \rho_t})`, an increasing function of
+    :math:`f_t`; where k(x, x) is not constant, :math:`\phi(x)` is first given the mean length of
+    the task's rows, for else a row could be normal by being large. Thresholds and p-values compare
+    a row with scores from ten folds inside each task, everything fitted again.
+
+    A new row of a precomputed kernel comes without k(x, x). Where the training matrix has a
+    constant diagonal that constant is used, else the part that the training rows explain.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyone import MultiTaskOneClassSVM
+    >>> rng = np.random.default_rng(0)
+    >>> task = np.repeat(["pump", "fan"], 30)
+    >>> X = rng.normal(size=(60, 2)) + 3.0 * (task == "fan")[:, None]
+    >>> model = MultiTaskOneClassSVM(mu=10.0, alarm_rate=0.1).fit(X, task=task)
+    >>> model.predict([[0.0, 0.0], [0.0, 0.0]], task=["pump", "fan"])
+    array([ 1, -1])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **MultiTaskOneClass._parameter_constraints,
+        "nu": [Interval(Real, 0, 1, closed="right")],
+        "mu": [StrOptions({"auto"}), Interval(Real, 0, None, closed="right")],
+        "shared_offset": ["boolean"],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+    }
+    _default_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "kernel": ("rbf", "laplacian", "rbf+laplacian"),
+        "width": (0.3, 1.0, 3.0),
+        "nu": (0.02, 0.1, 0.5),
+        "mu": ("auto", 0.1, 1000.0),
+    }
+
+    def __init__(
+        self,
+        *,
+        kernel: str | Callable[..., float] = "rbf",
+        gamma: str | float = "mean",
+        width: float = 1.0,
+        degree: int = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        nu: float = 0.1,
+        mu: str | float = "auto",
+        shared_offset: bool = False,
+        tol: float = 1e-10,
+        max_iter: int = 100_000,
+        metric: str = "plain",
+        alarm_rate: float = 0.05,
+    ):
+        self.kernel = kernel
+        self.gamma = gamma
+        self.width = width
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.nu = nu
+        self.mu = mu
+        self.shared_offset = shared_offset
+        self.tol = tol
+        self.max_iter = max_iter
+        self.metric = metric
+        self.alarm_rate = alarm_rate
+
+    @property
+    def _calibrates_by_folds(self) -> bool:
+        return True
+
+    def _solve(self, rows: TrainingRows) -> None:
+        self.X_fit_, self.codes_, self.outlier_, self.weight_ = rows
+        K = semidefinite(np.ascontiguousarray(self._gram(rows.X)), self.kernel_)
+        self.mu_ = float(len(self.tasks_) if isinstance(self.mu, str) else self.mu)
+        members, task = self._members()
+        sign, bound = np.where(rows.outlier[members], -1.0, 1.0), self._bounds(members, task)
+        G = task_kernel(K[np.ix_(members, members)], task, task, self.mu_)
+        T = len(self.tasks_)
+        starts = [0] if self.shared_offset else np.searchsorted(task, np.arange(T))
+        lower, upper = np.where(sign > 0, 0.0, -bound), np.where(sign > 0, bound, 0.0)
+        qp = box_qp(G, np.zeros(len(G)), lower, upper, starts, self.tol, self.max_iter)
+        if not qp.converged:
+            warnings.warn(
+                f"The dual was not solved in max_iter={self.max_iter} steps: raise max_iter or "
+                "tol.",
+                ConvergenceWarning,
+            )
+        self.objective_, self.n_iter_ = qp.objective, qp.n_iter
+        self.margin_ = np.broadcast_to(multipliers(qp, lower, upper, starts), T).copy()
+        own = np.zeros((len(K), T))
+        own[members, task] = qp.coef
+        self.dual_coef_ = own + own.sum(axis=1, keepdims=True) / self.mu_
+        self.support_ = np.any(own != 0, axis=1)
+        normal = np.flatnonzero(~rows.outlier)
+        codes, share = rows.codes[normal], rows.weight[normal] / rows.weight.max()
+        lengths = np.bincount(codes, share * np.abs(K.diagonal()[normal]), T)
+        size = lengths / np.bincount(codes, share, T)
+        self.size_ = np.where(size > 0, size, 1.0)
+        self.unit_ = np.maximum(self.margin_, 1e-3 * self.size_ * (1.0 + 1.0 / self.mu_))
+        self._learn_self_similarity(rows.X)
+
+    def _members(self) -> tuple[NDArray[np.intp], Codes]:
+        """Row and task of every dual variable, by task; shared outliers come once in each."""
+        known = np.flatnonzero(self.codes_ != MISSING)
+        shared = np.flatnonzero(self.codes_ == MISSING)
+        T = len(self.tasks_)
+        members = np.r_[known, np.tile(shared, T)]
+        task = np.r_[self.codes_[known], np.repeat(np.arange(T), len(shared))]
+        order = np.argsort(task, kind="stable")
+        return members[order], task[order]
+
+    def _bounds(self, members: NDArray[np.intp], task: Codes) -> Array:
+        """Weight of every dual variable over nu times the total weight of normal rows."""
+        weight, normal = self.weight_[members], ~self.outlier_[members]
+        group = np.zeros_like(task) if self.shared_offset else task
+        total = np.bincount(group[normal], weight[normal])
+        return weight / total[group] / self.nu
+
+    def _own_scores(self, X: Rows, codes: Codes) -> Array:
+        response = np.empty(X.shape[0])
+        coef = np.ascontiguousarray(self.dual_coef_.T)
+        for rows, K in self._kernel_blocks(X):
+            response[rows] = np.einsum("ij,ij->i", K, coef[codes[rows]])
+        response *= self._shrinkage(X, self.size_[codes])
+        return -np.logaddexp(0.0, 1.0 - response / self.unit_[codes])
+
+    def _all_scores(self, X: Rows) -> Array:
+        scores = np.empty((X.shape[0], len(self.tasks_)))
+        for rows, K in self._kernel_blocks(X):
+            scores[rows] = K @ self.dual_coef_
+        scores *= self._shrinkage(X, self.size_[:, None]).T
+        return -np.logaddexp(0.0, 1.0 - scores / self.unit_)
+
+    def _shrinkage(self, X: Rows, size: Array) -> Array:
+        """Factor that gives a row the mean length of the task's rows in feature space."""
+        own = self._self_similarities(X)
+        own = np.where(own > 0, own, np.inf)
+        return np.sqrt(size / own)
+
+    def _left_out_scores(self) -> tuple[Array, Codes, Array]:
+        raise NotImplementedError("thresholds come from folds")

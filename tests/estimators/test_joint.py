@@ -1,0 +1,76 @@
+"""What is particular to the joint model."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from manyone import CalibrationWarning, IndependentOCKSR, JointOCKSR
+
+
+def overlapping(n_tasks=10, n_rows=30):
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(n_tasks), n_rows)
+    return rng.normal(size=(len(task), 5)) + 0.5 * rng.normal(size=(n_tasks, 5))[task], task
+
+
+def test_tasks_that_cannot_hear_say_so():
+    """Overlapping tasks: a row like nothing seen responds as a normal row of a neighbour does."""
+    X, task = overlapping()
+    with pytest.warns(CalibrationWarning, match="far away from all training rows") as caught:
+        model = JointOCKSR().fit(X, task=task)
+    far = np.full((10, 5), 1e9)
+    deaf = model.predict(far, task=np.arange(10)) == 1
+    assert deaf.any()
+    assert f"{deaf.sum()} of 10" in str(caught[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        alone = IndependentOCKSR().fit(X, task=task)
+    assert np.all(alone.predict(far, task=np.arange(10)) == -1)
+
+
+def test_null_space_as_the_ridge_vanishes():
+    """All normal rows of a task are mapped to one point: the theorem behind the method."""
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(3), 20)
+    X = rng.normal(size=(60, 6))
+    model = JointOCKSR(alpha=0.0, alarm_rate=0.1).fit(X, task=task)
+    scores = model.score_samples(X, task=task)
+    assert np.abs(scores).max() < 1e-8
+
+
+def test_structure_is_the_mean_left_out_response(fleet):
+    X, task = fleet
+    model = JointOCKSR(gamma=0.2, alarm_rate=0.2).fit(X, task=task)
+    sums = np.zeros((5, 5))
+    for i in range(len(X)):
+        kept = np.arange(len(X)) != i
+        refit = JointOCKSR(gamma=0.2, alarm_rate=0.2).fit(X[kept], task=task[kept])
+        response = refit.kernel_(X[[i]], refit.X_fit_) @ refit.dual_coef_
+        sums[np.searchsorted(model.tasks_, task[i])] += response[0]
+    counts = np.unique(task, return_counts=True)[1]
+    np.testing.assert_allclose(model.structure_, sums / counts[:, None], atol=1e-8)
+
+
+def test_landmarks_approach_the_exact_model(fleet):
+    X, task = fleet
+    exact = JointOCKSR(alarm_rate=0.2).fit(X, task=task)
+    gaps = []
+    for m in (5, 25, 60):
+        model = JointOCKSR(alarm_rate=0.2, landmarks=m, random_state=0).fit(X, task=task)
+        assert model.X_fit_.shape[0] == m
+        gaps.append(np.abs(model.score_tasks(X) - exact.score_tasks(X)).max())
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] < 1e-6
+    np.testing.assert_allclose(model.offset_, exact.offset_, atol=1e-6)
+    assert np.array_equal(
+        JointOCKSR(landmarks=9, random_state=3).fit(X, task=task).score_tasks(X),
+        JointOCKSR(landmarks=9, random_state=3).fit(X, task=task).score_tasks(X),
+    )
+
+
+def test_one_column_that_drowns_the_others_is_named():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3)) * [1.0, 1e6, 1.0]
+    with pytest.warns(UserWarning, match=r"column 1 .*StandardScaler"):
+        JointOCKSR(alarm_rate=0.1).fit(X)
