@@ -37,9 +37,8 @@ def test_scorer_sees_through_pipelines_and_unknown_tasks():
     X = rng.normal(size=(41, 2)) + 3.0 * task[:, None]
     kept = task < 2
     with sklearn.config_context(enable_metadata_routing=True):
-        pipe = make_pipeline(
-            StandardScaler(), JointOCKSR(alarm_rate=0.1).set_fit_request(task=True)
-        )
+        model = JointOCKSR(alarm_rate=0.1).set_fit_request(task=True)
+        pipe = make_pipeline(StandardScaler(), model)
         pipe.fit(X[kept], task=task[kept])
     scores = pipe[-1].score_tasks(pipe[:-1].transform(X))
     expected = np.mean([roc_auc_score(task == t, scores[:, t]) for t in range(2)])

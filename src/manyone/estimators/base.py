@@ -300,8 +300,9 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
         names = shortlist(self.tasks_[deaf].tolist(), 3)
         return (
             f"{deaf.sum()} of {len(self.tasks_)} task(s) ({names}) raise no alarm on rows "
-            "far away from all training rows: their own left-out rows look as strange, because tasks overlap or have too few rows for this alarm_rate. Use "
-            "IndependentOCKSR, other features, more rows, or a higher alarm_rate."
+            "far away from all training rows: their own left-out rows look as strange, because "
+            "tasks overlap or have too few rows for this alarm_rate. Use IndependentOCKSR, other "
+            "features, more rows, or a higher alarm_rate."
         )
 
     def recalibrate(self, alarm_rate: float) -> Self:

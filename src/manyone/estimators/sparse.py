@@ -15,6 +15,9 @@ from manyone.solvers.nonlinear import gram, respond, working_targets
 from manyone.solvers.sparse import Lasso, sparse
 from manyone.validation import TrainingRows
 
+#: Relative duality gap of the second layer.
+_GAP = 1e-11
+
 
 class SparseOCKSR(TwoLayerMixin):
     r"""One-class kernel spectral regression with a sparse second layer (the paper's OCKSR-NS).
@@ -190,6 +193,8 @@ class SparseOCKSR(TwoLayerMixin):
 
     def _solve(self, rows: TrainingRows) -> None:
         first = self._first_layer(rows)
+        # A lasso resolves fewer orders of magnitude than a ridge.
+        first = first._replace(weight=np.minimum(first.weight, 1e8 * first.weight.min()))
         theta = self._coefficient(first)
         W, Y = first.W, first.Phi @ first.W
         lasso = self._lasso(first, gram(Y, Y, theta))
@@ -238,13 +243,15 @@ class SparseOCKSR(TwoLayerMixin):
         """The second layer's problem; its strengths stay where its solution is neither 0 nor R."""
         codes = np.where(self.codes_ < 0, len(self.tasks_), self.codes_)
         weighted = first.weight[:, None] * first.R
-        most = float(np.abs(2.0 * J.T @ weighted).max(axis=0).min())
-        l1, group = (
-            float(np.clip(strength / first.unit, 1e-5 * most, 0.1 * most))
-            for strength in (self.l1, self.group)
-        )
+        slope = 2.0 * J.T @ weighted
+        # A block norm counts b^2 / w for a row of weight w: its strength has units of its own.
+        largest = float(np.abs(slope).max(axis=0).min())
+        longest = float(np.sqrt(np.einsum("it,it->t", weighted, slope**2).min()))
+        l1 = float(np.clip(self.l1 / first.unit, 1e-5 * largest, 0.1 * largest))
+        scaled = min(self.group / first.unit, 1e100) / np.sqrt(first.unit)
+        group = float(np.clip(scaled, 1e-5 * longest, 0.1 * longest))
         groups = np.unique(codes, return_inverse=True)[1]
-        return Lasso(first.R, groups, l1, group, None, False, False, first.weight, 1e-10)
+        return Lasso(first.R, groups, l1, group, None, False, False, first.weight, _GAP)
 
     def _second_stage(
         self, rows: TrainingRows, first: FirstLayer, lasso: Lasso, left_out: Array
