@@ -5,7 +5,15 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from manyone import IndependentOCKSR, JointOCKSR, tune
+from manyone import (
+    IndependentOCKSR,
+    JointOCKSR,
+    LinearOCKSR,
+    NonlinearOCKSR,
+    SparseOCKSR,
+    tune,
+)
+from manyone.estimators import METHODS
 from manyone.metrics import task_aucs
 from manyone.tuning import DEFAULT_GRID
 
@@ -141,3 +149,41 @@ def test_misuse_is_explained(fleet):
         tune(JointOCKSR(), X, task=task, grid={"alpha": []})
     with pytest.raises(ValueError, match="kernel"):
         tune(JointOCKSR(), X, task=task, grid={"kernel": ["rbff"]})
+
+
+@pytest.mark.parametrize("method", [LinearOCKSR, NonlinearOCKSR, SparseOCKSR])
+def test_structure_methods_take_the_joint_choice_and_judge_their_own_by_folds(method, fleet):
+    X, task = fleet
+    shared = {"kernel": ["rbf", "laplacian"], "alpha": [0.01, 1.0]}
+    joint = tune(JointOCKSR(), X, task=task, grid=shared)
+    model = tune(method(), X, task=task, grid=shared)
+    assert (model.kernel, model.alpha) == (joint.kernel, joint.alpha)
+    np.testing.assert_allclose(model.tuning_["score"], joint.tuning_["score"])
+    name = next(iter(method._own_grid))
+    own = {**shared, name: list(method._own_grid[name])}
+    model = tune(method(), X, task=task, grid=own)
+    table = pd.DataFrame(model.tuning_)
+    assert table.stage.tolist() == ["closed form"] * 4 + ["folds"] * len(own[name])
+    assert table.chosen.sum() == 1
+    best = table[table.chosen].iloc[0]
+    assert best.stage == "folds" and best.score == table[table.stage == "folds"].score.max()
+    assert getattr(model, name) == best[name]
+    assert (best.kernel, best.alpha) == (joint.kernel, joint.alpha)
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
+def test_every_method_can_be_tuned(method, fleet):
+    X, task = fleet
+    grid = {"width": [0.5, 2.0]}
+    model = tune(method(), X, task=task, grid=grid)
+    assert np.all(np.isfinite(model.score_samples(X, task=task)))
+    assert model.tuning_["width"][model.tuning_["chosen"]][0] == model.width
+
+
+def test_without_a_grid_own_strengths_change_only_for_a_clear_gain(fleet):
+    X, task = fleet
+    model = tune(LinearOCKSR(), X, task=task)
+    table = pd.DataFrame(model.tuning_)
+    assert table.chosen.sum() == 1
+    assert model.frobenius == table[table.chosen].iloc[0].frobenius
+    assert set(table[table.stage == "folds"].frobenius) == {0.01, 0.1, 1.0}

@@ -2,10 +2,12 @@
 
 from manyone.calibration import CalibrationWarning
 from manyone.estimators import (
+    KNFST,
     SVDD,
     IndependentOCKSR,
     JointOCKSR,
     LinearOCKSR,
+    MultiTaskOneClassSVM,
     NonlinearOCKSR,
     OutputKernelOCKSR,
     SparseOCKSR,
@@ -19,11 +21,13 @@ from manyone.whitening import TaskWhitener
 __version__ = "0.1.0"
 
 __all__ = [
+    "KNFST",
     "SVDD",
     "CalibrationWarning",
     "IndependentOCKSR",
     "JointOCKSR",
     "LinearOCKSR",
+    "MultiTaskOneClassSVM",
     "NonlinearOCKSR",
     "ObjectiveDisplay",
     "OutputKernelOCKSR",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.joint import JointOCKSR
 from manyone.kernels import Array
 from manyone.metrics import task_aucs
 from manyone.tasks import group_rows, split_column
@@ -51,6 +52,10 @@ def tune(
     serves all ridges. The metric, which looks at all rows, is chosen by folds with everything
     refitted inside, and ``"whitened"`` must win by more than one standard error.
 
+    Methods that learn a structure get kernel, width, ridge and metric as :class:`JointOCKSR` would;
+    strengths of their own are then judged by folds, and without a grid the estimator's value stays
+    unless another is better by more than one standard error. Other methods are judged by folds.
+
     Parameters
     ----------
     estimator : estimator of this package
@@ -64,8 +69,9 @@ def tune(
         model. ``"unseen"``: they are left out with their whole task, which estimates performance
         on kinds of anomaly never seen.
     grid : mapping of parameter name to values, or None
-        Any of ``kernel, gamma, width, degree, coef0, alpha, metric``; None is
-        :data:`DEFAULT_GRID`. Parameters not in the grid keep the estimator's value.
+        Any of ``kernel, gamma, width, degree, coef0, alpha, metric`` and the strengths of the
+        method; None is :data:`DEFAULT_GRID`, or what the method has instead or beside. Parameters
+        not in the grid keep the estimator's value.
     max_rows : int or None, default=300
         Judge on at most that many rows: whole tasks are left aside, evenly over the list of tasks
         (and rows of a task larger than that). The cost of judging grows with its cube; the final
@@ -95,8 +101,10 @@ def tune(
             f"tune works on estimators of manyone; got a {type(estimator).__name__}. "
             "Use GridSearchCV with scoring=manyone.TaskAUC() for others."
         )
-    values = _checked_grid(DEFAULT_GRID if grid is None else grid)
     model = clone(estimator)
+    honest, stages = hasattr(model, "_honest_scores"), hasattr(model, "_own_grid")
+    start = getattr(model, "_default_grid", DEFAULT_GRID)
+    values = _checked_grid({**start, **getattr(model, "_own_grid", {})} if grid is None else grid)
     if model.kernel == "precomputed":
         fixed = [name for name in ("kernel", "gamma", "width", "metric") if name in values]
         if fixed:
@@ -104,11 +112,11 @@ def tune(
                 f'With kernel="precomputed" there are no rows to choose {fixed[0]!r} for: '
                 'give grid={"alpha": [...]}.'
             )
-    unknown = sorted(set(values) - (set(model.get_params()) & set(_TUNABLE)))
+    unknown = sorted(set(values) - set(_names(model)))
     if unknown:
         raise ValueError(
             f"grid has {unknown[0]!r}, which tune cannot choose for {type(model).__name__}. "
-            f"It can choose: {', '.join(sorted(set(_TUNABLE) & set(model.get_params())))}."
+            f"It can choose: {', '.join(sorted(_names(model)))}."
         )
     for setting in _settings(values):
         clone(model).set_params(**setting)._validate_params()
@@ -120,9 +128,10 @@ def tune(
             "tune needs negatives to judge by: at least two tasks, or known outliers "
             f"(outlier=...). Got {len(model.tasks_)} task and no outlier."
         )
-    metrics = values.pop("metric", [model.metric])
+    metrics = values.get("metric", [model.metric])
     if rows.X.shape[1] < 2 or len(model.tasks_) < _FEWEST_TASKS_FOR_METRIC:
         metrics = [m for m in metrics if m == "plain"] or metrics
+        values = {**values, "metric": metrics} if "metric" in values else values
     judged = _subset(rows, max_rows)
     part = copy(model)
     used = np.unique(judged.codes[judged.codes >= 0])
@@ -130,16 +139,22 @@ def tune(
     judged = judged._replace(codes=_renumbered(judged.codes, used))
     table: list[dict[str, Any]] = []
     with np.errstate(under="ignore"):
-        metric = metrics[0]
-        if len(metrics) > 1:
-            metric = _choose_metric(part, judged, metrics, values, table)
-        part = copy(part).set_params(metric=metric)
-        settings = list(_settings({k: v for k, v in values.items() if k != "alpha"}))
-        alphas = values.get("alpha", [part.alpha])
-        if metric == "plain":
-            winner = _closed_form(part, judged, settings, alphas, criterion, table)
+        if honest:
+            winner = _in_closed_form(part, judged, values, metrics, criterion, table)
+        elif stages:
+            shared = {name: v for name, v in values.items() if name in _SHARED}
+            own = {name: v for name, v in values.items() if name not in _SHARED}
+            winner = part
+            if shared:
+                stand_in = _stand_in(part)
+                found = _in_closed_form(stand_in, judged, shared, metrics, criterion, table)
+                winner = copy(part).set_params(**{k: getattr(found, k) for k in [*shared]})
+            if own:
+                for entry in table:
+                    entry["final"] = False
+                winner = _by_folds(winner, judged, own, criterion, table, cautious=grid is None)
         else:
-            winner = _by_folds(part, judged, settings, alphas, criterion, table)
+            winner = _by_folds(part, judged, values, criterion, table)
         if judged.X is rows.X:
             winner.label_columns_ = [c for c in (task, outlier) if isinstance(c, str)]
             winner._fit_rows(rows)
@@ -147,13 +162,65 @@ def tune(
         winner = model.set_params(**{name: getattr(winner, name) for name in _names(model)})
         winner.fit(X, task=task, outlier=outlier, sample_weight=sample_weight)
     scores = np.array([entry["score"] if entry["final"] else -np.inf for entry in table])
-    names = [*_names(model), "score", "standard_error", "stage"]
-    winner.tuning_ = {name: np.array([entry[name] for entry in table]) for name in names}
-    winner.tuning_["chosen"] = np.arange(len(table)) == np.argmax(scores)
+    given = {name: getattr(estimator, name) for name in _names(model)}
+    columns = [*given, "score", "standard_error", "stage"]
+    winner.tuning_ = {
+        name: _column([{**given, **entry}[name] for entry in table]) for name in columns
+    }
+    picked = [number for number, entry in enumerate(table) if entry.get("picked")]
+    winner.tuning_["chosen"] = np.arange(len(table)) == (picked or [int(np.argmax(scores))])[-1]
     return winner
 
 
-_TUNABLE = ("kernel", "gamma", "width", "degree", "coef0", "alpha", "metric")
+_SHARED = ("kernel", "gamma", "width", "degree", "coef0", "alpha", "metric")
+# How a fit runs, not what it models.
+_FIXED = {
+    "alarm_rate",
+    "kernel_params",
+    "landmarks",
+    "learn_theta",
+    "max_iter",
+    "n_jobs",
+    "random_state",
+    "tol",
+    "verbose",
+    "warm_start",
+}
+
+
+def _column(entries: list[Any]) -> NDArray[Any]:
+    """Values as an array; numbers and words mixed stay what they are."""
+    mixed = len({isinstance(entry, str) for entry in entries}) > 1
+    return np.array(entries, dtype=object if mixed else None)
+
+
+def _stand_in(model: MultiTaskOneClass) -> MultiTaskOneClass:
+    """The joint model with the shared parameters and the fitted state of another."""
+    known = JointOCKSR().get_params()
+    joint = JointOCKSR(**{k: v for k, v in model.get_params().items() if k in known})
+    joint.__dict__.update({k: v for k, v in vars(model).items() if k.endswith("_")})
+    return joint
+
+
+def _in_closed_form(
+    part: Any,
+    judged: TrainingRows,
+    values: dict[str, list[Any]],
+    metrics: list[str],
+    criterion: str,
+    table: list[dict[str, Any]],
+) -> Any:
+    """Metric by folds, then the rest by closed forms (by folds under a metric that saw all)."""
+    values = {name: options for name, options in values.items() if name != "metric"}
+    metric = metrics[0]
+    if len(metrics) > 1:
+        metric = _choose_metric(part, judged, metrics, values, table)
+    part = copy(part).set_params(metric=metric)
+    if metric != "plain":
+        return _by_folds(part, judged, values, criterion, table)
+    settings = list(_settings({k: v for k, v in values.items() if k != "alpha"}))
+    alphas = values.get("alpha", [part.alpha])
+    return _closed_form(part, judged, settings, alphas, criterion, table)
 
 
 def _checked_grid(grid: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
@@ -173,7 +240,9 @@ def _settings(values: Mapping[str, list[Any]]) -> Iterable[dict[str, Any]]:
 
 
 def _names(model: MultiTaskOneClass) -> list[str]:
-    return [name for name in _TUNABLE if hasattr(model, name)]
+    known = model.get_params()
+    shared = [name for name in _SHARED if name in known]
+    return shared + [name for name in known if name not in _SHARED and name not in _FIXED]
 
 
 def _subset(rows: TrainingRows, max_rows: int | None) -> TrainingRows:
@@ -195,13 +264,13 @@ def _subset(rows: TrainingRows, max_rows: int | None) -> TrainingRows:
 
 
 def _entry(
-    model: MultiTaskOneClass, alpha: float, aucs: Array, stage: str, final: bool
+    model: MultiTaskOneClass, aucs: Array, stage: str, final: bool, **changed: Any
 ) -> dict[str, Any]:
     aucs = aucs[np.isfinite(aucs)]
     score = float(aucs.mean()) if len(aucs) else np.nan
     error = float(aucs.std(ddof=1) / np.sqrt(len(aucs))) if len(aucs) > 1 else np.nan
     shown = {name: getattr(model, name) for name in _names(model)}
-    shown["alpha"] = float(alpha)
+    shown.update(changed)
     return {**shown, "score": score, "standard_error": error, "stage": stage, "final": final}
 
 
@@ -221,7 +290,7 @@ def _closed_form(
         scores = candidate._honest_scores(rows, np.array(alphas, dtype=float), criterion)
         aucs = task_aucs(scores, rows.codes, rows.outlier, rows.weight)
         entries = [
-            _entry(candidate, a, line, "closed form", True)
+            _entry(candidate, line, "closed form", True, alpha=float(a))
             for a, line in zip(alphas, aucs, strict=True)
         ]
         table.extend(entries)
@@ -248,7 +317,7 @@ def _choose_metric(
         for setting in _settings(coarse):
             candidate = copy(model).set_params(metric=metric, **setting)
             aucs.append(_fold_aucs(candidate, rows, "both"))
-            table.append(_entry(candidate, candidate.alpha, aucs[-1], "metric", False))
+            table.append(_entry(candidate, aucs[-1], "metric", False))
         results[metric] = max(aucs, key=_mean)
     (first, plain), *others = results.items()
     for metric, judged in others:
@@ -266,20 +335,32 @@ def _mean(aucs: Array) -> float:
 def _by_folds(
     model: E,
     rows: TrainingRows,
-    settings: list[dict[str, Any]],
-    alphas: Sequence[float],
+    values: Mapping[str, list[Any]],
     criterion: str,
     table: list[dict[str, Any]],
+    cautious: bool = False,
 ) -> E:
-    """Judge every setting by folds; returns the winner, not yet fitted."""
-    winner, best = model, -np.inf
-    for setting, alpha in itertools.product(settings, alphas):
-        candidate = copy(model).set_params(**setting, alpha=alpha)
-        entry = _entry(candidate, alpha, _fold_aucs(candidate, rows, criterion), "folds", True)
-        table.append(entry)
-        if entry["score"] > best:
-            winner, best = candidate, entry["score"]
-    return winner
+    """Judge every setting by folds; returns the winner, not yet fitted.
+
+    A cautious choice stays with the model's own setting (tried first) unless another is better by
+    more than one standard error of the difference.
+    """
+    settings = list(_settings(values))
+    if cautious:
+        mine = {name: getattr(model, name) for name in values}
+        settings = [mine, *[setting for setting in settings if setting != mine]]
+    tried = [copy(model).set_params(**setting) for setting in settings]
+    judged = [_fold_aucs(candidate, rows, criterion) for candidate in tried]
+    entries = [_entry(m, aucs, "folds", True) for m, aucs in zip(tried, judged, strict=True)]
+    table.extend(entries)
+    best = int(np.argmax([_mean(aucs) for aucs in judged]))
+    if cautious:
+        gain = judged[best] - judged[0]
+        gain = gain[np.isfinite(gain)]
+        if len(gain) < 2 or gain.mean() <= gain.std(ddof=1) / np.sqrt(len(gain)):
+            best = 0
+    entries[best]["picked"] = True
+    return tried[best]
 
 
 def _fold_aucs(model: MultiTaskOneClass, rows: TrainingRows, criterion: str) -> Array:

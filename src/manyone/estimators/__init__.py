@@ -3,11 +3,13 @@
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.joint import JointOCKSR
+from manyone.estimators.knfst import KNFST
 from manyone.estimators.linear import LinearOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR
 from manyone.estimators.output_kernel import OutputKernelOCKSR
 from manyone.estimators.sparse import SparseOCKSR
 from manyone.estimators.svdd import SVDD
+from manyone.estimators.task_svm import MultiTaskOneClassSVM
 
 #: Every method under the name it has in the paper (or in the paper it comes from).
 METHODS: dict[str, type[MultiTaskOneClass]] = {
@@ -18,15 +20,19 @@ METHODS: dict[str, type[MultiTaskOneClass]] = {
     "OCKSR-NS": SparseOCKSR,
     "OKL": OutputKernelOCKSR,
     "SVDD": SVDD,
+    "MT-OCSVM": MultiTaskOneClassSVM,
+    "KNFST": KNFST,
 }
 
 __all__ = [
+    "KNFST",
     "METHODS",
     "SVDD",
     "IndependentOCKSR",
     "JointOCKSR",
     "LinearOCKSR",
     "MultiTaskOneClass",
+    "MultiTaskOneClassSVM",
     "NonlinearOCKSR",
     "OutputKernelOCKSR",
     "SparseOCKSR",

@@ -26,10 +26,10 @@ class KNFST(MultiTaskOneClass):
 
     .. math:: w^\top S_w w = 0, \qquad w^\top S_t w > 0,
 
-    so that all rows of a task meet in one point, its target. There are T - 1 such directions
-    for T tasks. For a single task the origin of feature space joins as a second class. The score
-    of a row is minus its distance to the target of its task, in units of the root mean squared
-    distance of the targets from their centre (from the origin, for a single task).
+    so that all rows of a task meet in one point, its target. The origin of feature space, to which
+    rows unlike all others are mapped, joins the T tasks as a class of its own: there are T such
+    directions. The score of a row is minus its distance to the target of its task, in units of the
+    distance between target and origin.
 
     Parameters
     ----------
@@ -69,6 +69,8 @@ class KNFST(MultiTaskOneClass):
         A row x is projected to ``K(x, X_fit) projection_``.
     targets_ : ndarray of shape (T, m)
         Where the normal rows of each task meet.
+    unit_ : ndarray of shape (T,)
+        Distance between target and origin.
     gamma_ : float
         The kernel coefficient that was used.
     X_fit_ : array or CSR matrix of shape (n, d)
@@ -147,13 +149,13 @@ class KNFST(MultiTaskOneClass):
         labels = self._classes()
         distinct = _first_of_twins(K, labels)
         M = K[np.ix_(distinct, distinct)]
-        size = float(np.abs(np.diagonal(M)).mean())
-        M.flat[:: len(M) + 1] += self.ridge * size if size > 0 else 1.0
-        classes = labels[distinct]
+        # Any unit will do, and 1 where all similarities are zero.
+        size = float(np.abs(np.diagonal(M)).mean()) or float(np.abs(M).max()) or 1.0
+        M.flat[:: len(M) + 1] += self.ridge * size
         # The origin has no similarity to anything, itself included.
         M = np.pad(M, (0, 1))
-        classes = np.append(classes, 1 if T == 1 else classes.max() + 1)
-        solution = null_space(M / max(size, np.finfo(float).tiny), classes)
+        classes = np.append(labels[distinct], 1 if T == 1 else labels.max() + 1)
+        solution = null_space(M / size, classes)
         if not solution.converged:
             warnings.warn(
                 "No direction of feature space maps every task to a point; the one with the least "
@@ -169,11 +171,9 @@ class KNFST(MultiTaskOneClass):
         self.targets_ = np.zeros((T, landed.shape[1]))
         np.add.at(self.targets_, codes, landed)
         self.targets_ /= count[:, None]
-        # The unit of length: how far targets are from their centre, or the only one from zero.
-        centre = self.targets_.mean(axis=0) if T > 1 else 0.0
-        unit = np.sqrt(np.square(self.targets_ - centre).sum() / T)
-        unit = unit if unit > np.sqrt(np.finfo(float).tiny) else 1.0
-        self.projection_, self.targets_ = self.projection_ / unit, self.targets_ / unit
+        # The unit of length of a task: how far its target is from the origin.
+        unit = np.sqrt(np.square(self.targets_).sum(axis=1))
+        self.unit_ = np.where(unit > 1e-9 * unit.max(), unit, max(unit.max(), 1.0))
 
     def _classes(self) -> Codes:
         """Class of every row: its task, or one for the outliers of a task, or of every task."""
@@ -188,7 +188,7 @@ class KNFST(MultiTaskOneClass):
         scores = np.empty(X.shape[0])
         for rows, K in self._kernel_blocks(X):
             gap = K @ self.projection_ - self.targets_[codes[rows]]
-            scores[rows] = -np.sqrt(np.einsum("ij,ij->i", gap, gap))
+            scores[rows] = -np.sqrt(np.einsum("ij,ij->i", gap, gap)) / self.unit_[codes[rows]]
         return scores
 
     def _all_scores(self, X: Rows) -> Array:
@@ -198,7 +198,7 @@ class KNFST(MultiTaskOneClass):
             for task, target in enumerate(self.targets_):
                 gap = landed - target
                 scores[rows, task] = -np.sqrt(np.einsum("ij,ij->i", gap, gap))
-        return scores
+        return scores / self.unit_
 
     def _left_out_scores(self) -> tuple[Array, Codes, Array]:
         raise NotImplementedError("thresholds come from folds")

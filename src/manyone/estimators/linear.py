@@ -138,6 +138,8 @@ class LinearOCKSR(OneLayerMixin, StructureMixin):
         "nuclear": [Interval(Real, 0, None, closed="left")],
         "solver": [StrOptions({"fista", "paper"})],
     }
+    #: What `tune` tries beside kernel, width, ridge and metric.
+    _own_grid: ClassVar[dict[str, tuple[Any, ...]]] = {"frobenius": (0.1, 0.01, 1.0)}
 
     def __init__(
         self,

@@ -153,6 +153,11 @@ class NonlinearOCKSR(TwoLayerMixin):
         "beta": [Interval(Real, 0, None, closed="neither")],
         "solver": [StrOptions({"closed", "lbfgs", "paper"})],
     }
+    #: What `tune` tries beside kernel, width, ridge and metric.
+    _own_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "beta": (0.1, 1.0),
+        "theta": ("mean", 4.0, 25.0),
+    }
 
     def __init__(
         self,
@@ -203,7 +208,7 @@ class NonlinearOCKSR(TwoLayerMixin):
         beta = float(effective_alpha(self.beta / first.unit, float(n)))
         # Entries of the second ridge that double precision can tell from zero.
         weight = np.minimum(first.weight, beta / (8 * np.finfo(float).eps * n))
-        count = np.minimum(first.count, weight)
+        count = np.minimum(first.single, weight)
         theta = self._coefficient(first)
         if self.solver == "closed":
             W, Y = first.W, first.Phi @ first.W

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from manyone.estimators.two_layer import FirstLayer, TwoLayerMixin, distinct_folds
 from manyone.kernels import Array
 from manyone.solvers.nonlinear import gram, respond, working_targets
-from manyone.solvers.sparse import Lasso, sparse
+from manyone.solvers.sparse import _Lasso, sparse
 from manyone.validation import TrainingRows
 
 #: Relative duality gap of the second layer.
@@ -145,6 +145,11 @@ class SparseOCKSR(TwoLayerMixin):
         "group": [Interval(Real, 0, None, closed="left")],
         "solver": [StrOptions({"closed", "lbfgs", "paper"})],
     }
+    #: What `tune` tries beside kernel, width, ridge and metric.
+    _own_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "l1": (0.1, 0.5),
+        "theta": ("mean", 4.0, 25.0),
+    }
 
     def __init__(
         self,
@@ -239,7 +244,7 @@ class SparseOCKSR(TwoLayerMixin):
             scores = self._second_stage(rows, first, lasso, left_out)
             self.left_out_ = scores[~rows.outlier]
 
-    def _lasso(self, first: FirstLayer, J: Array) -> Lasso:
+    def _lasso(self, first: FirstLayer, J: Array) -> _Lasso:
         """The second layer's problem; its strengths stay where its solution is neither 0 nor R."""
         codes = np.where(self.codes_ < 0, len(self.tasks_), self.codes_)
         weighted = first.weight[:, None] * first.R
@@ -251,10 +256,10 @@ class SparseOCKSR(TwoLayerMixin):
         scaled = min(self.group / first.unit, 1e100) / np.sqrt(first.unit)
         group = float(np.clip(scaled, 1e-5 * longest, 0.1 * longest))
         groups = np.unique(codes, return_inverse=True)[1]
-        return Lasso(first.R, groups, l1, group, None, False, False, first.weight, _GAP)
+        return _Lasso(first.R, groups, l1, group, None, False, False, first.weight, _GAP)
 
     def _second_stage(
-        self, rows: TrainingRows, first: FirstLayer, lasso: Lasso, left_out: Array
+        self, rows: TrainingRows, first: FirstLayer, lasso: _Lasso, left_out: Array
     ) -> Array:
         """Scores of rows by second layers without their fold, at their left-out responses."""
         Y, theta = self.responses_, self.theta_

@@ -57,9 +57,11 @@ class StructureMixin(MultiTaskOneClass):
 
     def _started(self, name: str, shape: tuple[int, ...]) -> Array | None:
         """The last fit's array to start from, if there is one that fits and it is wanted."""
-        last = getattr(self, name, None)
-        usable = self.warm_start and last is not None and last.shape == shape and np.any(last)
-        return np.array(last) if usable and np.all(np.isfinite(last)) else None
+        if not self.warm_start or not hasattr(self, name):
+            return None
+        last: Array = getattr(self, name)
+        usable = last.shape == shape and np.any(last) and np.all(np.isfinite(last))
+        return last.copy() if usable else None
 
     def _progress(self) -> Report | None:
         if not self.verbose:

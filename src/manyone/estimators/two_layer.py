@@ -42,7 +42,7 @@ class FirstLayer(NamedTuple):
     unit : float
         Mean weight. What follows is divided by it: the same minimiser, numbers of moderate size.
     alpha : float
-    weight, count : ndarray of shape (n,)
+    weight, single : ndarray of shape (n,)
         Weights, and what one count of a row is.
     """
 
@@ -54,7 +54,7 @@ class FirstLayer(NamedTuple):
     unit: float
     alpha: float
     weight: Array
-    count: Array
+    single: Array
 
 
 class TwoLayerMixin(StructureMixin):

@@ -33,7 +33,7 @@ class SparseResult(NamedTuple):
     duality_gap: float
 
 
-class Lasso(NamedTuple):
+class _Lasso(NamedTuple):
     """The second-layer problem for a given J; a row of weight k acts as k copies of the row."""
 
     R: Array
@@ -65,7 +65,7 @@ class Lasso(NamedTuple):
         )
         return found if root is None else found._replace(B=found.B * root[:, None])
 
-    def take(self, rows: Index) -> "Lasso":
+    def take(self, rows: Index) -> "_Lasso":
         """The same problem on some of the rows."""
         groups = np.unique(self.groups[rows], return_inverse=True)[1]
         weight = None if self.weight is None else self.weight[rows]
@@ -75,7 +75,7 @@ class Lasso(NamedTuple):
 class _Projected:
     """Objective and gradient with B eliminated."""
 
-    def __init__(self, Phi: Array, alpha: float, lasso: Lasso) -> None:
+    def __init__(self, Phi: Array, alpha: float, lasso: _Lasso) -> None:
         self.Phi, self.alpha, self.lasso = Phi, alpha, lasso
         self.B: Array | None = None
         self.n_evaluations = 0
@@ -154,7 +154,7 @@ def sparse(
     SparseResult
         ``duality_gap`` is that of the final lasso.
     """
-    lasso = Lasso(R, groups, l1, group, weights, exempt_diagonal, rows, weight, inner_tol)
+    lasso = _Lasso(R, groups, l1, group, weights, exempt_diagonal, rows, weight, inner_tol)
     projected = _Projected(Phi, alpha, lasso)
     with blas_for(len(Phi)):
         if solver == "paper":

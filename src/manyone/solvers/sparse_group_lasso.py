@@ -256,7 +256,7 @@ def _polish(
         same = source[:, None] == source
         for _ in range(steps):
             norm = np.sqrt(same @ x**2)
-            bend = -same * (strength / norm**3 * x)[:, None] * x
+            bend = np.where(same, -(strength / norm**3 * x)[:, None] * x, 0.0)
             bend += 2.0 * gram[entries[:, None], entries]
             bend.flat[:: len(entries) + 1] += strength / norm
             slope = 2.0 * gram[entries[:, None], entries] @ x + strength / norm * x - linear
