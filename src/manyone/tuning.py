@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.utils._param_validation import validate_parameter_constraints
 
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.joint import JointOCKSR
@@ -118,8 +119,11 @@ def tune(
             f"grid has {unknown[0]!r}, which tune cannot choose for {type(model).__name__}. "
             f"It can choose: {', '.join(sorted(_names(model)))}."
         )
-    for setting in _settings(values):
-        clone(model).set_params(**setting)._validate_params()
+    for name, options in values.items():
+        for option in options:
+            validate_parameter_constraints(
+                model._parameter_constraints, {name: option}, type(model).__name__
+            )
     features, labels, mask = split_column(X, task, outlier)
     rows, model.tasks_ = model._training_rows(features, labels, mask, sample_weight, reset=True)
     check_all_have_rows(rows, model.tasks_)

@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval
 
 from manyone.calibration import full_conformal
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.projection import OneLayerMixin
+from manyone.estimators.responses import ResponseScoring
 from manyone.estimators.updates import UpdatableMixin, join_rows
 from manyone.features import landmark_features
 from manyone.kernels import Array, Rows
@@ -33,7 +33,7 @@ from manyone.tasks import Codes, responses
 from manyone.validation import TrainingRows
 
 
-class JointOCKSR(OneLayerMixin, UpdatableMixin, MultiTaskOneClass):
+class JointOCKSR(ResponseScoring, UpdatableMixin, MultiTaskOneClass):
     r"""One-class kernel spectral regression of all tasks together (the paper's C-OCKSR).
 
     Each task has a function that should be 1 on its own normal rows and 0 on those of all other
@@ -221,10 +221,6 @@ class JointOCKSR(OneLayerMixin, UpdatableMixin, MultiTaskOneClass):
         self._spectrum = decompose(K, rows.weight)
         gaps = interpolate_gaps(self._spectrum, R, ridges, groups)
         return -np.abs(gaps, out=gaps)
-
-    def _far_scores(self) -> Array | None:
-        # Kernels of a distance vanish far away, and the response with them.
-        return -np.abs(self.mean_response_) if self.kernel_.unit_diagonal else None
 
     def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
         self._refuse_precomputed("exact=True")

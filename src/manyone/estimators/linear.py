@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from manyone.estimators.projection import OneLayerMixin
+from manyone.estimators.responses import ResponseScoring
 from manyone.estimators.structured import StructureMixin
 from manyone.kernels import Array
 from manyone.solvers.linear import eigenbasis, left_out_scores, linear
@@ -18,7 +18,7 @@ from manyone.tasks import Codes, responses
 from manyone.validation import TrainingRows
 
 
-class LinearOCKSR(OneLayerMixin, StructureMixin):
+class LinearOCKSR(ResponseScoring, StructureMixin):
     r"""One-class kernel spectral regression with a learned linear structure (the paper's OCKSR-L).
 
     The responses of all tasks are mixed by a matrix B that is learned with them,

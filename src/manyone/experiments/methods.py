@@ -22,7 +22,6 @@ from manyone.experiments.rivals import (
 )
 from manyone.kernels import Array
 from manyone.metrics import task_aucs
-from manyone.tuning import DEFAULT_GRID
 
 Grid = Mapping[str, Sequence[Any]]
 
@@ -61,13 +60,6 @@ AS_IN_PAPER = " (as in the paper)"
 
 # The paper fixes the ridge and chooses the rest on training data: here, the width of its kernel.
 _PAPER_GRID: Grid = {"width": (0.25, 0.5, 1.0, 2.0)}
-# For methods that have no closed forms to tune by, each candidate costs as many fits as folds.
-_COARSE_GRID: Grid = {
-    "kernel": ("rbf", "rbf+laplacian"),
-    "width": (0.5,),
-    "alpha": (0.01, 0.1, 1.0),
-    "nu": (0.1, 0.5),
-}
 _RIVALS: dict[str, tuple[Any, Grid]] = {
     "OneClassSVM": (
         PerTaskOneClassSVM(),
@@ -152,7 +144,7 @@ def own(family: str, setting: str) -> Method:
     """
     estimator = METHODS[family]()
     if setting == "tuned":
-        return Method(family, family, setting, _Tuned(estimator, DEFAULT_GRID, None))
+        return Method(family, family, setting, _Tuned(estimator, None, None))
     fixed = {"kernel": "rbf", "alpha": float(setting.removeprefix("alpha="))}
     known = estimator.get_params()
     estimator.set_params(**{name: value for name, value in fixed.items() if name in known})
@@ -172,23 +164,15 @@ def has_ridge(family: str) -> bool:
 
 @dataclass(frozen=True)
 class _Tuned:
-    """Fit an estimator of the package after `tune`, or after folds where it has no closed form."""
+    """Fit an estimator of the package after `tune`."""
 
     estimator: Any
-    grid: Grid
+    grid: Grid | None  # None: the estimator's own
     criterion: str | None  # None: the kind of anomaly to expect
 
     def __call__(self, X: Array, task: NDArray[Any], kind: str) -> Any:
-        grid, criterion = self._known(self.grid), self.criterion or kind
-        try:
-            return tune(self.estimator, X, task=task, criterion=criterion, grid=grid)
-        except (AttributeError, NotImplementedError):
-            coarse = _COARSE_GRID if self.grid is DEFAULT_GRID else self.grid
-            return _Chosen(self.estimator, self._known(coarse))(X, task, kind)
-
-    def _known(self, grid: Grid) -> Grid:
-        known = self.estimator.get_params()
-        return {name: values for name, values in grid.items() if name in known}
+        criterion = self.criterion or kind
+        return tune(self.estimator, X, task=task, criterion=criterion, grid=self.grid)
 
 
 @dataclass(frozen=True)
