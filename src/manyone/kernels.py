@@ -184,7 +184,9 @@ class Kernel:
         if self.name != "rbf":
             return np.stack([self(x, y) for x, y in zip(X, Y, strict=True)])
         with np.errstate(over="ignore", under="ignore"):
-            return _rbf_pairs(X, Y, self.gamma[0], self.scale)
+            if 1e-70 < self.scale < 1e70:  # one number instead of all rows
+                return _rbf_pairs(X, Y, self.gamma[0] / self.scale**2)
+            return _rbf_pairs(self._scaled(X), self._scaled(Y), self.gamma[0])
 
     def diagonal(self, X: Rows) -> Array:
         """Kernel value of each row with itself, shape (n,)."""
@@ -328,14 +330,10 @@ def _rbf(X: Array, Y: Array, gamma: float) -> Array:
     return np.exp(values, out=values)
 
 
-def _rbf_pairs(X: Array, Y: Array, gamma: float, scale: float) -> Array:
+def _rbf_pairs(X: Array, Y: Array, gamma: float) -> Array:
     # Rows of one set are close together: about their own mean little cancels.
     centre = Y.mean(axis=1, keepdims=True)
     X, Y = X - centre, Y - centre
-    if 1e-70 < scale < 1e70:
-        gamma /= scale**2  # one number instead of all rows
-    else:
-        X, Y = X / scale, Y / scale
     x_norms, y_norms = np.einsum("gnd,gnd->gn", X, X), np.einsum("gnd,gnd->gn", Y, Y)
     reach = np.max(x_norms, initial=0.0) + np.max(y_norms, initial=0.0)
     if not gamma * reach < _FAR:
