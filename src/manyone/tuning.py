@@ -270,12 +270,18 @@ def _subset(rows: TrainingRows, max_rows: int | None) -> TrainingRows:
 def _entry(
     model: MultiTaskOneClass, aucs: Array, stage: str, final: bool, **changed: Any
 ) -> dict[str, Any]:
-    aucs = aucs[np.isfinite(aucs)]
-    score = float(aucs.mean()) if len(aucs) else np.nan
-    error = float(aucs.std(ddof=1) / np.sqrt(len(aucs))) if len(aucs) > 1 else np.nan
     shown = {name: getattr(model, name) for name in _names(model)}
     shown.update(changed)
-    return {**shown, "score": score, "standard_error": error, "stage": stage, "final": final}
+    return {**shown, **_judgement(aucs), "stage": stage, "final": final}
+
+
+def _judgement(aucs: Array) -> dict[str, float]:
+    known = aucs[np.isfinite(aucs)]
+    k = len(known)
+    mean = float(known.sum()) / k if k else np.nan
+    squares = float(((known - mean) ** 2).sum())
+    error = np.sqrt(squares / (k - 1) / k) if k > 1 else np.nan
+    return {"score": mean, "standard_error": error}
 
 
 def _closed_form(
@@ -293,8 +299,9 @@ def _closed_form(
         candidate._resolve_kernel(rows)
         scores = candidate._honest_scores(rows, np.array(alphas, dtype=float), criterion)
         aucs = task_aucs(scores, rows.codes, rows.outlier, rows.weight)
+        shared = _entry(candidate, aucs[0], "closed form", True)
         entries = [
-            _entry(candidate, line, "closed form", True, alpha=float(a))
+            {**shared, "alpha": float(a), **_judgement(line)}
             for a, line in zip(alphas, aucs, strict=True)
         ]
         table.extend(entries)

@@ -216,7 +216,7 @@ class JointOCKSR(ResponseScoring, UpdatableMixin, MultiTaskOneClass):
         groups = None
         if criterion == "unseen":
             groups = [np.flatnonzero(rows.codes == t) for t in range(n_tasks)]
-        ridges = np.array([effective_alpha(alpha, trace) for alpha in alphas])
+        ridges = effective_alpha(alphas, trace)
         # Should this setting win, its solution is at hand: `_solve` will not factorise again.
         self._spectrum = decompose(K, rows.weight)
         gaps = interpolate_gaps(self._spectrum, R, ridges, groups)

@@ -49,7 +49,7 @@ class RidgeSolution(NamedTuple):
     factor: Array
 
 
-def effective_alpha(alpha: float, trace: Any) -> Any:
+def effective_alpha(alpha: Any, trace: Any) -> Any:
     """The ridge that double precision can tell from zero and from infinity beside this trace.
 
     At the lower end the solution is the minimum-norm interpolant to working precision, whether or
@@ -57,18 +57,19 @@ def effective_alpha(alpha: float, trace: Any) -> Any:
 
     Parameters
     ----------
-    alpha : float
+    alpha : float or ndarray
+        The ridge asked for, or a grid of them.
     trace : float or ndarray
         Trace of the (weighted) kernel matrix, or one per problem.
 
     Returns
     -------
-    float or ndarray like `trace`
+    float or ndarray
     """
     size = np.abs(trace)
     with np.errstate(over="ignore"):
         clipped = np.clip(alpha, 8 * np.finfo(float).eps * size, 1e10 * size)
-    return np.where(size > 0, clipped, alpha if alpha > 0 else 1.0)[()]
+    return np.where(size > 0, clipped, np.where(np.greater(alpha, 0), alpha, 1.0))[()]
 
 
 def ridge(
