@@ -88,9 +88,12 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
     def _all_scores(self, X: Rows) -> Array:
         """Score of each row against every task, shape (n, T)."""
 
-    @abstractmethod
     def _left_out_scores(self) -> tuple[Array, Codes, Array]:
-        """Score, task and weight of each normal training row under the model without it."""
+        """Score, task and weight of each normal training row under the model without it.
+
+        Only where a closed form is honest; otherwise `_calibrates_by_folds` is True.
+        """
+        raise TypeError(f"{type(self).__name__} sets its thresholds by folds")
 
     def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
         """Full conformal p-value of each row, shape (n,)."""

@@ -200,9 +200,6 @@ class KNFST(MultiTaskOneClass):
                 scores[rows, task] = -np.sqrt(np.einsum("ij,ij->i", gap, gap))
         return scores / self.unit_
 
-    def _left_out_scores(self) -> tuple[Array, Codes, Array]:
-        raise NotImplementedError("thresholds come from folds")
-
 
 def _first_of_twins(K: Array, labels: Codes) -> NDArray[np.intp]:
     """Rows without those that equal an earlier one of the same class, in feature space."""

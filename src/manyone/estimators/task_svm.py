@@ -241,6 +241,3 @@ class MultiTaskOneClassSVM(CentreScoring):
         own = self._self_similarities(X)
         own = np.where(own > 0, own, np.inf)
         return np.sqrt(size / own)
-
-    def _left_out_scores(self) -> tuple[Array, Codes, Array]:
-        raise NotImplementedError("thresholds come from folds")
