@@ -134,8 +134,8 @@ def main() -> None:
     quick = parser.parse_args().quick
     joint_fit(1000 if quick else 4000, 100, 64, 3)
     many_small_tasks(1000, 20, 20, 100_000, 3)
-    for n in (300,) if quick else (150, 300, 1000, 2000):
-        alpha_grid(n, 15, 32, 5)
+    for n in (150,) if quick else (150, 250, 1000, 2000):
+        alpha_grid(n, 15, 32, 20 if n < 500 else 3)
     scoring_memory(100_000 if quick else 1_000_000)
     missed = [name for name, *_, good in rows if not good]
     print(f"\n{len(rows) - len(missed)} of {len(rows)} promises kept")

@@ -43,7 +43,7 @@ def tune(
     sample_weight: Any = None,
     criterion: str = "unseen",
     grid: Mapping[str, Iterable[Any]] | None = None,
-    max_rows: int | None = 300,
+    max_rows: int | None = 200,
 ) -> E:
     """Fit the best setting of a grid, chosen on the training rows alone.
 
@@ -73,7 +73,7 @@ def tune(
         Any of ``kernel, gamma, width, degree, coef0, alpha, metric`` and the strengths of the
         method; None is :data:`DEFAULT_GRID`, or what the method has instead or beside. Parameters
         not in the grid keep the estimator's value.
-    max_rows : int or None, default=300
+    max_rows : int or None, default=200
         Judge on at most that many rows: whole tasks are left aside, evenly over the list of tasks
         (and rows of a task larger than that). The cost of judging grows with its cube; the final
         fit is to all rows. None judges on all of them.

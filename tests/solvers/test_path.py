@@ -66,7 +66,7 @@ def test_long_grids_are_interpolated(whole_tasks, span):
     spectrum = decompose(K.copy(), weight)
     alphas = np.geomspace(*span, 200)
     exact = left_out_gaps(spectrum, R, alphas, groups)
-    np.testing.assert_allclose(interpolate_gaps(spectrum, R, alphas, groups), exact, atol=1e-5)
+    np.testing.assert_allclose(interpolate_gaps(spectrum, R, alphas, groups), exact, atol=1e-4)
 
 
 def test_rounding_below_zero_is_cut_off():

@@ -29,6 +29,7 @@ from manyone.solvers.ridge import (
     ridge,
     slack,
 )
+from manyone.solvers.threads import blas_for
 from manyone.tasks import Codes, responses
 from manyone.validation import TrainingRows
 
@@ -218,8 +219,9 @@ class JointOCKSR(ResponseScoring, UpdatableMixin, MultiTaskOneClass):
             groups = [np.flatnonzero(rows.codes == t) for t in range(n_tasks)]
         ridges = effective_alpha(alphas, trace)
         # Should this setting win, its solution is at hand: `_solve` will not factorise again.
-        self._spectrum = decompose(K, rows.weight)
-        gaps = interpolate_gaps(self._spectrum, R, ridges, groups)
+        with blas_for(len(K)):
+            self._spectrum = decompose(K, rows.weight)
+            gaps = interpolate_gaps(self._spectrum, R, ridges, groups)
         return -np.abs(gaps, out=gaps)
 
     def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:

@@ -164,11 +164,11 @@ def interpolate_gaps(
     Returns
     -------
     ndarray of shape (k, n, T)
-        To about 1e-6; exact where the grid is no longer than the nodes.
+        To about 1e-5; exact where the grid is no longer than the nodes.
     """
     low, high = np.log(alphas.min()), np.log(alphas.max())
     r = 2 * np.pi / max(high - low, 1e-9)
-    n_nodes = int(np.ceil(np.log(1e6) / np.log(r + np.sqrt(r * r + 1)))) + 1
+    n_nodes = int(np.ceil(np.log(1e5) / np.log(r + np.sqrt(r * r + 1)))) + 1
     if len(alphas) <= n_nodes:
         return left_out_gaps(spectrum, R, alphas, groups)
     angles = (2 * np.arange(n_nodes) + 1) * np.pi / (2 * n_nodes)
