@@ -87,7 +87,7 @@ class LinearOCKSR(ResponseScoring, StructureMixin):
         The left-out scores behind thresholds and p-values.
     structure_ : ndarray of shape (T, T)
         B, symmetric and positive semi-definite: a square root of the covariance of the tasks.
-    objective_path_ : ndarray of shape (n_iter_ + 1,)
+    objective_path_ : ndarray of shape (iterations + 1,)
         Objective at the start and after each iteration.
     n_iter_ : int
         Number of iterations.

@@ -94,7 +94,7 @@ class NonlinearOCKSR(TwoLayerMixin):
     structure_ : ndarray of shape (T, T)
         Entry (s, t): mean left-out response of task t's function to rows of task s. Off the
         diagonal, which tasks look alike to the second layer.
-    objective_path_ : ndarray of shape (n_iter_ + 1,)
+    objective_path_ : ndarray of shape (iterations + 1,)
         Objective at the start and after each iteration.
     n_iter_ : int
         Number of iterations.

@@ -78,7 +78,7 @@ class OutputKernelOCKSR(ResponseScoring):
         C L, the expansion coefficients: ``f = K(x, X_fit) dual_coef_``.
     mean_response_ : ndarray of shape (T,)
         Mean response of the normal rows of each task.
-    objective_path_ : ndarray of shape (n_iter_ + 1,)
+    objective_path_ : ndarray of shape (iterations + 1,)
         Objective before the first and after every step; it does not increase.
     n_iter_ : int
         Newton steps taken.

@@ -95,7 +95,7 @@ class SparseOCKSR(TwoLayerMixin):
     structure_ : ndarray of shape (T, T)
         Entry (s, t): norm of the coefficients of task s in the function of task t. The graph of who
         helps whom, with exact zeros.
-    objective_path_ : ndarray of shape (n_iter_ + 1,)
+    objective_path_ : ndarray of shape (iterations + 1,)
         Objective at the start and after each iteration.
     n_iter_ : int
         Number of iterations.
