@@ -60,9 +60,11 @@ def test_help(args, capsys):
     assert "manyone" in out and "reproduce" in out
 
 
-def test_help_has_examples(capsys):
-    main(["reproduce", "--help"])
-    assert "manyone reproduce --quick" in capsys.readouterr().out
+@pytest.mark.parametrize("args", [["--help"], ["reproduce", "--help"]])
+def test_help_has_examples(args, capsys):
+    main(args)
+    out = capsys.readouterr().out
+    assert "Examples:" in out and "manyone reproduce --quick" in out
 
 
 def test_reproduce_ends_with_table_and_page(tmp_path, capsys, monkeypatch):
@@ -76,11 +78,25 @@ def test_reproduce_ends_with_table_and_page(tmp_path, capsys, monkeypatch):
     args = ["reproduce", "--quick", "--workers", "1", "--out", "deep/results", "--seed", "3"]
     assert main(args) == 0
     out = capsys.readouterr().out
-    assert "C-OCKSR" in out and "85.00 ± 0.00" in out and "96.91" in out
+    assert "C-OCKSR" in out and "85.00" in out and "96.91" in out
     assert out.rstrip().endswith("deep/results/report.html")
     page = (tmp_path / "deep/results/report.html").read_text(encoding="utf-8")
     assert "--seed 3 --out deep/results --quick" in page
     assert (tmp_path / "deep/results/table.csv").exists()
+
+
+def test_rivals_that_are_not_installed_are_told(capsys, monkeypatch):
+    import sys
+
+    import manyone.experiments.runner as runner
+
+    module = sys.modules["manyone.experiments.methods"]  # the package has a function of that name
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(runner, "compute", lambda cell, data_home=None: {"auc": [0.9, 0.8]})
+    assert main(["reproduce", "--repeats", "1", "--workers", "1"]) == 0
+    note, page = capsys.readouterr().out.splitlines()[-2:]
+    assert "ECOD (PyOD)" in note and "scikit-lego" in note and "manyone[experiments]" in note
+    assert page.startswith("Page: ")
 
 
 def test_failures_are_told(capsys, monkeypatch):

@@ -3,6 +3,7 @@
 from manyone.calibration import CalibrationWarning
 from manyone.estimators import (
     KNFST,
+    MORVR,
     SVDD,
     IndependentOCKSR,
     JointOCKSR,
@@ -22,6 +23,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "KNFST",
+    "MORVR",
     "SVDD",
     "CalibrationWarning",
     "IndependentOCKSR",

@@ -60,7 +60,12 @@ class InputError(Exception):
     """Something the user can mend; shown as one line."""
 
 
-@app.callback()
+@app.callback(
+    epilog="""\b
+Examples:
+  manyone reproduce --quick   the paper's experiments, a first look
+  manyone reproduce --help    all of its options"""
+)
 def manyone() -> None:
     """One-class classification for many related tasks with few normal samples each."""
 
@@ -79,11 +84,11 @@ def reproduce(
     data: Annotated[Data, typer.Option(help="Data set; only mnist comes with it.")] = Data.mnist,
     protocol: Annotated[Kind, typer.Option(help="Anomalies of known or new kinds.")] = Kind.both,
     repeats: Annotated[
-        int | None, typer.Option(help="Random repetitions; default 10, with --quick 2.", min=1)
+        int | None, typer.Option(help="Random repetitions; default 10, with --quick 1.", min=1)
     ] = None,
     seed: Annotated[int, typer.Option(help="Fixes every split.", min=0)] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results"),
-    quick: Annotated[bool, typer.Option("--quick", help="Few repetitions and test rows.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer methods and test rows.")] = False,
     data_home: Annotated[
         Path | None, typer.Option(help="Folder with data files; default $MANYONE_DATA.")
     ] = None,
@@ -102,12 +107,12 @@ def reproduce(
 
     from manyone.experiments.data import DATASETS, load
 
-    plan = Plan(
+    make = Plan.quick if quick else Plan
+    plan = make(
         tuple(DATASETS) if data is Data.all else (data.value,),
         ("seen", "unseen") if protocol is Kind.both else (protocol.value,),
-        repeats or (2 if quick else 10),
+        repeats or (1 if quick else 10),
         seed,
-        shrink=5 if quick else 1,
     )
     _check_folder(out)
     if data_home is not None and not data_home.is_dir():
@@ -144,6 +149,12 @@ def reproduce(
         except OSError as error:  # a full disk, a folder that is gone
             raise InputError(str(error)) from error
     _show(plan, report)
+    if report.left_out:
+        typer.echo(
+            f"Left out, not installed: {', '.join(report.left_out)}. "
+            "Install: pip install 'manyone[experiments]'"
+        )
+    typer.echo(f"Page: {report.page}")
     if report.failures:
         first = report.failures[0]
         typer.echo(
@@ -185,7 +196,6 @@ def _show(plan: Plan, report: Report) -> None:
                     cells.append("" if row is None or row.paper is None else f"{row.paper:.2f}")
             table.add_row(method, *cells)
         console.print(table)
-    typer.echo(f"Page: {report.page}")
 
 
 def main(args: Sequence[str] | None = None) -> int:

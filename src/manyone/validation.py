@@ -42,6 +42,29 @@ class TrainingRows(NamedTuple):
         order = np.argsort(np.where(self.codes == MISSING, last, self.codes), kind="stable")
         return self.take(order), order
 
+    def merged(self) -> TrainingRows:
+        """Identical rows of a task as one row that has their weight; others stay in order."""
+        if is_sparse(self.X):
+            X = self.X.sorted_indices()
+            X.eliminate_zeros()
+            cuts = X.indptr[1:-1]
+            content = zip(np.split(X.indices, cuts), np.split(X.data, cuts), strict=True)
+            keys = [(indices.tobytes(), data.tobytes()) for indices, data in content]
+        else:
+            keys = [row.tobytes() for row in self.X + 0.0]  # -0.0 is 0.0
+        numbers: dict[Any, int] = {}
+        place = np.array(
+            [
+                numbers.setdefault(key, len(numbers))
+                for key in zip(self.codes.tolist(), self.outlier.tolist(), keys, strict=True)
+            ]
+        )
+        if len(numbers) == len(place):
+            return self
+        first = np.unique(place, return_index=True)[1]
+        weight = np.bincount(place, self.weight).astype(np.float64)
+        return self.take(first)._replace(weight=weight)
+
 
 def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     """Validate rows as scikit-learn does, and say where a bad value stands.

@@ -9,6 +9,7 @@ import socket
 import sys
 import tarfile
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -155,7 +156,7 @@ def hide(monkeypatch, module):
 
 def test_without_pillow_nothing_is_downloaded(coil, web, monkeypatch, tmp_path):
     hide(monkeypatch, "PIL")
-    with pytest.raises(DatasetNotFoundError, match="needs the package 'pillow'") as error:
+    with pytest.raises(DatasetNotFoundError, match=r"'pillow', .*manyone\[data\]") as error:
         datasets.load_coil100(data_home=tmp_path)
     assert_remedy(error, coil[0], tmp_path)
     assert web.asked == []
@@ -426,13 +427,42 @@ def test_faces_without_dlib(lfw, web, monkeypatch, tmp_path, missing):
     fake_dlib(monkeypatch, tmp_path / "site")
     hide(monkeypatch, missing)
     home = tmp_path / "home"
-    with pytest.raises(DatasetNotFoundError, match=f"needs the package '{missing}'") as error:
+    words = rf"needs the package '{missing}', .*manyone\[faces\]"
+    with pytest.raises(DatasetNotFoundError, match=words) as error:
         datasets.load_faces(data_home=home)
     assert_remedy(error, lfw, home)
     assert web.asked == []
     datasets.load_faces(features="pixels", data_home=home)
     with pytest.raises(DatasetNotFoundError, match=f"needs the package '{missing}'"):
         datasets.load_faces(data_home=home)
+
+
+@pytest.mark.parametrize("trouble", ["corrupted", "interrupted", "no network"])
+@pytest.mark.parametrize("name", ["faces", "keystrokes"])
+def test_troubles_with_faces_and_keystrokes(lfw, monkeypatch, web, tmp_path, name, trouble):
+    load = partial(datasets.load_faces, features="pixels", data_home=tmp_path)
+    if name == "keystrokes":
+        load = partial(datasets.load_keystrokes, data_home=tmp_path)
+        content = workbook(["Subject", *(f"c{i}" for i in range(29))], keystroke_rows(51))
+        offer(monkeypatch, web, name, [content], {}, checksum=False)
+    load()
+    (tmp_path / SOURCES[name].file).unlink()
+    (original,) = SOURCES[name].originals
+    if trouble == "corrupted":
+        content = bytearray(web.files[original.file])
+        content[len(content) // 2] ^= 255
+        web.files[original.file] = bytes(content)
+    elif trouble == "interrupted":
+        web.cut.add(original.file)
+    else:
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            original = original._replace(url=f"http://127.0.0.1:{unused.getsockname()[1]}/gone")
+        source = dataclasses.replace(SOURCES[name], originals=(original,))
+        monkeypatch.setitem(SOURCES, name, source)
+    with pytest.raises(DatasetNotFoundError) as error:
+        load()
+    assert_remedy(error, SOURCES[name], tmp_path)
 
 
 def fake_dlib(monkeypatch, folder):

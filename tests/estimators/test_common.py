@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manyone
-from manyone import CalibrationWarning, TaskAUC, TaskWhitener
+from manyone import CalibrationWarning, SparseOCKSR, TaskAUC, TaskWhitener
 from manyone.estimators import METHODS
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
@@ -26,6 +26,11 @@ every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.k
 @parametrize_with_checks([cls() for cls in METHODS.values()] + [TaskWhitener()])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+def rounding(model) -> float:
+    """How far rounding may move scores; steps over lassos solved to a gap let it grow."""
+    return 1e-5 if isinstance(model, SparseOCKSR) else 1e-9
 
 
 @every_method
@@ -63,10 +68,11 @@ def test_order_of_tasks_and_rows_does_not_matter(method, fleet):
     order = np.random.default_rng(1).permutation(len(X))
     renamed = np.array([swapped[name] for name in task])
     model = method().fit(X[order], task=renamed[order])
+    tol = rounding(model)
     np.testing.assert_allclose(
-        model.score_samples(X, task=renamed), expected.score_samples(X, task=task), atol=1e-9
+        model.score_samples(X, task=renamed), expected.score_samples(X, task=task), atol=tol
     )
-    np.testing.assert_allclose(model.offset_[::-1], expected.offset_, atol=1e-9)
+    np.testing.assert_allclose(model.offset_[::-1], expected.offset_, atol=tol)
 
 
 @every_method
@@ -80,10 +86,10 @@ def test_data_frames_with_a_task_column(method, fleet, library):
     assert model.n_features_in_ == 4
     assert list(model.feature_names_in_) == [f"sensor {j}" for j in range(4)]
     np.testing.assert_allclose(
-        model.score_samples(frame, task="machine"), expected.score_samples(X, task=task)
+        model.score_samples(frame, task="machine"), expected.score_samples(X, task=task), atol=1e-9
     )
     # Where no task is asked for, its column may come along.
-    np.testing.assert_allclose(model.score_tasks(frame), expected.score_tasks(X))
+    np.testing.assert_allclose(model.score_tasks(frame), expected.score_tasks(X), atol=1e-9)
 
 
 @every_method
@@ -158,7 +164,7 @@ def test_weights_are_counts(method, fleet):
 def test_known_outliers_push_scores_down(method, fleet):
     X, task = fleet
     rng = np.random.default_rng(0)
-    bad = X[task == "cleo"][:6] + np.array([3.0, 0, 0, 0])
+    bad = X[task == "cleo"].mean(axis=0) + [1.5, 0, 0, 0] + 0.2 * rng.normal(size=(6, 4))
     rows = np.vstack([X, bad])
     labels = np.concatenate([task, ["cleo"] * 6])
     mask = np.arange(len(rows)) >= len(X)
@@ -183,7 +189,9 @@ def test_precomputed_equals_named_kernel(method, fleet):
     np.testing.assert_allclose(given.score_tasks(K), named.score_tasks(X), atol=1e-9)
     np.testing.assert_allclose(given.offset_, named.offset_, atol=1e-9)
     np.testing.assert_allclose(
-        given.score_samples(K[:9], task=task[:9]), named.score_samples(X[:9], task=task[:9])
+        given.score_samples(K[:9], task=task[:9]),
+        named.score_samples(X[:9], task=task[:9]),
+        atol=1e-9,
     )
 
 
@@ -194,7 +202,8 @@ def test_sparse_rows_equal_dense_ones(method, fleet):
     dense = method(gamma=0.2).fit(X, task=task)
     thin = method(gamma=0.2).fit(sparse.csr_array(X), task=task)
     for rows in (X, sparse.csc_array(X)):
-        np.testing.assert_allclose(thin.score_tasks(rows), dense.score_tasks(X), atol=1e-8)
+        tol = 10 * rounding(thin)
+        np.testing.assert_allclose(thin.score_tasks(rows), dense.score_tasks(X), atol=tol)
 
 
 @every_method

@@ -3,30 +3,60 @@
 import numpy as np
 import pytest
 from scipy.stats import binom
+from sklearn.exceptions import ConvergenceWarning
 
 from manyone import KNFST, IndependentOCKSR
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
 
-@pytest.mark.parametrize("ridge", [1e-6, 0.1])
+@pytest.mark.parametrize("ridge", [0.0, 1e-3, 0.1])
 def test_one_task_is_proportional_to_regression_with_the_same_ridge(ridge):
+    """With the origin: K^-1 1, the regression at alpha = 0; and (K + ridge)^-1 1 beyond."""
     rng = np.random.default_rng(0)
     X, Z = rng.normal(size=(15, 6)), 2 * rng.normal(size=(30, 6))
     null = KNFST(gamma=0.3, ridge=ridge).fit(X)
     regression = IndependentOCKSR(gamma=0.3, alpha=ridge).fit(X)
-    expected = regression.score_samples(Z) / regression.mean_response_
-    np.testing.assert_allclose(null.score_samples(Z), expected, rtol=1e-5)
+    coef = np.linalg.solve(null.kernel_.gram(X) + ridge * np.eye(15), np.ones(15))
+    np.testing.assert_allclose(null.projection_[:, 0] / coef, null.projection_[0, 0] / coef[0])
+    ratio = null.score_samples(Z) / regression.score_samples(Z)
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-6)
 
 
-def test_tasks_are_points_without_a_ridge():
+@pytest.mark.parametrize(("origin", "n_directions"), [("auto", 2), (False, 2), (True, 3)])
+def test_tasks_are_points_without_a_ridge(origin, n_directions):
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(3), 8)
     X = rng.normal(size=(24, 10)) + rng.normal(size=(3, 10))[task]
     X[1] = X[0]
-    model = KNFST(gamma=0.3, ridge=0.0).fit(X, task=task)
-    assert model.projection_.shape == (24, 3)
+    model = KNFST(gamma=0.3, ridge=0.0, origin=origin).fit(X, task=task)
+    assert model.projection_.shape == (24, n_directions)
     np.testing.assert_allclose(model.score_samples(X, task=task), 0.0, atol=1e-8)
+    # Directions of unit length, and targets apart.
+    K = model.kernel_.gram(X)
+    gram = model.projection_.T @ K @ model.projection_
+    np.testing.assert_allclose(gram, np.eye(n_directions), atol=1e-8)
+    assert np.linalg.matrix_rank(model.targets_ - model.targets_[0]) == 2
+
+
+def test_the_origin_keeps_rows_unlike_all_others_away():
+    """Without it such rows land between the targets, on top of one where the others are gone."""
+    rng = np.random.default_rng(1)
+    task = np.repeat(np.arange(3), [20, 20, 20])
+    X = rng.normal(size=(60, 3)) + 4.0 * np.eye(3)[task]
+    nowhere = np.full((1, 3), 1e3)
+    for origin in ("auto", True):
+        model = KNFST(origin=origin, alarm_rate=0.1).fit(X, task=task)
+        np.testing.assert_allclose(
+            model.score_tasks(nowhere)[0], -np.linalg.norm(model.targets_, axis=1)
+        )
+    assert model.predict_task(nowhere)[0] == -1
+
+
+def test_tasks_on_the_same_rows_have_no_null_direction():
+    X = np.random.default_rng(0).normal(size=(8, 3))
+    with pytest.warns(ConvergenceWarning, match="No direction"):
+        KNFST(ridge=0.0).fit(np.vstack([X, X]), task=np.repeat([0, 1], 8))
 
 
 @pytest.mark.slow

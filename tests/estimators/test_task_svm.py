@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.stats import binom
+from sklearn.metrics import roc_auc_score
 from sklearn.svm import OneClassSVM
 
 from manyone import MultiTaskOneClassSVM
@@ -43,13 +44,42 @@ def test_dual_is_that_of_the_solver(fleet, shared_offset):
     np.testing.assert_allclose(model.margin_, solution.offset, atol=1e-6)
 
 
-def test_scores_rank_as_responses(fleet):
+def test_score_is_the_function_minus_the_margin(fleet):
     X, task = fleet
-    model = MultiTaskOneClassSVM().fit(X, task=task)
+    model = MultiTaskOneClassSVM(gamma=0.2, nu=0.3, mu=5.0).fit(X, task=task)
     Z = 2 * np.random.default_rng(0).normal(size=(40, 4))
-    for t in range(5):
-        order = np.argsort(responses(model, Z)[:, t])
-        assert np.all(np.diff(model.score_tasks(Z)[order, t]) >= 0)
+    np.testing.assert_allclose(model.score_tasks(Z), responses(model, Z) - model.margin_)
+    # f_t = sum_s (1 / mu + [s = t]) sum_i a_i k(x_i, x): the common part is the same for all.
+    own = model.dual_coef_ - model.dual_coef_.min(axis=1, keepdims=True)
+    np.testing.assert_allclose(own.sum(axis=0), 1.0)
+    np.testing.assert_allclose(
+        model.dual_coef_ - own, np.tile(own.sum(axis=1) / 5.0, (5, 1)).T, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("nu", [0.1, 0.4])
+def test_at_most_a_share_nu_of_training_rows_is_below_the_margin(fleet, nu):
+    X, task = fleet
+    model = MultiTaskOneClassSVM(nu=nu).fit(X, task=task)
+    below = model.score_samples(X, task=task) < -1e-8
+    for name in model.tasks_:
+        assert below[task == name].mean() <= nu
+
+
+def test_the_default_common_part_does_not_drown_the_tasks():
+    """A common part as strong as a task's own makes rows of all other tasks look normal."""
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(10), 15)
+    centres = rng.normal(size=(10, 5))
+    X = centres[task] + 0.7 * rng.normal(size=(150, 5))
+    Z = centres[task] + 0.7 * rng.normal(size=(150, 5))
+
+    def auc(**params):
+        scores = MultiTaskOneClassSVM(**params).fit(X, task=task).score_tasks(Z)
+        return np.mean([roc_auc_score(task == t, scores[:, t]) for t in range(10)])
+
+    assert auc() > auc(mu=np.inf) - 0.01
+    assert auc(mu=1.0) < auc() - 0.02
 
 
 @pytest.mark.slow

@@ -1,12 +1,15 @@
 """Every method of the package and every rival fits and scores; new methods appear by themselves."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from manyone import JointOCKSR
 from manyone.estimators import METHODS
 from manyone.experiments import methods
-from manyone.experiments.methods import AS_IN_PAPER, own
+from manyone.experiments.methods import AS_IN_PAPER, _Chosen, left_out, own
+from manyone.experiments.rivals import Rival
 from manyone.metrics import task_aucs
 
 
@@ -38,6 +41,88 @@ def test_paper_setting_fixes_kernel_and_ridge(blobs):
     model = methods()["C-OCKSR" + AS_IN_PAPER].fit(X, task)
     assert (model.kernel, model.alpha) == ("rbf", 1.0)
     assert own("C-OCKSR", "alpha=1e-3").fit(X, task).alpha == 1e-3
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("family", "strengths"),
+    [
+        ("C-OCKSR", {"width"}),
+        ("OCKSR-L", {"width", "frobenius", "nuclear"}),
+        ("OCKSR-N", {"width", "beta"}),
+        ("OCKSR-NS", {"width", "l1"}),
+        ("SVDD", {"width", "nu"}),
+    ],
+)
+def test_paper_setting_chooses_the_strengths(blobs, family, strengths):
+    X, task, *_ = blobs
+    tried = own(family, "alpha=1").fit(X, task, thresholds=False).tuning_
+    varied = {name for name in strengths if len(set(tried[name])) > 1}
+    assert varied == strengths
+    for name in {"kernel", "alpha"} & set(tried):
+        assert len(set(tried[name])) == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_models_without_thresholds_score_the_same(blobs):
+    X, task, Z, _ = blobs
+    method = own("KNFST", "alpha=1")
+    whole, bare = method.fit(X, task), method.fit(X, task, thresholds=False)
+    np.testing.assert_array_equal(whole.score_tasks(Z), bare.score_tasks(Z))
+    assert hasattr(whole, "offset_") and not hasattr(bare, "offset_")
+
+
+class NearestMean(Rival):
+    """Distance to the mean of a task; or by how much it is nearer than that of any other task."""
+
+    def __init__(self, margin=False):
+        self.margin = margin
+
+    def _fit(self, X, codes):
+        self._means = np.stack([X[codes == t].mean(axis=0) for t in range(len(self.tasks_))])
+
+    def score_tasks(self, X):
+        scores = -np.linalg.norm(X[:, None] - self._means, axis=2)
+        if not self.margin:
+            return scores
+        others = [np.delete(scores, t, axis=1).max(axis=1) for t in range(scores.shape[1])]
+        return scores - np.column_stack(others)
+
+
+@pytest.mark.parametrize("order", [(False, True), (True, False)])
+def test_rivals_are_chosen_for_the_anomalies_to_expect(order):
+    # Beside a row's own noise, the same for all tasks, margins know best; but a stranger beyond a
+    # task is further from all others than the task itself.
+    rng = np.random.default_rng(0)
+    centres = np.zeros((4, 20))
+    centres[:, 0] = [4.0, 12.0, -4.0, -12.0]
+    codes = np.repeat([0, 1, 2, 3], 15)
+    noise = rng.normal(size=(60, 20)) * rng.uniform(0.2, 3, size=(60, 1))
+    noise[:, 0] = rng.normal(size=60)
+    X, task = centres[codes] + noise, np.array(["a", "b", "c", "d"])[codes]
+    chosen = _Chosen(NearestMean(), {"margin": order})
+    assert chosen(X, task, "seen", True).margin
+    assert not chosen(X, task, "unseen", True).margin
+
+
+def test_rivals_need_tasks_to_hold_out(blobs):
+    X, task, *_ = blobs
+    few = np.isin(task, ["a", "b", "c"])
+    chosen = _Chosen(NearestMean(), {"margin": (False, True)})
+    with pytest.raises(ValueError, match="at least 4 tasks; got 3"):
+        chosen(X[few], task[few], "unseen", True)
+
+
+def test_rivals_that_are_not_installed_are_named(monkeypatch):
+    everything = set(methods()) | set(left_out())
+    module = sys.modules["manyone.experiments.methods"]  # the package has a function of that name
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    assert set(left_out()) == {
+        "ECOD (PyOD)",
+        "KPCA (PyOD)",
+        "GroupedPredictor (scikit-lego)",
+    }
+    assert set(methods()) == everything - set(left_out())
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -1,23 +1,19 @@
-"""Runs can be killed and repeated; tables do not depend on workers; the page stands alone."""
+"""Runs can be killed and repeated; tables do not depend on workers."""
 
 import csv
 import importlib
 import json
 import multiprocessing
-import re
+import subprocess
 import sys
 import time
-from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
-from manyone.experiments import Plan, methods, run, runner
-from manyone.experiments.figures import draw
+from manyone.experiments import runner
 from manyone.experiments.methods import PAPER_AUC
-from manyone.experiments.runner import Cell, Outcome
-from manyone.experiments.tables import COLUMNS, compare, pairs_csv, summarise, table_csv
+from manyone.experiments.tables import COLUMNS
 
 # A run that is over in seconds: the cheap methods on a handful of test rows. The version of the
 # code is fixed, so that somebody who edits it meanwhile does not change the outcome.
@@ -25,10 +21,14 @@ TINY = """
 from manyone.experiments import Plan, runner
 from manyone.experiments.reproduce import reproduce
 
+only = ("OCKSR (as in the paper)", "C-OCKSR (as in the paper)", "OneClassSVM (defaults)")
+plan = Plan(repeats=2, shrink=15, seed=5, only=(*only, "Mahalanobis (pooled)"))
+
+def nothing():
+    pass
+
 def tiny(out, workers=1):
     runner.code_version = lambda: "test"
-    only = ("OCKSR (as in the paper)", "C-OCKSR (as in the paper)", "OneClassSVM (defaults)")
-    plan = Plan(repeats=2, shrink=15, seed=5, only=(*only, "Mahalanobis (pooled)"))
     reproduce(plan, out, workers=workers)
 """
 
@@ -42,100 +42,116 @@ def start(tmp_path_factory):
     context.set_forkserver_preload(["manyone.experiments.reproduce"])
     sys.path.insert(0, str(folder))
     try:
-        tiny = importlib.import_module("tiny_run").tiny
-
-        def start_process(*args):
-            process = context.Process(target=tiny, args=args)
-            process.start()
-            return process
-
-        yield start_process
+        module = importlib.import_module("tiny_run")
+        finish(begin(context.Process(target=module.nothing)))  # the server has imported now
+        yield lambda *args: begin(context.Process(target=module.tiny, args=args))
     finally:
         sys.path.remove(str(folder))
 
 
+def begin(process):
+    process.start()
+    return process
+
+
 def finish(process):
-    process.join(60)
+    process.join(180)
     process.kill()
+    process.join()
     assert process.exitcode == 0
 
 
 @pytest.fixture(scope="module")
-def finished(start, tmp_path_factory):
-    out = tmp_path_factory.mktemp("finished")
+def timed(start, tmp_path_factory):
+    """Folder of an uninterrupted run, and how long it took."""
+    out, began = tmp_path_factory.mktemp("finished"), time.monotonic()
     finish(start(out))
-    return out
+    return out, time.monotonic() - began
+
+
+@pytest.fixture
+def finished(timed):
+    return timed[0]
 
 
 def stamps(out):
-    """When each finished cell was written."""
-    return {path.name: path.stat().st_mtime_ns for path in (out / "cells").glob("*.json")}
+    """When each finished cell was written, and into which file."""
+    found = {}
+    for path in (out / "cells").glob("*.json"):
+        stat = path.stat()
+        found[path.name] = (stat.st_mtime_ns, stat.st_ino)
+    return found
 
 
-def test_killed_runs_go_on_and_repeat_nothing(start, finished, tmp_path):
+def assert_same(out, finished, names=("table.csv", "pairs.csv")):
+    for name in names:
+        assert (out / name).read_bytes() == (finished / name).read_bytes()
+    assert stamps(out).keys() == stamps(finished).keys()
+    assert not list(out.rglob("*.part"))
+
+
+@pytest.mark.slow
+def test_runs_killed_at_twenty_moments_go_on_and_repeat_nothing(start, timed, tmp_path):
+    finished, duration = timed
     total = len(stamps(finished))
-    # Kill when so many cells are finished: moments that do not depend on the machine's speed.
-    for goal in sorted(np.random.default_rng(0).integers(1, total - 2, size=6)):
-        before, process = stamps(tmp_path), start(tmp_path)
-        end = time.monotonic() + 60
-        while len(stamps(tmp_path)) < goal and process.is_alive() and time.monotonic() < end:
-            time.sleep(0.002)
-        process.kill()
+    rng = np.random.default_rng()  # any moment will do: what is asserted holds at all of them
+    kills, half_done, folder = 0, 0, tmp_path / "run"
+    while kills < 20:
+        before, process = stamps(folder), start(folder)
+        process.join(rng.uniform(0, duration / 4))
+        if process.is_alive():
+            process.kill()
+            kills += 1
         process.join()
-        assert before.items() <= stamps(tmp_path).items()
-        assert not (tmp_path / "table.csv").exists()
-        for path in (tmp_path / "cells").glob("*.json"):
+        after = stamps(folder)
+        assert before.items() <= after.items()
+        half_done += 0 < len(after) < total
+        for path in folder.glob("cells/*.json"):
             json.loads(path.read_text())
+        if process.exitcode == 0:  # finished before it was killed: the next one starts anew
+            assert_same(folder, finished)
+            folder = folder.with_name(folder.name + "+")
+    assert half_done
+    before = stamps(folder)
+    finish(start(folder))
+    assert before.items() <= stamps(folder).items()
+    assert_same(folder, finished)
+
+
+@pytest.mark.slow
+def test_workers_of_a_killed_run_leave_its_cells_alone(finished, tmp_path):
+    script = tmp_path / "two.py"
+    script.write_text(
+        f"""{TINY}
+from pathlib import Path
+runner.code_version = lambda: "test"
+runner.run(plan, Path({str(tmp_path)!r}), workers=2)
+"""
+    )
+    process = subprocess.Popen([sys.executable, script])
+    end = time.monotonic() + 300
+    while len(stamps(tmp_path)) < 3 and time.monotonic() < end:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
     before = stamps(tmp_path)
-    assert 0 < len(before) < total
-    finish(start(tmp_path))
+    assert len(before) >= 3
+    subprocess.run([sys.executable, script], check=True, timeout=300)
     assert before.items() <= stamps(tmp_path).items()
-    for name in ("table.csv", "pairs.csv"):
-        assert (tmp_path / name).read_bytes() == (finished / name).read_bytes()
-    assert not list(tmp_path.rglob("*.part"))
+    assert stamps(tmp_path).keys() == stamps(finished).keys()
+    for path in (tmp_path / "cells").iterdir():
+        mine, other = (
+            json.loads((out / "cells" / path.name).read_text())["result"]
+            for out in (tmp_path, finished)
+        )
+        assert {**mine, "seconds": 0} == {**other, "seconds": 0}
 
 
 def test_two_workers_give_the_same_table(start, finished, tmp_path, monkeypatch):
     # In this process: the children of the fork server cannot have workers of their own.
     monkeypatch.setattr(runner, "code_version", runner.code_version)
     importlib.import_module("tiny_run").tiny(tmp_path, workers=2)
-    for name in ("table.csv", "pairs.csv", "report.html"):
-        assert (tmp_path / name).read_bytes() == (finished / name).read_bytes()
-
-
-def test_damaged_cells_are_computed_again(tmp_path, monkeypatch):
-    computed = []
-
-    def compute(cell, data_home=None):
-        computed.append(cell)
-        return {"auc": [0.5]}
-
-    monkeypatch.setattr(runner, "compute", compute)
-    monkeypatch.setattr(runner, "code_version", lambda: "test")
-    plan = Plan(repeats=1)
-    run(plan, tmp_path)
-    assert computed == plan.cells()
-    run(plan, tmp_path)
-    assert len(computed) == len(plan.cells())
-    (tmp_path / "cells" / f"{computed[3].key}.json").write_text("{")
-    run(plan, tmp_path)
-    assert computed[len(plan.cells()) :] == [computed[3]]
-
-
-def test_key_depends_on_everything_declared(monkeypatch):
-    monkeypatch.setattr(runner, "code_version", lambda: "1")
-    cell = Cell("mnist", "seen", "A", "A", "tuned", 0, 0)
-    changes = {"dataset": "face", "protocol": "unseen", "method": "B", "family": "B"}
-    changes |= {
-        "setting": "alpha=1",
-        "seed": 1,
-        "repetition": 1,
-        "shrink": 2,
-        "corruption": "labels=0.1",
-    }
-    keys = {cell.key} | {replace(cell, **{name: value}).key for name, value in changes.items()}
-    monkeypatch.setattr(runner, "code_version", lambda: "2")
-    assert len(keys | {cell.key}) == len(changes) + 2
+    assert_same(tmp_path, finished, ("table.csv", "pairs.csv", "report.html"))
 
 
 def test_table_has_the_columns_of_the_contract(finished):
@@ -150,107 +166,3 @@ def test_table_has_the_columns_of_the_contract(finished):
         printed = PAPER_AUC["mnist"].get(row["method"].split(" (")[0])
         expected = f"{printed:.2f}" if printed and row["protocol"] == "seen" else ""
         assert row["paper_auc"] == expected
-
-
-def test_methods_that_fail_leave_the_others_alone(tmp_path, monkeypatch):
-    def compute(cell, data_home=None):
-        if cell.method == "C-OCKSR":
-            raise FloatingPointError("lost")
-        return {"auc": [0.5 + cell.repetition / 10]}
-
-    monkeypatch.setattr(runner, "compute", compute)
-    outcomes = run(Plan(repeats=2), tmp_path)
-    failed = {o.cell.method for o in outcomes if o.error}
-    assert failed == {"C-OCKSR"} and "lost" in next(o.error for o in outcomes if o.error)
-    assert {row.method for row in summarise(outcomes)} == set(methods()) - failed
-
-
-def test_corruption_is_as_strong_as_declared():
-    rng = np.random.default_rng(0)
-    task = np.repeat(["a", "b", "c"], [10, 10, 10])
-    X = rng.normal(size=(30, 50)) + (task == "b")[:, None]
-    mixed = runner.corrupt(X, task, "labels=0.2", rng)
-    moved = np.flatnonzero(np.any(mixed != X, axis=1))
-    assert np.array_equal(np.unique(task[moved], return_counts=True)[1], [2, 2, 2])
-    source = [int(np.flatnonzero(np.all(row == X, axis=1))[0]) for row in mixed]
-    assert sorted(source) == list(range(30)) and np.all(task[moved] != task[source][moved])
-    noise = runner.corrupt(X, task, "features=0.5", rng) - X
-    assert np.std(noise) == pytest.approx(0.5 * np.std(X - X.mean(axis=0)), rel=0.1)
-
-
-def outcome(method, repetition, auc):
-    cell = Cell("mnist", "seen", method, method, "tuned", 0, repetition)
-    return Outcome(cell, {"auc": [auc]})
-
-
-def test_paired_tests_agree_with_the_formula():
-    a, b = [0.90, 0.92, 0.95, 0.91], [0.91, 0.95, 0.96, 0.93]
-    outcomes = [outcome("A", r, v) for r, v in enumerate(a)]
-    outcomes += [outcome("B", r, v) for r, v in enumerate(b)]
-    (pair,) = compare(summarise(outcomes))
-    gain = 100 * (np.array(b) - a)
-    assert (pair.better, pair.worse, pair.repeats) == ("B", "A", 4)
-    assert pair.difference == pytest.approx(gain.mean())
-    assert pair.error == pytest.approx(gain.std(ddof=1) / 2)
-    from scipy.stats import t
-
-    assert pair.p == pytest.approx(2 * t.sf(gain.mean() / pair.error, 3))
-    assert pairs_csv([pair]).count("\n") == 2
-
-
-def test_one_repetition_has_no_spread():
-    rows = summarise([outcome("A", 0, 0.9), outcome("B", 0, 0.9)])
-    assert table_csv(rows).splitlines()[1] == "mnist,seen,A,90.0000,,1,"
-    assert compare(rows)[0].p is None
-
-
-def test_figures_of_models_that_iterate_and_relate():
-    T = 4
-    result = {"auc": [0.9] * T, "tasks": list("abcd"), "structure": np.eye(T).tolist()}
-    result["objective"] = [3.0, 2.0, 1.5]
-    outcomes = [replace(outcome("OCKSR-N", 0, 0.9), result=result)]
-    pictures = draw(outcomes, summarise(outcomes))
-    assert [p.name for p in pictures] == ["seen_unseen", "structure_mnist", "objective_mnist"]
-    assert all(p.png.startswith(b"\x89PNG") for p in pictures)
-
-
-class Loads(HTMLParser):
-    """Everything a browser would fetch, and the tags that are left open."""
-
-    def __init__(self):
-        super().__init__()
-        self.loads, self.images, self.open, self.rows = [], 0, [], 0
-
-    def handle_starttag(self, tag, attrs):
-        values = dict(attrs)
-        self.loads += [values[k] for k in ("src", "href", "srcset", "data") if k in values]
-        self.images += tag == "img"
-        self.rows += tag == "tr"
-        if tag not in ("meta", "link", "img"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
-def test_page_stands_alone(finished):
-    text = (finished / "report.html").read_text(encoding="utf-8")
-    page = Loads()
-    page.feed(text)
-    assert page.open == []
-    assert all(link.startswith(("data:", "#")) for link in page.loads)
-    assert not re.search(r"https?://|@import|url\(", text)
-    pictures = sorted(path.stem for path in (finished / "figures").glob("*.png"))
-    assert pictures == [
-        "alarm_rate",
-        "regulariser",
-        "robustness_features",
-        "robustness_labels",
-        "seen_unseen",
-    ]
-    assert page.images == len(pictures)
-    with open(finished / "table.csv", newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    assert page.rows == 1 + len({row["method"] for row in rows})
-    assert all(f"{float(row['auc_mean']):.2f}" in text for row in rows)
-    assert "prefers-color-scheme" in text and "viewport" in text

@@ -45,6 +45,12 @@ def log_evidence(design, Y, alpha, noise):
     return -0.5 * (n * n_outputs * np.log(2 * np.pi) + dets + misfit)
 
 
+def minus_log_prior(Y, noise, shrinkage):
+    """Inverse Wishart, up to a constant."""
+    guard = shrinkage * np.diag(np.sum(Y**2, axis=0))
+    return Y.shape[1] * np.linalg.slogdet(noise)[1] + np.trace(np.linalg.solve(noise, guard)) / 2
+
+
 def leave_one_basis_out(design, Y, alpha, noise):
     """Sparsity and quality of every basis from the definition."""
     sparsity, quality = np.empty(len(alpha)), np.empty(len(alpha))
@@ -149,9 +155,9 @@ def test_objective_is_the_penalised_evidence_and_never_increases(seed, shrinkage
     solution = morvr(design, Y, shrinkage=shrinkage)
     alpha = np.full(design.shape[1], np.inf)
     alpha[solution.active] = solution.alpha
-    guard = shrinkage * np.sum(Y**2) / n_outputs
-    penalty = guard * np.trace(np.linalg.inv(solution.noise)) / 2
-    expected = penalty - log_evidence(design, Y, alpha, solution.noise)
+    expected = -log_evidence(design, Y, alpha, solution.noise)
+    if shrinkage:
+        expected += minus_log_prior(Y, solution.noise, shrinkage)
     assert solution.converged
     assert solution.objective_path[-1] == pytest.approx(expected, rel=1e-8, abs=1e-7)
     assert np.all(np.diff(solution.objective_path) <= 1e-9)
@@ -169,10 +175,14 @@ def test_converged_solution_is_stationary():
     assert gain.max() < 1e-7
     Phi = design[:, solution.active]
     C = np.eye(30) + (Phi / solution.alpha) @ Phi.T
-    guard = 1e-2 * np.sum(Y**2) / 3 * np.eye(3)
-    np.testing.assert_allclose(
-        solution.noise, (Y.T @ np.linalg.solve(C, Y) + guard) / 30, rtol=1e-4
-    )
+    guard = 1e-2 * np.diag(np.sum(Y**2, axis=0))
+    expected = (Y.T @ np.linalg.solve(C, Y) + guard) / 36
+    np.testing.assert_allclose(solution.noise, expected, rtol=1e-4)
+    objective = [
+        minus_log_prior(Y, noise, 1e-2) - log_evidence(design, Y, alpha, noise)
+        for noise in (expected, 0.99 * expected, 1.01 * expected)
+    ]
+    assert objective[0] < min(objective[1:])
 
 
 def test_posterior_is_that_of_the_active_bases():
@@ -221,8 +231,8 @@ def test_rank_one_updates_survive_many_iterations():
     alpha = np.full(design.shape[1], np.inf)
     alpha[solution.active] = solution.alpha
     assert solution.n_iter > 250
-    penalty = 1e-4 * np.sum(Y**2) / 3 * np.trace(np.linalg.inv(solution.noise)) / 2
-    expected = penalty - log_evidence(design, Y, alpha, solution.noise)
+    expected = minus_log_prior(Y, solution.noise, 1e-4)
+    expected -= log_evidence(design, Y, alpha, solution.noise)
     assert solution.objective_path[-1] == pytest.approx(expected, rel=1e-8)
 
 
@@ -246,6 +256,27 @@ def test_guard_keeps_one_hot_noise_positive_definite():
     assert np.linalg.eigvalsh(guarded.noise)[0] > 1e-5
     fitted = design[:, guarded.active] @ guarded.mean
     assert np.mean(fitted.argmax(axis=1) == labels) > 0.95
+
+
+def test_noise_is_symmetric_positive_definite_throughout():
+    labels = np.repeat(np.arange(5), 6)
+    X = np.random.default_rng(6).normal(size=(5, 4))[labels]
+    X += 0.3 * np.random.default_rng(7).normal(size=X.shape)
+    design = np.column_stack([np.ones(30), np.exp(-euclidean_distances(X, squared=True) / 4)])
+    whole = morvr(design, np.eye(5)[labels])
+    for max_iter in range(1, whole.n_iter + 1):
+        noise = morvr(design, np.eye(5)[labels], max_iter=max_iter).noise
+        np.testing.assert_allclose(noise, noise.T, atol=1e-14)
+        assert np.linalg.eigvalsh(noise)[0] > 0
+
+
+def test_one_row_per_output_is_signal_and_not_noise():
+    """The plain evidence is flat here: "all signal" and "all noise" tie."""
+    Y = np.eye(4)
+    design = 0.9 * np.eye(4) + 0.1
+    solution = morvr(design, Y)
+    np.testing.assert_array_equal(solution.active, np.arange(4))
+    assert np.all(np.diag(design @ solution.mean) > 0.9)
 
 
 def test_published_start_on_one_hot_responses_stays_finite():

@@ -14,7 +14,6 @@ from manyone.solvers.nonlinear import (
     nonlinear,
     respond,
     second_layer,
-    two_stage_loo,
 )
 
 Array = NDArray[np.float64]
@@ -260,31 +259,12 @@ def test_paper_solver_is_algorithm_2() -> None:
     assert stopped.n_iter < 500
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_two_stage_leave_one_out_equals_refits(
-    monkeypatch: pytest.MonkeyPatch, weighted: bool
-) -> None:
-    monkeypatch.setattr(module, "_BLOCK", 6)
-    Phi, R, W = make(9)
-    K, n = Phi @ Phi.T, len(R)
-    weight = np.random.default_rng(0).uniform(0.5, 3.0, size=n) if weighted else None
-    G = np.linalg.inv(K + ALPHA * np.eye(n))
-    Y, Y_loo = Phi @ W, R - G @ R / np.diag(G)[:, None]
-    responses = two_stage_loo(Y, Y_loo, R, BETA, THETA, weight)
-    for i in range(n):
-        rest = np.delete(np.arange(n), i)
-        B = second_layer(Y[rest], R[rest], BETA, THETA, None if weight is None else weight[rest])
-        expected = respond(Y_loo[[i]], Y[rest], B, THETA)[0]
-        np.testing.assert_allclose(responses[i], expected, atol=1e-10)
-
-
 def test_inputs_are_left_unchanged() -> None:
     Phi, R, W = make(0)
     copies = [a.copy() for a in (Phi, R, W)]
     for a in (Phi, R, W):
         a.flags.writeable = False
     solve(Phi, R, W, max_iter=3, learn_theta=True)
-    two_stage_loo(Phi @ W, Phi @ W, R, BETA, THETA)
     for before, after in zip(copies, (Phi, R, W), strict=True):
         np.testing.assert_array_equal(before, after)
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
 from sklearn.svm import OneClassSVM
 
-from manyone.solvers.svdd import CachedRows, box_qp, multipliers, smallest_feasible_upper, svdd
+from manyone.solvers.box_qp import CachedRows
+from manyone.solvers.svdd import left_out_distances2, smallest_feasible_upper, svdd
 
 KERNELS = {
     "rbf": lambda X: rbf_kernel(X, gamma=0.2),
@@ -219,19 +220,44 @@ def test_inputs_are_unchanged():
     assert svdd(K, 0.1, sign, weight).converged
 
 
-def test_grouped_problem_decouples_over_a_block_diagonal_matrix():
-    rng = np.random.default_rng(9)
-    sizes = [1, 7, 20]
-    starts = np.cumsum([0, *sizes[:-1]])
-    K, upper = np.zeros((28, 28)), np.repeat([1 / max(1, 0.3 * n) for n in sizes], sizes)
-    for start, n in zip(starts, sizes, strict=True):
-        K[start : start + n, start : start + n] = rbf_kernel(rng.normal(size=(n, 2)))
-    linear, lower = rng.normal(size=28), np.zeros(28)
-    joint = box_qp(K, linear, lower, upper, starts)
-    assert joint.converged
-    levels = multipliers(joint, lower, upper, starts)
-    for start, n, level in zip(starts, sizes, levels, strict=True):
-        rows = slice(start, start + n)
-        alone = box_qp(K[rows, rows], linear[rows], lower[rows], upper[rows])
-        np.testing.assert_allclose(joint.coef[rows], alone.coef, atol=1e-7)
-        assert multipliers(alone, lower[rows], upper[rows])[0] == pytest.approx(level, abs=1e-7)
+def test_distances_are_those_from_the_definition():
+    X, sign = problem(9, outliers=True)
+    K = KERNELS["polynomial"](X)
+    solution = svdd(K, 0.1, sign, tol=1e-10)
+    np.testing.assert_allclose(solution.distance2, distances2(K, solution), rtol=1e-9)
+
+
+@pytest.mark.parametrize("outliers", [False, True])
+@pytest.mark.parametrize("kernel", ["rbf", "polynomial"])
+def test_left_out_distances_are_refits_while_the_free_rows_stay_free(kernel, outliers):
+    """Refits, with C kept; rows whose absence changes which rows are free are set aside."""
+    compared = 0
+    for seed in range(3):
+        X, sign = problem(seed, n=60, d=12, outliers=outliers)
+        K = rbf_kernel(X, gamma=0.06) if kernel == "rbf" else KERNELS[kernel](X)
+        C = 1 / (0.3 * len(X))
+        ball = svdd(K, C, sign, tol=1e-12)
+        free = (ball.coef != 0) & (np.abs(ball.coef) < C)
+        rows = np.flatnonzero(ball.coef > 0)
+        found = left_out_distances2(K, ball, rows, ball.coef[rows], free)
+        for i, distance2 in zip(rows, found, strict=True):
+            rest = np.delete(np.arange(len(K)), i)
+            refit = svdd(K[np.ix_(rest, rest)], C, sign[rest], tol=1e-12)
+            still = (refit.coef != 0) & (np.abs(refit.coef) < C)
+            if np.array_equal(still, free[rest]):
+                expected = K[i, i] - 2 * refit.coef @ K[rest, i] + refit.centre_norm2
+                assert distance2 == pytest.approx(expected, rel=1e-6)
+                compared += 1
+    assert compared >= 3
+
+
+def test_left_out_distances_without_free_rows():
+    """nu n rows are outside and none on the surface: the two next to it take the mass."""
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    K, C = linear_kernel(X), 1 / 5
+    ball = svdd(K, C, tol=1e-12)
+    free = (ball.coef != 0) & (ball.coef < C)
+    rows = np.flatnonzero(ball.coef)
+    found = left_out_distances2(K, ball, rows, ball.coef[rows], np.zeros_like(free))
+    assert np.all(np.isfinite(found))
+    assert np.all(found >= ball.distance2[rows] - 1e-9)

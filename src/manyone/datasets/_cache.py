@@ -274,8 +274,11 @@ def build(
         raise _missing(source, folders, "The original has no dependable address.")
     for module in (*source.needs, *needs):
         if importlib.util.find_spec(module) is None:
-            package = {"PIL": "pillow"}.get(module, module)
-            why = f"Converting the original needs the package {package!r}, not installed here."
+            package, extra = ("pillow", "data") if module == "PIL" else (module, "faces")
+            why = (
+                f"Converting the original needs the package {package!r}, not installed here: "
+                f"pip install 'manyone[{extra}]'."
+            )
             raise _missing(source, folders, why)
     try:
         home.mkdir(parents=True, exist_ok=True)

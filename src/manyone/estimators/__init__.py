@@ -5,6 +5,7 @@ from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.knfst import KNFST
 from manyone.estimators.linear import LinearOCKSR
+from manyone.estimators.morvr import MORVR
 from manyone.estimators.nonlinear import NonlinearOCKSR
 from manyone.estimators.output_kernel import OutputKernelOCKSR
 from manyone.estimators.sparse import SparseOCKSR
@@ -20,6 +21,7 @@ METHODS: dict[str, type[MultiTaskOneClass]] = {
     "OCKSR-NS": SparseOCKSR,
     "OKL": OutputKernelOCKSR,
     "SVDD": SVDD,
+    "MORVR": MORVR,
     "MT-OCSVM": MultiTaskOneClassSVM,
     "KNFST": KNFST,
 }
@@ -27,6 +29,7 @@ METHODS: dict[str, type[MultiTaskOneClass]] = {
 __all__ = [
     "KNFST",
     "METHODS",
+    "MORVR",
     "SVDD",
     "IndependentOCKSR",
     "JointOCKSR",

@@ -37,9 +37,6 @@ from manyone.validation import (
 )
 from manyone.whitening import TaskWhitener
 
-#: Folds of the calibration where no closed form is honest.
-CALIBRATION_FOLDS = 10
-
 
 class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABCMeta):
     """Base class of all estimators.
@@ -62,6 +59,9 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
         "metric": [StrOptions({"plain", "whitened"})],
         "alarm_rate": [Interval(Real, 0, 1, closed="neither")],
     }
+
+    #: Folds of the calibration where no closed form is honest.
+    _calibration_folds: ClassVar[int] = 10
 
     kernel: str | Callable[..., float]
     gamma: str | float
@@ -251,11 +251,11 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
         precomputed = self.kernel == "precomputed"
         X = rows.X if precomputed else self._prepare(rows.X)
         # Similarity to all training rows: the same whatever their order, number or features.
-        weight = rows.weight if self.X_fit_.shape[0] == len(rows.weight) else None
+        weight = rows.weight if getattr(self, "landmarks", None) is None else None
         key = np.empty(len(rows.codes))
         for part, K in self._kernel_blocks(X):
             key[part] = K.sum(axis=1) if weight is None else K @ (weight / weight.sum())
-        fold = deal(key[normal], codes, len(self.tasks_), CALIBRATION_FOLDS)
+        fold = deal(key[normal], codes, len(self.tasks_), self._calibration_folds)
         scores = np.empty(len(normal))
         stays = normal[fold < 0]
         if len(stays):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.kernels import Array, Rows
@@ -26,10 +26,9 @@ class KNFST(MultiTaskOneClass):
 
     .. math:: w^\top S_w w = 0, \qquad w^\top S_t w > 0,
 
-    so that all rows of a task meet in one point, its target. The origin of feature space, to which
-    rows unlike all others are mapped, joins the T tasks as a class of its own: there are T such
-    directions. The score of a row is minus its distance to the target of its task, in units of the
-    distance between target and origin.
+    so that all rows of a task meet in one point, its target. There are T - 1 such directions for
+    T tasks; a single task is set against the origin of feature space, to which rows unlike all
+    others are mapped, and gives one. The score of a row is minus its distance to the target.
 
     Parameters
     ----------
@@ -46,10 +45,16 @@ class KNFST(MultiTaskOneClass):
         Of the polynomial and sigmoid kernels.
     kernel_params : dict or None
         Keyword arguments of a callable kernel.
-    ridge : float, default=0.1
-        Share of the mean self-similarity that is added to that of each distinct row. It stands for
-        a little noise of its own that each row carries: there is a null space then, whatever the
-        rows, and rounding errors stay small. As it goes to 0 the transform is the published one.
+    origin : bool or "auto", default="auto"
+        Whether the origin of feature space is a class beside the tasks, which adds a direction.
+        ``"auto"``: for a single task only, as published; rows unlike all others then land somewhere
+        between the targets (a warning says so where that is too near to one). With True they are
+        kept away from every target.
+    ridge : float, default=1e-3
+        Share of the mean self-similarity that is added to that of each distinct row, as if each
+        carried a little noise of its own. There is a null space then, whatever the rows, and
+        training rows stay near their targets, unusual ones less so. With 0 the transform is the
+        published one: training rows meet exactly and are all equally normal.
     metric : {"plain", "whitened"}, default="plain"
         ``"whitened"`` applies :class:`TaskWhitener` first.
     alarm_rate : float, default=0.05
@@ -69,8 +74,6 @@ class KNFST(MultiTaskOneClass):
         A row x is projected to ``K(x, X_fit) projection_``.
     targets_ : ndarray of shape (T, m)
         Where the normal rows of each task meet.
-    unit_ : ndarray of shape (T,)
-        Distance between target and origin.
     gamma_ : float
         The kernel coefficient that was used.
     X_fit_ : array or CSR matrix of shape (n, d)
@@ -103,11 +106,13 @@ class KNFST(MultiTaskOneClass):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MultiTaskOneClass._parameter_constraints,
+        "origin": [StrOptions({"auto"}), "boolean"],
         "ridge": [Interval(Real, 0, None, closed="left")],
     }
     _default_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
         "kernel": ("rbf", "laplacian", "rbf+laplacian"),
         "width": (0.1, 0.3, 1.0, 3.0),
+        "origin": ("auto", True),
         "ridge": (1e-6, 1e-3, 0.1),
     }
 
@@ -120,7 +125,8 @@ class KNFST(MultiTaskOneClass):
         degree: int = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
-        ridge: float = 0.1,
+        origin: bool | str = "auto",
+        ridge: float = 1e-3,
         metric: str = "plain",
         alarm_rate: float = 0.05,
     ):
@@ -130,6 +136,7 @@ class KNFST(MultiTaskOneClass):
         self.degree = degree
         self.coef0 = coef0
         self.kernel_params = kernel_params
+        self.origin = origin
         self.ridge = ridge
         self.metric = metric
         self.alarm_rate = alarm_rate
@@ -152,10 +159,12 @@ class KNFST(MultiTaskOneClass):
         # Any unit will do, and 1 where all similarities are zero.
         size = float(np.abs(np.diagonal(M)).mean()) or float(np.abs(M).max()) or 1.0
         M.flat[:: len(M) + 1] += self.ridge * size
-        # The origin has no similarity to anything, itself included.
-        M = np.pad(M, (0, 1))
-        classes = np.append(labels[distinct], 1 if T == 1 else labels.max() + 1)
-        solution = null_space(M / size, classes)
+        classes = labels[distinct]
+        if T == 1 or self.origin is True:
+            # The origin has no similarity to anything, itself included.
+            M = np.pad(M, (0, 1))
+            classes = np.append(classes, 1 if T == 1 else classes.max() + 1)
+        solution = null_space(M / size, classes, rtol=1e-14)
         if not solution.converged:
             warnings.warn(
                 "No direction of feature space maps every task to a point; the one with the least "
@@ -171,9 +180,6 @@ class KNFST(MultiTaskOneClass):
         self.targets_ = np.zeros((T, landed.shape[1]))
         np.add.at(self.targets_, codes, landed)
         self.targets_ /= count[:, None]
-        # The unit of length of a task: how far its target is from the origin.
-        unit = np.sqrt(np.square(self.targets_).sum(axis=1))
-        self.unit_ = np.where(unit > 1e-9 * unit.max(), unit, max(unit.max(), 1.0))
 
     def _classes(self) -> Codes:
         """Class of every row: its task, or one for the outliers of a task, or of every task."""
@@ -188,7 +194,7 @@ class KNFST(MultiTaskOneClass):
         scores = np.empty(X.shape[0])
         for rows, K in self._kernel_blocks(X):
             gap = K @ self.projection_ - self.targets_[codes[rows]]
-            scores[rows] = -np.sqrt(np.einsum("ij,ij->i", gap, gap)) / self.unit_[codes[rows]]
+            scores[rows] = -np.sqrt(np.einsum("ij,ij->i", gap, gap))
         return scores
 
     def _all_scores(self, X: Rows) -> Array:
@@ -198,7 +204,11 @@ class KNFST(MultiTaskOneClass):
             for task, target in enumerate(self.targets_):
                 gap = landed - target
                 scores[rows, task] = -np.sqrt(np.einsum("ij,ij->i", gap, gap))
-        return scores / self.unit_
+        return scores
+
+    def _far_scores(self) -> Array | None:
+        # Kernels of a distance vanish far away: such rows land in the origin.
+        return -np.linalg.norm(self.targets_, axis=1) if self.kernel_.unit_diagonal else None
 
 
 def _first_of_twins(K: Array, labels: Codes) -> NDArray[np.intp]:

@@ -9,13 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from manyone.estimators.two_layer import TwoLayerMixin
-from manyone.solvers.nonlinear import (
-    nonlinear,
-    second_layer,
-    two_stage_left_out,
-    working_targets,
-)
+from manyone.estimators.two_layer import Layers, Problem, TwoLayerMixin
+from manyone.solvers.nonlinear import nonlinear, respond
 from manyone.solvers.ridge import effective_alpha
 from manyone.validation import TrainingRows
 
@@ -51,30 +46,30 @@ class NonlinearOCKSR(TwoLayerMixin):
         Keyword arguments of a callable kernel.
     alpha : float, default=0.1
         Ridge of the first layer. 0 means the smallest one that double precision resolves.
-    beta : float, default=0.1
-        Ridge of the second layer.
+    beta : float, default=1
+        Ridge of the second layer, at most what a task weighs on average; see `beta_`.
     theta : "mean" or float, default="mean"
-        Coefficient of the second kernel. ``"mean"``: 10 over the mean squared length of the first
-        responses (to the nearest power of 4). Only ``alpha / theta`` matters.
+        Coefficient of the second kernel. ``"mean"``: 10 over the mean squared length of the
+        responses that the fit starts from. Only ``alpha / theta`` matters.
     learn_theta : bool, default=False
         Learn theta with W, as the paper does. The objective then has no minimiser: `max_iter` and
         `tol` decide the model.
+    anchor : bool, default=True
+        Ask for response 0 at the origin of the feature space, where rows unlike all training rows
+        lie; it weighs as much as a tenth of a task. False is the paper's model, where such rows may
+        look like one of the tasks, and where a single task is mapped to one point.
     metric : {"plain", "whitened"}, default="plain"
-        ``"whitened"`` applies :class:`TaskWhitener` first; thresholds then come from folds.
+        ``"whitened"`` applies :class:`TaskWhitener` first.
     alarm_rate : float, default=0.05
-        Share of normal rows that may raise an alarm. Here it is a wish, not a promise: the learned
-        structure has seen the rows that are left out. After `tune`, with 15 images per digit, 11 to
-        14 % of normal rows raised an alarm where 5 or 10 % were asked for. Use ``calibrate`` with
-        held-out rows where the rate matters.
-    solver : {"closed", "lbfgs", "paper"}, default="closed"
-        ``"closed"``: W is that of :class:`JointOCKSR`, and the second layer one more solve.
-        ``"lbfgs"``: both layers are learned. ``"paper"``: both by the fixed gradient steps of the
-        paper's Algorithm 2, until the objective changes by less than `tol`; thresholds then come
-        from folds.
-    tol : float, default=1e-6
+        Share of normal rows that may raise an alarm.
+    solver : {"lbfgs", "paper"}, default="lbfgs"
+        ``"lbfgs"``: B is eliminated and W found by quasi-Newton steps. ``"paper"``: the fixed
+        gradient steps of the paper's Algorithm 2, until the objective changes by less than `tol`.
+    tol : float, default=1e-5
         Relative decrease of the objective to stop at.
     max_iter : int, default=500
-        Most iterations.
+        Most iterations. With 0 the first layer stays that of :class:`JointOCKSR` and the second is
+        one more solve.
     landmarks : int or None, default=None
         Number of landmark rows of the first layer for large n. None is exact.
     random_state : int, RandomState or None, default=None
@@ -95,8 +90,8 @@ class NonlinearOCKSR(TwoLayerMixin):
     calibration_ : Calibration
         The left-out scores behind thresholds and p-values.
     structure_ : ndarray of shape (T, T)
-        Entry (s, t): mean left-out response of task t's function to rows of task s. Off the
-        diagonal, which tasks look alike to the second layer.
+        Entry (s, t): mean of the second kernel over the rows of tasks s and t, near 1 on the
+        diagonal. Off it, which tasks look alike and share what they know.
     objective_path_ : ndarray of shape (iterations + 1,)
         Objective at the start and after each iteration.
     n_iter_ : int
@@ -105,13 +100,16 @@ class NonlinearOCKSR(TwoLayerMixin):
         First layer: ``y = K(x, X_fit) dual_coef_``.
     responses_ : ndarray of shape (n, T)
         First-layer responses of the training rows.
-    second_coef_ : ndarray of shape (n, T)
-        Second layer B: ``f = exp(-theta_ |y - responses_|^2) second_coef_``.
+    centres_, second_coef_ : ndarray of shape (n + 1, T)
+        Second layer: ``f = exp(-theta_ |y - centres_|^2) second_coef_``. The centres are the
+        responses and, if there is an anchor, the origin.
+    second_kernel_ : ndarray of shape (n, n)
+        The second kernel J between training rows, for plots.
     theta_ : float
         The coefficient of the second kernel that was used or learned.
     mean_response_ : ndarray of shape (T,)
         Mean response of the normal rows of each task.
-    alpha_, gamma_ : float
+    alpha_, beta_, gamma_ : float
         The numbers that were used.
     X_fit_ : array or CSR matrix of shape (n, d)
         Training rows, or the landmarks.
@@ -125,19 +123,12 @@ class NonlinearOCKSR(TwoLayerMixin):
 
     Notes
     -----
-    On digits, objects and keystrokes the closed solution is as good as the learned one. It keeps
-    the origin, where rows unlike any other land, away from all tasks; a learned first layer may
-    move one task there.
+    Thresholds and p-values compare a row with the scores of training rows of its task under models
+    that have not seen them: folds are cut inside each task and the whole fit is repeated without
+    each. (Leaving rows out of the second layer alone would be worthless: the first has seen them.)
 
-    Thresholds and p-values compare a row with two-stage leave-one-out scores, in closed form: the
-    first layer is a ridge regression, the row is moved to its left-out response there, and the
-    second layer is solved without it. With ``solver="lbfgs"`` what the first layer regresses on is
-    what the second asks of it, which has seen the row; on digits (20 per task) the measured rate is
-    that of whole refits in folds, 0.10 where 0.10 was promised. Where iterations end before they
-    converge, and with ``solver="paper"``, thresholds come from folds with the whole fit repeated.
-
-    The closed solution costs three Cholesky factorisations, an iteration one and four n x n x T
-    products.
+    The objective is not convex; the fit starts from the solution of :class:`JointOCKSR`. An
+    iteration costs one Cholesky factorisation of size n and four n x n x T products.
 
     Examples
     --------
@@ -154,12 +145,12 @@ class NonlinearOCKSR(TwoLayerMixin):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **TwoLayerMixin._parameter_constraints,
         "beta": [Interval(Real, 0, None, closed="neither")],
-        "solver": [StrOptions({"closed", "lbfgs", "paper"})],
+        "solver": [StrOptions({"lbfgs", "paper"})],
     }
     #: What `tune` tries beside kernel, width, ridge and metric.
     _own_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "beta": (0.1, 1.0),
-        "theta": ("mean", 4.0, 25.0),
+        "beta": (1.0, 0.1),
+        "theta": ("mean", 100.0),
     }
 
     def __init__(
@@ -172,13 +163,14 @@ class NonlinearOCKSR(TwoLayerMixin):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         alpha: float = 0.1,
-        beta: float = 0.1,
+        beta: float = 1.0,
         theta: str | float = "mean",
         learn_theta: bool = False,
+        anchor: bool = True,
         metric: str = "plain",
         alarm_rate: float = 0.05,
-        solver: str = "closed",
-        tol: float = 1e-6,
+        solver: str = "lbfgs",
+        tol: float = 1e-5,
         max_iter: int = 500,
         landmarks: int | None = None,
         random_state: Any = None,
@@ -195,6 +187,7 @@ class NonlinearOCKSR(TwoLayerMixin):
         self.beta = beta
         self.theta = theta
         self.learn_theta = learn_theta
+        self.anchor = anchor
         self.metric = metric
         self.alarm_rate = alarm_rate
         self.solver = solver
@@ -205,55 +198,33 @@ class NonlinearOCKSR(TwoLayerMixin):
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def _solve(self, rows: TrainingRows) -> None:
-        first = self._first_layer(rows)
-        n = len(first.R)
-        beta = float(effective_alpha(self.beta / first.unit, float(n)))
+    def _learn(self, problem: Problem) -> Layers:
+        n = len(problem.R)
+        # A ridge beyond what a task weighs would leave nothing for the first layer to learn from.
+        heaviest = float(np.mean(problem.weight @ problem.R))
+        beta = float(effective_alpha(min(self.beta / problem.unit, heaviest), float(n)))
+        self.beta_ = beta * problem.unit
         # Entries of the second ridge that double precision can tell from zero.
-        weight = np.minimum(first.weight, beta / (8 * np.finfo(float).eps * n))
-        count = np.minimum(first.single, weight)
-        theta = self._coefficient(first)
-        if self.solver == "closed":
-            W, Y = first.W, first.Phi @ first.W
-            B = second_layer(Y, first.R, beta, theta, weight)
-            asked = first.R - Y
-            size = first.alpha * float(np.vdot(W, W))
-            path = [weight @ first.R.sum(axis=1), beta * float(np.vdot(B, first.R))]
-            self.objective_path_, self.n_iter_ = (np.array(path) + size) * first.unit, 1
-            self.stationary_ = True
-        else:
-            start = self._started("weights_", first.W.shape)
-            found = nonlinear(
-                first.Phi,
-                first.R,
-                first.alpha,
-                beta,
-                theta,
-                W=first.W if start is None else start,
-                weight=weight,
-                learn_theta=self.learn_theta,
-                solver=self.solver,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                report=self._progress(),
-            )
-            self._warn_unless(found.converged)
-            W, B, theta = found.W, found.B, found.theta
-            asked = working_targets(first.Phi @ W, -2.0 * beta * B, B, theta, weight)
-            self.objective_path_, self.n_iter_ = found.objective_path * first.unit, found.n_iter
-            self.stationary_ = found.converged and self.solver == "lbfgs"
-        self._store_layers(first, W, B, theta)
-        Y = self.responses_
-        left_out, scores = two_stage_left_out(
-            Y,
-            Y - asked * (1.0 / first.slack - 1.0)[:, None],
-            first.R,
+        weight = np.minimum(problem.weight, beta / (8 * np.finfo(float).eps * n))
+        found = nonlinear(
+            problem.Phi,
+            problem.R,
+            problem.alpha,
             beta,
-            theta,
-            weight,
-            np.maximum(rows.codes, 0),
-            count,
+            problem.theta,
+            W=problem.W,
+            weight=weight,
+            learn_theta=self.learn_theta,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            report=self._progress(),
         )
-        self.left_out_ = scores[~rows.outlier]
-        share = rows.weight[:, None] * first.R
-        self.structure_ = (share / share.sum(axis=0)).T @ left_out
+        self._warn_unless(found.converged or self.max_iter == 0)
+        return Layers(found.W, found.B, found.theta, found.objective_path, found.n_iter)
+
+    def _solve(self, rows: TrainingRows) -> None:
+        super()._solve(rows)
+        share = self._shares()
+        likeness = respond(self.responses_, self.responses_, share, self.theta_)
+        self.structure_ = share.T @ likeness

@@ -9,14 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from manyone.estimators.two_layer import FirstLayer, TwoLayerMixin, distinct_folds
+from manyone.estimators.two_layer import Layers, Problem, TwoLayerMixin
 from manyone.kernels import Array
-from manyone.solvers.nonlinear import gram, respond, working_targets
-from manyone.solvers.sparse import _Lasso, sparse
-from manyone.validation import TrainingRows
+from manyone.solvers.nonlinear import nonlinear, respond
+from manyone.solvers.sparse import sparse
 
-#: Relative duality gap of the second layer.
-_GAP = 1e-11
+# Duality gap of the second layer in units of `tol`: line searches must not see it.
+_GAP, _SMALLEST_GAP = 0.01, 1e-8
+# Relative decrease at which the ridge's solution is near enough to start from.
+_ROUGH = 1e-4
 
 
 class SparseOCKSR(TwoLayerMixin):
@@ -50,32 +51,34 @@ class SparseOCKSR(TwoLayerMixin):
         Keyword arguments of a callable kernel.
     alpha : float, default=0.1
         Ridge of the first layer. 0 means the smallest one that double precision resolves.
-    l1 : float, default=0.1
-        Strength of the entrywise penalty: few rows.
-    group : float, default=0.1
-        Strength of the penalty of blocks: few tasks.
+    l1, group : "auto" or float, default="auto"
+        Strengths of the penalties of entries (few rows) and of blocks (few tasks). ``"auto"``: a
+        hundredth of the `l1` at which a task's function would vanish. Numbers are kept between
+        1e-5 and 0.1 of what makes one vanish; `l1_` and `group_` are what was used.
     theta : "mean" or float, default="mean"
-        Coefficient of the second kernel. ``"mean"``: 10 over the mean squared length of the first
-        responses (to the nearest power of 4). Only ``alpha / theta`` matters.
+        Coefficient of the second kernel. ``"mean"``: 10 over the mean squared length of the
+        responses that the fit starts from. Only ``alpha / theta`` matters.
     learn_theta : bool, default=False
         Learn theta with W, as the paper does. The objective then has no minimiser: `max_iter` and
         `tol` decide the model.
+    anchor : bool, default=True
+        Ask for response 0 at the origin of the feature space, where rows unlike all training rows
+        lie; it weighs as much as a tenth of a task. False is the paper's model, where such rows may
+        look like one of the tasks, and where a single task is mapped to one point.
     metric : {"plain", "whitened"}, default="plain"
-        ``"whitened"`` applies :class:`TaskWhitener` first; thresholds then come from folds.
+        ``"whitened"`` applies :class:`TaskWhitener` first.
     alarm_rate : float, default=0.05
-        Share of normal rows that may raise an alarm. Here it is a wish, not a promise: the learned
-        structure has seen the rows that are left out. After `tune`, with 15 images per digit, 11 to
-        14 % of normal rows raised an alarm where 5 or 10 % were asked for. Use ``calibrate`` with
-        held-out rows where the rate matters.
-    solver : {"closed", "lbfgs", "paper"}, default="closed"
-        ``"closed"``: W is that of :class:`JointOCKSR`, and the second layer one lasso.
-        ``"lbfgs"``: both layers are learned. ``"paper"``: both by the fixed gradient steps of the
-        paper's Algorithm 3, until the objective changes by less than `tol`; thresholds then come
-        from folds.
-    tol : float, default=1e-6
-        Relative decrease of the objective to stop at.
+        Share of normal rows that may raise an alarm.
+    solver : {"fista", "paper"}, default="fista"
+        ``"fista"``: the lasso, solved by a proximal method to a small duality gap, is eliminated
+        and W found by quasi-Newton steps from the solution of :class:`NonlinearOCKSR`. ``"paper"``:
+        the fixed gradient steps of the paper's Algorithm 3 from that of :class:`JointOCKSR`, until
+        the objective changes by less than `tol`.
+    tol : float, default=1e-3
+        Relative decrease of the objective to stop at; the duality gap is a hundredth of it.
     max_iter : int, default=200
-        Most iterations.
+        Most iterations. With 0 the first layer stays that of :class:`JointOCKSR` and the second is
+        one lasso.
     landmarks : int or None, default=None
         Number of landmark rows of the first layer for large n. None is exact.
     random_state : int, RandomState or None, default=None
@@ -106,13 +109,16 @@ class SparseOCKSR(TwoLayerMixin):
         First layer: ``y = K(x, X_fit) dual_coef_``.
     responses_ : ndarray of shape (n, T)
         First-layer responses of the training rows.
-    second_coef_ : ndarray of shape (n, T)
-        Second layer B: ``f = exp(-theta_ |y - responses_|^2) second_coef_``.
+    centres_, second_coef_ : ndarray of shape (n + 1, T)
+        Second layer: ``f = exp(-theta_ |y - centres_|^2) second_coef_``. The centres are the
+        responses and, if there is an anchor, the origin.
+    second_kernel_ : ndarray of shape (n, n)
+        The second kernel J between training rows, for plots.
     theta_ : float
         The coefficient of the second kernel that was used or learned.
     mean_response_ : ndarray of shape (T,)
         Mean response of the normal rows of each task.
-    alpha_, gamma_ : float
+    alpha_, gamma_, l1_, group_ : float
         The numbers that were used.
     X_fit_ : array or CSR matrix of shape (n, d)
         Training rows, or the landmarks.
@@ -125,10 +131,8 @@ class SparseOCKSR(TwoLayerMixin):
 
     Notes
     -----
-    Thresholds and p-values compare a row with two-stage left-out scores: the first layer leaves it
-    out in closed form, as in :class:`NonlinearOCKSR`, and the second is solved again without it and
-    the other rows of its fold (10 folds inside each task, equal rows together). Where iterations
-    end before they converge, and with ``solver="paper"``, the whole fit is repeated in folds.
+    Thresholds and p-values come from folds with the whole fit repeated, as in
+    :class:`NonlinearOCKSR`.
 
     Examples
     --------
@@ -144,14 +148,14 @@ class SparseOCKSR(TwoLayerMixin):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **TwoLayerMixin._parameter_constraints,
-        "l1": [Interval(Real, 0, None, closed="left")],
-        "group": [Interval(Real, 0, None, closed="left")],
-        "solver": [StrOptions({"closed", "lbfgs", "paper"})],
+        "l1": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
+        "group": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
+        "solver": [StrOptions({"fista", "paper"})],
     }
     #: What `tune` tries beside kernel, width, ridge and metric.
     _own_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "l1": (0.1, 0.5),
-        "theta": ("mean", 4.0, 25.0),
+        "l1": ("auto", 0.05),
+        "theta": ("mean", 100.0),
     }
 
     def __init__(
@@ -164,14 +168,15 @@ class SparseOCKSR(TwoLayerMixin):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         alpha: float = 0.1,
-        l1: float = 0.1,
-        group: float = 0.1,
+        l1: str | float = "auto",
+        group: str | float = "auto",
         theta: str | float = "mean",
         learn_theta: bool = False,
+        anchor: bool = True,
         metric: str = "plain",
         alarm_rate: float = 0.05,
-        solver: str = "closed",
-        tol: float = 1e-6,
+        solver: str = "fista",
+        tol: float = 1e-3,
         max_iter: int = 200,
         landmarks: int | None = None,
         random_state: Any = None,
@@ -189,6 +194,7 @@ class SparseOCKSR(TwoLayerMixin):
         self.group = group
         self.theta = theta
         self.learn_theta = learn_theta
+        self.anchor = anchor
         self.metric = metric
         self.alarm_rate = alarm_rate
         self.solver = solver
@@ -199,89 +205,62 @@ class SparseOCKSR(TwoLayerMixin):
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def _solve(self, rows: TrainingRows) -> None:
-        first = self._first_layer(rows)
+    def _learn(self, problem: Problem) -> Layers:
         # A lasso resolves fewer orders of magnitude than a ridge.
-        first = first._replace(weight=np.minimum(first.weight, 1e8 * first.weight.min()))
-        theta = self._coefficient(first)
-        W, Y = first.W, first.Phi @ first.W
-        lasso = self._lasso(first, gram(Y, Y, theta))
-        if self.solver == "closed":
-            second = lasso.solve(gram(Y, Y, theta), None)
-            B, structure, asked = second.B, second.structure, first.R - Y
-            size = first.alpha * float(np.vdot(W, W))
-            path = [first.weight @ first.R.sum(axis=1), second.objective_path[-1]]
-            self.objective_path_, self.n_iter_ = (np.array(path) + size) * first.unit, 1
-            self.duality_gap_, self.stationary_ = second.duality_gap, True
-        else:
-            start = self._started("weights_", W.shape)
-            found = sparse(
-                first.Phi,
-                first.R,
-                lasso.groups,
-                first.alpha,
-                lasso.l1,
-                lasso.group,
-                theta,
-                W=W if start is None else start,
-                weight=first.weight,
-                learn_theta=self.learn_theta,
-                solver=self.solver,
-                tol=self.tol,
+        weight = np.minimum(problem.weight, 1e8 * problem.weight.min())
+        groups = np.unique(problem.groups, return_inverse=True)[1]
+        l1, group = self._strengths(problem, weight)
+        self.l1_, self.group_ = l1 * problem.unit, group * problem.unit * np.sqrt(problem.unit)
+        W = problem.W
+        if self.solver == "fista" and self.max_iter and not problem.resumed:
+            # Near the solution of the ridge, which is cheap, the lasso needs few iterations.
+            W = nonlinear(
+                problem.Phi,
+                problem.R,
+                problem.alpha,
+                min(1.0, float(np.mean(weight @ problem.R))),
+                problem.theta,
+                W=W,
+                weight=weight,
+                tol=_ROUGH,
                 max_iter=self.max_iter,
-                report=self._progress(),
-            )
-            self._warn_unless(found.converged)
-            W, B, theta, structure = found.W, found.B, found.theta, found.structure
-            Y = first.Phi @ W
-            outer = 2.0 * first.weight[:, None] * (respond(Y, Y, B, theta) - first.R)
-            left, right = np.hstack([outer, B]), np.hstack([B, outer])
-            asked = working_targets(Y, left, right, theta, first.weight)
-            self.objective_path_, self.n_iter_ = found.objective_path * first.unit, found.n_iter
-            self.duality_gap_ = found.duality_gap
-            self.stationary_ = found.converged and self.solver == "lbfgs"
-        self.structure_ = structure[: len(self.tasks_)]
-        self._store_layers(first, W, B, theta)
-        if self.stationary_:
-            left_out = self.responses_ - asked * (1.0 / first.slack - 1.0)[:, None]
-            scores = self._second_stage(rows, first, lasso, left_out)
-            self.left_out_ = scores[~rows.outlier]
+            ).W
+        found = sparse(
+            problem.Phi,
+            problem.R,
+            groups,
+            problem.alpha,
+            l1,
+            group,
+            problem.theta,
+            W=W,
+            weight=weight,
+            learn_theta=self.learn_theta,
+            solver=self.solver,
+            tol=self.tol,
+            inner_tol=max(_GAP * self.tol, _SMALLEST_GAP),
+            max_iter=self.max_iter,
+            report=self._progress(),
+        )
+        self._warn_unless(found.converged or self.max_iter == 0)
+        self.structure_ = found.structure[: len(self.tasks_)]
+        self.duality_gap_ = found.duality_gap
+        return Layers(found.W, found.B, found.theta, found.objective_path, found.n_iter)
 
-    def _lasso(self, first: FirstLayer, J: Array) -> _Lasso:
-        """The second layer's problem; its strengths stay where its solution is neither 0 nor R."""
-        codes = np.where(self.codes_ < 0, len(self.tasks_), self.codes_)
-        weighted = first.weight[:, None] * first.R
-        slope = 2.0 * J.T @ weighted
-        # A block norm counts b^2 / w for a row of weight w: its strength has units of its own.
+    def _strengths(self, problem: Problem, weight: Array) -> tuple[float, float]:
+        """`l1` and `group` in units of the problem, where the second layer is neither 0 nor R."""
+        Y = problem.Phi @ problem.W
+        weighted = weight[:, None] * problem.R
+        slope = 2.0 * respond(Y, Y, weighted, problem.theta)
         largest = float(np.abs(slope).max(axis=0).min())
+        # A block norm counts b^2 / w for a row of weight w: its strength has units of its own.
         longest = float(np.sqrt(np.einsum("it,it->t", weighted, slope**2).min()))
-        l1 = float(np.clip(self.l1 / first.unit, 1e-5 * largest, 0.1 * largest))
-        scaled = min(self.group / first.unit, 1e100) / np.sqrt(first.unit)
-        group = float(np.clip(scaled, 1e-5 * longest, 0.1 * longest))
-        groups = np.unique(codes, return_inverse=True)[1]
-        return _Lasso(first.R, groups, l1, group, None, False, False, first.weight, _GAP)
-
-    def _second_stage(
-        self, rows: TrainingRows, first: FirstLayer, lasso: _Lasso, left_out: Array
-    ) -> Array:
-        """Scores of rows by second layers without their fold, at their left-out responses."""
-        Y, theta = self.responses_, self.theta_
-        J = gram(Y, Y, theta)
-        scores = np.zeros(len(Y))
-        normal = ~rows.outlier
-        folds = distinct_folds(Y, rows.codes, normal)
-        for k in range(int(folds.max()) + 1):
-            held = folds == k
-            kept = np.flatnonzero(~held)
-            codes = rows.codes[held]
-            if len(kept):
-                B = lasso.take(kept).solve(J[np.ix_(kept, kept)], self.second_coef_[kept]).B
-            else:
-                B = np.zeros((0, len(self.tasks_)))
-            response = respond(left_out[held], Y[kept], B, theta)
-            share = (self.weight_[:, None] * first.R)[kept]
-            total = share.sum(axis=0)
-            fitted = np.einsum("it,it->t", share, J[np.ix_(kept, kept)] @ B)
-            mean = np.where(total > 0, fitted / np.maximum(total, 1e-300), self.mean_response_)
-            scores[held] = -np.abs(response[np.arange(len(codes)), codes] - mean[codes])
-        return scores
+        l1 = group = 0.01 * largest
+        if not isinstance(self.l1, str):
+            l1 = self.l1 / problem.unit
+        if not isinstance(self.group, str):
+            group = min(self.group / problem.unit, 1e100) / np.sqrt(problem.unit)
+        return (
+            float(np.clip(l1, 1e-5 * largest, 0.1 * largest)),
+            float(np.clip(group, 1e-5 * longest, 0.1 * longest)),
+        )

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import LinAlgError, cholesky, eigh, pinvh
 
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.kernels import MIXTURE, Array, Kernel, Rows, is_sparse
-from manyone.tasks import Codes
+from manyone.kernels import MIXTURE, Array, Kernel, Rows, is_sparse, row_blocks
+from manyone.tasks import Codes, group_rows
 
 #: Kernels that are positive semi-definite whatever the rows.
 _DEFINITE = frozenset({"rbf", "laplacian", "chi2", "linear", "cosine", MIXTURE})
@@ -86,12 +87,23 @@ def kernel_rows(kernel: Kernel, X: Rows) -> Callable[[Codes], Array]:
 class CentreScoring(MultiTaskOneClass):
     """Score: minus the squared distance to ``c_t = sum_i dual_coef_[i, t] phi(X_fit_[i])``.
 
-    A subclass sets `X_fit_`, `dual_coef_` (n, T) and `centre_norm2_` (T,), and calls
+    A subclass sets `X_fit_` and `centre_norm2_` (T,), the support vectors of all tasks one after
+    the other (`support_rows_`, `coef_`, and where each task starts, `starts_`), and calls
     `_learn_self_similarity`.
     """
 
-    dual_coef_: Any
     centre_norm2_: Array
+    support_rows_: Codes
+    coef_: Array
+    starts_: Codes
+
+    @property
+    def dual_coef_(self) -> sparse.csc_array:
+        """Centres as combinations of training rows, shape (n, T)."""
+        return sparse.csc_array(
+            (self.coef_, self.support_rows_, self.starts_),
+            shape=(len(self.codes_), len(self.tasks_)),
+        )
 
     def _learn_self_similarity(self, X: Rows) -> None:
         """What k(x, x) of a new row will be taken for when only k(x, X_fit) is given."""
@@ -103,10 +115,18 @@ class CentreScoring(MultiTaskOneClass):
                 self.self_similarity_ = pinvh(K, rtol=1e-10)
 
     def _own_scores(self, X: Rows, codes: Codes) -> Array:
-        scores = -self._self_similarities(X) - self.centre_norm2_[codes]
-        coef = np.ascontiguousarray(self.dual_coef_.T)
-        for rows, K in self._kernel_blocks(X):
-            scores[rows] += 2 * np.einsum("ij,ij->i", K, coef[codes[rows]])
+        scores = -self._self_similarities(X)
+        order, starts = group_rows(codes, len(self.tasks_))
+        for task in np.flatnonzero(np.diff(starts)):
+            rows = order[starts[task] : starts[task + 1]]
+            own = slice(self.starts_[task], self.starts_[task + 1])
+            support = self.support_rows_[own]
+            for part in row_blocks(len(rows), 2 * (len(support) + X.shape[1])):
+                if self.kernel == "precomputed":
+                    K = self._kernel_values(X[rows[part]][:, support])
+                else:
+                    K = self.kernel_(X[rows[part]], self.X_fit_[support])
+                scores[rows[part]] += 2 * (K @ self.coef_[own]) - self.centre_norm2_[task]
         return np.minimum(scores, 0.0)
 
     def _all_scores(self, X: Rows) -> Array:

@@ -8,16 +8,15 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
-from manyone.estimators.base import CALIBRATION_FOLDS, MultiTaskOneClass
-from manyone.estimators.folds import deal
+from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.support import CentreScoring, kernel_rows, semidefinite
-from manyone.kernels import Array, Rows, row_blocks
+from manyone.kernels import Array, Rows
 from manyone.solvers import svdd as solver
-from manyone.tasks import MISSING, Codes, group_rows
+from manyone.solvers.box_qp import CachedRows
+from manyone.tasks import MISSING, Codes
 from manyone.validation import TrainingRows
 
 #: Up to this many normal rows of a task, every one is left out by itself; beyond, in folds.
@@ -101,8 +100,9 @@ class SVDD(CentreScoring):
     Notes
     -----
     With a kernel of constant k(x, x) the ranking is that of scikit-learn's OneClassSVM at the same
-    `nu`. Thresholds compare a row with exact leave-one-out scores (the ball is solved again, where
-    leaving a row out changes it); in tasks of more than 100 rows with scores from ten folds.
+    `nu`. Thresholds compare a row with leave-one-out scores. Rows inside the ball keep theirs; for
+    support vectors of tasks of up to 100 rows the ball is solved again without them, and beyond
+    it is moved at once by the free support vectors (exact while these stay free).
 
     A new row of a precomputed kernel comes without k(x, x). Where the training matrix has a
     constant diagonal that constant is used, else the part that the training rows explain.
@@ -161,14 +161,15 @@ class SVDD(CentreScoring):
     # ------------------------------------------------------------------------------------- fitting
 
     def _solve(self, rows: TrainingRows) -> None:
-        self._training = rows
         self.X_fit_, self.codes_, self.outlier_, self.weight_ = rows
         T = len(self.tasks_)
         self.radius_, self.centre_norm2_ = np.empty(T), np.empty(T)
         support, coef, sizes, steps = [], [], [0], [0]
+        self._solved: list[tuple[Any, solver.SVDD]] = []
         for task in range(T):
             members, sign, weight = self._members(task)
-            ball = self._ball(self._task_kernel(members), sign, weight)
+            K = self._task_kernel(rows.X, members)
+            ball = self._ball(K, sign, weight)
             if not ball.converged:
                 warnings.warn(
                     f"The ball of task {self.tasks_[task]!r} was not found in "
@@ -180,117 +181,70 @@ class SVDD(CentreScoring):
             coef.append(ball.coef[ball.support])
             sizes.append(len(coef[-1]))
             steps.append(ball.n_iter)
+            self._solved.append((K, ball))
         self.support_rows_, self.coef_ = np.concatenate(support), np.concatenate(coef)
         self.starts_, self.n_iter_ = np.cumsum(sizes), max(steps)
-        self.support_ = np.isin(np.arange(len(rows.codes)), self.support_rows_)
+        self.support_ = np.zeros(len(rows.codes), dtype=bool)
+        self.support_[self.support_rows_] = True
         self._learn_self_similarity(rows.X)
 
     def _members(self, task: int) -> tuple[Codes, Array, Array]:
         """Rows of one task and outliers of every task, with their signs and weights."""
-        codes = self._training.codes
-        low, high, end = np.searchsorted(
-            np.where(codes == MISSING, len(self.tasks_), codes), [task, task + 1, len(self.tasks_)]
-        )
+        codes, T = self.codes_, len(self.tasks_)
+        low, high, end = np.searchsorted(np.where(codes == MISSING, T, codes), [task, task + 1, T])
         members = np.r_[low:high, end : len(codes)]
         return members, np.where(self.outlier_[members], -1.0, 1.0), self.weight_[members]
 
     def _ball(self, K: Any, sign: Array, weight: Array) -> solver.SVDD:
         share = weight / weight[sign > 0].sum()
-        if len(sign) == 1:
-            return solver.SVDD(np.ones(1), float(K[0][0]), 0.0, sign > 0, 0.0, 0, True)
         return solver.svdd(K, 1 / self.nu, sign, share, self.tol, self.max_iter)
 
-    def _task_kernel(self, members: Codes) -> Any:
-        X = self._training.X[members]
+    def _task_kernel(self, X: Rows, members: Codes) -> Any:
+        X = X[members]
         if self.kernel == "precomputed":
             X = X[:, members]
         elif len(members) >= _MANY and self.kernel_.unit_diagonal:
-            return solver.CachedRows(kernel_rows(self.kernel_, X), np.ones(len(members)))
+            return CachedRows(kernel_rows(self.kernel_, X), np.ones(len(members)))
         return semidefinite(np.ascontiguousarray(self._gram(X)), self.kernel_)
 
     # ---------------------------------------------------------------------------------- thresholds
 
     def _left_out_scores(self) -> tuple[Array, Codes, Array]:
         scores = np.zeros(len(self.codes_))
-        for task in range(len(self.tasks_)):
+        for task, (K, ball) in enumerate(self._solved):
             members, sign, weight = self._members(task)
             normal = np.flatnonzero(sign > 0)
-            K = self._task_kernel(members)
-            coef = np.zeros(len(members))
-            own = slice(self.starts_[task], self.starts_[task + 1])
-            coef[np.searchsorted(members, self.support_rows_[own])] = self.coef_[own]
-            by_folds = len(normal) > _FEW
-            leave = self._without_folds if by_folds else self._without_each
+            total, count = weight[normal].sum(), np.minimum(weight, 1.0)
+            fewer = weight - count
+            fewer[fewer <= 1e-9 * weight] = 0.0
+            # What a row's coefficient has to give up when one count of it is left out.
+            excess = np.maximum(ball.coef - fewer / (self.nu * total), 0.0)
+            free = (ball.coef != 0) & (np.abs(ball.coef) < weight / (self.nu * total) * (1 - 1e-9))
+            distance2 = ball.distance2.copy()
+            if len(normal) > _FEW:
+                rows = normal[excess[normal] > 0]
+                distance2[rows] = solver.left_out_distances2(K, ball, rows, excess[rows], free)
+            else:
+                # Bounds grow as the task shrinks: no matter, unless one was active.
+                same = np.all(free | (ball.coef == 0)) & (excess <= 0)
+                for i in normal[~same[normal] & (total - count[normal] > 1e-9 * total)]:
+                    distance2[i] = self._distance2_without(i, fewer[i], K, sign, weight)
             # Support vectors tie in theory: a hair lower than rounding, they tie in practice.
             hair = 1e-9 * np.abs(K.diagonal()).max()
-            scores[members[normal]] = leave(K, sign, weight, coef, normal) - hair
+            scores[members[normal]] = -np.maximum(distance2[normal], 0.0) - hair
         chosen = ~self.outlier_
         return scores[chosen], self.codes_[chosen], self.weight_[chosen]
 
-    def _without_each(
-        self, K: Any, sign: Array, weight: Array, coef: Array, normal: Codes
-    ) -> Array:
-        diagonal = np.diagonal(K)
-        scores = -(diagonal - 2 * coef @ K + coef @ K @ coef)[normal]
-        total, count = weight[normal].sum(), np.minimum(weight, 1.0)
-        slack = np.abs(coef) < weight / (self.nu * total) * (1 - 1e-9)
-        for place, i in enumerate(normal):
-            rest = total - count[i]
-            fewer = weight[i] - count[i] if weight[i] - count[i] > 1e-9 * weight[i] else 0.0
-            # Bounds grow as the task shrinks: no matter, unless one was active or becomes so.
-            free = slack.all() and coef[i] <= fewer / (self.nu * max(rest, 1e-300))
-            if rest <= 1e-9 * total or free:
-                continue
-            reduced = weight.copy()
-            reduced[i] = fewer
-            kept = np.flatnonzero(reduced)
-            ball = self._ball(K[np.ix_(kept, kept)], sign[kept], reduced[kept])
-            scores[place] = 2 * ball.coef @ K[kept, i] - diagonal[i] - ball.centre_norm2
-        return np.minimum(scores, 0.0)
-
-    def _without_folds(
-        self, K: Any, sign: Array, weight: Array, coef: Array, normal: Codes
-    ) -> Array:
-        every = np.arange(len(sign))
-        key = np.concatenate([K[every[part]] @ weight for part in row_blocks(len(sign), len(sign))])
-        fold = np.full(len(sign), -1)
-        fold[normal] = deal(key[normal], np.zeros(len(normal), np.intp), 1, CALIBRATION_FOLDS)
-        support = np.flatnonzero(coef)
-        diagonal, pull = K.diagonal(), coef[support] @ K[support]
-        scores = 2 * pull - diagonal - coef @ pull
-        for k in range(fold.max() + 1):
-            held, kept = np.flatnonzero(fold == k), np.flatnonzero(fold != k)
-            ball = self._ball(K[kept][:, kept], sign[kept], weight[kept])
-            rows = kept[ball.support]
-            pull = ball.coef[ball.support] @ K[rows][:, held]
-            scores[held] = 2 * pull - diagonal[held] - ball.centre_norm2
-        return np.minimum(scores[normal], 0.0)
+    def _distance2_without(
+        self, i: int, fewer: float, K: Array, sign: Array, weight: Array
+    ) -> float:
+        """Squared distance of row i to the centre of the ball with less weight on it."""
+        reduced = weight.copy()
+        reduced[i] = fewer
+        kept = np.flatnonzero(reduced)
+        ball = self._ball(K[np.ix_(kept, kept)], sign[kept], reduced[kept])
+        return float(K[i, i] - 2 * ball.coef @ K[kept, i] + ball.centre_norm2)
 
     def _set_calibration(self, scores: Array, codes: Codes, weight: Array, source: str) -> None:
-        self.__dict__.pop("_training", None)
+        self.__dict__.pop("_solved", None)
         super()._set_calibration(scores, codes, weight, source)
-
-    # ------------------------------------------------------------------------------------- scoring
-
-    @property
-    def dual_coef_(self) -> sparse.csc_array:
-        """Centres as combinations of training rows, shape (n, T)."""
-        return sparse.csc_array(
-            (self.coef_, self.support_rows_, self.starts_),
-            shape=(len(self.codes_), len(self.tasks_)),
-        )
-
-    def _own_scores(self, X: Rows, codes: Codes) -> Array:
-        scores = -self._self_similarities(X)
-        order, starts = group_rows(codes, len(self.tasks_))
-        for task in np.flatnonzero(np.diff(starts)):
-            rows = order[starts[task] : starts[task + 1]]
-            own = slice(self.starts_[task], self.starts_[task + 1])
-            support = self.support_rows_[own]
-            for part in row_blocks(len(rows), 2 * (len(support) + X.shape[1])):
-                if self.kernel == "precomputed":
-                    K = self._kernel_values(X[rows[part]][:, support])
-                else:
-                    K = self.kernel_(X[rows[part]], self.X_fit_[support])
-                scores[rows[part]] += 2 * (K @ self.coef_[own]) - self.centre_norm2_[task]
-        return np.minimum(scores, 0.0)

@@ -10,18 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.support import CentreScoring, semidefinite
+from manyone.estimators.support import semidefinite
 from manyone.kernels import Array, Rows
-from manyone.solvers.svdd import box_qp, multipliers
+from manyone.solvers.box_qp import box_qp, multipliers
 from manyone.solvers.task_svm import task_kernel
 from manyone.tasks import MISSING, Codes
 from manyone.validation import TrainingRows
 
 
-class MultiTaskOneClassSVM(CentreScoring):
+class MultiTaskOneClassSVM(MultiTaskOneClass):
     r"""One-class support vector machines that share a common part (He et al. 2014).
 
     Task t has the function :math:`f_t = \langle w_0 + v_t, \phi(x) \rangle` and the margin
@@ -34,7 +34,8 @@ class MultiTaskOneClassSVM(CentreScoring):
 
     :math:`s_i = 1` for normal rows and -1 for known outliers. Its dual is that of one machine with
     the kernel :math:`(1/\mu + [s = t]) k` over rows with tasks. Rows of other tasks help to find
-    the common part; they are not negatives.
+    the common part; they are not negatives. The score of a row is :math:`f_t(x) - \rho_t`: unlike
+    the other scores of this package it is positive for rows well inside.
 
     Parameters
     ----------
@@ -54,9 +55,9 @@ class MultiTaskOneClassSVM(CentreScoring):
         Keyword arguments of a callable kernel.
     nu : float in (0, 1], default=0.1
         Upper bound on the share of a task's normal training rows below its margin.
-    mu : "auto" or float, default="auto"
-        How dear the common part is: infinity separates the tasks, 0 leaves one function for all.
-        ``"auto"`` is the number of tasks, which makes the common part a mean of the tasks.
+    mu : float, default=100
+        How dear the common part is: infinity separates the tasks, towards 0 one function is left
+        for all. The T tasks together pull with T / mu at a task's function, against 1 of its own.
     shared_offset : bool, default=False
         One margin for all tasks, and `nu` a share of all rows: the ordinary one-class machine with
         the kernel over rows with tasks.
@@ -90,8 +91,8 @@ class MultiTaskOneClassSVM(CentreScoring):
         Minimum of the dual.
     n_iter_ : int
         Steps of the solver.
-    mu_, gamma_ : float
-        The numbers that were used.
+    gamma_ : float
+        The kernel coefficient that was used.
     X_fit_ : array or CSR matrix of shape (n, d)
         Training rows.
     n_features_in_ : int
@@ -103,13 +104,10 @@ class MultiTaskOneClassSVM(CentreScoring):
 
     Notes
     -----
-    The score of a row is :math:`-\log(1 + e^{1 - f_t(x) / \rho_t})`, an increasing function of
-    :math:`f_t`; where k(x, x) is not constant, :math:`\phi(x)` is first given the mean length of
-    the task's rows, for else a row could be normal by being large. Thresholds and p-values compare
-    a row with scores from ten folds inside each task, everything fitted again.
-
-    A new row of a precomputed kernel comes without k(x, x). Where the training matrix has a
-    constant diagonal that constant is used, else the part that the training rows explain.
+    Thresholds and p-values compare a row with scores from ten folds inside each task, everything
+    fitted again. As with every one-class machine, a kernel whose k(x, x) is not constant (linear,
+    polynomial) separates the rows from the origin on one side only: a row far out on the side of
+    the task is normal.
 
     Examples
     --------
@@ -126,7 +124,7 @@ class MultiTaskOneClassSVM(CentreScoring):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MultiTaskOneClass._parameter_constraints,
         "nu": [Interval(Real, 0, 1, closed="right")],
-        "mu": [StrOptions({"auto"}), Interval(Real, 0, None, closed="right")],
+        "mu": [Interval(Real, 0, None, closed="right")],
         "shared_offset": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -135,7 +133,7 @@ class MultiTaskOneClassSVM(CentreScoring):
         "kernel": ("rbf", "laplacian", "rbf+laplacian"),
         "width": (0.3, 1.0, 3.0),
         "nu": (0.02, 0.1, 0.5),
-        "mu": ("auto", 0.1, 1000.0),
+        "mu": (1.0, 10.0, 100.0, 1000.0),
     }
 
     def __init__(
@@ -148,7 +146,7 @@ class MultiTaskOneClassSVM(CentreScoring):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         nu: float = 0.1,
-        mu: str | float = "auto",
+        mu: float = 100.0,
         shared_offset: bool = False,
         tol: float = 1e-10,
         max_iter: int = 100_000,
@@ -176,10 +174,9 @@ class MultiTaskOneClassSVM(CentreScoring):
     def _solve(self, rows: TrainingRows) -> None:
         self.X_fit_, self.codes_, self.outlier_, self.weight_ = rows
         K = semidefinite(np.ascontiguousarray(self._gram(rows.X)), self.kernel_)
-        self.mu_ = float(len(self.tasks_) if isinstance(self.mu, str) else self.mu)
         members, task = self._members()
         sign, bound = np.where(rows.outlier[members], -1.0, 1.0), self._bounds(members, task)
-        G = task_kernel(K[np.ix_(members, members)], task, task, self.mu_)
+        G = task_kernel(K[np.ix_(members, members)], task, task, self.mu)
         T = len(self.tasks_)
         starts = [0] if self.shared_offset else np.searchsorted(task, np.arange(T))
         lower, upper = np.where(sign > 0, 0.0, -bound), np.where(sign > 0, bound, 0.0)
@@ -194,15 +191,8 @@ class MultiTaskOneClassSVM(CentreScoring):
         self.margin_ = np.broadcast_to(multipliers(qp, lower, upper, starts), T).copy()
         own = np.zeros((len(K), T))
         own[members, task] = qp.coef
-        self.dual_coef_ = own + own.sum(axis=1, keepdims=True) / self.mu_
+        self.dual_coef_ = own + own.sum(axis=1, keepdims=True) / self.mu
         self.support_ = np.any(own != 0, axis=1)
-        normal = np.flatnonzero(~rows.outlier)
-        codes, share = rows.codes[normal], rows.weight[normal] / rows.weight.max()
-        lengths = np.bincount(codes, share * np.abs(K.diagonal()[normal]), T)
-        size = lengths / np.bincount(codes, share, T)
-        self.size_ = np.where(size > 0, size, 1.0)
-        self.unit_ = np.maximum(self.margin_, 1e-3 * self.size_ * (1.0 + 1.0 / self.mu_))
-        self._learn_self_similarity(rows.X)
 
     def _members(self) -> tuple[NDArray[np.intp], Codes]:
         """Row and task of every dual variable, by task; shared outliers come once in each."""
@@ -222,22 +212,18 @@ class MultiTaskOneClassSVM(CentreScoring):
         return weight / total[group] / self.nu
 
     def _own_scores(self, X: Rows, codes: Codes) -> Array:
-        response = np.empty(X.shape[0])
+        scores = -self.margin_[codes]
         coef = np.ascontiguousarray(self.dual_coef_.T)
         for rows, K in self._kernel_blocks(X):
-            response[rows] = np.einsum("ij,ij->i", K, coef[codes[rows]])
-        response *= self._shrinkage(X, self.size_[codes])
-        return -np.logaddexp(0.0, 1.0 - response / self.unit_[codes])
+            scores[rows] += np.einsum("ij,ij->i", K, coef[codes[rows]])
+        return scores
 
     def _all_scores(self, X: Rows) -> Array:
         scores = np.empty((X.shape[0], len(self.tasks_)))
         for rows, K in self._kernel_blocks(X):
-            scores[rows] = K @ self.dual_coef_
-        scores *= self._shrinkage(X, self.size_[:, None]).T
-        return -np.logaddexp(0.0, 1.0 - scores / self.unit_)
+            scores[rows] = K @ self.dual_coef_ - self.margin_
+        return scores
 
-    def _shrinkage(self, X: Rows, size: Array) -> Array:
-        """Factor that gives a row the mean length of the task's rows in feature space."""
-        own = self._self_similarities(X)
-        own = np.where(own > 0, own, np.inf)
-        return np.sqrt(size / own)
+    def _far_scores(self) -> Array | None:
+        # Kernels of a distance vanish far away, and the function with them.
+        return -self.margin_ if self.kernel_.unit_diagonal else None

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import replace
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from manyone.calibration import Calibration
-from manyone.estimators.base import CALIBRATION_FOLDS
 from manyone.estimators.structured import StructureMixin
 from manyone.features import FeatureMap, exact_features
 from manyone.kernels import Array, Rows
@@ -21,69 +18,118 @@ from manyone.solvers.ridge import effective_alpha, primal_ridge, ridge
 from manyone.tasks import Codes, responses
 from manyone.validation import TrainingRows
 
-#: Squared distance in responses, in units of their own size, at which rows become strangers.
+# theta="mean": squared distance, in units of the mean squared response, at which rows are strangers
 _REACH = 10.0
+# What the origin weighs, in rows of a typical task.
+_ANCHOR = 0.1
 
 
-class FirstLayer(NamedTuple):
-    """The joint ridge solution that the second layer starts from.
+class Problem(NamedTuple):
+    """Both layers as arrays, in units of the mean weight: the same minimiser, moderate numbers.
 
     Attributes
     ----------
     Phi : ndarray of shape (n, m)
-        Feature rows.
-    W : ndarray of shape (m, T)
-        Feature weights.
+        Feature rows; the last one is the origin where there is an anchor.
     R : ndarray of shape (n, T)
         Responses asked for.
-    slack : ndarray of shape (n,)
-        See :class:`manyone.solvers.ridge.RidgeSolution`.
-    features : FeatureMap
+    weight : ndarray of shape (n,)
+    groups : ndarray of shape (n,)
+        Task of each row; known outliers of every task and the origin come after the last task.
+    alpha, theta : float
+    W : ndarray of shape (m, T)
+        Where to start: the solution of the first layer alone, or that of the last fit.
+    resumed : bool
+        Whether it is the latter.
     unit : float
-        Mean weight. What follows is divided by it: the same minimiser, numbers of moderate size.
-    alpha : float
-    weight, single : ndarray of shape (n,)
-        Weights, and what one count of a row is.
+        Mean weight.
     """
 
     Phi: Array
-    W: Array
     R: Array
-    slack: Array
-    features: FeatureMap
-    unit: float
-    alpha: float
     weight: Array
-    single: Array
+    groups: Codes
+    alpha: float
+    theta: float
+    W: Array
+    resumed: bool
+    unit: float
+
+
+class Layers(NamedTuple):
+    """What a subclass has learned: weights (m, T) of the first layer, coefficients (n, T) of the
+    second, its kernel coefficient, the objective after each iteration, and their number.
+    """
+
+    W: Array
+    B: Array
+    theta: float
+    objective_path: Array
+    n_iter: int
 
 
 class TwoLayerMixin(StructureMixin):
-    """First layer, scoring and the coefficient of the second kernel."""
+    """Everything but the learning of the two layers."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **StructureMixin._parameter_constraints,
         "theta": [StrOptions({"mean"}), Interval(Real, 0, None, closed="neither")],
         "learn_theta": ["boolean"],
+        "anchor": ["boolean"],
+        "max_iter": [Interval(Integral, 0, None, closed="left")],
     }
+
+    _calibration_folds = 5
 
     theta: str | float
     learn_theta: bool
+    anchor: bool
     dual_coef_: Array
+    second_coef_: Array
+    centres_: Array
     mean_response_: Array
+    theta_: float
 
-    def _first_layer(self, rows: TrainingRows) -> FirstLayer:
+    @abstractmethod
+    def _learn(self, problem: Problem) -> Layers:
+        """Learn both layers."""
+
+    def _fit_rows(self, rows: TrainingRows, *, calibrate: bool = True) -> None:
+        # Copies of a row are one row of more weight: iterations would tell them apart.
+        merged = rows if self.kernel == "precomputed" else rows.merged()
+        super()._fit_rows(merged, calibrate=calibrate)
+
+    def _solve(self, rows: TrainingRows) -> None:
+        problem, features = self._problem(rows)
+        with np.errstate(under="ignore"):
+            W, B, self.theta_, path, self.n_iter_ = self._learn(problem)
+        self.objective_path_ = path * problem.unit
+        coef = features.expand(W)
+        if self.landmarks is None:
+            self.dual_coef_ = np.zeros((len(rows.codes), len(self.tasks_)))
+            self.dual_coef_[features.pivots] = coef
+        else:
+            self.dual_coef_ = coef
+        self.weights_, self.centres_ = W, problem.Phi @ W
+        self.second_coef_ = np.ascontiguousarray(B)
+        fitted = respond(self.responses_, self.centres_, self.second_coef_, self.theta_)
+        self.mean_response_ = np.einsum("it,it->t", self._shares(), fitted)
+
+    def _problem(self, rows: TrainingRows) -> tuple[Problem, FeatureMap]:
+        """The first layer's ridge solution to start from, and the origin beside the rows."""
         _, self.codes_, self.outlier_, self.weight_ = rows
-        R = responses(rows.codes, rows.outlier, len(self.tasks_))
+        T = len(self.tasks_)
+        R = responses(rows.codes, rows.outlier, T)
         diagonal = self._gram_diagonal(rows.X)
         # Heavier rows are interpolated to rounding; that must not cost light rows their ridge.
         resolved = 8 * np.finfo(float).eps * max(float(np.abs(diagonal).sum()), 1e-200)
         heaviest = max(1e8, min(self.alpha, 1e50) / resolved)
-        rows = rows._replace(weight=np.minimum(rows.weight, heaviest))
+        weight = np.minimum(rows.weight, heaviest)
+        self.alpha_ = float(effective_alpha(self.alpha, diagonal @ weight))
         if self.landmarks is None:
             self.X_fit_ = rows.X
             K = self._gram(rows.X)
-            self.alpha_ = float(effective_alpha(self.alpha, np.diagonal(K) @ rows.weight))
-            coef, slack, _ = ridge(K, R, self.alpha_, rows.weight)
+            coef = ridge(K, R, self.alpha_, weight)[0]
             Phi, features = exact_features(K)
             if not Phi.shape[1]:  # a kernel that is zero everywhere
                 Phi = np.zeros((len(R), 1))
@@ -91,34 +137,36 @@ class TwoLayerMixin(StructureMixin):
             W = Phi.T @ coef
         else:
             Phi, features = self._landmark_features(rows, self.landmarks)
-            self.alpha_ = float(effective_alpha(self.alpha, diagonal @ rows.weight))
-            W, slack = primal_ridge(Phi, R, self.alpha_, rows.weight)
-        unit = float(np.mean(rows.weight))
-        weight = rows.weight / unit
-        count = np.minimum(rows.weight, 1.0) / unit
-        return FirstLayer(Phi, W, R, slack, features, unit, self.alpha_ / unit, weight, count)
+            W = primal_ridge(Phi, R, self.alpha_, weight)[0]
+        unit = float(np.mean(weight))
+        theta = self._coefficient(Phi @ W, weight / unit)
+        start = self._started("weights_", W.shape)
+        groups = np.where(rows.codes < 0, T, rows.codes)
+        if self.anchor:
+            # A row unlike all others has features near zero: it belongs to no task.
+            Phi, R = np.vstack([Phi, np.zeros(Phi.shape[1])]), np.vstack([R, np.zeros(T)])
+            origin = _ANCHOR * float(weight[~rows.outlier].sum()) / T
+            weight, groups = np.append(weight, origin), np.append(groups, T)
+        resumed, W = start is not None, W if start is None else start
+        alpha, weight = self.alpha_ / unit, weight / unit
+        return Problem(Phi, R, weight, groups, alpha, theta, W, resumed, unit), features
 
-    def _coefficient(self, first: FirstLayer) -> float:
+    def _coefficient(self, Y: Array, weight: Array) -> float:
         """Coefficient of the second kernel that the fit starts with."""
         if not isinstance(self.theta, str):
             return float(self.theta)
-        Y = first.Phi @ first.W
-        size = float(first.weight @ np.einsum("it,it->i", Y, Y)) / float(first.weight.sum())
-        # Rounded to a power of four: a reach should not depend on a few rows more or less.
-        return _REACH / 4.0 ** np.round(np.log2(max(size, 1e-250)) / 2.0)
+        size = float(weight @ np.einsum("it,it->i", Y, Y)) / float(weight.sum())
+        return _REACH / max(size, 1e-250)
 
-    def _store_layers(self, first: FirstLayer, W: Array, B: Array, theta: float) -> None:
-        coef = first.features.expand(W)
-        if self.landmarks is None:
-            self.dual_coef_ = np.zeros_like(first.R)
-            self.dual_coef_[first.features.pivots] = coef
-        else:
-            self.dual_coef_ = coef
-        self.weights_, self.theta_ = W, theta
-        self.responses_, self.second_coef_ = first.Phi @ W, np.ascontiguousarray(B)
-        fitted = respond(self.responses_, self.responses_, self.second_coef_, theta)
-        share = self.weight_[:, None] * first.R
-        self.mean_response_ = np.einsum("it,it->t", share, fitted) / share.sum(axis=0)
+    def _shares(self) -> Array:
+        """What each row counts for in the mean of its task, shape (n, T)."""
+        share = self.weight_[:, None] * responses(self.codes_, self.outlier_, len(self.tasks_))
+        return share / share.sum(axis=0)
+
+    @property
+    def responses_(self) -> Array:
+        """First-layer responses of the training rows, shape (n, T)."""
+        return self.centres_[: len(self.codes_)]
 
     @property
     def second_kernel_(self) -> Array:
@@ -130,7 +178,7 @@ class TwoLayerMixin(StructureMixin):
             Y = K @ self.dual_coef_
             for start in range(0, len(Y), 512):
                 part = slice(start, min(start + 512, len(Y)))
-                J = gram(Y[part], self.responses_, self.theta_)
+                J = gram(Y[part], self.centres_, self.theta_)
                 yield slice(rows.start + part.start, rows.start + part.stop), J
 
     def _own_scores(self, X: Rows, codes: Codes) -> Array:
@@ -146,55 +194,14 @@ class TwoLayerMixin(StructureMixin):
             scores[rows] = -np.abs(J @ self.second_coef_ - self.mean_response_)
         return scores
 
+    def _far_scores(self) -> Array | None:
+        if not self.kernel_.unit_diagonal:
+            return None
+        nowhere = np.zeros((1, len(self.tasks_)))
+        response = respond(nowhere, self.centres_, self.second_coef_, self.theta_)[0]
+        return -np.abs(response - self.mean_response_)
+
     @property
     def _calibrates_by_folds(self) -> bool:
-        # The closed form takes the first layer for a ridge regression: true where it is stationary.
-        return self.metric == "whitened" or not self.stationary_
-
-    def _set_calibration(self, scores: Array, codes: Codes, weight: Array, source: str) -> None:
-        source = self._closed_form if source == "leave-one-out" else source
-        found = Calibration.from_scores(scores, codes, weight, len(self.tasks_), source)
-        # Responses of the second layer saturate at 0 and 1 for every task: no units to pool in.
-        sizes = np.diff(found.starts)
-        alone = np.repeat(sizes == 1, sizes) & (found.weight <= 1.0) & (source != "held-out")
-        kept = np.flatnonzero(~alone) if not np.all(alone) else np.arange(len(alone))
-        kept = kept[np.argsort(found.scores[kept], kind="stable")]
-        self.calibration_ = replace(
-            found,
-            pool_scores=found.scores[kept],
-            pool_weight=found.weight[kept],
-            spread=np.ones(len(self.tasks_)),
-        )
-        self._set_offsets()
-
-    def _left_out_scores(self) -> tuple[Array, Codes, Array]:
-        normal = ~self.outlier_
-        return self.left_out_, self.codes_[normal], self.weight_[normal]
-
-
-def distinct_folds(
-    Y: Array, codes: Codes, normal: NDArray[np.bool_], n_folds: int = CALIBRATION_FOLDS
-) -> Codes:
-    """Folds cut inside each task, equal rows in the same one; -1 for rows that are not normal.
-
-    Parameters
-    ----------
-    Y : ndarray of shape (n, T)
-        Rows are cut in the order of their responses, so that their order does not matter.
-    codes : ndarray of shape (n,)
-    normal : ndarray of bool of shape (n,)
-    n_folds : int
-
-    Returns
-    -------
-    ndarray of shape (n,)
-    """
-    folds = np.full(len(codes), -1)
-    for task in np.unique(codes[normal]):
-        mine = np.flatnonzero(normal & (codes == task))
-        own = Y[mine, task]
-        order = np.argsort(own, kind="stable")
-        steps = np.diff(own[order]) > 1e-9 * (1.0 + np.abs(own[order][1:]))
-        place = np.concatenate([[0], np.cumsum(steps)])
-        folds[mine[order]] = place % n_folds
-    return folds
+        # Learned layers have seen the rows that a closed form would leave out.
+        return True

@@ -1,15 +1,19 @@
 """The paper's experiments as code: protocols, methods, a runner that can be killed, a page.
 
-``manyone reproduce`` runs them all. The same protocols and methods on other arrays:
+``manyone reproduce`` runs them all. The same protocols and methods on arrays of your own, here a
+synthetic fleet of machines; four of them are enrolled, and four others are the anomalies:
 
 >>> from manyone.datasets import make_fleet
 >>> from manyone.experiments import Protocol, methods
 >>> X, machine = make_fleet(n_tasks=12, random_state=0, return_X_y=True)
 >>> protocol = Protocol("unseen", n_tasks=4, n_train=10, n_positive=8, n_negative=20, n_unseen=4)
->>> split = protocol.split(X, machine, seed=0)
->>> model = methods()["C-OCKSR"].fit(X[split.train], split.task)
->>> split.aucs(model.score_tasks(X[split.test])).shape
-(4,)
+>>> split = protocol.split(X, machine, seed=0)  # another repetition: another seed
+>>> aucs = {}
+>>> for name in ("C-OCKSR", "SVC (one-vs-rest)"):
+...     model = methods()[name].fit(X[split.train], split.task, protocol.kind)
+...     aucs[name] = float(split.aucs(model.score_tasks(X[split.test])).mean())
+>>> min(aucs.values()) > 0.9
+True
 """
 
 from manyone.experiments.methods import Method, methods

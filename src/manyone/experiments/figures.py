@@ -1,44 +1,48 @@
-"""The figures, drawn from stored cells alone."""
+"""The figures of the paper and ours, made from stored cells alone."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import cycle, islice
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from manyone.estimators import METHODS
+from manyone.experiments.charts import (
+    COLOURS,
+    SYMBOLS,
+    Axis,
+    Chart,
+    Curve,
+    Panel,
+    task_matrix,
+)
 from manyone.experiments.data import DATASETS
-from manyone.experiments.methods import AS_IN_PAPER
-from manyone.experiments.runner import ALARM_RATES, RIDGES, Outcome
+from manyone.experiments.methods import AS_IN_PAPER, in_paper, methods
+from manyone.experiments.png import draw_png
+from manyone.experiments.runner import ALARM_RATES, CORRUPTION_KINDS, RIDGES, Outcome
 from manyone.experiments.tables import Row
-from manyone.plots import ObjectiveDisplay, StructureDisplay
+from manyone.plots import _clustered
 
 K = TypeVar("K", str, float)
 
-# Told apart by people who do not see all colours, as far as that goes with so many.
-_COLOURS = (
-    *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"),
-    *("#7a5195", "#444444", "#882255", "#999933", "#332288", "#a0522d"),
-)
-_SEEN, _UNSEEN = "#0072b2", "#d55e00"
+_IN_PAPER, _OURS, _RIVALS = "methods of the paper", "others in the package", "everyday rivals"
+_AUC = "AUC (%)"
+_MOST_MARKERS = 50  # on a curve; more become a smear
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn figure: name of its file, title, what it shows, and its PNG."""
+    """A chart and its PNG."""
 
-    name: str
-    title: str
-    caption: str
+    chart: Chart
     png: bytes
+
+    @property
+    def name(self) -> str:
+        """Of its file, without the ending."""
+        return self.chart.name
 
 
 def draw(outcomes: Sequence[Outcome], rows: Sequence[Row]) -> list[Picture]:
@@ -54,195 +58,200 @@ def draw(outcomes: Sequence[Outcome], rows: Sequence[Row]) -> list[Picture]:
     -------
     list of Picture
     """
+    return [Picture(chart, draw_png(chart)) for chart in charts(outcomes, rows)]
+
+
+def charts(outcomes: Sequence[Outcome], rows: Sequence[Row]) -> list[Chart]:
+    """What there is to draw; parameters as for `draw`."""
     done = [outcome for outcome in outcomes if outcome.result is not None]
-    names = list(dict.fromkeys(row.dataset for row in rows))
     clean = [outcome for outcome in done if not outcome.cell.corruption]
-    pictures = [_seen_unseen(rows, names), _alarms(clean, names), _ridges(clean, names)]
-    pictures += [_robustness(done, names, kind) for kind in _NOISE]
+    names = list(dict.fromkeys(row.dataset for row in rows))
+    found = [
+        _seen_unseen(rows, names),
+        _alarms(clean, names),
+        _ridges(clean, names),
+        _squared_errors(clean, names),
+        *(_robustness(done, names, kind) for kind in CORRUPTION_KINDS),
+    ]
     for name in names:
-        pictures += [_structures(clean, name), _objectives(clean, name)]
-    return [picture for picture in pictures if picture is not None]
+        found += [_structures(clean, name), _second_kernels(clean, name), _objectives(clean, name)]
+    return [chart for chart in found if chart.panels]
 
 
-def _seen_unseen(rows: Sequence[Row], names: Sequence[str]) -> Picture | None:
-    figure, axes = _panels(len(names), (6.4, 0.34 * len({r.method for r in rows}) + 1.4))
-    for ax, name in zip(axes, names, strict=True):
+def _seen_unseen(rows: Sequence[Row], names: Sequence[str]) -> Chart:
+    panels = []
+    for name in names:
         mine = [row for row in rows if row.dataset == name]
-        methods = list(dict.fromkeys(row.method for row in mine))
-        for y, method in enumerate(methods):
-            means = [row.mean for row in mine if row.method == method]
-            ax.plot([min(means), max(means)], [y, y], color="0.8", linewidth=3, zorder=1)
-        for protocol, colour, marker in (("seen", _SEEN, "o"), ("unseen", _UNSEEN, "D")):
+        order = tuple(dict.fromkeys(row.method for row in mine))
+        place = {method: float(k) for k, method in enumerate(order)}
+        ends = {m: [row.mean for row in mine if row.method == m] for m in order}
+        gap = float("nan")
+        content = [
+            Curve(
+                tuple(v for m in order for v in (min(ends[m]), max(ends[m]), gap)),
+                tuple(v for m in order for v in (place[m], place[m], gap)),
+                colour="grid",
+                width=3,
+            )
+        ]
+        for protocol, colour, symbol in (
+            ("seen", COLOURS[0], "circle"),
+            ("unseen", COLOURS[1], "diamond"),
+        ):
             part = [row for row in mine if row.protocol == protocol]
             if part:
-                ax.errorbar(
-                    [row.mean for row in part],
-                    [methods.index(row.method) for row in part],
-                    xerr=[row.error or 0.0 for row in part],
-                    fmt=marker,
-                    color=colour,
-                    markersize=6,
-                    capsize=2,
-                    label=f"{protocol} anomalies",
+                content.append(
+                    Curve(
+                        tuple(row.mean for row in part),
+                        tuple(place[row.method] for row in part),
+                        name=f"{protocol} anomalies",
+                        colour=colour,
+                        symbol=symbol,
+                        line="",
+                        error=tuple(row.error or 0.0 for row in part),
+                    )
                 )
-        printed = {
-            methods.index(row.method): row.paper
-            for row in mine
-            if row.paper is not None and AS_IN_PAPER not in row.method
-        }
+        printed = [r for r in mine if r.paper is not None and AS_IN_PAPER not in r.method]
         if printed:
-            ax.plot(
-                list(printed.values()),
-                list(printed),
-                "|",
-                color="black",
-                markersize=13,
-                markeredgewidth=2,
-                label="the paper's figure",
+            content.append(
+                Curve(
+                    tuple(row.paper or gap for row in printed),
+                    tuple(place[row.method] for row in printed),
+                    name="the paper's figure",
+                    colour="ink",
+                    symbol="bar",
+                    line="",
+                )
             )
-        ax.set_yticks(range(len(methods)), methods)
-        ax.invert_yaxis()
-        ax.set(title=DATASETS[name].title, xlabel="AUC (%)")
-        _tidy(ax)
-    _legend(figure, axes)
-    return _picture(
-        figure,
+        lines = Axis("", names=order, limits=(-0.7, len(order) - 0.3), reverse=True)
+        panels.append(Panel(DATASETS[name].title, Axis(_AUC), lines, tuple(content)))
+    return Chart(
         "seen_unseen",
         "Known and unknown kinds of anomaly",
         "Mean AUC of each method when the anomalies come from classes whose normal rows the model "
         "knows (circles, the paper's protocol) and from classes it has never met (diamonds). Bars "
         "are standard errors over repetitions, the upright stroke is what the paper prints.",
+        tuple(panels),
+        (6.4, 0.3 * len({row.method for row in rows}) + 1.2),
     )
 
 
-def _alarms(outcomes: Sequence[Outcome], names: Sequence[str]) -> Picture | None:
-    found = {
-        name: _grouped(
+def _alarms(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
+    promised = Curve((0.0, 0.35), (0.0, 0.35), name="as promised", line="dotted", width=1.2)
+    panels = []
+    for name in names:
+        found = _grouped(
             (o.cell.method, o.result["alarms"])
             for o in outcomes
             if o.result and o.cell.dataset == name and "alarms" in o.result
         )
-        for name in names
-    }
-    if not any(found.values()):
-        return None
-    figure, axes = _panels(len(names), (5.6, 4.6))
-    for ax, name in zip(axes, names, strict=True):
-        ax.plot([0, 0.35], [0, 0.35], color="0.6", linestyle="--", linewidth=1)
-        ax.text(0.34, 0.36, "as promised", ha="right", color="0.4", fontsize="small")
-        for (method, values), colour in _coloured(found[name]):
-            style = "o-" if method in METHODS else "s:"
-            mean = np.mean(values, axis=0)
-            ax.plot(ALARM_RATES, mean, style, color=colour, label=method, markersize=5)
-        ax.set(
-            title=DATASETS[name].title,
-            xlabel="false-alarm rate asked for",
-            ylabel="measured on held-out normal rows",
-            xlim=(0, 0.35),
-            ylim=(0, 1.02),
-        )
-        ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        _tidy(ax)
-    _legend(figure, axes)
-    return _picture(
-        figure,
+        curves = [
+            _curve(method, ALARM_RATES, np.mean(values, axis=0)) for method, values in found.items()
+        ]
+        if curves:
+            x = Axis("false-alarm rate asked for", percent=True, limits=(0, 0.35))
+            y = Axis("measured on held-out normal rows", percent=True, limits=(0, 1.02))
+            panels.append(Panel(DATASETS[name].title, x, y, (promised, *_by_group(curves))))
+    return Chart(
         "alarm_rate",
         "Alarm rate: promised and measured",
         "Share of held-out normal rows that raise an alarm, against the share asked for; on or "
-        "below the dashed line the promise is kept. A one-class SVM asked through nu, and an "
+        "below the dotted line the promise is kept. A one-class SVM asked through nu, and an "
         "isolation forest asked through contamination, set their thresholds on the rows they were "
         "fitted to.",
+        tuple(panels),
     )
 
 
-def _ridges(outcomes: Sequence[Outcome], names: Sequence[str]) -> Picture | None:
-    figure, axes = _panels(len(names), (5.6, 4.2))
-    x = [float(setting.removeprefix("alpha=")) for setting in RIDGES]
-    drawn = False
-    for ax, name in zip(axes, names, strict=True):
-        cells = [o for o in outcomes if o.cell.dataset == name and o.cell.setting in RIDGES]
-        # The study runs on one protocol and few repetitions; the table's cells beyond it are not
-        # comparable with it.
-        study = {(o.cell.protocol, o.cell.repetition) for o in cells if o.cell.setting != RIDGES[0]}
-        cells = [o for o in cells if (o.cell.protocol, o.cell.repetition) in study]
-        for (family, values), colour in _coloured(
-            _grouped((o.cell.family, (o.cell.setting, o.result)) for o in cells)
-        ):
-            by_ridge = _grouped((s, 100 * np.nanmean(result["auc"])) for s, result in values)
-            if set(by_ridge) == set(RIDGES):
-                drawn = True
-                mean = [np.mean(by_ridge[s]) for s in RIDGES]
-                ax.plot(x, mean, "o-", color=colour, label=family, markersize=4)
-        ax.set_xscale("log")
-        ax.invert_xaxis()
-        ax.set(
-            title=DATASETS[name].title,
-            xlabel="first-layer regulariser (strong to weak)",
-            ylabel="AUC (%)",
-        )
-        _tidy(ax)
-    if not drawn:
-        return None
-    _legend(figure, axes)
-    return _picture(
-        figure,
+def _ridges(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
+    return Chart(
         "regulariser",
         "The first-layer regulariser",
         "Mean AUC as the ridge falls from the paper's 1 to 1e-6 (RBF kernel, its width chosen on "
         "training rows for each value).",
+        _against_ridge(outcomes, names, Axis(_AUC), _mean_auc),
     )
 
 
-_NOISE = {
-    "labels": (
-        "Rows of other tasks among the training rows",
-        "share of training rows that belong to another task",
-    ),
-    "features": ("Noise on the training rows", "noise, relative to the spread of the rows"),
-}
+def _squared_errors(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
+    return Chart(
+        "squared_error",
+        "Squared error and the first-layer regulariser",
+        "Sum of squared differences between the fitted responses of the training rows and the "
+        "wished-for ones (1 for the own task, 0 for the others) as the ridge falls, for the "
+        "variants of OCKSR. A fit that is closer to the training rows need not be a better one: "
+        "compare the figure before.",
+        _against_ridge(
+            [o for o in outcomes if o.result and o.result.get("sse") is not None],
+            names,
+            Axis("sum of squared errors", log=True),
+            lambda result: float(result["sse"]),
+        ),
+    )
 
 
-def _robustness(outcomes: Sequence[Outcome], names: Sequence[str], kind: str) -> Picture | None:
-    title, label = _NOISE[kind]
-    figure, axes = _panels(len(names), (5.6, 4.2))
-    drawn = False
-    for ax, name in zip(axes, names, strict=True):
+def _against_ridge(
+    outcomes: Sequence[Outcome],
+    names: Sequence[str],
+    y: Axis,
+    value: Callable[[dict[str, Any]], float],
+) -> tuple[Panel, ...]:
+    """A panel for each data set: a value of the results, averaged, against the ridge."""
+    x = [float(setting.removeprefix("alpha=")) for setting in RIDGES]
+    panels = []
+    for name in names:
+        cells = [o for o in outcomes if o.cell.dataset == name and o.cell.setting in RIDGES]
+        # The study runs on one protocol and few repetitions; the table's cells beyond it are not
+        # comparable with it.
+        study = {(o.cell.protocol, o.cell.repetition) for o in cells if o.cell.setting != RIDGES[0]}
+        groups = _grouped(
+            (o.cell.family, (o.cell.setting, value(o.result)))
+            for o in cells
+            if o.result and (o.cell.protocol, o.cell.repetition) in study
+        )
+        curves = []
+        for family, values in groups.items():
+            by_ridge = _grouped(values)
+            if set(by_ridge) == set(RIDGES):
+                curves.append(_curve(family, x, [np.mean(by_ridge[s]) for s in RIDGES]))
+        if curves:
+            ridge = Axis("first-layer regulariser (strong to weak)", log=True, reverse=True)
+            panels.append(Panel(DATASETS[name].title, ridge, y, _by_group(curves)))
+    return tuple(panels)
+
+
+def _robustness(outcomes: Sequence[Outcome], names: Sequence[str], kind: str) -> Chart:
+    title, label = CORRUPTION_KINDS[kind]
+    panels = []
+    for name in names:
         cells = [o for o in outcomes if o.cell.dataset == name and o.cell.setting == RIDGES[0]]
         study = {(o.cell.protocol, o.cell.repetition) for o in cells if o.cell.corruption}
         groups = _grouped(
-            (o.cell.family, (_level(o.cell.corruption, kind), o.result))
+            (o.cell.family, (level, _mean_auc(o.result)))
             for o in cells
-            if (o.cell.protocol, o.cell.repetition) in study
+            if o.result
+            and (o.cell.protocol, o.cell.repetition) in study
+            and (level := corruption_level(o.cell.corruption, kind)) is not None
         )
-        for (family, values), colour in _coloured(groups):
-            by_level = _grouped(
-                (level, 100 * np.nanmean(result["auc"]))
-                for level, result in values
-                if level is not None
-            )
-            if len(by_level) < 2:  # only rows of the table, not part of the study
-                continue
-            drawn = True
-            levels = sorted(by_level)
-            mean = [np.mean(by_level[level]) for level in levels]
-            ax.plot(levels, mean, "o-", color=colour, label=family, markersize=4)
-        ax.set(title=DATASETS[name].title, xlabel=label, ylabel="AUC (%)")
-        _tidy(ax)
-    if not drawn:
-        return None
-    _legend(figure, axes)
-    return _picture(
-        figure,
+        curves = []
+        for family, values in groups.items():
+            by_level = _grouped(values)
+            if len(by_level) > 1:  # else only a row of the table, not part of the study
+                levels = sorted(by_level)
+                curves.append(_curve(family, levels, [np.mean(by_level[v]) for v in levels]))
+        if curves:
+            panels.append(Panel(DATASETS[name].title, Axis(label), Axis(_AUC), _by_group(curves)))
+    return Chart(
         f"robustness_{kind}",
         title,
-        "Mean AUC on clean test rows when training rows are spoilt (regulariser 1, RBF kernel, "
-        "width chosen on the spoilt rows). The paper expects an edge for its sparse method here "
-        "and does not measure it.",
+        "Mean AUC on clean test rows when training is spoilt (regulariser 1, RBF kernel, width "
+        "chosen on the spoilt rows). The paper expects an edge for its sparse method here and "
+        "does not measure it.",
+        tuple(panels),
     )
 
 
-def _level(corruption: str, kind: str) -> float | None:
+def corruption_level(corruption: str, kind: str) -> float | None:
     """Strength of a corruption of one kind, 0 for clean rows, None for another kind."""
     if not corruption:
         return 0.0
@@ -250,52 +259,118 @@ def _level(corruption: str, kind: str) -> float | None:
     return float(level) if name == kind else None
 
 
-def _structures(outcomes: Sequence[Outcome], name: str) -> Picture | None:
+def _structures(outcomes: Sequence[Outcome], name: str) -> Chart:
     found = _first(outcomes, name, "structure")
-    if not found:
-        return None
-    figure, axes = _panels(len(found), (5.4, 4.6), "compressed")
-    for ax, outcome in zip(axes, found, strict=True):
-        assert outcome.result is not None
-        StructureDisplay.from_predictions(
-            outcome.result["structure"], labels=np.array(outcome.result["tasks"]), ax=ax
-        )
-        ax.set_title(outcome.cell.method)
-    return _picture(
-        figure,
+    order = _task_order(found)
+    panels = []
+    for outcome in found:
+        result = _result(outcome)
+        values = np.array(result["structure"])[np.ix_(order, order)]
+        labels = [str(result["tasks"][t]) for t in order]
+        matrix = task_matrix(values, labels, signed=True)
+        panels.append(Panel(outcome.cell.method, Axis("to task"), Axis("from task"), matrix))
+    return Chart(
         f"structure_{name}",
-        f"Who resembles whom: {DATASETS[name].title}",
-        "What each method learned about the relations between tasks (first repetition). Tasks that "
-        "belong together are put side by side; the diagonal is left out of the colours.",
+        f"Who helps whom: {DATASETS[name].title}",
+        "What each method learned about the relations between tasks (first repetition). OCKSR-L: "
+        "its matrix B. OKL: its kernel over tasks. OCKSR-NS: how much the rows of one task weigh "
+        "in the function of another, exactly 0 where they do not enter. C-OCKSR and OCKSR-N: how "
+        "the function of one task answers rows of another. Tasks that belong together lie side by "
+        "side, in the same order in all panels; the diagonal may lie beyond the colours.",
+        tuple(panels),
+        (5.0, 4.3),
     )
 
 
-def _objectives(outcomes: Sequence[Outcome], name: str) -> Picture | None:
-    found = _first(outcomes, name, "objective")
-    if not found:
-        return None
-    figure, axes = _panels(len(found), (4.6, 3.6))
-    for ax, outcome in zip(axes, found, strict=True):
-        assert outcome.result is not None
-        ObjectiveDisplay.from_predictions(outcome.result["objective"], ax=ax)
-        ax.set_title(outcome.cell.method)
-    return _picture(
-        figure,
+def _second_kernels(outcomes: Sequence[Outcome], name: str) -> Chart:
+    order = _task_order(_first(outcomes, name, "structure"))
+    # Weak ridges, which tuning likes, make every task a point; the paper's shows more.
+    found = _first(outcomes, name, "second_kernel", RIDGES[0])
+    panels = []
+    for outcome in found or _first(outcomes, name, "second_kernel"):
+        result = _result(outcome)
+        tasks = [str(task) for task in result["tasks"]]
+        rows = len(result["second_kernel"]) // len(tasks)
+        places = order or range(len(tasks))
+        index = np.concatenate([np.arange(rows * t, rows * (t + 1)) for t in places])
+        values = np.array(result["second_kernel"])[np.ix_(index, index)]
+        matrix = task_matrix(values, [tasks[t] for t in places], rows, signed=False)
+        panels.append(Panel(outcome.cell.method, Axis("and task"), Axis("task"), matrix))
+    return Chart(
+        f"second_kernel_{name}",
+        f"The kernel of the second layer: {DATASETS[name].title}",
+        "How alike the non-linear methods hold each pair of training rows to be (J; first "
+        "repetition). Rows of a task lie together, tasks in the order of the figure before: a "
+        "strong square on the diagonal is a task whose rows have become one, colour beside it "
+        "joins two tasks.",
+        tuple(panels),
+        (5.0, 4.3),
+    )
+
+
+def _objectives(outcomes: Sequence[Outcome], name: str) -> Chart:
+    panels = []
+    for outcome in _iterated(outcomes, name):
+        path = np.array(_result(outcome)["objective"], dtype=float)
+        curve = _curve(outcome.cell.family, range(len(path)), path)
+        if len(path) > _MOST_MARKERS:
+            curve = replace(curve, symbol="")
+        panels.append(
+            Panel(outcome.cell.family, Axis("iteration", whole=True), Axis("objective"), (curve,))
+        )
+    return Chart(
         f"objective_{name}",
         f"Cost against iterations: {DATASETS[name].title}",
         "The objective of the methods that iterate, at the start and after each iteration (first "
-        "repetition).",
+        "repetition). Methods that are solved in one step have no such curve.",
+        tuple(panels),
+        (4.6, 3.2),
     )
 
 
-def _first(outcomes: Sequence[Outcome], name: str, what: str) -> list[Outcome]:
-    """Tuned cells of the first repetition that have `what`, on the first protocol that was run."""
+def _first(
+    outcomes: Sequence[Outcome], name: str, what: str, setting: str = "tuned"
+) -> list[Outcome]:
+    """Cells of the first repetition that have `what`, on the first protocol that was run."""
     found = [
         o
         for o in outcomes
-        if o.cell.dataset == name and o.cell.setting == "tuned" and o.result and what in o.result
+        if o.cell.dataset == name
+        and o.cell.setting == setting
+        and o.cell.repetition == 0
+        and o.result
+        and what in o.result
     ]
     return [o for o in found if o.cell.protocol == found[0].cell.protocol]
+
+
+def _iterated(outcomes: Sequence[Outcome], name: str) -> list[Outcome]:
+    """For each method a cell that took more than one step, in the paper's setting if it can be."""
+    found: dict[str, Outcome] = {}
+    for setting in (RIDGES[0], "tuned"):
+        for outcome in _first(outcomes, name, "objective", setting):
+            if len(_result(outcome)["objective"]) > 2:
+                found.setdefault(outcome.cell.family, outcome)
+    return sorted(found.values(), key=lambda outcome: _place(outcome.cell.family))
+
+
+def _task_order(found: Sequence[Outcome]) -> list[int]:
+    """One order of tasks for all methods, which puts those side by side that help each other."""
+    matrices = []
+    for outcome in found:
+        matrix = np.array(_result(outcome)["structure"], dtype=float)
+        np.fill_diagonal(matrix, 0.0)
+        matrices.append(matrix / (np.abs(matrix).max(initial=0.0) or 1.0))
+    return [int(t) for t in _clustered(np.mean(matrices, axis=0))] if matrices else []
+
+
+def _result(outcome: Outcome) -> dict[str, Any]:
+    assert outcome.result is not None
+    return outcome.result
+
+
+def _mean_auc(result: dict[str, Any]) -> float:
+    return 100 * float(np.nanmean(result["auc"]))
 
 
 def _grouped(pairs: Iterable[tuple[K, Any]]) -> dict[K, list[Any]]:
@@ -305,46 +380,26 @@ def _grouped(pairs: Iterable[tuple[K, Any]]) -> dict[K, list[Any]]:
     return groups
 
 
-def _coloured(groups: dict[str, list[Any]]) -> Iterator[tuple[tuple[str, list[Any]], str]]:
-    return zip(groups.items(), islice(cycle(_COLOURS), len(groups)), strict=True)
-
-
-def _panels(
-    n: int, size: tuple[float, float], layout: Any = "constrained"
-) -> tuple[Figure, list[Axes]]:
-    """Figure of n panels, three in a row."""
-    columns = min(n, 3)
-    lines = -(-n // columns)
-    figure = Figure(figsize=(size[0] * columns, size[1] * lines), layout=layout, dpi=110)
-    FigureCanvasAgg(figure)
-    return figure, [figure.add_subplot(lines, columns, k + 1) for k in range(n)]
-
-
-def _tidy(ax: Axes) -> None:
-    ax.grid(color="0.92")
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
-
-
-def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    """One legend above all panels: no place inside them is free for every data set."""
-    entries = {
-        label: handle
-        for ax in axes
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(
-        entries.values(),
-        entries.keys(),
-        loc="outside upper center",
-        ncols=3,
-        frameon=False,
-        fontsize="small",
+def _curve(family: str, x: Iterable[float], y: Iterable[float]) -> Curve:
+    """A method's curve, in the same colour wherever the method appears."""
+    k, ours = _place(family), family in METHODS
+    return Curve(
+        tuple(map(float, x)),
+        tuple(map(float, y)),
+        name=family,
+        group=_IN_PAPER if in_paper(family) else _OURS if ours else _RIVALS,
+        colour=COLOURS[k % len(COLOURS)],
+        symbol=SYMBOLS[k % len(SYMBOLS)],
+        line="solid" if ours else "dotted",
     )
 
 
-def _picture(figure: Figure, name: str, title: str, caption: str) -> Picture:
-    stream = io.BytesIO()
-    # No date and no version: the same results give the same bytes.
-    figure.savefig(stream, format="png", metadata={"Software": None})
-    return Picture(name, title, caption, stream.getvalue())
+def _by_group(curves: Sequence[Curve]) -> tuple[Curve, ...]:
+    groups = [_IN_PAPER, _OURS, _RIVALS]
+    return tuple(sorted(curves, key=lambda curve: (groups.index(curve.group), _place(curve.name))))
+
+
+def _place(family: str) -> int:
+    """Of a method among all there are."""
+    known = list(dict.fromkeys(method.family for method in methods().values()))
+    return known.index(family) if family in known else len(known)

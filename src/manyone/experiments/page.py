@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import base64
+import gzip
+import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from html import escape
+from importlib.resources import files
+from itertools import groupby
 from string import Template
 
-from manyone.experiments import runner
+from plotly.offline import get_plotlyjs
+
+from manyone.experiments import interactive, runner
+from manyone.experiments.charts import THEMES, Chart, Curve
 from manyone.experiments.data import DATASETS
 from manyone.experiments.figures import Picture
-from manyone.experiments.methods import AS_IN_PAPER, PAPER_AUC
+from manyone.experiments.findings import findings, gap, level, ties, value
+from manyone.experiments.methods import AS_IN_PAPER
 from manyone.experiments.runner import Outcome, Plan
 from manyone.experiments.tables import Pair, Row
 
-_LEVEL = 0.05
+# Outlines of markers in a box of 28 x 12.
+_SHAPES = {
+    "circle": "M10.5 6a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z",
+    "square": "M11 3h6v6h-6z",
+    "diamond": "M14 2l4 4l-4 4l-4-4z",
+    "triangle-up": "M14 2.5l4 7h-8z",
+    "triangle-down": "M14 9.5l4-7h-8z",
+    "bar": "M13 0h2v12h-2z",
+}
 
 
 def render(
@@ -42,44 +59,57 @@ def render(
     str
         HTML that loads nothing from elsewhere.
     """
-    return _PAGE.substitute(
-        style=_STYLE,
-        script=_SCRIPT,
-        repeats=plan.repeats,
+    drawn = [picture.chart for picture in pictures]
+    return Template(_part("page.html")).substitute(
+        themes=_themes(),
+        style=_part("page.css"),
+        script=_part("page.js"),
+        library=_library(),
+        charts=_packed(
+            json.dumps(
+                {chart.name: interactive.panels(chart) for chart in drawn}, separators=(",", ":")
+            )
+        ),
+        repeats=f"{plan.repeats} repetition" + ("s" if plan.repeats > 1 else ""),
         seed=plan.seed,
         version=escape(runner.code_version()),
         command=escape(command),
-        findings="".join(f"<li>{line}</li>" for line in _findings(plan, rows, pairs)),
+        findings="".join(
+            f"<dt>{escape(topic)}</dt>" + "".join(f"<dd>{escape(line)}</dd>" for line in lines)
+            for topic, lines in findings(outcomes, rows, pairs, drawn)
+        ),
         setup="".join(_setup(plan)),
         failures=_failures(outcomes),
         tables="".join(_table(name, rows, pairs) for name in plan.datasets),
         figures="".join(map(_figure, pictures)),
-        differences="".join(f"<dt>{head}</dt><dd>{text}</dd>" for head, text in _DIFFERENCES),
     )
 
 
-def _findings(plan: Plan, rows: Sequence[Row], pairs: Sequence[Pair]) -> Iterable[str]:
-    """What the table says, in sentences made from its numbers."""
-    for name in plan.datasets:
-        for protocol in plan.protocols:
-            mine = [row for row in rows if (row.dataset, row.protocol) == (name, protocol)]
-            if not mine:
-                continue
-            best = max(mine, key=lambda row: row.mean)
-            level = [row.method for row in mine if row is not best and _level(row, best, pairs)]
-            also = f", level with {escape(_and(level))}" if level else ""
-            yield (
-                f"<b>{DATASETS[name].title}, {protocol} anomalies:</b> best is "
-                f"{escape(best.method)} with {_value(best)}{also}."
-            )
-        printed = PAPER_AUC.get(name, {})
-        gaps = [
-            f"{escape(row.family)} {row.mean - row.paper:+.2f}"
-            for row in rows
-            if row.dataset == name and row.paper is not None and row.method == row.family
-        ]
-        if gaps and printed:
-            yield f"<b>{DATASETS[name].title}, against the paper's figures:</b> {', '.join(gaps)}."
+def _part(name: str) -> str:
+    return files("manyone.experiments").joinpath(name).read_text(encoding="utf-8")
+
+
+@lru_cache
+def _library() -> str:
+    return _packed(get_plotlyjs())
+
+
+def _packed(text: str) -> str:
+    """Text as the page unpacks it; without a date, so the same text gives the same page."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def _themes() -> str:
+    """Colours as variables: by the system's wish, by the switch, and light on paper."""
+    light, dark = (
+        f"color-scheme:{name};" + "".join(f"--{key}:{colour};" for key, colour in theme.items())
+        for name, theme in THEMES.items()
+    )
+    return (
+        f":root{{{light}}}\n@media (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"
+        f":root[data-theme=light]{{{light}}}\n:root[data-theme=dark]{{{dark}}}\n"
+        f"@media print{{:root:root:root{{{light}}}}}"
+    )
 
 
 def _setup(plan: Plan) -> Iterable[str]:
@@ -107,62 +137,52 @@ def _table(name: str, rows: Sequence[Row], pairs: Sequence[Pair]) -> str:
         p: max((row for row in mine.values() if row.protocol == p), key=lambda row: row.mean)
         for p in protocols
     }
-    heads = ["method", *(f"{p} anomalies" for p in protocols)]
-    if "seen" in protocols:
-        heads[2:2] = ["paper", "difference"]
+    heads = ["method"]
+    for p in protocols:
+        heads += [f"{p} anomalies", "p"] + (["paper", "difference"] if p == "seen" else [])
     lines = []
     for method in methods:
         cells = [f"<th scope='row'>{escape(method)}</th>"]
         for p in protocols:
             row = mine.get((method, p))
-            cells.append(_auc_cell(row, best[p], pairs))
+            cells += _auc_cells(row, best[p], pairs)
             if p == "seen":
                 paper = row.paper if row else None
-                gap = row.mean - paper if row and paper is not None else None
+                ahead = row.mean - paper if row and paper is not None else None
                 cells.append(_cell(paper, "" if paper is None else f"{paper:.2f}"))
-                cells.append(_cell(gap, "" if gap is None else f"{gap:+.2f}"))
+                cells.append(_cell(ahead, "" if ahead is None else f"{ahead:+.2f}"))
         kind = " class='second'" if method.endswith(AS_IN_PAPER) else ""
         lines.append(f"<tr{kind}>{''.join(cells)}</tr>")
     buttons = "".join(
         f"<th scope='col'><button type='button'>{escape(head)}</button></th>" for head in heads
     )
+    title = f"{DATASETS[name].title}: AUC in percent, mean ± standard error"
     return (
-        f"<h3>{DATASETS[name].title}: AUC in percent, mean ± standard error</h3>"
-        f"<div class='wide'><table class='sortable'><thead><tr>{buttons}</tr></thead>"
+        f"<h3>{title}</h3>"
+        f"<div class='wide' tabindex='0' role='region' aria-label='{title}'>"
+        f"<table class='sortable'><thead><tr>{buttons}</tr></thead>"
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
 
 
-def _auc_cell(row: Row | None, best: Row, pairs: Sequence[Pair]) -> str:
+def _auc_cells(row: Row | None, best: Row, pairs: Sequence[Pair]) -> list[str]:
+    """A mean, and the paired test against the best one."""
     if row is None:
-        return _cell(None, "")
-    mark = "best" if row is best else "level" if _level(row, best, pairs) else ""
-    return _cell(row.mean, _value(row), mark)
+        return [_cell(None, ""), _cell(None, "", "p")]
+    mark = "best" if ties(row, best) else "level" if level(row, best, pairs) else ""
+    pair = gap(pairs, row.dataset, row.protocol, row.method, best.method)
+    p = pair.p if pair else None
+    return [_cell(row.mean, value(row), mark), _cell(p, "" if p is None else _p(p), "p")]
 
 
-def _cell(value: float | None, text: str, mark: str = "") -> str:
-    data = "" if value is None else f" data-value='{value:.6f}'"
-    kind = f" class='{mark}'" if mark else ""
-    return f"<td{data}{kind}>{text}</td>"
+def _cell(number: float | None, text: str, kind: str = "") -> str:
+    data = "" if number is None else f" data-value='{number:.6g}'"
+    kinds = f" class='{kind}'" if kind else ""
+    return f"<td{data}{kinds}>{text}</td>"
 
 
-def _value(row: Row) -> str:
-    return f"{row.mean:.2f}" + ("" if row.error is None else f" ± {row.error:.2f}")
-
-
-def _level(row: Row, best: Row, pairs: Sequence[Pair]) -> bool:
-    """Whether the paired test does not tell a method from the best one."""
-    return any(
-        (pair.dataset, pair.protocol) == (row.dataset, row.protocol)
-        and {pair.better, pair.worse} == {row.method, best.method}
-        and pair.p is not None
-        and pair.p >= _LEVEL
-        for pair in pairs
-    )
-
-
-def _and(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+def _p(p: float) -> str:
+    return "&lt; 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _failures(outcomes: Sequence[Outcome]) -> str:
@@ -176,165 +196,40 @@ def _failures(outcomes: Sequence[Outcome]) -> str:
 
 
 def _figure(picture: Picture) -> str:
-    content = base64.b64encode(picture.png).decode()
+    chart = picture.chart
+    least = "20rem" if chart.size[0] < 6 else "26rem"
+    panels = "".join(
+        f"<div class='panel'><h4>{escape(panel.title)}</h4>"
+        f"<div class='plot' role='img' data-chart='{chart.name}' data-panel='{k}' "
+        f"aria-label='{escape(chart.title)}, {escape(panel.title)}' "
+        f"style='{interactive.shape(chart)}'></div></div>"
+        for k, panel in enumerate(chart.panels)
+    )
+    png = base64.b64encode(picture.png).decode()
     return (
-        f"<figure id='{picture.name}'><h3>{escape(picture.title)}</h3>"
-        f"<img src='data:image/png;base64,{content}' alt='{escape(picture.title)}'>"
-        f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
+        f"<figure id='{chart.name}'><h3>{escape(chart.title)}</h3>{_legend(chart)}"
+        f"<div class='panels' style='--least:{least}'>{panels}</div>"
+        f"<img class='still' src='data:image/png;base64,{png}' alt='{escape(chart.title)}'>"
+        f"<figcaption>{escape(chart.caption)}</figcaption></figure>"
     )
 
 
-_DIFFERENCES = (
-    (
-        "What the protocol measures",
-        "The anomalies of the paper's tests come from the other tasks, whose rows the joint "
-        "methods are trained on. That is telling known classes apart, not meeting something new: "
-        "most of the step from OCKSR to C-OCKSR is paid for by these known negatives. So "
-        "everything is also run with classes that are never enrolled (<i>unseen</i>).",
-    ),
-    (
-        "Gradients of the linear method",
-        "As printed, the gradient for A has B where its transpose belongs, its closed form "
-        "repeats this, and the gradient for B has the wrong sign, shapes that do not fit and a "
-        "factor 1/n that the objective lacks. Corrected here. The nuclear norm has no "
-        "gradient at zero singular values: it needs a proximal step on the singular "
-        "value decomposition.",
-    ),
-    (
-        "Global optimum",
-        "The paper calls the linear objective convex. It is convex in each of its two matrices "
-        "but not in both, and with a nuclear norm the zero solution is always a local minimum to "
-        "fall into.",
-    ),
-    (
-        "The non-linear objective has no minimum while its width is learned",
-        "Shrinking the first layer and widening the kernel of the second by the same amount "
-        "leaves the fit as it is and makes the penalty vanish. Running it long drifts to no "
-        "regularisation at all; the paper's convergence is early stopping. Here the width stays "
-        "fixed unless it is asked for.",
-    ),
-    (
-        "The sparse penalty",
-        "Printed with squared group norms, which is a ridge and makes nothing sparse. Here the "
-        "norms are not squared, and a group is a pair of tasks, so that a task can help another "
-        "or not, as the text of the paper has it. The solver it names also counts the squared "
-        "error by half.",
-    ),
-    (
-        "MORVR",
-        "On responses that are all zeros but for one 1, the usual starting covariance is "
-        "exactly singular, which the paper does not mention.",
-    ),
-    (
-        "Unequal tasks",
-        "The general loss divides by the number of rows of a task, the matrix form does not; "
-        "they differ as soon as tasks differ in size. In these protocols they do not.",
-    ),
-    (
-        "Faces",
-        "The videos of the paper need a licence and its network is not public; Labeled Faces in "
-        "the Wild with dlib's descriptors stands in.",
-    ),
-    (
-        "What the paper leaves open",
-        "It names no kernel width and no preparation of the pixels, and prints no spread. Rows "
-        "marked <i>as in the paper</i> use its regulariser 1 and an RBF kernel whose width is "
-        "chosen on the training rows; the others choose kernel, width, regulariser and metric "
-        "there.",
-    ),
-)
+def _legend(chart: Chart) -> str:
+    groups = []
+    for heading, curves in groupby(chart.legend, key=lambda curve: curve.group):
+        head = f"<button type='button' class='group' aria-pressed='true'>{heading}:</button>"
+        groups.append(f"<div>{head if heading else ''}{''.join(map(_entry, curves))}</div>")
+    return f"<div class='legend' role='group' aria-label='Legend'>{''.join(groups)}</div>"
 
-_STYLE = """
-:root { --ink:#1c2127; --soft:#5b6570; --paper:#fff; --card:#f4f6f8; --line:#d9dee3;
-  --best:#cdeccf; --level:#eaf6ea; --link:#0b62a8 }
-@media (prefers-color-scheme: dark) { :root { --ink:#e6e9ec; --soft:#a2adb8; --paper:#14181c;
-  --card:#1e242a; --line:#37404a; --best:#1f5a2b; --level:#1b3523; --link:#7cc0ff } }
-* { box-sizing:border-box }
-html { color-scheme: light dark }
-body { margin:0 auto; padding:1rem; max-width:60rem; background:var(--paper); color:var(--ink);
-  font:16px/1.55 system-ui, sans-serif }
-h1 { font-size:1.7rem; line-height:1.2 } h2 { margin-top:2.5rem } h3 { margin:1.6rem 0 .5rem }
-nav a { margin-right:1rem; color:var(--link) }
-.soft, figcaption { color:var(--soft); font-size:.92rem }
-.wide { overflow-x:auto }
-table { border-collapse:collapse; width:100%; font-variant-numeric:tabular-nums }
-th, td { padding:.35rem .6rem; border-bottom:1px solid var(--line); text-align:right;
-  white-space:nowrap }
-th:first-child { text-align:left; font-weight:500; position:sticky; left:0;
-  background:var(--paper) }
-th button { font:inherit; font-weight:600; color:inherit; background:none; border:0; padding:0;
-  cursor:pointer }
-th button::after { content:" ↕"; color:var(--soft) }
-th[aria-sort=ascending] button::after { content:" ↑" }
-th[aria-sort=descending] button::after { content:" ↓" }
-.best { background:var(--best); font-weight:700 } .level { background:var(--level) }
-.second th { color:var(--soft) }
-figure { margin:1.5rem 0 } img { display:block; width:100%; height:auto; background:#fff;
-  border-radius:.5rem; padding:.4rem }
-code, pre { font:.9rem/1.4 ui-monospace, monospace; background:var(--card); border-radius:.3rem }
-code { padding:.1rem .3rem } pre { padding:.8rem; overflow-x:auto }
-dt { font-weight:600; margin-top:1rem } dd { margin:.2rem 0 0 }
-.bad { color:#c0392b }
-@media (max-width:36rem) { th, td { padding:.3rem .4rem; font-size:.85rem }
-  th:first-child { white-space:normal; min-width:7.5rem } }
-"""
 
-_SCRIPT = """
-for (const table of document.querySelectorAll('table.sortable')) {
-  const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
-  heads.forEach((head, column) => head.firstChild.addEventListener('click', () => {
-    const down = column > 0 ? head.ariaSort !== 'descending' : head.ariaSort === 'ascending';
-    heads.forEach(h => h.removeAttribute('aria-sort'));
-    head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
-    const value = row => column ? parseFloat(row.cells[column].dataset.value)
-                                : row.cells[0].textContent;
-    const empty = v => v !== v;
-    body.append(...[...body.rows].sort((a, b) => {
-      const x = value(a), y = value(b);
-      if (empty(x) || empty(y)) return empty(x) - empty(y);
-      return (down ? -1 : 1) * (x < y ? -1 : x > y ? 1 : 0);
-    }));
-  }));
-}
-"""
-
-_PAGE = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>Multi-task one-class classification, reproduced</title>
-<style>$style</style>
-</head>
-<body>
-<header>
-<h1>Multi-task one-class classification, reproduced</h1>
-<p class="soft">The experiments of S. R. Arashloo and J. Kittler, <i>Multi-Task Kernel Null-Space
-for One-Class Classification</i> (2019, arXiv 1905.09173), redone with manyone $version:
-$repeats repetitions, seed $seed.</p>
-<nav><a href="#table">Table</a><a href="#figures">Figures</a><a href="#differences">Differences</a>
-<a href="#again">Run it again</a></nav>
-</header>
-<main>
-<section id="findings"><h2>In short</h2><ul>$findings</ul>$failures</section>
-<section id="setup"><h2>What was run</h2>
-<p>Each task learns what is normal from a few rows and is then judged by the area under the ROC
-curve (AUC). A repetition draws classes and rows anew; every method gets the same rows, and all
-that is chosen is chosen on the training rows.</p>$setup</section>
-<section id="table"><h2>The table</h2>
-<p>Click a heading to sort. <span class="best">Best</span> of a column, and
-<span class="level">level with it</span>: a paired t test over repetitions does not tell them apart
-at 5 %. Repetitions share rows, so its p-values (all in <code>pairs.csv</code>) are somewhat too
-small.</p>$tables</section>
-<section id="figures"><h2>Figures</h2>$figures</section>
-<section id="differences"><h2>Where we differ from the paper, and why</h2>
-<dl>$differences</dl></section>
-<section id="again"><h2>Run it again</h2><pre>$command</pre>
-<p>Seeds fix every split, and the number of workers changes nothing but the time. A run that was
-stopped goes on where it was: each finished cell lies in <code>cells/</code>.</p></section>
-</main>
-<script>$script</script>
-</body>
-</html>
-""")
+def _entry(curve: Curve) -> str:
+    colour = interactive.colour(curve.colour)
+    paint = f"var({colour})" if colour.startswith("--") else colour
+    dash = " stroke-dasharray='2 3'" if curve.line == "dotted" else ""
+    line = f"<path d='M0 6h28' stroke='{paint}' stroke-width='2'{dash}/>" if curve.line else ""
+    marker = f"<path d='{_SHAPES[curve.symbol]}' fill='{paint}'/>" if curve.symbol else ""
+    name = escape(curve.name)
+    return (
+        f"<button type='button' aria-pressed='true' data-name='{name}'>"
+        f"<svg viewBox='0 0 28 12' aria-hidden='true'>{line}{marker}</svg>{name}</button>"
+    )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from manyone.experiments import data
 from manyone.experiments.figures import draw
+from manyone.experiments.methods import left_out
 from manyone.experiments.page import render
 from manyone.experiments.runner import Outcome, Plan, run, write_atomically
 from manyone.experiments.tables import Row, compare, pairs_csv, summarise, table_csv
@@ -15,11 +16,23 @@ from manyone.experiments.tables import Row, compare, pairs_csv, summarise, table
 
 @dataclass(frozen=True)
 class Report:
-    """What `reproduce` wrote: the page, the lines of the table, and the cells that failed."""
+    """What `reproduce` wrote.
+
+    Attributes
+    ----------
+    page : Path
+    rows : list of Row
+        The table.
+    failures : list of Outcome
+        Cells that failed.
+    left_out : list of str
+        Rivals whose package is not installed.
+    """
 
     page: Path
     rows: list[Row]
     failures: list[Outcome]
+    left_out: list[str]
 
 
 def reproduce(
@@ -70,4 +83,5 @@ def reproduce(
     write_atomically(out / "pairs.csv", pairs_csv(pairs))
     # Last: where there is a table, all the rest is there too.
     write_atomically(out / "table.csv", table_csv(rows))
-    return Report(out / "report.html", rows, [o for o in outcomes if o.error])
+    missing = left_out() if plan.only is None else []
+    return Report(out / "report.html", rows, [o for o in outcomes if o.error], missing)

@@ -1,18 +1,25 @@
-"""What people use today, from scikit-learn alone, behind the few methods the experiments need."""
+"""What people use today, behind the few methods that the experiments need.
+
+PyOD and scikit-lego are optional: their rivals import them when they are fitted.
+"""
 
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
+from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_softmax
 from sklearn.base import BaseEstimator
-from sklearn.covariance import LedoitWolf
+from sklearn.covariance import ledoit_wolf_shrinkage
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import IsolationForest
+from sklearn.neighbors import LocalOutlierFactor
 from sklearn.svm import SVC, OneClassSVM
 
-from manyone.kernels import Array, resolve_kernel
+from manyone.kernels import Array, reported_gamma, resolve_kernel
 
 
 class Rival(BaseEstimator, metaclass=ABCMeta):
@@ -35,21 +42,32 @@ class Rival(BaseEstimator, metaclass=ABCMeta):
         """Every row against every task, (n, T); higher is more normal."""
 
 
-class PerTask(Rival):
-    """One model per task; each sees the rows of its task alone."""
+class Detector(Rival):
+    """Scores against one task at a time, and a threshold for each."""
 
     offset_: Array
+    _rows: list[Array]
 
     def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
         self._rows = [X[codes == t] for t in range(len(self.tasks_))]
 
     @abstractmethod
-    def recalibrate(self, alarm_rate: float) -> Self:
-        """Ask for a share of false alarms, in the way the model has for it."""
-
-    @abstractmethod
     def _scores(self, X: Array, t: int) -> Array:
         """Rows against one task, (n,)."""
+
+    def _training_scores(self, t: int) -> Array:
+        """Scores of the rows of a task that the detector itself sets its threshold on."""
+        return self._scores(self._rows[t], t)
+
+    def recalibrate(self, alarm_rate: float) -> Self:
+        """Set thresholds as ``contamination=alarm_rate`` does: a quantile of training scores.
+
+        So do the detectors of scikit-learn and of PyOD.
+        """
+        self.offset_ = np.array(
+            [np.quantile(self._training_scores(t), alarm_rate) for t in range(len(self.tasks_))]
+        )
+        return self
 
     def score_tasks(self, X: Array) -> Array:
         """Every row against every task, (n, T)."""
@@ -65,7 +83,7 @@ class PerTask(Rival):
         return values
 
 
-class PerTaskOneClassSVM(PerTask):
+class PerTaskOneClassSVM(Detector):
     """One `OneClassSVM` per task, kernel width from the rows of all tasks."""
 
     def __init__(
@@ -94,7 +112,32 @@ class PerTaskOneClassSVM(PerTask):
         return self._models[t].score_samples(self._kernel(X, self._rows[t]))
 
 
-class PerTaskIsolationForest(PerTask):
+class GroupedOneClassSVM(Detector):
+    """scikit-lego's `GroupedPredictor` around a `OneClassSVM` with its defaults."""
+
+    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+        # The groups are a column beside the features.
+        self._table = np.column_stack([codes, X])
+        self._fit_groups(OneClassSVM())
+
+    def _fit_groups(self, detector: OneClassSVM) -> None:
+        lego = import_module("sklego.meta")
+        self._model = lego.GroupedPredictor(detector, groups=[0]).fit(self._table)
+        self.offset_ = np.array([self._group(t).offset_[0] for t in range(len(self.tasks_))])
+
+    def _group(self, t: int) -> OneClassSVM:
+        return self._model.estimators_[t]
+
+    def recalibrate(self, alarm_rate: float) -> Self:
+        """Refit with another `nu`, which is meant to be the share of false alarms."""
+        self._fit_groups(OneClassSVM(nu=alarm_rate))
+        return self
+
+    def _scores(self, X: Array, t: int) -> Array:
+        return self._group(t).score_samples(X)
+
+
+class PerTaskIsolationForest(Detector):
     """One `IsolationForest` per task."""
 
     def __init__(self, *, random_state: int = 0):
@@ -106,30 +149,158 @@ class PerTaskIsolationForest(PerTask):
             IsolationForest(random_state=self.random_state).fit(rows) for rows in self._rows
         ]
 
-    def recalibrate(self, alarm_rate: float) -> Self:
-        """Set thresholds as ``contamination=alarm_rate`` does: a quantile of training scores."""
-        self.offset_ = np.array(
-            [np.quantile(self._scores(rows, t), alarm_rate) for t, rows in enumerate(self._rows)]
-        )
-        return self
-
     def _scores(self, X: Array, t: int) -> Array:
         return self._models[t].score_samples(X)
 
 
-class PooledMahalanobis(Rival):
+class PerTaskLocalOutlierFactor(Detector):
+    """One `LocalOutlierFactor` per task, with no more neighbours than it has other rows."""
+
+    def __init__(self, *, n_neighbors: int = 20):
+        self.n_neighbors = n_neighbors
+
+    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+        super()._fit(X, codes)
+        self._models = [
+            LocalOutlierFactor(
+                n_neighbors=max(1, min(self.n_neighbors, len(rows) - 1)), novelty=True
+            ).fit(rows)
+            for rows in self._rows
+        ]
+
+    def _scores(self, X: Array, t: int) -> Array:
+        return self._models[t].score_samples(X)
+
+    def _training_scores(self, t: int) -> Array:
+        return self._models[t].negative_outlier_factor_
+
+
+class ShrunkMahalanobis:
+    r"""Mahalanobis distance with the covariance of Ledoit and Wolf.
+
+    .. math:: \Sigma = (1 - s) C'C / n + s \mu I, \qquad \mu = \operatorname{tr}(C'C) / (n d),
+
+    for centred rows C, from the singular vectors of C alone: d x d is never formed.
+
+    Parameters
+    ----------
+    C : ndarray of shape (n, d)
+    """
+
+    def __init__(self, C: Array):
+        n, d = C.shape
+        shrinkage = float(ledoit_wolf_shrinkage(C, assume_centered=True))
+        _, singular, self._directions = np.linalg.svd(C, full_matrices=False)
+        floor = shrinkage * float(np.sum(singular**2)) / (n * d)
+        self._along = 1.0 / ((1.0 - shrinkage) * singular**2 / n + floor)
+        # Directions in which the rows do not vary; there are none where n >= d.
+        self._across = 1.0 / floor if d > len(singular) else 0.0
+
+    def __call__(self, Z: Array) -> Array:
+        """Lengths of the rows of Z (m, d), shape (m,)."""
+        parts = (Z @ self._directions.T) ** 2
+        rest = np.maximum(np.einsum("ij,ij->i", Z, Z) - parts.sum(axis=1), 0.0)
+        return np.sqrt(parts @ self._along + rest * self._across)
+
+
+class PerTaskMahalanobis(Detector):
+    """Distance to the mean of a task, its covariance shrunk (Ledoit-Wolf)."""
+
+    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+        super()._fit(X, codes)
+        self._means = [rows.mean(axis=0) for rows in self._rows]
+        self._lengths = [
+            ShrunkMahalanobis(rows - mean)
+            for rows, mean in zip(self._rows, self._means, strict=True)
+        ]
+
+    def _scores(self, X: Array, t: int) -> Array:
+        return -self._lengths[t](X - self._means[t])
+
+
+class PooledMahalanobis(PerTaskMahalanobis):
     """Distance to the mean of a task, covariance pooled within tasks and shrunk (Ledoit-Wolf)."""
 
     def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
-        T = len(self.tasks_)
-        self._means = np.stack([X[codes == t].mean(axis=0) for t in range(T)])
-        model = LedoitWolf(assume_centered=True).fit(X - self._means[codes])
-        self._whiten = np.linalg.cholesky(model.get_precision())
+        Detector._fit(self, X, codes)
+        self._means = [rows.mean(axis=0) for rows in self._rows]
+        shared = ShrunkMahalanobis(X - np.stack(self._means)[codes])
+        self._lengths = [shared] * len(self.tasks_)
+
+
+class PerTaskECOD(Detector):
+    """One of PyOD's `ECOD` per task.
+
+    PyOD compares a row with the training rows *and all rows that are scored with it*. Here each
+    row is scored by itself, all in one array: what ``decision_function`` says of it alone.
+    """
+
+    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+        super()._fit(X, codes)
+        pyod = import_module("pyod.models.ecod")
+        self._models = [pyod.ECOD().fit(rows) for rows in self._rows]
+        self._columns = [np.sort(rows, axis=0).T for rows in self._rows]
+
+    def _scores(self, X: Array, t: int) -> Array:
+        n = len(self._rows[t])
+        scores = np.zeros(len(X))
+        # Both tails of each column, the row itself counted in; the thinner one speaks.
+        for column, x in zip(self._columns[t], X.T, strict=True):
+            below = np.searchsorted(column, x, side="right")
+            above = n - np.searchsorted(column, x, side="left")
+            scores += np.log((np.minimum(below, above) + 1.0) / (n + 1.0))
+        return scores
+
+    def _training_scores(self, t: int) -> Array:
+        return -self._models[t].decision_scores_
+
+
+class PerTaskKPCA(Detector):
+    """One of PyOD's `KPCA` per task: RBF kernel, its width from the rows of all tasks.
+
+    Scores are those of ``decision_function``, which loops over rows.
+    """
+
+    def __init__(self, *, width: float = 1.0, n_components: int | None = None):
+        self.width = width
+        self.n_components = n_components
+
+    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+        super()._fit(X, codes)
+        gamma = reported_gamma(resolve_kernel("rbf", X, width=self.width))
+        pyod = import_module("pyod.models.kpca")
+        self._models = [
+            pyod.KPCA(gamma=gamma, n_components=self.n_components).fit(rows) for rows in self._rows
+        ]
+
+    def _scores(self, X: Array, t: int) -> Array:
+        model = self._models[t].kpca
+        near = model.get_kernel(X, self._rows[t]).mean(axis=1)
+        found = model.transform(X)
+        length = 1.0 - 2.0 * near + model.get_centerer.K_fit_all_
+        return np.einsum("ij,ij->i", found, found) - length
+
+    def _training_scores(self, t: int) -> Array:
+        return -self._models[t].decision_scores_
+
+
+class LinearDiscriminants(Rival):
+    """`LinearDiscriminantAnalysis`, covariance shrunk; scores are log probabilities of the tasks.
+
+    They rank rows far better than the bare discriminants do, of which a task in the middle of the
+    others has none of its own.
+    """
+
+    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+        self._model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(X, codes)
 
     def score_tasks(self, X: Array) -> Array:
         """Every row against every task, (n, T)."""
-        rows, means = X @ self._whiten, self._means @ self._whiten
-        return -np.stack([np.linalg.norm(rows - mean, axis=1) for mean in means], axis=1)
+        values = self._model.decision_function(X)
+        # Two classes share one discriminant. Logarithms of what has underflowed would be ties.
+        return log_softmax(
+            values if values.ndim == 2 else np.column_stack([-values, values]) / 2, axis=1
+        )
 
 
 class OneVsRestSVC(Rival):

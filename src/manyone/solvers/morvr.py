@@ -54,13 +54,15 @@ def morvr(
     tol: float = 1e-5,
     max_iter: int = 10_000,
 ) -> MORVR:
-    r"""Minimise -log p(Y | alpha, Omega) + tr(Psi Omega^-1) / 2 over precisions and noise.
+    r"""Minimise -log p(Y | alpha, Omega) - log p(Omega) over the precisions and the noise.
 
     The model is Y = Phi W + E with E ~ MN(0, I, Omega) and W ~ MN(0, diag(alpha)^-1, Omega), so
     Y ~ MN(0, C, Omega) with C = I + Phi diag(alpha)^-1 Phi'. Every iteration makes the one change
     (add, re-estimate or delete a basis) that raises the evidence most, then sets
-    Omega = (Y'C^-1 Y + Psi) / N, the exact maximiser. Psi = ``shrinkage`` * |Y|^2 / V * I
-    keeps Omega away from the singular matrix that one-hot responses lead to.
+    Omega = (Y'C^-1 Y + Psi) / (N + 2 V), the exact maximiser. The inverse Wishart prior
+    log p(Omega) = -V log|Omega| - tr(Psi Omega^-1) / 2 with Psi = ``shrinkage`` * diag(Y'Y)
+    keeps Omega away from the singular matrix that one-hot responses lead to, and from the tie
+    between "all signal" and "all noise" that the evidence of one row per output ends in.
 
     A change of one precision is a rank-one change of C, and phi_i'C^-1 phi_i, phi_i'C^-1 Y and
     Y'C^-1 Y follow it: O(B (M + V^2)) per iteration for B bases once Phi'Phi is known.
@@ -71,8 +73,8 @@ def morvr(
         Phi, for example a column of ones beside the kernel matrix.
     responses : array of shape (N, V)
     shrinkage : float, default=1e-2
-        Strength of the guard. 0: plain evidence, with a pseudo-inverse of a singular Omega, for
-        which the evidence is no longer sure to rise.
+        Strength of the guard: the share of noise that is assumed beforehand. 0: no prior, with a
+        pseudo-inverse of a singular Omega, for which the evidence is no longer sure to rise.
     noise : array of shape (V, V), default=None
         Omega to start from. None: :func:`published_start` plus the guard.
     weight : array of shape (N,), default=None
@@ -90,13 +92,11 @@ def morvr(
     start = published_start(responses, weight) if noise is None else noise
     if weight is not None:
         design, responses = (np.sqrt(weight)[:, None] * X for X in (design, responses))
-    guard = shrinkage * np.square(responses).sum() / n_outputs * np.eye(n_outputs)
+    guard = shrinkage * np.diag(np.square(responses).sum(axis=0))
     state = _Evidence(design, responses, guard, n_rows)
-    if noise is None:
-        start = start + guard / n_rows
-    state.set_noise(start)
+    state.set_noise(start + guard / n_rows if noise is None else start)
     path = [state.objective()]
-    enough = tol * n_rows * n_outputs
+    enough = tol * state.n_noise_rows * n_outputs
     converged = False
     while not converged and len(path) <= max_iter:
         alpha, gain = best_precisions(*state.statistics(), state.alpha, n_outputs)
@@ -104,7 +104,7 @@ def morvr(
         best = int(np.where(np.isinf(state.alpha), (1 - 1e-6) * gain, gain).argmax())
         if gain[best] > enough:
             state.set_precision(best, float(alpha[best]))
-        state.set_noise((state.scatter + guard) / n_rows)
+        state.set_noise((state.scatter + guard) / state.n_noise_rows)
         path.append(state.objective())
         converged = bool(path[-2] - path[-1] <= enough)
     active, mean, covariance = state.posterior()
@@ -144,7 +144,8 @@ def best_precisions(
     relevant = surplus > 1e-10 * sparsity
     best = np.full_like(alpha, np.inf)
     # Below the floor float64 cannot tell precisions apart.
-    best[relevant] = np.maximum(sparsity[relevant] ** 2 / surplus[relevant], 1e-12)
+    own = sparsity[relevant]
+    best[relevant] = own * np.maximum(own / surplus[relevant], 1e-12)
 
     def level(precision: Floats) -> Floats:
         """Log evidence as a function of one precision; zero when the basis is out."""
@@ -167,6 +168,8 @@ class _Evidence:
         self.moments = design.T @ responses
         self.total = responses.T @ responses
         self.n_rows = n_rows
+        # The prior counts as two more rows per output: one pays for a basis, one tips the scale.
+        self.n_noise_rows = n_rows + (2 * len(guard) if guard.any() else 0)
         self.guard = guard
         self.alpha = np.full(design.shape[1], np.inf)
         self.buffer = np.empty_like(self.gram)  # Rows of the active bases lead.
@@ -200,7 +203,7 @@ class _Evidence:
         """Minus the penalised log evidence."""
         n_outputs = len(self.noise)
         misfit = np.vdot(self.whitener, (self.scatter + self.guard) @ self.whitener)
-        log_dets = n_outputs * self.log_det + self.n_rows * self.log_det_noise
+        log_dets = n_outputs * self.log_det + self.n_noise_rows * self.log_det_noise
         return float(log_dets + misfit + self.n_rows * n_outputs * np.log(2 * np.pi)) / 2
 
     def statistics(self) -> tuple[Floats, Floats]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
+from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.optimize import minimize
 
 from manyone.solvers.threads import blas_for
@@ -176,7 +176,8 @@ def nonlinear(
     step_weights, step_theta : float
         Step sizes of "paper".
     tol : float
-        "lbfgs": relative decrease of the objective to stop at. "paper": ``|dQ| < tol``.
+        "lbfgs": decrease of the objective to stop at, in units of its first value. "paper":
+        ``|dQ| < tol``.
     max_iter : int
         Most iterations.
     report : callable, optional
@@ -217,21 +218,29 @@ def descend(
     max_iter: int,
     report: Report | None = None,
 ) -> tuple[Array, float, Array, bool]:
-    """L-BFGS over W, and over log theta if asked; the objective at every accepted point."""
-    latest = 0.0
+    """L-BFGS over W, and over log theta if asked; the objective at every accepted point.
+
+    The objective is measured by its first value and W by a fifth of its length, which is that of
+    the first step: neither this nor the end depends on units.
+    """
+    latest, unit = 0.0, 0.0
+    size = max(0.2 * float(np.linalg.norm(W)), np.finfo(float).tiny)
     path = Trace(report)
 
     def objective(x: Array) -> tuple[float, Array]:
-        nonlocal latest
+        nonlocal latest, unit
         coefficient = float(np.exp(x[-1])) if learn_theta else theta
-        latest, gradient, by_log_theta = evaluate(x[: W.size].reshape(W.shape), coefficient)
+        latest, gradient, by_log_theta = evaluate(size * x[: W.size].reshape(W.shape), coefficient)
         if not path:
             path.append(latest)
-        return latest, np.append(gradient.ravel(), [by_log_theta] if learn_theta else [])
+            unit = max(latest, np.finfo(float).tiny)
+        slope = np.append(size * gradient.ravel(), [by_log_theta] if learn_theta else [])
+        return latest / unit, slope / unit
 
-    x = np.append(W.ravel(), [np.log(theta)] if learn_theta else [])
+    x = np.append(W.ravel() / size, [np.log(theta)] if learn_theta else [])
     if max_iter == 0:
-        return W, theta, np.array([objective(x)[0]]), False
+        objective(x)
+        return W, theta, np.array(path), False
     found = minimize(
         objective,
         x,
@@ -241,7 +250,7 @@ def descend(
         options={"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": tol, "gtol": 0.0},
     )
     final = float(np.exp(found.x[-1])) if learn_theta else theta
-    return found.x[: W.size].reshape(W.shape), final, np.array(path), bool(found.status == 0)
+    return size * found.x[: W.size].reshape(W.shape), final, np.array(path), found.status == 0
 
 
 def gradient_steps(
@@ -287,132 +296,3 @@ def respond(Y_new: Array, Y: Array, B: Array, theta: float) -> Array:
     for start, stop in _blocks(len(Y_new)):
         out[start:stop] = gram(Y_new[start:stop], Y, theta) @ B
     return out
-
-
-def two_stage_loo(
-    Y: Array, Y_loo: Array, R: Array, beta: float, theta: float, weight: Array | None = None
-) -> Array:
-    """Second-layer response of every row without that row, at its held-out first-layer response.
-
-    Row i of the result is ``sum_{j != i} exp(-theta |y_loo_i - y_j|^2) B^(-i)_j`` where ``B^(-i)``
-    solves the second layer without row i. Dropping a row is a rank-one change of the inverse G of
-    ``J + beta diag(1/w)``: ``B^(-i) = B - G_:i B_i / G_ii``.
-
-    Parameters
-    ----------
-    Y : array of shape (n, T)
-        First-layer responses of the training rows.
-    Y_loo : array of shape (n, T)
-        Row i: the first-layer response of training row i by the model fitted without it.
-    R : array of shape (n, T)
-    beta, theta : float
-    weight : array of shape (n,), optional
-
-    Returns
-    -------
-    array of shape (n, T)
-    """
-    n_rows = len(Y)
-    J = np.empty((n_rows, n_rows))
-    fill_gram(Y, theta, J)
-    factor = _factorise(J, _ridge(beta, weight), J)
-    B = dpotrs(factor, R, lower=1)[0]
-    # Every entry of the inverse is needed; potri leaves it in one triangle of the same buffer.
-    inverse = dpotri(factor, lower=1, overwrite_c=1)[0]
-    out = np.empty((n_rows, B.shape[1]))
-    for start, stop in _blocks(n_rows):
-        corner = inverse[start:stop, start:stop]
-        corner[:] = np.tril(corner) + np.tril(corner, -1).T
-        inverse[start:stop, stop:] = inverse[stop:, start:stop].T
-        kernel = gram(Y_loo[start:stop], Y, theta)
-        rows = np.arange(start, stop)
-        overlap = np.einsum("ij,ij->i", kernel, inverse[rows]) / inverse[rows, rows]
-        out[start:stop] = kernel @ B - overlap[:, None] * B[start:stop]
-    return out
-
-
-def working_targets(Y: Array, left: Array, right: Array, theta: float, weight: Array) -> Array:
-    """``Z - Y`` for the targets Z whose weighted ridge regression has the responses Y.
-
-    At a stationary point ``2 alpha W = -Phi' dQ/dY``, which is the normal equation of a ridge
-    regression of ``Z = Y - dQ/dY / (2 w)``: what the second layer asks the first to respond with.
-
-    Parameters
-    ----------
-    Y : array of shape (n, T)
-    left, right : array of shape (n, k)
-        Factors of the symmetrised slope of the objective in J, as in `pull_back`.
-    theta : float
-    weight : array of shape (n,)
-
-    Returns
-    -------
-    array of shape (n, T)
-    """
-    J = np.empty((len(Y), len(Y)))
-    fill_gram(Y, theta, J)
-    return pull_back(J, left, right, Y, theta) / (-2.0 * weight)[:, None]
-
-
-def two_stage_left_out(
-    Y: Array,
-    Y_loo: Array,
-    R: Array,
-    beta: float,
-    theta: float,
-    weight: Array,
-    codes: Index,
-    count: Array | None = None,
-) -> tuple[Array, Array]:
-    """Responses and scores of rows without one count of them, at their held-out responses.
-
-    As `two_stage_loo`, but a row of weight w keeps ``w - count`` in the second layer: the ridge of
-    its entry changes, which is a rank-one change of the inverse again.
-
-    Parameters
-    ----------
-    Y, Y_loo, R : array of shape (n, T)
-        As in `two_stage_loo`; columns of R are the indicators of the normal rows of each task.
-    beta, theta : float
-    weight : array of shape (n,)
-    codes : array of shape (n,)
-        Task of each row; anything for rows with zero responses, whose scores mean nothing.
-    count : array of shape (n,), optional
-        What is left out of each weight, at most all of it; up to 1 by default.
-
-    Returns
-    -------
-    responses : array of shape (n, T)
-    scores : array of shape (n,)
-        Minus the distance from the mean response of the rows of the task that are left; for the
-        only row of a task, from that of the full model.
-    """
-    n_rows = len(Y)
-    count = np.minimum(weight, 1.0) if count is None else count
-    J = np.empty((n_rows, n_rows))
-    fill_gram(Y, theta, J)
-    factor = _factorise(J, beta / weight, J)
-    B = dpotrs(factor, R, lower=1)[0]
-    inverse = dpotri(factor, lower=1, overwrite_c=1)[0]
-    responses = np.empty((n_rows, B.shape[1]))
-    diagonal = inverse.diagonal().copy()
-    rank_one = beta * count / (weight * (weight - count) + beta * count * diagonal)
-    for start, stop in _blocks(n_rows):
-        corner = inverse[start:stop, start:stop]
-        corner[:] = np.tril(corner) + np.tril(corner, -1).T
-        inverse[start:stop, stop:] = inverse[stop:, start:stop].T
-        kernel = gram(Y_loo[start:stop], Y, theta)
-        rows = np.arange(start, stop)
-        overlap = np.einsum("ij,ij->i", kernel, inverse[rows]) * rank_one[rows]
-        responses[start:stop] = kernel @ B - overlap[:, None] * B[start:stop]
-    everyone = np.arange(n_rows)
-    own = B[everyone, codes]
-    fitted = R[everyone, codes] - beta / weight * own  # J B = R - beta B / w
-    total = (weight @ R)[codes]
-    full = np.bincount(codes, weight * R[everyone, codes] * fitted, B.shape[1])[codes]
-    moved = fitted - rank_one * own * (1.0 - beta / weight * diagonal)
-    rest = full - rank_one * own * (weight - beta * own) - count * moved
-    alone = total - count <= 1e-9 * total
-    remaining = np.where(alone, np.maximum(total, 1e-300), total - count)
-    mean = np.where(alone, full, rest) / remaining
-    return responses, -np.abs(responses[everyone, codes] - mean)

@@ -18,6 +18,8 @@ from manyone.solvers.trace import Report
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
+_FINAL_GAP = 1e-10  # of the second layer that is returned
+
 
 class SparseResult(NamedTuple):
     """What `sparse` returns; ``structure[s, t]`` is the norm of the block of source s, output t."""
@@ -145,7 +147,7 @@ def sparse(
         As in `nonlinear`; "paper" is Algorithm 3, whose first slope here uses the lasso solution
         at the initial J.
     inner_tol : float
-        Relative duality gap of the lasso inside.
+        Relative duality gap of the lasso inside; the last one is solved to 1e-10.
     report : callable, optional
         Called with the number of every accepted iterate and its objective.
 
@@ -166,7 +168,8 @@ def sparse(
             found = descend(projected, W, theta, learn_theta, tol, max_iter, report)
         W, theta, path, converged = found
         Y = Phi @ W
-        second = lasso.solve(gram(Y, Y, theta), projected.B)
+        final = lasso._replace(tol=min(inner_tol, _FINAL_GAP))
+        second = final.solve(gram(Y, Y, theta), projected.B)
     n_iter = len(path) - (solver != "paper")
     return SparseResult(
         W,

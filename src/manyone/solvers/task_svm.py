@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone.solvers.svdd import box_qp, multipliers
+from manyone.solvers.box_qp import box_qp, multipliers
 
 Floats = NDArray[np.float64]
 

@@ -1,0 +1,203 @@
+"""What a figure shows, in plain data: two small back-ends draw it, for files and for the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from manyone.kernels import Array
+
+#: Colours of the page and of everything drawn on it, by name, for light and for dark surroundings.
+THEMES: dict[str, dict[str, str]] = {
+    "light": {
+        **{"ink": "#1c2127", "soft": "#59636e", "paper": "#ffffff", "card": "#f3f5f7"},
+        **{"grid": "#dfe4e8", "link": "#0b62a8", "bad": "#b3261e"},
+        **{"best": "#c9ebcd", "level": "#e9f5ea"},
+        **{"low": "#1f6fb5", "middle": "#f7f8f9", "high": "#c2452d"},
+    },
+    "dark": {
+        **{"ink": "#e6e9ec", "soft": "#a5b0bb", "paper": "#14181c", "card": "#1f252b"},
+        **{"grid": "#333c45", "link": "#7cc0ff", "bad": "#ff8a80"},
+        **{"best": "#1f5a2b", "level": "#1b3523"},
+        **{"low": "#64b1f5", "middle": "#20262c", "high": "#ff8a65"},
+    },
+}
+
+#: Colours of methods: each stands out by 3 : 1 or more from white and from the dark page.
+COLOURS = (
+    *("#0a7bc2", "#d55e00", "#00966c", "#c2559b", "#b07d00", "#7d6bd6"),
+    *("#c8403f", "#3d8f9e", "#7f8a1f", "#8a7360", "#5b8def", "#77838f"),
+)
+#: Shapes of markers, for eyes that do not tell all colours apart.
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down")
+
+_MOST_TICKS = 12
+_LONGEST_TICK = 10
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A coordinate axis.
+
+    Attributes
+    ----------
+    label : str
+    log, reverse, percent, whole : bool
+        Logarithmic; from large to small; shares to be written in percent; whole numbers.
+    limits : tuple of float or None
+    names : tuple of str
+        Names of the values 0, 1, ...; empty where values are numbers.
+    """
+
+    label: str
+    log: bool = False
+    reverse: bool = False
+    percent: bool = False
+    whole: bool = False
+    limits: tuple[float, float] | None = None
+    names: tuple[str, ...] = ()
+
+    def write(self, value: float) -> str:
+        """A value as a reader wants to see it."""
+        if self.names:
+            return self.names[round(value)]
+        if self.percent:
+            return f"{100 * value:.1f} %"
+        return f"{value:g}" if self.log or value == round(value) else f"{value:.4g}"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points, joined or not.
+
+    Attributes
+    ----------
+    x, y : tuple of float
+        NaN leaves a gap.
+    name : str
+        Entry of the legend; empty for what needs none.
+    group : str
+        Heading in the legend.
+    colour : str
+        ``#rrggbb``, or a name in `THEMES`.
+    symbol : str
+        One of `SYMBOLS`, ``"bar"`` (an upright stroke), or empty.
+    line : {"", "solid", "dotted"}
+    width : float
+        Of the line.
+    error : tuple of float
+        Half the length of a bar along x at each point; empty for none.
+    """
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    name: str = ""
+    group: str = ""
+    colour: str = "soft"
+    symbol: str = ""
+    line: str = "solid"
+    width: float = 1.6
+    error: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A square matrix shown as colours.
+
+    Attributes
+    ----------
+    values : ndarray of shape (m, m)
+    names : tuple of str
+        What row and column k stand for, shown when one points at them.
+    ticks : tuple of (float, str)
+        Position and label of ticks on both axes.
+    low, high : float
+        Range of the colours; values beyond it take the last one.
+    """
+
+    values: Array
+    names: tuple[str, ...]
+    ticks: tuple[tuple[float, str], ...]
+    low: float
+    high: float
+
+    @property
+    def shades(self) -> tuple[str, ...]:
+        """Names in `THEMES` of the colours from `low` to `high`."""
+        return ("low", "middle", "high") if self.low < 0 else ("middle", "high")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes with curves or a matrix."""
+
+    title: str
+    x: Axis
+    y: Axis
+    content: tuple[Curve, ...] | Matrix
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure.
+
+    Attributes
+    ----------
+    name : str
+        Of its file and its place on the page.
+    title, caption : str
+    panels : tuple of Panel
+    size : tuple of float
+        Width and height of a panel in inches.
+    """
+
+    name: str
+    title: str
+    caption: str
+    panels: tuple[Panel, ...]
+    size: tuple[float, float] = (5.2, 4.0)
+
+    @property
+    def legend(self) -> list[Curve]:
+        """One curve for each entry of the legend, groups together; none if titles say it all."""
+        entries: dict[str, Curve] = {}
+        for panel in self.panels:
+            if not isinstance(panel.content, Matrix) and len(panel.content) > 1:
+                for curve in panel.content:
+                    if curve.name:
+                        entries.setdefault(curve.name, curve)
+        groups = list(dict.fromkeys(curve.group for curve in entries.values()))
+        return sorted(entries.values(), key=lambda curve: groups.index(curve.group))
+
+
+def task_matrix(values: Array, names: list[str], rows: int = 1, *, signed: bool) -> Matrix:
+    """A matrix over tasks, or over their rows.
+
+    Parameters
+    ----------
+    values : ndarray of shape (T * rows, T * rows)
+    names : list of str
+        The T tasks.
+    rows : int
+        Consecutive rows that belong to each task.
+    signed : bool
+        Whether colours tell more from less than 0, with a range that leaves out the diagonal;
+        else they go from 0 to the largest value.
+
+    Returns
+    -------
+    Matrix
+    """
+    step = -(-len(names) // _MOST_TICKS)
+    ticks = tuple(
+        (rows * t + (rows - 1) / 2, _short(name)) for t, name in enumerate(names) if t % step == 0
+    )
+    full = names if rows == 1 else [f"{name}, row {k + 1}" for name in names for k in range(rows)]
+    rest = values[~np.eye(len(values), dtype=bool)] if signed else values
+    top = float(np.abs(rest).max(initial=0.0)) or float(np.abs(values).max()) or 1.0
+    return Matrix(values, tuple(full), ticks, -top if signed else 0.0, top)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_TICK else f"{name[: _LONGEST_TICK - 1]}…"

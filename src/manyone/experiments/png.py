@@ -1,0 +1,133 @@
+"""Draw charts with matplotlib: the same chart gives the same bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Literal
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from manyone.experiments.charts import THEMES, Axis, Chart, Curve, Matrix, Panel
+
+_LIGHT = THEMES["light"]
+_MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^"} | {
+    "triangle-down": "v",
+    "bar": "|",
+    "": "",
+}
+_LINES: dict[str, Literal["-", ":", ""]] = {"solid": "-", "dotted": ":", "": ""}
+_MOST_COLUMNS = 3
+
+
+def draw_png(chart: Chart) -> bytes:
+    """A chart as the bytes of a PNG file."""
+    stream = io.BytesIO()
+    # No date and no version: the same results give the same bytes.
+    draw(chart).savefig(stream, format="png", metadata={"Software": None})
+    return stream.getvalue()
+
+
+def draw(chart: Chart) -> Figure:
+    """A chart as a figure of matplotlib, its panels being the first axes in their order."""
+    columns = min(len(chart.panels), _MOST_COLUMNS)
+    lines = -(-len(chart.panels) // columns)
+    matrices = any(isinstance(panel.content, Matrix) for panel in chart.panels)
+    figure = Figure(
+        figsize=(chart.size[0] * columns, chart.size[1] * lines),
+        layout="compressed" if matrices else "constrained",
+        dpi=110,
+    )
+    FigureCanvasAgg(figure)
+    axes = [figure.add_subplot(lines, columns, k + 1) for k in range(len(chart.panels))]
+    for ax, panel in zip(axes, chart.panels, strict=True):
+        _draw_panel(ax, panel)
+    if chart.legend:
+        # Above all panels: no place inside them is free for every data set.
+        figure.legend(
+            handles=[_line(curve) for curve in chart.legend],
+            loc="outside upper center",
+            ncols=min(4, len(chart.legend)) if columns > 1 else 3,
+            frameon=False,
+            fontsize="small",
+        )
+    return figure
+
+
+def _draw_panel(ax: Axes, panel: Panel) -> None:
+    ax.set_title(panel.title, fontsize="medium", fontweight="bold")
+    if isinstance(panel.content, Matrix):
+        _draw_matrix(ax, panel.content)
+        ax.set(xlabel=panel.x.label, ylabel=panel.y.label)
+        return
+    for curve in panel.content:
+        if curve.error:
+            ax.errorbar(
+                curve.x,
+                curve.y,
+                xerr=curve.error,
+                fmt="none",
+                ecolor=_colour(curve.colour),
+                elinewidth=1.2,
+                capsize=2,
+            )
+        ax.add_line(_line(curve, curve.x, curve.y))
+    ax.autoscale_view()
+    _set_axis(ax, "x", panel.x)
+    _set_axis(ax, "y", panel.y)
+    ax.grid(color=_LIGHT["grid"], linewidth=0.7)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def _line(curve: Curve, x: Sequence[float] = (), y: Sequence[float] = ()) -> Line2D:
+    return Line2D(
+        x,
+        y,
+        color=_colour(curve.colour),
+        marker=_MARKERS[curve.symbol],
+        linestyle=_LINES[curve.line],
+        linewidth=curve.width,
+        markersize=13 if curve.symbol == "bar" else 5,
+        markeredgewidth=2 if curve.symbol == "bar" else 0.5,
+        label=curve.name,
+    )
+
+
+def _set_axis(ax: Axes, which: str, axis: Axis) -> None:
+    side = ax.xaxis if which == "x" else ax.yaxis
+    side.set_label_text(axis.label)
+    if axis.log:
+        getattr(ax, f"set_{which}scale")("log")
+    elif axis.names:
+        side.set_ticks(range(len(axis.names)), list(axis.names))
+    elif axis.whole:
+        side.set_major_locator(MaxNLocator(integer=True))
+    if axis.percent:
+        side.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    if axis.limits:
+        getattr(ax, f"set_{which}lim")(axis.limits)
+    if axis.reverse:
+        side.set_inverted(True)
+
+
+def _draw_matrix(ax: Axes, matrix: Matrix) -> None:
+    shades = LinearSegmentedColormap.from_list("shades", [_LIGHT[name] for name in matrix.shades])
+    image = ax.imshow(
+        matrix.values, cmap=shades, vmin=matrix.low, vmax=matrix.high, interpolation="nearest"
+    )
+    places = [place for place, _ in matrix.ticks]
+    names = [name for _, name in matrix.ticks]
+    turned = 90 if sum(map(len, names)) > 40 else 0
+    ax.set_xticks(places, names, rotation=turned, fontsize="small")
+    ax.set_yticks(places, names, fontsize="small")
+    ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.03)
+
+
+def _colour(name: str) -> str:
+    return _LIGHT.get(name, name)

@@ -1,0 +1,145 @@
+"""Multi-output relevance vector regression as an estimator."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from sklearn.exceptions import ConvergenceWarning
+
+from manyone import MORVR
+from manyone.datasets import load_mnist
+from manyone.experiments.data import DATASETS
+from manyone.solvers.morvr import morvr
+
+pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+
+
+def sorted_fleet(fleet):
+    X, task = fleet
+    order = np.argsort(task, kind="stable")
+    codes = np.unique(task[order], return_inverse=True)[1]
+    return X[order], codes, np.eye(5)[codes]
+
+
+def responses(model, Z):
+    return model.kernel_(Z, model.X_fit_) @ model.dual_coef_ + model.intercept_
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_is_the_solver_called_by_hand(fleet, fit_intercept):
+    X, codes, R = sorted_fleet(fleet)
+    model = MORVR(gamma=0.2, fit_intercept=fit_intercept).fit(X, task=codes)
+    K = model.kernel_.gram(X)
+    design = np.column_stack([K, np.ones((len(K), int(fit_intercept)))])
+    by_hand = morvr(design, R, shrinkage=0.03, tol=1e-6)
+    vectors = by_hand.active[by_hand.active < len(K)]
+    np.testing.assert_array_equal(model.relevance_, vectors)
+    np.testing.assert_array_equal(np.flatnonzero(model.dual_coef_.any(axis=1)), vectors)
+    np.testing.assert_allclose(model.noise_cov_, by_hand.noise, rtol=1e-10)
+    np.testing.assert_allclose(model.objective_path_, by_hand.objective_path)
+    fitted = design[:, by_hand.active] @ by_hand.mean
+    np.testing.assert_allclose(responses(model, X), fitted, atol=1e-10)
+    means = [fitted[codes == t, t].mean() for t in range(5)]
+    np.testing.assert_allclose(model.mean_response_, means, atol=1e-10)
+    np.testing.assert_allclose(model.score_tasks(X), -np.abs(fitted - means), atol=1e-10)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_predictive_covariance_is_that_of_draws_from_the_posterior(fleet, fit_intercept):
+    X, codes, R = sorted_fleet(fleet)
+    model = MORVR(gamma=0.2, fit_intercept=fit_intercept).fit(X, task=codes)
+    Z = np.random.default_rng(0).normal(size=(6, 4))
+    covariance = model.predict_cov(Z)
+    assert covariance.shape == (6, 5, 5)
+    # The posterior from its definition: W ~ MN(M, (Phi'Phi + A)^-1, Omega), and noise Omega.
+    constant = bool(np.any(model.intercept_))
+    assert constant <= fit_intercept
+    vectors = model.X_fit_[model.relevance_]
+    Phi = np.column_stack([model.kernel_(X, vectors), np.ones((len(X), int(constant)))])
+    new = np.column_stack([model.kernel_(Z, vectors), np.ones((6, int(constant)))])
+    if not constant:
+        precision = Phi.T @ Phi + np.diag(model.precision_)
+        scale = 1 + np.einsum("ij,ij->i", new, np.linalg.solve(precision, new.T).T)
+        np.testing.assert_allclose(covariance, scale[:, None, None] * model.noise_cov_, rtol=1e-7)
+    rng, draws = np.random.default_rng(1), 20_000
+    rows = np.linalg.cholesky(model.posterior_cov_)
+    columns = np.linalg.cholesky(model.noise_cov_)
+    weights = rows @ rng.normal(size=(draws, len(rows), 5)) @ columns.T
+    noise = rng.normal(size=(draws, 6, 5)) @ columns.T
+    sample = new @ weights + noise
+    measured = np.einsum("dis,dit->ist", sample, sample) / draws
+    # Six standard errors of the entries of a Wishart matrix.
+    spread = np.sqrt(np.einsum("iss,itt->ist", covariance, covariance) * 2 / draws)
+    assert np.all(np.abs(measured - covariance) < 6 * spread)
+
+
+def test_noise_is_positive_definite_and_the_objective_falls(fleet):
+    X, task = fleet
+    model = MORVR().fit(X, task=task)
+    assert np.linalg.eigvalsh(model.noise_cov_)[0] > 0
+    assert np.all(np.diff(model.objective_path_) <= 1e-9)
+    assert len(model.objective_path_) == model.n_iter_ + 1
+
+
+def test_few_rows_are_relevant():
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(3), 60)
+    X = rng.normal(size=(180, 2)) + 4.0 * np.array([[0, 0], [1, 0], [0, 1]])[task]
+    model = MORVR(alarm_rate=0.1).fit(X, task=task)
+    assert len(model.relevance_) < 40
+    assert np.mean(model.predict_task(X) == task) > 0.8
+
+
+def test_published_start_never_sees_the_sum_of_the_responses():
+    """One-hot responses sum to 1: the covariance to start from is singular along that sum."""
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(6), 6)
+    X = rng.normal(size=(6, 4))[task] + 0.3 * rng.normal(size=(36, 4))
+    guarded, published = (
+        MORVR(start=s, max_iter=500).fit(X, task=task) for s in ("guarded", "published")
+    )
+    ones = np.ones(6)
+    assert ones @ guarded.noise_cov_ @ ones > 1e-3
+    assert abs(ones @ published.noise_cov_ @ ones) < 0.1 * (ones @ guarded.noise_cov_ @ ones)
+    assert not np.allclose(guarded.score_tasks(X), published.score_tasks(X), atol=1e-3)
+    assert np.all(np.isfinite(published.score_tasks(X)))
+
+
+def test_a_single_task_learns_no_constant():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    with_constant = MORVR(fit_intercept=True, alarm_rate=0.1).fit(X)
+    without = MORVR(fit_intercept=False, alarm_rate=0.1).fit(X)
+    assert not np.any(with_constant.intercept_)
+    np.testing.assert_array_equal(with_constant.score_samples(X), without.score_samples(X))
+    assert with_constant.predict(np.full((1, 3), 50.0))[0] == -1
+
+
+def test_too_few_changes_are_reported(fleet):
+    X, task = fleet
+    with pytest.warns(ConvergenceWarning, match="max_iter=2"):
+        MORVR(max_iter=2).fit(X, task=task)
+
+
+@pytest.mark.slow
+def test_alarm_rate_is_kept():
+    alarms = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        task = np.repeat(np.arange(3), 20)
+        centres = rng.normal(size=(3, 3))
+        X = centres[task] + rng.normal(size=(60, 3))
+        model = MORVR(alarm_rate=0.1).fit(X, task=task)
+        alarms.extend(model.predict(centres + rng.normal(size=(3, 3)), task=np.arange(3)) == -1)
+    assert np.sum(alarms) <= binom.ppf(0.999, len(alarms), 0.1)
+
+
+@pytest.mark.slow
+def test_beats_the_paper_on_digits():
+    """The paper's protocol on the embedded digits; the paper prints 95.43 for this method."""
+    digits = load_mnist()
+    X = digits.data / np.linalg.norm(digits.data, axis=1, keepdims=True)
+    aucs = []
+    for seed in range(2):
+        split = DATASETS["mnist"].protocols["seen"].split(X, digits.target, seed)
+        model = MORVR().fit(X[split.train], task=split.task)
+        aucs.append(100 * split.aucs(model.score_tasks(X[split.test])).mean())
+    assert np.mean(aucs) > 95.43

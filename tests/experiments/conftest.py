@@ -1,0 +1,44 @@
+"""Results that no experiment gave, for tests of figures and of the page: every kind of cell."""
+
+import numpy as np
+import pytest
+
+from manyone.experiments import Plan
+from manyone.experiments.runner import ALARM_RATES, REGRESSIONS, Outcome
+
+# Names that a page must not take for its own.
+PEOPLE = ("Ann", "Bo <b>&'", "Cy", 'D"ee', "Eve", "Flo", "Gus", "Hal", "Ida", "a_very_long_name")
+
+
+@pytest.fixture(scope="session")
+def made_up():
+    """Function that gives a plan and the outcomes of all its cells."""
+
+    def make(datasets=("mnist",), repeats=3):
+        plan = Plan(datasets=datasets, repeats=repeats)
+        return plan, [Outcome(cell, _result(cell)) for cell in plan.cells()]
+
+    return make
+
+
+def _result(cell):
+    rng = np.random.default_rng([len(cell.method), cell.repetition, *cell.corruption.encode()])
+    T, rows = cell.sizes.n_tasks, cell.sizes.n_train
+    found = {"auc": rng.uniform(0.8, 1.0, T).tolist(), "chosen": {}, "seconds": rng.uniform()}
+    if cell.setting == "tuned":
+        found["alarms"] = (np.array(ALARM_RATES) + rng.normal(0, 0.01, len(ALARM_RATES))).tolist()
+    if cell.setting.startswith("alpha=") and cell.family in REGRESSIONS and not cell.corruption:
+        found["sse"] = float(cell.setting.removeprefix("alpha=")) * rng.uniform(5, 6)
+    if cell.repetition == 0:
+        people = cell.dataset == "face"
+        found["tasks"] = list(PEOPLE[:T]) if people else [f"{t}" for t in range(T)]
+        if cell.family in ("C-OCKSR", "OCKSR-L", "OCKSR-N", "OCKSR-NS", "OKL"):
+            found["structure"] = (rng.normal(0, 0.1, (T, T)) + np.eye(T)).round(6).tolist()
+        if cell.family in ("OCKSR-L", "OCKSR-N", "OCKSR-NS"):
+            found["objective"] = (3 + np.exp(-np.arange(40) / 5)).tolist()
+        if cell.family in ("OCKSR-N", "OCKSR-NS") and cell.setting == "tuned":
+            places = np.repeat(np.eye(T), rows, axis=0) + rng.normal(0, 0.15, (T * rows, T))
+            size = np.sum(places**2, axis=1)
+            gaps = size[:, None] + size - 2 * places @ places.T
+            found["second_kernel"] = np.exp(-gaps).round(3).tolist()
+    return found

@@ -1,0 +1,111 @@
+"""Rivals are what their packages make of them."""
+
+import numpy as np
+import pytest
+from sklearn.covariance import LedoitWolf
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import IsolationForest
+from sklearn.neighbors import LocalOutlierFactor
+from sklearn.svm import OneClassSVM
+
+from manyone.experiments import rivals
+
+
+@pytest.fixture
+def rows():
+    """Two tasks of 20 rows with a constant column, and 11 new rows."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(40, 6)), rng.normal(size=(11, 6))
+    X[:, 3], Z[:5, 3] = 0.0, 0.0
+    return X, np.repeat(["a", "b"], 20), Z
+
+
+@pytest.mark.parametrize(("n", "d"), [(15, 40), (60, 7)])
+def test_shrunk_mahalanobis_agrees_with_scikit_learn(n, d):
+    rng = np.random.default_rng(1)
+    C = rng.normal(size=(n, d)) * rng.uniform(0.5, 2, d)
+    Z = rng.normal(size=(9, d))
+    expected = LedoitWolf(assume_centered=True).fit(C).mahalanobis(Z)
+    np.testing.assert_allclose(rivals.ShrunkMahalanobis(C)(Z) ** 2, expected)
+
+
+def test_mahalanobis_of_one_task_and_of_all(rows):
+    X, task, Z = rows
+    own = LedoitWolf().fit(X[:20]).mahalanobis(Z)
+    scores = rivals.PerTaskMahalanobis().fit(X, task=task).score_tasks(Z)
+    np.testing.assert_allclose(scores[:, 0], -np.sqrt(own))
+    centred = X - np.repeat([X[:20].mean(axis=0), X[20:].mean(axis=0)], 20, axis=0)
+    shared = LedoitWolf(assume_centered=True).fit(centred)
+    scores = rivals.PooledMahalanobis().fit(X, task=task).score_tasks(Z)
+    expected = shared.mahalanobis(Z - X[20:].mean(axis=0))
+    np.testing.assert_allclose(scores[:, 1], -np.sqrt(expected))
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.3])
+@pytest.mark.parametrize(
+    ("rival", "detector"),
+    [
+        (rivals.PerTaskIsolationForest(), IsolationForest(random_state=0)),
+        (rivals.PerTaskLocalOutlierFactor(n_neighbors=5), LocalOutlierFactor(5, novelty=True)),
+    ],
+)
+def test_contamination_of_scikit_learn(rows, rival, detector, rate):
+    X, task, Z = rows
+    rival.fit(X, task=task).recalibrate(rate)
+    expected = detector.set_params(contamination=rate).fit(X[20:]).decision_function(Z)
+    np.testing.assert_allclose(rival.decision_function(Z, task=np.repeat("b", 11)), expected)
+
+
+def test_few_rows_bound_the_neighbours():
+    X = np.random.default_rng(0).normal(size=(9, 2))
+    task = np.repeat([0, 1, 2], [2, 3, 4])
+    scores = rivals.PerTaskLocalOutlierFactor().fit(X, task=task).score_tasks(X)
+    assert np.all(np.isfinite(scores))
+
+
+def test_one_class_svms_are_asked_through_nu(rows):
+    X, task, Z = rows
+    rival = rivals.PerTaskOneClassSVM(gamma="scale").fit(X, task=task).recalibrate(0.3)
+    detector = OneClassSVM(gamma=1 / (6 * X.var()), nu=0.3).fit(X[:20])
+    found = rival.decision_function(Z, task=np.repeat("a", 11))
+    np.testing.assert_allclose(found, detector.decision_function(Z), atol=1e-6)
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.3])
+def test_grouped_predictor_of_scikit_lego(rows, rate):
+    meta = pytest.importorskip("sklego.meta", reason="needs manyone[experiments]")
+    X, task, Z = rows
+    rival = rivals.GroupedOneClassSVM().fit(X, task=task).recalibrate(rate)
+    model = meta.GroupedPredictor(OneClassSVM(nu=rate), groups=[0])
+    model.fit(np.column_stack([task == "b", X]))
+    for t, label in enumerate("ab"):
+        expected = model.decision_function(np.column_stack([np.full(11, t), Z]))
+        np.testing.assert_allclose(rival.decision_function(Z, task=np.repeat(label, 11)), expected)
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.3])
+def test_detectors_of_pyod(rows, rate):
+    ecod = pytest.importorskip("pyod.models.ecod", reason="needs manyone[experiments]")
+    kpca = pytest.importorskip("pyod.models.kpca")
+    X, task, Z = rows
+    rival = rivals.PerTaskECOD().fit(X, task=task).recalibrate(rate)
+    detector = ecod.ECOD(contamination=rate).fit(X[20:])
+    alone = np.concatenate([detector.decision_function(row[None]) for row in Z])
+    np.testing.assert_allclose(rival.score_tasks(Z)[:, 1], -alone)
+    assert rival.offset_[1] == pytest.approx(-detector.threshold_)
+
+    rival = rivals.PerTaskKPCA(n_components=3).fit(X, task=task).recalibrate(rate)
+    gamma = 1 / ((X[:, None] - X) ** 2).sum(axis=2).mean()
+    detector = kpca.KPCA(gamma=gamma, n_components=3, contamination=rate).fit(X[20:])
+    np.testing.assert_allclose(rival.score_tasks(Z)[:, 1], -detector.decision_function(Z))
+    assert rival.offset_[1] == pytest.approx(-detector.threshold_)
+
+
+@pytest.mark.parametrize("T", [2, 3])
+def test_discriminants_give_the_posterior_of_scikit_learn(T):
+    rng = np.random.default_rng(2)
+    codes = np.repeat(np.arange(T), 12)
+    X = rng.normal(size=(12 * T, 4)) + rng.normal(size=(T, 4))[codes]
+    model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(X, codes)
+    scores = rivals.LinearDiscriminants().fit(X, task=codes).score_tasks(X)
+    np.testing.assert_allclose(scores, model.predict_log_proba(X))

@@ -1,0 +1,33 @@
+"""Numbers of the table and of the paired tests."""
+
+import numpy as np
+import pytest
+
+from manyone.experiments.runner import Cell, Outcome
+from manyone.experiments.tables import compare, pairs_csv, summarise, table_csv
+
+
+def outcome(method, repetition, auc):
+    cell = Cell("mnist", "seen", method, method, "tuned", 0, repetition)
+    return Outcome(cell, {"auc": [auc]})
+
+
+def test_paired_tests_agree_with_the_formula():
+    a, b = [0.90, 0.92, 0.95, 0.91], [0.91, 0.95, 0.96, 0.93]
+    outcomes = [outcome("A", r, v) for r, v in enumerate(a)]
+    outcomes += [outcome("B", r, v) for r, v in enumerate(b)]
+    (pair,) = compare(summarise(outcomes))
+    gain = 100 * (np.array(b) - a)
+    assert (pair.better, pair.worse, pair.repeats) == ("B", "A", 4)
+    assert pair.difference == pytest.approx(gain.mean())
+    assert pair.error == pytest.approx(gain.std(ddof=1) / 2)
+    from scipy.stats import t
+
+    assert pair.p == pytest.approx(2 * t.sf(gain.mean() / pair.error, 3))
+    assert pairs_csv([pair]).count("\n") == 2
+
+
+def test_one_repetition_has_no_spread():
+    rows = summarise([outcome("A", 0, 0.9), outcome("B", 0, 0.9)])
+    assert table_csv(rows).splitlines()[1] == "mnist,seen,A,90.0000,,1,"
+    assert compare(rows)[0].p is None
