@@ -9,7 +9,7 @@ reproduce: env
 	$(BIN)/manyone reproduce --out $(OUT)
 
 test: env
-	$(BIN)/python -m pytest
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 bench: env
 	$(BIN)/python benchmarks/run.py

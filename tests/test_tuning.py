@@ -61,10 +61,17 @@ def test_best_setting_is_fitted_and_the_rest_kept(fleet):
 
 def test_default_grid_tries_every_kernel_and_both_metrics(fleet):
     X, task = fleet
-    model = tune(JointOCKSR(), X, task=task)
+    half = np.arange(len(X)) % 2
+    tasks = [f"{name} {part}" for name, part in zip(task, half, strict=True)]
+    model = tune(JointOCKSR(), X, task=tasks)
+    assert len(model.tasks_) == 10
     assert set(model.tuning_["kernel"]) == set(DEFAULT_GRID["kernel"])
     assert set(model.tuning_["metric"]) == {"plain", "whitened"}
     assert np.all(np.isfinite(model.tuning_["score"]))
+    # Five tasks say too little about a metric, unless the grid insists.
+    assert set(tune(JointOCKSR(), X, task=task).tuning_["metric"]) == {"plain"}
+    asked = tune(JointOCKSR(), X, task=task, grid={"metric": ["plain", "whitened"]})
+    assert set(asked.tuning_["metric"]) == {"plain", "whitened"}
 
 
 def faces_like(seed, n_tasks=24, n_rows=6, d=30):

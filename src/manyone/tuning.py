@@ -29,8 +29,10 @@ DEFAULT_GRID: dict[str, Sequence[Any]] = {
     "metric": ("plain", "whitened"),
 }
 _FOLDS = 3
-# With fewer tasks than this, two halves of the tasks say nothing about a metric.
-_FEWEST_TASKS_FOR_METRIC = 4
+# With fewer tasks than this, what two halves of the tasks say about a metric is noise.
+_FEWEST_TASKS_FOR_METRIC = 8
+# Judging on some of the rows keeps at least that many tasks.
+_FEWEST_TASKS = 4
 
 
 def tune(
@@ -51,7 +53,9 @@ def tune(
     a task as positives and all other rows as negatives, none of them scored by a model that has
     seen it. For kernel, width and ridge these are closed forms: one eigendecomposition per kernel
     serves all ridges. The metric, which looks at all rows, is chosen by folds with everything
-    refitted inside, and ``"whitened"`` must win by more than one standard error.
+    refitted inside, and ``"whitened"`` must win by more than one standard error. With fewer
+    than eight tasks that is noise: the metric stays plain, unless the grid asks (and there are four
+    tasks).
 
     Methods that learn a structure get kernel, width, ridge and metric as :class:`JointOCKSR` would;
     strengths of their own are then judged by folds, and without a grid the estimator's value stays
@@ -133,7 +137,8 @@ def tune(
             f"(outlier=...). Got {len(model.tasks_)} task and no outlier."
         )
     metrics = values.get("metric", [model.metric])
-    if rows.X.shape[1] < 2 or len(model.tasks_) < _FEWEST_TASKS_FOR_METRIC:
+    few = _FEWEST_TASKS_FOR_METRIC if grid is None else _FEWEST_TASKS
+    if rows.X.shape[1] < 2 or len(model.tasks_) < few:
         metrics = [m for m in metrics if m == "plain"] or metrics
         values = {**values, "metric": metrics} if "metric" in values else values
     judged = _subset(rows, max_rows)
@@ -257,7 +262,7 @@ def _subset(rows: TrainingRows, max_rows: int | None) -> TrainingRows:
     counts = np.bincount(rows.codes[rows.codes >= 0])
     n_tasks = len(counts)
     # At least a few tasks are needed to judge by: none may take more than its share of four.
-    most = max(2, max_rows // min(n_tasks, _FEWEST_TASKS_FOR_METRIC))
+    most = max(2, max_rows // min(n_tasks, _FEWEST_TASKS))
     place = np.arange(n) - np.concatenate([[0], np.cumsum(counts)])[rows.codes]
     step = np.maximum(1, -(-counts // most))
     thin = (rows.codes < 0) | (place % step[rows.codes] == 0)
