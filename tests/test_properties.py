@@ -106,7 +106,7 @@ def params(draw, *, kernels=("rbf", "laplacian", "rbf+laplacian", "linear"), gam
 
 
 # Few iterations of two layers say as much about these properties as many.
-SHORT = {"NonlinearOCKSR": {"max_iter": 5}, "SparseOCKSR": {"max_iter": 1}}
+SHORT = {"NonlinearOCKSR": {"max_iter": 5}, "SparseOCKSR": {"max_iter": 0}}
 
 
 def make(method, **params):
@@ -648,14 +648,15 @@ def test_as_many_landmarks_as_rows_are_exact(method, problem, setting):
         pytest.skip("this method has no landmarks")
     exact = make(method, **setting).fit(**problem.data())
     reduced = make(method, **setting, landmarks=len(problem.X)).fit(**problem.data())
+    tol = max(tolerance(exact), 1e-6)
     np.testing.assert_allclose(
         reduced.score_samples(**problem.new()),
         exact.score_samples(**problem.new()),
-        rtol=1e-6,
-        atol=1e-6,
+        rtol=tol,
+        atol=tol,
     )
     if exact.calibration_.source != "folds":  # folds are cut by the similarity to landmarks
-        np.testing.assert_allclose(reduced.offset_, exact.offset_, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(reduced.offset_, exact.offset_, rtol=tol, atol=tol)
 
 
 @examples

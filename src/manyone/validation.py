@@ -42,8 +42,8 @@ class TrainingRows(NamedTuple):
         order = np.argsort(np.where(self.codes == MISSING, last, self.codes), kind="stable")
         return self.take(order), order
 
-    def merged(self) -> TrainingRows:
-        """Identical rows of a task as one row that has their weight; others stay in order."""
+    def merged(self) -> tuple[TrainingRows, Codes]:
+        """Identical rows of a task as one row that has their weight, and which rows these are."""
         if is_sparse(self.X):
             X = self.X.sorted_indices()
             X.eliminate_zeros()
@@ -59,11 +59,9 @@ class TrainingRows(NamedTuple):
                 for key in zip(self.codes.tolist(), self.outlier.tolist(), keys, strict=True)
             ]
         )
-        if len(numbers) == len(place):
-            return self
         first = np.unique(place, return_index=True)[1]
         weight = np.bincount(place, self.weight).astype(np.float64)
-        return self.take(first)._replace(weight=weight)
+        return self.take(first)._replace(weight=weight), first
 
 
 def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:

@@ -199,13 +199,14 @@ class NonlinearOCKSR(TwoLayerMixin):
         self.verbose = verbose
 
     def _learn(self, problem: Problem) -> Layers:
-        n = len(problem.R)
         # A ridge beyond what a task weighs would leave nothing for the first layer to learn from.
         heaviest = float(np.mean(problem.weight @ problem.R))
-        beta = float(effective_alpha(min(self.beta / problem.unit, heaviest), float(n)))
+        beta = float(
+            effective_alpha(min(self.beta / problem.unit, heaviest), float(len(problem.R)))
+        )
         self.beta_ = beta * problem.unit
-        # Entries of the second ridge that double precision can tell from zero.
-        weight = np.minimum(problem.weight, beta / (8 * np.finfo(float).eps * n))
+        # Heavier rows are interpolated to rounding, and their coefficients would drown others.
+        weight = np.minimum(problem.weight, 1e10 * beta)
         found = nonlinear(
             problem.Phi,
             problem.R,

@@ -255,11 +255,10 @@ class SparseOCKSR(TwoLayerMixin):
         largest = float(np.abs(slope).max(axis=0).min())
         # A block norm counts b^2 / w for a row of weight w: its strength has units of its own.
         longest = float(np.sqrt(np.einsum("it,it->t", weighted, slope**2).min()))
-        l1 = group = 0.01 * largest
-        if not isinstance(self.l1, str):
-            l1 = self.l1 / problem.unit
-        if not isinstance(self.group, str):
-            group = min(self.group / problem.unit, 1e100) / np.sqrt(problem.unit)
+        auto = 0.01 * largest
+        l1 = auto if isinstance(self.l1, str) else self.l1 / problem.unit
+        group = auto if isinstance(self.group, str) else min(self.group / problem.unit, 1e100)
+        group /= np.sqrt(problem.unit)
         return (
             float(np.clip(l1, 1e-5 * largest, 0.1 * largest)),
             float(np.clip(group, 1e-5 * longest, 0.1 * longest)),

@@ -96,7 +96,10 @@ class TwoLayerMixin(StructureMixin):
 
     def _fit_rows(self, rows: TrainingRows, *, calibrate: bool = True) -> None:
         # Copies of a row are one row of more weight: iterations would tell them apart.
-        merged = rows if self.kernel == "precomputed" else rows.merged()
+        merged, first = rows.merged()
+        if self.kernel == "precomputed":
+            merged = merged._replace(X=merged.X[:, first])
+            self.fit_rows_ = self.fit_rows_[first]
         super()._fit_rows(merged, calibrate=calibrate)
 
     def _solve(self, rows: TrainingRows) -> None:
