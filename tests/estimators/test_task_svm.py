@@ -44,6 +44,22 @@ def test_dual_is_that_of_the_solver(fleet, shared_offset):
     np.testing.assert_allclose(model.margin_, solution.offset, atol=1e-6)
 
 
+def test_one_offset_for_all_counts_weights_and_takes_outliers(fleet):
+    """Through libsvm; with outliers by our own solver, which must agree where there are none."""
+    X, task = fleet
+    weight = np.random.default_rng(0).integers(1, 4, len(X))
+    again = np.repeat(np.arange(len(X)), weight)
+    model = MultiTaskOneClassSVM(gamma=0.2, nu=0.2, mu=2.0, shared_offset=True)
+    scores = model.fit(X, task=task, sample_weight=weight).score_tasks(X)
+    np.testing.assert_allclose(
+        model.fit(X[again], task=task[again]).score_tasks(X), scores, atol=1e-6
+    )
+    plain = model.fit(X, task=task).score_tasks(X)
+    rows, far = np.vstack([X, [[1e3] * 4]]), np.arange(len(X) + 1) == len(X)
+    told = model.fit(rows, task=[*task, task[0]], outlier=far)
+    np.testing.assert_allclose(told.score_tasks(X), plain, atol=1e-6)
+
+
 def test_score_is_the_function_minus_the_margin(fleet):
     X, task = fleet
     model = MultiTaskOneClassSVM(gamma=0.2, nu=0.3, mu=5.0).fit(X, task=task)

@@ -16,7 +16,7 @@ from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.support import semidefinite
 from manyone.kernels import Array, Rows
 from manyone.solvers.box_qp import box_qp, multipliers
-from manyone.solvers.task_svm import task_kernel
+from manyone.solvers.task_svm import by_libsvm, task_kernel
 from manyone.tasks import MISSING, Codes
 from manyone.validation import TrainingRows
 
@@ -60,7 +60,8 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         for all. The T tasks together pull with T / mu at a task's function, against 1 of its own.
     shared_offset : bool, default=False
         One margin for all tasks, and `nu` a share of all rows: the ordinary one-class machine with
-        the kernel over rows with tasks.
+        the kernel over rows with tasks, solved by libsvm (which knows no outliers: with some, by
+        the solver of the other variant).
     tol : float, default=1e-10
         Largest violation of the optimality conditions, relative to the largest self-similarity.
     max_iter : int, default=100_000
@@ -178,6 +179,14 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         sign, bound = np.where(rows.outlier[members], -1.0, 1.0), self._bounds(members, task)
         G = task_kernel(K[np.ix_(members, members)], task, task, self.mu)
         T = len(self.tasks_)
+        own = np.zeros((len(K), T))
+        if self.shared_offset and not rows.outlier.any():
+            coef, margin, self.objective_, self.n_iter_ = by_libsvm(
+                G, rows.weight[members], self.nu
+            )
+            own[members, task] = coef
+            self._store(own, np.full(T, margin))
+            return
         starts = [0] if self.shared_offset else np.searchsorted(task, np.arange(T))
         lower, upper = np.where(sign > 0, 0.0, -bound), np.where(sign > 0, bound, 0.0)
         qp = box_qp(G, np.zeros(len(G)), lower, upper, starts, self.tol, self.max_iter)
@@ -188,9 +197,11 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
                 ConvergenceWarning,
             )
         self.objective_, self.n_iter_ = qp.objective, qp.n_iter
-        self.margin_ = np.broadcast_to(multipliers(qp, lower, upper, starts), T).copy()
-        own = np.zeros((len(K), T))
         own[members, task] = qp.coef
+        self._store(own, np.broadcast_to(multipliers(qp, lower, upper, starts), T).copy())
+
+    def _store(self, own: Array, margin: Array) -> None:
+        self.margin_ = margin
         self.dual_coef_ = own + own.sum(axis=1, keepdims=True) / self.mu
         self.support_ = np.any(own != 0, axis=1)
 
