@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from functools import lru_cache
 
 import joblib
 import numpy as np
@@ -31,7 +30,6 @@ FLOORS = {
 }
 
 
-@lru_cache(maxsize=1)
 def _keystrokes() -> tuple[Array, Array]:
     bunch = load_keystrokes()
     return bunch.data, bunch.target
