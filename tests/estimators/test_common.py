@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manyone
-from manyone import CalibrationWarning, SparseOCKSR, TaskAUC, TaskWhitener
+from manyone import CalibrationWarning, IndependentOCKSR, SparseOCKSR, TaskAUC, TaskWhitener
 from manyone.estimators import METHODS
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
@@ -39,6 +39,25 @@ def test_single_task_needs_no_labels(method, fleet):
     plain, named = method().fit(X), method().fit(X, task=["only"] * len(X))
     np.testing.assert_allclose(plain.score_samples(X), named.score_samples(X), atol=1e-12)
     np.testing.assert_allclose(plain.score_samples(X), named.score_tasks(X)[:, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["C-OCKSR", "OCKSR-L", "OCKSR-N", "OCKSR-NS"])
+@pytest.mark.parametrize("setting", [{}, {"kernel": "poly", "alpha": 2.0}, {"landmarks": 200}])
+def test_one_task_is_the_independent_model(name, setting, fleet):
+    """With copies, weights and known outliers; 200 landmarks of fewer rows are exact."""
+    X = np.vstack([fleet[0], fleet[0][:5]])
+    rng = np.random.default_rng(0)
+    given = {"outlier": rng.random(len(X)) < 0.1, "sample_weight": rng.uniform(0.5, 3.0, len(X))}
+    model = METHODS[name](**setting).fit(X, **given)
+    setting = {key: setting[key] for key in setting if key != "landmarks"}
+    alone = IndependentOCKSR(**setting).fit(X, **given)
+    other = X + 0.5 * rng.normal(size=X.shape)
+    for rows in (X, other, 100 * other):
+        np.testing.assert_allclose(
+            model.score_samples(rows), alone.score_samples(rows), rtol=1e-9, atol=1e-9
+        )
+        np.testing.assert_array_equal(model.predict(rows), alone.predict(rows))
+    np.testing.assert_allclose(model.offset_, alone.offset_, atol=1e-9)
 
 
 @every_method

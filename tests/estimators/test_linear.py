@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from manyone import IndependentOCKSR, JointOCKSR, LinearOCKSR
+from manyone import JointOCKSR, LinearOCKSR
 from manyone.datasets import load_mnist
 from manyone.solvers.linear import eigenbasis, left_out_scores, linear
 from manyone.tasks import responses
@@ -76,12 +76,14 @@ def test_left_out_scores_are_refits_with_the_structure_held(fleet):
         assert model.left_out_[i] == pytest.approx(expected, abs=1e-9)
 
 
-def test_one_task_is_the_independent_model_with_a_ridge_of_its_own(fleet):
+def test_objective_of_one_task_is_that_of_its_coefficients(fleet):
     X, _ = fleet
-    model = LinearOCKSR().fit(X[:30])
-    single = IndependentOCKSR(alpha=0.1 / model.structure_[0, 0] ** 2).fit(X[:30])
-    np.testing.assert_allclose(model.score_samples(X), single.score_samples(X), atol=1e-8)
-    np.testing.assert_allclose(model.offset_, single.offset_, atol=1e-8)
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, 30)
+    model = LinearOCKSR(nuclear=0.3).fit(X[:30], sample_weight=weight, outlier=np.arange(30) < 3)
+    K, coef = model.kernel_.gram(model.X_fit_), model.dual_coef_[:, 0]
+    misfit = model.weight_ @ (K @ coef - ~model.outlier_) ** 2
+    expected = misfit + model.alpha_ * coef @ K @ coef + 0.1 + 0.3
+    np.testing.assert_allclose(model.objective_path_, [expected], rtol=1e-12)
 
 
 def test_nuclear_norm_removes_directions(fleet):

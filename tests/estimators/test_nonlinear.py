@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import normalize
 
-from manyone import IndependentOCKSR, JointOCKSR, NonlinearOCKSR, SparseOCKSR, tune
+from manyone import JointOCKSR, NonlinearOCKSR, SparseOCKSR, tune
 from manyone.datasets import load_mnist
 from manyone.solvers.nonlinear import gram
 
@@ -73,17 +72,6 @@ def test_structure_is_the_mean_second_kernel_of_two_tasks(fleet):
     J, codes = model.second_kernel_, model.codes_
     expected = [[J[codes == s][:, codes == t].mean() for t in range(5)] for s in range(5)]
     np.testing.assert_allclose(model.structure_, expected, atol=1e-12)
-
-
-@both
-def test_one_task_ranks_rows_as_the_independent_model(method, fleet):
-    X, _ = fleet
-    rows = np.vstack([X[:30] + step for step in (0.0, 1.0, 2.0, 4.0)])
-    alone = IndependentOCKSR().fit(X[:30]).score_samples(rows)
-    scores = method().fit(X[:30]).score_samples(rows)
-    assert spearmanr(alone, scores).statistic > 0.9
-    median = np.median(scores.reshape(4, 30), axis=1)
-    assert np.all(np.diff(median) < 0)
 
 
 @both

@@ -11,10 +11,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyone.estimators.responses import ResponseScoring
 from manyone.estimators.structured import StructureMixin
+from manyone.features import FeatureMap
 from manyone.kernels import Array
 from manyone.solvers.linear import eigenbasis, left_out_scores, linear
-from manyone.solvers.ridge import effective_alpha, leave_one_out_scores, primal_ridge, ridge
-from manyone.tasks import Codes, responses
+from manyone.solvers.ridge import effective_alpha
+from manyone.tasks import responses
 from manyone.validation import TrainingRows
 
 
@@ -114,7 +115,8 @@ class LinearOCKSR(ResponseScoring, StructureMixin):
     Thresholds and p-values compare a row with the leave-one-out scores of its task, in closed form
     with the structure held fixed: B has seen the row that is left out, its T^2 numbers from all
     rows of all tasks, and the alarm rates measured on digits are those of :class:`JointOCKSR`.
-    Where the penalties leave a task nothing but zero, the model is that of :class:`JointOCKSR`.
+    Where the penalties leave a task nothing but zero, the model is that of :class:`JointOCKSR`;
+    a single task has nothing to mix, and its model is that of :class:`IndependentOCKSR`.
 
     A fit costs one eigendecomposition and O(n T^2) per iteration.
 
@@ -184,24 +186,50 @@ class LinearOCKSR(ResponseScoring, StructureMixin):
 
     def _solve(self, rows: TrainingRows) -> None:
         _, self.codes_, self.outlier_, self.weight_ = rows
-        T = len(self.tasks_)
-        R = responses(rows.codes, rows.outlier, T)
-        # A problem in units of its mean weight: the same minimiser, and numbers of moderate size.
-        unit = float(np.mean(rows.weight))
-        root = np.sqrt(rows.weight / unit)
+        R = responses(rows.codes, rows.outlier, len(self.tasks_))
+        features: FeatureMap | None = None
         if self.landmarks is None:
-            self.X_fit_ = rows.X
-            K = self._gram(rows.X)
-            self.alpha_ = float(effective_alpha(self.alpha, np.diagonal(K) @ rows.weight))
-            lam, U = eigenbasis(K, self.alpha_ / unit, root)
+            self.X_fit_, basis = rows.X, self._gram(rows.X)
         else:
-            Phi, features = self._landmark_features(rows, self.landmarks)
-            trace = float(self.kernel_.diagonal(rows.X) @ rows.weight)
-            self.alpha_ = float(effective_alpha(self.alpha, trace))
-            scaled = root[:, None] * Phi
-            lam, V = eigenbasis(scaled.T @ scaled, self.alpha_ / unit, np.ones(Phi.shape[1]))
+            basis, features = self._landmark_features(rows, self.landmarks)
+        trace = self._gram_diagonal(rows.X) @ rows.weight
+        self.alpha_ = float(effective_alpha(self.alpha, trace))
+        if len(self.tasks_) == 1:
+            coef = self._only(basis, R)
+        elif (mixed := self._mixed(basis, R)) is not None:
+            coef = mixed
+        else:
+            coef = self._unmixed(self._gram(rows.X) if features is None else basis, R)
+        self.dual_coef_ = coef if features is None else features.expand(coef)
+
+    def _only(self, basis: Array, R: Array) -> Array:
+        """Coefficients of a single task: there is nothing to mix, and B stays 1."""
+        coef = self._unmixed(basis, R)
+        # At the minimum, what the ridge costs is f'W(r - f): misfit and ridge are r'W(r - f).
+        lack = self.weight_[~self.outlier_].sum() * (1.0 - self.mean_response_)
+        self.objective_path_ = lack + self.frobenius + self.nuclear
+        self.n_iter_, self.duality_gap_ = 1, 0.0 if self.nuclear == 0 else np.nan
+        return coef
+
+    def _unmixed(self, basis: Array, R: Array) -> Array:
+        self.structure_ = np.eye(R.shape[1])
+        return self._ridge(basis, R, self.weight_)
+
+    def _mixed(self, basis: Array, R: Array) -> Array | None:
+        """Coefficients of both layers in one, or None where a task is left with nothing but 0.
+
+        A kernel matrix in `basis` is destroyed.
+        """
+        # A problem in units of its mean weight: the same minimiser, and numbers of moderate size.
+        unit = float(np.mean(self.weight_))
+        root, alpha = np.sqrt(self.weight_ / unit), self.alpha_ / unit
+        if self.landmarks is None:
+            lam, U = eigenbasis(basis, alpha, root)
+        else:
+            scaled = root[:, None] * basis
+            lam, V = eigenbasis(scaled.T @ scaled, alpha, np.ones(basis.shape[1]))
             U = scaled @ (V / np.sqrt(lam))
-        alpha, target = self.alpha_ / unit, root[:, None] * R
+        target = root[:, None] * R
         found = linear(
             lam,
             U,
@@ -211,46 +239,28 @@ class LinearOCKSR(ResponseScoring, StructureMixin):
             solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
-            B=self._started("structure_", (T, T)),
+            B=self._started("structure_", (R.shape[1],) * 2),
             report=self._progress(),
         )
         self.objective_path_ = found.objective_path * unit
         self.n_iter_, self.duality_gap_ = found.n_iter, found.duality_gap
         own = np.einsum("it,it->t", U.T @ target, lam[:, None] * (U.T @ found.coef))
-        normal = np.flatnonzero(~rows.outlier)
-        codes, weight = rows.codes[normal], rows.weight[normal]
         if found.collapsed or np.any(own <= 1e-10 * np.max(own)):
-            self.structure_ = np.eye(T)
-            if self.landmarks is None:
-                K = self._gram(rows.X)
-                coef, slack, _ = ridge(K, R, self.alpha_, rows.weight, overwrite=True)
-                residual = (coef * (self.alpha_ / rows.weight)[:, None])[normal, codes]
-            else:
-                coef, slack = primal_ridge(Phi, R, self.alpha_, rows.weight)
-                residual = (R - Phi @ coef)[normal, codes]
-            scores = leave_one_out_scores(residual, slack[normal], weight, codes, T)
-        else:
-            self._warn_unless(found.converged)
-            self.structure_ = found.B
-            coef = root[:, None] * found.coef
-            coef = coef if self.landmarks is None else Phi.T @ coef
-            # One count is one count of the weights that were given: back to their units.
-            everyone = np.maximum(rows.codes, 0)
-            scores, residual = left_out_scores(
-                lam * unit, U, R, found.B, self.alpha_, rows.weight, everyone
-            )
-            scores, residual = scores[normal], residual[normal]
-        self.dual_coef_ = coef if self.landmarks is None else features.expand(coef)
-        self.left_out_ = scores
-        lack = np.bincount(codes, weight * residual, T)
-        self.mean_response_ = 1.0 - lack / np.bincount(codes, weight, T)
+            return None
+        self._warn_unless(found.converged)
+        self.structure_ = found.B
+        # One count is one count of the weights that were given: back to their units.
+        everyone = np.maximum(self.codes_, 0)
+        scores, residual = left_out_scores(
+            lam * unit, U, R, found.B, self.alpha_, self.weight_, everyone
+        )
+        normal = ~self.outlier_
+        self._keep_left_out(scores[normal], residual[normal])
+        coef = root[:, None] * found.coef
+        return coef if self.landmarks is None else basis.T @ coef
 
     def _strengths(self, lam: Array, M: Array, alpha: float, unit: float) -> tuple[float, float]:
         """`frobenius` and `nuclear` per unit of weight; never so small that nothing holds B."""
         energy = float(lam @ np.einsum("it,it->i", M, M))
         floor = 1e-10 * energy / alpha if energy > 0.0 else 1.0
         return max(self.frobenius / unit, floor), self.nuclear / unit
-
-    def _left_out_scores(self) -> tuple[Array, Codes, Array]:
-        normal = ~self.outlier_
-        return self.left_out_, self.codes_[normal], self.weight_[normal]

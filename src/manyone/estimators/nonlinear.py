@@ -127,6 +127,9 @@ class NonlinearOCKSR(TwoLayerMixin):
     that have not seen them: folds are cut inside each task and the whole fit is repeated without
     each. (Leaving rows out of the second layer alone would be worthless: the first has seen them.)
 
+    A single task has no pattern of responses: its rows are scored by the first layer alone, and
+    scores and thresholds are those of :class:`IndependentOCKSR`.
+
     The objective is not convex; the fit starts from the solution of :class:`JointOCKSR`. An
     iteration costs one Cholesky factorisation of size n and four n x n x T products.
 
@@ -198,7 +201,7 @@ class NonlinearOCKSR(TwoLayerMixin):
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def _learn(self, problem: Problem) -> Layers:
+    def _learn(self, problem: Problem, max_iter: int) -> Layers:
         # A ridge beyond what a task weighs would leave nothing for the first layer to learn from.
         heaviest = float(np.mean(problem.weight @ problem.R))
         beta = float(
@@ -218,10 +221,10 @@ class NonlinearOCKSR(TwoLayerMixin):
             learn_theta=self.learn_theta,
             solver=self.solver,
             tol=self.tol,
-            max_iter=self.max_iter,
+            max_iter=max_iter,
             report=self._progress(),
         )
-        self._warn_unless(found.converged or self.max_iter == 0)
+        self._warn_unless(found.converged or max_iter == 0)
         return Layers(found.W, found.B, found.theta, found.objective_path, found.n_iter)
 
     def _solve(self, rows: TrainingRows) -> None:

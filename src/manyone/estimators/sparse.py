@@ -131,8 +131,8 @@ class SparseOCKSR(TwoLayerMixin):
 
     Notes
     -----
-    Thresholds and p-values come from folds with the whole fit repeated, as in
-    :class:`NonlinearOCKSR`.
+    Thresholds and p-values come from folds with the whole fit repeated, and a single task is scored
+    as by :class:`IndependentOCKSR`; both as in :class:`NonlinearOCKSR`.
 
     Examples
     --------
@@ -205,14 +205,14 @@ class SparseOCKSR(TwoLayerMixin):
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def _learn(self, problem: Problem) -> Layers:
+    def _learn(self, problem: Problem, max_iter: int) -> Layers:
         # A lasso resolves fewer orders of magnitude than a ridge.
         weight = np.minimum(problem.weight, 1e8 * problem.weight.min())
         groups = np.unique(problem.groups, return_inverse=True)[1]
         l1, group = self._strengths(problem, weight)
         self.l1_, self.group_ = l1 * problem.unit, group * problem.unit * np.sqrt(problem.unit)
         W = problem.W
-        if self.solver == "fista" and self.max_iter and not problem.resumed:
+        if self.solver == "fista" and max_iter and not problem.resumed:
             # Near the solution of the ridge, which is cheap, the lasso needs few iterations.
             W = nonlinear(
                 problem.Phi,
@@ -223,7 +223,7 @@ class SparseOCKSR(TwoLayerMixin):
                 W=W,
                 weight=weight,
                 tol=_ROUGH,
-                max_iter=self.max_iter,
+                max_iter=max_iter,
             ).W
         found = sparse(
             problem.Phi,
@@ -239,10 +239,10 @@ class SparseOCKSR(TwoLayerMixin):
             solver=self.solver,
             tol=self.tol,
             inner_tol=max(_GAP * self.tol, _SMALLEST_GAP),
-            max_iter=self.max_iter,
+            max_iter=max_iter,
             report=self._progress(),
         )
-        self._warn_unless(found.converged or self.max_iter == 0)
+        self._warn_unless(found.converged or max_iter == 0)
         self.structure_ = found.structure[: len(self.tasks_)]
         self.duality_gap_ = found.duality_gap
         return Layers(found.W, found.B, found.theta, found.objective_path, found.n_iter)

@@ -15,13 +15,14 @@ from sklearn.utils._param_validation import Interval
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.features import FeatureMap, landmark_features
 from manyone.kernels import Array
+from manyone.solvers.ridge import leave_one_out_scores, primal_ridge, ridge
 from manyone.solvers.trace import Report
 from manyone.tasks import Codes
 from manyone.validation import TrainingRows
 
 
 class StructureMixin(MultiTaskOneClass):
-    """Landmarks, warm starts, progress and the warning of a fit that ran out of iterations."""
+    """Landmarks, warm starts, progress, and the model where there is no structure to learn."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MultiTaskOneClass._parameter_constraints,
@@ -37,6 +38,7 @@ class StructureMixin(MultiTaskOneClass):
     _closed_form = "leave-one-out, structure fixed"
 
     alpha: float
+    alpha_: float
     tol: float
     max_iter: int
     landmarks: int | None
@@ -54,6 +56,36 @@ class StructureMixin(MultiTaskOneClass):
         Phi, features = landmark_features(self.kernel_, rows.X, number, rng)
         self.X_fit_ = rows.X[features.pivots]
         return Phi, features
+
+    def _ridge(self, basis: Array, R: Array, weight: Array) -> Array:
+        """Coefficients without a structure, those of :class:`JointOCKSR`, and their thresholds.
+
+        `basis` is the kernel matrix or, with landmarks, their features; it may be destroyed.
+        """
+        if self.landmarks is None:
+            coef, slack, _ = ridge(basis, R, self.alpha_, weight, overwrite=True)
+            residuals = coef * (self.alpha_ / weight)[:, None]
+        else:
+            coef, slack = primal_ridge(basis, R, self.alpha_, weight)
+            residuals = R - basis @ coef
+        normal = np.flatnonzero(~self.outlier_)
+        codes = self.codes_[normal]
+        residual = residuals[normal, codes]
+        scores = leave_one_out_scores(residual, slack[normal], weight[normal], codes, R.shape[1])
+        self._keep_left_out(scores, residual)
+        return coef
+
+    def _keep_left_out(self, scores: Array, residual: Array) -> None:
+        """Left-out scores of the normal rows, and where their residuals put each task's mean."""
+        normal = ~self.outlier_
+        codes, weight, T = self.codes_[normal], self.weight_[normal], len(self.tasks_)
+        self.left_out_ = scores
+        lack = np.bincount(codes, weight * residual, T)
+        self.mean_response_ = 1.0 - lack / np.bincount(codes, weight, T)
+
+    def _left_out_scores(self) -> tuple[Array, Codes, Array]:
+        normal = ~self.outlier_
+        return self.left_out_, self.codes_[normal], self.weight_[normal]
 
     def _started(self, name: str, shape: tuple[int, ...]) -> Array | None:
         """The last fit's array to start from, if there is one that fits and it is wanted."""
@@ -84,6 +116,6 @@ class StructureMixin(MultiTaskOneClass):
             )
 
     def _set_calibration(self, scores: Array, codes: Codes, weight: Array, source: str) -> None:
-        if source == "leave-one-out":
+        if source == "leave-one-out" and len(self.tasks_) > 1:
             source = self._closed_form
         super()._set_calibration(scores, codes, weight, source)

@@ -16,6 +16,7 @@ from manyone.estimators.support import CentreScoring, kernel_rows, semidefinite
 from manyone.kernels import Array, Rows
 from manyone.solvers import svdd as solver
 from manyone.solvers.box_qp import CachedRows
+from manyone.solvers.threads import blas_for
 from manyone.tasks import MISSING, Codes
 from manyone.validation import TrainingRows
 
@@ -169,7 +170,8 @@ class SVDD(CentreScoring):
         for task in range(T):
             members, sign, weight = self._members(task)
             K = self._task_kernel(rows.X, members)
-            ball = self._ball(K, sign, weight)
+            with blas_for(int(self.nu * len(members))):  # About the number of support vectors.
+                ball = self._ball(K, sign, weight)
             if not ball.converged:
                 warnings.warn(
                     f"The ball of task {self.tasks_[task]!r} was not found in "
@@ -223,7 +225,8 @@ class SVDD(CentreScoring):
             distance2 = ball.distance2.copy()
             if len(normal) > _FEW:
                 rows = normal[excess[normal] > 0]
-                distance2[rows] = solver.left_out_distances2(K, ball, rows, excess[rows], free)
+                with blas_for(int(free.sum())):
+                    distance2[rows] = solver.left_out_distances2(K, ball, rows, excess[rows], free)
             else:
                 # Bounds grow as the task shrinks: no matter, unless one was active.
                 same = np.all(free | (ball.coef == 0)) & (excess <= 0)

@@ -10,11 +10,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from manyone.estimators.responses import ResponseScoring
 from manyone.estimators.structured import StructureMixin
 from manyone.features import FeatureMap, exact_features
 from manyone.kernels import Array, Rows
 from manyone.solvers.nonlinear import gram, respond
-from manyone.solvers.ridge import effective_alpha, primal_ridge, ridge
+from manyone.solvers.ridge import effective_alpha
 from manyone.tasks import Codes, responses
 from manyone.validation import TrainingRows
 
@@ -68,8 +69,12 @@ class Layers(NamedTuple):
     n_iter: int
 
 
-class TwoLayerMixin(StructureMixin):
-    """Everything but the learning of the two layers."""
+class TwoLayerMixin(ResponseScoring, StructureMixin):
+    """Everything but the learning of the two layers.
+
+    A single task has no pattern of responses to recognise: its first layer is the ridge solution,
+    its score that of the first layer alone, and both are those of :class:`IndependentOCKSR`.
+    """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **StructureMixin._parameter_constraints,
@@ -84,15 +89,13 @@ class TwoLayerMixin(StructureMixin):
     theta: str | float
     learn_theta: bool
     anchor: bool
-    dual_coef_: Array
     second_coef_: Array
     centres_: Array
-    mean_response_: Array
     theta_: float
 
     @abstractmethod
-    def _learn(self, problem: Problem) -> Layers:
-        """Learn both layers."""
+    def _learn(self, problem: Problem, max_iter: int) -> Layers:
+        """Learn both layers; with `max_iter` 0 the second alone."""
 
     def _fit_rows(self, rows: TrainingRows, *, calibrate: bool = True) -> None:
         # Copies of a row are one row of more weight: iterations would tell them apart.
@@ -105,7 +108,9 @@ class TwoLayerMixin(StructureMixin):
     def _solve(self, rows: TrainingRows) -> None:
         problem, features = self._problem(rows)
         with np.errstate(under="ignore"):
-            W, B, self.theta_, path, self.n_iter_ = self._learn(problem)
+            max_iter = 0 if self._is_single else self.max_iter
+            W, B, self.theta_, path, n_iter = self._learn(problem, max_iter)
+        self.n_iter_ = 1 if self._is_single else n_iter
         self.objective_path_ = path * problem.unit
         coef = features.expand(W)
         if self.landmarks is None:
@@ -115,8 +120,9 @@ class TwoLayerMixin(StructureMixin):
             self.dual_coef_ = coef
         self.weights_, self.centres_ = W, problem.Phi @ W
         self.second_coef_ = np.ascontiguousarray(B)
-        fitted = respond(self.responses_, self.centres_, self.second_coef_, self.theta_)
-        self.mean_response_ = np.einsum("it,it->t", self._shares(), fitted)
+        if not self._is_single:
+            fitted = respond(self.responses_, self.centres_, self.second_coef_, self.theta_)
+            self.mean_response_ = np.einsum("it,it->t", self._shares(), fitted)
 
     def _problem(self, rows: TrainingRows) -> tuple[Problem, FeatureMap]:
         """The first layer's ridge solution to start from, and the origin beside the rows."""
@@ -132,15 +138,15 @@ class TwoLayerMixin(StructureMixin):
         if self.landmarks is None:
             self.X_fit_ = rows.X
             K = self._gram(rows.X)
-            coef = ridge(K, R, self.alpha_, weight)[0]
             Phi, features = exact_features(K)
+            coef = self._ridge(K, R, weight)
             if not Phi.shape[1]:  # a kernel that is zero everywhere
                 Phi = np.zeros((len(R), 1))
                 features = FeatureMap(np.zeros(1, dtype=np.intp), np.ones((1, 1)))
             W = Phi.T @ coef
         else:
             Phi, features = self._landmark_features(rows, self.landmarks)
-            W = primal_ridge(Phi, R, self.alpha_, weight)[0]
+            W = self._ridge(Phi, R, weight)
         unit = float(np.mean(weight))
         theta = self._coefficient(Phi @ W, weight / unit)
         start = self._started("weights_", W.shape)
@@ -184,7 +190,13 @@ class TwoLayerMixin(StructureMixin):
                 J = gram(Y[part], self.centres_, self.theta_)
                 yield slice(rows.start + part.start, rows.start + part.stop), J
 
+    @property
+    def _is_single(self) -> bool:
+        return len(self.tasks_) == 1
+
     def _own_scores(self, X: Rows, codes: Codes) -> Array:
+        if self._is_single:
+            return super()._own_scores(X, codes)
         response = np.empty(X.shape[0])
         coef = np.ascontiguousarray(self.second_coef_.T)
         for rows, J in self._second_blocks(X):
@@ -192,14 +204,16 @@ class TwoLayerMixin(StructureMixin):
         return -np.abs(response - self.mean_response_[codes])
 
     def _all_scores(self, X: Rows) -> Array:
+        if self._is_single:
+            return super()._all_scores(X)
         scores = np.empty((X.shape[0], len(self.tasks_)))
         for rows, J in self._second_blocks(X):
             scores[rows] = -np.abs(J @ self.second_coef_ - self.mean_response_)
         return scores
 
     def _far_scores(self) -> Array | None:
-        if not self.kernel_.unit_diagonal:
-            return None
+        if self._is_single or not self.kernel_.unit_diagonal:
+            return super()._far_scores()
         nowhere = np.zeros((1, len(self.tasks_)))
         response = respond(nowhere, self.centres_, self.second_coef_, self.theta_)[0]
         return -np.abs(response - self.mean_response_)
@@ -207,4 +221,4 @@ class TwoLayerMixin(StructureMixin):
     @property
     def _calibrates_by_folds(self) -> bool:
         # Learned layers have seen the rows that a closed form would leave out.
-        return True
+        return super()._calibrates_by_folds or not self._is_single
