@@ -51,7 +51,7 @@ def auc(name: str, method: str, seed: int) -> float:
     X, split, kind = prepare(name, seed)
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = methods()[method].fit(X[split.train], split.task, kind, thresholds=False)
+        model = methods()[method].fit(X[split.train], split.task, kind, calibrate=False)
         return 100 * float(split.aucs(model.score_tasks(X[split.test])).mean())
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 
 from manyone import (
@@ -194,3 +195,19 @@ def test_without_a_grid_own_strengths_change_only_for_a_clear_gain(fleet):
     assert table.chosen.sum() == 1
     assert model.frobenius == table[table.chosen].iloc[0].frobenius
     assert set(table[table.stage == "folds"].frobenius) == {0.01, 0.1, 1.0}
+
+
+def test_without_thresholds_until_rows_are_held_out(fleet):
+    X, task = fleet
+    train = np.arange(len(X)) % 2 == 0
+    grid = {"alpha": [0.01, 1.0]}
+    model = tune(JointOCKSR(), X[train], task=task[train], grid=grid, calibrate=False)
+    full = tune(JointOCKSR(), X[train], task=task[train], grid=grid)
+    np.testing.assert_array_equal(model.score_tasks(X), full.score_tasks(X))
+    with pytest.raises(NotFittedError, match="held-out normal rows"):
+        model.predict(X, task=task)
+    held = {"task": task[~train]}
+    expected = full.calibrate(X[~train], **held).predict(X, task=task)
+    np.testing.assert_array_equal(
+        model.calibrate(X[~train], **held).predict(X, task=task), expected
+    )

@@ -28,8 +28,8 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
+    from manyone.experiments.plan import Plan
     from manyone.experiments.reproduce import Report
-    from manyone.experiments.runner import Plan
 
 app = typer.Typer(
     help="One-class classification for many related tasks with few normal samples each.",
@@ -100,8 +100,8 @@ def reproduce(
     try:
         from joblib import cpu_count
 
+        from manyone.experiments.plan import Plan
         from manyone.experiments.reproduce import reproduce as run_plan
-        from manyone.experiments.runner import Plan
     except ImportError as error:
         raise InputError(f"{error}. Install: pip install 'manyone[cli,plot]'") from error
 

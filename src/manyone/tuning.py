@@ -46,6 +46,7 @@ def tune(
     criterion: str = "unseen",
     grid: Mapping[str, Iterable[Any]] | None = None,
     max_rows: int | None = 200,
+    calibrate: bool = True,
 ) -> E:
     """Fit the best setting of a grid, chosen on the training rows alone.
 
@@ -81,6 +82,9 @@ def tune(
         Judge on at most that many rows: whole tasks are left aside, evenly over the list of tasks
         (and rows of a task larger than that). The cost of judging grows with its cube; the final
         fit is to all rows. None judges on all of them.
+    calibrate : bool, default=True
+        False leaves the model without thresholds, which may cost more than the fit itself: it can
+        score, and raises alarms once its ``calibrate`` has been given held-out normal rows.
 
     Returns
     -------
@@ -164,12 +168,10 @@ def tune(
                 winner = _by_folds(winner, judged, own, criterion, table, cautious=grid is None)
         else:
             winner = _by_folds(part, judged, values, criterion, table)
-        if judged.X is rows.X:
-            winner.label_columns_ = [c for c in (task, outlier) if isinstance(c, str)]
-            winner._fit_rows(rows)
-    if judged.X is not rows.X:
-        winner = model.set_params(**{name: getattr(winner, name) for name in _names(model)})
-        winner.fit(X, task=task, outlier=outlier, sample_weight=sample_weight)
+        if judged.X is not rows.X:
+            winner = model.set_params(**{name: getattr(winner, name) for name in _names(model)})
+        winner.label_columns_ = [c for c in (task, outlier) if isinstance(c, str)]
+        winner._fit_rows(rows, calibrate=calibrate)
     scores = np.array([entry["score"] if entry["final"] else -np.inf for entry in table])
     given = {name: getattr(estimator, name) for name in _names(model)}
     columns = [*given, "score", "standard_error", "stage"]

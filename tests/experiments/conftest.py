@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from manyone.experiments import Plan
-from manyone.experiments.runner import ALARM_RATES, REGRESSIONS, Outcome
+from manyone.experiments.cells import ALARM_RATES
+from manyone.experiments.methods import REGRESSIONS
+from manyone.experiments.runner import Outcome
 
 # Names that a page must not take for its own.
 PEOPLE = ("Ann", "Bo <b>&'", "Cy", 'D"ee', "Eve", "Flo", "Gus", "Hal", "Ida", "a_very_long_name")

@@ -11,8 +11,9 @@ import pytest
 
 from manyone.experiments import interactive, png
 from manyone.experiments.charts import COLOURS, THEMES, Axis, Curve, Matrix, task_matrix
+from manyone.experiments.corruption import CORRUPTION_KINDS
 from manyone.experiments.figures import charts
-from manyone.experiments.runner import CORRUPTION_KINDS, RIDGES
+from manyone.experiments.plan import RIDGES
 from manyone.experiments.tables import summarise
 
 

@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 from manyone import JointOCKSR
 from manyone.estimators import METHODS
@@ -56,7 +57,7 @@ def test_paper_setting_fixes_kernel_and_ridge(blobs):
 )
 def test_paper_setting_chooses_the_strengths(blobs, family, strengths):
     X, task, *_ = blobs
-    tried = own(family, "alpha=1").fit(X, task, thresholds=False).tuning_
+    tried = own(family, "alpha=1").fit(X, task, calibrate=False).tuning_
     varied = {name for name in strengths if len(set(tried[name])) > 1}
     assert varied == strengths
     for name in {"kernel", "alpha"} & set(tried):
@@ -67,9 +68,11 @@ def test_paper_setting_chooses_the_strengths(blobs, family, strengths):
 def test_models_without_thresholds_score_the_same(blobs):
     X, task, Z, _ = blobs
     method = own("KNFST", "alpha=1")
-    whole, bare = method.fit(X, task), method.fit(X, task, thresholds=False)
+    whole, bare = method.fit(X, task), method.fit(X, task, calibrate=False)
     np.testing.assert_array_equal(whole.score_tasks(Z), bare.score_tasks(Z))
-    assert hasattr(whole, "offset_") and not hasattr(bare, "offset_")
+    assert whole.predict(Z, task=task[:1].repeat(len(Z))).min() == -1
+    with pytest.raises(NotFittedError, match="held-out normal rows"):
+        bare.predict(Z, task=task[:1].repeat(len(Z)))
 
 
 class NearestMean(Rival):

@@ -14,8 +14,9 @@ from manyone.experiments.charts import THEMES, Axis, Chart, Curve, Panel
 from manyone.experiments.figures import Picture, charts
 from manyone.experiments.findings import findings
 from manyone.experiments.page import render
+from manyone.experiments.plan import Cell
 from manyone.experiments.png import draw_png
-from manyone.experiments.runner import Cell, Outcome
+from manyone.experiments.runner import Outcome
 from manyone.experiments.tables import compare, summarise
 
 

@@ -11,14 +11,15 @@ import time
 import numpy as np
 import pytest
 
-from manyone.experiments import runner
+from manyone.experiments import plan
 from manyone.experiments.methods import PAPER_AUC
 from manyone.experiments.tables import COLUMNS
 
 # A run that is over in seconds: the cheap methods on a handful of test rows. The version of the
 # code is fixed, so that somebody who edits it meanwhile does not change the outcome.
 TINY = """
-from manyone.experiments import Plan, runner
+import manyone.experiments.plan as declared
+from manyone.experiments import Plan, run
 from manyone.experiments.reproduce import reproduce
 
 only = ("OCKSR (as in the paper)", "C-OCKSR (as in the paper)", "OneClassSVM (defaults)")
@@ -28,7 +29,7 @@ def nothing():
     pass
 
 def tiny(out, workers=1):
-    runner.code_version = lambda: "test"
+    declared.code_version = lambda: "test"
     reproduce(plan, out, workers=workers)
 """
 
@@ -124,8 +125,8 @@ def test_workers_of_a_killed_run_leave_its_cells_alone(finished, tmp_path):
     script.write_text(
         f"""{TINY}
 from pathlib import Path
-runner.code_version = lambda: "test"
-runner.run(plan, Path({str(tmp_path)!r}), workers=2)
+declared.code_version = lambda: "test"
+run(plan, Path({str(tmp_path)!r}), workers=2)
 """
     )
     process = subprocess.Popen([sys.executable, script])
@@ -149,7 +150,7 @@ runner.run(plan, Path({str(tmp_path)!r}), workers=2)
 
 def test_two_workers_give_the_same_table(start, finished, tmp_path, monkeypatch):
     # In this process: the children of the fork server cannot have workers of their own.
-    monkeypatch.setattr(runner, "code_version", runner.code_version)
+    monkeypatch.setattr(plan, "code_version", plan.code_version)
     importlib.import_module("tiny_run").tiny(tmp_path, workers=2)
     assert_same(tmp_path, finished, ("table.csv", "pairs.csv", "report.html"))
 

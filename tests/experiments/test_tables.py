@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from manyone.experiments.runner import Cell, Outcome
+from manyone.experiments.plan import Cell
+from manyone.experiments.runner import Outcome
 from manyone.experiments.tables import compare, pairs_csv, summarise, table_csv
 
 

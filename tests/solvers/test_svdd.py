@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
 from sklearn.svm import OneClassSVM
 
-from manyone.solvers.box_qp import CachedRows
-from manyone.solvers.svdd import left_out_distances2, smallest_feasible_upper, svdd
+from manyone.solvers.box_qp import CachedRows, Infeasible
+from manyone.solvers.svdd import left_out_distances2, svdd
 
 KERNELS = {
     "rbf": lambda X: rbf_kernel(X, gamma=0.2),
@@ -92,7 +92,7 @@ def test_integer_weights_equal_repetition(seed, kernel, outliers):
     weight[-1] = 2
     repeated = np.repeat(X, weight, axis=0)
     K, K_repeated = KERNELS[kernel](X), KERNELS[kernel](repeated)
-    C = 1.3 * smallest_feasible_upper(weight.astype(float), sign)
+    C = 1.3 / weight[sign > 0].sum()
     weighted = svdd(K, C, sign, weight.astype(float))
     copied = svdd(K_repeated, C, np.repeat(sign, weight))
     assert weighted.converged
@@ -143,19 +143,18 @@ def test_hard_ball_holds_every_row(C):
     assert np.all(distances2(K, solution) <= solution.radius2 + 1e-7)
 
 
-def test_infeasible_bound_is_flagged():
+def test_too_small_a_bound_is_refused_with_the_remedy():
     X, sign = problem(3, outliers=True)
-    smallest = smallest_feasible_upper(np.ones(len(X)), sign)
-    assert smallest == pytest.approx(1 / np.sum(sign > 0))
-    solution = svdd(KERNELS["rbf"](X), 0.99 * smallest, sign)
-    assert not solution.converged
-    assert solution.objective == np.inf
+    smallest = 1 / np.sum(sign > 0)
+    with pytest.raises(Infeasible, match=r"sum to 0\.8,.* at least 1\.25 times"):
+        svdd(KERNELS["rbf"](X), 0.8 * smallest, sign)
+    assert svdd(KERNELS["rbf"](X), 1.25 * 0.8 * smallest, sign).converged
 
 
 def test_smallest_feasible_bound_is_the_mean():
     X, _ = problem(4)
     K = KERNELS["linear"](X)
-    solution = svdd(K, smallest_feasible_upper(np.ones(len(X))))
+    solution = svdd(K, 1 / len(X))
     assert solution.converged
     np.testing.assert_allclose(solution.coef, 1 / len(X), rtol=1e-12)
     assert solution.radius2 <= distances2(K, solution).min() + 1e-12

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.svm import OneClassSVM
 
-from manyone.solvers.task_svm import smallest_feasible_upper, task_kernel, task_svm
+from manyone.solvers.box_qp import Infeasible
+from manyone.solvers.task_svm import task_kernel, task_svm
 
 
 def problem(seed=0, sizes=(8, 12, 5), d=3):
@@ -138,13 +139,11 @@ def test_integer_weights_equal_repetition():
     np.testing.assert_allclose(weighted.offset, repeated.offset, atol=1e-7)
 
 
-def test_infeasible_task_is_flagged():
-    task = np.array([0, 0, 1])
-    assert smallest_feasible_upper(np.ones(3), task) == 1
-    assert smallest_feasible_upper(np.ones(3), task, shared_offset=True) == pytest.approx(1 / 3)
-    solution = task_svm(np.eye(3), task, 1.0, np.full(3, 0.9))
-    assert not solution.converged
-    assert solution.objective == np.inf
+def test_too_small_bounds_of_one_task_are_refused():
+    task, upper = np.array([0, 0, 1]), np.full(3, 0.9)
+    with pytest.raises(Infeasible, match="group 1 sum to 0.9"):
+        task_svm(np.eye(3), task, 1.0, upper)
+    assert task_svm(np.eye(3), task, 1.0, upper, shared_offset=True).converged
 
 
 def test_one_row_per_task():

@@ -308,6 +308,15 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
             "features, more rows, or a higher alarm_rate."
         )
 
+    def _check_calibrated(self) -> None:
+        check_is_fitted(self)
+        check_is_fitted(
+            self,
+            "calibration_",
+            msg="This %(name)s has no thresholds: it was tuned with calibrate=False. Give its "
+            "calibrate() held-out normal rows, or tune with calibrate=True.",
+        )
+
     def recalibrate(self, alarm_rate: float) -> Self:
         """Change the promised alarm rate of a fitted model; nothing is refitted.
 
@@ -319,7 +328,7 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
         -------
         self
         """
-        check_is_fitted(self)
+        self._check_calibrated()
         validate_parameter_constraints(
             self._parameter_constraints, {"alarm_rate": alarm_rate}, type(self).__name__
         )
@@ -373,6 +382,7 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
 
     def decision_function(self, X: Any, *, task: Any = None) -> Array:
         """`score_samples` minus the threshold of each row's task, shape (n,); < 0 is an alarm."""
+        self._check_calibrated()
         X, codes = self._scoring_rows(X, task)
         with np.errstate(under="ignore"):
             return self._own_scores(X, codes) - self.offset_[codes]
@@ -400,6 +410,7 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
             Never below 1/(n_t + 1), as n_t rows cannot make anything rarer than that; for tasks
             that borrow the scores of all tasks (see `calibration_.pooled`), never below 1/(n + 1).
         """
+        self._check_calibrated()
         X, codes = self._scoring_rows(X, task)
         with np.errstate(under="ignore"):
             if exact:
@@ -427,6 +438,7 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
         """
         if not isinstance(fdr, Real) or not 0 < fdr < 1:
             raise ValueError(f"fdr must lie between 0 and 1; got {fdr!r}.")
+        self._check_calibrated()
         X, codes = self._scoring_rows(X, task)
         with np.errstate(under="ignore"):
             if exact:
@@ -477,6 +489,7 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
             Labels; where every task raises the alarm, -1 if labels are integers (and -1 is not one
             of them), else None.
         """
+        self._check_calibrated()
         scores = self.score_tasks(X)
         # The best score counts, not the margin: a task with few rows has a generous threshold.
         accepted = np.where(scores < self.offset_, -np.inf, scores)

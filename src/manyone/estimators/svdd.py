@@ -248,6 +248,6 @@ class SVDD(CentreScoring):
         ball = self._ball(K[np.ix_(kept, kept)], sign[kept], reduced[kept])
         return float(K[i, i] - 2 * ball.coef @ K[kept, i] + ball.centre_norm2)
 
-    def _set_calibration(self, scores: Array, codes: Codes, weight: Array, source: str) -> None:
-        self.__dict__.pop("_solved", None)
-        super()._set_calibration(scores, codes, weight, source)
+    def _fit_rows(self, rows: TrainingRows, *, calibrate: bool = True) -> None:
+        super()._fit_rows(rows, calibrate=calibrate)
+        del self._solved

@@ -15,8 +15,7 @@ from sklearn.utils._param_validation import Interval
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.support import semidefinite
 from manyone.kernels import Array, Rows
-from manyone.solvers.box_qp import box_qp, multipliers
-from manyone.solvers.task_svm import by_libsvm, task_kernel
+from manyone.solvers.task_svm import by_libsvm, task_kernel, task_svm
 from manyone.tasks import MISSING, Codes
 from manyone.validation import TrainingRows
 
@@ -176,32 +175,28 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         self.X_fit_, self.codes_, self.outlier_, self.weight_ = rows
         K = semidefinite(np.ascontiguousarray(self._gram(rows.X)), self.kernel_)
         members, task = self._members()
-        sign, bound = np.where(rows.outlier[members], -1.0, 1.0), self._bounds(members, task)
-        G = task_kernel(K[np.ix_(members, members)], task, task, self.mu)
-        T = len(self.tasks_)
-        own = np.zeros((len(K), T))
+        K, T = K[np.ix_(members, members)], len(self.tasks_)
         if self.shared_offset and not rows.outlier.any():
+            G = task_kernel(K, task, task, self.mu)
             coef, margin, self.objective_, self.n_iter_ = by_libsvm(
                 G, rows.weight[members], self.nu
             )
-            own[members, task] = coef
-            self._store(own, np.full(T, margin))
-            return
-        starts = [0] if self.shared_offset else np.searchsorted(task, np.arange(T))
-        lower, upper = np.where(sign > 0, 0.0, -bound), np.where(sign > 0, bound, 0.0)
-        qp = box_qp(G, np.zeros(len(G)), lower, upper, starts, self.tol, self.max_iter)
-        if not qp.converged:
-            warnings.warn(
-                f"The dual was not solved in max_iter={self.max_iter} steps: raise max_iter or "
-                "tol.",
-                ConvergenceWarning,
+            self.margin_ = np.full(T, margin)
+        else:
+            sign, bound = np.where(rows.outlier[members], -1.0, 1.0), self._bounds(members, task)
+            found = task_svm(
+                K, task, self.mu, bound, sign, self.shared_offset, self.tol, self.max_iter
             )
-        self.objective_, self.n_iter_ = qp.objective, qp.n_iter
-        own[members, task] = qp.coef
-        self._store(own, np.broadcast_to(multipliers(qp, lower, upper, starts), T).copy())
-
-    def _store(self, own: Array, margin: Array) -> None:
-        self.margin_ = margin
+            if not found.converged:
+                warnings.warn(
+                    f"The dual was not solved in max_iter={self.max_iter} steps: raise max_iter or "
+                    "tol.",
+                    ConvergenceWarning,
+                )
+            coef, self.margin_ = found.coef, found.offset
+            self.objective_, self.n_iter_ = found.objective, found.n_iter
+        own = np.zeros((len(rows.codes), T))
+        own[members, task] = coef
         self.dual_coef_ = own + own.sum(axis=1, keepdims=True) / self.mu
         self.support_ = np.any(own != 0, axis=1)
 

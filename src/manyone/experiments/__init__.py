@@ -17,7 +17,8 @@ True
 """
 
 from manyone.experiments.methods import Method, methods
+from manyone.experiments.plan import Cell, Plan
 from manyone.experiments.protocols import Protocol, Split
-from manyone.experiments.runner import Cell, Plan, run
+from manyone.experiments.runner import run
 
 __all__ = ["Cell", "Method", "Plan", "Protocol", "Split", "methods", "run"]

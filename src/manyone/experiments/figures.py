@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from manyone.estimators import METHODS
+from manyone.experiments.cells import ALARM_RATES
 from manyone.experiments.charts import (
     COLOURS,
     SYMBOLS,
@@ -18,10 +19,12 @@ from manyone.experiments.charts import (
     Panel,
     task_matrix,
 )
+from manyone.experiments.corruption import CORRUPTION_KINDS
 from manyone.experiments.data import DATASETS
 from manyone.experiments.methods import AS_IN_PAPER, in_paper, methods
+from manyone.experiments.plan import RIDGES
 from manyone.experiments.png import draw_png
-from manyone.experiments.runner import ALARM_RATES, CORRUPTION_KINDS, RIDGES, Outcome
+from manyone.experiments.runner import Outcome
 from manyone.experiments.tables import Row
 from manyone.plots import _clustered
 

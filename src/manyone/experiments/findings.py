@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from manyone.estimators import METHODS
+from manyone.experiments.cells import ALARM_RATES
 from manyone.experiments.charts import Chart, Matrix
 from manyone.experiments.data import DATASETS
 from manyone.experiments.methods import PAPER_AUC
-from manyone.experiments.runner import ALARM_RATES, Outcome
+from manyone.experiments.runner import Outcome
 from manyone.experiments.tables import Pair, Row
 
 #: Level of the paired tests.

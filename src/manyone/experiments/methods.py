@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
 from manyone import tune
-from manyone.estimators import METHODS, MultiTaskOneClass
+from manyone.estimators import METHODS
 from manyone.experiments.rivals import (
     GroupedOneClassSVM,
     LinearDiscriminants,
@@ -31,7 +31,6 @@ from manyone.experiments.rivals import (
 )
 from manyone.kernels import Array
 from manyone.metrics import task_aucs
-from manyone.validation import TrainingRows
 
 Grid = Mapping[str, Sequence[Any]]
 
@@ -65,6 +64,8 @@ PAPER_AUC: dict[str, dict[str, float]] = {
         "MORVR": 97.63,
     },
 }
+#: Methods whose functions are regressions on the responses, for the sum of squared errors.
+REGRESSIONS = ("OCKSR", "C-OCKSR", "OCKSR-L", "OCKSR-N", "OCKSR-NS")
 #: Added to the name of a method in the second setting.
 AS_IN_PAPER = " (as in the paper)"
 
@@ -145,7 +146,7 @@ class Method:
     _fit: Callable[[Array, NDArray[Any], str, bool], Any]
 
     def fit(
-        self, X: Array, task: NDArray[Any], kind: str = "unseen", *, thresholds: bool = True
+        self, X: Array, task: NDArray[Any], kind: str = "unseen", *, calibrate: bool = True
     ) -> Any:
         """Fit with everything that is chosen chosen on these rows.
 
@@ -155,7 +156,7 @@ class Method:
         task : ndarray of shape (n,)
         kind : {"unseen", "seen"}
             Anomalies to expect.
-        thresholds : bool
+        calibrate : bool
             False leaves out the thresholds of the package's methods, which may cost whole refits.
 
         Returns
@@ -163,7 +164,7 @@ class Method:
         fitted model
             With ``score_tasks``.
         """
-        return self._fit(X, task, kind, thresholds)
+        return self._fit(X, task, kind, calibrate)
 
 
 def methods() -> dict[str, Method]:
@@ -226,18 +227,6 @@ def has_ridge(family: str) -> bool:
     return "alpha" in METHODS[family]().get_params()
 
 
-def _bare(estimator: MultiTaskOneClass) -> Any:
-    """The same estimator without thresholds, for which folds may repeat whole fits."""
-    kind = type(estimator)
-
-    class Bare(kind):  # type: ignore[misc, valid-type]
-        def _fit_rows(self, rows: TrainingRows, *, calibrate: bool = True) -> None:
-            super()._fit_rows(rows, calibrate=False)
-
-    Bare.__name__ = Bare.__qualname__ = kind.__name__
-    return Bare(**estimator.get_params())
-
-
 @dataclass(frozen=True)
 class _Tuned:
     """Fit an estimator of the package after `tune`."""
@@ -246,10 +235,11 @@ class _Tuned:
     grid: Grid | None  # None: the estimator's own
     criterion: str | None  # None: the kind of anomaly to expect
 
-    def __call__(self, X: Array, task: NDArray[Any], kind: str, thresholds: bool) -> Any:
-        estimator = self.estimator if thresholds else _bare(self.estimator)
+    def __call__(self, X: Array, task: NDArray[Any], kind: str, calibrate: bool) -> Any:
         criterion = self.criterion or kind
-        return tune(estimator, X, task=task, criterion=criterion, grid=self.grid)
+        return tune(
+            self.estimator, X, task=task, criterion=criterion, grid=self.grid, calibrate=calibrate
+        )
 
 
 @dataclass(frozen=True)
@@ -259,7 +249,7 @@ class _Chosen:
     model: Any
     grid: Grid
 
-    def __call__(self, X: Array, task: NDArray[Any], kind: str, thresholds: bool) -> Any:
+    def __call__(self, X: Array, task: NDArray[Any], kind: str, calibrate: bool) -> Any:
         settings = [
             dict(zip(self.grid, values, strict=True))
             for values in itertools.product(*self.grid.values())

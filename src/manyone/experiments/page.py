@@ -14,13 +14,14 @@ from string import Template
 
 from plotly.offline import get_plotlyjs
 
-from manyone.experiments import interactive, runner
+from manyone.experiments import interactive
 from manyone.experiments.charts import THEMES, Chart, Curve
 from manyone.experiments.data import DATASETS
 from manyone.experiments.figures import Picture
 from manyone.experiments.findings import findings, gap, level, ties, value
 from manyone.experiments.methods import AS_IN_PAPER
-from manyone.experiments.runner import Outcome, Plan
+from manyone.experiments.plan import Plan, code_version
+from manyone.experiments.runner import Outcome
 from manyone.experiments.tables import Pair, Row
 
 # Outlines of markers in a box of 28 x 12.
@@ -72,7 +73,7 @@ def render(
         ),
         repeats=f"{plan.repeats} repetition" + ("s" if plan.repeats > 1 else ""),
         seed=plan.seed,
-        version=escape(runner.code_version()),
+        version=escape(code_version()),
         command=escape(command),
         findings="".join(
             f"<dt>{escape(topic)}</dt>" + "".join(f"<dd>{escape(line)}</dd>" for line in lines)

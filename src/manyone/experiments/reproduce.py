@@ -10,7 +10,8 @@ from manyone.experiments import data
 from manyone.experiments.figures import draw
 from manyone.experiments.methods import left_out
 from manyone.experiments.page import render
-from manyone.experiments.runner import Outcome, Plan, run, write_atomically
+from manyone.experiments.plan import Plan
+from manyone.experiments.runner import Outcome, run, write_atomically
 from manyone.experiments.tables import Row, compare, pairs_csv, summarise, table_csv
 
 

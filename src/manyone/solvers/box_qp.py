@@ -54,6 +54,10 @@ class CachedRows:
         return self._diagonal
 
 
+class Infeasible(ValueError):
+    """Upper bounds are too small for unit sums."""
+
+
 class BoxQP(NamedTuple):
     """Solution of :func:`box_qp`."""
 
@@ -99,16 +103,24 @@ def box_qp(
     BoxQP
         ``gradient`` (n,): Kb - linear. ``gap`` (n_groups,): how far the largest gradient among
         coefficients that can shrink exceeds the smallest among those that can grow.
+
+    Raises
+    ------
+    Infeasible
+        If the upper bounds of a group sum to less than 1.
     """
     first = np.asarray(starts)
     group = np.repeat(np.arange(len(first)), np.diff(first, append=len(linear)))
     scale = max(float(np.abs(K.diagonal()).max()), np.finfo(float).tiny)
     coef = _start(K, linear, upper, first, group)
     n_iter = 0
-    if np.add.reduceat(coef, first).min() < 1 - 1e-10:
-        empty = np.full(len(first), np.inf)
-        return BoxQP(coef, np.zeros_like(linear), np.inf, empty, n_iter, converged=False)
-
+    reach = np.add.reduceat(coef, first)
+    if reach.min() < 1 - 1e-10:
+        raise Infeasible(
+            f"The upper bounds of group {int(reach.argmin())} sum to {reach.min():.6g}, but its "
+            f"coefficients must sum to 1: raise the bounds (C) at least {1 / reach.min():.6g} "
+            "times, or use nu <= 1."
+        )
     gradient = _gradient(K, coef, linear)
     rough, few = max(1e-3, tol) * scale, min(len(coef) // 4, max_iter)
     n_iter = _pair_steps(K, coef, gradient, lower, upper, first, rough, few)

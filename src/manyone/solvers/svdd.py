@@ -22,11 +22,6 @@ class SVDD(NamedTuple):
     converged: bool
 
 
-def smallest_feasible_upper(weight: Floats, sign: Floats | None = None) -> float:
-    """Return the C below which no ball exists: 1 / (total weight of the normal rows)."""
-    return float(1.0 / weight[slice(None) if sign is None else sign > 0].sum())
-
-
 def svdd(
     K: KernelRows,
     upper: float,
@@ -47,8 +42,7 @@ def svdd(
     ----------
     K : array of shape (n, n), or CachedRows
     upper : float
-        C. Below :func:`smallest_feasible_upper` there is no solution, and the result says
-        ``converged=False`` with an infinite objective.
+        C. Below 1 / (total weight of the normal rows) there is no solution.
     sign : array of shape (n,), default=None
         +1 for normal rows, -1 for known outliers, which are kept outside. None: all normal.
     weight : array of shape (n,), default=None
@@ -64,6 +58,11 @@ def svdd(
         ``coef`` (n,): b; a new row x lies at k(x, x) - 2 k_x'b + ``centre_norm2`` from the centre,
         squared, and inside when that is below ``radius2``. ``distance2`` (n,): the same of the
         rows of K. ``support``: rows with b != 0.
+
+    Raises
+    ------
+    Infeasible
+        If C is too small.
     """
     diagonal = K.diagonal()
     sign = np.ones(len(diagonal)) if sign is None else sign

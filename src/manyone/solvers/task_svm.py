@@ -21,7 +21,7 @@ class TaskSVM(NamedTuple):
     offset : array of shape (n_tasks,)
         rho, from unbounded support vectors, or else the middle of what optimality allows.
     support : array of shape (n,)
-        Rows with a > 0.
+        Rows with a != 0.
     gap : float
         Largest violation of the optimality conditions.
     """
@@ -33,13 +33,6 @@ class TaskSVM(NamedTuple):
     gap: float
     n_iter: int
     converged: bool
-
-
-def smallest_feasible_upper(
-    weight: Floats, task: NDArray[np.integer], shared_offset: bool = False
-) -> float:
-    """Return the factor of ``weight`` below which the bounds cannot sum to one everywhere."""
-    return float(1.0 / (weight.sum() if shared_offset else np.bincount(task, weight).min()))
 
 
 def task_kernel(
@@ -80,16 +73,17 @@ def task_svm(
     task: NDArray[np.integer],
     mu: float,
     upper: Floats,
+    sign: Floats | None = None,
     shared_offset: bool = False,
     tol: float = 1e-8,
     max_iter: int = 100_000,
 ) -> TaskSVM:
-    r"""Minimise a'Ga / 2 with G = (1 / mu + [s = t]) k, 0 <= a <= upper, sum(a) = 1 in every task.
+    r"""Minimise a'Ga / 2, G = (1 / mu + [s = t]) k, 0 <= s_i a_i <= u_i, sum(a) = 1 in every task.
 
     This is the dual of task functions w_t = w_0 + v_t with offsets rho_t,
 
         min  mu/2 |w_0|^2 + sum_t [ |v_t|^2 / 2 - rho_t + sum_i u_it xi_it ],
-             <w_t, phi(x_it)> >= rho_t - xi_it,  xi >= 0.
+             s_it <w_t, phi(x_it)> >= s_it rho_t - xi_it,  xi >= 0.
 
     mu = inf decouples the tasks; mu -> 0 leaves one function for all of them.
 
@@ -102,8 +96,10 @@ def task_svm(
     mu : float
         Positive; how dear the common part is.
     upper : array of shape (n,)
-        u, for example weight / (nu * total weight of the row's task). A task whose bounds sum to
-        less than one is infeasible: ``converged=False`` with an infinite objective.
+        u, for example weight / (nu * total weight of the row's task). Where those of a task sum to
+        less than one there is no solution.
+    sign : array of shape (n,), default=None
+        s: 1 for normal rows, -1 for known outliers, which are kept out. None: all normal.
     shared_offset : bool, default=False
         One rho, and a single constraint: sum(a) = 1 over all rows. This is the ordinary one-class
         support vector machine with kernel G.
@@ -114,16 +110,22 @@ def task_svm(
     Returns
     -------
     TaskSVM
+
+    Raises
+    ------
+    Infeasible
+        If the bounds of a task are too small.
     """
     n_tasks = int(task.max()) + 1
     order = np.argsort(task, kind="stable")
-    ordered, bound = task[order], upper[order]
+    ordered = task[order]
     G = task_kernel(K[np.ix_(order, order)], ordered, ordered, mu)
     starts = [0] if shared_offset else np.searchsorted(ordered, np.arange(n_tasks))
-    zero = np.zeros(len(G))
-    qp = box_qp(G, zero, zero, bound, starts, tol, max_iter)
-    coef = np.empty_like(zero)
+    signed = upper[order] if sign is None else (sign * upper)[order]
+    lower, bound = np.minimum(signed, 0.0), np.maximum(signed, 0.0)
+    qp = box_qp(G, np.zeros(len(G)), lower, bound, starts, tol, max_iter)
+    coef = np.empty_like(signed)
     coef[order] = qp.coef
-    offset = np.broadcast_to(multipliers(qp, zero, bound, starts), n_tasks).copy()
+    offset = np.broadcast_to(multipliers(qp, lower, bound, starts), n_tasks).copy()
     gap = float(qp.gap.max())
-    return TaskSVM(coef, offset, coef > 0, qp.objective, gap, qp.n_iter, qp.converged)
+    return TaskSVM(coef, offset, coef != 0, qp.objective, gap, qp.n_iter, qp.converged)

@@ -1,0 +1,109 @@
+"""The result of one cell: fit, score, and what figures need of the model."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from manyone.estimators import METHODS, IndependentOCKSR
+from manyone.experiments import data
+from manyone.experiments.corruption import corrupt
+from manyone.experiments.methods import REGRESSIONS, methods, own
+from manyone.experiments.plan import RIDGES, Cell
+from manyone.experiments.protocols import POSITIVE, Split
+from manyone.kernels import Array
+from manyone.solvers.nonlinear import respond
+
+#: False-alarm rates that models are asked for.
+ALARM_RATES = (0.05, 0.1, 0.2, 0.3)
+
+
+def compute(cell: Cell, data_home: str | None = None) -> dict[str, Any]:
+    """Result of one cell.
+
+    Parameters
+    ----------
+    cell : Cell
+    data_home : str or None
+
+    Returns
+    -------
+    dict
+        ``auc`` per task; what was ``chosen``; measured ``alarms`` of tuned models in the first
+        repetitions; the sum of squared errors ``sse`` of regressions with a fixed ridge; for the
+        first repetition the ``tasks`` and, where the model has them, the ``structure``, the
+        ``objective`` path and, tuned or as in the paper, the ``second_kernel``; ``seconds``.
+    """
+    X, labels = data.load(cell.dataset, data_home)
+    split = cell.sizes.split(X, labels, (cell.seed, cell.repetition))
+    method = own(cell.family, cell.setting) if cell.family in METHODS else methods()[cell.method]
+    parts = [(X[split.train], split.task)]
+    if cell.corruption:
+        rng = np.random.default_rng((cell.seed, cell.repetition, 1))
+        parts = corrupt(*parts[0], cell.corruption, rng)
+    start = time.process_time()  # of one thread: the same on a busy machine
+    with threadpool_limits(1), warnings.catch_warnings():
+        # Few rows per task make many estimators complain; the figures show what it comes to.
+        warnings.simplefilter("ignore")
+        scores = np.empty(split.member.shape)
+        for rows, task in parts:
+            model = method.fit(rows, task, cell.protocol, calibrate=cell.measures_alarms)
+            scores[:, np.isin(split.tasks, model.tasks_)] = model.score_tasks(X[split.test])
+        result: dict[str, Any] = {"auc": split.aucs(scores).tolist()}
+        if cell.measures_alarms and hasattr(model, "recalibrate"):
+            result["alarms"] = _measured_alarms(model, X, split)
+    result["chosen"] = {
+        name: value
+        for name, value in model.get_params().items()
+        if isinstance(value, str | int | float)
+    }
+    if cell.setting in RIDGES and cell.family in REGRESSIONS and not cell.corruption:
+        result["sse"] = sum_of_squared_errors(model)
+    if cell.repetition == 0:
+        result["tasks"] = split.tasks.tolist()
+        if hasattr(model, "structure_"):
+            result["structure"] = np.asarray(model.structure_).round(6).tolist()
+        if hasattr(model, "objective_path_"):
+            result["objective"] = np.asarray(model.objective_path_, dtype=float).tolist()
+        if cell.setting in ("tuned", RIDGES[0]) and hasattr(model, "second_kernel_"):
+            result["second_kernel"] = model.second_kernel_.round(3).tolist()
+    return result | {"seconds": time.process_time() - start}
+
+
+def sum_of_squared_errors(model: Any) -> float:
+    """Squared distance of the fitted responses of a regression from those it was asked for.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        One of `REGRESSIONS`, to which all rows were normal.
+
+    Returns
+    -------
+    float
+        Over the training rows and all tasks; for tasks that are learned alone, over the rows of
+        each task.
+    """
+    asked = np.eye(len(model.tasks_))[model.codes_]
+    if hasattr(model, "second_coef_"):
+        errors = respond(model.responses_, model.centres_, model.second_coef_, model.theta_) - asked
+    else:
+        errors = model.kernel_(model.X_fit_, model.X_fit_) @ model.dual_coef_ - asked
+    if isinstance(model, IndependentOCKSR):
+        errors = errors[asked == 1.0]
+    return float(np.vdot(errors, errors))
+
+
+def _measured_alarms(model: Any, X: Array, split: Split) -> list[float]:
+    """Share of the positive test rows that raise an alarm, for each of `ALARM_RATES`."""
+    rows, codes = np.nonzero(split.member == POSITIVE)
+    shares = []
+    for rate in ALARM_RATES:
+        model.recalibrate(rate)
+        margins = model.decision_function(X[split.test[rows]], task=split.tasks[codes])
+        shares.append(float(np.mean(margins < 0)))
+    return shares

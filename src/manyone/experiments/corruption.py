@@ -1,0 +1,87 @@
+"""Ways to spoil training rows: what the paper claims of corrupted data, measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyone.experiments.methods import REGRESSIONS
+from manyone.kernels import Array
+
+#: Title of each kind, and what its strength means (see `corrupt`).
+CORRUPTION_KINDS: dict[str, tuple[str, str]] = {
+    "labels": (
+        "Rows of other tasks among the training rows",
+        "share of training rows that belong to another task",
+    ),
+    "features": ("Noise on the training rows", "noise, relative to the spread of the rows"),
+    "relations": (
+        "Missing relations: tasks are learned in separate groups that do not know each other",
+        "share of the tasks that a task is learned without",
+    ),
+}
+_LEVELS = {"labels": (0.1, 0.2, 0.4), "features": (0.5, 1.0), "relations": (0.5, 0.8)}
+# Methods that are spoilt: the paper's, and two more. (Output kernels do as C-OCKSR does.)
+_SPOILT = (*REGRESSIONS, "SVDD", "MT-OCSVM", "KNFST")
+# Learned from its own rows alone, it has no relations to lose; OCKSR stays as the line to compare.
+_WITHOUT_RELATIONS = ("SVDD",)
+
+
+def corruptions(family: str) -> list[str]:
+    """What the training rows of a method are spoilt with, see `corrupt`; nothing for some."""
+    return [
+        f"{kind}={level}"
+        for kind in CORRUPTION_KINDS
+        for level in _LEVELS[kind]
+        if family in _SPOILT and not (kind == "relations" and family in _WITHOUT_RELATIONS)
+    ]
+
+
+def corrupt(
+    X: Array, task: NDArray[Any], corruption: str, rng: np.random.Generator
+) -> list[tuple[Array, NDArray[Any]]]:
+    """Spoil training rows.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    task : ndarray of shape (n,)
+    corruption : str
+        ``"labels=p"``: a share p of all rows, spread over the tasks, change places with rows of
+        other tasks. ``"features=p"``: normal noise, p times as wide as the rows are about their
+        mean. ``"relations=p"``: tasks fall into 1 / (1 - p) groups (rounded) at random, and each
+        group is learned by itself: a share p of all pairs of tasks never meet in a model.
+    rng : Generator
+
+    Returns
+    -------
+    list of (ndarray of shape (m, d), ndarray of shape (m,))
+        Rows and tasks to learn together; more than one entry where relations are missing.
+    """
+    kind, level = corruption.split("=")
+    share = float(level)
+    labels = np.unique(task)
+    if kind == "features":
+        spread = float(np.std(X - X.mean(axis=0)))
+        return [(X + share * spread * rng.normal(size=X.shape), task)]
+    if kind == "relations":
+        groups = np.array_split(rng.permutation(labels), round(1.0 / (1.0 - share)))
+        return [(X[mine], task[mine]) for mine in (np.isin(task, group) for group in groups)]
+    # As even over the tasks as the share allows: a few rows per task cannot give a tenth each.
+    sizes = np.array([np.sum(task == label) for label in labels])
+    counts = np.floor(share * sizes + 1e-9).astype(int)
+    more = round(share * len(task)) - counts.sum()
+    lack = np.round(share * sizes - counts, 9)
+    counts[np.lexsort((rng.random(len(labels)), -lack))[:more]] += 1
+    moved = np.concatenate(
+        [
+            rng.permutation(np.flatnonzero(task == labels[t]))[: counts[t]]
+            for t in rng.permutation(len(labels))
+        ]
+    )
+    source = np.arange(len(X))
+    # Handed on by as many places as one task has at most: none gets its own back.
+    source[moved] = np.roll(moved, counts.max())
+    return [(X[source], task)]
