@@ -141,7 +141,7 @@ def test_integer_weights_equal_repetition():
 
 def test_too_small_bounds_of_one_task_are_refused():
     task, upper = np.array([0, 0, 1]), np.full(3, 0.9)
-    with pytest.raises(Infeasible, match="group 1 sum to 0.9"):
+    with pytest.raises(Infeasible, match=r"group 1 sum to 0\.9"):
         task_svm(np.eye(3), task, 1.0, upper)
     assert task_svm(np.eye(3), task, 1.0, upper, shared_offset=True).converged
 

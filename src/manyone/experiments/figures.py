@@ -26,7 +26,7 @@ from manyone.experiments.plan import RIDGES
 from manyone.experiments.png import draw_png
 from manyone.experiments.runner import Outcome
 from manyone.experiments.tables import Row
-from manyone.plots import _clustered
+from manyone.plots.structure import clustered
 
 K = TypeVar("K", str, float)
 
@@ -141,12 +141,11 @@ def _seen_unseen(rows: Sequence[Row], names: Sequence[str]) -> Chart:
 
 def _alarms(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
     promised = Curve((0.0, 0.35), (0.0, 0.35), name="as promised", line="dotted", width=1.2)
+    measured = [o for o in outcomes if o.result and "alarms" in o.result]
     panels = []
     for name in names:
         found = _grouped(
-            (o.cell.method, o.result["alarms"])
-            for o in outcomes
-            if o.result and o.cell.dataset == name and "alarms" in o.result
+            (o.cell.method, _result(o)["alarms"]) for o in measured if o.cell.dataset == name
         )
         curves = [
             _curve(method, ALARM_RATES, np.mean(values, axis=0)) for method, values in found.items()
@@ -158,10 +157,10 @@ def _alarms(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
     return Chart(
         "alarm_rate",
         "Alarm rate: promised and measured",
-        "Share of held-out normal rows that raise an alarm, against the share asked for; on or "
-        "below the dotted line the promise is kept. A one-class SVM asked through nu, and an "
-        "isolation forest asked through contamination, set their thresholds on the rows they were "
-        "fitted to.",
+        "Share of held-out normal rows that raise an alarm, against the share asked for (tuned; "
+        f"{_repetitions(measured)}, all protocols); on or below the dotted line the promise is "
+        "kept. A one-class SVM asked through nu, and an isolation forest asked through "
+        "contamination, set their thresholds on the rows they were fitted to.",
         tuple(panels),
     )
 
@@ -171,7 +170,7 @@ def _ridges(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
         "regulariser",
         "The first-layer regulariser",
         "Mean AUC as the ridge falls from the paper's 1 to 1e-6 (RBF kernel, its width chosen on "
-        "training rows for each value).",
+        f"training rows for each value; {_repetitions(_weak(outcomes))}).",
         _against_ridge(outcomes, names, Axis(_AUC), _mean_auc),
     )
 
@@ -193,6 +192,16 @@ def _squared_errors(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
     )
 
 
+def _weak(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Cells with a ridge below the paper's, which only the study has."""
+    return [o for o in outcomes if o.cell.setting in RIDGES[1:]]
+
+
+def _repetitions(outcomes: Sequence[Outcome]) -> str:
+    number = len({o.cell.repetition for o in outcomes})
+    return f"first {number} repetitions" if number > 1 else "first repetition"
+
+
 def _against_ridge(
     outcomes: Sequence[Outcome],
     names: Sequence[str],
@@ -206,7 +215,7 @@ def _against_ridge(
         cells = [o for o in outcomes if o.cell.dataset == name and o.cell.setting in RIDGES]
         # The study runs on one protocol and few repetitions; the table's cells beyond it are not
         # comparable with it.
-        study = {(o.cell.protocol, o.cell.repetition) for o in cells if o.cell.setting != RIDGES[0]}
+        study = {(o.cell.protocol, o.cell.repetition) for o in _weak(cells)}
         groups = _grouped(
             (o.cell.family, (o.cell.setting, value(o.result)))
             for o in cells
@@ -244,12 +253,13 @@ def _robustness(outcomes: Sequence[Outcome], names: Sequence[str], kind: str) ->
                 curves.append(_curve(family, levels, [np.mean(by_level[v]) for v in levels]))
         if curves:
             panels.append(Panel(DATASETS[name].title, Axis(label), Axis(_AUC), _by_group(curves)))
+    spoilt = [o for o in outcomes if o.cell.corruption]
     return Chart(
         f"robustness_{kind}",
         title,
         "Mean AUC on clean test rows when training is spoilt (regulariser 1, RBF kernel, width "
-        "chosen on the spoilt rows). The paper expects an edge for its sparse method here and "
-        "does not measure it.",
+        f"chosen on the spoilt rows; {_repetitions(spoilt)}). The paper expects an edge for its "
+        "sparse method here and does not measure it.",
         tuple(panels),
     )
 
@@ -263,7 +273,7 @@ def corruption_level(corruption: str, kind: str) -> float | None:
 
 
 def _structures(outcomes: Sequence[Outcome], name: str) -> Chart:
-    found = _first(outcomes, name, "structure")
+    found = _shown(outcomes, name, "structure")
     order = _task_order(found)
     panels = []
     for outcome in found:
@@ -286,11 +296,9 @@ def _structures(outcomes: Sequence[Outcome], name: str) -> Chart:
 
 
 def _second_kernels(outcomes: Sequence[Outcome], name: str) -> Chart:
-    order = _task_order(_first(outcomes, name, "structure"))
-    # Weak ridges, which tuning likes, make every task a point; the paper's shows more.
-    found = _first(outcomes, name, "second_kernel", RIDGES[0])
+    order = _task_order(_shown(outcomes, name, "structure"))
     panels = []
-    for outcome in found or _first(outcomes, name, "second_kernel"):
+    for outcome in _shown(outcomes, name, "second_kernel"):
         result = _result(outcome)
         tasks = [str(task) for task in result["tasks"]]
         rows = len(result["second_kernel"]) // len(tasks)
@@ -313,13 +321,13 @@ def _second_kernels(outcomes: Sequence[Outcome], name: str) -> Chart:
 
 def _objectives(outcomes: Sequence[Outcome], name: str) -> Chart:
     panels = []
-    for outcome in _iterated(outcomes, name):
+    for outcome in _shown(outcomes, name, "objective", lambda path: len(path) > 2):
         path = np.array(_result(outcome)["objective"], dtype=float)
         curve = _curve(outcome.cell.family, range(len(path)), path)
         if len(path) > _MOST_MARKERS:
             curve = replace(curve, symbol="")
         panels.append(
-            Panel(outcome.cell.family, Axis("iteration", whole=True), Axis("objective"), (curve,))
+            Panel(outcome.cell.method, Axis("iteration", whole=True), Axis("objective"), (curve,))
         )
     return Chart(
         f"objective_{name}",
@@ -331,29 +339,27 @@ def _objectives(outcomes: Sequence[Outcome], name: str) -> Chart:
     )
 
 
-def _first(
-    outcomes: Sequence[Outcome], name: str, what: str, setting: str = "tuned"
+def _shown(
+    outcomes: Sequence[Outcome],
+    name: str,
+    what: str,
+    worth: Callable[[Any], bool] = lambda value: True,
 ) -> list[Outcome]:
-    """Cells of the first repetition that have `what`, on the first protocol that was run."""
-    found = [
-        o
-        for o in outcomes
-        if o.cell.dataset == name
-        and o.cell.setting == setting
-        and o.cell.repetition == 0
-        and o.result
-        and what in o.result
-    ]
-    return [o for o in found if o.cell.protocol == found[0].cell.protocol]
+    """Of each method the cell to show `what` of: the first repetition, on the first protocol.
 
-
-def _iterated(outcomes: Sequence[Outcome], name: str) -> list[Outcome]:
-    """For each method a cell that took more than one step, in the paper's setting if it can be."""
+    In the paper's setting where there is one: the weak ridges that tuning likes make every task a
+    point of its own, and leave tasks little to say to each other.
+    """
+    cells = [o for o in outcomes if o.cell.dataset == name and o.cell.repetition == 0 and o.result]
     found: dict[str, Outcome] = {}
     for setting in (RIDGES[0], "tuned"):
-        for outcome in _first(outcomes, name, "objective", setting):
-            if len(_result(outcome)["objective"]) > 2:
-                found.setdefault(outcome.cell.family, outcome)
+        for o in cells:
+            if (
+                (o.cell.setting, o.cell.protocol) == (setting, cells[0].cell.protocol)
+                and what in _result(o)
+                and worth(_result(o)[what])
+            ):
+                found.setdefault(o.cell.family, o)
     return sorted(found.values(), key=lambda outcome: _place(outcome.cell.family))
 
 
@@ -364,7 +370,7 @@ def _task_order(found: Sequence[Outcome]) -> list[int]:
         matrix = np.array(_result(outcome)["structure"], dtype=float)
         np.fill_diagonal(matrix, 0.0)
         matrices.append(matrix / (np.abs(matrix).max(initial=0.0) or 1.0))
-    return [int(t) for t in _clustered(np.mean(matrices, axis=0))] if matrices else []
+    return [int(t) for t in clustered(np.mean(matrices, axis=0))] if matrices else []
 
 
 def _result(outcome: Outcome) -> dict[str, Any]:

@@ -42,6 +42,7 @@ def render(
     pairs: Sequence[Pair],
     pictures: Sequence[Picture],
     command: str,
+    left_out: Sequence[str] = (),
 ) -> str:
     """The page.
 
@@ -54,6 +55,8 @@ def render(
     pictures : sequence of Picture
     command : str
         What to type to run it again.
+    left_out : sequence of str
+        Rivals whose package is not installed.
 
     Returns
     -------
@@ -79,7 +82,7 @@ def render(
             f"<dt>{escape(topic)}</dt>" + "".join(f"<dd>{escape(line)}</dd>" for line in lines)
             for topic, lines in findings(outcomes, rows, pairs, drawn)
         ),
-        setup="".join(_setup(plan)),
+        setup="".join(_setup(plan, left_out)),
         failures=_failures(outcomes),
         tables="".join(_table(name, rows, pairs) for name in plan.datasets),
         figures="".join(map(_figure, pictures)),
@@ -113,7 +116,12 @@ def _themes() -> str:
     )
 
 
-def _setup(plan: Plan) -> Iterable[str]:
+def _setup(plan: Plan, left_out: Sequence[str]) -> Iterable[str]:
+    if left_out:
+        yield (
+            f"<p>Not run, because their packages are not installed: {escape(', '.join(left_out))}. "
+            "<code>pip install 'manyone[experiments]'</code> brings them.</p>"
+        )
     for name in plan.datasets:
         dataset = DATASETS[name]
         yield f"<h3>{dataset.title}</h3><p>{escape(dataset.note)}</p><ul>"

@@ -23,6 +23,7 @@ _MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^"} | 
 }
 _LINES: dict[str, Literal["-", ":", ""]] = {"solid": "-", "dotted": ":", "": ""}
 _MOST_COLUMNS = 3
+_LEGEND_ENTRY = 2.4  # inches that the longest name takes
 
 
 def draw_png(chart: Chart) -> bytes:
@@ -52,7 +53,7 @@ def draw(chart: Chart) -> Figure:
         figure.legend(
             handles=[_line(curve) for curve in chart.legend],
             loc="outside upper center",
-            ncols=min(4, len(chart.legend)) if columns > 1 else 3,
+            ncols=max(1, int(figure.get_figwidth() / _LEGEND_ENTRY)),
             frameon=False,
             fontsize="small",
         )

@@ -79,10 +79,10 @@ def reproduce(
     (out / "figures").mkdir(exist_ok=True)
     for picture in pictures:
         write_atomically(out / "figures" / f"{picture.name}.png", picture.png)
-    page = render(plan, outcomes, rows, pairs, pictures, command)
+    missing = left_out() if plan.only is None else []
+    page = render(plan, outcomes, rows, pairs, pictures, command, missing)
     write_atomically(out / "report.html", page)
     write_atomically(out / "pairs.csv", pairs_csv(pairs))
     # Last: where there is a table, all the rest is there too.
     write_atomically(out / "table.csv", table_csv(rows))
-    missing = left_out() if plan.only is None else []
     return Report(out / "report.html", rows, [o for o in outcomes if o.error], missing)

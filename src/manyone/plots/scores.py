@@ -1,0 +1,363 @@
+"""Scores of rows against the thresholds of their tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from manyone.plots.axes import (
+    BLUE,
+    GREY,
+    VERMILION,
+    Array,
+    Labels,
+    axes,
+    last_step,
+    require_matplotlib,
+    root_figure,
+)
+from manyone.tasks import Codes, as_labels, encode, lookup, split_column
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import LineCollection, PathCollection
+    from matplotlib.figure import Figure
+
+_MOST_TASKS = 10  # shown unless the caller chooses
+_DOT_COLUMNS = 80  # columns of dots side by side across the axes
+_HALF_ROW = 0.4  # of the distance between two tasks
+
+
+class ScoreDisplay:
+    """Scores of rows, task by task, with each task's threshold and the alarms it raises.
+
+    Make one with `from_estimator` or `from_predictions`; the constructor only stores.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        Higher is more normal.
+    codes : ndarray of shape (n,)
+        Position of each row's task in `labels`.
+    offset : ndarray of shape (k,)
+        Threshold of each task: a score below it is an alarm.
+    labels : ndarray of shape (k,)
+        Tasks, from top to bottom.
+    calibration : list of k ndarrays or None
+        Scores that the thresholds come from, drawn faintly.
+    source : str
+        What the calibration scores are, for the legend.
+
+    Attributes
+    ----------
+    normal_, alarm_ : PathCollection
+        Markers of the rows that are accepted, and of those that raise an alarm.
+    calibration_ : PathCollection or None
+    threshold_ : LineCollection
+        One vertical stroke per task.
+    ax_ : Axes
+    figure_ : Figure
+
+    Examples
+    --------
+    >>> from manyone.plots import ScoreDisplay
+    >>> display = ScoreDisplay.from_predictions(
+    ...     [-0.1, -0.3, -0.9, -0.2], offset=[-0.5, -0.4], task=["ann", "ann", "ann", "bob"]
+    ... )
+    >>> display.alarm
+    array([False, False,  True, False])
+    >>> display.ax_.get_xlabel()
+    'score (higher is more normal)'
+    """
+
+    normal_: PathCollection
+    alarm_: PathCollection
+    calibration_: PathCollection | None
+    threshold_: LineCollection
+    ax_: Axes
+    figure_: Figure
+
+    def __init__(
+        self,
+        scores: Array,
+        codes: Codes,
+        *,
+        offset: Array,
+        labels: Labels,
+        calibration: Sequence[Array] | None = None,
+        source: str = "calibration",
+    ):
+        self.scores = scores
+        self.codes = codes
+        self.offset = offset
+        self.labels = labels
+        self.calibration = calibration
+        self.source = source
+
+    @property
+    def alarm(self) -> NDArray[np.bool_]:
+        """Which rows raise an alarm, shape (n,)."""
+        return self.scores < self.offset[self.codes]
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        task: Any = None,
+        which: Any = None,
+        ax: Axes | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Score rows with a fitted model and draw them.
+
+        Parameters
+        ----------
+        estimator : estimator of this package, or a pipeline that ends in one
+        X : array-like, sparse matrix or data frame of shape (n, d)
+        task : array-like of shape (n,) or str or None
+            Task of each row, or the name of the column of `X` that holds it.
+        which : label or list of labels or None
+            Tasks to show. None: the first 10 of those that occur.
+        ax : Axes or None
+            Where to draw; None makes a figure.
+        **kwargs
+            Passed to `plot`.
+
+        Returns
+        -------
+        ScoreDisplay
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manyone import JointOCKSR
+        >>> from manyone.plots import ScoreDisplay
+        >>> rng = np.random.default_rng(0)
+        >>> task = np.repeat(["ann", "bob"], 30)
+        >>> X = rng.normal(size=(60, 2)) + 3.0 * (task == "bob")[:, None]
+        >>> model = JointOCKSR(alarm_rate=0.1).fit(X, task=task)
+        >>> display = ScoreDisplay.from_estimator(model, [[0.0, 0.0], [9.0, 9.0]], task=["ann"] * 2)
+        >>> display.alarm
+        array([False,  True])
+        """
+        require_matplotlib(f"{cls.__name__}.from_estimator")
+        model = last_step(estimator)
+        X, task, _ = split_column(X, task)
+        if model is not estimator and len(estimator) > 1:
+            X = estimator[:-1].transform(X)
+        scores = model.score_samples(X, task=task)
+        if task is None:
+            codes = np.zeros(len(scores), dtype=np.intp)
+        else:
+            codes = lookup(as_labels(task), model.tasks_)
+        left_out = model.calibration_
+        display = cls(
+            scores,
+            codes,
+            offset=model.offset_,
+            labels=model.tasks_,
+            calibration=np.split(left_out.scores, left_out.starts[1:-1]),
+            source=left_out.source,
+        )
+        return display._select(which).plot(ax, **kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        scores: ArrayLike,
+        *,
+        offset: ArrayLike,
+        task: Any = None,
+        labels: Any = None,
+        which: Any = None,
+        ax: Axes | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw scores that are at hand.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n,)
+            Higher is more normal.
+        offset : float or array-like of shape (k,)
+            Threshold of all tasks, or of each one in the order of `labels`.
+        task : array-like of shape (n,) or None
+            Task of each row; None if there is only one.
+        labels : array-like of shape (k,) or None
+            Known tasks (``model.tasks_`` for ``model.offset_``). None: those that occur, sorted.
+        which : label or list of labels or None
+            Tasks to show. None: the first 10 of those that occur.
+        ax : Axes or None
+            Where to draw; None makes a figure.
+        **kwargs
+            Passed to `plot`.
+
+        Returns
+        -------
+        ScoreDisplay
+        """
+        require_matplotlib(f"{cls.__name__}.from_predictions")
+        values = np.asarray(scores, dtype=np.float64)
+        if values.ndim != 1:
+            raise ValueError(f"scores must be one number per row; got shape {values.shape}.")
+        names = np.zeros(len(values), dtype=np.intp) if task is None else as_labels(task)
+        if len(names) != len(values):
+            raise ValueError(f"{len(values)} scores but {len(names)} tasks: give one per row.")
+        known = encode(names)[0] if labels is None else as_labels(labels)
+        codes = np.zeros_like(names) if task is None else lookup(names, known)
+        if np.any(codes < 0):
+            raise ValueError(f"The task of row {np.argmin(codes)} is missing: drop such rows.")
+        thresholds = np.asarray(offset, dtype=np.float64)
+        if thresholds.shape not in {(), known.shape}:
+            raise ValueError(
+                f"offset must be one number, or one for each of the {len(known)} tasks; "
+                f"got shape {thresholds.shape}."
+            )
+        thresholds = np.broadcast_to(thresholds, known.shape)
+        display = cls(values, codes, offset=thresholds, labels=known)
+        return display._select(which).plot(ax, **kwargs)
+
+    def _select(self, which: Any) -> Self:
+        """The display of some of the tasks."""
+        if which is None:
+            shown = np.unique(self.codes)[:_MOST_TASKS]
+        else:
+            one = isinstance(which, str) or not np.iterable(which)
+            one = one or (isinstance(which, tuple) and which in self.labels.tolist())
+            asked = lookup(as_labels([which] if one else which), self.labels)
+            shown = np.array(list(dict.fromkeys(asked.tolist())), dtype=np.intp)
+        if len(shown) == 0 or shown.min() < 0:
+            raise ValueError("which= names no task to show. Give a label, or leave it out.")
+        place = np.full(len(self.labels), -1)
+        place[shown] = np.arange(len(shown))
+        kept = place[self.codes] >= 0
+        return type(self)(
+            self.scores[kept],
+            place[self.codes[kept]],
+            offset=self.offset[shown],
+            labels=self.labels[shown],
+            calibration=self.calibration and [self.calibration[t] for t in shown],
+            source=self.source,
+        )
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        legend: bool = True,
+        scatter_kwargs: dict[str, Any] | None = None,
+        line_kwargs: dict[str, Any] | None = None,
+    ) -> Self:
+        """Draw one line of dots per task.
+
+        Parameters
+        ----------
+        ax : Axes or None
+            Where to draw; None makes a figure.
+        legend : bool, default=True
+        scatter_kwargs : dict or None
+            Keywords of :meth:`matplotlib.axes.Axes.scatter`, for all dots.
+        line_kwargs : dict or None
+            Keywords of :meth:`matplotlib.axes.Axes.vlines`, for the thresholds.
+
+        Returns
+        -------
+        self
+        """
+        k = len(self.labels)
+        ax = axes(f"{type(self).__name__}.plot", ax, (7.0, 1.5 + 0.62 * k), "constrained")
+        faint = np.concatenate(self.calibration) if self.calibration else np.empty(0)
+        drawn = np.concatenate([self.scores, faint, self.offset])
+        width = float(np.ptp(drawn)) / _DOT_COLUMNS or 1.0
+        style: dict[str, Any] = {"s": 26, "linewidths": 0.5, "edgecolors": "white"} | (
+            scatter_kwargs or {}
+        )
+
+        self.calibration_ = None
+        if self.calibration:
+            tasks = np.repeat(np.arange(k), [len(part) for part in self.calibration])
+            y = tasks + _stack(faint, tasks, width)
+            look: dict[str, Any] = {
+                "c": GREY,
+                "alpha": 0.4,
+                "zorder": 1,
+                "label": f"{self.source} scores",
+            }
+            self.calibration_ = ax.scatter(faint, y, **{**style, **look})
+
+        # Rows stand on the middle line of their task, calibration scores hang below it.
+        alarm, y = self.alarm, self.codes - _stack(self.scores, self.codes, width)
+        count = f"({np.count_nonzero(alarm)} of {len(alarm)})"
+        accepted: dict[str, Any] = {"c": BLUE, "marker": "o", "zorder": 2, "label": "accepted"}
+        raised: dict[str, Any] = {
+            "c": VERMILION,
+            "marker": "D",
+            "zorder": 3,
+            "label": f"alarm {count}",
+        }
+        self.normal_ = ax.scatter(self.scores[~alarm], y[~alarm], **{**style, **accepted})
+        self.alarm_ = ax.scatter(self.scores[alarm], y[alarm], **{**style, **raised})
+
+        line: dict[str, Any] = {
+            "colors": "black",
+            "linewidths": 1.5,
+            "label": "threshold",
+            "zorder": 4,
+        }
+        middle = np.arange(k)
+        self.threshold_ = ax.vlines(
+            self.offset, middle - _HALF_ROW, middle + _HALF_ROW, **(line | (line_kwargs or {}))
+        )
+        self._dress(ax, alarm, legend)
+        self.ax_, self.figure_ = ax, root_figure(ax)
+        return self
+
+    def _dress(self, ax: Axes, alarm: NDArray[np.bool_], legend: bool) -> None:
+        """Labels, limits and legend."""
+        k = len(self.labels)
+        ax.set(xlabel="score (higher is more normal)", ylim=(k - 0.45, -0.55))
+        ax.set_yticks(np.arange(k), [str(label) for label in self.labels.tolist()])
+        ax.tick_params(axis="y", length=0)
+        ax.hlines(
+            np.arange(k), 0, 1, transform=ax.get_yaxis_transform(), color="0.9", lw=1, zorder=0
+        )
+        ax.spines[["top", "right", "left"]].set_visible(False)
+        ax.set_ylabel("task")
+        rows, raised = (np.bincount(part, minlength=k) for part in (self.codes, self.codes[alarm]))
+        for t in range(k) if k > 1 else ():
+            ax.annotate(
+                f"{raised[t]} of {rows[t]}",
+                (1.0, t),
+                xycoords=ax.get_yaxis_transform(),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+                color=VERMILION if raised[t] else "0.4",
+                fontsize="small",
+            )
+        if legend:
+            ax.legend(
+                loc="lower center",
+                bbox_to_anchor=(0.5, 1.0),
+                ncols=4,
+                frameon=False,
+                handletextpad=0.3,
+                columnspacing=1.2,
+            )
+
+
+def _stack(x: Array, tasks: Codes, width: float) -> Array:
+    """Heights in (0, 0.4] that keep dots of one task apart, as in a histogram made of dots."""
+    column = np.floor((x - np.min(x, initial=np.inf)) / width).astype(np.intp)
+    order = np.lexsort((column, tasks))
+    key = np.stack([tasks[order], column[order]])
+    first = np.flatnonzero(np.r_[True, np.any(key[:, 1:] != key[:, :-1], axis=0)][: len(x)])
+    height = np.empty(len(x))
+    height[order] = 1 + np.arange(len(x)) - np.repeat(first, np.diff([*first, len(x)]))
+    pitch = min(0.11, _HALF_ROW / max(height.max(initial=1.0), 1.0))
+    return height * pitch

@@ -1,0 +1,248 @@
+"""What a model has learned about the relations between tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
+
+from manyone.plots.axes import (
+    LABEL_HEIGHT,
+    Array,
+    Labels,
+    axes,
+    last_step,
+    learned,
+    require_matplotlib,
+    root_figure,
+)
+from manyone.tasks import Codes, as_labels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colorbar import Colorbar
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+
+_MOST_VALUES = 12  # largest T whose cells still have room for a number
+
+
+class StructureDisplay:
+    """Heat map of a T x T task matrix: who helps whom.
+
+    Make one with `from_estimator` or `from_predictions`; the constructor only stores.
+
+    Parameters
+    ----------
+    structure : ndarray of shape (T, T)
+        Entry (s, t): what task s contributes to task t.
+    labels : ndarray of shape (T,)
+    order : ndarray of shape (T,)
+        Permutation in which tasks are drawn.
+
+    Attributes
+    ----------
+    im_ : AxesImage
+        Its array is ``structure[order][:, order]``.
+    text_ : ndarray of Text of shape (T, T) or None
+        Numbers in the cells.
+    colorbar_ : Colorbar or None
+    ax_ : Axes
+    figure_ : Figure
+
+    Notes
+    -----
+    The diagonal, usually far larger than the rest, does not take part in the colour range: what
+    lies beyond it is dark grey, like the arrow at the end of the colour bar.
+
+    Examples
+    --------
+    >>> from manyone.plots import StructureDisplay
+    >>> structure = [[1.0, 0.0, 0.3], [0.0, 1.0, 0.0], [0.3, 0.0, 1.0]]
+    >>> display = StructureDisplay.from_predictions(structure, labels=["ann", "bob", "cy"])
+    >>> abs(int(display.order.tolist().index(0)) - int(display.order.tolist().index(2)))
+    1
+    """
+
+    im_: AxesImage
+    text_: NDArray[Any] | None
+    colorbar_: Colorbar | None
+    ax_: Axes
+    figure_: Figure
+
+    def __init__(self, structure: Array, *, labels: Labels, order: Codes):
+        self.structure = structure
+        self.labels = labels
+        self.order = order
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        order: str | None = "cluster",
+        ax: Axes | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw the `structure_` of a fitted model.
+
+        Parameters
+        ----------
+        estimator : estimator of this package, or a pipeline that ends in one
+        order : {"cluster", None}, default="cluster"
+            ``"cluster"`` puts tasks that belong together side by side, None keeps the order of
+            `tasks_`.
+        ax : Axes or None
+            Where to draw; None makes a figure.
+        **kwargs
+            Passed to `plot`.
+
+        Returns
+        -------
+        StructureDisplay
+        """
+        model = last_step(estimator)
+        structure = learned(model, "structure_", "relation between its tasks")
+        return cls.from_predictions(structure, labels=model.tasks_, order=order, ax=ax, **kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        structure: ArrayLike,
+        *,
+        labels: Any = None,
+        order: str | None = "cluster",
+        ax: Axes | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw a task matrix that is at hand.
+
+        Parameters
+        ----------
+        structure : array-like of shape (T, T)
+        labels : array-like of shape (T,) or None
+            None: 0, 1, ...
+        order : {"cluster", None}, default="cluster"
+            ``"cluster"`` puts tasks that belong together side by side, None keeps the order given.
+        ax : Axes or None
+            Where to draw; None makes a figure.
+        **kwargs
+            Passed to `plot`.
+
+        Returns
+        -------
+        StructureDisplay
+        """
+        require_matplotlib(f"{cls.__name__}.from_predictions")
+        matrix = np.asarray(structure, dtype=np.float64)
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+            raise ValueError(f"structure must be square, one row per task; got {matrix.shape}.")
+        if not np.all(np.isfinite(matrix)):
+            raise ValueError("structure holds NaN or infinity: there is no colour for them.")
+        names = np.arange(len(matrix)) if labels is None else as_labels(labels)
+        if len(names) != len(matrix):
+            raise ValueError(f"{len(matrix)} tasks but {len(names)} labels: give one per task.")
+        if order not in {"cluster", None}:
+            raise ValueError(f'order must be "cluster" or None; got {order!r}.')
+        placed = np.arange(len(matrix)) if order is None else clustered(matrix)
+        return cls(matrix, labels=names, order=placed).plot(ax, **kwargs)
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        include_values: bool | None = None,
+        values_format: str = ".2f",
+        cmap: Any = "RdBu_r",
+        colorbar: bool = True,
+        im_kwargs: dict[str, Any] | None = None,
+    ) -> Self:
+        """Draw the matrix.
+
+        Parameters
+        ----------
+        ax : Axes or None
+            Where to draw; None makes a figure.
+        include_values : bool or None
+            Whether to write the numbers into the cells; None: up to 12 tasks.
+        values_format : str
+        cmap : str or Colormap
+            Should be diverging: its middle is 0.
+        colorbar : bool, default=True
+        im_kwargs : dict or None
+            Keywords of :meth:`matplotlib.axes.Axes.imshow`.
+
+        Returns
+        -------
+        self
+        """
+        ax = axes(f"{type(self).__name__}.plot", ax, (6.4, 5.4), "compressed")
+        matrix = self.structure[np.ix_(self.order, self.order)]
+        T = len(matrix)
+        rest = matrix[~np.eye(T, dtype=bool)]
+        top = float(np.abs(rest).max(initial=0.0)) or float(np.abs(matrix).max()) or 1.0
+        from matplotlib import colormaps
+
+        shades = colormaps.get_cmap(cmap).with_extremes(over="0.3", under="0.3")
+        look: dict[str, Any] = {"cmap": shades, "vmin": -top, "vmax": top} | (im_kwargs or {})
+        self.im_ = ax.imshow(matrix, **look)
+        self.ax_, self.figure_ = ax, root_figure(ax)
+
+        self.text_ = None
+        if include_values or (include_values is None and T <= _MOST_VALUES):
+            self.text_ = np.empty((T, T), dtype=object)
+            colours = self.im_.to_rgba(matrix)
+            for (s, t), value in np.ndenumerate(matrix):
+                red, green, blue, _ = colours[s, t]
+                dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
+                number = format(value, values_format)
+                number = number.removeprefix("-") if float(number) == 0 else number
+                self.text_[s, t] = ax.text(
+                    t,
+                    s,
+                    number,
+                    ha="center",
+                    va="center",
+                    color="white" if dark else "black",
+                    fontsize="small",
+                )
+
+        self.colorbar_ = None
+        if colorbar:
+            low, high = self.im_.get_clim()
+            over, under = matrix.max() > high, matrix.min() < low
+            extend = ("both" if under else "max") if over else ("min" if under else "neither")
+            self.colorbar_ = self.figure_.colorbar(
+                self.im_, ax=ax, extend=extend, label="structure", fraction=0.046, pad=0.03
+            )
+        self._label_ticks(ax)
+        return self
+
+    def _label_ticks(self, ax: Axes) -> None:
+        """As many labels as have room."""
+        T = len(self.order)
+        box = ax.get_window_extent().transformed(self.figure_.dpi_scale_trans.inverted())
+        step = max(1, int(np.ceil(T * LABEL_HEIGHT / min(box.width, box.height))))
+        ticks = np.arange(0, T, step)
+        names = [str(self.labels.tolist()[t]) for t in self.order[ticks]]
+        small = "small" if T > _MOST_VALUES else "medium"
+        wide = max(map(len, names)) * len(names) * 0.09 > box.width
+        ax.set_xticks(ticks, names, rotation=90 if wide else 0, fontsize=small)
+        ax.set_yticks(ticks, names, fontsize=small)
+        ax.set(xlabel="to task", ylabel="from task")
+
+
+def clustered(matrix: Array) -> Codes:
+    """Order of tasks in which like ones are neighbours (average linkage, optimal leaves)."""
+    T = len(matrix)
+    if T < 3:
+        return np.arange(T)
+    likeness = (matrix + matrix.T) / 2
+    np.fill_diagonal(likeness, -np.inf)
+    distance = likeness.max() - likeness
+    np.fill_diagonal(distance, 0.0)
+    tree = linkage(squareform(distance, checks=False), "average", optimal_ordering=True)
+    return leaves_list(tree).astype(np.intp)
