@@ -561,6 +561,16 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
             return np.asfortranarray(X + X.T) / 2
         return self.kernel_.gram(X)
 
+    def _finite_gram(self, X: Rows) -> Array:
+        """Kernel matrix of training rows, refused where it is not finite."""
+        K = self._gram(X)
+        if not np.all(np.isfinite(K)):
+            raise ValueError(
+                f"kernel={self.kernel!r} is not finite on the training rows. Use another kernel, "
+                "or rescale the rows."
+            )
+        return K
+
     def _gram_diagonal(self, X: Rows) -> Array:
         if self.kernel == "precomputed":
             return np.asarray(X.diagonal(), dtype=np.float64)

@@ -147,12 +147,7 @@ class KNFST(MultiTaskOneClass):
 
     def _solve(self, rows: TrainingRows) -> None:
         self.X_fit_, self.codes_, self.outlier_, self.weight_ = rows
-        K, T = self._gram(rows.X), len(self.tasks_)
-        if not np.all(np.isfinite(K)):
-            raise ValueError(
-                f"kernel={self.kernel!r} is not finite on the training rows. Use another kernel, "
-                "or rescale the rows."
-            )
+        K, T = self._finite_gram(rows.X), len(self.tasks_)
         labels = self._classes()
         distinct = _first_of_twins(K, labels)
         M = K[np.ix_(distinct, distinct)]

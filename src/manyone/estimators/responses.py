@@ -40,13 +40,3 @@ class ResponseScoring(MultiTaskOneClass):
         return (
             -np.abs(self.mean_response_ - self.intercept_) if self.kernel_.unit_diagonal else None
         )
-
-    def _finite_gram(self, X: Rows) -> Array:
-        """Kernel matrix of training rows, refused where it is not finite."""
-        K = self._gram(X)
-        if not np.all(np.isfinite(K)):
-            raise ValueError(
-                f"kernel={self.kernel!r} is not finite on the training rows. Use another kernel, "
-                "or rescale the rows."
-            )
-        return K
