@@ -1,11 +1,13 @@
 """Solvers of the three structure-learning methods, measured as ratios in one run.
 
-Run ``python benchmarks/bench_structure.py [linear] [evaluation] [paper] [lasso]``; all by default.
+Run ``python benchmarks/bench_structure.py [linear] [evaluation] [paper] [lasso] [memory]``; all by
+default.
 Real MNIST and COIL-100 rows are used where the data folder is found (``$MANYONE_DATA`` or
 ``../shared/data``), Gaussian clusters of the same size otherwise.
 """
 
 import os
+import subprocess
 import sys
 import time
 import warnings
@@ -217,12 +219,41 @@ def bench_lasso() -> None:
                 )
 
 
+MEMORY = """
+import resource, warnings
+import numpy as np
+from manyone import LinearOCKSR, NonlinearOCKSR, SparseOCKSR, tune
+warnings.simplefilter("ignore")
+rng = np.random.default_rng(0)
+task = np.repeat(np.arange(100), 50)
+X = rng.normal(size=(100, 20))[task] + 0.7 * rng.normal(size=(5000, 20))
+# Without thresholds: folds repeat the fit on fewer rows.
+model = tune({method}, X, task=task, grid={{"alpha": [0.1]}}, calibrate=False)
+print(model.n_iter_, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
+
+
+def bench_memory() -> None:
+    for method in ("LinearOCKSR()", "NonlinearOCKSR(max_iter=2)", "SparseOCKSR(max_iter=2)"):
+        script = MEMORY.format(method=method)
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        )
+        iterations, peak = done.stdout.split()
+        print(
+            f"{method}, n=5000, T=100: peak memory {float(peak):.2f} GiB of the whole process "
+            f"after {iterations} iterations (promise <= 3.7)",
+            flush=True,
+        )
+
+
 if __name__ == "__main__":
     benches = {
         "linear": bench_linear,
         "evaluation": bench_evaluation,
         "paper": bench_paper,
         "lasso": bench_lasso,
+        "memory": bench_memory,
     }
     for key in sys.argv[1:] or benches:
         benches[key]()
