@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.covariance import LedoitWolf
+from sklearn.covariance import LedoitWolf, ShrunkCovariance
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import IsolationForest
 from sklearn.neighbors import LocalOutlierFactor
@@ -27,6 +27,10 @@ def test_shrunk_mahalanobis_agrees_with_scikit_learn(n, d):
     Z = rng.normal(size=(9, d))
     expected = LedoitWolf(assume_centered=True).fit(C).mahalanobis(Z)
     np.testing.assert_allclose(rivals.ShrunkMahalanobis(C)(Z) ** 2, expected)
+    shrunk = ShrunkCovariance(shrinkage=0.3, assume_centered=True).fit(C)
+    ours = rivals.ShrunkMahalanobis(C, 0.3)
+    np.testing.assert_allclose(ours(Z) ** 2, shrunk.mahalanobis(Z))
+    np.testing.assert_allclose(ours.solve(Z), Z @ shrunk.precision_, rtol=1e-9, atol=1e-9)
 
 
 def test_mahalanobis_of_one_task_and_of_all(rows):

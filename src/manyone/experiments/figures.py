@@ -21,7 +21,7 @@ from manyone.experiments.charts import (
 )
 from manyone.experiments.corruption import CORRUPTION_KINDS
 from manyone.experiments.data import DATASETS
-from manyone.experiments.methods import AS_IN_PAPER, in_paper, methods
+from manyone.experiments.methods import in_paper, methods
 from manyone.experiments.plan import RIDGES
 from manyone.experiments.png import draw_png
 from manyone.experiments.runner import Outcome
@@ -114,7 +114,7 @@ def _seen_unseen(rows: Sequence[Row], names: Sequence[str]) -> Chart:
                         error=tuple(row.error or 0.0 for row in part),
                     )
                 )
-        printed = [r for r in mine if r.paper is not None and AS_IN_PAPER not in r.method]
+        printed = [row for row in mine if row.paper is not None]
         if printed:
             content.append(
                 Curve(

@@ -102,6 +102,7 @@ class _Entry(NamedTuple):
     package: str = ""
 
 
+_SHRINKAGE: Grid = {"shrinkage": (None, 0.1, 0.5, 0.9, 0.99)}
 _RIVALS: dict[str, _Entry] = {
     "OneClassSVM": _Entry(
         PerTaskOneClassSVM(),
@@ -113,8 +114,8 @@ _RIVALS: dict[str, _Entry] = {
     "LocalOutlierFactor": _Entry(PerTaskLocalOutlierFactor(), {"n_neighbors": (2, 5, 10, 20)}),
     "ECOD (PyOD)": _Entry(PerTaskECOD(), package="pyod"),
     "KPCA (PyOD)": _Entry(PerTaskKPCA(), {"width": (0.25, 0.5, 1.0, 2.0)}, "pyod"),
-    "Mahalanobis (per task)": _Entry(PerTaskMahalanobis()),
-    "Mahalanobis (pooled)": _Entry(PooledMahalanobis()),
+    "Mahalanobis (per task)": _Entry(PerTaskMahalanobis(), _SHRINKAGE),
+    "Mahalanobis (pooled)": _Entry(PooledMahalanobis(), _SHRINKAGE),
     "LDA": _Entry(LinearDiscriminants()),
     "SVC (one-vs-rest)": _Entry(
         OneVsRestSVC(),

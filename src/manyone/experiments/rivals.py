@@ -176,7 +176,7 @@ class PerTaskLocalOutlierFactor(Detector):
 
 
 class ShrunkMahalanobis:
-    r"""Mahalanobis distance with the covariance of Ledoit and Wolf.
+    r"""Mahalanobis distance with a shrunk covariance.
 
     .. math:: \Sigma = (1 - s) C'C / n + s \mu I, \qquad \mu = \operatorname{tr}(C'C) / (n d),
 
@@ -185,11 +185,15 @@ class ShrunkMahalanobis:
     Parameters
     ----------
     C : ndarray of shape (n, d)
+    shrinkage : float in (0, 1] or None
+        s; None is what Ledoit and Wolf advise.
     """
 
-    def __init__(self, C: Array):
+    def __init__(self, C: Array, shrinkage: float | None = None):
         n, d = C.shape
-        shrinkage = float(ledoit_wolf_shrinkage(C, assume_centered=True))
+        if shrinkage is None:
+            # Of two rows the rule makes 0: about their mean they agree on the one direction.
+            shrinkage = max(float(ledoit_wolf_shrinkage(C, assume_centered=True)), 1e-6)
         _, singular, self._directions = np.linalg.svd(C, full_matrices=False)
         floor = shrinkage * float(np.sum(singular**2)) / (n * d)
         self._along = 1.0 / ((1.0 - shrinkage) * singular**2 / n + floor)
@@ -202,15 +206,23 @@ class ShrunkMahalanobis:
         rest = np.maximum(np.einsum("ij,ij->i", Z, Z) - parts.sum(axis=1), 0.0)
         return np.sqrt(parts @ self._along + rest * self._across)
 
+    def solve(self, Z: Array) -> Array:
+        r""":math:`\Sigma^{-1} z` of the rows of Z (m, d), shape (m, d)."""
+        change = (Z @ self._directions.T) * (self._along - self._across)
+        return self._across * Z + change @ self._directions
+
 
 class PerTaskMahalanobis(Detector):
-    """Distance to the mean of a task, its covariance shrunk (Ledoit-Wolf)."""
+    """Distance to the mean of a task, its covariance shrunk (None: by Ledoit and Wolf's rule)."""
+
+    def __init__(self, *, shrinkage: float | None = None):
+        self.shrinkage = shrinkage
 
     def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
         super()._fit(X, codes)
         self._means = [rows.mean(axis=0) for rows in self._rows]
         self._lengths = [
-            ShrunkMahalanobis(rows - mean)
+            ShrunkMahalanobis(rows - mean, self.shrinkage)
             for rows, mean in zip(self._rows, self._means, strict=True)
         ]
 
@@ -219,13 +231,22 @@ class PerTaskMahalanobis(Detector):
 
 
 class PooledMahalanobis(PerTaskMahalanobis):
-    """Distance to the mean of a task, covariance pooled within tasks and shrunk (Ledoit-Wolf)."""
+    """The same with one covariance, pooled within the tasks."""
 
     def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
         Detector._fit(self, X, codes)
         self._means = [rows.mean(axis=0) for rows in self._rows]
-        shared = ShrunkMahalanobis(X - np.stack(self._means)[codes])
+        shared = ShrunkMahalanobis(X - np.stack(self._means)[codes], self.shrinkage)
         self._lengths = [shared] * len(self.tasks_)
+
+    def score_tasks(self, X: Array) -> Array:
+        """Every row against every task, (n, T): squares multiplied out, all tasks at once."""
+        means, shared = np.stack(self._means), self._lengths[0]
+        centre = means.mean(axis=0)  # between the tasks little cancels
+        X, means = X - centre, means - centre
+        turned = shared.solve(means)
+        squares = np.square(shared(X))[:, None] - 2.0 * X @ turned.T
+        return -np.sqrt(np.maximum(squares + np.einsum("ij,ij->i", means, turned), 0.0))
 
 
 class PerTaskECOD(Detector):
