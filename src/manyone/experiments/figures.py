@@ -287,9 +287,10 @@ def _structures(outcomes: Sequence[Outcome], name: str) -> Chart:
         f"Who helps whom: {DATASETS[name].title}",
         "What each method learned about the relations between tasks (first repetition). OCKSR-L: "
         "its matrix B. OKL: its kernel over tasks. OCKSR-NS: how much the rows of one task weigh "
-        "in the function of another, exactly 0 where they do not enter. C-OCKSR and OCKSR-N: how "
-        "the function of one task answers rows of another. Tasks that belong together lie side by "
-        "side, in the same order in all panels; the diagonal may lie beyond the colours.",
+        "in the function of another, exactly 0 where they do not enter. OCKSR-N: how alike its "
+        "second kernel holds the rows of two tasks to be. C-OCKSR: how the function of one task "
+        "answers rows of another. Tasks that belong together lie side by side, in the same order "
+        "in all panels; the diagonal may lie beyond the colours.",
         tuple(panels),
         (5.0, 4.3),
     )

@@ -160,7 +160,7 @@ def _alarms(name: str, outcomes: Sequence[Outcome]) -> str:
     others = {method: rate for method, rate in rates.items() if method not in METHODS}
     if not ours:
         return ""
-    kept = sum(rate <= _ASKED for rate in ours.values())
+    kept = sum(round(rate, 3) <= _ASKED for rate in ours.values())  # as many digits as are shown
     text = (
         f"asked for {_ASKED:.0%}, {kept} of {len(ours)} methods of the package raise no more; they "
         f"lie {_range(ours)}"
