@@ -105,3 +105,12 @@ def test_whitened_metric_keeps_the_promise():
         counts.append(model.predict(Z, task=claim) == -1)
     rate = np.mean(counts)
     assert 0.05 < rate < 0.13
+
+
+def test_exact_pvalues_are_refused_where_they_would_not_be_exact(fleet):
+    """A whitener has seen the training rows, not the new one."""
+    X, task = fleet
+    model = JointOCKSR(metric="whitened").fit(X, task=task)
+    for call in (model.pvalues, model.select):
+        with pytest.raises(ValueError, match="exact=False"):
+            call(X, task=task, exact=True)

@@ -5,13 +5,18 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.utils._param_validation import InvalidParameterError
 
 from manyone import (
+    KNFST,
+    SVDD,
     IndependentOCKSR,
     JointOCKSR,
     LinearOCKSR,
     NonlinearOCKSR,
     SparseOCKSR,
+    save,
     tune,
 )
 from manyone.estimators import METHODS
@@ -211,3 +216,88 @@ def test_without_thresholds_until_rows_are_held_out(fleet):
     np.testing.assert_array_equal(
         model.calibrate(X[~train], **held).predict(X, task=task), expected
     )
+
+
+@pytest.mark.parametrize(
+    ("method", "grid"),
+    [(SVDD, {"nu": [0.05, 0.5]}), (LinearOCKSR, {"frobenius": [0.1, 1.0]})],
+)
+def test_kernel_matrices_are_judged_by_folds_as_rows_are(method, grid, fleet):
+    X, task = fleet
+    order = np.random.default_rng(0).permutation(len(X))[:60]
+    X, task = X[order], task[order]
+    by_rows = tune(method(gamma=0.1), X, task=task, grid=grid, max_rows=40)
+    by_kernel = tune(
+        method(kernel="precomputed"), rbf_kernel(X, gamma=0.1), task=task, grid=grid, max_rows=40
+    )
+    np.testing.assert_allclose(by_kernel.tuning_["score"], by_rows.tuning_["score"], atol=1e-12)
+
+
+@pytest.mark.parametrize("method", [SVDD, KNFST])
+def test_copies_are_judged_as_weights_are(method, fleet):
+    X, task = fleet[0][::3], fleet[1][::3]
+    weight = np.random.default_rng(0).integers(1, 4, len(X))
+    grid = {"width": [0.3, 1.0]}
+    weighted = tune(method(gamma=0.1), X, task=task, grid=grid, sample_weight=weight)
+    copied = tune(
+        method(gamma=0.1), np.repeat(X, weight, axis=0), task=np.repeat(task, weight), grid=grid
+    )
+    np.testing.assert_allclose(copied.tuning_["score"], weighted.tuning_["score"], atol=1e-9)
+
+
+@pytest.mark.parametrize("criterion", ["seen", "unseen"])
+def test_known_outliers_of_a_single_task_are_negatives(criterion):
+    """The width that tells outliers apart is found, though there is no other task."""
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(size=(40, 2)), 4.0 * rng.normal(size=(20, 2))])
+    outlier = np.arange(60) >= 40
+    model = tune(
+        SVDD(gamma=0.1, nu=0.5),
+        X,
+        outlier=outlier,
+        grid={"width": [1.0, 1e-6]},  # the second makes every row a stranger
+        criterion=criterion,
+    )
+    good, bad = model.tuning_["score"]
+    assert good > 0.8 > 0.7 > bad and model.width == 1.0
+
+
+def test_tasks_that_cannot_be_judged_are_told():
+    with pytest.warns(UserWarning, match="No setting could be judged"):
+        tune(SVDD(), np.eye(4), task=[0, 1, 2, 3], grid={"nu": [0.1, 0.5]})
+
+
+@pytest.mark.parametrize("wrong", [{"alarm_rate": 2}, {"gamma": "foo"}, {"landmarks": -2}])
+def test_parameters_of_the_estimator_are_checked_as_in_fit(wrong, fleet):
+    X, task = fleet
+    with pytest.raises(InvalidParameterError, match=next(iter(wrong))):
+        tune(JointOCKSR(**wrong), X, task=task, grid={"width": [1.0]})
+
+
+@pytest.mark.parametrize("wrong", [{"max_rows": 0}, {"grid": [{"width": [1.0]}]}])
+def test_wrong_arguments_are_named(wrong, fleet):
+    X, task = fleet
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        tune(JointOCKSR(), X, task=task, **wrong)
+
+
+def test_nothing_of_the_search_is_left_behind(fleet, tmp_path):
+    """A spectrum of the search must not reach a later fit, or a file."""
+    X, task = fleet
+    model = tune(JointOCKSR(landmarks=30, random_state=0), X[::2], task=task[::2])
+    save(model, tmp_path / "model.manyone")
+    model.set_params(landmarks=None).fit(X, task=task)
+    fresh = JointOCKSR(**model.get_params()).fit(X, task=task)
+    np.testing.assert_array_equal(model.score_tasks(X), fresh.score_tasks(X))
+
+
+def test_columns_on_other_scales_are_told_without_thresholds_too(fleet):
+    X, task = fleet
+    with pytest.warns(UserWarning, match="thousand times more"):
+        tune(
+            JointOCKSR(),
+            X * np.r_[1e6, np.ones(X.shape[1] - 1)],
+            task=task,
+            grid={"alpha": [0.1]},
+            calibrate=False,
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from numbers import Integral
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils._param_validation import validate_parameter_constraints
 
+from manyone.calibration import warn_user
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.joint import JointOCKSR
 from manyone.kernels import Array
@@ -111,6 +113,11 @@ def tune(
             "Use GridSearchCV with scoring=manyone.TaskAUC() for others."
         )
     model = clone(estimator)
+    model._validate_params()
+    if max_rows is not None and (not isinstance(max_rows, Integral) or max_rows < 2):
+        raise ValueError(f"max_rows must be None or an integer of at least 2; got {max_rows!r}.")
+    if grid is not None and not isinstance(grid, Mapping):
+        raise ValueError(f"grid must map names of parameters to lists of values; got {grid!r}.")
     honest, stages = hasattr(model, "_honest_scores"), hasattr(model, "_own_grid")
     start = getattr(model, "_default_grid", DEFAULT_GRID)
     values = _checked_grid({**start, **getattr(model, "_own_grid", {})} if grid is None else grid)
@@ -145,7 +152,7 @@ def tune(
     if rows.X.shape[1] < 2 or len(model.tasks_) < few:
         metrics = [m for m in metrics if m == "plain"] or metrics
         values = {**values, "metric": metrics} if "metric" in values else values
-    judged = _subset(rows, max_rows)
+    judged = _subset(rows, max_rows, square=model.kernel == "precomputed")
     part = copy(model)
     used = np.unique(judged.codes[judged.codes >= 0])
     part.tasks_ = model.tasks_[used]
@@ -172,6 +179,8 @@ def tune(
             winner = model.set_params(**{name: getattr(winner, name) for name in _names(model)})
         winner.label_columns_ = [c for c in (task, outlier) if isinstance(c, str)]
         winner._fit_rows(rows, calibrate=calibrate)
+        if not calibrate:  # what a calibrated fit would have said
+            winner._check_scales(winner._prepare(rows.X))
     scores = np.array([entry["score"] if entry["final"] else -np.inf for entry in table])
     given = {name: getattr(estimator, name) for name in _names(model)}
     columns = [*given, "score", "standard_error", "stage"]
@@ -256,7 +265,7 @@ def _names(model: MultiTaskOneClass) -> list[str]:
     return shared + [name for name in known if name not in _SHARED and name not in _FIXED]
 
 
-def _subset(rows: TrainingRows, max_rows: int | None) -> TrainingRows:
+def _subset(rows: TrainingRows, max_rows: int | None, *, square: bool) -> TrainingRows:
     """Rows of as many whole tasks as fit, spread evenly; large tasks are thinned out first."""
     n = len(rows.codes)
     if max_rows is None or n <= max_rows:
@@ -271,7 +280,8 @@ def _subset(rows: TrainingRows, max_rows: int | None) -> TrainingRows:
     sizes = np.bincount(rows.codes[thin & (rows.codes >= 0)], minlength=n_tasks)
     wanted = max(2, min(n_tasks, int(max_rows // sizes.mean())))
     chosen = np.unique(np.linspace(0, n_tasks - 1, wanted).round().astype(np.intp))
-    return rows.take(np.flatnonzero(thin & (np.isin(rows.codes, chosen) | (rows.codes < 0))))
+    kept = np.flatnonzero(thin & (np.isin(rows.codes, chosen) | (rows.codes < 0)))
+    return rows.take(kept, square=square)
 
 
 def _entry(
@@ -364,6 +374,10 @@ def _by_folds(
     more than one standard error of the difference.
     """
     settings = list(_settings(values))
+    # Copies must not be judged by models that have seen them: one row, with the weight of all.
+    rows, first = rows.merged()
+    if model.kernel == "precomputed":
+        rows = rows._replace(X=rows.X[:, first])
     if cautious:
         mine = {name: getattr(model, name) for name in values}
         settings = [mine, *[setting for setting in settings if setting != mine]]
@@ -371,7 +385,13 @@ def _by_folds(
     judged = [_fold_aucs(candidate, rows, criterion) for candidate in tried]
     entries = [_entry(m, aucs, "folds", True) for m, aucs in zip(tried, judged, strict=True)]
     table.extend(entries)
-    best = int(np.argmax([_mean(aucs) for aucs in judged]))
+    means = [_mean(aucs) for aucs in judged]
+    best = int(np.argmax(means))
+    if not np.any(np.isfinite(means)):
+        warn_user(
+            "No setting could be judged: folds need tasks of two or more distinct rows, and rows "
+            "of other tasks or known outliers to tell them from. The first setting was taken."
+        )
     if cautious:
         gain = judged[best] - judged[0]
         gain = gain[np.isfinite(gain)]
@@ -384,27 +404,29 @@ def _by_folds(
 def _fold_aucs(model: MultiTaskOneClass, rows: TrainingRows, criterion: str) -> Array:
     """AUC per fold: rows of a fold of half of the tasks, scored by a model of the other folds.
 
-    Negatives are the other rows of the fold whose tasks are in the model ("seen"), or the rows of
-    tasks that are not ("unseen"); "both" is their mean.
+    Negatives are the known outliers of the fold and its rows of other tasks in the model ("seen"),
+    or the rows of tasks that are not in it ("unseen"); "both" is their mean.
     """
-    scores = []
+    scores, precomputed = [], model.kernel == "precomputed"
     for train, test, enrolled in _splits(rows, len(model.tasks_)):
-        candidate = copy(model)
+        candidate, kept = copy(model), np.flatnonzero(train)
         used = np.unique(rows.codes[train & ~rows.outlier])
         candidate.tasks_ = model.tasks_[used]
-        part = rows.take(np.flatnonzero(train))
+        if precomputed:
+            candidate.fit_rows_ = kept
+        part = rows.take(kept, square=precomputed)
         candidate._fit_rows(part._replace(codes=_renumbered(part.codes, used)), calibrate=False)
-        judged = np.flatnonzero(test)
-        values = candidate._all_scores(candidate._prepare(rows.X[judged]))
-        codes = _renumbered(rows.codes[judged], used)
-        known = enrolled[judged] & (codes >= 0)
+        judged = rows.take(np.flatnonzero(test))
+        values = candidate._all_scores(candidate._prepare(judged.X))
+        known = enrolled[test] & ~judged.outlier
+        positive = np.where(known, _renumbered(judged.codes, used), -1)
         kinds = []
         if criterion in ("seen", "both"):
-            kinds.append(_mean_auc(values[known], codes[known]))
+            mine = known | judged.outlier
+            kinds.append(_mean_auc(values[mine], positive[mine], judged.weight[mine]))
         if criterion in ("unseen", "both"):
-            positive = np.where(known, codes, -1)
             # Rows of other enrolled tasks are not negatives here: hide them task by task.
-            kinds.append(_mean_unseen_auc(values, positive, known))
+            kinds.append(_mean_unseen_auc(values, positive, known, judged.weight))
         scores.append(_mean(np.array(kinds)) if np.any(np.isfinite(kinds)) else np.nan)
     return np.array(scores)
 
@@ -412,19 +434,20 @@ def _fold_aucs(model: MultiTaskOneClass, rows: TrainingRows, criterion: str) -> 
 def _splits(
     rows: TrainingRows, n_tasks: int
 ) -> Iterable[tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]]:
-    known = np.flatnonzero((rows.codes >= 0) & ~rows.outlier)
+    """Rows to fit to, rows to judge by, and rows whose tasks (or no task) are in the model."""
+    known, strange = np.flatnonzero(~rows.outlier), np.flatnonzero(rows.outlier)
     order, starts = group_rows(rows.codes[known], n_tasks)
-    place = np.full(len(rows.codes), -1)
+    place = np.empty(len(rows.codes), dtype=np.intp)
+    place[strange] = np.arange(len(strange))
     place[known[order]] = np.arange(len(known)) - np.repeat(starts[:-1], np.diff(starts))
     single = np.diff(starts) == 1
     for half, fold in itertools.product(range(2), range(_FOLDS)):
         enrolled = (rows.codes % 2 == half) | (rows.codes < 0)
-        in_fold = (place % _FOLDS == fold) & (place >= 0)
+        in_fold = place % _FOLDS == fold
         # The only row of a task stays in the model.
-        in_fold &= ~(enrolled & single[np.maximum(rows.codes, 0)])
-        train = enrolled & ~in_fold
-        test = (in_fold | (~enrolled & (place >= 0))) & ~rows.outlier
-        if np.any(train) and np.any(test & enrolled):
+        in_fold &= rows.outlier | ~(enrolled & single[np.maximum(rows.codes, 0)])
+        train, test = enrolled & ~in_fold, in_fold | ~enrolled
+        if np.any(train & ~rows.outlier) and np.any(test & enrolled & ~rows.outlier):
             yield train, test, enrolled
 
 
@@ -434,15 +457,18 @@ def _renumbered(codes: NDArray[np.intp], used: NDArray[np.intp]) -> NDArray[np.i
     return np.where(used[position] == codes, position, -1)
 
 
-def _mean_auc(scores: Array, codes: NDArray[np.intp]) -> float:
-    aucs = task_aucs(scores, codes)
+def _mean_auc(scores: Array, codes: NDArray[np.intp], weight: Array) -> float:
+    aucs = task_aucs(scores, codes, weight=weight)
     return float(np.nanmean(aucs)) if np.any(np.isfinite(aucs)) else np.nan
 
 
-def _mean_unseen_auc(scores: Array, positive: NDArray[np.intp], known: NDArray[np.bool_]) -> float:
+def _mean_unseen_auc(
+    scores: Array, positive: NDArray[np.intp], known: NDArray[np.bool_], weight: Array
+) -> float:
     aucs = []
     for t in range(scores.shape[1]):
         kept = (positive == t) | ~known
-        aucs.append(task_aucs(scores[kept][:, [t]], np.where(positive[kept] == t, 0, -1))[0])
+        owner = np.where(positive[kept] == t, 0, -1)
+        aucs.append(task_aucs(scores[kept][:, [t]], owner, weight=weight[kept])[0])
     values = np.array(aucs)
     return float(np.nanmean(values)) if np.any(np.isfinite(values)) else np.nan

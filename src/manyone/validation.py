@@ -32,9 +32,12 @@ class TrainingRows(NamedTuple):
     outlier: NDArray[np.bool_]
     weight: Array
 
-    def take(self, rows: Any) -> TrainingRows:
-        """The rows selected by an index or a mask."""
-        return TrainingRows(*(part[rows] for part in self))
+    def take(self, rows: Any, *, square: bool = False) -> TrainingRows:
+        """The rows selected by an index or a mask; of a (square) kernel matrix the columns too."""
+        X = self.X[rows]
+        return TrainingRows(
+            X[:, rows] if square else X, self.codes[rows], self.outlier[rows], self.weight[rows]
+        )
 
     def by_task(self) -> tuple[TrainingRows, Codes]:
         """Rows sorted by task, outliers of every task last; and the order that does it."""

@@ -74,3 +74,16 @@ def test_one_column_that_drowns_the_others_is_named():
     X = rng.normal(size=(60, 3)) * [1.0, 1e6, 1.0]
     with pytest.warns(UserWarning, match=r"column 1 .*StandardScaler"):
         JointOCKSR(alarm_rate=0.1).fit(X)
+
+
+@pytest.mark.parametrize("method", [JointOCKSR, IndependentOCKSR])
+def test_no_ridge_on_a_kernel_of_low_rank_is_least_squares(method):
+    """Thirty rows, three directions: what cannot be fitted must not drown the rest in rounding."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(30, 3)), 2 * rng.normal(size=(500, 3))
+    model = method(kernel="linear", alpha=0.0).fit(X)
+    w = np.linalg.lstsq(X, np.ones(30), rcond=None)[0]
+    expected = -np.abs(Z @ w - (X @ w).mean())
+    np.testing.assert_allclose(model.score_samples(Z), expected, atol=5e-3)
+    one_by_one = np.concatenate([model.score_samples(z[None]) for z in Z])
+    np.testing.assert_allclose(one_by_one, model.score_samples(Z), atol=5e-3)

@@ -1,5 +1,7 @@
 """OCKSR-N and -NS: the model is the formula, learning helps, the anchor holds, the rate is kept."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
@@ -154,3 +156,16 @@ def test_measured_rate_after_tuning():
         model = tune(NonlinearOCKSR(alarm_rate=0.1), X, task=y, criterion="seen")
         rates.append(np.mean(model.predict(X_new, task=y_new) == -1))
     assert 0.03 <= np.mean(rates) <= 0.13
+
+
+@both
+@pytest.mark.parametrize("learn_theta", [False, True])
+def test_a_warm_start_goes_on_with_the_same_problem(method, learn_theta, fleet):
+    X, task = fleet[0][::2], fleet[1][::2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = method(warm_start=True, learn_theta=learn_theta, max_iter=20).fit(X, task=task)
+        before = model.objective_path_[-1]
+        model.fit(X, task=task)
+    assert model.objective_path_[0] == pytest.approx(before, rel=1e-4)
+    assert model.objective_path_[-1] <= before * (1 + 1e-4)

@@ -6,9 +6,10 @@ import zipfile
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 import manyone
-from manyone import CalibrationWarning, IndependentOCKSR, JointOCKSR
+from manyone import CalibrationWarning, IndependentOCKSR, JointOCKSR, tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 both = pytest.mark.parametrize("method", [IndependentOCKSR, JointOCKSR])
@@ -175,3 +176,23 @@ def test_held_out_calibration_is_given_up_with_a_warning(method, fleet):
     with pytest.warns(CalibrationWarning, match="held-out"):
         model.enroll(X[:3] + 1, task=task[:3])
     assert model.calibration_.source == "leave-one-out"
+
+
+@pytest.mark.parametrize("metric", ["plain", "whitened"])
+def test_models_without_thresholds_stay_so(metric, fleet):
+    X, task = fleet
+    known = task != task[0]
+    bare = tune(
+        JointOCKSR(metric=metric),
+        X[known],
+        task=task[known],
+        grid={"alpha": [0.1]},
+        calibrate=False,
+    )
+    gamma = bare.gamma_
+    bare.enroll(X[~known], task=task[~known])
+    with pytest.raises(NotFittedError, match="held-out normal rows"):
+        bare.predict(X, task=task)
+    full = JointOCKSR(metric=metric, gamma=gamma).fit(X, task=task)
+    if metric == "plain":
+        np.testing.assert_allclose(bare.score_tasks(X), full.score_tasks(X), atol=1e-9)

@@ -144,3 +144,21 @@ def test_a_method_without_closed_form_is_chosen_by_folds(blobs, monkeypatch):
     assert isinstance(model, Newcomer)
     assert "folds" in model.tuning_["stage"]
     assert np.mean(task_aucs(model.score_tasks(Z), codes)) > 0.9
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_two_rows_per_task_are_enough_to_choose_by(blobs):
+    X, task, Z, _ = blobs
+    few = np.concatenate([np.flatnonzero(task == label)[:2] for label in "abcd"])
+    for name in ("SVC (one-vs-rest)", "Mahalanobis (per task)", "OneClassSVM"):
+        model = methods()[name].fit(X[few].tolist(), task[few].tolist(), "seen")
+        assert np.all(np.isfinite(model.score_tasks(Z)))
+    single = np.concatenate([np.flatnonzero(task == label)[:1] for label in "abcd"])
+    with pytest.raises(ValueError, match="single row"):
+        methods()["SVC (one-vs-rest)"].fit(X[single], task[single], "seen")
+
+
+def test_kinds_of_anomaly_are_two(blobs):
+    X, task, *_ = blobs
+    with pytest.raises(ValueError, match="kind must be"):
+        methods()["LDA"].fit(X, task, "foo")

@@ -86,3 +86,16 @@ def test_contradictory_protocols_are_refused():
         Protocol("unseen", 2, 2, 2, 2)
     with pytest.raises(ValueError, match="labels"):
         Protocol("seen", 2, 2, 2, 2).split(np.zeros((4, 1)), [0, 1], 0)
+
+
+@pytest.mark.parametrize("name", ["n_tasks", "n_train", "n_positive", "n_negative"])
+@pytest.mark.parametrize("wrong", [0, -1, 2.5])
+def test_sizes_are_positive_integers(name, wrong):
+    sizes = {"n_tasks": 2, "n_train": 3, "n_positive": 2, "n_negative": 2} | {name: wrong}
+    with pytest.raises(ValueError, match=f"{name} must be a positive integer"):
+        Protocol("seen", **sizes)
+
+
+def test_a_protocol_does_not_grow():
+    with pytest.raises(ValueError, match="at least 1"):
+        Protocol("seen", 2, 3, 2, 2).smaller(0)

@@ -60,9 +60,6 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
         "alarm_rate": [Interval(Real, 0, 1, closed="neither")],
     }
 
-    #: Folds of the calibration where no closed form is honest.
-    _calibration_folds: ClassVar[int] = 10
-
     kernel: str | Callable[..., float]
     gamma: str | float
     width: float
@@ -101,6 +98,14 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
             f"{type(self).__name__} has no closed form for exact p-values. Use exact=False, "
             "or JointOCKSR or IndependentOCKSR."
         )
+
+    def _conformal_pvalues(self, X: Rows, codes: Codes) -> Array:
+        if self.metric == "whitened":
+            raise ValueError(
+                'exact=True needs metric="plain": the whitener has seen the training rows and not '
+                "the new one, so that they are not compared on equal terms. Use exact=False."
+            )
+        return self._exact_pvalues(X, codes)
 
     # ------------------------------------------------------------------------------------- fitting
 
@@ -240,6 +245,10 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
         # A whitener has seen the rows that the closed form leaves out.
         return self.metric == "whitened"
 
+    @property
+    def _calibration_folds(self) -> int:
+        return 10
+
     def _fold_scores(self, rows: TrainingRows) -> tuple[Array, Codes, Array]:
         """Scores of rows under whole refits without their fold; folds are cut inside each task.
 
@@ -265,11 +274,9 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
             model = clone(self)
             model.tasks_ = self.tasks_
             kept = np.delete(np.arange(len(rows.codes)), held)
-            fewer = rows.take(kept)
             if precomputed:
                 model.fit_rows_ = kept
-                fewer = fewer._replace(X=fewer.X[:, kept])
-            model._fit_rows(fewer, calibrate=False)
+            model._fit_rows(rows.take(kept, square=precomputed), calibrate=False)
             scores[fold == k] = model._own_scores(model._prepare(rows.X[held]), rows.codes[held])
         return scores, codes, rows.weight[normal]
 
@@ -402,7 +409,8 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
             False: the score is compared with the calibration scores of its task (monotone in the
             score, ``p <= alarm_rate_`` exactly where `predict` gives -1). True: full conformal
             prediction, the model with the row added compared with itself; P(p <= a) <= a for every
-            a if kernel width and alpha were not chosen on the task's own rows.
+            a if kernel width and alpha were not chosen on the task's own rows. Only with
+            ``metric="plain"``.
 
         Returns
         -------
@@ -410,11 +418,11 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
             Never below 1/(n_t + 1), as n_t rows cannot make anything rarer than that; for tasks
             that borrow the scores of all tasks (see `calibration_.pooled`), never below 1/(n + 1).
         """
-        self._check_calibrated()
         X, codes = self._scoring_rows(X, task)
         with np.errstate(under="ignore"):
             if exact:
-                return self._exact_pvalues(X, codes)
+                return self._conformal_pvalues(X, codes)
+            self._check_calibrated()
             scores = self._own_scores(X, codes)
         return self.calibration_.pvalues(scores, codes, self.promised_rate_)
 
@@ -442,7 +450,7 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
         X, codes = self._scoring_rows(X, task)
         with np.errstate(under="ignore"):
             if exact:
-                p = self._exact_pvalues(X, codes)
+                p = self._conformal_pvalues(X, codes)
                 floors = 1.0 / (self.calibration_.counts + 1.0)
             else:
                 scores = self._own_scores(X, codes)
@@ -495,11 +503,8 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
         accepted = np.where(scores < self.offset_, -np.inf, scores)
         best = np.argmax(accepted, axis=1)
         rejected = np.all(scores < self.offset_, axis=1)
-        if (
-            np.can_cast(self.tasks_.dtype, np.int64)
-            and -1 not in self.tasks_
-            and (self.tasks_.dtype.kind in "iu")
-        ):
+        whole = self.tasks_.dtype.kind in "iu"
+        if whole and -1 not in self.tasks_ and self.tasks_.max() <= np.iinfo(np.int64).max:
             return np.where(rejected, -1, self.tasks_[best].astype(np.int64))
         labels = self.tasks_.astype(object)[best]
         labels[rejected] = None

@@ -156,16 +156,17 @@ class JointOCKSR(ResponseScoring, UpdatableMixin, MultiTaskOneClass):
     def _solve(self, rows: TrainingRows) -> None:
         _, self.codes_, self.outlier_, self.weight_ = rows
         R = responses(rows.codes, rows.outlier, len(self.tasks_))
+        # Left by `tune`, which has judged this very kernel matrix.
+        spectrum: Spectrum | None = self.__dict__.pop("_spectrum", None)
         if self.landmarks is None:
-            residuals = self._solve_exactly(rows, R)
+            residuals = self._solve_exactly(rows, R, spectrum)
         else:
             residuals = self._solve_landmarks(rows, R, self.landmarks)
         self._summarise(residuals)
 
-    def _solve_exactly(self, rows: TrainingRows, R: Array) -> Array:
+    def _solve_exactly(self, rows: TrainingRows, R: Array, spectrum: Spectrum | None) -> Array:
         self.X_fit_ = rows.X
-        spectrum: Spectrum | None = self.__dict__.pop("_spectrum", None)
-        if spectrum is not None:  # left by `tune`, which has judged this very kernel matrix
+        if spectrum is not None:
             self.alpha_ = float(effective_alpha(self.alpha, spectrum.values.sum()))
             self.dual_coef_, self.slack_ = path_coef(spectrum, R, self.alpha_)
         else:

@@ -210,13 +210,14 @@ class NonlinearOCKSR(TwoLayerMixin):
         self.beta_ = beta * problem.unit
         # Heavier rows are interpolated to rounding, and their coefficients would drown others.
         weight = np.minimum(problem.weight, 1e10 * beta)
+        W, theta = problem.start
         found = nonlinear(
             problem.Phi,
             problem.R,
             problem.alpha,
             beta,
-            problem.theta,
-            W=problem.W,
+            theta,
+            W=W,
             weight=weight,
             learn_theta=self.learn_theta,
             solver=self.solver,

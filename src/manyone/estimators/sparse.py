@@ -211,15 +211,15 @@ class SparseOCKSR(TwoLayerMixin):
         groups = np.unique(problem.groups, return_inverse=True)[1]
         l1, group = self._strengths(problem, weight)
         self.l1_, self.group_ = l1 * problem.unit, group * problem.unit * np.sqrt(problem.unit)
-        W = problem.W
-        if self.solver == "fista" and max_iter and not problem.resumed:
+        W, theta = problem.start
+        if self.solver == "fista" and max_iter and problem.last is None:
             # Near the solution of the ridge, which is cheap, the lasso needs few iterations.
             W = nonlinear(
                 problem.Phi,
                 problem.R,
                 problem.alpha,
                 min(1.0, float(np.mean(weight @ problem.R))),
-                problem.theta,
+                theta,
                 W=W,
                 weight=weight,
                 tol=_ROUGH,
@@ -232,7 +232,7 @@ class SparseOCKSR(TwoLayerMixin):
             problem.alpha,
             l1,
             group,
-            problem.theta,
+            theta,
             W=W,
             weight=weight,
             learn_theta=self.learn_theta,
@@ -249,7 +249,7 @@ class SparseOCKSR(TwoLayerMixin):
 
     def _strengths(self, problem: Problem, weight: Array) -> tuple[float, float]:
         """`l1` and `group` in units of the problem, where the second layer is neither 0 nor R."""
-        Y = problem.Phi @ problem.W
+        Y = problem.Phi @ problem.ridge  # wherever it starts, the same problem
         weighted = weight[:, None] * problem.R
         slope = 2.0 * respond(Y, Y, weighted, problem.theta)
         largest = float(np.abs(slope).max(axis=0).min())

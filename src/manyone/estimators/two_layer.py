@@ -37,11 +37,13 @@ class Problem(NamedTuple):
     weight : ndarray of shape (n,)
     groups : ndarray of shape (n,)
         Task of each row; known outliers of every task and the origin come after the last task.
-    alpha, theta : float
-    W : ndarray of shape (m, T)
-        Where to start: the solution of the first layer alone, or that of the last fit.
-    resumed : bool
-        Whether it is the latter.
+    alpha : float
+    ridge : ndarray of shape (m, T)
+        The solution of the first layer alone.
+    theta : float
+        Coefficient of the second kernel for it.
+    last : (ndarray of shape (m, T), float) or None
+        Both of the last fit, where it is to start from there.
     unit : float
         Mean weight.
     """
@@ -51,10 +53,15 @@ class Problem(NamedTuple):
     weight: Array
     groups: Codes
     alpha: float
+    ridge: Array
     theta: float
-    W: Array
-    resumed: bool
+    last: tuple[Array, float] | None
     unit: float
+
+    @property
+    def start(self) -> tuple[Array, float]:
+        """First layer (m, T) and coefficient of the second kernel to start from."""
+        return self.last or (self.ridge, self.theta)
 
 
 class Layers(NamedTuple):
@@ -84,7 +91,9 @@ class TwoLayerMixin(ResponseScoring, StructureMixin):
         "max_iter": [Interval(Integral, 0, None, closed="left")],
     }
 
-    _calibration_folds = 5
+    @property
+    def _calibration_folds(self) -> int:  # a fit costs more than in the other methods
+        return super()._calibration_folds if self._is_single else 5
 
     theta: str | float
     learn_theta: bool
@@ -149,16 +158,18 @@ class TwoLayerMixin(ResponseScoring, StructureMixin):
             W = self._ridge(Phi, R, weight)
         unit = float(np.mean(weight))
         theta = self._coefficient(Phi @ W, weight / unit)
-        start = self._started("weights_", W.shape)
+        started = self._started("weights_", W.shape)
+        last = None
+        if started is not None:  # a theta that was learned belongs to the first layer it came with
+            last = started, self.theta_ if self.learn_theta else theta
         groups = np.where(rows.codes < 0, T, rows.codes)
         if self.anchor:
             # A row unlike all others has features near zero: it belongs to no task.
             Phi, R = np.vstack([Phi, np.zeros(Phi.shape[1])]), np.vstack([R, np.zeros(T)])
             origin = _ANCHOR * float(weight[~rows.outlier].sum()) / T
             weight, groups = np.append(weight, origin), np.append(groups, T)
-        resumed, W = start is not None, W if start is None else start
         alpha, weight = self.alpha_ / unit, weight / unit
-        return Problem(Phi, R, weight, groups, alpha, theta, W, resumed, unit), features
+        return Problem(Phi, R, weight, groups, alpha, W, theta, last, unit), features
 
     def _coefficient(self, Y: Array, weight: Array) -> float:
         """Coefficient of the second kernel that the fit starts with."""

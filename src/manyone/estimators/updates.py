@@ -98,7 +98,8 @@ class UpdatableMixin(MultiTaskOneClass):
         rows = rows._replace(codes=_moved(rows.codes, lookup(names, merged)))
         self.tasks_ = merged
         if self.metric == "whitened":
-            self._fit_rows(join_rows(self._raw_rows(), rows).by_task()[0])
+            rows = join_rows(self._raw_rows(), rows).by_task()[0]
+            self._fit_rows(rows, calibrate=self._is_calibrated)
             return
         for code in np.setdiff1d(np.arange(len(merged)), moved):
             self._insert_task(int(code))
@@ -135,7 +136,8 @@ class UpdatableMixin(MultiTaskOneClass):
         self.tasks_ = np.delete(self.tasks_, code)
         if self.metric == "whitened":
             kept = self._raw_rows().take(np.flatnonzero(self.codes_ != code))
-            self._fit_rows(kept._replace(codes=kept.codes - (kept.codes > code)).by_task()[0])
+            rows = kept._replace(codes=kept.codes - (kept.codes > code)).by_task()[0]
+            self._fit_rows(rows, calibrate=self._is_calibrated)
             return
         self._remove(code)
         self._recalibrate_left_out()
@@ -150,7 +152,14 @@ class UpdatableMixin(MultiTaskOneClass):
                 "on the new kernel matrix."
             )
 
+    @property
+    def _is_calibrated(self) -> bool:
+        """False for a model that `tune` was told to leave without thresholds."""
+        return hasattr(self, "calibration_")
+
     def _recalibrate_left_out(self) -> None:
+        if not self._is_calibrated:
+            return
         if self.calibration_.source == "held-out":
             warn_user(
                 "The held-out calibration belonged to the model before this change: thresholds now "

@@ -128,12 +128,14 @@ def _seen_unseen(rows: Sequence[Row], names: Sequence[str]) -> Chart:
             )
         lines = Axis("", names=order, limits=(-0.7, len(order) - 0.3), reverse=True)
         panels.append(Panel(DATASETS[name].title, Axis(_AUC), lines, tuple(content)))
+    repeated = any(row.error is not None for row in rows)
+    errors = " Bars are standard errors over repetitions." if repeated else ""
     return Chart(
         "seen_unseen",
         "Known and unknown kinds of anomaly",
         "Mean AUC of each method when the anomalies come from classes whose normal rows the model "
-        "knows (circles, the paper's protocol) and from classes it has never met (diamonds). Bars "
-        "are standard errors over repetitions, the upright stroke is what the paper prints.",
+        "knows (circles, the paper's protocol) and from classes it has never met (diamonds); the "
+        f"upright stroke is what the paper prints.{errors}",
         tuple(panels),
         (6.4, 0.3 * len({row.method for row in rows}) + 1.2),
     )

@@ -165,7 +165,9 @@ class Method:
         fitted model
             With ``score_tasks``.
         """
-        return self._fit(X, task, kind, calibrate)
+        if kind not in ("unseen", "seen"):
+            raise ValueError(f'kind must be "unseen" or "seen"; got {kind!r}.')
+        return self._fit(np.asarray(X, dtype=np.float64), np.asarray(task), kind, calibrate)
 
 
 def methods() -> dict[str, Method]:
@@ -281,11 +283,13 @@ def _splits(task: NDArray[Any], kind: str) -> Iterator[tuple[NDArray[np.intp], N
     Folds are cut inside the tasks. For ``"unseen"`` one half of the tasks and then the other is
     kept out of training with all its rows, which are the anomalies then.
     """
-    folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=0)
+    labels, codes, counts = np.unique(task, return_inverse=True, return_counts=True)
+    if counts.max() < 2:
+        raise ValueError("Every task has a single row: there is none to judge a setting by.")
+    folds = StratifiedKFold(min(_FOLDS, counts.max()), shuffle=True, random_state=0)
     if kind == "seen":
         yield from folds.split(task, task)
         return
-    labels, codes = np.unique(task, return_inverse=True)
     if len(labels) < _FEWEST_TASKS:
         raise ValueError(
             f'kind="unseen" holds out half of the tasks to judge by and needs at least '

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -90,11 +91,17 @@ class Protocol:
     def __post_init__(self) -> None:
         if self.kind not in ("seen", "unseen"):
             raise ValueError(f'kind must be "seen" or "unseen"; got {self.kind!r}.')
+        sizes = {k: getattr(self, k) for k in ("n_tasks", "n_train", "n_positive", "n_negative")}
+        for name, size in sizes.items():
+            if not isinstance(size, Integral) or size < 1:
+                raise ValueError(f"{name} must be a positive integer; got {size!r}.")
         if (self.n_unseen > 0) != (self.kind == "unseen"):
             raise ValueError(f'n_unseen={self.n_unseen} does not go with kind="{self.kind}".')
 
     def smaller(self, factor: int) -> Protocol:
-        """The same protocol with fewer test rows."""
+        """The same protocol with test rows divided by a factor of 1 or more."""
+        if factor < 1:
+            raise ValueError(f"factor must be at least 1; got {factor!r}.")
         return replace(
             self,
             n_positive=max(1, self.n_positive // factor),

@@ -195,7 +195,8 @@ class ShrunkMahalanobis:
             # Of two rows the rule makes 0: about their mean they agree on the one direction.
             shrinkage = max(float(ledoit_wolf_shrinkage(C, assume_centered=True)), 1e-6)
         _, singular, self._directions = np.linalg.svd(C, full_matrices=False)
-        floor = shrinkage * float(np.sum(singular**2)) / (n * d)
+        # Rows that do not differ have no scale of their own: take 1.
+        floor = shrinkage * (float(np.sum(singular**2)) / (n * d) or 1.0)
         self._along = 1.0 / ((1.0 - shrinkage) * singular**2 / n + floor)
         # Directions in which the rows do not vary; there are none where n >= d.
         self._across = 1.0 / floor if d > len(singular) else 0.0

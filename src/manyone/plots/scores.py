@@ -147,6 +147,7 @@ class ScoreDisplay:
         """
         require_matplotlib(f"{cls.__name__}.from_estimator")
         model = last_step(estimator)
+        model._check_calibrated()
         X, task, _ = split_column(X, task)
         if model is not estimator and len(estimator) > 1:
             X = estimator[:-1].transform(X)
@@ -205,6 +206,9 @@ class ScoreDisplay:
         values = np.asarray(scores, dtype=np.float64)
         if values.ndim != 1:
             raise ValueError(f"scores must be one number per row; got shape {values.shape}.")
+        if np.isnan(values).any():
+            row = int(np.argmax(np.isnan(values)))
+            raise ValueError(f"The score of row {row} is NaN: drop such rows.")
         names = np.zeros(len(values), dtype=np.intp) if task is None else as_labels(task)
         if len(names) != len(values):
             raise ValueError(f"{len(values)} scores but {len(names)} tasks: give one per row.")

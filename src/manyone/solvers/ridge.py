@@ -24,6 +24,10 @@ Index = NDArray[np.intp]
 _BLOCK = 512
 # Below this size a set of problems is solved as one stack, above it one LAPACK call each pays.
 _SMALL = 64
+# Smallest ridge beside the trace. What a singular kernel matrix cannot fit is divided by it, and
+# drowns the rest in rounding: three digits of the responses are left. A larger ridge would cost
+# regular matrices their interpolation, of which eight digits are left.
+_SMALLEST = 1e3 * np.finfo(float).eps
 
 
 class NotPositiveDefinite(ValueError):
@@ -52,8 +56,8 @@ class RidgeSolution(NamedTuple):
 def effective_alpha(alpha: Any, trace: Any) -> Any:
     """The ridge that double precision can tell from zero and from infinity beside this trace.
 
-    At the lower end the solution is the minimum-norm interpolant to working precision, whether or
-    not the kernel matrix is singular; at the upper end it is proportional to the kernel mean.
+    At the lower end the solution is the minimum-norm interpolant, to eight digits, or to three where
+    the kernel matrix is singular; at the upper end it is proportional to the kernel mean.
 
     Parameters
     ----------
@@ -67,8 +71,13 @@ def effective_alpha(alpha: Any, trace: Any) -> Any:
     float or ndarray
     """
     size = np.abs(trace)
+    if not np.all(np.isfinite(size)):
+        raise NotPositiveDefinite(
+            "The kernel is not finite on the training rows. Use another kernel, or rescale the "
+            "rows."
+        )
     with np.errstate(over="ignore"):
-        clipped = np.clip(alpha, 8 * np.finfo(float).eps * size, 1e10 * size)
+        clipped = np.clip(alpha, _SMALLEST * size, 1e10 * size)
     return np.where(size > 0, clipped, np.where(np.greater(alpha, 0), alpha, 1.0))[()]
 
 
