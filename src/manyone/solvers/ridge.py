@@ -56,7 +56,7 @@ class RidgeSolution(NamedTuple):
 def effective_alpha(alpha: Any, trace: Any) -> Any:
     """The ridge that double precision can tell from zero and from infinity beside this trace.
 
-    At the lower end the solution is the minimum-norm interpolant, to eight digits, or to three where
+    At the lower end the solution is the minimum-norm interpolant, to eight digits, or three where
     the kernel matrix is singular; at the upper end it is proportional to the kernel mean.
 
     Parameters
