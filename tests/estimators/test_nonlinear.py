@@ -169,3 +169,13 @@ def test_a_warm_start_goes_on_with_the_same_problem(method, learn_theta, fleet):
         model.fit(X, task=task)
     assert model.objective_path_[0] == pytest.approx(before, rel=1e-4)
     assert model.objective_path_[-1] <= before * (1 + 1e-4)
+
+
+@both
+def test_a_warm_start_keeps_nothing_where_the_first_layer_is_not_learned(method, fleet):
+    X, task = fleet[0][::2], fleet[1][::2]
+    for labels, max_iter in ((None, 20), (task, 0)):
+        model = method(warm_start=True, max_iter=max_iter, gamma=0.2).fit(X + 1.0, task=labels)
+        model.fit(X**2, task=labels)
+        fresh = method(max_iter=max_iter, gamma=0.2).fit(X**2, task=labels)
+        np.testing.assert_array_equal(model.score_tasks(X), fresh.score_tasks(X))

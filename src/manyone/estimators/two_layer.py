@@ -15,7 +15,7 @@ from manyone.estimators.structured import StructureMixin
 from manyone.features import FeatureMap, exact_features
 from manyone.kernels import Array, Rows
 from manyone.solvers.nonlinear import gram, respond
-from manyone.solvers.ridge import effective_alpha
+from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha
 from manyone.tasks import Codes, responses
 from manyone.validation import TrainingRows
 
@@ -117,8 +117,7 @@ class TwoLayerMixin(ResponseScoring, StructureMixin):
     def _solve(self, rows: TrainingRows) -> None:
         problem, features = self._problem(rows)
         with np.errstate(under="ignore"):
-            max_iter = 0 if self._is_single else self.max_iter
-            W, B, self.theta_, path, n_iter = self._learn(problem, max_iter)
+            W, B, self.theta_, path, n_iter = self._learn(problem, self._iterations)
         self.n_iter_ = 1 if self._is_single else n_iter
         self.objective_path_ = path * problem.unit
         coef = features.expand(W)
@@ -140,7 +139,7 @@ class TwoLayerMixin(ResponseScoring, StructureMixin):
         R = responses(rows.codes, rows.outlier, T)
         diagonal = self._gram_diagonal(rows.X)
         # Heavier rows are interpolated to rounding; that must not cost light rows their ridge.
-        resolved = 8 * np.finfo(float).eps * max(float(np.abs(diagonal).sum()), 1e-200)
+        resolved = SMALLEST_RIDGE * max(float(np.abs(diagonal).sum()), 1e-200)
         heaviest = max(1e8, min(self.alpha, 1e50) / resolved)
         weight = np.minimum(rows.weight, heaviest)
         self.alpha_ = float(effective_alpha(self.alpha, diagonal @ weight))
@@ -158,9 +157,9 @@ class TwoLayerMixin(ResponseScoring, StructureMixin):
             W = self._ridge(Phi, R, weight)
         unit = float(np.mean(weight))
         theta = self._coefficient(Phi @ W, weight / unit)
-        started = self._started("weights_", W.shape)
         last = None
-        if started is not None:  # a theta that was learned belongs to the first layer it came with
+        if self._iterations and (started := self._started("weights_", W.shape)) is not None:
+            # A theta that was learned belongs to the first layer it came with.
             last = started, self.theta_ if self.learn_theta else theta
         groups = np.where(rows.codes < 0, T, rows.codes)
         if self.anchor:
@@ -204,6 +203,11 @@ class TwoLayerMixin(ResponseScoring, StructureMixin):
     @property
     def _is_single(self) -> bool:
         return len(self.tasks_) == 1
+
+    @property
+    def _iterations(self) -> int:
+        """How many the first layer may take."""
+        return 0 if self._is_single else self.max_iter
 
     def _own_scores(self, X: Rows, codes: Codes) -> Array:
         if self._is_single:

@@ -24,10 +24,10 @@ Index = NDArray[np.intp]
 _BLOCK = 512
 # Below this size a set of problems is solved as one stack, above it one LAPACK call each pays.
 _SMALL = 64
-# Smallest ridge beside the trace. What a singular kernel matrix cannot fit is divided by it, and
-# drowns the rest in rounding: three digits of the responses are left. A larger ridge would cost
-# regular matrices their interpolation, of which eight digits are left.
-_SMALLEST = 1e3 * np.finfo(float).eps
+#: Smallest ridge beside the trace. What a singular kernel matrix cannot fit is divided by it, and
+#: drowns the rest in rounding: three digits of the responses are left. A larger ridge would cost
+#: regular matrices their interpolation, of which eight digits are left.
+SMALLEST_RIDGE = 1e3 * np.finfo(float).eps
 
 
 class NotPositiveDefinite(ValueError):
@@ -77,7 +77,7 @@ def effective_alpha(alpha: Any, trace: Any) -> Any:
             "rows."
         )
     with np.errstate(over="ignore"):
-        clipped = np.clip(alpha, _SMALLEST * size, 1e10 * size)
+        clipped = np.clip(alpha, SMALLEST_RIDGE * size, 1e10 * size)
     return np.where(size > 0, clipped, np.where(np.greater(alpha, 0), alpha, 1.0))[()]
 
 
