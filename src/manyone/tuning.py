@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from numbers import Integral
@@ -13,12 +12,18 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils._param_validation import validate_parameter_constraints
 
-from manyone.calibration import warn_user
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.joint import JointOCKSR
-from manyone.kernels import Array
-from manyone.metrics import task_aucs
-from manyone.tasks import group_rows, split_column
+from manyone.judging import (
+    SHARED,
+    by_folds,
+    choose_metric,
+    closed_form,
+    combinations,
+    renumbered,
+    tunable,
+)
+from manyone.tasks import split_column
 from manyone.validation import TrainingRows, check_all_have_rows
 
 E = TypeVar("E", bound=MultiTaskOneClass)
@@ -30,7 +35,6 @@ DEFAULT_GRID: dict[str, Sequence[Any]] = {
     "alpha": tuple(float(a) for a in np.logspace(-3, 0, 7)),
     "metric": ("plain", "whitened"),
 }
-_FOLDS = 3
 # With fewer tasks than this, what two halves of the tasks say about a metric is noise.
 _FEWEST_TASKS_FOR_METRIC = 8
 # Judging on some of the rows keeps at least that many tasks.
@@ -105,40 +109,8 @@ def tune(
     >>> len(model.tuning_["score"])
     3
     """
-    if criterion not in ("seen", "unseen"):
-        raise ValueError(f'criterion must be "unseen" or "seen"; got {criterion!r}.')
-    if not isinstance(estimator, MultiTaskOneClass):
-        raise ValueError(
-            f"tune works on estimators of manyone; got a {type(estimator).__name__}. "
-            "Use GridSearchCV with scoring=manyone.TaskAUC() for others."
-        )
-    model = clone(estimator)
-    model._validate_params()
-    if max_rows is not None and (not isinstance(max_rows, Integral) or max_rows < 2):
-        raise ValueError(f"max_rows must be None or an integer of at least 2; got {max_rows!r}.")
-    if grid is not None and not isinstance(grid, Mapping):
-        raise ValueError(f"grid must map names of parameters to lists of values; got {grid!r}.")
+    model, values = _checked(estimator, criterion, grid, max_rows)
     honest, stages = hasattr(model, "_honest_scores"), hasattr(model, "_own_grid")
-    start = getattr(model, "_default_grid", DEFAULT_GRID)
-    values = _checked_grid({**start, **getattr(model, "_own_grid", {})} if grid is None else grid)
-    if model.kernel == "precomputed":
-        fixed = [name for name in ("kernel", "gamma", "width", "metric") if name in values]
-        if fixed:
-            raise ValueError(
-                f'With kernel="precomputed" there are no rows to choose {fixed[0]!r} for: '
-                'give grid={"alpha": [...]}.'
-            )
-    unknown = sorted(set(values) - set(_names(model)))
-    if unknown:
-        raise ValueError(
-            f"grid has {unknown[0]!r}, which tune cannot choose for {type(model).__name__}. "
-            f"It can choose: {', '.join(sorted(_names(model)))}."
-        )
-    for name, options in values.items():
-        for option in options:
-            validate_parameter_constraints(
-                model._parameter_constraints, {name: option}, type(model).__name__
-            )
     features, labels, mask = split_column(X, task, outlier)
     rows, model.tasks_ = model._training_rows(features, labels, mask, sample_weight, reset=True)
     check_all_have_rows(rows, model.tasks_)
@@ -156,33 +128,33 @@ def tune(
     part = copy(model)
     used = np.unique(judged.codes[judged.codes >= 0])
     part.tasks_ = model.tasks_[used]
-    judged = judged._replace(codes=_renumbered(judged.codes, used))
+    judged = judged._replace(codes=renumbered(judged.codes, used))
     table: list[dict[str, Any]] = []
     with np.errstate(under="ignore"):
         if honest:
-            winner = _in_closed_form(part, judged, values, metrics, criterion, table)
+            winner = _by_stages(part, judged, values, metrics, criterion, table)
         elif stages:
-            shared = {name: v for name, v in values.items() if name in _SHARED}
-            own = {name: v for name, v in values.items() if name not in _SHARED}
+            shared = {name: v for name, v in values.items() if name in SHARED}
+            own = {name: v for name, v in values.items() if name not in SHARED}
             winner = part
             if shared:
                 stand_in = _stand_in(part)
-                found = _in_closed_form(stand_in, judged, shared, metrics, criterion, table)
+                found = _by_stages(stand_in, judged, shared, metrics, criterion, table)
                 winner = copy(part).set_params(**{k: getattr(found, k) for k in [*shared]})
             if own:
                 for entry in table:
                     entry["final"] = False
-                winner = _by_folds(winner, judged, own, criterion, table, cautious=grid is None)
+                winner = by_folds(winner, judged, own, criterion, table, cautious=grid is None)
         else:
-            winner = _by_folds(part, judged, values, criterion, table)
+            winner = by_folds(part, judged, values, criterion, table)
         if judged.X is not rows.X:
-            winner = model.set_params(**{name: getattr(winner, name) for name in _names(model)})
+            winner = model.set_params(**{name: getattr(winner, name) for name in tunable(model)})
         winner.label_columns_ = [c for c in (task, outlier) if isinstance(c, str)]
         winner._fit_rows(rows, calibrate=calibrate)
         if not calibrate:  # what a calibrated fit would have said
             winner._check_scales(winner._prepare(rows.X))
     scores = np.array([entry["score"] if entry["final"] else -np.inf for entry in table])
-    given = {name: getattr(estimator, name) for name in _names(model)}
+    given = {name: getattr(estimator, name) for name in tunable(model)}
     columns = [*given, "score", "standard_error", "stage"]
     winner.tuning_ = {
         name: _column([{**given, **entry}[name] for entry in table]) for name in columns
@@ -190,22 +162,6 @@ def tune(
     picked = [number for number, entry in enumerate(table) if entry.get("picked")]
     winner.tuning_["chosen"] = np.arange(len(table)) == (picked or [int(np.argmax(scores))])[-1]
     return winner
-
-
-_SHARED = ("kernel", "gamma", "width", "degree", "coef0", "alpha", "metric")
-# How a fit runs, not what it models.
-_FIXED = {
-    "alarm_rate",
-    "kernel_params",
-    "landmarks",
-    "learn_theta",
-    "max_iter",
-    "n_jobs",
-    "random_state",
-    "tol",
-    "verbose",
-    "warm_start",
-}
 
 
 def _column(entries: list[Any]) -> NDArray[Any]:
@@ -222,7 +178,7 @@ def _stand_in(model: MultiTaskOneClass) -> MultiTaskOneClass:
     return joint
 
 
-def _in_closed_form(
+def _by_stages(
     part: Any,
     judged: TrainingRows,
     values: dict[str, list[Any]],
@@ -234,35 +190,59 @@ def _in_closed_form(
     values = {name: options for name, options in values.items() if name != "metric"}
     metric = metrics[0]
     if len(metrics) > 1:
-        metric = _choose_metric(part, judged, metrics, values, table)
+        metric = choose_metric(part, judged, metrics, values, table)
     part = copy(part).set_params(metric=metric)
     if metric != "plain":
-        return _by_folds(part, judged, values, criterion, table)
-    settings = list(_settings({k: v for k, v in values.items() if k != "alpha"}))
+        return by_folds(part, judged, values, criterion, table)
+    settings = list(combinations({k: v for k, v in values.items() if k != "alpha"}))
     alphas = values.get("alpha", [part.alpha])
-    return _closed_form(part, judged, settings, alphas, criterion, table)
+    return closed_form(part, judged, settings, alphas, criterion, table)
 
 
-def _checked_grid(grid: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
-    values = {}
+def _checked(
+    estimator: E, criterion: str, grid: Any, max_rows: int | None
+) -> tuple[E, dict[str, list[Any]]]:
+    """A clone of the estimator and the grid as lists, or what is wrong with either."""
+    if criterion not in ("seen", "unseen"):
+        raise ValueError(f'criterion must be "unseen" or "seen"; got {criterion!r}.')
+    if not isinstance(estimator, MultiTaskOneClass):
+        raise ValueError(
+            f"tune works on estimators of manyone; got a {type(estimator).__name__}. "
+            "Use GridSearchCV with scoring=manyone.TaskAUC() for others."
+        )
+    if max_rows is not None and (not isinstance(max_rows, Integral) or max_rows < 2):
+        raise ValueError(f"max_rows must be None or an integer of at least 2; got {max_rows!r}.")
+    model = clone(estimator)
+    model._validate_params()
+    if grid is None:
+        grid = {**getattr(model, "_default_grid", DEFAULT_GRID), **getattr(model, "_own_grid", {})}
+    if not isinstance(grid, Mapping):
+        raise ValueError(f"grid must map names of parameters to lists of values; got {grid!r}.")
     for name, options in grid.items():
         if isinstance(options, str) or not isinstance(options, Iterable):
             raise ValueError(f"grid[{name!r}] must be a list of values; got {options!r}.")
-        values[name] = list(options)
-        if not values[name]:
+    values = {name: list(options) for name, options in grid.items()}
+    if model.kernel == "precomputed":
+        fixed = [name for name in ("kernel", "gamma", "width", "metric") if name in values]
+        if fixed:
+            raise ValueError(
+                f'With kernel="precomputed" there are no rows to choose {fixed[0]!r} for: '
+                'give grid={"alpha": [...]}.'
+            )
+    unknown = sorted(set(values) - set(tunable(model)))
+    if unknown:
+        raise ValueError(
+            f"grid has {unknown[0]!r}, which tune cannot choose for {type(model).__name__}. "
+            f"It can choose: {', '.join(sorted(tunable(model)))}."
+        )
+    for name, options in values.items():
+        if not options:
             raise ValueError(f"grid[{name!r}] is empty: give at least one value.")
-    return values
-
-
-def _settings(values: Mapping[str, list[Any]]) -> Iterable[dict[str, Any]]:
-    for combination in itertools.product(*values.values()):
-        yield dict(zip(values, combination, strict=True))
-
-
-def _names(model: MultiTaskOneClass) -> list[str]:
-    known = model.get_params()
-    shared = [name for name in _SHARED if name in known]
-    return shared + [name for name in known if name not in _SHARED and name not in _FIXED]
+        for option in options:
+            validate_parameter_constraints(
+                model._parameter_constraints, {name: option}, type(model).__name__
+            )
+    return model, values
 
 
 def _subset(rows: TrainingRows, max_rows: int | None, *, square: bool) -> TrainingRows:
@@ -282,193 +262,3 @@ def _subset(rows: TrainingRows, max_rows: int | None, *, square: bool) -> Traini
     chosen = np.unique(np.linspace(0, n_tasks - 1, wanted).round().astype(np.intp))
     kept = np.flatnonzero(thin & (np.isin(rows.codes, chosen) | (rows.codes < 0)))
     return rows.take(kept, square=square)
-
-
-def _entry(
-    model: MultiTaskOneClass, aucs: Array, stage: str, final: bool, **changed: Any
-) -> dict[str, Any]:
-    shown = {name: getattr(model, name) for name in _names(model)}
-    shown.update(changed)
-    return {**shown, **_judgement(aucs), "stage": stage, "final": final}
-
-
-def _judgement(aucs: Array) -> dict[str, float]:
-    known = aucs[np.isfinite(aucs)]
-    k = len(known)
-    mean = float(known.sum()) / k if k else np.nan
-    squares = float(((known - mean) ** 2).sum())
-    error = np.sqrt(squares / (k - 1) / k) if k > 1 else np.nan
-    return {"score": mean, "standard_error": error}
-
-
-def _closed_form(
-    model: E,
-    rows: TrainingRows,
-    settings: list[dict[str, Any]],
-    alphas: Sequence[float],
-    criterion: str,
-    table: list[dict[str, Any]],
-) -> E:
-    """Judge every setting for all ridges at once; returns the winner, not yet fitted."""
-    winner, best = model, -np.inf
-    for setting in settings:
-        candidate = copy(model).set_params(**setting)
-        candidate._resolve_kernel(rows)
-        scores = candidate._honest_scores(rows, np.array(alphas, dtype=float), criterion)
-        aucs = task_aucs(scores, rows.codes, rows.outlier, rows.weight)
-        shared = _entry(candidate, aucs[0], "closed form", True)
-        entries = [
-            {**shared, "alpha": float(a), **_judgement(line)}
-            for a, line in zip(alphas, aucs, strict=True)
-        ]
-        table.extend(entries)
-        top = max(entries, key=lambda entry: entry["score"])
-        if top["score"] > best:
-            winner, best = candidate.set_params(alpha=top["alpha"]), top["score"]
-    return winner
-
-
-def _choose_metric(
-    model: MultiTaskOneClass,
-    rows: TrainingRows,
-    metrics: list[str],
-    values: dict[str, list[Any]],
-    table: list[dict[str, Any]],
-) -> str:
-    """The metric whose best coarse setting wins in folds; in doubt the plain one."""
-    alphas = values.get("alpha", [model.alpha])
-    coarse = {name: options for name, options in values.items() if name in ("kernel", "gamma")}
-    coarse["alpha"] = sorted({alphas[0], alphas[len(alphas) // 2], alphas[-1]})
-    results = {}
-    for metric in sorted(metrics, key=lambda name: name != "plain"):
-        aucs = []
-        for setting in _settings(coarse):
-            candidate = copy(model).set_params(metric=metric, **setting)
-            aucs.append(_fold_aucs(candidate, rows, "both"))
-            table.append(_entry(candidate, aucs[-1], "metric", False))
-        results[metric] = max(aucs, key=_mean)
-    (first, plain), *others = results.items()
-    for metric, judged in others:
-        gain = (judged - plain)[np.isfinite(judged - plain)]
-        if len(gain) > 1 and gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)):
-            return metric
-    return first
-
-
-def _mean(aucs: Array) -> float:
-    known = aucs[np.isfinite(aucs)]
-    return float(known.mean()) if len(known) else -np.inf
-
-
-def _by_folds(
-    model: E,
-    rows: TrainingRows,
-    values: Mapping[str, list[Any]],
-    criterion: str,
-    table: list[dict[str, Any]],
-    cautious: bool = False,
-) -> E:
-    """Judge every setting by folds; returns the winner, not yet fitted.
-
-    A cautious choice stays with the model's own setting (tried first) unless another is better by
-    more than one standard error of the difference.
-    """
-    settings = list(_settings(values))
-    # Copies must not be judged by models that have seen them: one row, with the weight of all.
-    rows, first = rows.merged()
-    if model.kernel == "precomputed":
-        rows = rows._replace(X=rows.X[:, first])
-    if cautious:
-        mine = {name: getattr(model, name) for name in values}
-        settings = [mine, *[setting for setting in settings if setting != mine]]
-    tried = [copy(model).set_params(**setting) for setting in settings]
-    judged = [_fold_aucs(candidate, rows, criterion) for candidate in tried]
-    entries = [_entry(m, aucs, "folds", True) for m, aucs in zip(tried, judged, strict=True)]
-    table.extend(entries)
-    means = [_mean(aucs) for aucs in judged]
-    best = int(np.argmax(means))
-    if not np.any(np.isfinite(means)):
-        warn_user(
-            "No setting could be judged: folds need tasks of two or more distinct rows, and rows "
-            "of other tasks or known outliers to tell them from. The first setting was taken."
-        )
-    if cautious:
-        gain = judged[best] - judged[0]
-        gain = gain[np.isfinite(gain)]
-        if len(gain) < 2 or gain.mean() <= gain.std(ddof=1) / np.sqrt(len(gain)):
-            best = 0
-    entries[best]["picked"] = True
-    return tried[best]
-
-
-def _fold_aucs(model: MultiTaskOneClass, rows: TrainingRows, criterion: str) -> Array:
-    """AUC per fold: rows of a fold of half of the tasks, scored by a model of the other folds.
-
-    Negatives are the known outliers of the fold and its rows of other tasks in the model ("seen"),
-    or the rows of tasks that are not in it ("unseen"); "both" is their mean.
-    """
-    scores, precomputed = [], model.kernel == "precomputed"
-    for train, test, enrolled in _splits(rows, len(model.tasks_)):
-        candidate, kept = copy(model), np.flatnonzero(train)
-        used = np.unique(rows.codes[train & ~rows.outlier])
-        candidate.tasks_ = model.tasks_[used]
-        if precomputed:
-            candidate.fit_rows_ = kept
-        part = rows.take(kept, square=precomputed)
-        candidate._fit_rows(part._replace(codes=_renumbered(part.codes, used)), calibrate=False)
-        judged = rows.take(np.flatnonzero(test))
-        values = candidate._all_scores(candidate._prepare(judged.X))
-        known = enrolled[test] & ~judged.outlier
-        positive = np.where(known, _renumbered(judged.codes, used), -1)
-        kinds = []
-        if criterion in ("seen", "both"):
-            mine = known | judged.outlier
-            kinds.append(_mean_auc(values[mine], positive[mine], judged.weight[mine]))
-        if criterion in ("unseen", "both"):
-            # Rows of other enrolled tasks are not negatives here: hide them task by task.
-            kinds.append(_mean_unseen_auc(values, positive, known, judged.weight))
-        scores.append(_mean(np.array(kinds)) if np.any(np.isfinite(kinds)) else np.nan)
-    return np.array(scores)
-
-
-def _splits(
-    rows: TrainingRows, n_tasks: int
-) -> Iterable[tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]]:
-    """Rows to fit to, rows to judge by, and rows whose tasks (or no task) are in the model."""
-    known, strange = np.flatnonzero(~rows.outlier), np.flatnonzero(rows.outlier)
-    order, starts = group_rows(rows.codes[known], n_tasks)
-    place = np.empty(len(rows.codes), dtype=np.intp)
-    place[strange] = np.arange(len(strange))
-    place[known[order]] = np.arange(len(known)) - np.repeat(starts[:-1], np.diff(starts))
-    single = np.diff(starts) == 1
-    for half, fold in itertools.product(range(2), range(_FOLDS)):
-        enrolled = (rows.codes % 2 == half) | (rows.codes < 0)
-        in_fold = place % _FOLDS == fold
-        # The only row of a task stays in the model.
-        in_fold &= rows.outlier | ~(enrolled & single[np.maximum(rows.codes, 0)])
-        train, test = enrolled & ~in_fold, in_fold | ~enrolled
-        if np.any(train & ~rows.outlier) and np.any(test & enrolled & ~rows.outlier):
-            yield train, test, enrolled
-
-
-def _renumbered(codes: NDArray[np.intp], used: NDArray[np.intp]) -> NDArray[np.intp]:
-    position = np.searchsorted(used, codes)
-    position = np.minimum(position, len(used) - 1)
-    return np.where(used[position] == codes, position, -1)
-
-
-def _mean_auc(scores: Array, codes: NDArray[np.intp], weight: Array) -> float:
-    aucs = task_aucs(scores, codes, weight=weight)
-    return float(np.nanmean(aucs)) if np.any(np.isfinite(aucs)) else np.nan
-
-
-def _mean_unseen_auc(
-    scores: Array, positive: NDArray[np.intp], known: NDArray[np.bool_], weight: Array
-) -> float:
-    aucs = []
-    for t in range(scores.shape[1]):
-        kept = (positive == t) | ~known
-        owner = np.where(positive[kept] == t, 0, -1)
-        aucs.append(task_aucs(scores[kept][:, [t]], owner, weight=weight[kept])[0])
-    values = np.array(aucs)
-    return float(np.nanmean(values)) if np.any(np.isfinite(values)) else np.nan
