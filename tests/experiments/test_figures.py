@@ -114,6 +114,8 @@ def test_means_over_the_study_alone(outcomes, drawn):
     found = curve("regulariser", "OCKSR-L")
     assert found.x == tuple(10.0**-k for k in range(7))
     np.testing.assert_allclose(found.y, [mean("OCKSR-L", s, "", auc) for s in RIDGES])
+    found = curve("regulariser", "SVDD")  # has no ridge
+    np.testing.assert_allclose(found.y, mean("SVDD", RIDGES[0], "", auc))
     found = curve("squared_error", "OCKSR-N")
     np.testing.assert_allclose(
         found.y, [mean("OCKSR-N", s, "", lambda result: result["sse"]) for s in RIDGES]

@@ -21,7 +21,7 @@ from manyone.experiments.charts import (
 )
 from manyone.experiments.corruption import CORRUPTION_KINDS
 from manyone.experiments.data import DATASETS
-from manyone.experiments.methods import in_paper, methods
+from manyone.experiments.methods import has_ridge, in_paper, methods
 from manyone.experiments.plan import RIDGES
 from manyone.experiments.png import draw_png
 from manyone.experiments.runner import Outcome
@@ -172,7 +172,8 @@ def _ridges(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
         "regulariser",
         "The first-layer regulariser",
         "Mean AUC as the ridge falls from the paper's 1 to 1e-6 (RBF kernel, its width chosen on "
-        f"training rows for each value; {_repetitions(_weak(outcomes))}).",
+        f"training rows for each value; {_repetitions(_weak(outcomes))}). Methods without such a "
+        "ridge are level lines.",
         _against_ridge(outcomes, names, Axis(_AUC), _mean_auc),
     )
 
@@ -223,14 +224,16 @@ def _against_ridge(
             for o in cells
             if o.result and (o.cell.protocol, o.cell.repetition) in study
         )
-        curves = []
+        curves, level = [], []
         for family, values in groups.items():
             by_ridge = _grouped(values)
             if set(by_ridge) == set(RIDGES):
                 curves.append(_curve(family, x, [np.mean(by_ridge[s]) for s in RIDGES]))
+            elif not has_ridge(family):
+                level.append(_curve(family, x, [np.mean(by_ridge[RIDGES[0]])] * len(x)))
         if curves:
             ridge = Axis("first-layer regulariser (strong to weak)", log=True, reverse=True)
-            panels.append(Panel(DATASETS[name].title, ridge, y, _by_group(curves)))
+            panels.append(Panel(DATASETS[name].title, ridge, y, _by_group(curves + level)))
     return tuple(panels)
 
 

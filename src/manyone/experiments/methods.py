@@ -215,7 +215,8 @@ def own(family: str, setting: str) -> Method:
     }
     known = estimator.get_params()
     estimator.set_params(**{name: value for name, value in fixed.items() if name in known})
-    suffix = AS_IN_PAPER if setting == "alpha=1" else f" ({setting})"
+    published = setting == "alpha=1" and in_paper(family)
+    suffix = AS_IN_PAPER if published else f" ({setting})"
     grid = {name: values for name, values in PAPER_GRID.items() if name in known}
     return Method(family + suffix, family, setting, _Tuned(estimator, grid, "seen"))
 
