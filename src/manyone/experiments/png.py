@@ -23,7 +23,7 @@ _MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^"} | 
 }
 _LINES: dict[str, Literal["-", ":", ""]] = {"solid": "-", "dotted": ":", "": ""}
 _MOST_COLUMNS = 3
-_LEGEND_ENTRY = 2.4  # inches that the longest name takes
+_LEGEND_ENTRY, _LEGEND_LINE = 2.4, 0.19  # inches: width of the longest name, height of a line
 
 
 def draw_png(chart: Chart) -> bytes:
@@ -39,8 +39,12 @@ def draw(chart: Chart) -> Figure:
     columns = min(len(chart.panels), _MOST_COLUMNS)
     lines = -(-len(chart.panels) // columns)
     matrices = any(isinstance(panel.content, Matrix) for panel in chart.panels)
+    width, height = chart.size[0] * columns, chart.size[1] * lines
+    legend_columns = max(1, int(width / _LEGEND_ENTRY))
+    # The legend takes its room from nobody.
+    height += _LEGEND_LINE * -(-len(chart.legend) // legend_columns)
     figure = Figure(
-        figsize=(chart.size[0] * columns, chart.size[1] * lines),
+        figsize=(width, height),
         layout="compressed" if matrices else "constrained",
         dpi=110,
     )
@@ -53,7 +57,7 @@ def draw(chart: Chart) -> Figure:
         figure.legend(
             handles=[_line(curve) for curve in chart.legend],
             loc="outside upper center",
-            ncols=max(1, int(figure.get_figwidth() / _LEGEND_ENTRY)),
+            ncols=legend_columns,
             frameon=False,
             fontsize="small",
         )
