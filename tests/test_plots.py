@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from manyone import IndependentOCKSR, JointOCKSR
+from manyone import IndependentOCKSR, JointOCKSR, tune
 from manyone.plots import ObjectiveDisplay, ScoreDisplay, StructureDisplay
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -409,3 +409,16 @@ def test_without_matplotlib_the_error_names_the_extra(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"Display\..*pip install 'manyone\[plot\]'"):
         _make(model, rows, kind)
+
+
+def test_models_without_thresholds_say_so() -> None:
+    rng = np.random.default_rng(0)
+    X, task = rng.normal(size=(40, 2)), np.repeat(["a", "b"], 20)
+    model = tune(JointOCKSR(), X, task=task, grid={"alpha": [0.1]}, calibrate=False)
+    with pytest.raises(NotFittedError, match="held-out normal rows"):
+        ScoreDisplay.from_estimator(model, X, task=task)
+
+
+def test_scores_that_are_not_numbers_are_named() -> None:
+    with pytest.raises(ValueError, match="row 1 is NaN"):
+        ScoreDisplay.from_predictions([0.0, np.nan], offset=0.5)

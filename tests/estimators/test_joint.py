@@ -87,3 +87,10 @@ def test_no_ridge_on_a_kernel_of_low_rank_is_least_squares(method):
     np.testing.assert_allclose(model.score_samples(Z), expected, atol=5e-3)
     one_by_one = np.concatenate([model.score_samples(z[None]) for z in Z])
     np.testing.assert_allclose(one_by_one, model.score_samples(Z), atol=5e-3)
+
+
+def test_unsigned_labels_that_fit_are_integers_too(fleet):
+    X, task = fleet
+    codes = np.unique(task, return_inverse=True)[1].astype(np.uint64)
+    found = JointOCKSR().fit(X, task=codes).predict_task(np.full((1, X.shape[1]), 1e6))
+    assert found.dtype == np.int64 and found[0] in (-1, *range(5))
