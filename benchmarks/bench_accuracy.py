@@ -19,7 +19,7 @@ from manyone.datasets import load_keystrokes
 from manyone.experiments.data import DATASETS, load
 from manyone.experiments.methods import methods
 from manyone.experiments.protocols import Protocol, Split
-from manyone.kernels import Array
+from manyone._types import Array
 
 METHODS = ("C-OCKSR", "OCKSR-L", "OCKSR-N", "OCKSR-NS", "SVC (one-vs-rest)")
 FLOORS = {

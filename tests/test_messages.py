@@ -494,7 +494,7 @@ def test_what_cannot_be_updated(method):
 
 
 def tunable():
-    return [m for m in METHODS.values() if hasattr(m, "_honest_scores")]
+    return [m for m in METHODS.values() if m.can.left_out_grid]
 
 
 @pytest.mark.parametrize("method", tunable())
@@ -691,7 +691,7 @@ def test_the_warning_points_at_the_line_of_the_user(method):
 
 @methods
 def test_tune_and_search_do_not_repeat_the_warning(method):
-    if not hasattr(method, "_honest_scores"):
+    if not method.can.left_out_grid:
         pytest.skip("this method cannot be tuned by closed forms")
     grid = {"alpha": [0.1, 1.0], "metric": ["plain", "whitened"]}
     caught = calibration_warnings(lambda: tune(method(), X, task=np.arange(40) % 5, grid=grid))

@@ -16,7 +16,7 @@ from manyone.estimators import (
 from manyone.metrics import TaskAUC
 from manyone.persistence import load, save
 from manyone.plots import ObjectiveDisplay, ScoreDisplay, StructureDisplay
-from manyone.tuning import tune
+from manyone.selection import tune
 from manyone.whitening import TaskWhitener
 
 __version__ = "0.1.0"

@@ -11,36 +11,52 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy
 import sklearn
-from scipy.sparse import csr_array, csr_matrix
+from scipy.sparse import csc_array, csr_array, csr_matrix
 from sklearn.utils.validation import check_is_fitted
 
 from manyone.calibration import Calibration
 from manyone.estimators import METHODS
-from manyone.kernels import Kernel
+from manyone.files import write_atomically
+from manyone.kernels import Kernel, Points
+from manyone.models import SCORERS, FitReport, Solution
+from manyone.rows import TrainingRows
+from manyone.solvers.ridge import RidgeFactor
 from manyone.whitening import TaskWhitener
 
 FORMAT = "manyone model"
-FORMAT_VERSION = 1
-#: Types that a model file may hold beside what skops trusts by itself: ours, sparse rows, dtypes.
-TRUSTED_TYPES: tuple[str, ...] = tuple(
-    f"{cls.__module__}.{cls.__qualname__}"
-    for cls in (
+FORMAT_VERSION = 2
+
+
+def trusted_types() -> tuple[str, ...]:
+    """Types that a model file may hold beside what skops trusts by itself.
+
+    Ours, sparse rows and dtypes: a list in this code, never read from a file.
+    """
+    ours = (
         *METHODS.values(),
         TaskWhitener,
         Calibration,
         Kernel,
+        Points,
+        Solution,
+        FitReport,
+        TrainingRows,
+        RidgeFactor,
+        *SCORERS,
+        csc_array,
         csr_array,
         csr_matrix,
         np.dtype,
     )
-)
+    return tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in ours)
+
+
 _LONGEST_HEADER = 4096
 
 
@@ -82,11 +98,11 @@ def save(model: Any, path: str | os.PathLike[str], *, trusted: tuple[str, ...] =
             f"{type(model).__name__} cannot be saved: {error}. Models may hold arrays, numbers, "
             "strings and estimators; a callable kernel cannot be stored, a named one can."
         ) from error
-    strangers = sorted(set(skops_io.get_untrusted_types(data=payload)) - set(TRUSTED_TYPES))
-    strangers = [name for name in strangers if name not in trusted]
-    if strangers:
+    untrusted = sorted(set(skops_io.get_untrusted_types(data=payload)) - set(trusted_types()))
+    untrusted = [name for name in untrusted if name not in trusted]
+    if untrusted:
         raise ValueError(
-            f"{type(model).__name__} cannot be saved: it holds {', '.join(strangers)}, which "
+            f"{type(model).__name__} cannot be saved: it holds {', '.join(untrusted)}, which "
             "load() would refuse. Remove it, or, if you know it, pass trusted=[...] here and there."
         )
     header = {
@@ -134,13 +150,13 @@ def load(path: str | os.PathLike[str], *, trusted: tuple[str, ...] = ()) -> Any:
             "its header. Copy or save it again."
         )
     try:
-        strangers = set(skops_io.get_untrusted_types(data=payload)) - {*TRUSTED_TYPES, *trusted}
-        if strangers:
+        untrusted = set(skops_io.get_untrusted_types(data=payload)) - {*trusted_types(), *trusted}
+        if untrusted:
             raise ModelFileError(
-                f"{path} holds types that are not trusted: {', '.join(sorted(strangers))}. Load "
+                f"{path} holds types that are not trusted: {', '.join(sorted(untrusted))}. Load "
                 "it only if you know where it comes from, with load(path, trusted=[...])."
             )
-        return skops_io.loads(payload, trusted=[*TRUSTED_TYPES, *trusted])
+        return skops_io.loads(payload, trusted=[*trusted_types(), *trusted])
     except ModelFileError:
         raise
     except Exception as error:
@@ -184,27 +200,13 @@ def read_header(path: str | os.PathLike[str], content: bytes | None = None) -> d
             f"{path} has format version {version}; this manyone ({_version()}) reads up to "
             f"{FORMAT_VERSION}. Upgrade manyone."
         )
+    if version < FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path} was written by manyone {header.get('manyone', '(unknown)')} in format "
+            f"{version}; this manyone ({_version()}) reads format {FORMAT_VERSION}. Fit the model "
+            "again and save it, or load it with the version that wrote it."
+        )
     return dict(header)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write bytes beside `path`, flush them to disk, then rename: never a half-written file."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} into.")
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        # mkstemp is private by design; a model gets the permissions that a plain open() would give.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _skops() -> Any:
@@ -212,7 +214,7 @@ def _skops() -> Any:
         import skops.io
     except ImportError as error:
         raise ImportError(
-            "Saving and loading models needs skops: install manyone with its extra, manyone[io]."
+            "Saving and loading models needs skops: from a checkout, pip install .[io]."
         ) from error
     return skops.io
 

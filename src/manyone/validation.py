@@ -1,101 +1,253 @@
-"""What comes in, checked once: rows, labels, masks and weights. Errors say what to do."""
+"""What is wrong with an input, where, and what to do about it."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from scipy import sparse
 
-from manyone.kernels import is_sparse
-from manyone.tasks import MISSING, Codes, as_frame, as_labels, shortlist
-
-Array = NDArray[np.float64]
+from manyone._types import Array, Mask
+from manyone.messages import shortlist, warn_user
 
 
-class TrainingRows(NamedTuple):
-    """Rows of a fit, with zero weights already removed.
+def as_frame(X: Any) -> Any:
+    """`X` as a narwhals data frame, or None if it is not one."""
+    if isinstance(X, np.ndarray):
+        return None
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    return frame if isinstance(frame, nw.DataFrame) else None
 
-    Attributes
-    ----------
-    X : array or CSR matrix of shape (n, d)
-    codes : ndarray of shape (n,)
-        Task of each row; MISSING for outliers of every task.
-    outlier : ndarray of shape (n,) of bool
-    weight : ndarray of shape (n,)
-    """
 
-    X: Any
-    codes: Codes
-    outlier: NDArray[np.bool_]
-    weight: Array
-
-    def take(self, rows: Any, *, square: bool = False) -> TrainingRows:
-        """The rows selected by an index or a mask; of a (square) kernel matrix the columns too."""
-        X = self.X[rows]
-        return TrainingRows(
-            X[:, rows] if square else X, self.codes[rows], self.outlier[rows], self.weight[rows]
+def take_column(X: Any, role: str, name: str) -> tuple[Any, Any]:
+    """Take the column `name` that the parameter `role` names out of a data frame."""
+    frame = as_frame(X)
+    if hasattr(X, "collect") and frame is None:
+        raise ValueError(f"X is a lazy frame: call .collect() first to use {role}={name!r}.")
+    if frame is None:
+        raise ValueError(
+            f"{role}={name!r} names a column, but X is a {type(X).__name__} without named "
+            f"columns. Pass a DataFrame, or one {role} value per row."
         )
-
-    def by_task(self) -> tuple[TrainingRows, Codes]:
-        """Rows sorted by task, outliers of every task last; and the order that does it."""
-        last = np.iinfo(np.intp).max
-        order = np.argsort(np.where(self.codes == MISSING, last, self.codes), kind="stable")
-        return self.take(order), order
-
-    def merged(self) -> tuple[TrainingRows, Codes]:
-        """Identical rows of a task as one row that has their weight, and which rows these are."""
-        if is_sparse(self.X):
-            X = self.X.sorted_indices()
-            X.eliminate_zeros()
-            cuts = X.indptr[1:-1]
-            content = zip(np.split(X.indices, cuts), np.split(X.data, cuts), strict=True)
-            keys = [(indices.tobytes(), data.tobytes()) for indices, data in content]
-        else:
-            keys = [row.tobytes() for row in self.X + 0.0]  # -0.0 is 0.0
-        numbers: dict[Any, int] = {}
-        place = np.array(
-            [
-                numbers.setdefault(key, len(numbers))
-                for key in zip(self.codes.tolist(), self.outlier.tolist(), keys, strict=True)
-            ]
+    if name not in frame.columns:
+        raise ValueError(
+            f"{role}={name!r} is not a column of X. Its columns are: {shortlist(frame.columns, 8)}."
         )
-        first = np.unique(place, return_index=True)[1]
-        weight = np.bincount(place, self.weight).astype(np.float64)
-        return self.take(first)._replace(weight=weight), first
+    if len(frame.columns) == 1:
+        raise ValueError(f"X has no feature left beside {role}={name!r}: add a column.")
+    return frame.drop(name).to_native(), frame[name]
 
 
-def check_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
-    """Validate rows as scikit-learn does, and say where a bad value stands.
+# ------------------------------------------------------------------------------------------ labels
 
-    Parameters
-    ----------
-    estimator : estimator
-        Remembers (`reset`) or is held to the number and names of features.
-    X : array-like, sparse matrix or data frame of shape (n, d)
-    reset : bool
 
-    Returns
-    -------
-    float64 array (float32 at scoring time is cast block by block) or CSR matrix of shape (n, d)
-    """
-    dtype = np.float64 if reset else [np.float64, np.float32]
+def as_sequence(task: Any) -> Any:
+    """Labels as something to iterate over, or what is wrong with them."""
+    if type(task) is list:
+        return task
+    if isinstance(task, np.ndarray):
+        if task.ndim != 1:
+            raise ValueError(
+                f"labels must be one value per row; got an array of shape {task.shape}. "
+                "Flatten it with .ravel() if it is a single column."
+            )
+        return task
+    if as_frame(task) is not None or isinstance(task, Mapping):
+        raise ValueError(
+            f"labels must be one value per row; got a {type(task).__name__}. "
+            "Pass one column of it, or the column's name."
+        )
+    series = nw.from_native(task, series_only=True, pass_through=True)
+    return series.to_list() if isinstance(series, nw.Series) else task
+
+
+def plain_label(label: Any) -> Any:
+    """A label as a plain Python object; missing markers of all libraries become None."""
+    if label is None or type(label) is str:
+        return label
+    if hasattr(label, "as_py"):  # pyarrow scalars
+        return plain_label(label.as_py())
     try:
-        return validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=dtype)
-    except (ValueError, TypeError, OverflowError) as error:
-        where = _locate(X)
-        if where is None:
-            raise
-        # scikit-learn wants a TypeError for objects that are no numbers at all.
-        foreign = isinstance(error, TypeError) and as_frame(X) is None
-        raise (TypeError if foreign else ValueError)(f"{error}\n{where}") from None
+        if label != label:  # NaN and its relatives
+            return None
+    except TypeError:  # pandas.NA
+        return None
+    except ValueError:  # an array: the complaint about unhashable labels follows
+        return label
+    if isinstance(label, np.generic) and label.dtype.kind not in "mM":
+        return label.item()
+    return label
+
+
+def sorted_labels(labels: NDArray[Any]) -> list[Any]:
+    """Distinct labels of any types, without None; types have no common order, their names do."""
+    refuse_unhashable(labels)
+    known = dict.fromkeys(label for label in labels.tolist() if label is not None)
+
+    def key(label: Any) -> tuple[str, Any]:
+        comparable = isinstance(label, str | int | float | bool)
+        return type(label).__name__, label if comparable else repr(label)
+
+    return sorted(known, key=key)
+
+
+def refuse_unhashable(labels: NDArray[Any]) -> None:
+    """Labels must serve as keys."""
+    try:
+        hash(tuple(labels.tolist()))
+    except TypeError as error:
+        raise ValueError(
+            f"task labels must be hashable, such as strings, numbers or tuples: {error}."
+        ) from None
+
+
+def unknown_task(label: Any, tasks: NDArray[Any]) -> str:
+    """Sentence that says which tasks there are."""
+    label = label.item() if isinstance(label, np.generic) else label
+    kind = type(tasks.tolist()[0]).__name__
+    hint = "" if type(label).__name__ == kind else f" Labels of this model are of type {kind}."
+    return (
+        f"Unknown task {label!r}. The model knows {len(tasks)} task(s): "
+        f"{shortlist(tasks.tolist(), 5)}.{hint} Use enroll(X, task=...) to add one, or "
+        "score_tasks(X) to compare rows with every known task."
+    )
+
+
+def refuse_rows_without_task(labels: NDArray[Any], outlier: Mask) -> None:
+    """Every normal row needs a task."""
+    lost = np.flatnonzero([label is None for label in labels] & ~outlier)
+    if len(lost):
+        raise ValueError(
+            f"The task of row {lost[0]} is missing ({len(lost)} such row(s)). Only known outliers "
+            "(outlier=True) may lack a task: remove these rows or fill in their task."
+        )
+
+
+def refuse_empty_tasks(codes: Any, outlier: Mask, tasks: NDArray[Any]) -> None:
+    """Every task needs a normal row."""
+    counts = np.bincount(codes[~outlier], minlength=len(tasks))
+    if len(tasks) == 0 or not counts.all():
+        empty = tasks[counts == 0].tolist() if len(tasks) else []
+        raise ValueError(
+            f"Empty task: {shortlist(empty, 3) or '(none)'} has no normal row, only known "
+            "outliers. Add a normal row of it, or remove its rows."
+        )
+
+
+def warn_of_labels_in_y(y: Any) -> None:
+    """Labels that came as `y` would be ignored without a word, and all rows be one task."""
+    values, n_rows = np.asarray(y), len(y)
+    if values.ndim != 1 or values.dtype.kind == "f":
+        return
+    distinct = set(values.tolist()) if values.dtype == object else set(np.unique(values).tolist())
+    if 1 < len(distinct) <= max(2, n_rows // 2) and not distinct <= {1, -1}:
+        warn_user(
+            f"y is ignored, but looks like labels ({len(distinct)} distinct values for {n_rows} "
+            "rows): all rows are taken for one task. Pass them as task=..., or as outlier=... if "
+            "they say which rows are abnormal.",
+            UserWarning,
+        )
+
+
+# ------------------------------------------------------------------------------------ masks, rows
+
+
+def refuse_unless_listed(name: str, values: Any) -> None:
+    """A parameter that wants one value per row."""
+    if not hasattr(values, "__len__") or isinstance(values, str) or getattr(values, "ndim", 1) == 0:
+        raise ValueError(
+            f"{name} must be one value per row, or the name of a column of a DataFrame; "
+            f"got {values!r}."
+        )
+
+
+def refuse_unless_boolean(mask: NDArray[Any]) -> None:
+    """A mask of known outliers has the values True and False."""
+    values = set(np.unique(mask).tolist()) if mask.dtype != object else set(mask.tolist())
+    if not values <= {False, True}:
+        raise ValueError(
+            "outlier must be a mask of True (known to be abnormal) and False; got the values "
+            f"{shortlist(sorted(map(str, values)), 5)}."
+        )
+
+
+def symmetric_part(K: Any) -> Array:
+    """A precomputed kernel matrix: square, and only its symmetric part has a meaning."""
+    if K.shape[0] != K.shape[1]:
+        raise ValueError(
+            'kernel="precomputed" needs the square kernel matrix of the training rows; '
+            f"got shape {K.shape}."
+        )
+    K = K.toarray() if sparse.issparse(K) else K
+    return np.asarray(K + K.T) / 2
+
+
+def brings_kernel_values(estimator: Any) -> bool:
+    """Whether rows come as kernel values."""
+    kernel = getattr(estimator, "kernel", None)
+    return isinstance(kernel, str) and kernel == "precomputed"
+
+
+def refuse_landmarks(rows: Any, number: int) -> None:
+    """Landmarks need rows."""
+    if rows.columns is not None:
+        raise ValueError(
+            f"landmarks={number} needs rows to evaluate the kernel on; with "
+            'kernel="precomputed" use landmarks=None.'
+        )
+
+
+def refuse_metric(rows: Any) -> None:
+    """A learned metric needs rows, and dense ones."""
+    if rows.columns is not None or sparse.issparse(rows.X):
+        raise ValueError(
+            'metric="whitened" needs dense rows, not sparse ones or kernel="precomputed".'
+        )
+
+
+def tasks_without_far_alarm(tasks: NDArray[Any], silent: Mask) -> str | None:
+    """Sentence about tasks that raise no alarm on rows far away from all training rows."""
+    if not silent.any():
+        return None
+    return (
+        f"{silent.sum()} of {len(tasks)} task(s) ({shortlist(tasks[silent].tolist(), 3)}) raise no "
+        "alarm on rows far away from all training rows: their own left-out rows look as strange, "
+        "because tasks overlap or have too few rows for this alarm_rate. Use IndependentOCKSR, "
+        "other features, more rows, or a higher alarm_rate."
+    )
+
+
+def warn_of_dominating_column(spread: Array, names: Any) -> None:
+    """One column drowns all others in the distance between rows."""
+    column = int(np.argmax(spread))
+    name = f"column {column}" if names is None else f"column {names[column]!r}"
+    warn_user(
+        f"The {name} of X varies over a thousand times more than every other: it alone "
+        "decides how far rows are apart. Scale the columns first, for example with "
+        "sklearn.preprocessing.StandardScaler.",
+        UserWarning,
+    )
+
+
+def with_place(error: Exception, X: Any) -> Exception:
+    """An error of scikit-learn's checks, with the place of the first bad value."""
+    where = _locate(X)
+    if where is None:
+        return error
+    # scikit-learn wants a TypeError for objects that are no numbers at all.
+    foreign = isinstance(error, TypeError) and as_frame(X) is None
+    return (TypeError if foreign else ValueError)(f"{error}\n{where}")
 
 
 def _locate(X: Any) -> str | None:
     """The first value that is no finite number, and what to do about it."""
+    if sparse.issparse(X):
+        return _locate_sparse(X)
     frame = as_frame(X)
+    names: list[str] = []
     if frame is not None:
         text = [name for name, dtype in frame.schema.items() if not _numeric(dtype)]
         if text:
@@ -104,19 +256,7 @@ def _locate(X: Any) -> str | None:
                 "or name the one that holds the tasks with task=...."
             )
         names = list(frame.columns)
-        values = frame.to_numpy()
-    elif is_sparse(X):
-        coo = X.tocoo()
-        bad = np.flatnonzero(~np.isfinite(coo.data))
-        if not len(bad):
-            return None
-        first = bad[0]
-        return (
-            f"First bad value: {coo.data[first]} at row {coo.row[first]}, column {coo.col[first]}."
-        )
-    else:
-        values = np.asarray(X)
-        names = []
+    values = np.asarray(X) if frame is None else frame.to_numpy()
     if values.ndim != 2 or values.dtype.kind == "c":
         return None
     for j in range(values.shape[1]):
@@ -135,6 +275,15 @@ def _locate(X: Any) -> str | None:
     return None
 
 
+def _locate_sparse(X: Any) -> str | None:
+    coo = X.tocoo()
+    bad = np.flatnonzero(~np.isfinite(coo.data))
+    if not len(bad):
+        return None
+    first = bad[0]
+    return f"First bad value: {coo.data[first]} at row {coo.row[first]}, column {coo.col[first]}."
+
+
 def _numeric(dtype: Any) -> bool:
     return bool(dtype.is_numeric()) or str(dtype) == "Boolean"
 
@@ -147,69 +296,9 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def check_labels(task: Any, n_rows: int) -> NDArray[Any]:
-    """Labels of `n_rows` rows, shape (n_rows,)."""
-    return _one_per_row("task", task, n_rows)
+def unable(cls: type, capability: str, what: str) -> str:
+    """Sentence that says which estimators can do what this one cannot."""
+    from manyone.estimators import METHODS
 
-
-def _one_per_row(name: str, values: Any, n_rows: int) -> NDArray[Any]:
-    if not hasattr(values, "__len__") or isinstance(values, str) or getattr(values, "ndim", 1) == 0:
-        raise ValueError(
-            f"{name} must be one value per row, or the name of a column of a DataFrame; "
-            f"got {values!r}."
-        )
-    try:
-        labels = as_labels(values)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-    if len(labels) != n_rows:
-        raise ValueError(f"{name} has {len(labels)} values but X has {n_rows} rows: one per row.")
-    return labels
-
-
-def check_outlier(outlier: Any, n_rows: int) -> NDArray[np.bool_]:
-    """Boolean mask of known outliers, shape (n_rows,)."""
-    if outlier is None:
-        return np.zeros(n_rows, dtype=bool)
-    mask = _one_per_row("outlier", outlier, n_rows)
-    values = set(np.unique(mask).tolist()) if mask.dtype != object else set(mask.tolist())
-    if not values <= {False, True}:
-        raise ValueError(
-            "outlier must be a mask of True (known to be abnormal) and False; got the values "
-            f"{shortlist(sorted(map(str, values)), 5)}."
-        )
-    return mask.astype(bool)
-
-
-def check_weight(weight: Any, X: Any) -> Array:
-    """Counts of the rows, shape (n,): finite, not negative, not all zero."""
-    if isinstance(weight, str):
-        raise ValueError(f"sample_weight must be one number per row; got {weight!r}.")
-    weight = _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
-    if not np.any(weight > 0):
-        raise ValueError("sample_weight is zero for every row: nothing is left to fit.")
-    return np.asarray(weight)
-
-
-def check_all_have_tasks(labels: NDArray[Any], outlier: NDArray[np.bool_]) -> None:
-    """Every normal row needs a task."""
-    if labels.dtype != object:  # native arrays have no missing labels
-        return
-    lost = np.flatnonzero([label is None for label in labels] & ~outlier)
-    if len(lost):
-        raise ValueError(
-            f"The task of row {lost[0]} is missing ({len(lost)} such row(s)). Only known outliers "
-            "(outlier=True) may lack a task: remove these rows or fill in their task."
-        )
-
-
-def check_all_have_rows(rows: TrainingRows, tasks: NDArray[Any]) -> None:
-    """Every task needs a normal row."""
-    counts = np.bincount(rows.codes[~rows.outlier], minlength=len(tasks))
-    empty = np.flatnonzero(counts == 0)
-    if len(tasks) == 0 or len(empty):
-        names = shortlist(tasks[empty].tolist(), 3) if len(tasks) else "(none)"
-        raise ValueError(
-            f"Empty task: {names} has no normal row, only known outliers. "
-            "Add a normal row of it, or remove its rows."
-        )
+    able = [other.__name__ for other in METHODS.values() if getattr(other.can, capability)]
+    return f"{cls.__name__} has no {what}. Use {' or '.join(able)}."

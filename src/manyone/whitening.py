@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from manyone._types import Array, Codes
 from manyone.routing import RoutingState
-from manyone.tasks import MISSING, encode, split_column
-from manyone.validation import check_labels, check_weight
-
-Array = NDArray[np.float64]
+from manyone.rows import TrainingRows, check_weight, encode, one_per_row, split_columns
 
 
 class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -82,7 +79,7 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         -------
         self
         """
-        X, task, _ = split_column(X, task)
+        X, task = split_columns(X, task=task)
         X = validate_data(self, X, dtype=np.float64)
         if self.shrinkage != "auto" and not (
             isinstance(self.shrinkage, int | float) and 0 <= self.shrinkage <= 1
@@ -92,14 +89,19 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
             )
         codes = np.zeros(len(X), dtype=np.intp)
         if task is not None:
-            codes = encode(check_labels(task, len(X)))[1]
-        weight = check_weight(sample_weight, X)
+            codes = encode(one_per_row("task", task, len(X)))[1]
+        weight = np.ones(len(X)) if sample_weight is None else check_weight(sample_weight, X)
+        kept = (codes >= 0) & (weight > 0)
         with np.errstate(under="ignore"):
-            return self._fit_codes(X, codes, weight)
+            return self._fit_codes(X[kept], codes[kept], weight[kept])
 
-    def _fit_codes(self, X: Array, codes: NDArray[np.intp], weight: Array) -> TaskWhitener:
-        rows = (codes != MISSING) & (weight > 0)
-        X, codes, weight = X[rows], codes[rows], weight[rows]
+    def fit_rows(self, rows: TrainingRows) -> TaskWhitener:
+        """Estimate the within-task covariance of rows that were checked, outliers left out."""
+        self.n_features_in_ = rows.X.shape[1]
+        normal = ~rows.outlier
+        return self._fit_codes(rows.X[normal], rows.codes[normal], rows.weight[normal])
+
+    def _fit_codes(self, X: Array, codes: Codes, weight: Array) -> TaskWhitener:
         counts = np.bincount(codes, weight)
         sums = np.zeros((len(counts), X.shape[1]))
         np.add.at(sums, codes, weight[:, None] * X)
@@ -177,7 +179,7 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
     ) -> Array:
         """Fit, then whiten the same rows (see `fit` and `transform`)."""
         self.fit(X, y, task=task, sample_weight=sample_weight)
-        return self.transform(split_column(X, task)[0])
+        return self.transform(split_columns(X, task=task)[0])
 
 
 def _ledoit_wolf(fourth: float, n: float, values: Array, d: int) -> float:

@@ -17,7 +17,7 @@ def test_one_task_is_proportional_to_regression_with_the_same_ridge(ridge):
     X, Z = rng.normal(size=(15, 6)), 2 * rng.normal(size=(30, 6))
     null = KNFST(gamma=0.3, ridge=ridge).fit(X)
     regression = IndependentOCKSR(gamma=0.3, alpha=ridge).fit(X)
-    coef = np.linalg.solve(null.kernel_.gram(X) + ridge * np.eye(15), np.ones(15))
+    coef = np.linalg.solve(null.kernel_.gram(null.X_fit_) + ridge * np.eye(15), np.ones(15))
     np.testing.assert_allclose(null.projection_[:, 0] / coef, null.projection_[0, 0] / coef[0])
     ratio = null.score_samples(Z) / regression.score_samples(Z)
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-6)
@@ -33,7 +33,7 @@ def test_tasks_are_points_without_a_ridge(origin, n_directions):
     assert model.projection_.shape == (24, n_directions)
     np.testing.assert_allclose(model.score_samples(X, task=task), 0.0, atol=1e-8)
     # Directions of unit length, and targets apart.
-    K = model.kernel_.gram(X)
+    K = model.kernel_.gram(model.X_fit_)
     gram = model.projection_.T @ K @ model.projection_
     np.testing.assert_allclose(gram, np.eye(n_directions), atol=1e-8)
     assert np.linalg.matrix_rank(model.targets_ - model.targets_[0]) == 2

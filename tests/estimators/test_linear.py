@@ -7,7 +7,6 @@ from sklearn.exceptions import ConvergenceWarning
 from manyone import JointOCKSR, LinearOCKSR
 from manyone.datasets import load_mnist
 from manyone.solvers.linear import eigenbasis, left_out_scores, linear
-from manyone.tasks import responses
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
@@ -52,10 +51,10 @@ def test_left_out_scores_with_the_identity_are_those_of_the_joint_model(fleet):
     weight = np.random.default_rng(0).uniform(0.3, 3.0, len(X))
     joint = JointOCKSR(alarm_rate=0.1).fit(X, task=task, sample_weight=weight)
     K = joint.kernel_.gram(joint.X_fit_)
-    R = responses(joint.codes_, joint.outlier_, 5)
-    lam, U = eigenbasis(K, joint.alpha_, np.sqrt(joint.weight_))
-    scores, _ = left_out_scores(lam, U, R, np.eye(5), joint.alpha_, joint.weight_, joint.codes_)
-    np.testing.assert_allclose(scores, joint._left_out_scores()[0], atol=1e-11)
+    R = joint.training_.responses()
+    lam, U = eigenbasis(K, joint.alpha_, np.sqrt(joint.training_.weight))
+    scores, _ = left_out_scores(lam, U, R, np.eye(5), joint.alpha_, joint.training_.weight, joint.training_.codes)
+    np.testing.assert_allclose(scores, joint.solution_.left_out, atol=1e-11)
 
 
 def test_left_out_scores_are_refits_with_the_structure_held(fleet):
@@ -66,14 +65,14 @@ def test_left_out_scores_are_refits_with_the_structure_held(fleet):
     n = len(K)
     for i in (0, 17, 40):
         kept = np.delete(np.arange(n), i)
-        R = responses(model.codes_[kept], model.outlier_[kept], 5)
+        R = model.training_.responses()[kept]
         lam, U = np.linalg.eigh(K[np.ix_(kept, kept)])
         M = U.T @ R @ Q
         coef = U @ (M * singular**2 / (lam[:, None] * singular**2 + model.alpha_)) @ Q.T
-        own = model.codes_[i]
-        mean = (K[np.ix_(kept, kept)] @ coef)[model.codes_[kept] == own, own].mean()
+        own = model.training_.codes[i]
+        mean = (K[np.ix_(kept, kept)] @ coef)[model.training_.codes[kept] == own, own].mean()
         expected = -abs(K[i, kept] @ coef[:, own] - mean)
-        assert model.left_out_[i] == pytest.approx(expected, abs=1e-9)
+        assert model.solution_.left_out[i] == pytest.approx(expected, abs=1e-9)
 
 
 def test_objective_of_one_task_is_that_of_its_coefficients(fleet):
@@ -81,7 +80,7 @@ def test_objective_of_one_task_is_that_of_its_coefficients(fleet):
     weight = np.random.default_rng(0).uniform(0.5, 2.0, 30)
     model = LinearOCKSR(nuclear=0.3).fit(X[:30], sample_weight=weight, outlier=np.arange(30) < 3)
     K, coef = model.kernel_.gram(model.X_fit_), model.dual_coef_[:, 0]
-    misfit = model.weight_ @ (K @ coef - ~model.outlier_) ** 2
+    misfit = model.training_.weight @ (K @ coef - ~model.training_.outlier) ** 2
     expected = misfit + model.alpha_ * coef @ K @ coef + 0.1 + 0.3
     np.testing.assert_allclose(model.objective_path_, [expected], rtol=1e-12)
 

@@ -28,6 +28,7 @@ def responses(model, Z):
 def test_is_the_solver_called_by_hand(fleet, fit_intercept):
     X, codes, R = sorted_fleet(fleet)
     model = MORVR(gamma=0.2, fit_intercept=fit_intercept).fit(X, task=codes)
+    X = model.X_fit_
     K = model.kernel_.gram(X)
     design = np.column_stack([K, np.ones((len(K), int(fit_intercept)))])
     by_hand = morvr(design, R, shrinkage=0.03, tol=1e-6)

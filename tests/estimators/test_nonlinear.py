@@ -41,7 +41,7 @@ def test_without_iterations_it_is_one_more_solve(fleet):
     model = NonlinearOCKSR(max_iter=0).fit(X, task=task)
     joint = JointOCKSR().fit(X, task=task)
     K = joint.kernel_.gram(joint.X_fit_)
-    R = np.eye(5)[model.codes_]
+    R = np.eye(5)[model.training_.codes]
     value, Y, B = reduced_objective(model, K, R, joint.dual_coef_, model.beta)
     np.testing.assert_allclose(model.centres_, Y, atol=1e-9)
     np.testing.assert_allclose(model.second_coef_, B, atol=1e-9)
@@ -56,7 +56,7 @@ def test_without_iterations_it_is_one_more_solve(fleet):
 def test_learned_layers_have_the_objective_they_report(fleet):
     X, task = fleet
     model = NonlinearOCKSR().fit(X, task=task)
-    K, R = model.kernel_.gram(model.X_fit_), np.eye(5)[model.codes_]
+    K, R = model.kernel_.gram(model.X_fit_), np.eye(5)[model.training_.codes]
     value, Y, B = reduced_objective(model, K, R, model.dual_coef_, model.beta)
     assert model.objective_path_[-1] == pytest.approx(value, rel=1e-9)
     np.testing.assert_allclose(model.centres_, Y, atol=1e-9)
@@ -71,7 +71,7 @@ def test_learned_layers_have_the_objective_they_report(fleet):
 def test_structure_is_the_mean_second_kernel_of_two_tasks(fleet):
     X, task = fleet
     model = NonlinearOCKSR().fit(X, task=task)
-    J, codes = model.second_kernel_, model.codes_
+    J, codes = model.second_kernel_, model.training_.codes
     expected = [[J[codes == s][:, codes == t].mean() for t in range(5)] for s in range(5)]
     np.testing.assert_allclose(model.structure_, expected, atol=1e-12)
 

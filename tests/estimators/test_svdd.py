@@ -6,7 +6,6 @@ from scipy.stats import binom
 from sklearn.svm import OneClassSVM
 
 from manyone import SVDD
-from manyone.estimators.folds import deal
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
@@ -82,15 +81,6 @@ def test_rows_on_demand_equal_the_kernel_matrix():
 def test_nu_above_one_is_refused(fleet):
     with pytest.raises(ValueError, match="nu"):
         SVDD(nu=1.5).fit(fleet[0])
-
-
-def test_folds_keep_twins_together_and_ignore_the_order():
-    key = np.array([3.0, 1.0, 1.0 + 1e-12, 2.0, 5.0, 5.0])
-    codes = np.array([0, 0, 0, 0, 1, 1])
-    fold = deal(key, codes, 2, 10)
-    assert fold.tolist() == [2, 0, 0, 1, -1, -1]
-    order = np.random.default_rng(0).permutation(6)
-    assert np.array_equal(deal(key[order], codes[order], 2, 10), fold[order])
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
 
 def responses(model, Z):
-    return model._kernel_values(Z) @ model.dual_coef_
+    return model.kernel_(Z, model.X_fit_) @ model.dual_coef_
 
 
 @pytest.mark.parametrize("mu", [1e9, np.inf])

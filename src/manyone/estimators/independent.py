@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import cho_solve
-from sklearn.base import clone
-from sklearn.utils._param_validation import Interval
 
-from manyone.calibration import full_conformal
-from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.updates import UpdatableMixin, join_rows
-from manyone.kernels import Array, Rows, is_sparse, row_blocks
-from manyone.solvers.ridge import (
-    batched_ridge,
-    effective_alpha,
-    factorise,
-    leave_one_out_scores,
-)
-from manyone.tasks import MISSING, Codes, group_rows
-from manyone.validation import TrainingRows
+from manyone._sklearn import Interval
+from manyone._types import Array, Codes, Rows
+from manyone.calibration.conformal import ridge_pvalues
+from manyone.estimators.capabilities import Capabilities
+from manyone.estimators.updates import Updatable, rows_without
+from manyone.kernels.gram import Gram
+from manyone.kernels.kernel import row_blocks
+from manyone.models.solution import Solution
+from manyone.models.task_expansions import TaskExpansions
+from manyone.rows import MISSING, TrainingRows
+from manyone.solvers.ridge import effective_alpha, factorise, left_out_scores, solve_ridge_stack
 
 
-class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
+class IndependentOCKSR(Updatable):
     r"""One-class kernel spectral regression, each task alone (the paper's OCKSR).
 
     Task t is described by the function that is as close to 1 as possible on its rows,
@@ -106,8 +101,16 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
     array([ 1, -1])
     """
 
+    can = Capabilities(
+        exact_pvalues=True,
+        updates=True,
+        joint=False,
+        learns=("alpha_", "dual_coef_", "mean_response_"),
+        regression=True,
+        left_out_grid="each task",
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **MultiTaskOneClass._parameter_constraints,
+        **Updatable._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left")],
     }
 
@@ -134,208 +137,172 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
         self.metric = metric
         self.alarm_rate = alarm_rate
 
-    def _solve(self, rows: TrainingRows) -> None:
-        self._store(rows)
-        self.alpha_ = np.empty(len(self.tasks_))
-        self.coef_, self.slack_ = np.zeros(len(rows.codes)), np.ones(len(rows.codes))
-        self.shared_coef_ = np.zeros((len(rows.codes) - self.starts_[-1], len(self.tasks_)))
-        self._solve_tasks(np.arange(len(self.tasks_)))
-
-    def _store(self, rows: TrainingRows) -> None:
-        self.X_fit_, self.codes_, self.outlier_, self.weight_ = rows
-        known = rows.codes[rows.codes != MISSING]
-        self.starts_ = group_rows(known, len(self.tasks_))[1]
-
-    def _solve_tasks(self, changed: Codes) -> None:
-        """Solve these tasks, stacked by their number of rows."""
-        shared = np.arange(self.starts_[-1], len(self.codes_))
-        response = np.where(self.outlier_, 0.0, 1.0)
-        mass = self._gram_diagonal(self.X_fit_) * self.weight_
-        known = self.codes_ != MISSING
-        traces = np.bincount(self.codes_[known], mass[known], len(self.tasks_))
-        self.alpha_[changed] = effective_alpha(self.alpha, traces + mass[~known].sum())[changed]
-        sizes = np.diff(self.starts_)[changed]
-        for size in np.unique(sizes):
-            tasks = changed[sizes == size]
-            n = size + len(shared)
-            for part in row_blocks(len(tasks), n * (3 * n + self.X_fit_.shape[1])):
-                own = self.starts_[tasks[part], None] + np.arange(size)
-                block = np.hstack([own, np.broadcast_to(shared, (len(own), len(shared)))])
-                ridges, weight = self.alpha_[tasks[part]], self.weight_[block]
-                K = self._stacked_gram(block)
-                coef, slack = batched_ridge(K, response[block], ridges, weight)
-                self.coef_[own], self.slack_[own] = coef[:, :size], slack[:, :size]
-                self.shared_coef_[:, tasks[part]] = coef[:, size:].T
-        normal, T = ~self.outlier_, len(self.tasks_)
-        codes, weight = self.codes_[normal], self.weight_[normal]
-        lack = np.bincount(codes, weight * self._residuals()[normal], T)
-        self.mean_response_ = 1.0 - lack / np.bincount(codes, weight, T)
-
-    def _stacked_gram(self, block: NDArray[np.intp]) -> Array:
-        """Kernel matrices of the rows listed in each line of `block`, shape (g, n, n)."""
-        if self.kernel == "precomputed":
-            return np.stack([self._gram(self.X_fit_[rows][:, rows]) for rows in block])
-        if is_sparse(self.X_fit_):
-            return np.stack([self.kernel_.gram(self.X_fit_[rows]) for rows in block])
-        return self.kernel_.batch(self.X_fit_[block])
-
-    def _residuals(self) -> Array:
-        return self.alpha_[np.maximum(self.codes_, 0)] * self.coef_ / self.weight_
+    def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
+        return independent_solution(gram, rows, self.alpha)
 
     @property
     def dual_coef_(self) -> sparse.csc_array:
         """Expansion coefficients, shape (n, T): ``f(x) = K(x, X_fit) dual_coef_``."""
-        n, own = len(self.codes_), self.starts_[-1]
-        columns = sparse.csc_array(
-            (self.coef_[:own], np.arange(own), self.starts_), shape=(own, len(self.tasks_))
-        )
-        if own == n:
-            return columns
-        return sparse.vstack([columns, sparse.csc_array(self.shared_coef_)], format="csc")
+        return self._expansions.dual_coef
 
-    def _left_out_scores(self) -> tuple[Array, Codes, Array]:
-        normal = ~self.outlier_
-        codes, weight = self.codes_[normal], self.weight_[normal]
-        scores = leave_one_out_scores(
-            self._residuals()[normal], self.slack_[normal], weight, codes, len(self.tasks_)
-        )
-        return scores, codes, weight
-
-    def _honest_scores(self, rows: TrainingRows, alphas: Array, criterion: str) -> Array:
-        """Scores (k, n, T) for k ridges; no task has seen other tasks' rows, or the left-out."""
-        table = []
-        for alpha in alphas:
-            model = clone(self).set_params(alpha=alpha)
-            model.tasks_, model.kernel_ = self.tasks_, self.kernel_
-            model._solve(rows)
-            scores = model._all_scores(rows.X)
-            own, codes, _ = model._left_out_scores()
-            scores[np.flatnonzero(~rows.outlier), codes] = own
-            table.append(scores)
-        return np.stack(table)
-
-    def _own_scores(self, X: Rows, codes: Codes) -> Array:
-        if self.kernel != "precomputed" and not is_sparse(X) and not is_sparse(self.X_fit_):
-            return self._stacked_scores(np.asarray(X, dtype=np.float64), codes)
-        scores = np.empty(X.shape[0])
-        for task, rows in self._by_task(codes):
-            fit_rows, coef = self._expansion(task)
-            for part in row_blocks(len(rows), 2 * (len(coef) + X.shape[1])):
-                response = self._values(X[rows[part]], fit_rows) @ coef
-                scores[rows[part]] = -np.abs(response - self.mean_response_[task])
-        return scores
-
-    def _stacked_scores(self, X: Array, codes: Codes) -> Array:
-        """Scores of dense rows, many small tasks per array call."""
-        scores = np.empty(len(X))
-        order, starts = group_rows(codes, len(self.tasks_))
-        shared = np.arange(self.starts_[-1], len(self.codes_))
-        for tasks, first, most in self._stacks(np.diff(starts), X.shape[1]):
-            # Short tasks repeat their last row up to the longest of the stack.
-            place = starts[tasks, None] + first + np.arange(most)
-            rows = order[np.minimum(place, starts[tasks + 1, None] - 1)]
-            size = self.starts_[tasks[0] + 1] - self.starts_[tasks[0]]
-            own = self.starts_[tasks, None] + np.arange(size)
-            fit_rows = np.hstack([own, np.broadcast_to(shared, (len(own), len(shared)))])
-            coef = np.hstack([self.coef_[own], self.shared_coef_[:, tasks].T])
-            K = self.kernel_.pairs(X[rows], self.X_fit_[fit_rows])
-            response = np.matmul(K, coef[:, :, None])[:, :, 0]
-            scores[rows] = -np.abs(response - self.mean_response_[tasks, None])
-        return scores
-
-    def _stacks(self, counts: Codes, d: int) -> Iterator[tuple[Codes, int, int]]:
-        """Tasks of one size and about as many rows to score: (tasks, first row, number of rows)."""
-        sizes = np.diff(self.starts_)
-        tasks = np.flatnonzero(counts)
-        tasks = tasks[np.lexsort((counts[tasks], sizes[tasks]))]
-        # A stack ends where padding would add more than a half, or where the size changes.
-        level = np.floor(np.log(counts[tasks]) / np.log(1.5))
-        cuts = np.flatnonzero((np.diff(level) != 0) | (np.diff(sizes[tasks]) != 0)) + 1
-        for stack in np.split(tasks, cuts) if len(tasks) else []:
-            n_fit = sizes[stack[0]] + len(self.codes_) - self.starts_[-1]
-            longest = int(counts[stack].max())
-            for rows in row_blocks(longest, 3 * n_fit + 2 * d):
-                most = rows.stop - rows.start
-                for part in row_blocks(len(stack), most * (3 * n_fit + 2 * d)):
-                    yield stack[part], rows.start, most
-
-    def _all_scores(self, X: Rows) -> Array:
-        scores = np.empty((X.shape[0], len(self.tasks_)))
-        dual = self.dual_coef_
-        for rows, K in self._kernel_blocks(X):
-            scores[rows] = -np.abs(K @ dual - self.mean_response_)
-        return scores
-
-    def _far_scores(self) -> Array | None:
-        # Kernels of a distance vanish far away, and the response with them.
-        return -np.abs(self.mean_response_) if self.kernel_.unit_diagonal else None
+    @property
+    def _expansions(self) -> TaskExpansions:
+        scorer: Any = self._solution.scorer
+        expansions: TaskExpansions = getattr(scorer, "scorer", scorer)
+        return expansions
 
     def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
-        self._refuse_precomputed("exact=True")
-        p = np.empty(X.shape[0])
-        for task, rows in self._by_task(codes):
-            fit_rows, coef = self._expansion(task)
-            weight = self.weight_[fit_rows]
-            root = np.sqrt(weight)
-            alpha = float(self.alpha_[task])
-            factor = factorise(self.kernel_.gram(self.X_fit_[fit_rows]), alpha, root)
-            normal = ~self.outlier_[fit_rows]
-            residual = (alpha * coef / weight)[normal]
-            slack = self.slack_[fit_rows][normal]
-            for part in row_blocks(len(rows), 8 * len(coef) + X.shape[1]):
-                K = self._values(X[rows[part]], fit_rows)
-                pull = root * cho_solve((factor, True), (K * root).T).T
-                own = self.kernel_.diagonal(X[rows[part]]) - np.einsum("ij,ij->i", K, pull)
-                p[rows[part]] = full_conformal(
-                    residual,
-                    slack,
-                    weight[normal],
-                    1.0 - K @ coef,
-                    (pull / weight)[:, normal],
-                    own / alpha,
+        p, rows, learned = np.empty(X.shape[0]), self.training_, self.solution_.learned
+        points = self._expansions.points
+        for task in np.unique(codes):
+            mine = np.flatnonzero(codes == task)
+            which, coef = self._expansions.expansion(int(task))
+            weight, alpha = rows.weight[which], float(learned["alpha"][task])
+            gram = points.kernel.gram(points.X[which])
+            factor = factorise(gram, alpha, np.sqrt(weight), overwrite=True)
+            for part in row_blocks(len(mine), 8 * len(coef) + X.shape[1]):
+                p[mine[part]] = ridge_pvalues(
+                    points.values(X[mine[part]], which),
+                    points.diagonal(X[mine[part]]),
+                    factor,
+                    coef,
+                    learned["one_minus_leverage"][which],
+                    weight,
+                    alpha,
+                    np.flatnonzero(~rows.outlier[which]),
                 )
         return p
 
-    def _by_task(self, codes: Codes) -> Iterator[tuple[int, Codes]]:
-        order, starts = group_rows(codes, len(self.tasks_))
-        for task in np.flatnonzero(np.diff(starts)):
-            yield int(task), order[starts[task] : starts[task + 1]]
+    # ------------------------------------------------------------------------------------- updates
 
-    def _expansion(self, task: int) -> tuple[Any, Array]:
-        """Training rows of one task's function and their coefficients."""
-        own = slice(self.starts_[task], self.starts_[task + 1])
-        if self.starts_[-1] == len(self.codes_):
-            return own, self.coef_[own]
-        shared = np.arange(self.starts_[-1], len(self.codes_))
-        rows = np.r_[own, shared]
-        return rows, np.concatenate([self.coef_[own], self.shared_coef_[:, task]])
+    def _with_rows(self, old: TrainingRows, new: TrainingRows) -> tuple[Solution, TrainingRows]:
+        rows = old.joined(new)
+        order = np.argsort(np.where(rows.codes < 0, rows.n_tasks, rows.codes), kind="stable")
+        rows, was = rows.take(order), np.flatnonzero(order < len(old.codes))
+        solved = _Solved.empty(rows)
+        now = np.unique(old.codes[old.codes != MISSING])
+        known = self._solved()
+        solved.alpha[now] = known.alpha
+        solved.coef[was], solved.kept[was] = known.coef, known.kept
+        solved.shared_coef[: len(known.shared_coef), now] = known.shared_coef
+        everyone = np.any(new.codes == MISSING)
+        changed = np.arange(rows.n_tasks) if everyone else np.unique(new.codes)
+        gram, alpha = Gram(self.kernel_, rows.X), self.solution_.learned["asked_alpha"]
+        solve_tasks(gram, rows, alpha, changed, solved)
+        return _solution(gram, rows, alpha, solved), rows
 
-    def _values(self, X: Rows, fit_rows: Any) -> Array:
-        if self.kernel == "precomputed":
-            return self._kernel_values(X[:, fit_rows])
-        return self.kernel_(X, self.X_fit_[fit_rows])
+    def _without_rows(self, gone: Codes, code: int) -> tuple[Solution, TrainingRows]:
+        rows, known = rows_without(self.training_, code), self._solved()
+        solved = _Solved(
+            np.delete(known.alpha, code),
+            np.delete(known.coef, gone),
+            np.delete(known.kept, gone),
+            np.delete(known.shared_coef, code, axis=1),
+        )
+        gram, alpha = Gram(self.kernel_, rows.X), self.solution_.learned["asked_alpha"]
+        return _solution(gram, rows, alpha, solved), rows
 
-    def _append(self, rows: TrainingRows) -> None:
-        joined, order = join_rows(self._rows(), rows).by_task()
-        coef = np.concatenate([self.coef_, np.zeros(len(rows.codes))])
-        slack = np.concatenate([self.slack_, np.ones(len(rows.codes))])
-        everyone = np.any(rows.codes == MISSING)
-        changed = np.arange(len(self.tasks_)) if everyone else np.unique(rows.codes)
-        self._store(joined)
-        self.coef_, self.slack_ = coef[order], slack[order]
-        shared = np.zeros((len(order) - self.starts_[-1], len(self.tasks_)))
-        shared[: len(self.shared_coef_)] = self.shared_coef_
-        self.shared_coef_ = shared
-        self._solve_tasks(changed)
+    def _solved(self) -> _Solved:
+        learned, scorer = self.solution_.learned, self._expansions
+        kept = learned["one_minus_leverage"]
+        return _Solved(learned["alpha"], scorer.coef, kept, scorer.shared_coef)
 
-    def _insert_task(self, code: int) -> None:
-        self.shared_coef_ = np.insert(self.shared_coef_, code, 0.0, axis=1)
-        self.alpha_ = np.insert(self.alpha_, code, self.alpha)
 
-    def _remove(self, code: int) -> None:
-        kept = self.codes_ != code
-        self.coef_, self.slack_ = self.coef_[kept], self.slack_[kept]
-        self.shared_coef_ = np.delete(self.shared_coef_, code, axis=1)
-        self.mean_response_ = np.delete(self.mean_response_, code)
-        self.alpha_ = np.delete(self.alpha_, code)
-        self._store(self._rows_without(code))
+class _Solved(NamedTuple):
+    """Ridge of each task (T,), coefficients and one minus leverage of its rows (n,), and the
+    coefficients (m, T) of the m rows that all tasks share.
+    """
+
+    alpha: Array
+    coef: Array
+    kept: Array
+    shared_coef: Array
+
+    @classmethod
+    def empty(cls, rows: TrainingRows) -> _Solved:
+        """Nothing solved yet."""
+        n, shared = len(rows.codes), np.count_nonzero(rows.codes == MISSING)
+        T = rows.n_tasks
+        return cls(np.empty(T), np.zeros(n), np.ones(n), np.zeros((shared, T)))
+
+
+def independent_solution(gram: Gram, rows: TrainingRows, alpha: float) -> Solution:
+    """Minimise ``sum_i w_i |f_t(x_i) - r_i|^2 + alpha |f_t|^2`` over the rows of each task t alone.
+
+    Parameters
+    ----------
+    gram : Gram
+    rows : TrainingRows
+        Sorted by task, the outliers of every task last.
+    alpha : float
+        0 is the smallest that double precision resolves.
+
+    Returns
+    -------
+    Solution
+    """
+    solved = _Solved.empty(rows)
+    solve_tasks(gram, rows, alpha, np.arange(rows.n_tasks), solved)
+    return _solution(gram, rows, alpha, solved)
+
+
+def independent_score_grid(gram: Gram, rows: TrainingRows, alphas: Array) -> Array:
+    """Scores (k, n, T) for k ridges; no task has seen other tasks' rows, or the one left out."""
+    numbered, normal = gram.by_number(), np.flatnonzero(~rows.outlier)
+    table = np.empty((len(alphas), len(rows.codes), rows.n_tasks))
+    for scores, alpha in zip(table, alphas, strict=True):
+        solution = independent_solution(numbered, rows, float(alpha))
+        assert solution.left_out is not None
+        scores[:] = solution.scorer.all(numbered.given)
+        scores[normal, rows.codes[normal]] = solution.left_out[normal]
+    return table
+
+
+def solve_tasks(
+    gram: Gram, rows: TrainingRows, alpha: float, tasks: Codes, solved: _Solved
+) -> None:
+    """Fill in the solutions of some tasks, stacked by their number of rows."""
+    starts = _starts(rows)
+    shared = np.arange(starts[-1], len(rows.codes))
+    response = np.where(rows.outlier, 0.0, 1.0)
+    mass = gram.diagonal() * rows.weight
+    known = rows.codes != MISSING
+    traces = np.bincount(rows.codes[known], mass[known], rows.n_tasks) + mass[~known].sum()
+    solved.alpha[tasks] = effective_alpha(alpha, traces)[tasks]
+    sizes = np.diff(starts)[tasks]
+    for size in np.unique(sizes):
+        same = tasks[sizes == size]
+        n = size + len(shared)
+        for part in row_blocks(len(same), n * (3 * n + gram.X.shape[1])):
+            own = starts[same[part], None] + np.arange(size)
+            block = np.hstack([own, np.broadcast_to(shared, (len(own), len(shared)))])
+            ridges, weight = solved.alpha[same[part]], rows.weight[block]
+            coef, kept = solve_ridge_stack(gram.stacked(block), response[block], ridges, weight)
+            solved.coef[own], solved.kept[own] = coef[:, :size], kept[:, :size]
+            solved.shared_coef[:, same[part]] = coef[:, size:].T
+
+
+def _starts(rows: TrainingRows) -> Codes:
+    """Where each task starts; the rows that all tasks share follow the last."""
+    counts = np.bincount(rows.codes[rows.codes != MISSING], minlength=rows.n_tasks)
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+def _solution(gram: Gram, rows: TrainingRows, alpha: float, solved: _Solved) -> Solution:
+    residual = solved.alpha[np.maximum(rows.codes, 0)] * solved.coef / rows.weight
+    mean = 1.0 - rows.mean_by_task(residual)
+    normal = np.flatnonzero(~rows.outlier)
+    own, left = residual[normal], residual[normal] / solved.kept[normal]
+    left_out = np.full(len(rows.codes), np.nan)
+    left_out[normal] = left_out_scores(
+        own, left, left * own, rows.weight[normal], rows.codes[normal], rows.n_tasks
+    )
+    points, starts = gram.points(), _starts(rows)
+    scorer = TaskExpansions(points, starts, solved.coef, solved.shared_coef, mean)
+    learned = {
+        "alpha": solved.alpha,
+        "asked_alpha": alpha,
+        "mean_response": mean,
+        "one_minus_leverage": solved.kept,
+    }
+    return Solution(scorer, left_out, learned=learned)

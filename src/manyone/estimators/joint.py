@@ -7,34 +7,30 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import cho_solve, solve_triangular
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
 
-from manyone.calibration import full_conformal
-from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.responses import ResponseScoring
-from manyone.estimators.updates import UpdatableMixin, join_rows
-from manyone.features import landmark_features
-from manyone.kernels import Array, Rows
-from manyone.solvers.path import Spectrum, decompose, interpolate_gaps, path_coef
+from manyone import validation
+from manyone._sklearn import Interval
+from manyone._types import Array, Codes, Rows
+from manyone.calibration.conformal import ridge_pvalues
+from manyone.estimators.capabilities import Capabilities
+from manyone.estimators.updates import Updatable, rows_without
+from manyone.kernels.gram import Gram, Points
+from manyone.models.scorers import Expansion
+from manyone.models.solution import Solution
+from manyone.rows import TrainingRows
 from manyone.solvers.ridge import (
-    append_rows,
+    RidgeFactor,
     effective_alpha,
-    factorise,
-    inverse_diagonal,
-    leave_one_out_scores,
-    primal_ridge,
-    remove_rows,
-    ridge,
-    slack,
+    left_out_scores,
+    one_minus_leverage,
+    solve_primal_ridge,
+    solve_ridge,
 )
-from manyone.solvers.threads import blas_for
-from manyone.tasks import Codes, responses
-from manyone.validation import TrainingRows
+from manyone.solvers.ridge_updates import UpdatedRidge, add_rows, drop_rows
 
 
-class JointOCKSR(ResponseScoring, UpdatableMixin, MultiTaskOneClass):
+class JointOCKSR(Updatable):
     r"""One-class kernel spectral regression of all tasks together (the paper's C-OCKSR).
 
     Each task has a function that should be 1 on its own normal rows and 0 on those of all other
@@ -119,8 +115,16 @@ class JointOCKSR(ResponseScoring, UpdatableMixin, MultiTaskOneClass):
     array(['ann', 'bob', None], dtype=object)
     """
 
+    can = Capabilities(
+        exact_pvalues=True,
+        updates=True,
+        landmarks=True,
+        learns=("alpha_", "dual_coef_", "mean_response_", "structure_"),
+        regression=True,
+        left_out_grid="joint",
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **MultiTaskOneClass._parameter_constraints,
+        **Updatable._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left")],
         "landmarks": [Interval(Integral, 1, None, closed="left"), None],
         "random_state": ["random_state"],
@@ -153,173 +157,140 @@ class JointOCKSR(ResponseScoring, UpdatableMixin, MultiTaskOneClass):
         self.landmarks = landmarks
         self.random_state = random_state
 
-    def _solve(self, rows: TrainingRows) -> None:
-        _, self.codes_, self.outlier_, self.weight_ = rows
-        R = responses(rows.codes, rows.outlier, len(self.tasks_))
-        # Left by `tune`, which has judged this very kernel matrix.
-        spectrum: Spectrum | None = self.__dict__.pop("_spectrum", None)
-        if self.landmarks is None:
-            residuals = self._solve_exactly(rows, R, spectrum)
-        else:
-            residuals = self._solve_landmarks(rows, R, self.landmarks)
-        self._summarise(residuals)
-
-    def _solve_exactly(self, rows: TrainingRows, R: Array, spectrum: Spectrum | None) -> Array:
-        self.X_fit_ = rows.X
-        if spectrum is not None:
-            self.alpha_ = float(effective_alpha(self.alpha, spectrum.values.sum()))
-            self.dual_coef_, self.slack_ = path_coef(spectrum, R, self.alpha_)
-        else:
-            K = self._gram(rows.X)
-            self.alpha_ = float(effective_alpha(self.alpha, np.diagonal(K) @ rows.weight))
-            self.dual_coef_, self.slack_, self._factor = ridge(
-                K, R, self.alpha_, rows.weight, overwrite=True
-            )
-        return self.dual_coef_ * (self.alpha_ / rows.weight)[:, None]
-
-    def _solve_landmarks(self, rows: TrainingRows, R: Array, n_landmarks: int) -> Array:
-        self._refuse_precomputed("landmarks")
-        trace = float(self.kernel_.diagonal(rows.X) @ rows.weight)
-        self.alpha_ = float(effective_alpha(self.alpha, trace))
-        rng = check_random_state(self.random_state)
-        Phi, features = landmark_features(self.kernel_, rows.X, n_landmarks, rng)
-        W, self.slack_ = primal_ridge(Phi, R, self.alpha_, rows.weight)
-        self.X_fit_ = rows.X[features.pivots]
-        self.dual_coef_ = features.expand(W)
-        return R - Phi @ W
-
-    def _summarise(self, residuals: Array) -> None:
-        """What thresholds and the task matrix need of the (n, T) residuals."""
-        normal = np.flatnonzero(~self.outlier_)
-        codes, weight, T = self.codes_[normal], self.weight_[normal], len(self.tasks_)
-        self.residual_ = np.zeros(len(self.codes_))
-        self.residual_[normal] = residuals[normal, codes]
-        total = np.bincount(codes, weight, T)
-        self.mean_response_ = 1.0 - np.bincount(codes, weight * self.residual_[normal], T) / total
-        left_out = residuals[normal] * (weight / self.slack_[normal])[:, None]
-        sums = np.zeros((T, T))
-        np.add.at(sums, codes, left_out)
-        self.structure_ = np.eye(T) - sums / total[:, None]
-
-    def _left_out_scores(self) -> tuple[Array, Codes, Array]:
-        normal = ~self.outlier_
-        codes, weight = self.codes_[normal], self.weight_[normal]
-        scores = leave_one_out_scores(
-            self.residual_[normal], self.slack_[normal], weight, codes, len(self.tasks_)
-        )
-        return scores, codes, weight
-
-    def _honest_scores(self, rows: TrainingRows, alphas: Array, criterion: str) -> Array:
-        """Scores (k, n, T) of rows by models without them (or without their task), k ridges."""
-        n_tasks = len(self.tasks_)
-        R = responses(rows.codes, rows.outlier, n_tasks)
-        K = self._gram(rows.X)
-        trace = float(np.diagonal(K) @ rows.weight)
-        groups = None
-        if criterion == "unseen":
-            groups = [np.flatnonzero(rows.codes == t) for t in range(n_tasks)]
-        ridges = effective_alpha(alphas, trace)
-        # Should this setting win, its solution is at hand: `_solve` will not factorise again.
-        with blas_for(len(K)):
-            self._spectrum = decompose(K, rows.weight)
-            gaps = interpolate_gaps(self._spectrum, R, ridges, groups)
-        return -np.abs(gaps, out=gaps)
+    def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
+        return joint_solution(gram, rows, self.alpha, self.landmarks, self.random_state)
 
     def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
-        self._refuse_precomputed("exact=True")
-        if self.landmarks is not None:
-            raise ValueError("exact p-values need all training rows: fit with landmarks=None.")
+        scorer, rows, learned = self.solution_.scorer, self.training_, self.solution_.learned
+        factor = learned["factor"].lower
         p = np.empty(X.shape[0])
-        factor, root = self._cholesky(), np.sqrt(self.weight_)
-        members = [np.flatnonzero((self.codes_ == t) & ~self.outlier_) for t in np.unique(codes)]
-        members_of = dict(zip(np.unique(codes), members, strict=True))
-        for rows, K in self._kernel_blocks(X):
-            pull = root * cho_solve((factor, True), (K * root).T).T
-            own = self.kernel_.diagonal(X[rows]) - np.einsum("ij,ij->i", K, pull)
-            errors = 1.0 - np.einsum("ij,ij->i", K, self.dual_coef_.T[codes[rows]])
-            for task in np.unique(codes[rows]):
-                mine, fit_rows = codes[rows] == task, members_of[task]
-                p[np.flatnonzero(mine) + rows.start] = full_conformal(
-                    self.residual_[fit_rows],
-                    self.slack_[fit_rows],
-                    self.weight_[fit_rows],
-                    errors[mine],
-                    pull[np.ix_(mine, fit_rows)] / self.weight_[fit_rows],
-                    own[mine] / self.alpha_,
+        for task in np.unique(codes):
+            mine = np.flatnonzero(codes == task)
+            members = np.flatnonzero((rows.codes == task) & ~rows.outlier)
+            for part, K in scorer.points.blocks(X[mine]):
+                p[mine[part]] = ridge_pvalues(
+                    K,
+                    scorer.points.diagonal(X[mine[part]]),
+                    factor,
+                    learned["dual_coef"][:, task],
+                    learned["one_minus_leverage"],
+                    rows.weight,
+                    learned["alpha"],
+                    members,
                 )
         return p
 
-    # ----------------------------------------------------------------------------- factor, updates
+    # ------------------------------------------------------------------------------------- updates
 
-    def _cholesky(self) -> Array:
-        """Factor of S K S + alpha I; made again where a saved model came without it."""
-        if not hasattr(self, "_factor"):
-            K = self._gram(self.X_fit_)
-            self._factor = factorise(K, self.alpha_, np.sqrt(self.weight_), overwrite=True)
-        return self._factor
+    def _state(self) -> tuple[Array, Array, Array, Array, float]:
+        """Factor, coefficients, alpha diag(M^-1), roots of the weights, and ridge."""
+        weight, learned = self.training_.weight, self.solution_.learned
+        count = np.minimum(weight, 1.0)
+        complement = 1.0 - weight * (1.0 - learned["one_minus_leverage"]) / count
+        coef, alpha = learned["dual_coef"], learned["alpha"]
+        return learned["factor"].lower, coef, complement, np.sqrt(weight), alpha
 
-    def __getstate__(self) -> Any:
-        """Without the factor: it is as large as the kernel matrix and follows from the rows."""
-        state = super().__getstate__()
-        state.pop("_factor", None)
-        return state
-
-    def _check_updatable(self, method: str) -> None:
-        super()._check_updatable(method)
-        if self.landmarks is not None:
-            raise ValueError(
-                f"{method}() needs all training rows, but landmarks={self.landmarks} keeps few. "
-                "Fit again, or use landmarks=None."
-            )
-
-    def _complement(self) -> Array:
-        # alpha diag(M^-1), back from the slack of one count.
-        count = np.minimum(self.weight_, 1.0)
-        return 1.0 - self.weight_ * (1.0 - self.slack_) / count
-
-    def _append(self, rows: TrainingRows) -> None:
-        old, new = np.sqrt(self.weight_), np.sqrt(rows.weight)
-        L, n = self._cholesky(), len(self.codes_)
-        K = self.kernel_(rows.X, self.X_fit_)
-        cross = new[:, None] * K * old
-        corner = new[:, None] * self.kernel_.gram(rows.X) * new
-        corner[np.diag_indices_from(corner)] += self.alpha_
-        self._factor = append_rows(L, cross, corner)
-        corner_factor = self._factor[n:, n:]
-        # Old rows give way to the new ones in proportion to M^-1 cross'.
-        share = cho_solve((L, True), cross.T)
-        R = responses(rows.codes, rows.outlier, len(self.tasks_))
-        fresh = cho_solve((corner_factor, True), new[:, None] * (R - K @ self.dual_coef_))
-        coef = np.vstack([self.dual_coef_ - old[:, None] * (share @ fresh), new[:, None] * fresh])
-        gain = solve_triangular(corner_factor, share.T, lower=True)
-        complement = np.concatenate(
-            [
-                self._complement() + self.alpha_ * np.einsum("ij,ij->j", gain, gain),
-                self.alpha_ * inverse_diagonal(corner_factor),
-            ]
+    def _with_rows(self, old: TrainingRows, new: TrainingRows) -> tuple[Solution, TrainingRows]:
+        points = self.solution_.scorer.points
+        L, coef, complement, root, alpha = self._state()
+        widened = np.zeros((len(coef), new.n_tasks))
+        widened[:, np.unique(old.codes[~old.outlier])] = coef
+        cross, corner = points.values(new.X), points.kernel.gram(new.X)
+        new_root = np.sqrt(new.weight)
+        changed = add_rows(
+            L, widened, complement, root, alpha, cross, corner, new.responses(), new_root
         )
-        self.X_fit_, self.codes_, self.outlier_, self.weight_ = join_rows(self._rows(), rows)
-        self._refresh(coef, complement)
+        return self._updated(changed, old.joined(new), alpha)
 
-    def _insert_task(self, code: int) -> None:
-        self.dual_coef_ = np.insert(self.dual_coef_, code, 0.0, axis=1)
+    def _without_rows(self, gone: Codes, code: int) -> tuple[Solution, TrainingRows]:
+        L, coef, complement, root, alpha = self._state()
+        changed = drop_rows(L, coef, complement, root, alpha, gone)
+        changed = changed._replace(coef=np.delete(changed.coef, code, axis=1))
+        return self._updated(changed, rows_without(self.training_, code), alpha)
 
-    def _remove(self, code: int) -> None:
-        gone, kept = np.flatnonzero(self.codes_ == code), np.flatnonzero(self.codes_ != code)
-        L, root = self._cholesky(), np.sqrt(self.weight_)
-        unit = np.zeros((len(root), len(gone)), order="F")
-        unit[gone, np.arange(len(gone))] = 1.0
-        columns = cho_solve((L, True), unit)
-        corner_factor = np.linalg.cholesky(columns[gone])
-        gain = solve_triangular(corner_factor, columns[kept].T, lower=True)
-        lost = solve_triangular(corner_factor, self.dual_coef_[gone] / root[gone, None], lower=True)
-        coef = self.dual_coef_[kept] - root[kept, None] * (gain.T @ lost)
-        complement = self._complement()[kept] - self.alpha_ * np.einsum("ij,ij->j", gain, gain)
-        self._factor = remove_rows(L, gone)
-        self.X_fit_, self.codes_, self.outlier_, self.weight_ = self._rows_without(code)
-        self._refresh(np.delete(coef, code, axis=1), complement)
+    def _updated(
+        self, changed: UpdatedRidge, rows: TrainingRows, alpha: float
+    ) -> tuple[Solution, TrainingRows]:
+        coef, complement, lower = changed
+        residuals = coef * (alpha / rows.weight)[:, None]
+        kept = one_minus_leverage(complement, rows.weight)
+        points = Points(self.solution_.scorer.points.kernel, rows.X)
+        solution = ridge_solution(points, coef, residuals, kept, alpha, rows)
+        solution.learned["factor"] = RidgeFactor(points, rows.weight, alpha).at_hand(lower)
+        return solution, rows
 
-    def _refresh(self, coef: Array, complement: Array) -> None:
-        self.dual_coef_ = np.asfortranarray(coef)
-        self.slack_ = slack(complement, self.weight_)
-        self._summarise(self.dual_coef_ * (self.alpha_ / self.weight_)[:, None])
+
+def joint_solution(
+    gram: Gram, rows: TrainingRows, alpha: float, landmarks: int | None, random_state: Any
+) -> Solution:
+    """Minimise ``sum_i w_i |f(x_i) - r_i|^2 + alpha |f|^2`` for one-hot responses r.
+
+    Parameters
+    ----------
+    gram : Gram
+    rows : TrainingRows
+    alpha : float
+        0 is the smallest that double precision resolves.
+    landmarks : int or None
+        Number of landmarks; None is exact.
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    Solution
+    """
+    ridge = float(effective_alpha(alpha, gram.diagonal() @ rows.weight))
+    if landmarks is None:
+        K, R, points = gram.matrix(), rows.responses(), gram.points()
+        coef, kept, lower = solve_ridge(K, R, ridge, rows.weight, overwrite=True)
+        residuals = coef * (ridge / rows.weight)[:, None]
+        solution = ridge_solution(points, coef, residuals, kept, ridge, rows)
+        if rows.columns is None:
+            factor = RidgeFactor(points, rows.weight, ridge).at_hand(lower)
+            solution.learned["factor"] = factor
+        return solution
+    validation.refuse_landmarks(rows, landmarks)
+    R = rows.responses()
+    Phi, features = gram.landmark_features(landmarks, check_random_state(random_state))
+    W, kept = solve_primal_ridge(Phi, R, ridge, rows.weight)
+    points, coef = gram.points(features.pivots), np.asfortranarray(features.expand(W))
+    return ridge_solution(points, coef, R - Phi @ W, kept, ridge, rows)
+
+
+def ridge_solution(
+    points: Points, coef: Array, residuals: Array, kept: Array, alpha: float, rows: TrainingRows
+) -> Solution:
+    """The model of a kernel ridge regression on one-hot responses.
+
+    Parameters
+    ----------
+    points : Points
+    coef : ndarray of shape (m, T)
+        Expansion coefficients over the points.
+    residuals : ndarray of shape (n, T)
+    kept : ndarray of shape (n,)
+        One minus the leverage of one count of each row.
+    alpha : float
+    rows : TrainingRows
+
+    Returns
+    -------
+    Solution
+    """
+    normal, T = np.flatnonzero(~rows.outlier), rows.n_tasks
+    codes, weight = rows.codes[normal], rows.weight[normal]
+    own, left = residuals[normal, codes], residuals[normal] / kept[normal, None]
+    mean = 1.0 - rows.mean_by_task(residuals[np.arange(len(residuals)), rows.codes])
+    left_out = np.full(len(rows.codes), np.nan)
+    left_alone = left[np.arange(len(normal)), codes]
+    left_out[normal] = left_out_scores(own, left_alone, left_alone * own, weight, codes, T)
+    sums = np.zeros((T, T))
+    np.add.at(sums, codes, weight[:, None] * left)
+    learned = {
+        "alpha": alpha,
+        "dual_coef": coef,
+        "mean_response": mean,
+        "one_minus_leverage": kept,
+        "structure": np.eye(T) - sums / np.bincount(codes, weight, T)[:, None],
+    }
+    return Solution(Expansion(points, coef, mean), left_out, learned=learned)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
 
+from manyone._sklearn import Interval, StrOptions
+from manyone._types import Array, Codes
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.kernels import Array, Rows
+from manyone.estimators.capabilities import Capabilities
+from manyone.kernels.gram import Gram
+from manyone.models.scorers import Projection
+from manyone.models.solution import FitReport, Solution
+from manyone.rows import MISSING, TrainingRows
 from manyone.solvers.nullspace import null_space
-from manyone.tasks import MISSING, Codes
-from manyone.validation import TrainingRows
 
 
 class KNFST(MultiTaskOneClass):
@@ -104,16 +104,22 @@ class KNFST(MultiTaskOneClass):
     array([ 1, -1])
     """
 
+    can = Capabilities(
+        sample_weight=False,
+        learns=("projection_", "targets_"),
+        folds=10,
+        grid={
+            "kernel": ("rbf", "laplacian", "rbf+laplacian"),
+            "width": (0.1, 0.3, 1.0, 3.0),
+            "origin": ("auto", True),
+            "ridge": (1e-6, 1e-3, 0.1),
+        },
+        quick=False,
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MultiTaskOneClass._parameter_constraints,
         "origin": [StrOptions({"auto"}), "boolean"],
         "ridge": [Interval(Real, 0, None, closed="left")],
-    }
-    _default_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "kernel": ("rbf", "laplacian", "rbf+laplacian"),
-        "width": (0.1, 0.3, 1.0, 3.0),
-        "origin": ("auto", True),
-        "ridge": (1e-6, 1e-3, 0.1),
     }
 
     def __init__(
@@ -141,15 +147,10 @@ class KNFST(MultiTaskOneClass):
         self.metric = metric
         self.alarm_rate = alarm_rate
 
-    @property
-    def _calibrates_by_folds(self) -> bool:
-        return True
-
-    def _solve(self, rows: TrainingRows) -> None:
-        self.X_fit_, self.codes_, self.outlier_, self.weight_ = rows
-        K, T = self._finite_gram(rows.X), len(self.tasks_)
-        labels = self._classes()
-        distinct = _first_of_twins(K, labels)
+    def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
+        K, T = gram.finite_matrix(), rows.n_tasks
+        labels = _classes(rows)
+        distinct = _distinct(K, labels)
         M = K[np.ix_(distinct, distinct)]
         # Any unit will do, and 1 where all similarities are zero.
         size = float(np.abs(np.diagonal(M)).mean()) or float(np.abs(M).max()) or 1.0
@@ -159,54 +160,37 @@ class KNFST(MultiTaskOneClass):
             # The origin has no similarity to anything, itself included.
             M = np.pad(M, (0, 1))
             classes = np.append(classes, 1 if T == 1 else classes.max() + 1)
-        solution = null_space(M / size, classes, rtol=1e-14)
-        if not solution.converged:
-            warnings.warn(
-                "No direction of feature space maps every task to a point; the one with the least "
-                "scatter stands in. Use a larger ridge or a richer kernel.",
-                ConvergenceWarning,
-            )
-        self.projection_ = np.zeros((len(K), solution.projection.shape[1]))
-        self.projection_[distinct] = solution.projection[: len(distinct)]
+        found = null_space(M / size, classes, rtol=1e-14)
+        projection = np.zeros((len(K), found.projection.shape[1]))
+        projection[distinct] = found.projection[: len(distinct)]
         # Where normal rows of a task land, each distinct one counted once.
         normal = distinct[~rows.outlier[distinct]]
-        landed, codes = K[normal] @ self.projection_, rows.codes[normal]
-        count = np.bincount(codes, minlength=T)
-        self.targets_ = np.zeros((T, landed.shape[1]))
-        np.add.at(self.targets_, codes, landed)
-        self.targets_ /= count[:, None]
-
-    def _classes(self) -> Codes:
-        """Class of every row: its task, or one for the outliers of a task, or of every task."""
-        T = len(self.tasks_)
-        if T == 1:
-            return self.outlier_.astype(np.intp)
-        key = np.where(self.outlier_, T + np.where(self.codes_ == MISSING, T, self.codes_), 0)
-        key = np.where(self.outlier_, key, self.codes_)
-        return np.unique(key, return_inverse=True)[1].astype(np.intp)
-
-    def _own_scores(self, X: Rows, codes: Codes) -> Array:
-        scores = np.empty(X.shape[0])
-        for rows, K in self._kernel_blocks(X):
-            gap = K @ self.projection_ - self.targets_[codes[rows]]
-            scores[rows] = -np.sqrt(np.einsum("ij,ij->i", gap, gap))
-        return scores
-
-    def _all_scores(self, X: Rows) -> Array:
-        scores = np.empty((X.shape[0], len(self.tasks_)))
-        for rows, K in self._kernel_blocks(X):
-            landed = K @ self.projection_
-            for task, target in enumerate(self.targets_):
-                gap = landed - target
-                scores[rows, task] = -np.sqrt(np.einsum("ij,ij->i", gap, gap))
-        return scores
-
-    def _far_scores(self) -> Array | None:
-        # Kernels of a distance vanish far away: such rows land in the origin.
-        return -np.linalg.norm(self.targets_, axis=1) if self.kernel_.unit_diagonal else None
+        targets = np.zeros((T, projection.shape[1]))
+        np.add.at(targets, rows.codes[normal], K[normal] @ projection)
+        targets /= np.bincount(rows.codes[normal], minlength=T)[:, None]
+        return Solution(
+            Projection(gram.points(), projection, targets),
+            report=FitReport(converged=found.converged, message=_NO_NULL_SPACE),
+            learned={"projection": projection, "targets": targets},
+        )
 
 
-def _first_of_twins(K: Array, labels: Codes) -> NDArray[np.intp]:
+_NO_NULL_SPACE = (
+    "No direction of feature space maps every task to a point; the one with the least scatter "
+    "stands in. Use a larger ridge or a richer kernel."
+)
+
+
+def _classes(rows: TrainingRows) -> Codes:
+    """Class of every row: its task, or one for the outliers of a task, or of every task."""
+    if rows.n_tasks == 1:
+        return rows.outlier.astype(np.intp)
+    of_task = np.where(rows.codes == MISSING, rows.n_tasks, rows.codes)
+    key = np.where(rows.outlier, rows.n_tasks + of_task, rows.codes)
+    return np.unique(key, return_inverse=True)[1].astype(np.intp)
+
+
+def _distinct(K: Array, labels: Codes) -> Codes:
     """Rows without those that equal an earlier one of the same class, in feature space."""
     diagonal = np.diagonal(K)
     distance = diagonal[:, None] + diagonal - 2 * K

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Real
+from dataclasses import replace
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils import check_random_state
 
-from manyone.estimators.responses import ResponseScoring
-from manyone.estimators.structured import StructureMixin
-from manyone.features import FeatureMap
-from manyone.kernels import Array
-from manyone.solvers.linear import eigenbasis, left_out_scores, linear
+from manyone import validation
+from manyone._sklearn import Interval, StrOptions
+from manyone._types import Array
+from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.capabilities import Capabilities
+from manyone.estimators.joint import joint_solution
+from manyone.estimators.structured import STRUCTURED, progress, warm_start
+from manyone.kernels.gram import Gram
+from manyone.models.scorers import Expansion
+from manyone.models.solution import FitReport, Solution
+from manyone.rows import TrainingRows
+from manyone.solvers.linear import LinearResult, eigenbasis, left_out_scores, linear
 from manyone.solvers.ridge import effective_alpha
-from manyone.tasks import responses
-from manyone.validation import TrainingRows
 
 
-class LinearOCKSR(ResponseScoring, StructureMixin):
+class LinearOCKSR(MultiTaskOneClass):
     r"""One-class kernel spectral regression with a learned linear structure (the paper's OCKSR-L).
 
     The responses of all tasks are mixed by a matrix B that is learned with them,
@@ -134,14 +140,28 @@ class LinearOCKSR(ResponseScoring, StructureMixin):
     (2, 2)
     """
 
+    can = Capabilities(
+        landmarks=True,
+        learns=(
+            "alpha_",
+            "structure_",
+            "dual_coef_",
+            "mean_response_",
+            "duality_gap_",
+            "objective_path_",
+            "n_iter_",
+        ),
+        regression=True,
+        left_out_grid="joint",
+        strengths={"frobenius": (0.1, 0.01, 1.0)},
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **StructureMixin._parameter_constraints,
+        **MultiTaskOneClass._parameter_constraints,
+        **STRUCTURED,
         "frobenius": [Interval(Real, 0, None, closed="left")],
         "nuclear": [Interval(Real, 0, None, closed="left")],
         "solver": [StrOptions({"fista", "paper"})],
     }
-    #: What `tune` tries beside kernel, width, ridge and metric.
-    _own_grid: ClassVar[dict[str, tuple[Any, ...]]] = {"frobenius": (0.1, 0.01, 1.0)}
 
     def __init__(
         self,
@@ -184,83 +204,84 @@ class LinearOCKSR(ResponseScoring, StructureMixin):
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def _solve(self, rows: TrainingRows) -> None:
-        _, self.codes_, self.outlier_, self.weight_ = rows
-        R = responses(rows.codes, rows.outlier, len(self.tasks_))
-        features: FeatureMap | None = None
-        if self.landmarks is None:
-            self.X_fit_, basis = rows.X, self._gram(rows.X)
-        else:
-            basis, features = self._landmark_features(rows, self.landmarks)
-        trace = self._gram_diagonal(rows.X) @ rows.weight
-        self.alpha_ = float(effective_alpha(self.alpha, trace))
-        if len(self.tasks_) == 1:
-            coef = self._only(basis, R)
-        elif (mixed := self._mixed(basis, R)) is not None:
-            coef = mixed
-        else:
-            coef = self._unmixed(self._gram(rows.X) if features is None else basis, R)
-        self.dual_coef_ = coef if features is None else features.expand(coef)
+    def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
+        found = None
+        if rows.n_tasks > 1:
+            found = self._structured(gram, rows)
+        return found or self._unstructured(gram, rows)
 
-    def _only(self, basis: Array, R: Array) -> Array:
-        """Coefficients of a single task: there is nothing to mix, and B stays 1."""
-        coef = self._unmixed(basis, R)
+    def _unstructured(self, gram: Gram, rows: TrainingRows) -> Solution:
+        """One task, with nothing to mix, or penalties that leave a task nothing but 0: B = I."""
+        found = joint_solution(gram, rows, self.alpha, self.landmarks, self.random_state)
         # At the minimum, what the ridge costs is f'W(r - f): misfit and ridge are r'W(r - f).
-        lack = self.weight_[~self.outlier_].sum() * (1.0 - self.mean_response_)
-        self.objective_path_ = lack + self.frobenius + self.nuclear
-        self.n_iter_, self.duality_gap_ = 1, 0.0 if self.nuclear == 0 else np.nan
-        return coef
+        total = np.bincount(rows.codes[~rows.outlier], rows.weight[~rows.outlier], rows.n_tasks)
+        cost = float(total @ (1.0 - found.learned["mean_response"]))
+        penalty = rows.n_tasks * (self.frobenius + self.nuclear)
+        gap = 0.0 if self.nuclear == 0 else np.nan
+        learned = {**found.learned, "structure": np.eye(rows.n_tasks), "duality_gap": gap}
+        learned.pop("factor", None)
+        return replace(found, report=FitReport(np.array([cost + penalty])), learned=learned)
 
-    def _unmixed(self, basis: Array, R: Array) -> Array:
-        self.structure_ = np.eye(R.shape[1])
-        return self._ridge(basis, R, self.weight_)
-
-    def _mixed(self, basis: Array, R: Array) -> Array | None:
-        """Coefficients of both layers in one, or None where a task is left with nothing but 0.
-
-        A kernel matrix in `basis` is destroyed.
-        """
+    def _structured(self, gram: Gram, rows: TrainingRows) -> Solution | None:
+        """The learned structure, or None where a task is left with nothing but 0."""
         # A problem in units of its mean weight: the same minimiser, and numbers of moderate size.
-        unit = float(np.mean(self.weight_))
-        root, alpha = np.sqrt(self.weight_ / unit), self.alpha_ / unit
+        unit, R = float(np.mean(rows.weight)), rows.responses()
+        ridge = float(effective_alpha(self.alpha, gram.diagonal() @ rows.weight))
+        root, alpha = np.sqrt(rows.weight / unit), ridge / unit
         if self.landmarks is None:
-            lam, U = eigenbasis(basis, alpha, root)
+            features = None
+            lam, U = eigenbasis(gram.matrix(), alpha, root)
         else:
-            scaled = root[:, None] * basis
-            lam, V = eigenbasis(scaled.T @ scaled, alpha, np.ones(basis.shape[1]))
+            validation.refuse_landmarks(rows, self.landmarks)
+            rng = check_random_state(self.random_state)
+            Phi, features = gram.landmark_features(self.landmarks, rng)
+            scaled = root[:, None] * Phi
+            lam, V = eigenbasis(scaled.T @ scaled, alpha, np.ones(Phi.shape[1]))
             U = scaled @ (V / np.sqrt(lam))
-        target = root[:, None] * R
+        found = self._optimum(lam, U, root[:, None] * R, alpha, unit)
+        if found is None:
+            return None
+        # One count is one count of the weights that were given: back to their units.
+        codes, normal = np.maximum(rows.codes, 0), ~rows.outlier
+        scores, residual = left_out_scores(lam * unit, U, R, found.B, ridge, rows.weight, codes)
+        coef = root[:, None] * found.coef
+        points = gram.points()
+        if features is not None:
+            points, coef = gram.points(features.pivots), features.expand(Phi.T @ coef)
+        coef, mean = np.asfortranarray(coef), 1.0 - rows.mean_by_task(residual)
+        return Solution(
+            Expansion(points, coef, mean),
+            np.where(normal, scores, np.nan),
+            "leave-one-out, structure fixed",
+            FitReport(found.objective_path * unit, found.n_iter, found.converged),
+            {
+                "alpha": ridge,
+                "structure": found.B,
+                "dual_coef": coef,
+                "mean_response": mean,
+                "duality_gap": found.duality_gap,
+            },
+        )
+
+    def _optimum(
+        self, lam: Array, U: Array, target: Array, alpha: float, unit: float
+    ) -> LinearResult | None:
+        M = U.T @ target
+        # Never so small a penalty that nothing holds B.
+        energy = float(lam @ np.einsum("it,it->i", M, M))
+        floor = 1e-10 * energy / alpha if energy > 0.0 else 1.0
         found = linear(
             lam,
             U,
             target,
             alpha,
-            *self._strengths(lam, U.T @ target, alpha, unit),
+            max(self.frobenius / unit, floor),
+            self.nuclear / unit,
             solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
-            B=self._started("structure_", (R.shape[1],) * 2),
-            report=self._progress(),
+            B=warm_start(self, "structure", (target.shape[1],) * 2),
+            report=progress(self),
         )
-        self.objective_path_ = found.objective_path * unit
-        self.n_iter_, self.duality_gap_ = found.n_iter, found.duality_gap
-        own = np.einsum("it,it->t", U.T @ target, lam[:, None] * (U.T @ found.coef))
-        if found.collapsed or np.any(own <= 1e-10 * np.max(own)):
-            return None
-        self._warn_unless(found.converged)
-        self.structure_ = found.B
-        # One count is one count of the weights that were given: back to their units.
-        everyone = np.maximum(self.codes_, 0)
-        scores, residual = left_out_scores(
-            lam * unit, U, R, found.B, self.alpha_, self.weight_, everyone
-        )
-        normal = ~self.outlier_
-        self._keep_left_out(scores[normal], residual[normal])
-        coef = root[:, None] * found.coef
-        return coef if self.landmarks is None else basis.T @ coef
-
-    def _strengths(self, lam: Array, M: Array, alpha: float, unit: float) -> tuple[float, float]:
-        """`frobenius` and `nuclear` per unit of weight; never so small that nothing holds B."""
-        energy = float(lam @ np.einsum("it,it->i", M, M))
-        floor = 1e-10 * energy / alpha if energy > 0.0 else 1.0
-        return max(self.frobenius / unit, floor), self.nuclear / unit
+        own = np.einsum("it,it->t", M, lam[:, None] * (U.T @ found.coef))
+        return None if found.collapsed or np.any(own <= 1e-10 * np.max(own)) else found

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
 
+from manyone._sklearn import Interval, StrOptions
+from manyone._types import Array
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.responses import ResponseScoring
-from manyone.kernels import Array
+from manyone.estimators.capabilities import Capabilities
+from manyone.kernels.gram import Gram
+from manyone.models.scorers import Expansion, InMetric
+from manyone.models.solution import FitReport, Solution
+from manyone.rows import TrainingRows
 from manyone.solvers.morvr import morvr, predictive_covariance_scale, published_start
 from manyone.solvers.threads import blas_for
-from manyone.tasks import responses
-from manyone.validation import TrainingRows
 
 
-class MORVR(ResponseScoring):
+class MORVR(MultiTaskOneClass):
     r"""Multi-output relevance vector regression on one-hot responses (Ha & Zhang 2017).
 
     All tasks are outputs of one Bayesian regression on kernel functions of the training rows,
@@ -131,6 +131,29 @@ class MORVR(ResponseScoring):
     True
     """
 
+    can = Capabilities(
+        learns=(
+            "relevance_",
+            "dual_coef_",
+            "intercept_",
+            "precision_",
+            "posterior_cov_",
+            "noise_cov_",
+            "mean_response_",
+            "objective_path_",
+            "n_iter_",
+        ),
+        regression=True,
+        folds=10,
+        grid={
+            "kernel": ("rbf", "laplacian", "rbf+laplacian"),
+            "width": (0.3, 1.0, 3.0),
+            "shrinkage": (3e-3, 0.03),
+            "fit_intercept": (False, True),
+        },
+        slow=True,
+        quick=False,
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MultiTaskOneClass._parameter_constraints,
         "fit_intercept": ["boolean"],
@@ -138,12 +161,6 @@ class MORVR(ResponseScoring):
         "start": [StrOptions({"guarded", "published"})],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-    }
-    _default_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "kernel": ("rbf", "laplacian", "rbf+laplacian"),
-        "width": (0.3, 1.0, 3.0),
-        "shrinkage": (3e-3, 0.03),
-        "fit_intercept": (False, True),
     }
 
     def __init__(
@@ -177,26 +194,18 @@ class MORVR(ResponseScoring):
         self.metric = metric
         self.alarm_rate = alarm_rate
 
-    @property
-    def _calibrates_by_folds(self) -> bool:
-        return True
-
-    def _solve(self, rows: TrainingRows) -> None:
-        self.X_fit_, self.codes_, self.outlier_, self.weight_ = rows
-        T, n = len(self.tasks_), len(rows.codes)
-        K = self._finite_gram(rows.X)
+    def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
+        K, R, n = gram.finite_matrix(), rows.responses(), len(rows.codes)
         # In units of the kernel and of the weights nothing leaves the range of float64.
         size = float(np.abs(K.diagonal()).mean()) or float(np.abs(K).max()) or 1.0
         unit = float(rows.weight.mean())
         weight = rows.weight / unit * np.clip(unit, 1e-6, 1e6)
-        R = responses(rows.codes, rows.outlier, T)
         constant = np.ones((n, int(self.fit_intercept and np.ptp(R, axis=0).any())))
-        # Last, so that where all rows are alike they are relevant and not the constant.
-        design = np.column_stack([K / size, constant])
         published = self.start == "published"
         with blas_for(n):
-            solution = morvr(
-                design,
+            found = morvr(
+                # Last, so that where all rows are alike they are relevant and not the constant.
+                np.column_stack([K / size, constant]),
                 R,
                 shrinkage=0.0 if published else self.shrinkage,
                 noise=published_start(R, weight) if published else None,
@@ -204,27 +213,25 @@ class MORVR(ResponseScoring):
                 tol=self.tol,
                 max_iter=self.max_iter,
             )
-        if not solution.converged:
-            warnings.warn(
-                f"The evidence still rises after max_iter={self.max_iter} changes: raise max_iter "
-                "or tol.",
-                ConvergenceWarning,
-            )
-        kernel = solution.active < n
-        self.relevance_ = solution.active[kernel]
-        self.dual_coef_ = np.zeros((n, T))
-        self.dual_coef_[self.relevance_] = solution.mean[kernel] / size
-        self.intercept_ = solution.mean[~kernel].sum(axis=0)
-        self.precision_ = solution.alpha[kernel] * size**2
+        kernel = found.active < n
+        relevance, intercept = found.active[kernel], found.mean[~kernel].sum(axis=0)
+        dual = np.zeros((n, rows.n_tasks), order="F")
+        dual[relevance] = found.mean[kernel] / size
+        own = dual.T[np.maximum(rows.codes, 0)]
+        target = rows.mean_by_task(np.einsum("ij,ij->i", K, own))
         scale = np.where(kernel, 1 / size, 1.0)
-        self.posterior_cov_ = solution.covariance * scale * scale[:, None]
-        self.noise_cov_ = solution.noise
-        self.objective_path_, self.n_iter_ = solution.objective_path, solution.n_iter
-        normal = np.flatnonzero(~rows.outlier)
-        codes, share = rows.codes[normal], weight[normal]
-        fitted = np.einsum("ij,ij->i", K[normal], self.dual_coef_.T[codes])
-        self.mean_response_ = self.intercept_ + np.bincount(codes, share * fitted, T) / np.bincount(
-            codes, share, T
+        return Solution(
+            Expansion(gram.points(), dual, target),
+            report=FitReport(found.objective_path, found.n_iter, found.converged),
+            learned={
+                "relevance": relevance,
+                "dual_coef": dual,
+                "intercept": intercept,
+                "precision": found.alpha[kernel] * size**2,
+                "posterior_cov": found.covariance * scale * scale[:, None],
+                "noise_cov": found.noise,
+                "mean_response": intercept + target,
+            },
         )
 
     def predict_cov(self, X: Any) -> Array:
@@ -241,10 +248,13 @@ class MORVR(ResponseScoring):
             result little memory is needed.
         """
         X = self._scoring_features(X)
-        scale = np.empty(X.shape[0])
-        constant = self.posterior_cov_.shape[0] - len(self.relevance_)
+        learned, scale = self.solution_.learned, np.empty(X.shape[0])
+        scorer: Any = self.solution_.scorer
+        if isinstance(scorer, InMetric):
+            X = scorer.metric.transform(X)
+        constant = len(learned["posterior_cov"]) - len(learned["relevance"])
         with np.errstate(under="ignore"):
-            for rows, K in self._kernel_blocks(X):
-                design = np.column_stack([K[:, self.relevance_], np.ones((len(K), constant))])
-                scale[rows] = predictive_covariance_scale(design, self.posterior_cov_)
-        return scale[:, None, None] * self.noise_cov_
+            for rows, K in scorer.points.blocks(X):
+                design = np.column_stack([K[:, learned["relevance"]], np.ones((len(K), constant))])
+                scale[rows] = predictive_covariance_scale(design, learned["posterior_cov"])
+        return scale[:, None, None] * learned["noise_cov"]

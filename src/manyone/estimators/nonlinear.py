@@ -3,19 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Real
+from dataclasses import replace
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils import check_random_state
 
-from manyone.estimators.two_layer import Layers, Problem, TwoLayerMixin
-from manyone.solvers.nonlinear import nonlinear, respond
-from manyone.solvers.ridge import effective_alpha
-from manyone.validation import TrainingRows
+from manyone import validation
+from manyone._sklearn import Interval, StrOptions
+from manyone._types import Array
+from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.capabilities import Capabilities
+from manyone.estimators.joint import joint_solution
+from manyone.estimators.structured import STRUCTURED, progress, warm_start
+from manyone.kernels.gram import FeatureMap, Gram
+from manyone.models.scorers import TwoLayers
+from manyone.models.solution import FitReport, Solution
+from manyone.rows import TrainingRows
+from manyone.solvers.nonlinear import (
+    TwoLayerProblem,
+    capped_beta,
+    gram as second_gram,
+    nonlinear,
+    respond,
+    two_layer_problem,
+)
+
+#: Constraints of the parameters of both methods with a second kernel layer.
+TWO_LAYERS: dict[str, list[Any]] = {
+    **STRUCTURED,
+    "theta": [StrOptions({"mean"}), Interval(Real, 0, None, closed="neither")],
+    "learn_theta": ["boolean"],
+    "anchor": ["boolean"],
+    "max_iter": [Interval(Integral, 0, None, closed="left")],
+}
+#: Fitted attributes of both.
+LEARNS = (
+    "alpha_",
+    "theta_",
+    "structure_",
+    "dual_coef_",
+    "first_layer_",
+    "centres_",
+    "second_coef_",
+    "responses_",
+    "second_kernel_",
+    "mean_response_",
+    "objective_path_",
+    "n_iter_",
+)
 
 
-class NonlinearOCKSR(TwoLayerMixin):
+class TwoLayerModel(MultiTaskOneClass):
+    """What both methods with a second kernel layer let the user look at."""
+
+    @property
+    def responses_(self) -> Array:
+        """First-layer responses of the training rows, shape (n, T)."""
+        centres: Array = self._solution.fitted("centres")
+        return centres[: len(self.training_.codes)]
+
+    @property
+    def second_kernel_(self) -> Array:
+        """Second-layer kernel matrix of the training rows, shape (n, n)."""
+        return second_gram(self.responses_, self.responses_, self._solution.fitted("theta"))
+
+
+class NonlinearOCKSR(TwoLayerModel):
     r"""One-class kernel spectral regression with a second kernel layer (the paper's OCKSR-N).
 
     A first layer maps rows to one response per task, :math:`y = W' \phi(x)`; a second one is a
@@ -145,15 +200,20 @@ class NonlinearOCKSR(TwoLayerMixin):
     array([ 1, -1])
     """
 
+    can = Capabilities(
+        landmarks=True,
+        learns=(*LEARNS, "beta_"),
+        regression=True,
+        folds=5,
+        merges_copies=True,
+        left_out_grid="joint",
+        strengths={"beta": (1.0, 0.1), "theta": ("mean", 100.0)},
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **TwoLayerMixin._parameter_constraints,
+        **TwoLayerModel._parameter_constraints,
+        **TWO_LAYERS,
         "beta": [Interval(Real, 0, None, closed="neither")],
         "solver": [StrOptions({"lbfgs", "paper"})],
-    }
-    #: What `tune` tries beside kernel, width, ridge and metric.
-    _own_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "beta": (1.0, 0.1),
-        "theta": ("mean", 100.0),
     }
 
     def __init__(
@@ -201,16 +261,12 @@ class NonlinearOCKSR(TwoLayerMixin):
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def _learn(self, problem: Problem, max_iter: int) -> Layers:
-        # A ridge beyond what a task weighs would leave nothing for the first layer to learn from.
-        heaviest = float(np.mean(problem.weight @ problem.R))
-        beta = float(
-            effective_alpha(min(self.beta / problem.unit, heaviest), float(len(problem.R)))
-        )
-        self.beta_ = beta * problem.unit
-        # Heavier rows are interpolated to rounding, and their coefficients would drown others.
-        weight = np.minimum(problem.weight, 1e10 * beta)
-        W, theta = problem.start
+    def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
+        if rows.n_tasks == 1:
+            return single_task(self, gram, rows)
+        problem, features = first_layer(self, gram, rows)
+        beta = capped_beta(self.beta, problem)
+        W, theta = start(self, problem)
         found = nonlinear(
             problem.Phi,
             problem.R,
@@ -218,18 +274,102 @@ class NonlinearOCKSR(TwoLayerMixin):
             beta,
             theta,
             W=W,
-            weight=weight,
+            # Heavier rows are interpolated to rounding, and their coefficients would drown others.
+            weight=np.minimum(problem.weight, 1e10 * beta),
             learn_theta=self.learn_theta,
             solver=self.solver,
             tol=self.tol,
-            max_iter=max_iter,
-            report=self._progress(),
+            max_iter=self.max_iter,
+            report=progress(self),
         )
-        self._warn_unless(found.converged or max_iter == 0)
-        return Layers(found.W, found.B, found.theta, found.objective_path, found.n_iter)
+        solution = two_layers(gram, rows, problem, features, found, self)
+        share, responses = _shares(rows), solution.learned["centres"][: len(rows.codes)]
+        solution.learned["structure"] = share.T @ respond(responses, responses, share, found.theta)
+        solution.learned["beta"] = beta * problem.unit
+        return solution
 
-    def _solve(self, rows: TrainingRows) -> None:
-        super()._solve(rows)
-        share = self._shares()
-        likeness = respond(self.responses_, self.responses_, share, self.theta_)
-        self.structure_ = share.T @ likeness
+
+def first_layer(
+    model: Any, gram: Gram, rows: TrainingRows
+) -> tuple[TwoLayerProblem, FeatureMap]:
+    """Both layers as arrays, starting from the ridge regression of the first."""
+    if model.landmarks is None:
+        Phi, features = gram.features()
+    else:
+        validation.refuse_landmarks(rows, model.landmarks)
+        rng = check_random_state(model.random_state)
+        Phi, features = gram.landmark_features(model.landmarks, rng)
+    problem = two_layer_problem(
+        Phi,
+        rows.responses(),
+        rows.weight,
+        rows.codes,
+        gram.diagonal(),
+        model.alpha,
+        None if isinstance(model.theta, str) else float(model.theta),
+        model.anchor,
+    )
+    return problem, features
+
+
+def start(model: Any, problem: TwoLayerProblem) -> tuple[Array, float]:
+    """First layer (m, T) and coefficient of the second kernel to start from."""
+    if not model.max_iter:
+        return problem.ridge, problem.theta
+    last = warm_start(model, "first_layer", problem.ridge.shape)
+    if last is None:
+        return problem.ridge, problem.theta
+    # A theta that was learned belongs to the first layer it came with.
+    return last, model.solution_.fitted("theta") if model.learn_theta else problem.theta
+
+
+def two_layers(
+    gram: Gram,
+    rows: TrainingRows,
+    problem: TwoLayerProblem,
+    features: FeatureMap,
+    found: Any,
+    model: Any,
+) -> Solution:
+    """The model of two layers that were found for a problem."""
+    exact, max_iter = model.landmarks is None, model.max_iter
+    n = len(rows.codes)
+    coef, centres = features.expand(found.W), problem.Phi @ found.W
+    if exact:
+        points, dual = gram.points(), np.zeros((n, rows.n_tasks), order="F")
+        dual[features.pivots] = coef
+    else:
+        points, dual = gram.points(features.pivots), np.asfortranarray(coef)
+    second = np.asfortranarray(found.B)
+    fitted = respond(centres[:n], centres, second, found.theta)
+    mean = np.einsum("it,it->t", _shares(rows), fitted)
+    return Solution(
+        TwoLayers(points, dual, centres, second, found.theta, mean),
+        report=FitReport(
+            found.objective_path * problem.unit, found.n_iter, found.converged or max_iter == 0
+        ),
+        learned={
+            "alpha": problem.alpha * problem.unit,
+            "theta": found.theta,
+            "dual_coef": dual,
+            "first_layer": found.W,
+            "centres": centres,
+            "second_coef": second,
+            "mean_response": mean,
+        },
+    )
+
+
+def single_task(model: Any, gram: Gram, rows: TrainingRows) -> Solution:
+    """One task has no pattern of responses to recognise: its model is the first layer alone."""
+    found = joint_solution(gram, rows, model.alpha, model.landmarks, model.random_state)
+    normal = ~rows.outlier
+    cost = rows.weight[normal].sum() * (1.0 - found.learned["mean_response"])
+    found.learned.pop("factor", None)
+    return replace(found, report=FitReport(np.asarray(cost)))
+
+
+def _shares(rows: TrainingRows) -> Array:
+    """What each row counts for in the mean of its task, shape (n, T)."""
+    share = rows.weight[:, None] * rows.responses()
+    return share / share.sum(axis=0)

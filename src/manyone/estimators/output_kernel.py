@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import eigh
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval
 
+from manyone._sklearn import Interval
+from manyone._types import Array
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.responses import ResponseScoring
-from manyone.kernels import Array
+from manyone.estimators.capabilities import Capabilities
+from manyone.kernels.gram import Gram
+from manyone.models.scorers import Expansion
+from manyone.models.solution import FitReport, Solution
+from manyone.rows import TrainingRows
 from manyone.solvers.output_kernel import output_kernel
-from manyone.solvers.ridge import NotPositiveDefinite, slack
-from manyone.tasks import Codes, responses
-from manyone.validation import TrainingRows
+from manyone.solvers.ridge import NotPositiveDefinite, left_out_scores, one_minus_leverage
 
 
-class OutputKernelOCKSR(ResponseScoring):
+class OutputKernelOCKSR(MultiTaskOneClass):
     r"""Output kernel learning on one-hot responses (Dinuzzo et al. 2011).
 
     All tasks share a kernel over rows and a learnt positive semi-definite kernel L over tasks,
@@ -112,16 +112,29 @@ class OutputKernelOCKSR(ResponseScoring):
     (2, 2)
     """
 
+    can = Capabilities(
+        learns=(
+            "alpha_",
+            "structure_",
+            "coef_",
+            "dual_coef_",
+            "mean_response_",
+            "objective_path_",
+            "n_iter_",
+        ),
+        regression=True,
+        grid={
+            "kernel": ("rbf", "laplacian", "rbf+laplacian"),
+            "width": (0.3, 1.0, 3.0),
+            "alpha": (0.01, 0.1, 1.0),
+        },
+        quick=False,
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MultiTaskOneClass._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-    }
-    _default_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "kernel": ("rbf", "laplacian", "rbf+laplacian"),
-        "width": (0.3, 1.0, 3.0),
-        "alpha": (0.01, 0.1, 1.0),
     }
 
     def __init__(
@@ -151,76 +164,76 @@ class OutputKernelOCKSR(ResponseScoring):
         self.metric = metric
         self.alarm_rate = alarm_rate
 
-    def _solve(self, rows: TrainingRows) -> None:
-        self.X_fit_, self.codes_, self.outlier_, self.weight_ = rows
+    def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         # Weights matter relative to alpha only: about 1 they stay in range.
         unit = float(rows.weight.mean())
         root = np.sqrt(rows.weight / unit)
-        Y = root[:, None] * responses(rows.codes, rows.outlier, len(self.tasks_))
-        K = self._finite_gram(rows.X) * root[:, None] * root
+        Y = root[:, None] * rows.responses()
+        K = gram.finite_matrix() * root[:, None] * root
         values, vectors = eigh(K)
         ridge = _resolved(self.alpha, unit, float(np.abs(values).sum()))
-        self.alpha_ = ridge * unit
         if values[0] < -ridge:
             raise NotPositiveDefinite(
-                f"The kernel matrix plus alpha={self.alpha_:g} is not positive definite. "
-                "Use a larger alpha, or a positive semi-definite kernel."
+                f"The kernel matrix plus alpha={ridge * unit:g} is not positive definite."
             )
-        solution = output_kernel(
+        found = output_kernel(
             K, Y, ridge, eigen=(values, vectors), tol=self.tol, max_iter=self.max_iter
         )
-        if not solution.converged:
-            warnings.warn(
-                f"Output kernel learning stopped after max_iter={self.max_iter} steps without "
-                "reaching tol: raise max_iter, tol or alpha.",
-                ConvergenceWarning,
-            )
-        self.structure_ = solution.structure
-        self.coef_ = root[:, None] * solution.coef
-        self.dual_coef_ = self.coef_ @ self.structure_
-        self.objective_path_, self.n_iter_ = solution.objective_path, solution.n_iter
-        normal, T = np.flatnonzero(~rows.outlier), len(self.tasks_)
-        codes, share = rows.codes[normal], rows.weight[normal] / unit
-        fitted = np.einsum("ij,ij->i", K[normal], (solution.coef @ self.structure_).T[codes])
-        fitted /= root[normal]
-        self.mean_response_ = np.bincount(codes, share * fitted, T) / np.bincount(codes, share, T)
-        self._leave_out(solution.coef, ridge, np.maximum(values, 0.0), vectors, Y)
+        coef = root[:, None] * found.coef
+        dual = np.asfortranarray(coef @ found.structure)
+        own = (found.coef @ found.structure).T[np.maximum(rows.codes, 0)]
+        mean = rows.mean_by_task(np.einsum("ij,ij->i", K, own) / root)
+        spectrum = np.maximum(values, 0.0), vectors
+        return Solution(
+            Expansion(gram.points(), dual, mean),
+            _left_out(rows, found.structure, found.coef, ridge, spectrum, Y),
+            "leave-one-out, structure fixed",
+            FitReport(found.objective_path, found.n_iter, found.converged),
+            {
+                "alpha": ridge * unit,
+                "structure": found.structure,
+                "coef": coef,
+                "dual_coef": dual,
+                "mean_response": mean,
+            },
+        )
 
-    def _leave_out(
-        self, coef: Array, ridge: float, spectrum: Array, vectors: Array, Y: Array
-    ) -> None:
-        """Left-out scores of the normal rows, with L fixed.
 
-        Along an eigenvector of L with eigenvalue l the fit is a ridge regression with Gram matrix
-        l K, where leaving out one count of a row has a closed form.
-        """
-        normal, T = np.flatnonzero(~self.outlier_), len(self.tasks_)
-        codes, weight = self.codes_[normal], self.weight_[normal]
-        scale = ridge / np.sqrt(weight / self.weight_.mean())[:, None]
-        levels, axes = eigh(self.structure_)
-        shrunk = 1.0 / (spectrum[:, None] * np.maximum(levels, 0.0) + ridge)
-        own = vectors[normal]
-        complement = ridge * (np.square(own) @ shrunk)
-        left_out = scale * (coef[normal] @ axes) / slack(complement, weight[:, None])
-        # By how much the task's own indicator misses the row, along every eigenvector.
-        misses = scale * ((own * (vectors.T @ Y).T[codes]) @ shrunk)
-        residual = scale[:, 0] * coef[normal, codes]
-        total, lack = np.bincount(codes, weight, T), np.bincount(codes, weight * residual, T)
-        count, side = np.minimum(weight, 1.0), axes[codes]
-        remaining = total[codes] - count
-        alone = remaining <= 1e-9 * total[codes]
-        moved = lack[codes] - count * np.einsum("il,il->i", side, left_out * misses)
-        shift = np.where(alone, (lack / total)[codes], moved / np.where(alone, 1.0, remaining))
-        self.left_out_ = -np.abs(np.einsum("il,il->i", side, left_out) - shift)
+def _left_out(
+    rows: TrainingRows,
+    structure: Array,
+    coef: Array,
+    ridge: float,
+    spectrum: tuple[Array, Array],
+    Y: Array,
+) -> Array:
+    """Left-out scores of the normal rows, with L fixed.
 
-    def _left_out_scores(self) -> tuple[Array, Codes, Array]:
-        normal = ~self.outlier_
-        return self.left_out_, self.codes_[normal], self.weight_[normal]
-
-    def _set_calibration(self, scores: Array, codes: Codes, weight: Array, source: str) -> None:
-        if source == "leave-one-out":
-            source = "leave-one-out, structure fixed"
-        super()._set_calibration(scores, codes, weight, source)
+    Along an eigenvector of L with eigenvalue l the fit is a ridge regression with Gram matrix
+    l K, where leaving out one count of a row has a closed form.
+    """
+    normal = np.flatnonzero(~rows.outlier)
+    codes, weight = rows.codes[normal], rows.weight[normal]
+    values, vectors = spectrum
+    scale = ridge / np.sqrt(weight / rows.weight.mean())[:, None]
+    levels, axes = eigh(structure)
+    shrunk = 1.0 / (values[:, None] * np.maximum(levels, 0.0) + ridge)
+    own = vectors[normal]
+    complement = ridge * (np.square(own) @ shrunk)
+    left = scale * (coef[normal] @ axes) / one_minus_leverage(complement, weight[:, None])
+    # By how much the task's own indicator misses the row, along every eigenvector.
+    misses = scale * ((own * (vectors.T @ Y).T[codes]) @ shrunk)
+    side = axes[codes]
+    scores = np.full(len(rows.codes), np.nan)
+    scores[normal] = left_out_scores(
+        scale[:, 0] * coef[normal, codes],
+        np.einsum("il,il->i", side, left),
+        np.einsum("il,il->i", side, left * misses),
+        weight,
+        codes,
+        rows.n_tasks,
+    )
+    return scores
 
 
 def _resolved(alpha: float, unit: float, size: float) -> float:

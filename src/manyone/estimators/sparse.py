@@ -7,11 +7,24 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
 
-from manyone.estimators.two_layer import Layers, Problem, TwoLayerMixin
-from manyone.kernels import Array
-from manyone.solvers.nonlinear import nonlinear, respond
+from manyone._sklearn import Interval, StrOptions
+from manyone._types import Array
+from manyone.estimators.capabilities import Capabilities
+from manyone.estimators.nonlinear import (
+    LEARNS,
+    TWO_LAYERS,
+    TwoLayerModel,
+    first_layer,
+    single_task,
+    start,
+    two_layers,
+)
+from manyone.estimators.structured import progress
+from manyone.kernels.gram import Gram
+from manyone.models.solution import Solution
+from manyone.rows import TrainingRows
+from manyone.solvers.nonlinear import TwoLayerProblem, nonlinear, respond
 from manyone.solvers.sparse import sparse
 
 # Duality gap of the second layer in units of `tol`: line searches must not see it.
@@ -20,7 +33,7 @@ _GAP, _SMALLEST_GAP = 0.01, 1e-8
 _ROUGH = 1e-4
 
 
-class SparseOCKSR(TwoLayerMixin):
+class SparseOCKSR(TwoLayerModel):
     r"""One-class kernel spectral regression with a sparse second layer (the paper's OCKSR-NS).
 
     As :class:`NonlinearOCKSR`, but the second layer is a sparse group lasso,
@@ -146,16 +159,23 @@ class SparseOCKSR(TwoLayerMixin):
     array([ 1, -1])
     """
 
+    can = Capabilities(
+        landmarks=True,
+        learns=(*LEARNS, "l1_", "group_", "duality_gap_"),
+        regression=True,
+        folds=5,
+        merges_copies=True,
+        left_out_grid="joint",
+        strengths={"l1": ("auto", 0.05), "theta": ("mean", 100.0)},
+        slow=True,
+        quick=False,
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **TwoLayerMixin._parameter_constraints,
+        **TwoLayerModel._parameter_constraints,
+        **TWO_LAYERS,
         "l1": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
         "group": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
         "solver": [StrOptions({"fista", "paper"})],
-    }
-    #: What `tune` tries beside kernel, width, ridge and metric.
-    _own_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "l1": ("auto", 0.05),
-        "theta": ("mean", 100.0),
     }
 
     def __init__(
@@ -205,14 +225,16 @@ class SparseOCKSR(TwoLayerMixin):
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def _learn(self, problem: Problem, max_iter: int) -> Layers:
+    def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
+        if rows.n_tasks == 1:
+            return single_task(self, gram, rows)
+        problem, features = first_layer(self, gram, rows)
         # A lasso resolves fewer orders of magnitude than a ridge.
         weight = np.minimum(problem.weight, 1e8 * problem.weight.min())
         groups = np.unique(problem.groups, return_inverse=True)[1]
         l1, group = self._strengths(problem, weight)
-        self.l1_, self.group_ = l1 * problem.unit, group * problem.unit * np.sqrt(problem.unit)
-        W, theta = problem.start
-        if self.solver == "fista" and max_iter and problem.last is None:
+        W, theta = start(self, problem)
+        if self.solver == "fista" and self.max_iter and W is problem.ridge:
             # Near the solution of the ridge, which is cheap, the lasso needs few iterations.
             W = nonlinear(
                 problem.Phi,
@@ -223,7 +245,7 @@ class SparseOCKSR(TwoLayerMixin):
                 W=W,
                 weight=weight,
                 tol=_ROUGH,
-                max_iter=max_iter,
+                max_iter=self.max_iter,
             ).W
         found = sparse(
             problem.Phi,
@@ -239,15 +261,19 @@ class SparseOCKSR(TwoLayerMixin):
             solver=self.solver,
             tol=self.tol,
             inner_tol=max(_GAP * self.tol, _SMALLEST_GAP),
-            max_iter=max_iter,
-            report=self._progress(),
+            max_iter=self.max_iter,
+            report=progress(self),
         )
-        self._warn_unless(found.converged or max_iter == 0)
-        self.structure_ = found.structure[: len(self.tasks_)]
-        self.duality_gap_ = found.duality_gap
-        return Layers(found.W, found.B, found.theta, found.objective_path, found.n_iter)
+        solution = two_layers(gram, rows, problem, features, found, self)
+        solution.learned.update(
+            structure=found.structure[: rows.n_tasks],
+            duality_gap=found.duality_gap,
+            l1=l1 * problem.unit,
+            group=group * problem.unit * np.sqrt(problem.unit),
+        )
+        return solution
 
-    def _strengths(self, problem: Problem, weight: Array) -> tuple[float, float]:
+    def _strengths(self, problem: TwoLayerProblem, weight: Array) -> tuple[float, float]:
         """`l1` and `group` in units of the problem, where the second layer is neither 0 nor R."""
         Y = problem.Phi @ problem.ridge  # wherever it starts, the same problem
         weighted = weight[:, None] * problem.R

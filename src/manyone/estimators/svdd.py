@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval
+from scipy import sparse
+from scipy.linalg import pinvh
 
+from manyone._sklearn import Interval
+from manyone._types import Array, Codes
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.support import CentreScoring, kernel_rows, semidefinite
-from manyone.kernels import Array, Rows
+from manyone.estimators.capabilities import Capabilities
+from manyone.kernels.gram import Gram
+from manyone.models.scorers import Balls
+from manyone.models.solution import FitReport, Solution
+from manyone.rows import MISSING, TrainingRows
 from manyone.solvers import svdd as solver
 from manyone.solvers.box_qp import CachedRows
 from manyone.solvers.threads import blas_for
-from manyone.tasks import MISSING, Codes
-from manyone.validation import TrainingRows
 
-#: Up to this many normal rows of a task, every one is left out by itself; beyond, in folds.
-_FEW = 100
-#: From this many rows of a task, kernel rows are computed when the solver asks for them.
-_MANY = 400
+# Up to here left-out balls are solved again; from there on rows of the kernel are made as needed.
+_FEW, _MANY = 100, 400
 
 
-class SVDD(CentreScoring):
+class SVDD(MultiTaskOneClass):
     r"""Support vector data description (Tax & Duin 2004), each task alone.
 
     Task t is described by the smallest ball that holds most of its rows,
@@ -120,16 +120,21 @@ class SVDD(CentreScoring):
     array([ 1, -1])
     """
 
+    can = Capabilities(
+        joint=False,
+        learns=("radius_", "centre_norm2_", "support_", "dual_coef_", "n_iter_"),
+        grid={
+            "kernel": ("rbf", "laplacian", "rbf+laplacian"),
+            "width": (0.3, 1.0, 3.0),
+            "nu": (0.02, 0.1, 0.5),
+        },
+        quick=False,
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MultiTaskOneClass._parameter_constraints,
         "nu": [Interval(Real, 0, 1, closed="right")],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-    }
-    _default_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "kernel": ("rbf", "laplacian", "rbf+laplacian"),
-        "width": (0.3, 1.0, 3.0),
-        "nu": (0.02, 0.1, 0.5),
     }
 
     def __init__(
@@ -159,84 +164,66 @@ class SVDD(CentreScoring):
         self.metric = metric
         self.alarm_rate = alarm_rate
 
-    # ------------------------------------------------------------------------------------- fitting
-
-    def _solve(self, rows: TrainingRows) -> None:
-        self.X_fit_, self.codes_, self.outlier_, self.weight_ = rows
-        T = len(self.tasks_)
-        self.radius_, self.centre_norm2_ = np.empty(T), np.empty(T)
-        support, coef, sizes, steps = [], [], [0], [0]
-        self._solved: list[tuple[Any, solver.SVDD]] = []
+    def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
+        T = rows.n_tasks
+        radius, norm2, scores = np.empty(T), np.empty(T), np.full(len(rows.codes), np.nan)
+        support, coef, steps, converged = [], [], 0, True
         for task in range(T):
-            members, sign, weight = self._members(task)
-            K = self._task_kernel(rows.X, members)
+            members, sign = _members(rows, task)
+            weight = rows.weight[members]
+            K = _task_kernel(gram, members)
             with blas_for(int(self.nu * len(members))):  # About the number of support vectors.
                 ball = self._ball(K, sign, weight)
-            if not ball.converged:
-                warnings.warn(
-                    f"The ball of task {self.tasks_[task]!r} was not found in "
-                    f"max_iter={self.max_iter} steps: raise max_iter or tol.",
-                    ConvergenceWarning,
-                )
-            self.radius_[task], self.centre_norm2_[task] = np.sqrt(ball.radius2), ball.centre_norm2
+            radius[task], norm2[task] = np.sqrt(ball.radius2), ball.centre_norm2
             support.append(members[ball.support])
             coef.append(ball.coef[ball.support])
-            sizes.append(len(coef[-1]))
-            steps.append(ball.n_iter)
-            self._solved.append((K, ball))
-        self.support_rows_, self.coef_ = np.concatenate(support), np.concatenate(coef)
-        self.starts_, self.n_iter_ = np.cumsum(sizes), max(steps)
-        self.support_ = np.zeros(len(rows.codes), dtype=bool)
-        self.support_[self.support_rows_] = True
-        self._learn_self_similarity(rows.X)
-
-    def _members(self, task: int) -> tuple[Codes, Array, Array]:
-        """Rows of one task and outliers of every task, with their signs and weights."""
-        codes, T = self.codes_, len(self.tasks_)
-        low, high, end = np.searchsorted(np.where(codes == MISSING, T, codes), [task, task + 1, T])
-        members = np.r_[low:high, end : len(codes)]
-        return members, np.where(self.outlier_[members], -1.0, 1.0), self.weight_[members]
+            steps, converged = max(steps, ball.n_iter), converged and ball.converged
+            if left_out:
+                scores[members[sign > 0]] = self._left_out(K, ball, sign, weight)
+        rows_used = np.concatenate(support)
+        is_support = np.zeros(len(rows.codes), dtype=bool)
+        is_support[rows_used] = True
+        starts, b = np.cumsum([0, *map(len, coef)]), np.concatenate(coef)
+        dual = sparse.csc_array((b, np.arange(len(b)), starts), shape=(len(b), T))
+        similarity, training = _self_similarity(gram)
+        return Solution(
+            Balls(gram.points(rows_used), starts, b, norm2, similarity, training),
+            scores if left_out else None,
+            report=FitReport(n_iter=steps, converged=converged),
+            learned={
+                "radius": radius,
+                "centre_norm2": norm2,
+                "support": is_support,
+                "dual_coef": dual,
+            },
+        )
 
     def _ball(self, K: Any, sign: Array, weight: Array) -> solver.SVDD:
         share = weight / weight[sign > 0].sum()
         return solver.svdd(K, 1 / self.nu, sign, share, self.tol, self.max_iter)
 
-    def _task_kernel(self, X: Rows, members: Codes) -> Any:
-        X = X[members]
-        if self.kernel == "precomputed":
-            X = X[:, members]
-        elif len(members) >= _MANY and self.kernel_.unit_diagonal:
-            return CachedRows(kernel_rows(self.kernel_, X), np.ones(len(members)))
-        return semidefinite(np.ascontiguousarray(self._gram(X)), self.kernel_)
-
-    # ---------------------------------------------------------------------------------- thresholds
-
-    def _left_out_scores(self) -> tuple[Array, Codes, Array]:
-        scores = np.zeros(len(self.codes_))
-        for task, (K, ball) in enumerate(self._solved):
-            members, sign, weight = self._members(task)
-            normal = np.flatnonzero(sign > 0)
-            total, count = weight[normal].sum(), np.minimum(weight, 1.0)
-            fewer = weight - count
-            fewer[fewer <= 1e-9 * weight] = 0.0
-            # What a row's coefficient has to give up when one count of it is left out.
-            excess = np.maximum(ball.coef - fewer / (self.nu * total), 0.0)
-            free = (ball.coef != 0) & (np.abs(ball.coef) < weight / (self.nu * total) * (1 - 1e-9))
-            distance2 = ball.distance2.copy()
-            if len(normal) > _FEW:
-                rows = normal[excess[normal] > 0]
-                with blas_for(int(free.sum())):
-                    distance2[rows] = solver.left_out_distances2(K, ball, rows, excess[rows], free)
-            else:
-                # Bounds grow as the task shrinks: no matter, unless one was active.
-                same = np.all(free | (ball.coef == 0)) & (excess <= 0)
-                for i in normal[~same[normal] & (total - count[normal] > 1e-9 * total)]:
-                    distance2[i] = self._distance2_without(i, fewer[i], K, sign, weight)
-            # Support vectors tie in theory: a hair lower than rounding, they tie in practice.
-            hair = 1e-9 * np.abs(K.diagonal()).max()
-            scores[members[normal]] = -np.maximum(distance2[normal], 0.0) - hair
-        chosen = ~self.outlier_
-        return scores[chosen], self.codes_[chosen], self.weight_[chosen]
+    def _left_out(self, K: Any, ball: solver.SVDD, sign: Array, weight: Array) -> Array:
+        """Scores of the normal rows of a task under balls without one count of each."""
+        normal = np.flatnonzero(sign > 0)
+        total, count = weight[normal].sum(), np.minimum(weight, 1.0)
+        fewer = weight - count
+        fewer[fewer <= 1e-9 * weight] = 0.0
+        # What a row's coefficient has to give up when one count of it is left out.
+        excess = np.maximum(ball.coef - fewer / (self.nu * total), 0.0)
+        free = (ball.coef != 0) & (np.abs(ball.coef) < weight / (self.nu * total) * (1 - 1e-9))
+        distance2 = ball.distance2.copy()
+        if len(normal) > _FEW:
+            rows = normal[excess[normal] > 0]
+            with blas_for(int(free.sum())):
+                distance2[rows] = solver.left_out_distances2(K, ball, rows, excess[rows], free)
+        else:
+            # Bounds grow as the task shrinks: no matter, unless one was active.
+            same = np.all(free | (ball.coef == 0)) & (excess <= 0)
+            for i in normal[~same[normal] & (total - count[normal] > 1e-9 * total)]:
+                distance2[i] = self._distance2_without(i, fewer[i], K, sign, weight)
+        # Support vectors tie in theory: slightly lower than rounding, they tie in practice.
+        tie_tolerance = 1e-9 * np.abs(K.diagonal()).max()
+        return -np.maximum(distance2[normal], 0.0) - tie_tolerance
 
     def _distance2_without(
         self, i: int, fewer: float, K: Array, sign: Array, weight: Array
@@ -248,6 +235,30 @@ class SVDD(CentreScoring):
         ball = self._ball(K[np.ix_(kept, kept)], sign[kept], reduced[kept])
         return float(K[i, i] - 2 * ball.coef @ K[kept, i] + ball.centre_norm2)
 
-    def _fit_rows(self, rows: TrainingRows, *, calibrate: bool = True) -> None:
-        super()._fit_rows(rows, calibrate=calibrate)
-        del self._solved
+
+def _members(rows: TrainingRows, task: int) -> tuple[Codes, Array]:
+    """Rows of one task and outliers of every task, with their signs."""
+    T = rows.n_tasks
+    codes = np.where(rows.codes == MISSING, T, rows.codes)
+    low, high, end = np.searchsorted(codes, [task, task + 1, T])
+    members = np.r_[low:high, end : len(codes)]
+    return members, np.where(rows.outlier[members], -1.0, 1.0)
+
+
+def _task_kernel(gram: Gram, members: Codes) -> Any:
+    """Kernel matrix of a task's rows, or, for many, something that makes its rows as needed."""
+    part = gram.take(members)
+    if len(members) >= _MANY and gram.kernel.unit_diagonal and gram.given is None:
+        side = gram.kernel.side(part.X)
+        return CachedRows(lambda rows: gram.kernel.against(part.X[rows], side), np.ones(len(part)))
+    return part.semidefinite_matrix()
+
+
+def _self_similarity(gram: Gram) -> tuple[Any, Any]:
+    """What k(x, x) of new rows will be taken for when they bring k(x, X_fit) only."""
+    if gram.columns is None:
+        return None, None
+    diagonal = gram.diagonal()
+    if np.ptp(diagonal) <= 1e-9 * np.abs(diagonal).max():
+        return float(diagonal.mean()), None
+    return pinvh(gram.matrix(), rtol=1e-10), gram.points()

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval
 
+from manyone._sklearn import Interval
+from manyone._types import Array, Codes
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.support import semidefinite
-from manyone.kernels import Array, Rows
+from manyone.estimators.capabilities import Capabilities
+from manyone.kernels.gram import Gram
+from manyone.models.scorers import Expansion
+from manyone.models.solution import FitReport, Solution
+from manyone.rows import MISSING, TrainingRows
 from manyone.solvers.task_svm import by_libsvm, task_kernel, task_svm
-from manyone.tasks import MISSING, Codes
-from manyone.validation import TrainingRows
 
 
 class MultiTaskOneClassSVM(MultiTaskOneClass):
@@ -121,6 +120,18 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
     array([ 1, -1])
     """
 
+    can = Capabilities(
+        learns=("dual_coef_", "margin_", "support_", "objective_", "n_iter_"),
+        folds=10,
+        grid={
+            "kernel": ("rbf", "laplacian", "rbf+laplacian"),
+            "width": (0.3, 1.0, 3.0),
+            "nu": (0.02, 0.1, 0.5),
+            "mu": (1.0, 10.0, 100.0, 1000.0),
+        },
+        slow=True,
+        quick=False,
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MultiTaskOneClass._parameter_constraints,
         "nu": [Interval(Real, 0, 1, closed="right")],
@@ -128,12 +139,6 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         "shared_offset": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-    }
-    _default_grid: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "kernel": ("rbf", "laplacian", "rbf+laplacian"),
-        "width": (0.3, 1.0, 3.0),
-        "nu": (0.02, 0.1, 0.5),
-        "mu": (1.0, 10.0, 100.0, 1000.0),
     }
 
     def __init__(
@@ -167,69 +172,48 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         self.metric = metric
         self.alarm_rate = alarm_rate
 
-    @property
-    def _calibrates_by_folds(self) -> bool:
-        return True
-
-    def _solve(self, rows: TrainingRows) -> None:
-        self.X_fit_, self.codes_, self.outlier_, self.weight_ = rows
-        K = semidefinite(np.ascontiguousarray(self._gram(rows.X)), self.kernel_)
-        members, task = self._members()
-        K, T = K[np.ix_(members, members)], len(self.tasks_)
+    def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
+        members, task = _variables(rows)
+        K, T = gram.semidefinite_matrix()[np.ix_(members, members)], rows.n_tasks
+        converged = True
         if self.shared_offset and not rows.outlier.any():
             G = task_kernel(K, task, task, self.mu)
-            coef, margin, self.objective_, self.n_iter_ = by_libsvm(
-                G, rows.weight[members], self.nu
-            )
-            self.margin_ = np.full(T, margin)
+            coef, margin, objective, n_iter = by_libsvm(G, rows.weight[members], self.nu)
+            margins = np.full(T, margin)
         else:
-            sign, bound = np.where(rows.outlier[members], -1.0, 1.0), self._bounds(members, task)
+            sign = np.where(rows.outlier[members], -1.0, 1.0)
+            bound = self._bounds(rows, members, task)
             found = task_svm(
                 K, task, self.mu, bound, sign, self.shared_offset, self.tol, self.max_iter
             )
-            if not found.converged:
-                warnings.warn(
-                    f"The dual was not solved in max_iter={self.max_iter} steps: raise max_iter or "
-                    "tol.",
-                    ConvergenceWarning,
-                )
-            coef, self.margin_ = found.coef, found.offset
-            self.objective_, self.n_iter_ = found.objective, found.n_iter
-        own = np.zeros((len(rows.codes), T))
+            coef, margins, converged = found.coef, found.offset, found.converged
+            objective, n_iter = found.objective, found.n_iter
+        own = np.zeros((len(rows.codes), T), order="F")
         own[members, task] = coef
-        self.dual_coef_ = own + own.sum(axis=1, keepdims=True) / self.mu
-        self.support_ = np.any(own != 0, axis=1)
+        dual = own + own.sum(axis=1, keepdims=True) / self.mu
+        return Solution(
+            Expansion(gram.points(), dual, margins, one_sided=True),
+            report=FitReport(n_iter=n_iter, converged=converged),
+            learned={
+                "dual_coef": dual,
+                "margin": margins,
+                "support": np.any(own != 0, axis=1),
+                "objective": objective,
+            },
+        )
 
-    def _members(self) -> tuple[NDArray[np.intp], Codes]:
-        """Row and task of every dual variable, by task; shared outliers come once in each."""
-        known = np.flatnonzero(self.codes_ != MISSING)
-        shared = np.flatnonzero(self.codes_ == MISSING)
-        T = len(self.tasks_)
-        members = np.r_[known, np.tile(shared, T)]
-        task = np.r_[self.codes_[known], np.repeat(np.arange(T), len(shared))]
-        order = np.argsort(task, kind="stable")
-        return members[order], task[order]
-
-    def _bounds(self, members: NDArray[np.intp], task: Codes) -> Array:
+    def _bounds(self, rows: TrainingRows, members: Codes, task: Codes) -> Array:
         """Weight of every dual variable over nu times the total weight of normal rows."""
-        weight, normal = self.weight_[members], ~self.outlier_[members]
+        weight, normal = rows.weight[members], ~rows.outlier[members]
         group = np.zeros_like(task) if self.shared_offset else task
         total = np.bincount(group[normal], weight[normal])
         return weight / total[group] / self.nu
 
-    def _own_scores(self, X: Rows, codes: Codes) -> Array:
-        scores = -self.margin_[codes]
-        coef = np.ascontiguousarray(self.dual_coef_.T)
-        for rows, K in self._kernel_blocks(X):
-            scores[rows] += np.einsum("ij,ij->i", K, coef[codes[rows]])
-        return scores
 
-    def _all_scores(self, X: Rows) -> Array:
-        scores = np.empty((X.shape[0], len(self.tasks_)))
-        for rows, K in self._kernel_blocks(X):
-            scores[rows] = K @ self.dual_coef_ - self.margin_
-        return scores
-
-    def _far_scores(self) -> Array | None:
-        # Kernels of a distance vanish far away, and the function with them.
-        return -self.margin_ if self.kernel_.unit_diagonal else None
+def _variables(rows: TrainingRows) -> tuple[Codes, Codes]:
+    """Row and task of every dual variable, by task; shared outliers come once in each."""
+    known, shared = np.flatnonzero(rows.codes != MISSING), np.flatnonzero(rows.codes == MISSING)
+    members = np.r_[known, np.tile(shared, rows.n_tasks)]
+    task = np.r_[rows.codes[known], np.repeat(np.arange(rows.n_tasks), len(shared))]
+    order = np.argsort(task, kind="stable")
+    return members[order], task[order]

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from copy import copy
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from manyone.calibration import warn_user
+from manyone._types import Codes
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.kernels import is_sparse
-from manyone.tasks import MISSING, as_labels, encode, lookup, split_column
-from manyone.validation import TrainingRows
+from manyone.messages import warn_user
+from manyone.models.scorers import InMetric
+from manyone.models.solution import Solution
+from manyone.rows import (
+    MISSING,
+    TrainingRows,
+    as_labels,
+    encode,
+    lookup,
+    row_numbers,
+    split_columns,
+    training_rows,
+)
 
 
-def join_rows(old: TrainingRows, new: TrainingRows) -> TrainingRows:
-    """Old rows followed by new ones."""
-    both = [old.X, new.X]
-    X = sparse.vstack(both, format="csr") if is_sparse(old.X) else np.vstack(both)
-    return TrainingRows(X, *(np.concatenate(pair) for pair in zip(old[1:], new[1:], strict=True)))
-
-
-class UpdatableMixin(MultiTaskOneClass):
-    """`enroll` and `forget` for models whose training rows and factors are at hand.
+class Updatable(MultiTaskOneClass):
+    """`enroll` and `forget` for models whose training rows are at hand.
 
     The kernel width stays what it was: the result equals a fit to the new set of rows with
     ``gamma=model.gamma_``. A whitened metric, which every row shapes, is learned anew: there, and
@@ -34,16 +37,12 @@ class UpdatableMixin(MultiTaskOneClass):
     """
 
     @abstractmethod
-    def _append(self, rows: TrainingRows) -> None:
-        """Take in rows whose tasks are all known."""
+    def _with_rows(self, old: TrainingRows, new: TrainingRows) -> tuple[Solution, TrainingRows]:
+        """The solution for old and new rows, and these; codes count the tasks after the change."""
 
     @abstractmethod
-    def _insert_task(self, code: int) -> None:
-        """Make room for a new task at position `code` (codes and labels are moved already)."""
-
-    @abstractmethod
-    def _remove(self, code: int) -> None:
-        """Remove the rows of a task and its place; `tasks_` is shortened already."""
+    def _without_rows(self, gone: Codes, code: int) -> tuple[Solution, TrainingRows]:
+        """The solution without the rows `gone`, which are those of the task `code`."""
 
     def enroll(
         self, X: Any, *, task: Any = None, outlier: Any = None, sample_weight: Any = None
@@ -61,50 +60,30 @@ class UpdatableMixin(MultiTaskOneClass):
         self
             Equal to a fit to all rows with ``gamma=model.gamma_``.
         """
-        check_is_fitted(self)
         self._check_updatable("enroll")
         if task is None and len(self.tasks_) > 1:
             raise ValueError(
                 f"This model has {len(self.tasks_)} tasks: say with task=... where rows belong."
             )
-        X, task, outlier = split_column(X, task, outlier)
+        X, task, outlier = split_columns(X, task=task, outlier=outlier)
         if task is None:
             task = np.repeat(self.tasks_, X.shape[0] if hasattr(X, "shape") else len(X))
-        rows, names = self._training_rows(X, task, outlier, sample_weight, reset=False)
-        if is_sparse(rows.X) != is_sparse(self.X_fit_):
-            convert = sparse.csr_array if is_sparse(self.X_fit_) else _dense
-            rows = rows._replace(X=convert(rows.X))
-        rows = rows._replace(X=rows.X.astype(np.float64))
-        return self._apply(lambda model: model._enroll_rows(rows, names))
-
-    def _apply(self, change: Callable[[Self], None]) -> Self:
-        """Change a copy, and become it only if all went well: a refused change leaves no trace."""
-        model = copy(self)
-        with np.errstate(under="ignore"):
-            change(model)
-        self.__dict__.update(model.__dict__)
-        return self
-
-    def _enroll_rows(self, rows: TrainingRows, names: Any) -> None:
-        known = set(self.tasks_.tolist())
-        new_labels = [name for name in names.tolist() if name not in known]
-        has_normal = set(names[rows.codes[~rows.outlier]].tolist())
+        more, names, _ = training_rows(self, X, task, outlier, sample_weight, reset=False)
+        more = replace(more, X=_like(self.training_.X, more.X))
+        known = self.tasks_.tolist()
+        new_labels = [name for name in names.tolist() if name not in set(known)]
+        has_normal = set(names[more.codes[~more.outlier]].tolist())
         for label in new_labels:
             if label not in has_normal:
                 raise ValueError(f"New task {label!r} has no normal row: enrol one, or drop it.")
-        merged, _ = encode(as_labels([*self.tasks_.tolist(), *new_labels]))
-        moved = lookup(self.tasks_, merged)
-        self.codes_ = _moved(self.codes_, moved)
-        rows = rows._replace(codes=_moved(rows.codes, lookup(names, merged)))
-        self.tasks_ = merged
-        if self.metric == "whitened":
-            rows = join_rows(self._raw_rows(), rows).by_task()[0]
-            self._fit_rows(rows, calibrate=self._is_calibrated)
-            return
-        for code in np.setdiff1d(np.arange(len(merged)), moved):
-            self._insert_task(int(code))
-        self._append(rows)
-        self._recalibrate_left_out()
+        tasks, _ = encode(as_labels([*known, *new_labels]))
+        old = _recoded(self.training_, lookup(self.tasks_, tasks), len(tasks))
+        more = _recoded(more, lookup(names, tasks), len(tasks))
+        if isinstance(self.solution_.scorer, InMetric):
+            return self._refit(old.joined(more), tasks)
+        with np.errstate(under="ignore"):
+            solution, rows = self._with_rows(old, more)
+        return self._become(solution, rows, tasks)
 
     def forget(self, task: Any) -> Self:
         """Remove a task and every row of it from the model.
@@ -118,7 +97,6 @@ class UpdatableMixin(MultiTaskOneClass):
         self
             Equal to a fit to the other rows with ``gamma=model.gamma_``.
         """
-        check_is_fitted(self)
         self._check_updatable("forget")
         if isinstance(task, list | np.ndarray):
             raise ValueError(f"forget removes one task at a time; got {task!r}. Call it in a loop.")
@@ -130,59 +108,55 @@ class UpdatableMixin(MultiTaskOneClass):
                 f"{task!r} is the only task of the model: a model needs at least one. "
                 "Delete the model instead."
             )
-        return self._apply(lambda model: model._forget_code(code))
-
-    def _forget_code(self, code: int) -> None:
-        self.tasks_ = np.delete(self.tasks_, code)
-        if self.metric == "whitened":
-            kept = self._raw_rows().take(np.flatnonzero(self.codes_ != code))
-            rows = kept._replace(codes=kept.codes - (kept.codes > code)).by_task()[0]
-            self._fit_rows(rows, calibrate=self._is_calibrated)
-            return
-        self._remove(code)
-        self._recalibrate_left_out()
+        tasks = np.delete(self.tasks_, code)
+        if isinstance(self.solution_.scorer, InMetric):
+            return self._refit(rows_without(self.training_, code), tasks)
+        with np.errstate(under="ignore"):
+            solution, rows = self._without_rows(np.flatnonzero(self.training_.codes == code), code)
+        return self._become(solution, rows, tasks)
 
     def _check_updatable(self, method: str) -> None:
-        self._refuse_precomputed(f"{method}()")
-
-    def _refuse_precomputed(self, what: str) -> None:
-        if self.kernel == "precomputed":
+        check_is_fitted(self)
+        if self.training_.X.shape[1] == 0:
             raise ValueError(
-                f'{what} needs rows to evaluate the kernel on; with kernel="precomputed" fit again '
-                "on the new kernel matrix."
+                f"{method}() needs all training rows to evaluate the kernel on, but this model has "
+                'kept none: it was fitted with landmarks, or with kernel="precomputed". Fit again.'
             )
 
-    @property
-    def _is_calibrated(self) -> bool:
-        """False for a model that `tune` was told to leave without thresholds."""
-        return hasattr(self, "calibration_")
-
-    def _recalibrate_left_out(self) -> None:
-        if not self._is_calibrated:
-            return
-        if self.calibration_.source == "held-out":
+    def _become(self, solution: Solution, rows: TrainingRows, tasks: NDArray[Any]) -> Self:
+        """Take over a solution; nothing was changed before, so a refusal leaves no trace."""
+        calibrated = "calibration_" in vars(self)
+        if calibrated and self.calibration_.source == "held-out":
             warn_user(
                 "The held-out calibration belonged to the model before this change: thresholds now "
                 "come from left-out training rows. Call calibrate(X, task=...) again."
             )
-        self._set_calibration(*self._left_out_scores(), source="leave-one-out")
+        self.solution_, self.training_, self.tasks_ = solution, rows, tasks
+        if calibrated and solution.left_out is not None:
+            normal = ~rows.outlier
+            scores, weight = solution.left_out[normal], rows.weight[normal]
+            self._set_calibration(scores, rows.codes[normal], weight, solution.left_out_source)
+        return self
 
-    def _rows(self) -> TrainingRows:
-        return TrainingRows(self.X_fit_, self.codes_, self.outlier_, self.weight_)
-
-    def _raw_rows(self) -> TrainingRows:
-        rows = self._rows()
-        return rows._replace(X=self.whitener_.inverse_transform(rows.X))
-
-    def _rows_without(self, code: int) -> TrainingRows:
-        rows = self._rows().take(np.flatnonzero(self.codes_ != code))
-        return rows._replace(codes=rows.codes - (rows.codes > code))
+    def _refit(self, rows: TrainingRows, tasks: NDArray[Any]) -> Self:
+        order = np.lexsort((rows.content, np.where(rows.codes < 0, rows.n_tasks, rows.codes)))
+        calibrate = "calibration_" in vars(self)
+        return self._fit_rows(rows.take(order), tasks, self.label_columns_, calibrate=calibrate)
 
 
-def _moved(codes: Any, positions: Any) -> Any:
+def rows_without(rows: TrainingRows, code: int) -> TrainingRows:
+    """All rows but those of a task, the tasks after it counted anew."""
+    kept = rows.take(np.flatnonzero(rows.codes != code))
+    return replace(kept, codes=kept.codes - (kept.codes > code), n_tasks=rows.n_tasks - 1)
+
+
+def _recoded(rows: TrainingRows, positions: Codes, n_tasks: int) -> TrainingRows:
     # MISSING is -1: it picks the last entry, which is MISSING again.
-    return np.append(positions, MISSING)[codes]
+    return replace(rows, codes=np.append(positions, MISSING)[rows.codes], n_tasks=n_tasks)
 
 
-def _dense(X: Any) -> Any:
-    return X.toarray()
+def _like(old: Any, new: Any) -> Any:
+    """New rows held as the old ones are: dense or sparse."""
+    if sparse.issparse(old) != sparse.issparse(new):
+        new = sparse.csr_array(new) if sparse.issparse(old) else new.toarray()
+    return new.astype(np.float64)

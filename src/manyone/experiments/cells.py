@@ -15,7 +15,7 @@ from manyone.experiments.corruption import corrupt
 from manyone.experiments.methods import REGRESSIONS, methods, own
 from manyone.experiments.plan import RIDGES, Cell
 from manyone.experiments.protocols import POSITIVE, Split
-from manyone.kernels import Array
+from manyone._types import Array
 from manyone.solvers.nonlinear import respond
 
 #: False-alarm rates that models are asked for.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyone.kernels import Array
+from manyone._types import Array
 
 #: Colours of the page and of everything drawn on it, by name, for light and for dark surroundings.
 THEMES: dict[str, dict[str, str]] = {

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone.experiments.methods import REGRESSIONS
-from manyone.kernels import Array
+from manyone._types import Array
 
 #: Title of each kind, and what its strength means (see `corrupt`).
 CORRUPTION_KINDS: dict[str, tuple[str, str]] = {

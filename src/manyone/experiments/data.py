@@ -13,7 +13,7 @@ from sklearn.preprocessing import normalize
 
 from manyone.datasets import load_coil100, load_faces, load_mnist
 from manyone.experiments.protocols import Protocol
-from manyone.kernels import Array
+from manyone._types import Array
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from manyone.experiments.rivals import (
     PooledMahalanobis,
     Rival,
 )
-from manyone.kernels import Array
-from manyone.metrics import task_aucs
+from manyone._types import Array
+from manyone.selection.judging import task_aucs
 
 Grid = Mapping[str, Sequence[Any]]
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone.kernels import Array
-from manyone.metrics import task_aucs
+from manyone._types import Array
+from manyone.selection.judging import task_aucs
 
 #: Marks in `Split.member`.
 NEGATIVE, POSITIVE, UNUSED = 0, 1, -1

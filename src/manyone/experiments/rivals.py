@@ -19,7 +19,8 @@ from sklearn.ensemble import IsolationForest
 from sklearn.neighbors import LocalOutlierFactor
 from sklearn.svm import SVC, OneClassSVM
 
-from manyone.kernels import Array, reported_gamma, resolve_kernel
+from manyone._types import Array
+from manyone.kernels import resolve_kernel
 
 
 class Rival(BaseEstimator, metaclass=ABCMeta):
@@ -289,7 +290,7 @@ class PerTaskKPCA(Detector):
 
     def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
         super()._fit(X, codes)
-        gamma = reported_gamma(resolve_kernel("rbf", X, width=self.width))
+        gamma = resolve_kernel("rbf", X, width=self.width.reported_gamma)
         pyod = import_module("pyod.models.kpca")
         self._models = [
             pyod.KPCA(gamma=gamma, n_components=self.n_components).fit(rows) for rows in self._rows

@@ -14,7 +14,7 @@ from scipy.stats import ttest_rel
 
 from manyone.experiments.methods import AS_IN_PAPER, PAPER_AUC, in_paper
 from manyone.experiments.runner import Outcome
-from manyone.kernels import Array
+from manyone._types import Array
 
 COLUMNS = ("dataset", "protocol", "method", "auc_mean", "auc_std", "repeats", "paper_auc")
 PAIR_COLUMNS = (

@@ -19,7 +19,8 @@ from manyone.plots.axes import (
     require_matplotlib,
     root_figure,
 )
-from manyone.tasks import Codes, as_labels, encode, lookup, split_column
+from manyone._types import Codes
+from manyone.rows import as_labels, encode, lookup, split_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,7 +149,7 @@ class ScoreDisplay:
         require_matplotlib(f"{cls.__name__}.from_estimator")
         model = last_step(estimator)
         model._check_calibrated()
-        X, task, _ = split_column(X, task)
+        X, task = split_columns(X, task=task)
         if model is not estimator and len(estimator) > 1:
             X = estimator[:-1].transform(X)
         scores = model.score_samples(X, task=task)

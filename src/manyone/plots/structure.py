@@ -19,7 +19,8 @@ from manyone.plots.axes import (
     require_matplotlib,
     root_figure,
 )
-from manyone.tasks import Codes, as_labels
+from manyone._types import Codes
+from manyone.rows import as_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

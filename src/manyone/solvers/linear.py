@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.optimize import minimize
 
-from manyone.solvers.ridge import NotPositiveDefinite, slack
+from manyone.solvers.ridge import NotPositiveDefinite, one_minus_leverage
 from manyone.solvers.threads import blas_for
 from manyone.solvers.trace import Report, Trace
 
@@ -448,7 +448,7 @@ def left_out_scores(
     residual = outside @ Q + eigenvectors @ (kept * (V @ Q)) / root
     squares = eigenvectors**2
     missing = np.maximum(1.0 - squares.sum(axis=1), 0.0)[:, None]
-    left_out = residual / slack((missing + squares @ kept).T, weight).T
+    left_out = residual / one_minus_leverage((missing + squares @ kept).T, weight).T
     # What of one count of a row its own task does not explain, direction by direction.
     rows = np.arange(len(codes))
     unexplained = outside[rows, codes][:, None]

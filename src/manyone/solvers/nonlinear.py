@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.optimize import minimize
 
+from manyone._types import Codes
+from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha, primal_weights
 from manyone.solvers.threads import blas_for
 from manyone.solvers.trace import Report, Trace
 
@@ -22,6 +24,9 @@ Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Evaluation = Callable[[Array, float], tuple[float, Array, float]]
 
+# theta: squared distance, in units of the mean squared response, at which rows have nothing in
+# common; and what the origin weighs, in rows of a typical task.
+_REACH, _ANCHOR = 10.0, 0.1
 _BLOCK = 512  # rows per block: long enough to keep BLAS busy, short enough for one triangle to pay
 
 
@@ -130,6 +135,91 @@ class _Reduced:
         by_log_theta = 0.5 * float(np.einsum("mt,mt->", W, gradient))
         value = fit + self.alpha * float(np.einsum("mt,mt->", W, W))
         return value, gradient + (2.0 * self.alpha) * W, by_log_theta
+
+
+class TwoLayerProblem(NamedTuple):
+    """Both layers as arrays, in units of the mean weight: the same minimiser, moderate numbers.
+
+    Attributes
+    ----------
+    Phi : array of shape (n, m)
+        Feature rows; the last one is the origin where there is an anchor.
+    R : array of shape (n, T)
+        Responses asked for.
+    weight : array of shape (n,)
+    groups : array of shape (n,)
+        Task of each row; known outliers of every task and the origin come after the last task.
+    alpha : float
+    ridge : array of shape (m, T)
+        The solution of the first layer alone.
+    theta : float
+        Coefficient of the second kernel for it.
+    unit : float
+        Mean weight.
+    """
+
+    Phi: Array
+    R: Array
+    weight: Array
+    groups: Codes
+    alpha: float
+    ridge: Array
+    theta: float
+    unit: float
+
+
+def two_layer_problem(
+    Phi: Array,
+    R: Array,
+    weight: Array,
+    codes: Codes,
+    diagonal: Array,
+    alpha: float,
+    theta: float | None,
+    anchor: bool,
+) -> TwoLayerProblem:
+    """The first layer's ridge solution to start from, and the origin beside the rows.
+
+    Parameters
+    ----------
+    Phi : array of shape (n, m)
+    R : array of shape (n, T)
+    weight, codes, diagonal : array of shape (n,)
+        Counts, tasks (negative: of every task) and self-similarities of the rows.
+    alpha : float
+    theta : float or None
+        None: `_REACH` over the mean squared length of the responses.
+    anchor : bool
+        Whether response 0 is asked for at the origin of the feature space.
+
+    Returns
+    -------
+    TwoLayerProblem
+    """
+    T = R.shape[1]
+    # Heavier rows are interpolated to rounding; that must not cost light rows their ridge.
+    resolved = SMALLEST_RIDGE * max(float(np.abs(diagonal).sum()), 1e-200)
+    weight = np.minimum(weight, max(1e8, min(alpha, 1e50) / resolved))
+    alpha = float(effective_alpha(alpha, diagonal @ weight))
+    W = primal_weights(Phi, R, alpha, weight)[0]
+    unit = float(np.mean(weight))
+    if theta is None:
+        Y = Phi @ W
+        size = float(weight @ np.einsum("it,it->i", Y, Y)) / float(weight.sum())
+        theta = _REACH / max(size, 1e-250)
+    groups = np.where(codes < 0, T, codes)
+    if anchor:
+        # A row unlike all others has features near zero: it belongs to no task.
+        Phi, R = np.vstack([Phi, np.zeros(Phi.shape[1])]), np.vstack([R, np.zeros(T)])
+        origin = _ANCHOR * float(weight @ R[:-1].sum(axis=1)) / T
+        weight, groups = np.append(weight, origin), np.append(groups, T)
+    return TwoLayerProblem(Phi, R, weight / unit, groups, alpha / unit, W, theta, unit)
+
+
+def capped_beta(beta: float, problem: TwoLayerProblem) -> float:
+    """The second ridge in units of the problem, no larger than what a task weighs."""
+    heaviest = float(np.mean(problem.weight @ problem.R))
+    return float(effective_alpha(min(beta / problem.unit, heaviest), float(len(problem.R))))
 
 
 def nonlinear(

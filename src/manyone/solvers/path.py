@@ -10,13 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from manyone.solvers.ridge import slack
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
+from manyone._types import Array, Codes
+from manyone.solvers.ridge import left_out_mean, one_minus_leverage
 
 
 class Spectrum(NamedTuple):
@@ -60,30 +57,8 @@ def decompose(K: Array, weight: Array) -> Spectrum:
     return Spectrum(np.maximum(values, 0.0), vectors, vectors**2, root)
 
 
-def path_coef(spectrum: Spectrum, R: Array, alpha: float) -> tuple[Array, Array]:
-    r"""Minimise :math:`\sum_i w_i |f(x_i) - r_i|^2 + \alpha |f|_k^2` from the spectrum.
-
-    Parameters
-    ----------
-    spectrum : Spectrum
-    R : ndarray of shape (n, T)
-    alpha : float
-
-    Returns
-    -------
-    coef : ndarray of shape (n, T)
-    slack : ndarray of shape (n,)
-        See :class:`manyone.solvers.ridge.RidgeSolution`.
-    """
-    values, vectors, squares, root = spectrum
-    damped = 1.0 / (values + alpha)
-    rotated = vectors.T @ (root[:, None] * R)
-    coef = root[:, None] * (vectors @ (damped[:, None] * rotated))
-    return coef, slack(alpha * (squares @ damped), root**2)
-
-
 def left_out_gaps(
-    spectrum: Spectrum, R: Array, alphas: Array, groups: list[Index] | None = None
+    spectrum: Spectrum, R: Array, alphas: Array, groups: list[Codes] | None = None
 ) -> Array:
     """Responses of rows under refits without them, minus the mean responses of those refits.
 
@@ -108,47 +83,33 @@ def left_out_gaps(
     weight = root**2
     count = np.minimum(weight, 1.0)[:, None]
     own = R > 0
-    total = weight @ R
-    remaining = np.where(own, total - count, total)
-    alone = remaining <= 1e-9 * total
-    remaining[alone] = np.inf  # nothing is left to average: the mean of the full model stands in
+    total, removed = weight @ R, np.where(own, count, 0.0)
     damped = 1.0 / (values[:, None] + alphas)
-    slacks = slack((alphas * (squares @ damped)).T, weight)
+    kept = one_minus_leverage((alphas * (squares @ damped)).T, weight)
     rotated = vectors.T @ (root[:, None] * R)
     solved = vectors @ (damped[:, :, None] * rotated[:, None, :]).reshape(len(values), -1)
     solved = solved.reshape(len(values), len(alphas), -1)  # M^-1 S R for every ridge
     stacks = [(index, vectors[index], own[index]) for index in _equal_sizes(groups or [])]
     gaps = np.empty((len(alphas), *R.shape))
     for k, alpha in enumerate(alphas):
-        scaled = solved[:, k]
-        residual = scaled * (alpha / root)[:, None]
-        left_out = residual / slacks[k][:, None]
-        lack = weight @ (residual * R)
-        lost = left_out * residual
-        lost *= count
+        residual = solved[:, k] * (alpha / root)[:, None]
+        left_out = residual / kept[k][:, None]
+        lost = count * left_out * residual
         for index, block, mine in stacks:
-            half = block * np.sqrt(damped[:, k])
-            corner = np.matmul(half, half.transpose(0, 2, 1))
-            part = scaled[index]
-            inner = np.linalg.solve(corner, part)
+            part, half = solved[:, k][index], block * np.sqrt(damped[:, k])
+            inner = np.linalg.solve(np.matmul(half, half.transpose(0, 2, 1)), part)
             # What leaving the group out takes from alpha * (sum of coefficients of task t).
             taken = alpha * np.einsum("gnt,gnt->gt", part, inner)
-            np.copyto(lost_part := lost[index], taken[:, None, :], where=~mine)
-            lost[index] = lost_part
+            lost[index] = np.where(mine, lost[index], taken[:, None, :])
             inner /= root[index][:, :, None]
             left_out[index] = np.where(mine, left_out[index], inner)
-        np.subtract(lack, lost, out=lost)
-        lost /= remaining
-        lost[alone] = (lack / total)[np.nonzero(alone)[1]]
-        # (R - left_out) - (1 - lost)
-        np.subtract(R, left_out, out=gaps[k])
-        gaps[k] += lost
-        gaps[k] -= 1.0
+        mean = left_out_mean(weight @ (residual * R), lost, total, removed)
+        gaps[k] = (R - left_out) - (1.0 - mean)
     return gaps
 
 
 def interpolate_gaps(
-    spectrum: Spectrum, R: Array, alphas: Array, groups: list[Index] | None = None
+    spectrum: Spectrum, R: Array, alphas: Array, groups: list[Codes] | None = None
 ) -> Array:
     """The same as :func:`left_out_gaps`, for a long grid from fewer evaluations.
 
@@ -184,9 +145,9 @@ def interpolate_gaps(
     return (basis @ gaps.reshape(n_nodes, -1)).reshape(len(alphas), *R.shape)
 
 
-def _equal_sizes(groups: list[Index]) -> list[NDArray[np.intp]]:
+def _equal_sizes(groups: list[Codes]) -> list[Codes]:
     """Groups stacked by their size: arrays of shape (g, size)."""
-    by_size: dict[int, list[Index]] = {}
+    by_size: dict[int, list[Codes]] = {}
     for group in groups:
         by_size.setdefault(len(group), []).append(group)
     return [np.stack(same) for same in by_size.values()]

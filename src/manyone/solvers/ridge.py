@@ -13,14 +13,15 @@ with counts :math:`w_i > 0`. With :math:`S = \operatorname{diag}(\sqrt{w})` its 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import blas, cho_solve, lapack, solve_triangular
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
+from manyone._types import Array, Codes
+
 _BLOCK = 512
 # Below this size a set of problems is solved as one stack, above it one LAPACK call each pays.
 _SMALL = 64
@@ -31,7 +32,7 @@ SMALLEST_RIDGE = 1e3 * np.finfo(float).eps
 
 
 class NotPositiveDefinite(ValueError):
-    """The kernel matrix plus the ridge has a negative eigenvalue."""
+    """The kernel matrix plus the ridge has a negative eigenvalue, or is not finite."""
 
 
 class RidgeSolution(NamedTuple):
@@ -41,16 +42,47 @@ class RidgeSolution(NamedTuple):
     ----------
     coef : ndarray of shape (n, T)
         Expansion coefficients a.
-    slack : ndarray of shape (n,)
-        Share of the residual's weight that survives when one count of the row is left out:
-        the left-out residual is the residual divided by it.
+    one_minus_leverage : ndarray of shape (n,)
+        Of one count of each row: its left-out residual is its residual divided by it.
     factor : ndarray of shape (n, n)
         Lower Cholesky factor of S K S + alpha I (the upper triangle is not referenced).
     """
 
     coef: Array
-    slack: Array
+    one_minus_leverage: Array
     factor: Array
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeFactor:
+    """Cholesky factor of S K S + alpha I: kept while it is at hand, made again where it is not.
+
+    Parameters
+    ----------
+    points : Points
+        Rows of the regression, with their kernel.
+    weight : ndarray of shape (n,)
+    alpha : float
+    """
+
+    points: Any
+    weight: Array
+    alpha: float
+
+    @cached_property
+    def lower(self) -> Array:
+        """The factor of shape (n, n), lower triangle."""
+        K = self.points.kernel.gram(self.points.X)
+        return factorise(K, self.alpha, np.sqrt(self.weight), overwrite=True)
+
+    def at_hand(self, lower: Array) -> RidgeFactor:
+        """The same, with the factor that was just computed."""
+        vars(self)["lower"] = lower
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State without the factor: it is as large as the kernel matrix and follows from it."""
+        return {"points": self.points, "weight": self.weight, "alpha": self.alpha}
 
 
 def effective_alpha(alpha: Any, trace: Any) -> Any:
@@ -72,21 +104,18 @@ def effective_alpha(alpha: Any, trace: Any) -> Any:
     """
     size = np.abs(trace)
     if not np.all(np.isfinite(size)):
-        raise NotPositiveDefinite(
-            "The kernel is not finite on the training rows. Use another kernel, or rescale the "
-            "rows."
-        )
+        raise NotPositiveDefinite("The kernel is not finite on the training rows.")
     with np.errstate(over="ignore"):
         clipped = np.clip(alpha, SMALLEST_RIDGE * size, 1e10 * size)
     return np.where(size > 0, clipped, np.where(np.greater(alpha, 0), alpha, 1.0))[()]
 
 
-def ridge(
+def solve_ridge(
     K: Array, R: Array, alpha: float, weight: Array, *, overwrite: bool = False
 ) -> RidgeSolution:
     r"""Minimise :math:`\sum_i w_i |f(x_i) - r_i|^2 + \alpha |f|_k^2` with one Cholesky factor.
 
-    Costs n^3/3 flops for the factor, n^3/3 for `slack`, 2 n^2 T for the coefficients.
+    Costs n^3/3 flops for the factor, n^3/3 for the leverages, 2 n^2 T for the coefficients.
 
     Parameters
     ----------
@@ -114,7 +143,7 @@ def ridge(
     L = factorise(K, alpha, root, overwrite=overwrite)
     coef = cho_solve((L, True), root[:, None] * R, overwrite_b=True, check_finite=False)
     coef *= root[:, None]
-    return RidgeSolution(coef, slack(alpha * inverse_diagonal(L), weight), L)
+    return RidgeSolution(coef, one_minus_leverage(alpha * inverse_diagonal(L), weight), L)
 
 
 def factorise(K: Array, alpha: float, root: Array, *, overwrite: bool = False) -> Array:
@@ -136,10 +165,7 @@ def factorise(K: Array, alpha: float, root: Array, *, overwrite: bool = False) -
     M.ravel(order="K")[:: M.shape[0] + 1] += alpha
     L, info = lapack.dpotrf(M, lower=1, overwrite_a=1, clean=0)
     if info or not np.all(np.isfinite(np.diagonal(L))):
-        raise NotPositiveDefinite(
-            f"The kernel matrix plus alpha={alpha:g} is not positive definite (or not finite). "
-            "Use a larger alpha, or a positive semi-definite kernel."
-        )
+        raise NotPositiveDefinite(_indefinite(alpha))
     return L
 
 
@@ -155,7 +181,7 @@ def inverse_diagonal(L: Array) -> Array:
     return diagonal
 
 
-def slack(complement: Array, weight: Array) -> Array:
+def one_minus_leverage(complement: Array, weight: Array) -> Array:
     """One minus the leverage of one count of each row.
 
     Parameters
@@ -173,7 +199,7 @@ def slack(complement: Array, weight: Array) -> Array:
     return (weight - count + count * complement) / weight
 
 
-def primal_ridge(Phi: Array, R: Array, alpha: float, weight: Array) -> tuple[Array, Array]:
+def primal_weights(Phi: Array, R: Array, alpha: float, weight: Array) -> tuple[Array, Array]:
     r"""Minimise :math:`\sum_i w_i |\phi_i' W - r_i|^2 + \alpha |W|_F^2` over feature weights W.
 
     Parameters
@@ -187,16 +213,23 @@ def primal_ridge(Phi: Array, R: Array, alpha: float, weight: Array) -> tuple[Arr
     Returns
     -------
     W : ndarray of shape (m, T)
-    slack : ndarray of shape (n,)
+    L : ndarray of shape (m, m)
+        Lower Cholesky factor of Phi' diag(w) Phi + alpha I.
     """
     scaled = np.sqrt(weight)[:, None] * Phi
     L = factorise(scaled.T @ scaled, alpha, np.ones(Phi.shape[1]), overwrite=True)
-    W = cho_solve((L, True), Phi.T @ (weight[:, None] * R), check_finite=False)
+    return cho_solve((L, True), Phi.T @ (weight[:, None] * R), check_finite=False), L
+
+
+def solve_primal_ridge(Phi: Array, R: Array, alpha: float, weight: Array) -> tuple[Array, Array]:
+    """The weights (m, T) of :func:`primal_weights`, and one minus the leverages (n,)."""
+    W, L = primal_weights(Phi, R, alpha, weight)
+    scaled = np.sqrt(weight)[:, None] * Phi
     half = solve_triangular(L, scaled.T, lower=True, check_finite=False)
-    return W, slack(1.0 - np.einsum("ij,ij->j", half, half), weight)
+    return W, one_minus_leverage(1.0 - np.einsum("ij,ij->j", half, half), weight)
 
 
-def batched_ridge(K: Array, r: Array, alpha: Array | float, weight: Array) -> tuple[Array, Array]:
+def solve_ridge_stack(K: Array, r: Array, alpha: Array | float, weight: Array) -> tuple[Array, Array]:
     r"""Minimise :math:`\sum_i w_{gi} |f_g(x_{gi}) - r_{gi}|^2 + \alpha |f_g|^2` for each g.
 
     Parameters
@@ -209,17 +242,19 @@ def batched_ridge(K: Array, r: Array, alpha: Array | float, weight: Array) -> tu
     Returns
     -------
     coef : ndarray of shape (g, n)
-    slack : ndarray of shape (g, n)
+    one_minus_leverage : ndarray of shape (g, n)
     """
     g, n = r.shape
     root = np.sqrt(weight)
     alpha = np.broadcast_to(np.asarray(alpha, dtype=float), g)
     if n > _SMALL:
         solved = [
-            ridge(K[i].T, r[i][:, None], float(alpha[i]), weight[i], overwrite=True)
+            solve_ridge(K[i].T, r[i][:, None], float(alpha[i]), weight[i], overwrite=True)
             for i in range(g)
         ]
-        return np.stack([s.coef[:, 0] for s in solved]), np.stack([s.slack for s in solved])
+        return np.stack([s.coef[:, 0] for s in solved]), np.stack(
+            [s.one_minus_leverage for s in solved]
+        )
     K *= root[:, :, None]
     K *= root[:, None, :]
     np.einsum("gii->gi", K)[:] += alpha[:, None]
@@ -229,10 +264,7 @@ def batched_ridge(K: Array, r: Array, alpha: Array | float, weight: Array) -> tu
     except np.linalg.LinAlgError:
         finite = False
     if not finite:
-        raise NotPositiveDefinite(
-            f"A kernel matrix plus alpha={alpha[0]:g} is not positive definite (or not finite). "
-            "Use a larger alpha, or a positive semi-definite kernel."
-        )
+        raise NotPositiveDefinite(_indefinite(float(alpha[0])))
     # Forward substitution for L^-1, one row of all problems at a time.
     inverse = np.zeros_like(L)
     for i in range(n):
@@ -241,24 +273,50 @@ def batched_ridge(K: Array, r: Array, alpha: Array | float, weight: Array) -> tu
         inverse[:, i, : i + 1] = row / L[:, i, i][:, None]
     half = np.matmul(inverse, (root * r)[:, :, None])
     coef = root * np.matmul(inverse.transpose(0, 2, 1), half)[:, :, 0]
-    return coef, slack(alpha[:, None] * np.einsum("gij,gij->gj", inverse, inverse), weight)
+    complement = alpha[:, None] * np.einsum("gij,gij->gj", inverse, inverse)
+    return coef, one_minus_leverage(complement, weight)
 
 
-def leave_one_out_scores(
-    residual: Array, slack: Array, weight: Array, codes: Index, n_tasks: int
+def left_out_mean(residual_sum: Array, lost: Array, total: Array, removed: Array) -> Array:
+    """Mean residual of the rows of a task that are left when a row leaves.
+
+    Parameters
+    ----------
+    residual_sum, total : ndarray
+        Weighted sum of the residuals of the task's rows in the full model, and their weight.
+    lost : ndarray
+        What leaving the row out takes from that sum, the row's own part included.
+    removed : ndarray
+        The weight that leaves: 0 for a row of another task.
+
+    Returns
+    -------
+    ndarray
+        Shapes are broadcast. Where nothing is left the mean of the full model stands in.
+    """
+    remaining = total - removed
+    is_singleton = remaining <= 1e-9 * total
+    mean = (residual_sum - lost) / np.where(is_singleton, 1.0, remaining)
+    return np.where(is_singleton, residual_sum / np.where(total > 0.0, total, 1.0), mean)
+
+
+def left_out_scores(
+    residual: Array, left_out: Array, moved: Array, weight: Array, codes: Codes, n_tasks: int
 ) -> Array:
     """Score of each normal row under the model refitted without one count of it.
 
     The score is minus the distance between the row's response and the mean response of the rows of
-    its task that are left. With residual rho, left-out residual e = rho / slack and c = min(w, 1)
-    counts removed, both follow from sums over the task: the mean loses c e rho / (N - c).
+    its task that are left.
 
     Parameters
     ----------
     residual : ndarray of shape (n,)
         1 - f_t(x) of each normal row for its own task t.
-    slack : ndarray of shape (n,)
-        See :func:`slack`.
+    left_out : ndarray of shape (n,)
+        The same under the model without one count of the row.
+    moved : ndarray of shape (n,)
+        What leaving out one count takes from the sum of the task's residuals; for one ridge
+        regression the product of the two.
     weight : ndarray of shape (n,)
     codes : ndarray of shape (n,)
         Task of each row.
@@ -267,111 +325,12 @@ def leave_one_out_scores(
     Returns
     -------
     ndarray of shape (n,)
-        For the only row of a task nothing is left to take a mean of: the mean of the full model
-        stands in.
     """
     count = np.minimum(weight, 1.0)
-    left_out = residual / slack
     total = np.bincount(codes, weight, n_tasks)[codes]
-    lack = np.bincount(codes, weight * residual, n_tasks)[codes]
-    remaining = total - count
-    alone = remaining <= 1e-9 * total
-    shift = np.where(
-        alone,
-        lack / total,
-        (lack - count * left_out * residual) / np.where(alone, 1.0, remaining),
-    )
-    return -np.abs(left_out - shift)
+    residual_sum = np.bincount(codes, weight * residual, n_tasks)[codes]
+    return -np.abs(left_out - left_out_mean(residual_sum, count * moved, total, count))
 
 
-def leave_group_out(L: Array, coef: Array, root: Array, groups: list[Index]) -> Array:
-    """Residuals of each group of rows under the model refitted without the whole group.
-
-    Parameters
-    ----------
-    L : ndarray of shape (n, n)
-        Factor of S K S + alpha I.
-    coef : ndarray of shape (n, T)
-    root : ndarray of shape (n,)
-        Square roots of the weights.
-    groups : list of ndarray
-        Row numbers of each group; groups need not cover all rows (others stay NaN).
-
-    Returns
-    -------
-    ndarray of shape (n, T)
-        R - f_{-S}(x) for the rows of each group S: [(G^-1)_SS]^-1 a_S with G = K + alpha W^-1.
-    """
-    n = L.shape[0]
-    residuals = np.full_like(coef, np.nan)
-    for rows in groups:
-        unit = np.zeros((n, len(rows)), order="F")
-        unit[rows, np.arange(len(rows))] = root[rows]
-        columns = blas.dtrsm(1.0, L, unit, lower=1, overwrite_b=1)
-        block = columns.T @ columns
-        residuals[rows] = np.linalg.solve(block, coef[rows])
-    return residuals
-
-
-def append_rows(L: Array, cross: Array, corner: Array) -> Array:
-    """Cholesky factor after rows are added at the end, in O(n^2 k).
-
-    Parameters
-    ----------
-    L : ndarray of shape (n, n)
-        Lower factor of the old matrix.
-    cross : ndarray of shape (k, n)
-        New rows against old ones.
-    corner : ndarray of shape (k, k)
-        New rows against new ones, ridge included.
-
-    Returns
-    -------
-    ndarray of shape (n + k, n + k)
-    """
-    n, k = L.shape[0], corner.shape[0]
-    extended = np.zeros((n + k, n + k), order="F")
-    extended[:n, :n] = L
-    below = solve_triangular(L, cross.T, lower=True, check_finite=False).T
-    extended[n:, :n] = below
-    L_corner, info = lapack.dpotrf(corner - below @ below.T, lower=1, clean=1)
-    if info:
-        raise NotPositiveDefinite("The kernel matrix with the new rows is not positive definite.")
-    extended[n:, n:] = L_corner
-    return extended
-
-
-def remove_rows(L: Array, rows: Index) -> Array:
-    """Cholesky factor after rows (and the same columns) are taken out, in O(n^2 k).
-
-    What a removed column contributed to the trailing block is folded back into it by orthogonal
-    transformations (a triangular-pentagonal QR), which is stable: no subtraction takes place.
-
-    Parameters
-    ----------
-    L : ndarray of shape (n, n)
-        Lower factor.
-    rows : ndarray of shape (k,)
-        Sorted row numbers to remove.
-
-    Returns
-    -------
-    ndarray of shape (n - k, n - k)
-    """
-    L = np.tril(L)
-    runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
-    for run in reversed([r for r in runs if len(r)]):
-        start, stop = run[0], run[-1] + 1
-        trailing = np.asfortranarray(L[stop:, stop:].T)
-        if trailing.size:
-            lost = np.asfortranarray(L[stop:, start:stop].T)
-            block = max(1, min(32, trailing.shape[0]))
-            trailing, _, _, _ = lapack.dtpqrt(
-                0, block, trailing, lost, overwrite_a=1, overwrite_b=1
-            )
-            trailing = np.triu(trailing)
-            trailing *= np.where(np.diag(trailing) < 0, -1.0, 1.0)[:, None]
-        keep = np.r_[0:start, stop : L.shape[0]]
-        L = L[np.ix_(keep, keep)]
-        L[start:, start:] = trailing.T
-    return np.asfortranarray(L)
+def _indefinite(alpha: float) -> str:
+    return f"The kernel matrix plus alpha={alpha:g} is not positive definite (or not finite)."

@@ -1,15 +1,28 @@
 """How many threads BLAS gets."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
 
 @cache
-def _blas() -> ThreadpoolController:
+def _controller() -> ThreadpoolController:
     return ThreadpoolController()
+
+
+def blas_threads() -> int:
+    """Threads that BLAS may use now."""
+    pools = _controller().select(user_api="blas").info()
+    return max((int(pool["num_threads"]) for pool in pools), default=1)
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """A block in which BLAS uses one thread."""
+    context: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
+    return context
 
 
 @contextmanager
@@ -18,5 +31,5 @@ def blas_for(size: int) -> Iterator[None]:
     if size >= 512:
         yield
         return
-    with _blas().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         yield

@@ -1,5 +1,7 @@
 """Choices made without refits, against refits."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,8 +22,9 @@ from manyone import (
     tune,
 )
 from manyone.estimators import METHODS
+from manyone.rows import training_rows
+from manyone.selection.judging import fold_aucs
 from manyone.metrics import task_aucs
-from manyone.tuning import DEFAULT_GRID
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
@@ -71,7 +74,7 @@ def test_default_grid_tries_every_kernel_and_both_metrics(fleet):
     tasks = [f"{name} {part}" for name, part in zip(task, half, strict=True)]
     model = tune(JointOCKSR(), X, task=tasks)
     assert len(model.tasks_) == 10
-    assert set(model.tuning_["kernel"]) == set(DEFAULT_GRID["kernel"])
+    assert set(model.tuning_["kernel"]) == set(JointOCKSR.can.grid["kernel"])
     assert set(model.tuning_["metric"]) == {"plain", "whitened"}
     assert np.all(np.isfinite(model.tuning_["score"]))
     # Five tasks say too little about a metric, unless the grid insists.
@@ -118,7 +121,7 @@ def test_the_trap_closed_forms_on_a_whitener_that_saw_the_row(fleet):
     rng = np.random.default_rng(0)
     X, task = rng.normal(size=(40, 200)), np.repeat(np.arange(8), 5)  # pure noise
     model = JointOCKSR(metric="whitened").fit(X, task=task)
-    rows = model.whitener_.transform(X)
+    rows = model.solution_.scorer.metric.transform(X)
     plain = tune(JointOCKSR(), rows, task=task, criterion="seen", grid={"alpha": [0.1]})
     assert plain.tuning_["score"][0] > 0.75
     honest = tune(
@@ -172,8 +175,8 @@ def test_structure_methods_take_the_joint_choice_and_judge_their_own_by_folds(me
     model = tune(method(), X, task=task, grid=shared)
     assert (model.kernel, model.alpha) == (joint.kernel, joint.alpha)
     np.testing.assert_allclose(model.tuning_["score"], joint.tuning_["score"])
-    name = next(iter(method._own_grid))
-    own = {**shared, name: list(method._own_grid[name])}
+    name = next(iter(method.can.strengths))
+    own = {**shared, name: list(method.can.strengths[name])}
     model = tune(method(), X, task=task, grid=own)
     table = pd.DataFrame(model.tuning_)
     assert table.stage.tolist() == ["closed form"] * 4 + ["folds"] * len(own[name])
@@ -226,11 +229,17 @@ def test_kernel_matrices_are_judged_by_folds_as_rows_are(method, grid, fleet):
     X, task = fleet
     order = np.random.default_rng(0).permutation(len(X))[:60]
     X, task = X[order], task[order]
-    by_rows = tune(method(gamma=0.1), X, task=task, grid=grid, max_rows=40)
-    by_kernel = tune(
-        method(kernel="precomputed"), rbf_kernel(X, gamma=0.1), task=task, grid=grid, max_rows=40
-    )
-    np.testing.assert_allclose(by_kernel.tuning_["score"], by_rows.tuning_["score"], atol=1e-12)
+    K = rbf_kernel(X, gamma=0.1)
+    by_kernel = tune(method(kernel="precomputed"), K, task=task, grid=grid)
+    # The order of rows decides about folds, and lines of a matrix have another one than rows.
+    rows, _, source = training_rows(method(kernel="precomputed"), K, task)
+    rows = replace(rows, X=X[source], columns=None)
+    (name, values), *_ = grid.items()
+    aucs = [
+        fold_aucs(method(gamma=0.1, **{name: value})._scores_of(rows), rows, "unseen").mean()
+        for value in values
+    ]
+    np.testing.assert_allclose(by_kernel.tuning_["score"], aucs, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", [SVDD, KNFST])

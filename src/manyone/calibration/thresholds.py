@@ -3,42 +3,33 @@ r"""Alarm thresholds and p-values from scores of normal rows that the model has 
 A normal row's p-value is :math:`(1 + \#\{c : c \le s\}) / (n + 1)` where s is its score and c runs
 over the calibration scores. The threshold of a task is the calibration score at which the p-value
 first exceeds the promised alarm rate, so ``score < offset`` exactly when ``p <= alarm_rate``.
+
+Where the calibration scores come from is a strategy: closed forms (a solution brings them along),
+:class:`Folds`, or held-out rows (``calibrate``).
 """
 
 from __future__ import annotations
 
-import sys
-import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone.tasks import Codes, group_rows, shortlist
+from manyone._types import Array, Codes, Mask
+from manyone.messages import shortlist
+from manyone.rows import TrainingRows, group_rows
+from manyone.solvers.threads import blas_threads, one_blas_thread
 
-Array = NDArray[np.float64]
 # Rows that the pooled spread counts for when the spread of one small task is estimated.
 _PRIOR_ROWS = 8.0
+# Up to this size folds run side by side, each on one thread; beyond it BLAS has enough to do.
+_SMALL = 512
 
 
-def warn_user(message: str, category: type[Warning] | None = None) -> None:
-    """Warn about a call, pointing at the user's line and not into this package."""
-    frame: FrameType | None = sys._getframe(1)
-    level = 2
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(
-        ("manyone.", "sklearn.")
-    ):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, category or CalibrationWarning, stacklevel=level)
-
-
-class CalibrationWarning(UserWarning):
-    """The promised alarm rate cannot be kept task by task with the rows at hand."""
-
-
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Calibration:
     """Scores of normal rows under models that were fitted without them.
 
@@ -54,6 +45,10 @@ class Calibration:
         Unit of each task's scores, shrunk towards the typical one.
     source : str
         ``"leave-one-out"``, ``"folds"`` or ``"held-out"``.
+    counts : ndarray of shape (T,)
+        Calibration rows of each task.
+    pool_count : float
+        Calibration rows of all tasks that can be pooled.
     """
 
     scores: Array
@@ -63,6 +58,8 @@ class Calibration:
     pool_weight: Array
     spread: Array
     source: str
+    counts: Array
+    pool_count: float
 
     @classmethod
     def from_scores(
@@ -84,32 +81,29 @@ class Calibration:
         order, starts = group_rows(codes, n_tasks)
         order = order[np.lexsort((scores[order], codes[order]))]
         scores, codes, weight = scores[order], codes[order], weight[order]
-        # Equal scores may differ by rounding: a hair lower, a tie stays a tie and p is larger.
+        # Equal scores may differ by rounding: slightly lower, a tie stays a tie and p is larger.
         scores = scores - 1e-12 * (1.0 + np.abs(scores))
         unit, spread = _spreads(scores, codes, weight, n_tasks)
         pool = scores / unit
         # The only row of a task has no proper left-out score, unless it was held out.
-        alone = np.bincount(codes, minlength=n_tasks)[codes] == 1
-        alone &= (weight <= 1.0) & (source != "held-out")
-        if not np.all(alone):
-            pool, pool_weight = pool[~alone], weight[~alone]
-        else:
-            pool_weight = weight
+        is_singleton = np.bincount(codes, minlength=n_tasks)[codes] == 1
+        is_singleton &= (weight <= 1.0) & (source != "held-out")
+        kept = ~is_singleton | np.all(is_singleton)
+        pool, pool_weight = pool[kept], weight[kept]
         ascending = np.argsort(pool, kind="stable")
-        return cls(scores, weight, starts, pool[ascending], pool_weight[ascending], spread, source)
+        return cls(
+            scores,
+            weight,
+            starts,
+            pool[ascending],
+            pool_weight[ascending],
+            spread,
+            source,
+            np.bincount(codes, weight, n_tasks),
+            float(pool_weight.sum()),
+        )
 
-    @property
-    def counts(self) -> Array:
-        """Calibration rows of each task, shape (T,)."""
-        task = np.repeat(np.arange(len(self.spread)), np.diff(self.starts))
-        return np.bincount(task, self.weight, len(self.spread)).astype(np.float64)
-
-    @property
-    def pool_count(self) -> float:
-        """Calibration rows of all tasks that can be pooled."""
-        return float(self.pool_weight.sum())
-
-    def pooled(self, alarm_rate: float) -> NDArray[np.bool_]:
+    def pooled(self, alarm_rate: float) -> Mask:
         """Which tasks have too few rows for the rate and borrow the other tasks', shape (T,)."""
         return 1.0 / (self.counts + 1.0) > alarm_rate
 
@@ -127,7 +121,7 @@ class Calibration:
             `alarm_rate`, or the smallest rate possible where even the pool is too small for it.
         """
         offsets = np.empty(len(self.spread))
-        borrowed = self.pooled(alarm_rate)
+        borrowed = 1.0 / (self.counts + 1.0) > alarm_rate
         floor = max(alarm_rate, 1.0 / (self.pool_count + 1.0))
         floor = min(floor, 1.0 - np.finfo(float).epsneg)
         if borrowed.any():
@@ -146,7 +140,8 @@ class Calibration:
         ----------
         scores, codes : ndarray of shape (m,)
         alarm_rate : float
-            Decides which tasks are compared with the pool.
+            The smallest p-value that has to be told from 0: tasks whose own rows are too few for
+            it are compared with the pool.
 
         Returns
         -------
@@ -172,7 +167,7 @@ class Calibration:
         counts = np.where(self.pooled(alarm_rate), self.pool_count, self.counts)
         return 1.0 / (counts + 1.0)
 
-    def complaint(self, alarm_rate: float, tasks: NDArray[Any]) -> str | None:
+    def shortfall_message(self, alarm_rate: float, tasks: NDArray[Any]) -> str | None:
         """What the user should know about this rate, or None if every task keeps it alone."""
         borrowed = self.pooled(alarm_rate)
         if not borrowed.any():
@@ -231,52 +226,92 @@ def _spreads(scores: Array, codes: Codes, weight: Array, n_tasks: int) -> tuple[
     return unit, np.sqrt((_PRIOR_ROWS * overall + sums) / (_PRIOR_ROWS + totals))
 
 
-def full_conformal(
-    residual: Array,
-    slack: Array,
-    weight: Array,
-    error: Array,
-    influence: Array,
-    self_influence: Array,
-) -> Array:
-    """Exact p-values of rows of one task: each joins the task, then every row is left out.
-
-    Nothing is refitted. Adding a row x moves the residual of row i by its influence, and leaving
-    row i out of the augmented model is again the closed form of
-    :func:`manyone.solvers.ridge.leave_one_out_scores`.
+@dataclass(frozen=True)
+class Folds:
+    """Left-out scores from whole refits without each fold; folds are cut inside the tasks.
 
     Parameters
     ----------
-    residual, slack, weight : ndarray of shape (n,)
-        Of the normal rows of the task.
-    error : ndarray of shape (m,)
-        1 - f_t(x) of the new rows.
-    influence : ndarray of shape (m, n)
-        phi(x)' (Phi' W Phi + alpha I)^-1 phi_i: by how much a unit of weight at x pulls row i.
-    self_influence : ndarray of shape (m,)
-        The same for x with itself.
+    number : int
+        Most folds.
+    """
+
+    number: int = 10
+
+    def left_out(
+        self,
+        score: Callable[[Codes, Codes], Array],
+        rows: TrainingRows,
+        similarity: Array,
+    ) -> Array:
+        """Score of every normal row by a model that has not seen it.
+
+        Parameters
+        ----------
+        score : callable
+            Fits to the rows given by number first and scores those given second.
+        rows : TrainingRows
+        similarity : ndarray of shape (n,)
+            Rows are dealt in this order.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            NaN for known outliers. Of a task with one distinct row, which must stay, the score by
+            the full model.
+        """
+        fold = assign_folds(rows, similarity, self.number)
+        left_out = np.full(len(fold), np.nan)
+        stays = np.flatnonzero((fold < 0) & ~rows.outlier)
+        if len(stays):
+            left_out[stays] = score(np.arange(len(fold)), stays)
+        parts = [
+            (np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(fold.max() + 1)
+        ]
+        workers = blas_threads() if len(fold) < _SMALL else 1
+        if workers == 1 or len(parts) < 2:
+            scores = [score(*part) for part in parts]
+        else:
+            with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
+                scores = list(pool.map(lambda part: score(*part), parts))
+        for (_, held), found in zip(parts, scores, strict=True):
+            left_out[held] = found
+        return left_out
+
+
+def assign_folds(rows: TrainingRows, similarity: Array, number: int) -> Codes:
+    """Number of the fold of each row, folds cut inside each task.
+
+    Rows of a task are dealt in the order of their similarity to all rows, those level with each
+    other in the order of their content. Copies share a fold: else a row would be judged by a model
+    that has seen it.
+
+    Parameters
+    ----------
+    rows : TrainingRows
+    similarity : ndarray of shape (n,)
+    number : int
 
     Returns
     -------
-    ndarray of shape (m,)
-        P(p <= a) <= a exactly, for every a and n, if rows of the task are exchangeable.
+    ndarray of shape (n,)
+        0 to `number` - 1; -1 for known outliers, and in a task that has one distinct row only.
     """
-    grown = 1.0 + self_influence[:, None]
-    count = np.minimum(weight, 1.0)
-    rho = residual - influence * error[:, None] / grown
-    left_out = rho / (slack + count * influence**2 / grown)
-    own = error / grown[:, 0]
-    total = weight.sum() + 1.0
-    lack = (rho @ weight + own)[:, None]
-    scores = -np.abs(left_out - (lack - count * left_out * rho) / (total - count))
-    new = -np.abs(error - (lack[:, 0] - error * own) / (total - 1.0))
-    # Equal scores may differ by rounding; counting them as equal can only enlarge p.
-    tied = 1e-10 * (1.0 + np.abs(new))
-    return (1.0 + (scores <= (new + tied)[:, None]) @ weight) / total
-
-
-def benjamini_hochberg(p: Array, fdr: float) -> NDArray[np.bool_]:
-    """Rows to reject so that at most a share `fdr` of them is expected to be false, shape (m,)."""
-    ascending = np.sort(p)
-    passing = np.flatnonzero(ascending <= fdr * (1 + 1e-12) * np.arange(1, len(p) + 1) / len(p))
-    return p <= (ascending[passing[-1]] if len(passing) else -1.0)
+    normal = np.flatnonzero(~rows.outlier)
+    codes = rows.codes[normal]
+    by_value = np.argsort(similarity[normal], kind="stable")
+    ordered = similarity[normal][by_value]
+    # What differs by rounding is level: the order must not depend on the machine.
+    tie_tolerance = 1e-9 * np.max(np.abs(ordered), initial=0.0)
+    level = np.empty(len(normal), dtype=np.intp)
+    level[by_value] = np.cumsum(np.diff(ordered, prepend=ordered[:1]) > tie_tolerance)
+    order = np.lexsort((rows.content[normal], level, codes))
+    content, codes = rows.content[normal][order], codes[order]
+    distinct = np.ones(len(order), dtype=bool)
+    distinct[1:] = (np.diff(content) != 0) | (np.diff(codes) != 0)
+    groups = np.bincount(codes[distinct], minlength=rows.n_tasks)
+    place = np.cumsum(distinct) - 1 - (np.cumsum(groups) - groups)[codes]
+    count = groups[codes]
+    fold = np.full(len(rows.codes), -1, dtype=np.intp)
+    fold[normal[order]] = np.where(count > 1, place % np.clip(count, 1, number), -1)
+    return fold

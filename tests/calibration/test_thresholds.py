@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from manyone import IndependentOCKSR, JointOCKSR
-from manyone.calibration import Calibration, benjamini_hochberg
+from manyone.calibration import Calibration
+from manyone.calibration.conformal import benjamini_hochberg
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
@@ -55,7 +56,7 @@ def test_pool_too_small_uses_the_worst_score():
     scores, codes, calibration = made([3, 3])
     offsets, rates = calibration.offsets(0.05)
     assert np.all(rates == pytest.approx(1 / 7))
-    assert "Even the pool" in calibration.complaint(0.05, np.array(["a", "b"]))
+    assert "Even the pool" in calibration.shortfall_message(0.05, np.array(["a", "b"]))
 
 
 def test_spread_is_taken_without_the_row_itself():

@@ -7,14 +7,9 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from manyone.kernels import (
-    KERNELS,
-    MIXTURE,
-    reported_gamma,
-    resolve_kernel,
-    row_blocks,
-    weighted_median,
-)
+from manyone.kernels import KERNELS, MIXTURE, resolve_kernel, row_blocks, widths
+from manyone.kernels.stacks import kernel_grams
+from manyone.kernels.widths import weighted_median
 
 NAMED = sorted(KERNELS - {MIXTURE, "precomputed"})
 METRICS = {"rbf": "sqeuclidean", "laplacian": "cityblock"}
@@ -29,7 +24,7 @@ def X():
 @pytest.mark.parametrize("gamma", [0.37, "mean"])
 def test_equals_scikit_learn(X, name, gamma):
     kernel = resolve_kernel(name, X, gamma=gamma, coef0=0.5, degree=2)
-    params = {"gamma": reported_gamma(kernel)} if kernel.gamma else {}
+    params = {"gamma": kernel.reported_gamma} if kernel.gamma else {}
     if name in ("poly", "polynomial", "sigmoid"):
         params["coef0"] = 0.5
     if name in ("poly", "polynomial"):
@@ -39,7 +34,7 @@ def test_equals_scikit_learn(X, name, gamma):
     np.testing.assert_allclose(kernel.gram(X)[:, :7], expected, rtol=1e-10, atol=1e-14)
     np.testing.assert_allclose(kernel.diagonal(X), np.diag(kernel.gram(X)), rtol=1e-10)
     np.testing.assert_allclose(
-        kernel.batch(X[:20].reshape(4, 5, 5))[1], kernel.gram(X[5:10]), rtol=1e-10, atol=1e-14
+        kernel_grams(kernel, X[:20].reshape(4, 5, 5))[1], kernel.gram(X[5:10]), rtol=1e-10, atol=1e-14
     )
 
 
@@ -49,7 +44,7 @@ def test_mixture_is_the_mean(X):
     expected = (parts[0](X, X) + parts[1](X, X)) / 2
     np.testing.assert_allclose(mixture(X, X), expected, rtol=1e-12)
     np.testing.assert_allclose(mixture.gram(X), expected, rtol=1e-10)
-    assert reported_gamma(mixture) == tuple(reported_gamma(part) for part in parts)
+    assert mixture.reported_gamma == tuple(part.reported_gamma for part in parts)
 
 
 def test_gram_is_symmetric_with_unit_diagonal():
@@ -68,21 +63,21 @@ def test_mean_and_median_width_by_definition(X, name, kind):
     distances = cdist(again, again, METRICS[name])
     data = kind(X)
     mean = resolve_kernel(name, data, gamma="mean", weight=weight)
-    assert reported_gamma(mean) == pytest.approx(1 / distances.mean())
+    assert mean.reported_gamma == pytest.approx(1 / distances.mean())
     median = resolve_kernel(name, data, gamma="median", weight=weight)
-    assert reported_gamma(median) == pytest.approx(1 / np.median(distances))
+    assert median.reported_gamma == pytest.approx(1 / np.median(distances))
     scale = resolve_kernel(name, data, gamma="scale", weight=weight)
-    assert reported_gamma(scale) == pytest.approx(1 / (5 * again.var()))
+    assert scale.reported_gamma == pytest.approx(1 / (5 * again.var()))
     wide = resolve_kernel(name, data, gamma="mean", width=2.0, weight=weight)
-    assert reported_gamma(wide) == pytest.approx(0.5 / distances.mean())
+    assert wide.reported_gamma == pytest.approx(0.5 / distances.mean())
 
 
 def test_chi2_width_and_product_width(X):
     chi2 = resolve_kernel("chi2", X)
     distances = -pairwise_kernels(X, X, metric="additive_chi2")
-    assert reported_gamma(chi2) == pytest.approx(1 / distances.mean())
+    assert chi2.reported_gamma == pytest.approx(1 / distances.mean())
     poly = resolve_kernel("poly", X)
-    assert reported_gamma(poly) == pytest.approx(1 / np.mean((X**2).sum(axis=1)))
+    assert poly.reported_gamma == pytest.approx(1 / np.mean((X**2).sum(axis=1)))
 
 
 @pytest.mark.parametrize("name", ["rbf", "laplacian", MIXTURE, "linear", "cosine"])
@@ -133,3 +128,25 @@ def test_weighted_median(n):
     values, weight = rng.normal(size=n), rng.integers(1, 4, n).astype(float)
     expected = np.median(np.repeat(values, weight.astype(int)))
     assert weighted_median(values, weight) == pytest.approx(expected)
+
+
+def test_a_diagonal_is_that_of_the_matrix(X):
+    for name in NAMED:
+        kernel = resolve_kernel(name, X, gamma=0.3)
+        np.testing.assert_allclose(kernel.diagonal(X), np.diagonal(kernel(X, X)), atol=1e-12)
+        if name not in ("chi2", "additive_chi2"):
+            rows = sparse.csr_array(X)
+            np.testing.assert_allclose(kernel.diagonal(rows), kernel.diagonal(X), atol=1e-12)
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "cityblock"])
+@pytest.mark.parametrize("rounded", [False, True])
+def test_a_median_of_many_distances_is_found_in_parts(monkeypatch, metric, rounded):
+    rng = np.random.default_rng(0)
+    X, weight = rng.normal(size=(150, 3)), rng.integers(1, 4, 150)
+    X = X.round() if rounded else X  # ties everywhere
+    again = np.repeat(X, weight, axis=0)
+    expected = np.median(cdist(again, again, metric))
+    monkeypatch.setattr(widths, "_FEW", 500)
+    monkeypatch.setattr(widths, "_BINS", 16)
+    assert widths.median_distance(metric, X, weight.astype(float)) == pytest.approx(expected)

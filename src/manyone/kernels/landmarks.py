@@ -1,87 +1,13 @@
-"""Kernel -> feature rows: K = Phi Phi', exactly or through landmarks.
-
-Every method that works on feature rows Phi (n, m) works on all of them: the exact ones from a
-rank-revealing Cholesky factorisation of the kernel matrix, or those of m landmark rows.
-"""
+"""Landmarks: few rows that stand for all in the feature space of a kernel."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import solve_triangular
 
-from manyone.kernels import Array, Kernel, Rows
-
-
-@dataclass(frozen=True)
-class FeatureMap:
-    """phi(x) = L^-1 k(pivots, x): reproduces the kernel exactly between the pivots.
-
-    Parameters
-    ----------
-    pivots : ndarray of shape (m,)
-        Row numbers of the pivots in the training data.
-    factor : ndarray of shape (m, m)
-        Lower Cholesky factor L of the kernel matrix of the pivots.
-    """
-
-    pivots: NDArray[np.intp]
-    factor: Array
-
-    def __call__(self, K: Array) -> Array:
-        """Feature rows from kernel values against the pivots.
-
-        Parameters
-        ----------
-        K : ndarray of shape (n, m)
-
-        Returns
-        -------
-        ndarray of shape (n, m)
-        """
-        return solve_triangular(self.factor, K.T, lower=True, check_finite=False).T
-
-    def expand(self, W: Array) -> Array:
-        """Coefficients c with k(x, pivots) c = phi(x) W.
-
-        Parameters
-        ----------
-        W : ndarray of shape (m, T)
-
-        Returns
-        -------
-        ndarray of shape (m, T)
-        """
-        return solve_triangular(self.factor, W, lower=True, trans="T", check_finite=False)
-
-
-def exact_features(K: Array, tol: float | None = None) -> tuple[Array, FeatureMap]:
-    """Feature rows with K = Phi Phi', as many as the rank of K.
-
-    Pivoted Cholesky (LAPACK dpstrf): duplicates and dependent rows add no column.
-
-    Parameters
-    ----------
-    K : ndarray of shape (n, n)
-        Positive semi-definite.
-    tol : float or None
-        Residual diagonal at which to stop; None: n eps max(diag K).
-
-    Returns
-    -------
-    Phi : ndarray of shape (n, rank)
-    FeatureMap
-    """
-    n = K.shape[0]
-    if tol is None:
-        tol = n * np.finfo(float).eps * max(float(np.max(np.diag(K))), np.finfo(float).tiny)
-    factor, pivots, rank, _ = lapack.dpstrf(np.asfortranarray(K), tol=tol, lower=1)
-    pivots = np.asarray(pivots[:n], dtype=np.intp) - 1
-    Phi = np.empty((n, rank))
-    Phi[pivots] = np.tril(factor)[:, :rank]
-    return Phi, FeatureMap(pivots[:rank], np.tril(factor[:rank, :rank]))
+from manyone._types import Array, Rows
+from manyone.kernels.gram import FeatureMap
+from manyone.kernels.kernel import Kernel
 
 
 def landmark_features(

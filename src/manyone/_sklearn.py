@@ -1,0 +1,17 @@
+"""What scikit-learn keeps private and we need all the same, in one place."""
+
+from sklearn.base import _fit_context as fit_context
+from sklearn.utils._param_validation import (
+    Interval,
+    StrOptions,
+    validate_parameter_constraints,
+)
+from sklearn.utils.validation import _check_sample_weight as check_sample_weight
+
+__all__ = [
+    "Interval",
+    "StrOptions",
+    "check_sample_weight",
+    "fit_context",
+    "validate_parameter_constraints",
+]

@@ -1,0 +1,6 @@
+"""Thresholds that hold what they promise: left-out scores, p-values, false-discovery control."""
+
+from manyone.calibration.thresholds import Calibration, Folds
+from manyone.messages import CalibrationWarning
+
+__all__ = ["Calibration", "CalibrationWarning", "Folds"]

@@ -1,0 +1,78 @@
+"""What a method can do, declared once by its class and read by everybody else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Grid = Mapping[str, Sequence[Any]]
+
+_SHARED: Grid = {
+    "kernel": ("rbf", "laplacian", "rbf+laplacian"),
+    "width": (0.5, 1.0, 2.0),
+    "alpha": (1e-3, 10**-2.5, 1e-2, 10**-1.5, 0.1, 10**-0.5, 1.0),
+    "metric": ("plain", "whitened"),
+}
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """Declared by every estimator as its class attribute ``can``.
+
+    Attributes
+    ----------
+    exact_pvalues : bool
+        Full conformal p-values, ``pvalues(..., exact=True)``.
+    updates : bool
+        ``enroll`` and ``forget`` without a new fit.
+    landmarks : bool
+        Few rows may stand for all, ``landmarks=``.
+    outliers : bool
+        Known outliers shape the model, ``fit(..., outlier=)``.
+    sample_weight : bool
+        Weights shape the model; otherwise they count for thresholds only.
+    sparse_rows : bool
+        SciPy's sparse matrices are welcome.
+    joint : bool
+        Rows of other tasks enter the function of a task.
+    learns : tuple of str
+        Fitted attributes beyond those of every method, such as ``"structure_"``.
+    regression : bool
+        Fits responses of the rows (1 for their own task), so it has a sum of squared errors.
+    folds : int
+        Refits that thresholds come from; 0 where left-out scores have a closed form.
+    merges_copies : bool
+        Copies of a row are fitted as one row of more weight: iterations would tell them apart.
+    left_out_grid : {"joint", "each task"} or None
+        Whose closed form judges a whole grid of ridges at once: that of the joint ridge
+        regression, or of one for each task. None: settings are judged by folds.
+    grid : mapping
+        What `tune` tries.
+    strengths : mapping
+        What `tune` tries after `grid`, which is then judged as for the joint ridge regression.
+    slow : bool
+        One fit costs many times that of a ridge: studies with many fits leave the method out.
+    quick : bool
+        Choosing its settings is fast enough for a first look.
+    short_grid : mapping or None
+        What experiments choose from where the whole grid would take too long; None is the whole.
+    """
+
+    exact_pvalues: bool = False
+    updates: bool = False
+    landmarks: bool = False
+    outliers: bool = True
+    sample_weight: bool = True
+    sparse_rows: bool = True
+    joint: bool = True
+    learns: tuple[str, ...] = ()
+    regression: bool = False
+    folds: int = 0
+    merges_copies: bool = False
+    left_out_grid: str | None = None
+    grid: Grid = field(default_factory=lambda: _SHARED)
+    strengths: Grid = field(default_factory=dict)
+    slow: bool = False
+    quick: bool = True
+    short_grid: Grid | None = None

@@ -1,0 +1,241 @@
+"""Kernels and training rows as one object: matrices, features, and points to expand over.
+
+A :class:`Gram` is what a method is fitted to, whatever the kernel (named, callable, precomputed)
+and however it is held (rows, matrix, landmarks). :class:`Points` are what is left of it in a fitted
+model: the rows that its functions are expanded over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import LinAlgError, cholesky, eigh, lapack, solve_triangular
+
+from manyone._types import Array, Codes, Rows
+from manyone.kernels.kernel import Kernel, Side, resolve_kernel, row_blocks
+
+if TYPE_CHECKING:
+    from manyone.rows import TrainingRows
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """The rows that functions are expanded over, and how new rows are compared with them.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : array or CSR matrix of shape (n, d)
+        Of a precomputed kernel, of shape (n, 0): new rows bring their kernel values.
+    columns : ndarray of shape (n,) or None
+        Where each point stands among the kernel values that new rows bring.
+    """
+
+    kernel: Kernel
+    X: Rows
+    columns: Codes | None = None
+
+    def __len__(self) -> int:
+        """Return the number of points."""
+        return int(self.X.shape[0])
+
+    @cached_property
+    def side(self) -> Side:
+        """The points as the kernel wants them."""
+        return self.kernel.side(self.X)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State without what follows from it."""
+        return {"kernel": self.kernel, "X": self.X, "columns": self.columns}
+
+    def values(self, X: Rows, points: Any = None) -> Array:
+        """Kernel values (m, n) of new rows against all points, or against some of them."""
+        if self.columns is not None:
+            values = X[:, self.columns if points is None else self.columns[points]]
+            values = values.toarray() if sparse.issparse(values) else values
+            return np.asarray(values, dtype=np.float64)
+        if not sparse.issparse(X):
+            X = np.asarray(X, dtype=np.float64)
+        return self.kernel.against(X, self.side if points is None else self.side.take(points))
+
+    def blocks(self, X: Rows) -> Iterator[tuple[slice, Array]]:
+        """Kernel values of new rows against all points, block by block."""
+        for rows in row_blocks(X.shape[0], 2 * (len(self) + X.shape[1])):
+            yield rows, self.values(X[rows])
+
+    def diagonal(self, X: Rows) -> Array:
+        """k(x, x) of new rows, shape (m,); not known for a precomputed kernel."""
+        return self.kernel.diagonal(X)
+
+    @property
+    def vanishes(self) -> bool:
+        """Whether rows far away from all points have kernel values of 0."""
+        return self.kernel.unit_diagonal
+
+
+@dataclass(frozen=True, eq=False)
+class Gram:
+    """Training rows seen through a kernel.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : array or CSR matrix of shape (n, d)
+    given : ndarray of shape (n, n) or None
+        The kernel matrix where it is at hand: precomputed, or shared by folds.
+    columns : ndarray of shape (n,) or None
+        Where the rows stand among the kernel values that new rows bring; None: new rows are rows.
+    """
+
+    kernel: Kernel
+    X: Rows
+    given: Array | None = None
+    columns: Codes | None = None
+
+    @classmethod
+    def of(cls, rows: TrainingRows, kernel: Any, **params: Any) -> Gram:
+        """Training rows, or the kernel matrix that came in their place, through a kernel.
+
+        Parameters
+        ----------
+        rows : TrainingRows
+        kernel : str or callable
+        **params
+            As in :func:`resolve_kernel`.
+
+        Returns
+        -------
+        Gram
+        """
+        if rows.columns is not None:
+            return cls(Kernel(kernel), np.empty((len(rows.codes), 0)), rows.X, rows.columns)
+        return cls(resolve_kernel(kernel, rows.X, weight=rows.weight, **params), rows.X)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return int(self.X.shape[0])
+
+    def matrix(self) -> Array:
+        """Kernel matrix of shape (n, n), in Fortran order, to be used up by the caller."""
+        if self.given is None:
+            return self.kernel.gram(self.X)
+        return self.given.copy(order="F")
+
+    def finite_matrix(self) -> Array:
+        """`matrix`, refused where it is not finite."""
+        K = self.matrix()
+        if not np.isfinite(K).all():
+            raise ValueError(
+                f"kernel={self.kernel.name!r} is not finite on the training rows. Use another "
+                "kernel, or rescale the rows."
+            )
+        return K
+
+    def semidefinite_matrix(self) -> Array:
+        """`finite_matrix` in C order, without its negative eigenvalues if it has any."""
+        K = np.ascontiguousarray(self.finite_matrix())
+        if self.kernel.semidefinite:
+            return K
+        size = max(float(np.abs(K).max()), np.finfo(float).tiny)
+        try:
+            cholesky(K + 1e-10 * size * np.eye(len(K)), lower=True)
+        except LinAlgError:
+            values, vectors = eigh(K)
+            return (vectors * np.maximum(values, 0.0)) @ vectors.T
+        return K
+
+    def diagonal(self) -> Array:
+        """Self-similarity of every row, shape (n,)."""
+        if self.given is None:
+            return self.kernel.diagonal(self.X)
+        return np.diagonal(self.given).copy()
+
+    def formed(self) -> Gram:
+        """The same with its matrix at hand."""
+        return self if self.given is not None else replace(self, given=self.kernel.gram(self.X))
+
+    def by_number(self) -> Gram:
+        """The same for new rows that are lines of the matrix: parts of it need no kernel again."""
+        return replace(self.formed(), columns=np.arange(len(self)))
+
+    def take(self, rows: Any) -> Gram:
+        """Some of the rows."""
+        return replace(
+            self,
+            X=self.X[rows],
+            given=None if self.given is None else self.given[np.ix_(rows, rows)],
+            columns=None if self.columns is None else self.columns[rows],
+        )
+
+    def stacked(self, index: Codes) -> Array:
+        """Kernel matrices (g, n, n) of the rows listed in each line of `index` (g, n)."""
+        from manyone.kernels.stacks import kernel_grams
+
+        if self.given is not None:
+            return self.given[index[:, :, None], index[:, None, :]]
+        if sparse.issparse(self.X):
+            return np.stack([self.kernel.gram(self.X[rows]) for rows in index])
+        return kernel_grams(self.kernel, self.X[index])
+
+    def points(self, rows: Any = None) -> Points:
+        """All rows, or some of them, as points to expand over."""
+        X, columns = self.X, self.columns
+        if rows is not None:
+            X, columns = X[rows], None if columns is None else columns[rows]
+        return Points(self.kernel, X, columns)
+
+    def features(self) -> tuple[Array, FeatureMap]:
+        """Feature rows Phi (n, rank) with ``K = Phi Phi'``, and the map that makes them.
+
+        Pivoted Cholesky (LAPACK dpstrf): copies and dependent rows add no column.
+        """
+        K = self.matrix()
+        n = len(K)
+        tol = n * np.finfo(float).eps * max(float(np.max(np.diag(K))), np.finfo(float).tiny)
+        factor, pivots, rank, _ = lapack.dpstrf(K, tol=tol, lower=1, overwrite_a=1)
+        pivots = np.asarray(pivots[:n], dtype=np.intp) - 1
+        Phi = np.zeros((n, max(rank, 1)))  # one empty column where the kernel is zero everywhere
+        Phi[pivots, :rank] = np.tril(factor)[:, :rank]
+        if not rank:
+            return Phi, FeatureMap(np.zeros(1, dtype=np.intp), np.ones((1, 1)))
+        return Phi, FeatureMap(pivots[:rank], np.tril(factor[:rank, :rank]))
+
+    def landmark_features(
+        self, number: int, rng: np.random.RandomState
+    ) -> tuple[Array, FeatureMap]:
+        """Feature rows Phi (n, m) of m landmarks, ``Phi Phi' <= K``, and the map that makes them.
+
+        See :func:`manyone.kernels.landmarks.landmark_features`.
+        """
+        from manyone.kernels.landmarks import landmark_features
+
+        return landmark_features(self.kernel, self.X, number, rng)
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureMap:
+    """phi(x) = L^-1 k(pivots, x): reproduces the kernel exactly between the pivots.
+
+    Parameters
+    ----------
+    pivots : ndarray of shape (m,)
+        Row numbers of the pivots among the training rows.
+    factor : ndarray of shape (m, m)
+        Lower Cholesky factor L of the kernel matrix of the pivots.
+    """
+
+    pivots: Codes
+    factor: Array
+
+    def __call__(self, K: Array) -> Array:
+        """Feature rows (n, m) from kernel values (n, m) against the pivots."""
+        return solve_triangular(self.factor, K.T, lower=True, check_finite=False).T
+
+    def expand(self, W: Array) -> Array:
+        """Coefficients c (m, T) with k(x, pivots) c = phi(x) W for weights W (m, T)."""
+        return solve_triangular(self.factor, W, lower=True, trans="T", check_finite=False)

@@ -1,0 +1,340 @@
+"""Kernels with every number they need, evaluated between rows; widths resolved from data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import sklearn
+from scipy import sparse
+from scipy.spatial.distance import cdist
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
+
+from manyone._types import Array, Rows
+from manyone.kernels import widths
+from manyone.memory import refuse_without_memory
+
+MIXTURE = "rbf+laplacian"
+KERNELS = frozenset(PAIRWISE_KERNEL_FUNCTIONS) | {MIXTURE, "precomputed"}
+#: Kernels that are a decreasing function of a distance, and which distance that is.
+DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock", "chi2": "chi2"}
+#: Kernels whose ``gamma`` multiplies an inner product.
+PRODUCTS = frozenset({"poly", "polynomial", "sigmoid"})
+#: Kernels that are evaluated here, on rows that were shifted and scaled; the power of the scale.
+_POWERS = {"rbf": (2,), "laplacian": (1,), MIXTURE: (2, 1)}
+# Larger blocks than this leave the cache and gain nothing.
+_BLOCK_BYTES = 8 * 2**20
+# From here on a kernel matrix may be too much for the machine.
+_LARGE = 8192
+#: Rounding of |x|^2 + |y|^2 - 2 x'y that is felt in the kernel, times this, is 1e-10.
+FAR = 1e-10 / np.finfo(float).eps
+
+
+def row_blocks(n_rows: int, floats_per_row: int) -> Iterator[slice]:
+    """Slices that cover `n_rows` rows, temporaries within scikit-learn's ``working_memory``."""
+    budget = min(sklearn.get_config()["working_memory"] * 2**20, _BLOCK_BYTES)
+    step = max(1, int(budget // (8 * max(1, floats_per_row))))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
+class Side(NamedTuple):
+    """Rows made ready to be compared with many others.
+
+    Attributes
+    ----------
+    rows : array or CSR matrix of shape (n, d)
+        Shifted and scaled, where the kernel does that.
+    extended : ndarray of shape (n, d + 2) or None
+        (2 g y, -g, -g |y|^2) of each row y: its product with (x, |x|^2, 1) is -g |x - y|^2.
+    reach : float
+        Largest |y|^2.
+    """
+
+    rows: Rows
+    extended: Array | None = None
+    reach: float = 0.0
+
+    def take(self, rows: Any) -> Side:
+        """Some of the rows."""
+        extended = None if self.extended is None else self.extended[rows]
+        return Side(self.rows[rows], extended, self.reach)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel with every number it needs. It holds no row of the data it was resolved on.
+
+    Parameters
+    ----------
+    name : str or callable
+        Name known to :func:`sklearn.metrics.pairwise_kernels`, ``"rbf+laplacian"``,
+        ``"precomputed"`` or a callable of two rows.
+    gamma : tuple of float
+        Coefficient for each component, in units of the scaled rows (see `scale`).
+    shift : ndarray of shape (d,) or None
+        Subtracted from dense rows: distances do not change, their rounding errors shrink.
+    scale : float
+        Rows are divided by it before distances are squared, so that neither 1e200 nor 1e-200 leaves
+        the range of float64. A power of two: the division is exact.
+    degree, coef0 : float
+        As in :func:`sklearn.metrics.pairwise.polynomial_kernel`.
+    params : dict
+        Further keyword arguments of a callable.
+    """
+
+    name: str | Callable[..., float]
+    gamma: tuple[float, ...] = ()
+    shift: Array | None = None
+    scale: float = 1.0
+    degree: float = 3
+    coef0: float = 1
+    params: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, X: Rows, Y: Rows) -> Array:
+        """Kernel values (m, n) between the rows of `X` (m, d) and those of `Y` (n, d)."""
+        return self.against(X, self.side(Y))
+
+    def side(self, Y: Rows) -> Side:
+        """Rows (n, d) made ready for `against`."""
+        if sparse.issparse(Y) or self.name not in _POWERS:
+            return Side(Y)
+        Y = self.scaled(Y)
+        if self.name == "laplacian":
+            return Side(Y)
+        with np.errstate(over="ignore", under="ignore"):
+            extended = np.empty((len(Y), Y.shape[1] + 2))
+            norms = np.einsum("ij,ij->i", Y, Y)
+            extended[:, :-2], extended[:, -2], extended[:, -1] = -2.0 * Y, 1.0, norms
+            extended *= -self.gamma[0]
+            return Side(Y, extended, float(np.max(norms, initial=0.0)))
+
+    def against(self, X: Rows, side: Side) -> Array:
+        """Kernel values (m, n) between the rows of `X` (m, d) and n rows made ready by `side`."""
+        with np.errstate(over="ignore", under="ignore"):  # a kernel of 0 is the right answer
+            if sparse.issparse(side.rows) or self.name not in _POWERS:
+                return self._by_sklearn(X, side.rows)
+            X = self.scaled(X.toarray() if sparse.issparse(X) else X)
+            if self.name == "rbf":
+                return self._rbf(X, side)
+            if self.name == "laplacian":
+                return _exponential(cdist(X, side.rows, "cityblock"), self.gamma[0])
+            values = self._rbf(X, side)
+            values += _exponential(cdist(X, side.rows, "cityblock"), self.gamma[1])
+            values *= 0.5
+            return values
+
+    def _rbf(self, X: Array, side: Side) -> Array:
+        left = np.empty((X.shape[0], X.shape[1] + 2))
+        norms = np.einsum("ij,ij->i", X, X)
+        left[:, :-2], left[:, -2], left[:, -1] = X, norms, 1.0
+        # Rows far apart beside the width: differences first, squares after.
+        if not self.gamma[0] * (norms.max(initial=0.0) + side.reach) < FAR:
+            return _exponential(cdist(X, side.rows, "sqeuclidean"), self.gamma[0])
+        assert side.extended is not None
+        values = left @ side.extended.T
+        np.minimum(values, 0.0, out=values)
+        return np.exp(values, out=values)
+
+    def gram(self, X: Rows) -> Array:
+        """Gram matrix (n, n) of rows (n, d): Fortran order, exactly symmetric, one triangle."""
+        n = X.shape[0]
+        if n > _LARGE:
+            refuse_without_memory(n)
+        K = np.empty((n, n), order="F")
+        side = self.side(X)
+        step = max(64, min(512, -(-n // 8)))
+        for start in range(0, n, step):
+            stop = min(start + step, n)
+            # Columns start:stop from the diagonal down; the mirror image goes above it.
+            block = self.against(X[start:stop], side.take(slice(start, None)))
+            corner = block[:, : stop - start]
+            corner[:] = np.tril(corner) + np.tril(corner, -1).T
+            if self.unit_diagonal:
+                np.fill_diagonal(corner, 1.0)
+            K[start:stop, start:] = block
+            K[start:, start:stop] = block.T
+        return K
+
+    def diagonal(self, X: Rows) -> Array:
+        """Kernel value of each row with itself, shape (n,)."""
+        if self.unit_diagonal:
+            return np.ones(X.shape[0])
+        if not isinstance(self.name, str):
+            pairs = (self(X[i : i + 1], X[i : i + 1]) for i in range(X.shape[0]))
+            return np.array([value.item() for value in pairs])
+        if self.name == "additive_chi2":
+            return np.zeros(X.shape[0])
+        norms = squared_norms(_unit_reach(X) if self.name == "cosine" else X)
+        if self.name == "linear":
+            return norms
+        if self.name == "cosine":
+            return (norms > 0).astype(np.float64)
+        with np.errstate(over="ignore"):
+            product = self.gamma[0] * norms + self.coef0
+            return np.tanh(product) if self.name == "sigmoid" else product**self.degree
+
+    @property
+    def unit_diagonal(self) -> bool:
+        """Whether k(x, x) = 1 for every row, and k(x, y) = 0 far away."""
+        return self.name in DISTANCES or self.name == MIXTURE
+
+    @property
+    def semidefinite(self) -> bool:
+        """Whether every kernel matrix is known to be positive semi-definite."""
+        if self.name in ("poly", "polynomial"):
+            return self.coef0 >= 0
+        return self.unit_diagonal or self.name in ("linear", "cosine")
+
+    @property
+    def reported_gamma(self) -> float | tuple[float, ...] | None:
+        """The coefficient(s) in the units of the data, as the user would write them."""
+        powers = _POWERS.get(self.name, (0,)) if isinstance(self.name, str) else ()
+        values = [times_power(g, self.scale, -p) for g, p in zip(self.gamma, powers, strict=False)]
+        return (tuple(values) if len(values) > 1 else values[0]) if values else None
+
+    def scaled(self, X: Array) -> Array:
+        """Rows shifted and divided by the scale."""
+        if self.shift is not None:
+            X = X - self.shift
+        return X / self.scale if self.scale != 1.0 else X
+
+    def _by_sklearn(self, X: Rows, Y: Rows) -> Array:
+        if sparse.issparse(X) != sparse.issparse(Y):
+            X = X.toarray() if sparse.issparse(X) else sparse.csr_array(X)
+        if not isinstance(self.name, str):
+            return pairwise_kernels(X, Y, metric=self.name, **self.params)
+        if self.name == MIXTURE:
+            parts = (("rbf", self.gamma[0]), ("laplacian", self.gamma[1]))
+            return 0.5 * sum(pairwise_kernels(X, Y, metric=k, gamma=g) for k, g in parts)
+        if self.name == "cosine":
+            X, Y = _unit_reach(X), _unit_reach(Y)
+        params: dict[str, Any] = {"gamma": self.gamma[0]} if self.gamma else {}
+        if self.name in PRODUCTS:
+            params["coef0"] = self.coef0
+        if self.name in ("poly", "polynomial"):
+            params["degree"] = self.degree
+        try:
+            values = pairwise_kernels(X, Y, metric=self.name, **params)
+        except ValueError as error:
+            raise ValueError(f"kernel={self.name!r} cannot be evaluated: {error}") from None
+        return np.asarray(values, dtype=np.float64)
+
+
+def resolve_kernel(
+    kernel: str | Callable[..., float],
+    X: Rows,
+    *,
+    gamma: str | float = "mean",
+    width: float = 1.0,
+    degree: float = 3,
+    coef0: float = 1,
+    params: dict[str, Any] | None = None,
+    weight: Array | None = None,
+) -> Kernel:
+    """Fix the width of a kernel on data.
+
+    Parameters
+    ----------
+    kernel, degree, coef0, params
+        See :class:`Kernel`.
+    X : array or CSR matrix of shape (n, d)
+        Rows that ``"mean"``, ``"median"`` and ``"scale"`` look at.
+    gamma : {"mean", "median", "scale"} or float
+        ``"mean"`` and ``"median"``: one over the mean (median) distance between rows, in the
+        kernel's own metric (squared Euclidean for RBF, cityblock for Laplacian, chi-squared), all
+        n^2 pairs counted; for kernels of an inner product, one over the mean (median) squared norm.
+        ``"scale"``: one over (number of features x variance).
+    width : float
+        Stretches the kernel: the resolved gamma is divided by it.
+    weight : ndarray of shape (n,) or None
+        Counts of the rows.
+
+    Returns
+    -------
+    Kernel
+    """
+    if not isinstance(kernel, str):
+        return Kernel(kernel, params=dict(params or {}))
+    if kernel in ("precomputed", "linear", "cosine", "additive_chi2"):
+        return Kernel(kernel)
+    weight = np.ones(X.shape[0]) if weight is None else weight
+    shift, scale = None, 1.0
+    if kernel in _POWERS and not sparse.issparse(X):
+        # Half the sum of the extremes is the centre of the box; halves first, against overflow.
+        low, high = X.min(axis=0), X.max(axis=0)
+        shift = low / 2 + high / 2
+        reach = float(np.max(high / 2 - low / 2, initial=0.0))
+        if reach > 0:
+            scale = float(2.0 ** np.clip(np.frexp(reach)[1], -1021, 1023))
+    scaled = X if shift is None else (X - shift) / scale
+    parts = []
+    for name, power in zip(kernel.split("+"), _POWERS.get(kernel, (0,)), strict=True):
+        if not isinstance(gamma, str):
+            value = times_power(gamma / width, scale, power)
+        elif gamma == "scale":
+            typical = widths.variance(X if shift is None else X / scale, weight) * X.shape[1]
+            value = times_power(_reciprocal(typical) / width, scale, power - 2)
+        elif gamma == "mean" and name in DISTANCES:
+            value = _reciprocal(mean_distance(DISTANCES[name], scaled, weight)) / width
+        else:
+            value = _reciprocal(widths.typical(name, gamma, scaled, weight)) / width
+        parts.append(value)
+    return Kernel(kernel, tuple(parts), shift, scale, degree, coef0)
+
+
+def mean_distance(metric: str, X: Rows, weight: Array) -> float:
+    """Mean over all n^2 pairs of rows, counted by their weights."""
+    share = weight / weight.sum()
+    if metric == "sqeuclidean":
+        # mean |x - y|^2 = 2 (mean |x|^2 - |mean x|^2): no pair is visited.
+        centre = X.T @ share
+        if sparse.issparse(X):
+            return 2.0 * (float(share @ squared_norms(X)) - float(centre @ centre))
+        return 2.0 * float(share @ squared_norms(X - centre))
+    if metric == "chi2":
+        return widths.mean_over_pairs(metric, X, share)
+    # Sorted, a value is added once for every row below it and subtracted for every row above.
+    total = 0.0
+    for columns in row_blocks(X.shape[1], 4 * X.shape[0]):
+        values = X[:, columns].toarray() if sparse.issparse(X) else X[:, columns]
+        order = np.argsort(values, axis=0)
+        mass = share[order]
+        below = np.cumsum(mass, axis=0) - mass
+        ordered = np.take_along_axis(values, order, axis=0)
+        total += 2.0 * float(np.sum(ordered * mass * (2 * below + mass - 1.0)))
+    return total
+
+
+def _reciprocal(typical: float) -> float:
+    # All rows alike: every width gives the same answer on them, take the neutral one.
+    return 1.0 / typical if typical > np.finfo(float).tiny else 1.0
+
+
+def times_power(value: float, scale: float, power: int) -> float:
+    """``value * scale**power``, factor by factor, saturating: scale**2 alone may overflow."""
+    for _ in range(abs(power)):
+        value = value * scale if power > 0 else value / scale
+    return float(np.clip(value, np.finfo(float).tiny, np.finfo(float).max))
+
+
+def squared_norms(X: Rows) -> Array:
+    """Squared length of each row, shape (n,)."""
+    if sparse.issparse(X):
+        return np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
+    return np.asarray(np.einsum("ij,ij->i", X, X), dtype=np.float64)
+
+
+def _exponential(distance: Array, gamma: float) -> Array:
+    distance *= -gamma
+    return np.exp(distance, out=distance)
+
+
+def _unit_reach(X: Rows) -> Rows:
+    # Squares of tiny or huge entries leave the range of float64; the cosine does not.
+    if sparse.issparse(X):
+        return X
+    reach = np.abs(X).max(axis=1, keepdims=True)
+    return X / np.where(reach > 0, reach, 1.0)

@@ -1,0 +1,50 @@
+"""Refuse what cannot fit into memory before it is asked for, and say what to do instead."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class NotEnoughMemory(MemoryError, ValueError):
+    """A request needs more memory than there is."""
+
+
+def available_bytes() -> float:
+    """Memory that can still be had: of the machine, or of the container it pretends to be."""
+    limits = [float("inf")]
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                limits.append(1024.0 * float(line.split()[1]))
+    except OSError:  # no such file on this system
+        if "SC_PHYS_PAGES" in os.sysconf_names:
+            limits.append(float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES"))
+    group = Path("/sys/fs/cgroup")
+    try:
+        most = (group / "memory.max").read_text().strip()
+        if most != "max":
+            limits.append(float(most) - float((group / "memory.current").read_text()))
+    except OSError:  # not in a container, or an older kind
+        return min(limits)
+    return min(limits)
+
+
+def refuse_without_memory(n_rows: int) -> None:
+    """Raise where the kernel matrix of `n_rows` rows, and one more of its size, cannot be had."""
+    needed = 2 * 8.0 * n_rows**2
+    if needed > available_bytes():
+        raise NotEnoughMemory(too_large(n_rows))
+
+
+def too_large(n_rows: int) -> str:
+    """What a kernel matrix of so many rows would take, and what to do."""
+    from manyone.estimators import METHODS
+
+    able = ", ".join(cls.__name__ for cls in METHODS.values() if cls.can.landmarks)
+    return (
+        f"The kernel matrix of {n_rows} rows and one factor of it take "
+        f"{16.0 * n_rows**2 / 2**30:.1f} GiB, and {available_bytes() / 2**30:.1f} GiB can be had. "
+        f"Give landmarks=1000 or so ({able}), or use IndependentOCKSR, which needs the matrix of "
+        "one task at a time."
+    )

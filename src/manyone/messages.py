@@ -1,0 +1,40 @@
+"""Words for the user: warnings that point at the user's line, and lists kept short."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+from sklearn.exceptions import ConvergenceWarning
+
+
+class CalibrationWarning(UserWarning):
+    """The promised alarm rate cannot be kept task by task with the rows at hand."""
+
+
+def warn_user(message: str, category: type[Warning] = CalibrationWarning) -> None:
+    """Warn about a call, pointing at the user's line and not into this package."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 2
+    ours = ("manyone.", "sklearn.", "concurrent.", "threading", "joblib.")
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(ours):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def warn_unconverged(name: str, max_iter: int, tol: float) -> None:
+    """Say that an iterative fit of the named estimator stopped early."""
+    warn_user(
+        f"{name} stopped after max_iter={max_iter} iterations before tol={tol:g} was reached. "
+        "Increase max_iter, or tol if this is good enough.",
+        ConvergenceWarning,
+    )
+
+
+def shortlist(items: Sequence[Any], most: int) -> str:
+    """The first few items, quoted, and how many more there are."""
+    shown = ", ".join(repr(item) for item in items[:most])
+    return shown + (f" and {len(items) - most} more" if len(items) > most else "")

@@ -1,0 +1,28 @@
+"""Fitted models as values: a solution, and the scorers it is composed of."""
+
+from manyone.models.scorers import (
+    Balls,
+    Expansion,
+    InMetric,
+    Projection,
+    Scorer,
+    TwoLayers,
+)
+from manyone.models.solution import FitReport, Solution
+from manyone.models.task_expansions import TaskExpansions
+
+#: Every scorer that a saved model may hold.
+SCORERS = (Balls, Expansion, InMetric, Projection, TaskExpansions, TwoLayers)
+
+__all__ = [
+    "SCORERS",
+    "Balls",
+    "Expansion",
+    "FitReport",
+    "InMetric",
+    "Projection",
+    "Scorer",
+    "Solution",
+    "TaskExpansions",
+    "TwoLayers",
+]

@@ -1,0 +1,255 @@
+"""How rows are scored, once a model is fitted: kernel expansions, layers, balls, projections.
+
+Every scorer is a frozen value with three questions to it: the score of rows against their own task
+(`own`), against every task (`all`), and the score of rows unlike anything seen (`far`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from scipy import sparse
+
+from manyone._types import Array, Codes, Rows
+from manyone.kernels.gram import Points
+from manyone.kernels.kernel import row_blocks
+from manyone.solvers.nonlinear import gram, respond
+
+
+class Scorer(Protocol):
+    """What every scorer can tell."""
+
+    @property
+    def points(self) -> Points:
+        """The rows that it is expanded over."""
+
+    def own(self, X: Rows, codes: Codes) -> Array:
+        """Score of each row against its own task, shape (n,)."""
+
+    def all(self, X: Rows) -> Array:
+        """Score of each row against every task, shape (n, T)."""
+
+    def far(self) -> Array | None:
+        """Score of rows far away from all training rows, shape (T,); None if there is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """Score ``-|f_t(x) - target_t|``, or ``f_t(x) - target_t`` if one-sided; ``f = K(x) coef``.
+
+    Parameters
+    ----------
+    points : Points
+    coef : ndarray of shape (n, T)
+    target : ndarray of shape (T,)
+    one_sided : bool
+    """
+
+    points: Points
+    coef: Array
+    target: Array
+    one_sided: bool = False
+
+    def own(self, X: Rows, codes: Codes) -> Array:
+        """See :class:`Scorer`."""
+        gap = np.empty(X.shape[0])
+        for rows, K in self.points.blocks(X):
+            gap[rows] = np.einsum("ij,ij->i", K, self.coef.T[codes[rows]])
+        return self._score(gap - self.target[codes])
+
+    def all(self, X: Rows) -> Array:
+        """See :class:`Scorer`."""
+        gap = np.empty((X.shape[0], len(self.target)))
+        for rows, K in self.points.blocks(X):
+            gap[rows] = K @ self.coef - self.target
+        return self._score(gap)
+
+    def far(self) -> Array | None:
+        """See :class:`Scorer`."""
+        return self._score(-self.target) if self.points.vanishes else None
+
+    def _score(self, gap: Array) -> Array:
+        return gap if self.one_sided else -np.abs(gap)
+
+
+@dataclass(frozen=True, eq=False)
+class TwoLayers:
+    """Score ``-|f_t(y) - target_t|``, ``f = exp(-theta |y - centres|^2) second``, ``y = K(x) coef``.
+
+    Parameters
+    ----------
+    points : Points
+    coef : ndarray of shape (n, T)
+    centres, second_coef : ndarray of shape (m, T)
+    theta : float
+    target : ndarray of shape (T,)
+    """
+
+    points: Points
+    coef: Array
+    centres: Array
+    second_coef: Array
+    theta: float
+    target: Array
+
+    def own(self, X: Rows, codes: Codes) -> Array:
+        """See :class:`Scorer`."""
+        response = np.empty(X.shape[0])
+        for rows, J in self._blocks(X):
+            response[rows] = np.einsum("ij,ij->i", J, self.second_coef.T[codes[rows]])
+        return -np.abs(response - self.target[codes])
+
+    def all(self, X: Rows) -> Array:
+        """See :class:`Scorer`."""
+        scores = np.empty((X.shape[0], len(self.target)))
+        for rows, J in self._blocks(X):
+            scores[rows] = -np.abs(J @ self.second_coef - self.target)
+        return scores
+
+    def far(self) -> Array | None:
+        """See :class:`Scorer`."""
+        if not self.points.vanishes:
+            return None
+        nowhere = np.zeros((1, len(self.target)))
+        return -np.abs(respond(nowhere, self.centres, self.second_coef, self.theta)[0] - self.target)
+
+    def _blocks(self, X: Rows) -> Iterator[tuple[slice, Array]]:
+        for rows, K in self.points.blocks(X):
+            Y = K @ self.coef
+            for start in range(0, len(Y), 512):
+                part = slice(start, min(start + 512, len(Y)))
+                J = gram(Y[part], self.centres, self.theta)
+                yield slice(rows.start + part.start, rows.start + part.stop), J
+
+
+@dataclass(frozen=True, eq=False)
+class Balls:
+    """Score: minus the squared distance to ``c_t = sum_i coef_i phi(support_i)``.
+
+    Parameters
+    ----------
+    points : Points
+        Support vectors of all tasks, one task after the other.
+    starts : ndarray of shape (T + 1,)
+        Where each task starts among them.
+    coef : ndarray of shape (n,)
+    centre_norm2 : ndarray of shape (T,)
+        Squared norm of the centres.
+    self_similarity : float, ndarray of shape (m, m) or None
+        What k(x, x) of a new row is taken for if it brings kernel values only: a constant, or what
+        the training rows explain of it, k(x)' P k(x).
+    training : Points or None
+        The training rows that P speaks of.
+    """
+
+    points: Points
+    starts: Codes
+    coef: Array
+    centre_norm2: Array
+    self_similarity: float | Array | None = None
+    training: Points | None = None
+
+    def own(self, X: Rows, codes: Codes) -> Array:
+        """See :class:`Scorer`."""
+        scores = -self._self_similarities(X)
+        for task in np.unique(codes):
+            rows = np.flatnonzero(codes == task)
+            own = slice(self.starts[task], self.starts[task + 1])
+            for part in row_blocks(len(rows), 2 * (own.stop - own.start + X.shape[1])):
+                K = self.points.values(X[rows[part]], own)
+                scores[rows[part]] += 2 * (K @ self.coef[own]) - self.centre_norm2[task]
+        return np.minimum(scores, 0.0)
+
+    def all(self, X: Rows) -> Array:
+        """See :class:`Scorer`."""
+        scores = np.empty((X.shape[0], len(self.centre_norm2)))
+        n, T = len(self.points), len(self.centre_norm2)
+        dual = sparse.csc_array((self.coef, np.arange(n), self.starts), shape=(n, T))
+        for rows, K in self.points.blocks(X):
+            scores[rows] = 2 * (K @ dual) - self.centre_norm2
+        return np.minimum(scores - self._self_similarities(X)[:, None], 0.0)
+
+    def far(self) -> Array | None:
+        """See :class:`Scorer`."""
+        return np.minimum(-1.0 - self.centre_norm2, 0.0) if self.points.vanishes else None
+
+    def _self_similarities(self, X: Rows) -> Array:
+        if self.self_similarity is None:
+            return self.points.diagonal(X)
+        if self.training is None:
+            return np.full(X.shape[0], float(self.self_similarity))
+        K = self.training.values(X)
+        return np.asarray(np.einsum("ij,ij->i", K @ self.self_similarity, K))
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """Score: minus the distance between ``K(x) projection`` and the target of the task.
+
+    Parameters
+    ----------
+    points : Points
+    projection : ndarray of shape (n, m)
+    targets : ndarray of shape (T, m)
+    """
+
+    points: Points
+    projection: Array
+    targets: Array
+
+    def own(self, X: Rows, codes: Codes) -> Array:
+        """See :class:`Scorer`."""
+        scores = np.empty(X.shape[0])
+        for rows, K in self.points.blocks(X):
+            gap = K @ self.projection - self.targets[codes[rows]]
+            scores[rows] = -np.sqrt(np.einsum("ij,ij->i", gap, gap))
+        return scores
+
+    def all(self, X: Rows) -> Array:
+        """See :class:`Scorer`."""
+        scores = np.empty((X.shape[0], len(self.targets)))
+        for rows, K in self.points.blocks(X):
+            landed = K @ self.projection
+            for task, target in enumerate(self.targets):
+                gap = landed - target
+                scores[rows, task] = -np.sqrt(np.einsum("ij,ij->i", gap, gap))
+        return scores
+
+    def far(self) -> Array | None:
+        """See :class:`Scorer`."""
+        # Where kernel values vanish, rows land in the origin.
+        return -np.linalg.norm(self.targets, axis=1) if self.points.vanishes else None
+
+
+@dataclass(frozen=True, eq=False)
+class InMetric:
+    """Another scorer, behind a learned metric.
+
+    Parameters
+    ----------
+    metric : TaskWhitener
+    scorer : Scorer
+    """
+
+    metric: Any
+    scorer: Scorer
+
+    @property
+    def points(self) -> Points:
+        """The rows that the scorer is expanded over, in the metric."""
+        return self.scorer.points
+
+    def own(self, X: Rows, codes: Codes) -> Array:
+        """See :class:`Scorer`."""
+        return self.scorer.own(self.metric.transform(X), codes)
+
+    def all(self, X: Rows) -> Array:
+        """See :class:`Scorer`."""
+        return self.scorer.all(self.metric.transform(X))
+
+    def far(self) -> Array | None:
+        """See :class:`Scorer`."""
+        return self.scorer.far()

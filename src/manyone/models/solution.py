@@ -1,0 +1,61 @@
+"""What solving returns: a frozen value that scoring never changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from manyone._types import Array
+from manyone.models.scorers import Scorer
+
+
+@dataclass(frozen=True, eq=False)
+class FitReport:
+    """How the fit went.
+
+    Attributes
+    ----------
+    objective_path : ndarray of shape (iterations + 1,) or None
+        Objective at the start and after each iteration; None for a closed form.
+    n_iter : int
+    converged : bool
+    message : str or None
+        What to say where it did not converge; None: what is said of every iterative fit.
+    """
+
+    objective_path: Array | None = None
+    n_iter: int = 1
+    converged: bool = True
+    message: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A fitted model as a value.
+
+    Attributes
+    ----------
+    scorer : Scorer
+        Scores of new rows.
+    left_out : ndarray of shape (n,) or None
+        Score of each training row, in their order, under the model without it; NaN for known
+        outliers. None where the method has no closed form for it.
+    left_out_source : str
+        How they were found.
+    report : FitReport
+    learned : dict
+        What a user may want to look at, by the names of the fitted attributes without their
+        underscore.
+    """
+
+    scorer: Scorer
+    left_out: Array | None = None
+    left_out_source: str = "leave-one-out"
+    report: FitReport = field(default_factory=FitReport)
+    learned: dict[str, Any] = field(default_factory=dict)
+
+    def fitted(self, name: str) -> Any:
+        """A learned value, or a part of the report."""
+        if name in self.learned:
+            return self.learned[name]
+        return getattr(self.report, name)

@@ -1,0 +1,289 @@
+"""Settings, and how good they are, told from training rows.
+
+The same splits and the same area under the ROC curve judge our methods and their rivals.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from manyone._sklearn import validate_parameter_constraints
+from manyone._types import Array, Codes, Mask
+from manyone.rows import TrainingRows, renumbered
+
+#: Parameters that :class:`JointOCKSR` has too.
+SHARED = ("kernel", "gamma", "width", "degree", "coef0", "alpha", "metric")
+# How a fit runs, not what it models.
+_RUNNING = frozenset(
+    "alarm_rate kernel_params landmarks learn_theta max_iter n_jobs random_state tol verbose "
+    "warm_start".split()
+)
+_FOLDS = 3
+# Below this a half of the tasks has a single one, and no other task in the model to tell it from.
+_FEWEST_TASKS_TO_HALVE = 4
+
+
+def tunable(model: Any) -> list[str]:
+    """Names of the parameters that say what is modelled, those of :class:`JointOCKSR` first."""
+    known = model.get_params()
+    shared = [name for name in SHARED if name in known]
+    return shared + [name for name in known if name not in SHARED and name not in _RUNNING]
+
+
+def checked_grid(model: Any, grid: Any) -> dict[str, list[Any]]:
+    """A grid as lists of values that the model takes."""
+    if not isinstance(grid, Mapping):
+        raise ValueError(f"grid must map names of parameters to lists of values; got {grid!r}.")
+    for name, options in grid.items():
+        if isinstance(options, str) or not isinstance(options, Iterable):
+            raise ValueError(f"grid[{name!r}] must be a list of values; got {options!r}.")
+    values = {name: list(options) for name, options in grid.items()}
+    unknown = sorted(set(values) - set(tunable(model)))
+    if unknown:
+        raise ValueError(
+            f"grid has {unknown[0]!r}, which tune cannot choose for {type(model).__name__}. "
+            f"It can choose: {', '.join(sorted(tunable(model)))}."
+        )
+    for name, options in values.items():
+        if not options:
+            raise ValueError(f"grid[{name!r}] is empty: give at least one value.")
+        for option in options:
+            validate_parameter_constraints(
+                model._parameter_constraints, {name: option}, type(model).__name__
+            )
+    return values
+
+
+class Split(NamedTuple):
+    """One way to judge a setting, as masks over the rows.
+
+    Attributes
+    ----------
+    train : ndarray of bool of shape (n,)
+        Rows to fit to.
+    test : ndarray of bool of shape (n,)
+        Rows to judge by: held out of `train`, or of tasks that are not in the model.
+    enrolled : ndarray of bool of shape (n,)
+        Rows whose task is in the model, and known outliers without a task.
+    """
+
+    train: Mask
+    test: Mask
+    enrolled: Mask
+
+
+def fold_splits(
+    codes: Codes, outlier: Mask, kind: str, *, task_order: Codes | None = None
+) -> Iterator[Split]:
+    """Three folds inside the tasks, for one half of the tasks and then for the other.
+
+    A model is fitted to two folds of every task of a half. The third fold has its positives; the
+    negatives of a task are the rows of the other tasks of that fold that are in the model
+    (``"seen"``), or all rows of the other half (``"unseen"``). Both kinds of anomaly are thus
+    judged by the same models. Fewer than four tasks are not halved for ``"seen"``, because half of
+    them would leave a task without negatives.
+
+    Folds of a task differ by at most one row. The only normal row of a task stays in the model:
+    without it there would be none. Known outliers are dealt to the folds as well; those without a
+    task are in every model. Splits without a row to fit to, or without one to judge by, are left
+    out.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n,)
+        Number of the task of each row, from 0; -1 for outliers without a task.
+    outlier : ndarray of bool of shape (n,)
+        Known outliers.
+    kind : {"seen", "unseen", "both"}
+        Where the negatives will come from.
+    task_order : ndarray of shape (T,) or None
+        The tasks in the order in which they are dealt to the halves; None is by number.
+
+    Yields
+    ------
+    Split
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> codes = np.repeat([0, 1, 2, 3], 3)
+    >>> first, *others = fold_splits(codes, np.zeros(12, dtype=bool), "unseen")
+    >>> len(others), codes[first.train].tolist(), codes[first.test].tolist()
+    (5, [0, 0, 2, 2], [0, 1, 1, 1, 2, 3, 3, 3])
+    """
+    n_tasks = int(codes.max(initial=-1)) + 1
+    # Place of each row among those of its task, and of each outlier among all outliers.
+    group = np.where(outlier, -1, codes)
+    order, (_, counts) = np.argsort(group, kind="stable"), np.unique(group, return_counts=True)
+    fold = np.empty(len(codes), dtype=np.intp)
+    fold[order] = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    fold %= _FOLDS
+    half = np.empty(n_tasks, dtype=np.intp)
+    half[np.arange(n_tasks) if task_order is None else task_order] = np.arange(n_tasks) % 2
+    if kind == "seen" and n_tasks < _FEWEST_TASKS_TO_HALVE:
+        half[:] = 0
+    of_task = codes >= 0
+    size = np.bincount(codes[of_task & ~outlier], minlength=n_tasks)
+    # The task -1 comes last, with no half and no single row.
+    half, single = np.append(half, -1)[codes], np.append(size == 1, False)[codes] & ~outlier
+    for part, k in itertools.product(range(2), range(_FOLDS)):
+        enrolled = (half == part) | ~of_task
+        held_out = (fold == k) & ~(enrolled & single)
+        split = Split(enrolled & ~held_out, held_out | ~enrolled, enrolled)
+        if np.any(split.train & ~outlier) and np.any(split.test & enrolled & ~outlier):
+            yield split
+
+
+def split_auc(
+    scores: Array, codes: Codes, used: Codes, split: Split, outlier: Mask, weight: Array, kind: str
+) -> float:
+    """AUC of one split, mean over its tasks; for ``"both"`` the mean of both kinds.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (m, k)
+        Of the rows of ``split.test`` against the tasks in the model.
+    codes, outlier, weight : ndarray of shape (n,)
+        Of all rows.
+    used : ndarray of shape (k,)
+        Codes of the tasks in the model, ascending.
+    split : Split
+    kind : {"seen", "unseen", "both"}
+
+    Returns
+    -------
+    float
+        NaN where there is nothing to compare.
+    """
+    test = split.test
+    abnormal, mass = outlier[test], weight[test]
+    known = split.enrolled[test] & ~abnormal
+    owner = np.where(known, renumbered(codes[test], used), -1)
+    means = []
+    for one in ("seen", "unseen") if kind == "both" else (kind,):
+        # Rows of other enrolled tasks are negatives of a seen kind only.
+        other = (known | abnormal) if one == "seen" else ~known
+        aucs = [
+            task_aucs(scores[kept][:, [t]], np.where(owner[kept] == t, 0, -1), weight=mass[kept])[0]
+            for t in range(scores.shape[1])
+            for kept in [(owner == t) | other]
+        ]
+        means.append(finite_mean(np.array(aucs)))
+    return finite_mean(np.array(means))
+
+
+def fold_aucs(
+    scores_of: Callable[[Codes, Codes], Array], rows: TrainingRows, kind: str
+) -> Array:
+    """AUC per split of rows, in the order of :func:`fold_splits`, by refitted models.
+
+    Parameters
+    ----------
+    scores_of : callable
+        Fits to the rows given by number first and scores those given second against every task of
+        the first, in the order of their codes.
+    rows : TrainingRows
+    kind : {"seen", "unseen", "both"}
+
+    Returns
+    -------
+    ndarray of shape (k,)
+    """
+    aucs = []
+    for split in fold_splits(rows.codes, rows.outlier, kind, task_order=content_order(rows)):
+        train, test = np.flatnonzero(split.train), np.flatnonzero(split.test)
+        used = np.unique(rows.codes[split.train & ~rows.outlier])
+        scores = scores_of(train, test)
+        aucs.append(split_auc(scores, rows.codes, used, split, rows.outlier, rows.weight, kind))
+    return np.array(aucs)
+
+
+def content_order(rows: TrainingRows) -> Codes:
+    """Tasks in the order of their rows' content, whatever they are called, shape (T,)."""
+    least = np.full(rows.n_tasks, rows.content.max() + 1)
+    of_task = rows.codes >= 0
+    np.minimum.at(least, rows.codes[of_task], rows.content[of_task])
+    return np.argsort(least, kind="stable")
+
+
+def finite_mean(values: Array) -> float:
+    """Mean of the finite values; NaN if there are none."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else np.nan
+
+
+def beats(new: Array, old: Array) -> bool:
+    """Whether values are better than others, pair by pair, by more than one standard error."""
+    gain = new - old
+    gain = gain[np.isfinite(gain)]
+    return len(gain) > 1 and bool(gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)))
+
+
+def task_aucs(
+    scores: Array, codes: Codes, outlier: Mask | None = None, weight: Array | None = None
+) -> Array:
+    """Area under the ROC curve of each task: its normal rows against all other rows.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (..., n, T)
+        Score of every row against every task.
+    codes : ndarray of shape (n,)
+        Task of each row; any other value than 0..T-1 makes it a negative of every task.
+    outlier : ndarray of bool of shape (n,) or None
+        Rows that are negatives of every task, their own included.
+    weight : ndarray of shape (n,) or None
+        Counts.
+
+    Returns
+    -------
+    ndarray of shape (..., T)
+        NaN where a task has no positive or no negative row. Ties count one half.
+    """
+    *stack, n, T = scores.shape
+    owner = codes if outlier is None else np.where(outlier, -1, codes)
+    # One line per curve, so that all of them are sorted by one call.
+    curves = np.ascontiguousarray(np.moveaxis(scores, -1, -2)).reshape(-1, n)
+    task = np.resize(np.arange(T), len(curves))
+    mass = np.ones(n) if weight is None else weight
+    positives = np.bincount(owner[owner >= 0], mass[owner >= 0], T)[:T]
+    pairs = (positives * (mass.sum() - positives))[task]
+    wins, tied = np.zeros(len(curves)), np.ones(len(curves), dtype=bool)
+    if n and np.all(mass == mass[0]) and np.all(np.isfinite(curves)):
+        wins, tied = _wins_by_sorting(curves, owner == task[:T, None])
+        wins *= mass[0] ** 2
+    for line in np.flatnonzero(tied):
+        wins[line] = _wins_with_ties(curves[line], owner == task[line], mass)
+    aucs = np.divide(wins, pairs, out=np.full(len(wins), np.nan), where=pairs > 0)
+    return aucs.reshape(*stack, T)
+
+
+def _wins_by_sorting(curves: Array, own: Mask) -> tuple[Array, Mask]:
+    """Pairs won by positives on each line, and whether a line has ties (then do not trust it).
+
+    A plain sort is several times faster than one that also moves labels, so the label travels in
+    the last bit of the score.
+    """
+    n = curves.shape[1]
+    flags = np.broadcast_to(own, (len(curves) // len(own), *own.shape)).reshape(curves.shape)
+    marked = (curves.view(np.int64) & ~1) | flags
+    ascending = np.sort(marked.view(np.float64), axis=1).view(np.int64)
+    values = ascending >> 1
+    tied = np.any(values[:, 1:] == values[:, :-1], axis=1)
+    rank = np.einsum("cn,n->c", ascending & 1, np.arange(n))
+    count = own.sum(axis=1)[np.resize(np.arange(len(own)), len(curves))]
+    return rank - count * (count - 1) / 2.0, tied
+
+
+def _wins_with_ties(scores: Array, own: Mask, mass: Array) -> float:
+    """Weight of the pairs won by positives, those that tie counted half."""
+    order = np.argsort(scores[~own])
+    ascending = scores[~own][order]
+    cumulative_weight = np.concatenate([[0.0], np.cumsum(mass[~own][order])])
+    below = cumulative_weight[np.searchsorted(ascending, scores[own], side="left")]
+    up_to = cumulative_weight[np.searchsorted(ascending, scores[own], side="right")]
+    return float((below + up_to) @ mass[own]) / 2.0

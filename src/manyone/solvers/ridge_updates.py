@@ -1,0 +1,163 @@
+"""Kernel ridge regression after rows come or go, without solving again.
+
+Everything follows from the factor L of ``M = S K S + alpha I`` (see :mod:`manyone.solvers.ridge`):
+new rows border it, rows that leave are folded back into what remains.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_solve, lapack, solve_triangular
+
+from manyone._types import Array, Codes
+from manyone.solvers.ridge import NotPositiveDefinite, inverse_diagonal
+
+
+class UpdatedRidge(NamedTuple):
+    """Coefficients (n, T), ``alpha diag(M^-1)`` (n,) and the factor (n, n) after a change."""
+
+    coef: Array
+    complement: Array
+    factor: Array
+
+
+def add_rows(
+    L: Array,
+    coef: Array,
+    complement: Array,
+    root: Array,
+    alpha: float,
+    cross: Array,
+    corner: Array,
+    R: Array,
+    new_root: Array,
+) -> UpdatedRidge:
+    """Minimise ``sum_i w_i |f(x_i) - r_i|^2 + alpha |f|^2`` over old and k new rows, O(n^2 k).
+
+    Parameters
+    ----------
+    L : ndarray of shape (n, n)
+    coef : ndarray of shape (n, T)
+    complement, root : ndarray of shape (n,)
+        ``alpha diag(M^-1)`` and square roots of the weights.
+    alpha : float
+    cross : ndarray of shape (k, n)
+        Kernel values of the new rows against the old ones.
+    corner : ndarray of shape (k, k)
+        Of the new rows among themselves.
+    R : ndarray of shape (k, T)
+        Responses of the new rows.
+    new_root : ndarray of shape (k,)
+
+    Returns
+    -------
+    UpdatedRidge
+    """
+    n = len(L)
+    scaled = new_root[:, None] * cross * root
+    corner = new_root[:, None] * corner * new_root
+    corner[np.diag_indices_from(corner)] += alpha
+    factor = append_rows(L, scaled, corner)
+    corner_factor = factor[n:, n:]
+    # Old rows give way to the new ones in proportion to M^-1 cross'.
+    share = cho_solve((L, True), scaled.T)
+    fresh = cho_solve((corner_factor, True), new_root[:, None] * (R - cross @ coef))
+    coef = np.vstack([coef - root[:, None] * (share @ fresh), new_root[:, None] * fresh])
+    gain = solve_triangular(corner_factor, share.T, lower=True)
+    old = complement + alpha * np.einsum("ij,ij->j", gain, gain)
+    complement = np.concatenate([old, alpha * inverse_diagonal(corner_factor)])
+    return UpdatedRidge(np.asfortranarray(coef), complement, factor)
+
+
+def drop_rows(
+    L: Array, coef: Array, complement: Array, root: Array, alpha: float, gone: Codes
+) -> UpdatedRidge:
+    """Minimise ``sum_i w_i |f(x_i) - r_i|^2 + alpha |f|^2`` without the rows `gone`, O(n^2 k).
+
+    Parameters
+    ----------
+    L, coef, complement, root, alpha
+        As in :func:`add_rows`.
+    gone : ndarray of shape (k,)
+        Sorted numbers of the rows that leave.
+
+    Returns
+    -------
+    UpdatedRidge
+    """
+    kept = np.delete(np.arange(len(L)), gone)
+    unit = np.zeros((len(L), len(gone)), order="F")
+    unit[gone, np.arange(len(gone))] = 1.0
+    columns = cho_solve((L, True), unit)
+    corner_factor = np.linalg.cholesky(columns[gone])
+    gain = solve_triangular(corner_factor, columns[kept].T, lower=True)
+    lost = solve_triangular(corner_factor, coef[gone] / root[gone, None], lower=True)
+    coef = coef[kept] - root[kept, None] * (gain.T @ lost)
+    complement = complement[kept] - alpha * np.einsum("ij,ij->j", gain, gain)
+    return UpdatedRidge(np.asfortranarray(coef), complement, remove_rows(L, gone))
+
+
+def append_rows(L: Array, cross: Array, corner: Array) -> Array:
+    """Cholesky factor after rows are added at the end, in O(n^2 k).
+
+    Parameters
+    ----------
+    L : ndarray of shape (n, n)
+        Lower factor of the old matrix.
+    cross : ndarray of shape (k, n)
+        New rows against old ones.
+    corner : ndarray of shape (k, k)
+        New rows against new ones, ridge included.
+
+    Returns
+    -------
+    ndarray of shape (n + k, n + k)
+    """
+    n, k = L.shape[0], corner.shape[0]
+    extended = np.zeros((n + k, n + k), order="F")
+    extended[:n, :n] = L
+    below = solve_triangular(L, cross.T, lower=True, check_finite=False).T
+    extended[n:, :n] = below
+    L_corner, info = lapack.dpotrf(corner - below @ below.T, lower=1, clean=1)
+    if info:
+        raise NotPositiveDefinite("The kernel matrix with the new rows is not positive definite.")
+    extended[n:, n:] = L_corner
+    return extended
+
+
+def remove_rows(L: Array, rows: Codes) -> Array:
+    """Cholesky factor after rows (and the same columns) are taken out, in O(n^2 k).
+
+    What a removed column contributed to the trailing block is folded back into it by orthogonal
+    transformations (a triangular-pentagonal QR), which is stable: no subtraction takes place.
+
+    Parameters
+    ----------
+    L : ndarray of shape (n, n)
+        Lower factor.
+    rows : ndarray of shape (k,)
+        Sorted row numbers to remove.
+
+    Returns
+    -------
+    ndarray of shape (n - k, n - k)
+    """
+    L = np.tril(L)
+    runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
+    for run in reversed([r for r in runs if len(r)]):
+        start, stop = run[0], run[-1] + 1
+        trailing = np.asfortranarray(L[stop:, stop:].T)
+        if trailing.size:
+            lost = np.asfortranarray(L[stop:, start:stop].T)
+            block = max(1, min(32, trailing.shape[0]))
+            trailing, _, _, _ = lapack.dtpqrt(
+                0, block, trailing, lost, overwrite_a=1, overwrite_b=1
+            )
+            trailing = np.triu(trailing)
+            trailing *= np.where(np.diag(trailing) < 0, -1.0, 1.0)[:, None]
+        keep = np.r_[0:start, stop : L.shape[0]]
+        L = L[np.ix_(keep, keep)]
+        L[start:, start:] = trailing.T
+    return np.asfortranarray(L)

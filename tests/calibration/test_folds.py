@@ -1,0 +1,52 @@
+"""Folds: copies leave together, and nothing else does."""
+
+import numpy as np
+import pytest
+
+from manyone import KNFST, MultiTaskOneClassSVM, NonlinearOCKSR
+from manyone.calibration.thresholds import assign_folds
+from manyone.rows import TrainingRows
+
+pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+
+
+def rows_of(content, codes, outlier=None):
+    n = len(codes)
+    mask = np.zeros(n, dtype=bool) if outlier is None else np.array(outlier)
+    return TrainingRows(
+        np.zeros((n, 1)), np.array(codes), mask, np.ones(n), np.array(content), max(codes) + 1
+    )
+
+
+def test_copies_share_a_fold_and_level_rows_do_not():
+    rows = rows_of([7, 1, 1, 2, 5, 5, 3], [0, 0, 0, 0, 1, 1, 0])
+    similarity = np.array([3.0, 1.0, 1.0 + 1e-12, 1.0, 5.0, 5.0, 2.0])
+    fold = assign_folds(rows, similarity, 10)
+    assert fold.tolist() == [3, 0, 0, 1, -1, -1, 2]
+    order = np.random.default_rng(0).permutation(7)
+    assert np.array_equal(assign_folds(rows.take(order), similarity[order], 10), fold[order])
+
+
+def test_known_outliers_are_in_no_fold():
+    rows = rows_of([0, 1, 2, 3], [0, 0, 0, -1], [False, False, True, True])
+    assert assign_folds(rows, np.arange(4.0), 10).tolist() == [0, 1, -1, -1]
+
+
+@pytest.mark.parametrize("method", [KNFST, MultiTaskOneClassSVM, NonlinearOCKSR])
+@pytest.mark.parametrize("kind", ["one-hot", "6 bits"])
+def test_symmetric_rows_are_not_copies(method, kind):
+    """Rows with the same sum of similarities are still different rows, and leave one by one."""
+    if kind == "one-hot":
+        X, task = np.eye(40), np.repeat([0, 1], 20)
+        fresh, claim = X, task  # every row is left out: none is scored by a model that has seen it
+    else:
+        X = ((np.arange(64)[:, None] >> np.arange(6)) & 1).astype(float)
+        task = X[:, 0].astype(int)
+    model = method(alarm_rate=0.1).fit(X, task=task)
+    rows = model.training_
+    fold = assign_folds(rows, np.ones(len(rows.codes)), 5)
+    assert np.bincount(fold).max() - np.bincount(fold).min() <= 2
+    own = model.score_samples(X, task=task)
+    left_out = model.solution_.left_out
+    # A row scored by a model that has seen it scores as the full model does: better than left out.
+    assert np.mean(np.sort(left_out) < np.sort(own) - 1e-9) > 0.9
