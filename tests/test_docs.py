@@ -11,11 +11,7 @@ import pytest
 import manyone
 
 ROOT = Path(__file__).parents[1]
-MODULES = sorted(
-    module.name
-    for module in pkgutil.walk_packages(manyone.__path__, "manyone.")
-    if not module.name.rpartition(".")[2].startswith("_embed")
-)
+MODULES = sorted(module.name for module in pkgutil.walk_packages(manyone.__path__, "manyone."))
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -37,5 +37,5 @@ def test_a_failure_leaves_what_was_there_and_nothing_else(tmp_path, monkeypatch,
 
 
 def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no folder .*nowhere to write model into"):
+    with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere to write model into"):
         write_atomically(tmp_path / "nowhere" / "model", b"")
