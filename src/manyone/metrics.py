@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
+from manyone.calibration import warn_user
 from manyone.tasks import Codes
 from manyone.validation import check_labels
 
@@ -79,9 +80,9 @@ def _wins_with_ties(scores: Array, own: NDArray[np.bool_], mass: Array) -> float
     """Weight of the pairs won by positives, those that tie counted half."""
     order = np.argsort(scores[~own])
     ascending = scores[~own][order]
-    heap = np.concatenate([[0.0], np.cumsum(mass[~own][order])])
-    below = heap[np.searchsorted(ascending, scores[own], side="left")]
-    up_to = heap[np.searchsorted(ascending, scores[own], side="right")]
+    cumulative_weight = np.concatenate([[0.0], np.cumsum(mass[~own][order])])
+    below = cumulative_weight[np.searchsorted(ascending, scores[own], side="left")]
+    up_to = cumulative_weight[np.searchsorted(ascending, scores[own], side="right")]
     return float((below + up_to) @ mass[own]) / 2.0
 
 
@@ -107,7 +108,10 @@ class TaskAUC:
     """
 
     def __call__(self, estimator: Any, X: Any, y: Any = None, *, task: Any) -> float:
-        """Mean AUC over the tasks of the fitted estimator.
+        """Mean AUC over the tasks that have rows both in the training and in the validation fold.
+
+        Warns where those are only part of the tasks: a search over sorted rows, cut without
+        stratification, would otherwise compare settings on one or two tasks.
 
         Parameters
         ----------
@@ -127,10 +131,19 @@ class TaskAUC:
         # Tasks without a training row in this fold cannot be judged; their rows are negatives.
         codes = np.array([index.get(label, -1) for label in labels])
         aucs = task_aucs(estimator.score_tasks(X), codes)
-        if not np.any(np.isfinite(aucs)):
+        judged = np.count_nonzero(np.isfinite(aucs))
+        if judged == 0:
             raise ValueError(
-                "No task has rows both in the training and in the validation fold: cut folds with "
-                "StratifiedKFold on the task labels."
+                "No task has rows both in the training and in the validation fold, with rows of "
+                "another task beside them: cut folds with StratifiedKFold on the task labels."
+            )
+        tasks = len((index.keys() | set(labels)) - {None})
+        if judged < tasks:
+            warn_user(
+                f"TaskAUC judges {judged} of {tasks} tasks: the others have no rows in the "
+                "training or none in the validation fold. Cut folds with StratifiedKFold on the "
+                "task labels.",
+                UserWarning,
             )
         return float(np.nanmean(aucs))
 
