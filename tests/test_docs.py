@@ -43,6 +43,6 @@ def test_every_public_name_is_documented():
 
 
 def test_no_links_to_nowhere_in_markdown():
-    for page in ("README.md", "CONTRIBUTING.md"):
+    for page in ("README.md", "CONTRIBUTING.md", "SECURITY.md"):
         for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
             assert (ROOT / target).exists(), f"{page} points to {target}"
