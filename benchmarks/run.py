@@ -7,6 +7,10 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
+    broken = []
     for script in sorted(Path(__file__).parent.glob("bench_*.py")):
         print(f"\n== {script.name}", flush=True)
-        subprocess.run([sys.executable, str(script), *sys.argv[1:]], check=True)
+        if subprocess.run([sys.executable, str(script), *sys.argv[1:]]).returncode:
+            broken.append(script.name)
+    if broken:
+        sys.exit(f"\nnot finished, or a promise broken: {', '.join(broken)}")

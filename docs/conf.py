@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
+from pathlib import Path
 
 os.environ["MPLBACKEND"] = "Agg"
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 import manyone
 
@@ -18,11 +21,13 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.doctest",
-    "sphinx.ext.mathjax",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
+    "mathml",
+    "package_tables",
 ]
-# No intersphinx: the site builds without a network.
+html_math_renderer = "mathml"
+# No intersphinx and no MathJax: the site is built and read without a network.
 exclude_patterns = ["_build", "auto_examples/*.ipynb"]
 templates_path = ["_templates"]
 
@@ -52,6 +57,7 @@ warnings.filterwarnings("ignore", message=".*non-interactive.*")
 html_theme = "pydata_sphinx_theme"
 html_title = "manyone"
 html_static_path = ["_static"]
+html_css_files = ["formulas.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "show_prev_next": True,

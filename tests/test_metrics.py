@@ -1,9 +1,12 @@
 """AUC per task against scikit-learn's."""
 
+import warnings
+
 import numpy as np
 import pytest
 import sklearn
 from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -42,6 +45,56 @@ def test_scorer_sees_through_pipelines_and_unknown_tasks():
         pipe.fit(X[kept], task=task[kept])
     scores = pipe[-1].score_tasks(pipe[:-1].transform(X))
     expected = np.mean([roc_auc_score(task == t, scores[:, t]) for t in range(2)])
-    assert TaskAUC()(pipe, X, task=task) == pytest.approx(expected)
+    with pytest.warns(UserWarning, match="judges 2 of 3 tasks"):
+        assert TaskAUC()(pipe, X, task=task) == pytest.approx(expected)
     with pytest.raises(ValueError, match="StratifiedKFold"):
         TaskAUC()(pipe, X[-1:], task=task[-1:])
+
+
+def sorted_tasks():
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(6), 10)
+    return rng.normal(size=(60, 2)) + 3.0 * task[:, None], task
+
+
+def search(cv):
+    X, task = sorted_tasks()
+    model = JointOCKSR(alarm_rate=0.2).set_fit_request(task=True)
+    return GridSearchCV(model, {"alpha": [0.1, 1.0]}, scoring=TaskAUC(), cv=cv), X, task
+
+
+@pytest.mark.filterwarnings("error:TaskAUC")
+def test_stratified_search_judges_every_task_and_says_nothing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        grid, X, task = search(StratifiedKFold(2))
+        grid.fit(X, task, task=task)
+    assert grid.best_score_ > 0.8
+
+
+def test_search_over_sorted_rows_says_how_few_tasks_it_judges():
+    with sklearn.config_context(enable_metadata_routing=True):
+        grid, X, task = search(KFold(4))  # a task and a half in each validation fold
+        with pytest.warns(UserWarning, match="StratifiedKFold on the task labels") as caught:
+            grid.fit(X, task, task=task)
+    told = [str(w.message) for w in caught if "TaskAUC" in str(w.message)]
+    assert len(told) == 4 * 2  # once for each fold and setting
+    assert all("judges 1 of 6 tasks" in message for message in told)
+
+
+def test_warning_points_at_the_caller_once():
+    X, task = sorted_tasks()
+    model = JointOCKSR(alarm_rate=0.1).fit(X, task=task)
+    seen = task < 4
+    with pytest.warns(UserWarning, match="judges 4 of 6 tasks") as caught:
+        TaskAUC()(model, X[seen], task=task[seen])
+    assert [w.filename for w in caught] == [__file__]
+
+
+def test_rows_without_a_task_are_no_task():
+    X, task = sorted_tasks()
+    labels = task.astype(object)
+    model = JointOCKSR(alarm_rate=0.1).fit(X, task=labels)
+    labels[:3] = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert TaskAUC()(model, X, task=labels) > 0.8

@@ -407,7 +407,7 @@ def test_without_matplotlib_the_error_names_the_extra(
     model: Any, rows: Any, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match=r"Display\..*pip install 'manyone\[plot\]'"):
+    with pytest.raises(ImportError, match=r"Display\..*pip install '\.\[plot\]'"):
         _make(model, rows, kind)
 
 

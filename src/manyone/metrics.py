@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
+from manyone.messages import warn_user
 from manyone.rows import find, one_per_row
 from manyone.selection.judging import task_aucs
 
@@ -34,7 +35,10 @@ class TaskAUC:
     """
 
     def __call__(self, estimator: Any, X: Any, y: Any = None, *, task: Any) -> float:
-        """Mean AUC over the tasks of the fitted estimator.
+        """Mean AUC over the tasks that have rows both in the training and in the validation fold.
+
+        Warns where those are only part of the tasks: a search over sorted rows, cut without
+        stratification, would otherwise compare settings on one or two tasks.
 
         Parameters
         ----------
@@ -50,12 +54,22 @@ class TaskAUC:
         if isinstance(estimator, Pipeline):
             X, estimator = estimator[:-1].transform(X), estimator[-1]
         # Tasks without a training row in this fold cannot be judged; their rows are negatives.
-        codes, _ = find(one_per_row("task", task, len(task)), estimator.tasks_)
+        labels = one_per_row("task", task, len(task))
+        codes, _ = find(labels, estimator.tasks_)
         aucs = task_aucs(estimator.score_tasks(X), codes)
-        if not np.any(np.isfinite(aucs)):
+        judged = np.count_nonzero(np.isfinite(aucs))
+        if judged == 0:
             raise ValueError(
-                "No task has rows both in the training and in the validation fold: cut folds with "
-                "StratifiedKFold on the task labels."
+                "No task has rows both in the training and in the validation fold, with rows of "
+                "another task beside them: cut folds with StratifiedKFold on the task labels."
+            )
+        tasks = len({*estimator.tasks_.tolist(), *labels.tolist()} - {None})
+        if judged < tasks:
+            warn_user(
+                f"TaskAUC judges {judged} of {tasks} tasks: the others have no rows in the "
+                "training or none in the validation fold. Cut folds with StratifiedKFold on the "
+                "task labels.",
+                UserWarning,
             )
         return float(np.nanmean(aucs))
 

@@ -7,10 +7,19 @@ import numpy as np
 import pytest
 
 from manyone import datasets
-from manyone.datasets._embed_mnist import PER_DIGIT, embed
 from manyone.datasets._images import SUBSET
 
 Real = Callable[[str], Path]
+PER_DIGIT = 600
+
+
+def embed(full, subset):
+    """Make the embedded subset from the full set: the first images of each digit."""
+    with np.load(full, allow_pickle=False) as archive:
+        images, digits = archive["x_train"], archive["y_train"]
+    first = [np.flatnonzero(digits == digit)[:PER_DIGIT] for digit in range(10)]
+    index = np.sort(np.concatenate(first)).astype(np.int32)
+    np.savez_compressed(subset, images=images[index], digits=digits[index], index=index)
 
 
 def check(bunch, shape, n_tasks):

@@ -14,29 +14,24 @@ PathLike: TypeAlias = str | os.PathLike[str] | None
 
 
 def bunch(
-    data: NDArray[Any],
-    target: NDArray[Any],
-    target_names: NDArray[Any],
-    return_X_y: bool,
-    **fields: Any,
+    data: NDArray[Any], target: NDArray[Any], names: Any, return_X_y: bool, **fields: Any
 ) -> Loaded:
-    """``(data, target)`` or a Bunch of everything; ``target_names[target]`` names the tasks."""
+    """``(data, target)`` or a Bunch of everything; ``target_names[target]`` names the tasks.
+
+    Grey images (n, h, w) become rows in [0, 1], and are kept as ``images``.
+    """
+    if data.ndim == 3:
+        fields["images"] = data
+        data = data.reshape(len(data), -1) / 255.0
     data, target = data.astype(np.float64, copy=False), target.astype(np.intp)
     if return_X_y:
         return data, target
-    return Bunch(data=data, target=target, target_names=target_names, **fields)
+    return Bunch(data=data, target=target, target_names=np.array(names), **fields)
 
 
-def image_bunch(
-    images: NDArray[np.uint8],
-    target: NDArray[Any],
-    target_names: NDArray[Any],
-    return_X_y: bool,
-    **fields: Any,
-) -> Loaded:
-    """Bunch of grey images (n, h, w): ``data`` is flattened and scaled to [0, 1]."""
-    data = images.reshape(len(images), -1) / 255.0
-    return bunch(data, target, target_names, return_X_y, images=images, **fields)
+def numbered(word: str, last: int) -> list[str]:
+    """``word1`` to ``word<last>``."""
+    return [f"{word}{number}" for number in range(1, last + 1)]
 
 
 def choose(name: str, value: Any, options: tuple[Any, ...]) -> None:

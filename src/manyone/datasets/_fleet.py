@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state
 
+from ._bunch import Loaded
+
 __all__ = ["FAULT_KINDS", "make_fleet"]
 
+Codes = NDArray[np.intp]
 FAULT_KINDS = ("shift", "decoupling", "drift", "swap")
 
 _NOISE = 0.4  # standard deviation of a sensor's own noise; its total variance is 1
@@ -30,7 +33,7 @@ def make_fleet(
     n_factors: int = 2,
     random_state: int | np.random.RandomState | None = None,
     return_X_y: bool = False,
-) -> Bunch | tuple[NDArray[np.float64], NDArray[np.intp]]:
+) -> Loaded:
     r"""Make a fleet of related machines, each with few normal rows, and test rows with faults.
 
     Every machine is a task and every row one reading of its sensors. A few hidden factors
@@ -110,12 +113,8 @@ def make_fleet(
     ((50, 8), (200, 8), 50)
     """
     for name, count, least in (
-        ("n_tasks", n_tasks, 1),
-        ("n_samples", n_samples, 1),
-        ("n_features", n_features, 2),
-        ("n_test", n_test, 0),
-        ("n_types", n_types, 1),
-        ("n_factors", n_factors, 1),
+        *(("n_tasks", n_tasks, 1), ("n_samples", n_samples, 1), ("n_features", n_features, 2)),
+        *(("n_test", n_test, 0), ("n_types", n_types, 1), ("n_factors", n_factors, 1)),
     ):
         if count < least:
             raise ValueError(f"{name} must be at least {least}, got {count}.")
@@ -125,77 +124,117 @@ def make_fleet(
 
     rng = check_random_state(random_state)
     machine_type = rng.permutation(np.arange(n_tasks) % n_types)
-    own, shared = np.sqrt(1 - relatedness), np.sqrt(relatedness)
-
-    def mix(common: NDArray[Any]) -> NDArray[Any]:
-        return shared * common + own * rng.standard_normal((n_tasks, *common.shape[1:]))
-
-    mean = _SPREAD * mix(rng.standard_normal((n_types, n_features))[machine_type])
-    scale = np.exp(_SCALE_SPREAD * mix(rng.standard_normal((n_types, n_features))[machine_type]))
-    loadings = mix(rng.standard_normal((1, n_features, n_factors)))
-    loadings *= np.sqrt(1 - _NOISE**2) / np.linalg.norm(loadings, axis=2, keepdims=True)
-    correlation = loadings @ loadings.transpose(0, 2, 1) + _NOISE**2 * np.eye(n_features)
-
-    def read(task: NDArray[Any], other: NDArray[Any] | None = None) -> NDArray[Any]:
-        """One normal row for each entry of `task`; sensors in `other` follow other factors."""
-        factors = rng.standard_normal((len(task), n_factors))
-        driven = np.einsum("njq,nq->nj", loadings[task], factors)
-        if other is not None:
-            factors = rng.standard_normal((len(task), n_factors))
-            driven = np.where(other, np.einsum("njq,nq->nj", loadings[task], factors), driven)
-        noise = _NOISE * rng.standard_normal((len(task), n_features))
-        return mean[task] + scale[task] * (driven + noise)
-
+    machines = _draw_machines(machine_type, n_types, n_features, n_factors, relatedness, rng)
     task = np.repeat(np.arange(n_tasks), n_samples)
-    data = read(task)
+    data = machines.read(task, rng)
     if return_X_y:
         return data, task
-
-    test_task = np.repeat(np.arange(n_tasks), n_test)
     fault_kind = _plan_faults(n_tasks, n_test, round(fault_rate * n_test), rng)
-    half = _pick(len(test_task), n_features, n_features // 2, rng)
-    one = _pick(len(test_task), n_features, 1, rng)
-    sign = rng.choice([-1.0, 1.0], size=(len(test_task), 1))
-
-    step = scale[test_task] * fault_size
-    drifting = (fault_kind == "drift").reshape(n_tasks, n_test)
-    progress = np.cumsum(drifting, axis=1) / np.maximum(drifting.sum(axis=1, keepdims=True), 1)
-
-    swap = fault_kind == "swap"
-    source = np.where(swap, _other_machine(test_task, machine_type, rng), test_task)
-    test_data = read(source, half & (fault_kind == "decoupling")[:, None])
-    test_data += np.where((fault_kind == "shift")[:, None] & one, sign * step, 0.0)
-    # One fixed group of sensors per machine drifts, in one direction.
-    moving = np.repeat(_pick(n_tasks, n_features, n_features // 2, rng), n_test, axis=0)
-    test_data += np.where(drifting.reshape(-1, 1) & moving, progress.reshape(-1, 1) * step, 0.0)
-
     return Bunch(
         data=data,
         task=task,
         target=task,
         target_names=np.array([f"machine{t}" for t in range(n_tasks)]),
-        test_data=test_data,
-        test_task=test_task,
-        test_fault=fault_kind != "none",
-        fault_kind=fault_kind,
+        test_data=_test_rows(machines, machine_type, fault_kind, fault_size, rng),
+        test_task=np.repeat(np.arange(n_tasks), n_test),
+        test_fault=fault_kind.ravel() != "none",
+        fault_kind=fault_kind.ravel(),
         machine_type=machine_type,
-        mean=mean,
-        covariance=scale[:, :, None] * correlation * scale[:, None, :],
+        mean=machines.mean,
+        covariance=machines.covariance,
         DESCR="Synthetic fleet of related machines with planted faults; see make_fleet.",
     )
+
+
+class _Machines(NamedTuple):
+    """What the normal rows of T machines follow: level and scale (T, d), loadings (T, d, q)."""
+
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    loadings: NDArray[np.float64]
+
+    @property
+    def covariance(self) -> NDArray[np.float64]:
+        """Covariance of the normal rows of each machine, (T, d, d)."""
+        shared = self.loadings @ self.loadings.transpose(0, 2, 1)
+        correlation = shared + _NOISE**2 * np.eye(self.mean.shape[1])
+        return self.scale[:, :, None] * correlation * self.scale[:, None, :]
+
+    def read(
+        self, task: Codes, rng: np.random.RandomState, other: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.float64]:
+        """One normal row for each entry of `task`; sensors in `other` follow other factors."""
+
+        def driven() -> NDArray[np.float64]:
+            factors = rng.standard_normal((len(task), self.loadings.shape[2]))
+            return np.einsum("njq,nq->nj", self.loadings[task], factors)
+
+        signal = driven()
+        if other is not None:
+            signal = np.where(other, driven(), signal)
+        noise = _NOISE * rng.standard_normal(signal.shape)
+        return self.mean[task] + self.scale[task] * (signal + noise)
+
+
+def _draw_machines(
+    machine_type: Codes,
+    n_types: int,
+    n_features: int,
+    n_factors: int,
+    relatedness: float,
+    rng: np.random.RandomState,
+) -> _Machines:
+    """Machines that share a part of level, scale and loadings (see the notes of `make_fleet`)."""
+    own, shared = np.sqrt(1 - relatedness), np.sqrt(relatedness)
+
+    def mix(common: NDArray[np.float64]) -> NDArray[np.float64]:
+        size = (len(machine_type), *common.shape[1:])
+        return shared * common + own * rng.standard_normal(size)
+
+    mean = _SPREAD * mix(rng.standard_normal((n_types, n_features))[machine_type])
+    scale = np.exp(_SCALE_SPREAD * mix(rng.standard_normal((n_types, n_features))[machine_type]))
+    loadings = mix(rng.standard_normal((1, n_features, n_factors)))
+    loadings *= np.sqrt(1 - _NOISE**2) / np.linalg.norm(loadings, axis=2, keepdims=True)
+    return _Machines(mean, scale, loadings)
+
+
+def _test_rows(
+    machines: _Machines,
+    machine_type: Codes,
+    fault_kind: NDArray[np.str_],
+    fault_size: float,
+    rng: np.random.RandomState,
+) -> NDArray[np.float64]:
+    """Test rows (T * n_test, d) of machines with the faults of `fault_kind` (T, n_test)."""
+    (n_tasks, n_test), n_features = fault_kind.shape, machines.mean.shape[1]
+    task, kind = np.repeat(np.arange(n_tasks), n_test), fault_kind.reshape(-1, 1)
+    half = _pick(len(task), n_features, n_features // 2, rng)
+    one = _pick(len(task), n_features, 1, rng)
+    sign = rng.choice([-1.0, 1.0], size=(len(task), 1))
+    source = np.where(kind[:, 0] == "swap", _other_machine(task, machine_type, rng), task)
+    rows = machines.read(source, rng, half & (kind == "decoupling"))
+
+    step = machines.scale[task] * fault_size
+    rows += np.where((kind == "shift") & one, sign * step, 0.0)
+    # One fixed group of sensors per machine drifts, in one direction.
+    moving = np.repeat(_pick(n_tasks, n_features, n_features // 2, rng), n_test, axis=0)
+    drifting = fault_kind == "drift"
+    progress = np.cumsum(drifting, axis=1) / np.maximum(drifting.sum(axis=1, keepdims=True), 1)
+    rows += np.where((kind == "drift") & moving, progress.reshape(-1, 1) * step, 0.0)
+    return rows
 
 
 def _plan_faults(
     n_tasks: int, n_test: int, n_faults: int, rng: np.random.RandomState
 ) -> NDArray[np.str_]:
-    """Kind of every test row, (n_tasks * n_test,): `n_faults` random rows of each machine."""
+    """Kind of every test row, (n_tasks, n_test): `n_faults` random rows of each machine."""
     kinds = np.array(FAULT_KINDS if n_tasks > 1 else FAULT_KINDS[:-1])
     plan = np.full((n_tasks, n_test), "none", dtype="U10")
     for t in range(n_tasks):
         # Starting at another kind on each machine keeps the kinds even over the fleet.
         dealt = kinds[(t * n_faults + np.arange(n_faults)) % len(kinds)]
         plan[t, rng.permutation(n_test)[:n_faults]] = dealt
-    return plan.ravel()
+    return plan
 
 
 def _pick(n_rows: int, n_features: int, k: int, rng: np.random.RandomState) -> NDArray[np.bool_]:
@@ -204,9 +243,7 @@ def _pick(n_rows: int, n_features: int, k: int, rng: np.random.RandomState) -> N
     return ranks < k
 
 
-def _other_machine(
-    task: NDArray[np.intp], machine_type: NDArray[np.intp], rng: np.random.RandomState
-) -> NDArray[np.intp]:
+def _other_machine(task: Codes, machine_type: Codes, rng: np.random.RandomState) -> Codes:
     """For every row another machine than its own, of another type where there is one."""
     group = machine_type if np.ptp(machine_type) else np.arange(len(machine_type))
     by_group = np.argsort(group, kind="stable")

@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._bunch import Loaded, PathLike, choose, image_bunch
-from ._bunch import bunch as make_bunch
+from ._bunch import Loaded, PathLike, bunch, choose, numbered
 from ._cache import Arrays, build, data_folders, fetch
 
 __all__ = ["load_coil100", "load_faces", "load_mnist"]
 
-SUBSET = Path(__file__).with_name("mnist") / "mnist600.npz"  # made by _embed_mnist.py
+SUBSET = Path(__file__).with_name("mnist") / "mnist600.npz"  # see the licence beside it
 
 _MNIST = """MNIST, 28 x 28 grey images of handwritten digits; the task is the digit.
 
@@ -86,22 +85,12 @@ def load_mnist(
         sizes = [len(arrays["y_train"]), len(arrays["y_test"])]
         split = np.repeat(["train", "test"], sizes)
         index = np.concatenate([np.arange(n, dtype=np.int32) for n in sizes])
-    return image_bunch(
-        images,
-        digits,
-        np.array([str(digit) for digit in range(10)]),
-        return_X_y,
-        split=split,
-        index=index,
-        DESCR=_MNIST,
-    )
+    fields = {"split": split, "index": index, "DESCR": _MNIST}
+    return bunch(images, digits, list("0123456789"), return_X_y, **fields)
 
 
 def load_coil100(
-    *,
-    data_home: PathLike = None,
-    download_if_missing: bool = True,
-    return_X_y: bool = False,
+    *, data_home: PathLike = None, download_if_missing: bool = True, return_X_y: bool = False
 ) -> Loaded:
     """Load COIL-100: 100 objects, 72 poses each, 32 x 32 grey.
 
@@ -122,14 +111,8 @@ def load_coil100(
         ``DESCR``.
     """
     arrays = fetch("coil100", _convert_coil100, data_home, download_if_missing)
-    return image_bunch(
-        arrays["X"],
-        arrays["y"] - 1,
-        np.array([f"obj{number}" for number in range(1, 101)]),
-        return_X_y,
-        angle=arrays["angle"],
-        DESCR=_COIL100,
-    )
+    fields = {"angle": arrays["angle"], "DESCR": _COIL100}
+    return bunch(arrays["X"], arrays["y"] - 1, numbered("obj", 100), return_X_y, **fields)
 
 
 def load_faces(
@@ -169,11 +152,11 @@ def load_faces(
     arrays = fetch("faces", convert, data_home, download_if_missing, needs)
     if dlib and "embedding" not in arrays:  # a file that was made for "pixels"
         arrays = build("faces", convert, data_folders(data_home), download_if_missing, needs)
-    common: dict[str, Any] = {"filename": arrays["filename"], "DESCR": _FACES}
+    data, fields = arrays["gray64"], {"filename": arrays["filename"], "DESCR": _FACES}
     if dlib:
-        common |= {"images": arrays["gray64"], "face_detected": arrays["face_detected"]}
-        return make_bunch(arrays["embedding"], arrays["y"], arrays["names"], return_X_y, **common)
-    return image_bunch(arrays["gray64"], arrays["y"], arrays["names"], return_X_y, **common)
+        fields |= {"images": data, "face_detected": arrays["face_detected"]}
+        data = arrays["embedding"]
+    return bunch(data, arrays["y"], arrays["names"], return_X_y, **fields)
 
 
 def _convert_mnist(*files: Path) -> Arrays:

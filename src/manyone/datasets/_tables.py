@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from ._bunch import Loaded, PathLike, bunch, choose
+from ._bunch import Loaded, PathLike, bunch, choose, numbered
 from ._cache import Arrays, fetch
 
 __all__ = ["Channel", "load_keystrokes", "load_telemetry", "load_turbofan"]
@@ -41,23 +41,9 @@ A. Saxena, K. Goebel: Turbofan Engine Degradation Simulation Data Set, NASA Ames
 government work). 100 training engines run to failure, 100 test engines stop before it.
 """
 
-_WINDOW_FEATURES = (
-    "mean",
-    "std",
-    "min",
-    "max",
-    "roughness",
-    "trend",
-    "commands",
-    "command_kinds",
-)
-
 
 def load_keystrokes(
-    *,
-    data_home: PathLike = None,
-    download_if_missing: bool = True,
-    return_X_y: bool = False,
+    *, data_home: PathLike = None, download_if_missing: bool = True, return_X_y: bool = False
 ) -> Loaded:
     """Load MEU-Mobile keystroke dynamics: 56 users, 51 records each, 71 features.
 
@@ -77,14 +63,8 @@ def load_keystrokes(
         ``target_names`` ``"user1"`` to ``"user56"``, ``DESCR``.
     """
     arrays = fetch("keystrokes", _convert_keystrokes, data_home, download_if_missing)
-    return bunch(
-        arrays["X"],
-        arrays["y"] - 1,
-        np.array([f"user{number}" for number in range(1, 57)]),
-        return_X_y,
-        feature_names=arrays["columns"],
-        DESCR=_KEYSTROKES,
-    )
+    fields = {"feature_names": arrays["columns"], "DESCR": _KEYSTROKES}
+    return bunch(arrays["X"], arrays["y"] - 1, numbered("user", 56), return_X_y, **fields)
 
 
 @dataclass(frozen=True)
@@ -167,40 +147,20 @@ def load_telemetry(
     step = window if step is None else step
     if window < 2 or step < 1:
         raise ValueError(f"window must be at least 2 and step at least 1, got {window} and {step}.")
-    arrays = fetch("telemetry", None, data_home, download_if_missing=False)
+    arrays = fetch("telemetry", None, data_home, download=False)
+    index = zip(*(arrays[key].tolist() for key in ("channels", "spacecraft", "n_cmd")), strict=True)
     channels = {
-        name: Channel(
-            name=name,
-            spacecraft=craft,
-            train=arrays[f"{name}/train_value"],
-            test=arrays[f"{name}/test_value"],
-            label=arrays[f"{name}/label"].astype(bool),
-            _n_commands=n_commands,
-            _train_packed=arrays[f"{name}/train_cmd"],
-            _test_packed=arrays[f"{name}/test_cmd"],
-        )
-        for name, craft, n_commands in zip(
-            arrays["channels"].tolist(),
-            arrays["spacecraft"].tolist(),
-            arrays["n_cmd"].tolist(),
-            strict=True,
-        )
+        name: _channel(arrays, name, craft, n_commands)
+        for name, craft, n_commands in index
         if spacecraft in (None, craft)
     }
-    rows, labels, starts = zip(
-        *(_windows(channel, split, window, step) for channel in channels.values()), strict=True
-    )
-    return bunch(
-        np.concatenate(rows),
-        np.repeat(np.arange(len(channels)), [len(part) for part in rows]),
-        np.array(list(channels)),
-        return_X_y,
-        feature_names=np.array(_WINDOW_FEATURES),
-        label=np.concatenate(labels),
-        start=np.concatenate(starts),
-        channels=channels,
-        DESCR=_TELEMETRY,
-    )
+    parts = [_windows(channel, split, window, step) for channel in channels.values()]
+    columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    fields: dict[str, Any] = {key: columns.pop(key) for key in ("label", "start")}
+    fields |= {"feature_names": np.array(list(columns)), "channels": channels, "DESCR": _TELEMETRY}
+    target = np.repeat(np.arange(len(parts)), [len(part["start"]) for part in parts])
+    data = np.column_stack(list(columns.values()))
+    return bunch(data, target, list(channels), return_X_y, **fields)
 
 
 def load_turbofan(
@@ -239,23 +199,33 @@ def load_turbofan(
     np.maximum.at(last, engine, cycle)
     if split == "test":
         last += arrays["test_rul"]
-    return bunch(
-        arrays[f"{split}_sensors"],
-        engine,
-        np.array([f"engine{number}" for number in range(1, len(last) + 1)]),
-        return_X_y,
-        feature_names=np.array([f"s{number}" for number in range(1, 22)]),
-        cycle=cycle,
-        settings=arrays[f"{split}_settings"].astype(np.float64),
-        rul=last[engine] - cycle,
-        DESCR=_TURBOFAN,
+    fields = {
+        "feature_names": np.array(numbered("s", 21)),
+        "cycle": cycle,
+        "settings": arrays[f"{split}_settings"].astype(np.float64),
+        "rul": last[engine] - cycle,
+        "DESCR": _TURBOFAN,
+    }
+    sensors = arrays[f"{split}_sensors"]
+    return bunch(sensors, engine, numbered("engine", len(last)), return_X_y, **fields)
+
+
+def _channel(arrays: Arrays, name: str, spacecraft: str, n_commands: int) -> Channel:
+    """The series of one channel."""
+    return Channel(
+        name=name,
+        spacecraft=spacecraft,
+        train=arrays[f"{name}/train_value"],
+        test=arrays[f"{name}/test_value"],
+        label=arrays[f"{name}/label"].astype(bool),
+        _n_commands=n_commands,
+        _train_packed=arrays[f"{name}/train_cmd"],
+        _test_packed=arrays[f"{name}/test_cmd"],
     )
 
 
-def _windows(
-    channel: Channel, split: str, window: int, step: int
-) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.intp]]:
-    """Features (n, 8), labels (n,) and starts (n,) of the windows of one series."""
+def _windows(channel: Channel, split: str, window: int, step: int) -> Arrays:
+    """Features, ``label`` and ``start`` of the windows of one series, each (n,)."""
     train = split == "train"
     values = (channel.train if train else channel.test).astype(np.float64)
     commands = channel.train_commands if train else channel.test_commands
@@ -265,24 +235,22 @@ def _windows(
             f"window={window} is longer than the {split} series of channel {channel.name} "
             f"({len(values)} steps); choose a shorter one."
         )
-
-    def cut(series: NDArray[Any]) -> NDArray[Any]:
-        return sliding_window_view(series, window, axis=0)[::step]
-
-    part = cut(values)
-    sent = cut(commands)  # (n, n_commands, window)
-    features = (
-        part.mean(axis=1),
-        part.std(axis=1),
-        part.min(axis=1),
-        part.max(axis=1),
-        np.abs(np.diff(part, axis=1)).mean(axis=1),
-        part[:, -1] - part[:, 0],
-        sent.sum(axis=(1, 2)) / window,
-        sent.any(axis=2).sum(axis=1),
+    # (n, window) values and labels, (n, n_commands, window) commands
+    part, sent, anomalous = (
+        sliding_window_view(series, window, axis=0)[::step] for series in (values, commands, label)
     )
-    anomalous: NDArray[np.bool_] = np.any(cut(label), axis=1)
-    return np.column_stack(features), anomalous, np.arange(len(part)) * step
+    return {
+        "mean": part.mean(axis=1),
+        "std": part.std(axis=1),
+        "min": part.min(axis=1),
+        "max": part.max(axis=1),
+        "roughness": np.abs(np.diff(part, axis=1)).mean(axis=1),
+        "trend": part[:, -1] - part[:, 0],
+        "commands": sent.sum(axis=(1, 2)) / window,
+        "command_kinds": sent.any(axis=2).sum(axis=1),
+        "label": anomalous.any(axis=1),
+        "start": np.arange(len(part)) * step,
+    }
 
 
 def _convert_keystrokes(workbook: Path) -> Arrays:

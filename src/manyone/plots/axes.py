@@ -27,7 +27,7 @@ def require_matplotlib(caller: str) -> None:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise ImportError(
-            f"{caller} needs matplotlib. Install it with: pip install 'manyone[plot]'"
+            f"{caller} needs matplotlib: pip install '.[plot]' in the checkout of manyone."
         ) from error
 
 
@@ -60,8 +60,7 @@ def learned(model: Any, attribute: str, what: str) -> Any:
         return getattr(model, attribute)
     from manyone.estimators import METHODS
 
-    # Docstrings list what each estimator learns, also those that are yet to come.
-    able = [c.__name__ for c in METHODS.values() if f"{attribute} :" in (c.__doc__ or "")]
+    able = [method.__name__ for method in METHODS.values() if attribute in method.can.learns]
     hint = f"Estimators with `{attribute}`: {', '.join(able)}. " if able else ""
     raise TypeError(
         f"{type(model).__name__} learns no {what} (`{attribute}`). {hint}"

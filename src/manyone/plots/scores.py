@@ -287,37 +287,21 @@ class ScoreDisplay:
         if self.calibration:
             tasks = np.repeat(np.arange(k), [len(part) for part in self.calibration])
             y = tasks + _stack(faint, tasks, width)
-            look: dict[str, Any] = {
-                "c": GREY,
-                "alpha": 0.4,
-                "zorder": 1,
-                "label": f"{self.source} scores",
-            }
-            self.calibration_ = ax.scatter(faint, y, **{**style, **look})
+            look = {"c": GREY, "alpha": 0.4, "zorder": 1, "label": f"{self.source} scores"}
+            self.calibration_ = ax.scatter(faint, y, **style | look)
 
         # Rows stand on the middle line of their task, calibration scores hang below it.
         alarm, y = self.alarm, self.codes - _stack(self.scores, self.codes, width)
-        count = f"({np.count_nonzero(alarm)} of {len(alarm)})"
-        accepted: dict[str, Any] = {"c": BLUE, "marker": "o", "zorder": 2, "label": "accepted"}
-        raised: dict[str, Any] = {
-            "c": VERMILION,
-            "marker": "D",
-            "zorder": 3,
-            "label": f"alarm {count}",
-        }
-        self.normal_ = ax.scatter(self.scores[~alarm], y[~alarm], **{**style, **accepted})
-        self.alarm_ = ax.scatter(self.scores[alarm], y[alarm], **{**style, **raised})
+        label = f"alarm ({np.count_nonzero(alarm)} of {len(alarm)})"
+        accepted = {"c": BLUE, "marker": "o", "zorder": 2, "label": "accepted"}
+        raised = {"c": VERMILION, "marker": "D", "zorder": 3, "label": label}
+        self.normal_ = ax.scatter(self.scores[~alarm], y[~alarm], **style | accepted)
+        self.alarm_ = ax.scatter(self.scores[alarm], y[alarm], **style | raised)
 
-        line: dict[str, Any] = {
-            "colors": "black",
-            "linewidths": 1.5,
-            "label": "threshold",
-            "zorder": 4,
-        }
+        line: dict[str, Any] = {"colors": "black", "linewidths": 1.5, "label": "threshold"}
+        line |= {"zorder": 4} | (line_kwargs or {})
         middle = np.arange(k)
-        self.threshold_ = ax.vlines(
-            self.offset, middle - _HALF_ROW, middle + _HALF_ROW, **(line | (line_kwargs or {}))
-        )
+        self.threshold_ = ax.vlines(self.offset, middle - _HALF_ROW, middle + _HALF_ROW, **line)
         self._dress(ax, alarm, legend)
         self.ax_, self.figure_ = ax, root_figure(ax)
         return self
@@ -346,14 +330,8 @@ class ScoreDisplay:
                 fontsize="small",
             )
         if legend:
-            ax.legend(
-                loc="lower center",
-                bbox_to_anchor=(0.5, 1.0),
-                ncols=4,
-                frameon=False,
-                handletextpad=0.3,
-                columnspacing=1.2,
-            )
+            place: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
+            ax.legend(ncols=4, frameon=False, handletextpad=0.3, columnspacing=1.2, **place)
 
 
 def _stack(x: Array, tasks: Codes, width: float) -> Array:
