@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions, validate_param
 from sklearn.utils.validation import check_is_fitted
 
 from manyone.calibration import Calibration, benjamini_hochberg, warn_user
+from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.folds import deal
 from manyone.kernels import (
     KERNELS,
@@ -46,6 +47,7 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
     them (`_left_out_scores`). Everything a user sees beyond that is here, once.
     """
 
+    can: ClassVar[Capabilities] = Capabilities()
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kernel": [StrOptions(set(KERNELS)), callable],
         "gamma": [

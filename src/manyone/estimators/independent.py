@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval
 
 from manyone.calibration import full_conformal
 from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.updates import UpdatableMixin, join_rows
 from manyone.kernels import Array, Rows, is_sparse, row_blocks
 from manyone.solvers.ridge import (
@@ -106,6 +107,7 @@ class IndependentOCKSR(UpdatableMixin, MultiTaskOneClass):
     array([ 1, -1])
     """
 
+    can: ClassVar[Capabilities] = Capabilities(regression=True, joint=False)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MultiTaskOneClass._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left")],

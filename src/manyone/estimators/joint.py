@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import Interval
 
 from manyone.calibration import full_conformal
 from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.responses import ResponseScoring
 from manyone.estimators.updates import UpdatableMixin, join_rows
 from manyone.features import landmark_features
@@ -119,6 +120,7 @@ class JointOCKSR(ResponseScoring, UpdatableMixin, MultiTaskOneClass):
     array(['ann', 'bob', None], dtype=object)
     """
 
+    can: ClassVar[Capabilities] = Capabilities(learns=("structure_",), regression=True)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MultiTaskOneClass._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left")],

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.capabilities import Capabilities
 from manyone.kernels import Array, Rows
 from manyone.solvers.nullspace import null_space
 from manyone.tasks import MISSING, Codes
@@ -104,6 +105,7 @@ class KNFST(MultiTaskOneClass):
     array([ 1, -1])
     """
 
+    can: ClassVar[Capabilities] = Capabilities(quick=False)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MultiTaskOneClass._parameter_constraints,
         "origin": [StrOptions({"auto"}), "boolean"],

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.responses import ResponseScoring
 from manyone.estimators.structured import StructureMixin
 from manyone.features import FeatureMap
@@ -134,6 +135,9 @@ class LinearOCKSR(ResponseScoring, StructureMixin):
     (2, 2)
     """
 
+    can: ClassVar[Capabilities] = Capabilities(
+        learns=("structure_", "objective_path_"), regression=True
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **StructureMixin._parameter_constraints,
         "frobenius": [Interval(Real, 0, None, closed="left")],

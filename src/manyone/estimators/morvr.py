@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.responses import ResponseScoring
 from manyone.kernels import Array
 from manyone.solvers.morvr import morvr, predictive_covariance_scale, published_start
@@ -131,6 +132,12 @@ class MORVR(ResponseScoring):
     True
     """
 
+    can: ClassVar[Capabilities] = Capabilities(
+        learns=("objective_path_",),
+        slow=True,
+        quick=False,
+        short_grid={"kernel": ("rbf", "laplacian"), "width": (0.3, 1.0)},
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MultiTaskOneClass._parameter_constraints,
         "fit_intercept": ["boolean"],

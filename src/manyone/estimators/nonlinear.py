@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.two_layer import Layers, Problem, TwoLayerMixin
 from manyone.solvers.nonlinear import nonlinear, respond
 from manyone.solvers.ridge import effective_alpha
@@ -145,6 +146,9 @@ class NonlinearOCKSR(TwoLayerMixin):
     array([ 1, -1])
     """
 
+    can: ClassVar[Capabilities] = Capabilities(
+        learns=("structure_", "objective_path_", "second_kernel_"), regression=True
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **TwoLayerMixin._parameter_constraints,
         "beta": [Interval(Real, 0, None, closed="neither")],

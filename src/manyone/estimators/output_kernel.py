@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
 from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.responses import ResponseScoring
 from manyone.kernels import Array
 from manyone.solvers.output_kernel import output_kernel
@@ -112,6 +113,9 @@ class OutputKernelOCKSR(ResponseScoring):
     (2, 2)
     """
 
+    can: ClassVar[Capabilities] = Capabilities(
+        learns=("structure_", "objective_path_"), slow=True, quick=False
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MultiTaskOneClass._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left")],

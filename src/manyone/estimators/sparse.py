@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.two_layer import Layers, Problem, TwoLayerMixin
 from manyone.kernels import Array
 from manyone.solvers.nonlinear import nonlinear, respond
@@ -146,6 +147,9 @@ class SparseOCKSR(TwoLayerMixin):
     array([ 1, -1])
     """
 
+    can: ClassVar[Capabilities] = Capabilities(
+        learns=("structure_", "objective_path_", "second_kernel_"), regression=True, quick=False
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **TwoLayerMixin._parameter_constraints,
         "l1": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
 from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.support import CentreScoring, kernel_rows, semidefinite
 from manyone.kernels import Array, Rows
 from manyone.solvers import svdd as solver
@@ -120,6 +121,7 @@ class SVDD(CentreScoring):
     array([ 1, -1])
     """
 
+    can: ClassVar[Capabilities] = Capabilities(joint=False, quick=False)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MultiTaskOneClass._parameter_constraints,
         "nu": [Interval(Real, 0, 1, closed="right")],

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
 from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.support import semidefinite
 from manyone.kernels import Array, Rows
 from manyone.solvers.task_svm import by_libsvm, task_kernel, task_svm
@@ -121,6 +122,15 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
     array([ 1, -1])
     """
 
+    can: ClassVar[Capabilities] = Capabilities(
+        quick=False,
+        short_grid={
+            "kernel": ("rbf", "laplacian", "rbf+laplacian"),
+            "width": (0.3, 1.0),
+            "nu": (0.1, 0.5),
+            "mu": (10.0, 100.0, 1000.0),
+        },
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MultiTaskOneClass._parameter_constraints,
         "nu": [Interval(Real, 0, 1, closed="right")],
