@@ -1,0 +1,1 @@
+"""How settings are chosen on training rows."""
