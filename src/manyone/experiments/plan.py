@@ -12,18 +12,19 @@ import manyone
 from manyone.estimators import METHODS
 from manyone.experiments import data
 from manyone.experiments.corruption import corruptions
-from manyone.experiments.methods import REGRESSIONS, Method, has_ridge, methods, own
+from manyone.experiments.methods import Method, has_ridge, left_out, methods, own
 from manyone.experiments.protocols import Protocol
 
 #: First-layer ridges of the paper's last experiment.
 RIDGES = tuple(f"alpha=1e-{k}" if k else "alpha=1" for k in range(7))
 # Repetitions of the studies, of which the alarm rates are one: they cost many fits per repetition.
 _STUDY_REPEATS = 3
-# What only presents results does not change them.
-_PRESENTATION = {
-    *("cli.py", "page.py", "figures.py", "tables.py", "reproduce.py"),
-    *("charts.py", "findings.py", "interactive.py", "png.py"),
-}
+# What only presents results, by its path in the package: all the rest may change them.
+_PRESENTATION = (
+    *("cli", "plots", "report", "experiments/templates", "experiments/curves.py"),
+    *("experiments/figures.py", "experiments/findings.py", "experiments/page.py"),
+    *("experiments/reproduce.py", "experiments/studies.py", "experiments/tables.py"),
+)
 
 
 @dataclass(frozen=True)
@@ -99,10 +100,14 @@ class Plan:
         cls, datasets: tuple[str, ...], protocols: tuple[str, ...], repeats: int, seed: int
     ) -> Plan:
         """A first look: methods that are fast or in the paper, few test rows."""
-        slow = {"OCKSR-NS", "MORVR", "OKL", "SVDD", "MT-OCSVM", "KNFST"}
-        slow |= {"OneClassSVM", "GroupedPredictor (scikit-lego)", "KPCA (PyOD)"}
-        only = tuple(name for name in methods() if name not in slow)
-        return cls(datasets, protocols, repeats, seed, 5, only, REGRESSIONS[:4])
+        only = tuple(name for name, method in methods().items() if method.quick)
+        studied = (name for name, kind in METHODS.items() if kind.can.quick and kind.can.regression)
+        return cls(datasets, protocols, repeats, seed, 5, only, tuple(studied))
+
+    @property
+    def missing(self) -> list[str]:
+        """Names of the rivals that it would have, were their packages installed."""
+        return left_out() if self.only is None else []
 
     @property
     def study_repeats(self) -> int:
@@ -142,25 +147,22 @@ class Plan:
     def _cell(
         self, dataset: str, protocol: str, method: Method, repetition: int, corruption: str = ""
     ) -> Cell:
-        return Cell(
-            dataset,
-            protocol,
-            method.name,
-            method.family,
-            method.setting,
-            self.seed,
-            repetition,
-            self.shrink,
-            corruption,
-        )
+        line = (method.name, method.family, method.setting)
+        return Cell(dataset, protocol, *line, self.seed, repetition, self.shrink, corruption)
 
 
 @lru_cache
 def code_version() -> str:
-    """Version of the package and a hash of the code that results depend on."""
-    root = Path(manyone.__file__).parent
+    """Version of the package and a hash of all its files that results depend on."""
+    return f"{manyone.__version__}+{fingerprint(Path(manyone.__file__).parent)}"
+
+
+def fingerprint(root: Path) -> str:
+    """Hash of the names and contents of all files of the package but those for presentation."""
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        if path.name not in _PRESENTATION and path.parent.name != "plots":
-            digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
-    return f"{manyone.__version__}+{digest.hexdigest()[:12]}"
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        name = path.relative_to(root).as_posix()
+        parents = {name, *(part.as_posix() for part in path.relative_to(root).parents)}
+        if "__pycache__" not in path.parts and parents.isdisjoint(_PRESENTATION):
+            digest.update(name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:12]

@@ -144,16 +144,12 @@ class Protocol:
         train = np.concatenate([rows[: self.n_train] for rows in drawn])
         own = np.concatenate([rows[self.n_train :] for rows in drawn])
         owner = np.repeat(np.arange(self.n_tasks), self.n_positive)
-        strangers = np.flatnonzero(np.isin(labels, others))
-        test = np.concatenate([own, strangers])
+        test = np.concatenate([own, np.flatnonzero(np.isin(labels, others))])
         member = np.full((len(test), self.n_tasks), UNUSED, dtype=np.int8)
         for t in range(self.n_tasks):
             member[: len(own), t][owner == t] = POSITIVE
-            pool = (
-                np.flatnonzero(owner != t)
-                if self.kind == "seen"
-                else np.arange(len(own), len(test))
-            )
+            known, unknown = np.flatnonzero(owner != t), np.arange(len(own), len(test))
+            pool = known if self.kind == "seen" else unknown
             if len(pool) < self.n_negative:
                 raise ValueError(
                     f"The protocol needs {self.n_negative} negatives per task; only {len(pool)} "

@@ -10,18 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import joblib
+import numpy as np
 
 from manyone.experiments.cells import compute
 from manyone.experiments.plan import Cell, Plan
+from manyone.persistence import write_atomically
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell: its result, or why there is none."""
+    """What became of a cell: its result, or nothing and why."""
 
     cell: Cell
-    result: dict[str, Any] | None
+    result: dict[str, Any]
     error: str = ""
+
+    @property
+    def auc(self) -> float:
+        """Mean AUC over the tasks, in percent."""
+        return 100 * float(np.nanmean(self.result["auc"]))
 
 
 def run(
@@ -83,9 +90,9 @@ def _compute_and_store(cell: Cell, path: Path, data_home: str | None, master: in
     try:
         result = compute(cell, data_home)
     except Exception as error:  # one method must not take the others' results with it
-        return Outcome(cell, None, f"{type(error).__name__}: {error}")
+        return Outcome(cell, {}, f"{type(error).__name__}: {error}")
     _stop_without(master)
-    write_atomically(path, json.dumps({"cell": asdict(cell), "result": result}))
+    write_atomically(path, json.dumps({"cell": asdict(cell), "result": result}).encode())
     return Outcome(cell, result)
 
 
@@ -105,10 +112,3 @@ def _stored(folder: Path, cell: Cell) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return content["result"] if content.get("cell") == asdict(cell) else None
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write beside, then rename: whoever looks sees all of it or nothing."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_bytes(content if isinstance(content, bytes) else content.encode())
-    os.replace(part, path)

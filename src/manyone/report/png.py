@@ -13,13 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from manyone.experiments.charts import THEMES, Axis, Chart, Curve, Matrix, Panel
+from manyone.report.charts import THEMES, Axis, Chart, Curve, Matrix, Panel
 
 _LIGHT = THEMES["light"]
-_MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^"} | {
-    "triangle-down": "v",
-    "bar": "|",
-    "": "",
+_MARKERS = {"triangle-up": "^", "triangle-down": "v", "bar": "|", "": ""} | {
+    **{"circle": "o", "square": "s", "diamond": "D"}
 }
 _LINES: dict[str, Literal["-", ":", ""]] = {"solid": "-", "dotted": ":", "": ""}
 _MOST_COLUMNS = 3
@@ -40,22 +38,20 @@ def draw(chart: Chart) -> Figure:
     lines = -(-len(chart.panels) // columns)
     matrices = any(isinstance(panel.content, Matrix) for panel in chart.panels)
     width, height = chart.size[0] * columns, chart.size[1] * lines
+    entries = [curve for curves in chart.legend.values() for curve in curves]
     legend_columns = max(1, int(width / _LEGEND_ENTRY))
     # The legend takes its room from nobody.
-    height += _LEGEND_LINE * -(-len(chart.legend) // legend_columns)
-    figure = Figure(
-        figsize=(width, height),
-        layout="compressed" if matrices else "constrained",
-        dpi=110,
-    )
+    height += _LEGEND_LINE * -(-len(entries) // legend_columns)
+    layout: Literal["compressed", "constrained"] = "compressed" if matrices else "constrained"
+    figure = Figure(figsize=(width, height), layout=layout, dpi=110)
     FigureCanvasAgg(figure)
     axes = [figure.add_subplot(lines, columns, k + 1) for k in range(len(chart.panels))]
     for ax, panel in zip(axes, chart.panels, strict=True):
         _draw_panel(ax, panel)
-    if chart.legend:
+    if entries:
         # Above all panels: no place inside them is free for every data set.
         figure.legend(
-            handles=[_line(curve) for curve in chart.legend],
+            handles=[_line(curve) for curve in entries],
             loc="outside upper center",
             ncols=legend_columns,
             frameon=False,
@@ -72,15 +68,9 @@ def _draw_panel(ax: Axes, panel: Panel) -> None:
         return
     for curve in panel.content:
         if curve.error:
-            ax.errorbar(
-                curve.x,
-                curve.y,
-                xerr=curve.error,
-                fmt="none",
-                ecolor=_colour(curve.colour),
-                elinewidth=1.2,
-                capsize=2,
-            )
+            bars = ax.errorbar(curve.x, curve.y, xerr=curve.error, fmt="none", capsize=2)
+            for part in bars.get_children():
+                part.set(color=_colour(curve.colour), linewidth=1.2)
         ax.add_line(_line(curve, curve.x, curve.y))
     ax.autoscale_view()
     _set_axis(ax, "x", panel.x)
@@ -126,8 +116,7 @@ def _draw_matrix(ax: Axes, matrix: Matrix) -> None:
     image = ax.imshow(
         matrix.values, cmap=shades, vmin=matrix.low, vmax=matrix.high, interpolation="nearest"
     )
-    places = [place for place, _ in matrix.ticks]
-    names = [name for _, name in matrix.ticks]
+    places, names = zip(*matrix.ticks, strict=True)
     turned = 90 if sum(map(len, names)) > 40 else 0
     ax.set_xticks(places, names, rotation=turned, fontsize="small")
     ax.set_yticks(places, names, fontsize="small")
