@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,7 +40,7 @@ def charts(results: Results) -> list[Chart]:
     names = results.datasets
     found = [
         _seen_unseen(results),
-        _alarms(clean, names),
+        _alarms(results),
         studies.ridge_auc(clean, names),
         studies.ridge_errors(clean, names),
         *(studies.robustness(done, names, kind) for kind in CORRUPTION_KINDS),
@@ -51,7 +51,7 @@ def charts(results: Results) -> list[Chart]:
         found += [
             _structures(structures, name, order),
             _second_kernels(_shown(clean, name, "second_kernel"), name, order),
-            _objectives(_shown(clean, name, "objective_path", lambda path: len(path) > 2), name),
+            _objectives(_shown(clean, name, "objective_path"), name),
         ]
     return [chart for chart in found if chart.panels]
 
@@ -61,10 +61,10 @@ def _seen_unseen(results: Results) -> Chart:
     for name in results.datasets:
         mine = [row for row in rows if row.dataset == name]
         panels.append(_auc_panel(DATASETS[name].title, mine))
-    kinds = {kind: known for kind, (known, *_) in _KINDS.items() if results.has(kind)}
-    title = f"{' and '.join(kinds.values())} kinds of anomaly".capitalize()
+    kinds = [kind for kind in _KINDS if any(row.protocol == kind for row in rows)]
+    title = f"{' and '.join(_KINDS[kind][0] for kind in kinds)} kinds of anomaly".capitalize()
     printed = any(row.paper is not None for row in rows)
-    caption = curves.say("seen_unseen", results.repeated, list(kinds), printed)
+    caption = curves.say("seen_unseen", results.repeated, kinds, printed)
     size = (6.4, 0.3 * len({row.method for row in rows}) + 1.2)
     return Chart("seen_unseen", title, caption, tuple(panels), size)
 
@@ -97,24 +97,20 @@ def _auc_panel(title: str, rows: Sequence[Row]) -> Panel:
     return Panel(title, curves.AUC, lines, tuple(content))
 
 
-def _alarms(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
+def _alarms(results: Results) -> Chart:
     promised = Curve((0.0, 0.35), (0.0, 0.35), name="as promised", line="dotted", width=1.2)
-    measured = [o for o in outcomes if "alarms" in o.result]
 
     def found(name: str) -> list[Curve]:
-        shares: dict[str, list[list[float]]] = {}
-        for o in measured:
-            if o.cell.dataset == name:
-                shares.setdefault(o.cell.method, []).append(o.result["alarms"])
-        means = {method: np.mean(values, axis=0) for method, values in shares.items()}
-        each = [curves.method_curve(method, ALARM_RATES, mean) for method, mean in means.items()]
+        rates = results.alarms(name)
+        each = [curves.method_curve(method, ALARM_RATES, rates[method]) for method in rates]
         return [promised, *curves.by_group(each)] if each else []
 
     x = Axis("false-alarm rate asked for", percent=True, limits=(0, 0.35))
     y = Axis("measured on held-out normal rows", percent=True, limits=(0, 1.02))
-    panels = curves.dataset_panels(names, x, y, found)
+    measured = [o for o in results.outcomes if "alarms" in o.result]
     rivals = any(o.cell.family not in METHODS for o in measured)
     caption = curves.say("alarms", curves.repetitions(measured), rivals)
+    panels = curves.dataset_panels(results.datasets, x, y, found)
     return Chart("alarm_rate", "Alarm rate: promised and measured", caption, panels)
 
 
@@ -157,23 +153,19 @@ def _objectives(found: Sequence[Outcome], name: str) -> Chart:
     return Chart(f"objective_{name}", title, curves.say("objectives"), tuple(panels), (4.6, 3.2))
 
 
-def _shown(
-    outcomes: Sequence[Outcome],
-    name: str,
-    what: str,
-    worth: Callable[[Any], bool] = lambda value: True,
-) -> list[Outcome]:
+def _shown(outcomes: Sequence[Outcome], name: str, what: str) -> list[Outcome]:
     """Of each method the cell to show `what` of: the first repetition, on the first protocol.
 
     In the paper's setting where there is one: the weak ridges that tuning likes make every task a
-    point of its own, and leave tasks little to say to each other.
+    point of its own, and leave tasks little to say to each other. One or two numbers, such as the
+    objective of a method that did not iterate, are not worth a figure.
     """
     cells = [o for o in outcomes if o.cell.dataset == name and o.cell.repetition == 0]
     found: dict[str, Outcome] = {}
     for setting in (RIDGES[0], "tuned"):
         for o in cells:
             first = (o.cell.setting, o.cell.protocol) == (setting, cells[0].cell.protocol)
-            if first and what in o.result and worth(o.result[what]):
+            if first and what in o.result and np.size(o.result[what]) > 2:
                 found.setdefault(o.cell.family, o)
     return sorted(found.values(), key=lambda outcome: curves.method_place(outcome.cell.family))
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from manyone.estimators import METHODS
 from manyone.experiments.cells import ALARM_RATES
 from manyone.experiments.data import DATASETS
@@ -111,11 +109,7 @@ def _rivals(name: str, results: Results) -> str:
 
 def _alarms(name: str, results: Results) -> str:
     place = ALARM_RATES.index(_ASKED)
-    found: dict[str, list[float]] = {}
-    for o in results.outcomes:
-        if o.cell.dataset == name and "alarms" in o.result:
-            found.setdefault(o.cell.method, []).append(o.result["alarms"][place])
-    rates = {method: float(np.mean(values)) for method, values in found.items()}
+    rates = {method: float(found[place]) for method, found in results.alarms(name).items()}
     ours = {method: rate for method, rate in rates.items() if method in METHODS}
     others = {method: rate for method, rate in rates.items() if method not in METHODS}
     if not ours:
@@ -135,15 +129,13 @@ def _range(rates: dict[str, float]) -> str:
 
 def _losses(name: str, charts: Sequence[Chart]) -> str:
     """What the joint variants of OCKSR lose from clean rows to the most corrupted ones."""
-    variants, parts = _variants()[1:], []
-    for chart in charts:
-        for panel in chart.panels:
-            if chart.name.startswith("robustness_") and panel.title == DATASETS[name].title:
-                losses = {c.name: c.y[0] - c.y[-1] for c in panel.curves if c.name in variants}
-                order = sorted(losses, key=lambda method: losses[method])
-                each = ", ".join(f"{method} {losses[method]:z.1f}" for method in order)
-                if each:
-                    parts.append(f"{chart.title.partition(':')[0].lower()} cost {each} points")
+    parts = []
+    for chart in (chart for chart in charts if chart.name.startswith("robustness_")):
+        for panel in (panel for panel in chart.panels if panel.title == DATASETS[name].title):
+            mine = [curve for curve in panel.curves if curve.name in _variants()[1:]]
+            losses = sorted((curve.y[0] - curve.y[-1], curve.name) for curve in mine)
+            each = ", ".join(f"{method} {loss:z.1f}" for loss, method in losses)
+            parts += [f"{chart.title.partition(':')[0].lower()} cost {each} points"] if each else []
     return "; ".join(parts)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import product
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -21,6 +21,9 @@ from manyone.metrics import task_aucs
 from manyone.selection.splits import Split, fold_splits
 
 Grid = Mapping[str, Sequence[Any]]
+Labels = NDArray[Any]
+# Rows, their tasks, the kind of anomaly to expect, whether to set thresholds: gives a fitted model.
+Fit = Callable[[Array, Labels, str, bool], Any]
 
 _IN_PAPER = ("OCKSR", "C-OCKSR", "OCKSR-L", "OCKSR-N", "OCKSR-NS", "SVDD", "MORVR")
 #: Mean AUC in percent that the paper prints (its Table 1), by data set and method.
@@ -106,11 +109,9 @@ class Method:
     setting: str
     quick: bool
     alarms: bool
-    _fit: Callable[[Array, NDArray[Any], str, bool], Any]
+    _fit: Fit
 
-    def fit(
-        self, X: Array, task: NDArray[Any], kind: str = "unseen", *, calibrate: bool = True
-    ) -> Any:
+    def fit(self, X: Array, task: Labels, kind: str = "unseen", *, calibrate: bool = True) -> Any:
         """Fit with everything that is chosen chosen on these rows.
 
         Parameters
@@ -139,21 +140,17 @@ def methods() -> dict[str, Method]:
     """
     table = [own(name, "tuned") for name in METHODS]
     table += [own(name, "alpha=1") for name in METHODS if in_paper(name)]
-    table += [
-        Method(name, name, "tuned", quick, isinstance(model, rivals.Detector), _Chosen(model, grid))
-        for name, (model, grid, package, quick) in _RIVALS.items()
-        if _installed(package)
-    ]
+    for name, (model, grid, _, quick) in _RIVALS.items():
+        if name not in left_out():
+            alarms = isinstance(model, rivals.Detector)
+            table.append(Method(name, name, "tuned", quick, alarms, _chosen(model, grid)))
     return {method.name: method for method in table}
 
 
 def left_out() -> list[str]:
     """Names of the rivals whose package is not installed (extra ``experiments``)."""
-    return [name for name, entry in _RIVALS.items() if not _installed(entry.package)]
-
-
-def _installed(package: str) -> bool:
-    return not package or find_spec(package) is not None
+    needed = {name: entry.package for name, entry in _RIVALS.items() if entry.package}
+    return [name for name, package in needed.items() if find_spec(package) is None]
 
 
 def own(family: str, setting: str) -> Method:
@@ -169,7 +166,7 @@ def own(family: str, setting: str) -> Method:
     """
     estimator, can = METHODS[family](), METHODS[family].can
     if setting == "tuned":
-        fit = _Tuned(estimator, can.short_grid, None)
+        fit = _tuned(estimator, can.short_grid)
         return Method(family, family, setting, can.quick, True, fit)
     # The anchor is ours, not the paper's.
     fixed = {"kernel": "rbf", "alpha": float(setting.removeprefix("alpha=")), "anchor": False}
@@ -178,7 +175,7 @@ def own(family: str, setting: str) -> Method:
     published = setting == "alpha=1" and in_paper(family)
     name = family + (AS_IN_PAPER if published else f" ({setting})")
     grid = {name: values for name, values in PAPER_GRID.items() if name in known}
-    return Method(name, family, setting, True, True, _Tuned(estimator, grid, "seen"))
+    return Method(name, family, setting, True, True, _tuned(estimator, grid, "seen"))
 
 
 def in_paper(family: str) -> bool:
@@ -191,55 +188,46 @@ def has_ridge(family: str) -> bool:
     return "alpha" in METHODS[family]().get_params()
 
 
-@dataclass(frozen=True)
-class _Tuned:
-    """Fit an estimator of the package after `tune`."""
+def _tuned(estimator: Any, grid: Grid | None, criterion: str | None = None) -> Fit:
+    """Fit after `tune`; None stands for the estimator's own grid and the anomalies to expect."""
 
-    estimator: Any
-    grid: Grid | None  # None: the estimator's own
-    criterion: str | None  # None: the kind of anomaly to expect
+    def fit(X: Array, task: Labels, kind: str, calibrate: bool) -> Any:
+        wanted = criterion or kind
+        return tune(estimator, X, task=task, criterion=wanted, grid=grid, calibrate=calibrate)
 
-    def __call__(self, X: Array, task: NDArray[Any], kind: str, calibrate: bool) -> Any:
-        criterion = self.criterion or kind
-        return tune(
-            self.estimator, X, task=task, criterion=criterion, grid=self.grid, calibrate=calibrate
-        )
+    return fit
 
 
-@dataclass(frozen=True)
-class _Chosen:
+def _chosen(rival: Any, grid: Grid) -> Fit:
     """Fit the best candidate of a grid, judged by AUC in folds of the training rows."""
 
-    model: Any
-    grid: Grid
-
-    def __call__(self, X: Array, task: NDArray[Any], kind: str, calibrate: bool) -> Any:
-        options = itertools.product(*self.grid.values())
-        settings = [dict(zip(self.grid, values, strict=True)) for values in options]
-        best = settings[0]
-        if len(settings) > 1:
+    def fit(X: Array, task: Labels, kind: str, calibrate: bool) -> Any:
+        settings = (zip(grid, values, strict=True) for values in product(*grid.values()))
+        best, *others = [clone(rival).set_params(**dict(setting)) for setting in settings]
+        if others:
             splits = _splits(task, kind)
-            scores = [self._judge(setting, X, task, kind, splits) for setting in settings]
-            best = settings[int(np.argmax(scores))]
-        return clone(self.model).set_params(**best).fit(X, task=task)
+            best = max([best, *others], key=lambda model: _judged(model, X, task, kind, splits))
+        return best.fit(X, task=task)
 
-    def _judge(
-        self, setting: dict[str, Any], X: Array, task: NDArray[Any], kind: str, splits: list[Split]
-    ) -> float:
-        aucs = []
-        for train, test, enrolled in splits:
-            model = clone(self.model).set_params(**setting).fit(X[train], task=task[train])
-            scores, labels = model.score_tasks(X[test]), task[test]
-            # Rows of the other tasks of the model are negatives, or rows of the tasks beside it.
-            negative = enrolled[test] == (kind == "seen")
-            for t, label in enumerate(model.tasks_):
-                own = labels == label
-                used = own | negative
-                aucs.append(task_aucs(scores[used][:, [t]], np.where(own[used], 0, -1))[0])
-        return float(np.nanmean(aucs))
+    return fit
 
 
-def _splits(task: NDArray[Any], kind: str) -> list[Split]:
+def _judged(rival: Any, X: Array, task: Labels, kind: str, splits: Sequence[Split]) -> float:
+    """Mean AUC over splits and tasks."""
+    aucs = []
+    for train, test, enrolled in splits:
+        model = clone(rival).fit(X[train], task=task[train])
+        scores = model.score_tasks(X[test])
+        # Rows of the other tasks of the model are negatives, or rows of the tasks beside it.
+        negative = enrolled[test] == (kind == "seen")
+        for t, label in enumerate(model.tasks_):
+            own = task[test] == label
+            used = own | negative
+            aucs.append(task_aucs(scores[used][:, [t]], np.where(own[used], 0, -1))[0])
+    return float(np.nanmean(aucs))
+
+
+def _splits(task: Labels, kind: str) -> list[Split]:
     """Splits to judge a candidate by: the same as for the methods of the package."""
     labels, codes, counts = np.unique(task, return_inverse=True, return_counts=True)
     if counts.max() < 2:

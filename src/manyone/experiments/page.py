@@ -43,6 +43,7 @@ def page(plan: Plan, results: Results, pictures: Sequence[Picture], command: str
         sizes = {kind: dataset.protocols[kind].smaller(plan.shrink) for kind in plan.protocols}
         setup.append(say.dataset(dataset.title, dataset.note, sizes))
     tables = [auc_table(name, results) for name in results.datasets]
+    differ = "Where we differ from the paper, and why"
     differences = say.differences(plan.datasets, plan.protocols)
     return Page(
         "Multi-task one-class classification, reproduced",
@@ -52,12 +53,7 @@ def page(plan: Plan, results: Results, pictures: Sequence[Picture], command: str
             Section("setup", "What was run", tuple(setup)),
             Section("table", "The table", (say.table(results.repeated), *tables), "Table"),
             Section("figures", "Figures", (say.figures(), *pictures)),
-            Section(
-                "differences",
-                "Where we differ from the paper, and why",
-                (differences,),
-                "Differences",
-            ),
+            Section("differences", differ, (differences,), "Differences"),
             Section("again", "Run it again", (say.again(command),)),
         ),
     )
@@ -66,12 +62,13 @@ def page(plan: Plan, results: Results, pictures: Sequence[Picture], command: str
 def auc_table(name: str, results: Results) -> Table:
     """The table of one data set: errors and tests only where there are repetitions."""
     mine = {(row.method, row.protocol): row for row in results.rows if row.dataset == name}
-    best = {p: results.of_kind(name, p)[0] for p in ("seen", "unseen") if results.has(p, name)}
+    found = {p: results.of_kind(name, p) for p in ("seen", "unseen")}
+    best = {p: rows[0] for p, rows in found.items() if rows}
     heads = ["method"]
     for p in best:
         heads += [f"{p} anomalies", *(["p"] if results.repeated else [])]
         heads += ["paper", "difference"] if p == "seen" else []
-    rows = []
+    lines = []
     for method in dict.fromkeys(method for method, _ in mine):
         cells: list[Cell] = []
         for p in best:
@@ -81,26 +78,23 @@ def auc_table(name: str, results: Results) -> Table:
                 printed = row.paper if row else None
                 ahead = row.mean - printed if row and printed is not None else None
                 cells += [_cell(printed, ".2f"), _cell(ahead, "+.2f")]
-        rows.append(layout.Row(method, tuple(cells), soft=method.endswith(AS_IN_PAPER)))
+        lines.append(layout.Row(method, tuple(cells), soft=method.endswith(AS_IN_PAPER)))
     spread = ", mean ± standard error" if results.repeated else ", one repetition"
     title = f"{DATASETS[name].title}: AUC in percent{spread}"
-    return Table(title, tuple(heads), tuple(rows))
+    return Table(title, tuple(heads), tuple(lines))
 
 
 def _auc_cells(row: Row | None, best: Row, results: Results) -> list[Cell]:
     """A mean, and the paired test against the best one where there are repetitions."""
-    if not results.repeated:
-        return [Cell(str(row), row.mean) if row else Cell()]
     if row is None:
-        return [Cell(), Cell()]
+        return [Cell()] * (1 + results.repeated)
+    if not results.repeated:
+        return [Cell(str(row), row.mean)]
     mark = "best" if ties(row, best) else "level" if results.level(row, best) else ""
     pair = results.pair(row.dataset, row.protocol, row.method, best.method)
     p = pair.p if pair else None
-    small = p is not None and p < 0.001
-    return [
-        Cell(str(row), row.mean, mark),
-        Cell("< 0.001", p, "soft") if small else _cell(p, ".3f", "soft"),
-    ]
+    test = Cell("< 0.001", p, "soft") if p is not None and p < 0.001 else _cell(p, ".3f", "soft")
+    return [Cell(str(row), row.mean, mark), test]
 
 
 def _cell(number: float | None, digits: str, mark: str = "") -> Cell:

@@ -6,13 +6,14 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 import manyone
 from manyone.estimators import METHODS
 from manyone.experiments import data
 from manyone.experiments.corruption import corruptions
-from manyone.experiments.methods import Method, has_ridge, left_out, methods, own
+from manyone.experiments.methods import has_ridge, left_out, methods, own
 from manyone.experiments.protocols import Protocol
 
 #: First-layer ridges of the paper's last experiment.
@@ -120,35 +121,25 @@ class Plan:
         They are ordered by repetition, so that the time left can be told early.
         """
         chosen = [m for m in methods().values() if self.only is None or m.name in self.only]
-        families = dict.fromkeys(
-            m.family
-            for m in chosen
-            if m.family in METHODS and (self.studied is None or m.family in self.studied)
-        )
-        table = [
-            self._cell(dataset, protocol, method, r)
-            for r in range(self.repeats)
-            for dataset in self.datasets
-            for protocol in self.protocols
-            for method in chosen
-        ]
-        studies = [
-            self._cell(dataset, self.protocols[0], own(family, setting), r, corruption)
-            for r in range(self.study_repeats)
-            for dataset in self.datasets
-            for family in families
+        families = {m.family for m in chosen if self.studied is None or m.family in self.studied}
+        study = [
+            (own(family, setting), corruption)
+            for family in METHODS
+            if family in families
             for setting, corruption in (
                 *((setting, "") for setting in RIDGES if has_ridge(family)),
                 *((RIDGES[0], corruption) for corruption in ("", *corruptions(family))),
             )
         ]
-        return list(dict.fromkeys(table + studies))
-
-    def _cell(
-        self, dataset: str, protocol: str, method: Method, repetition: int, corruption: str = ""
-    ) -> Cell:
-        line = (method.name, method.family, method.setting)
-        return Cell(dataset, protocol, *line, self.seed, repetition, self.shrink, corruption)
+        table = product(
+            range(self.repeats), self.datasets, self.protocols, [(m, "") for m in chosen]
+        )
+        studies = product(range(self.study_repeats), self.datasets, self.protocols[:1], study)
+        cells = [
+            Cell(data, kind, m.name, m.family, m.setting, self.seed, r, self.shrink, corruption)
+            for r, data, kind, (m, corruption) in (*table, *studies)
+        ]
+        return list(dict.fromkeys(cells))
 
 
 @lru_cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -64,25 +64,19 @@ def run(
     outcomes = {cell: Outcome(cell, result) for cell in cells if (result := _stored(folder, cell))}
     progress(len(outcomes), len(cells))
     missing = [cell for cell in cells if cell not in outcomes]
-    for outcome in _compute_all(missing, folder, workers, data_home):
+    # Names are settled here: a worker may start when the code on disk is no longer the same.
+    jobs = [
+        joblib.delayed(_compute_and_store)(cell, _path(folder, cell), data_home, os.getpid())
+        for cell in missing
+    ]
+    workers = max(1, min(workers, len(jobs)))
+    parallel = joblib.Parallel(workers, return_as="generator_unordered", batch_size=1)
+    for outcome in parallel(jobs):
         outcomes[outcome.cell] = outcome
         progress(len(outcomes), len(cells))
     for part in folder.glob("*.part"):  # of runs that were killed while they wrote
         part.unlink(missing_ok=True)
     return [outcomes[cell] for cell in cells]
-
-
-def _compute_all(
-    cells: list[Cell], folder: Path, workers: int, data_home: str | None
-) -> Iterator[Outcome]:
-    if not cells:
-        return
-    parallel = joblib.Parallel(
-        n_jobs=min(workers, len(cells)), return_as="generator_unordered", batch_size=1
-    )
-    # Names are settled here: a worker may start when the code on disk is no longer the same.
-    jobs = [(cell, _path(folder, cell), data_home, os.getpid()) for cell in cells]
-    yield from parallel(joblib.delayed(_compute_and_store)(*job) for job in jobs)
 
 
 def _compute_and_store(cell: Cell, path: Path, data_home: str | None, master: int) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -44,8 +44,7 @@ def robustness(outcomes: Sequence[Outcome], names: Sequence[str], kind: str) -> 
         return float(strength or 0.0) if part else None
 
     def found(name: str) -> list[Curve]:
-        mine = [o for o in outcomes if o.cell.dataset == name]
-        return _curves(_study(mine, level, 0.0, lambda o: o.auc))
+        return _curves(_study(outcomes, name, level, 0.0, lambda o: o.auc))
 
     panels = curves.dataset_panels(names, Axis(label), curves.AUC, found)
     study = curves.repetitions(o for o in outcomes if o.cell.corruption)
@@ -60,8 +59,7 @@ def _against_ridge(
     ridges = {setting: float(setting.removeprefix("alpha=")) for setting in RIDGES}
 
     def found(name: str) -> list[Curve]:
-        mine = [o for o in outcomes if o.cell.dataset == name]
-        means = _study(mine, lambda cell: ridges.get(cell.setting), 1.0, value)
+        means = _study(outcomes, name, lambda cell: ridges.get(cell.setting), 1.0, value)
         for family in means:
             if not has_ridge(family):
                 means[family] = dict.fromkeys(ridges.values(), means[family][1.0])
@@ -71,17 +69,19 @@ def _against_ridge(
 
 
 def _study(
-    outcomes: Iterable[Outcome],
+    outcomes: Sequence[Outcome],
+    name: str,
     place: Callable[[Cell], float | None],
     start: float,
     value: Callable[[Outcome], float],
 ) -> dict[str, dict[float, float]]:
-    """Of each method the mean of a value at each place, from `start` on.
+    """Of each method the mean of a value at each place, from `start` on, in one data set.
 
     A study has one protocol and few repetitions. The table has more of them at `start`, which are
     not comparable with it and left out.
     """
-    placed = [(at, o) for o in outcomes if (at := place(o.cell)) is not None]
+    mine = [o for o in outcomes if o.cell.dataset == name]
+    placed = [(at, o) for o in mine if (at := place(o.cell)) is not None]
     study = {(o.cell.protocol, o.cell.repetition) for at, o in placed if at != start}
     found: dict[str, dict[float, list[float]]] = {}
     for at, o in sorted(placed, key=lambda pair: abs(pair[0] - start)):

@@ -10,12 +10,12 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import ttest_rel
 
 from manyone.experiments.methods import AS_IN_PAPER, PAPER_AUC, in_paper
 from manyone.experiments.plan import Cell
 from manyone.experiments.runner import Outcome
-from manyone.kernels import Array
 
 COLUMNS = ("dataset", "protocol", "method", "auc_mean", "auc_std", "repeats", "paper_auc")
 PAIR_COLUMNS = (
@@ -28,24 +28,23 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table; AUC in percent, one value per repetition."""
+    """A line of the table; AUC in percent by repetition."""
 
     dataset: str
     protocol: str
     method: str
     family: str
-    aucs: Array
-    repetitions: tuple[int, ...]
+    aucs: dict[int, float]
 
     @property
     def mean(self) -> float:
         """Mean AUC."""
-        return float(np.mean(self.aucs))
+        return float(np.mean([*self.aucs.values()]))
 
     @property
     def std(self) -> float | None:
         """Standard deviation over repetitions; None for a single one."""
-        return float(np.std(self.aucs, ddof=1)) if len(self.aucs) > 1 else None
+        return float(np.std([*self.aucs.values()], ddof=1)) if len(self.aucs) > 1 else None
 
     @property
     def error(self) -> float | None:
@@ -104,10 +103,13 @@ class Results:
         """Names of the data sets that have a row."""
         return list(dict.fromkeys(row.dataset for row in self.rows))
 
-    def has(self, protocol: str, *datasets: str) -> bool:
-        """Whether there is a row of a protocol, on given data sets or on any."""
-        names = datasets or self.datasets
-        return any(row.protocol == protocol and row.dataset in names for row in self.rows)
+    def alarms(self, dataset: str) -> dict[str, NDArray[np.float64]]:
+        """Measured alarm rates of each method, for each of ``cells.ALARM_RATES``."""
+        found: dict[str, list[list[float]]] = {}
+        for o in self.outcomes:
+            if o.cell.dataset == dataset and "alarms" in o.result:
+                found.setdefault(o.cell.method, []).append(o.result["alarms"])
+        return {method: np.mean(rates, axis=0) for method, rates in found.items()}
 
     def of_kind(self, dataset: str, protocol: str) -> list[Row]:
         """Rows of a data set and protocol, the best mean first."""
@@ -133,15 +135,11 @@ def ties(row: Row, best: Row) -> bool:
 
 def summarise(outcomes: Iterable[Outcome]) -> list[Row]:
     """Lines of the table, in the order in which their methods were declared."""
-    found: dict[tuple[str, str, str, str], list[tuple[int, float]]] = {}
+    found: dict[tuple[str, str, str, str], dict[int, float]] = {}
     for cell, outcome in ((o.cell, o) for o in outcomes if o.result and _in_table(o.cell)):
-        group = found.setdefault((cell.dataset, cell.protocol, cell.method, cell.family), [])
-        group.append((cell.repetition, outcome.auc))
-    rows = []
-    for key, values in found.items():
-        repetitions, aucs = zip(*sorted(values), strict=True)
-        rows.append(Row(*key, np.array(aucs), repetitions))
-    return rows
+        aucs = found.setdefault((cell.dataset, cell.protocol, cell.method, cell.family), {})
+        aucs[cell.repetition] = outcome.auc
+    return [Row(*key, aucs) for key, aucs in found.items()]
 
 
 def _in_table(cell: Cell) -> bool:
@@ -156,10 +154,10 @@ def compare(rows: Sequence[Row]) -> list[Pair]:
     for a, b in itertools.combinations(rows, 2):
         if b.mean > a.mean:
             a, b = b, a
-        common = sorted(set(a.repetitions) & set(b.repetitions))
+        common = sorted(a.aucs.keys() & b.aucs.keys())
         if not common or (a.dataset, a.protocol) != (b.dataset, b.protocol):
             continue
-        x, y = (np.array([row.aucs[row.repetitions.index(r)] for r in common]) for row in (a, b))
+        x, y = (np.array([row.aucs[r] for r in common]) for row in (a, b))
         gain, n = x - y, len(common)
         error = p = None
         if n > 1:

@@ -10,8 +10,6 @@ import numpy as np
 from manyone.report.charts import Axis, Chart, Curve, Matrix, Panel
 
 _PIXELS = 84  # per inch of the printed figure
-_SYMBOLS = {"bar": "line-ns-open"}
-_DASHES = {"solid": "solid", "dotted": "dot"}
 _CLEAR = "rgba(0,0,0,0)"
 _LAYOUT: dict[str, Any] = {
     **{"paper_bgcolor": _CLEAR, "plot_bgcolor": _CLEAR, "hovermode": "closest"},
@@ -83,12 +81,13 @@ def _trace(curve: Curve, panel: Panel) -> dict[str, Any]:
     trace: dict[str, Any] = {"type": "scatter", "name": curve.name, "mode": "+".join(parts)}
     trace |= {"x": _plain(curve.x), "y": _plain(curve.y)}
     if curve.line:
-        trace["line"] = {"color": colour, "width": curve.width, "dash": _DASHES[curve.line]}
-    if curve.symbol:
-        symbol = _SYMBOLS.get(curve.symbol, curve.symbol)
-        trace["marker"] = {"color": colour, "symbol": symbol, "size": 7}
-        if curve.symbol == "bar":
-            trace["marker"] |= {"size": 12, "line": {"width": 2, "color": colour}}
+        dash = "dot" if curve.line == "dotted" else "solid"
+        trace["line"] = {"color": colour, "width": curve.width, "dash": dash}
+    if curve.symbol == "bar":
+        edge = {"width": 2, "color": colour}
+        trace["marker"] = {"symbol": "line-ns-open", "size": 12, "color": colour, "line": edge}
+    elif curve.symbol:
+        trace["marker"] = {"symbol": curve.symbol, "size": 7, "color": colour}
     if curve.error:
         trace["error_x"] = {"array": _plain(curve.error), "color": colour, "thickness": 1.2}
     if not curve.name:

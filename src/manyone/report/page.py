@@ -129,14 +129,10 @@ def render(page: Page) -> str:
 @lru_cache
 def templates(package: str) -> Environment:
     """Templates in the folder ``templates`` of a package; what they are given is escaped."""
-    loader = PackageLoader(package)
     found = Environment(
-        loader=loader,
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    found.loader = loader = PackageLoader(package)
     found.globals["verbatim"] = lambda name: Markup(loader.get_source(found, name)[0])
     found.filters["base64"] = lambda data: base64.b64encode(data).decode()
     found.filters["shape"] = interactive.shape
