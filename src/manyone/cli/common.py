@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from manyone.report.page import Table
 
 
+_STOPPED = 130  # exit code of what ctrl-C ended, as shells have it
+
+
 class InputError(Exception):
     """Something the user can mend; shown as one line."""
 
@@ -35,10 +38,13 @@ def run(app: typer.Typer, args: Sequence[str] | None) -> int:
     """
     given = None if args is None else list(args)
     try:
-        return app(args=given, prog_name="manyone", standalone_mode=False) or 0
+        code = app(args=given, prog_name="manyone", standalone_mode=False) or 0
+        if code == _STOPPED:
+            raise KeyboardInterrupt  # the option parser has turned it into a code
+        return code
     except (KeyboardInterrupt, typer.Abort):
-        _complain("stopped. The same command goes on where this one was.")
-        return 130
+        _complain("stopped. Run the same command again to go on.")
+        return _STOPPED
     except (InputError, OSError) as error:
         _complain(str(error))
         return 2

@@ -7,7 +7,7 @@ from typing import Any
 
 from manyone.estimators import METHODS
 from manyone.experiments.data import DATASETS
-from manyone.experiments.methods import in_paper, methods
+from manyone.experiments.methods import families, in_paper
 from manyone.experiments.runner import Outcome
 from manyone.report.charts import COLOURS, SYMBOLS, Axis, Curve, Panel
 from manyone.report.page import templates
@@ -26,7 +26,7 @@ def method_curve(family: str, x: Iterable[float], y: Iterable[float]) -> Curve:
 
 def method_place(family: str) -> int:
     """Place of a method among all there are; the last for one that is there no more."""
-    known = list(dict.fromkeys(method.family for method in methods().values()))
+    known = families()
     return known.index(family) if family in known else len(known)
 
 

@@ -140,11 +140,17 @@ def methods() -> dict[str, Method]:
     """
     table = [own(name, "tuned") for name in METHODS]
     table += [own(name, "alpha=1") for name in METHODS if in_paper(name)]
-    for name, (model, grid, _, quick) in _RIVALS.items():
-        if name not in left_out():
-            alarms = isinstance(model, rivals.Detector)
-            table.append(Method(name, name, "tuned", quick, alarms, _chosen(model, grid)))
+    missing = left_out()
+    for name in [name for name in _RIVALS if name not in missing]:
+        model, grid, _, quick = _RIVALS[name]
+        alarms = isinstance(model, rivals.Detector)
+        table.append(Method(name, name, "tuned", quick, alarms, _chosen(model, grid)))
     return {method.name: method for method in table}
+
+
+def families() -> list[str]:
+    """Names of all methods, those of the package first, rivals installed or not."""
+    return [*METHODS, *_RIVALS]
 
 
 def left_out() -> list[str]:
