@@ -36,9 +36,8 @@ def run(app: typer.Typer, args: Sequence[str] | None) -> int:
         0; 2 for what the user can mend (options, files, packages that are not installed); 130 if
         stopped; 1 for the rest, which ``MANYONE_DEBUG=1`` shows in full.
     """
-    given = None if args is None else list(args)
     try:
-        code = app(args=given, prog_name="manyone", standalone_mode=False) or 0
+        code = app(args=args, prog_name="manyone", standalone_mode=False) or 0
         if code == _STOPPED:
             raise KeyboardInterrupt  # the option parser has turned it into a code
         return code

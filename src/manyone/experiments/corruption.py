@@ -70,12 +70,9 @@ def corrupt(
     more = round(share * len(task)) - counts.sum()
     missing = np.round(share * sizes - counts, 9)
     counts[np.lexsort((rng.random(len(labels)), -missing))[:more]] += 1
-    moved = np.concatenate(
-        [
-            rng.permutation(np.flatnonzero(task == labels[t]))[: counts[t]]
-            for t in rng.permutation(len(labels))
-        ]
-    )
+    order = rng.permutation(len(labels))
+    drawn = [rng.permutation(np.flatnonzero(task == labels[t]))[: counts[t]] for t in order]
+    moved = np.concatenate(drawn)
     source = np.arange(len(X))
     # Handed on by as many places as one task has at most: none gets its own back.
     source[moved] = np.roll(moved, counts.max())

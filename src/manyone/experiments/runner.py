@@ -61,14 +61,14 @@ def run(
     folder = out / "cells"
     folder.mkdir(parents=True, exist_ok=True)
     cells = plan.cells()
-    outcomes = {cell: Outcome(cell, result) for cell in cells if (result := _stored(folder, cell))}
+    # Names are settled here: a worker may start when the code on disk is no longer the same.
+    paths = {cell: folder / f"{cell.key}.json" for cell in cells}
+    stored = {cell: _stored(path, cell) for cell, path in paths.items()}
+    outcomes = {cell: Outcome(cell, result) for cell, result in stored.items() if result}
     progress(len(outcomes), len(cells))
     missing = [cell for cell in cells if cell not in outcomes]
-    # Names are settled here: a worker may start when the code on disk is no longer the same.
-    jobs = [
-        joblib.delayed(_compute_and_store)(cell, _path(folder, cell), data_home, os.getpid())
-        for cell in missing
-    ]
+    job = joblib.delayed(_compute_and_store)
+    jobs = [job(cell, paths[cell], data_home, os.getpid()) for cell in missing]
     workers = max(1, min(workers, len(jobs)))
     parallel = joblib.Parallel(workers, return_as="generator_unordered", batch_size=1)
     for outcome in parallel(jobs):
@@ -96,13 +96,9 @@ def _stop_without(master: int) -> None:
         os._exit(1)
 
 
-def _path(folder: Path, cell: Cell) -> Path:
-    return folder / f"{cell.key}.json"
-
-
-def _stored(folder: Path, cell: Cell) -> dict[str, Any] | None:
+def _stored(path: Path, cell: Cell) -> dict[str, Any] | None:
     try:
-        content = json.loads(_path(folder, cell).read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return content["result"] if content.get("cell") == asdict(cell) else None

@@ -62,7 +62,7 @@ def _draw_panel(ax: Axes, panel: Panel) -> None:
         if curve.error:
             bars = ax.errorbar(curve.x, curve.y, xerr=curve.error, fmt="none", capsize=2)
             for part in bars.get_children():
-                part.set(color=_colour(curve.colour), linewidth=1.2)
+                part.set(color=_LIGHT.get(curve.colour, curve.colour), linewidth=1.2)
         ax.add_line(_line(curve, curve.x, curve.y))
     ax.autoscale_view()
     _set_axis(ax, "x", panel.x)
@@ -75,8 +75,8 @@ def _draw_panel(ax: Axes, panel: Panel) -> None:
 def _line(curve: Curve, x: Sequence[float] = (), y: Sequence[float] = ()) -> Line2D:
     stroke = curve.symbol == "bar"
     look: dict[str, Any] = {
-        **{"color": _colour(curve.colour), "linestyle": _LINES[curve.line], "label": curve.name},
-        **{"linewidth": curve.width, "marker": _MARKERS[curve.symbol]},
+        **{"color": _LIGHT.get(curve.colour, curve.colour), "linestyle": _LINES[curve.line]},
+        **{"linewidth": curve.width, "marker": _MARKERS[curve.symbol], "label": curve.name},
         **{"markersize": 13 if stroke else 5, "markeredgewidth": 2 if stroke else 0.5},
     }
     return Line2D(x, y, **look)
@@ -109,7 +109,3 @@ def _draw_matrix(ax: Axes, matrix: Matrix) -> None:
     ax.set_xticks(places, names, rotation=turned, fontsize="small")
     ax.set_yticks(places, names, fontsize="small")
     ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.03)
-
-
-def _colour(name: str) -> str:
-    return _LIGHT.get(name, name)

@@ -44,14 +44,12 @@ def fold_splits(
 
     A model is fitted to two folds of every task of a half. The third fold has its positives; the
     negatives of a task are the rows of the other tasks of that fold that are in the model
-    (``"seen"``), or all rows of the other half (``"unseen"``). Both kinds of anomaly are thus
-    judged by the same models. Fewer than four tasks are not halved for ``"seen"``, because half of
-    them would leave a task without negatives.
+    (``"seen"``), or all rows of the other half (``"unseen"``). Both kinds are thus judged by the
+    same models. For ``"seen"`` fewer than four tasks are not halved: each needs another one.
 
-    Folds of a task differ by at most one row. The only normal row of a task stays in the model:
-    without it there would be none. Known outliers are dealt to the folds as well; those without a
-    task are in every model. Splits without a row to fit to, or without one to judge by, are left
-    out.
+    Folds of a task differ by at most one row. The only normal row of a task stays in the model.
+    Known outliers are dealt to the folds as well; those without a task belong to every model.
+    Splits without a row to fit to, or without one to judge by, are left out.
 
     Parameters
     ----------
@@ -80,14 +78,11 @@ def fold_splits(
     >>> len(others), codes[first.train].tolist(), codes[first.test].tolist()
     (5, [0, 0, 2, 2], [0, 1, 1, 1, 2, 3, 3, 3])
     """
-    n, n_tasks = len(codes), int(codes.max(initial=-1)) + 1
-    rows = np.arange(n) if row_order is None else row_order
-    fold = _places(codes, outlier, rows) % _FOLDS
-    half = np.empty(n_tasks, dtype=np.intp)
-    half[np.arange(n_tasks) if task_order is None else task_order] = np.arange(n_tasks) % 2
-    if kind == "seen" and n_tasks < _FEWEST_TASKS_TO_HALVE:
-        half[:] = 0
-    of_task = codes >= 0
+    n_tasks, of_task = int(codes.max(initial=-1)) + 1, codes >= 0
+    fold = _places(codes, outlier, row_order) % _FOLDS
+    half = np.zeros(n_tasks, dtype=np.intp)
+    if kind != "seen" or n_tasks >= _FEWEST_TASKS_TO_HALVE:
+        half[slice(None) if task_order is None else task_order] = np.arange(n_tasks) % 2
     counts = np.bincount(codes[of_task & ~outlier], minlength=n_tasks)
     # The task -1 comes last, with no half and no single row.
     half, single = np.append(half, -1)[codes], np.append(counts == 1, False)[codes] & ~outlier
@@ -100,9 +95,10 @@ def fold_splits(
 
 
 def _places(
-    codes: NDArray[np.intp], outlier: NDArray[np.bool_], row_order: NDArray[np.intp]
+    codes: NDArray[np.intp], outlier: NDArray[np.bool_], row_order: NDArray[np.intp] | None
 ) -> NDArray[np.intp]:
     """Place of each row among those of its task, and of each outlier among all outliers, (n,)."""
+    row_order = np.arange(len(codes)) if row_order is None else row_order
     group = np.where(outlier, -1, codes)[row_order]
     order = row_order[np.argsort(group, kind="stable")]
     _, counts = np.unique(group, return_counts=True)
