@@ -15,11 +15,11 @@ import numpy as np
 from sklearn.preprocessing import QuantileTransformer
 from threadpoolctl import threadpool_limits
 
+from manyone._types import Array
 from manyone.datasets import load_keystrokes
 from manyone.experiments.data import DATASETS, load
 from manyone.experiments.methods import methods
 from manyone.experiments.protocols import Protocol, Split
-from manyone._types import Array
 
 METHODS = ("C-OCKSR", "OCKSR-L", "OCKSR-N", "OCKSR-NS", "SVC (one-vs-rest)")
 FLOORS = {

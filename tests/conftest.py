@@ -4,6 +4,7 @@ import os
 
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -27,3 +28,53 @@ def data_home():
     if not (home / "mnist.npz").exists():
         pytest.skip(f"no real data: set MANYONE_DATA, or put mnist.npz into {home}")
     return home
+
+
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    "--hide-scrollbars",
+)
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    """Headless Chromium, or a visible skip."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    from selenium.webdriver.chrome.service import Service
+
+    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not chromium or not chromedriver:
+        pytest.skip("no chromium and chromedriver on this machine")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(executable_path=chromedriver))
+    driver.set_script_timeout(60)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def visit(browser, page, tmp_path_factory):
+    """Function that opens the module's `page` in a window of a given width; gives the browser."""
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(page, encoding="utf-8")
+
+    def open_page(width=1280, scheme="light", media="", script=True):
+        metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        wishes = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
+        features = [{"name": name, "value": value} for name, value in wishes.items()]
+        look = {"media": media, "features": features}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", look)
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not script})
+        for kind in ("browser", "performance"):
+            browser.get_log(kind)  # forget what was before
+        browser.get(path.as_uri())
+        return browser
+
+    yield open_page
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

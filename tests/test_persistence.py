@@ -210,7 +210,9 @@ def test_foreign_and_missing_files(tmp_path, model):
     (tmp_path / "new").write_bytes(newer)
     with pytest.raises(ModelFileError, match="Upgrade"):
         load(tmp_path / "new")
-    (tmp_path / "new").write_bytes(content.replace(b'"format_version": 2', b'"format_version": 1', 1))
+    (tmp_path / "new").write_bytes(
+        content.replace(b'"format_version": 2', b'"format_version": 1', 1)
+    )
     with pytest.raises(ModelFileError, match="Fit the model again"):
         load(tmp_path / "new")
 

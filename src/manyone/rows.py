@@ -74,7 +74,7 @@ class TrainingRows:
         order = np.argsort(first)  # merged rows stay in the order of the rows
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
-        weight = np.bincount(rank[place], self.weight)
+        weight = np.bincount(rank[place], self.weight).astype(np.float64)
         return replace(self.take(first[order]), weight=weight), rank[place]
 
     def joined(self, more: TrainingRows) -> TrainingRows:

@@ -38,7 +38,6 @@ def test_symmetric_rows_are_not_copies(method, kind):
     """Rows with the same sum of similarities are still different rows, and leave one by one."""
     if kind == "one-hot":
         X, task = np.eye(40), np.repeat([0, 1], 20)
-        fresh, claim = X, task  # every row is left out: none is scored by a model that has seen it
     else:
         X = ((np.arange(64)[:, None] >> np.arange(6)) & 1).astype(float)
         task = X[:, 0].astype(int)

@@ -53,7 +53,9 @@ def test_left_out_scores_with_the_identity_are_those_of_the_joint_model(fleet):
     K = joint.kernel_.gram(joint.X_fit_)
     R = joint.training_.responses()
     lam, U = eigenbasis(K, joint.alpha_, np.sqrt(joint.training_.weight))
-    scores, _ = left_out_scores(lam, U, R, np.eye(5), joint.alpha_, joint.training_.weight, joint.training_.codes)
+    scores, _ = left_out_scores(
+        lam, U, R, np.eye(5), joint.alpha_, joint.training_.weight, joint.training_.codes
+    )
     np.testing.assert_allclose(scores, joint.solution_.left_out, atol=1e-11)
 
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from manyone.estimators import METHODS
+from manyone.estimators.capabilities import Capabilities
 from manyone.experiments import Plan
 from manyone.experiments.cells import ALARM_RATES
-from manyone.experiments.methods import REGRESSIONS
 from manyone.experiments.runner import Outcome
 
 # Names that a page must not take for its own.
@@ -16,8 +17,9 @@ PEOPLE = ("Ann", "Bo <b>&'", "Cy", 'D"ee', "Eve", "Flo", "Gus", "Hal", "Ida", "a
 def made_up():
     """Function that gives a plan and the outcomes of all its cells."""
 
-    def make(datasets=("mnist",), repeats=3):
-        plan = Plan(datasets=datasets, repeats=repeats)
+    def make(datasets=("mnist",), repeats=3, quick=False):
+        kind = ("seen", "unseen")
+        plan = (Plan.quick if quick else Plan)(datasets, kind, repeats, 0)
         return plan, [Outcome(cell, _result(cell)) for cell in plan.cells()]
 
     return make
@@ -29,16 +31,17 @@ def _result(cell):
     found = {"auc": rng.uniform(0.8, 1.0, T).tolist(), "chosen": {}, "seconds": rng.uniform()}
     if cell.setting == "tuned":
         found["alarms"] = (np.array(ALARM_RATES) + rng.normal(0, 0.01, len(ALARM_RATES))).tolist()
-    if cell.setting.startswith("alpha=") and cell.family in REGRESSIONS and not cell.corruption:
+    can = METHODS[cell.family].can if cell.family in METHODS else Capabilities()
+    if cell.setting.startswith("alpha=") and can.regression and not cell.corruption:
         found["sse"] = float(cell.setting.removeprefix("alpha=")) * rng.uniform(5, 6)
     if cell.repetition == 0:
         people = cell.dataset == "face"
         found["tasks"] = list(PEOPLE[:T]) if people else [f"{t}" for t in range(T)]
-        if cell.family in ("C-OCKSR", "OCKSR-L", "OCKSR-N", "OCKSR-NS", "OKL"):
+        if "structure_" in can.learns:
             found["structure"] = (rng.normal(0, 0.1, (T, T)) + np.eye(T)).round(6).tolist()
-        if cell.family in ("OCKSR-L", "OCKSR-N", "OCKSR-NS"):
-            found["objective"] = (3 + np.exp(-np.arange(40) / 5)).tolist()
-        if cell.family in ("OCKSR-N", "OCKSR-NS") and cell.setting == "tuned":
+        if "objective_path_" in can.learns:
+            found["objective_path"] = (3 + np.exp(-np.arange(40) / 5)).tolist()
+        if "second_kernel_" in can.learns and cell.setting == "tuned":
             places = np.repeat(np.eye(T), rows, axis=0) + rng.normal(0, 0.15, (T * rows, T))
             size = np.sum(places**2, axis=1)
             gaps = size[:, None] + size - 2 * places @ places.T

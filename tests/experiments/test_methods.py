@@ -4,12 +4,14 @@ import sys
 
 import numpy as np
 import pytest
+from manyone.rows import training_rows
+from manyone.selection.judging import content_order, fold_splits
 from sklearn.exceptions import NotFittedError
 
 from manyone import JointOCKSR
 from manyone.estimators import METHODS
 from manyone.experiments import methods
-from manyone.experiments.methods import AS_IN_PAPER, _Chosen, left_out, own
+from manyone.experiments.methods import AS_IN_PAPER, _chosen, left_out, own
 from manyone.experiments.rivals import Rival
 from manyone.metrics import task_aucs
 
@@ -28,11 +30,13 @@ def blobs():
 @pytest.mark.parametrize("name", list(methods()))
 def test_every_method_tells_far_tasks_apart(name, blobs):
     X, task, Z, codes = blobs
-    model = methods()[name].fit(X, task, "seen")
+    method = methods()[name]
+    model = method.fit(X, task, "seen")
     scores = model.score_tasks(Z)
     assert scores.shape == (36, 4)
     assert np.all(task_aucs(scores, codes) > 0.9)
-    if hasattr(model, "recalibrate"):
+    assert method.alarms == hasattr(model, "recalibrate")
+    if method.alarms:
         assert model.recalibrate(0.2).offset_.shape == (4,)
 
 
@@ -94,8 +98,8 @@ class NearestMean(Rival):
 
 @pytest.mark.parametrize("order", [(False, True), (True, False)])
 def test_rivals_are_chosen_for_the_anomalies_to_expect(order):
-    # Beside a row's own noise, the same for all tasks, margins know best; but a stranger beyond a
-    # task is further from all others than the task itself.
+    # Beside a row's own noise, the same for all tasks, margins know best; but an unknown row
+    # beyond a task is further from all others than the task itself.
     rng = np.random.default_rng(0)
     centres = np.zeros((4, 20))
     centres[:, 0] = [4.0, 12.0, -4.0, -12.0]
@@ -103,15 +107,38 @@ def test_rivals_are_chosen_for_the_anomalies_to_expect(order):
     noise = rng.normal(size=(60, 20)) * rng.uniform(0.2, 3, size=(60, 1))
     noise[:, 0] = rng.normal(size=60)
     X, task = centres[codes] + noise, np.array(["a", "b", "c", "d"])[codes]
-    chosen = _Chosen(NearestMean(), {"margin": order})
+    chosen = _chosen(NearestMean(), {"margin": order})
     assert chosen(X, task, "seen", True).margin
     assert not chosen(X, task, "unseen", True).margin
+
+
+@pytest.mark.parametrize("kind", ["seen", "unseen"])
+def test_rivals_are_judged_on_the_rows_that_our_methods_are_judged_on(blobs, kind):
+    X, task, _, codes = blobs
+    fitted, scored = [], []
+
+    class Watched(NearestMean):
+        def _fit(self, X, codes):
+            fitted.append(sorted(map(tuple, X)))
+            super()._fit(X, codes)
+
+        def score_tasks(self, X):
+            scored.append(sorted(map(tuple, X)))
+            return super().score_tasks(X)
+
+    _chosen(Watched(), {"margin": (False, True)})(X, task, kind, True)
+    rows, *_ = training_rows(JointOCKSR(), X, task)
+    X = rows.X
+    splits = list(fold_splits(rows.codes, rows.outlier, kind, task_order=content_order(rows)))
+    assert fitted[:6] == [sorted(map(tuple, X[split.train])) for split in splits]
+    assert scored[:6] == [sorted(map(tuple, X[split.test])) for split in splits]
+    assert fitted[6:12] == fitted[:6] and fitted[12:] == [sorted(map(tuple, X))]
 
 
 def test_rivals_need_tasks_to_hold_out(blobs):
     X, task, *_ = blobs
     few = np.isin(task, ["a", "b", "c"])
-    chosen = _Chosen(NearestMean(), {"margin": (False, True)})
+    chosen = _chosen(NearestMean(), {"margin": (False, True)})
     with pytest.raises(ValueError, match="at least 4 tasks; got 3"):
         chosen(X[few], task[few], "unseen", True)
 

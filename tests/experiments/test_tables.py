@@ -5,7 +5,7 @@ import pytest
 
 from manyone.experiments.plan import Cell
 from manyone.experiments.runner import Outcome
-from manyone.experiments.tables import compare, pairs_csv, summarise, table_csv
+from manyone.experiments.tables import Results, compare, pairs_csv, summarise, table_csv
 
 
 def outcome(method, repetition, auc):
@@ -31,4 +31,6 @@ def test_paired_tests_agree_with_the_formula():
 def test_one_repetition_has_no_spread():
     rows = summarise([outcome("A", 0, 0.9), outcome("B", 0, 0.9)])
     assert table_csv(rows).splitlines()[1] == "mnist,seen,A,90.0000,,1,"
-    assert compare(rows)[0].p is None
+    (pair,) = compare(rows)
+    assert pair.p is None and pair.error is None and not pair.unclear
+    assert not Results([], rows, [pair]).repeated

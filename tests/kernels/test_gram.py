@@ -11,7 +11,6 @@ def exact_features(K):
     return Gram(Kernel("precomputed"), np.empty((len(K), 0)), K, np.arange(len(K))).features()
 
 
-
 @pytest.fixture
 def X():
     rows = np.random.default_rng(0).normal(size=(80, 3))

@@ -34,7 +34,10 @@ def test_equals_scikit_learn(X, name, gamma):
     np.testing.assert_allclose(kernel.gram(X)[:, :7], expected, rtol=1e-10, atol=1e-14)
     np.testing.assert_allclose(kernel.diagonal(X), np.diag(kernel.gram(X)), rtol=1e-10)
     np.testing.assert_allclose(
-        kernel_grams(kernel, X[:20].reshape(4, 5, 5))[1], kernel.gram(X[5:10]), rtol=1e-10, atol=1e-14
+        kernel_grams(kernel, X[:20].reshape(4, 5, 5))[1],
+        kernel.gram(X[5:10]),
+        rtol=1e-10,
+        atol=1e-14,
     )
 
 

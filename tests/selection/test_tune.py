@@ -22,9 +22,9 @@ from manyone import (
     tune,
 )
 from manyone.estimators import METHODS
+from manyone.metrics import task_aucs
 from manyone.rows import training_rows
 from manyone.selection.judging import fold_aucs
-from manyone.metrics import task_aucs
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 

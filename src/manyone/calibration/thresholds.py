@@ -99,7 +99,7 @@ class Calibration:
             pool_weight[ascending],
             spread,
             source,
-            np.bincount(codes, weight, n_tasks),
+            np.bincount(codes, weight, n_tasks).astype(np.float64),
             float(pool_weight.sum()),
         )
 

@@ -158,7 +158,7 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         if not report.converged and report.message is not None:
             warn_user(report.message, ConvergenceWarning)
         elif not report.converged:
-            warn_unconverged(type(self).__name__, self.max_iter, self.tol)  # type: ignore[attr-defined]
+            warn_unconverged(type(self).__name__, self.max_iter, self.tol)
         if self.metric == "plain" and solution.scorer.points.vanishes:
             self._warn_of_scales(rows.X)
         if calibrate and solution.left_out is not None:

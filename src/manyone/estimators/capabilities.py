@@ -16,6 +16,11 @@ _SHARED: Grid = {
 }
 
 
+def _internal(default: Any) -> Any:
+    """A field that says how a method is run, not what it can do for a user."""
+    return field(default=default, metadata={"internal": True})
+
+
 @dataclass(frozen=True)
 class Capabilities:
     """Declared by every estimator as its class attribute ``can``.
@@ -67,12 +72,12 @@ class Capabilities:
     sparse_rows: bool = True
     joint: bool = True
     learns: tuple[str, ...] = ()
-    regression: bool = False
+    regression: bool = _internal(False)
     folds: int = 0
-    merges_copies: bool = False
-    left_out_grid: str | None = None
+    merges_copies: bool = _internal(False)
+    left_out_grid: str | None = _internal(None)
     grid: Grid = field(default_factory=lambda: _SHARED)
     strengths: Grid = field(default_factory=dict)
-    slow: bool = False
-    quick: bool = True
-    short_grid: Grid | None = None
+    slow: bool = _internal(False)
+    quick: bool = _internal(True)
+    short_grid: Grid | None = _internal(None)

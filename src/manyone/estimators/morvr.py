@@ -143,7 +143,6 @@ class MORVR(MultiTaskOneClass):
             "objective_path_",
             "n_iter_",
         ),
-        regression=True,
         folds=10,
         grid={
             "kernel": ("rbf", "laplacian", "rbf+laplacian"),
@@ -153,6 +152,7 @@ class MORVR(MultiTaskOneClass):
         },
         slow=True,
         quick=False,
+        short_grid={"kernel": ("rbf", "laplacian"), "width": (0.3, 1.0)},
     )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MultiTaskOneClass._parameter_constraints,

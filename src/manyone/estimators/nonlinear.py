@@ -24,10 +24,12 @@ from manyone.rows import TrainingRows
 from manyone.solvers.nonlinear import (
     TwoLayerProblem,
     capped_beta,
-    gram as second_gram,
     nonlinear,
     respond,
     two_layer_problem,
+)
+from manyone.solvers.nonlinear import (
+    gram as second_gram,
 )
 
 #: Constraints of the parameters of both methods with a second kernel layer.
@@ -289,9 +291,7 @@ class NonlinearOCKSR(TwoLayerModel):
         return solution
 
 
-def first_layer(
-    model: Any, gram: Gram, rows: TrainingRows
-) -> tuple[TwoLayerProblem, FeatureMap]:
+def first_layer(model: Any, gram: Gram, rows: TrainingRows) -> tuple[TwoLayerProblem, FeatureMap]:
     """Both layers as arrays, starting from the ridge regression of the first."""
     if model.landmarks is None:
         Phi, features = gram.features()

@@ -122,12 +122,12 @@ class OutputKernelOCKSR(MultiTaskOneClass):
             "objective_path_",
             "n_iter_",
         ),
-        regression=True,
         grid={
             "kernel": ("rbf", "laplacian", "rbf+laplacian"),
             "width": (0.3, 1.0, 3.0),
             "alpha": (0.01, 0.1, 1.0),
         },
+        slow=True,
         quick=False,
     )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

@@ -85,9 +85,7 @@ class Scoring:
         self._check_calibrated()
         return self.calibration_.pvalues(self._own_scores(X, codes), codes, self.promised_rate_)
 
-    def select(
-        self, X: Any, *, task: Any = None, fdr: float = 0.1, exact: bool = False
-    ) -> Mask:
+    def select(self, X: Any, *, task: Any = None, fdr: float = 0.1, exact: bool = False) -> Mask:
         """Rows of a batch to call abnormal, with false-discovery control (Benjamini-Hochberg).
 
         Parameters

@@ -167,7 +167,6 @@ class SparseOCKSR(TwoLayerModel):
         merges_copies=True,
         left_out_grid="joint",
         strengths={"l1": ("auto", 0.05), "theta": ("mean", 100.0)},
-        slow=True,
         quick=False,
     )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

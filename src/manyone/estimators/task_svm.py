@@ -129,8 +129,13 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
             "nu": (0.02, 0.1, 0.5),
             "mu": (1.0, 10.0, 100.0, 1000.0),
         },
-        slow=True,
         quick=False,
+        short_grid={
+            "kernel": ("rbf", "laplacian", "rbf+laplacian"),
+            "width": (0.3, 1.0),
+            "nu": (0.1, 0.5),
+            "mu": (10.0, 100.0, 1000.0),
+        },
     )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MultiTaskOneClass._parameter_constraints,

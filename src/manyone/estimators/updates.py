@@ -22,7 +22,6 @@ from manyone.rows import (
     as_labels,
     encode,
     lookup,
-    row_numbers,
     split_columns,
     training_rows,
 )

@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from manyone.estimators import METHODS, IndependentOCKSR
+from manyone._types import Array
+from manyone.estimators import METHODS
 from manyone.experiments import data
 from manyone.experiments.corruption import corrupt
-from manyone.experiments.methods import REGRESSIONS, methods, own
+from manyone.experiments.methods import methods, own
 from manyone.experiments.plan import RIDGES, Cell
 from manyone.experiments.protocols import POSITIVE, Split
-from manyone._types import Array
 from manyone.solvers.nonlinear import respond
 
 #: False-alarm rates that models are asked for.
 ALARM_RATES = (0.05, 0.1, 0.2, 0.3)
+# What figures show of what models learn, and to how many digits.
+_SHOWN = {"structure_": 6, "objective_path_": 15, "second_kernel_": 3}
 
 
 def compute(cell: Cell, data_home: str | None = None) -> dict[str, Any]:
@@ -34,9 +36,8 @@ def compute(cell: Cell, data_home: str | None = None) -> dict[str, Any]:
     -------
     dict
         ``auc`` per task; what was ``chosen``; measured ``alarms`` of tuned models in the first
-        repetitions; the sum of squared errors ``sse`` of regressions with a fixed ridge; for the
-        first repetition the ``tasks`` and, where the model has them, the ``structure``, the
-        ``objective`` path and, tuned or as in the paper, the ``second_kernel``; ``seconds``.
+        repetitions; of the package's methods what `_learned` finds; in the first repetition the
+        ``tasks``; ``seconds``.
     """
     X, labels = data.load(cell.dataset, data_home)
     split = cell.sizes.split(X, labels, (cell.seed, cell.repetition))
@@ -54,24 +55,30 @@ def compute(cell: Cell, data_home: str | None = None) -> dict[str, Any]:
             model = method.fit(rows, task, cell.protocol, calibrate=cell.measures_alarms)
             scores[:, np.isin(split.tasks, model.tasks_)] = model.score_tasks(X[split.test])
         result: dict[str, Any] = {"auc": split.aucs(scores).tolist()}
-        if cell.measures_alarms and hasattr(model, "recalibrate"):
+        if cell.measures_alarms and method.alarms:
             result["alarms"] = _measured_alarms(model, X, split)
-    result["chosen"] = {
-        name: value
-        for name, value in model.get_params().items()
-        if isinstance(value, str | int | float)
-    }
-    if cell.setting in RIDGES and cell.family in REGRESSIONS and not cell.corruption:
-        result["sse"] = sum_of_squared_errors(model)
+    chosen = model.get_params().items()
+    result["chosen"] = {k: value for k, value in chosen if isinstance(value, str | int | float)}
+    if cell.family in METHODS and not cell.corruption:
+        result |= _learned(model, cell)
     if cell.repetition == 0:
         result["tasks"] = split.tasks.tolist()
-        if hasattr(model, "structure_"):
-            result["structure"] = np.asarray(model.structure_).round(6).tolist()
-        if hasattr(model, "objective_path_"):
-            result["objective"] = np.asarray(model.objective_path_, dtype=float).tolist()
-        if cell.setting in ("tuned", RIDGES[0]) and hasattr(model, "second_kernel_"):
-            result["second_kernel"] = model.second_kernel_.round(3).tolist()
     return result | {"seconds": time.process_time() - start}
+
+
+def _learned(model: Any, cell: Cell) -> dict[str, Any]:
+    """What figures show of a model: the sum of squared errors ``sse`` of regressions with a fixed
+    ridge; in the first repetition, tuned or as in the paper, what else the method has learned.
+    """
+    found: dict[str, Any] = {}
+    if cell.setting in RIDGES and model.can.regression:
+        found["sse"] = sum_of_squared_errors(model)
+    if cell.repetition == 0 and cell.setting in ("tuned", RIDGES[0]):
+        for attribute in model.can.learns:
+            if attribute in _SHOWN:
+                values = np.asarray(getattr(model, attribute), dtype=float)
+                found[attribute.removesuffix("_")] = values.round(_SHOWN[attribute]).tolist()
+    return found
 
 
 def sum_of_squared_errors(model: Any) -> float:
@@ -80,7 +87,7 @@ def sum_of_squared_errors(model: Any) -> float:
     Parameters
     ----------
     model : fitted estimator
-        One of `REGRESSIONS`, to which all rows were normal.
+        A regression (see its ``can``), to which all rows were normal.
 
     Returns
     -------
@@ -88,12 +95,12 @@ def sum_of_squared_errors(model: Any) -> float:
         Over the training rows and all tasks; for tasks that are learned alone, over the rows of
         each task.
     """
-    asked = np.eye(len(model.tasks_))[model.codes_]
-    if hasattr(model, "second_coef_"):
+    asked = np.eye(len(model.tasks_))[model.training_.codes]
+    if "second_kernel_" in model.can.learns:
         errors = respond(model.responses_, model.centres_, model.second_coef_, model.theta_) - asked
     else:
         errors = model.kernel_(model.X_fit_, model.X_fit_) @ model.dual_coef_ - asked
-    if isinstance(model, IndependentOCKSR):
+    if not model.can.joint:
         errors = errors[asked == 1.0]
     return float(np.vdot(errors, errors))
 

@@ -1,4 +1,4 @@
-"""Ways to spoil training rows: what the paper claims of corrupted data, measured."""
+"""Ways to corrupt training rows: what the paper claims of corrupted data, measured."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone.experiments.methods import REGRESSIONS
 from manyone._types import Array
+from manyone.estimators import METHODS
 
 #: Title of each kind, and what its strength means (see `corrupt`).
 CORRUPTION_KINDS: dict[str, tuple[str, str]] = {
@@ -18,31 +18,26 @@ CORRUPTION_KINDS: dict[str, tuple[str, str]] = {
     ),
     "features": ("Noise on the training rows", "noise, relative to the spread of the rows"),
     "relations": (
-        "Missing relations: tasks are learned in separate groups that do not know each other",
+        "Missing relations: tasks are learned in separate groups",
         "share of the tasks that a task is learned without",
     ),
 }
 _LEVELS = {"labels": (0.1, 0.2, 0.4), "features": (0.5, 1.0), "relations": (0.5, 0.8)}
-# Methods that are spoilt: the paper's, and two more. (Output kernels do as C-OCKSR does.)
-_SPOILT = (*REGRESSIONS, "SVDD", "MT-OCSVM", "KNFST")
-# Learned from its own rows alone, it has no relations to lose; OCKSR stays as the line to compare.
-_WITHOUT_RELATIONS = ("SVDD",)
 
 
 def corruptions(family: str) -> list[str]:
-    """What the training rows of a method are spoilt with, see `corrupt`; nothing for some."""
-    return [
-        f"{kind}={level}"
-        for kind in CORRUPTION_KINDS
-        for level in _LEVELS[kind]
-        if family in _SPOILT and not (kind == "relations" and family in _WITHOUT_RELATIONS)
-    ]
+    """How the training rows of a method are corrupted, see `corrupt`; not at all if it is slow."""
+    can = METHODS[family].can
+    # Learned from its own rows alone, a task has no relations to lose; the regression of the paper
+    # that does so is the line to compare with.
+    kinds = [kind for kind in _LEVELS if kind != "relations" or can.joint or can.regression]
+    return [] if can.slow else [f"{kind}={level}" for kind in kinds for level in _LEVELS[kind]]
 
 
 def corrupt(
     X: Array, task: NDArray[Any], corruption: str, rng: np.random.Generator
 ) -> list[tuple[Array, NDArray[Any]]]:
-    """Spoil training rows.
+    """Corrupt training rows.
 
     Parameters
     ----------
@@ -73,14 +68,11 @@ def corrupt(
     sizes = np.array([np.sum(task == label) for label in labels])
     counts = np.floor(share * sizes + 1e-9).astype(int)
     more = round(share * len(task)) - counts.sum()
-    lack = np.round(share * sizes - counts, 9)
-    counts[np.lexsort((rng.random(len(labels)), -lack))[:more]] += 1
-    moved = np.concatenate(
-        [
-            rng.permutation(np.flatnonzero(task == labels[t]))[: counts[t]]
-            for t in rng.permutation(len(labels))
-        ]
-    )
+    missing = np.round(share * sizes - counts, 9)
+    counts[np.lexsort((rng.random(len(labels)), -missing))[:more]] += 1
+    order = rng.permutation(len(labels))
+    drawn = [rng.permutation(np.flatnonzero(task == labels[t]))[: counts[t]] for t in order]
+    moved = np.concatenate(drawn)
     source = np.arange(len(X))
     # Handed on by as many places as one task has at most: none gets its own back.
     source[moved] = np.roll(moved, counts.max())

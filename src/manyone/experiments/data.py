@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import normalize
 
+from manyone._types import Array
 from manyone.datasets import load_coil100, load_faces, load_mnist
 from manyone.experiments.protocols import Protocol
-from manyone._types import Array
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,23 @@ class Dataset:
     note: str
 
 
+def _protocols(
+    seen: int, unseen: int, *, rows: tuple[int, int, int], others: int
+) -> dict[str, Protocol]:
+    """Both protocols: numbers of tasks, rows per task (training, positive, negative), classes that
+    only appear as anomalies.
+    """
+    unknown = Protocol("unseen", unseen, *rows, n_unseen=others)
+    return {"seen": Protocol("seen", seen, *rows), "unseen": unknown}
+
+
 #: Under the names that ``--data`` takes.
 DATASETS: dict[str, Dataset] = {
     "mnist": Dataset(
         "MNIST",
         load_mnist,
         True,
-        {
-            "seen": Protocol("seen", 10, 15, 150, 1350),
-            "unseen": Protocol("unseen", 5, 15, 150, 1350, n_unseen=5),
-        },
+        _protocols(10, 5, rows=(15, 150, 1350), others=5),
         "Handwritten digits, grey values of rows scaled to length 1. The subset that comes with "
         "the package has 600 images of each digit.",
     ),
@@ -57,20 +64,14 @@ DATASETS: dict[str, Dataset] = {
         "COIL-100",
         load_coil100,
         False,
-        {
-            "seen": Protocol("seen", 50, 7, 65, 585),
-            "unseen": Protocol("unseen", 50, 7, 65, 585, n_unseen=50),
-        },
+        _protocols(50, 50, rows=(7, 65, 585), others=50),
         "Objects on a turntable, grey values of 32 x 32 pixels.",
     ),
     "face": Dataset(
         "Faces",
         partial(load_faces, features="dlib"),
         False,
-        {
-            "seen": Protocol("seen", 10, 4, 40, 160),
-            "unseen": Protocol("unseen", 6, 4, 40, 160, n_unseen=6),
-        },
+        _protocols(10, 6, rows=(4, 40, 160), others=6),
         "The paper uses videos of Replay-Mobile, which need a licence, and features of a network "
         "that is not public. Labeled Faces in the Wild (12 people) with the 128 numbers of dlib's "
         "face descriptor stands in for them; the figures are not comparable digit by digit.",

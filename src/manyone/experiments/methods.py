@@ -2,127 +2,88 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import product
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.model_selection import StratifiedKFold
 
 from manyone import tune
-from manyone.estimators import METHODS
-from manyone.experiments.rivals import (
-    GroupedOneClassSVM,
-    LinearDiscriminants,
-    OneVsRestSVC,
-    PerTaskECOD,
-    PerTaskIsolationForest,
-    PerTaskKPCA,
-    PerTaskLocalOutlierFactor,
-    PerTaskMahalanobis,
-    PerTaskOneClassSVM,
-    PooledMahalanobis,
-    Rival,
-)
 from manyone._types import Array
-from manyone.selection.judging import task_aucs
+from manyone.estimators import METHODS
+from manyone.experiments import rivals
+from manyone.rows import TrainingRows, row_numbers
+from manyone.selection.judging import Split, content_order, fold_splits, task_aucs
 
 Grid = Mapping[str, Sequence[Any]]
+Labels = NDArray[Any]
+# Rows, their tasks, the kind of anomaly to expect, whether to set thresholds: gives a fitted model.
+Fit = Callable[[Array, Labels, str, bool], Any]
 
-#: Mean AUC in percent that the paper prints (its Table 1).
+_IN_PAPER = ("OCKSR", "C-OCKSR", "OCKSR-L", "OCKSR-N", "OCKSR-NS", "SVDD", "MORVR")
+#: Mean AUC in percent that the paper prints (its Table 1), by data set and method.
 PAPER_AUC: dict[str, dict[str, float]] = {
-    "mnist": {
-        "OCKSR": 89.55,
-        "C-OCKSR": 96.91,
-        "OCKSR-L": 97.23,
-        "OCKSR-N": 97.74,
-        "OCKSR-NS": 97.39,
-        "SVDD": 89.51,
-        "MORVR": 95.43,
-    },
-    "coil100": {
-        "OCKSR": 92.08,
-        "C-OCKSR": 97.32,
-        "OCKSR-L": 97.40,
-        "OCKSR-N": 98.87,
-        "OCKSR-NS": 97.95,
-        "SVDD": 93.18,
-        "MORVR": 78.27,
-    },
-    "face": {
-        "OCKSR": 97.70,
-        "C-OCKSR": 99.55,
-        "OCKSR-L": 99.71,
-        "OCKSR-N": 99.78,
-        "OCKSR-NS": 99.76,
-        "SVDD": 97.69,
-        "MORVR": 97.63,
-    },
+    dataset: dict(zip(_IN_PAPER, aucs, strict=True))
+    for dataset, aucs in {
+        "mnist": (89.55, 96.91, 97.23, 97.74, 97.39, 89.51, 95.43),
+        "coil100": (92.08, 97.32, 97.40, 98.87, 97.95, 93.18, 78.27),
+        "face": (97.70, 99.55, 99.71, 99.78, 99.76, 97.69, 97.63),
+    }.items()
 }
-#: Methods whose functions are regressions on the responses, for the sum of squared errors.
-REGRESSIONS = ("OCKSR", "C-OCKSR", "OCKSR-L", "OCKSR-N", "OCKSR-NS")
 #: Added to the name of a method in the second setting.
 AS_IN_PAPER = " (as in the paper)"
+
+_KERNELS = ("rbf", "laplacian", "rbf+laplacian")
+_WIDTHS = (0.25, 0.5, 1.0, 2.0)
 
 #: What the paper chooses by cross-validation on training data, under our names: the width of the
 #: first kernel, and the strengths of each method but the first-layer ridge. Not theta: only its
 #: ratio to that ridge matters, and choosing it would choose the ridge that is to be fixed. Not
 #: `group`: with it the sparse method alone would take a third of the time of all.
 PAPER_GRID: Grid = {
-    "width": (0.25, 0.5, 1.0, 2.0),
+    "width": _WIDTHS,
     "frobenius": (0.01, 0.1),
     "nuclear": (0.0, 0.1),
     "beta": (0.1, 1.0),
     "l1": (0.2, 1.0),
     "nu": (0.02, 0.1, 0.5),
 }
-_KERNELS = ("rbf", "laplacian", "rbf+laplacian")
-# Slow methods get fewer candidates than their own grids have.
-_SLOW: dict[str, Grid] = {
-    "MORVR": {"kernel": ("rbf", "laplacian"), "width": (0.3, 1.0)},
-    "MT-OCSVM": {
-        "kernel": _KERNELS,
-        "width": (0.3, 1.0),
-        "nu": (0.1, 0.5),
-        "mu": (10.0, 100.0, 1000.0),
-    },
-}
 
 
 class _Entry(NamedTuple):
-    """A rival, what is chosen for it, and the optional package that it comes from."""
+    """A rival, what is chosen for it, its optional package, and whether a first look has it."""
 
-    model: Rival
+    model: rivals.Rival
     grid: Grid = MappingProxyType({})
     package: str = ""
+    quick: bool = True
 
 
 _SHRINKAGE: Grid = {"shrinkage": (None, 0.1, 0.5, 0.9, 0.99)}
+_SVM: Grid = {"kernel": _KERNELS, "width": _WIDTHS, "nu": (0.1, 0.5)}
+_SVC: Grid = {"kernel": _KERNELS, "width": (0.5, 1.0, 2.0), "C": (0.1, 1.0, 10.0)}
 _RIVALS: dict[str, _Entry] = {
-    "OneClassSVM": _Entry(
-        PerTaskOneClassSVM(),
-        {"kernel": _KERNELS, "width": (0.25, 0.5, 1.0, 2.0), "nu": (0.1, 0.5)},
+    "OneClassSVM": _Entry(rivals.PerTaskOneClassSVM(), _SVM, quick=False),
+    "OneClassSVM (defaults)": _Entry(rivals.PerTaskOneClassSVM(gamma="scale")),
+    "GroupedPredictor (scikit-lego)": _Entry(
+        rivals.GroupedOneClassSVM(), package="sklego", quick=False
     ),
-    "OneClassSVM (defaults)": _Entry(PerTaskOneClassSVM(gamma="scale")),
-    "GroupedPredictor (scikit-lego)": _Entry(GroupedOneClassSVM(), package="sklego"),
-    "IsolationForest": _Entry(PerTaskIsolationForest()),
-    "LocalOutlierFactor": _Entry(PerTaskLocalOutlierFactor(), {"n_neighbors": (2, 5, 10, 20)}),
-    "ECOD (PyOD)": _Entry(PerTaskECOD(), package="pyod"),
-    "KPCA (PyOD)": _Entry(PerTaskKPCA(), {"width": (0.25, 0.5, 1.0, 2.0)}, "pyod"),
-    "Mahalanobis (per task)": _Entry(PerTaskMahalanobis(), _SHRINKAGE),
-    "Mahalanobis (pooled)": _Entry(PooledMahalanobis(), _SHRINKAGE),
-    "LDA": _Entry(LinearDiscriminants()),
-    "SVC (one-vs-rest)": _Entry(
-        OneVsRestSVC(),
-        {"kernel": _KERNELS, "width": (0.5, 1.0, 2.0), "C": (0.1, 1.0, 10.0)},
+    "IsolationForest": _Entry(rivals.PerTaskIsolationForest()),
+    "LocalOutlierFactor": _Entry(
+        rivals.PerTaskLocalOutlierFactor(), {"n_neighbors": (2, 5, 10, 20)}
     ),
+    "ECOD (PyOD)": _Entry(rivals.PerTaskECOD(), package="pyod"),
+    "KPCA (PyOD)": _Entry(rivals.PerTaskKPCA(), {"width": _WIDTHS}, "pyod", quick=False),
+    "Mahalanobis (per task)": _Entry(rivals.PerTaskMahalanobis(), _SHRINKAGE),
+    "Mahalanobis (pooled)": _Entry(rivals.PooledMahalanobis(), _SHRINKAGE),
+    "LDA": _Entry(rivals.LinearDiscriminants()),
+    "SVC (one-vs-rest)": _Entry(rivals.OneVsRestSVC(), _SVC),
 }
-_FOLDS = 3
 # Half of the tasks are held out as anomalies; two must be left to tell apart.
 _FEWEST_TASKS = 4
 
@@ -139,16 +100,18 @@ class Method:
         The paper's name of the method, the same for both settings.
     setting : str
         ``"tuned"``, or ``"alpha=..."`` where the ridge is fixed.
+    quick, alarms : bool
+        Whether a first look has it; whether it sets thresholds that can be tried.
     """
 
     name: str
     family: str
     setting: str
-    _fit: Callable[[Array, NDArray[Any], str, bool], Any]
+    quick: bool
+    alarms: bool
+    _fit: Fit
 
-    def fit(
-        self, X: Array, task: NDArray[Any], kind: str = "unseen", *, calibrate: bool = True
-    ) -> Any:
+    def fit(self, X: Array, task: Labels, kind: str = "unseen", *, calibrate: bool = True) -> Any:
         """Fit with everything that is chosen chosen on these rows.
 
         Parameters
@@ -177,21 +140,23 @@ def methods() -> dict[str, Method]:
     """
     table = [own(name, "tuned") for name in METHODS]
     table += [own(name, "alpha=1") for name in METHODS if in_paper(name)]
-    table += [
-        Method(name, name, "tuned", _Chosen(model, grid))
-        for name, (model, grid, package) in _RIVALS.items()
-        if _installed(package)
-    ]
+    missing = left_out()
+    for name in [name for name in _RIVALS if name not in missing]:
+        model, grid, _, quick = _RIVALS[name]
+        alarms = isinstance(model, rivals.Detector)
+        table.append(Method(name, name, "tuned", quick, alarms, _chosen(model, grid)))
     return {method.name: method for method in table}
+
+
+def families() -> list[str]:
+    """Names of all methods, those of the package first, rivals installed or not."""
+    return [*METHODS, *_RIVALS]
 
 
 def left_out() -> list[str]:
     """Names of the rivals whose package is not installed (extra ``experiments``)."""
-    return [name for name, entry in _RIVALS.items() if not _installed(entry.package)]
-
-
-def _installed(package: str) -> bool:
-    return not package or find_spec(package) is not None
+    needed = {name: entry.package for name, entry in _RIVALS.items() if entry.package}
+    return [name for name, package in needed.items() if find_spec(package) is None]
 
 
 def own(family: str, setting: str) -> Method:
@@ -205,20 +170,18 @@ def own(family: str, setting: str) -> Method:
         ``"tuned"``: everything is chosen on training rows. ``"alpha=A"``: RBF kernel, first-layer
         ridge A, the rest chosen (`PAPER_GRID`); with A = 1 this is what the paper did.
     """
-    estimator = METHODS[family]()
+    estimator, can = METHODS[family](), METHODS[family].can
     if setting == "tuned":
-        return Method(family, family, setting, _Tuned(estimator, _SLOW.get(family), None))
-    fixed = {
-        "kernel": "rbf",
-        "alpha": float(setting.removeprefix("alpha=")),
-        "anchor": False,  # ours, not the paper's
-    }
+        fit = _tuned(estimator, can.short_grid)
+        return Method(family, family, setting, can.quick, True, fit)
+    # The anchor is ours, not the paper's.
+    fixed = {"kernel": "rbf", "alpha": float(setting.removeprefix("alpha=")), "anchor": False}
     known = estimator.get_params()
     estimator.set_params(**{name: value for name, value in fixed.items() if name in known})
     published = setting == "alpha=1" and in_paper(family)
-    suffix = AS_IN_PAPER if published else f" ({setting})"
+    name = family + (AS_IN_PAPER if published else f" ({setting})")
     grid = {name: values for name, values in PAPER_GRID.items() if name in known}
-    return Method(family + suffix, family, setting, _Tuned(estimator, grid, "seen"))
+    return Method(name, family, setting, True, True, _tuned(estimator, grid, "seen"))
 
 
 def in_paper(family: str) -> bool:
@@ -231,72 +194,59 @@ def has_ridge(family: str) -> bool:
     return "alpha" in METHODS[family]().get_params()
 
 
-@dataclass(frozen=True)
-class _Tuned:
-    """Fit an estimator of the package after `tune`."""
+def _tuned(estimator: Any, grid: Grid | None, criterion: str | None = None) -> Fit:
+    """Fit after `tune`; None stands for the estimator's own grid and the anomalies to expect."""
 
-    estimator: Any
-    grid: Grid | None  # None: the estimator's own
-    criterion: str | None  # None: the kind of anomaly to expect
+    def fit(X: Array, task: Labels, kind: str, calibrate: bool) -> Any:
+        wanted = criterion or kind
+        return tune(estimator, X, task=task, criterion=wanted, grid=grid, calibrate=calibrate)
 
-    def __call__(self, X: Array, task: NDArray[Any], kind: str, calibrate: bool) -> Any:
-        criterion = self.criterion or kind
-        return tune(
-            self.estimator, X, task=task, criterion=criterion, grid=self.grid, calibrate=calibrate
-        )
+    return fit
 
 
-@dataclass(frozen=True)
-class _Chosen:
+def _chosen(rival: Any, grid: Grid) -> Fit:
     """Fit the best candidate of a grid, judged by AUC in folds of the training rows."""
 
-    model: Any
-    grid: Grid
+    def fit(X: Array, task: Labels, kind: str, calibrate: bool) -> Any:
+        settings = (zip(grid, values, strict=True) for values in product(*grid.values()))
+        best, *others = [clone(rival).set_params(**dict(setting)) for setting in settings]
+        if others:
+            splits = _splits(X, task, kind)
+            best = max([best, *others], key=lambda model: _judged(model, X, task, kind, splits))
+        return best.fit(X, task=task)
 
-    def __call__(self, X: Array, task: NDArray[Any], kind: str, calibrate: bool) -> Any:
-        settings = [
-            dict(zip(self.grid, values, strict=True))
-            for values in itertools.product(*self.grid.values())
-        ]
-        best = settings[0]
-        if len(settings) > 1:
-            scores = [self._judge(setting, X, task, kind) for setting in settings]
-            best = settings[int(np.argmax(scores))]
-        return clone(self.model).set_params(**best).fit(X, task=task)
-
-    def _judge(self, setting: dict[str, Any], X: Array, task: NDArray[Any], kind: str) -> float:
-        aucs = []
-        for train, test in _splits(task, kind):
-            model = clone(self.model).set_params(**setting).fit(X[train], task=task[train])
-            scores = model.score_tasks(X[test])
-            for t, label in enumerate(model.tasks_):
-                own = task[test] == label
-                # Against strangers, or against the other tasks of the model.
-                other = np.isin(task[test], model.tasks_, invert=kind == "unseen") & ~own
-                used = own | other
-                aucs.append(task_aucs(scores[used][:, [t]], np.where(own[used], 0, -1))[0])
-        return float(np.nanmean(aucs))
+    return fit
 
 
-def _splits(task: NDArray[Any], kind: str) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Training and test rows to judge a candidate by.
+def _judged(rival: Any, X: Array, task: Labels, kind: str, splits: Sequence[Split]) -> float:
+    """Mean AUC over splits and tasks."""
+    aucs = []
+    for train, test, enrolled in splits:
+        model = clone(rival).fit(X[train], task=task[train])
+        scores = model.score_tasks(X[test])
+        # Rows of the other tasks of the model are negatives, or rows of the tasks beside it.
+        negative = enrolled[test] == (kind == "seen")
+        for t, label in enumerate(model.tasks_):
+            own = task[test] == label
+            used = own | negative
+            aucs.append(task_aucs(scores[used][:, [t]], np.where(own[used], 0, -1))[0])
+    return float(np.nanmean(aucs))
 
-    Folds are cut inside the tasks. For ``"unseen"`` one half of the tasks and then the other is
-    kept out of training with all its rows, which are the anomalies then.
-    """
+
+def _splits(X: Array, task: Labels, kind: str) -> list[Split]:
+    """Splits to judge a candidate by: the same as for the methods of the package."""
     labels, codes, counts = np.unique(task, return_inverse=True, return_counts=True)
     if counts.max() < 2:
         raise ValueError("Every task has a single row: there is none to judge a setting by.")
-    folds = StratifiedKFold(min(_FOLDS, counts.max()), shuffle=True, random_state=0)
-    if kind == "seen":
-        yield from folds.split(task, task)
-        return
-    if len(labels) < _FEWEST_TASKS:
+    if kind == "unseen" and len(labels) < _FEWEST_TASKS:
         raise ValueError(
             f'kind="unseen" holds out half of the tasks to judge by and needs at least '
             f'{_FEWEST_TASKS} tasks; got {len(labels)}. Use kind="seen".'
         )
-    for half in range(2):
-        kept, held = np.flatnonzero(codes % 2 == half), np.flatnonzero(codes % 2 != half)
-        for train, test in folds.split(kept, task[kept]):
-            yield kept[train], np.concatenate([kept[test], held])
+    # As the package does: rows and tasks in the order of their content, whatever they are called.
+    content, normal = row_numbers(X), np.zeros(len(codes), dtype=bool)
+    order = np.lexsort((content, codes))
+    rows = TrainingRows(X, codes, normal, np.ones(len(codes)), content, len(labels)).take(order)
+    splits = fold_splits(rows.codes, rows.outlier, kind, task_order=content_order(rows))
+    back = np.argsort(order)
+    return [Split(*(mask[back] for mask in split)) for split in splits]

@@ -6,24 +6,26 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 import manyone
 from manyone.estimators import METHODS
 from manyone.experiments import data
 from manyone.experiments.corruption import corruptions
-from manyone.experiments.methods import REGRESSIONS, Method, has_ridge, methods, own
+from manyone.experiments.methods import has_ridge, left_out, methods, own
 from manyone.experiments.protocols import Protocol
 
 #: First-layer ridges of the paper's last experiment.
 RIDGES = tuple(f"alpha=1e-{k}" if k else "alpha=1" for k in range(7))
 # Repetitions of the studies, of which the alarm rates are one: they cost many fits per repetition.
 _STUDY_REPEATS = 3
-# What only presents results does not change them.
-_PRESENTATION = {
-    *("cli.py", "page.py", "figures.py", "tables.py", "reproduce.py"),
-    *("charts.py", "findings.py", "interactive.py", "png.py"),
-}
+# What only presents results, by its path in the package: all the rest may change them.
+_PRESENTATION = (
+    *("cli", "plots", "report", "experiments/templates", "experiments/curves.py"),
+    *("experiments/figures.py", "experiments/findings.py", "experiments/page.py"),
+    *("experiments/reproduce.py", "experiments/studies.py", "experiments/tables.py"),
+)
 
 
 @dataclass(frozen=True)
@@ -99,10 +101,14 @@ class Plan:
         cls, datasets: tuple[str, ...], protocols: tuple[str, ...], repeats: int, seed: int
     ) -> Plan:
         """A first look: methods that are fast or in the paper, few test rows."""
-        slow = {"OCKSR-NS", "MORVR", "OKL", "SVDD", "MT-OCSVM", "KNFST"}
-        slow |= {"OneClassSVM", "GroupedPredictor (scikit-lego)", "KPCA (PyOD)"}
-        only = tuple(name for name in methods() if name not in slow)
-        return cls(datasets, protocols, repeats, seed, 5, only, REGRESSIONS[:4])
+        only = tuple(name for name, method in methods().items() if method.quick)
+        studied = (name for name, kind in METHODS.items() if kind.can.quick and kind.can.regression)
+        return cls(datasets, protocols, repeats, seed, 5, only, tuple(studied))
+
+    @property
+    def missing(self) -> list[str]:
+        """Names of the rivals that it would have, were their packages installed."""
+        return left_out() if self.only is None else []
 
     @property
     def study_repeats(self) -> int:
@@ -115,52 +121,39 @@ class Plan:
         They are ordered by repetition, so that the time left can be told early.
         """
         chosen = [m for m in methods().values() if self.only is None or m.name in self.only]
-        families = dict.fromkeys(
-            m.family
-            for m in chosen
-            if m.family in METHODS and (self.studied is None or m.family in self.studied)
-        )
-        table = [
-            self._cell(dataset, protocol, method, r)
-            for r in range(self.repeats)
-            for dataset in self.datasets
-            for protocol in self.protocols
-            for method in chosen
-        ]
-        studies = [
-            self._cell(dataset, self.protocols[0], own(family, setting), r, corruption)
-            for r in range(self.study_repeats)
-            for dataset in self.datasets
-            for family in families
+        families = {m.family for m in chosen if self.studied is None or m.family in self.studied}
+        study = [
+            (own(family, setting), corruption)
+            for family in METHODS
+            if family in families
             for setting, corruption in (
                 *((setting, "") for setting in RIDGES if has_ridge(family)),
                 *((RIDGES[0], corruption) for corruption in ("", *corruptions(family))),
             )
         ]
-        return list(dict.fromkeys(table + studies))
-
-    def _cell(
-        self, dataset: str, protocol: str, method: Method, repetition: int, corruption: str = ""
-    ) -> Cell:
-        return Cell(
-            dataset,
-            protocol,
-            method.name,
-            method.family,
-            method.setting,
-            self.seed,
-            repetition,
-            self.shrink,
-            corruption,
+        table = product(
+            range(self.repeats), self.datasets, self.protocols, [(m, "") for m in chosen]
         )
+        studies = product(range(self.study_repeats), self.datasets, self.protocols[:1], study)
+        cells = [
+            Cell(data, kind, m.name, m.family, m.setting, self.seed, r, self.shrink, corruption)
+            for r, data, kind, (m, corruption) in (*table, *studies)
+        ]
+        return list(dict.fromkeys(cells))
 
 
 @lru_cache
 def code_version() -> str:
-    """Version of the package and a hash of the code that results depend on."""
-    root = Path(manyone.__file__).parent
+    """Version of the package and a hash of all its files that results depend on."""
+    return f"{manyone.__version__}+{fingerprint(Path(manyone.__file__).parent)}"
+
+
+def fingerprint(root: Path) -> str:
+    """Hash of the names and contents of all files of the package but those for presentation."""
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        if path.name not in _PRESENTATION and path.parent.name != "plots":
-            digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
-    return f"{manyone.__version__}+{digest.hexdigest()[:12]}"
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        name = path.relative_to(root).as_posix()
+        parents = {name, *(part.as_posix() for part in path.relative_to(root).parents)}
+        if "__pycache__" not in path.parts and parents.isdisjoint(_PRESENTATION):
+            digest.update(name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:12]

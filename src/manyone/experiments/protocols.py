@@ -91,9 +91,8 @@ class Protocol:
     def __post_init__(self) -> None:
         if self.kind not in ("seen", "unseen"):
             raise ValueError(f'kind must be "seen" or "unseen"; got {self.kind!r}.')
-        sizes = {k: getattr(self, k) for k in ("n_tasks", "n_train", "n_positive", "n_negative")}
-        for name, size in sizes.items():
-            if not isinstance(size, Integral) or size < 1:
+        for name in ("n_tasks", "n_train", "n_positive", "n_negative"):
+            if not isinstance(size := getattr(self, name), Integral) or size < 1:
                 raise ValueError(f"{name} must be a positive integer; got {size!r}.")
         if (self.n_unseen > 0) != (self.kind == "unseen"):
             raise ValueError(f'n_unseen={self.n_unseen} does not go with kind="{self.kind}".')
@@ -102,11 +101,8 @@ class Protocol:
         """The same protocol with test rows divided by a factor of 1 or more."""
         if factor < 1:
             raise ValueError(f"factor must be at least 1; got {factor!r}.")
-        return replace(
-            self,
-            n_positive=max(1, self.n_positive // factor),
-            n_negative=max(1, self.n_negative // factor),
-        )
+        positive, negative = (max(1, n // factor) for n in (self.n_positive, self.n_negative))
+        return replace(self, n_positive=positive, n_negative=negative)
 
     def split(self, X: Any, task: Any, seed: int | Sequence[int]) -> Split:
         """Draw the rows of one repetition.
@@ -144,16 +140,12 @@ class Protocol:
         train = np.concatenate([rows[: self.n_train] for rows in drawn])
         own = np.concatenate([rows[self.n_train :] for rows in drawn])
         owner = np.repeat(np.arange(self.n_tasks), self.n_positive)
-        strangers = np.flatnonzero(np.isin(labels, others))
-        test = np.concatenate([own, strangers])
+        test = np.concatenate([own, np.flatnonzero(np.isin(labels, others))])
         member = np.full((len(test), self.n_tasks), UNUSED, dtype=np.int8)
         for t in range(self.n_tasks):
             member[: len(own), t][owner == t] = POSITIVE
-            pool = (
-                np.flatnonzero(owner != t)
-                if self.kind == "seen"
-                else np.arange(len(own), len(test))
-            )
+            known, unknown = np.flatnonzero(owner != t), np.arange(len(own), len(test))
+            pool = known if self.kind == "seen" else unknown
             if len(pool) < self.n_negative:
                 raise ValueError(
                     f"The protocol needs {self.n_negative} negatives per task; only {len(pool)} "

@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from manyone.experiments import data
-from manyone.experiments.figures import draw
-from manyone.experiments.methods import left_out
-from manyone.experiments.page import render
+from manyone.experiments.figures import charts
+from manyone.experiments.page import page
 from manyone.experiments.plan import Plan
-from manyone.experiments.runner import Outcome, run, write_atomically
-from manyone.experiments.tables import Row, compare, pairs_csv, summarise, table_csv
-
-
-@dataclass(frozen=True)
-class Report:
-    """What `reproduce` wrote.
-
-    Attributes
-    ----------
-    page : Path
-    rows : list of Row
-        The table.
-    failures : list of Outcome
-        Cells that failed.
-    left_out : list of str
-        Rivals whose package is not installed.
-    """
-
-    page: Path
-    rows: list[Row]
-    failures: list[Outcome]
-    left_out: list[str]
+from manyone.experiments.runner import run
+from manyone.experiments.tables import Results, pairs_csv, table_csv
+from manyone.persistence import write_atomically
+from manyone.report.page import Picture, render
+from manyone.report.png import draw_png
 
 
 def reproduce(
@@ -44,7 +24,7 @@ def reproduce(
     data_home: str | None = None,
     command: str = "manyone reproduce",
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Report:
+) -> Results:
     """Run a plan and write ``table.csv``, ``pairs.csv``, ``figures/*.png`` and ``report.html``.
 
     Parameters
@@ -63,7 +43,7 @@ def reproduce(
 
     Returns
     -------
-    Report
+    Results
 
     Raises
     ------
@@ -73,16 +53,14 @@ def reproduce(
     for name in plan.datasets:
         data.load(name, data_home)
     outcomes = run(plan, out, workers=workers, data_home=data_home, progress=progress)
-    rows = summarise(outcomes)
-    pairs = compare(rows)
-    pictures = draw(outcomes, rows)
+    results = Results.of(outcomes)
+    pictures = [Picture(chart, draw_png(chart)) for chart in charts(results)]
     (out / "figures").mkdir(exist_ok=True)
-    for picture in pictures:
-        write_atomically(out / "figures" / f"{picture.name}.png", picture.png)
-    missing = left_out() if plan.only is None else []
-    page = render(plan, outcomes, rows, pairs, pictures, command, missing)
-    write_atomically(out / "report.html", page)
-    write_atomically(out / "pairs.csv", pairs_csv(pairs))
+    files = {f"figures/{picture.chart.name}.png": picture.png for picture in pictures}
+    files["report.html"] = render(page(plan, results, pictures, command)).encode()
+    files["pairs.csv"] = pairs_csv(results.pairs).encode()
     # Last: where there is a table, all the rest is there too.
-    write_atomically(out / "table.csv", table_csv(rows))
-    return Report(out / "report.html", rows, [o for o in outcomes if o.error], missing)
+    files["table.csv"] = table_csv(results.rows).encode()
+    for name, content in files.items():
+        write_atomically(out / name, content)
+    return results

@@ -44,17 +44,26 @@ class Rival(BaseEstimator, metaclass=ABCMeta):
 
 
 class Detector(Rival):
-    """Scores against one task at a time, and a threshold for each."""
+    """One detector per task, each with a threshold of its own."""
 
     offset_: Array
     _rows: list[Array]
+    _models: list[Any]
 
     def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
         self._rows = [X[codes == t] for t in range(len(self.tasks_))]
+        self._models = self._detectors()
+
+    def _detectors(self) -> list[Any]:
+        return [self._detector(rows) for rows in self._rows]
 
     @abstractmethod
+    def _detector(self, rows: Array) -> Any:
+        """The detector of a task, fitted to its rows (n, d)."""
+
     def _scores(self, X: Array, t: int) -> Array:
         """Rows against one task, (n,)."""
+        return self._models[t].score_samples(X)
 
     def _training_scores(self, t: int) -> Array:
         """Scores of the rows of a task that the detector itself sets its threshold on."""
@@ -96,16 +105,17 @@ class PerTaskOneClassSVM(Detector):
         self.nu = nu
 
     def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
-        super()._fit(X, codes)
         self._kernel = resolve_kernel(self.kernel, X, gamma=self.gamma, width=self.width)
+        self._rows = [X[codes == t] for t in range(len(self.tasks_))]
         self.recalibrate(self.nu)
+
+    def _detector(self, rows: Array) -> OneClassSVM:
+        return OneClassSVM(kernel="precomputed", nu=self._nu).fit(self._kernel.gram(rows))
 
     def recalibrate(self, alarm_rate: float) -> Self:
         """Refit with another `nu`, which is meant to be the share of false alarms."""
-        self._models = [
-            OneClassSVM(kernel="precomputed", nu=alarm_rate).fit(self._kernel.gram(rows))
-            for rows in self._rows
-        ]
+        self._nu = alarm_rate
+        self._models = self._detectors()
         self.offset_ = np.array([model.offset_[0] for model in self._models])
         return self
 
@@ -119,39 +129,26 @@ class GroupedOneClassSVM(Detector):
     def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
         # The groups are a column beside the features.
         self._table = np.column_stack([codes, X])
-        self._fit_groups(OneClassSVM())
+        self.recalibrate(OneClassSVM().nu)
 
-    def _fit_groups(self, detector: OneClassSVM) -> None:
-        lego = import_module("sklego.meta")
-        self._model = lego.GroupedPredictor(detector, groups=[0]).fit(self._table)
-        self.offset_ = np.array([self._group(t).offset_[0] for t in range(len(self.tasks_))])
-
-    def _group(self, t: int) -> OneClassSVM:
-        return self._model.estimators_[t]
+    def _detector(self, rows: Array) -> Any:
+        grouped = import_module("sklego.meta").GroupedPredictor
+        return grouped(OneClassSVM(nu=self._nu), groups=[0]).fit(rows)
 
     def recalibrate(self, alarm_rate: float) -> Self:
         """Refit with another `nu`, which is meant to be the share of false alarms."""
-        self._fit_groups(OneClassSVM(nu=alarm_rate))
+        self._nu = alarm_rate
+        groups = self._detector(self._table).estimators_
+        self._models = [groups[t] for t in range(len(self.tasks_))]
+        self.offset_ = np.array([model.offset_[0] for model in self._models])
         return self
-
-    def _scores(self, X: Array, t: int) -> Array:
-        return self._group(t).score_samples(X)
 
 
 class PerTaskIsolationForest(Detector):
     """One `IsolationForest` per task."""
 
-    def __init__(self, *, random_state: int = 0):
-        self.random_state = random_state
-
-    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
-        super()._fit(X, codes)
-        self._models = [
-            IsolationForest(random_state=self.random_state).fit(rows) for rows in self._rows
-        ]
-
-    def _scores(self, X: Array, t: int) -> Array:
-        return self._models[t].score_samples(X)
+    def _detector(self, rows: Array) -> IsolationForest:
+        return IsolationForest(random_state=0).fit(rows)
 
 
 class PerTaskLocalOutlierFactor(Detector):
@@ -160,17 +157,9 @@ class PerTaskLocalOutlierFactor(Detector):
     def __init__(self, *, n_neighbors: int = 20):
         self.n_neighbors = n_neighbors
 
-    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
-        super()._fit(X, codes)
-        self._models = [
-            LocalOutlierFactor(
-                n_neighbors=max(1, min(self.n_neighbors, len(rows) - 1)), novelty=True
-            ).fit(rows)
-            for rows in self._rows
-        ]
-
-    def _scores(self, X: Array, t: int) -> Array:
-        return self._models[t].score_samples(X)
+    def _detector(self, rows: Array) -> LocalOutlierFactor:
+        neighbors = max(1, min(self.n_neighbors, len(rows) - 1))
+        return LocalOutlierFactor(n_neighbors=neighbors, novelty=True).fit(rows)
 
     def _training_scores(self, t: int) -> Array:
         return self._models[t].negative_outlier_factor_
@@ -221,31 +210,30 @@ class PerTaskMahalanobis(Detector):
         self.shrinkage = shrinkage
 
     def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
-        super()._fit(X, codes)
-        self._means = [rows.mean(axis=0) for rows in self._rows]
-        self._lengths = [
-            ShrunkMahalanobis(rows - mean, self.shrinkage)
-            for rows, mean in zip(self._rows, self._means, strict=True)
-        ]
+        self._means = np.stack([X[codes == t].mean(axis=0) for t in range(len(self.tasks_))])
+        super()._fit(X - self._means[codes], codes)
+
+    def _detector(self, rows: Array) -> ShrunkMahalanobis:
+        return ShrunkMahalanobis(rows, self.shrinkage)
 
     def _scores(self, X: Array, t: int) -> Array:
-        return -self._lengths[t](X - self._means[t])
+        return -self._models[t](X - self._means[t])
+
+    def _training_scores(self, t: int) -> Array:
+        return -self._models[t](self._rows[t])
 
 
 class PooledMahalanobis(PerTaskMahalanobis):
     """The same with one covariance, pooled within the tasks."""
 
-    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
-        Detector._fit(self, X, codes)
-        self._means = [rows.mean(axis=0) for rows in self._rows]
-        shared = ShrunkMahalanobis(X - np.stack(self._means)[codes], self.shrinkage)
-        self._lengths = [shared] * len(self.tasks_)
+    def _detectors(self) -> list[Any]:
+        return [self._detector(np.concatenate(self._rows))] * len(self.tasks_)
 
     def score_tasks(self, X: Array) -> Array:
         """Every row against every task, (n, T): squares multiplied out, all tasks at once."""
-        means, shared = np.stack(self._means), self._lengths[0]
-        centre = means.mean(axis=0)  # between the tasks little cancels
-        X, means = X - centre, means - centre
+        shared = self._models[0]
+        centre = self._means.mean(axis=0)  # between the tasks little cancels
+        X, means = X - centre, self._means - centre
         turned = shared.solve(means)
         squares = np.square(shared(X))[:, None] - 2.0 * X @ turned.T
         return -np.sqrt(np.maximum(squares + np.einsum("ij,ij->i", means, turned), 0.0))
@@ -258,17 +246,13 @@ class PerTaskECOD(Detector):
     row is scored by itself, all in one array: what ``decision_function`` says of it alone.
     """
 
-    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
-        super()._fit(X, codes)
-        pyod = import_module("pyod.models.ecod")
-        self._models = [pyod.ECOD().fit(rows) for rows in self._rows]
-        self._columns = [np.sort(rows, axis=0).T for rows in self._rows]
+    def _detector(self, rows: Array) -> Any:
+        return import_module("pyod.models.ecod").ECOD().fit(rows)
 
     def _scores(self, X: Array, t: int) -> Array:
-        n = len(self._rows[t])
-        scores = np.zeros(len(X))
+        n, scores = len(self._rows[t]), np.zeros(len(X))
         # Both tails of each column, the row itself counted in; the thinner one speaks.
-        for column, x in zip(self._columns[t], X.T, strict=True):
+        for column, x in zip(np.sort(self._rows[t], axis=0).T, X.T, strict=True):
             below = np.searchsorted(column, x, side="right")
             above = n - np.searchsorted(column, x, side="left")
             scores += np.log((np.minimum(below, above) + 1.0) / (n + 1.0))
@@ -289,12 +273,12 @@ class PerTaskKPCA(Detector):
         self.n_components = n_components
 
     def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+        self._gamma = resolve_kernel("rbf", X, width=self.width).reported_gamma
         super()._fit(X, codes)
-        gamma = resolve_kernel("rbf", X, width=self.width.reported_gamma)
-        pyod = import_module("pyod.models.kpca")
-        self._models = [
-            pyod.KPCA(gamma=gamma, n_components=self.n_components).fit(rows) for rows in self._rows
-        ]
+
+    def _detector(self, rows: Array) -> Any:
+        kpca = import_module("pyod.models.kpca").KPCA
+        return kpca(gamma=self._gamma, n_components=self.n_components).fit(rows)
 
     def _scores(self, X: Array, t: int) -> Array:
         model = self._models[t].kpca

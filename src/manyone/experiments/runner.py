@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import joblib
+import numpy as np
 
 from manyone.experiments.cells import compute
 from manyone.experiments.plan import Cell, Plan
+from manyone.persistence import write_atomically
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell: its result, or why there is none."""
+    """What became of a cell: its result, or nothing and why."""
 
     cell: Cell
-    result: dict[str, Any] | None
+    result: dict[str, Any]
     error: str = ""
+
+    @property
+    def auc(self) -> float:
+        """Mean AUC over the tasks, in percent."""
+        return 100 * float(np.nanmean(self.result["auc"]))
 
 
 def run(
@@ -54,10 +61,17 @@ def run(
     folder = out / "cells"
     folder.mkdir(parents=True, exist_ok=True)
     cells = plan.cells()
-    outcomes = {cell: Outcome(cell, result) for cell in cells if (result := _stored(folder, cell))}
+    # Names are settled here: a worker may start when the code on disk is no longer the same.
+    paths = {cell: folder / f"{cell.key}.json" for cell in cells}
+    stored = {cell: _stored(path, cell) for cell, path in paths.items()}
+    outcomes = {cell: Outcome(cell, result) for cell, result in stored.items() if result}
     progress(len(outcomes), len(cells))
     missing = [cell for cell in cells if cell not in outcomes]
-    for outcome in _compute_all(missing, folder, workers, data_home):
+    job = joblib.delayed(_compute_and_store)
+    jobs = [job(cell, paths[cell], data_home, os.getpid()) for cell in missing]
+    workers = max(1, min(workers, len(jobs)))
+    parallel = joblib.Parallel(workers, return_as="generator_unordered", batch_size=1)
+    for outcome in parallel(jobs):
         outcomes[outcome.cell] = outcome
         progress(len(outcomes), len(cells))
     for part in folder.glob("*.part"):  # of runs that were killed while they wrote
@@ -65,27 +79,14 @@ def run(
     return [outcomes[cell] for cell in cells]
 
 
-def _compute_all(
-    cells: list[Cell], folder: Path, workers: int, data_home: str | None
-) -> Iterator[Outcome]:
-    if not cells:
-        return
-    parallel = joblib.Parallel(
-        n_jobs=min(workers, len(cells)), return_as="generator_unordered", batch_size=1
-    )
-    # Names are settled here: a worker may start when the code on disk is no longer the same.
-    jobs = [(cell, _path(folder, cell), data_home, os.getpid()) for cell in cells]
-    yield from parallel(joblib.delayed(_compute_and_store)(*job) for job in jobs)
-
-
 def _compute_and_store(cell: Cell, path: Path, data_home: str | None, master: int) -> Outcome:
     _stop_without(master)
     try:
         result = compute(cell, data_home)
     except Exception as error:  # one method must not take the others' results with it
-        return Outcome(cell, None, f"{type(error).__name__}: {error}")
+        return Outcome(cell, {}, f"{type(error).__name__}: {error}")
     _stop_without(master)
-    write_atomically(path, json.dumps({"cell": asdict(cell), "result": result}))
+    write_atomically(path, json.dumps({"cell": asdict(cell), "result": result}).encode())
     return Outcome(cell, result)
 
 
@@ -95,20 +96,9 @@ def _stop_without(master: int) -> None:
         os._exit(1)
 
 
-def _path(folder: Path, cell: Cell) -> Path:
-    return folder / f"{cell.key}.json"
-
-
-def _stored(folder: Path, cell: Cell) -> dict[str, Any] | None:
+def _stored(path: Path, cell: Cell) -> dict[str, Any] | None:
     try:
-        content = json.loads(_path(folder, cell).read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return content["result"] if content.get("cell") == asdict(cell) else None
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write beside, then rename: whoever looks sees all of it or nothing."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_bytes(content if isinstance(content, bytes) else content.encode())
-    os.replace(part, path)

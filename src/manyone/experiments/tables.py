@@ -6,53 +6,49 @@ import csv
 import io
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import ttest_rel
 
 from manyone.experiments.methods import AS_IN_PAPER, PAPER_AUC, in_paper
+from manyone.experiments.plan import Cell
 from manyone.experiments.runner import Outcome
-from manyone._types import Array
 
 COLUMNS = ("dataset", "protocol", "method", "auc_mean", "auc_std", "repeats", "paper_auc")
 PAIR_COLUMNS = (
-    "dataset",
-    "protocol",
-    "better",
-    "worse",
-    "mean_difference",
-    "standard_error",
-    "p_value",
-    "repeats",
+    *("dataset", "protocol", "better", "worse"),
+    *("mean_difference", "standard_error", "p_value", "repeats"),
 )
+#: Level of the paired tests.
+LEVEL = 0.05
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table; AUC in percent, one value per repetition."""
+    """A line of the table; AUC in percent by repetition."""
 
     dataset: str
     protocol: str
     method: str
     family: str
-    aucs: Array
-    repetitions: tuple[int, ...]
+    aucs: dict[int, float]
 
     @property
     def mean(self) -> float:
         """Mean AUC."""
-        return float(np.mean(self.aucs))
+        return float(np.mean([*self.aucs.values()]))
 
     @property
     def std(self) -> float | None:
         """Standard deviation over repetitions; None for a single one."""
-        return float(np.std(self.aucs, ddof=1)) if len(self.aucs) > 1 else None
+        return float(np.std([*self.aucs.values()], ddof=1)) if len(self.aucs) > 1 else None
 
     @property
     def error(self) -> float | None:
-        """Standard error of the mean."""
+        """Standard error of the mean; None for a single repetition."""
         return None if self.std is None else self.std / float(np.sqrt(len(self.aucs)))
 
     @property
@@ -60,10 +56,13 @@ class Row:
         """The paper's figure; it has none for unseen anomalies."""
         return PAPER_AUC.get(self.dataset, {}).get(self.family) if self.protocol == "seen" else None
 
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" + ("" if self.error is None else f" ± {self.error:.2f}")
+
 
 @dataclass(frozen=True)
 class Pair:
-    """A paired test of two methods on the same splits."""
+    """A paired test of two methods on the same splits; none (None) for a single repetition."""
 
     dataset: str
     protocol: str
@@ -74,88 +73,123 @@ class Pair:
     p: float | None
     repeats: int
 
+    @property
+    def unclear(self) -> bool:
+        """Whether there was a test and it does not tell them apart."""
+        return self.p is not None and self.p >= LEVEL
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a run gave: its cells, the table made of them, and the paired tests."""
+
+    outcomes: Sequence[Outcome]
+    rows: list[Row]
+    pairs: list[Pair]
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome]) -> Results:
+        """From the cells alone."""
+        rows = summarise(outcomes)
+        return cls(outcomes, rows, compare(rows))
+
+    @property
+    def repeated(self) -> bool:
+        """Whether there is more than one repetition, so that errors and tests mean something."""
+        return any(len(row.aucs) > 1 for row in self.rows)
+
+    @property
+    def datasets(self) -> list[str]:
+        """Names of the data sets that have a row."""
+        return list(dict.fromkeys(row.dataset for row in self.rows))
+
+    def alarms(self, dataset: str) -> dict[str, NDArray[np.float64]]:
+        """Measured alarm rates of each method, for each of ``cells.ALARM_RATES``."""
+        found: dict[str, list[list[float]]] = {}
+        for o in self.outcomes:
+            if o.cell.dataset == dataset and "alarms" in o.result:
+                found.setdefault(o.cell.method, []).append(o.result["alarms"])
+        return {method: np.mean(rates, axis=0) for method, rates in found.items()}
+
+    def of_kind(self, dataset: str, protocol: str) -> list[Row]:
+        """Rows of a data set and protocol, the best mean first."""
+        mine = [row for row in self.rows if (row.dataset, row.protocol) == (dataset, protocol)]
+        return sorted(mine, key=lambda row: -row.mean)
+
+    def pair(self, dataset: str, protocol: str, a: str, b: str) -> Pair | None:
+        """The paired test of two methods, whichever is ahead."""
+        wanted = (dataset, protocol, {a, b})
+        found = (p for p in self.pairs if (p.dataset, p.protocol, {p.better, p.worse}) == wanted)
+        return next(found, None)
+
+    def level(self, row: Row, best: Row) -> bool:
+        """Whether the paired test does not tell a method from the best one."""
+        pair = self.pair(row.dataset, row.protocol, row.method, best.method)
+        return pair is not None and pair.unclear
+
+
+def ties(row: Row, best: Row) -> bool:
+    """Whether a method has the best mean, as far as digits are shown."""
+    return round(row.mean, 2) == round(best.mean, 2)
+
 
 def summarise(outcomes: Iterable[Outcome]) -> list[Row]:
     """Lines of the table, in the order in which their methods were declared."""
-    found: dict[tuple[str, str, str, str], list[tuple[int, float]]] = {}
-    for outcome in outcomes:
-        cell = outcome.cell
-        if outcome.result is None or not in_table(outcome):
-            continue
-        group = found.setdefault((cell.dataset, cell.protocol, cell.method, cell.family), [])
-        group.append((cell.repetition, 100 * float(np.nanmean(outcome.result["auc"]))))
-    rows = []
-    for key, values in found.items():
-        repetitions, aucs = zip(*sorted(values), strict=True)
-        rows.append(Row(*key, np.array(aucs), repetitions))
-    return rows
+    found: dict[tuple[str, str, str, str], dict[int, float]] = {}
+    for cell, outcome in ((o.cell, o) for o in outcomes if o.result and _in_table(o.cell)):
+        aucs = found.setdefault((cell.dataset, cell.protocol, cell.method, cell.family), {})
+        aucs[cell.repetition] = outcome.auc
+    return [Row(*key, aucs) for key, aucs in found.items()]
 
 
-def in_table(outcome: Outcome) -> bool:
+def _in_table(cell: Cell) -> bool:
     """Whether a cell belongs to the table, not only to a study."""
-    cell = outcome.cell
-    return not cell.corruption and (
-        cell.setting == "tuned"
-        or (cell.method == cell.family + AS_IN_PAPER and in_paper(cell.family))
-    )
+    published = cell.method == cell.family + AS_IN_PAPER and in_paper(cell.family)
+    return not cell.corruption and (cell.setting == "tuned" or published)
 
 
 def compare(rows: Sequence[Row]) -> list[Pair]:
     """Paired t tests of all pairs of methods within each data set and protocol."""
     pairs = []
     for a, b in itertools.combinations(rows, 2):
-        if (a.dataset, a.protocol) != (b.dataset, b.protocol):
-            continue
         if b.mean > a.mean:
             a, b = b, a
-        common = sorted(set(a.repetitions) & set(b.repetitions))
-        if not common:
+        common = sorted(a.aucs.keys() & b.aucs.keys())
+        if not common or (a.dataset, a.protocol) != (b.dataset, b.protocol):
             continue
-        x, y = (np.array([row.aucs[row.repetitions.index(r)] for r in common]) for row in (a, b))
+        x, y = (np.array([row.aucs[r] for r in common]) for row in (a, b))
         gain, n = x - y, len(common)
         error = p = None
         if n > 1:
             error = float(np.std(gain, ddof=1) / np.sqrt(n))
             p = float(ttest_rel(x, y).pvalue) if error > 0 else float(np.all(gain == 0))
-        pairs.append(
-            Pair(a.dataset, a.protocol, a.method, b.method, float(gain.mean()), error, p, n)
-        )
+        names = (a.dataset, a.protocol, a.method, b.method)
+        pairs.append(Pair(*names, float(gain.mean()), error, p, n))
     return pairs
 
 
 def table_csv(rows: Iterable[Row]) -> str:
     """The table as text."""
-    return _csv(
-        COLUMNS,
-        (
-            (r.dataset, r.protocol, r.method, _n(r.mean), _n(r.std), len(r.aucs), _n(r.paper, 2))
-            for r in rows
-        ),
+    lines = (
+        (r.dataset, r.protocol, r.method, _n(r.mean), _n(r.std), len(r.aucs), _n(r.paper, ".2f"))
+        for r in rows
     )
+    return _csv(COLUMNS, lines)
 
 
 def pairs_csv(pairs: Iterable[Pair]) -> str:
     """Paired tests as text."""
-    return _csv(
-        PAIR_COLUMNS,
-        (
-            (
-                *(p.dataset, p.protocol, p.better, p.worse, _n(p.difference), _n(p.error)),
-                "" if p.p is None else f"{p.p:.3g}",
-                p.repeats,
-            )
-            for p in pairs
-        ),
+    lines = (
+        (*astuple(p)[:4], _n(p.difference), _n(p.error), _n(p.p, ".3g"), p.repeats) for p in pairs
     )
+    return _csv(PAIR_COLUMNS, lines)
 
 
-def _n(value: float | None, digits: int = 4) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
+def _n(value: float | None, digits: str = ".4f") -> str:
+    return "" if value is None else format(value, digits)
 
 
 def _csv(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(lines)
+    csv.writer(stream, lineterminator="\n").writerows([header, *lines])
     return stream.getvalue()

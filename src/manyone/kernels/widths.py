@@ -47,8 +47,8 @@ def weighted_median(values: Array, weight: Array) -> float:
     """Median of values (n,) repeated by their weights, the mean of the middle two if they tie."""
     order = np.argsort(values)
     ordered, cumulative = values[order], np.cumsum(weight[order] / weight.sum())
-    low = np.searchsorted(cumulative, 0.5 - 1e-12)
-    high = np.searchsorted(cumulative, 0.5 + 1e-12)
+    low = int(np.searchsorted(cumulative, 0.5 - 1e-12))
+    high = int(np.searchsorted(cumulative, 0.5 + 1e-12))
     return float((ordered[low] + ordered[min(high, len(ordered) - 1)]) / 2)
 
 
@@ -56,7 +56,9 @@ def median_distance(metric: str, X: Rows, weight: Array) -> float:
     """Median over all n^2 pairs of rows, counted by their weights, without holding them."""
     share = weight / weight.sum()
     if X.shape[0] ** 2 <= 2 * _FEW:
-        distance, mass = (np.concatenate(part) for part in zip(*_pairs(metric, X, share), strict=True))
+        distance, mass = (
+            np.concatenate(part) for part in zip(*_pairs(metric, X, share), strict=True)
+        )
         return weighted_median(distance, mass)
     low, high = (_quantile(metric, X, share, target) for target in (0.5 - 1e-12, 0.5 + 1e-12))
     return (low + high) / 2
@@ -86,7 +88,7 @@ def _quantile(metric: str, X: Rows, share: Array, target: float) -> float:
     parts = list(_between(metric, X, share, low, high))
     distance, mass = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = np.argsort(distance)
-    place = np.searchsorted(below + np.cumsum(mass[order]), target)
+    place = int(np.searchsorted(below + np.cumsum(mass[order]), target))
     return float(distance[order][min(place, len(order) - 1)])
 
 
@@ -121,4 +123,4 @@ def _distances(metric: str, X: Rows, Y: Rows) -> Array:
     if sparse.issparse(X):
         plain = metric == "cityblock"
         return manhattan_distances(X, Y) if plain else euclidean_distances(X, Y, squared=True)
-    return cdist(X, Y, metric)
+    return cdist(X, Y, "cityblock" if metric == "cityblock" else "sqeuclidean")

@@ -114,7 +114,9 @@ class TwoLayers:
         if not self.points.vanishes:
             return None
         nowhere = np.zeros((1, len(self.target)))
-        return -np.abs(respond(nowhere, self.centres, self.second_coef, self.theta)[0] - self.target)
+        return -np.abs(
+            respond(nowhere, self.centres, self.second_coef, self.theta)[0] - self.target
+        )
 
     def _blocks(self, X: Rows) -> Iterator[tuple[slice, Array]]:
         for rows, K in self.points.blocks(X):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from manyone._types import Codes
 from manyone.plots.axes import (
     BLUE,
     GREY,
@@ -19,7 +20,6 @@ from manyone.plots.axes import (
     require_matplotlib,
     root_figure,
 )
-from manyone._types import Codes
 from manyone.rows import as_labels, encode, lookup, split_columns
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
+from manyone._types import Codes
 from manyone.plots.axes import (
     LABEL_HEIGHT,
     Array,
@@ -19,7 +20,6 @@ from manyone.plots.axes import (
     require_matplotlib,
     root_figure,
 )
-from manyone._types import Codes
 from manyone.rows import as_labels
 
 if TYPE_CHECKING:

@@ -19,8 +19,18 @@ from manyone.rows import TrainingRows, renumbered
 SHARED = ("kernel", "gamma", "width", "degree", "coef0", "alpha", "metric")
 # How a fit runs, not what it models.
 _RUNNING = frozenset(
-    "alarm_rate kernel_params landmarks learn_theta max_iter n_jobs random_state tol verbose "
-    "warm_start".split()
+    [
+        "alarm_rate",
+        "kernel_params",
+        "landmarks",
+        "learn_theta",
+        "max_iter",
+        "n_jobs",
+        "random_state",
+        "tol",
+        "verbose",
+        "warm_start",
+    ]
 )
 _FOLDS = 3
 # Below this a half of the tasks has a single one, and no other task in the model to tell it from.
@@ -176,9 +186,7 @@ def split_auc(
     return finite_mean(np.array(means))
 
 
-def fold_aucs(
-    scores_of: Callable[[Codes, Codes], Array], rows: TrainingRows, kind: str
-) -> Array:
+def fold_aucs(scores_of: Callable[[Codes, Codes], Array], rows: TrainingRows, kind: str) -> Array:
     """AUC per split of rows, in the order of :func:`fold_splits`, by refitted models.
 
     Parameters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -197,7 +198,7 @@ def _choose_ridge(
         coarse["alpha"] = sorted({alphas[0], alphas[len(alphas) // 2], alphas[-1]})
         settings = _combinations({"metric": metrics, **coarse})
         table = _by_folds(model, rows, settings, "both", stage="metric")
-        tops = {}
+        tops: dict[str, Array] = {}
         for entry in table:
             name = entry.setting["metric"]
             if name not in tops or finite_mean(entry.aucs) > finite_mean(tops[name]):
@@ -274,7 +275,9 @@ def _best(table: list[Judged]) -> int:
 
 def _combinations(values: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Every setting of a grid."""
-    return [dict(zip(values, setting, strict=True)) for setting in itertools.product(*values.values())]
+    return [
+        dict(zip(values, setting, strict=True)) for setting in itertools.product(*values.values())
+    ]
 
 
 def _most_rows(max_rows: int | str | None, values: Mapping[str, Sequence[Any]]) -> float:
@@ -283,8 +286,8 @@ def _most_rows(max_rows: int | str | None, values: Mapping[str, Sequence[Any]]) 
         return np.inf
     if not isinstance(max_rows, str):
         return float(max_rows)
-    settings = np.prod([len(options) for name, options in values.items() if name != "alpha"])
-    return max(_FEWEST_ROWS, float(np.cbrt(_CUBES / max(settings, 1.0))))
+    settings = math.prod(len(options) for name, options in values.items() if name != "alpha")
+    return max(_FEWEST_ROWS, float(np.cbrt(_CUBES / settings)))
 
 
 def _thinned(rows: TrainingRows, most: float) -> TrainingRows:

@@ -229,7 +229,9 @@ def solve_primal_ridge(Phi: Array, R: Array, alpha: float, weight: Array) -> tup
     return W, one_minus_leverage(1.0 - np.einsum("ij,ij->j", half, half), weight)
 
 
-def solve_ridge_stack(K: Array, r: Array, alpha: Array | float, weight: Array) -> tuple[Array, Array]:
+def solve_ridge_stack(
+    K: Array, r: Array, alpha: Array | float, weight: Array
+) -> tuple[Array, Array]:
     r"""Minimise :math:`\sum_i w_{gi} |f_g(x_{gi}) - r_{gi}|^2 + \alpha |f_g|^2` for each g.
 
     Parameters
@@ -327,8 +329,8 @@ def left_out_scores(
     ndarray of shape (n,)
     """
     count = np.minimum(weight, 1.0)
-    total = np.bincount(codes, weight, n_tasks)[codes]
-    residual_sum = np.bincount(codes, weight * residual, n_tasks)[codes]
+    total: Array = np.bincount(codes, weight, n_tasks).astype(np.float64)[codes]
+    residual_sum = np.bincount(codes, weight * residual, n_tasks).astype(np.float64)[codes]
     return -np.abs(left_out - left_out_mean(residual_sum, count * moved, total, count))
 
 

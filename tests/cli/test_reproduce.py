@@ -1,4 +1,4 @@
-"""The command line: one line and exit code 2 for what the user can mend, help with examples."""
+"""``manyone reproduce``: one line and code 2 for what the user can mend, help with examples."""
 
 import pytest
 
@@ -79,6 +79,7 @@ def test_reproduce_ends_with_table_and_page(tmp_path, capsys, monkeypatch):
     assert main(args) == 0
     out = capsys.readouterr().out
     assert "C-OCKSR" in out and "85.00" in out and "96.91" in out
+    assert "one repetition" in out and "±" not in out
     assert out.rstrip().endswith("deep/results/report.html")
     page = (tmp_path / "deep/results/report.html").read_text(encoding="utf-8")
     assert "--seed 3 --out deep/results --quick" in page

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from manyone.experiments.charts import THEMES, Axis, Chart, Curve, Matrix, Panel
+from manyone.report.charts import SYMBOLS, THEMES, Axis, Chart, Curve, Matrix, Panel
 
 _LIGHT = THEMES["light"]
-_MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^"} | {
-    "triangle-down": "v",
-    "bar": "|",
-    "": "",
-}
-_LINES: dict[str, Literal["-", ":", ""]] = {"solid": "-", "dotted": ":", "": ""}
+_MARKERS = dict(zip((*SYMBOLS, "bar", ""), ("o", "s", "D", "^", "v", "|", ""), strict=True))
+_LINES = {"solid": "-", "dotted": ":", "": ""}
+_LEGEND: dict[str, Any] = {"loc": "outside upper center", "frameon": False, "fontsize": "small"}
 _MOST_COLUMNS = 3
 _LEGEND_ENTRY, _LEGEND_LINE = 2.4, 0.19  # inches: width of the longest name, height of a line
 
@@ -37,30 +33,22 @@ def draw_png(chart: Chart) -> bytes:
 def draw(chart: Chart) -> Figure:
     """A chart as a figure of matplotlib, its panels being the first axes in their order."""
     columns = min(len(chart.panels), _MOST_COLUMNS)
-    lines = -(-len(chart.panels) // columns)
+    rows = -(-len(chart.panels) // columns)
     matrices = any(isinstance(panel.content, Matrix) for panel in chart.panels)
-    width, height = chart.size[0] * columns, chart.size[1] * lines
+    width, height = chart.size[0] * columns, chart.size[1] * rows
+    entries = [curve for curves in chart.legend.values() for curve in curves]
     legend_columns = max(1, int(width / _LEGEND_ENTRY))
     # The legend takes its room from nobody.
-    height += _LEGEND_LINE * -(-len(chart.legend) // legend_columns)
-    figure = Figure(
-        figsize=(width, height),
-        layout="compressed" if matrices else "constrained",
-        dpi=110,
-    )
-    FigureCanvasAgg(figure)
-    axes = [figure.add_subplot(lines, columns, k + 1) for k in range(len(chart.panels))]
+    height += _LEGEND_LINE * -(-len(entries) // legend_columns)
+    layout: Literal["compressed", "constrained"] = "compressed" if matrices else "constrained"
+    figure = Figure(figsize=(width, height), layout=layout, dpi=110)
+    axes = [figure.add_subplot(rows, columns, k + 1) for k in range(len(chart.panels))]
     for ax, panel in zip(axes, chart.panels, strict=True):
         _draw_panel(ax, panel)
-    if chart.legend:
+    if entries:
         # Above all panels: no place inside them is free for every data set.
-        figure.legend(
-            handles=[_line(curve) for curve in chart.legend],
-            loc="outside upper center",
-            ncols=legend_columns,
-            frameon=False,
-            fontsize="small",
-        )
+        lines = [_line(curve) for curve in entries]
+        figure.legend(handles=lines, ncols=legend_columns, **_LEGEND)
     return figure
 
 
@@ -72,15 +60,9 @@ def _draw_panel(ax: Axes, panel: Panel) -> None:
         return
     for curve in panel.content:
         if curve.error:
-            ax.errorbar(
-                curve.x,
-                curve.y,
-                xerr=curve.error,
-                fmt="none",
-                ecolor=_colour(curve.colour),
-                elinewidth=1.2,
-                capsize=2,
-            )
+            bars = ax.errorbar(curve.x, curve.y, xerr=curve.error, fmt="none", capsize=2)
+            for part in bars.get_children():
+                part.set(color=_LIGHT.get(curve.colour, curve.colour), linewidth=1.2)
         ax.add_line(_line(curve, curve.x, curve.y))
     ax.autoscale_view()
     _set_axis(ax, "x", panel.x)
@@ -91,17 +73,13 @@ def _draw_panel(ax: Axes, panel: Panel) -> None:
 
 
 def _line(curve: Curve, x: Sequence[float] = (), y: Sequence[float] = ()) -> Line2D:
-    return Line2D(
-        x,
-        y,
-        color=_colour(curve.colour),
-        marker=_MARKERS[curve.symbol],
-        linestyle=_LINES[curve.line],
-        linewidth=curve.width,
-        markersize=13 if curve.symbol == "bar" else 5,
-        markeredgewidth=2 if curve.symbol == "bar" else 0.5,
-        label=curve.name,
-    )
+    stroke = curve.symbol == "bar"
+    look: dict[str, Any] = {
+        **{"color": _LIGHT.get(curve.colour, curve.colour), "linestyle": _LINES[curve.line]},
+        **{"linewidth": curve.width, "marker": _MARKERS[curve.symbol], "label": curve.name},
+        **{"markersize": 13 if stroke else 5, "markeredgewidth": 2 if stroke else 0.5},
+    }
+    return Line2D(x, y, **look)
 
 
 def _set_axis(ax: Axes, which: str, axis: Axis) -> None:
@@ -126,13 +104,8 @@ def _draw_matrix(ax: Axes, matrix: Matrix) -> None:
     image = ax.imshow(
         matrix.values, cmap=shades, vmin=matrix.low, vmax=matrix.high, interpolation="nearest"
     )
-    places = [place for place, _ in matrix.ticks]
-    names = [name for _, name in matrix.ticks]
+    places, names = zip(*matrix.ticks, strict=True)
     turned = 90 if sum(map(len, names)) > 40 else 0
     ax.set_xticks(places, names, rotation=turned, fontsize="small")
     ax.set_yticks(places, names, fontsize="small")
     ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.03)
-
-
-def _colour(name: str) -> str:
-    return _LIGHT.get(name, name)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-
-from manyone._types import Array
+from numpy.typing import NDArray
 
 #: Colours of the page and of everything drawn on it, by name, for light and for dark surroundings.
 THEMES: dict[str, dict[str, str]] = {
@@ -24,7 +23,7 @@ THEMES: dict[str, dict[str, str]] = {
     },
 }
 
-#: Colours of methods: each stands out by 3 : 1 or more from white and from the dark page.
+#: Colours of curves: each stands out by 3 : 1 or more from white and from the dark page.
 COLOURS = (
     *("#0a7bc2", "#d55e00", "#00966c", "#c2559b", "#b07d00", "#7d6bd6"),
     *("#c8403f", "#3d8f9e", "#7f8a1f", "#8a7360", "#5b8def", "#77838f"),
@@ -116,7 +115,7 @@ class Matrix:
         Range of the colours; values beyond it take the last one.
     """
 
-    values: Array
+    values: NDArray[np.float64]
     names: tuple[str, ...]
     ticks: tuple[tuple[float, str], ...]
     low: float
@@ -136,6 +135,11 @@ class Panel:
     x: Axis
     y: Axis
     content: tuple[Curve, ...] | Matrix
+
+    @property
+    def curves(self) -> tuple[Curve, ...]:
+        """The curves; none if it shows a matrix."""
+        return () if isinstance(self.content, Matrix) else self.content
 
 
 @dataclass(frozen=True)
@@ -159,19 +163,22 @@ class Chart:
     size: tuple[float, float] = (5.2, 4.0)
 
     @property
-    def legend(self) -> list[Curve]:
-        """One curve for each entry of the legend, groups together; none if titles say it all."""
+    def legend(self) -> dict[str, list[Curve]]:
+        """One curve for each entry of the legend, by heading; none if titles say it all."""
         entries: dict[str, Curve] = {}
         for panel in self.panels:
-            if not isinstance(panel.content, Matrix) and len(panel.content) > 1:
-                for curve in panel.content:
-                    if curve.name:
-                        entries.setdefault(curve.name, curve)
-        groups = list(dict.fromkeys(curve.group for curve in entries.values()))
-        return sorted(entries.values(), key=lambda curve: groups.index(curve.group))
+            for curve in panel.curves if len(panel.curves) > 1 else ():
+                entries.setdefault(curve.name, curve)
+        groups: dict[str, list[Curve]] = {}
+        for name, curve in entries.items():
+            if name:
+                groups.setdefault(curve.group, []).append(curve)
+        return groups
 
 
-def task_matrix(values: Array, names: list[str], rows: int = 1, *, signed: bool) -> Matrix:
+def task_matrix(
+    values: NDArray[np.float64], names: list[str], rows: int = 1, *, signed: bool
+) -> Matrix:
     """A matrix over tasks, or over their rows.
 
     Parameters

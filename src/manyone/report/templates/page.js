@@ -2,16 +2,18 @@
 const root = document.documentElement;
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 
-// Tables: a heading sorts its column upwards, once more downwards; empty cells stay last.
+// Tables: a heading sorts its column upwards, once more downwards; empty cells stay last. Columns
+// with a number in any cell go by numbers, others by their words.
 for (const table of all('table.sortable')) {
   const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
   heads.forEach((head, column) => head.firstChild.addEventListener('click', () => {
     const down = head.getAttribute('aria-sort') === 'ascending';
     heads.forEach(other => other.removeAttribute('aria-sort'));
     head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
-    const value = row => column ? parseFloat(row.cells[column].dataset.value)
-                                : row.cells[0].textContent;
-    const empty = x => x !== x;
+    const numbers = [...body.rows].some(row => 'value' in row.cells[column].dataset);
+    const value = row => numbers ? parseFloat(row.cells[column].dataset.value)
+                                 : row.cells[column].textContent;
+    const empty = x => x !== x || x === '';
     body.append(...[...body.rows].sort((a, b) => {
       const x = value(a), y = value(b);
       if (empty(x) || empty(y)) return empty(x) - empty(y);
@@ -23,15 +25,15 @@ for (const table of all('table.sortable')) {
 // Light and dark: as the system has it, until the switch says otherwise.
 const system = matchMedia('(prefers-color-scheme: dark)'), button = document.getElementById('theme');
 const dark = () => root.dataset.theme ? root.dataset.theme === 'dark' : system.matches;
-function dress() {
+function applyTheme() {
   button.textContent = dark() ? 'Light' : 'Dark';
   drawn.forEach(draw);
 }
 button.addEventListener('click', () => {
   root.dataset.theme = dark() ? 'light' : 'dark';
-  dress();
+  applyTheme();
 });
-system.addEventListener('change', dress);
+system.addEventListener('change', applyTheme);
 
 // Figures: drawn when they come near the window, in the colours of the page.
 const drawn = new Set(), touch = matchMedia('(pointer: coarse)').matches;
@@ -86,9 +88,9 @@ async function start() {
   all('.plot').forEach(plot => near.observe(plot));
 }
 
-dress();
+applyTheme();
 // Browsers that cannot unpack show the figures as images.
-if (root.classList.contains('live')) start().catch(error => {
+if (root.classList.contains('live') && document.getElementById('library')) start().catch(error => {
   root.classList.remove('live');
   throw error;
 });

@@ -1,0 +1,131 @@
+"""Charts as figures of plotly.js, for the page. Colours ``--name`` are the page's variables."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from manyone.report.charts import Axis, Chart, Curve, Matrix, Panel
+
+_PIXELS = 84  # per inch of the printed figure
+_CLEAR = "rgba(0,0,0,0)"
+_LAYOUT: dict[str, Any] = {
+    **{"paper_bgcolor": _CLEAR, "plot_bgcolor": _CLEAR, "hovermode": "closest"},
+    "font": {"color": "--ink", "size": 11, "family": "system-ui, sans-serif"},
+    "hoverlabel": {"bgcolor": "--card", "bordercolor": "--soft", "font": {"color": "--ink"}},
+    "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+    "showlegend": False,
+}
+_AXIS = {"gridcolor": "--grid", "linecolor": "--soft", "zeroline": False, "automargin": True}
+
+
+def panels(chart: Chart) -> list[dict[str, Any]]:
+    """A figure of plotly.js for each panel.
+
+    Parameters
+    ----------
+    chart : Chart
+
+    Returns
+    -------
+    list of dict
+        With ``data`` and ``layout``, as plotly.js takes them once colours are filled in.
+    """
+    return [_panel(panel) for panel in chart.panels]
+
+
+def shape(chart: Chart) -> str:
+    """Style of the place for a panel on the page: as high as its text needs, or square."""
+    if any(isinstance(panel.content, Matrix) for panel in chart.panels):
+        return "aspect-ratio:1.13"
+    return f"height:{round(_PIXELS * chart.size[1])}px"
+
+
+def _panel(panel: Panel) -> dict[str, Any]:
+    x, y = _axis(panel.x), _axis(panel.y)
+    data = [_trace(curve, panel) for curve in panel.curves]
+    if isinstance(panel.content, Matrix):
+        matrix = panel.content
+        data = [_heatmap(matrix, panel)]
+        ticks = {
+            **{"type": "category", "showgrid": False, "constrain": "domain", "tickmode": "array"},
+            "tickvals": [_text(matrix.names[int(place)]) for place, _ in matrix.ticks],
+            "ticktext": [_text(name) for _, name in matrix.ticks],
+        }
+        x, y = x | ticks, y | ticks | {"autorange": "reversed", "scaleanchor": "x"}
+    return {"data": data, "layout": _LAYOUT | {"xaxis": x, "yaxis": y}}
+
+
+def _axis(axis: Axis) -> dict[str, Any]:
+    spec = _AXIS | {"title": {"text": _text(axis.label), "standoff": 6}}
+    spec |= {"type": "log", "exponentformat": "power"} if axis.log else {"type": "linear"}
+    if axis.percent:
+        spec["tickformat"] = ".0%"
+    if axis.whole:
+        spec |= {"tickformat": "d", "nticks": 6}
+    if axis.names:
+        names = [_text(name) for name in axis.names]
+        spec |= {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": names}
+    if axis.limits:
+        spec["range"] = list(axis.limits[::-1] if axis.reverse else axis.limits)
+    elif axis.reverse:
+        spec["autorange"] = "reversed"
+    return spec
+
+
+def _trace(curve: Curve, panel: Panel) -> dict[str, Any]:
+    parts = [name for name, used in (("lines", curve.line), ("markers", curve.symbol)) if used]
+    colour = curve.colour if curve.colour.startswith("#") else f"--{curve.colour}"
+    trace: dict[str, Any] = {"type": "scatter", "name": curve.name, "mode": "+".join(parts)}
+    trace |= {"x": _plain(curve.x), "y": _plain(curve.y)}
+    if curve.line:
+        dash = "dot" if curve.line == "dotted" else "solid"
+        trace["line"] = {"color": colour, "width": curve.width, "dash": dash}
+    if curve.symbol == "bar":
+        edge = {"width": 2, "color": colour}
+        trace["marker"] = {"symbol": "line-ns-open", "size": 12, "color": colour, "line": edge}
+    elif curve.symbol:
+        trace["marker"] = {"symbol": curve.symbol, "size": 7, "color": colour}
+    if curve.error:
+        trace["error_x"] = {"array": _plain(curve.error), "color": colour, "thickness": 1.2}
+    if not curve.name:
+        return trace | {"hoverinfo": "skip"}
+    errors = [f" ± {error:.2f}" if error else "" for error in curve.error or [0.0] * len(curve.x)]
+    return trace | {
+        "hoverinfo": "text",
+        "hovertext": [
+            f"<b>{_text(curve.name)}</b><br>{_text(f'{panel.y.label}: {panel.y.write(y)}')}<br>"
+            f"{_text(f'{panel.x.label}: {panel.x.write(x)}')}{error}"
+            for x, y, error in zip(curve.x, curve.y, errors, strict=True)
+        ],
+    }
+
+
+def _heatmap(matrix: Matrix, panel: Panel) -> dict[str, Any]:
+    steps = np.linspace(0, 1, len(matrix.shades)).tolist()
+    names = [_text(name) for name in matrix.names]
+    bar = {"thickness": 10, "outlinewidth": 0, "nticks": 5, "xpad": 6, "exponentformat": "e"}
+    # Values to about a thousandth of their range: finer shades nobody sees.
+    digits = 3 - int(np.floor(np.log10(matrix.high)))
+    return {
+        **{"type": "heatmap", "x": names, "y": names, "zmin": matrix.low, "zmax": matrix.high},
+        "z": np.round(matrix.values, digits).tolist(),
+        "colorscale": [
+            [step, f"--{name}"] for step, name in zip(steps, matrix.shades, strict=True)
+        ],
+        "colorbar": bar,
+        "hovertemplate": f"{_text(panel.y.label)} <b>%{{y}}</b><br>{_text(panel.x.label)} "
+        "<b>%{x}</b><br>%{z:.3~g}<extra></extra>",
+    }
+
+
+def _text(name: str) -> str:
+    """A name that plotly.js does not take for markup."""
+    return escape(name, quote=False)
+
+
+def _plain(values: tuple[float, ...]) -> list[float | None]:
+    """Numbers that JSON has: a gap instead of NaN."""
+    return [float(value) if np.isfinite(value) else None for value in values]

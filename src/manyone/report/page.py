@@ -1,0 +1,151 @@
+"""One self-contained page, laid out from values: text, topics, tables and figures in sections."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from manyone.report import interactive
+from manyone.report.charts import THEMES, Chart
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Headings, each with one or more sentences beside it."""
+
+    kind: ClassVar[str] = "topics"
+    items: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table.
+
+    Attributes
+    ----------
+    text : str
+    number : float or None
+        What its column is sorted by; None sorts by the text, or last among numbers.
+    mark : {"", "best", "level", "soft", "text"}
+        Highlighted; highlighted less; in the background; words rather than a number.
+    """
+
+    text: str = ""
+    number: float | None = None
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table: its name and what is in the other columns; `soft` is in the background."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    soft: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose headings sort it; `heads` begins with that of the names."""
+
+    kind: ClassVar[str] = "table"
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A chart and its PNG, for paper and for browsers without script."""
+
+    kind: ClassVar[str] = "picture"
+    chart: Chart
+    png: bytes
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page.
+
+    Attributes
+    ----------
+    name : str
+        Of its place on the page.
+    title : str
+    blocks : tuple
+        A `str` is a paragraph of text, `Markup` goes in as it is.
+    label : str
+        In the list of sections; empty is the title.
+    """
+
+    name: str
+    title: str
+    blocks: tuple[str | Topics | Table | Picture, ...]
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A title, a few words under it, and sections."""
+
+    title: str
+    intro: str
+    sections: tuple[Section, ...]
+
+
+def render(page: Page) -> str:
+    """HTML that loads nothing from elsewhere; the same values give the same text.
+
+    Parameters
+    ----------
+    page : Page
+
+    Returns
+    -------
+    str
+    """
+    blocks = [block for section in page.sections for block in section.blocks]
+    charts = [block.chart for block in blocks if isinstance(block, Picture)]
+    figures = {chart.name: interactive.panels(chart) for chart in charts}
+    return (
+        templates("manyone.report")
+        .get_template("page.html")
+        .render(
+            page=page,
+            themes=THEMES,
+            library=_library() if charts else "",
+            charts=_packed(json.dumps(figures, separators=(",", ":"))),
+        )
+    )
+
+
+@lru_cache
+def templates(package: str) -> Environment:
+    """Templates in the folder ``templates`` of a package; what they are given is escaped."""
+    found = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    found.loader = loader = PackageLoader(package)
+    found.globals["verbatim"] = lambda name: Markup(loader.get_source(found, name)[0])
+    found.filters["base64"] = lambda data: base64.b64encode(data).decode()
+    found.filters["shape"] = interactive.shape
+    return found
+
+
+@lru_cache
+def _library() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return _packed(get_plotlyjs())
+
+
+def _packed(text: str) -> str:
+    """Text as the page unpacks it; without a date, so the same text gives the same page."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()

@@ -1,0 +1,106 @@
+"""What all commands share: nothing ends in a traceback, and the start is cheap."""
+
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from manyone.cli import common
+from manyone.report.page import Cell, Row, Table
+
+
+def app_that(act):
+    app = typer.Typer(add_completion=False)
+
+    @app.callback()
+    def nothing():
+        pass
+
+    @app.command()
+    def go(number: int = 0):
+        act(number)
+
+    return app
+
+
+def fail(error):
+    def act(number):
+        raise error
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (common.InputError("no column 'a'.\n  Name another."), 2, "no column 'a'. Name another."),
+        (FileNotFoundError(2, "No such file", "rows.csv"), 2, "rows.csv"),
+        (KeyboardInterrupt(), 130, "stopped. Run the same command again"),
+        (TypeError("of our own"), 1, "unexpected TypeError: of our own."),
+        (typer.BadParameter("not so"), 2, "not so"),
+    ],
+)
+def test_what_goes_wrong_is_one_line(error, code, words, capsys, monkeypatch):
+    monkeypatch.delenv("MANYONE_DEBUG", raising=False)
+    assert common.run(app_that(fail(error)), ["go"]) == code
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and err.startswith("manyone: ") and words in err
+
+
+def test_our_own_mistakes_can_be_looked_at(monkeypatch):
+    monkeypatch.setenv("MANYONE_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        common.run(app_that(lambda number: 1 / number), ["go"])
+
+
+def test_exit_codes_of_commands_are_kept():
+    def leave(number):
+        raise typer.Exit(number)
+
+    assert common.run(app_that(leave), ["go", "--number", "3"]) == 3
+    assert common.run(app_that(lambda number: None), ["go"]) == 0
+
+
+def test_missing_packages_are_told_with_the_remedy():
+    wanted = r"no_such_package.*manyone\[plot,report\]"
+    with pytest.raises(common.InputError, match=wanted), common.needs("plot,report"):
+        import no_such_package  # noqa: F401
+
+
+def test_a_bar_is_drawn_from_the_first_step_on(capsys):
+    with common.progress("counting", "rows"):
+        pass
+    assert capsys.readouterr().err == ""
+    with common.progress("counting", "rows") as update:
+        update(1, 3)
+        update(3, 3)
+    err = capsys.readouterr().err
+    assert "counting" in err and "3/3 rows" in err
+
+
+def test_tables_are_printed_without_some_columns(capsys):
+    rows = (Row("a", (Cell("1.0", 1.0), Cell("0.01", 0.01))), Row("b", (Cell(), Cell("x"))))
+    common.print_table(Table("A title", ("who", "score", "p"), rows), leave_out=("p",))
+    out = capsys.readouterr().out
+    assert "A title" in out and "score" in out and "1.0" in out and "0.01" not in out
+
+
+def test_the_command_starts_without_what_it_may_not_need():
+    heavy = ("matplotlib", "plotly", "jinja2", "manyone.experiments", "polars")
+    code = f"import sys, manyone.cli; print([name for name in {heavy!r} if name in sys.modules])"
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert found.stdout.strip() == "[]"
+
+
+def test_python_m_is_the_same_command():
+    found = subprocess.run(
+        [sys.executable, "-m", "manyone", "reproduce", "--data", "cifar"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert found.returncode == 2 and found.stderr.startswith("manyone: ")
+    assert "cifar" in found.stderr and found.stderr.count("\n") == 1
