@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -35,6 +35,7 @@ from manyone.whitening import TaskWhitener
 _FOLDS = 10
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, metaclass=ABCMeta):
     """Base class of all estimators.
 
@@ -57,14 +58,14 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         "alarm_rate": [Interval(Real, 0, 1, closed="neither")],
     }
 
-    kernel: str | Callable[..., float]
-    gamma: str | float
-    width: float
-    degree: int
-    coef0: float
-    kernel_params: dict[str, Any] | None
-    metric: str
-    alarm_rate: float
+    kernel: str | Callable[..., float] = "rbf"
+    gamma: str | float = "mean"
+    width: float = 1.0
+    degree: int = 3
+    coef0: float = 1
+    kernel_params: dict[str, Any] | None = None
+    metric: str = "plain"
+    alarm_rate: float = 0.05
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Give the class a read-only attribute for everything that it declares to learn."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -22,6 +22,7 @@ from manyone.rows import MISSING, TrainingRows
 from manyone.solvers.ridge import effective_alpha, factorise, left_out_scores, solve_ridge_stack
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class IndependentOCKSR(Updatable):
     r"""One-class kernel spectral regression, each task alone (the paper's OCKSR).
 
@@ -114,28 +115,7 @@ class IndependentOCKSR(Updatable):
         "alpha": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Callable[..., float] = "rbf",
-        gamma: str | float = "mean",
-        width: float = 1.0,
-        degree: int = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        alpha: float = 0.1,
-        metric: str = "plain",
-        alarm_rate: float = 0.05,
-    ):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.width = width
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.alpha = alpha
-        self.metric = metric
-        self.alarm_rate = alarm_rate
+    alpha: float = 0.1
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         return independent_solution(gram, rows, self.alpha)

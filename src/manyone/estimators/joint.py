@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -30,6 +30,7 @@ from manyone.solvers.ridge import (
 from manyone.solvers.ridge_updates import UpdatedRidge, add_rows, drop_rows
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class JointOCKSR(Updatable):
     r"""One-class kernel spectral regression of all tasks together (the paper's C-OCKSR).
 
@@ -130,32 +131,9 @@ class JointOCKSR(Updatable):
         "random_state": ["random_state"],
     }
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Callable[..., float] = "rbf",
-        gamma: str | float = "mean",
-        width: float = 1.0,
-        degree: int = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        alpha: float = 0.1,
-        metric: str = "plain",
-        alarm_rate: float = 0.05,
-        landmarks: int | None = None,
-        random_state: Any = None,
-    ):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.width = width
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.alpha = alpha
-        self.metric = metric
-        self.alarm_rate = alarm_rate
-        self.landmarks = landmarks
-        self.random_state = random_state
+    alpha: float = 0.1
+    landmarks: int | None = None
+    random_state: Any = None
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         return joint_solution(gram, rows, self.alpha, self.landmarks, self.random_state)

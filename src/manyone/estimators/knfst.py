@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from manyone.rows import MISSING, TrainingRows
 from manyone.solvers.nullspace import null_space
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class KNFST(MultiTaskOneClass):
     r"""Kernel null Foley-Sammon transform (Bodesheim et al. 2013).
 
@@ -122,30 +123,8 @@ class KNFST(MultiTaskOneClass):
         "ridge": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Callable[..., float] = "rbf",
-        gamma: str | float = "mean",
-        width: float = 1.0,
-        degree: int = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        origin: bool | str = "auto",
-        ridge: float = 1e-3,
-        metric: str = "plain",
-        alarm_rate: float = 0.05,
-    ):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.width = width
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.origin = origin
-        self.ridge = ridge
-        self.metric = metric
-        self.alarm_rate = alarm_rate
+    origin: bool | str = "auto"
+    ridge: float = 1e-3
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         K, T = gram.finite_matrix(), rows.n_tasks

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -25,6 +24,7 @@ from manyone.solvers.linear import LinearResult, eigenbasis, left_out_scores, li
 from manyone.solvers.ridge import effective_alpha
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LinearOCKSR(MultiTaskOneClass):
     r"""One-class kernel spectral regression with a learned linear structure (the paper's OCKSR-L).
 
@@ -163,46 +163,16 @@ class LinearOCKSR(MultiTaskOneClass):
         "solver": [StrOptions({"fista", "paper"})],
     }
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Callable[..., float] = "rbf",
-        gamma: str | float = "mean",
-        width: float = 1.0,
-        degree: int = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        alpha: float = 0.1,
-        frobenius: float = 0.1,
-        nuclear: float = 0.0,
-        metric: str = "plain",
-        alarm_rate: float = 0.05,
-        solver: str = "fista",
-        tol: float = 1e-10,
-        max_iter: int = 1000,
-        landmarks: int | None = None,
-        random_state: Any = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-    ):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.width = width
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.alpha = alpha
-        self.frobenius = frobenius
-        self.nuclear = nuclear
-        self.metric = metric
-        self.alarm_rate = alarm_rate
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.landmarks = landmarks
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
+    alpha: float = 0.1
+    frobenius: float = 0.1
+    nuclear: float = 0.0
+    solver: str = "fista"
+    tol: float = 1e-10
+    max_iter: int = 1000
+    landmarks: int | None = None
+    random_state: Any = None
+    warm_start: bool = False
+    verbose: int = 0
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         found = None

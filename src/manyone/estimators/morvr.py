@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -20,6 +20,7 @@ from manyone.solvers.morvr import morvr, predictive_covariance_scale, published_
 from manyone.solvers.threads import blas_for
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MORVR(MultiTaskOneClass):
     r"""Multi-output relevance vector regression on one-hot responses (Ha & Zhang 2017).
 
@@ -163,36 +164,11 @@ class MORVR(MultiTaskOneClass):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Callable[..., float] = "rbf",
-        gamma: str | float = "mean",
-        width: float = 1.0,
-        degree: int = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        fit_intercept: bool = False,
-        shrinkage: float = 0.03,
-        start: str = "guarded",
-        tol: float = 1e-6,
-        max_iter: int = 10_000,
-        metric: str = "plain",
-        alarm_rate: float = 0.05,
-    ):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.width = width
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.fit_intercept = fit_intercept
-        self.shrinkage = shrinkage
-        self.start = start
-        self.tol = tol
-        self.max_iter = max_iter
-        self.metric = metric
-        self.alarm_rate = alarm_rate
+    fit_intercept: bool = False
+    shrinkage: float = 0.03
+    start: str = "guarded"
+    tol: float = 1e-6
+    max_iter: int = 10_000
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         K, R, n = gram.finite_matrix(), rows.responses(), len(rows.codes)

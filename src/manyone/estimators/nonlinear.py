@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -72,6 +71,7 @@ class TwoLayerModel(MultiTaskOneClass):
         return second_gram(self.responses_, self.responses_, self._solution.fitted("theta"))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NonlinearOCKSR(TwoLayerModel):
     r"""One-class kernel spectral regression with a second kernel layer (the paper's OCKSR-N).
 
@@ -218,50 +218,18 @@ class NonlinearOCKSR(TwoLayerModel):
         "solver": [StrOptions({"lbfgs", "paper"})],
     }
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Callable[..., float] = "rbf",
-        gamma: str | float = "mean",
-        width: float = 1.0,
-        degree: int = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        alpha: float = 0.1,
-        beta: float = 1.0,
-        theta: str | float = "mean",
-        learn_theta: bool = False,
-        anchor: bool = True,
-        metric: str = "plain",
-        alarm_rate: float = 0.05,
-        solver: str = "lbfgs",
-        tol: float = 1e-5,
-        max_iter: int = 500,
-        landmarks: int | None = None,
-        random_state: Any = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-    ):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.width = width
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.alpha = alpha
-        self.beta = beta
-        self.theta = theta
-        self.learn_theta = learn_theta
-        self.anchor = anchor
-        self.metric = metric
-        self.alarm_rate = alarm_rate
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.landmarks = landmarks
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
+    alpha: float = 0.1
+    beta: float = 1.0
+    theta: str | float = "mean"
+    learn_theta: bool = False
+    anchor: bool = True
+    solver: str = "lbfgs"
+    tol: float = 1e-5
+    max_iter: int = 500
+    landmarks: int | None = None
+    random_state: Any = None
+    warm_start: bool = False
+    verbose: int = 0
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         if rows.n_tasks == 1:

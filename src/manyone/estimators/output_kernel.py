@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ from manyone.solvers.output_kernel import output_kernel
 from manyone.solvers.ridge import NotPositiveDefinite, left_out_scores, one_minus_leverage
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class OutputKernelOCKSR(MultiTaskOneClass):
     r"""Output kernel learning on one-hot responses (Dinuzzo et al. 2011).
 
@@ -137,32 +138,9 @@ class OutputKernelOCKSR(MultiTaskOneClass):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Callable[..., float] = "rbf",
-        gamma: str | float = "mean",
-        width: float = 1.0,
-        degree: int = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        alpha: float = 0.1,
-        tol: float = 1e-9,
-        max_iter: int = 200,
-        metric: str = "plain",
-        alarm_rate: float = 0.05,
-    ):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.width = width
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.alpha = alpha
-        self.tol = tol
-        self.max_iter = max_iter
-        self.metric = metric
-        self.alarm_rate = alarm_rate
+    alpha: float = 0.1
+    tol: float = 1e-9
+    max_iter: int = 200
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         # Weights matter relative to alpha only: about 1 they stay in range.

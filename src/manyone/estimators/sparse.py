@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -33,6 +33,7 @@ _GAP, _SMALLEST_GAP = 0.01, 1e-8
 _ROUGH = 1e-4
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SparseOCKSR(TwoLayerModel):
     r"""One-class kernel spectral regression with a sparse second layer (the paper's OCKSR-NS).
 
@@ -177,52 +178,19 @@ class SparseOCKSR(TwoLayerModel):
         "solver": [StrOptions({"fista", "paper"})],
     }
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Callable[..., float] = "rbf",
-        gamma: str | float = "mean",
-        width: float = 1.0,
-        degree: int = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        alpha: float = 0.1,
-        l1: str | float = "auto",
-        group: str | float = "auto",
-        theta: str | float = "mean",
-        learn_theta: bool = False,
-        anchor: bool = True,
-        metric: str = "plain",
-        alarm_rate: float = 0.05,
-        solver: str = "fista",
-        tol: float = 1e-3,
-        max_iter: int = 200,
-        landmarks: int | None = None,
-        random_state: Any = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-    ):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.width = width
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.alpha = alpha
-        self.l1 = l1
-        self.group = group
-        self.theta = theta
-        self.learn_theta = learn_theta
-        self.anchor = anchor
-        self.metric = metric
-        self.alarm_rate = alarm_rate
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.landmarks = landmarks
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
+    alpha: float = 0.1
+    l1: str | float = "auto"
+    group: str | float = "auto"
+    theta: str | float = "mean"
+    learn_theta: bool = False
+    anchor: bool = True
+    solver: str = "fista"
+    tol: float = 1e-3
+    max_iter: int = 200
+    landmarks: int | None = None
+    random_state: Any = None
+    warm_start: bool = False
+    verbose: int = 0
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         if rows.n_tasks == 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ from manyone.solvers.threads import blas_for
 _FEW, _MANY = 100, 400
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SVDD(MultiTaskOneClass):
     r"""Support vector data description (Tax & Duin 2004), each task alone.
 
@@ -137,32 +138,9 @@ class SVDD(MultiTaskOneClass):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Callable[..., float] = "rbf",
-        gamma: str | float = "mean",
-        width: float = 1.0,
-        degree: int = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        nu: float = 0.1,
-        tol: float = 1e-10,
-        max_iter: int = 100_000,
-        metric: str = "plain",
-        alarm_rate: float = 0.05,
-    ):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.width = width
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.nu = nu
-        self.tol = tol
-        self.max_iter = max_iter
-        self.metric = metric
-        self.alarm_rate = alarm_rate
+    nu: float = 0.1
+    tol: float = 1e-10
+    max_iter: int = 100_000
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         T = rows.n_tasks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from manyone.rows import MISSING, TrainingRows
 from manyone.solvers.task_svm import by_libsvm, task_kernel, task_svm
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MultiTaskOneClassSVM(MultiTaskOneClass):
     r"""One-class support vector machines that share a common part (He et al. 2014).
 
@@ -146,36 +147,11 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def __init__(
-        self,
-        *,
-        kernel: str | Callable[..., float] = "rbf",
-        gamma: str | float = "mean",
-        width: float = 1.0,
-        degree: int = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        nu: float = 0.1,
-        mu: float = 100.0,
-        shared_offset: bool = False,
-        tol: float = 1e-10,
-        max_iter: int = 100_000,
-        metric: str = "plain",
-        alarm_rate: float = 0.05,
-    ):
-        self.kernel = kernel
-        self.gamma = gamma
-        self.width = width
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.nu = nu
-        self.mu = mu
-        self.shared_offset = shared_offset
-        self.tol = tol
-        self.max_iter = max_iter
-        self.metric = metric
-        self.alarm_rate = alarm_rate
+    nu: float = 0.1
+    mu: float = 100.0
+    shared_offset: bool = False
+    tol: float = 1e-10
+    max_iter: int = 100_000
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         members, task = _variables(rows)
