@@ -14,6 +14,7 @@ from sklearn.utils.validation import validate_data
 from manyone import validation
 from manyone._sklearn import check_sample_weight
 from manyone._types import Array, Codes, Mask, Rows
+from manyone.kernels.kernel import VALUES_ONLY
 
 #: Code of a row whose task is missing (allowed for known outliers only).
 MISSING = -1
@@ -161,8 +162,11 @@ def training_rows(
     if labels.dtype == object:  # native arrays have no missing labels
         validation.refuse_rows_without_task(labels, mask)
     kept = np.flatnonzero(weight > 0)
-    tasks, codes = encode(labels[kept])
-    square = getattr(estimator, "kernel", None) == "precomputed"
+    if labels.dtype == object:
+        tasks, codes = encode(labels[kept])
+    else:
+        tasks, codes = np.unique(labels[kept], return_inverse=True)
+    square = getattr(estimator, "kernel", None) in VALUES_ONLY
     if square:
         X = validation.symmetric_part(X)[np.ix_(kept, kept)]
     elif len(kept) < n:
@@ -203,6 +207,9 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
 
 def one_per_row(name: str, values: Any, n_rows: int) -> NDArray[Any]:
     """Values of a parameter that wants one per row, shape (n_rows,)."""
+    native = isinstance(values, np.ndarray) and values.dtype.kind in "iubU"
+    if native and values.shape == (n_rows,):
+        return np.asarray(values)
     if not isinstance(values, list | np.ndarray) or not np.ndim(values):
         validation.refuse_unless_listed(name, values)
     try:

@@ -185,12 +185,6 @@ def symmetric_part(K: Any) -> Array:
     return np.asarray(K + K.T) / 2
 
 
-def brings_kernel_values(estimator: Any) -> bool:
-    """Whether rows come as kernel values."""
-    kernel = getattr(estimator, "kernel", None)
-    return isinstance(kernel, str) and kernel == "precomputed"
-
-
 def refuse_landmarks(rows: Any, number: int) -> None:
     """Landmarks need rows."""
     if rows.columns is not None:

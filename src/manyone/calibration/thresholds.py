@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
 from manyone.messages import shortlist
+from manyone.models.solution import Solution
 from manyone.rows import TrainingRows, group_rows
 from manyone.solvers.threads import blas_threads, one_blas_thread
 
@@ -78,8 +79,8 @@ class Calibration:
         -------
         Calibration
         """
-        order, starts = group_rows(codes, n_tasks)
-        order = order[np.lexsort((scores[order], codes[order]))]
+        order = np.lexsort((scores, codes))
+        starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n_tasks))])
         scores, codes, weight = scores[order], codes[order], weight[order]
         # Equal scores may differ by rounding: slightly lower, a tie stays a tie and p is larger.
         scores = scores - 1e-12 * (1.0 + np.abs(scores))
@@ -101,6 +102,16 @@ class Calibration:
             source,
             np.bincount(codes, weight, n_tasks).astype(np.float64),
             float(pool_weight.sum()),
+        )
+
+    @classmethod
+    def of_training(cls, rows: TrainingRows, solution: Solution) -> Calibration:
+        """From the left-out scores that a solution brings along."""
+        assert solution.left_out is not None
+        normal = ~rows.outlier
+        scores, weight = solution.left_out[normal], rows.weight[normal]
+        return cls.from_scores(
+            scores, rows.codes[normal], weight, rows.n_tasks, solution.left_out_source
         )
 
     def pooled(self, alarm_rate: float) -> Mask:

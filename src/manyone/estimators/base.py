@@ -21,7 +21,7 @@ from manyone.calibration.thresholds import Calibration, Folds
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.scoring import Scoring
 from manyone.kernels.gram import Gram, Points
-from manyone.kernels.kernel import KERNELS, Kernel
+from manyone.kernels.kernel import KERNELS, VALUES_ONLY, Kernel
 from manyone.memory import NotEnoughMemory, too_large
 from manyone.messages import warn_unconverged, warn_user
 from manyone.models.scorers import InMetric
@@ -114,13 +114,13 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         -------
         self
         """
-        named = [name for name in (task, outlier) if isinstance(name, str)]
-        features, labels, mask = (
-            split_columns(X, task=task, outlier=outlier) if named else (X, task, outlier)
-        )
-        rows, tasks, _ = training_rows(self, features, labels, mask, sample_weight)
         if y is not None and task is None:
             validation.warn_of_labels_in_y(y)
+        named = []
+        if isinstance(task, str) or isinstance(outlier, str):
+            named = [name for name in (task, outlier) if isinstance(name, str)]
+            X, task, outlier = split_columns(X, task=task, outlier=outlier)
+        rows, tasks, _ = training_rows(self, X, task, outlier, sample_weight)
         return self._fit_rows(rows, tasks, named)
 
     def fit_predict(
@@ -153,7 +153,7 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         # A scoring call may bring these columns along without naming them: remember their names.
         self.label_columns_ = named
         # What updates, exact p-values and plots need of the rows; landmarks stand for theirs.
-        bare = rows.columns is not None or self._landmarks is not None
+        bare = rows.columns is not None or getattr(self, "landmarks", None) is not None
         self.training_ = replace(rows, X=np.empty((len(rows.codes), 0))) if bare else rows
         report = solution.report
         if not report.converged and report.message is not None:
@@ -163,13 +163,8 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         if self.metric == "plain" and solution.scorer.points.vanishes:
             self._warn_of_scales(rows.X)
         if calibrate and solution.left_out is not None:
-            normal = ~rows.outlier
-            self._set_calibration(
-                solution.left_out[normal],
-                rows.codes[normal],
-                rows.weight[normal],
-                solution.left_out_source,
-            )
+            self.calibration_ = Calibration.of_training(rows, solution)
+            self._set_offsets(self.alarm_rate)
         return self
 
     def _learn(self, rows: TrainingRows, *, left_out: bool) -> Solution:
@@ -179,8 +174,13 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
             validation.refuse_metric(rows)
             metric = TaskWhitener().fit_rows(rows)
             prepared = replace(rows, X=metric.transform(rows.X))
-        gram = self._gram(prepared)
-        shared = self.can.folds > 0 and left_out and metric is None and self._landmarks is None
+        gram = Gram.of(prepared, self)
+        shared = (
+            self.can.folds > 0
+            and left_out
+            and metric is None
+            and getattr(self, "landmarks", None) is None
+        )
         if shared:
             gram = gram.formed()
         try:
@@ -200,17 +200,6 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         similarity = _similarity(gram, rows, solution.scorer.points)
         scores = Folds(self.can.folds or _FOLDS).left_out(score, rows, similarity)
         return replace(solution, left_out=scores, left_out_source="folds")
-
-    def _gram(self, rows: TrainingRows) -> Gram:
-        return Gram.of(
-            rows,
-            self.kernel,
-            gamma=self.gamma,
-            width=self.width,
-            degree=self.degree,
-            coef0=self.coef0,
-            params=self.kernel_params,
-        )
 
     def _by_number(self, gram: Gram, rows: TrainingRows) -> Callable[[Codes, Codes], Array]:
         """Scores of some rows by a model of others; all of them share the kernel matrix."""
@@ -248,10 +237,6 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
 
         return scores
 
-    @property
-    def _landmarks(self) -> int | None:
-        return getattr(self, "landmarks", None) if self.can.landmarks else None
-
     def _warn_of_scales(self, X: Any) -> None:
         """Say so where one column drowns all others in the distance between rows."""
         if sparse.issparse(X) or X.shape[1] < 2 or not np.all(np.abs(X) < 1e100):
@@ -263,23 +248,18 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
 
     # ---------------------------------------------------------------------------------- thresholds
 
-    def _set_calibration(self, scores: Array, codes: Codes, weight: Array, source: str) -> None:
-        self.calibration_ = Calibration.from_scores(scores, codes, weight, len(self.tasks_), source)
-        self._set_offsets(self.alarm_rate)
-
     def _set_offsets(self, alarm_rate: float) -> None:
         # Kept beside the parameter, which set_params may change without new offsets.
         self.promised_rate_ = alarm_rate
         self.offset_, self.alarm_rate_ = self.calibration_.offsets(alarm_rate)
-        borrowed = self.calibration_.pooled(alarm_rate)
         far = self.solution_.scorer.far()
-        silent = borrowed[:0] if far is None else far >= self.offset_
-        if borrowed.any() or silent.any():
-            parts = [
+        silent = np.zeros(len(self.tasks_), dtype=bool) if far is None else far >= self.offset_
+        if 1.0 / (self.calibration_.counts.min() + 1.0) > alarm_rate or silent.any():
+            parts = (
                 self.calibration_.shortfall_message(alarm_rate, self.tasks_),
                 validation.tasks_without_far_alarm(self.tasks_, silent),
-            ]
-            warn_user(" ".join(text for text in parts if text))
+            )
+            warn_user(" ".join(filter(None, parts)))
 
     def recalibrate(self, alarm_rate: float) -> Self:
         """Change the promised alarm rate of a fitted model; nothing is refitted.
@@ -320,7 +300,10 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         weight = np.ones(X.shape[0]) if sample_weight is None else check_weight(sample_weight, X)
         kept = weight > 0
         scores = self._own_scores(X[kept], codes[kept])
-        self._set_calibration(scores, codes[kept], weight[kept], source="held-out")
+        self.calibration_ = Calibration.from_scores(
+            scores, codes[kept], weight[kept], len(self.tasks_), "held-out"
+        )
+        self._set_offsets(self.alarm_rate)
         return self
 
     # --------------------------------------------------------------------------- what was learned
@@ -350,7 +333,7 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         """Tags: sparse rows are welcome, precomputed kernels are sliced in both directions."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.can.sparse_rows
-        tags.input_tags.pairwise = validation.brings_kernel_values(self)
+        tags.input_tags.pairwise = self.kernel in VALUES_ONLY
         return tags
 
 

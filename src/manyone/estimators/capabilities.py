@@ -8,17 +8,14 @@ from typing import Any
 
 Grid = Mapping[str, Sequence[Any]]
 
+# Of fields that say how a method is run, not what it can do for a user.
+_INTERNAL = {"internal": True}
 _SHARED: Grid = {
     "kernel": ("rbf", "laplacian", "rbf+laplacian"),
     "width": (0.5, 1.0, 2.0),
     "alpha": (1e-3, 10**-2.5, 1e-2, 10**-1.5, 0.1, 10**-0.5, 1.0),
     "metric": ("plain", "whitened"),
 }
-
-
-def _internal(default: Any) -> Any:
-    """A field that says how a method is run, not what it can do for a user."""
-    return field(default=default, metadata={"internal": True})
 
 
 @dataclass(frozen=True)
@@ -72,12 +69,12 @@ class Capabilities:
     sparse_rows: bool = True
     joint: bool = True
     learns: tuple[str, ...] = ()
-    regression: bool = _internal(False)
+    regression: bool = field(default=False, metadata=_INTERNAL)
     folds: int = 0
-    merges_copies: bool = _internal(False)
-    left_out_grid: str | None = _internal(None)
+    merges_copies: bool = field(default=False, metadata=_INTERNAL)
+    left_out_grid: str | None = field(default=None, metadata=_INTERNAL)
     grid: Grid = field(default_factory=lambda: _SHARED)
     strengths: Grid = field(default_factory=dict)
-    slow: bool = _internal(False)
-    quick: bool = _internal(True)
-    short_grid: Grid | None = _internal(None)
+    slow: bool = field(default=False, metadata=_INTERNAL)
+    quick: bool = field(default=True, metadata=_INTERNAL)
+    short_grid: Grid | None = field(default=None, metadata=_INTERNAL)

@@ -194,7 +194,7 @@ class JointOCKSR(Updatable):
         kept = one_minus_leverage(complement, rows.weight)
         points = Points(self.solution_.scorer.points.kernel, rows.X)
         solution = ridge_solution(points, coef, residuals, kept, alpha, rows)
-        solution.learned["factor"] = RidgeFactor(points, rows.weight, alpha).at_hand(lower)
+        solution.learned["factor"] = RidgeFactor(points, rows.weight, alpha, lower)
         return solution, rows
 
 
@@ -217,17 +217,17 @@ def joint_solution(
     -------
     Solution
     """
-    ridge = float(effective_alpha(alpha, gram.diagonal() @ rows.weight))
     if landmarks is None:
         K, R, points = gram.matrix(), rows.responses(), gram.points()
+        ridge = float(effective_alpha(alpha, np.diagonal(K) @ rows.weight))
         coef, kept, lower = solve_ridge(K, R, ridge, rows.weight, overwrite=True)
         residuals = coef * (ridge / rows.weight)[:, None]
         solution = ridge_solution(points, coef, residuals, kept, ridge, rows)
         if rows.columns is None:
-            factor = RidgeFactor(points, rows.weight, ridge).at_hand(lower)
-            solution.learned["factor"] = factor
+            solution.learned["factor"] = RidgeFactor(points, rows.weight, ridge, lower)
         return solution
     validation.refuse_landmarks(rows, landmarks)
+    ridge = float(effective_alpha(alpha, gram.diagonal() @ rows.weight))
     R = rows.responses()
     Phi, features = gram.landmark_features(landmarks, check_random_state(random_state))
     W, kept = solve_primal_ridge(Phi, R, ridge, rows.weight)

@@ -251,7 +251,7 @@ class LinearOCKSR(MultiTaskOneClass):
             tol=self.tol,
             max_iter=self.max_iter,
             B=warm_start(self, "structure", (target.shape[1],) * 2),
-            report=progress(self),
+            report=progress(self) if self.verbose else None,
         )
         own = np.einsum("it,it->t", M, lam[:, None] * (U.T @ found.coef))
         return None if found.collapsed or np.any(own <= 1e-10 * np.max(own)) else found

@@ -250,7 +250,7 @@ class NonlinearOCKSR(TwoLayerModel):
             solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
-            report=progress(self),
+            report=progress(self) if self.verbose else None,
         )
         solution = two_layers(gram, rows, problem, features, found, self)
         share, responses = _shares(rows), solution.learned["centres"][: len(rows.codes)]
@@ -282,7 +282,7 @@ def first_layer(model: Any, gram: Gram, rows: TrainingRows) -> tuple[TwoLayerPro
 
 def start(model: Any, problem: TwoLayerProblem) -> tuple[Array, float]:
     """First layer (m, T) and coefficient of the second kernel to start from."""
-    if not model.max_iter:
+    if not (model.warm_start and model.max_iter):
         return problem.ridge, problem.theta
     last = warm_start(model, "first_layer", problem.ridge.shape)
     if last is None:

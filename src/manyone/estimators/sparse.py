@@ -229,7 +229,7 @@ class SparseOCKSR(TwoLayerModel):
             tol=self.tol,
             inner_tol=max(_GAP * self.tol, _SMALLEST_GAP),
             max_iter=self.max_iter,
-            report=progress(self),
+            report=progress(self) if self.verbose else None,
         )
         solution = two_layers(gram, rows, problem, features, found, self)
         solution.learned.update(

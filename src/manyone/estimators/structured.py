@@ -33,10 +33,8 @@ def warm_start(model: Any, name: str, shape: tuple[int, ...]) -> Array | None:
     return last.copy() if usable else None
 
 
-def progress(model: Any) -> Report | None:
-    """What is called after every iteration, if the user wants to see them."""
-    if not model.verbose:
-        return None
+def progress(model: Any) -> Report:
+    """What is called after every iteration, for a user who wants to see them."""
     name, every = type(model).__name__, 1 if model.verbose > 1 else 10
 
     def show(iteration: int, objective: float) -> None:

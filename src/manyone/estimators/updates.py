@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._types import Codes
+from manyone.calibration.thresholds import Calibration
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.messages import warn_user
 from manyone.models.scorers import InMetric
@@ -132,9 +133,8 @@ class Updatable(MultiTaskOneClass):
             )
         self.solution_, self.training_, self.tasks_ = solution, rows, tasks
         if calibrated and solution.left_out is not None:
-            normal = ~rows.outlier
-            scores, weight = solution.left_out[normal], rows.weight[normal]
-            self._set_calibration(scores, rows.codes[normal], weight, solution.left_out_source)
+            self.calibration_ = Calibration.of_training(rows, solution)
+            self._set_offsets(self.promised_rate_)
         return self
 
     def _refit(self, rows: TrainingRows, tasks: NDArray[Any]) -> Self:

@@ -98,23 +98,32 @@ class Gram:
     columns: Codes | None = None
 
     @classmethod
-    def of(cls, rows: TrainingRows, kernel: Any, **params: Any) -> Gram:
-        """Training rows, or the kernel matrix that came in their place, through a kernel.
+    def of(cls, rows: TrainingRows, model: Any) -> Gram:
+        """Training rows, or the kernel matrix that came in their place, through a model's kernel.
 
         Parameters
         ----------
         rows : TrainingRows
-        kernel : str or callable
-        **params
-            As in :func:`resolve_kernel`.
+        model : estimator
+            Its parameters are those of :func:`resolve_kernel`.
 
         Returns
         -------
         Gram
         """
         if rows.columns is not None:
-            return cls(Kernel(kernel), np.empty((len(rows.codes), 0)), rows.X, rows.columns)
-        return cls(resolve_kernel(kernel, rows.X, weight=rows.weight, **params), rows.X)
+            return cls(Kernel(model.kernel), np.empty((len(rows.codes), 0)), rows.X, rows.columns)
+        kernel = resolve_kernel(
+            model.kernel,
+            rows.X,
+            gamma=model.gamma,
+            width=model.width,
+            degree=model.degree,
+            coef0=model.coef0,
+            params=model.kernel_params,
+            weight=rows.weight,
+        )
+        return cls(kernel, rows.X)
 
     def __len__(self) -> int:
         """Return the number of rows."""

@@ -17,7 +17,9 @@ from manyone.kernels import widths
 from manyone.memory import refuse_without_memory
 
 MIXTURE = "rbf+laplacian"
-KERNELS = frozenset(PAIRWISE_KERNEL_FUNCTIONS) | {MIXTURE, "precomputed"}
+#: Names of kernels whose values come in the place of rows.
+VALUES_ONLY = ("precomputed",)
+KERNELS = frozenset({*PAIRWISE_KERNEL_FUNCTIONS, MIXTURE, *VALUES_ONLY})
 #: Kernels that are a decreasing function of a distance, and which distance that is.
 DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock", "chi2": "chi2"}
 #: Kernels whose ``gamma`` multiplies an inner product.
@@ -273,15 +275,17 @@ def resolve_kernel(
     parts = []
     for name, power in zip(kernel.split("+"), _POWERS.get(kernel, (0,)), strict=True):
         if not isinstance(gamma, str):
-            value = times_power(gamma / width, scale, power)
+            parts.append(times_power(gamma / width, scale, power))
+            continue
+        if gamma == "mean" and name in DISTANCES:
+            typical = mean_distance(DISTANCES[name], scaled, weight)
         elif gamma == "scale":
             typical = widths.variance(X if shift is None else X / scale, weight) * X.shape[1]
-            value = times_power(_reciprocal(typical) / width, scale, power - 2)
-        elif gamma == "mean" and name in DISTANCES:
-            value = _reciprocal(mean_distance(DISTANCES[name], scaled, weight)) / width
         else:
-            value = _reciprocal(widths.typical(name, gamma, scaled, weight)) / width
-        parts.append(value)
+            typical = widths.typical(name, gamma, scaled, weight)
+        # All rows alike: every width gives the same answer on them, take the neutral one.
+        value = 1.0 / (typical * width) if typical > np.finfo(float).tiny else 1.0 / width
+        parts.append(times_power(value, scale, power - 2) if gamma == "scale" else value)
     return Kernel(kernel, tuple(parts), shift, scale, degree, coef0)
 
 
@@ -293,7 +297,8 @@ def mean_distance(metric: str, X: Rows, weight: Array) -> float:
         centre = X.T @ share
         if sparse.issparse(X):
             return 2.0 * (float(share @ squared_norms(X)) - float(centre @ centre))
-        return 2.0 * float(share @ squared_norms(X - centre))
+        X = X - centre
+        return 2.0 * float(share @ np.einsum("ij,ij->i", X, X))
     if metric == "chi2":
         return widths.mean_over_pairs(metric, X, share)
     # Sorted, a value is added once for every row below it and subtracted for every row above.
@@ -306,11 +311,6 @@ def mean_distance(metric: str, X: Rows, weight: Array) -> float:
         ordered = np.take_along_axis(values, order, axis=0)
         total += 2.0 * float(np.sum(ordered * mass * (2 * below + mass - 1.0)))
     return total
-
-
-def _reciprocal(typical: float) -> float:
-    # All rows alike: every width gives the same answer on them, take the neutral one.
-    return 1.0 / typical if typical > np.finfo(float).tiny else 1.0
 
 
 def times_power(value: float, scale: float, power: int) -> float:

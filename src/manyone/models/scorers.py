@@ -77,7 +77,7 @@ class Expansion:
 
 @dataclass(frozen=True, eq=False)
 class TwoLayers:
-    """Score ``-|f_t(y) - target_t|``, ``f = exp(-theta |y - centres|^2) second``, ``y = K(x) coef``.
+    """Score ``-|f_t(x) - target_t|``, ``f = exp(-theta |K(x) coef - centres|^2) second_coef``.
 
     Parameters
     ----------

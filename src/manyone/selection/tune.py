@@ -220,7 +220,7 @@ def _by_closed_form(
     alphas = [float(alpha) for alpha in values.get("alpha", [getattr(model, "alpha", 0.1)])]
     table = []
     for setting in _combinations({k: v for k, v in values.items() if k != "alpha"}):
-        gram = clone(model).set_params(**setting)._gram(rows)
+        gram = Gram.of(rows, clone(model).set_params(**setting))
         scores = _left_out_score_grid(gram, rows, np.array(alphas), criterion, model)
         aucs = task_aucs(scores, rows.codes, rows.outlier, rows.weight)
         table += [

@@ -63,26 +63,27 @@ class RidgeFactor:
         Rows of the regression, with their kernel.
     weight : ndarray of shape (n,)
     alpha : float
+    at_hand : ndarray of shape (n, n) or None
+        The factor, where it was just computed.
     """
 
     points: Any
     weight: Array
     alpha: float
+    at_hand: Array | None = None
 
     @cached_property
     def lower(self) -> Array:
         """The factor of shape (n, n), lower triangle."""
+        if self.at_hand is not None:
+            return self.at_hand
         K = self.points.kernel.gram(self.points.X)
         return factorise(K, self.alpha, np.sqrt(self.weight), overwrite=True)
 
-    def at_hand(self, lower: Array) -> RidgeFactor:
-        """The same, with the factor that was just computed."""
-        vars(self)["lower"] = lower
-        return self
-
     def __getstate__(self) -> dict[str, Any]:
         """State without the factor: it is as large as the kernel matrix and follows from it."""
-        return {"points": self.points, "weight": self.weight, "alpha": self.alpha}
+        parts = {"points": self.points, "weight": self.weight, "alpha": self.alpha}
+        return {**parts, "at_hand": None}
 
 
 def effective_alpha(alpha: Any, trace: Any) -> Any:
