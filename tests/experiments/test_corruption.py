@@ -1,4 +1,4 @@
-"""Training rows are spoilt as much as declared."""
+"""Training rows are corrupted as much as declared."""
 
 import numpy as np
 import pytest
@@ -7,15 +7,15 @@ from manyone.experiments.corruption import corrupt
 
 
 @pytest.fixture
-def spoilable():
+def clean():
     rng = np.random.default_rng(0)
     task = np.repeat(["a", "b", "c", "d"], [10, 10, 10, 7])
     return rng.normal(size=(37, 50)) + (task == "b")[:, None], task, rng
 
 
 @pytest.mark.parametrize("share", [0.1, 0.2, 0.4])
-def test_labels_are_wrong_as_often_as_declared(spoilable, share):
-    X, task, rng = spoilable
+def test_labels_are_wrong_as_often_as_declared(clean, share):
+    X, task, rng = clean
     ((mixed, labels),) = corrupt(X, task, f"labels={share}", rng)
     assert np.array_equal(labels, task)
     moved = np.flatnonzero(np.any(mixed != X, axis=1))
@@ -26,8 +26,8 @@ def test_labels_are_wrong_as_often_as_declared(spoilable, share):
     assert np.all(np.abs(counts - share * np.array([10, 10, 10, 7])) < 1)
 
 
-def test_noise_is_as_wide_as_declared(spoilable):
-    X, task, rng = spoilable
+def test_noise_is_as_wide_as_declared(clean):
+    X, task, rng = clean
     ((noisy, _),) = corrupt(X, task, "features=0.5", rng)
     assert np.std(noisy - X) == pytest.approx(0.5 * np.std(X - X.mean(axis=0)), rel=0.1)
 

@@ -36,13 +36,13 @@ def test_key_depends_on_everything_declared(monkeypatch):
 def test_every_line_of_a_study_starts_at_clean_rows():
     cells = Plan(repeats=3, protocols=("seen", "unseen")).cells()
     assert len(set(cells)) == len(cells)
-    spoilt = {(c.family, c.setting, c.repetition) for c in cells if c.corruption}
+    corrupted = {(c.family, c.setting, c.repetition) for c in cells if c.corruption}
     clean = {
         (c.family, c.setting, c.repetition)
         for c in cells
         if not c.corruption and c.protocol == "seen"
     }
-    assert spoilt and spoilt <= clean
+    assert corrupted and corrupted <= clean
     for kind in CORRUPTION_KINDS:
         families = {c.family for c in cells if c.corruption.startswith(kind)}
         assert {"OCKSR", "OCKSR-N", "OCKSR-NS"} <= families <= set(METHODS)

@@ -11,7 +11,7 @@ from manyone.experiments.methods import PAPER_AUC, in_paper
 from manyone.experiments.tables import Pair, Results, ties
 from manyone.report.charts import Chart
 
-_ASKED = 0.1  # alarm rate that the summary speaks of
+_ASKED = 0.1  # alarm rate that the summary is about
 
 
 def findings(results: Results, charts: Sequence[Chart]) -> tuple[tuple[str, tuple[str, ...]], ...]:

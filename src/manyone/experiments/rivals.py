@@ -251,7 +251,7 @@ class PerTaskECOD(Detector):
 
     def _scores(self, X: Array, t: int) -> Array:
         n, scores = len(self._rows[t]), np.zeros(len(X))
-        # Both tails of each column, the row itself counted in; the thinner one speaks.
+        # Both tails of each column, the row itself counted in; the thinner one counts.
         for column, x in zip(np.sort(self._rows[t], axis=0).T, X.T, strict=True):
             below = np.searchsorted(column, x, side="right")
             above = n - np.searchsorted(column, x, side="left")
