@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from manyone.messages import warn_user
@@ -51,6 +50,8 @@ class TaskAUC:
         -------
         float
         """
+        from sklearn.pipeline import Pipeline  # slow to import, and here it is there already
+
         if isinstance(estimator, Pipeline):
             X, estimator = estimator[:-1].transform(X), estimator[-1]
         # Tasks without a training row in this fold cannot be judged; their rows are negatives.

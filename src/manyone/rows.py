@@ -210,7 +210,7 @@ def one_per_row(name: str, values: Any, n_rows: int) -> NDArray[Any]:
     native = isinstance(values, np.ndarray) and values.dtype.kind in "iubU"
     if native and values.shape == (n_rows,):
         return np.asarray(values)
-    if not isinstance(values, list | np.ndarray) or not np.ndim(values):
+    if not isinstance(values, list):
         validation.refuse_unless_listed(name, values)
     try:
         labels = as_labels(values)

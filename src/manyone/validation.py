@@ -139,9 +139,10 @@ def refuse_empty_tasks(codes: Any, outlier: Mask, tasks: NDArray[Any]) -> None:
 
 def warn_of_labels_in_y(y: Any) -> None:
     """Labels that came as `y` would be ignored without a word, and all rows be one task."""
-    values, n_rows = np.asarray(y), len(y)
+    values = np.asarray(y)
     if values.ndim != 1 or values.dtype.kind == "f":
         return
+    n_rows = len(values)
     distinct = set(values.tolist()) if values.dtype == object else set(np.unique(values).tolist())
     if 1 < len(distinct) <= max(2, n_rows // 2) and not distinct <= {1, -1}:
         warn_user(

@@ -181,6 +181,8 @@ def test_weights_are_counts(method, fleet):
 
 @every_method
 def test_known_outliers_push_scores_down(method, fleet):
+    if not method.can.outliers:
+        pytest.skip("known outliers do not shape this method")
     X, task = fleet
     rng = np.random.default_rng(0)
     bad = X[task == "cleo"].mean(axis=0) + [1.5, 0, 0, 0] + 0.2 * rng.normal(size=(6, 4))
@@ -346,6 +348,6 @@ def test_false_discovery_selection(method):
     batch, claim = np.vstack([normal, bad]), [0] * 130
     chosen = model.select(batch, task=claim, fdr=0.1)
     assert chosen[100:].all() and chosen[:100].mean() < 0.1
-    with pytest.warns(CalibrationWarning, match=r"smallest p-value possible here is 0\.00498"):
+    with pytest.warns(CalibrationWarning, match=r"smallest p-value possible here is 0\.00249"):
         nothing = model.select(normal, task=claim[:100], fdr=0.01)
     assert not nothing.any()

@@ -5,7 +5,7 @@ import pytest
 import sklearn
 from scipy import sparse
 from scipy.spatial.distance import cdist
-from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
 from manyone.kernels import KERNELS, MIXTURE, resolve_kernel, row_blocks, widths
 from manyone.kernels.stacks import kernel_grams
@@ -153,3 +153,7 @@ def test_a_median_of_many_distances_is_found_in_parts(monkeypatch, metric, round
     monkeypatch.setattr(widths, "_FEW", 500)
     monkeypatch.setattr(widths, "_BINS", 16)
     assert widths.median_distance(metric, X, weight.astype(float)) == pytest.approx(expected)
+
+
+def test_all_of_scikit_learns_names_are_known():
+    assert {*PAIRWISE_KERNEL_FUNCTIONS, MIXTURE, "precomputed"} == KERNELS

@@ -241,7 +241,8 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         """Say so where one column drowns all others in the distance between rows."""
         if sparse.issparse(X) or X.shape[1] < 2 or not np.all(np.abs(X) < 1e100):
             return
-        spread = (X - X[0]).std(axis=0)
+        with np.errstate(under="ignore"):
+            spread = (X - X[0]).std(axis=0)
         second, first = np.partition(spread, -2)[-2:]
         if 0 < second < 1e-3 * first:
             validation.warn_of_dominating_column(spread, getattr(self, "feature_names_in_", None))

@@ -195,7 +195,8 @@ class Scoring:
         return X, codes
 
     def _scoring_features(self, X: Any) -> Rows:
-        check_is_fitted(self)
+        if "solution_" not in vars(self):
+            check_is_fitted(self)
         if self.label_columns_ and (frame := validation.as_frame(X)) is not None:
             X = frame.drop(self.label_columns_, strict=False).to_native()
         return check_rows(self, X, reset=False)

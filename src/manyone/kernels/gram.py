@@ -65,6 +65,9 @@ class Points:
 
     def blocks(self, X: Rows) -> Iterator[tuple[slice, Array]]:
         """Kernel values of new rows against all points, block by block."""
+        if X.shape[0] == 1:  # no need to ask how large a block may be
+            yield slice(0, 1), self.values(X)
+            return
         for rows in row_blocks(X.shape[0], 2 * (len(self) + X.shape[1])):
             yield rows, self.values(X[rows])
 

@@ -10,7 +10,6 @@ import numpy as np
 import sklearn
 from scipy import sparse
 from scipy.spatial.distance import cdist
-from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
 from manyone._types import Array, Rows
 from manyone.kernels import widths
@@ -19,7 +18,20 @@ from manyone.memory import refuse_without_memory
 MIXTURE = "rbf+laplacian"
 #: Names of kernels whose values come in the place of rows.
 VALUES_ONLY = ("precomputed",)
-KERNELS = frozenset({*PAIRWISE_KERNEL_FUNCTIONS, MIXTURE, *VALUES_ONLY})
+#: Every name: those of :func:`sklearn.metrics.pairwise_kernels`, and ours.
+KERNELS = frozenset(
+    [
+        "additive_chi2",
+        "chi2",
+        "cosine",
+        "laplacian",
+        "linear",
+        "poly",
+        "polynomial",
+        "rbf",
+        "sigmoid",
+    ]
+) | {MIXTURE, *VALUES_ONLY}
 #: Kernels that are a decreasing function of a distance, and which distance that is.
 DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock", "chi2": "chi2"}
 #: Kernels whose ``gamma`` multiplies an inner product.
@@ -204,6 +216,8 @@ class Kernel:
         return X / self.scale if self.scale != 1.0 else X
 
     def _by_sklearn(self, X: Rows, Y: Rows) -> Array:
+        from sklearn.metrics.pairwise import pairwise_kernels  # slow to import, and rarely needed
+
         if sparse.issparse(X) != sparse.issparse(Y):
             X = X.toarray() if sparse.issparse(X) else sparse.csr_array(X)
         if not isinstance(self.name, str):

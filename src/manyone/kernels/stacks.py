@@ -8,6 +8,9 @@ from scipy.spatial.distance import cdist
 from manyone._types import Array
 from manyone.kernels.kernel import FAR, Kernel
 
+# Beyond this size one call for each set of rows costs no more than one for all.
+_SMALL = 64
+
 
 def kernel_pairs(kernel: Kernel, X: Array, Y: Array) -> Array:
     """Kernel values (g, m, n) between g pairs of sets of rows, (g, m, d) and (g, n, d)."""
@@ -36,8 +39,11 @@ def kernel_pairs(kernel: Kernel, X: Array, Y: Array) -> Array:
 
 def kernel_grams(kernel: Kernel, X: Array) -> Array:
     """Gram matrices (g, n, n) of g sets of rows (g, n, d)."""
-    if kernel.name != "rbf":
-        return np.stack([kernel.gram(rows) for rows in X])
+    if kernel.name != "rbf" or X.shape[1] > _SMALL:
+        K = np.empty((len(X), X.shape[1], X.shape[1]))
+        for matrix, rows in zip(K, X, strict=True):
+            matrix[:] = kernel.gram(rows)
+        return K
     K = kernel_pairs(kernel, X, X)
     np.einsum("gnn->gn", K)[:] = 1.0
     return K

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import cdist
-from sklearn.metrics.pairwise import additive_chi2_kernel, euclidean_distances, manhattan_distances
 
 from manyone._types import Array, Rows
 
@@ -115,12 +114,15 @@ def _pairs(metric: str, X: Rows, share: Array) -> Iterator[tuple[Array, Array]]:
 
 
 def _distances(metric: str, X: Rows, Y: Rows) -> Array:
+    from sklearn.metrics import pairwise  # slow to import, and rarely needed
+
     if metric == "chi2":
         try:
-            return -additive_chi2_kernel(X, Y)
+            return -pairwise.additive_chi2_kernel(X, Y)
         except ValueError as error:
             raise ValueError(f'kernel="chi2" cannot be evaluated: {error}') from None
     if sparse.issparse(X):
-        plain = metric == "cityblock"
-        return manhattan_distances(X, Y) if plain else euclidean_distances(X, Y, squared=True)
+        if metric == "cityblock":
+            return pairwise.manhattan_distances(X, Y)
+        return pairwise.euclidean_distances(X, Y, squared=True)
     return cdist(X, Y, "cityblock" if metric == "cityblock" else "sqeuclidean")

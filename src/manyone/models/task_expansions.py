@@ -41,7 +41,10 @@ class TaskExpansions:
 
     def own(self, X: Rows, codes: Codes) -> Array:
         """See :class:`Scorer`."""
-        tasks = np.unique(codes) if len(codes) > 1 else codes
+        if len(codes) == 1:
+            points, coef = self.expansion(int(codes[0]))
+            return -np.abs(self.points.values(X, points) @ coef - self.target[codes])
+        tasks = np.unique(codes)
         dense = not (sparse.issparse(X) or sparse.issparse(self.points.X))
         if len(tasks) > 4 and dense and self.points.columns is None:
             return self._in_stacks(np.asarray(X, dtype=np.float64), codes)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 if TYPE_CHECKING:
@@ -50,6 +49,8 @@ def root_figure(ax: Axes) -> Figure:
 
 def last_step(estimator: Any) -> Any:
     """The fitted estimator itself, out of its pipeline."""
+    from sklearn.pipeline import Pipeline  # slow to import
+
     check_is_fitted(estimator)
     return estimator[-1] if isinstance(estimator, Pipeline) else estimator
 

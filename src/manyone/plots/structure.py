@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from manyone._types import Codes
@@ -245,5 +244,7 @@ def clustered(matrix: Array) -> Codes:
     np.fill_diagonal(likeness, -np.inf)
     distance = likeness.max() - likeness
     np.fill_diagonal(distance, 0.0)
+    from scipy.cluster.hierarchy import leaves_list, linkage  # slow to import
+
     tree = linkage(squareform(distance, checks=False), "average", optimal_ordering=True)
     return leaves_list(tree).astype(np.intp)

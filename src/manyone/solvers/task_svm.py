@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.svm import OneClassSVM
 
 from manyone.solvers.box_qp import box_qp, multipliers
 
@@ -59,6 +58,8 @@ def by_libsvm(G: Floats, weight: Floats, nu: float) -> tuple[Floats, float, floa
     objective : float
     n_iter : int
     """
+    from sklearn.svm import OneClassSVM  # slow to import, and rarely needed
+
     size = max(float(np.abs(G.diagonal()).max()), np.finfo(float).tiny)
     svm = OneClassSVM(kernel="precomputed", nu=nu, tol=1e-9)
     svm.fit(G / size, sample_weight=weight / weight.mean())

@@ -1,0 +1,39 @@
+"""CONTRIBUTING's promise: a solver, an estimator and a registry line are a whole method."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+CHECKED = (
+    "estimators/test_common.py",
+    "estimators/test_solution.py",
+    "test_properties.py",
+    "test_torture.py",
+    "test_messages.py",
+    "test_persistence.py",
+    "selection/test_tune.py",
+    "test_plots.py",
+)
+
+
+@pytest.mark.slow
+def test_a_method_written_elsewhere_gets_every_check(tmp_path):
+    """Written into a module of its own, loaded before the tests are collected."""
+    shutil.copy(TESTS / "toy_method.py", tmp_path / "a_method_of_mine.py")
+    paths = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "a_method_of_mine", "-p", "no:cacheprovider"]
+        + ["-k", "TOY or KernelMean", *(str(TESTS / name) for name in CHECKED)],
+        cwd=TESTS.parent,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    summary = done.stdout.splitlines()[-1]
+    assert int(summary.split(" passed")[0].split()[-1]) > 400, summary
