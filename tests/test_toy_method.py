@@ -27,8 +27,11 @@ def test_a_method_written_elsewhere_gets_every_check(tmp_path):
     shutil.copy(TESTS / "toy_method.py", tmp_path / "a_method_of_mine.py")
     paths = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "a_method_of_mine", "-p", "no:cacheprovider"]
-        + ["-k", "TOY or KernelMean", *(str(TESTS / name) for name in CHECKED)],
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "a_method_of_mine"),
+            *("-p", "no:cacheprovider", "-k", "TOY or KernelMean"),
+            *(str(TESTS / name) for name in CHECKED),
+        ],
         cwd=TESTS.parent,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,

@@ -11,7 +11,7 @@ from manyone.models import Expansion, Solution
 
 
 def solve_kernel_mean(R, weight):
-    """Maximise ``sum_i w_i <f_t, phi_i>`` over the rows of each task, ``f_t`` an average of them."""
+    """Minimise ``sum_i w_i |f_t - phi_i|^2`` over the rows of each task: the mean of them."""
     share = weight[:, None] * R
     return share / share.sum(axis=0)
 

@@ -162,8 +162,9 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
             warn_unconverged(type(self).__name__, self.max_iter, self.tol)
         if self.metric == "plain" and solution.scorer.points.vanishes:
             self._warn_of_scales(rows.X)
-        if calibrate and solution.left_out is not None:
-            self.calibration_ = Calibration.of_training(rows, solution)
+        if calibrate:
+            with np.errstate(under="ignore"):
+                self.calibration_ = Calibration.of_training(rows, solution)
             self._set_offsets(self.alarm_rate)
         return self
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manyone._sklearn import Interval, StrOptions
-from manyone._types import Array, Codes
+from manyone._types import Codes
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Capabilities
 from manyone.kernels.gram import Gram
@@ -129,7 +129,8 @@ class KNFST(MultiTaskOneClass):
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         K, T = gram.finite_matrix(), rows.n_tasks
         labels = _classes(rows)
-        distinct = _distinct(K, labels)
+        # Copies of a row would only make the matrix singular.
+        distinct = np.unique(np.column_stack([labels, rows.content]), axis=0, return_index=True)[1]
         M = K[np.ix_(distinct, distinct)]
         # Any unit will do, and 1 where all similarities are zero.
         size = float(np.abs(np.diagonal(M)).mean()) or float(np.abs(M).max()) or 1.0
@@ -167,13 +168,3 @@ def _classes(rows: TrainingRows) -> Codes:
     of_task = np.where(rows.codes == MISSING, rows.n_tasks, rows.codes)
     key = np.where(rows.outlier, rows.n_tasks + of_task, rows.codes)
     return np.unique(key, return_inverse=True)[1].astype(np.intp)
-
-
-def _distinct(K: Array, labels: Codes) -> Codes:
-    """Rows without those that equal an earlier one of the same class, in feature space."""
-    diagonal = np.diagonal(K)
-    distance = diagonal[:, None] + diagonal - 2 * K
-    close = distance <= 1e-12 * np.maximum(np.abs(diagonal[:, None]), np.abs(diagonal))
-    close &= labels[:, None] == labels
-    close |= np.eye(len(K), dtype=bool)
-    return np.flatnonzero(np.argmax(close, axis=1) == np.arange(len(K)))
