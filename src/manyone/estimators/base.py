@@ -25,6 +25,7 @@ from manyone.kernels import (
     row_blocks,
 )
 from manyone.routing import RoutingState
+from manyone.solvers.ridge import NotPositiveDefinite
 from manyone.tasks import MISSING, Codes, as_frame, encode, lookup, shortlist, split_column
 from manyone.validation import (
     TrainingRows,
@@ -201,7 +202,13 @@ class MultiTaskOneClass(RoutingState, OutlierMixin, BaseEstimator, metaclass=ABC
         self._resolve_kernel(prepared)
         if calibrate:
             self._check_scales(prepared.X)
-        self._solve(prepared)
+        try:
+            self._solve(prepared)
+        except NotPositiveDefinite as error:
+            if "larger" in str(error):  # the ridge solvers still give advice themselves
+                raise
+            advice = "Use a larger alpha, or a positive semi-definite kernel."
+            raise NotPositiveDefinite(f"{error} {advice}") from error
         if self.kernel == "precomputed":
             # Scoring brings its own kernel values: only the number of training rows still counts.
             self.X_fit_ = np.empty((self.X_fit_.shape[0], 0))

@@ -29,7 +29,7 @@ from manyone.solvers.ridge import (
     ridge,
     slack,
 )
-from manyone.solvers.threads import blas_for
+from manyone.solvers.running import blas_for
 from manyone.tasks import Codes, responses
 from manyone.validation import TrainingRows
 

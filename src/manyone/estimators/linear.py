@@ -13,7 +13,7 @@ from manyone.estimators.responses import ResponseScoring
 from manyone.estimators.structured import StructureMixin
 from manyone.features import FeatureMap
 from manyone.kernels import Array
-from manyone.solvers.linear import eigenbasis, left_out_scores, linear
+from manyone.solvers.linear import linear, eigenbasis, left_out_scores
 from manyone.solvers.ridge import effective_alpha
 from manyone.tasks import responses
 from manyone.validation import TrainingRows

@@ -14,8 +14,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.responses import ResponseScoring
 from manyone.kernels import Array
-from manyone.solvers.morvr import morvr, predictive_covariance_scale, published_start
-from manyone.solvers.threads import blas_for
+from manyone.solvers.morvr import predictive_covariance_scale, published_start, solve_morvr
+from manyone.solvers.running import blas_for
 from manyone.tasks import responses
 from manyone.validation import TrainingRows
 
@@ -195,7 +195,7 @@ class MORVR(ResponseScoring):
         design = np.column_stack([K / size, constant])
         published = self.start == "published"
         with blas_for(n):
-            solution = morvr(
+            solution = solve_morvr(
                 design,
                 R,
                 shrinkage=0.0 if published else self.shrinkage,

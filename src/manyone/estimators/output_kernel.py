@@ -8,15 +8,14 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval
 
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.responses import ResponseScoring
 from manyone.kernels import Array
-from manyone.solvers.output_kernel import output_kernel
-from manyone.solvers.ridge import NotPositiveDefinite, slack
+from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure
+from manyone.solvers.output_kernel import solve_output_kernel
 from manyone.tasks import Codes, responses
 from manyone.validation import TrainingRows
 
@@ -51,8 +50,8 @@ class OutputKernelOCKSR(ResponseScoring):
     alpha : float, default=0.1
         Ridge, held between 1e-9 and 1e3 times the trace of the kernel matrix: beyond, rankings do
         not change.
-    tol : float, default=1e-9
-        On the norm of ``L - C'KC / 2``, relative to the larger of the two terms.
+    tol : float, default=1e-11
+        On the norm of ``K C L + alpha C - R``, relative to that of the responses R.
     max_iter : int, default=200
         Newton steps.
     metric : {"plain", "whitened"}, default="plain"
@@ -134,7 +133,7 @@ class OutputKernelOCKSR(ResponseScoring):
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
         alpha: float = 0.1,
-        tol: float = 1e-9,
+        tol: float = 1e-11,
         max_iter: int = 200,
         metric: str = "plain",
         alarm_rate: float = 0.05,
@@ -156,18 +155,13 @@ class OutputKernelOCKSR(ResponseScoring):
         # Weights matter relative to alpha only: about 1 they stay in range.
         unit = float(rows.weight.mean())
         root = np.sqrt(rows.weight / unit)
-        Y = root[:, None] * responses(rows.codes, rows.outlier, len(self.tasks_))
-        K = self._finite_gram(rows.X) * root[:, None] * root
-        values, vectors = eigh(K)
-        ridge = _resolved(self.alpha, unit, float(np.abs(values).sum()))
+        R = responses(rows.codes, rows.outlier, len(self.tasks_))
+        K = self._finite_gram(rows.X)
+        ridge = _resolved(self.alpha, unit, float(np.abs(np.diagonal(K) @ root**2)))
         self.alpha_ = ridge * unit
-        if values[0] < -ridge:
-            raise NotPositiveDefinite(
-                f"The kernel matrix plus alpha={self.alpha_:g} is not positive definite. "
-                "Use a larger alpha, or a positive semi-definite kernel."
-            )
-        solution = output_kernel(
-            K, Y, ridge, eigen=(values, vectors), tol=self.tol, max_iter=self.max_iter
+        values, vectors = eigenbasis(K, ridge, root)
+        solution = solve_output_kernel(
+            values, vectors, root[:, None] * R, ridge, tol=self.tol, max_iter=self.max_iter
         )
         if not solution.converged:
             warnings.warn(
@@ -179,39 +173,14 @@ class OutputKernelOCKSR(ResponseScoring):
         self.coef_ = root[:, None] * solution.coef
         self.dual_coef_ = self.coef_ @ self.structure_
         self.objective_path_, self.n_iter_ = solution.objective_path, solution.n_iter
-        normal, T = np.flatnonzero(~rows.outlier), len(self.tasks_)
-        codes, share = rows.codes[normal], rows.weight[normal] / unit
-        fitted = np.einsum("ij,ij->i", K[normal], (solution.coef @ self.structure_).T[codes])
-        fitted /= root[normal]
-        self.mean_response_ = np.bincount(codes, share * fitted, T) / np.bincount(codes, share, T)
-        self._leave_out(solution.coef, ridge, np.maximum(values, 0.0), vectors, Y)
-
-    def _leave_out(
-        self, coef: Array, ridge: float, spectrum: Array, vectors: Array, Y: Array
-    ) -> None:
-        """Left-out scores of the normal rows, with L fixed.
-
-        Along an eigenvector of L with eigenvalue l the fit is a ridge regression with Gram matrix
-        l K, where leaving out one count of a row has a closed form.
-        """
-        normal, T = np.flatnonzero(~self.outlier_), len(self.tasks_)
-        codes, weight = self.codes_[normal], self.weight_[normal]
-        scale = ridge / np.sqrt(weight / self.weight_.mean())[:, None]
-        levels, axes = eigh(self.structure_)
-        shrunk = 1.0 / (spectrum[:, None] * np.maximum(levels, 0.0) + ridge)
-        own = vectors[normal]
-        complement = ridge * (np.square(own) @ shrunk)
-        left_out = scale * (coef[normal] @ axes) / slack(complement, weight[:, None])
-        # By how much the task's own indicator misses the row, along every eigenvector.
-        misses = scale * ((own * (vectors.T @ Y).T[codes]) @ shrunk)
-        residual = scale[:, 0] * coef[normal, codes]
-        total, lack = np.bincount(codes, weight, T), np.bincount(codes, weight * residual, T)
-        count, side = np.minimum(weight, 1.0), axes[codes]
-        remaining = total[codes] - count
-        alone = remaining <= 1e-9 * total[codes]
-        moved = lack[codes] - count * np.einsum("il,il->i", side, left_out * misses)
-        shift = np.where(alone, (lack / total)[codes], moved / np.where(alone, 1.0, remaining))
-        self.left_out_ = -np.abs(np.einsum("il,il->i", side, left_out) - shift)
+        scores, residual = left_out_scores_of_structure(
+            values * unit, vectors, R, self.structure_, self.alpha_, rows.weight, rows.codes
+        )
+        normal, T = ~rows.outlier, len(self.tasks_)
+        codes, weight = rows.codes[normal], rows.weight[normal]
+        self.left_out_ = scores[normal]
+        residual_sum = np.bincount(codes, weight * residual[normal], T)
+        self.mean_response_ = 1.0 - residual_sum / np.bincount(codes, weight, T)
 
     def _left_out_scores(self) -> tuple[Array, Codes, Array]:
         normal = ~self.outlier_

@@ -16,7 +16,7 @@ from manyone.estimators.base import MultiTaskOneClass
 from manyone.features import FeatureMap, landmark_features
 from manyone.kernels import Array
 from manyone.solvers.ridge import leave_one_out_scores, primal_ridge, ridge
-from manyone.solvers.trace import Report
+from manyone.solvers.running import Report
 from manyone.tasks import Codes
 from manyone.validation import TrainingRows
 

@@ -16,7 +16,7 @@ from manyone.estimators.support import CentreScoring, kernel_rows, semidefinite
 from manyone.kernels import Array, Rows
 from manyone.solvers import svdd as solver
 from manyone.solvers.box_qp import CachedRows
-from manyone.solvers.threads import blas_for
+from manyone.solvers.running import blas_for
 from manyone.tasks import MISSING, Codes
 from manyone.validation import TrainingRows
 

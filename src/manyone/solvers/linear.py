@@ -14,8 +14,8 @@ from scipy.linalg import eigh
 from scipy.optimize import minimize
 
 from manyone.solvers.ridge import NotPositiveDefinite, slack
-from manyone.solvers.threads import blas_for
-from manyone.solvers.trace import Report, Trace
+from manyone.solvers.running import blas_for
+from manyone.solvers.running import Report, Trace
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

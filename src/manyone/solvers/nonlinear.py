@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.optimize import minimize
 
-from manyone.solvers.threads import blas_for
-from manyone.solvers.trace import Report, Trace
+from manyone.solvers.running import blas_for
+from manyone.solvers.running import Report, Trace
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

@@ -270,16 +270,43 @@ def leave_one_out_scores(
         For the only row of a task nothing is left to take a mean of: the mean of the full model
         stands in.
     """
-    count = np.minimum(weight, 1.0)
     left_out = residual / slack
+    return left_out_scores(residual, left_out, left_out * residual, weight, codes, n_tasks)
+
+
+def left_out_scores(
+    residual: Array, left_out: Array, moved: Array, weight: Array, codes: Index, n_tasks: int
+) -> Array:
+    """Minus the distance between a left-out response and the mean of the rows that are left.
+
+    Parameters
+    ----------
+    residual : ndarray of shape (n,)
+        1 - f_t(x) of each normal row for its own task t, by the model that has seen it.
+    left_out : ndarray of shape (n,)
+        The same by the model without one count of the row.
+    moved : ndarray of shape (n,)
+        What leaving one count of the row out takes from the residual sum of its task, per count.
+    weight : ndarray of shape (n,)
+    codes : ndarray of shape (n,)
+        Task of each row.
+    n_tasks : int
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        For the only row of a task nothing is left to take a mean of: the mean of the full model
+        stands in.
+    """
+    count = np.minimum(weight, 1.0)
     total = np.bincount(codes, weight, n_tasks)[codes]
-    lack = np.bincount(codes, weight * residual, n_tasks)[codes]
+    residual_sum = np.bincount(codes, weight * residual, n_tasks)[codes]
     remaining = total - count
-    alone = remaining <= 1e-9 * total
+    is_singleton = remaining <= 1e-9 * total
     shift = np.where(
-        alone,
-        lack / total,
-        (lack - count * left_out * residual) / np.where(alone, 1.0, remaining),
+        is_singleton,
+        residual_sum / total,
+        (residual_sum - count * moved) / np.where(is_singleton, 1.0, remaining),
     )
     return -np.abs(left_out - shift)
 

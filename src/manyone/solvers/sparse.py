@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from manyone.solvers.nonlinear import descend, gradient_steps, gram, pull_back
 from manyone.solvers.sparse_group_lasso import SparseGroupResult, sparse_group_lasso
-from manyone.solvers.threads import blas_for
-from manyone.solvers.trace import Report
+from manyone.solvers.running import blas_for
+from manyone.solvers.running import Report
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
 
-from manyone.solvers.threads import blas_for
+from manyone.solvers.running import blas_for
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
