@@ -64,9 +64,7 @@ def test_an_identity_structure_is_ridge_regression():
     normal = np.flatnonzero(R.any(axis=1))
     expected = (solution.coef * (ALPHA / weight)[:, None])[normal, codes[normal]]
     np.testing.assert_allclose(residual[normal], expected, atol=1e-12)
-    plain = leave_one_out_scores(
-        expected, solution.slack[normal], weight[normal], codes[normal], 4
-    )
+    plain = leave_one_out_scores(expected, solution.slack[normal], weight[normal], codes[normal], 4)
     np.testing.assert_allclose(scores[normal], plain, atol=1e-12)
 
 

@@ -120,7 +120,10 @@ def test_order_does_not_matter_also_where_the_kernel_is_singular(seed, d, ridge,
     rng = np.random.default_rng(seed)
     order, tasks = rng.permutation(len(X)), rng.permutation(5)
     K = kernel(X)
-    plain, moved = solve(K, Y, ridge), solve(K[np.ix_(order, order)], Y[np.ix_(order, tasks)], ridge)
+    plain, moved = (
+        solve(K, Y, ridge),
+        solve(K[np.ix_(order, order)], Y[np.ix_(order, tasks)], ridge),
+    )
     assert plain.converged and moved.converged
     assert plain.n_iter < 15
     fitted = K @ plain.coef @ plain.structure

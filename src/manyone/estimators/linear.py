@@ -13,7 +13,8 @@ from manyone.estimators.responses import ResponseScoring
 from manyone.estimators.structured import StructureMixin
 from manyone.features import FeatureMap
 from manyone.kernels import Array
-from manyone.solvers.linear import linear, eigenbasis, left_out_scores
+from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure
+from manyone.solvers.linear import smallest_frobenius, solve_linear
 from manyone.solvers.ridge import effective_alpha
 from manyone.tasks import responses
 from manyone.validation import TrainingRows
@@ -230,12 +231,13 @@ class LinearOCKSR(ResponseScoring, StructureMixin):
             lam, V = eigenbasis(scaled.T @ scaled, alpha, np.ones(basis.shape[1]))
             U = scaled @ (V / np.sqrt(lam))
         target = root[:, None] * R
-        found = linear(
+        found = solve_linear(
             lam,
             U,
             target,
             alpha,
-            *self._strengths(lam, U.T @ target, alpha, unit),
+            max(self.frobenius / unit, smallest_frobenius(lam, U.T @ target, alpha)),
+            self.nuclear / unit,
             solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -244,23 +246,15 @@ class LinearOCKSR(ResponseScoring, StructureMixin):
         )
         self.objective_path_ = found.objective_path * unit
         self.n_iter_, self.duality_gap_ = found.n_iter, found.duality_gap
-        own = np.einsum("it,it->t", U.T @ target, lam[:, None] * (U.T @ found.coef))
-        if found.collapsed or np.any(own <= 1e-10 * np.max(own)):
+        if found.collapsed:
             return None
         self._warn_unless(found.converged)
         self.structure_ = found.B
         # One count is one count of the weights that were given: back to their units.
-        everyone = np.maximum(self.codes_, 0)
-        scores, residual = left_out_scores(
-            lam * unit, U, R, found.B, self.alpha_, self.weight_, everyone
+        scores, residual = left_out_scores_of_structure(
+            lam * unit, U, R, found.B @ found.B, self.alpha_, self.weight_, self.codes_
         )
         normal = ~self.outlier_
         self._keep_left_out(scores[normal], residual[normal])
         coef = root[:, None] * found.coef
         return coef if self.landmarks is None else basis.T @ coef
-
-    def _strengths(self, lam: Array, M: Array, alpha: float, unit: float) -> tuple[float, float]:
-        """`frobenius` and `nuclear` per unit of weight; never so small that nothing holds B."""
-        energy = float(lam @ np.einsum("it,it->i", M, M))
-        floor = 1e-10 * energy / alpha if energy > 0.0 else 1.0
-        return max(self.frobenius / unit, floor), self.nuclear / unit

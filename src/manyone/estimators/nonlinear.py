@@ -6,12 +6,10 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any, ClassVar
 
-import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyone.estimators.two_layer import Layers, Problem, TwoLayerMixin
-from manyone.solvers.nonlinear import nonlinear, respond
-from manyone.solvers.ridge import effective_alpha
+from manyone.solvers.nonlinear import respond, second_ridge, solve_nonlinear
 from manyone.validation import TrainingRows
 
 
@@ -135,8 +133,7 @@ class NonlinearOCKSR(TwoLayerMixin):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from manyone import NonlinearOCKSR
+    >>>     >>> from manyone import NonlinearOCKSR
     >>> rng = np.random.default_rng(0)
     >>> task = np.repeat(["ann", "bob"], 30)
     >>> X = rng.normal(size=(60, 2)) + 3.0 * (task == "bob")[:, None]
@@ -202,23 +199,17 @@ class NonlinearOCKSR(TwoLayerMixin):
         self.verbose = verbose
 
     def _learn(self, problem: Problem, max_iter: int) -> Layers:
-        # A ridge beyond what a task weighs would leave nothing for the first layer to learn from.
-        heaviest = float(np.mean(problem.weight @ problem.R))
-        beta = float(
-            effective_alpha(min(self.beta / problem.unit, heaviest), float(len(problem.R)))
-        )
-        self.beta_ = beta * problem.unit
-        # Heavier rows are interpolated to rounding, and their coefficients would drown others.
-        weight = np.minimum(problem.weight, 1e10 * beta)
-        W, theta = problem.start
-        found = nonlinear(
-            problem.Phi,
-            problem.R,
-            problem.alpha,
+        arrays, (W, theta) = problem.arrays, problem.start
+        beta = second_ridge(arrays, self.beta)
+        self.beta_ = beta * arrays.unit
+        found = solve_nonlinear(
+            arrays.Phi,
+            arrays.R,
+            arrays.alpha,
             beta,
             theta,
             W=W,
-            weight=weight,
+            weight=arrays.weight,
             learn_theta=self.learn_theta,
             solver=self.solver,
             tol=self.tol,

@@ -14,7 +14,11 @@ from sklearn.utils._param_validation import Interval
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.responses import ResponseScoring
 from manyone.kernels import Array
-from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure
+from manyone.solvers.eigenbasis import (
+    eigenbasis,
+    left_out_scores_of_structure,
+    resolved_weight,
+)
 from manyone.solvers.output_kernel import solve_output_kernel
 from manyone.tasks import Codes, responses
 from manyone.validation import TrainingRows
@@ -153,8 +157,9 @@ class OutputKernelOCKSR(ResponseScoring):
     def _solve(self, rows: TrainingRows) -> None:
         self.X_fit_, self.codes_, self.outlier_, self.weight_ = rows
         # Weights matter relative to alpha only: about 1 they stay in range.
-        unit = float(rows.weight.mean())
-        root = np.sqrt(rows.weight / unit)
+        weight = resolved_weight(rows.weight)
+        unit = float(weight.mean())
+        root = np.sqrt(weight / unit)
         R = responses(rows.codes, rows.outlier, len(self.tasks_))
         K = self._finite_gram(rows.X)
         ridge = _resolved(self.alpha, unit, float(np.abs(np.diagonal(K) @ root**2)))
@@ -174,10 +179,10 @@ class OutputKernelOCKSR(ResponseScoring):
         self.dual_coef_ = self.coef_ @ self.structure_
         self.objective_path_, self.n_iter_ = solution.objective_path, solution.n_iter
         scores, residual = left_out_scores_of_structure(
-            values * unit, vectors, R, self.structure_, self.alpha_, rows.weight, rows.codes
+            values * unit, vectors, R, self.structure_, self.alpha_, weight, rows.codes
         )
         normal, T = ~rows.outlier, len(self.tasks_)
-        codes, weight = rows.codes[normal], rows.weight[normal]
+        codes, weight = rows.codes[normal], weight[normal]
         self.left_out_ = scores[normal]
         residual_sum = np.bincount(codes, weight * residual[normal], T)
         self.mean_response_ = 1.0 - residual_sum / np.bincount(codes, weight, T)

@@ -10,14 +10,12 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyone.estimators.two_layer import Layers, Problem, TwoLayerMixin
-from manyone.kernels import Array
-from manyone.solvers.nonlinear import nonlinear, respond
-from manyone.solvers.sparse import sparse
-
-# Duality gap of the second layer in units of `tol`: line searches must not see it.
-_GAP, _SMALLEST_GAP = 0.01, 1e-8
-# Relative decrease at which the ridge's solution is near enough to start from.
-_ROUGH = 1e-4
+from manyone.solvers.sparse import (
+    solve_sparse,
+    sparse_problem,
+    sparse_start,
+    sparse_strengths,
+)
 
 
 class SparseOCKSR(TwoLayerMixin):
@@ -70,12 +68,12 @@ class SparseOCKSR(TwoLayerMixin):
     alarm_rate : float, default=0.05
         Share of normal rows that may raise an alarm.
     solver : {"fista", "paper"}, default="fista"
-        ``"fista"``: the lasso, solved by a proximal method to a small duality gap, is eliminated
+        ``"fista"``: the lasso, solved by a proximal method and then exactly, is eliminated
         and W found by quasi-Newton steps from the solution of :class:`NonlinearOCKSR`. ``"paper"``:
         the fixed gradient steps of the paper's Algorithm 3 from that of :class:`JointOCKSR`, until
         the objective changes by less than `tol`.
     tol : float, default=1e-3
-        Relative decrease of the objective to stop at; the duality gap is a hundredth of it.
+        Relative decrease of the objective to stop at.
     max_iter : int, default=200
         Most iterations. With 0 the first layer stays that of :class:`JointOCKSR` and the second is
         one lasso.
@@ -206,39 +204,25 @@ class SparseOCKSR(TwoLayerMixin):
         self.verbose = verbose
 
     def _learn(self, problem: Problem, max_iter: int) -> Layers:
-        # A lasso resolves fewer orders of magnitude than a ridge.
-        weight = np.minimum(problem.weight, 1e8 * problem.weight.min())
-        groups = np.unique(problem.groups, return_inverse=True)[1]
-        l1, group = self._strengths(problem, weight)
-        self.l1_, self.group_ = l1 * problem.unit, group * problem.unit * np.sqrt(problem.unit)
-        W, theta = problem.start
+        arrays, (W, theta) = sparse_problem(problem.arrays), problem.start
+        l1, group = sparse_strengths(arrays, self.l1, self.group)
+        unit = arrays.unit
+        self.l1_, self.group_ = l1 * unit, group * unit * np.sqrt(unit)
         if self.solver == "fista" and max_iter and problem.last is None:
-            # Near the solution of the ridge, which is cheap, the lasso needs few iterations.
-            W = nonlinear(
-                problem.Phi,
-                problem.R,
-                problem.alpha,
-                min(1.0, float(np.mean(weight @ problem.R))),
-                theta,
-                W=W,
-                weight=weight,
-                tol=_ROUGH,
-                max_iter=max_iter,
-            ).W
-        found = sparse(
-            problem.Phi,
-            problem.R,
-            groups,
-            problem.alpha,
+            W = sparse_start(arrays, max_iter)
+        found = solve_sparse(
+            arrays.Phi,
+            arrays.R,
+            arrays.groups,
+            arrays.alpha,
             l1,
             group,
             theta,
             W=W,
-            weight=weight,
+            weight=arrays.weight,
             learn_theta=self.learn_theta,
             solver=self.solver,
             tol=self.tol,
-            inner_tol=max(_GAP * self.tol, _SMALLEST_GAP),
             max_iter=max_iter,
             report=self._progress(),
         )
@@ -246,20 +230,3 @@ class SparseOCKSR(TwoLayerMixin):
         self.structure_ = found.structure[: len(self.tasks_)]
         self.duality_gap_ = found.duality_gap
         return Layers(found.W, found.B, found.theta, found.objective_path, found.n_iter)
-
-    def _strengths(self, problem: Problem, weight: Array) -> tuple[float, float]:
-        """`l1` and `group` in units of the problem, where the second layer is neither 0 nor R."""
-        Y = problem.Phi @ problem.ridge  # wherever it starts, the same problem
-        weighted = weight[:, None] * problem.R
-        slope = 2.0 * respond(Y, Y, weighted, problem.theta)
-        largest = float(np.abs(slope).max(axis=0).min())
-        # A block norm counts b^2 / w for a row of weight w: its strength has units of its own.
-        longest = float(np.sqrt(np.einsum("it,it->t", weighted, slope**2).min()))
-        auto = 0.01 * largest
-        l1 = auto if isinstance(self.l1, str) else self.l1 / problem.unit
-        group = auto if isinstance(self.group, str) else min(self.group / problem.unit, 1e100)
-        group /= np.sqrt(problem.unit)
-        return (
-            float(np.clip(l1, 1e-5 * largest, 0.1 * largest)),
-            float(np.clip(group, 1e-5 * longest, 0.1 * longest)),
-        )

@@ -14,54 +14,28 @@ from manyone.estimators.responses import ResponseScoring
 from manyone.estimators.structured import StructureMixin
 from manyone.features import FeatureMap, exact_features
 from manyone.kernels import Array, Rows
-from manyone.solvers.nonlinear import gram, respond
-from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha
+from manyone.solvers.nonlinear import (
+    TwoLayerProblem,
+    capped_weight,
+    gram,
+    respond,
+    two_layer_problem,
+)
+from manyone.solvers.ridge import effective_alpha
 from manyone.tasks import Codes, responses
 from manyone.validation import TrainingRows
 
-# theta="mean": squared distance, in units of the mean squared response, at which rows are strangers
-_REACH = 10.0
-# What the origin weighs, in rows of a typical task.
-_ANCHOR = 0.1
-
 
 class Problem(NamedTuple):
-    """Both layers as arrays, in units of the mean weight: the same minimiser, moderate numbers.
+    """What there is to learn, and where the last fit ended if this one is to go on from there."""
 
-    Attributes
-    ----------
-    Phi : ndarray of shape (n, m)
-        Feature rows; the last one is the origin where there is an anchor.
-    R : ndarray of shape (n, T)
-        Responses asked for.
-    weight : ndarray of shape (n,)
-    groups : ndarray of shape (n,)
-        Task of each row; known outliers of every task and the origin come after the last task.
-    alpha : float
-    ridge : ndarray of shape (m, T)
-        The solution of the first layer alone.
-    theta : float
-        Coefficient of the second kernel for it.
-    last : (ndarray of shape (m, T), float) or None
-        Both of the last fit, where it is to start from there.
-    unit : float
-        Mean weight.
-    """
-
-    Phi: Array
-    R: Array
-    weight: Array
-    groups: Codes
-    alpha: float
-    ridge: Array
-    theta: float
+    arrays: TwoLayerProblem
     last: tuple[Array, float] | None
-    unit: float
 
     @property
     def start(self) -> tuple[Array, float]:
         """First layer (m, T) and coefficient of the second kernel to start from."""
-        return self.last or (self.ridge, self.theta)
+        return self.last or (self.arrays.W, self.arrays.theta)
 
 
 class Layers(NamedTuple):
@@ -119,14 +93,14 @@ class TwoLayerMixin(ResponseScoring, StructureMixin):
         with np.errstate(under="ignore"):
             W, B, self.theta_, path, n_iter = self._learn(problem, self._iterations)
         self.n_iter_ = 1 if self._is_single else n_iter
-        self.objective_path_ = path * problem.unit
+        self.objective_path_ = path * problem.arrays.unit
         coef = features.expand(W)
         if self.landmarks is None:
             self.dual_coef_ = np.zeros((len(rows.codes), len(self.tasks_)))
             self.dual_coef_[features.pivots] = coef
         else:
             self.dual_coef_ = coef
-        self.weights_, self.centres_ = W, problem.Phi @ W
+        self.weights_, self.centres_ = W, problem.arrays.Phi @ W
         self.second_coef_ = np.ascontiguousarray(B)
         if not self._is_single:
             fitted = respond(self.responses_, self.centres_, self.second_coef_, self.theta_)
@@ -138,10 +112,7 @@ class TwoLayerMixin(ResponseScoring, StructureMixin):
         T = len(self.tasks_)
         R = responses(rows.codes, rows.outlier, T)
         diagonal = self._gram_diagonal(rows.X)
-        # Heavier rows are interpolated to rounding; that must not cost light rows their ridge.
-        resolved = SMALLEST_RIDGE * max(float(np.abs(diagonal).sum()), 1e-200)
-        heaviest = max(1e8, min(self.alpha, 1e50) / resolved)
-        weight = np.minimum(rows.weight, heaviest)
+        weight = capped_weight(rows.weight, diagonal, self.alpha)
         self.alpha_ = float(effective_alpha(self.alpha, diagonal @ weight))
         if self.landmarks is None:
             self.X_fit_ = rows.X
@@ -155,27 +126,22 @@ class TwoLayerMixin(ResponseScoring, StructureMixin):
         else:
             Phi, features = self._landmark_features(rows, self.landmarks)
             W = self._ridge(Phi, R, weight)
-        unit = float(np.mean(weight))
-        theta = self._coefficient(Phi @ W, weight / unit)
+        arrays = two_layer_problem(
+            Phi,
+            W,
+            R,
+            weight,
+            rows.outlier,
+            rows.codes,
+            self.alpha_,
+            theta=self.theta,
+            anchor=self.anchor,
+        )
         last = None
         if self._iterations and (started := self._started("weights_", W.shape)) is not None:
             # A theta that was learned belongs to the first layer it came with.
-            last = started, self.theta_ if self.learn_theta else theta
-        groups = np.where(rows.codes < 0, T, rows.codes)
-        if self.anchor:
-            # A row unlike all others has features near zero: it belongs to no task.
-            Phi, R = np.vstack([Phi, np.zeros(Phi.shape[1])]), np.vstack([R, np.zeros(T)])
-            origin = _ANCHOR * float(weight[~rows.outlier].sum()) / T
-            weight, groups = np.append(weight, origin), np.append(groups, T)
-        alpha, weight = self.alpha_ / unit, weight / unit
-        return Problem(Phi, R, weight, groups, alpha, W, theta, last, unit), features
-
-    def _coefficient(self, Y: Array, weight: Array) -> float:
-        """Coefficient of the second kernel that the fit starts with."""
-        if not isinstance(self.theta, str):
-            return float(self.theta)
-        size = float(weight @ np.einsum("it,it->i", Y, Y)) / float(weight.sum())
-        return _REACH / max(size, 1e-250)
+            last = started, self.theta_ if self.learn_theta else arrays.theta
+        return Problem(arrays, last), features
 
     def _shares(self) -> Array:
         """What each row counts for in the mean of its task, shape (n, T)."""

@@ -11,6 +11,15 @@ from manyone._types import Array, Codes
 from manyone.solvers.ridge import NotPositiveDefinite, left_out_scores, slack
 
 
+def resolved_weight(weight: Array) -> Array:
+    """Weights (n,) in which none but zeros lies below a millionth of the largest.
+
+    An eigendecomposition, or moments, of rows scaled by their weights would lose lighter rows in
+    rounding: what they say would depend on the order of the rows.
+    """
+    return np.where(weight > 0, np.maximum(weight, 1e-6 * weight.max()), 0.0)
+
+
 def eigenbasis(K: Array, alpha: float, root: Array) -> tuple[Array, Array]:
     """Positive eigenvalues and eigenvectors of ``root[:, None] * K * root``; K is destroyed.
 

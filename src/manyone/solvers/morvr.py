@@ -7,9 +7,8 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.linalg.blas import dger
 
 from manyone._types import Array, Codes
+from manyone.solvers.eigenbasis import resolved_weight
 
-#: Weight of the lightest row, in units of the heaviest: moments of the design lose lighter ones.
-_LIGHTEST = 1e-6
 #: Share of a basis that the active ones must leave over for it to enter. Moments have sixteen
 #: digits, so below this share rounding, and with it the order of the rows, would choose the bases.
 _REDUNDANT = 1e-6
@@ -89,9 +88,7 @@ def solve_morvr(
     -------
     MORVRSolution
     """
-    if weight is None:
-        weight = np.ones(len(responses))
-    weight = np.where(weight > 0, np.maximum(weight, _LIGHTEST * weight.max()), 0.0)
+    weight = np.ones(len(responses)) if weight is None else resolved_weight(weight)
     root, n_rows = np.sqrt(weight)[:, None], float(weight.sum())
     start = published_start(responses, weight) if noise is None else noise
     guard = shrinkage * np.diag(np.square(root * responses).sum(axis=0))
