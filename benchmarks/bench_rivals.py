@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from timing import in_turns
 
 from manyone import MORVR, SVDD, CalibrationWarning
-from manyone.solvers.morvr import morvr, published_start
+from manyone.solvers.morvr import published_start, solve_morvr
 from manyone.solvers.nullspace import null_space, one_class_null_space
 from manyone.solvers.output_kernel import output_kernel
 from manyone.solvers.task_svm import task_svm
@@ -104,7 +104,7 @@ def bench_morvr() -> None:
     cases["ten clusters, one-hot"] = with_bias(rbf_kernel(X)), np.eye(10)[task]
     for name, (Phi, responses) in cases.items():
         start = time.perf_counter()
-        solution = morvr(Phi, responses)
+        solution = solve_morvr(Phi, responses)
         print(
             f"  {name:22s} {time.perf_counter() - start:6.2f}  {solution.n_iter} iterations, "
             f"{len(solution.active)} bases"
@@ -114,7 +114,7 @@ def bench_morvr() -> None:
     model = MORVR().fit(X, task=task)
     whole = time.perf_counter() - start
     start = time.perf_counter()
-    morvr(model.kernel_.gram(X), np.eye(10)[task], shrinkage=model.shrinkage, tol=model.tol)
+    solve_morvr(model.kernel_.gram(X), np.eye(10)[task], shrinkage=model.shrinkage, tol=model.tol)
     once = time.perf_counter() - start
     print(
         f"  MORVR.fit, 10 x 50 rows {whole:6.2f}, of which {once:.2f} for the solution and the "
@@ -161,11 +161,11 @@ def score_morvr(repeats: int = 5) -> None:
             Y = np.eye(n_classes)[labels]
             for kind, scores in results.items():
                 if kind == "guarded":
-                    solution = morvr(design, Y)
+                    solution = solve_morvr(design, Y)
                     bases.append(len(solution.active))
                 else:
                     start = published_start(Y)
-                    solution = morvr(design, Y, shrinkage=0.0, noise=start, max_iter=1000)
+                    solution = solve_morvr(design, Y, shrinkage=0.0, noise=start, max_iter=1000)
                 fitted = design[:, solution.active] @ solution.mean
                 predicted = new[:, solution.active] @ solution.mean
                 centre = [fitted[labels == t, t].mean() for t in range(n_classes)]

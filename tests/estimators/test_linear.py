@@ -6,7 +6,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyone import JointOCKSR, LinearOCKSR
 from manyone.datasets import load_mnist
-from manyone.solvers.linear import eigenbasis, left_out_scores, linear
+from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure
+from manyone.solvers.linear import solve_linear
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
@@ -53,7 +54,7 @@ def test_left_out_scores_with_the_identity_are_those_of_the_joint_model(fleet):
     K = joint.kernel_.gram(joint.X_fit_)
     R = joint.training_.responses()
     lam, U = eigenbasis(K, joint.alpha_, np.sqrt(joint.training_.weight))
-    scores, _ = left_out_scores(
+    scores, _ = left_out_scores_of_structure(
         lam, U, R, np.eye(5), joint.alpha_, joint.training_.weight, joint.training_.codes
     )
     np.testing.assert_allclose(scores, joint.solution_.left_out, atol=1e-11)
@@ -121,8 +122,8 @@ def test_solver_takes_a_start():
     Phi = rng.normal(size=(20, 20))
     lam, U = np.linalg.eigh(Phi @ Phi.T)
     R = np.eye(4)[np.arange(20) % 4]
-    first = linear(lam, U, R, 1.0, 1.0)
-    again = linear(lam, U, R, 1.0, 1.0, B=first.B)
+    first = solve_linear(lam, U, R, 1.0, 1.0)
+    again = solve_linear(lam, U, R, 1.0, 1.0, B=first.B)
     assert again.n_iter <= 2
     np.testing.assert_allclose(again.coef, first.coef, atol=1e-7)
 

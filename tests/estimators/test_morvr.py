@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from manyone import MORVR
 from manyone.datasets import load_mnist
 from manyone.experiments.data import DATASETS
-from manyone.solvers.morvr import morvr
+from manyone.solvers.morvr import solve_morvr
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
@@ -31,7 +31,7 @@ def test_is_the_solver_called_by_hand(fleet, fit_intercept):
     X = model.X_fit_
     K = model.kernel_.gram(X)
     design = np.column_stack([K, np.ones((len(K), int(fit_intercept)))])
-    by_hand = morvr(design, R, shrinkage=0.03, tol=1e-6)
+    by_hand = solve_morvr(design, R, shrinkage=0.03, tol=1e-6)
     vectors = by_hand.active[by_hand.active < len(K)]
     np.testing.assert_array_equal(model.relevance_, vectors)
     np.testing.assert_array_equal(np.flatnonzero(model.dual_coef_.any(axis=1)), vectors)

@@ -12,9 +12,9 @@ from threadpoolctl import threadpool_limits
 from manyone.solvers.morvr import (
     _Evidence,
     best_precisions,
-    morvr,
     predictive_covariance_scale,
     published_start,
+    solve_morvr,
 )
 
 DATA = Path(os.environ.get("MANYONE_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -152,7 +152,7 @@ def test_rank_one_changes_equal_recomputation():
 @settings(max_examples=25, deadline=None)
 def test_objective_is_the_penalised_evidence_and_never_increases(seed, shrinkage, n_outputs):
     design, Y = problem(seed, n_outputs=n_outputs)
-    solution = morvr(design, Y, shrinkage=shrinkage)
+    solution = solve_morvr(design, Y, shrinkage=shrinkage)
     alpha = np.full(design.shape[1], np.inf)
     alpha[solution.active] = solution.alpha
     expected = -log_evidence(design, Y, alpha, solution.noise)
@@ -167,7 +167,7 @@ def test_objective_is_the_penalised_evidence_and_never_increases(seed, shrinkage
 
 def test_converged_solution_is_stationary():
     design, Y = problem(1)
-    solution = morvr(design, Y, tol=1e-10)
+    solution = solve_morvr(design, Y, tol=1e-10)
     alpha = np.full(design.shape[1], np.inf)
     alpha[solution.active] = solution.alpha
     statistics = leave_one_basis_out(design, Y, alpha, solution.noise)
@@ -187,7 +187,7 @@ def test_converged_solution_is_stationary():
 
 def test_posterior_is_that_of_the_active_bases():
     design, Y = problem(2)
-    solution = morvr(design, Y)
+    solution = solve_morvr(design, Y)
     Phi = design[:, solution.active]
     precision = Phi.T @ Phi + np.diag(solution.alpha)
     np.testing.assert_allclose(precision @ solution.covariance, np.eye(len(precision)), atol=1e-8)
@@ -201,7 +201,7 @@ def test_predictive_covariance_covers_new_rows():
     weights, design = rng.normal(size=(5, 2)), rng.normal(size=(900, 5))
     mixing = np.array([[1.0, 0.0], [0.8, 0.3]])
     Y = design @ weights + rng.normal(size=(900, 2)) @ mixing.T
-    solution = morvr(design[:300], Y[:300], shrinkage=1e-4)
+    solution = solve_morvr(design[:300], Y[:300], shrinkage=1e-4)
     new = design[300:, solution.active]
     scale = predictive_covariance_scale(new, solution.covariance)
     assert np.all(scale > 1)
@@ -216,7 +216,7 @@ def test_predictive_covariance_covers_new_rows():
 def test_single_output_equals_an_independent_relevance_vector_machine(seed):
     design, Y = problem(seed, n=20, n_outputs=1)
     active, mean, noise = single_output_rvm(design, Y[:, 0])
-    solution = morvr(design, Y, shrinkage=0.0, noise=published_start(Y), tol=1e-12)
+    solution = solve_morvr(design, Y, shrinkage=0.0, noise=published_start(Y), tol=1e-12)
     np.testing.assert_array_equal(solution.active, active)
     fitted = design[:, active] @ np.column_stack([solution.mean[:, 0], mean])
     np.testing.assert_allclose(fitted[:, 0], fitted[:, 1], atol=1e-4)
@@ -227,7 +227,7 @@ def test_single_output_equals_an_independent_relevance_vector_machine(seed):
 def test_rank_one_updates_survive_many_iterations():
     """More changes than between two refreshes, against the evidence computed from scratch."""
     design, Y = problem(4, n=120)
-    solution = morvr(design, Y, shrinkage=1e-4, tol=1e-9)
+    solution = solve_morvr(design, Y, shrinkage=1e-4, tol=1e-9)
     alpha = np.full(design.shape[1], np.inf)
     alpha[solution.active] = solution.alpha
     assert solution.n_iter > 250
@@ -238,7 +238,7 @@ def test_rank_one_updates_survive_many_iterations():
 
 def test_duplicated_bases_are_not_both_needed():
     design, Y = problem(5)
-    single, double = morvr(design, Y), morvr(np.hstack([design, design]), Y)
+    single, double = solve_morvr(design, Y), solve_morvr(np.hstack([design, design]), Y)
     assert double.converged
     assert len(double.active) == len(single.active)
     assert double.objective_path[-1] == pytest.approx(single.objective_path[-1], abs=1e-2)
@@ -251,7 +251,7 @@ def test_guard_keeps_one_hot_noise_positive_definite():
     design = np.column_stack([np.ones(30), np.exp(-euclidean_distances(X, squared=True) / 4)])
     Y = np.eye(5)[labels]
     assert np.linalg.matrix_rank(published_start(Y)) == 4
-    guarded = morvr(design, Y)
+    guarded = solve_morvr(design, Y)
     assert guarded.converged
     assert np.linalg.eigvalsh(guarded.noise)[0] > 1e-5
     fitted = design[:, guarded.active] @ guarded.mean
@@ -263,9 +263,9 @@ def test_noise_is_symmetric_positive_definite_throughout():
     X = np.random.default_rng(6).normal(size=(5, 4))[labels]
     X += 0.3 * np.random.default_rng(7).normal(size=X.shape)
     design = np.column_stack([np.ones(30), np.exp(-euclidean_distances(X, squared=True) / 4)])
-    whole = morvr(design, np.eye(5)[labels])
+    whole = solve_morvr(design, np.eye(5)[labels])
     for max_iter in range(1, whole.n_iter + 1):
-        noise = morvr(design, np.eye(5)[labels], max_iter=max_iter).noise
+        noise = solve_morvr(design, np.eye(5)[labels], max_iter=max_iter).noise
         np.testing.assert_allclose(noise, noise.T, atol=1e-14)
         assert np.linalg.eigvalsh(noise)[0] > 0
 
@@ -274,7 +274,7 @@ def test_one_row_per_output_is_signal_and_not_noise():
     """The plain evidence is flat here: "all signal" and "all noise" tie."""
     Y = np.eye(4)
     design = 0.9 * np.eye(4) + 0.1
-    solution = morvr(design, Y)
+    solution = solve_morvr(design, Y)
     np.testing.assert_array_equal(solution.active, np.arange(4))
     assert np.all(np.diag(design @ solution.mean) > 0.9)
 
@@ -285,7 +285,7 @@ def test_published_start_on_one_hot_responses_stays_finite():
     X += np.random.default_rng(8).normal(size=X.shape)
     design = np.column_stack([np.ones(20), np.exp(-euclidean_distances(X, squared=True) / 6)])
     Y = np.eye(4)[labels]
-    solution = morvr(design, Y, shrinkage=0.0, noise=published_start(Y), max_iter=200)
+    solution = solve_morvr(design, Y, shrinkage=0.0, noise=published_start(Y), max_iter=200)
     assert np.isfinite(solution.mean).all()
     assert np.isfinite(solution.objective_path).all()
 
@@ -293,12 +293,47 @@ def test_published_start_on_one_hot_responses_stays_finite():
 def test_integer_weights_equal_repetition():
     design, Y = problem(12)
     weight = np.random.default_rng(13).integers(0, 4, len(Y))
-    weighted = morvr(design, Y, weight=weight.astype(float))
-    repeated = morvr(np.repeat(design, weight, axis=0), np.repeat(Y, weight, axis=0))
+    weighted = solve_morvr(design, Y, weight=weight.astype(float))
+    repeated = solve_morvr(np.repeat(design, weight, axis=0), np.repeat(Y, weight, axis=0))
     np.testing.assert_array_equal(weighted.active, repeated.active)
     np.testing.assert_allclose(weighted.mean, repeated.mean, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(weighted.noise, repeated.noise, rtol=1e-8)
     np.testing.assert_allclose(weighted.objective_path, repeated.objective_path, rtol=1e-9)
+
+
+def weighted_blobs(seed, ratio):
+    """Kernel matrix and one-hot responses of two tasks, the first one so much heavier."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat([0, 1], 12)
+    X = rng.normal(size=(24, 3)) + 3.0 * np.eye(2, 3)[labels]
+    distances2 = euclidean_distances(X, squared=True)
+    K = np.exp(-distances2 / distances2[np.triu_indices(24, 1)].mean())
+    return K, np.eye(2)[labels], np.where(labels == 0, ratio, 1.0)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1e2, 1e3, 1e4, 1e6, 1e17])
+@pytest.mark.parametrize("seed", range(3))
+def test_order_of_rows_does_not_matter_however_uneven_their_weights(seed, ratio):
+    """Bases that rounding alone tells apart do not enter: rounding would choose among them."""
+    design, Y, weight = weighted_blobs(seed, ratio)
+    order = np.random.default_rng(seed).permutation(24)
+    plain = solve_morvr(design, Y, shrinkage=0.03, weight=weight, tol=1e-6)
+    moved = solve_morvr(
+        design[np.ix_(order, order)], Y[order], shrinkage=0.03, weight=weight[order], tol=1e-6
+    )
+    np.testing.assert_array_equal(np.sort(order[moved.active]), plain.active)
+    fitted = design[:, plain.active] @ plain.mean
+    again = design[np.ix_(order, order)][:, moved.active] @ moved.mean
+    np.testing.assert_allclose(again, fitted[order], atol=1e-9 if ratio == 1.0 else 1e-4)
+
+
+def test_light_rows_are_seen_beside_heavy_ones():
+    design, Y, weight = weighted_blobs(0, 1e17)
+    solution = solve_morvr(design, Y, shrinkage=0.03, weight=weight, tol=1e-12)
+    fitted = design[:, solution.active] @ solution.mean
+    assert np.all(fitted[12:, 1] > 0.2)
+    assert np.median(fitted[12:, 1]) > 0.7
+    assert np.all(np.abs(fitted[:12, 1]) < 1e-3)
 
 
 @pytest.mark.parametrize(
@@ -306,14 +341,14 @@ def test_integer_weights_equal_repetition():
 )
 def test_degenerate_responses(Y):
     design = np.column_stack([np.ones(len(Y)), np.eye(len(Y)) + 0.1])
-    solution = morvr(design, Y)
+    solution = solve_morvr(design, Y)
     assert solution.converged
     assert np.isfinite(solution.mean).all()
 
 
 def test_too_few_iterations_are_reported():
     design, Y = problem(9)
-    solution = morvr(design, Y, max_iter=2)
+    solution = solve_morvr(design, Y, max_iter=2)
     assert not solution.converged
     assert solution.n_iter == 2
     assert len(solution.active) <= 2
@@ -322,7 +357,7 @@ def test_too_few_iterations_are_reported():
 def test_responses_without_signal_leave_few_bases():
     design, Y = problem(10)
     noise = np.random.default_rng(11).normal(size=Y.shape)
-    assert len(morvr(design, noise).active) <= 8
+    assert len(solve_morvr(design, noise).active) <= 8
 
 
 def one_hot_auc(X, labels, new, new_labels):
@@ -333,7 +368,7 @@ def one_hot_auc(X, labels, new, new_labels):
         np.column_stack([np.ones(len(D)), np.exp(-D / width)])
         for D in (distances2, euclidean_distances(new, X, squared=True))
     )
-    solution = morvr(design, np.eye(labels.max() + 1)[labels])
+    solution = solve_morvr(design, np.eye(labels.max() + 1)[labels])
     assert solution.converged
     fitted = design[:, solution.active] @ solution.mean
     predicted = new_design[:, solution.active] @ solution.mean

@@ -8,12 +8,15 @@ from sklearn.kernel_ridge import KernelRidge
 
 from manyone.solvers import nonlinear as module
 from manyone.solvers.nonlinear import (
-    NonlinearResult,
+    NonlinearSolution,
     _Reduced,
+    capped_weight,
     gram,
-    nonlinear,
     respond,
     second_layer,
+    second_ridge,
+    solve_nonlinear,
+    two_layer_problem,
 )
 
 Array = NDArray[np.float64]
@@ -50,8 +53,8 @@ def full_objective(
     return float(fit + ALPHA * np.sum(W**2) + BETA * np.sum(B * (J @ B)))
 
 
-def solve(Phi: Array, R: Array, W: Array, **options: Any) -> NonlinearResult:
-    return nonlinear(Phi, R, ALPHA, BETA, THETA, W=W, **options)
+def solve(Phi: Array, R: Array, W: Array, **options: Any) -> NonlinearSolution:
+    return solve_nonlinear(Phi, R, ALPHA, BETA, THETA, W=W, **options)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -60,7 +63,7 @@ def test_reduced_gradient_in_weights_and_theta(seed: int, weighted: bool) -> Non
     Phi, R, W = make(seed)
     rng = np.random.default_rng(seed)
     W = W + 0.3 * rng.normal(size=W.shape)
-    weight = rng.uniform(0.5, 3.0, size=len(R)) if weighted else None
+    weight = rng.uniform(0.5, 3.0, size=len(R)) if weighted else np.ones(len(R))
     reduced = _Reduced(Phi, R, ALPHA, BETA, weight)
 
     def value(x: Array) -> float:
@@ -78,7 +81,7 @@ def test_reduced_gradient_in_weights_and_theta(seed: int, weighted: bool) -> Non
 def test_gradient_in_dual_coefficients(seed: int) -> None:
     Phi, R, W = make(seed, n=10)
     K = Phi @ Phi.T
-    reduced = _Reduced(Phi, R, ALPHA, BETA, None)
+    reduced = _Reduced(Phi, R, ALPHA, BETA, np.ones(len(R)))
     A = np.linalg.solve(Phi.T, W)
     numeric = numeric_gradient(lambda a: reduced(Phi.T @ a.reshape(A.shape), THETA)[0], A.ravel())
     _, gradient, _ = reduced(W, THETA)
@@ -91,14 +94,15 @@ def test_gradient_in_dual_coefficients(seed: int) -> None:
 @pytest.mark.parametrize("weighted", [False, True])
 def test_reduced_objective_is_the_full_one_at_the_best_second_layer(weighted: bool) -> None:
     Phi, R, W = make(1)
-    weight = np.random.default_rng(0).uniform(0.5, 3.0, size=len(R)) if weighted else None
-    row_weight = 1.0 if weight is None else weight
+    weight = (
+        np.random.default_rng(0).uniform(0.5, 3.0, size=len(R)) if weighted else np.ones(len(R))
+    )
     B = second_layer(Phi @ W, R, BETA, THETA, weight)
     value, _, _ = _Reduced(Phi, R, ALPHA, BETA, weight)(W, THETA)
-    assert value == pytest.approx(full_objective(Phi, R, W, B, THETA, row_weight), rel=1e-10)
+    assert value == pytest.approx(full_objective(Phi, R, W, B, THETA, weight), rel=1e-10)
     assert value == pytest.approx(BETA * np.sum(R * B) + ALPHA * np.sum(W**2), rel=1e-12)
     by_second = numeric_gradient(
-        lambda b: full_objective(Phi, R, W, b.reshape(B.shape), THETA, row_weight), B.ravel()
+        lambda b: full_objective(Phi, R, W, b.reshape(B.shape), THETA, weight), B.ravel()
     )
     np.testing.assert_allclose(by_second, 0.0, atol=1e-6)
 
@@ -107,7 +111,7 @@ def test_reduced_objective_is_the_full_one_at_the_best_second_layer(weighted: bo
 def test_blocks_do_not_change_anything(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr(module, "_BLOCK", block)
     Phi, R, W = make(2, n=30, T=4)
-    value, gradient, _ = _Reduced(Phi, R, ALPHA, BETA, None)(W, THETA)
+    value, gradient, _ = _Reduced(Phi, R, ALPHA, BETA, np.ones(len(R)))(W, THETA)
     Y = Phi @ W
     J = naive_gram(Y, THETA)
     B = np.linalg.solve(J + BETA * np.eye(len(J)), R)
@@ -136,8 +140,8 @@ def test_descends_to_a_stationary_point(seed: int) -> None:
     assert result.converged
     assert result.theta == THETA
     assert np.all(np.diff(result.objective_path) <= 1e-12)
-    assert len(result.objective_path) == result.n_iter + 1 <= result.n_evaluations
-    value, gradient, _ = _Reduced(Phi, R, ALPHA, BETA, None)(result.W, THETA)
+    assert len(result.objective_path) == result.n_iter + 1
+    value, gradient, _ = _Reduced(Phi, R, ALPHA, BETA, np.ones(len(R)))(result.W, THETA)
     assert value == pytest.approx(result.objective_path[-1], rel=1e-12)
     assert np.linalg.norm(gradient) <= 1e-4
     np.testing.assert_allclose(result.B, second_layer(Phi @ result.W, R, BETA, THETA))
@@ -179,9 +183,9 @@ def test_integer_weights_are_repetitions(solver: str) -> None:
 @pytest.mark.parametrize("c", [0.1, 3.0])
 def test_scale_symmetry(c: float) -> None:
     Phi, R, W = make(6)
-    free = _Reduced(Phi, R, 0.0, BETA, None)
+    free = _Reduced(Phi, R, 0.0, BETA, np.ones(len(R)))
     assert free(c * W, THETA / c**2)[0] == pytest.approx(free(W, THETA)[0], rel=1e-12)
-    penalised = _Reduced(Phi, R, ALPHA, BETA, None)
+    penalised = _Reduced(Phi, R, ALPHA, BETA, np.ones(len(R)))
     shrunk = penalised(c * W, THETA / c**2)[0]
     fit = free(W, THETA)[0]
     assert shrunk - fit == pytest.approx(c**2 * (penalised(W, THETA)[0] - fit), rel=1e-9)
@@ -190,8 +194,8 @@ def test_scale_symmetry(c: float) -> None:
 def test_only_alpha_over_theta_matters() -> None:
     Phi, R, W = make(6)
     options: dict[str, Any] = {"tol": 1e-13, "max_iter": 2000}
-    one = nonlinear(Phi, R, ALPHA, BETA, THETA, W=W, **options)
-    two = nonlinear(Phi, R, 4 * ALPHA, BETA, 4 * THETA, W=W / 2, **options)
+    one = solve_nonlinear(Phi, R, ALPHA, BETA, THETA, W=W, **options)
+    two = solve_nonlinear(Phi, R, 4 * ALPHA, BETA, 4 * THETA, W=W / 2, **options)
     # responses may turn together: J, and so the second layer, does not see it
     np.testing.assert_allclose(4 * two.W @ two.W.T, one.W @ one.W.T, atol=1e-3)
     np.testing.assert_allclose(two.B, one.B, atol=1e-3)
@@ -205,7 +209,7 @@ def test_infimum_with_theta_free_is_approached_and_never_reached() -> None:
     values = []
     for c in (1e-2, 1e-3, 1e-4):
         W = c * np.linalg.solve(Phi, R)  # interpolates: Phi W = c R
-        values.append(_Reduced(Phi, R, ALPHA, BETA, None)(W, 50.0 / c**2)[0])
+        values.append(_Reduced(Phi, R, ALPHA, BETA, np.ones(len(R)))(W, 50.0 / c**2)[0])
     assert np.all(np.diff(values) < 0)
     assert infimum < values[-1] == pytest.approx(infimum, rel=1e-4)
     start = Phi.T @ np.linalg.solve(Phi @ Phi.T + ALPHA * np.eye(24), R)
@@ -244,8 +248,7 @@ def test_paper_solver_is_algorithm_2() -> None:
         W,
         solver="paper",
         learn_theta=True,
-        step_weights=step_weights,
-        step_theta=step_theta,
+        steps=(step_weights, step_theta),
         max_iter=5,
         tol=0.0,
     )
@@ -271,8 +274,43 @@ def test_inputs_are_left_unchanged() -> None:
 
 def test_one_row_one_task_and_no_responses() -> None:
     one = np.ones((1, 1))
-    result = nonlinear(one, one, ALPHA, BETA, THETA, W=0.5 * one, tol=1e-12)
+    result = solve_nonlinear(one, one, ALPHA, BETA, THETA, W=0.5 * one, tol=1e-12)
     assert result.objective_path[-1] == pytest.approx(BETA / (1 + BETA))
     Phi, R, W = make(0)
     nothing = solve(Phi, 0.0 * R, 0.0 * W)
     assert not nothing.B.any()
+
+
+def test_the_problem_is_in_units_of_the_mean_weight_and_knows_the_origin() -> None:
+    Phi, R, W = make(0)
+    codes, outlier = np.arange(16) % 3, np.arange(16) == 15
+    codes[15] = -1
+    weight = np.random.default_rng(0).uniform(10.0, 30.0, 16)
+    problem = two_layer_problem(Phi, W, R, weight, outlier, codes, 2.0)
+    unit = weight.mean()
+    assert problem.unit == pytest.approx(unit)
+    assert problem.alpha == pytest.approx(2.0 / unit)
+    np.testing.assert_array_equal(problem.Phi[-1], 0.0)
+    np.testing.assert_array_equal(problem.R[-1], 0.0)
+    np.testing.assert_array_equal(problem.groups, [*codes[:15], 3, 3])
+    np.testing.assert_allclose(problem.weight[:-1], weight / unit)
+    assert problem.weight[-1] == pytest.approx(0.1 * weight[:15].sum() / 3 / unit)
+    mean_square = weight @ np.sum((Phi @ W) ** 2, axis=1) / weight.sum()
+    assert problem.theta == pytest.approx(10.0 / mean_square)
+    bare = two_layer_problem(Phi, W, R, weight, outlier, codes, 2.0, theta=3.0, anchor=False)
+    assert bare.Phi is Phi and bare.theta == 3.0 and len(bare.groups) == 16
+    # A ridge of the second layer beyond what a task weighs is brought back to that.
+    assert second_ridge(bare, 1.5) == pytest.approx(1.5 / unit)
+    assert second_ridge(bare, 1e9) == pytest.approx(np.mean(bare.weight @ R))
+    assert second_ridge(bare, 0.0) > 0.0
+
+
+def test_weights_are_capped_where_the_ridge_would_be_lost() -> None:
+    weight = np.array([1.0, 1e6, 1e30])
+    np.testing.assert_array_equal(capped_weight(weight, np.ones(3), 1e-9), [1.0, 1e6, 1e8])
+    np.testing.assert_allclose(capped_weight(weight, np.ones(3), 0.1)[2], 1.5e11, rtol=0.01)
+    Phi, R, W = make(0)
+    heavy = np.where(np.arange(16) == 3, 1e30, 1.0)
+    capped = np.minimum(heavy, 1e10 * BETA)
+    a, b = (solve(Phi, R, W, weight=w, max_iter=3) for w in (heavy, capped))
+    np.testing.assert_array_equal(a.B, b.B)

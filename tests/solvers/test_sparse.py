@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from manyone.solvers.sparse import SparseResult, _Lasso, _Projected, sparse
-from manyone.solvers.sparse_group_lasso import sparse_group_lasso
+from manyone.solvers.nonlinear import two_layer_problem
+from manyone.solvers.sparse import (
+    SparseSolution,
+    _Lasso,
+    _Projected,
+    solve_sparse,
+    sparse_problem,
+    sparse_start,
+    sparse_strengths,
+)
+from manyone.solvers.sparse_group_lasso import solve_sparse_group_lasso
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -37,14 +46,13 @@ def full_objective(Phi: Array, R: Array, groups: Index, W: Array, B: Array, thet
     return float(fit + ALPHA * np.sum(W**2) + L1 * np.abs(B).sum() + GROUP * norms)
 
 
-def projected(
-    Phi: Array, R: Array, groups: Index, weight: Array | None = None, tol: float = 1e-11
-) -> _Projected:
-    return _Projected(Phi, ALPHA, _Lasso(R, groups, L1, GROUP, None, False, False, weight, tol))
+def projected(Phi: Array, R: Array, groups: Index, weight: Array | None = None) -> _Projected:
+    weight = np.ones(len(R)) if weight is None else weight
+    return _Projected(Phi, ALPHA, _Lasso(R, groups, L1, GROUP, weight))
 
 
-def solve(Phi: Array, R: Array, groups: Index, W: Array, **options: Any) -> SparseResult:
-    return sparse(Phi, R, groups, ALPHA, L1, GROUP, THETA, W=W, **options)
+def solve(Phi: Array, R: Array, groups: Index, W: Array, **options: Any) -> SparseSolution:
+    return solve_sparse(Phi, R, groups, ALPHA, L1, GROUP, THETA, W=W, **options)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -74,11 +82,11 @@ def test_descends_and_agrees_with_the_full_objective() -> None:
     assert result.theta == THETA
     assert result.duality_gap <= 1e-8
     assert np.all(np.diff(result.objective_path) <= 1e-7)
-    assert len(result.objective_path) == result.n_iter + 1 <= result.n_evaluations
+    assert len(result.objective_path) == result.n_iter + 1
     attained = full_objective(Phi, R, groups, result.W, result.B, THETA)
     assert attained == pytest.approx(result.objective_path[-1], rel=1e-7)
     J = naive_gram(Phi @ result.W, THETA)
-    alone = sparse_group_lasso(J, R, groups, L1, GROUP, tol=1e-8)
+    alone = solve_sparse_group_lasso(J, R, groups, L1, GROUP, tol=1e-8)
     np.testing.assert_allclose(result.B, alone.B, atol=1e-3)
     norms = [[np.linalg.norm(result.B[groups == s, t]) for t in range(3)] for s in range(3)]
     np.testing.assert_allclose(result.structure, norms, atol=1e-12)
@@ -93,11 +101,9 @@ def test_structure_has_exact_zeros_and_strong_penalties_empty_it() -> None:
     assert 0 < zero.sum() < 16
     for s, t in zip(*np.nonzero(zero), strict=True):
         assert not result.B[groups == s, t].any()
-    empty = sparse(Phi, R, groups, ALPHA, 1e3, 1e3, THETA, W=W)
+    empty = solve_sparse(Phi, R, groups, ALPHA, 1e3, 1e3, THETA, W=W)
     assert not empty.B.any()
     assert np.sum(empty.W**2) <= 1e-6 * np.sum(W**2)  # nothing left but the penalty on W
-    own = sparse(Phi, R, groups, ALPHA, L1, 1e3, THETA, W=W, exempt_diagonal=True)
-    assert np.array_equal(own.structure > 0.0, np.eye(4, dtype=bool))
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "paper"])
@@ -105,7 +111,7 @@ def test_integer_weights_are_repetitions(solver: str) -> None:
     Phi, R, groups, W = make(2)
     weight = (np.arange(len(R)) % 3 + 1).astype(float)
     rows = np.repeat(np.arange(len(R)), weight.astype(int))
-    options: dict[str, Any] = {"solver": solver, "max_iter": 4, "tol": 0.0, "inner_tol": 1e-10}
+    options: dict[str, Any] = {"solver": solver, "max_iter": 4, "tol": 0.0}
     weighted = solve(Phi, R, groups, W, weight=weight, **options)
     repeated = solve(Phi[rows], R[rows], groups[rows], W, **options)
     np.testing.assert_allclose(weighted.objective_path, repeated.objective_path, rtol=1e-6)
@@ -119,7 +125,7 @@ def test_integer_weights_are_repetitions(solver: str) -> None:
 def test_permuting_tasks_permutes_the_result() -> None:
     Phi, R, groups, W = make(3)
     order = np.array([2, 0, 1])
-    options: dict[str, Any] = {"max_iter": 4, "tol": 0.0, "inner_tol": 1e-10}
+    options: dict[str, Any] = {"max_iter": 4, "tol": 0.0}
     result = solve(Phi, R, groups, W, **options)
     permuted = solve(Phi, R[:, order], np.argsort(order)[groups], W[:, order], **options)
     np.testing.assert_allclose(permuted.B, result.B[:, order], atol=1e-4)
@@ -146,7 +152,7 @@ def test_paper_solver_is_algorithm_3() -> None:
     A, theta, steps = np.linalg.solve(Phi.T, W), THETA, (1e-3, 1e-2)
     lasso: dict[str, Any] = {"tol": 1e-11}
     J = naive_gram(K @ A, theta)
-    B = sparse_group_lasso(J, R, groups, L1, GROUP, **lasso).B
+    B = solve_sparse_group_lasso(J, R, groups, L1, GROUP, **lasso).B
     values = []
     for _ in range(4):
         Y = K @ A
@@ -159,7 +165,7 @@ def test_paper_solver_is_algorithm_3() -> None:
         by_theta = np.sum(by_J * -J * E)
         A, theta = A - steps[0] * by_A, theta - steps[1] * by_theta
         J = naive_gram(K @ A, theta)
-        B = sparse_group_lasso(J, R, groups, L1, GROUP, **lasso).B
+        B = solve_sparse_group_lasso(J, R, groups, L1, GROUP, **lasso).B
         values.append(full_objective(Phi, R, groups, Phi.T @ A, B, theta))
     result = solve(
         Phi,
@@ -168,11 +174,9 @@ def test_paper_solver_is_algorithm_3() -> None:
         W,
         solver="paper",
         learn_theta=True,
-        step_weights=steps[0],
-        step_theta=steps[1],
+        steps=steps,
         max_iter=4,
         tol=0.0,
-        inner_tol=1e-11,
     )
     np.testing.assert_allclose(result.objective_path, values, rtol=1e-8)
     np.testing.assert_allclose(result.W, Phi.T @ A, atol=1e-5)
@@ -181,20 +185,59 @@ def test_paper_solver_is_algorithm_3() -> None:
     assert solve(Phi, R, groups, W, solver="paper", tol=1e-2).converged
 
 
-def test_groups_that_are_rows_drop_training_rows() -> None:
-    Phi, R, groups, W = make(6)
-    result = sparse(Phi, R, groups, ALPHA, 0.0, 0.8, THETA, W=W, rows=True, max_iter=10)
-    used = result.B.any(axis=1)
-    assert 0 < used.sum() < len(R)
-    assert np.array_equal(result.B != 0, np.repeat(used[:, None], 3, axis=1))
-    assert result.structure.shape == (3, 3)
-
-
 def test_one_row_one_task_and_no_responses() -> None:
     one = np.ones((1, 1))
-    result = sparse(one, one, np.zeros(1, dtype=np.intp), ALPHA, L1, GROUP, THETA, W=one)
+    result = solve_sparse(one, one, np.zeros(1, dtype=np.intp), ALPHA, L1, GROUP, THETA, W=one)
     expected = 1 - (L1 + GROUP) / 2  # min (b - 1)^2 + (L1 + GROUP) |b|
     np.testing.assert_allclose(result.B, expected, rtol=1e-6)
     Phi, R, groups, W = make(0)
     nothing = solve(Phi, 0.0 * R, groups, 0.0 * W)
     assert not nothing.B.any()
+
+
+def test_strengths_stay_where_the_second_layer_is_neither_zero_nor_everything() -> None:
+    Phi, R, codes, W = make(1)
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(R))
+    outlier = ~R.any(axis=1)
+    problem = two_layer_problem(Phi, W, R, weight, outlier, codes, ALPHA, anchor=False)
+    problem = sparse_problem(problem)
+    root = np.sqrt(problem.weight)
+    J = naive_gram(Phi @ W, problem.theta) * root[:, None] * root
+    target = R * root[:, None]
+    # At these an output would vanish: |2 J'R| per entry, and its length where there is no l1.
+    largest = np.abs(2 * J.T @ target / root[:, None]).max(axis=0).min()
+    longest = np.linalg.norm(2 * J.T @ target * (R > 0), axis=0).min()
+    l1, group = sparse_strengths(problem, "auto", "auto")
+    assert l1 == pytest.approx(0.01 * largest)
+    assert group == pytest.approx(0.01 * largest / np.sqrt(problem.unit))
+    assert sparse_strengths(problem, 1e9, 1e9) == pytest.approx((0.1 * largest, 0.1 * longest))
+    assert sparse_strengths(problem, 0.0, 0.0) == pytest.approx((1e-5 * largest, 1e-5 * longest))
+    unit = problem.unit
+    inside = sparse_strengths(problem, 0.02 * largest * unit, 0.02 * longest * unit**1.5)
+    assert inside == pytest.approx((0.02 * largest, 0.02 * longest))
+
+
+def test_a_lasso_starts_near_the_ridge_and_sees_no_empty_group() -> None:
+    Phi, R, codes, W = make(2)
+    weight = np.where(np.arange(len(R)) == 0, 1e20, 1.0)
+    problem = two_layer_problem(Phi, W, R, weight, ~R.any(axis=1), 2 * codes, ALPHA)
+    ready = sparse_problem(problem)
+    assert sorted(set(ready.groups.tolist())) == [0, 1, 2, 3]
+    assert ready.weight.max() == pytest.approx(1e8 * ready.weight.min())
+    plain = sparse_problem(two_layer_problem(Phi, W, R, np.ones(18), ~R.any(axis=1), codes, ALPHA))
+    options: dict[str, Any] = {"weight": plain.weight, "max_iter": 0}
+    values = [
+        solve_sparse(
+            plain.Phi,
+            plain.R,
+            plain.groups,
+            plain.alpha,
+            L1,
+            GROUP,
+            plain.theta,
+            W=start,
+            **options,
+        ).objective_path[0]
+        for start in (plain.W, sparse_start(plain, 50))
+    ]
+    assert values[1] < values[0]

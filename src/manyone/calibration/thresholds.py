@@ -22,7 +22,7 @@ from manyone._types import Array, Codes, Mask
 from manyone.messages import shortlist
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows, group_rows
-from manyone.solvers.threads import blas_threads, one_blas_thread
+from manyone.solvers.running import blas_threads, one_blas_thread
 
 # Rows that the pooled spread counts for when the spread of one small task is estimated.
 _PRIOR_ROWS = 8.0

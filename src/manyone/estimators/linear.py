@@ -11,7 +11,6 @@ from sklearn.utils import check_random_state
 
 from manyone import validation
 from manyone._sklearn import Interval, StrOptions
-from manyone._types import Array
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.joint import joint_solution
@@ -20,7 +19,8 @@ from manyone.kernels.gram import Gram
 from manyone.models.scorers import Expansion
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
-from manyone.solvers.linear import LinearResult, eigenbasis, left_out_scores, linear
+from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure
+from manyone.solvers.linear import smallest_frobenius, solve_linear
 from manyone.solvers.ridge import effective_alpha
 
 
@@ -208,12 +208,27 @@ class LinearOCKSR(MultiTaskOneClass):
             scaled = root[:, None] * Phi
             lam, V = eigenbasis(scaled.T @ scaled, alpha, np.ones(Phi.shape[1]))
             U = scaled @ (V / np.sqrt(lam))
-        found = self._optimum(lam, U, root[:, None] * R, alpha, unit)
-        if found is None:
+        target = root[:, None] * R
+        found = solve_linear(
+            lam,
+            U,
+            target,
+            alpha,
+            # Never so small a penalty that nothing holds B.
+            max(self.frobenius / unit, smallest_frobenius(lam, U.T @ target, alpha)),
+            self.nuclear / unit,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            B=warm_start(self, "structure", (rows.n_tasks,) * 2),
+            report=progress(self) if self.verbose else None,
+        )
+        if found.collapsed:
             return None
         # One count is one count of the weights that were given: back to their units.
-        codes, normal = np.maximum(rows.codes, 0), ~rows.outlier
-        scores, residual = left_out_scores(lam * unit, U, R, found.B, ridge, rows.weight, codes)
+        scores, residual = left_out_scores_of_structure(
+            lam * unit, U, R, found.B @ found.B, ridge, rows.weight, rows.codes
+        )
         coef = root[:, None] * found.coef
         points = gram.points()
         if features is not None:
@@ -221,7 +236,7 @@ class LinearOCKSR(MultiTaskOneClass):
         coef, mean = np.asfortranarray(coef), 1.0 - rows.mean_by_task(residual)
         return Solution(
             Expansion(points, coef, mean),
-            np.where(normal, scores, np.nan),
+            scores,
             "leave-one-out, structure fixed",
             FitReport(found.objective_path * unit, found.n_iter, found.converged),
             {
@@ -232,26 +247,3 @@ class LinearOCKSR(MultiTaskOneClass):
                 "duality_gap": found.duality_gap,
             },
         )
-
-    def _optimum(
-        self, lam: Array, U: Array, target: Array, alpha: float, unit: float
-    ) -> LinearResult | None:
-        M = U.T @ target
-        # Never so small a penalty that nothing holds B.
-        energy = float(lam @ np.einsum("it,it->i", M, M))
-        floor = 1e-10 * energy / alpha if energy > 0.0 else 1.0
-        found = linear(
-            lam,
-            U,
-            target,
-            alpha,
-            max(self.frobenius / unit, floor),
-            self.nuclear / unit,
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            B=warm_start(self, "structure", (target.shape[1],) * 2),
-            report=progress(self) if self.verbose else None,
-        )
-        own = np.einsum("it,it->t", M, lam[:, None] * (U.T @ found.coef))
-        return None if found.collapsed or np.any(own <= 1e-10 * np.max(own)) else found

@@ -16,8 +16,8 @@ from manyone.kernels.gram import Gram
 from manyone.models.scorers import Expansion, InMetric
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
-from manyone.solvers.morvr import morvr, predictive_covariance_scale, published_start
-from manyone.solvers.threads import blas_for
+from manyone.solvers.morvr import predictive_covariance_scale, published_start, solve_morvr
+from manyone.solvers.running import blas_for
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -179,7 +179,7 @@ class MORVR(MultiTaskOneClass):
         constant = np.ones((n, int(self.fit_intercept and np.ptp(R, axis=0).any())))
         published = self.start == "published"
         with blas_for(n):
-            found = morvr(
+            found = solve_morvr(
                 # Last, so that where all rows are alike they are relevant and not the constant.
                 np.column_stack([K / size, constant]),
                 R,

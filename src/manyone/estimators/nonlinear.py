@@ -22,14 +22,14 @@ from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
 from manyone.solvers.nonlinear import (
     TwoLayerProblem,
-    capped_beta,
-    nonlinear,
+    capped_weight,
     respond,
+    second_ridge,
+    solve_nonlinear,
     two_layer_problem,
 )
-from manyone.solvers.nonlinear import (
-    gram as second_gram,
-)
+from manyone.solvers.nonlinear import gram as second_gram
+from manyone.solvers.ridge import effective_alpha, factorise, primal_weights
 
 #: Constraints of the parameters of both methods with a second kernel layer.
 TWO_LAYERS: dict[str, list[Any]] = {
@@ -235,17 +235,16 @@ class NonlinearOCKSR(TwoLayerModel):
         if rows.n_tasks == 1:
             return single_task(self, gram, rows)
         problem, features = first_layer(self, gram, rows)
-        beta = capped_beta(self.beta, problem)
+        beta = second_ridge(problem, self.beta)
         W, theta = start(self, problem)
-        found = nonlinear(
+        found = solve_nonlinear(
             problem.Phi,
             problem.R,
             problem.alpha,
             beta,
             theta,
             W=W,
-            # Heavier rows are interpolated to rounding, and their coefficients would drown others.
-            weight=np.minimum(problem.weight, 1e10 * beta),
+            weight=problem.weight,
             learn_theta=self.learn_theta,
             solver=self.solver,
             tol=self.tol,
@@ -267,15 +266,23 @@ def first_layer(model: Any, gram: Gram, rows: TrainingRows) -> tuple[TwoLayerPro
         validation.refuse_landmarks(rows, model.landmarks)
         rng = check_random_state(model.random_state)
         Phi, features = gram.landmark_features(model.landmarks, rng)
+    diagonal, R = gram.diagonal(), rows.responses()
+    weight = capped_weight(rows.weight, diagonal, model.alpha)
+    alpha = float(effective_alpha(model.alpha, diagonal @ weight))
+    if model.landmarks is None and not gram.kernel.semidefinite:
+        # Features drop what is negative: where that is more than rounding, refuse.
+        factorise(gram.matrix(), alpha, np.sqrt(weight), overwrite=True)
+    W = primal_weights(Phi, R, alpha, weight)[0]
     problem = two_layer_problem(
         Phi,
-        rows.responses(),
-        rows.weight,
+        W,
+        R,
+        weight,
+        rows.outlier,
         rows.codes,
-        gram.diagonal(),
-        model.alpha,
-        None if isinstance(model.theta, str) else float(model.theta),
-        model.anchor,
+        alpha,
+        theta=model.theta,
+        anchor=model.anchor,
     )
     return problem, features
 
@@ -283,10 +290,10 @@ def first_layer(model: Any, gram: Gram, rows: TrainingRows) -> tuple[TwoLayerPro
 def start(model: Any, problem: TwoLayerProblem) -> tuple[Array, float]:
     """First layer (m, T) and coefficient of the second kernel to start from."""
     if not (model.warm_start and model.max_iter):
-        return problem.ridge, problem.theta
-    last = warm_start(model, "first_layer", problem.ridge.shape)
+        return problem.W, problem.theta
+    last = warm_start(model, "first_layer", problem.W.shape)
     if last is None:
-        return problem.ridge, problem.theta
+        return problem.W, problem.theta
     # A theta that was learned belongs to the first layer it came with.
     return last, model.solution_.fitted("theta") if model.learn_theta else problem.theta
 

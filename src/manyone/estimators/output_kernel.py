@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import eigh
 
 from manyone._sklearn import Interval
-from manyone._types import Array
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Capabilities
 from manyone.kernels.gram import Gram
 from manyone.models.scorers import Expansion
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
-from manyone.solvers.output_kernel import output_kernel
-from manyone.solvers.ridge import NotPositiveDefinite, left_out_scores, one_minus_leverage
+from manyone.solvers.eigenbasis import (
+    eigenbasis,
+    left_out_scores_of_structure,
+    resolved_weight,
+)
+from manyone.solvers.output_kernel import solve_output_kernel
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -52,8 +54,8 @@ class OutputKernelOCKSR(MultiTaskOneClass):
     alpha : float, default=0.1
         Ridge, held between 1e-9 and 1e3 times the trace of the kernel matrix: beyond, rankings do
         not change.
-    tol : float, default=1e-9
-        On the norm of ``L - C'KC / 2``, relative to the larger of the two terms.
+    tol : float, default=1e-11
+        On the norm of ``K C L + alpha C - R``, relative to that of the responses R.
     max_iter : int, default=200
         Newton steps.
     metric : {"plain", "whitened"}, default="plain"
@@ -139,32 +141,28 @@ class OutputKernelOCKSR(MultiTaskOneClass):
     }
 
     alpha: float = 0.1
-    tol: float = 1e-9
+    tol: float = 1e-11
     max_iter: int = 200
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         # Weights matter relative to alpha only: about 1 they stay in range.
-        unit = float(rows.weight.mean())
-        root = np.sqrt(rows.weight / unit)
-        Y = root[:, None] * rows.responses()
-        K = gram.finite_matrix() * root[:, None] * root
-        values, vectors = eigh(K)
-        ridge = _resolved(self.alpha, unit, float(np.abs(values).sum()))
-        if values[0] < -ridge:
-            raise NotPositiveDefinite(
-                f"The kernel matrix plus alpha={ridge * unit:g} is not positive definite."
-            )
-        found = output_kernel(
-            K, Y, ridge, eigen=(values, vectors), tol=self.tol, max_iter=self.max_iter
+        weight, R, K = resolved_weight(rows.weight), rows.responses(), gram.finite_matrix()
+        unit = float(weight.mean())
+        root = np.sqrt(weight / unit)
+        ridge = _resolved(self.alpha, unit, float(np.abs(np.diagonal(K) @ root**2)))
+        values, vectors = eigenbasis(K, ridge, root)
+        found = solve_output_kernel(
+            values, vectors, root[:, None] * R, ridge, tol=self.tol, max_iter=self.max_iter
         )
         coef = root[:, None] * found.coef
         dual = np.asfortranarray(coef @ found.structure)
-        own = (found.coef @ found.structure).T[np.maximum(rows.codes, 0)]
-        mean = rows.mean_by_task(np.einsum("ij,ij->i", K, own) / root)
-        spectrum = np.maximum(values, 0.0), vectors
+        scores, residual = left_out_scores_of_structure(
+            values * unit, vectors, R, found.structure, ridge * unit, weight, rows.codes
+        )
+        mean = 1.0 - replace(rows, weight=weight).mean_by_task(residual)
         return Solution(
             Expansion(gram.points(), dual, mean),
-            _left_out(rows, found.structure, found.coef, ridge, spectrum, Y),
+            scores,
             "leave-one-out, structure fixed",
             FitReport(found.objective_path, found.n_iter, found.converged),
             {
@@ -175,43 +173,6 @@ class OutputKernelOCKSR(MultiTaskOneClass):
                 "mean_response": mean,
             },
         )
-
-
-def _left_out(
-    rows: TrainingRows,
-    structure: Array,
-    coef: Array,
-    ridge: float,
-    spectrum: tuple[Array, Array],
-    Y: Array,
-) -> Array:
-    """Left-out scores of the normal rows, with L fixed.
-
-    Along an eigenvector of L with eigenvalue l the fit is a ridge regression with Gram matrix
-    l K, where leaving out one count of a row has a closed form.
-    """
-    normal = np.flatnonzero(~rows.outlier)
-    codes, weight = rows.codes[normal], rows.weight[normal]
-    values, vectors = spectrum
-    scale = ridge / np.sqrt(weight / rows.weight.mean())[:, None]
-    levels, axes = eigh(structure)
-    shrunk = 1.0 / (values[:, None] * np.maximum(levels, 0.0) + ridge)
-    own = vectors[normal]
-    complement = ridge * (np.square(own) @ shrunk)
-    left = scale * (coef[normal] @ axes) / one_minus_leverage(complement, weight[:, None])
-    # By how much the task's own indicator misses the row, along every eigenvector.
-    misses = scale * ((own * (vectors.T @ Y).T[codes]) @ shrunk)
-    side = axes[codes]
-    scores = np.full(len(rows.codes), np.nan)
-    scores[normal] = left_out_scores(
-        scale[:, 0] * coef[normal, codes],
-        np.einsum("il,il->i", side, left),
-        np.einsum("il,il->i", side, left * misses),
-        weight,
-        codes,
-        rows.n_tasks,
-    )
-    return scores
 
 
 def _resolved(alpha: float, unit: float, size: float) -> float:

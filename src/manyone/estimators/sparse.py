@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manyone._sklearn import Interval, StrOptions
-from manyone._types import Array
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.nonlinear import (
     LEARNS,
@@ -24,13 +23,7 @@ from manyone.estimators.structured import progress
 from manyone.kernels.gram import Gram
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
-from manyone.solvers.nonlinear import TwoLayerProblem, nonlinear, respond
-from manyone.solvers.sparse import sparse
-
-# Duality gap of the second layer in units of `tol`: line searches must not see it.
-_GAP, _SMALLEST_GAP = 0.01, 1e-8
-# Relative decrease at which the ridge's solution is near enough to start from.
-_ROUGH = 1e-4
+from manyone.solvers.sparse import solve_sparse, sparse_problem, sparse_start, sparse_strengths
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -84,12 +77,12 @@ class SparseOCKSR(TwoLayerModel):
     alarm_rate : float, default=0.05
         Share of normal rows that may raise an alarm.
     solver : {"fista", "paper"}, default="fista"
-        ``"fista"``: the lasso, solved by a proximal method to a small duality gap, is eliminated
+        ``"fista"``: the lasso, solved by a proximal method and then exactly, is eliminated
         and W found by quasi-Newton steps from the solution of :class:`NonlinearOCKSR`. ``"paper"``:
         the fixed gradient steps of the paper's Algorithm 3 from that of :class:`JointOCKSR`, until
         the objective changes by less than `tol`.
     tol : float, default=1e-3
-        Relative decrease of the objective to stop at; the duality gap is a hundredth of it.
+        Relative decrease of the objective to stop at.
     max_iter : int, default=200
         Most iterations. With 0 the first layer stays that of :class:`JointOCKSR` and the second is
         one lasso.
@@ -196,38 +189,24 @@ class SparseOCKSR(TwoLayerModel):
         if rows.n_tasks == 1:
             return single_task(self, gram, rows)
         problem, features = first_layer(self, gram, rows)
-        # A lasso resolves fewer orders of magnitude than a ridge.
-        weight = np.minimum(problem.weight, 1e8 * problem.weight.min())
-        groups = np.unique(problem.groups, return_inverse=True)[1]
-        l1, group = self._strengths(problem, weight)
+        problem = sparse_problem(problem)
+        l1, group = sparse_strengths(problem, self.l1, self.group)
         W, theta = start(self, problem)
-        if self.solver == "fista" and self.max_iter and W is problem.ridge:
-            # Near the solution of the ridge, which is cheap, the lasso needs few iterations.
-            W = nonlinear(
-                problem.Phi,
-                problem.R,
-                problem.alpha,
-                min(1.0, float(np.mean(weight @ problem.R))),
-                theta,
-                W=W,
-                weight=weight,
-                tol=_ROUGH,
-                max_iter=self.max_iter,
-            ).W
-        found = sparse(
+        if self.solver == "fista" and self.max_iter and W is problem.W:
+            W = sparse_start(problem, self.max_iter)
+        found = solve_sparse(
             problem.Phi,
             problem.R,
-            groups,
+            problem.groups,
             problem.alpha,
             l1,
             group,
             theta,
             W=W,
-            weight=weight,
+            weight=problem.weight,
             learn_theta=self.learn_theta,
             solver=self.solver,
             tol=self.tol,
-            inner_tol=max(_GAP * self.tol, _SMALLEST_GAP),
             max_iter=self.max_iter,
             report=progress(self) if self.verbose else None,
         )
@@ -239,20 +218,3 @@ class SparseOCKSR(TwoLayerModel):
             group=group * problem.unit * np.sqrt(problem.unit),
         )
         return solution
-
-    def _strengths(self, problem: TwoLayerProblem, weight: Array) -> tuple[float, float]:
-        """`l1` and `group` in units of the problem, where the second layer is neither 0 nor R."""
-        Y = problem.Phi @ problem.ridge  # wherever it starts, the same problem
-        weighted = weight[:, None] * problem.R
-        slope = 2.0 * respond(Y, Y, weighted, problem.theta)
-        largest = float(np.abs(slope).max(axis=0).min())
-        # A block norm counts b^2 / w for a row of weight w: its strength has units of its own.
-        longest = float(np.sqrt(np.einsum("it,it->t", weighted, slope**2).min()))
-        auto = 0.01 * largest
-        l1 = auto if isinstance(self.l1, str) else self.l1 / problem.unit
-        group = auto if isinstance(self.group, str) else min(self.group / problem.unit, 1e100)
-        group /= np.sqrt(problem.unit)
-        return (
-            float(np.clip(l1, 1e-5 * largest, 0.1 * largest)),
-            float(np.clip(group, 1e-5 * longest, 0.1 * longest)),
-        )

@@ -10,7 +10,7 @@ import numpy as np
 
 from manyone._sklearn import Interval
 from manyone._types import Array
-from manyone.solvers.trace import Report
+from manyone.solvers.running import Report
 
 #: Constraints of the parameters that they share.
 STRUCTURED: dict[str, list[Any]] = {

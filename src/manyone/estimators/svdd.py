@@ -20,7 +20,7 @@ from manyone.models.solution import FitReport, Solution
 from manyone.rows import MISSING, TrainingRows
 from manyone.solvers import svdd as solver
 from manyone.solvers.box_qp import CachedRows
-from manyone.solvers.threads import blas_for
+from manyone.solvers.running import blas_for
 
 # Up to here left-out balls are solved again; from there on rows of the kernel are made as needed.
 _FEW, _MANY = 100, 400

@@ -20,8 +20,10 @@ MIXTURE = "rbf+laplacian"
 VALUES_ONLY = ("precomputed",)
 #: Every name: those of :func:`sklearn.metrics.pairwise_kernels`, and ours.
 KERNELS = frozenset(
-    ("additive_chi2", "chi2", "cosine", "laplacian", "linear", "poly", "polynomial", "rbf")
-    + ("sigmoid", MIXTURE, *VALUES_ONLY)
+    {
+        *("additive_chi2", "chi2", "cosine", "laplacian", "linear", "poly", "polynomial"),
+        *("rbf", "sigmoid", MIXTURE, *VALUES_ONLY),
+    }
 )
 #: Kernels that are a decreasing function of a distance, and which distance that is.
 DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock", "chi2": "chi2"}

@@ -32,7 +32,7 @@ from manyone.selection.judging import (
 )
 from manyone.solvers.path import decompose, interpolate_gaps
 from manyone.solvers.ridge import effective_alpha
-from manyone.solvers.threads import blas_for
+from manyone.solvers.running import blas_for
 
 E = TypeVar("E", bound=MultiTaskOneClass)
 

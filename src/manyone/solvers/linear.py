@@ -9,25 +9,19 @@ over B alone, and an iteration costs two (n x T)(T x T) products.
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import eigh
 from scipy.optimize import minimize
 
-from manyone.solvers.ridge import NotPositiveDefinite, one_minus_leverage
-from manyone.solvers.threads import blas_for
-from manyone.solvers.trace import Report, Trace
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
+from manyone._types import Array
+from manyone.solvers.running import Report, Trace, blas_for
 
 _ROUNDING_GAP = 1e-5
 
 
-class LinearResult(NamedTuple):
-    """What `linear` returns.
+class LinearSolution(NamedTuple):
+    """What `solve_linear` returns; ``coef = A B`` is the model folded to one layer.
 
-    ``coef = A B`` is the model folded to one layer; B is symmetric positive semi-definite. With
-    ``eigenvectors=None`` the rows of A and coef are coordinates in the eigenbasis.
+    B is symmetric positive semi-definite. ``duality_gap`` is relative, and nan where
+    ``nuclear > 0``; ``collapsed`` says that some output responds with (numerically) zero to all.
     """
 
     A: Array
@@ -105,44 +99,15 @@ def _right_singular(B: Array) -> tuple[Array, Array]:
     return np.sqrt(np.maximum(squares, 0.0)), Q
 
 
-def eigenbasis(K: Array, alpha: float, root: Array) -> tuple[Array, Array]:
-    """Positive eigenvalues and eigenvectors of ``root[:, None] * K * root``; K is destroyed.
-
-    Parameters
-    ----------
-    K : array of shape (n, n)
-    alpha : float
-        The ridge that has to make up for negative eigenvalues.
-    root : array of shape (n,)
-        Square roots of the weights.
-
-    Returns
-    -------
-    eigenvalues : array of shape (m,)
-    eigenvectors : array of shape (n, m)
-
-    Raises
-    ------
-    NotPositiveDefinite
-        If K has an eigenvalue below -alpha, or is not finite.
-    """
-    K *= root[:, None]
-    K *= root
-    finite = bool(np.all(np.isfinite(K)))
-    if finite:
-        values, vectors = eigh(K, driver="evd", overwrite_a=True, check_finite=False)
-    if not finite or values[0] <= -alpha:
-        raise NotPositiveDefinite(
-            f"The kernel matrix plus alpha={alpha:g} is not positive definite (or not finite). "
-            "Use a larger alpha, or a positive semi-definite kernel."
-        )
-    kept = values > len(values) * np.finfo(float).eps * max(values[-1], 0.0)
-    return values[kept], vectors[:, kept]
+def smallest_frobenius(eigenvalues: Array, M: Array, alpha: float) -> float:
+    """Smallest `frobenius` that still holds B, for ``M = U'R`` of shape (m, T)."""
+    energy = float(eigenvalues @ np.einsum("it,it->i", M, M))
+    return 1e-10 * energy / alpha if energy > 0.0 else 1.0
 
 
-def linear(
+def solve_linear(
     eigenvalues: Array,
-    eigenvectors: Array | None,
+    eigenvectors: Array,
     R: Array,
     alpha: float,
     frobenius: float,
@@ -152,10 +117,9 @@ def linear(
     step: float = 1e-3,
     tol: float = 1e-6,
     max_iter: int = 1000,
-    outside: float | None = None,
     B: Array | None = None,
     report: Report | None = None,
-) -> LinearResult:
+) -> LinearSolution:
     """Minimise ``|K A B - R|_F^2 + alpha tr(A'KA) + frobenius |B|_F^2 + nuclear |B|_*``.
 
     For ``nuclear=0`` this is the convex problem ``min_C |KC-R|^2 + 2 sqrt(alpha frobenius)
@@ -166,68 +130,75 @@ def linear(
 
     Parameters
     ----------
-    eigenvalues : array of shape (m,)
-        Non-negative eigenvalues of K (only the non-zero ones are needed).
-    eigenvectors : array of shape (n, m) or None
-        Orthonormal eigenvectors. None: R is already ``U'R``, and results stay in the eigenbasis.
-    R : array of shape (n, T), or (m, T) when ``eigenvectors`` is None
+    eigenvalues, eigenvectors : arrays of shape (m,) and (n, m)
+        Of K, eigenvalues not negative (only the non-zero ones are needed).
+    R : array of shape (n, T)
         Responses.
     alpha, frobenius, nuclear : float
         Strengths; ``alpha > 0`` and ``frobenius + nuclear > 0``.
     solver : {"fista", "paper"}
-        "paper": Algorithm 1, exact A-steps and gradient steps on B, until ``|dQ| < tol``.
-    step : float
-        Step size of the gradient steps of "paper".
-    tol : float
+        "paper": Algorithm 1, exact A-steps and gradient steps on B of size `step`, until
+        ``|dQ| < tol``.
+    tol, max_iter : float and int
         Relative duality gap (``nuclear=0``) or squared relative stationarity (``nuclear>0``).
-    max_iter : int
-        Most iterations.
-    outside : float, optional
-        ``|R|^2 - |U'R|^2``; needed only with ``eigenvectors=None`` and a rank-deficient K.
     B : array of shape (T, T), optional
         Where to start; the best multiple of the identity by default ("paper": the identity).
     report : callable, optional
         Called with the number of every accepted iterate and its objective.
-
-    Returns
-    -------
-    LinearResult
-        ``duality_gap`` is relative to the objective and nan where ``nuclear > 0``; ``collapsed``
-        says that the model responds with (numerically) zero to everything.
     """
-    lam = np.maximum(eigenvalues, 0.0)
-    M = R if eigenvectors is None else eigenvectors.T @ R
-    if outside is None:
-        outside = max(float(np.vdot(R, R) - np.vdot(M, M)), 0.0)
+    lam, M = np.maximum(eigenvalues, 0.0), eigenvectors.T @ R
+    outside = max(float(np.vdot(R, R) - np.vdot(M, M)), 0.0)
     problem = _Problem(lam, M, alpha, frobenius, nuclear, outside)
     with blas_for(M.shape[1]):
         if solver == "paper":
             A, B, path, n_iter, converged = _paper(problem, B, step, tol, max_iter, report)
         else:
             B, path, n_iter, converged = _optimise(problem, B, tol, max_iter, report)
-        point = problem.at(B)
-        symmetric = (point.Q * point.singular) @ point.Q.T
-        if solver == "paper":
-            P, _, Qt = np.linalg.svd(B)
-            A = A @ (P @ Qt)  # B = (P Q') H: the rotation moves into A
-            coef = A @ symmetric
-        else:
-            A = (point.X * point.singular) @ point.Q.T
-            coef = (point.X * point.singular**2) @ point.Q.T
-        gap = np.nan if nuclear else max(problem.gap(point), 0.0) / max(point.value, 1e-300)
-    if eigenvectors is not None:
-        A, coef = eigenvectors @ A, eigenvectors @ coef
-    response = lam.max(initial=0.0) * point.singular.max() ** 2
-    collapsed = bool(response <= 1e-10 * alpha)
-    return LinearResult(
-        A, symmetric, coef, np.array(path), n_iter, converged, float(gap), collapsed
+            A = None
+        return _solution(problem, eigenvectors, A, B, path, n_iter, converged)
+
+
+def _solution(
+    problem: _Problem,
+    eigenvectors: Array,
+    A: Array | None,
+    B: Array,
+    path: list[float],
+    n_iter: int,
+    converged: bool,
+) -> LinearSolution:
+    """Fold and certify what was found; without A, the best one for B."""
+    point = problem.at(B)
+    symmetric = (point.Q * point.singular) @ point.Q.T
+    if A is None:
+        A = (point.X * point.singular) @ point.Q.T
+        coef = (point.X * point.singular**2) @ point.Q.T
+    else:
+        P, _, Qt = np.linalg.svd(B)
+        A = A @ (P @ Qt)  # B = (P Q') H: the rotation moves into A
+        coef = A @ symmetric
+    gap = np.nan
+    if not problem.nuclear:
+        gap = max(problem.gap(point), 0.0) / max(point.value, 1e-300)
+    response = problem.lam.max(initial=0.0) * point.singular.max() ** 2
+    own = np.einsum("it,it->t", problem.M, problem.lam[:, None] * coef)
+    collapsed = response <= 1e-10 * problem.alpha or np.any(own <= 1e-10 * own.max())
+    return LinearSolution(
+        eigenvectors @ A,
+        symmetric,
+        eigenvectors @ coef,
+        np.array(path),
+        n_iter,
+        converged,
+        float(gap),
+        bool(collapsed),
     )
 
 
 def _optimise(
     problem: _Problem, B: Array | None, tol: float, max_iter: int, report: Report | None
 ) -> tuple[Array, list[float], int, bool]:
-    start = B = problem.scaled_identity() if B is None else B
+    start: Array = problem.scaled_identity() if B is None else B
     if problem.nuclear == 0.0:
         return _lbfgs(problem, start, tol, max_iter, report)
     n_iter = 0
@@ -235,16 +206,16 @@ def _optimise(
         start, _, n_iter, _ = _lbfgs(problem._replace(nuclear=0.0), start, 1e-3, max_iter)
     # Zero is a local minimum: where a direct descent falls into it, raise nuclear in stages.
     for shares in ((), (0.25, 0.5, 0.75)):
-        B = start
+        found = start
         for share in shares:
             stage = problem._replace(nuclear=share * problem.nuclear)
-            B, _, more, _ = _proximal(stage, B, 1e-4, max_iter - n_iter)
+            found, _, more, _ = _proximal(stage, found, 1e-4, max_iter - n_iter)
             n_iter += more
-        B, path, more, converged = _proximal(problem, B, tol, max_iter - n_iter, report)
+        found, path, more, converged = _proximal(problem, found, tol, max_iter - n_iter, report)
         n_iter += more
-        if B.any():
+        if found.any():
             break
-    return B, path, n_iter, converged
+    return found, path, n_iter, converged
 
 
 def _lbfgs(
@@ -377,88 +348,3 @@ def _paper(
         if n_iter > 1 and abs(path[-2] - path[-1]) < tol:
             return A, B, path, n_iter, True
     return A, B, path, n_iter, False
-
-
-def linear_loo(eigenvalues: Array, eigenvectors: Array, R: Array, B: Array, alpha: float) -> Array:
-    """Leave-one-out residuals ``R_i - f_{-i}(x_i)`` of the linear model with B held fixed.
-
-    In the output directions of ``B'B = Q diag(s^2) Q'`` the model is T ridge regressions with
-    ridge ``alpha / s_t^2``, so every residual is the training residual over one minus leverage.
-
-    Parameters
-    ----------
-    eigenvalues : array of shape (m,)
-    eigenvectors : array of shape (n, m)
-    R : array of shape (n, T)
-    B : array of shape (T, T)
-    alpha : float
-
-    Returns
-    -------
-    array of shape (n, T)
-    """
-    singular, Q = _right_singular(B)
-    kept = alpha / (np.maximum(eigenvalues, 0.0)[:, None] * singular**2 + alpha)
-    rotated = R @ Q
-    M = eigenvectors.T @ rotated
-    residual = (rotated - eigenvectors @ M) + eigenvectors @ (kept * M)
-    weight = eigenvectors**2
-    one_minus_leverage = np.maximum(1.0 - weight.sum(axis=1), 0.0)[:, None] + weight @ kept
-    return (residual / one_minus_leverage) @ Q.T
-
-
-def left_out_scores(
-    eigenvalues: Array,
-    eigenvectors: Array,
-    R: Array,
-    B: Array,
-    alpha: float,
-    weight: Array,
-    codes: Index,
-) -> tuple[Array, Array]:
-    """Score of every normal row under the model refitted without one count of it, B held fixed.
-
-    In each output direction of ``B'B`` this is :func:`manyone.solvers.ridge.leave_one_out_scores`
-    with a ridge of its own; responses and the mean of the rows that are left are rotated back.
-
-    Parameters
-    ----------
-    eigenvalues : array of shape (m,)
-    eigenvectors : array of shape (n, m)
-        Of the kernel matrix scaled by the square roots of the weights on both sides.
-    R : array of shape (n, T)
-        Columns are the indicators of the normal rows of each task.
-    B : array of shape (T, T)
-    alpha : float
-    weight : array of shape (n,)
-    codes : array of shape (n,)
-        Task of each row; anything for rows with zero responses, whose results mean nothing.
-
-    Returns
-    -------
-    scores : array of shape (n,)
-    residual : array of shape (n,)
-        ``1 - f_t(x)`` of each row for its own task, by the model that has seen it.
-    """
-    singular, Q = _right_singular(B)
-    kept = alpha / (np.maximum(eigenvalues, 0.0)[:, None] * singular**2 + alpha)
-    root, count = np.sqrt(weight)[:, None], np.minimum(weight, 1.0)[:, None]
-    V = eigenvectors.T @ (root * R)
-    outside = R - (eigenvectors @ V) / root
-    residual = outside @ Q + eigenvectors @ (kept * (V @ Q)) / root
-    squares = eigenvectors**2
-    missing = np.maximum(1.0 - squares.sum(axis=1), 0.0)[:, None]
-    left_out = residual / one_minus_leverage((missing + squares @ kept).T, weight).T
-    # What of one count of a row its own task does not explain, direction by direction.
-    rows = np.arange(len(codes))
-    unexplained = outside[rows, codes][:, None]
-    unexplained = unexplained + (eigenvectors * V[:, codes].T) @ kept / root
-    total = (weight @ R)[codes][:, None]
-    lack = (R.T @ (weight[:, None] * residual))[codes]
-    alone = total - count <= 1e-9 * total
-    remaining = np.where(alone, np.inf, total - count)
-    shift = (lack - count * left_out * unexplained) / remaining
-    shift = np.where(alone, lack / np.where(total > 0.0, total, 1.0), shift)
-    back = Q[codes]
-    scores = -np.abs(np.einsum("iq,iq->i", back, left_out - shift))
-    return scores, np.einsum("iq,iq->i", back, residual)

@@ -3,16 +3,19 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.linalg.blas import dger
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
+from manyone._types import Array, Codes
+from manyone.solvers.eigenbasis import resolved_weight
+
+#: Share of a basis that the active ones must leave over for it to enter. Moments have sixteen
+#: digits, so below this share rounding, and with it the order of the rows, would choose the bases.
+_REDUNDANT = 1e-6
 
 
-class MORVR(NamedTuple):
-    """Solution of :func:`morvr`, with M relevant bases.
+class MORVRSolution(NamedTuple):
+    """Solution of :func:`solve_morvr`, with M relevant bases.
 
     Attributes
     ----------
@@ -30,30 +33,30 @@ class MORVR(NamedTuple):
         Minus the penalised log evidence; never increases.
     """
 
-    active: Indices
-    alpha: Floats
-    mean: Floats
-    covariance: Floats
-    noise: Floats
-    objective_path: Floats
+    active: Codes
+    alpha: Array
+    mean: Array
+    covariance: Array
+    noise: Array
+    objective_path: Array
     n_iter: int
     converged: bool
 
 
-def published_start(responses: Floats, weight: Floats | None = None) -> Floats:
+def published_start(responses: Array, weight: Array | None = None) -> Array:
     """Return a tenth of the responses' covariance, singular for one-hot responses."""
     return 0.1 * np.atleast_2d(np.cov(responses, rowvar=False, bias=True, aweights=weight))
 
 
-def morvr(
-    design: Floats,
-    responses: Floats,
+def solve_morvr(
+    design: Array,
+    responses: Array,
     shrinkage: float = 1e-2,
-    noise: Floats | None = None,
-    weight: Floats | None = None,
+    noise: Array | None = None,
+    weight: Array | None = None,
     tol: float = 1e-5,
     max_iter: int = 10_000,
-) -> MORVR:
+) -> MORVRSolution:
     r"""Minimise -log p(Y | alpha, Omega) - log p(Omega) over the precisions and the noise.
 
     The model is Y = Phi W + E with E ~ MN(0, I, Omega) and W ~ MN(0, diag(alpha)^-1, Omega), so
@@ -63,9 +66,6 @@ def morvr(
     log p(Omega) = -V log|Omega| - tr(Psi Omega^-1) / 2 with Psi = ``shrinkage`` * diag(Y'Y)
     keeps Omega away from the singular matrix that one-hot responses lead to, and from the tie
     between "all signal" and "all noise" that the evidence of one row per output ends in.
-
-    A change of one precision is a rank-one change of C, and phi_i'C^-1 phi_i, phi_i'C^-1 Y and
-    Y'C^-1 Y follow it: O(B (M + V^2)) per iteration for B bases once Phi'Phi is known.
 
     Parameters
     ----------
@@ -78,51 +78,36 @@ def morvr(
     noise : array of shape (V, V), default=None
         Omega to start from. None: :func:`published_start` plus the guard.
     weight : array of shape (N,), default=None
-        Integer weights act as repeated rows. None: ones.
+        Integer weights act as repeated rows. None: ones. Positive weights below a millionth of the
+        largest count as that.
     tol : float, default=1e-5
         Stop when the best change gains less log evidence than this per entry of ``responses``.
     max_iter : int, default=10_000
 
     Returns
     -------
-    MORVR
+    MORVRSolution
     """
-    n_outputs = responses.shape[1]
-    n_rows = float(len(responses) if weight is None else weight.sum())
+    weight = np.ones(len(responses)) if weight is None else resolved_weight(weight)
+    root, n_rows = np.sqrt(weight)[:, None], float(weight.sum())
     start = published_start(responses, weight) if noise is None else noise
-    if weight is not None:
-        design, responses = (np.sqrt(weight)[:, None] * X for X in (design, responses))
-    guard = shrinkage * np.diag(np.square(responses).sum(axis=0))
-    state = _Evidence(design, responses, guard, n_rows)
+    guard = shrinkage * np.diag(np.square(root * responses).sum(axis=0))
+    state = _Evidence(root * design, root * responses, guard, n_rows)
     state.set_noise(start + guard / n_rows if noise is None else start)
-    path = [state.objective()]
-    enough = tol * state.n_noise_rows * n_outputs
-    converged = False
+    path, converged = [state.objective()], False
     while not converged and len(path) <= max_iter:
-        alpha, gain = best_precisions(*state.statistics(), state.alpha, n_outputs)
-        # Between twins, re-estimating the one that is in gains as much as adding the other.
-        best = int(np.where(np.isinf(state.alpha), (1 - 1e-6) * gain, gain).argmax())
-        if gain[best] > enough:
-            state.set_precision(best, float(alpha[best]))
-        state.set_noise((state.scatter + guard) / state.n_noise_rows)
-        path.append(state.objective())
-        converged = bool(path[-2] - path[-1] <= enough)
+        path.append(state.improve(tol))
+        converged = bool(path[-2] - path[-1] <= state.enough(tol))
     active, mean, covariance = state.posterior()
-    return MORVR(
-        active,
-        state.alpha[active],
-        mean,
-        covariance,
-        state.noise,
-        np.array(path),
-        len(path) - 1,
-        converged,
+    precision, steps = state.alpha[active], len(path) - 1
+    return MORVRSolution(
+        active, precision, mean, covariance, state.noise, np.array(path), steps, converged
     )
 
 
 def best_precisions(
-    sparsity: Floats, quality: Floats, alpha: Floats, n_outputs: int
-) -> tuple[Floats, Floats]:
+    sparsity: Array, quality: Array, alpha: Array, n_outputs: int
+) -> tuple[Array, Array]:
     """Return every basis's best precision, the others fixed, and the log evidence it gains.
 
     Parameters
@@ -147,23 +132,27 @@ def best_precisions(
     own = sparsity[relevant]
     best[relevant] = own * np.maximum(own / surplus[relevant], 1e-12)
 
-    def level(precision: Floats) -> Floats:
-        """Log evidence as a function of one precision; zero when the basis is out."""
+    def log_evidence(precision: Array) -> Array:
+        """As a function of one precision; zero when the basis is out."""
         share = 1.0 / (precision + sparsity)
         return (quality * share - n_outputs * np.log1p(sparsity / precision)) / 2
 
-    return best, level(best) - level(alpha)
+    return best, log_evidence(best) - log_evidence(alpha)
 
 
-def predictive_covariance_scale(design: Floats, covariance: Floats) -> Floats:
+def predictive_covariance_scale(design: Array, covariance: Array) -> Array:
     """Return 1 + phi'Sigma phi for rows of ``design`` (m, M): the factor of Omega, (m,)."""
     return 1.0 + np.einsum("ij,ij->i", design @ covariance, design)
 
 
 class _Evidence:
-    """Quantities that the evidence depends on, kept up to date under rank-one changes of C."""
+    """Quantities that the evidence depends on, kept up to date under rank-one changes of C.
 
-    def __init__(self, design: Floats, responses: Floats, guard: Floats, n_rows: float) -> None:
+    A change of one precision is a rank-one change of C, and phi_i'C^-1 phi_i, phi_i'C^-1 Y and
+    Y'C^-1 Y follow it: O(B (M + V^2)) per iteration for B bases once Phi'Phi is known.
+    """
+
+    def __init__(self, design: Array, responses: Array, guard: Array, n_rows: float) -> None:
         self.gram = design.T @ design
         self.moments = design.T @ responses
         self.total = responses.T @ responses
@@ -191,13 +180,27 @@ class _Evidence:
         self.scatter = self.total - self.moments[self.active].T @ mean
         self.log_det = 2 * np.log(np.diag(factor[0])).sum() - np.log(self.alpha[self.active]).sum()
 
-    def set_noise(self, noise: Floats) -> None:
+    def set_noise(self, noise: Array) -> None:
         """Set Omega and whiten the outputs with it, ignoring directions it does not span."""
         values, vectors = eigh((noise + noise.T) / 2)
         span = values > 1e-12 * values[-1]
         self.noise = noise
         self.whitener = vectors[:, span] / np.sqrt(values[span])
         self.log_det_noise = float(np.log(values[span]).sum())
+
+    def enough(self, tol: float) -> float:
+        """Gain of log evidence at which to stop."""
+        return tol * self.n_noise_rows * len(self.guard)
+
+    def improve(self, tol: float) -> float:
+        """Make the best change of one precision, then of the noise; the objective thereafter."""
+        alpha, gain = best_precisions(*self.statistics(), self.alpha, len(self.guard))
+        # Between twins, re-estimating the one that is in gains as much as adding the other.
+        best = int(np.where(np.isinf(self.alpha), (1 - 1e-6) * gain, gain).argmax())
+        if gain[best] > self.enough(tol):
+            self.set_precision(best, float(alpha[best]))
+        self.set_noise((self.scatter + self.guard) / self.n_noise_rows)
+        return self.objective()
 
     def objective(self) -> float:
         """Minus the penalised log evidence."""
@@ -206,11 +209,11 @@ class _Evidence:
         log_dets = n_outputs * self.log_det + self.n_noise_rows * self.log_det_noise
         return float(log_dets + misfit + self.n_rows * n_outputs * np.log(2 * np.pi)) / 2
 
-    def statistics(self) -> tuple[Floats, Floats]:
+    def statistics(self) -> tuple[Array, Array]:
         """Sparsity and quality of every basis, taken out of C."""
-        sparsity = np.maximum(self.inner, 1e-10 * self.gram.diagonal())
+        sparsity = np.maximum(self.inner, _REDUNDANT * self.gram.diagonal())
         quality = np.square(self.outer @ self.whitener).sum(axis=1)
-        # A basis that the active ones already span has nothing of its own to offer.
+        # A basis that the active ones nearly span has nothing of its own to offer.
         quality[self.inner < sparsity] = 0.0
         # For active bases, without the cancellation of alpha - inner.
         variance, alpha = self.covariance.diagonal(), self.alpha[self.active]
@@ -254,12 +257,12 @@ class _Evidence:
         self.scatter = self.scatter - factor * np.outer(projection, projection)
         self.log_det += np.log(growth)
 
-    def posterior(self) -> tuple[Indices, Floats, Floats]:
+    def posterior(self) -> tuple[Codes, Array, Array]:
         """Active bases in order, with mean and covariance of their weights."""
         self.refresh()
         return self.active, self.covariance @ self.moments[self.active], self.covariance
 
 
-def _add_outer(matrix: Floats, factor: float, vector: Floats) -> Floats:
+def _add_outer(matrix: Array, factor: float, vector: Array) -> Array:
     """Return matrix + factor * vector vector', reusing the memory of a C-ordered matrix."""
     return dger(factor, vector, vector, a=matrix.T, overwrite_a=True).T

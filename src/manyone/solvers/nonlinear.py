@@ -7,39 +7,127 @@ eliminated. One evaluation is one Cholesky factorisation, one solve and four n x
 symmetric matrices are formed one block triangle at a time, in two n x n buffers.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.optimize import minimize
 
-from manyone._types import Codes
-from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha, primal_weights
-from manyone.solvers.threads import blas_for
-from manyone.solvers.trace import Report, Trace
+from manyone._types import Array, Codes, Mask
+from manyone.solvers.gradient_steps import Evaluation, gradient_steps
+from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha
+from manyone.solvers.running import Report, Trace, blas_for
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
-Evaluation = Callable[[Array, float], tuple[float, Array, float]]
-
-# theta: squared distance, in units of the mean squared response, at which rows have nothing in
-# common; and what the origin weighs, in rows of a typical task.
-_REACH, _ANCHOR = 10.0, 0.1
 _BLOCK = 512  # rows per block: long enough to keep BLAS busy, short enough for one triangle to pay
+# theta="mean": squared distance, in units of the mean squared response, at which rows are unlike
+_REACH = 10.0
+_ANCHOR = 0.1  # what the origin weighs, in rows of a typical task
 
 
-class NonlinearResult(NamedTuple):
-    """What `nonlinear` returns; ``B`` is the best second layer for the ``W`` and ``theta``."""
+class TwoLayerProblem(NamedTuple):
+    """Both layers as arrays, in units of the mean weight: the same minimiser, moderate numbers.
+
+    Attributes
+    ----------
+    Phi : array of shape (n, m)
+        Feature rows; the last one is the origin where there is an anchor.
+    R : array of shape (n, T)
+        Responses asked for.
+    weight : array of shape (n,)
+    groups : array of shape (n,)
+        Task of each row; known outliers of every task and the origin come after the last task.
+    alpha : float
+    W : array of shape (m, T)
+        The solution of the first layer alone, to start from.
+    theta : float
+        Coefficient of the second kernel for it.
+    unit : float
+        Mean weight.
+    """
+
+    Phi: Array
+    R: Array
+    weight: Array
+    groups: Codes
+    alpha: float
+    W: Array
+    theta: float
+    unit: float
+
+
+class NonlinearSolution(NamedTuple):
+    """What `solve_nonlinear` returns; ``B`` is the best second layer for ``W`` and ``theta``."""
 
     W: Array
     B: Array
     theta: float
     objective_path: Array
     n_iter: int
-    n_evaluations: int
     converged: bool
+
+
+def capped_weight(weight: Array, diagonal: Array, alpha: float) -> Array:
+    """Weights (n,) beside which double precision resolves the ridge of light rows.
+
+    Heavier rows are interpolated to rounding anyway. ``diagonal`` (n,): self-similarities.
+    """
+    resolved = SMALLEST_RIDGE * max(float(np.abs(diagonal).sum()), 1e-200)
+    return np.minimum(weight, max(1e8, min(alpha, 1e50) / resolved))
+
+
+def two_layer_problem(
+    Phi: Array,
+    W: Array,
+    R: Array,
+    weight: Array,
+    outlier: Mask,
+    codes: Codes,
+    alpha: float,
+    *,
+    theta: str | float = "mean",
+    anchor: bool = True,
+) -> TwoLayerProblem:
+    """The problem that `solve_nonlinear` and `solve_sparse` are asked to solve.
+
+    Parameters
+    ----------
+    Phi : array of shape (n, m)
+        Feature rows.
+    W : array of shape (m, T)
+        Ridge solution of the first layer.
+    R : array of shape (n, T)
+    weight : array of shape (n,)
+    outlier : array of shape (n,)
+    codes : array of shape (n,)
+        Task of each row; negative for outliers of every task.
+    alpha : float
+    theta : "mean" or float
+        "mean": ten over the mean squared length of the responses ``Phi W``.
+    anchor : bool
+        Whether the origin joins as a row that belongs to no task: a row unlike all others has
+        features near zero.
+    """
+    T, unit = R.shape[1], float(np.mean(weight))
+    groups = np.where(codes < 0, T, codes)
+    if isinstance(theta, str):
+        share = weight / unit
+        squares = np.square(Phi @ W).sum(axis=1)
+        theta = _REACH / max(float(share @ squares) / float(share.sum()), 1e-250)
+    if anchor:
+        origin = _ANCHOR * float(weight[~outlier].sum()) / T
+        Phi, R = np.vstack([Phi, np.zeros(Phi.shape[1])]), np.vstack([R, np.zeros(T)])
+        weight, groups = np.append(weight, origin), np.append(groups, T)
+    return TwoLayerProblem(Phi, R, weight / unit, groups, alpha / unit, W, float(theta), unit)
+
+
+def second_ridge(problem: TwoLayerProblem, beta: float) -> float:
+    """The ridge of the second layer in units of the problem.
+
+    A ridge beyond what a task weighs would leave nothing for the first layer to learn from.
+    """
+    heaviest = float(np.mean(problem.weight @ problem.R))
+    return float(effective_alpha(min(beta / problem.unit, heaviest), float(len(problem.R))))
 
 
 def _blocks(n_rows: int) -> Iterator[tuple[int, int]]:
@@ -106,123 +194,42 @@ def _factorise(J: Array, ridge: Array | float, out: Array) -> Array:
     return factor
 
 
-def _ridge(beta: float, weight: Array | None) -> Array | float:
-    # Weighted rows: (J + beta diag(1/w)) B = R, so a row of weight k acts as k copies.
-    return beta if weight is None else beta / weight
-
-
 class _Reduced:
-    """Objective and gradient with B eliminated; owns the two n x n buffers."""
+    """Objective and gradient with B eliminated; owns the two n x n buffers.
 
-    def __init__(
-        self, Phi: Array, R: Array, alpha: float, beta: float, weight: Array | None
-    ) -> None:
+    Weighted rows: ``(J + beta diag(1/w)) B = R``, so a row of weight k acts as k copies.
+    """
+
+    def __init__(self, Phi: Array, R: Array, alpha: float, beta: float, weight: Array) -> None:
         self.Phi, self.R, self.alpha, self.beta = Phi, np.asfortranarray(R), alpha, beta
-        self.ridge = _ridge(beta, weight)
+        self.ridge = beta / weight
         self.J, self.factor = np.empty((2, len(Phi), len(Phi)))
-        self.n_evaluations = 0
 
     def __call__(self, W: Array, theta: float) -> tuple[float, Array, float]:
         """Objective, its gradient in W, and its derivative in log theta."""
-        self.n_evaluations += 1
         Y = self.Phi @ W
         fill_gram(Y, theta, self.J)
-        self.B = dpotrs(_factorise(self.J, self.ridge, self.factor), self.R, lower=1)[0]
-        fit = self.beta * float(np.einsum("it,it->", self.B, self.R))
-        slope = pull_back(self.J, (-2.0 * self.beta) * self.B, self.B, Y, theta)
+        B = dpotrs(_factorise(self.J, self.ridge, self.factor), self.R, lower=1)[0]
+        fit = self.beta * float(np.einsum("it,it->", B, self.R))
+        slope = pull_back(self.J, (-2.0 * self.beta) * B, B, Y, theta)
         gradient = self.Phi.T @ slope
         # The fit depends on theta and Y through sqrt(theta) Y only.
         by_log_theta = 0.5 * float(np.einsum("mt,mt->", W, gradient))
         value = fit + self.alpha * float(np.einsum("mt,mt->", W, W))
         return value, gradient + (2.0 * self.alpha) * W, by_log_theta
 
-
-class TwoLayerProblem(NamedTuple):
-    """Both layers as arrays, in units of the mean weight: the same minimiser, moderate numbers.
-
-    Attributes
-    ----------
-    Phi : array of shape (n, m)
-        Feature rows; the last one is the origin where there is an anchor.
-    R : array of shape (n, T)
-        Responses asked for.
-    weight : array of shape (n,)
-    groups : array of shape (n,)
-        Task of each row; known outliers of every task and the origin come after the last task.
-    alpha : float
-    ridge : array of shape (m, T)
-        The solution of the first layer alone.
-    theta : float
-        Coefficient of the second kernel for it.
-    unit : float
-        Mean weight.
-    """
-
-    Phi: Array
-    R: Array
-    weight: Array
-    groups: Codes
-    alpha: float
-    ridge: Array
-    theta: float
-    unit: float
+    def first_slope(self, W: Array, theta: float, weight: Array) -> tuple[float, Array, float]:
+        """What the paper's first step goes by: B for tasks that do not interact, at this J."""
+        Y = self.Phi @ W
+        J = gram(Y, Y, theta)
+        B = weight[:, None] * self.R / (weight @ self.R + self.beta)
+        outer = 2.0 * weight[:, None] * (J @ B - self.R) + self.beta * B
+        slope = pull_back(J, np.hstack([outer, B]), np.hstack([B, outer]), Y, theta)
+        gradient = self.Phi.T @ slope
+        return 0.0, gradient + 2.0 * self.alpha * W, 0.5 * float(np.vdot(W, gradient))
 
 
-def two_layer_problem(
-    Phi: Array,
-    R: Array,
-    weight: Array,
-    codes: Codes,
-    diagonal: Array,
-    alpha: float,
-    theta: float | None,
-    anchor: bool,
-) -> TwoLayerProblem:
-    """The first layer's ridge solution to start from, and the origin beside the rows.
-
-    Parameters
-    ----------
-    Phi : array of shape (n, m)
-    R : array of shape (n, T)
-    weight, codes, diagonal : array of shape (n,)
-        Counts, tasks (negative: of every task) and self-similarities of the rows.
-    alpha : float
-    theta : float or None
-        None: `_REACH` over the mean squared length of the responses.
-    anchor : bool
-        Whether response 0 is asked for at the origin of the feature space.
-
-    Returns
-    -------
-    TwoLayerProblem
-    """
-    T = R.shape[1]
-    # Heavier rows are interpolated to rounding; that must not cost light rows their ridge.
-    resolved = SMALLEST_RIDGE * max(float(np.abs(diagonal).sum()), 1e-200)
-    weight = np.minimum(weight, max(1e8, min(alpha, 1e50) / resolved))
-    alpha = float(effective_alpha(alpha, diagonal @ weight))
-    W = primal_weights(Phi, R, alpha, weight)[0]
-    unit = float(np.mean(weight))
-    if theta is None:
-        Y = Phi @ W
-        size = float(weight @ np.einsum("it,it->i", Y, Y)) / float(weight.sum())
-        theta = _REACH / max(size, 1e-250)
-    groups = np.where(codes < 0, T, codes)
-    if anchor:
-        # A row unlike all others has features near zero: it belongs to no task.
-        Phi, R = np.vstack([Phi, np.zeros(Phi.shape[1])]), np.vstack([R, np.zeros(T)])
-        origin = _ANCHOR * float(weight @ R[:-1].sum(axis=1)) / T
-        weight, groups = np.append(weight, origin), np.append(groups, T)
-    return TwoLayerProblem(Phi, R, weight / unit, groups, alpha / unit, W, theta, unit)
-
-
-def capped_beta(beta: float, problem: TwoLayerProblem) -> float:
-    """The second ridge in units of the problem, no larger than what a task weighs."""
-    heaviest = float(np.mean(problem.weight @ problem.R))
-    return float(effective_alpha(min(beta / problem.unit, heaviest), float(len(problem.R))))
-
-
-def nonlinear(
+def solve_nonlinear(
     Phi: Array,
     R: Array,
     alpha: float,
@@ -233,12 +240,11 @@ def nonlinear(
     weight: Array | None = None,
     learn_theta: bool = False,
     solver: str = "lbfgs",
-    step_weights: float = 1e-3,
-    step_theta: float = 1e-3,
+    steps: tuple[float, float] = (1e-3, 1e-3),
     tol: float = 1e-6,
     max_iter: int = 200,
     report: Report | None = None,
-) -> NonlinearResult:
+) -> NonlinearSolution:
     """Minimise ``sum_i w_i |(J B - R)_i|^2 + alpha |W|_F^2 + beta tr(B'JB)`` over W and B.
 
     ``J_ij = exp(-theta |y_i - y_j|^2)`` with ``Y = Phi W``. B is eliminated, which leaves
@@ -248,55 +254,36 @@ def nonlinear(
 
     Parameters
     ----------
-    Phi : array of shape (n, m)
-        Feature rows, ``K = Phi Phi'``.
-    R : array of shape (n, T)
-        Responses; rows of known outliers are zero.
+    Phi, R : arrays of shape (n, m) and (n, T)
+        Feature rows, ``K = Phi Phi'``, and responses; those of known outliers are zero.
     alpha, beta, theta : float
         Strengths of the two layers and the second-layer kernel coefficient, all positive.
     W : array of shape (m, T)
         Where to start: the solution of the joint ridge problem.
     weight : array of shape (n,), optional
-        Positive row weights; integers act as repetitions.
+        Positive; integers act as repetitions, and 1e10 beta is the largest that is resolved.
     learn_theta : bool
         Optimise ``log theta`` together with W ("lbfgs") or step along ``theta`` ("paper").
     solver : {"lbfgs", "paper"}
-        "paper": Algorithm 2, gradient steps on A and theta, then the closed form of B. Its step on
-        A is a step on ``W = Phi'A`` along ``Phi'Phi`` times the gradient in W.
-    step_weights, step_theta : float
-        Step sizes of "paper".
-    tol : float
-        "lbfgs": decrease of the objective to stop at, in units of its first value. "paper":
-        ``|dQ| < tol``.
-    max_iter : int
-        Most iterations.
+        "paper": Algorithm 2, gradient steps on A and theta of sizes `steps`, until ``|dQ| < tol``.
+    tol, max_iter : float and int
+        "lbfgs": decrease of the objective to stop at, in units of its first value.
     report : callable, optional
         Called with the number of every accepted iterate and its objective.
-
-    Returns
-    -------
-    NonlinearResult
     """
+    weight = np.ones(len(R)) if weight is None else np.minimum(weight, 1e10 * beta)
     with blas_for(len(Phi)):
         reduced = _Reduced(Phi, R, alpha, beta, weight)
         if solver == "paper":
-            # First slope: B for tasks that do not interact (J of block ones), at the J of this W.
-            row_weight = np.ones(len(R)) if weight is None else weight
-            Y = Phi @ W
-            J = gram(Y, Y, theta)
-            B = row_weight[:, None] * R / (row_weight @ R + beta)
-            outer = 2.0 * row_weight[:, None] * (J @ B - R) + beta * B
-            slope = Phi.T @ pull_back(J, np.hstack([outer, B]), np.hstack([B, outer]), Y, theta)
-            first = 0.0, slope + 2.0 * alpha * W, 0.5 * float(np.vdot(W, slope))
-            metric = Phi.T @ (row_weight[:, None] * Phi)
-            steps = step_weights, step_theta if learn_theta else 0.0
+            first, metric = reduced.first_slope(W, theta, weight), Phi.T @ (weight[:, None] * Phi)
+            steps = steps[0], steps[1] * learn_theta
             found = gradient_steps(reduced, first, W, theta, metric, steps, tol, max_iter, report)
         else:
             found = descend(reduced, W, theta, learn_theta, tol, max_iter, report)
         W, theta, path, converged = found
         B = second_layer(Phi @ W, R, beta, theta, weight)
-        n_iter = len(path) - (solver != "paper")  # L-BFGS also records where it starts
-        return NonlinearResult(W, B, theta, path, n_iter, reduced.n_evaluations, converged)
+    n_iter = len(path) - (solver != "paper")  # L-BFGS also records where it starts
+    return NonlinearSolution(W, B, theta, path, n_iter, converged)
 
 
 def descend(
@@ -343,40 +330,13 @@ def descend(
     return size * found.x[: W.size].reshape(W.shape), final, np.array(path), found.status == 0
 
 
-def gradient_steps(
-    evaluate: Evaluation,
-    first: tuple[float, Array, float],
-    W: Array,
-    theta: float,
-    metric: Array,
-    steps: tuple[float, float],
-    tol: float,
-    max_iter: int,
-    report: Report | None = None,
-) -> tuple[Array, float, Array, bool]:
-    """Fixed steps on A (``metric = Phi'Phi`` turns them into steps on W) and theta."""
-    _, gradient, by_log_theta = first
-    path = Trace(report)
-    while len(path) < max_iter:
-        W = W - steps[0] * (metric @ gradient)
-        theta = max(theta - steps[1] * by_log_theta / theta, 1e-300)
-        value, gradient, by_log_theta = evaluate(W, theta)
-        path.append(value)
-        if len(path) > 1 and abs(path[-2] - path[-1]) < tol:
-            return W, theta, np.array(path), True
-    return W, theta, np.array(path), False
-
-
 def second_layer(
     Y: Array, R: Array, beta: float, theta: float, weight: Array | None = None
 ) -> Array:
-    """Minimise ``sum_i w_i |(J B - R)_i|^2 + beta tr(B'JB)`` over B of shape (n, T), Y fixed.
-
-    On the joint ridge responses ``Y`` this is the cheap form of the method: one extra solve.
-    """
+    """Minimise ``sum_i w_i |(J B - R)_i|^2 + beta tr(B'JB)`` over B of shape (n, T), Y fixed."""
     J = np.empty((len(Y), len(Y)))
     fill_gram(Y, theta, J)
-    factor = _factorise(J, _ridge(beta, weight), J)
+    factor = _factorise(J, beta if weight is None else beta / weight, J)
     return np.ascontiguousarray(dpotrs(factor, R, lower=1)[0])
 
 

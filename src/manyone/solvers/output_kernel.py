@@ -1,17 +1,28 @@
-"""Output kernel learning: a similarity between tasks learnt together with their functions."""
+r"""Output kernel learning: a similarity between tasks learnt together with their functions.
+
+The problem in C and L is solved through its dual, which is a polynomial of C alone,
+
+.. math:: D(C) = \frac{\rho}{2} \lVert C \rVert^2 + \frac18 \lVert C'KC \rVert_F^2
+          - \operatorname{tr}(Y'C),
+
+strongly convex and without constraints; at its minimiser :math:`L = C'KC / 2`. A gradient of norm g
+leaves the fitted responses wrong by no more than 2 g, however small the ridge rho, and along a line
+D is a quartic whose minimiser is a root of a cubic: no objective values are ever compared, which
+would cost half of the digits.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import eigh
+from numpy.linalg import eigh, svd  # empty matrices are welcome
 
-Floats = NDArray[np.float64]
-Eigen = tuple[Floats, Floats]
+from manyone._types import Array
+
+_MOST_CONJUGATE_STEPS = 200
 
 
-class OutputKernel(NamedTuple):
-    """Solution of :func:`output_kernel`.
+class OutputKernelSolution(NamedTuple):
+    """Solution of :func:`solve_output_kernel`.
 
     Attributes
     ----------
@@ -20,172 +31,136 @@ class OutputKernel(NamedTuple):
     coef : array of shape (n, T)
         C; a new row's responses are k_x'C L.
     objective_path : array of shape (n_iter + 1,)
-        Never increases, up to round-off.
+        The best value so far, step by step.
     """
 
-    structure: Floats
-    coef: Floats
-    objective_path: Floats
+    structure: Array
+    coef: Array
+    objective_path: Array
     n_iter: int
     converged: bool
 
 
-class _Point(NamedTuple):
-    """A structure by its eigenpairs, with the best coefficients for it in both eigenbases."""
-
-    levels: Floats  # (T,) eigenvalues of L
-    axes: Floats  # (T, T) eigenvectors of L
-    coef: Floats  # (n, T) U_K'C U_L
-    objective: float
-
-
-def output_kernel(
-    K: Floats,
-    Y: Floats,
+def solve_output_kernel(
+    eigenvalues: Array,
+    eigenvectors: Array,
+    Y: Array,
     ridge: float,
-    start: Floats | None = None,
-    eigen: Eigen | None = None,
-    tol: float = 1e-8,
+    *,
+    tol: float = 1e-11,
     max_iter: int = 100,
-) -> OutputKernel:
+) -> OutputKernelSolution:
     r"""Minimise |Y - KCL|^2 / (2 ridge) + tr(C'KCL) / 2 + |L|_F^2 / 2 over C and L.
 
-    The best C for a given L solves K C L + ridge C = Y, a division in the eigenbases of K and L.
-    What remains, tr(Y'C(L)) / 2 + |L|^2 / 2, is strictly convex in L with gradient L - C'KC / 2,
-    and zero is no stationary point of it. Newton steps minimise it. Their linear systems are solved
-    by conjugate gradients, preconditioned with the block-coordinate step for L (a symmetric
-    Lyapunov equation), which alone would need thousands of iterations at a small ridge.
+    Newton steps on the dual, in the eigenbases of K and of the current L.
 
     Parameters
     ----------
-    K : array of shape (n, n)
-        Positive semi-definite.
+    eigenvalues : array of shape (m,)
+        Positive eigenvalues of K.
+    eigenvectors : array of shape (n, m)
     Y : array of shape (n, T)
     ridge : float
         Positive.
-    start : array of shape (T, T), default=None
-        Positive semi-definite structure to start from, such as the solution at another ridge.
-        None: the identity.
-    eigen : tuple of arrays of shape (n,) and (n, n), default=None
-        Eigenvalues and eigenvectors of K. None: computed here.
-    tol : float, default=1e-8
-        On |L - C'KC / 2|_F, relative to the larger of the two terms' norms.
+    tol : float, default=1e-11
+        On the norm of KCL + ridge C - Y, relative to that of Y.
     max_iter : int, default=100
         Newton steps.
 
     Returns
     -------
-    OutputKernel
+    OutputKernelSolution
     """
-    values, vectors = eigh(K) if eigen is None else eigen
-    spectrum = np.maximum(values, 0.0)[:, None]
-    rotated = vectors.T @ Y
-    point = _point(np.eye(Y.shape[1]) if start is None else start, spectrum, rotated, ridge)
-    path = [point.objective]
+    spectrum = eigenvalues[:, None]
+    targets = eigenvectors.T @ Y
+    outside = Y - eigenvectors @ targets  # fitted by nothing; twice, as it is divided by the ridge
+    outside -= eigenvectors @ (eigenvectors.T @ outside)
+    constant = float(np.vdot(outside, outside)) / (2 * ridge)
+    # Outputs that are combinations of others, within the range of K, have nothing of their own.
+    left, singular, right = svd(targets, full_matrices=False)
+    kept = singular > max(targets.shape) * np.finfo(float).eps * singular.max(initial=0.0)
+    axes, targets = right[kept].T, left[:, kept] * singular[kept]
+    size = np.linalg.norm(targets)
+    C = targets / (spectrum + ridge)  # the best for L = I, at the best multiple
+    C = C * _line_minimum(-targets, C, np.zeros_like(C), 0.0, spectrum, ridge)
+    path: list[float] = []
     while True:
-        fitted = spectrum * point.coef
-        energy = point.coef.T @ fitted / 2
-        gradient = np.diag(point.levels) - energy
-        size = max(np.linalg.norm(point.levels), np.linalg.norm(energy))
-        converged = bool(np.linalg.norm(gradient) <= tol * size)
+        values, rotation = eigh(C.T @ (spectrum * C) / 2)
+        values = np.maximum(values, 0.0)
+        axes, C, targets = axes @ rotation, C @ rotation, targets @ rotation
+        denominator = spectrum * values + ridge
+        best = targets / denominator  # the best C for this L
+        value = constant + (float(np.vdot(targets, best)) + float(values @ values)) / 2
+        path.append(min(value, path[-1]) if path else value)
+        gradient = denominator * C - targets
+        error = np.linalg.norm(gradient)
+        converged = bool(error <= tol * size)
         if converged or len(path) > max_iter:
             break
-        step = _newton_step(gradient, fitted, spectrum * point.levels + ridge, ridge)
-        point = _descend(point, gradient, step, spectrum, rotated, ridge)
-        path.append(point.objective)
-    return OutputKernel(
-        structure=(point.axes * point.levels) @ point.axes.T,
-        coef=vectors @ point.coef @ point.axes.T,
+        step = _newton_step(gradient, spectrum * C, denominator, ridge, error / size)
+        C = C + _line_minimum(gradient, step, C, values, spectrum, ridge) * step
+    return OutputKernelSolution(
+        structure=(axes * values) @ axes.T,
+        coef=eigenvectors @ (best @ axes.T) + outside / ridge,
         objective_path=np.array(path),
         n_iter=len(path) - 1,
         converged=converged,
     )
 
 
-def leave_one_out_residuals(
-    K: Floats, Y: Floats, structure: Floats, ridge: float, eigen: Eigen | None = None
-) -> Floats:
-    """Return Y_i - f_{-i}(x_i) for every row i, each f_{-i} refitted with L fixed.
+def _newton_step(
+    gradient: Array, fitted: Array, denominator: Array, ridge: float, error: float
+) -> Array:
+    """Solve ``denominator * D + E sym(E'D) = -gradient`` for D (m, T), with E = KC, roughly.
 
-    Along an eigenvector of L with eigenvalue l the fit is a kernel ridge regression with Gram
-    matrix l K, whose left-out residual is c_i / (l K + ridge I)^-1_ii.
-
-    Parameters
-    ----------
-    K : array of shape (n, n)
-    Y : array of shape (n, T)
-    structure : array of shape (T, T)
-    ridge : float
-    eigen : tuple of arrays of shape (n,) and (n, n), default=None
-        As in :func:`output_kernel`.
-
-    Returns
-    -------
-    array of shape (n, T)
+    For ``Z = sym(E'D)`` that is ``Z + sym(E'(E Z / denominator)) = -sym(E'(gradient /
+    denominator))``, T x T and solved by conjugate gradients. With `denominator` replaced by ridge,
+    its lower bound, it is a symmetric Lyapunov equation: the preconditioner.
     """
-    values, vectors = eigh(K) if eigen is None else eigen
-    spectrum = np.maximum(values, 0.0)[:, None]
-    point = _point(structure, spectrum, vectors.T @ Y, ridge)
-    leverage = np.square(vectors) @ (1.0 / (spectrum * point.levels + ridge))
-    return (vectors @ point.coef / leverage) @ point.axes.T
-
-
-def _point(structure: Floats, spectrum: Floats, rotated: Floats, ridge: float) -> _Point:
-    """Project ``structure`` onto the semi-definite cone and solve for the coefficients."""
-    levels, axes = eigh(structure)
-    levels = np.maximum(levels, 0.0)
-    targets = rotated @ axes
-    coef = targets / (spectrum * levels + ridge)
-    return _Point(levels, axes, coef, float((targets * coef).sum() + levels @ levels) / 2)
-
-
-def _newton_step(gradient: Floats, fitted: Floats, denominator: Floats, ridge: float) -> Floats:
-    """Solve Hessian(D) = -gradient roughly, in the eigenbasis of L.
-
-    The Hessian sends D to D + sym(E'(E D / denominator)), with E = KC. Replacing the denominator
-    by ridge, its lower bound, gives the block-coordinate step.
-    """
-    moments, basis = eigh(fitted.T @ fitted)
-    lyapunov = 2 * ridge / (moments[:, None] + moments + 2 * ridge)
-
-    def block_step(residual: Floats) -> Floats:
-        return basis @ (lyapunov * (basis.T @ residual @ basis)) @ basis.T
-
-    step = np.zeros_like(gradient)
-    residual = -gradient
-    direction = block_step(residual)
-    descent = (residual * direction).sum()
-    # A residual this small makes the Newton steps converge superlinearly.
-    size = np.linalg.norm(gradient)
-    enough = size * min(0.1, np.sqrt(size / (1.0 + size)))
-    while np.linalg.norm(residual) > enough:
-        curved = fitted.T @ (fitted @ direction / denominator)
-        curved = direction + (curved + curved.T) / 2
-        length = descent / (direction * curved).sum()
-        step += length * direction
+    inverse = 1.0 / denominator
+    diagonal = 1.0 + _symmetric((fitted**2).T @ inverse)
+    residual = -_symmetric(fitted.T @ (gradient * inverse))
+    Z = np.zeros_like(residual)
+    direction = residual / diagonal
+    descent = float(np.vdot(residual, direction))
+    # Residuals that shrink with the error make the Newton steps converge superlinearly.
+    enough = max(1e-16, min(1e-2, error)) * descent
+    for _ in range(_MOST_CONJUGATE_STEPS):
+        if descent <= enough:
+            break
+        curved = direction + _symmetric(fitted.T @ ((fitted @ direction) * inverse))
+        length = descent / float(np.vdot(direction, curved))
+        Z += length * direction
         residual = residual - length * curved
-        preconditioned = block_step(residual)
-        previous, descent = descent, (residual * preconditioned).sum()
+        preconditioned = residual / diagonal
+        previous, descent = descent, float(np.vdot(residual, preconditioned))
         direction = preconditioned + (descent / previous) * direction
-    return step
+    return -(gradient + fitted @ Z) * inverse
 
 
-def _descend(
-    point: _Point,
-    gradient: Floats,
-    step: Floats,
-    spectrum: Floats,
-    rotated: Floats,
-    ridge: float,
-) -> _Point:
-    """Halve the step until the objective, on the semi-definite cone, decreases enough."""
-    slope = (gradient * step).sum()
-    # Close to the optimum the decrease drowns in the last digits of the objective.
-    noise = 1e-14 * abs(point.objective)
-    length = 1.0
-    while True:
-        moved = point.axes @ (np.diag(point.levels) + length * step) @ point.axes.T
-        trial = _point(moved, spectrum, rotated, ridge)
-        if trial.objective <= point.objective + 1e-4 * length * slope + noise:
-            return trial
-        length /= 2
+def _line_minimum(
+    gradient: Array, step: Array, C: Array, values: Array | float, spectrum: Array, ridge: float
+) -> float:
+    """Length t >= 0 of the `step` at which the dual is smallest: the root of a rising cubic."""
+    curved = spectrum * step
+    first, second = _symmetric(C.T @ curved), step.T @ curved / 2  # L(t) = L + t first + t^2 second
+    slope = float(np.vdot(gradient, step))
+    linear = ridge * float(np.vdot(step, step)) + 2 * float(np.sum(values * np.diag(second)))
+    linear += float(np.vdot(first, first))
+    square, cube = 3 * float(np.vdot(first, second)), 2 * float(np.vdot(second, second))
+    low, high, length = 0.0, np.inf, 1.0
+    for _ in range(100):
+        height = slope + length * (linear + length * (square + length * cube))
+        low, high = (low, length) if height > 0 else (length, high)
+        rise = linear + length * (2 * square + 3 * length * cube)
+        new = length - height / rise if rise > 0 else np.inf
+        if not low < new < high:
+            new = 2 * length if np.isinf(high) else (low + high) / 2
+        if abs(new - length) <= 1e-14 * length:
+            break
+        length = new
+    return length
+
+
+def _symmetric(A: Array) -> Array:
+    return (A + A.T) / 2

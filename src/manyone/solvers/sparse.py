@@ -1,28 +1,33 @@
 """Sparse non-linear structure learning (OCKSR-NS): the second layer by a sparse group lasso.
 
 As in `nonlinear`, the first layer is held as feature weights W and the second layer is eliminated:
-for every W the lasso is solved to a small duality gap, warm-started from the last one, and the
-envelope theorem gives the slope of the remaining function of W.
+for every W the lasso is solved exactly, warm-started from the last one, and the envelope theorem
+gives the slope of the remaining function of W.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from manyone.solvers.nonlinear import descend, gradient_steps, gram, pull_back
-from manyone.solvers.sparse_group_lasso import SparseGroupResult, sparse_group_lasso
-from manyone.solvers.threads import blas_for
-from manyone.solvers.trace import Report
+from manyone._types import Array, Codes
+from manyone.solvers.gradient_steps import gradient_steps
+from manyone.solvers.nonlinear import (
+    TwoLayerProblem,
+    descend,
+    gram,
+    pull_back,
+    respond,
+    solve_nonlinear,
+)
+from manyone.solvers.running import Report, blas_for
+from manyone.solvers.sparse_group_lasso import SparseGroupLassoSolution, solve_sparse_group_lasso
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
-
-_FINAL_GAP = 1e-10  # of the second layer that is returned
+_GAP = 1e-5  # relative duality gap at which the support of a lasso is worth a try
+_ROUGH = 1e-4  # relative decrease at which the ridge's solution is near enough to start from
 
 
-class SparseResult(NamedTuple):
-    """What `sparse` returns; ``structure[s, t]`` is the norm of the block of source s, output t."""
+class SparseSolution(NamedTuple):
+    """What `solve_sparse` returns; ``structure[s, t]`` is the norm of block s of output t."""
 
     W: Array
     B: Array
@@ -30,7 +35,6 @@ class SparseResult(NamedTuple):
     structure: Array
     objective_path: Array
     n_iter: int
-    n_evaluations: int
     converged: bool
     duality_gap: float
 
@@ -39,39 +43,26 @@ class _Lasso(NamedTuple):
     """The second-layer problem for a given J; a row of weight k acts as k copies of the row."""
 
     R: Array
-    groups: Index
+    groups: Codes
     l1: float
     group: float
-    weights: Array | None
-    exempt_diagonal: bool
-    rows: bool
-    weight: Array | None
-    tol: float
+    weight: Array
 
-    def solve(self, J: Array, B: Array | None) -> SparseGroupResult:
+    def solve(self, J: Array, B: Array | None) -> SparseGroupLassoSolution:
         """Solve it, from the start B."""
-        root = None if self.weight is None else np.sqrt(self.weight)
         # Copies of a row share its coefficient evenly, so its part in a block norm is b^2 / k:
         # with b = sqrt(k) c the block norm is plain again and the l1 strength carries sqrt(k).
-        found = sparse_group_lasso(
-            J if root is None else J * root[:, None] * root,
-            self.R if root is None else self.R * root[:, None],
+        root = np.sqrt(self.weight)
+        found = solve_sparse_group_lasso(
+            J * root[:, None] * root,
+            self.R * root[:, None],
             self.groups,
-            self.l1 if root is None else self.l1 * root,
+            self.l1 * root,
             self.group,
-            weights=self.weights,
-            exempt_diagonal=self.exempt_diagonal,
-            rows=self.rows,
-            B=B if root is None or B is None else B / root[:, None],
-            tol=self.tol,
+            B=None if B is None else B / root[:, None],
+            tol=_GAP,
         )
-        return found if root is None else found._replace(B=found.B * root[:, None])
-
-    def take(self, rows: Index) -> "_Lasso":
-        """The same problem on some of the rows."""
-        groups = np.unique(self.groups[rows], return_inverse=True)[1]
-        weight = None if self.weight is None else self.weight[rows]
-        return self._replace(R=self.R[rows], groups=groups, weight=weight)
+        return found._replace(B=found.B * root[:, None])
 
 
 class _Projected:
@@ -80,18 +71,14 @@ class _Projected:
     def __init__(self, Phi: Array, alpha: float, lasso: _Lasso) -> None:
         self.Phi, self.alpha, self.lasso = Phi, alpha, lasso
         self.B: Array | None = None
-        self.n_evaluations = 0
 
     def __call__(self, W: Array, theta: float) -> tuple[float, Array, float]:
         """Objective, its gradient in W, and its derivative in log theta."""
-        self.n_evaluations += 1
         Y = self.Phi @ W
         J = gram(Y, Y, theta)
         second = self.lasso.solve(J, self.B)
         self.B = B = second.B
-        outer = 2.0 * (J @ B - self.lasso.R)
-        if self.lasso.weight is not None:
-            outer *= self.lasso.weight[:, None]
+        outer = 2.0 * self.lasso.weight[:, None] * (J @ B - self.lasso.R)
         slope = pull_back(J, np.hstack([outer, B]), np.hstack([B, outer]), Y, theta)
         gradient = self.Phi.T @ slope
         by_log_theta = 0.5 * float(np.vdot(W, gradient))
@@ -99,86 +86,105 @@ class _Projected:
         return value, gradient + (2.0 * self.alpha) * W, by_log_theta
 
 
-def sparse(
+def sparse_problem(problem: TwoLayerProblem) -> TwoLayerProblem:
+    """The problem as a lasso can solve it: it resolves fewer orders of magnitude than a ridge."""
+    weight = np.minimum(problem.weight, 1e8 * problem.weight.min())
+    return problem._replace(
+        weight=weight, groups=np.unique(problem.groups, return_inverse=True)[1].astype(np.intp)
+    )
+
+
+def sparse_strengths(
+    problem: TwoLayerProblem, l1: str | float, group: str | float
+) -> tuple[float, float]:
+    """`l1` and `group` in units of the problem, where the second layer is neither 0 nor R.
+
+    "auto" is a hundredth of the `l1` at which a task's function would vanish; numbers are kept
+    between 1e-5 and 0.1 of what makes one vanish.
+    """
+    Y = problem.Phi @ problem.W  # wherever it starts, the same problem
+    weighted = problem.weight[:, None] * problem.R
+    slope = 2.0 * respond(Y, Y, weighted, problem.theta)
+    largest = float(np.abs(slope).max(axis=0).min())
+    # A block norm counts b^2 / w for a row of weight w: its strength has units of its own.
+    longest = float(np.sqrt(np.einsum("it,it->t", weighted, slope**2).min()))
+    auto = 0.01 * largest
+    entries = auto if isinstance(l1, str) else l1 / problem.unit
+    blocks = auto if isinstance(group, str) else min(group / problem.unit, 1e100)
+    blocks /= np.sqrt(problem.unit)
+    return (
+        float(np.clip(entries, 1e-5 * largest, 0.1 * largest)),
+        float(np.clip(blocks, 1e-5 * longest, 0.1 * longest)),
+    )
+
+
+def sparse_start(problem: TwoLayerProblem, max_iter: int) -> Array:
+    """First layer (m, T) of the ridge, which is cheap: near it the lasso needs few iterations."""
+    Phi, R, weight = problem.Phi, problem.R, problem.weight
+    beta = min(1.0, float(np.mean(weight @ R)))
+    return solve_nonlinear(
+        *(Phi, R, problem.alpha, beta, problem.theta),
+        W=problem.W,
+        weight=weight,
+        tol=_ROUGH,
+        max_iter=max_iter,
+    ).W
+
+
+def solve_sparse(
     Phi: Array,
     R: Array,
-    groups: Index,
+    groups: Codes,
     alpha: float,
     l1: float,
     group: float,
     theta: float,
     *,
     W: Array,
-    weights: Array | None = None,
-    exempt_diagonal: bool = False,
-    rows: bool = False,
     weight: Array | None = None,
     learn_theta: bool = False,
     solver: str = "lbfgs",
-    step_weights: float = 1e-3,
-    step_theta: float = 1e-3,
+    steps: tuple[float, float] = (1e-3, 1e-3),
     tol: float = 1e-6,
-    inner_tol: float = 1e-8,
     max_iter: int = 200,
     report: Report | None = None,
-) -> SparseResult:
-    """Minimise ``|JB-R|^2 + alpha |W|_F^2 + l1 |B|_1 + group sum_{s,t} w_s |B_{G_s,t}|_2``.
+) -> SparseSolution:
+    """Minimise ``|JB-R|^2 + alpha |W|_F^2 + l1 |B|_1 + group sum_{s,t} |B_{G_s,t}|_2``.
 
-    Over W and B, with ``J_ij = exp(-theta |y_i - y_j|^2)`` and ``Y = Phi W``. As in `nonlinear`
-    only ``alpha / theta`` matters, and learning theta leaves no minimiser.
+    Over W and B, with ``J_ij = exp(-theta |y_i - y_j|^2)`` and ``Y = Phi W``. As in
+    `solve_nonlinear` only ``alpha / theta`` matters, and learning theta leaves no minimiser.
 
     Parameters
     ----------
-    Phi : array of shape (n, m)
-        Feature rows, ``K = Phi Phi'``.
-    R : array of shape (n, T)
-        Responses; rows of known outliers are zero.
+    Phi, R : arrays of shape (n, m) and (n, T)
+        Feature rows, ``K = Phi Phi'``, and responses; those of known outliers are zero.
     groups : int array of shape (n,)
         Source task 0, ..., S - 1 of every training row.
     alpha, l1, group, theta : float
         Strengths and the second-layer kernel coefficient.
-    W : array of shape (m, T)
-        Where to start: the solution of the joint ridge problem.
-    weights, exempt_diagonal, rows
-        As in `sparse_group_lasso`.
-    weight : array of shape (n,), optional
-        Positive row weights; integers act as repetitions (``rows=False``).
-    learn_theta, solver, step_weights, step_theta, tol, max_iter
-        As in `nonlinear`; "paper" is Algorithm 3, whose first slope here uses the lasso solution
-        at the initial J.
-    inner_tol : float
-        Relative duality gap of the lasso inside; the last one is solved to 1e-10.
-    report : callable, optional
-        Called with the number of every accepted iterate and its objective.
+    W, weight, learn_theta, solver, steps, tol, max_iter, report
+        As in `solve_nonlinear`; "paper" is Algorithm 3, whose first slope here uses the lasso
+        solution at the initial J.
 
     Returns
     -------
-    SparseResult
+    SparseSolution
         ``duality_gap`` is that of the final lasso.
     """
-    lasso = _Lasso(R, groups, l1, group, weights, exempt_diagonal, rows, weight, inner_tol)
+    weight = np.ones(len(R)) if weight is None else weight
+    lasso = _Lasso(R, groups, l1, group, weight)
     projected = _Projected(Phi, alpha, lasso)
     with blas_for(len(Phi)):
         if solver == "paper":
-            metric = Phi.T @ (Phi if weight is None else weight[:, None] * Phi)
-            steps = step_weights, step_theta if learn_theta else 0.0
-            first = projected(W, theta)
+            first, metric = projected(W, theta), Phi.T @ (weight[:, None] * Phi)
+            steps = steps[0], steps[1] * learn_theta
             found = gradient_steps(projected, first, W, theta, metric, steps, tol, max_iter, report)
         else:
             found = descend(projected, W, theta, learn_theta, tol, max_iter, report)
         W, theta, path, converged = found
         Y = Phi @ W
-        final = lasso._replace(tol=min(inner_tol, _FINAL_GAP))
-        second = final.solve(gram(Y, Y, theta), projected.B)
+        second = lasso.solve(gram(Y, Y, theta), projected.B)
     n_iter = len(path) - (solver != "paper")
-    return SparseResult(
-        W,
-        second.B,
-        theta,
-        second.structure,
-        path,
-        n_iter,
-        projected.n_evaluations,
-        converged,
-        second.duality_gap,
+    return SparseSolution(
+        W, second.B, theta, second.structure, path, n_iter, converged, second.duality_gap
     )

@@ -1,0 +1,117 @@
+r"""Models :math:`f = K C L` with a kernel L over the outputs, in the eigenbasis of K.
+
+With :math:`L = Q \operatorname{diag}(l) Q'` the outputs part into ridge regressions along the
+columns of Q, with the ridge alpha / l: linear structures (L = B'B) and learnt output kernels alike.
+"""
+
+import numpy as np
+from scipy.linalg import eigh
+
+from manyone._types import Array, Codes
+from manyone.solvers.ridge import NotPositiveDefinite, left_out_scores, one_minus_leverage
+
+
+def resolved_weight(weight: Array) -> Array:
+    """Weights (n,) in which none but zeros lies below a millionth of the largest.
+
+    An eigendecomposition, or moments, of rows scaled by their weights would lose lighter rows in
+    rounding: what they say would depend on the order of the rows.
+    """
+    return np.where(weight > 0, np.maximum(weight, 1e-6 * weight.max()), 0.0)
+
+
+def eigenbasis(K: Array, alpha: float, root: Array) -> tuple[Array, Array]:
+    """Positive eigenvalues and eigenvectors of ``root[:, None] * K * root``; K is destroyed.
+
+    Parameters
+    ----------
+    K : array of shape (n, n)
+    alpha : float
+        The ridge that has to make up for negative eigenvalues.
+    root : array of shape (n,)
+        Square roots of the weights.
+
+    Returns
+    -------
+    eigenvalues : array of shape (m,)
+        Those that double precision tells from zero.
+    eigenvectors : array of shape (n, m)
+
+    Raises
+    ------
+    NotPositiveDefinite
+        If K has an eigenvalue below -alpha, or is not finite.
+    """
+    K *= root[:, None]
+    K *= root
+    finite = bool(np.all(np.isfinite(K)))
+    if finite:
+        values, vectors = eigh(K, driver="evd", overwrite_a=True, check_finite=False)
+    if not finite or values[0] <= -alpha:
+        raise NotPositiveDefinite(
+            f"The kernel matrix plus alpha={alpha:g} is not positive definite (or not finite)."
+        )
+    kept = values > len(values) * np.finfo(float).eps * max(values[-1], 0.0)
+    return values[kept], vectors[:, kept]
+
+
+def left_out_scores_of_structure(
+    eigenvalues: Array,
+    eigenvectors: Array,
+    R: Array,
+    L: Array,
+    alpha: float,
+    weight: Array,
+    codes: Codes,
+) -> tuple[Array, Array]:
+    """Score of every normal row under the model refitted without one count of it, L held fixed.
+
+    Along each eigenvector of L this is a ridge regression, where leaving out a row has a closed
+    form; residuals, and what the row takes from the mean of its task, are rotated back.
+
+    Parameters
+    ----------
+    eigenvalues : array of shape (m,)
+    eigenvectors : array of shape (n, m)
+        Of the kernel matrix scaled by the square roots of the weights on both sides.
+    R : array of shape (n, T)
+        Columns are the indicators of the normal rows of each task.
+    L : array of shape (T, T)
+        Kernel over the outputs, positive semi-definite.
+    alpha : float
+    weight : array of shape (n,)
+    codes : array of shape (n,)
+        Task of each row; anything for rows without a response.
+
+    Returns
+    -------
+    scores : array of shape (n,)
+        NaN for rows without a response.
+    residual : array of shape (n,)
+        ``1 - f_t(x)`` of each normal row for its own task, by the model that has seen it; NaN else.
+    """
+    values, Q = eigh(L)
+    kept = alpha / (eigenvalues[:, None] * np.maximum(values, 0.0) + alpha)
+    root = np.sqrt(weight)[:, None]
+    V = eigenvectors.T @ (root * R)
+    outside = R - (eigenvectors @ V) / root
+    normal = np.flatnonzero(R.any(axis=1))
+    task, own, root = codes[normal], eigenvectors[normal], root[normal]
+    residuals = outside[normal] @ Q + own @ (kept * (V @ Q)) / root
+    squares = own**2
+    missing = np.maximum(1.0 - squares.sum(axis=1), 0.0)[:, None]
+    left_out = residuals / one_minus_leverage(missing + squares @ kept, weight[normal, None])
+    # What of one count of a row its own task does not explain, along every eigenvector.
+    unexplained = outside[normal, task][:, None] + (own * V[:, task].T) @ kept / root
+    back = Q[task]
+    scores, residual = np.full((2, len(R)), np.nan)
+    residual[normal] = np.einsum("iq,iq->i", back, residuals)
+    scores[normal] = left_out_scores(
+        residual[normal],
+        np.einsum("iq,iq->i", back, left_out),
+        np.einsum("iq,iq->i", back, left_out * unexplained),
+        weight[normal],
+        task,
+        R.shape[1],
+    )
+    return scores, residual

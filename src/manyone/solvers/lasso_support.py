@@ -1,0 +1,133 @@
+"""The penalty of the sparse group lasso, and its exact minimiser once the support is found.
+
+A duality gap of g leaves fitted values wrong by sqrt(g): a gap of 1e-10 is five digits. On the
+right support with the right signs the objective is smooth, and Newton steps find its minimiser to
+rounding.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg.lapack import dposv
+
+from manyone._types import Array, Codes, Mask
+
+_TINY = 1e-300
+_ROUNDING = 1e-12  # of the slope, in units of its largest value at zero
+
+
+def soft(V: Array, threshold: Array | float) -> Array:
+    """Shrink every entry towards zero by ``threshold``."""
+    return V - np.clip(V, -threshold, threshold)
+
+
+class Penalty(NamedTuple):
+    """``l1 |B|_1 + group sum |block|_2`` with the rows of B sorted by source.
+
+    Attributes
+    ----------
+    l1 : array of shape (p, 1)
+    group : float
+    sizes : array of shape (S,)
+        Number of rows of each source.
+    """
+
+    l1: Array
+    group: float
+    sizes: Codes
+
+    @property
+    def label(self) -> Codes:
+        """Source of each row, (p,)."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    def blocks(self, terms: Array) -> Array:
+        """Sums over the rows of each source, (S, T)."""
+        return np.add.reduceat(terms, np.cumsum(self.sizes) - self.sizes, axis=0)
+
+    def spread(self, per_block: Array) -> Array:
+        """The value of its block for every row, (p, T)."""
+        return np.repeat(per_block, self.sizes, axis=0)
+
+    def values(self, B: Array) -> Array:
+        """Penalty of each output, (T,)."""
+        return (self.l1 * np.abs(B)).sum(axis=0) + self.group * np.sqrt(self.blocks(B**2)).sum(0)
+
+    def prox(self, V: Array, step: float = 1.0) -> tuple[Array, Array, Array]:
+        """Proximal point of V, the unit vectors of its blocks and their remaining lengths."""
+        unit = soft(V, step * self.l1)
+        norm = np.maximum(np.sqrt(self.blocks(unit**2)), _TINY)
+        kept = np.maximum(1.0 - step * self.group / norm, 0.0)
+        return unit * self.spread(kept), unit / self.spread(norm), kept
+
+
+def finish(
+    gram: Array, moments: Array, penalty: Penalty, B: Array, outputs: Codes, rounds: int = 6
+) -> Mask:
+    """Solve some outputs exactly, in place, from where they are; True where that worked.
+
+    Rounds of one proximal gradient step, which corrects the support, and Newton steps on it; an
+    output is done when a proximal step moves it by no more than rounding.
+
+    Parameters
+    ----------
+    gram : array of shape (p, p)
+        J'J.
+    moments : array of shape (p, T)
+        2 J'R.
+    penalty : Penalty
+    B : array of shape (p, T)
+    outputs : array of shape (k,)
+        Columns of B to solve.
+    rounds : int
+
+    Returns
+    -------
+    array of shape (k,)
+    """
+    done = np.zeros(len(outputs), dtype=bool)
+    step = 0.5 / max(float(np.abs(gram).sum(axis=0).max()), _TINY)
+    enough = _ROUNDING * step * np.maximum(np.abs(moments).max(axis=0), _TINY)
+    label = penalty.label
+    X = B[:, outputs]
+    for _ in range(rounds):
+        todo = np.flatnonzero(~done)
+        here = outputs[todo]
+        moved = penalty.prox(X[:, todo] + step * (moments[:, here] - 2.0 * gram @ X[:, todo]), step)
+        still = np.abs(moved[0] - X[:, todo]).max(axis=0, initial=0.0) <= enough[here]
+        done[todo[still]] = True
+        for t in np.flatnonzero(~still):
+            X[:, todo[t]] = _newton(gram, moments[:, here[t]], penalty, moved[0][:, t], label)
+        if done.all():
+            break
+    B[:, outputs[done]] = X[:, done]
+    return done
+
+
+def _newton(
+    gram: Array, moments: Array, penalty: Penalty, x: Array, label: Codes, steps: int = 8
+) -> Array:
+    """Newton steps for one output on the support of x (p,); entries that change sign leave it."""
+    x = x.copy()
+    for _ in range(steps):
+        entries = np.flatnonzero(x)
+        if not len(entries):
+            break
+        source, here, signs = label[entries], x[entries], np.sign(x[entries])
+        same = source[:, None] == source
+        norm = np.sqrt(same @ here**2)
+        pull = penalty.group / norm
+        block = 2.0 * gram[entries[:, None], entries]
+        slope = block @ here - moments[entries] + penalty.l1[entries, 0] * signs + pull * here
+        block -= np.where(same, (pull / norm**2 * here)[:, None] * here, 0.0)
+        diagonal = np.einsum("ii->i", block)
+        diagonal += pull
+        diagonal += 1e-14 * diagonal.max()  # copies of a row leave a flat direction
+        _, move, info = dposv(block.T, slope, overwrite_a=1)
+        if info:
+            break
+        new = here - move
+        x[entries] = np.where(np.sign(new) == signs, new, 0.0)
+        if np.abs(move).max() <= 1e-9 * np.abs(here).max():  # the next one would be rounding
+            break
+    return x

@@ -1,0 +1,54 @@
+"""How iterations run: the threads that BLAS gets, and who is told of the objective."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+#: Called with the number of the iteration and the objective there.
+Report = Callable[[int, float], None]
+
+
+class Trace(list[float]):
+    """Objective values of the accepted iterates; every value appended is reported."""
+
+    def __init__(self, report: Report | None = None) -> None:
+        super().__init__()
+        self._report = report
+
+    def append(self, value: float) -> None:
+        """Add a value and report it."""
+        super().append(value)
+        if self._report is not None:
+            self._report(len(self) - 1, value)
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def blas_threads() -> int:
+    """Threads that BLAS may use now."""
+    threads = 1
+    for pool in _controller().select(user_api="blas").info():
+        threads = max(threads, int(pool["num_threads"]))
+    return threads
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """A block in which BLAS uses one thread."""
+    context: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
+    return context
+
+
+@contextmanager
+def blas_for(size: int) -> Iterator[None]:
+    """One BLAS thread while matrices are small: waking the others costs more than they do."""
+    if size >= 512:
+        yield
+        return
+    with one_blas_thread():
+        yield
