@@ -25,7 +25,9 @@ def test_second_layer_is_the_lasso(fleet):
     X, task = fleet
     model = SparseOCKSR(anchor=False).fit(X, task=task)
     J, R = gram(model.responses_, model.responses_, model.theta_), np.eye(5)[model.training_.codes]
-    found = solve_sparse_group_lasso(J, R, model.training_.codes, model.l1_, model.group_, tol=1e-11)
+    found = solve_sparse_group_lasso(
+        J, R, model.training_.codes, model.l1_, model.group_, tol=1e-11
+    )
     np.testing.assert_allclose(J @ model.second_coef_, J @ found.B, atol=1e-5)
     assert model.duality_gap_ < 1e-9
     penalty = model.alpha * np.sum(model.first_layer_**2)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
 from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure
-from manyone.solvers.ridge import NotPositiveDefinite, leave_one_out_scores, ridge
+from manyone.solvers.ridge import NotPositiveDefinite, left_out_scores, solve_ridge
 
 ALPHA = 0.3
 
@@ -60,11 +60,14 @@ def test_an_identity_structure_is_ridge_regression():
     scores, residual = left_out_scores_of_structure(
         values, vectors, R, np.eye(4), ALPHA, weight, codes
     )
-    solution = ridge(K, R, ALPHA, weight)
+    solution = solve_ridge(K, R, ALPHA, weight)
     normal = np.flatnonzero(R.any(axis=1))
     expected = (solution.coef * (ALPHA / weight)[:, None])[normal, codes[normal]]
     np.testing.assert_allclose(residual[normal], expected, atol=1e-12)
-    plain = leave_one_out_scores(expected, solution.slack[normal], weight[normal], codes[normal], 4)
+    left_out = expected / solution.one_minus_leverage[normal]
+    plain = left_out_scores(
+        expected, left_out, left_out * expected, weight[normal], codes[normal], 4
+    )
     np.testing.assert_allclose(scores[normal], plain, atol=1e-12)
 
 

@@ -93,7 +93,7 @@ def solve_output_kernel(
         value = constant + (float(np.vdot(targets, best)) + float(values @ values)) / 2
         path.append(min(value, path[-1]) if path else value)
         gradient = denominator * C - targets
-        error = np.linalg.norm(gradient)
+        error = float(np.linalg.norm(gradient))
         converged = bool(error <= tol * size)
         if converged or len(path) > max_iter:
             break
