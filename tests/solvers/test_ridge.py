@@ -8,6 +8,7 @@ from sklearn.gaussian_process.kernels import RBF
 from sklearn.kernel_ridge import KernelRidge
 
 from manyone.kernels import resolve_kernel
+from manyone.kernels.stacks import kernel_grams
 from manyone.solvers import ridge as ridge_module
 from manyone.solvers.ridge import (
     NotPositiveDefinite,
@@ -152,10 +153,10 @@ def test_factor_with_more_rows():
 
 def test_indefinite_matrices_are_named():
     K = np.diag([1.0, -0.5])
-    with pytest.raises(NotPositiveDefinite, match="larger alpha"):
+    with pytest.raises(NotPositiveDefinite, match="alpha=0.1 is not positive definite"):
         solve_ridge(K, np.eye(2), 0.1, np.ones(2))
     solve_ridge(K, np.eye(2), 0.6, np.ones(2))
-    with pytest.raises(NotPositiveDefinite, match="larger alpha"):
+    with pytest.raises(NotPositiveDefinite, match="alpha=0.1 is not positive definite"):
         solve_ridge_stack(K[None].copy(), np.ones((1, 2)), 0.1, np.ones((1, 2)))
 
 
