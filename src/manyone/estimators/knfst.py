@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.kernels import Array, Rows
-from manyone.solvers.nullspace import null_space
+from manyone.solvers.nullspace import solve_null_space
 from manyone.tasks import MISSING, Codes
 from manyone.validation import TrainingRows
 
@@ -159,7 +159,7 @@ class KNFST(MultiTaskOneClass):
             # The origin has no similarity to anything, itself included.
             M = np.pad(M, (0, 1))
             classes = np.append(classes, 1 if T == 1 else classes.max() + 1)
-        solution = null_space(M / size, classes, rtol=1e-14)
+        solution = solve_null_space(M / size, classes, rtol=1e-14)
         if not solution.converged:
             warnings.warn(
                 "No direction of feature space maps every task to a point; the one with the least "

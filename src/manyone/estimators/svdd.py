@@ -14,14 +14,13 @@ from sklearn.utils._param_validation import Interval
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.support import CentreScoring, kernel_rows, semidefinite
 from manyone.kernels import Array, Rows
-from manyone.solvers import svdd as solver
 from manyone.solvers.box_qp import CachedRows
 from manyone.solvers.running import blas_for
+from manyone.solvers.svdd import SVDDSolution, solve_svdd
+from manyone.solvers.svdd_left_out import left_out_scores_of_ball
 from manyone.tasks import MISSING, Codes
 from manyone.validation import TrainingRows
 
-#: Up to this many normal rows of a task, every one is left out by itself; beyond, in folds.
-_FEW = 100
 #: From this many rows of a task, kernel rows are computed when the solver asks for them.
 _MANY = 400
 
@@ -166,7 +165,7 @@ class SVDD(CentreScoring):
         T = len(self.tasks_)
         self.radius_, self.centre_norm2_ = np.empty(T), np.empty(T)
         support, coef, sizes, steps = [], [], [0], [0]
-        self._solved: list[tuple[Any, solver.SVDD]] = []
+        self._solved: list[tuple[Any, SVDDSolution]] = []
         for task in range(T):
             members, sign, weight = self._members(task)
             K = self._task_kernel(rows.X, members)
@@ -197,9 +196,9 @@ class SVDD(CentreScoring):
         members = np.r_[low:high, end : len(codes)]
         return members, np.where(self.outlier_[members], -1.0, 1.0), self.weight_[members]
 
-    def _ball(self, K: Any, sign: Array, weight: Array) -> solver.SVDD:
+    def _ball(self, K: Any, sign: Array, weight: Array) -> SVDDSolution:
         share = weight / weight[sign > 0].sum()
-        return solver.svdd(K, 1 / self.nu, sign, share, self.tol, self.max_iter)
+        return solve_svdd(K, 1 / self.nu, sign, share, self.tol, self.max_iter)
 
     def _task_kernel(self, X: Rows, members: Codes) -> Any:
         X = X[members]
@@ -215,38 +214,10 @@ class SVDD(CentreScoring):
         scores = np.zeros(len(self.codes_))
         for task, (K, ball) in enumerate(self._solved):
             members, sign, weight = self._members(task)
-            normal = np.flatnonzero(sign > 0)
-            total, count = weight[normal].sum(), np.minimum(weight, 1.0)
-            fewer = weight - count
-            fewer[fewer <= 1e-9 * weight] = 0.0
-            # What a row's coefficient has to give up when one count of it is left out.
-            excess = np.maximum(ball.coef - fewer / (self.nu * total), 0.0)
-            free = (ball.coef != 0) & (np.abs(ball.coef) < weight / (self.nu * total) * (1 - 1e-9))
-            distance2 = ball.distance2.copy()
-            if len(normal) > _FEW:
-                rows = normal[excess[normal] > 0]
-                with blas_for(int(free.sum())):
-                    distance2[rows] = solver.left_out_distances2(K, ball, rows, excess[rows], free)
-            else:
-                # Bounds grow as the task shrinks: no matter, unless one was active.
-                same = np.all(free | (ball.coef == 0)) & (excess <= 0)
-                for i in normal[~same[normal] & (total - count[normal] > 1e-9 * total)]:
-                    distance2[i] = self._distance2_without(i, fewer[i], K, sign, weight)
-            # Support vectors tie in theory: a hair lower than rounding, they tie in practice.
-            hair = 1e-9 * np.abs(K.diagonal()).max()
-            scores[members[normal]] = -np.maximum(distance2[normal], 0.0) - hair
+            own = left_out_scores_of_ball(K, ball, sign, weight, self.nu, self.tol, self.max_iter)
+            scores[members[sign > 0]] = own[sign > 0]
         chosen = ~self.outlier_
         return scores[chosen], self.codes_[chosen], self.weight_[chosen]
-
-    def _distance2_without(
-        self, i: int, fewer: float, K: Array, sign: Array, weight: Array
-    ) -> float:
-        """Squared distance of row i to the centre of the ball with less weight on it."""
-        reduced = weight.copy()
-        reduced[i] = fewer
-        kept = np.flatnonzero(reduced)
-        ball = self._ball(K[np.ix_(kept, kept)], sign[kept], reduced[kept])
-        return float(K[i, i] - 2 * ball.coef @ K[kept, i] + ball.centre_norm2)
 
     def _fit_rows(self, rows: TrainingRows, *, calibrate: bool = True) -> None:
         super()._fit_rows(rows, calibrate=calibrate)

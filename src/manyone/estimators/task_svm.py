@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.support import semidefinite
 from manyone.kernels import Array, Rows
-from manyone.solvers.task_svm import by_libsvm, task_kernel, task_svm
+from manyone.solvers.task_svm import by_libsvm, solve_task_svm, task_kernel
 from manyone.tasks import MISSING, Codes
 from manyone.validation import TrainingRows
 
@@ -184,7 +184,7 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
             self.margin_ = np.full(T, margin)
         else:
             sign, bound = np.where(rows.outlier[members], -1.0, 1.0), self._bounds(members, task)
-            found = task_svm(
+            found = solve_task_svm(
                 K, task, self.mu, bound, sign, self.shared_offset, self.tol, self.max_iter
             )
             if not found.converged:

@@ -198,7 +198,7 @@ def _solution(
 def _optimise(
     problem: _Problem, B: Array | None, tol: float, max_iter: int, report: Report | None
 ) -> tuple[Array, list[float], int, bool]:
-    start = problem.scaled_identity() if B is None else B
+    start = B = problem.scaled_identity() if B is None else B
     if problem.nuclear == 0.0:
         return _lbfgs(problem, start, tol, max_iter, report)
     n_iter = 0
