@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from manyone import CalibrationWarning, LinearOCKSR
-from manyone.solvers.linear import linear
-from manyone.solvers.nonlinear import _Reduced, nonlinear
-from manyone.solvers.sparse_group_lasso import group_max, l1_max, sparse_group_lasso
+from manyone.solvers.lasso_support import soft
+from manyone.solvers.linear import solve_linear
+from manyone.solvers.nonlinear import _Reduced, solve_nonlinear
+from manyone.solvers.sparse_group_lasso import solve_sparse_group_lasso
 
 Array = NDArray[np.float64]
 SIZES = {"mnist": (10, 15), "coil100": (50, 7)}
@@ -87,8 +88,10 @@ def bench_linear() -> None:
     print(f"linear, n={n_rows} T={n_tasks}: eigh(K) {1e3 * eigh:.1f} ms, one A-step by Kronecker")
     print(f"  {kron:.0f} s (scaled from T={small}); whole solve with its eigh:")
     for alpha, frobenius, nuclear in [(1, 1, 0), (0.1, 0.1, 0), (0.1, 0.1, 0.1), (1, 1, 1)]:
-        result = linear(*scipy.linalg.eigh(K), R, alpha, frobenius, nuclear)
-        taken = best_of(lambda s=(alpha, frobenius, nuclear): linear(*scipy.linalg.eigh(K), R, *s))
+        result = solve_linear(*scipy.linalg.eigh(K), R, alpha, frobenius, nuclear)
+        taken = best_of(
+            lambda s=(alpha, frobenius, nuclear): solve_linear(*scipy.linalg.eigh(K), R, *s)
+        )
         print(
             f"  alpha={alpha} frobenius={frobenius} nuclear={nuclear}: {1e3 * taken:.1f} ms = "
             f"{taken / eigh:.1f} eigh, {kron / taken:.0f}x faster than the A-step; "
@@ -111,7 +114,7 @@ def bench_evaluation(n_rows: int = 2000, n_tasks: int = 50) -> None:
     K = np.exp(-distance / distance.mean()) + 1e-10 * np.eye(n_rows)
     R, Phi = np.eye(n_tasks)[task], np.linalg.cholesky(K)
     W = Phi.T @ scipy.linalg.solve(K + 0.1 * np.eye(n_rows), R, assume_a="pos")
-    reduced = _Reduced(Phi, R, 0.1, 0.1, None)
+    reduced = _Reduced(Phi, R, 0.1, 0.1, np.ones(n_rows))
     system = K + np.eye(n_rows)
     out = np.empty_like(system)
 
@@ -139,7 +142,7 @@ def bench_paper(iterations: int = 500) -> None:
         theta = 1.0 / cdist(Phi @ W, Phi @ W, "sqeuclidean").mean()
         for step in (1e-2,):
             start = time.perf_counter()
-            paper = nonlinear(
+            paper = solve_nonlinear(
                 Phi,
                 R,
                 0.1,
@@ -147,16 +150,16 @@ def bench_paper(iterations: int = 500) -> None:
                 theta,
                 W=W,
                 solver="paper",
-                step_weights=step,
+                steps=(step, 0.0),
                 tol=0.0,
                 max_iter=iterations,
             )
             slow = time.perf_counter() - start
             goal = paper.objective_path[-1]
-            path = nonlinear(Phi, R, 0.1, 0.1, theta, W=W, max_iter=200).objective_path
+            path = solve_nonlinear(Phi, R, 0.1, 0.1, theta, W=W, max_iter=200).objective_path
             enough = int(np.argmax(path <= goal))
             start = time.perf_counter()
-            nonlinear(Phi, R, 0.1, 0.1, theta, W=W, max_iter=enough, tol=0.0)
+            solve_nonlinear(Phi, R, 0.1, 0.1, theta, W=W, max_iter=enough, tol=0.0)
             fast = time.perf_counter() - start
             reached = "" if path.min() <= goal else " NOT REACHED"
             print(
@@ -195,10 +198,18 @@ def skglm_time(J: Array, R: Array, groups: NDArray[np.intp], l1: float, group: f
         columns = [solver.solve(design, r.copy(), datafit, penalty)[0] for r in R.T]
         taken = time.perf_counter() - start
         B = np.column_stack(columns)
-        gap = sparse_group_lasso(J, R, groups, l1, group, B=B, max_iter=0).duality_gap
+        gap = solve_sparse_group_lasso(J, R, groups, l1, group, B=B, max_iter=0).duality_gap
         if gap <= 1e-6:
             break
     return f"skglm {1e3 * taken:.0f} ms (tol {tol:.0e}, gap {gap:.0e})"
+
+
+def strengths(J: Array, R: Array, groups: NDArray[np.intp], share: float) -> tuple[float, float]:
+    """A share of the smallest l1, and then of the smallest group penalty, at which B is zero."""
+    slope = 2.0 * J.T @ R
+    l1 = share * float(np.abs(slope).max())
+    blocks = np.add.reduceat(soft(slope, l1) ** 2, np.flatnonzero(np.diff(groups, prepend=-1)))
+    return l1, share * float(np.sqrt(blocks.max()))
 
 
 def bench_lasso() -> None:
@@ -207,10 +218,9 @@ def bench_lasso() -> None:
         for multiple in (1.0, 10.0):
             J = second_layer_kernel(K, R, multiple)
             for share in (0.1, 0.01):
-                l1 = share * l1_max(J, R)
-                group = share * group_max(J, R, groups, l1)
-                result = sparse_group_lasso(J, R, groups, l1, group)
-                taken = best_of(partial(sparse_group_lasso, J, R, groups, l1, group), 3)
+                l1, group = strengths(J, R, groups, share)
+                result = solve_sparse_group_lasso(J, R, groups, l1, group)
+                taken = best_of(partial(solve_sparse_group_lasso, J, R, groups, l1, group), 3)
                 print(
                     f"sparse group lasso {name}, theta {multiple:g}/mean, {share} of the maximum: "
                     f"{1e3 * taken:.0f} ms, gap {result.duality_gap:.0e}, {result.n_iter} rounds; "

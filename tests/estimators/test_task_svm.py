@@ -7,7 +7,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.svm import OneClassSVM
 
 from manyone import MultiTaskOneClassSVM
-from manyone.solvers.task_svm import task_svm
+from manyone.solvers.task_svm import solve_task_svm
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
@@ -39,7 +39,7 @@ def test_dual_is_that_of_the_solver(fleet, shared_offset):
     model.fit(X, task=codes)
     total = np.full(5, len(X)) if shared_offset else np.bincount(codes)
     K = model.kernel_.gram(X)
-    solution = task_svm(K, codes, 2.0, 1 / (0.2 * total[codes]), shared_offset=shared_offset)
+    solution = solve_task_svm(K, codes, 2.0, 1 / (0.2 * total[codes]), shared_offset=shared_offset)
     assert model.objective_ == pytest.approx(solution.objective, rel=1e-7)
     np.testing.assert_allclose(model.margin_, solution.offset, atol=1e-6)
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics.pairwise import rbf_kernel
 
-from manyone.solvers.box_qp import CachedRows, box_qp, multipliers
+from manyone.solvers.box_qp import CachedRows, multipliers, solve_box_qp
 
 
 @given(st.integers(0, 10_000))
@@ -21,7 +21,7 @@ def test_minimum_equals_cvxpy_in_every_group_and_box(seed):
     K, linear = factor @ factor.T, rng.normal(size=n)
     lower = -rng.uniform(0, 0.5, n) * (rng.uniform(size=n) < 0.3)
     upper = rng.uniform(1.1, 3.0, n) / np.repeat(sizes, sizes)
-    ours = box_qp(K, linear, lower, upper, starts, tol=1e-10)
+    ours = solve_box_qp(K, linear, lower, upper, starts, tol=1e-10)
     assert ours.converged
     assert np.all((ours.coef >= lower) & (ours.coef <= upper))
     np.testing.assert_allclose(np.add.reduceat(ours.coef, starts), 1.0, atol=1e-9)
@@ -46,14 +46,14 @@ def test_grouped_problem_decouples_over_a_block_diagonal_matrix():
     for start, n in zip(starts, sizes, strict=True):
         K[start : start + n, start : start + n] = rbf_kernel(rng.normal(size=(n, 2)))
     linear, lower = rng.normal(size=28), np.zeros(28)
-    joint = box_qp(K, linear, lower, upper, starts)
+    joint = solve_box_qp(K, linear, lower, upper, starts)
     assert joint.converged
-    levels = multipliers(joint, lower, upper, starts)
-    for start, n, level in zip(starts, sizes, levels, strict=True):
+    values = multipliers(joint, lower, upper, starts)
+    for start, n, value in zip(starts, sizes, values, strict=True):
         rows = slice(start, start + n)
-        alone = box_qp(K[rows, rows], linear[rows], lower[rows], upper[rows])
+        alone = solve_box_qp(K[rows, rows], linear[rows], lower[rows], upper[rows])
         np.testing.assert_allclose(joint.coef[rows], alone.coef, atol=1e-7)
-        assert multipliers(alone, lower[rows], upper[rows])[0] == pytest.approx(level, abs=1e-7)
+        assert multipliers(alone, lower[rows], upper[rows])[0] == pytest.approx(value, abs=1e-7)
 
 
 def test_rows_are_computed_once_and_only_when_asked_for():

@@ -6,12 +6,19 @@ from scipy.linalg import null_space as scipy_null_space
 from scipy.linalg import orth, subspace_angles
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
-from manyone.solvers.nullspace import null_space, one_class_null_space
+from manyone.solvers.nullspace import solve_null_space
 
 
 def classes(seed, sizes=(5, 1, 8), d=30):
     rng = np.random.default_rng(seed)
     return rng.normal(size=(sum(sizes), d)), np.repeat(np.arange(len(sizes)), sizes)
+
+
+def one_class_null_space(K):
+    """Training rows against the origin: no similarity to anything, itself included."""
+    n = len(K)
+    solution = solve_null_space(np.pad(K, (0, 1)), np.repeat([0, 1], [n, 1]))
+    return solution._replace(projection=solution.projection[:n], targets=solution.targets[:1])
 
 
 def explicit_null_directions(X, labels):
@@ -25,7 +32,7 @@ def explicit_null_directions(X, labels):
 @pytest.mark.parametrize("seed", range(5))
 def test_linear_kernel_equals_explicit_scatter_matrices(seed):
     X, labels = classes(seed)
-    solution = null_space(linear_kernel(X), labels)
+    solution = solve_null_space(linear_kernel(X), labels)
     directions = X.T @ solution.projection
     expected = explicit_null_directions(X, labels)
     assert solution.converged
@@ -44,7 +51,7 @@ def test_training_classes_collapse(seed, n_classes, duplicates):
         repeated = rng.integers(0, len(X), 3)
         X, labels = np.vstack([X, X[repeated]]), np.append(labels, labels[repeated])
     K = rbf_kernel(X, gamma=0.5)
-    solution = null_space(K, labels)
+    solution = solve_null_space(K, labels)
     projected = K @ solution.projection
     assert solution.converged
     assert solution.objective < 1e-16 * 1e4
@@ -59,8 +66,8 @@ def test_duplicates_do_not_change_the_projection():
     again = [0, 0, 7]
     K = rbf_kernel(X, gamma=0.02)
     copies = np.vstack([X, X[again]])
-    plain = null_space(K, labels)
-    repeated = null_space(rbf_kernel(copies, gamma=0.02), np.append(labels, labels[again]))
+    plain = solve_null_space(K, labels)
+    repeated = solve_null_space(rbf_kernel(copies, gamma=0.02), np.append(labels, labels[again]))
     new = rbf_kernel(np.random.default_rng(1).normal(size=(20, 30)), copies, gamma=0.02)
 
     def distances(solution, kernel):
@@ -74,7 +81,7 @@ def test_duplicates_do_not_change_the_projection():
 def test_two_classes_on_the_same_rows_have_no_null_direction():
     X, _ = classes(0, (4,))
     K = rbf_kernel(np.vstack([X, X]), gamma=0.02)
-    solution = null_space(K, np.repeat([0, 1], 4))
+    solution = solve_null_space(K, np.repeat([0, 1], 4))
     assert not solution.converged
     assert solution.projection.shape == (8, 1)
     assert solution.objective > 0.99
@@ -82,7 +89,7 @@ def test_two_classes_on_the_same_rows_have_no_null_direction():
 
 def test_without_null_space_the_smallest_scatter_is_taken():
     X, labels = classes(3, (20, 30), d=3)
-    solution = null_space(linear_kernel(X), labels)
+    solution = solve_null_space(linear_kernel(X), labels)
     direction = X.T @ solution.projection[:, 0]
     assert not solution.converged
     assert np.linalg.norm(direction) == pytest.approx(1)
@@ -135,7 +142,7 @@ def test_one_class_around_the_origin_is_flagged():
 
 @pytest.mark.parametrize("K", [np.zeros((3, 3)), np.ones((3, 3))])
 def test_coinciding_rows(K):
-    solution = null_space(K, np.array([0, 0, 1]))
+    solution = solve_null_space(K, np.array([0, 0, 1]))
     assert not solution.converged
     np.testing.assert_array_equal(solution.projection, np.zeros((3, 1)))
 
@@ -144,7 +151,7 @@ def test_coinciding_rows(K):
 def test_scale_of_the_kernel_does_not_matter(scale):
     X, labels = classes(10)
     K = rbf_kernel(X, gamma=0.02)
-    plain, scaled = null_space(K, labels), null_space(scale * K, labels)
+    plain, scaled = solve_null_space(K, labels), solve_null_space(scale * K, labels)
     assert scaled.converged
     np.testing.assert_allclose(
         scaled.projection * np.sqrt(scale), plain.projection, rtol=1e-6, atol=1e-9

@@ -7,7 +7,8 @@ from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kerne
 from sklearn.svm import OneClassSVM
 
 from manyone.solvers.box_qp import CachedRows, Infeasible
-from manyone.solvers.svdd import left_out_distances2, svdd
+from manyone.solvers.svdd import solve_svdd
+from manyone.solvers.svdd_left_out import left_out_distances2, left_out_scores_of_ball
 
 KERNELS = {
     "rbf": lambda X: rbf_kernel(X, gamma=0.2),
@@ -48,7 +49,7 @@ def test_dual_equals_cvxpy_and_satisfies_kkt(kernel, outliers, fraction):
     X, sign = problem(seed=int(100 * fraction), outliers=outliers)
     K = KERNELS[kernel](X)
     C = 1 / (fraction * np.sum(sign > 0))
-    solution = svdd(K, C, sign)
+    solution = solve_svdd(K, C, sign)
     assert solution.converged
     assert solution.coef.sum() == pytest.approx(1, abs=1e-12)
     a = sign * solution.coef
@@ -66,7 +67,7 @@ def test_dual_equals_cvxpy_and_satisfies_kkt(kernel, outliers, fraction):
 def test_primal_value_equals_dual_value():
     X, sign = problem(0, outliers=True)
     K, C = KERNELS["polynomial"](X), 0.1
-    solution = svdd(K, C, sign)
+    solution = solve_svdd(K, C, sign)
     slack = np.clip(sign * (distances2(K, solution) - solution.radius2), 0, None)
     assert solution.radius2 + C * slack.sum() == pytest.approx(-solution.objective, rel=1e-8)
 
@@ -77,7 +78,7 @@ def test_constant_diagonal_ranks_as_one_class_svm(nu):
     K = rbf_kernel(X, gamma=0.3)
     rival = OneClassSVM(kernel="precomputed", nu=nu, tol=1e-9).fit(K)
     new = rbf_kernel(np.random.default_rng(2).normal(size=(200, 3)), X, gamma=0.3)
-    solution = svdd(K, 1 / (nu * len(X)))
+    solution = solve_svdd(K, 1 / (nu * len(X)))
     ours = new @ solution.coef
     np.testing.assert_array_equal(np.argsort(ours), np.argsort(rival.score_samples(new)))
     inside = 1 - 2 * ours + solution.centre_norm2 <= solution.radius2
@@ -93,8 +94,8 @@ def test_integer_weights_equal_repetition(seed, kernel, outliers):
     repeated = np.repeat(X, weight, axis=0)
     K, K_repeated = KERNELS[kernel](X), KERNELS[kernel](repeated)
     C = 1.3 / weight[sign > 0].sum()
-    weighted = svdd(K, C, sign, weight.astype(float))
-    copied = svdd(K_repeated, C, np.repeat(sign, weight))
+    weighted = solve_svdd(K, C, sign, weight.astype(float))
+    copied = solve_svdd(K_repeated, C, np.repeat(sign, weight))
     assert weighted.converged
     assert copied.converged
     assert weighted.objective == pytest.approx(copied.objective, rel=1e-7, abs=1e-7)
@@ -105,14 +106,14 @@ def test_integer_weights_equal_repetition(seed, kernel, outliers):
 
 
 def test_identical_rows_give_a_point():
-    solution = svdd(np.ones((6, 6)), 0.5)
+    solution = solve_svdd(np.ones((6, 6)), 0.5)
     assert solution.converged
     assert solution.radius2 == pytest.approx(0, abs=1e-8)
 
 
 @pytest.mark.parametrize("C", [1.0, 5.0])
 def test_one_row(C):
-    solution = svdd(np.array([[3.0]]), C)
+    solution = solve_svdd(np.array([[3.0]]), C)
     assert solution.converged
     assert solution.n_iter == 0
     np.testing.assert_array_equal(solution.coef, [1.0])
@@ -120,14 +121,14 @@ def test_one_row(C):
 
 
 def test_zero_kernel_is_solved_at_the_origin():
-    solution = svdd(np.zeros((4, 4)), 1.0)
+    solution = solve_svdd(np.zeros((4, 4)), 1.0)
     assert solution.converged
     assert solution.radius2 == 0
 
 
 def test_hard_ball_of_two_points_is_their_midpoint():
     K = linear_kernel([[0.0], [2.0]])
-    solution = svdd(K, 1.0)
+    solution = solve_svdd(K, 1.0)
     np.testing.assert_allclose(solution.coef, [0.5, 0.5], atol=1e-9)
     assert solution.radius2 == pytest.approx(1)
     assert solution.centre_norm2 == pytest.approx(1)
@@ -137,24 +138,25 @@ def test_hard_ball_of_two_points_is_their_midpoint():
 def test_hard_ball_holds_every_row(C):
     X, _ = problem(2, n=80)
     K = KERNELS["rbf"](X)
-    solution = svdd(K, C)
+    solution = solve_svdd(K, C)
     assert solution.converged
     assert solution.objective == pytest.approx(reference_dual(K, 2.0, np.ones(80)), abs=1e-7)
     assert np.all(distances2(K, solution) <= solution.radius2 + 1e-7)
 
 
-def test_too_small_a_bound_is_refused_with_the_remedy():
+def test_too_small_a_bound_is_refused_with_the_factor_it_lacks():
     X, sign = problem(3, outliers=True)
     smallest = 1 / np.sum(sign > 0)
-    with pytest.raises(Infeasible, match=r"sum to 0\.8,.* at least 1\.25 times"):
-        svdd(KERNELS["rbf"](X), 0.8 * smallest, sign)
-    assert svdd(KERNELS["rbf"](X), 1.25 * 0.8 * smallest, sign).converged
+    with pytest.raises(Infeasible, match=r"sum to 0\.8, but") as refused:
+        solve_svdd(KERNELS["rbf"](X), 0.8 * smallest, sign)
+    assert refused.value.factor == pytest.approx(1.25)
+    assert solve_svdd(KERNELS["rbf"](X), 1.25 * 0.8 * smallest, sign).converged
 
 
 def test_smallest_feasible_bound_is_the_mean():
     X, _ = problem(4)
     K = KERNELS["linear"](X)
-    solution = svdd(K, 1 / len(X))
+    solution = solve_svdd(K, 1 / len(X))
     assert solution.converged
     np.testing.assert_allclose(solution.coef, 1 / len(X), rtol=1e-12)
     assert solution.radius2 <= distances2(K, solution).min() + 1e-12
@@ -166,16 +168,16 @@ def test_rank_deficient_kernels_converge_at_any_scale(seed, scale):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rng.integers(2, 60), rng.integers(1, 4)))
     X = X[rng.integers(0, len(X), len(X))]
-    solution = svdd(scale * linear_kernel(X), 1 / (rng.uniform(0.02, 1) * len(X)), tol=1e-7)
+    solution = solve_svdd(scale * linear_kernel(X), 1 / (rng.uniform(0.02, 1) * len(X)), tol=1e-7)
     assert solution.converged
     assert solution.n_iter < 2000
 
 
-def test_vertices_are_left_even_when_wishes_block_each_other():
+def test_vertices_are_left_even_where_rows_block_each_other():
     """C = 1 starts from one row at its bound, without a free coefficient to trade with."""
     for seed in (23, 34, 60, 96, 112):
         X = np.random.default_rng(seed).normal(size=(3, 3))
-        solution = svdd(linear_kernel(X), 1.0, max_iter=300)
+        solution = solve_svdd(linear_kernel(X), 1.0, max_iter=300)
         assert solution.converged
         assert np.sum(solution.coef > 0) > 1
 
@@ -184,7 +186,7 @@ def test_permuting_rows_permutes_the_solution():
     X, sign = problem(5, outliers=True)
     order = np.random.default_rng(0).permutation(len(X))
     K = KERNELS["rbf"](X)
-    plain, moved = svdd(K, 0.1, sign), svdd(K[np.ix_(order, order)], 0.1, sign[order])
+    plain, moved = solve_svdd(K, 0.1, sign), solve_svdd(K[np.ix_(order, order)], 0.1, sign[order])
     np.testing.assert_allclose(plain.coef[order], moved.coef, atol=1e-6)
 
 
@@ -197,7 +199,7 @@ def test_rows_computed_on_demand_give_the_same_solution():
         asked.append(rows)
         return K[rows]
 
-    lazy, dense = svdd(CachedRows(compute, np.ones(len(K))), 1 / 15), svdd(K, 1 / 15)
+    lazy, dense = solve_svdd(CachedRows(compute, np.ones(len(K))), 1 / 15), solve_svdd(K, 1 / 15)
     np.testing.assert_array_equal(lazy.coef, dense.coef)
     asked = np.concatenate(asked)
     assert len(np.unique(asked)) == len(asked) < 200
@@ -206,7 +208,7 @@ def test_rows_computed_on_demand_give_the_same_solution():
 def test_too_few_iterations_are_reported():
     X, _ = problem(7, n=60)
     K = KERNELS["rbf"](X)
-    solution = svdd(K, 0.1, max_iter=1)
+    solution = solve_svdd(K, 0.1, max_iter=1)
     assert not solution.converged
     assert solution.coef.sum() == pytest.approx(1)
 
@@ -216,13 +218,13 @@ def test_inputs_are_unchanged():
     K, weight = KERNELS["rbf"](X), np.ones(len(X))
     for array in (K, sign, weight):
         array.setflags(write=False)
-    assert svdd(K, 0.1, sign, weight).converged
+    assert solve_svdd(K, 0.1, sign, weight).converged
 
 
 def test_distances_are_those_from_the_definition():
     X, sign = problem(9, outliers=True)
     K = KERNELS["polynomial"](X)
-    solution = svdd(K, 0.1, sign, tol=1e-10)
+    solution = solve_svdd(K, 0.1, sign, tol=1e-10)
     np.testing.assert_allclose(solution.distance2, distances2(K, solution), rtol=1e-9)
 
 
@@ -235,13 +237,13 @@ def test_left_out_distances_are_refits_while_the_free_rows_stay_free(kernel, out
         X, sign = problem(seed, n=60, d=12, outliers=outliers)
         K = rbf_kernel(X, gamma=0.06) if kernel == "rbf" else KERNELS[kernel](X)
         C = 1 / (0.3 * len(X))
-        ball = svdd(K, C, sign, tol=1e-12)
+        ball = solve_svdd(K, C, sign, tol=1e-12)
         free = (ball.coef != 0) & (np.abs(ball.coef) < C)
         rows = np.flatnonzero(ball.coef > 0)
         found = left_out_distances2(K, ball, rows, ball.coef[rows], free)
         for i, distance2 in zip(rows, found, strict=True):
             rest = np.delete(np.arange(len(K)), i)
-            refit = svdd(K[np.ix_(rest, rest)], C, sign[rest], tol=1e-12)
+            refit = solve_svdd(K[np.ix_(rest, rest)], C, sign[rest], tol=1e-12)
             still = (refit.coef != 0) & (np.abs(refit.coef) < C)
             if np.array_equal(still, free[rest]):
                 expected = K[i, i] - 2 * refit.coef @ K[rest, i] + refit.centre_norm2
@@ -254,9 +256,50 @@ def test_left_out_distances_without_free_rows():
     """nu n rows are outside and none on the surface: the two next to it take the mass."""
     X = np.random.default_rng(0).normal(size=(20, 2))
     K, C = linear_kernel(X), 1 / 5
-    ball = svdd(K, C, tol=1e-12)
+    ball = solve_svdd(K, C, tol=1e-12)
     free = (ball.coef != 0) & (ball.coef < C)
     rows = np.flatnonzero(ball.coef)
     found = left_out_distances2(K, ball, rows, ball.coef[rows], np.zeros_like(free))
     assert np.all(np.isfinite(found))
     assert np.all(found >= ball.distance2[rows] - 1e-9)
+
+
+@pytest.mark.parametrize("outliers", [False, True])
+@pytest.mark.parametrize("n", [12, 40])
+def test_left_out_scores_are_refits(n, outliers):
+    X, sign = problem(1, n=n, outliers=outliers)
+    K, nu, rng = KERNELS["rbf"](X), 0.3, np.random.default_rng(0)
+    weight = rng.integers(1, 3, n).astype(float)
+
+    def ball(weight):
+        kept = np.flatnonzero(weight)
+        share = weight[kept] / weight[sign > 0].sum()
+        found = solve_svdd(K[np.ix_(kept, kept)], 1 / nu, sign[kept], share, tol=1e-12)
+        return kept, found
+
+    scores = left_out_scores_of_ball(K, ball(weight)[1], sign, weight, nu, 1e-12, 10_000)
+    np.testing.assert_array_equal(np.isnan(scores), sign < 0)
+    for i in np.flatnonzero(sign > 0):
+        fewer = weight.copy()
+        fewer[i] -= 1
+        kept, found = ball(fewer)
+        distance2 = K[i, i] - 2 * found.coef @ K[kept, i] + found.centre_norm2
+        assert scores[i] == pytest.approx(-distance2, abs=1e-7)
+
+
+def test_left_out_scores_of_many_rows_follow_the_refits():
+    X, sign = problem(2, n=130, d=2)
+    K, nu, weight = KERNELS["rbf"](X), 0.1, np.ones(130)
+    ball = solve_svdd(K, 1 / (nu * 130), tol=1e-12)
+    asked = CachedRows(lambda rows: K[rows], np.ones(130))
+    scores = left_out_scores_of_ball(asked, ball, sign, weight, nu, 1e-12, 10_000)
+    support = np.flatnonzero(ball.support)
+    assert np.all(scores[support] <= -ball.distance2[support])
+    refits = []
+    for i in support:
+        rest = np.delete(np.arange(130), i)
+        found = solve_svdd(K[np.ix_(rest, rest)], 1 / (nu * 129), tol=1e-12)
+        refits.append(K[i, i] - 2 * found.coef @ K[rest, i] + found.centre_norm2)
+    np.testing.assert_allclose(-scores[support], refits, atol=0.1)
+    inside = np.flatnonzero(~ball.support)
+    np.testing.assert_allclose(scores[inside], -ball.distance2[inside], atol=1e-8)

@@ -7,7 +7,7 @@ from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.svm import OneClassSVM
 
 from manyone.solvers.box_qp import Infeasible
-from manyone.solvers.task_svm import task_kernel, task_svm
+from manyone.solvers.task_svm import solve_task_svm, task_kernel
 
 
 def problem(seed=0, sizes=(8, 12, 5), d=3):
@@ -40,7 +40,7 @@ def test_dual_equals_cvxpy_and_satisfies_kkt(mu, nu, kernel):
     X, task = problem(int(100 * nu))
     K, upper = kernel(X), bounds(task, nu)
     G = task_kernel(K, task, task, mu)
-    solution = task_svm(K, task, mu, upper)
+    solution = solve_task_svm(K, task, mu, upper)
     scale = G.diagonal().max()
     assert solution.converged
     assert solution.gap <= 1e-8 * scale
@@ -57,7 +57,7 @@ def test_dual_equals_cvxpy_and_satisfies_kkt(mu, nu, kernel):
 def test_primal_value_equals_dual_value():
     X, task = problem(1)
     K, upper, mu = rbf_kernel(X), bounds(task, 0.3), 0.7
-    solution = task_svm(K, task, mu, upper)
+    solution = solve_task_svm(K, task, mu, upper)
     parts = [np.where(task == t, solution.coef, 0.0) for t in range(3)]
     common = sum(parts) / mu
     scores = np.array([K @ (common + parts[t]) for t in range(3)])[task, np.arange(len(task))]
@@ -71,8 +71,8 @@ def test_primal_value_equals_dual_value():
 def test_dear_common_part_gives_independent_one_class_svms(nu):
     X, task = problem(2, sizes=(20, 30))
     K = rbf_kernel(X)
-    decoupled = task_svm(K, task, np.inf, bounds(task, nu))
-    nearly = task_svm(K, task, 1e9, bounds(task, nu))
+    decoupled = solve_task_svm(K, task, np.inf, bounds(task, nu))
+    nearly = solve_task_svm(K, task, 1e9, bounds(task, nu))
     np.testing.assert_allclose(nearly.coef, decoupled.coef, atol=1e-6)
     for t in (0, 1):
         rows = task == t
@@ -87,7 +87,7 @@ def test_dear_common_part_gives_independent_one_class_svms(nu):
 def test_free_common_part_gives_one_pooled_function():
     X, task = problem(3)
     K, mu = rbf_kernel(X), 1e-6
-    solution = task_svm(K, task, mu, bounds(task, 0.3))
+    solution = solve_task_svm(K, task, mu, bounds(task, 0.3))
     G = task_kernel(K, task, task, mu)
     own, other = (
         mu * task_kernel(K, task, np.full(len(K), t), mu).T @ solution.coef for t in (0, 1)
@@ -102,7 +102,7 @@ def test_shared_offset_is_libsvm_on_the_task_kernel(mu):
     K, nu = rbf_kernel(X), 0.2
     G = task_kernel(K, task, task, mu)
     upper = np.full(len(K), 1 / (nu * len(K)))
-    solution = task_svm(K, task, mu, upper, shared_offset=True)
+    solution = solve_task_svm(K, task, mu, upper, shared_offset=True)
     rival = OneClassSVM(kernel="precomputed", nu=nu, tol=1e-10).fit(G)
     expected = np.zeros(len(K))
     expected[rival.support_] = rival.dual_coef_[0] / (nu * len(K))
@@ -119,9 +119,9 @@ def test_random_problems_converge_and_ignore_row_order(seed, mu):
     X, task = problem(seed, sizes=rng.integers(1, 9, rng.integers(1, 7)), d=2)
     X = X[rng.integers(0, len(X), len(X))]  # Duplicates, within and between tasks.
     K, upper = linear_kernel(X) + 0.5 * rbf_kernel(X), bounds(task, rng.uniform(0.05, 1))
-    solution = task_svm(K, task, mu, upper)
+    solution = solve_task_svm(K, task, mu, upper)
     order = np.argsort(task, kind="stable")
-    moved = task_svm(K[np.ix_(order, order)], task[order], mu, upper[order])
+    moved = solve_task_svm(K[np.ix_(order, order)], task[order], mu, upper[order])
     assert solution.converged
     np.testing.assert_allclose(solution.coef[order], moved.coef, atol=1e-12)
 
@@ -131,9 +131,9 @@ def test_integer_weights_equal_repetition():
     weight = np.random.default_rng(6).integers(1, 4, len(task))
     K = rbf_kernel(X)
     bound = 1.0 / (0.3 * np.bincount(task, weight))[task]
-    weighted = task_svm(K, task, 0.5, weight * bound)
+    weighted = solve_task_svm(K, task, 0.5, weight * bound)
     copies = np.repeat(np.arange(len(task)), weight)
-    repeated = task_svm(K[np.ix_(copies, copies)], task[copies], 0.5, bound[copies])
+    repeated = solve_task_svm(K[np.ix_(copies, copies)], task[copies], 0.5, bound[copies])
     assert weighted.objective == pytest.approx(repeated.objective, abs=1e-9)
     np.testing.assert_allclose(np.bincount(copies, repeated.coef), weighted.coef, atol=1e-6)
     np.testing.assert_allclose(weighted.offset, repeated.offset, atol=1e-7)
@@ -142,19 +142,19 @@ def test_integer_weights_equal_repetition():
 def test_too_small_bounds_of_one_task_are_refused():
     task, upper = np.array([0, 0, 1]), np.full(3, 0.9)
     with pytest.raises(Infeasible, match=r"group 1 sum to 0\.9"):
-        task_svm(np.eye(3), task, 1.0, upper)
-    assert task_svm(np.eye(3), task, 1.0, upper, shared_offset=True).converged
+        solve_task_svm(np.eye(3), task, 1.0, upper)
+    assert solve_task_svm(np.eye(3), task, 1.0, upper, shared_offset=True).converged
 
 
 def test_one_row_per_task():
     X, task = problem(7, sizes=(1, 1, 1, 1))
-    solution = task_svm(rbf_kernel(X), task, 1.0, np.full(4, 3.0))
+    solution = solve_task_svm(rbf_kernel(X), task, 1.0, np.full(4, 3.0))
     assert solution.converged
     np.testing.assert_array_equal(solution.coef, np.ones(4))
 
 
 def test_many_tasks_are_quick():
     X, task = problem(8, sizes=(6,) * 60, d=5)
-    solution = task_svm(rbf_kernel(X, gamma=0.1), task, np.inf, bounds(task, 0.4))
+    solution = solve_task_svm(rbf_kernel(X, gamma=0.1), task, np.inf, bounds(task, 0.4))
     assert solution.converged
     assert solution.n_iter < 1000

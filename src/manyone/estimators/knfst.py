@@ -16,7 +16,7 @@ from manyone.kernels.gram import Gram
 from manyone.models.scorers import Projection
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import MISSING, TrainingRows
-from manyone.solvers.nullspace import null_space
+from manyone.solvers.nullspace import solve_null_space
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -140,7 +140,7 @@ class KNFST(MultiTaskOneClass):
             # The origin has no similarity to anything, itself included.
             M = np.pad(M, (0, 1))
             classes = np.append(classes, 1 if T == 1 else classes.max() + 1)
-        found = null_space(M / size, classes, rtol=1e-14)
+        found = solve_null_space(M / size, classes, rtol=1e-14)
         projection = np.zeros((len(K), found.projection.shape[1]))
         projection[distinct] = found.projection[: len(distinct)]
         # Where normal rows of a task land, each distinct one counted once.

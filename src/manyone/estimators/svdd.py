@@ -18,12 +18,13 @@ from manyone.kernels.gram import Gram
 from manyone.models.scorers import Balls
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import MISSING, TrainingRows
-from manyone.solvers import svdd as solver
 from manyone.solvers.box_qp import CachedRows
 from manyone.solvers.running import blas_for
+from manyone.solvers.svdd import solve_svdd
+from manyone.solvers.svdd_left_out import left_out_scores_of_ball
 
-# Up to here left-out balls are solved again; from there on rows of the kernel are made as needed.
-_FEW, _MANY = 100, 400
+# From this many rows of a task, rows of the kernel are made when the solver asks for them.
+_MANY = 400
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -151,13 +152,17 @@ class SVDD(MultiTaskOneClass):
             weight = rows.weight[members]
             K = _task_kernel(gram, members)
             with blas_for(int(self.nu * len(members))):  # About the number of support vectors.
-                ball = self._ball(K, sign, weight)
+                share = weight / weight[sign > 0].sum()
+                ball = solve_svdd(K, 1 / self.nu, sign, share, self.tol, self.max_iter)
             radius[task], norm2[task] = np.sqrt(ball.radius2), ball.centre_norm2
             support.append(members[ball.support])
             coef.append(ball.coef[ball.support])
             steps, converged = max(steps, ball.n_iter), converged and ball.converged
             if left_out:
-                scores[members[sign > 0]] = self._left_out(K, ball, sign, weight)
+                own = left_out_scores_of_ball(
+                    K, ball, sign, weight, self.nu, self.tol, self.max_iter
+                )
+                scores[members[sign > 0]] = own[sign > 0]
         rows_used = np.concatenate(support)
         is_support = np.zeros(len(rows.codes), dtype=bool)
         is_support[rows_used] = True
@@ -175,43 +180,6 @@ class SVDD(MultiTaskOneClass):
                 "dual_coef": dual,
             },
         )
-
-    def _ball(self, K: Any, sign: Array, weight: Array) -> solver.SVDD:
-        share = weight / weight[sign > 0].sum()
-        return solver.svdd(K, 1 / self.nu, sign, share, self.tol, self.max_iter)
-
-    def _left_out(self, K: Any, ball: solver.SVDD, sign: Array, weight: Array) -> Array:
-        """Scores of the normal rows of a task under balls without one count of each."""
-        normal = np.flatnonzero(sign > 0)
-        total, count = weight[normal].sum(), np.minimum(weight, 1.0)
-        fewer = weight - count
-        fewer[fewer <= 1e-9 * weight] = 0.0
-        # What a row's coefficient has to give up when one count of it is left out.
-        excess = np.maximum(ball.coef - fewer / (self.nu * total), 0.0)
-        free = (ball.coef != 0) & (np.abs(ball.coef) < weight / (self.nu * total) * (1 - 1e-9))
-        distance2 = ball.distance2.copy()
-        if len(normal) > _FEW:
-            rows = normal[excess[normal] > 0]
-            with blas_for(int(free.sum())):
-                distance2[rows] = solver.left_out_distances2(K, ball, rows, excess[rows], free)
-        else:
-            # Bounds grow as the task shrinks: no matter, unless one was active.
-            same = np.all(free | (ball.coef == 0)) & (excess <= 0)
-            for i in normal[~same[normal] & (total - count[normal] > 1e-9 * total)]:
-                distance2[i] = self._distance2_without(i, fewer[i], K, sign, weight)
-        # Support vectors tie in theory: slightly lower than rounding, they tie in practice.
-        tie_tolerance = 1e-9 * np.abs(K.diagonal()).max()
-        return -np.maximum(distance2[normal], 0.0) - tie_tolerance
-
-    def _distance2_without(
-        self, i: int, fewer: float, K: Array, sign: Array, weight: Array
-    ) -> float:
-        """Squared distance of row i to the centre of the ball with less weight on it."""
-        reduced = weight.copy()
-        reduced[i] = fewer
-        kept = np.flatnonzero(reduced)
-        ball = self._ball(K[np.ix_(kept, kept)], sign[kept], reduced[kept])
-        return float(K[i, i] - 2 * ball.coef @ K[kept, i] + ball.centre_norm2)
 
 
 def _members(rows: TrainingRows, task: int) -> tuple[Codes, Array]:

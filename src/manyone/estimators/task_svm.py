@@ -16,7 +16,7 @@ from manyone.kernels.gram import Gram
 from manyone.models.scorers import Expansion
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import MISSING, TrainingRows
-from manyone.solvers.task_svm import by_libsvm, task_kernel, task_svm
+from manyone.solvers.task_svm import by_libsvm, solve_task_svm, task_kernel
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -164,7 +164,7 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         else:
             sign = np.where(rows.outlier[members], -1.0, 1.0)
             bound = self._bounds(rows, members, task)
-            found = task_svm(
+            found = solve_task_svm(
                 K, task, self.mu, bound, sign, self.shared_offset, self.tol, self.max_iter
             )
             coef, margins, converged = found.coef, found.offset, found.converged

@@ -4,20 +4,19 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg.lapack import dposv
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
+from manyone._types import Array, Codes, Mask
 
 
 class KernelRows(Protocol):
     """What the solver asks of a kernel matrix: its diagonal and some of its rows."""
 
-    def __getitem__(self, rows: int | Indices, /) -> Floats:
+    def __getitem__(self, rows: int | Codes, /) -> Array:
         """Return one row (n,) or several (m, n)."""
 
-    def diagonal(self) -> Floats:
+    def diagonal(self) -> Array:
         """Return the n self-similarities."""
 
 
@@ -33,14 +32,14 @@ class CachedRows:
     diagonal : array of shape (n,)
     """
 
-    def __init__(self, compute: Callable[[Indices], Floats], diagonal: Floats) -> None:
+    def __init__(self, compute: Callable[[Codes], Array], diagonal: Array) -> None:
         self._compute = compute
         self._diagonal = diagonal
         # Untouched pages of an empty array cost nothing.
         self._rows = np.empty((len(diagonal), len(diagonal)))
         self._known = np.zeros(len(diagonal), dtype=bool)
 
-    def __getitem__(self, rows: int | Indices, /) -> Floats:
+    def __getitem__(self, rows: int | Codes, /) -> Array:
         """Return one row (n,) or several (m, n)."""
         known = self._known[rows]
         if not known.all():
@@ -49,35 +48,59 @@ class CachedRows:
             self._known[missing] = True
         return self._rows[rows]
 
-    def diagonal(self) -> Floats:
+    def diagonal(self) -> Array:
         """Return the n self-similarities."""
         return self._diagonal
 
 
 class Infeasible(ValueError):
-    """Upper bounds are too small for unit sums."""
+    """Upper bounds are too small for unit sums.
+
+    Attributes
+    ----------
+    factor : float
+        How many times larger they must be at least.
+    """
+
+    def __init__(self, group: int, total: float) -> None:
+        super().__init__(
+            f"The upper bounds of group {group} sum to {total:.6g}, but its coefficients must sum "
+            "to 1."
+        )
+        self.factor = 1.0 / total if total > 0 else np.inf
 
 
-class BoxQP(NamedTuple):
-    """Solution of :func:`box_qp`."""
+class BoxQPSolution(NamedTuple):
+    """Solution of :func:`solve_box_qp`.
 
-    coef: Floats
-    gradient: Floats
+    Attributes
+    ----------
+    coef : array of shape (n,)
+        b.
+    gradient : array of shape (n,)
+        Kb - linear.
+    gap : array of shape (n_groups,)
+        How far the largest gradient among coefficients that can shrink exceeds the smallest among
+        those that can grow.
+    """
+
+    coef: Array
+    gradient: Array
     objective: float
-    gap: Floats
+    gap: Array
     n_iter: int
     converged: bool
 
 
-def box_qp(
+def solve_box_qp(
     K: KernelRows,
-    linear: Floats,
-    lower: Floats,
-    upper: Floats,
+    linear: Array,
+    lower: Array,
+    upper: Array,
     starts: ArrayLike = (0,),
     tol: float = 1e-8,
     max_iter: int = 100_000,
-) -> BoxQP:
+) -> BoxQPSolution:
     """Minimise b'Kb/2 - linear'b subject to lower <= b <= upper and unit sum in every group.
 
     Two-coordinate steps find roughly which bounds are active; a primal active-set method then
@@ -100,9 +123,7 @@ def box_qp(
 
     Returns
     -------
-    BoxQP
-        ``gradient`` (n,): Kb - linear. ``gap`` (n_groups,): how far the largest gradient among
-        coefficients that can shrink exceeds the smallest among those that can grow.
+    BoxQPSolution
 
     Raises
     ------
@@ -113,50 +134,31 @@ def box_qp(
     group = np.repeat(np.arange(len(first)), np.diff(first, append=len(linear)))
     scale = max(float(np.abs(K.diagonal()).max()), np.finfo(float).tiny)
     coef = _start(K, linear, upper, first, group)
-    n_iter = 0
-    reach = np.add.reduceat(coef, first)
-    if reach.min() < 1 - 1e-10:
-        raise Infeasible(
-            f"The upper bounds of group {int(reach.argmin())} sum to {reach.min():.6g}, but its "
-            f"coefficients must sum to 1: raise the bounds (C) at least {1 / reach.min():.6g} "
-            "times, or use nu <= 1."
-        )
     gradient = _gradient(K, coef, linear)
     rough, few = max(1e-3, tol) * scale, min(len(coef) // 4, max_iter)
     n_iter = _pair_steps(K, coef, gradient, lower, upper, first, rough, few)
     while True:
         gradient = _gradient(K, coef, linear)
-        shrink, grow = _kkt_bounds(coef, gradient, lower, upper, first)
-        gap = np.maximum(shrink - grow, 0.0)
+        gap, multiplier = _optimality(coef, gradient, lower, upper, first)
         converged = bool(gap.max() <= tol * scale)
         if converged or n_iter >= max_iter:
             break
-        free = (lower < coef) & (coef < upper)
-        level = _levels(gradient, free, shrink, grow, first)[group]
-        wish = np.where(coef < upper, level - gradient, 0.0).clip(0.0)
-        wish = np.maximum(wish, np.where(coef > lower, gradient - level, 0.0))
-        # Freeing only the strongest wishes keeps the linear systems small.
-        free |= wish > max(0.25 * wish.max(), 0.25 * tol * scale)
-        before = coef.copy()
-        n_iter += _free_steps(K, coef, gradient, lower, upper, group, free, level, scale)
-        if np.array_equal(before, coef):  # Wishes at a vertex can block each other; a pair moves.
-            n_iter += _pair_steps(K, coef, gradient, lower, upper, first, 0.0, 1)
+        n_iter += _active_set_round(
+            K, coef, gradient, lower, upper, first, group, multiplier[group], tol * scale, scale
+        )
     # Round-off next to a bound must not pass for a free coefficient.
     margin = 1e-12 * np.minimum(upper - lower, 1.0)
     coef = np.where(coef - lower <= margin, lower, np.where(upper - coef <= margin, upper, coef))
     objective = float(coef @ (gradient - linear) / 2)
-    return BoxQP(coef, gradient, objective, gap, n_iter, converged)
+    return BoxQPSolution(coef, gradient, objective, gap, n_iter, converged)
 
 
-def multipliers(qp: BoxQP, lower: Floats, upper: Floats, starts: ArrayLike = (0,)) -> Floats:
+def multipliers(qp: BoxQPSolution, lower: Array, upper: Array, starts: ArrayLike = (0,)) -> Array:
     """Return every group's gradient threshold: the mean over free rows, or the KKT midpoint."""
-    first = np.asarray(starts)
-    free = (lower < qp.coef) & (qp.coef < upper)
-    bounds = _kkt_bounds(qp.coef, qp.gradient, lower, upper, first)
-    return _levels(qp.gradient, free, *bounds, first)
+    return _optimality(qp.coef, qp.gradient, lower, upper, np.asarray(starts))[1]
 
 
-def _start(K: KernelRows, linear: Floats, upper: Floats, first: Indices, group: Indices) -> Floats:
+def _start(K: KernelRows, linear: Array, upper: Array, first: Codes, group: Codes) -> Array:
     """Fill every group up to its unit sum, least typical rows first."""
     sample = np.unique(np.linspace(0, len(linear) - 1, 64).astype(np.intp))
     order = np.lexsort((K[sample].mean(axis=0) - linear, group))
@@ -164,41 +166,68 @@ def _start(K: KernelRows, linear: Floats, upper: Floats, first: Indices, group: 
     before = np.cumsum(most) - most
     coef = np.empty_like(linear)
     coef[order] = np.clip(1.0 - (before - before[first][group]), 0.0, most)
+    total = np.add.reduceat(coef, first)
+    if total.min() < 1 - 1e-10:
+        raise Infeasible(int(total.argmin()), float(total.min()))
     return coef
 
 
-def _gradient(K: KernelRows, coef: Floats, linear: Floats) -> Floats:
+def _gradient(K: KernelRows, coef: Array, linear: Array) -> Array:
     support = np.flatnonzero(coef)
     return coef[support] @ K[support] - linear
 
 
-def _kkt_bounds(
-    coef: Floats, gradient: Floats, lower: Floats, upper: Floats, first: Indices
-) -> tuple[Floats, Floats]:
-    """Largest gradient that can shrink and smallest that can grow, per group."""
+def _optimality(
+    coef: Array, gradient: Array, lower: Array, upper: Array, first: Codes
+) -> tuple[Array, Array]:
+    """Optimality gap and multiplier of every group.
+
+    The gap is the largest gradient that can shrink minus the smallest that can grow; the multiplier
+    the mean gradient of the free rows or, without any, the middle of these two where finite.
+    """
     shrink = np.maximum.reduceat(np.where(coef > lower, gradient, -np.inf), first)
     grow = np.minimum.reduceat(np.where(coef < upper, gradient, np.inf), first)
-    return shrink, grow
-
-
-def _levels(
-    gradient: Floats, free: NDArray[np.bool_], shrink: Floats, grow: Floats, first: Indices
-) -> Floats:
-    """Mean gradient of a group's free rows; without any, the middle of its finite bounds."""
+    free = (lower < coef) & (coef < upper)
     count = np.add.reduceat(free, first, dtype=float)
     mean = np.add.reduceat(gradient * free, first) / np.maximum(count, 1.0)
     low = np.where(np.isfinite(shrink), shrink, grow)
     high = np.where(np.isfinite(grow), grow, shrink)
-    return np.where(count > 0, mean, (low + high) / 2)
+    multiplier = np.where(count > 0, mean, (low + high) / 2)
+    return np.maximum(shrink - grow, 0.0), multiplier
+
+
+def _active_set_round(
+    K: KernelRows,
+    coef: Array,
+    gradient: Array,
+    lower: Array,
+    upper: Array,
+    first: Codes,
+    group: Codes,
+    multiplier: Array,
+    gap: float,
+    scale: float,
+) -> int:
+    """Free the bounds that violate optimality most and solve, in place; the number of steps."""
+    violation = np.where(coef < upper, multiplier - gradient, 0.0).clip(0.0)
+    violation = np.maximum(violation, np.where(coef > lower, gradient - multiplier, 0.0))
+    # Freeing only the largest violations keeps the linear systems small.
+    free = (lower < coef) & (coef < upper)
+    free |= violation > max(0.25 * violation.max(), 0.25 * gap)
+    before = coef.copy()
+    n_iter = _free_steps(K, coef, gradient, lower, upper, group, free, multiplier, scale)
+    if np.array_equal(before, coef):  # Rows freed at a vertex can block each other; a pair moves.
+        n_iter += _pair_steps(K, coef, gradient, lower, upper, first, 0.0, 1)
+    return n_iter
 
 
 def _pair_steps(
     K: KernelRows,
-    coef: Floats,
-    gradient: Floats,
-    lower: Floats,
-    upper: Floats,
-    first: Indices,
+    coef: Array,
+    gradient: Array,
+    lower: Array,
+    upper: Array,
+    first: Codes,
     gap: float,
     max_iter: int,
 ) -> int:
@@ -239,20 +268,20 @@ def _pair_steps(
 
 def _free_steps(
     K: KernelRows,
-    coef: Floats,
-    gradient: Floats,
-    lower: Floats,
-    upper: Floats,
-    group: Indices,
-    free: NDArray[np.bool_],
-    level: Floats,
+    coef: Array,
+    gradient: Array,
+    lower: Array,
+    upper: Array,
+    group: Codes,
+    free: Mask,
+    multiplier: Array,
     scale: float,
 ) -> int:
     """Minimise over the ``free`` coefficients, in place, fixing those that reach a bound."""
     rows = np.flatnonzero(free)
     value, low, high, labels = coef[rows], lower[rows], upper[rows], group[rows]
     # On fixed sums neither change matters, and both spare the solve from cancellation.
-    slope = gradient[rows] - level[rows]
+    slope = gradient[rows] - multiplier[rows]
     block = K[rows][:, rows] + scale * (labels[:, None] == labels)
     # A proximal term, vanishing at the solution, keeps singular kernels solvable.
     block.flat[:: len(rows) + 1] += 1e-10 * scale
@@ -269,14 +298,14 @@ def _free_steps(
         # Round-off of an ill-conditioned solve must not leak out of the sum constraints.
         move -= indicator @ (indicator.T @ move / indicator.sum(axis=0))
         target = np.where(move > 0, high[keep], low[keep])
-        reach = np.full(len(keep), np.inf)
-        np.divide(target - value[keep], move, out=reach, where=move != 0)
-        length = np.full(len(keep), min(1.0, float(reach.min())))
+        max_step = np.full(len(keep), np.inf)
+        np.divide(target - value[keep], move, out=max_step, where=move != 0)
+        length = np.full(len(keep), min(1.0, float(max_step.min())))
         if len(present) > 1 and length[0] < 1.0:
-            length = _group_lengths(block[np.ix_(keep, keep)], slope[keep], move, reach, member)
-        value[keep] = np.where(reach <= length, target, value[keep] + length * move)
+            length = _group_lengths(block[np.ix_(keep, keep)], slope[keep], move, max_step, member)
+        value[keep] = np.where(max_step <= length, target, value[keep] + length * move)
         slope += block[:, keep] @ (length * move)
-        keep = keep[reach > length]
+        keep = keep[max_step > length]
         if length.min() == 1.0 or not keep.size:
             break
     coef[rows] = value
@@ -284,12 +313,12 @@ def _free_steps(
 
 
 def _group_lengths(
-    block: Floats, slope: Floats, move: Floats, reach: Floats, member: Indices
-) -> Floats:
+    block: Array, slope: Array, move: Array, max_step: Array, member: Codes
+) -> Array:
     """Let every group go as far as it can, if that is better than stopping all at one bound."""
     furthest = np.ones(member.max() + 1)
-    np.minimum.at(furthest, member, reach)
-    lengths = np.full(len(move), reach.min()), furthest[member]
+    np.minimum.at(furthest, member, max_step)
+    lengths = np.full(len(move), max_step.min()), furthest[member]
     steps = np.stack([length * move for length in lengths])
     change = steps @ slope + np.einsum("ij,ij->i", steps, steps @ block) / 2
     return lengths[int(change.argmin())]

@@ -3,14 +3,13 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh, qr, svd
 
-Floats = NDArray[np.float64]
+from manyone._types import Array, Codes
 
 
-class NullSpace(NamedTuple):
-    """Solution of :func:`null_space` and :func:`one_class_null_space`.
+class NullSpaceSolution(NamedTuple):
+    """Solution of :func:`solve_null_space`.
 
     Attributes
     ----------
@@ -26,14 +25,14 @@ class NullSpace(NamedTuple):
         False when no null direction exists, and the least bad direction stands in.
     """
 
-    projection: Floats
-    targets: Floats
+    projection: Array
+    targets: Array
     objective: float
     rank: int
     converged: bool
 
 
-def null_space(K: Floats, labels: NDArray[np.integer], rtol: float = 1e-12) -> NullSpace:
+def solve_null_space(K: Array, labels: Codes, rtol: float = 1e-12) -> NullSpaceSolution:
     r"""Minimise w'S_w w / w'S_t w over orthonormal w in the range of S_t, hoping for zero.
 
     S_w and S_t are the within-class and total scatter in feature space. With the centred kernel
@@ -53,7 +52,7 @@ def null_space(K: Floats, labels: NDArray[np.integer], rtol: float = 1e-12) -> N
 
     Returns
     -------
-    NullSpace
+    NullSpaceSolution
         With m <= n_classes - 1 columns; one column when the null space is empty.
     """
     indicator = (labels[:, None] == np.arange(labels.max() + 1)).astype(float)
@@ -63,7 +62,7 @@ def null_space(K: Floats, labels: NDArray[np.integer], rtol: float = 1e-12) -> N
     keep = values > rtol * max(values[-1], 0.0)
     if not keep.any():  # All rows coincide.
         projection = np.zeros((len(K), 1))
-        return NullSpace(projection, np.zeros((len(counts), 1)), 1.0, 0, converged=False)
+        return NullSpaceSolution(projection, np.zeros((len(counts), 1)), 1.0, 0, converged=False)
     roots, vectors = np.sqrt(values[keep]), vectors[:, keep]
 
     classes = _centred_class_basis(indicator / np.sqrt(counts), counts)
@@ -86,35 +85,12 @@ def null_space(K: Floats, labels: NDArray[np.integer], rtol: float = 1e-12) -> N
     flip = np.where(targets[peak, np.arange(targets.shape[1])] < 0, -1.0, 1.0)
     within = np.square(projected - targets[labels]).sum()
     total = np.square(projected - projected.mean(axis=0)).sum()
-    return NullSpace(
+    return NullSpaceSolution(
         projection * flip, targets * flip, float(within / total), int(keep.sum()), bool(null.any())
     )
 
 
-def one_class_null_space(K: Floats, rtol: float = 1e-12) -> NullSpace:
-    """Minimise w'S_w w / w'S_t w for the training rows against the origin of feature space.
-
-    The origin joins as a second class of one row: no similarity to anything, itself included. The
-    single direction is proportional to Phi'a with K a = 1 when that system has a solution.
-
-    Parameters
-    ----------
-    K : array of shape (n, n)
-        Positive semi-definite.
-    rtol : float, default=1e-12
-        As in :func:`null_space`.
-
-    Returns
-    -------
-    NullSpace
-        ``projection`` (n, 1) and ``targets`` (1, 1), positive.
-    """
-    n = len(K)
-    solution = null_space(np.pad(K, (0, 1)), np.repeat([0, 1], [n, 1]), rtol)
-    return solution._replace(projection=solution.projection[:n], targets=solution.targets[:1])
-
-
-def _centred_class_basis(unit_indicator: Floats, counts: Floats) -> Floats:
+def _centred_class_basis(unit_indicator: Array, counts: Array) -> Array:
     """Orthonormal basis (n, n_classes - 1) of the class-constant vectors that sum to zero."""
     # In indicator coordinates the constant vector is sqrt(counts): drop that direction.
     rotation = qr(np.sqrt(counts)[:, None])[0]

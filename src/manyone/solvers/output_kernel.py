@@ -56,20 +56,13 @@ def solve_output_kernel(
 
     Parameters
     ----------
-    eigenvalues : array of shape (m,)
-        Positive eigenvalues of K.
-    eigenvectors : array of shape (n, m)
+    eigenvalues, eigenvectors : arrays of shape (m,) and (n, m)
+        Of K, positive eigenvalues.
     Y : array of shape (n, T)
     ridge : float
         Positive.
-    tol : float, default=1e-11
-        On the norm of KCL + ridge C - Y, relative to that of Y.
-    max_iter : int, default=100
-        Newton steps.
-
-    Returns
-    -------
-    OutputKernelSolution
+    tol, max_iter : float and int
+        On the norm of KCL + ridge C - Y, relative to that of Y; Newton steps.
     """
     spectrum = eigenvalues[:, None]
     targets = eigenvectors.T @ Y
@@ -80,7 +73,7 @@ def solve_output_kernel(
     left, singular, right = svd(targets, full_matrices=False)
     kept = singular > max(targets.shape) * np.finfo(float).eps * singular.max(initial=0.0)
     axes, targets = right[kept].T, left[:, kept] * singular[kept]
-    size = np.linalg.norm(targets)
+    size = float(np.linalg.norm(targets))
     C = targets / (spectrum + ridge)  # the best for L = I, at the best multiple
     C = C * _line_minimum(-targets, C, np.zeros_like(C), 0.0, spectrum, ridge)
     path: list[float] = []

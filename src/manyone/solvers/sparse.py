@@ -120,14 +120,10 @@ def sparse_strengths(
 
 def sparse_start(problem: TwoLayerProblem, max_iter: int) -> Array:
     """First layer (m, T) of the ridge, which is cheap: near it the lasso needs few iterations."""
-    Phi, R, weight = problem.Phi, problem.R, problem.weight
+    Phi, R, weight, _, alpha, W, theta, _ = problem
     beta = min(1.0, float(np.mean(weight @ R)))
     return solve_nonlinear(
-        *(Phi, R, problem.alpha, beta, problem.theta),
-        W=problem.W,
-        weight=weight,
-        tol=_ROUGH,
-        max_iter=max_iter,
+        Phi, R, alpha, beta, theta, W=W, weight=weight, tol=_ROUGH, max_iter=max_iter
     ).W
 
 

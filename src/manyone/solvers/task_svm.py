@@ -3,15 +3,13 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from manyone.solvers.box_qp import box_qp, multipliers
-
-Floats = NDArray[np.float64]
+from manyone._types import Array, Codes, Mask
+from manyone.solvers.box_qp import multipliers, solve_box_qp
 
 
-class TaskSVM(NamedTuple):
-    """Solution of :func:`task_svm`.
+class TaskSVMSolution(NamedTuple):
+    """Solution of :func:`solve_task_svm`.
 
     Attributes
     ----------
@@ -25,23 +23,21 @@ class TaskSVM(NamedTuple):
         Largest violation of the optimality conditions.
     """
 
-    coef: Floats
-    offset: Floats
-    support: NDArray[np.bool_]
+    coef: Array
+    offset: Array
+    support: Mask
     objective: float
     gap: float
     n_iter: int
     converged: bool
 
 
-def task_kernel(
-    K: Floats, row_task: NDArray[np.integer], column_task: NDArray[np.integer], mu: float
-) -> Floats:
+def task_kernel(K: Array, row_task: Codes, column_task: Codes, mu: float) -> Array:
     """Return (1 / mu + [s = t]) k for rows of tasks s and columns of tasks t, (n, m)."""
     return K * (1.0 / mu + (row_task[:, None] == column_task))
 
 
-def by_libsvm(G: Floats, weight: Floats, nu: float) -> tuple[Floats, float, float, int]:
+def by_libsvm(G: Array, weight: Array, nu: float) -> tuple[Array, float, float, int]:
     """Minimise a'Ga / 2 over 0 <= a <= weight / (nu sum(weight)), sum(a) = 1, through libsvm.
 
     Parameters
@@ -69,16 +65,16 @@ def by_libsvm(G: Floats, weight: Floats, nu: float) -> tuple[Floats, float, floa
     return coef, offset, 0.5 * float(coef @ G @ coef), int(svm.n_iter_)
 
 
-def task_svm(
-    K: Floats,
-    task: NDArray[np.integer],
+def solve_task_svm(
+    K: Array,
+    task: Codes,
     mu: float,
-    upper: Floats,
-    sign: Floats | None = None,
+    upper: Array,
+    sign: Array | None = None,
     shared_offset: bool = False,
     tol: float = 1e-8,
     max_iter: int = 100_000,
-) -> TaskSVM:
+) -> TaskSVMSolution:
     r"""Minimise a'Ga / 2, G = (1 / mu + [s = t]) k, 0 <= s_i a_i <= u_i, sum(a) = 1 in every task.
 
     This is the dual of task functions w_t = w_0 + v_t with offsets rho_t,
@@ -104,13 +100,12 @@ def task_svm(
     shared_offset : bool, default=False
         One rho, and a single constraint: sum(a) = 1 over all rows. This is the ordinary one-class
         support vector machine with kernel G.
-    tol : float, default=1e-8
+    tol, max_iter : float and int, default=1e-8 and 100_000
         Largest violation of the optimality conditions, relative to the largest entry of G.
-    max_iter : int, default=100_000
 
     Returns
     -------
-    TaskSVM
+    TaskSVMSolution
 
     Raises
     ------
@@ -124,9 +119,9 @@ def task_svm(
     starts = [0] if shared_offset else np.searchsorted(ordered, np.arange(n_tasks))
     signed = upper[order] if sign is None else (sign * upper)[order]
     lower, bound = np.minimum(signed, 0.0), np.maximum(signed, 0.0)
-    qp = box_qp(G, np.zeros(len(G)), lower, bound, starts, tol, max_iter)
+    qp = solve_box_qp(G, np.zeros(len(G)), lower, bound, starts, tol, max_iter)
     coef = np.empty_like(signed)
     coef[order] = qp.coef
     offset = np.broadcast_to(multipliers(qp, lower, bound, starts), n_tasks).copy()
     gap = float(qp.gap.max())
-    return TaskSVM(coef, offset, coef != 0, qp.objective, gap, qp.n_iter, qp.converged)
+    return TaskSVMSolution(coef, offset, coef != 0, qp.objective, gap, qp.n_iter, qp.converged)

@@ -1,0 +1,140 @@
+"""Distances of rows to the ball of their task without them."""
+
+import numpy as np
+from scipy.linalg import lu_factor, lu_solve
+
+from manyone._types import Array, Codes, Mask
+from manyone.solvers.box_qp import KernelRows
+from manyone.solvers.running import blas_for
+from manyone.solvers.svdd import SVDDSolution, solve_svdd
+
+#: Up to this many normal rows, every one is left out by itself; beyond, the ball is moved at once.
+_FEW = 100
+
+
+def left_out_scores_of_ball(
+    K: KernelRows,
+    ball: SVDDSolution,
+    sign: Array,
+    weight: Array,
+    nu: float,
+    tol: float,
+    max_iter: int,
+) -> Array:
+    """Minus the squared distance of every normal row to the ball without one count of it.
+
+    Rows inside the ball keep their distance. For support vectors of few rows the ball is solved
+    again without them; of many, it is moved by the free ones (:func:`left_out_distances2`).
+
+    Parameters
+    ----------
+    K : array of shape (n, n), or CachedRows
+    ball : SVDDSolution
+        Solution with C = 1 / nu in units of the total weight of the normal rows.
+    sign : array of shape (n,)
+        +1 for normal rows, -1 for known outliers.
+    weight : array of shape (n,)
+    nu, tol, max_iter
+        As the ball was solved.
+
+    Returns
+    -------
+    array of shape (n,)
+        NaN for known outliers.
+    """
+    normal = np.flatnonzero(sign > 0)
+    total, count = weight[normal].sum(), np.minimum(weight, 1.0)
+    fewer = weight - count
+    fewer[fewer <= 1e-9 * weight] = 0.0
+    # What a row's coefficient has to give up when one count of it is left out.
+    excess = np.maximum(ball.coef - fewer / (nu * total), 0.0)
+    free = (ball.coef != 0) & (np.abs(ball.coef) < weight / (nu * total) * (1 - 1e-9))
+    distance2 = ball.distance2.copy()
+    if len(normal) > _FEW:
+        rows = normal[excess[normal] > 0]
+        with blas_for(int(free.sum())):
+            distance2[rows] = left_out_distances2(K, ball, rows, excess[rows], free)
+    else:
+        # Bounds grow as the task shrinks: no matter, unless one was active.
+        same = np.all(free | (ball.coef == 0)) & (excess <= 0)
+        for i in normal[~same[normal] & (total - count[normal] > 1e-9 * total)]:
+            reduced = weight.copy()
+            reduced[i] = fewer[i]
+            distance2[i] = _distance2_of(i, K, sign, reduced, nu, tol, max_iter)
+    # Support vectors tie in theory: lowered by more than rounding, they tie in practice.
+    tie_tolerance = 1e-9 * np.abs(K.diagonal()).max()
+    scores = np.full(len(sign), np.nan)
+    scores[normal] = -np.maximum(distance2[normal], 0.0) - tie_tolerance
+    return scores
+
+
+def _distance2_of(
+    i: int, K: KernelRows, sign: Array, weight: Array, nu: float, tol: float, max_iter: int
+) -> float:
+    """Squared distance of row i to the centre of the ball with these weights, zeros left out."""
+    kept = np.flatnonzero(weight)
+    share = weight / weight[sign > 0].sum()
+    block = K[kept][:, kept]
+    ball = solve_svdd(block, 1 / nu, sign[kept], share[kept], tol, max_iter)
+    return float(K.diagonal()[i] - 2 * ball.coef @ K[i][kept] + ball.centre_norm2)
+
+
+def left_out_distances2(
+    K: KernelRows, ball: SVDDSolution, rows: Codes, excess: Array, free: Mask
+) -> Array:
+    r"""Minimise |phi_i - sum_j l_j phi_j|^2 over l with unit sum on the other free rows.
+
+    Then b_i - ``excess``, with excess * l added to the free rows, is the ball that was solved
+    again without (so much of) row i, exactly as long as no coefficient meets a bound on the way:
+    the span of Vapnik and Chapelle. One factorisation serves all rows.
+
+    Parameters
+    ----------
+    K : array of shape (n, n), or CachedRows
+    ball : SVDDSolution
+        Solution for all rows.
+    rows : array of shape (m,)
+        The rows i to leave out.
+    excess : array of shape (m,)
+        What is taken from the coefficient of each.
+    free : array of shape (n,)
+        Rows with a coefficient between its bounds.
+
+    Returns
+    -------
+    array of shape (m,)
+        Squared distance of row i to the centre without it.
+    """
+    # Where too few rows are free, those next to the surface are the first to become so.
+    near = np.argsort(np.abs(ball.distance2 - ball.radius2), kind="stable")[:2]
+    basis = np.flatnonzero(free) if free.sum() > 1 else near
+    diagonal, size = K.diagonal(), len(basis)
+    towards = (diagonal + ball.centre_norm2 - ball.distance2) / 2  # <phi_j, c>
+    block = K[basis]
+    system = np.ones((size + 1, size + 1))
+    system[:size, :size] = block[:, basis]
+    system[size, size] = 0.0
+    # Twins and rank-deficient kernels leave l open, but not the distance.
+    system.flat[: size * (size + 2) : size + 2] += 1e-10 * np.abs(diagonal).max()
+    factor = lu_factor(system)
+    place = np.full(len(diagonal), -1)
+    place[basis] = np.arange(size)
+    column = place[rows]
+    inside = column >= 0
+    right = np.ones((size + 1, len(rows)))
+    right[:size] = block[:, rows]
+    right[:, inside] = np.eye(size + 1)[:, column[inside]]
+    weights = lu_solve(factor, right)[:size]
+    # A free row is a combination of the others: its column of the inverse, scaled.
+    own = weights[column[inside], np.flatnonzero(inside)]
+    weights[:, inside] /= -np.where(own > 0, own, 1.0)
+    weights[column[inside], np.flatnonzero(inside)] = 0.0
+    similar = block[:, rows]
+    slope = (
+        diagonal[rows]
+        - towards[rows]
+        - np.einsum("ij,ij->j", weights, similar - towards[basis, None])
+    )
+    span2 = diagonal[rows] - 2 * np.einsum("ij,ij->j", weights, similar)
+    span2 += np.einsum("ij,ij->j", weights, block[:, basis] @ weights)
+    return ball.distance2[rows] + 2 * excess * slope + np.square(excess) * np.maximum(span2, 0.0)
