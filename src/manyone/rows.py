@@ -258,6 +258,14 @@ def split_columns(X: Any, **roles: Any) -> tuple[Any, ...]:
     return X, *roles.values()
 
 
+def split_named(X: Any, task: Any, outlier: Any) -> tuple[Any, Any, Any, list[str]]:
+    """Take the columns named by `task` and `outlier` out of `X`; and their names."""
+    if not (isinstance(task, str) or isinstance(outlier, str)):
+        return X, task, outlier, []
+    named = [name for name in (task, outlier) if isinstance(name, str)]
+    return *split_columns(X, task=task, outlier=outlier), named
+
+
 def as_labels(task: Any) -> NDArray[Any]:
     """One-dimensional array of labels; missing ones (None, NaN, NaT, NA) become None.
 

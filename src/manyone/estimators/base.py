@@ -27,7 +27,7 @@ from manyone.messages import warn_unconverged, warn_user
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
 from manyone.routing import RoutingState
-from manyone.rows import TrainingRows, check_weight, renumbered, split_columns, training_rows
+from manyone.rows import TrainingRows, check_weight, renumbered, split_named, training_rows
 from manyone.solvers.ridge import NotPositiveDefinite
 from manyone.whitening import TaskWhitener
 
@@ -116,10 +116,7 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         """
         if y is not None and task is None:
             validation.warn_of_labels_in_y(y)
-        named = []
-        if isinstance(task, str) or isinstance(outlier, str):
-            named = [name for name in (task, outlier) if isinstance(name, str)]
-            X, task, outlier = split_columns(X, task=task, outlier=outlier)
+        X, task, outlier, named = split_named(X, task, outlier)
         rows, tasks, _ = training_rows(self, X, task, outlier, sample_weight)
         return self._fit_rows(rows, tasks, named)
 

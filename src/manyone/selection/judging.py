@@ -39,29 +39,34 @@ _FEWEST_TASKS_TO_HALVE = 4
 
 def tunable(model: Any) -> list[str]:
     """Names of the parameters that say what is modelled, those of :class:`JointOCKSR` first."""
-    known = model.get_params()
-    shared = [name for name in SHARED if name in known]
-    return shared + [name for name in known if name not in SHARED and name not in _RUNNING]
+    names = sorted(set(model.get_params()) - _RUNNING)
+    return sorted(names, key=lambda name: (*SHARED, name).index(name))
+
+
+def combinations(values: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
+    """Every setting of a grid."""
+    return [
+        dict(zip(values, options, strict=True)) for options in itertools.product(*values.values())
+    ]
 
 
 def checked_grid(model: Any, grid: Any) -> dict[str, list[Any]]:
     """A grid as lists of values that the model takes."""
     if not isinstance(grid, Mapping):
         raise ValueError(f"grid must map names of parameters to lists of values; got {grid!r}.")
+    known, values = tunable(model), {}
     for name, options in grid.items():
         if isinstance(options, str) or not isinstance(options, Iterable):
             raise ValueError(f"grid[{name!r}] must be a list of values; got {options!r}.")
-    values = {name: list(options) for name, options in grid.items()}
-    unknown = sorted(set(values) - set(tunable(model)))
-    if unknown:
-        raise ValueError(
-            f"grid has {unknown[0]!r}, which tune cannot choose for {type(model).__name__}. "
-            f"It can choose: {', '.join(sorted(tunable(model)))}."
-        )
-    for name, options in values.items():
-        if not options:
+        if name not in known:
+            raise ValueError(
+                f"grid has {name!r}, which tune cannot choose for {type(model).__name__}. "
+                f"It can choose: {', '.join(sorted(known))}."
+            )
+        values[name] = list(options)
+        if not values[name]:
             raise ValueError(f"grid[{name!r}] is empty: give at least one value.")
-        for option in options:
+        for option in values[name]:
             validate_parameter_constraints(
                 model._parameter_constraints, {name: option}, type(model).__name__
             )
@@ -177,12 +182,12 @@ def split_auc(
     for one in ("seen", "unseen") if kind == "both" else (kind,):
         # Rows of other enrolled tasks are negatives of a seen kind only.
         other = (known | abnormal) if one == "seen" else ~known
-        aucs = [
-            task_aucs(scores[kept][:, [t]], np.where(owner[kept] == t, 0, -1), weight=mass[kept])[0]
-            for t in range(scores.shape[1])
-            for kept in [(owner == t) | other]
-        ]
-        means.append(finite_mean(np.array(aucs)))
+        aucs = np.empty(scores.shape[1])
+        for t in range(len(aucs)):
+            kept = (owner == t) | other
+            own = np.where(owner[kept] == t, 0, -1)
+            aucs[t] = task_aucs(scores[kept][:, [t]], own, weight=mass[kept])[0]
+        means.append(finite_mean(aucs))
     return finite_mean(np.array(means))
 
 

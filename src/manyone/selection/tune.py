@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,11 +18,12 @@ from manyone.estimators.independent import independent_score_grid
 from manyone.estimators.joint import JointOCKSR
 from manyone.kernels.gram import Gram
 from manyone.messages import warn_user
-from manyone.rows import TrainingRows, renumbered, split_columns, training_rows
+from manyone.rows import TrainingRows, renumbered, split_named, training_rows
 from manyone.selection.judging import (
     SHARED,
     beats,
     checked_grid,
+    combinations,
     content_order,
     finite_mean,
     fold_aucs,
@@ -44,12 +44,11 @@ _FEWEST_ROWS, _CUBES = 1000, 2e10
 
 
 class Judged(NamedTuple):
-    """A setting and how it did: AUC per task or fold, where that comes from, and if it counts."""
+    """A setting and how it did: AUC per task or fold, and where that comes from."""
 
     setting: dict[str, Any]
     aucs: Array
     stage: str
-    final: bool = True
 
 
 def tune(
@@ -116,24 +115,23 @@ def tune(
     3
     """
     model, values = _checked(estimator, criterion, grid, max_rows)
-    named = [name for name in (task, outlier) if isinstance(name, str)]
-    features, labels, mask = split_columns(X, task=task, outlier=outlier)
-    rows, tasks, _ = training_rows(model, features, labels, mask, sample_weight)
+    X, task, outlier, named = split_named(X, task, outlier)
+    rows, tasks, _ = training_rows(model, X, task, outlier, sample_weight)
     if rows.n_tasks < 2 and not rows.outlier.any():
         raise ValueError(
             "tune needs negatives to judge by: at least two tasks, or known outliers "
             f"(outlier=...). Got {rows.n_tasks} task and no outlier."
         )
-    fixed = [name for name in ("kernel", "gamma", "width", "metric") if name in values]
+    fixed = {"kernel", "gamma", "width", "metric"}.intersection(values)
     if rows.columns is not None and fixed:
         raise ValueError(
-            f'With kernel="precomputed" there are no rows to choose {fixed[0]!r} for: '
+            f'With kernel="precomputed" there are no rows to choose {min(fixed)!r} for: '
             'give grid={"alpha": [...]}.'
         )
-    judged = _thinned(rows, _most_rows(max_rows, values))
+    judged = _thinned(rows, max_rows, values)
     few = _FEWEST_TASKS_FOR_METRIC if grid is None else _FEWEST_TASKS
-    if "metric" in values and (judged.X.shape[1] < 2 or judged.n_tasks < few):
-        values["metric"] = [m for m in values["metric"] if m == "plain"] or values["metric"]
+    if "plain" in values.get("metric", ()) and (judged.X.shape[1] < 2 or judged.n_tasks < few):
+        values["metric"] = ["plain"]
     with np.errstate(under="ignore"):
         table, best = _choose(model, judged, values, criterion, cautious=grid is None)
     model.set_params(**table[best].setting)
@@ -152,27 +150,25 @@ def _choose(
 ) -> tuple[list[Judged], int]:
     """Everything that was tried, and the number of the setting to take."""
     if model.can.left_out_grid is None:
-        table = _by_folds(model, rows, _combinations(values), criterion)
-        return table, _best(table)
-    own = {name: options for name, options in values.items() if name not in SHARED}
-    shared = {name: options for name, options in values.items() if name in SHARED}
-    table, setting = [], {}
+        return _by_folds(model, rows, combinations(values), criterion)
+    own: dict[str, list[Any]] = {}
+    shared: dict[str, list[Any]] = {}
+    for name, options in values.items():
+        (shared if name in SHARED else own)[name] = options
+    table: list[Judged] = []
+    setting: dict[str, Any] = {}
     if shared or not own:
         table, best = _choose_ridge(_ridge_of(model), rows, shared, criterion)
         if not own:
             return table, best
         setting = table[best].setting
-        model = clone(model).set_params(**setting)
-        table = [entry._replace(final=False) for entry in table]
-    settings = _combinations(own)
+    settings = combinations(own)
     if cautious:  # the model's own setting first
-        mine = {name: getattr(model, name) for name in own}
-        settings = [mine, *(other for other in settings if other != mine)]
-    found = _by_folds(model, rows, settings, criterion)
-    best = _best(found)
+        mine = dict(zip(own, map(model.get_params().get, own), strict=True))
+        settings.sort(key=mine.__ne__)
+    found, best = _by_folds(model, rows, settings, criterion, setting)
     if cautious and not beats(found[best].aucs, found[0].aucs):
         best = 0
-    found = [entry._replace(setting={**setting, **entry.setting}) for entry in found]
     return table + found, len(table) + best
 
 
@@ -180,54 +176,53 @@ def _ridge_of(model: MultiTaskOneClass) -> MultiTaskOneClass:
     """The regression whose closed form judges what a method shares with it."""
     if model.can.left_out_grid != "joint" or isinstance(model, JointOCKSR):
         return model
-    known = JointOCKSR().get_params()
-    return JointOCKSR(**{k: v for k, v in model.get_params().items() if k in known})
+    ridge, given = JointOCKSR(), model.get_params()
+    return ridge.set_params(**{name: given[name] for name in ridge.get_params()})
 
 
 def _choose_ridge(
     model: MultiTaskOneClass, rows: TrainingRows, values: dict[str, list[Any]], criterion: str
 ) -> tuple[list[Judged], int]:
     """Metric by folds, then the rest by closed forms (by folds under a metric that saw all)."""
-    metrics = sorted(values.get("metric", [model.metric]), key=lambda metric: metric != "plain")
-    rest = {name: options for name, options in values.items() if name != "metric"}
+    metrics = values.pop("metric", [model.metric])
     table: list[Judged] = []
     metric = metrics[0]
     if len(metrics) > 1:
-        alphas = rest.get("alpha", [getattr(model, "alpha", 0.1)])
-        coarse = {name: options for name, options in rest.items() if name in ("kernel", "gamma")}
+        # A coarse grid will do; in doubt the plain metric stays.
+        alphas = values.get("alpha", [getattr(model, "alpha", 0.1)])
+        coarse = {"kernel": values.get("kernel", [model.kernel])}
+        coarse["gamma"] = values.get("gamma", [model.gamma])
         coarse["alpha"] = sorted({alphas[0], alphas[len(alphas) // 2], alphas[-1]})
-        settings = _combinations({"metric": metrics, **coarse})
-        table = _by_folds(model, rows, settings, "both", stage="metric")
-        tops: dict[str, Array] = {}
-        for entry in table:
-            name = entry.setting["metric"]
-            if name not in tops or finite_mean(entry.aucs) > finite_mean(tops[name]):
-                tops[name] = entry.aucs
-        metric = next((m for m in metrics[1:] if beats(tops[m], tops[metric])), metric)
-    model = clone(model).set_params(metric=metric)
+        tops = {}
+        for name in sorted(metrics, key="plain".__ne__):
+            tried, best = _by_folds(model, rows, combinations(coarse), "both", {"metric": name})
+            table += tried
+            tops[name] = tried[best].aucs
+        (metric, plain), *others = tops.items()
+        for name, aucs in others:
+            metric = name if beats(aucs, plain) else metric
     if metric == "plain":
-        found = _by_closed_form(model, rows, rest, criterion)
+        found, best = _by_closed_form(model, rows, values, criterion)
     else:
-        found = _by_folds(model, rows, _combinations(rest), criterion)
-    found = [entry._replace(setting={**entry.setting, "metric": metric}) for entry in found]
-    return table + found, len(table) + _best(found)
+        found, best = _by_folds(model, rows, combinations(values), criterion, {"metric": metric})
+    return table + found, len(table) + best
 
 
 def _by_closed_form(
     model: MultiTaskOneClass, rows: TrainingRows, values: dict[str, list[Any]], criterion: str
-) -> list[Judged]:
-    """Every setting for all ridges at once."""
-    alphas = [float(alpha) for alpha in values.get("alpha", [getattr(model, "alpha", 0.1)])]
+) -> tuple[list[Judged], int]:
+    """Every setting for all ridges at once, and the number of the best."""
+    alphas = values.pop("alpha", [getattr(model, "alpha", 0.1)])
     table = []
-    for setting in _combinations({k: v for k, v in values.items() if k != "alpha"}):
-        gram = Gram.of(rows, clone(model).set_params(**setting))
-        scores = _left_out_score_grid(gram, rows, np.array(alphas), criterion, model)
-        aucs = task_aucs(scores, rows.codes, rows.outlier, rows.weight)
-        table += [
-            Judged({**setting, "alpha": alpha}, line, "closed form")
-            for alpha, line in zip(alphas, aucs, strict=True)
-        ]
-    return table
+    for setting in combinations(values):
+        gram = Gram.of(rows, clone(model).set_params(metric="plain", **setting))
+        scores = _left_out_score_grid(gram, rows, np.array(alphas, float), criterion, model)
+        for alpha, aucs in zip(
+            alphas, task_aucs(scores, rows.codes, rows.outlier, rows.weight), strict=True
+        ):
+            found = {**setting, "alpha": float(alpha), "metric": "plain"}
+            table.append(Judged(found, aucs, "closed form"))
+    return table, _best(table)
 
 
 def _left_out_score_grid(
@@ -251,65 +246,57 @@ def _by_folds(
     rows: TrainingRows,
     settings: list[dict[str, Any]],
     criterion: str,
-    stage: str = "folds",
-) -> list[Judged]:
-    """Every setting by folds, everything refitted inside."""
+    fixed: Mapping[str, Any] | None = None,
+) -> tuple[list[Judged], int]:
+    """Every setting by folds, everything refitted inside, and the number of the best."""
     # Copies must not be judged by models that have seen them: one row, with the weight of all.
     rows, table = rows.merged()[0], []
     for setting in settings:
-        candidate = clone(model).set_params(**setting)
-        table.append(Judged(setting, fold_aucs(candidate._scores_of(rows), rows, criterion), stage))
-    return table
+        setting = {**(fixed or {}), **setting}
+        score = clone(model).set_params(**setting)._scores_of(rows)
+        stage = "metric" if criterion == "both" else "folds"
+        table.append(Judged(setting, fold_aucs(score, rows, criterion), stage))
+    return table, _best(table)
 
 
 def _best(table: list[Judged]) -> int:
-    means = np.array([finite_mean(entry.aucs) for entry in table])
-    if not np.isfinite(means).any():
+    best, top = 0, -np.inf
+    for number, entry in enumerate(table):
+        mean = finite_mean(entry.aucs)
+        if mean > top:
+            best, top = number, mean
+    if top == -np.inf:
         warn_user(
             "No setting could be judged: folds need tasks of two or more distinct rows, and rows "
             "of other tasks or known outliers to tell them from. The first setting was taken."
         )
-        return 0
-    return int(np.nanargmax(means))
+    return best
 
 
-def _combinations(values: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Every setting of a grid."""
-    return [
-        dict(zip(values, setting, strict=True)) for setting in itertools.product(*values.values())
-    ]
-
-
-def _most_rows(max_rows: int | str | None, values: Mapping[str, Sequence[Any]]) -> float:
-    """Rows to judge by: a number that depends on nothing but what is asked for."""
-    if max_rows is None:
-        return np.inf
-    if not isinstance(max_rows, str):
-        return float(max_rows)
-    settings = math.prod(len(options) for name, options in values.items() if name != "alpha")
-    return max(_FEWEST_ROWS, float(np.cbrt(_CUBES / settings)))
-
-
-def _thinned(rows: TrainingRows, most: float) -> TrainingRows:
-    """At most so many rows, of as many tasks as possible; which ones, their content decides."""
-    if len(rows.codes) <= most:
+def _thinned(
+    rows: TrainingRows, max_rows: int | str | None, values: Mapping[str, Sequence[Any]]
+) -> TrainingRows:
+    """Rows to judge by, of as many tasks as possible; which ones, their content decides."""
+    if isinstance(max_rows, str):  # a number that depends on nothing but what is asked for
+        settings = math.prod(map(len, values.values())) / len(values.get("alpha", "1"))
+        max_rows = max(_FEWEST_ROWS, int(np.cbrt(_CUBES / settings)))
+    if max_rows is None or len(rows.codes) <= max_rows:
         return rows
     of_task = rows.codes >= 0
     counts = np.bincount(rows.codes[of_task], minlength=rows.n_tasks)
     # Two rows a task at least, or there is nothing to leave out; large tasks give way first.
-    chosen = np.zeros(rows.n_tasks, dtype=bool)
-    chosen[content_order(rows)[: max(2, int(most) // 2)]] = True
-    sizes = np.where(chosen, counts, 0)
-    quota = int(most)
-    while np.minimum(sizes, quota).sum() > most and quota > 2:
+    used = np.sort(content_order(rows)[: max(2, max_rows // 2)])
+    sizes, quota = counts[used], max_rows
+    while np.minimum(sizes, quota).sum() > max_rows and quota > 2:
         quota -= max(1, quota // 100)
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    place = np.arange(len(rows.codes)) - np.append(starts, 0)[rows.codes]
+    wanted = np.zeros(rows.n_tasks + 1, dtype=np.intp)
+    wanted[used] = np.minimum(sizes, quota)
     # Rows of a task are in the order of their content: every so many-th.
-    size, wanted = (np.append(x, 1)[rows.codes] for x in (counts, np.minimum(sizes, quota)))
+    starts = np.cumsum(counts) - counts
+    place = np.arange(len(rows.codes)) - np.append(starts, 0)[rows.codes]
+    size, wanted = np.append(counts, 1)[rows.codes], wanted[rows.codes]
     kept = (place * wanted // size) != ((place - 1) * wanted // size)
-    part = rows.take(np.flatnonzero((kept & of_task) | ~of_task))
-    used = np.flatnonzero(chosen)
+    part = rows.take(np.flatnonzero(kept | ~of_task))
     return replace(part, codes=renumbered(part.codes, used), n_tasks=len(used))
 
 
@@ -318,23 +305,20 @@ def _as_columns(
 ) -> dict[str, NDArray[Any]]:
     """The table of what was tried, column by column."""
     given = {name: getattr(estimator, name) for name in tunable(estimator)}
-    columns = {name: _column([{**given, **e.setting}[name] for e in table]) for name in given}
-    known = [entry.aucs[np.isfinite(entry.aucs)] for entry in table]
-    columns["score"] = np.array([finite_mean(entry.aucs) for entry in table])
-    columns["standard_error"] = np.array(
-        [k.std(ddof=1) / np.sqrt(len(k)) if len(k) > 1 else np.nan for k in known]
-    )
-    columns["stage"] = np.array([entry.stage for entry in table])
-    columns["rows"] = np.full(len(table), len(rows.codes))
-    columns["tasks"] = np.full(len(table), rows.n_tasks)
-    columns["chosen"] = np.arange(len(table)) == best
-    return columns
-
-
-def _column(entries: list[Any]) -> NDArray[Any]:
-    """Values as an array; numbers and words mixed stay what they are."""
-    mixed = len({isinstance(entry, str) for entry in entries}) > 1
-    return np.array(entries, dtype=object if mixed else None)
+    columns: dict[str, list[Any]] = {}
+    for number, entry in enumerate(table):
+        known = entry.aucs[np.isfinite(entry.aucs)]
+        error = known.std(ddof=1) / np.sqrt(len(known)) if len(known) > 1 else np.nan
+        shown = {**given, **entry.setting, "score": finite_mean(known), "standard_error": error}
+        shown |= {"stage": entry.stage, "rows": len(rows.codes), "tasks": rows.n_tasks}
+        for name, value in {**shown, "chosen": number == best}.items():
+            columns.setdefault(name, []).append(value)
+    arrays = {}
+    for name, entries in columns.items():
+        # Numbers and words mixed stay what they are.
+        words = list(map(type, entries)).count(str)
+        arrays[name] = np.array(entries, dtype=object if 0 < words < len(entries) else None)
+    return arrays
 
 
 def _checked(
