@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-Loaded: TypeAlias = Bunch | tuple[NDArray[np.float64], NDArray[np.intp]]
-PathLike: TypeAlias = str | os.PathLike[str] | None
+from manyone._types import Array, Codes
+
+from ._cache import SOURCES
+
+Loaded: TypeAlias = Bunch | tuple[Array, Codes]
 
 
 def bunch(
-    data: NDArray[Any], target: NDArray[Any], names: Any, return_X_y: bool, **fields: Any
+    name: str, data: NDArray[Any], target: NDArray[Any], tasks: Any, only_X_y: bool, **fields: Any
 ) -> Loaded:
     """``(data, target)`` or a Bunch of everything; ``target_names[target]`` names the tasks.
 
-    Grey images (n, h, w) become rows in [0, 1], and are kept as ``images``.
+    Grey images (n, h, w) become rows in [0, 1], and are kept as ``images``; ``DESCR`` is what
+    `SOURCES` says about the data set `name`.
     """
     if data.ndim == 3:
         fields["images"] = data
         data = data.reshape(len(data), -1) / 255.0
     data, target = data.astype(np.float64, copy=False), target.astype(np.intp)
-    if return_X_y:
+    if only_X_y:
         return data, target
-    return Bunch(data=data, target=target, target_names=np.array(names), **fields)
+    fields |= {"target_names": np.array(tasks), "DESCR": SOURCES[name].about}
+    return Bunch(data=data, target=target, **fields)
 
 
 def numbered(word: str, last: int) -> list[str]:
