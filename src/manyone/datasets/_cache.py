@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from manyone.files import write_atomically
 
 Arrays = dict[str, NDArray[Any]]
+Convert = Callable[..., Arrays]  # takes the paths of the originals
 PathLike: TypeAlias = str | os.PathLike[str] | None
 
 # What numpy, zipfile, tarfile and the parsers raise on a file that is not what it should be.
@@ -115,10 +116,9 @@ def data_folders(data_home: PathLike = None) -> list[Path]:
 
 def fetch(
     name: str,
-    convert: Callable[..., Arrays] | None,
+    convert: Convert | None,
     data_home: PathLike,
     download: bool,
-    *,
     needs: Sequence[str] = (),
     also: Sequence[str] = (),
 ) -> Arrays:
@@ -182,9 +182,7 @@ def _read(path: Path, source: Source) -> Arrays:
     return arrays
 
 
-def _make(
-    source: Source, convert: Callable[..., Arrays], folders: list[Path], download: bool
-) -> Arrays:
+def _make(source: Source, convert: Convert, folders: list[Path], download: bool) -> Arrays:
     """Arrays made from the originals; the prepared file is written to ``folders[0]``."""
     home = folders[0]
     home.mkdir(parents=True, exist_ok=True)

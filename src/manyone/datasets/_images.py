@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import importlib.util
 import re
 import tarfile
@@ -188,14 +187,15 @@ def _convert_faces(archive: Path, describe: bool) -> Arrays:
     from PIL import Image
 
     with tarfile.open(archive) as members:
-        count = Counter(Path(name).parent.name for name in members.getnames() if _is_jpeg(name))
+        pictures = [Path(name) for name in members.getnames() if name.endswith(".jpg")]
+    count = Counter(picture.parent.name for picture in pictures)
     names = sorted(name for name, n in count.items() if n >= _FEWEST_FACES)
     descriptor = _descriptor() if describe else None
     found = []
     with tarfile.open(archive) as members:  # anew, as a gzipped tar is read only forwards
         for member in members:
-            person = Path(member.name).parent.name
-            if not _is_jpeg(member.name) or person not in names:
+            picture = Path(member.name)
+            if picture.suffix != ".jpg" or picture.parent.name not in names:
                 continue
             stream = members.extractfile(member)
             assert stream is not None  # only folders and links have none
@@ -203,23 +203,16 @@ def _convert_faces(archive: Path, describe: bool) -> Arrays:
                 colour = image.convert("RGB")
             grey = colour.convert("L").resize((64, 64), Image.Resampling.LANCZOS, _CENTRE)
             described = descriptor(np.asarray(colour)) if descriptor else ()
-            found.append((Path(member.name).name, names.index(person), np.asarray(grey), described))
+            person = names.index(picture.parent.name)
+            found.append((picture.name, person, np.asarray(grey), described))
     found.sort(key=lambda item: item[0])
     filename, person_index, images, descriptions = zip(*found, strict=True)
-    arrays = {
-        "gray64": np.stack(images),
-        "y": np.array(person_index, dtype=np.int16),
-        "names": np.array(names),
-        "filename": np.array(filename),
-    }
+    arrays = {"gray64": np.stack(images), "y": np.array(person_index, dtype=np.int16)}
+    arrays |= {"names": np.array(names), "filename": np.array(filename)}
     if descriptor:
         vectors, detected = zip(*descriptions, strict=True)
         arrays |= {"embedding": np.stack(vectors), "face_detected": np.array(detected)}
     return arrays
-
-
-def _is_jpeg(name: str) -> bool:
-    return name.endswith(".jpg")
 
 
 def _descriptor() -> Callable[[NDArray[np.uint8]], tuple[NDArray[np.float32], bool]]:
