@@ -87,10 +87,9 @@ def save(model: Any, path: str | os.PathLike[str], *, trusted: tuple[str, ...] =
             f"{name} cannot be saved: it holds {untrusted}, which load() would refuse. "
             "Remove it, or, if you know it, pass trusted=[...] here and there."
         )
-    header = {"format": FORMAT, "format_version": FORMAT_VERSION, "model": name}
-    header |= {"manyone": manyone.__version__}
+    header = {"format": FORMAT, "format_version": FORMAT_VERSION, "manyone": manyone.__version__}
     header |= {package: version(package) for package in ("scikit-learn", "numpy", "scipy")}
-    header |= {"bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()}
+    header |= {"model": name, "bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()}
     write_atomically(Path(path), json.dumps(header).encode() + b"\n" + payload)
 
 
@@ -119,8 +118,7 @@ def load(path: str | os.PathLike[str], *, trusted: tuple[str, ...] = ()) -> Any:
     payload = content[content.index(b"\n") + 1 :]
     if len(payload) != header["bytes"] or hashlib.sha256(payload).hexdigest() != header["sha256"]:
         raise ModelFileError(
-            f"{path} is damaged: its content ({len(payload)} bytes) does not match the checksum in "
-            "its header. Copy or save it again."
+            f"{path} is damaged: its {len(payload)} bytes do not match its checksum. Copy it again."
         )
     try:
         if untrusted := _untrusted(payload, trusted):
@@ -162,8 +160,7 @@ def read_header(path: str | os.PathLike[str], content: bytes | None = None) -> d
         recognised = False
     if not recognised:
         raise ModelFileError(
-            f"{path} is not a manyone model (or its first bytes are damaged). "
-            "Give a file that manyone.save wrote."
+            f"{path} is not a manyone model, or is damaged. Give a file that manyone.save wrote."
         )
     found = header["format_version"]
     if found != FORMAT_VERSION:

@@ -28,9 +28,8 @@ def take_column(X: Any, role: str, name: str) -> tuple[Any, Any]:
     if hasattr(X, "collect") and frame is None:
         raise ValueError(f"X is a lazy frame: call .collect() first to use {role}={name!r}.")
     if frame is None:
-        raise ValueError(
-            f"{role}={name!r} names a column: X must be a DataFrame, got {type(X).__name__}."
-        )
+        kind = type(X).__name__
+        raise ValueError(f"{role}={name!r} names a column: X must be a DataFrame, got {kind}.")
     if name not in frame.columns:
         columns = shortlist(frame.columns, 8)
         raise ValueError(f"{role}={name!r} is not a column of X. Its columns are: {columns}.")
@@ -132,9 +131,8 @@ def warn_of_labels_in_y(y: Any) -> None:
     distinct = set(values.tolist()) if values.dtype == object else set(np.unique(values).tolist())
     if 1 < len(distinct) <= max(2, n_rows // 2) and not distinct <= {1, -1}:
         warn_user(
-            f"y is ignored, but looks like labels ({len(distinct)} distinct values for {n_rows} "
-            "rows): all rows are taken for one task. Pass them as task=..., or as outlier=... if "
-            "they say which rows are abnormal.",
+            f"y is ignored, but looks like labels ({len(distinct)} values for {n_rows} rows): pass "
+            "them as task=..., or as outlier=... if they say which rows are abnormal.",
             UserWarning,
         )
 
@@ -166,7 +164,8 @@ def symmetric_part(K: Any) -> Array:
 
 def brings_kernel_values(estimator: Any) -> bool:
     """Whether rows come as kernel values."""
-    return bool(getattr(estimator, "kernel", None) == "precomputed")
+    kernel = getattr(estimator, "kernel", None)
+    return isinstance(kernel, str) and kernel == "precomputed"
 
 
 def refuse_landmarks(rows: Any, number: int) -> None:
@@ -187,20 +186,18 @@ def tasks_without_far_alarm(tasks: NDArray[Any], silent: Mask) -> str | None:
         return None
     return (
         f"{silent.sum()} of {len(tasks)} task(s) ({shortlist(tasks[silent].tolist(), 3)}) raise no "
-        "alarm on rows far away from all training rows: their own left-out rows look as strange, "
-        "because tasks overlap or have too few rows for this alarm_rate. Use IndependentOCKSR, "
-        "other features, more rows, or a higher alarm_rate."
+        "alarm on rows far away from all training rows: they overlap with others or have too few "
+        "rows. Use IndependentOCKSR, other features, more rows, or a higher alarm_rate."
     )
 
 
 def warn_of_dominating_column(spread: Array, names: Any) -> None:
     """One column drowns all others in the distance between rows."""
     column = int(np.argmax(spread))
-    name = f"column {column}" if names is None else f"column {names[column]!r}"
+    name = column if names is None else repr(names[column])
     warn_user(
-        f"The {name} of X varies over a thousand times more than every other: it alone "
-        "decides how far rows are apart. Scale the columns first, for example with "
-        "sklearn.preprocessing.StandardScaler.",
+        f"Column {name} of X varies over a thousand times more than every other: it alone decides "
+        "how far rows are apart. Scale first, as with sklearn.preprocessing.StandardScaler.",
         UserWarning,
     )
 
@@ -245,10 +242,7 @@ def _locate(X: Any) -> str | None:
 
 
 def _bad_value(value: float, row: int, column: str | int) -> str:
-    return (
-        f"First bad value: {value} at row {row}, column {column!r}. Remove such rows, or fill them "
-        "in (for missing ones, sklearn.impute.SimpleImputer)."
-    )
+    return f"First bad value: {value} at row {row}, column {column!r}. Remove or impute such rows."
 
 
 def unable(cls: type, capability: str, what: str) -> str:

@@ -1,4 +1,4 @@
-"""Find a prepared data file, or make it from its original.
+"""From the file of a data set, found or made from its original, to what a loader returns.
 
 Every data set that is not embedded lives in one *prepared* ``.npz`` file. `fetch` looks for it
 in the data folders; where it is missing, the *original* archive is taken from the same folders
@@ -24,11 +24,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import Bunch
 
+from manyone._types import Array, Codes
 from manyone.files import write_atomically
 
 Arrays = dict[str, NDArray[Any]]
 Convert = Callable[..., Arrays]  # takes the paths of the originals
+Loaded: TypeAlias = Bunch | tuple[Array, Codes]
 PathLike: TypeAlias = str | os.PathLike[str] | None
 
 # What numpy, zipfile, tarfile and the parsers raise on a file that is not what it should be.
@@ -157,7 +160,8 @@ def fetch(
         return arrays
     try:
         if convert is None:
-            raise DatasetNotFoundError("The original has no dependable address.")
+            why = f"The original (described at {source.page}) has no dependable address."
+            raise DatasetNotFoundError(why)
         for module in (*source.needs, *needs):
             _require(module, "Converting")
         return _make(source, convert, folders, download)
@@ -175,10 +179,8 @@ def _read(path: Path, source: Source) -> Arrays:
             arrays = dict(archive)
         check_shapes(arrays, source)
     except _DAMAGED as error:
-        raise OSError(
-            f"{path} is not the prepared data file it should be ({error}). Delete it or replace "
-            "it with a good copy."
-        ) from error
+        why = f"{path} is damaged ({error}). Delete it or replace it with a good copy."
+        raise OSError(why) from error
     return arrays
 
 
@@ -216,9 +218,8 @@ def _original(original: Original, folders: list[Path], scratch: str, download: b
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         if original.sha256 not in (None, digest):
-            raise DatasetNotFoundError(
-                f"{path} is damaged: its sha256 is {digest}, expected {original.sha256}."
-            )
+            why = f"{path} is damaged: its sha256 is {digest}, expected {original.sha256}."
+            raise DatasetNotFoundError(why)
         return path
     if not download:
         raise DatasetNotFoundError("Downloading was switched off (download_if_missing=False).")
@@ -250,9 +251,37 @@ def _missing(source: Source, folders: list[Path], why: str) -> str:
     """Message that names the file, the folders and the remedy."""
     originals = ", ".join(repr(original.file) for original in source.originals)
     instead = f", or the original ({originals}, from {source.page})," if originals else ""
-    about = "" if originals else f" The original is described at {source.page}."
     return (
         f"The data file {source.file!r} was not found in {' or '.join(map(str, folders))}. {why} "
         f"Put {source.file!r}{instead} into {folders[0]}, or name the folder that holds it with "
-        f"data_home=... or the environment variable MANYONE_DATA.{about}"
+        "data_home=... or the environment variable MANYONE_DATA."
     )
+
+
+def bunch(
+    name: str, data: NDArray[Any], target: NDArray[Any], tasks: Any, only_X_y: bool, **fields: Any
+) -> Loaded:
+    """``(data, target)`` or a Bunch of everything; ``target_names[target]`` names the tasks.
+
+    Grey images (n, h, w) become rows in [0, 1], and are kept as ``images``; ``DESCR`` is what
+    `SOURCES` says about the data set `name`.
+    """
+    if data.ndim == 3:
+        fields["images"] = data
+        data = data.reshape(len(data), -1) / 255.0
+    data, target = data.astype(np.float64, copy=False), target.astype(np.intp)
+    if only_X_y:
+        return data, target
+    fields |= {"target_names": np.array(tasks), "DESCR": SOURCES[name].about}
+    return Bunch(data=data, target=target, **fields)
+
+
+def numbered(word: str, last: int) -> list[str]:
+    """``word1`` to ``word<last>``."""
+    return [f"{word}{number}" for number in range(1, last + 1)]
+
+
+def choose(name: str, value: Any, options: tuple[Any, ...]) -> None:
+    """Raise ValueError unless `value` is one of `options`."""
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}.")

@@ -11,7 +11,7 @@ from sklearn.utils import Bunch, check_random_state
 
 from manyone._types import Array, Codes, Mask
 
-from ._bunch import Loaded
+from ._cache import Loaded
 
 FAULT_KINDS = ("shift", "decoupling", "drift", "swap")
 
@@ -227,8 +227,8 @@ def _plan_faults(n_tasks: int, n_test: int, n_faults: int, rng: RandomState) -> 
 
 def _pick(n_rows: int, n_features: int, k: int, rng: RandomState) -> Mask:
     """Mask (n_rows, n_features) with `k` random entries set in each row."""
-    ranks = rng.uniform(size=(n_rows, n_features)).argsort(axis=1).argsort(axis=1)
-    return ranks < k
+    # Sorting twice gives ranks.
+    return rng.uniform(size=(n_rows, n_features)).argsort(axis=1).argsort(axis=1) < k
 
 
 def _other_machine(task: Codes, machine_type: Codes, rng: RandomState) -> Codes:

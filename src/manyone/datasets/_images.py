@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._bunch import Loaded, bunch, choose, numbered
-from ._cache import Arrays, PathLike, fetch
+from ._cache import Arrays, Loaded, PathLike, bunch, choose, fetch, numbered
 
 SUBSET = Path(__file__).with_name("mnist") / "mnist600.npz"  # see the licence beside it
 
@@ -197,8 +196,7 @@ def _convert_faces(archive: Path, describe: bool) -> Arrays:
             picture = Path(member.name)
             if picture.suffix != ".jpg" or picture.parent.name not in names:
                 continue
-            stream = members.extractfile(member)
-            assert stream is not None  # only folders and links have none
+            stream: Any = members.extractfile(member)  # only folders and links have none
             with Image.open(stream) as image:
                 colour = image.convert("RGB")
             grey = colour.convert("L").resize((64, 64), Image.Resampling.LANCZOS, _CENTRE)
@@ -220,9 +218,7 @@ def _descriptor() -> Callable[[NDArray[np.uint8]], tuple[NDArray[np.float32], bo
     dlib = importlib.import_module("dlib")
     # The package face_recognition_models only carries files, and importing it needs setuptools;
     # finding it does not.
-    spec = importlib.util.find_spec("face_recognition_models")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
+    spec: Any = importlib.util.find_spec("face_recognition_models")
     models = f"{spec.submodule_search_locations[0]}/models"
     detect = dlib.get_frontal_face_detector()
     landmarks = dlib.shape_predictor(f"{models}/shape_predictor_5_face_landmarks.dat")

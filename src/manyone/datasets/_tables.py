@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from manyone._types import Mask
 
-from ._bunch import Loaded, bunch, choose, numbered
-from ._cache import Arrays, PathLike, fetch
+from ._cache import Arrays, Loaded, PathLike, bunch, choose, fetch, numbered
 
 
 def load_keystrokes(
@@ -128,11 +127,8 @@ def load_telemetry(
         raise ValueError(f"window must be at least 2 and step at least 1, got {window} and {step}.")
     arrays = fetch("telemetry", None, data_home, download=False)
     index = zip(*(arrays[key].tolist() for key in ("channels", "spacecraft", "n_cmd")), strict=True)
-    channels = {
-        name: _channel(arrays, name, craft, n_commands)
-        for name, craft, n_commands in index
-        if spacecraft in (None, craft)
-    }
+    every = [_channel(arrays, *entry) for entry in index]
+    channels = {one.name: one for one in every if spacecraft in (None, one.spacecraft)}
     parts = [_windows(channel, split, window, step) for channel in channels.values()]
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     fields: dict[str, Any] = {key: columns.pop(key) for key in ("label", "start")}
@@ -197,10 +193,9 @@ def _channel(arrays: Arrays, name: str, spacecraft: str, n_commands: int) -> Cha
 
 def _windows(channel: Channel, split: str, window: int, step: int) -> Arrays:
     """Features, ``label`` and ``start`` of the windows of one series, each (n,)."""
-    train = split == "train"
-    values = (channel.train if train else channel.test).astype(np.float64)
-    commands = channel.train_commands if train else channel.test_commands
-    label = np.zeros(len(values), dtype=bool) if train else channel.label
+    values = getattr(channel, split).astype(np.float64)
+    commands = getattr(channel, f"{split}_commands")
+    label = channel.label if split == "test" else np.zeros(len(values), dtype=bool)
     if len(values) < window:
         raise ValueError(
             f"window={window} is longer than the {split} series of channel {channel.name} "
@@ -210,11 +205,8 @@ def _windows(channel: Channel, split: str, window: int, step: int) -> Arrays:
     part, sent, anomalous = (
         sliding_window_view(series, window, axis=0)[::step] for series in (values, commands, label)
     )
-    return {
-        "mean": part.mean(axis=1),
-        "std": part.std(axis=1),
-        "min": part.min(axis=1),
-        "max": part.max(axis=1),
+    spread = {name: getattr(part, name)(axis=1) for name in ("mean", "std", "min", "max")}
+    return spread | {
         "roughness": np.abs(np.diff(part, axis=1)).mean(axis=1),
         "trend": part[:, -1] - part[:, 0],
         "commands": sent.sum(axis=(1, 2)) / window,
@@ -227,9 +219,8 @@ def _windows(channel: Channel, split: str, window: int, step: int) -> Arrays:
 def _convert_keystrokes(workbook: Path) -> Arrays:
     """Arrays of the workbook: a header, then the subject and 71 features per row."""
     header, *rows = _read_sheet(workbook)
-    width = len(header)
     # Blank rows part the subjects.
-    table = np.array([[float(cell) for cell in row[:width]] for row in rows if any(row)])
+    table = np.array([[float(cell) for cell in row[: len(header)]] for row in rows if any(row)])
     if table.ndim != 2 or not np.isfinite(table).all():
         raise ValueError("the workbook has cells that are not numbers")
     table = table[np.argsort(table[:, 0], kind="stable")]

@@ -51,8 +51,7 @@ def learned(model: Any, attribute: str, what: str) -> Any:
     from manyone.estimators import METHODS
 
     able = [method.__name__ for method in METHODS.values() if attribute in method.can.learns]
-    hint = f"Estimators with `{attribute}`: {', '.join(able)}. " if able else ""
     raise TypeError(
-        f"{type(model).__name__} learns no {what} (`{attribute}`). {hint}"
+        f"{type(model).__name__} learns no {what} (`{attribute}`), but {', '.join(able)} do. "
         "An array can be drawn with from_predictions."
     )

@@ -235,8 +235,7 @@ class ScoreDisplay(Display):
         faint = np.concatenate(self.calibration) if self.calibration else np.empty(0)
         width = float(np.ptp(np.concatenate([x, faint, self.offset]))) / _DOT_COLUMNS or 1.0
         style: dict[str, Any] = {"s": 26, "linewidths": 0.5, "edgecolors": "white"}
-        style |= scatter_kwargs or {}
-        dots: Callable[..., PathCollection] = partial(ax.scatter, **style)
+        dots: Callable[..., PathCollection] = partial(ax.scatter, **style | (scatter_kwargs or {}))
 
         self.calibration_: PathCollection | None = None
         if self.calibration:
@@ -250,10 +249,9 @@ class ScoreDisplay(Display):
         self.normal_ = dots(x[~alarm], y[~alarm], c=BLUE, marker="o", zorder=2, label="accepted")
         self.alarm_ = dots(x[alarm], y[alarm], c=VERMILION, marker="D", zorder=3, label=label)
 
-        line: dict[str, Any] = {"colors": "black", "linewidths": 1.5, "label": "threshold"}
-        line |= {"zorder": 4} | (line_kwargs or {})
+        line: dict[str, Any] = {"colors": "k", "linewidths": 1.5, "label": "threshold", "zorder": 4}
         top, bottom = np.arange(k) - _HALF_ROW, np.arange(k) + _HALF_ROW
-        self.threshold_ = ax.vlines(self.offset, top, bottom, **line)
+        self.threshold_ = ax.vlines(self.offset, top, bottom, **line | (line_kwargs or {}))
         self._dress(ax, alarm)
         if legend:
             above: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
