@@ -11,15 +11,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy
-import sklearn
 from scipy.sparse import csc_array, csr_array, csr_matrix
 from sklearn.utils.validation import check_is_fitted
 
+import manyone
 from manyone.calibration import Calibration
 from manyone.estimators import METHODS
 from manyone.files import write_atomically
@@ -31,6 +32,7 @@ from manyone.whitening import TaskWhitener
 
 FORMAT = "manyone model"
 FORMAT_VERSION = 2
+_LONGEST_HEADER = 4096
 
 
 def trusted_types() -> tuple[str, ...]:
@@ -38,26 +40,9 @@ def trusted_types() -> tuple[str, ...]:
 
     Ours, sparse rows and dtypes: a list in this code, never read from a file.
     """
-    ours = (
-        *METHODS.values(),
-        TaskWhitener,
-        Calibration,
-        Kernel,
-        Points,
-        Solution,
-        FitReport,
-        TrainingRows,
-        RidgeFactor,
-        *SCORERS,
-        csc_array,
-        csr_array,
-        csr_matrix,
-        np.dtype,
-    )
+    ours = [*METHODS.values(), *SCORERS, TaskWhitener, Calibration, Kernel, Points, Solution]
+    ours += [FitReport, TrainingRows, RidgeFactor, csc_array, csr_array, csr_matrix, np.dtype]
     return tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in ours)
-
-
-_LONGEST_HEADER = 4096
 
 
 class ModelFileError(ValueError):
@@ -83,40 +68,29 @@ def save(model: Any, path: str | os.PathLike[str], *, trusted: tuple[str, ...] =
     ValueError
         If the model holds a type that `load` would refuse, such as a callable kernel.
     """
-    skops_io = _skops()
-    path = Path(path)
+    skops_io, name = _skops(), type(model).__name__
     check_is_fitted(model)
     try:
         payload = skops_io.dumps(model)
     except RecursionError:
         raise ValueError(
-            f"{type(model).__name__} cannot be saved: a step of it refers to itself, as a foreign "
-            "step with metadata requests does (set_fit_request and the like). Save it without them."
+            f"{name} cannot be saved: a step of it refers to itself, as a foreign step with "
+            "metadata requests does (set_fit_request and the like). Save it without them."
         ) from None
     except Exception as error:
         raise ValueError(
-            f"{type(model).__name__} cannot be saved: {error}. Models may hold arrays, numbers, "
-            "strings and estimators; a callable kernel cannot be stored, a named one can."
+            f"{name} cannot be saved: {error}. Models may hold arrays, numbers, strings and "
+            "estimators; a callable kernel cannot be stored, a named one can."
         ) from error
-    untrusted = sorted(set(skops_io.get_untrusted_types(data=payload)) - set(trusted_types()))
-    untrusted = [name for name in untrusted if name not in trusted]
-    if untrusted:
+    if untrusted := _untrusted(payload, trusted):
         raise ValueError(
-            f"{type(model).__name__} cannot be saved: it holds {', '.join(untrusted)}, which "
-            "load() would refuse. Remove it, or, if you know it, pass trusted=[...] here and there."
+            f"{name} cannot be saved: it holds {untrusted}, which load() would refuse. "
+            "Remove it, or, if you know it, pass trusted=[...] here and there."
         )
-    header = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "model": type(model).__name__,
-        "manyone": _version(),
-        "scikit-learn": sklearn.__version__,
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "bytes": len(payload),
-        "sha256": hashlib.sha256(payload).hexdigest(),
-    }
-    write_atomically(path, json.dumps(header).encode() + b"\n" + payload)
+    header = {"format": FORMAT, "format_version": FORMAT_VERSION, "manyone": manyone.__version__}
+    header |= {package: version(package) for package in ("scikit-learn", "numpy", "scipy")}
+    header |= {"model": name, "bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()}
+    write_atomically(Path(path), json.dumps(header).encode() + b"\n" + payload)
 
 
 def load(path: str | os.PathLike[str], *, trusted: tuple[str, ...] = ()) -> Any:
@@ -139,30 +113,25 @@ def load(path: str | os.PathLike[str], *, trusted: tuple[str, ...] = ()) -> Any:
     ModelFileError
         If the file is damaged, foreign, too new, or names a type that is not trusted.
     """
-    skops_io = _skops()
-    path = Path(path)
-    content = path.read_bytes()
+    skops_io, content = _skops(), Path(path).read_bytes()
     header = read_header(path, content)
     payload = content[content.index(b"\n") + 1 :]
     if len(payload) != header["bytes"] or hashlib.sha256(payload).hexdigest() != header["sha256"]:
         raise ModelFileError(
-            f"{path} is damaged: its content ({len(payload)} bytes) does not match the checksum in "
-            "its header. Copy or save it again."
+            f"{path} is damaged: its {len(payload)} bytes do not match its checksum. Copy it again."
         )
     try:
-        untrusted = set(skops_io.get_untrusted_types(data=payload)) - {*trusted_types(), *trusted}
-        if untrusted:
+        if untrusted := _untrusted(payload, trusted):
             raise ModelFileError(
-                f"{path} holds types that are not trusted: {', '.join(sorted(untrusted))}. Load "
-                "it only if you know where it comes from, with load(path, trusted=[...])."
+                f"{path} holds types that are not trusted: {untrusted}. Load it only if you know "
+                "where it comes from, with load(path, trusted=[...])."
             )
         return skops_io.loads(payload, trusted=[*trusted_types(), *trusted])
     except ModelFileError:
         raise
     except Exception as error:
-        raise ModelFileError(
-            f"{path} cannot be read as a model: {type(error).__name__}: {error}"
-        ) from error
+        why = f"{type(error).__name__}: {error}"
+        raise ModelFileError(f"{path} cannot be read as a model: {why}") from error
 
 
 def read_header(path: str | os.PathLike[str], content: bytes | None = None) -> dict[str, Any]:
@@ -182,31 +151,32 @@ def read_header(path: str | os.PathLike[str], content: bytes | None = None) -> d
         with open(path, "rb") as stream:
             content = stream.read(_LONGEST_HEADER)
     line, newline, _ = content[:_LONGEST_HEADER].partition(b"\n")
+    kinds = {"format_version": int, "bytes": int, "sha256": str, "model": str}
     try:
         header = json.loads(line)
         recognised = header["format"] == FORMAT and newline == b"\n"
-        version = int(header["format_version"])
-        for key, kind in (("bytes", int), ("sha256", str), ("model", str)):
-            recognised = recognised and isinstance(header[key], kind)
+        recognised &= all(isinstance(header[key], kind) for key, kind in kinds.items())
     except (ValueError, KeyError, TypeError, RecursionError):
-        recognised, version = False, 0
+        recognised = False
     if not recognised:
         raise ModelFileError(
-            f"{path} is not a manyone model (or its first bytes are damaged). "
-            "Give a file that manyone.save wrote."
+            f"{path} is not a manyone model, or is damaged. Give a file that manyone.save wrote."
         )
-    if version > FORMAT_VERSION:
+    found = header["format_version"]
+    if found != FORMAT_VERSION:
+        again = "Fit the model again and save it, or load it with the version that wrote it."
         raise ModelFileError(
-            f"{path} has format version {version}; this manyone ({_version()}) reads up to "
-            f"{FORMAT_VERSION}. Upgrade manyone."
-        )
-    if version < FORMAT_VERSION:
-        raise ModelFileError(
-            f"{path} was written by manyone {header.get('manyone', '(unknown)')} in format "
-            f"{version}; this manyone ({_version()}) reads format {FORMAT_VERSION}. Fit the model "
-            "again and save it, or load it with the version that wrote it."
+            f"{path} has format {found}, of manyone {header.get('manyone', '(unknown)')}; this "
+            f"manyone ({manyone.__version__}) reads format {FORMAT_VERSION}. "
+            + ("Upgrade manyone." if found > FORMAT_VERSION else again)
         )
     return dict(header)
+
+
+def _untrusted(payload: bytes, trusted: Sequence[str]) -> str:
+    """Names of the types in an archive that are neither ours nor trusted by the caller."""
+    found = _skops().get_untrusted_types(data=payload)
+    return ", ".join(sorted({*found} - {*trusted_types(), *trusted}))
 
 
 def _skops() -> Any:
@@ -214,12 +184,6 @@ def _skops() -> Any:
         import skops.io
     except ImportError as error:
         raise ImportError(
-            "Saving and loading models needs skops: from a checkout, pip install .[io]."
+            "Saving and loading models needs skops: pip install '.[io]' in the checkout of manyone."
         ) from error
     return skops.io
-
-
-def _version() -> str:
-    from manyone import __version__
-
-    return __version__

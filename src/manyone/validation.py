@@ -28,14 +28,11 @@ def take_column(X: Any, role: str, name: str) -> tuple[Any, Any]:
     if hasattr(X, "collect") and frame is None:
         raise ValueError(f"X is a lazy frame: call .collect() first to use {role}={name!r}.")
     if frame is None:
-        raise ValueError(
-            f"{role}={name!r} names a column, but X is a {type(X).__name__} without named "
-            f"columns. Pass a DataFrame, or one {role} value per row."
-        )
+        kind = type(X).__name__
+        raise ValueError(f"{role}={name!r} names a column: X must be a DataFrame, got {kind}.")
     if name not in frame.columns:
-        raise ValueError(
-            f"{role}={name!r} is not a column of X. Its columns are: {shortlist(frame.columns, 8)}."
-        )
+        columns = shortlist(frame.columns, 8)
+        raise ValueError(f"{role}={name!r} is not a column of X. Its columns are: {columns}.")
     if len(frame.columns) == 1:
         raise ValueError(f"X has no feature left beside {role}={name!r}: add a column.")
     return frame.drop(name).to_native(), frame[name]
@@ -46,20 +43,12 @@ def take_column(X: Any, role: str, name: str) -> tuple[Any, Any]:
 
 def as_sequence(task: Any) -> Any:
     """Labels as something to iterate over, or what is wrong with them."""
-    if type(task) is list:
+    array = isinstance(task, np.ndarray)
+    if type(task) is list or (array and task.ndim == 1):
         return task
-    if isinstance(task, np.ndarray):
-        if task.ndim != 1:
-            raise ValueError(
-                f"labels must be one value per row; got an array of shape {task.shape}. "
-                "Flatten it with .ravel() if it is a single column."
-            )
-        return task
-    if as_frame(task) is not None or isinstance(task, Mapping):
-        raise ValueError(
-            f"labels must be one value per row; got a {type(task).__name__}. "
-            "Pass one column of it, or the column's name."
-        )
+    if array or as_frame(task) is not None or isinstance(task, Mapping):
+        what = f"an array of shape {task.shape}" if array else f"a {type(task).__name__}"
+        raise ValueError(f"labels must be one value per row; got {what}. Pass one column of it.")
     series = nw.from_native(task, series_only=True, pass_through=True)
     return series.to_list() if isinstance(series, nw.Series) else task
 
@@ -99,9 +88,7 @@ def refuse_unhashable(labels: NDArray[Any]) -> None:
     try:
         hash(tuple(labels.tolist()))
     except TypeError as error:
-        raise ValueError(
-            f"task labels must be hashable, such as strings, numbers or tuples: {error}."
-        ) from None
+        raise ValueError(f"task labels must be hashable, such as strings: {error}.") from None
 
 
 def unknown_task(label: Any, tasks: NDArray[Any]) -> str:
@@ -109,10 +96,10 @@ def unknown_task(label: Any, tasks: NDArray[Any]) -> str:
     label = label.item() if isinstance(label, np.generic) else label
     kind = type(tasks.tolist()[0]).__name__
     hint = "" if type(label).__name__ == kind else f" Labels of this model are of type {kind}."
+    known = shortlist(tasks.tolist(), 5)
     return (
-        f"Unknown task {label!r}. The model knows {len(tasks)} task(s): "
-        f"{shortlist(tasks.tolist(), 5)}.{hint} Use enroll(X, task=...) to add one, or "
-        "score_tasks(X) to compare rows with every known task."
+        f"Unknown task {label!r}. The model knows {len(tasks)} task(s): {known}.{hint} "
+        "Use enroll(X, task=...) to add it, or score_tasks(X) to compare with every known task."
     )
 
 
@@ -122,18 +109,17 @@ def refuse_rows_without_task(labels: NDArray[Any], outlier: Mask) -> None:
     if len(lost):
         raise ValueError(
             f"The task of row {lost[0]} is missing ({len(lost)} such row(s)). Only known outliers "
-            "(outlier=True) may lack a task: remove these rows or fill in their task."
+            "(outlier=True) may have none: remove these rows or fill in their task."
         )
 
 
 def refuse_empty_tasks(codes: Any, outlier: Mask, tasks: NDArray[Any]) -> None:
     """Every task needs a normal row."""
-    counts = np.bincount(codes[~outlier], minlength=len(tasks))
-    if len(tasks) == 0 or not counts.all():
-        empty = tasks[counts == 0].tolist() if len(tasks) else []
+    empty = np.bincount(codes[~outlier], minlength=len(tasks)) == 0
+    if empty.any() or len(tasks) == 0:
+        names = shortlist(tasks[empty].tolist(), 3) or "(none)"
         raise ValueError(
-            f"Empty task: {shortlist(empty, 3) or '(none)'} has no normal row, only known "
-            "outliers. Add a normal row of it, or remove its rows."
+            f"Empty task: {names} has only known outliers. Add a normal row, or remove its rows."
         )
 
 
@@ -146,9 +132,8 @@ def warn_of_labels_in_y(y: Any) -> None:
     distinct = set(values.tolist()) if values.dtype == object else set(np.unique(values).tolist())
     if 1 < len(distinct) <= max(2, n_rows // 2) and not distinct <= {1, -1}:
         warn_user(
-            f"y is ignored, but looks like labels ({len(distinct)} distinct values for {n_rows} "
-            "rows): all rows are taken for one task. Pass them as task=..., or as outlier=... if "
-            "they say which rows are abnormal.",
+            f"y is ignored, but looks like labels ({len(distinct)} values for {n_rows} rows): pass "
+            "them as task=..., or as outlier=... if they say which rows are abnormal.",
             UserWarning,
         )
 
@@ -159,29 +144,21 @@ def warn_of_labels_in_y(y: Any) -> None:
 def refuse_unless_listed(name: str, values: Any) -> None:
     """A parameter that wants one value per row."""
     if not hasattr(values, "__len__") or isinstance(values, str) or getattr(values, "ndim", 1) == 0:
-        raise ValueError(
-            f"{name} must be one value per row, or the name of a column of a DataFrame; "
-            f"got {values!r}."
-        )
+        raise ValueError(f"{name} must be one value per row, or name a column; got {values!r}.")
 
 
 def refuse_unless_boolean(mask: NDArray[Any]) -> None:
     """A mask of known outliers has the values True and False."""
-    values = set(np.unique(mask).tolist()) if mask.dtype != object else set(mask.tolist())
+    values = set(mask.tolist())
     if not values <= {False, True}:
-        raise ValueError(
-            "outlier must be a mask of True (known to be abnormal) and False; got the values "
-            f"{shortlist(sorted(map(str, values)), 5)}."
-        )
+        found = shortlist(sorted(map(str, values)), 5)
+        raise ValueError(f"outlier must be True where a row is abnormal, else False; got {found}.")
 
 
 def symmetric_part(K: Any) -> Array:
     """A precomputed kernel matrix: square, and only its symmetric part has a meaning."""
     if K.shape[0] != K.shape[1]:
-        raise ValueError(
-            'kernel="precomputed" needs the square kernel matrix of the training rows; '
-            f"got shape {K.shape}."
-        )
+        raise ValueError(f'kernel="precomputed" needs a square matrix; got shape {K.shape}.')
     K = K.toarray() if sparse.issparse(K) else K
     return np.asarray(K + K.T) / 2
 
@@ -189,18 +166,13 @@ def symmetric_part(K: Any) -> Array:
 def refuse_landmarks(rows: Any, number: int) -> None:
     """Landmarks need rows."""
     if rows.columns is not None:
-        raise ValueError(
-            f"landmarks={number} needs rows to evaluate the kernel on; with "
-            'kernel="precomputed" use landmarks=None.'
-        )
+        raise ValueError(f'kernel="precomputed" has no landmarks={number}: use landmarks=None.')
 
 
 def refuse_metric(rows: Any) -> None:
     """A learned metric needs rows, and dense ones."""
     if rows.columns is not None or sparse.issparse(rows.X):
-        raise ValueError(
-            'metric="whitened" needs dense rows, not sparse ones or kernel="precomputed".'
-        )
+        raise ValueError('metric="whitened" needs dense rows, not sparse or "precomputed" ones.')
 
 
 def tasks_without_far_alarm(tasks: NDArray[Any], silent: Mask) -> str | None:
@@ -209,20 +181,18 @@ def tasks_without_far_alarm(tasks: NDArray[Any], silent: Mask) -> str | None:
         return None
     return (
         f"{silent.sum()} of {len(tasks)} task(s) ({shortlist(tasks[silent].tolist(), 3)}) raise no "
-        "alarm on rows far away from all training rows: their own left-out rows look as strange, "
-        "because tasks overlap or have too few rows for this alarm_rate. Use IndependentOCKSR, "
-        "other features, more rows, or a higher alarm_rate."
+        "alarm on rows far away from all training rows: they overlap with others or have too few "
+        "rows. Use IndependentOCKSR, other features, more rows, or a higher alarm_rate."
     )
 
 
 def warn_of_dominating_column(spread: Array, names: Any) -> None:
     """One column drowns all others in the distance between rows."""
     column = int(np.argmax(spread))
-    name = f"column {column}" if names is None else f"column {names[column]!r}"
+    name = column if names is None else repr(names[column])
     warn_user(
-        f"The {name} of X varies over a thousand times more than every other: it alone "
-        "decides how far rows are apart. Scale the columns first, for example with "
-        "sklearn.preprocessing.StandardScaler.",
+        f"Column {name} of X varies over a thousand times more than every other: it alone decides "
+        "how far rows are apart. Scale first, as with sklearn.preprocessing.StandardScaler.",
         UserWarning,
     )
 
@@ -240,55 +210,34 @@ def with_place(error: Exception, X: Any) -> Exception:
 def _locate(X: Any) -> str | None:
     """The first value that is no finite number, and what to do about it."""
     if sparse.issparse(X):
-        return _locate_sparse(X)
+        coo = X.tocoo()
+        cells = zip(coo.data.tolist(), coo.row.tolist(), coo.col.tolist(), strict=True)
+        return next((_bad_value(*cell) for cell in cells if not np.isfinite(cell[0])), None)
     frame = as_frame(X)
-    names: list[str] = []
-    if frame is not None:
-        text = [name for name, dtype in frame.schema.items() if not _numeric(dtype)]
-        if text:
-            return (
-                f"Column(s) {shortlist(text, 5)} of X are not numeric. Drop or encode them first, "
-                "or name the one that holds the tasks with task=...."
-            )
-        names = list(frame.columns)
+    schema = {} if frame is None else frame.schema
+    text = [name for name, kind in schema.items() if not (kind.is_numeric() or kind == nw.Boolean)]
+    if text:
+        return (
+            f"Column(s) {shortlist(text, 5)} of X are not numeric. Drop or encode them first, "
+            "or name the one that holds the tasks with task=...."
+        )
     values = np.asarray(X) if frame is None else frame.to_numpy()
     if values.ndim != 2 or values.dtype.kind == "c":
         return None
-    for j in range(values.shape[1]):
-        column = f"column {names[j]!r}" if names else f"column {j}"
+    names = range(values.shape[1]) if frame is None else frame.columns
+    for name, column in zip(names, values.T, strict=True):
         try:
-            numbers = np.asarray(values[:, j], dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):
-            first = next(v for v in values[:, j] if not _is_number(v))
-            return f"{column[0].upper()}{column[1:]} holds {first!r}: drop or encode it first."
+            numbers = np.asarray(column, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError) as error:
+            return f"Values of column {name!r} are no numbers ({error}): drop or encode it first."
         bad = np.flatnonzero(~np.isfinite(numbers))
         if len(bad):
-            return (
-                f"First bad value: {numbers[bad[0]]} at row {bad[0]}, {column}. Remove such rows, "
-                "or fill them in (for missing ones, sklearn.impute.SimpleImputer)."
-            )
+            return _bad_value(float(numbers[bad[0]]), int(bad[0]), name)
     return None
 
 
-def _locate_sparse(X: Any) -> str | None:
-    coo = X.tocoo()
-    bad = np.flatnonzero(~np.isfinite(coo.data))
-    if not len(bad):
-        return None
-    first = bad[0]
-    return f"First bad value: {coo.data[first]} at row {coo.row[first]}, column {coo.col[first]}."
-
-
-def _numeric(dtype: Any) -> bool:
-    return bool(dtype.is_numeric()) or str(dtype) == "Boolean"
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True
+def _bad_value(value: float, row: int, column: str | int) -> str:
+    return f"First bad value: {value} at row {row}, column {column!r}. Remove or impute such rows."
 
 
 def unable(cls: type, capability: str, what: str) -> str:

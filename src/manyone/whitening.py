@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import eigh
@@ -62,9 +62,7 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
     def __init__(self, *, shrinkage: float | str = "auto"):
         self.shrinkage = shrinkage
 
-    def fit(
-        self, X: Any, y: Any = None, *, task: Any = None, sample_weight: Any = None
-    ) -> TaskWhitener:
+    def fit(self, X: Any, y: Any = None, *, task: Any = None, sample_weight: Any = None) -> Self:
         """Estimate the within-task covariance.
 
         Parameters
@@ -81,27 +79,23 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         """
         X, task = split_columns(X, task=task)
         X = validate_data(self, X, dtype=np.float64)
-        if self.shrinkage != "auto" and not (
-            isinstance(self.shrinkage, int | float) and 0 <= self.shrinkage <= 1
-        ):
-            raise ValueError(
-                f'shrinkage must be "auto" or a number in [0, 1]; got {self.shrinkage!r}.'
-            )
-        codes = np.zeros(len(X), dtype=np.intp)
-        if task is not None:
-            codes = encode(one_per_row("task", task, len(X)))[1]
+        rho = self.shrinkage
+        if rho != "auto" and not (isinstance(rho, int | float) and 0 <= rho <= 1):
+            raise ValueError(f'shrinkage must be "auto" or a number in [0, 1]; got {rho!r}.')
+        labels = np.zeros(len(X)) if task is None else one_per_row("task", task, len(X))
+        codes = encode(labels)[1]
         weight = np.ones(len(X)) if sample_weight is None else check_weight(sample_weight, X)
         kept = (codes >= 0) & (weight > 0)
         with np.errstate(under="ignore"):
             return self._fit_codes(X[kept], codes[kept], weight[kept])
 
-    def fit_rows(self, rows: TrainingRows) -> TaskWhitener:
+    def fit_rows(self, rows: TrainingRows) -> Self:
         """Estimate the within-task covariance of rows that were checked, outliers left out."""
         self.n_features_in_ = rows.X.shape[1]
         normal = ~rows.outlier
         return self._fit_codes(rows.X[normal], rows.codes[normal], rows.weight[normal])
 
-    def _fit_codes(self, X: Array, codes: Codes, weight: Array) -> TaskWhitener:
+    def _fit_codes(self, X: Array, codes: Codes, weight: Array) -> Self:
         counts = np.bincount(codes, weight)
         sums = np.zeros((len(counts), X.shape[1]))
         np.add.at(sums, codes, weight[:, None] * X)
@@ -126,19 +120,15 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
             self.basis_ = (vectors.T @ centred) / np.sqrt(values * total)[:, None]
         d = X.shape[1]
         mu = values.sum() / d
-        self.shrinkage_ = (
-            _ledoit_wolf(fourth, total, values, d)
-            if self.shrinkage == "auto"
-            else float(self.shrinkage)
-        )
+        automatic = _ledoit_wolf(fourth, total, values, d)
+        self.shrinkage_ = automatic if self.shrinkage == "auto" else float(self.shrinkage)
         # Without any shrinkage, directions that no task varies in have no finite factor.
         ridge = max(self.shrinkage_ * mu, np.finfo(float).eps * values[-1])
         # With a complete basis no other direction needs a factor: take one that cancels nothing.
         elsewhere = values[-1] if len(values) == d else ridge
         self.floor_ = float(1.0 / (scale * np.sqrt(elsewhere)))
-        self.stretch_ = (
-            1.0 / (scale * np.sqrt((1 - self.shrinkage_) * values + ridge)) - self.floor_
-        )
+        deviation = scale * np.sqrt((1 - self.shrinkage_) * values + ridge)
+        self.stretch_ = 1.0 / deviation - self.floor_
         return self
 
     def transform(self, X: Any) -> Array:

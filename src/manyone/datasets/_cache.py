@@ -1,4 +1,4 @@
-"""Find a prepared data file, or make it from its original.
+"""From the file of a data set, found or made from its original, to what a loader returns.
 
 Every data set that is not embedded lives in one *prepared* ``.npz`` file. `fetch` looks for it
 in the data folders; where it is missing, the *original* archive is taken from the same folders
@@ -17,21 +17,22 @@ import tempfile
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import Bunch
 
+from manyone._types import Array, Codes
 from manyone.files import write_atomically
 
-from ._bunch import PathLike
-
-__all__ = ["SOURCES", "Arrays", "DatasetNotFoundError", "Original", "Source", "data_folders"]
-
 Arrays = dict[str, NDArray[Any]]
+Convert = Callable[..., Arrays]  # takes the paths of the originals
+Loaded: TypeAlias = Bunch | tuple[Array, Codes]
+PathLike: TypeAlias = str | os.PathLike[str] | None
 
 # What numpy, zipfile, tarfile and the parsers raise on a file that is not what it should be.
 _DAMAGED: tuple[type[Exception], ...] = (
@@ -62,32 +63,30 @@ class Source:
         Name of the prepared ``.npz`` file.
     page : str
         Where a person finds the original.
-    shapes : mapping of str to tuple of int
+    about : str
+        Description for users.
+    shapes : mapping of str to sequence of int
         Arrays the prepared file must hold, with their shapes (0: any length).
     originals : tuple of Original
         Empty where no dependable address is known.
-    needs : tuple of str
+    needs : sequence of str
         Modules the conversion imports; looked for before anything is downloaded.
     """
 
     file: str
     page: str
-    shapes: Mapping[str, tuple[int, ...]]
+    about: str
+    shapes: Mapping[str, Sequence[int]]
     originals: tuple[Original, ...] = ()
-    needs: tuple[str, ...] = ()
+    needs: Sequence[str] = ()
 
 
-def _read_sources() -> dict[str, Source]:
-    """The table beside this module."""
-    table = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
-    for entry in table.values():
-        entry["shapes"] = {key: tuple(shape) for key, shape in entry["shapes"].items()}
-        entry["originals"] = tuple(Original(**original) for original in entry.get("originals", ()))
-        entry["needs"] = tuple(entry.get("needs", ()))
-    return {name: Source(**entry) for name, entry in table.items()}
+def _source(originals: Sequence[dict[str, str]] = (), **entry: Any) -> Source:
+    return Source(originals=tuple(Original(**original) for original in originals), **entry)
 
 
-SOURCES = _read_sources()
+_TABLE = Path(__file__).with_name("sources.toml").read_text(encoding="utf-8")
+SOURCES = {name: _source(**entry) for name, entry in tomllib.loads(_TABLE).items()}
 
 
 def user_cache() -> Path:
@@ -120,10 +119,11 @@ def data_folders(data_home: PathLike = None) -> list[Path]:
 
 def fetch(
     name: str,
-    convert: Callable[..., Arrays] | None,
+    convert: Convert | None,
     data_home: PathLike,
     download: bool,
-    needs: tuple[str, ...] = (),
+    needs: Sequence[str] = (),
+    also: Sequence[str] = (),
 ) -> Arrays:
     """Arrays of the prepared file of data set `name`, made from the original where missing.
 
@@ -137,8 +137,11 @@ def fetch(
         See `data_folders`.
     download : bool
         Whether the network may be used.
-    needs : tuple of str
+    needs : sequence of str
         Modules this conversion imports beside ``SOURCES[name].needs``.
+    also : sequence of str
+        Arrays this conversion gives beside ``SOURCES[name].shapes``. A prepared file without them
+        is made anew.
 
     Returns
     -------
@@ -153,66 +156,55 @@ def fetch(
     """
     source, folders = SOURCES[name], data_folders(data_home)
     path = _find(source.file, folders)
-    if path is None:
-        return build(name, convert, folders, download, needs)
+    if path and set(also) <= set(arrays := _read(path, source)):
+        return arrays
+    try:
+        if convert is None:
+            why = f"The original (described at {source.page}) has no dependable address."
+            raise DatasetNotFoundError(why)
+        for module in (*source.needs, *needs):
+            _require(module, "Converting")
+        return _make(source, convert, folders, download)
+    except _DAMAGED as error:
+        known = isinstance(error, DatasetNotFoundError)
+        why = f"Making it from the original failed ({type(error).__name__}: {error})."
+        message = _missing(source, folders, str(error) if known else why)
+        raise DatasetNotFoundError(message) from (error.__cause__ if known else error)
+
+
+def _read(path: Path, source: Source) -> Arrays:
+    """Arrays of a prepared file."""
     try:
         with np.load(path, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in archive.files}
+            arrays = dict(archive)
         check_shapes(arrays, source)
     except _DAMAGED as error:
-        raise OSError(
-            f"{path} is not the prepared data file it should be ({error}). Delete it or replace "
-            "it with a good copy."
-        ) from error
+        why = f"{path} is damaged ({error}). Delete it or replace it with a good copy."
+        raise OSError(why) from error
     return arrays
 
 
-def build(
-    name: str,
-    convert: Callable[..., Arrays] | None,
-    folders: list[Path],
-    download: bool,
-    needs: tuple[str, ...] = (),
-) -> Arrays:
-    """Make the prepared file of data set `name` in ``folders[0]`` from its originals."""
-    source, home = SOURCES[name], folders[0]
-    if convert is None or not source.originals:
-        raise _missing(source, folders, "The original has no dependable address.")
-    for module in (*source.needs, *needs):
-        if importlib.util.find_spec(module) is None:
-            package, extra = ("pillow", "data") if module == "PIL" else (module, "faces")
-            why = (
-                f"Converting the original needs the package {package!r}, not installed here: "
-                f"pip install '.[{extra}]' in the checkout of manyone."
-            )
-            raise _missing(source, folders, why)
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".manyone-", dir=home) as scratch:
-            originals = [_original(o, source, folders, scratch, download) for o in source.originals]
-            arrays = convert(*originals)
-        check_shapes(arrays, source)
-        content = io.BytesIO()
-        np.savez_compressed(content, allow_pickle=False, **arrays)
-        write_atomically(home / source.file, content.getvalue())
-    except DatasetNotFoundError:
-        raise
-    except _DAMAGED as error:
-        why = f"Making it from the original failed ({type(error).__name__}: {error})."
-        raise _missing(source, folders, why) from error
+def _make(source: Source, convert: Convert, folders: list[Path], download: bool) -> Arrays:
+    """Arrays made from the originals; the prepared file is written to ``folders[0]``."""
+    home = folders[0]
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".manyone-", dir=home) as scratch:
+        arrays = convert(*(_original(o, folders, scratch, download) for o in source.originals))
+    check_shapes(arrays, source)
+    content = io.BytesIO()
+    np.savez_compressed(content, allow_pickle=False, **arrays)
+    write_atomically(home / source.file, content.getvalue())
     return arrays
 
 
-def check_shapes(arrays: Mapping[str, NDArray[Any]], source: Source) -> None:
+def check_shapes(arrays: Arrays, source: Source) -> None:
     """Raise ValueError unless `arrays` holds what `source` promises."""
     for key, shape in source.shapes.items():
         if key not in arrays:
             raise ValueError(f"array {key!r} is missing")
         found = arrays[key].shape
-        if len(found) != len(shape) or any(
-            s not in (0, f) for s, f in zip(shape, found, strict=True)
-        ):
-            raise ValueError(f"array {key!r} has the shape {found}, expected {shape}")
+        if len(found) != len(shape) or any(n != found[i] for i, n in enumerate(shape) if n):
+            raise ValueError(f"array {key!r} has the shape {found}, expected {tuple(shape)}")
 
 
 def _find(file: str, folders: list[Path]) -> Path | None:
@@ -220,41 +212,76 @@ def _find(file: str, folders: list[Path]) -> Path | None:
     return next((folder / file for folder in folders if (folder / file).is_file()), None)
 
 
-def _original(
-    original: Original, source: Source, folders: list[Path], scratch: str, download: bool
-) -> Path:
+def _original(original: Original, folders: list[Path], scratch: str, download: bool) -> Path:
     """Path of one original: a copy in the data folders, else a download into `scratch`."""
     if path := _find(original.file, folders):
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         if original.sha256 not in (None, digest):
             why = f"{path} is damaged: its sha256 is {digest}, expected {original.sha256}."
-            raise _missing(source, folders, why)
+            raise DatasetNotFoundError(why)
         return path
     if not download:
-        raise _missing(source, folders, "Downloading was switched off (download_if_missing=False).")
-    try:
-        import pooch
-    except ImportError as error:
-        why = "Downloading the original needs pooch: pip install '.[data]' in the checkout."
-        raise _missing(source, folders, why) from error
+        raise DatasetNotFoundError("Downloading was switched off (download_if_missing=False).")
+    _require("pooch", "Downloading")
+    import pooch
+
     bar = importlib.util.find_spec("tqdm") is not None
     known_hash = original.sha256 and f"sha256:{original.sha256}"
     try:
         path = pooch.retrieve(original.url, known_hash, original.file, scratch, progressbar=bar)
     except (OSError, ValueError) as error:  # requests' errors are OSErrors, a bad hash ValueError
         why = f"Downloading {original.url} failed ({type(error).__name__}: {error})."
-        raise _missing(source, folders, why) from error
+        raise DatasetNotFoundError(why) from error
     return Path(path)
 
 
-def _missing(source: Source, folders: list[Path], why: str) -> DatasetNotFoundError:
-    """Error that names the file, the folders and the remedy."""
+def _require(module: str, what: str) -> None:
+    """Say what to install where a module is missing."""
+    if importlib.util.find_spec(module) is None:
+        packages = {"PIL": ("pillow", "data"), "pooch": ("pooch", "data")}
+        package, extra = packages.get(module, (module, "faces"))
+        raise DatasetNotFoundError(
+            f"{what} the original needs the package {package!r}, not installed here: "
+            f"pip install '.[{extra}]' in the checkout of manyone."
+        )
+
+
+def _missing(source: Source, folders: list[Path], why: str) -> str:
+    """Message that names the file, the folders and the remedy."""
     originals = ", ".join(repr(original.file) for original in source.originals)
     instead = f", or the original ({originals}, from {source.page})," if originals else ""
-    about = "" if originals else f" The original is described at {source.page}."
-    return DatasetNotFoundError(
+    return (
         f"The data file {source.file!r} was not found in {' or '.join(map(str, folders))}. {why} "
         f"Put {source.file!r}{instead} into {folders[0]}, or name the folder that holds it with "
-        f"data_home=... or the environment variable MANYONE_DATA.{about}"
+        "data_home=... or the environment variable MANYONE_DATA."
     )
+
+
+def bunch(
+    name: str, data: NDArray[Any], target: NDArray[Any], tasks: Any, only_X_y: bool, **fields: Any
+) -> Loaded:
+    """``(data, target)`` or a Bunch of everything; ``target_names[target]`` names the tasks.
+
+    Grey images (n, h, w) become rows in [0, 1], and are kept as ``images``; ``DESCR`` is what
+    `SOURCES` says about the data set `name`.
+    """
+    if data.ndim == 3:
+        fields["images"] = data
+        data = data.reshape(len(data), -1) / 255.0
+    data, target = data.astype(np.float64, copy=False), target.astype(np.intp)
+    if only_X_y:
+        return data, target
+    fields |= {"target_names": np.array(tasks), "DESCR": SOURCES[name].about}
+    return Bunch(data=data, target=target, **fields)
+
+
+def numbered(word: str, last: int) -> list[str]:
+    """``word1`` to ``word<last>``."""
+    return [f"{word}{number}" for number in range(1, last + 1)]
+
+
+def choose(name: str, value: Any, options: tuple[Any, ...]) -> None:
+    """Raise ValueError unless `value` is one of `options`."""
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}.")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import RandomState
 from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state
 
-from ._bunch import Loaded
+from manyone._types import Array, Codes, Mask
 
-__all__ = ["FAULT_KINDS", "make_fleet"]
+from ._cache import Loaded
 
-Codes = NDArray[np.intp]
 FAULT_KINDS = ("shift", "decoupling", "drift", "swap")
 
 _NOISE = 0.4  # standard deviation of a sensor's own noise; its total variance is 1
@@ -31,7 +31,7 @@ def make_fleet(
     relatedness: float = 0.8,
     n_types: int = 3,
     n_factors: int = 2,
-    random_state: int | np.random.RandomState | None = None,
+    random_state: int | RandomState | None = None,
     return_X_y: bool = False,
 ) -> Loaded:
     r"""Make a fleet of related machines, each with few normal rows, and test rows with faults.
@@ -135,7 +135,7 @@ def make_fleet(
         task=task,
         target=task,
         target_names=np.array([f"machine{t}" for t in range(n_tasks)]),
-        test_data=_test_rows(machines, machine_type, fault_kind, fault_size, rng),
+        test_data=_test_rows(machines, fault_kind, fault_size, rng),
         test_task=np.repeat(np.arange(n_tasks), n_test),
         test_fault=fault_kind.ravel() != "none",
         fault_kind=fault_kind.ravel(),
@@ -147,25 +147,24 @@ def make_fleet(
 
 
 class _Machines(NamedTuple):
-    """What the normal rows of T machines follow: level and scale (T, d), loadings (T, d, q)."""
+    """What normal rows follow: type (T,), level and scale (T, d), loadings (T, d, q)."""
 
-    mean: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    loadings: NDArray[np.float64]
+    machine_type: Codes
+    mean: Array
+    scale: Array
+    loadings: Array
 
     @property
-    def covariance(self) -> NDArray[np.float64]:
+    def covariance(self) -> Array:
         """Covariance of the normal rows of each machine, (T, d, d)."""
         shared = self.loadings @ self.loadings.transpose(0, 2, 1)
         correlation = shared + _NOISE**2 * np.eye(self.mean.shape[1])
         return self.scale[:, :, None] * correlation * self.scale[:, None, :]
 
-    def read(
-        self, task: Codes, rng: np.random.RandomState, other: NDArray[np.bool_] | None = None
-    ) -> NDArray[np.float64]:
+    def read(self, task: Codes, rng: RandomState, other: Mask | None = None) -> Array:
         """One normal row for each entry of `task`; sensors in `other` follow other factors."""
 
-        def driven() -> NDArray[np.float64]:
+        def driven() -> Array:
             factors = rng.standard_normal((len(task), self.loadings.shape[2]))
             return np.einsum("njq,nq->nj", self.loadings[task], factors)
 
@@ -177,41 +176,32 @@ class _Machines(NamedTuple):
 
 
 def _draw_machines(
-    machine_type: Codes,
-    n_types: int,
-    n_features: int,
-    n_factors: int,
-    relatedness: float,
-    rng: np.random.RandomState,
+    machine_type: Codes, n_types: int, d: int, q: int, relatedness: float, rng: RandomState
 ) -> _Machines:
-    """Machines that share a part of level, scale and loadings (see the notes of `make_fleet`)."""
+    """Machines with d sensors and q factors that share a part (see the notes of `make_fleet`)."""
     own, shared = np.sqrt(1 - relatedness), np.sqrt(relatedness)
 
-    def mix(common: NDArray[np.float64]) -> NDArray[np.float64]:
+    def mix(common: Array) -> Array:
         size = (len(machine_type), *common.shape[1:])
         return shared * common + own * rng.standard_normal(size)
 
-    mean = _SPREAD * mix(rng.standard_normal((n_types, n_features))[machine_type])
-    scale = np.exp(_SCALE_SPREAD * mix(rng.standard_normal((n_types, n_features))[machine_type]))
-    loadings = mix(rng.standard_normal((1, n_features, n_factors)))
+    mean = _SPREAD * mix(rng.standard_normal((n_types, d))[machine_type])
+    scale = np.exp(_SCALE_SPREAD * mix(rng.standard_normal((n_types, d))[machine_type]))
+    loadings = mix(rng.standard_normal((1, d, q)))
     loadings *= np.sqrt(1 - _NOISE**2) / np.linalg.norm(loadings, axis=2, keepdims=True)
-    return _Machines(mean, scale, loadings)
+    return _Machines(machine_type, mean, scale, loadings)
 
 
 def _test_rows(
-    machines: _Machines,
-    machine_type: Codes,
-    fault_kind: NDArray[np.str_],
-    fault_size: float,
-    rng: np.random.RandomState,
-) -> NDArray[np.float64]:
+    machines: _Machines, fault_kind: NDArray[np.str_], fault_size: float, rng: RandomState
+) -> Array:
     """Test rows (T * n_test, d) of machines with the faults of `fault_kind` (T, n_test)."""
     (n_tasks, n_test), n_features = fault_kind.shape, machines.mean.shape[1]
     task, kind = np.repeat(np.arange(n_tasks), n_test), fault_kind.reshape(-1, 1)
     half = _pick(len(task), n_features, n_features // 2, rng)
     one = _pick(len(task), n_features, 1, rng)
     sign = rng.choice([-1.0, 1.0], size=(len(task), 1))
-    source = np.where(kind[:, 0] == "swap", _other_machine(task, machine_type, rng), task)
+    source = np.where(kind[:, 0] == "swap", _other_machine(task, machines.machine_type, rng), task)
     rows = machines.read(source, rng, half & (kind == "decoupling"))
 
     step = machines.scale[task] * fault_size
@@ -224,9 +214,7 @@ def _test_rows(
     return rows
 
 
-def _plan_faults(
-    n_tasks: int, n_test: int, n_faults: int, rng: np.random.RandomState
-) -> NDArray[np.str_]:
+def _plan_faults(n_tasks: int, n_test: int, n_faults: int, rng: RandomState) -> NDArray[np.str_]:
     """Kind of every test row, (n_tasks, n_test): `n_faults` random rows of each machine."""
     kinds = np.array(FAULT_KINDS if n_tasks > 1 else FAULT_KINDS[:-1])
     plan = np.full((n_tasks, n_test), "none", dtype="U10")
@@ -237,13 +225,13 @@ def _plan_faults(
     return plan
 
 
-def _pick(n_rows: int, n_features: int, k: int, rng: np.random.RandomState) -> NDArray[np.bool_]:
+def _pick(n_rows: int, n_features: int, k: int, rng: RandomState) -> Mask:
     """Mask (n_rows, n_features) with `k` random entries set in each row."""
-    ranks = rng.uniform(size=(n_rows, n_features)).argsort(axis=1).argsort(axis=1)
-    return ranks < k
+    # Sorting twice gives ranks.
+    return rng.uniform(size=(n_rows, n_features)).argsort(axis=1).argsort(axis=1) < k
 
 
-def _other_machine(task: Codes, machine_type: Codes, rng: np.random.RandomState) -> Codes:
+def _other_machine(task: Codes, machine_type: Codes, rng: RandomState) -> Codes:
     """For every row another machine than its own, of another type where there is one."""
     group = machine_type if np.ptp(machine_type) else np.arange(len(machine_type))
     by_group = np.argsort(group, kind="stable")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import importlib.util
 import re
 import tarfile
 import zipfile
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,30 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._bunch import Loaded, PathLike, bunch, choose, numbered
-from ._cache import Arrays, build, data_folders, fetch
-
-__all__ = ["load_coil100", "load_faces", "load_mnist"]
+from ._cache import Arrays, Loaded, PathLike, bunch, choose, fetch, numbered
 
 SUBSET = Path(__file__).with_name("mnist") / "mnist600.npz"  # see the licence beside it
-
-_MNIST = """MNIST, 28 x 28 grey images of handwritten digits; the task is the digit.
-
-Y. LeCun, C. Cortes, C. J. C. Burges. Licence: CC BY-SA 3.0. The embedded subset has the first
-600 images of each digit of the training file; the full set has 60,000 + 10,000.
-"""
-
-_COIL100 = """COIL-100, 100 objects on a turntable, 72 poses each; the task is the object.
-
-S. A. Nene, S. K. Nayar, H. Murase: Columbia Object Image Library (COIL-100), CUCS-006-96, 1996.
-For research. Here 32 x 32 grey images, reduced from 128 x 128 colour by bilinear sampling.
-"""
-
-_FACES = """Labeled Faces in the Wild, 12 people with at least 52 images; the task is the person.
-
-G. B. Huang, M. Ramesh, T. Berg, E. Learned-Miller, UMass Amherst TR 07-49, 2007. Press pictures,
-for research. Either 64 x 64 grey images or the 128 numbers of dlib's face descriptor.
-"""
 
 _FEWEST_FACES = 52
 _CENTRE = (62, 62, 188, 188)  # where the face is in a 250 x 250 image of LFW
@@ -80,13 +59,13 @@ def load_mnist(
         split = np.full(len(index), "train")
     else:
         arrays = fetch("mnist", _convert_mnist, data_home, download_if_missing)
-        images = np.concatenate([arrays["x_train"], arrays["x_test"]])
-        digits = np.concatenate([arrays["y_train"], arrays["y_test"]])
-        sizes = [len(arrays["y_train"]), len(arrays["y_test"])]
+        parts = [(arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in ("train", "test")]
+        images, digits = (np.concatenate(both) for both in zip(*parts, strict=True))
+        sizes = [len(labels) for _, labels in parts]
         split = np.repeat(["train", "test"], sizes)
         index = np.concatenate([np.arange(n, dtype=np.int32) for n in sizes])
-    fields = {"split": split, "index": index, "DESCR": _MNIST}
-    return bunch(images, digits, list("0123456789"), return_X_y, **fields)
+    fields = {"split": split, "index": index}
+    return bunch("mnist", images, digits, list("0123456789"), return_X_y, **fields)
 
 
 def load_coil100(
@@ -111,8 +90,8 @@ def load_coil100(
         ``DESCR``.
     """
     arrays = fetch("coil100", _convert_coil100, data_home, download_if_missing)
-    fields = {"angle": arrays["angle"], "DESCR": _COIL100}
-    return bunch(arrays["X"], arrays["y"] - 1, numbered("obj", 100), return_X_y, **fields)
+    names, fields = numbered("obj", 100), {"angle": arrays["angle"]}
+    return bunch("coil100", arrays["X"], arrays["y"] - 1, names, return_X_y, **fields)
 
 
 def load_faces(
@@ -147,16 +126,14 @@ def load_faces(
     """
     choose("features", features, ("dlib", "pixels"))
     dlib = features == "dlib"
-    needs = ("dlib", "face_recognition_models") if dlib else ()
+    extra = {"needs": ("dlib", "face_recognition_models"), "also": ("embedding",)} if dlib else {}
     convert = partial(_convert_faces, describe=dlib)
-    arrays = fetch("faces", convert, data_home, download_if_missing, needs)
-    if dlib and "embedding" not in arrays:  # a file that was made for "pixels"
-        arrays = build("faces", convert, data_folders(data_home), download_if_missing, needs)
-    data, fields = arrays["gray64"], {"filename": arrays["filename"], "DESCR": _FACES}
+    arrays = fetch("faces", convert, data_home, download_if_missing, **extra)
+    data, fields = arrays["gray64"], {"filename": arrays["filename"]}
     if dlib:
         fields |= {"images": data, "face_detected": arrays["face_detected"]}
         data = arrays["embedding"]
-    return bunch(data, arrays["y"], arrays["names"], return_X_y, **fields)
+    return bunch("faces", data, arrays["y"], arrays["names"], return_X_y, **fields)
 
 
 def _convert_mnist(*files: Path) -> Arrays:
@@ -187,11 +164,8 @@ def _convert_coil100(archive: Path) -> Arrays:
                 found.append((int(match[1]), int(match[2]), grey))
     found.sort(key=lambda item: item[:2])
     objects, angles, images = zip(*found, strict=True)
-    return {
-        "X": np.stack(images),
-        "y": np.array(objects, dtype=np.int16),
-        "angle": np.array(angles, dtype=np.int16),
-    }
+    numbers = {"y": np.array(objects, dtype=np.int16), "angle": np.array(angles, dtype=np.int16)}
+    return {"X": np.stack(images), **numbers}
 
 
 def _reduce(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -212,66 +186,54 @@ def _convert_faces(archive: Path, describe: bool) -> Arrays:
     from PIL import Image
 
     with tarfile.open(archive) as members:
-        count = Counter(Path(name).parent.name for name in members.getnames() if _is_jpeg(name))
+        pictures = [Path(name) for name in members.getnames() if name.endswith(".jpg")]
+    count = Counter(picture.parent.name for picture in pictures)
     names = sorted(name for name, n in count.items() if n >= _FEWEST_FACES)
-    descriptor = _Descriptor() if describe else None
+    descriptor = _descriptor() if describe else None
     found = []
     with tarfile.open(archive) as members:  # anew, as a gzipped tar is read only forwards
         for member in members:
-            person = Path(member.name).parent.name
-            if not _is_jpeg(member.name) or person not in names:
+            picture = Path(member.name)
+            if picture.suffix != ".jpg" or picture.parent.name not in names:
                 continue
-            stream = members.extractfile(member)
-            assert stream is not None  # only folders and links have none
+            stream: Any = members.extractfile(member)  # only folders and links have none
             with Image.open(stream) as image:
                 colour = image.convert("RGB")
             grey = colour.convert("L").resize((64, 64), Image.Resampling.LANCZOS, _CENTRE)
             described = descriptor(np.asarray(colour)) if descriptor else ()
-            found.append((Path(member.name).name, names.index(person), np.asarray(grey), described))
+            person = names.index(picture.parent.name)
+            found.append((picture.name, person, np.asarray(grey), described))
     found.sort(key=lambda item: item[0])
     filename, person_index, images, descriptions = zip(*found, strict=True)
-    arrays = {
-        "gray64": np.stack(images),
-        "y": np.array(person_index, dtype=np.int16),
-        "names": np.array(names),
-        "filename": np.array(filename),
-    }
+    arrays = {"gray64": np.stack(images), "y": np.array(person_index, dtype=np.int16)}
+    arrays |= {"names": np.array(names), "filename": np.array(filename)}
     if descriptor:
         vectors, detected = zip(*descriptions, strict=True)
         arrays |= {"embedding": np.stack(vectors), "face_detected": np.array(detected)}
     return arrays
 
 
-def _is_jpeg(name: str) -> bool:
-    return name.endswith(".jpg")
+def _descriptor() -> Callable[[NDArray[np.uint8]], tuple[NDArray[np.float32], bool]]:
+    """Describe with dlib the face nearest to the centre of an image."""
+    dlib = importlib.import_module("dlib")
+    # The package face_recognition_models only carries files, and importing it needs setuptools;
+    # finding it does not.
+    spec: Any = importlib.util.find_spec("face_recognition_models")
+    models = f"{spec.submodule_search_locations[0]}/models"
+    detect = dlib.get_frontal_face_detector()
+    landmarks = dlib.shape_predictor(f"{models}/shape_predictor_5_face_landmarks.dat")
+    network = dlib.face_recognition_model_v1(f"{models}/dlib_face_recognition_resnet_model_v1.dat")
 
-
-class _Descriptor:
-    """dlib's face descriptor of the face nearest to the centre of an image."""
-
-    def __init__(self) -> None:
-        dlib = importlib.import_module("dlib")
-        # The package face_recognition_models only carries files, and importing it needs
-        # setuptools; finding it does not.
-        spec = importlib.util.find_spec("face_recognition_models")
-        assert spec is not None
-        assert spec.submodule_search_locations is not None
-        models = Path(spec.submodule_search_locations[0]) / "models"
-        self._detect = dlib.get_frontal_face_detector()
-        self._rectangle = dlib.rectangle
-        self._landmarks = dlib.shape_predictor(str(models / "shape_predictor_5_face_landmarks.dat"))
-        self._network = dlib.face_recognition_model_v1(
-            str(models / "dlib_face_recognition_resnet_model_v1.dat")
-        )
-
-    def __call__(self, image: NDArray[np.uint8]) -> tuple[NDArray[np.float32], bool]:
+    def describe(image: NDArray[np.uint8]) -> tuple[NDArray[np.float32], bool]:
         """Descriptor (128,) of `image` (h, w, 3), and whether a face was found."""
-        centre = np.array(image.shape[1::-1]) / 2
+        height, width = image.shape[:2]
 
         def distance(box: Any) -> float:
-            return float(np.hypot(*(np.array([box.center().x, box.center().y]) - centre)))
+            return float(np.hypot(box.center().x - width / 2, box.center().y - height / 2))
 
-        boxes = self._detect(image, 1)
-        box = min(boxes, key=distance) if boxes else self._rectangle(*_CENTRE)
-        vector = self._network.compute_face_descriptor(image, self._landmarks(image, box))
+        boxes = detect(image, 1)
+        box = min(boxes, key=distance, default=dlib.rectangle(*_CENTRE))
+        vector = network.compute_face_descriptor(image, landmarks(image, box))
         return np.array(vector, dtype=np.float32), bool(boxes)
+
+    return describe

@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 import io
-import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from ._bunch import Loaded, PathLike, bunch, choose, numbered
-from ._cache import Arrays, fetch
+from manyone._types import Mask
 
-__all__ = ["Channel", "load_keystrokes", "load_telemetry", "load_turbofan"]
-
-_KEYSTROKES = """MEU-Mobile KSD, one password typed on a touch screen; the task is the user.
-
-N. Al-Obaidi, M. Al-Jarrah, UCI Machine Learning Repository, 2016. Licence: CC BY 4.0. 56 users,
-51 records each of .tie5Roanl; 71 features: hold times and times between keys (ms), pressure and
-finger area of each key, and averages.
-"""
-
-_TELEMETRY = """NASA SMAP and MSL telemetry, anomalies labelled by experts; the task is the channel.
-
-K. Hundman, V. Constantinou, C. Laporte, I. Colwell, T. Soderstrom: Detecting Spacecraft Anomalies
-Using LSTMs and Nonparametric Dynamic Thresholding, KDD 2018 (data of the project telemanom).
-54 channels of SMAP and 27 of MSL, each with a normal training series and a labelled test series.
-"""
-
-_TURBOFAN = """C-MAPSS FD001, simulated turbofan engines run to failure; the task is the engine.
-
-A. Saxena, K. Goebel: Turbofan Engine Degradation Simulation Data Set, NASA Ames, 2008 (U.S.
-government work). 100 training engines run to failure, 100 test engines stop before it.
-"""
+from ._cache import Arrays, Loaded, PathLike, bunch, choose, fetch, numbered
 
 
 def load_keystrokes(
@@ -63,8 +41,8 @@ def load_keystrokes(
         ``target_names`` ``"user1"`` to ``"user56"``, ``DESCR``.
     """
     arrays = fetch("keystrokes", _convert_keystrokes, data_home, download_if_missing)
-    fields = {"feature_names": arrays["columns"], "DESCR": _KEYSTROKES}
-    return bunch(arrays["X"], arrays["y"] - 1, numbered("user", 56), return_X_y, **fields)
+    names, fields = numbered("user", 56), {"feature_names": arrays["columns"]}
+    return bunch("keystrokes", arrays["X"], arrays["y"] - 1, names, return_X_y, **fields)
 
 
 @dataclass(frozen=True)
@@ -85,22 +63,22 @@ class Channel:
     spacecraft: str
     train: NDArray[np.float32] = field(repr=False)
     test: NDArray[np.float32] = field(repr=False)
-    label: NDArray[np.bool_] = field(repr=False)
-    _n_commands: int = field(repr=False)
+    label: Mask = field(repr=False)
     _train_packed: NDArray[np.uint8] = field(repr=False)
     _test_packed: NDArray[np.uint8] = field(repr=False)
+    _n_commands: int = field(repr=False)
 
     @property
-    def train_commands(self) -> NDArray[np.bool_]:
+    def train_commands(self) -> Mask:
         """Commands sent with each training row, (n_train, n_commands)."""
         return self._unpack(self._train_packed)
 
     @property
-    def test_commands(self) -> NDArray[np.bool_]:
+    def test_commands(self) -> Mask:
         """Commands sent with each test row, (n_test, n_commands)."""
         return self._unpack(self._test_packed)
 
-    def _unpack(self, packed: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    def _unpack(self, packed: NDArray[np.uint8]) -> Mask:
         return np.unpackbits(packed, axis=1, count=self._n_commands).astype(bool)
 
 
@@ -149,18 +127,15 @@ def load_telemetry(
         raise ValueError(f"window must be at least 2 and step at least 1, got {window} and {step}.")
     arrays = fetch("telemetry", None, data_home, download=False)
     index = zip(*(arrays[key].tolist() for key in ("channels", "spacecraft", "n_cmd")), strict=True)
-    channels = {
-        name: _channel(arrays, name, craft, n_commands)
-        for name, craft, n_commands in index
-        if spacecraft in (None, craft)
-    }
+    every = [_channel(arrays, *entry) for entry in index]
+    channels = {one.name: one for one in every if spacecraft in (None, one.spacecraft)}
     parts = [_windows(channel, split, window, step) for channel in channels.values()]
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     fields: dict[str, Any] = {key: columns.pop(key) for key in ("label", "start")}
-    fields |= {"feature_names": np.array(list(columns)), "channels": channels, "DESCR": _TELEMETRY}
+    fields |= {"feature_names": np.array(list(columns)), "channels": channels}
     target = np.repeat(np.arange(len(parts)), [len(part["start"]) for part in parts])
     data = np.column_stack(list(columns.values()))
-    return bunch(data, target, list(channels), return_X_y, **fields)
+    return bunch("telemetry", data, target, list(channels), return_X_y, **fields)
 
 
 def load_turbofan(
@@ -204,32 +179,23 @@ def load_turbofan(
         "cycle": cycle,
         "settings": arrays[f"{split}_settings"].astype(np.float64),
         "rul": last[engine] - cycle,
-        "DESCR": _TURBOFAN,
     }
-    sensors = arrays[f"{split}_sensors"]
-    return bunch(sensors, engine, numbered("engine", len(last)), return_X_y, **fields)
+    sensors, names = arrays[f"{split}_sensors"], numbered("engine", len(last))
+    return bunch("turbofan", sensors, engine, names, return_X_y, **fields)
 
 
 def _channel(arrays: Arrays, name: str, spacecraft: str, n_commands: int) -> Channel:
     """The series of one channel."""
-    return Channel(
-        name=name,
-        spacecraft=spacecraft,
-        train=arrays[f"{name}/train_value"],
-        test=arrays[f"{name}/test_value"],
-        label=arrays[f"{name}/label"].astype(bool),
-        _n_commands=n_commands,
-        _train_packed=arrays[f"{name}/train_cmd"],
-        _test_packed=arrays[f"{name}/test_cmd"],
-    )
+    keys = ("train_value", "test_value", "label", "train_cmd", "test_cmd")
+    train, test, label, sent, sent_test = (arrays[f"{name}/{key}"] for key in keys)
+    return Channel(name, spacecraft, train, test, label.astype(bool), sent, sent_test, n_commands)
 
 
 def _windows(channel: Channel, split: str, window: int, step: int) -> Arrays:
     """Features, ``label`` and ``start`` of the windows of one series, each (n,)."""
-    train = split == "train"
-    values = (channel.train if train else channel.test).astype(np.float64)
-    commands = channel.train_commands if train else channel.test_commands
-    label = np.zeros(len(values), dtype=bool) if train else channel.label
+    values = getattr(channel, split).astype(np.float64)
+    commands = getattr(channel, f"{split}_commands")
+    label = channel.label if split == "test" else np.zeros(len(values), dtype=bool)
     if len(values) < window:
         raise ValueError(
             f"window={window} is longer than the {split} series of channel {channel.name} "
@@ -239,11 +205,8 @@ def _windows(channel: Channel, split: str, window: int, step: int) -> Arrays:
     part, sent, anomalous = (
         sliding_window_view(series, window, axis=0)[::step] for series in (values, commands, label)
     )
-    return {
-        "mean": part.mean(axis=1),
-        "std": part.std(axis=1),
-        "min": part.min(axis=1),
-        "max": part.max(axis=1),
+    spread = {name: getattr(part, name)(axis=1) for name in ("mean", "std", "min", "max")}
+    return spread | {
         "roughness": np.abs(np.diff(part, axis=1)).mean(axis=1),
         "trend": part[:, -1] - part[:, 0],
         "commands": sent.sum(axis=(1, 2)) / window,
@@ -256,9 +219,8 @@ def _windows(channel: Channel, split: str, window: int, step: int) -> Arrays:
 def _convert_keystrokes(workbook: Path) -> Arrays:
     """Arrays of the workbook: a header, then the subject and 71 features per row."""
     header, *rows = _read_sheet(workbook)
-    width = len(header)
     # Blank rows part the subjects.
-    table = np.array([[float(cell) for cell in row[:width]] for row in rows if any(row)])
+    table = np.array([[float(cell) for cell in row[: len(header)]] for row in rows if any(row)])
     if table.ndim != 2 or not np.isfinite(table).all():
         raise ValueError("the workbook has cells that are not numbers")
     table = table[np.argsort(table[:, 0], kind="stable")]
@@ -289,9 +251,8 @@ def _read_sheet(workbook: Path) -> Iterator[list[str]]:
         cells: list[str] = []
         for cell in row.iter(f"{space}c"):
             value, kind = cell.findtext(f"{space}v") or "", cell.get("t")
-            letters = re.match(r"[A-Z]*", cell.get("r", ""))
             column = 0
-            for letter in letters[0] if letters else "":
+            for letter in cell.get("r", "").rstrip("0123456789"):
                 column = 26 * column + ord(letter) - ord("A") + 1
             cells += [""] * (column - 1 - len(cells))
             cells.append(strings[int(value)] if kind == "s" else value or text(cell))
@@ -302,20 +263,18 @@ def _convert_turbofan(archive: Path) -> Arrays:
     """Arrays of the three FD001 text files, which lie in a zip within the zip."""
     with zipfile.ZipFile(archive) as outer:
         inner = next((name for name in outer.namelist() if name.endswith("CMAPSSData.zip")), None)
-        with zipfile.ZipFile(io.BytesIO(outer.read(inner)) if inner else archive) as members:
-
-            def table(file: str) -> NDArray[np.float64]:
-                name = next((n for n in members.namelist() if n.endswith(file)), file)
-                stream: IO[bytes]
-                with members.open(name) as stream:
-                    return np.loadtxt(io.TextIOWrapper(stream), ndmin=2)
-
-            arrays: Arrays = {}
-            for split in ("train", "test"):
-                rows = table(f"{split}_FD001.txt")
-                arrays[f"{split}_unit"] = rows[:, 0].astype(np.int16)
-                arrays[f"{split}_cycle"] = rows[:, 1].astype(np.int16)
-                arrays[f"{split}_settings"] = rows[:, 2:5].astype(np.float32)
-                arrays[f"{split}_sensors"] = rows[:, 5:].astype(np.float32)
-            arrays["test_rul"] = table("RUL_FD001.txt")[:, 0].astype(np.int16)
+        nested = io.BytesIO(outer.read(inner)) if inner else archive
+    tables = {}
+    with zipfile.ZipFile(nested) as members:
+        for name in members.namelist():
+            if name.endswith("_FD001.txt"):
+                text = io.BytesIO(members.read(name))
+                tables[Path(name).name] = np.loadtxt(text, ndmin=2)
+    arrays: Arrays = {"test_rul": tables["RUL_FD001.txt"][:, 0].astype(np.int16)}
+    for split in ("train", "test"):
+        rows = tables[f"{split}_FD001.txt"]
+        arrays[f"{split}_unit"] = rows[:, 0].astype(np.int16)
+        arrays[f"{split}_cycle"] = rows[:, 1].astype(np.int16)
+        arrays[f"{split}_settings"] = rows[:, 2:5].astype(np.float32)
+        arrays[f"{split}_sensors"] = rows[:, 5:].astype(np.float32)
     return arrays

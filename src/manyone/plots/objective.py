@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manyone.plots.axes import (
-    Array,
-    axes,
-    last_step,
-    learned,
-    require_matplotlib,
-    root_figure,
-)
+from manyone._types import Array
+from manyone.plots.axes import Display, last_step, learned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 
-class ObjectiveDisplay:
+@dataclass(eq=False, repr=False)
+class ObjectiveDisplay(Display):
     """Cost of an iterative fit against its iterations.
 
     Make one with `from_estimator` or `from_predictions`; the constructor only stores.
@@ -48,18 +42,12 @@ class ObjectiveDisplay:
     array([ 6.,  1., nan, nan])
     """
 
-    line_: Line2D
-    ax_: Axes
-    figure_: Figure
-
-    def __init__(self, path: Array, *, name: str | None = None):
-        self.path = path
-        self.name = name
+    path: Array
+    _: KW_ONLY
+    name: str | None = None
 
     @classmethod
-    def from_estimator(
-        cls, estimator: Any, *, name: str | None = None, ax: Axes | None = None, **kwargs: Any
-    ) -> Self:
+    def from_estimator(cls, estimator: Any, *, name: str | None = None, **kwargs: Any) -> Self:
         """Draw the `objective_path_` of a fitted model.
 
         Parameters
@@ -67,10 +55,8 @@ class ObjectiveDisplay:
         estimator : estimator of this package, or a pipeline that ends in one
         name : str or None
             For the legend; None is the name of the class.
-        ax : Axes or None
-            Where to draw; None makes a figure.
         **kwargs
-            Passed to `plot`.
+            Passed to `plot`: where to draw (`ax`) and how.
 
         Returns
         -------
@@ -78,12 +64,10 @@ class ObjectiveDisplay:
         """
         model = last_step(estimator)
         path = learned(model, "objective_path_", "path of iterations")
-        return cls.from_predictions(path, name=name or type(model).__name__, ax=ax, **kwargs)
+        return cls.from_predictions(path, name=name or type(model).__name__, **kwargs)
 
     @classmethod
-    def from_predictions(
-        cls, path: ArrayLike, *, name: str | None = None, ax: Axes | None = None, **kwargs: Any
-    ) -> Self:
+    def from_predictions(cls, path: ArrayLike, *, name: str | None = None, **kwargs: Any) -> Self:
         """Draw a path that is at hand.
 
         Parameters
@@ -91,20 +75,17 @@ class ObjectiveDisplay:
         path : array-like of shape (n_iter + 1,)
         name : str or None
             For the legend; None draws none.
-        ax : Axes or None
-            Where to draw; None makes a figure.
         **kwargs
-            Passed to `plot`.
+            Passed to `plot`: where to draw (`ax`) and how.
 
         Returns
         -------
         ObjectiveDisplay
         """
-        require_matplotlib(f"{cls.__name__}.from_predictions")
         values = np.asarray(path, dtype=np.float64)
         if values.ndim != 1 or len(values) == 0:
             raise ValueError(f"path must be one number per iteration; got shape {values.shape}.")
-        return cls(values, name=name).plot(ax, **kwargs)
+        return cls(values, name=name).plot(**kwargs)
 
     def plot(self, ax: Axes | None = None, *, log: bool = False, **kwargs: Any) -> Self:
         """Draw the path.
@@ -122,7 +103,7 @@ class ObjectiveDisplay:
         -------
         self
         """
-        ax = axes(f"{type(self).__name__}.plot", ax, (6.0, 4.0), "constrained")
+        ax = self._open(ax, (6.0, 4.0), "constrained")
         cost, label = self.path, "objective"
         if log:
             gap = cost - np.min(cost)
@@ -137,5 +118,4 @@ class ObjectiveDisplay:
         ax.spines[["top", "right"]].set_visible(False)
         if look["label"] is not None:
             ax.legend(frameon=False)
-        self.ax_, self.figure_ = ax, root_figure(ax)
         return self

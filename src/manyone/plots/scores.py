@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyone._types import Codes
-from manyone.plots.axes import (
-    BLUE,
-    GREY,
-    VERMILION,
-    Array,
-    Labels,
-    axes,
-    last_step,
-    require_matplotlib,
-    root_figure,
-)
+from manyone._types import Array, Codes, Mask
+from manyone.plots.axes import BLUE, GREY, VERMILION, Display, last_step
 from manyone.rows import as_labels, encode, lookup, split_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.collections import LineCollection, PathCollection
-    from matplotlib.figure import Figure
+    from matplotlib.collections import PathCollection
 
 _MOST_TASKS = 10  # shown unless the caller chooses
 _DOT_COLUMNS = 80  # columns of dots side by side across the axes
 _HALF_ROW = 0.4  # of the distance between two tasks
 
 
-class ScoreDisplay:
+@dataclass(eq=False, repr=False)
+class ScoreDisplay(Display):
     """Scores of rows, task by task, with each task's threshold and the alarms it raises.
 
     Make one with `from_estimator` or `from_predictions`; the constructor only stores.
@@ -74,45 +67,22 @@ class ScoreDisplay:
     'score (higher is more normal)'
     """
 
-    normal_: PathCollection
-    alarm_: PathCollection
-    calibration_: PathCollection | None
-    threshold_: LineCollection
-    ax_: Axes
-    figure_: Figure
-
-    def __init__(
-        self,
-        scores: Array,
-        codes: Codes,
-        *,
-        offset: Array,
-        labels: Labels,
-        calibration: Sequence[Array] | None = None,
-        source: str = "calibration",
-    ):
-        self.scores = scores
-        self.codes = codes
-        self.offset = offset
-        self.labels = labels
-        self.calibration = calibration
-        self.source = source
+    scores: Array
+    codes: Codes
+    _: KW_ONLY
+    offset: Array
+    labels: NDArray[Any]
+    calibration: Sequence[Array] | None = None
+    source: str = "calibration"
 
     @property
-    def alarm(self) -> NDArray[np.bool_]:
+    def alarm(self) -> Mask:
         """Which rows raise an alarm, shape (n,)."""
         return self.scores < self.offset[self.codes]
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any,
-        *,
-        task: Any = None,
-        which: Any = None,
-        ax: Axes | None = None,
-        **kwargs: Any,
+        cls, estimator: Any, X: Any, *, task: Any = None, which: Any = None, **kwargs: Any
     ) -> Self:
         """Score rows with a fitted model and draw them.
 
@@ -124,10 +94,8 @@ class ScoreDisplay:
             Task of each row, or the name of the column of `X` that holds it.
         which : label or list of labels or None
             Tasks to show. None: the first 10 of those that occur.
-        ax : Axes or None
-            Where to draw; None makes a figure.
         **kwargs
-            Passed to `plot`.
+            Passed to `plot`: where to draw (`ax`) and how.
 
         Returns
         -------
@@ -146,27 +114,19 @@ class ScoreDisplay:
         >>> display.alarm
         array([False,  True])
         """
-        require_matplotlib(f"{cls.__name__}.from_estimator")
         model = last_step(estimator)
         model._check_calibrated()
         X, task = split_columns(X, task=task)
         if model is not estimator and len(estimator) > 1:
             X = estimator[:-1].transform(X)
         scores = model.score_samples(X, task=task)
-        if task is None:
-            codes = np.zeros(len(scores), dtype=np.intp)
-        else:
+        codes = np.zeros(len(scores), dtype=np.intp)
+        if task is not None:
             codes = lookup(as_labels(task), model.tasks_)
         left_out = model.calibration_
-        display = cls(
-            scores,
-            codes,
-            offset=model.offset_,
-            labels=model.tasks_,
-            calibration=np.split(left_out.scores, left_out.starts[1:-1]),
-            source=left_out.source,
-        )
-        return display._select(which).plot(ax, **kwargs)
+        parts = np.split(left_out.scores, left_out.starts[1:-1])
+        known = {"offset": model.offset_, "labels": model.tasks_, "source": left_out.source}
+        return cls(scores, codes, calibration=parts, **known)._select(which).plot(**kwargs)
 
     @classmethod
     def from_predictions(
@@ -177,7 +137,6 @@ class ScoreDisplay:
         task: Any = None,
         labels: Any = None,
         which: Any = None,
-        ax: Axes | None = None,
         **kwargs: Any,
     ) -> Self:
         """Draw scores that are at hand.
@@ -194,16 +153,13 @@ class ScoreDisplay:
             Known tasks (``model.tasks_`` for ``model.offset_``). None: those that occur, sorted.
         which : label or list of labels or None
             Tasks to show. None: the first 10 of those that occur.
-        ax : Axes or None
-            Where to draw; None makes a figure.
         **kwargs
-            Passed to `plot`.
+            Passed to `plot`: where to draw (`ax`) and how.
 
         Returns
         -------
         ScoreDisplay
         """
-        require_matplotlib(f"{cls.__name__}.from_predictions")
         values = np.asarray(scores, dtype=np.float64)
         if values.ndim != 1:
             raise ValueError(f"scores must be one number per row; got shape {values.shape}.")
@@ -225,7 +181,7 @@ class ScoreDisplay:
             )
         thresholds = np.broadcast_to(thresholds, known.shape)
         display = cls(values, codes, offset=thresholds, labels=known)
-        return display._select(which).plot(ax, **kwargs)
+        return display._select(which).plot(**kwargs)
 
     def _select(self, which: Any) -> Self:
         """The display of some of the tasks."""
@@ -241,13 +197,13 @@ class ScoreDisplay:
         place = np.full(len(self.labels), -1)
         place[shown] = np.arange(len(shown))
         kept = place[self.codes] >= 0
-        return type(self)(
-            self.scores[kept],
-            place[self.codes[kept]],
+        return replace(
+            self,
+            scores=self.scores[kept],
+            codes=place[self.codes[kept]],
             offset=self.offset[shown],
             labels=self.labels[shown],
             calibration=self.calibration and [self.calibration[t] for t in shown],
-            source=self.source,
         )
 
     def plot(
@@ -274,73 +230,56 @@ class ScoreDisplay:
         -------
         self
         """
-        k = len(self.labels)
-        ax = axes(f"{type(self).__name__}.plot", ax, (7.0, 1.5 + 0.62 * k), "constrained")
+        x, k = self.scores, len(self.labels)
+        ax = self._open(ax, (7.0, 1.5 + 0.62 * k), "constrained")
         faint = np.concatenate(self.calibration) if self.calibration else np.empty(0)
-        drawn = np.concatenate([self.scores, faint, self.offset])
-        width = float(np.ptp(drawn)) / _DOT_COLUMNS or 1.0
-        style: dict[str, Any] = {"s": 26, "linewidths": 0.5, "edgecolors": "white"} | (
-            scatter_kwargs or {}
-        )
+        width = float(np.ptp(np.concatenate([x, faint, self.offset]))) / _DOT_COLUMNS or 1.0
+        style: dict[str, Any] = {"s": 26, "linewidths": 0.5, "edgecolors": "white"}
+        dots: Callable[..., PathCollection] = partial(ax.scatter, **style | (scatter_kwargs or {}))
 
-        self.calibration_ = None
+        self.calibration_: PathCollection | None = None
         if self.calibration:
             tasks = np.repeat(np.arange(k), [len(part) for part in self.calibration])
-            y = tasks + _stack(faint, tasks, width)
-            look = {"c": GREY, "alpha": 0.4, "zorder": 1, "label": f"{self.source} scores"}
-            self.calibration_ = ax.scatter(faint, y, **style | look)
+            y, label = tasks + _stack(faint, tasks, width), f"{self.source} scores"
+            self.calibration_ = dots(faint, y, c=GREY, alpha=0.4, zorder=1, label=label)
 
         # Rows stand on the middle line of their task, calibration scores hang below it.
-        alarm, y = self.alarm, self.codes - _stack(self.scores, self.codes, width)
+        alarm, y = self.alarm, self.codes - _stack(x, self.codes, width)
         label = f"alarm ({np.count_nonzero(alarm)} of {len(alarm)})"
-        accepted = {"c": BLUE, "marker": "o", "zorder": 2, "label": "accepted"}
-        raised = {"c": VERMILION, "marker": "D", "zorder": 3, "label": label}
-        self.normal_ = ax.scatter(self.scores[~alarm], y[~alarm], **style | accepted)
-        self.alarm_ = ax.scatter(self.scores[alarm], y[alarm], **style | raised)
+        self.normal_ = dots(x[~alarm], y[~alarm], c=BLUE, marker="o", zorder=2, label="accepted")
+        self.alarm_ = dots(x[alarm], y[alarm], c=VERMILION, marker="D", zorder=3, label=label)
 
-        line: dict[str, Any] = {"colors": "black", "linewidths": 1.5, "label": "threshold"}
-        line |= {"zorder": 4} | (line_kwargs or {})
-        middle = np.arange(k)
-        self.threshold_ = ax.vlines(self.offset, middle - _HALF_ROW, middle + _HALF_ROW, **line)
-        self._dress(ax, alarm, legend)
-        self.ax_, self.figure_ = ax, root_figure(ax)
+        line: dict[str, Any] = {"colors": "k", "linewidths": 1.5, "label": "threshold", "zorder": 4}
+        top, bottom = np.arange(k) - _HALF_ROW, np.arange(k) + _HALF_ROW
+        self.threshold_ = ax.vlines(self.offset, top, bottom, **line | (line_kwargs or {}))
+        self._dress(ax, alarm)
+        if legend:
+            above: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
+            ax.legend(ncols=4, frameon=False, handletextpad=0.3, columnspacing=1.2, **above)
         return self
 
-    def _dress(self, ax: Axes, alarm: NDArray[np.bool_], legend: bool) -> None:
-        """Labels, limits and legend."""
+    def _dress(self, ax: Axes, alarm: Mask) -> None:
+        """Labels, limits and how many rows of each task raise an alarm."""
         k = len(self.labels)
-        ax.set(xlabel="score (higher is more normal)", ylim=(k - 0.45, -0.55))
+        ax.set(xlabel="score (higher is more normal)", ylabel="task", ylim=(k - 0.45, -0.55))
         ax.set_yticks(np.arange(k), [str(label) for label in self.labels.tolist()])
         ax.tick_params(axis="y", length=0)
-        ax.hlines(
-            np.arange(k), 0, 1, transform=ax.get_yaxis_transform(), color="0.9", lw=1, zorder=0
-        )
+        ax.grid(axis="y", color="0.9", linewidth=1)
+        ax.set_axisbelow(True)
         ax.spines[["top", "right", "left"]].set_visible(False)
-        ax.set_ylabel("task")
         rows, raised = (np.bincount(part, minlength=k) for part in (self.codes, self.codes[alarm]))
+        write = partial(ax.text, transform=ax.get_yaxis_transform(), va="center", fontsize="small")
         for t in range(k) if k > 1 else ():
-            ax.annotate(
-                f"{raised[t]} of {rows[t]}",
-                (1.0, t),
-                xycoords=ax.get_yaxis_transform(),
-                xytext=(4, 0),
-                textcoords="offset points",
-                va="center",
-                color=VERMILION if raised[t] else "0.4",
-                fontsize="small",
-            )
-        if legend:
-            place: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
-            ax.legend(ncols=4, frameon=False, handletextpad=0.3, columnspacing=1.2, **place)
+            colour = VERMILION if raised[t] else "0.4"
+            write(1.01, t, f"{raised[t]} of {rows[t]}", color=colour)
 
 
 def _stack(x: Array, tasks: Codes, width: float) -> Array:
     """Heights in (0, 0.4] that keep dots of one task apart, as in a histogram made of dots."""
     column = np.floor((x - np.min(x, initial=np.inf)) / width).astype(np.intp)
-    order = np.lexsort((column, tasks))
-    key = np.stack([tasks[order], column[order]])
-    first = np.flatnonzero(np.r_[True, np.any(key[:, 1:] != key[:, :-1], axis=0)][: len(x)])
+    seen: Counter[tuple[int, int]] = Counter()
     height = np.empty(len(x))
-    height[order] = 1 + np.arange(len(x)) - np.repeat(first, np.diff([*first, len(x)]))
-    pitch = min(0.11, _HALF_ROW / max(height.max(initial=1.0), 1.0))
-    return height * pitch
+    for i, place in enumerate(zip(tasks.tolist(), column.tolist(), strict=True)):
+        seen[place] += 1
+        height[i] = seen[place]
+    return height * min(0.11, _HALF_ROW / height.max(initial=1.0))

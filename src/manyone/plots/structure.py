@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import squareform
 
-from manyone._types import Codes
-from manyone.plots.axes import (
-    LABEL_HEIGHT,
-    Array,
-    Labels,
-    axes,
-    last_step,
-    learned,
-    require_matplotlib,
-    root_figure,
-)
+from manyone._types import Array, Codes
+from manyone.plots.axes import Display, last_step, learned
 from manyone.rows import as_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colorbar import Colorbar
-    from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
 
 _MOST_VALUES = 12  # largest T whose cells still have room for a number
+_LABEL_HEIGHT = 0.16  # inches that a line of text takes
 
 
-class StructureDisplay:
+@dataclass(eq=False, repr=False)
+class StructureDisplay(Display):
     """Heat map of a T x T task matrix: who helps whom.
 
     Make one with `from_estimator` or `from_predictions`; the constructor only stores.
@@ -67,25 +60,14 @@ class StructureDisplay:
     1
     """
 
-    im_: AxesImage
-    text_: NDArray[Any] | None
-    colorbar_: Colorbar | None
-    ax_: Axes
-    figure_: Figure
-
-    def __init__(self, structure: Array, *, labels: Labels, order: Codes):
-        self.structure = structure
-        self.labels = labels
-        self.order = order
+    structure: Array
+    _: KW_ONLY
+    labels: NDArray[Any]
+    order: Codes
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: Any,
-        *,
-        order: str | None = "cluster",
-        ax: Axes | None = None,
-        **kwargs: Any,
+        cls, estimator: Any, *, order: str | None = "cluster", **kwargs: Any
     ) -> Self:
         """Draw the `structure_` of a fitted model.
 
@@ -95,10 +77,8 @@ class StructureDisplay:
         order : {"cluster", None}, default="cluster"
             ``"cluster"`` puts tasks that belong together side by side, None keeps the order of
             `tasks_`.
-        ax : Axes or None
-            Where to draw; None makes a figure.
         **kwargs
-            Passed to `plot`.
+            Passed to `plot`: where to draw (`ax`) and how.
 
         Returns
         -------
@@ -106,7 +86,7 @@ class StructureDisplay:
         """
         model = last_step(estimator)
         structure = learned(model, "structure_", "relation between its tasks")
-        return cls.from_predictions(structure, labels=model.tasks_, order=order, ax=ax, **kwargs)
+        return cls.from_predictions(structure, labels=model.tasks_, order=order, **kwargs)
 
     @classmethod
     def from_predictions(
@@ -115,7 +95,6 @@ class StructureDisplay:
         *,
         labels: Any = None,
         order: str | None = "cluster",
-        ax: Axes | None = None,
         **kwargs: Any,
     ) -> Self:
         """Draw a task matrix that is at hand.
@@ -127,16 +106,13 @@ class StructureDisplay:
             None: 0, 1, ...
         order : {"cluster", None}, default="cluster"
             ``"cluster"`` puts tasks that belong together side by side, None keeps the order given.
-        ax : Axes or None
-            Where to draw; None makes a figure.
         **kwargs
-            Passed to `plot`.
+            Passed to `plot`: where to draw (`ax`) and how.
 
         Returns
         -------
         StructureDisplay
         """
-        require_matplotlib(f"{cls.__name__}.from_predictions")
         matrix = np.asarray(structure, dtype=np.float64)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
             raise ValueError(f"structure must be square, one row per task; got {matrix.shape}.")
@@ -148,7 +124,7 @@ class StructureDisplay:
         if order not in {"cluster", None}:
             raise ValueError(f'order must be "cluster" or None; got {order!r}.')
         placed = np.arange(len(matrix)) if order is None else clustered(matrix)
-        return cls(matrix, labels=names, order=placed).plot(ax, **kwargs)
+        return cls(matrix, labels=names, order=placed).plot(**kwargs)
 
     def plot(
         self,
@@ -179,42 +155,32 @@ class StructureDisplay:
         -------
         self
         """
-        ax = axes(f"{type(self).__name__}.plot", ax, (6.4, 5.4), "compressed")
+        ax = self._open(ax, (6.4, 5.4), "compressed")
+        from matplotlib import colormaps
+
         matrix = self.structure[np.ix_(self.order, self.order)]
         T = len(matrix)
         rest = matrix[~np.eye(T, dtype=bool)]
         top = float(np.abs(rest).max(initial=0.0)) or float(np.abs(matrix).max()) or 1.0
-        from matplotlib import colormaps
-
         shades = colormaps.get_cmap(cmap).with_extremes(over="0.3", under="0.3")
         look: dict[str, Any] = {"cmap": shades, "vmin": -top, "vmax": top} | (im_kwargs or {})
         self.im_ = ax.imshow(matrix, **look)
-        self.ax_, self.figure_ = ax, root_figure(ax)
 
-        self.text_ = None
+        self.text_: NDArray[Any] | None = None
         if include_values or (include_values is None and T <= _MOST_VALUES):
             self.text_ = np.empty((T, T), dtype=object)
-            colours = self.im_.to_rgba(matrix)
+            write = partial(ax.text, ha="center", va="center", fontsize="small")
+            dark = self.im_.to_rgba(matrix)[..., :3] @ [0.3, 0.59, 0.11] < 0.5
             for (s, t), value in np.ndenumerate(matrix):
-                red, green, blue, _ = colours[s, t]
-                dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
                 number = format(value, values_format)
                 number = number.removeprefix("-") if float(number) == 0 else number
-                self.text_[s, t] = ax.text(
-                    t,
-                    s,
-                    number,
-                    ha="center",
-                    va="center",
-                    color="white" if dark else "black",
-                    fontsize="small",
-                )
+                self.text_[s, t] = write(t, s, number, color="white" if dark[s, t] else "black")
 
-        self.colorbar_ = None
+        self.colorbar_: Colorbar | None = None
         if colorbar:
             low, high = self.im_.get_clim()
-            over, under = matrix.max() > high, matrix.min() < low
-            extend = ("both" if under else "max") if over else ("min" if under else "neither")
+            beyond = bool(matrix.min() < low) + 2 * bool(matrix.max() > high)
+            extend = ("neither", "min", "max", "both")[beyond]
             self.colorbar_ = self.figure_.colorbar(
                 self.im_, ax=ax, extend=extend, label="structure", fraction=0.046, pad=0.03
             )
@@ -225,7 +191,7 @@ class StructureDisplay:
         """As many labels as have room."""
         T = len(self.order)
         box = ax.get_window_extent().transformed(self.figure_.dpi_scale_trans.inverted())
-        step = max(1, int(np.ceil(T * LABEL_HEIGHT / min(box.width, box.height))))
+        step = max(1, int(np.ceil(T * _LABEL_HEIGHT / min(box.width, box.height))))
         ticks = np.arange(0, T, step)
         names = [str(self.labels.tolist()[t]) for t in self.order[ticks]]
         small = "small" if T > _MOST_VALUES else "medium"
