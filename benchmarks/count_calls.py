@@ -45,8 +45,8 @@ def main() -> int:
     every = parser.parse_args().list
     warnings.simplefilter("ignore")
     rng = np.random.default_rng(0)
-    task = np.repeat(np.arange(10), 15)
-    X = rng.normal(size=(10, 8))[task] * 2.0 + rng.normal(size=(150, 8))
+    task = np.repeat(np.arange(10), 25)
+    X = rng.normal(size=(10, 8))[task] * 6.0 + rng.normal(size=(250, 8))
     promises: dict[str, tuple[Callable[[], Any], int, int]] = {
         "JointOCKSR().fit": (lambda: JointOCKSR().fit(X, task=task), 40, 7),
         "NonlinearOCKSR().fit": (lambda: NonlinearOCKSR().fit(X, task=task), 65, 10),

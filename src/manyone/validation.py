@@ -13,6 +13,9 @@ from scipy import sparse
 from manyone._types import Array, Mask
 from manyone.messages import shortlist, warn_user
 
+#: Why a metric cannot be learned.
+NO_METRIC = 'metric="whitened" needs dense rows, not sparse ones or kernel="precomputed".'
+
 
 def as_frame(X: Any) -> Any:
     """`X` as a narwhals data frame, or None if it is not one."""
@@ -167,12 +170,6 @@ def refuse_landmarks(rows: Any, number: int) -> None:
     """Landmarks need rows."""
     if rows.columns is not None:
         raise ValueError(f'kernel="precomputed" has no landmarks={number}: use landmarks=None.')
-
-
-def refuse_metric(rows: Any) -> None:
-    """A learned metric needs rows, and dense ones."""
-    if rows.columns is not None or sparse.issparse(rows.X):
-        raise ValueError('metric="whitened" needs dense rows, not sparse or "precomputed" ones.')
 
 
 def tasks_without_far_alarm(tasks: NDArray[Any], silent: Mask) -> str | None:

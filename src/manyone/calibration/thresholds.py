@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
 from manyone.messages import shortlist
-from manyone.models.solution import Solution
 from manyone.rows import TrainingRows, group_rows
 from manyone.solvers.running import blas_threads, one_blas_thread
 
@@ -71,7 +70,7 @@ class Calibration:
         Parameters
         ----------
         scores, codes, weight : ndarray of shape (n,)
-            Score, task and count of each normal row.
+            Score, task and count of each row; rows without a score (NaN) are left out.
         n_tasks : int
         source : str
 
@@ -80,8 +79,9 @@ class Calibration:
         Calibration
         """
         order = np.lexsort((scores, codes))
-        starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n_tasks))])
+        order = order[~np.isnan(scores[order])]
         scores, codes, weight = scores[order], codes[order], weight[order]
+        starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n_tasks))])
         # Equal scores may differ by rounding: slightly lower, a tie stays a tie and p is larger.
         scores = scores - 1e-12 * (1.0 + np.abs(scores))
         unit, spread = _spreads(scores, codes, weight, n_tasks)
@@ -102,16 +102,6 @@ class Calibration:
             source,
             np.bincount(codes, weight, n_tasks).astype(np.float64),
             float(pool_weight.sum()),
-        )
-
-    @classmethod
-    def of_training(cls, rows: TrainingRows, solution: Solution) -> Calibration:
-        """From the left-out scores that a solution brings along."""
-        assert solution.left_out is not None
-        normal = ~rows.outlier
-        scores, weight = solution.left_out[normal], rows.weight[normal]
-        return cls.from_scores(
-            scores, rows.codes[normal], weight, rows.n_tasks, solution.left_out_source
         )
 
     def pooled(self, alarm_rate: float) -> Mask:
@@ -276,17 +266,18 @@ class Folds:
         stays = np.flatnonzero((fold < 0) & ~rows.outlier)
         if len(stays):
             left_out[stays] = score(np.arange(len(fold)), stays)
-        parts = [
-            (np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(fold.max() + 1)
-        ]
+        kept, held = [], []
+        for k in range(fold.max() + 1):
+            kept.append(np.flatnonzero(fold != k))
+            held.append(np.flatnonzero(fold == k))
         workers = blas_threads() if len(fold) < _SMALL else 1
-        if workers == 1 or len(parts) < 2:
-            scores = [score(*part) for part in parts]
+        if workers == 1:
+            scores = list(map(score, kept, held))
         else:
             with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
-                scores = list(pool.map(lambda part: score(*part), parts))
-        for (_, held), found in zip(parts, scores, strict=True):
-            left_out[held] = found
+                scores = list(pool.map(score, kept, held))
+        for rows_of_fold, found in zip(held, scores, strict=True):
+            left_out[rows_of_fold] = found
         return left_out
 
 

@@ -116,7 +116,9 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         """
         if y is not None and task is None:
             validation.warn_of_labels_in_y(y)
-        X, task, outlier, named = split_named(X, task, outlier)
+        named: list[str] = []
+        if isinstance(task, str) or isinstance(outlier, str):
+            X, task, outlier, named = split_named(X, task, outlier)
         rows, tasks, _ = training_rows(self, X, task, outlier, sample_weight)
         return self._fit_rows(rows, tasks, named)
 
@@ -157,11 +159,14 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
             warn_user(report.message, ConvergenceWarning)
         elif not report.converged:
             warn_unconverged(type(self).__name__, self.max_iter, self.tol)
-        if self.metric == "plain" and solution.scorer.points.vanishes:
+        kernel = solution.scorer.points.kernel
+        if self.metric == "plain" and kernel.unit_diagonal and rows.X.shape[1] > 1:
             self._warn_of_scales(rows.X)
-        if calibrate:
+        if calibrate and solution.left_out is not None:
             with np.errstate(under="ignore"):
-                self.calibration_ = Calibration.of_training(rows, solution)
+                self.calibration_ = Calibration.from_scores(
+                    solution.left_out, rows.codes, rows.weight, len(tasks), solution.left_out_source
+                )
             self._set_offsets(self.alarm_rate)
         return self
 
@@ -169,7 +174,8 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         """Metric, kernel and solution of these rows; the estimator is not changed."""
         metric, prepared = None, rows
         if self.metric != "plain":
-            validation.refuse_metric(rows)
+            if rows.columns is not None or sparse.issparse(rows.X):
+                raise ValueError(validation.NO_METRIC)
             metric = TaskWhitener().fit_rows(rows)
             prepared = replace(rows, X=metric.transform(rows.X))
         gram = Gram.of(prepared, self)
@@ -194,14 +200,18 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
             solution = replace(solution, scorer=scorer, left_out=None)
         if not left_out or solution.left_out is not None:
             return solution
+        if gram.given is not None:
+            similarity = gram.given @ (rows.weight / rows.weight.sum())
+        else:
+            similarity = _similarity(gram, rows, solution.scorer.points)
         score = self._by_number(gram, rows) if shared else self._by_rows(rows)
-        similarity = _similarity(gram, rows, solution.scorer.points)
         scores = Folds(self.can.folds or _FOLDS).left_out(score, rows, similarity)
         return replace(solution, left_out=scores, left_out_source="folds")
 
     def _by_number(self, gram: Gram, rows: TrainingRows) -> Callable[[Codes, Codes], Array]:
         """Scores of some rows by a model of others; all of them share the kernel matrix."""
-        numbered = gram.by_number()
+        # New rows are lines of the matrix then: parts of it need no kernel again.
+        numbered = replace(gram, columns=np.arange(len(rows.codes)))
 
         def score(kept: Codes, held: Codes) -> Array:
             part = self._solve(numbered.take(kept), rows.take(kept), left_out=False)
@@ -237,7 +247,7 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
 
     def _warn_of_scales(self, X: Any) -> None:
         """Say so where one column drowns all others in the distance between rows."""
-        if sparse.issparse(X) or X.shape[1] < 2 or not np.all(np.abs(X) < 1e100):
+        if sparse.issparse(X) or not np.all(np.abs(X) < 1e100):
             return
         with np.errstate(under="ignore"):
             spread = (X - X[0]).std(axis=0)
@@ -347,8 +357,6 @@ def _learned(name: str) -> property:
 
 def _similarity(gram: Gram, rows: TrainingRows, points: Points) -> Array:
     """Mean similarity of each row to all: the same whatever their order, number or features."""
-    if gram.given is not None:
-        return gram.given @ (rows.weight / rows.weight.sum())
     share = rows.weight if len(points) == len(rows.codes) else np.ones(len(points))
     similarity = np.empty(len(rows.codes))
     for part, K in points.blocks(gram.X):

@@ -15,8 +15,7 @@ from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.updates import Updatable, rows_without
-from manyone.kernels.gram import Gram, Points
-from manyone.models.scorers import Expansion
+from manyone.kernels.gram import Expansion, Gram, Points
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
 from manyone.solvers.ridge import (

@@ -15,8 +15,7 @@ from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.joint import joint_solution
 from manyone.estimators.structured import STRUCTURED, progress, warm_start
-from manyone.kernels.gram import Gram
-from manyone.models.scorers import Expansion
+from manyone.kernels.gram import Expansion, Gram
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
 from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure

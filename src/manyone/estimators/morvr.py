@@ -12,8 +12,8 @@ from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Capabilities
-from manyone.kernels.gram import Gram
-from manyone.models.scorers import Expansion, InMetric
+from manyone.kernels.gram import Expansion, Gram
+from manyone.models.scorers import InMetric
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
 from manyone.solvers.morvr import predictive_covariance_scale, published_start, solve_morvr

@@ -236,7 +236,7 @@ class NonlinearOCKSR(TwoLayerModel):
             return single_task(self, gram, rows)
         problem, features = first_layer(self, gram, rows)
         beta = second_ridge(problem, self.beta)
-        W, theta = start(self, problem)
+        W, theta = start(self, problem) if self.warm_start else (problem.W, problem.theta)
         found = solve_nonlinear(
             problem.Phi,
             problem.R,
@@ -289,10 +289,8 @@ def first_layer(model: Any, gram: Gram, rows: TrainingRows) -> tuple[TwoLayerPro
 
 def start(model: Any, problem: TwoLayerProblem) -> tuple[Array, float]:
     """First layer (m, T) and coefficient of the second kernel to start from."""
-    if not (model.warm_start and model.max_iter):
-        return problem.W, problem.theta
     last = warm_start(model, "first_layer", problem.W.shape)
-    if last is None:
+    if last is None or not model.max_iter:
         return problem.W, problem.theta
     # A theta that was learned belongs to the first layer it came with.
     return last, model.solution_.fitted("theta") if model.learn_theta else problem.theta

@@ -11,8 +11,7 @@ import numpy as np
 from manyone._sklearn import Interval
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Capabilities
-from manyone.kernels.gram import Gram
-from manyone.models.scorers import Expansion
+from manyone.kernels.gram import Expansion, Gram
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
 from manyone.solvers.eigenbasis import (

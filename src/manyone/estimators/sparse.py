@@ -191,7 +191,7 @@ class SparseOCKSR(TwoLayerModel):
         problem, features = first_layer(self, gram, rows)
         problem = sparse_problem(problem)
         l1, group = sparse_strengths(problem, self.l1, self.group)
-        W, theta = start(self, problem)
+        W, theta = start(self, problem) if self.warm_start else (problem.W, problem.theta)
         if self.solver == "fista" and self.max_iter and W is problem.W:
             W = sparse_start(problem, self.max_iter)
         found = solve_sparse(

@@ -196,7 +196,9 @@ def _task_kernel(gram: Gram, members: Codes) -> Any:
     part = gram.take(members)
     if len(members) >= _MANY and gram.kernel.unit_diagonal and gram.given is None:
         side = gram.kernel.side(part.X)
-        return CachedRows(lambda rows: gram.kernel.against(part.X[rows], side), np.ones(len(part)))
+        return CachedRows(
+            lambda rows: gram.kernel.against(part.X[rows], side), np.ones(len(members))
+        )
     return part.semidefinite_matrix()
 
 

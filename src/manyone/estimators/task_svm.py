@@ -12,8 +12,7 @@ from manyone._sklearn import Interval
 from manyone._types import Array, Codes
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Capabilities
-from manyone.kernels.gram import Gram
-from manyone.models.scorers import Expansion
+from manyone.kernels.gram import Expansion, Gram
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import MISSING, TrainingRows
 from manyone.solvers.task_svm import by_libsvm, solve_task_svm, task_kernel

@@ -133,7 +133,9 @@ class Updatable(MultiTaskOneClass):
             )
         self.solution_, self.training_, self.tasks_ = solution, rows, tasks
         if calibrated and solution.left_out is not None:
-            self.calibration_ = Calibration.of_training(rows, solution)
+            self.calibration_ = Calibration.from_scores(
+                solution.left_out, rows.codes, rows.weight, len(tasks), solution.left_out_source
+            )
             self._set_offsets(self.promised_rate_)
         return self
 

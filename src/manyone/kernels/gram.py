@@ -2,7 +2,7 @@
 
 A :class:`Gram` is what a method is fitted to, whatever the kernel (named, callable, precomputed)
 and however it is held (rows, matrix, landmarks). :class:`Points` are what is left of it in a fitted
-model: the rows that its functions are expanded over.
+model: the rows that its functions are expanded over. An :class:`Expansion` has one for every task.
 """
 
 from __future__ import annotations
@@ -68,17 +68,51 @@ class Points:
         if X.shape[0] == 1:  # no need to ask how large a block may be
             yield slice(0, 1), self.values(X)
             return
-        for rows in row_blocks(X.shape[0], 2 * (len(self) + X.shape[1])):
+        for rows in row_blocks(X.shape[0], 2 * (self.X.shape[0] + X.shape[1])):
             yield rows, self.values(X[rows])
 
     def diagonal(self, X: Rows) -> Array:
         """k(x, x) of new rows, shape (m,); not known for a precomputed kernel."""
         return self.kernel.diagonal(X)
 
-    @property
-    def vanishes(self) -> bool:
-        """Whether rows far away from all points have kernel values of 0."""
-        return self.kernel.unit_diagonal
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """Score ``-|f_t(x) - target_t|``, or ``f_t(x) - target_t`` if one-sided; ``f = K(x) coef``.
+
+    Parameters
+    ----------
+    points : Points
+    coef : ndarray of shape (n, T)
+    target : ndarray of shape (T,)
+    one_sided : bool
+    """
+
+    points: Points
+    coef: Array
+    target: Array
+    one_sided: bool = False
+
+    def own(self, X: Rows, codes: Codes) -> Array:
+        """See :class:`manyone.models.Scorer`."""
+        gap = np.empty(X.shape[0])
+        for rows, K in self.points.blocks(X):
+            gap[rows] = np.einsum("ij,ij->i", K, self.coef.T[codes[rows]])
+        gap -= self.target[codes]
+        return gap if self.one_sided else -np.abs(gap)
+
+    def all(self, X: Rows) -> Array:
+        """See :class:`manyone.models.Scorer`."""
+        gap = np.empty((X.shape[0], len(self.target)))
+        for rows, K in self.points.blocks(X):
+            gap[rows] = K @ self.coef - self.target
+        return gap if self.one_sided else -np.abs(gap)
+
+    def far(self) -> Array | None:
+        """See :class:`manyone.models.Scorer`."""
+        if not self.points.kernel.unit_diagonal:
+            return None
+        return -self.target if self.one_sided else -np.abs(self.target)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,10 +162,6 @@ class Gram:
         )
         return cls(kernel, rows.X)
 
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return int(self.X.shape[0])
-
     def matrix(self) -> Array:
         """Kernel matrix of shape (n, n), in Fortran order, to be used up by the caller."""
         if self.given is None:
@@ -173,7 +203,7 @@ class Gram:
 
     def by_number(self) -> Gram:
         """The same for new rows that are lines of the matrix: parts of it need no kernel again."""
-        return replace(self.formed(), columns=np.arange(len(self)))
+        return replace(self.formed(), columns=np.arange(self.X.shape[0]))
 
     def take(self, rows: Any) -> Gram:
         """Some of the rows."""

@@ -1,8 +1,8 @@
 """Fitted models as values: a solution, and the scorers it is composed of."""
 
+from manyone.kernels.gram import Expansion
 from manyone.models.scorers import (
     Balls,
-    Expansion,
     InMetric,
     Projection,
     Scorer,

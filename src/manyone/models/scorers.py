@@ -37,45 +37,6 @@ class Scorer(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Expansion:
-    """Score ``-|f_t(x) - target_t|``, or ``f_t(x) - target_t`` if one-sided; ``f = K(x) coef``.
-
-    Parameters
-    ----------
-    points : Points
-    coef : ndarray of shape (n, T)
-    target : ndarray of shape (T,)
-    one_sided : bool
-    """
-
-    points: Points
-    coef: Array
-    target: Array
-    one_sided: bool = False
-
-    def own(self, X: Rows, codes: Codes) -> Array:
-        """See :class:`Scorer`."""
-        gap = np.empty(X.shape[0])
-        for rows, K in self.points.blocks(X):
-            gap[rows] = np.einsum("ij,ij->i", K, self.coef.T[codes[rows]])
-        return self._score(gap - self.target[codes])
-
-    def all(self, X: Rows) -> Array:
-        """See :class:`Scorer`."""
-        gap = np.empty((X.shape[0], len(self.target)))
-        for rows, K in self.points.blocks(X):
-            gap[rows] = K @ self.coef - self.target
-        return self._score(gap)
-
-    def far(self) -> Array | None:
-        """See :class:`Scorer`."""
-        return self._score(-self.target) if self.points.vanishes else None
-
-    def _score(self, gap: Array) -> Array:
-        return gap if self.one_sided else -np.abs(gap)
-
-
-@dataclass(frozen=True, eq=False)
 class TwoLayers:
     """Score ``-|f_t(x) - target_t|``, ``f = exp(-theta |K(x) coef - centres|^2) second_coef``.
 
@@ -111,7 +72,7 @@ class TwoLayers:
 
     def far(self) -> Array | None:
         """See :class:`Scorer`."""
-        if not self.points.vanishes:
+        if not self.points.kernel.unit_diagonal:
             return None
         nowhere = np.zeros((1, len(self.target)))
         return -np.abs(
@@ -176,7 +137,9 @@ class Balls:
 
     def far(self) -> Array | None:
         """See :class:`Scorer`."""
-        return np.minimum(-1.0 - self.centre_norm2, 0.0) if self.points.vanishes else None
+        return (
+            np.minimum(-1.0 - self.centre_norm2, 0.0) if self.points.kernel.unit_diagonal else None
+        )
 
     def _self_similarities(self, X: Rows) -> Array:
         if self.self_similarity is None:
@@ -223,7 +186,7 @@ class Projection:
     def far(self) -> Array | None:
         """See :class:`Scorer`."""
         # Where kernel values vanish, rows land in the origin.
-        return -np.linalg.norm(self.targets, axis=1) if self.points.vanishes else None
+        return -np.linalg.norm(self.targets, axis=1) if self.points.kernel.unit_diagonal else None
 
 
 @dataclass(frozen=True, eq=False)

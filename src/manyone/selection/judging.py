@@ -45,9 +45,10 @@ def tunable(model: Any) -> list[str]:
 
 def combinations(values: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
     """Every setting of a grid."""
-    return [
-        dict(zip(values, options, strict=True)) for options in itertools.product(*values.values())
-    ]
+    settings = []
+    for options in itertools.product(*values.values()):
+        settings.append(dict(zip(values, options, strict=True)))
+    return settings
 
 
 def checked_grid(model: Any, grid: Any) -> dict[str, list[Any]]:

@@ -158,7 +158,9 @@ def _choose(
     table: list[Judged] = []
     setting: dict[str, Any] = {}
     if shared or not own:
-        table, best = _choose_ridge(_ridge_of(model), rows, shared, criterion)
+        alone = model.can.left_out_grid != "joint" or isinstance(model, JointOCKSR)
+        ridge = model if alone else _ridge_of(model)
+        table, best = _choose_ridge(ridge, rows, shared, criterion)
         if not own:
             return table, best
         setting = table[best].setting
@@ -174,10 +176,10 @@ def _choose(
 
 def _ridge_of(model: MultiTaskOneClass) -> MultiTaskOneClass:
     """The regression whose closed form judges what a method shares with it."""
-    if model.can.left_out_grid != "joint" or isinstance(model, JointOCKSR):
-        return model
     ridge, given = JointOCKSR(), model.get_params()
-    return ridge.set_params(**{name: given[name] for name in ridge.get_params()})
+    for name in ridge.get_params():
+        setattr(ridge, name, given[name])
+    return ridge
 
 
 def _choose_ridge(
@@ -304,7 +306,8 @@ def _as_columns(
     estimator: MultiTaskOneClass, table: list[Judged], best: int, rows: TrainingRows
 ) -> dict[str, NDArray[Any]]:
     """The table of what was tried, column by column."""
-    given = {name: getattr(estimator, name) for name in tunable(estimator)}
+    names, everything = tunable(estimator), estimator.get_params()
+    given = dict(zip(names, map(everything.get, names), strict=True))
     columns: dict[str, list[Any]] = {}
     for number, entry in enumerate(table):
         known = entry.aucs[np.isfinite(entry.aucs)]

@@ -89,14 +89,15 @@ def left_out_gaps(
     rotated = vectors.T @ (root[:, None] * R)
     solved = vectors @ (damped[:, :, None] * rotated[:, None, :]).reshape(len(values), -1)
     solved = solved.reshape(len(values), len(alphas), -1)  # M^-1 S R for every ridge
-    stacks = [(index, vectors[index], own[index]) for index in _equal_sizes(groups or [])]
+    stacks = _equal_sizes(groups or [])
     gaps = np.empty((len(alphas), *R.shape))
     for k, alpha in enumerate(alphas):
         residual = solved[:, k] * (alpha / root)[:, None]
         left_out = residual / kept[k][:, None]
         lost = count * left_out * residual
-        for index, block, mine in stacks:
-            part, half = solved[:, k][index], block * np.sqrt(damped[:, k])
+        for index in stacks:
+            part, half = solved[:, k][index], vectors[index] * np.sqrt(damped[:, k])
+            mine = own[index]
             inner = np.linalg.solve(np.matmul(half, half.transpose(0, 2, 1)), part)
             # What leaving the group out takes from alpha * (sum of coefficients of task t).
             taken = alpha * np.einsum("gnt,gnt->gt", part, inner)
@@ -150,4 +151,4 @@ def _equal_sizes(groups: list[Codes]) -> list[Codes]:
     by_size: dict[int, list[Codes]] = {}
     for group in groups:
         by_size.setdefault(len(group), []).append(group)
-    return [np.stack(same) for same in by_size.values()]
+    return list(map(np.stack, by_size.values()))
