@@ -196,7 +196,7 @@ def warn_of_dominating_column(spread: Array, names: Any) -> None:
     column = int(np.argmax(spread))
     name = column if names is None else repr(names[column])
     warn_user(
-        f"Column {name} of X varies over a thousand times more than every other: it alone decides "
+        f"In X column {name} varies over a thousand times more than every other: it alone decides "
         "how far rows are apart. Scale first, as with sklearn.preprocessing.StandardScaler.",
         UserWarning,
     )
