@@ -125,14 +125,14 @@ def refuse_empty_tasks(codes: Any, outlier: Mask, tasks: NDArray[Any]) -> None:
 
 def warn_of_labels_in_y(y: Any) -> None:
     """Labels that came as `y` would be ignored without a word, and all rows be one task."""
-    values, n_rows = np.asarray(y), len(y)
+    values = np.asarray(y)
     if values.ndim != 1 or values.dtype.kind == "f":
         return
     distinct = set(values.tolist()) if values.dtype == object else set(np.unique(values).tolist())
-    if 1 < len(distinct) <= max(2, n_rows // 2) and not distinct <= {1, -1}:
+    if 1 < len(distinct) <= max(2, len(values) // 2) and not distinct <= {1, -1}:
         warn_user(
-            f"y is ignored, but looks like labels ({len(distinct)} values for {n_rows} rows): pass "
-            "them as task=..., or as outlier=... if they say which rows are abnormal.",
+            f"y is ignored, but looks like labels ({len(distinct)} values, {len(values)} rows): "
+            "pass them as task=..., or as outlier=... if they say which rows are abnormal.",
             UserWarning,
         )
 
