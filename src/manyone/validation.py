@@ -133,10 +133,10 @@ def warn_of_labels_in_y(y: Any) -> None:
         return
     n_rows = len(values)
     distinct = set(values.tolist()) if values.dtype == object else set(np.unique(values).tolist())
-    if 1 < len(distinct) <= max(2, n_rows // 2) and not distinct <= {1, -1}:
+    if 1 < len(distinct) <= max(2, len(values) // 2) and not distinct <= {1, -1}:
         warn_user(
-            f"y is ignored, but looks like labels ({len(distinct)} values for {n_rows} rows): pass "
-            "them as task=..., or as outlier=... if they say which rows are abnormal.",
+            f"y is ignored, but looks like labels ({len(distinct)} values, {len(values)} rows): "
+            "pass them as task=..., or as outlier=... if they say which rows are abnormal.",
             UserWarning,
         )
 
@@ -188,7 +188,7 @@ def warn_of_dominating_column(spread: Array, names: Any) -> None:
     column = int(np.argmax(spread))
     name = column if names is None else repr(names[column])
     warn_user(
-        f"Column {name} of X varies over a thousand times more than every other: it alone decides "
+        f"In X column {name} varies over a thousand times more than every other: it alone decides "
         "how far rows are apart. Scale first, as with sklearn.preprocessing.StandardScaler.",
         UserWarning,
     )
