@@ -158,7 +158,12 @@ def training_rows(
     n = X.shape[0]
     weight = np.ones(n) if sample_weight is None else check_weight(sample_weight, X)
     mask = np.zeros(n, dtype=bool) if outlier is None else check_outlier(outlier, n)
-    labels = np.zeros(n, dtype=np.intp) if task is None else one_per_row("task", task, n)
+    if task is None:
+        labels: NDArray[Any] = np.zeros(n, dtype=np.intp)
+    elif isinstance(task, np.ndarray) and task.dtype.kind in "iubU" and task.shape == (n,):
+        labels = task
+    else:
+        labels = one_per_row("task", task, n)
     if labels.dtype == object:  # native arrays have no missing labels
         validation.refuse_rows_without_task(labels, mask)
     kept = np.flatnonzero(weight > 0)
@@ -260,8 +265,6 @@ def split_columns(X: Any, **roles: Any) -> tuple[Any, ...]:
 
 def split_named(X: Any, task: Any, outlier: Any) -> tuple[Any, Any, Any, list[str]]:
     """Take the columns named by `task` and `outlier` out of `X`; and their names."""
-    if not (isinstance(task, str) or isinstance(outlier, str)):
-        return X, task, outlier, []
     named = [name for name in (task, outlier) if isinstance(name, str)]
     return *split_columns(X, task=task, outlier=outlier), named
 

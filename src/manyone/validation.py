@@ -131,7 +131,6 @@ def warn_of_labels_in_y(y: Any) -> None:
     values = np.asarray(y)
     if values.ndim != 1 or values.dtype.kind == "f":
         return
-    n_rows = len(values)
     distinct = set(values.tolist()) if values.dtype == object else set(np.unique(values).tolist())
     if 1 < len(distinct) <= max(2, len(values) // 2) and not distinct <= {1, -1}:
         warn_user(

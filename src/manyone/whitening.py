@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -11,9 +12,10 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from manyone._types import Array, Codes
 from manyone.routing import RoutingState
-from manyone.rows import TrainingRows, check_weight, encode, one_per_row, split_columns
+from manyone.rows import check_weight, encode, one_per_row, split_columns
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     r"""Whiten rows with the shrunk pooled within-task covariance.
 
@@ -59,8 +61,7 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
     True
     """
 
-    def __init__(self, *, shrinkage: float | str = "auto"):
-        self.shrinkage = shrinkage
+    shrinkage: float | str = "auto"
 
     def fit(self, X: Any, y: Any = None, *, task: Any = None, sample_weight: Any = None) -> Self:
         """Estimate the within-task covariance.
@@ -87,15 +88,11 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         weight = np.ones(len(X)) if sample_weight is None else check_weight(sample_weight, X)
         kept = (codes >= 0) & (weight > 0)
         with np.errstate(under="ignore"):
-            return self._fit_codes(X[kept], codes[kept], weight[kept])
+            return self.fit_codes(X[kept], codes[kept], weight[kept])
 
-    def fit_rows(self, rows: TrainingRows) -> Self:
-        """Estimate the within-task covariance of rows that were checked, outliers left out."""
-        self.n_features_in_ = rows.X.shape[1]
-        normal = ~rows.outlier
-        return self._fit_codes(rows.X[normal], rows.codes[normal], rows.weight[normal])
-
-    def _fit_codes(self, X: Array, codes: Codes, weight: Array) -> Self:
+    def fit_codes(self, X: Array, codes: Codes, weight: Array) -> Self:
+        """Estimate the covariance of rows (n, d) that were checked, tasks given by number (n,)."""
+        self.n_features_in_ = X.shape[1]
         counts = np.bincount(codes, weight)
         sums = np.zeros((len(counts), X.shape[1]))
         np.add.at(sums, codes, weight[:, None] * X)
@@ -120,8 +117,14 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
             self.basis_ = (vectors.T @ centred) / np.sqrt(values * total)[:, None]
         d = X.shape[1]
         mu = values.sum() / d
-        automatic = _ledoit_wolf(fourth, total, values, d)
-        self.shrinkage_ = automatic if self.shrinkage == "auto" else float(self.shrinkage)
+        if self.shrinkage == "auto":
+            # Ledoit and Wolf: from the eigenvalues and the mean fourth power of the norms.
+            square = float(values @ values)
+            distance = square - values.sum() ** 2 / d
+            noise = (fourth - square) / total
+            self.shrinkage_ = float(np.clip(noise / distance, 0.0, 1.0)) if distance > 0 else 1.0
+        else:
+            self.shrinkage_ = float(self.shrinkage)
         # Without any shrinkage, directions that no task varies in have no finite factor.
         ridge = max(self.shrinkage_ * mu, np.finfo(float).eps * values[-1])
         # With a complete basis no other direction needs a factor: take one that cancels nothing.
@@ -170,11 +173,3 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         """Fit, then whiten the same rows (see `fit` and `transform`)."""
         self.fit(X, y, task=task, sample_weight=sample_weight)
         return self.transform(split_columns(X, task=task)[0])
-
-
-def _ledoit_wolf(fourth: float, n: float, values: Array, d: int) -> float:
-    """Optimal shrinkage, from the eigenvalues of the scatter and the mean fourth power of norms."""
-    square = float(values @ values)
-    noise = (fourth - square) / n
-    distance = square - values.sum() ** 2 / d
-    return float(np.clip(noise / distance, 0.0, 1.0)) if distance > 0 else 1.0

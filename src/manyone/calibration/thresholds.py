@@ -206,7 +206,8 @@ def _p_steps(weight: Array) -> Array:
 
 def _threshold(ascending: Array, weight: Array, rate: float) -> float:
     """The calibration score at which the p-value first exceeds the rate."""
-    above = _p_steps(weight) > rate
+    mass = np.concatenate([[0.0], np.cumsum(weight)])
+    above = (1.0 + mass) / (1.0 + mass[-1]) > rate
     # Weights so small that not even the worst score is rare: no alarm can be justified.
     return -1e300 if above[0] else float(ascending[np.argmax(above) - 1])
 

@@ -21,7 +21,7 @@ from manyone.calibration.thresholds import Calibration, Folds
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.scoring import Scoring
 from manyone.kernels.gram import Gram, Points
-from manyone.kernels.kernel import KERNELS, VALUES_ONLY, Kernel
+from manyone.kernels.kernel import KERNELS, VALUES_ONLY
 from manyone.memory import NotEnoughMemory, too_large
 from manyone.messages import warn_unconverged, warn_user
 from manyone.models.scorers import InMetric
@@ -176,7 +176,10 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         if self.metric != "plain":
             if rows.columns is not None or sparse.issparse(rows.X):
                 raise ValueError(validation.NO_METRIC)
-            metric = TaskWhitener().fit_rows(rows)
+            normal = ~rows.outlier
+            metric = TaskWhitener().fit_codes(
+                rows.X[normal], rows.codes[normal], rows.weight[normal]
+            )
             prepared = replace(rows, X=metric.transform(rows.X))
         gram = Gram.of(prepared, self)
         shared = (
@@ -186,7 +189,7 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
             and getattr(self, "landmarks", None) is None
         )
         if shared:
-            gram = gram.formed()
+            gram = replace(gram, given=gram.matrix())
         try:
             solution = self._solve(gram, prepared, left_out=left_out and metric is None)
         except NotPositiveDefinite as error:
@@ -314,29 +317,6 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         )
         self._set_offsets(self.alarm_rate)
         return self
-
-    # --------------------------------------------------------------------------- what was learned
-
-    @property
-    def X_fit_(self) -> Any:
-        """Rows that the model is expanded over: training rows, or landmarks."""
-        return self._solution.scorer.points.X
-
-    @property
-    def kernel_(self) -> Kernel:
-        """The kernel with its numbers."""
-        return self._solution.scorer.points.kernel
-
-    @property
-    def gamma_(self) -> float | tuple[float, ...] | None:
-        """The kernel coefficient that was used."""
-        return self.kernel_.reported_gamma
-
-    @property
-    def _solution(self) -> Solution:
-        if "solution_" not in vars(self):
-            raise AttributeError(f"{type(self).__name__} is not fitted yet.")
-        return self.solution_
 
     def __sklearn_tags__(self) -> Any:
         """Tags: sparse rows are welcome, precomputed kernels are sliced in both directions."""

@@ -252,8 +252,6 @@ class NonlinearOCKSR(TwoLayerModel):
             report=progress(self) if self.verbose else None,
         )
         solution = two_layers(gram, rows, problem, features, found, self)
-        share, responses = _shares(rows), solution.learned["centres"][: len(rows.codes)]
-        solution.learned["structure"] = share.T @ respond(responses, responses, share, found.theta)
         solution.learned["beta"] = beta * problem.unit
         return solution
 
@@ -269,7 +267,8 @@ def first_layer(model: Any, gram: Gram, rows: TrainingRows) -> tuple[TwoLayerPro
     diagonal, R = gram.diagonal(), rows.responses()
     weight = capped_weight(rows.weight, diagonal, model.alpha)
     alpha = float(effective_alpha(model.alpha, diagonal @ weight))
-    if model.landmarks is None and not gram.kernel.semidefinite:
+    definite = gram.kernel.unit_diagonal or gram.kernel.semidefinite
+    if model.landmarks is None and not definite:
         # Features drop what is negative: where that is more than rounding, refuse.
         factorise(gram.matrix(), alpha, np.sqrt(weight), overwrite=True)
     W = primal_weights(Phi, R, alpha, weight)[0]
@@ -315,7 +314,10 @@ def two_layers(
         points, dual = gram.points(features.pivots), np.asfortranarray(coef)
     second = np.asfortranarray(found.B)
     fitted = respond(centres[:n], centres, second, found.theta)
-    mean = np.einsum("it,it->t", _shares(rows), fitted)
+    # What each row counts for in the mean of its task.
+    share = rows.weight[:, None] * problem.R[:n]
+    share /= share.sum(axis=0)
+    mean = np.einsum("it,it->t", share, fitted)
     return Solution(
         TwoLayers(points, dual, centres, second, found.theta, mean),
         report=FitReport(
@@ -329,6 +331,7 @@ def two_layers(
             "centres": centres,
             "second_coef": second,
             "mean_response": mean,
+            "structure": share.T @ respond(centres[:n], centres[:n], share, found.theta),
         },
     )
 
@@ -340,9 +343,3 @@ def single_task(model: Any, gram: Gram, rows: TrainingRows) -> Solution:
     cost = rows.weight[normal].sum() * (1.0 - found.learned["mean_response"])
     found.learned.pop("factor", None)
     return replace(found, report=FitReport(np.asarray(cost)))
-
-
-def _shares(rows: TrainingRows) -> Array:
-    """What each row counts for in the mean of its task, shape (n, T)."""
-    share = rows.weight[:, None] * rows.responses()
-    return share / share.sum(axis=0)

@@ -14,6 +14,7 @@ from manyone._types import Array, Codes, Mask, Rows
 from manyone.calibration.conformal import benjamini_hochberg
 from manyone.calibration.thresholds import Calibration
 from manyone.estimators.capabilities import Capabilities
+from manyone.kernels.kernel import Kernel
 from manyone.messages import warn_user
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
@@ -236,3 +237,26 @@ class Scoring:
     def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
         """Full conformal p-value of each row, shape (n,), where the method declares them."""
         raise NotImplementedError(f"{type(self).__name__} declares exact p-values but has none")
+
+    # --------------------------------------------------------------------------- what was learned
+
+    @property
+    def X_fit_(self) -> Any:
+        """Rows that the model is expanded over: training rows, or landmarks."""
+        return self._solution.scorer.points.X
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel with its numbers."""
+        return self._solution.scorer.points.kernel
+
+    @property
+    def gamma_(self) -> float | tuple[float, ...] | None:
+        """The kernel coefficient that was used."""
+        return self.kernel_.reported_gamma
+
+    @property
+    def _solution(self) -> Solution:
+        if "solution_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__} is not fitted yet.")
+        return self.solution_

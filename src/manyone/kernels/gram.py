@@ -197,13 +197,10 @@ class Gram:
             return self.kernel.diagonal(self.X)
         return np.diagonal(self.given).copy()
 
-    def formed(self) -> Gram:
-        """The same with its matrix at hand."""
-        return self if self.given is not None else replace(self, given=self.kernel.gram(self.X))
-
     def by_number(self) -> Gram:
         """The same for new rows that are lines of the matrix: parts of it need no kernel again."""
-        return replace(self.formed(), columns=np.arange(self.X.shape[0]))
+        given = self.matrix() if self.given is None else self.given
+        return replace(self, given=given, columns=np.arange(len(given)))
 
     def take(self, rows: Any) -> Gram:
         """Some of the rows."""

@@ -127,9 +127,9 @@ class Kernel:
             if self.name == "rbf":
                 return self._rbf(X, side)
             if self.name == "laplacian":
-                return _exponential(cdist(X, side.rows, "cityblock"), self.gamma[0])
+                return np.exp(-self.gamma[0] * cdist(X, side.rows, "cityblock"))
             values = self._rbf(X, side)
-            values += _exponential(cdist(X, side.rows, "cityblock"), self.gamma[1])
+            values += np.exp(-self.gamma[1] * cdist(X, side.rows, "cityblock"))
             values *= 0.5
             return values
 
@@ -139,7 +139,7 @@ class Kernel:
         left[:, :-2], left[:, -2], left[:, -1] = X, norms, 1.0
         # Rows far apart beside the width: differences first, squares after.
         if not self.gamma[0] * (norms.max(initial=0.0) + side.reach) < FAR:
-            return _exponential(cdist(X, side.rows, "sqeuclidean"), self.gamma[0])
+            return np.exp(-self.gamma[0] * cdist(X, side.rows, "sqeuclidean"))
         assert side.extended is not None
         values = left @ side.extended.T
         np.minimum(values, 0.0, out=values)
@@ -332,11 +332,6 @@ def squared_norms(X: Rows) -> Array:
     if sparse.issparse(X):
         return np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
     return np.asarray(np.einsum("ij,ij->i", X, X), dtype=np.float64)
-
-
-def _exponential(distance: Array, gamma: float) -> Array:
-    distance *= -gamma
-    return np.exp(distance, out=distance)
 
 
 def _unit_reach(X: Rows) -> Rows:

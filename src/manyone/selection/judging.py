@@ -39,8 +39,8 @@ _FEWEST_TASKS_TO_HALVE = 4
 
 def tunable(model: Any) -> list[str]:
     """Names of the parameters that say what is modelled, those of :class:`JointOCKSR` first."""
-    names = sorted(set(model.get_params()) - _RUNNING)
-    return sorted(names, key=lambda name: (*SHARED, name).index(name))
+    names = set(model.get_params()) - _RUNNING
+    return [*filter(names.__contains__, SHARED), *sorted(names.difference(SHARED))]
 
 
 def combinations(values: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
@@ -154,46 +154,8 @@ def fold_splits(
             yield split
 
 
-def split_auc(
-    scores: Array, codes: Codes, used: Codes, split: Split, outlier: Mask, weight: Array, kind: str
-) -> float:
-    """AUC of one split, mean over its tasks; for ``"both"`` the mean of both kinds.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (m, k)
-        Of the rows of ``split.test`` against the tasks in the model.
-    codes, outlier, weight : ndarray of shape (n,)
-        Of all rows.
-    used : ndarray of shape (k,)
-        Codes of the tasks in the model, ascending.
-    split : Split
-    kind : {"seen", "unseen", "both"}
-
-    Returns
-    -------
-    float
-        NaN where there is nothing to compare.
-    """
-    test = split.test
-    abnormal, mass = outlier[test], weight[test]
-    known = split.enrolled[test] & ~abnormal
-    owner = np.where(known, renumbered(codes[test], used), -1)
-    means = []
-    for one in ("seen", "unseen") if kind == "both" else (kind,):
-        # Rows of other enrolled tasks are negatives of a seen kind only.
-        other = (known | abnormal) if one == "seen" else ~known
-        aucs = np.empty(scores.shape[1])
-        for t in range(len(aucs)):
-            kept = (owner == t) | other
-            own = np.where(owner[kept] == t, 0, -1)
-            aucs[t] = task_aucs(scores[kept][:, [t]], own, weight=mass[kept])[0]
-        means.append(finite_mean(aucs))
-    return finite_mean(np.array(means))
-
-
 def fold_aucs(scores_of: Callable[[Codes, Codes], Array], rows: TrainingRows, kind: str) -> Array:
-    """AUC per split of rows, in the order of :func:`fold_splits`, by refitted models.
+    """AUC per split of rows, mean over its tasks, by refitted models.
 
     Parameters
     ----------
@@ -202,18 +164,34 @@ def fold_aucs(scores_of: Callable[[Codes, Codes], Array], rows: TrainingRows, ki
         the first, in the order of their codes.
     rows : TrainingRows
     kind : {"seen", "unseen", "both"}
+        For ``"both"`` the mean of both kinds.
 
     Returns
     -------
     ndarray of shape (k,)
+        In the order of :func:`fold_splits`; NaN where there is nothing to compare.
     """
-    aucs = []
-    for split in fold_splits(rows.codes, rows.outlier, kind, task_order=content_order(rows)):
-        train, test = np.flatnonzero(split.train), np.flatnonzero(split.test)
-        used = np.unique(rows.codes[split.train & ~rows.outlier])
-        scores = scores_of(train, test)
-        aucs.append(split_auc(scores, rows.codes, used, split, rows.outlier, rows.weight, kind))
-    return np.array(aucs)
+    found = []
+    for train, test, enrolled in fold_splits(
+        rows.codes, rows.outlier, kind, task_order=content_order(rows)
+    ):
+        scores = scores_of(np.flatnonzero(train), np.flatnonzero(test))
+        used = np.unique(rows.codes[train & ~rows.outlier])
+        abnormal, mass = rows.outlier[test], rows.weight[test]
+        known = enrolled[test] & ~abnormal
+        owner = np.where(known, renumbered(rows.codes[test], used), -1)
+        means = []
+        for one in ("seen", "unseen") if kind == "both" else (kind,):
+            # Rows of other enrolled tasks are negatives of a seen kind only.
+            other = (known | abnormal) if one == "seen" else ~known
+            aucs = np.empty(len(used))
+            for t in range(len(used)):
+                kept = (owner == t) | other
+                own = np.where(owner[kept] == t, 0, -1)
+                aucs[t] = task_aucs(scores[kept][:, [t]], own, weight=mass[kept])[0]
+            means.append(finite_mean(aucs))
+        found.append(finite_mean(np.array(means)))
+    return np.array(found)
 
 
 def content_order(rows: TrainingRows) -> Codes:
@@ -268,29 +246,19 @@ def task_aucs(
     pairs = (positives * (mass.sum() - positives))[task]
     wins, tied = np.zeros(len(curves)), np.ones(len(curves), dtype=bool)
     if n and np.all(mass == mass[0]) and np.all(np.isfinite(curves)):
-        wins, tied = _wins_by_sorting(curves, owner == task[:T, None])
+        # A plain sort is several times faster than one that also moves labels, so the label travels
+        # in the last bit of the score. Lines with ties are not to be trusted then.
+        own = owner == task[:T, None]
+        marked = (curves.view(np.int64) & ~1) | np.tile(own, (len(curves) // T, 1))
+        ascending = np.sort(marked.view(np.float64), axis=1).view(np.int64)
+        tied = np.any(np.diff(ascending >> 1, axis=1) == 0, axis=1)
+        count = own.sum(axis=1)[task]
+        wins = np.einsum("cn,n->c", ascending & 1, np.arange(n)) - count * (count - 1) / 2.0
         wins *= mass[0] ** 2
     for line in np.flatnonzero(tied):
         wins[line] = _wins_with_ties(curves[line], owner == task[line], mass)
     aucs = np.divide(wins, pairs, out=np.full(len(wins), np.nan), where=pairs > 0)
     return aucs.reshape(*stack, T)
-
-
-def _wins_by_sorting(curves: Array, own: Mask) -> tuple[Array, Mask]:
-    """Pairs won by positives on each line, and whether a line has ties (then do not trust it).
-
-    A plain sort is several times faster than one that also moves labels, so the label travels in
-    the last bit of the score.
-    """
-    n = curves.shape[1]
-    flags = np.broadcast_to(own, (len(curves) // len(own), *own.shape)).reshape(curves.shape)
-    marked = (curves.view(np.int64) & ~1) | flags
-    ascending = np.sort(marked.view(np.float64), axis=1).view(np.int64)
-    values = ascending >> 1
-    tied = np.any(values[:, 1:] == values[:, :-1], axis=1)
-    rank = np.einsum("cn,n->c", ascending & 1, np.arange(n))
-    count = own.sum(axis=1)[np.resize(np.arange(len(own)), len(curves))]
-    return rank - count * (count - 1) / 2.0, tied
 
 
 def _wins_with_ties(scores: Array, own: Mask, mass: Array) -> float:

@@ -115,7 +115,9 @@ def tune(
     3
     """
     model, values = _checked(estimator, criterion, grid, max_rows)
-    X, task, outlier, named = split_named(X, task, outlier)
+    named: list[str] = []
+    if isinstance(task, str) or isinstance(outlier, str):
+        X, task, outlier, named = split_named(X, task, outlier)
     rows, tasks, _ = training_rows(model, X, task, outlier, sample_weight)
     if rows.n_tasks < 2 and not rows.outlier.any():
         raise ValueError(
@@ -128,7 +130,9 @@ def tune(
             f'With kernel="precomputed" there are no rows to choose {min(fixed)!r} for: '
             'give grid={"alpha": [...]}.'
         )
-    judged = _thinned(rows, max_rows, values)
+    judged = rows
+    if max_rows is not None and len(rows.codes) > (_FEWEST_ROWS if max_rows == "auto" else 0):
+        judged = _thinned(rows, max_rows, values)
     few = _FEWEST_TASKS_FOR_METRIC if grid is None else _FEWEST_TASKS
     if "plain" in values.get("metric", ()) and (judged.X.shape[1] < 2 or judged.n_tasks < few):
         values["metric"] = ["plain"]
@@ -158,8 +162,12 @@ def _choose(
     table: list[Judged] = []
     setting: dict[str, Any] = {}
     if shared or not own:
-        alone = model.can.left_out_grid != "joint" or isinstance(model, JointOCKSR)
-        ridge = model if alone else _ridge_of(model)
+        ridge: MultiTaskOneClass = model
+        if model.can.left_out_grid == "joint":
+            # The regression whose closed form judges what a method shares with it.
+            ridge, given = JointOCKSR(), model.get_params()
+            for name in ridge.get_params():
+                setattr(ridge, name, given[name])
         table, best = _choose_ridge(ridge, rows, shared, criterion)
         if not own:
             return table, best
@@ -172,14 +180,6 @@ def _choose(
     if cautious and not beats(found[best].aucs, found[0].aucs):
         best = 0
     return table + found, len(table) + best
-
-
-def _ridge_of(model: MultiTaskOneClass) -> MultiTaskOneClass:
-    """The regression whose closed form judges what a method shares with it."""
-    ridge, given = JointOCKSR(), model.get_params()
-    for name in ridge.get_params():
-        setattr(ridge, name, given[name])
-    return ridge
 
 
 def _choose_ridge(
@@ -214,33 +214,26 @@ def _by_closed_form(
     model: MultiTaskOneClass, rows: TrainingRows, values: dict[str, list[Any]], criterion: str
 ) -> tuple[list[Judged], int]:
     """Every setting for all ridges at once, and the number of the best."""
-    alphas = values.pop("alpha", [getattr(model, "alpha", 0.1)])
-    table = []
+    alphas = np.array(values.pop("alpha", [getattr(model, "alpha", 0.1)]), dtype=np.float64)
+    R, table = rows.responses(), []
+    starts = np.searchsorted(rows.codes[rows.codes >= 0], np.arange(rows.n_tasks + 1))
+    groups = np.split(np.arange(starts[-1]), starts[1:-1]) if criterion == "unseen" else None
     for setting in combinations(values):
         gram = Gram.of(rows, clone(model).set_params(metric="plain", **setting))
-        scores = _left_out_score_grid(gram, rows, np.array(alphas, float), criterion, model)
+        if model.can.left_out_grid == "each task":
+            scores = independent_score_grid(gram, rows, alphas)
+        else:
+            K = gram.matrix()
+            ridges = effective_alpha(alphas, float(np.diagonal(K) @ rows.weight))
+            with blas_for(len(K)):
+                gaps = interpolate_gaps(decompose(K, rows.weight), R, ridges, groups)
+            scores = -np.abs(gaps, out=gaps)
         for alpha, aucs in zip(
             alphas, task_aucs(scores, rows.codes, rows.outlier, rows.weight), strict=True
         ):
             found = {**setting, "alpha": float(alpha), "metric": "plain"}
             table.append(Judged(found, aucs, "closed form"))
     return table, _best(table)
-
-
-def _left_out_score_grid(
-    gram: Gram, rows: TrainingRows, alphas: Array, criterion: str, model: MultiTaskOneClass
-) -> Array:
-    """Scores (k, n, T) of rows by models without them (or without their task), for k ridges."""
-    if model.can.left_out_grid == "each task":
-        return independent_score_grid(gram, rows, alphas)
-    ridges = effective_alpha(alphas, float(gram.diagonal() @ rows.weight))
-    groups = None
-    if criterion == "unseen":
-        groups = [np.flatnonzero(rows.codes == t) for t in range(rows.n_tasks)]
-    with blas_for(len(rows.codes)):
-        spectrum = decompose(gram.matrix(), rows.weight)
-        gaps = interpolate_gaps(spectrum, rows.responses(), ridges, groups)
-    return -np.abs(gaps, out=gaps)
 
 
 def _by_folds(
@@ -276,13 +269,13 @@ def _best(table: list[Judged]) -> int:
 
 
 def _thinned(
-    rows: TrainingRows, max_rows: int | str | None, values: Mapping[str, Sequence[Any]]
+    rows: TrainingRows, max_rows: int | str, values: Mapping[str, Sequence[Any]]
 ) -> TrainingRows:
     """Rows to judge by, of as many tasks as possible; which ones, their content decides."""
     if isinstance(max_rows, str):  # a number that depends on nothing but what is asked for
         settings = math.prod(map(len, values.values())) / len(values.get("alpha", "1"))
         max_rows = max(_FEWEST_ROWS, int(np.cbrt(_CUBES / settings)))
-    if max_rows is None or len(rows.codes) <= max_rows:
+    if len(rows.codes) <= max_rows:
         return rows
     of_task = rows.codes >= 0
     counts = np.bincount(rows.codes[of_task], minlength=rows.n_tasks)

@@ -89,7 +89,10 @@ def left_out_gaps(
     rotated = vectors.T @ (root[:, None] * R)
     solved = vectors @ (damped[:, :, None] * rotated[:, None, :]).reshape(len(values), -1)
     solved = solved.reshape(len(values), len(alphas), -1)  # M^-1 S R for every ridge
-    stacks = _equal_sizes(groups or [])
+    by_size: dict[int, list[Codes]] = {}  # groups of one size are solved together
+    for group in groups or []:
+        by_size.setdefault(len(group), []).append(group)
+    stacks = list(map(np.stack, by_size.values()))
     gaps = np.empty((len(alphas), *R.shape))
     for k, alpha in enumerate(alphas):
         residual = solved[:, k] * (alpha / root)[:, None]
@@ -144,11 +147,3 @@ def interpolate_gaps(
     basis /= basis.sum(axis=1, keepdims=True)
     gaps = left_out_gaps(spectrum, R, np.exp(nodes), groups)
     return (basis @ gaps.reshape(n_nodes, -1)).reshape(len(alphas), *R.shape)
-
-
-def _equal_sizes(groups: list[Codes]) -> list[Codes]:
-    """Groups stacked by their size: arrays of shape (g, size)."""
-    by_size: dict[int, list[Codes]] = {}
-    for group in groups:
-        by_size.setdefault(len(group), []).append(group)
-    return list(map(np.stack, by_size.values()))
