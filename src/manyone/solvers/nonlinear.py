@@ -17,7 +17,7 @@ from scipy.optimize import minimize
 
 from manyone._types import Array, Codes, Mask
 from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha
-from manyone.solvers.running import Report, blas_for
+from manyone.solvers.running import Report, blas_for, record
 
 _BLOCK = 512  # rows per block: long enough to keep BLAS busy, short enough for one triangle to pay
 # theta="mean": squared distance, in units of the mean squared response, at which rows are unlike
@@ -284,7 +284,7 @@ def descend(evaluate: Evaluation, problem: TwoLayerProblem, how: Descent) -> Fou
     size = max(0.2 * float(np.linalg.norm(W)), tiny)
     path: list[float] = []
 
-    def accept(x: Array) -> None:
+    def accept(xk: Array) -> None:
         path.append(latest)  # the accepted point was evaluated last
         if how.report is not None:
             how.report(len(path) - 1, latest)
@@ -330,9 +330,7 @@ def gradient_steps(
         W = W - how.steps[0] * (metric @ gradient)
         theta = max(theta - how.steps[1] * how.learn_theta * by_log_theta / theta, 1e-300)
         value, gradient, by_log_theta = evaluate(W, theta)
-        path.append(value)
-        if how.report is not None:
-            how.report(len(path) - 1, value)
+        record(path, value, how.report)
         converged = len(path) > 1 and abs(path[-2] - path[-1]) < how.tol
     return W, theta, np.array(path), len(path), converged
 
