@@ -153,7 +153,8 @@ def solve_linear(
     problem = _Problem(lam, M, alpha, frobenius, nuclear, outside)
     with blas_for(M.shape[1]):
         if solver == "paper":
-            A, found = _paper(problem, B, step, tol, max_iter, report)
+            first = np.eye(M.shape[1]) if B is None else B
+            A, found = _paper(problem, first, step, tol, max_iter, report)
             return _solution(problem, eigenvectors, found, A)
         found = _optimise(problem, B, tol, max_iter, report)
         return _solution(problem, eigenvectors, found)
@@ -298,15 +299,9 @@ def _proximal(
 
 
 def _paper(
-    problem: _Problem,
-    B: Array | None,
-    step: float,
-    tol: float,
-    max_iter: int,
-    report: Report | None,
+    problem: _Problem, B: Array, step: float, tol: float, max_iter: int, report: Report | None
 ) -> tuple[Array, _Found]:
     """Algorithm 1 with the gradients of Q_L put right: exact A, one gradient step on B."""
-    B = np.eye(problem.M.shape[1]) if B is None else B
     path: list[float] = []
     converged = False
     while len(path) < max_iter and not converged:

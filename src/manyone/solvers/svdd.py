@@ -79,13 +79,7 @@ def solve_svdd(
     qp = solve_box_qp(K, diagonal / 2, lower, upper_bound, tol=tol, max_iter=max_iter)
     # Squared distance to the centre: |c|^2 - 2 gradient.
     centre_norm2 = float(qp.coef @ (qp.gradient + diagonal / 2))
-    return SVDDSolution(
-        coef=qp.coef,
-        distance2=centre_norm2 - 2 * qp.gradient,
-        centre_norm2=centre_norm2,
-        radius2=max(float(centre_norm2 - 2 * qp.multiplier[0]), 0.0),
-        support=qp.coef != 0,
-        objective=2 * qp.objective,
-        n_iter=qp.n_iter,
-        converged=qp.converged,
-    )
+    distance2 = centre_norm2 - 2 * qp.gradient
+    radius2 = max(float(centre_norm2 - 2 * qp.multiplier[0]), 0.0)
+    solved = 2 * qp.objective, qp.n_iter, qp.converged
+    return SVDDSolution(qp.coef, distance2, centre_norm2, radius2, qp.coef != 0, *solved)
