@@ -23,7 +23,12 @@ from scipy.spatial.distance import cdist
 from manyone import CalibrationWarning, LinearOCKSR
 from manyone.solvers.lasso_support import soft
 from manyone.solvers.linear import solve_linear
-from manyone.solvers.nonlinear import _Reduced, solve_nonlinear
+from manyone.solvers.nonlinear import (
+    Descent,
+    TwoLayerProblem,
+    reduced_objective,
+    solve_nonlinear,
+)
 from manyone.solvers.sparse_group_lasso import solve_sparse_group_lasso
 
 Array = NDArray[np.float64]
@@ -114,7 +119,8 @@ def bench_evaluation(n_rows: int = 2000, n_tasks: int = 50) -> None:
     K = np.exp(-distance / distance.mean()) + 1e-10 * np.eye(n_rows)
     R, Phi = np.eye(n_tasks)[task], np.linalg.cholesky(K)
     W = Phi.T @ scipy.linalg.solve(K + 0.1 * np.eye(n_rows), R, assume_a="pos")
-    reduced = _Reduced(Phi, R, 0.1, 0.1, np.ones(n_rows))
+    problem = TwoLayerProblem(Phi, R, np.ones(n_rows), task, 0.1, W, 1.0, 1.0)
+    reduced = partial(reduced_objective, problem, 0.1, np.empty((2, n_rows, n_rows)))
     system = K + np.eye(n_rows)
     out = np.empty_like(system)
 
@@ -136,37 +142,27 @@ def bench_evaluation(n_rows: int = 2000, n_tasks: int = 50) -> None:
 
 def bench_paper(iterations: int = 500) -> None:
     for name in SIZES:
-        K, R, _ = first_layer(name)
+        K, R, groups = first_layer(name)
         Phi = np.linalg.cholesky(K + 1e-10 * np.eye(len(K)))
         W = Phi.T @ scipy.linalg.solve(K + 0.1 * np.eye(len(K)), R, assume_a="pos")
         theta = 1.0 / cdist(Phi @ W, Phi @ W, "sqeuclidean").mean()
-        for step in (1e-2,):
-            start = time.perf_counter()
-            paper = solve_nonlinear(
-                Phi,
-                R,
-                0.1,
-                0.1,
-                theta,
-                W=W,
-                solver="paper",
-                steps=(step, 0.0),
-                tol=0.0,
-                max_iter=iterations,
-            )
-            slow = time.perf_counter() - start
-            goal = paper.objective_path[-1]
-            path = solve_nonlinear(Phi, R, 0.1, 0.1, theta, W=W, max_iter=200).objective_path
-            enough = int(np.argmax(path <= goal))
-            start = time.perf_counter()
-            solve_nonlinear(Phi, R, 0.1, 0.1, theta, W=W, max_iter=enough, tol=0.0)
-            fast = time.perf_counter() - start
-            reached = "" if path.min() <= goal else " NOT REACHED"
-            print(
-                f"non-linear {name}, step {step}: objective {path[0]:.3f}, paper after "
-                f"{iterations} iterations {goal:.4f} in {slow:.2f} s; L-BFGS there in {enough} "
-                f"iterations, {fast:.3f} s = 1/{slow / fast:.0f}{reached}"
-            )
+        problem = TwoLayerProblem(Phi, R, np.ones(len(R)), groups, 0.1, W, theta, 1.0)
+        step = 1e-2
+        start = time.perf_counter()
+        slowly = Descent(0.0, iterations, solver="paper", steps=(step, 0.0))
+        goal = solve_nonlinear(problem, 0.1, slowly).objective_path[-1]
+        slow = time.perf_counter() - start
+        path = solve_nonlinear(problem, 0.1, Descent(max_iter=200)).objective_path
+        enough = int(np.argmax(path <= goal))
+        start = time.perf_counter()
+        solve_nonlinear(problem, 0.1, Descent(0.0, enough))
+        fast = time.perf_counter() - start
+        reached = "" if path.min() <= goal else " NOT REACHED"
+        print(
+            f"non-linear {name}, step {step}: objective {path[0]:.3f}, paper after "
+            f"{iterations} iterations {goal:.4f} in {slow:.2f} s; L-BFGS there in {enough} "
+            f"iterations, {fast:.3f} s = 1/{slow / fast:.0f}{reached}"
+        )
 
 
 def skglm_time(J: Array, R: Array, groups: NDArray[np.intp], l1: float, group: float) -> str:

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,13 +9,15 @@ from sklearn.kernel_ridge import KernelRidge
 
 from manyone.solvers import nonlinear as module
 from manyone.solvers.nonlinear import (
+    Descent,
+    Evaluation,
     NonlinearSolution,
-    _Reduced,
+    TwoLayerProblem,
     capped_weight,
     gram,
+    reduced_objective,
     respond,
     second_layer,
-    second_ridge,
     solve_nonlinear,
     two_layer_problem,
 )
@@ -53,8 +56,31 @@ def full_objective(
     return float(fit + ALPHA * np.sum(W**2) + BETA * np.sum(B * (J @ B)))
 
 
-def solve(Phi: Array, R: Array, W: Array, **options: Any) -> NonlinearSolution:
-    return solve_nonlinear(Phi, R, ALPHA, BETA, THETA, W=W, **options)
+def posed(
+    Phi: Array,
+    R: Array,
+    W: Array,
+    weight: Array | None = None,
+    alpha: float = ALPHA,
+    theta: float = THETA,
+) -> TwoLayerProblem:
+    weight = np.ones(len(R)) if weight is None else weight
+    groups = np.zeros(len(R), dtype=np.intp)  # the ridge does not look at them
+    return TwoLayerProblem(Phi, R, weight, groups, alpha, W, theta, 1.0)
+
+
+def solve(
+    Phi: Array, R: Array, W: Array, weight: Array | None = None, **options: Any
+) -> NonlinearSolution:
+    return solve_nonlinear(posed(Phi, R, W, weight), BETA, Descent(**options))
+
+
+def objective(
+    Phi: Array, R: Array, weight: Array | None = None, alpha: float = ALPHA
+) -> Evaluation:
+    """As a function of the first layer and theta."""
+    problem = posed(Phi, R, np.zeros((Phi.shape[1], R.shape[1])), weight, alpha)
+    return partial(reduced_objective, problem, BETA, np.empty((2, len(R), len(R))))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -64,7 +90,7 @@ def test_reduced_gradient_in_weights_and_theta(seed: int, weighted: bool) -> Non
     rng = np.random.default_rng(seed)
     W = W + 0.3 * rng.normal(size=W.shape)
     weight = rng.uniform(0.5, 3.0, size=len(R)) if weighted else np.ones(len(R))
-    reduced = _Reduced(Phi, R, ALPHA, BETA, weight)
+    reduced = objective(Phi, R, weight)
 
     def value(x: Array) -> float:
         return reduced(x[:-1].reshape(W.shape), np.exp(x[-1]))[0]
@@ -81,7 +107,7 @@ def test_reduced_gradient_in_weights_and_theta(seed: int, weighted: bool) -> Non
 def test_gradient_in_dual_coefficients(seed: int) -> None:
     Phi, R, W = make(seed, n=10)
     K = Phi @ Phi.T
-    reduced = _Reduced(Phi, R, ALPHA, BETA, np.ones(len(R)))
+    reduced = objective(Phi, R)
     A = np.linalg.solve(Phi.T, W)
     numeric = numeric_gradient(lambda a: reduced(Phi.T @ a.reshape(A.shape), THETA)[0], A.ravel())
     _, gradient, _ = reduced(W, THETA)
@@ -97,8 +123,8 @@ def test_reduced_objective_is_the_full_one_at_the_best_second_layer(weighted: bo
     weight = (
         np.random.default_rng(0).uniform(0.5, 3.0, size=len(R)) if weighted else np.ones(len(R))
     )
-    B = second_layer(Phi @ W, R, BETA, THETA, weight)
-    value, _, _ = _Reduced(Phi, R, ALPHA, BETA, weight)(W, THETA)
+    B = second_layer(Phi @ W, R, BETA / weight, THETA)
+    value, _, _ = objective(Phi, R, weight)(W, THETA)
     assert value == pytest.approx(full_objective(Phi, R, W, B, THETA, weight), rel=1e-10)
     assert value == pytest.approx(BETA * np.sum(R * B) + ALPHA * np.sum(W**2), rel=1e-12)
     by_second = numeric_gradient(
@@ -111,7 +137,7 @@ def test_reduced_objective_is_the_full_one_at_the_best_second_layer(weighted: bo
 def test_blocks_do_not_change_anything(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr(module, "_BLOCK", block)
     Phi, R, W = make(2, n=30, T=4)
-    value, gradient, _ = _Reduced(Phi, R, ALPHA, BETA, np.ones(len(R)))(W, THETA)
+    value, gradient, _ = objective(Phi, R)(W, THETA)
     Y = Phi @ W
     J = naive_gram(Y, THETA)
     B = np.linalg.solve(J + BETA * np.eye(len(J)), R)
@@ -141,7 +167,7 @@ def test_descends_to_a_stationary_point(seed: int) -> None:
     assert result.theta == THETA
     assert np.all(np.diff(result.objective_path) <= 1e-12)
     assert len(result.objective_path) == result.n_iter + 1
-    value, gradient, _ = _Reduced(Phi, R, ALPHA, BETA, np.ones(len(R)))(result.W, THETA)
+    value, gradient, _ = objective(Phi, R)(result.W, THETA)
     assert value == pytest.approx(result.objective_path[-1], rel=1e-12)
     assert np.linalg.norm(gradient) <= 1e-4
     np.testing.assert_allclose(result.B, second_layer(Phi @ result.W, R, BETA, THETA))
@@ -183,9 +209,9 @@ def test_integer_weights_are_repetitions(solver: str) -> None:
 @pytest.mark.parametrize("c", [0.1, 3.0])
 def test_scale_symmetry(c: float) -> None:
     Phi, R, W = make(6)
-    free = _Reduced(Phi, R, 0.0, BETA, np.ones(len(R)))
+    free = objective(Phi, R, alpha=0.0)
     assert free(c * W, THETA / c**2)[0] == pytest.approx(free(W, THETA)[0], rel=1e-12)
-    penalised = _Reduced(Phi, R, ALPHA, BETA, np.ones(len(R)))
+    penalised = objective(Phi, R)
     shrunk = penalised(c * W, THETA / c**2)[0]
     fit = free(W, THETA)[0]
     assert shrunk - fit == pytest.approx(c**2 * (penalised(W, THETA)[0] - fit), rel=1e-9)
@@ -194,8 +220,9 @@ def test_scale_symmetry(c: float) -> None:
 def test_only_alpha_over_theta_matters() -> None:
     Phi, R, W = make(6)
     options: dict[str, Any] = {"tol": 1e-13, "max_iter": 2000}
-    one = solve_nonlinear(Phi, R, ALPHA, BETA, THETA, W=W, **options)
-    two = solve_nonlinear(Phi, R, 4 * ALPHA, BETA, 4 * THETA, W=W / 2, **options)
+    one = solve(Phi, R, W, **options)
+    scaled = posed(Phi, R, W / 2, alpha=4 * ALPHA, theta=4 * THETA)
+    two = solve_nonlinear(scaled, BETA, Descent(**options))
     # responses may turn together: J, and so the second layer, does not see it
     np.testing.assert_allclose(4 * two.W @ two.W.T, one.W @ one.W.T, atol=1e-3)
     np.testing.assert_allclose(two.B, one.B, atol=1e-3)
@@ -209,7 +236,7 @@ def test_infimum_with_theta_free_is_approached_and_never_reached() -> None:
     values = []
     for c in (1e-2, 1e-3, 1e-4):
         W = c * np.linalg.solve(Phi, R)  # interpolates: Phi W = c R
-        values.append(_Reduced(Phi, R, ALPHA, BETA, np.ones(len(R)))(W, 50.0 / c**2)[0])
+        values.append(objective(Phi, R)(W, 50.0 / c**2)[0])
     assert np.all(np.diff(values) < 0)
     assert infimum < values[-1] == pytest.approx(infimum, rel=1e-4)
     start = Phi.T @ np.linalg.solve(Phi @ Phi.T + ALPHA * np.eye(24), R)
@@ -274,7 +301,7 @@ def test_inputs_are_left_unchanged() -> None:
 
 def test_one_row_one_task_and_no_responses() -> None:
     one = np.ones((1, 1))
-    result = solve_nonlinear(one, one, ALPHA, BETA, THETA, W=0.5 * one, tol=1e-12)
+    result = solve(one, one, 0.5 * one, tol=1e-12)
     assert result.objective_path[-1] == pytest.approx(BETA / (1 + BETA))
     Phi, R, W = make(0)
     nothing = solve(Phi, 0.0 * R, 0.0 * W)
@@ -300,9 +327,10 @@ def test_the_problem_is_in_units_of_the_mean_weight_and_knows_the_origin() -> No
     bare = two_layer_problem(Phi, W, R, weight, outlier, codes, 2.0, theta=3.0, anchor=False)
     assert bare.Phi is Phi and bare.theta == 3.0 and len(bare.groups) == 16
     # A ridge of the second layer beyond what a task weighs is brought back to that.
-    assert second_ridge(bare, 1.5) == pytest.approx(1.5 / unit)
-    assert second_ridge(bare, 1e9) == pytest.approx(np.mean(bare.weight @ R))
-    assert second_ridge(bare, 0.0) > 0.0
+    at_once = Descent(max_iter=0)
+    assert solve_nonlinear(bare, 1.5, at_once).beta == pytest.approx(1.5)
+    assert solve_nonlinear(bare, 1e9, at_once).beta == pytest.approx(np.mean(weight @ R))
+    assert solve_nonlinear(bare, 0.0, at_once).beta > 0.0
 
 
 def test_weights_are_capped_where_the_ridge_would_be_lost() -> None:

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from manyone.solvers.nonlinear import two_layer_problem
+from manyone.solvers.nonlinear import Descent, TwoLayerProblem, two_layer_problem
 from manyone.solvers.sparse import (
+    SparseObjective,
     SparseSolution,
-    _Lasso,
-    _Projected,
     solve_sparse,
     sparse_problem,
     sparse_start,
@@ -46,13 +45,17 @@ def full_objective(Phi: Array, R: Array, groups: Index, W: Array, B: Array, thet
     return float(fit + ALPHA * np.sum(W**2) + L1 * np.abs(B).sum() + GROUP * norms)
 
 
-def projected(Phi: Array, R: Array, groups: Index, weight: Array | None = None) -> _Projected:
+def posed(
+    Phi: Array, R: Array, groups: Index, W: Array, weight: Array | None = None
+) -> TwoLayerProblem:
     weight = np.ones(len(R)) if weight is None else weight
-    return _Projected(Phi, ALPHA, _Lasso(R, groups, L1, GROUP, weight))
+    return TwoLayerProblem(Phi, R, weight, groups, ALPHA, W, THETA, 1.0)
 
 
-def solve(Phi: Array, R: Array, groups: Index, W: Array, **options: Any) -> SparseSolution:
-    return solve_sparse(Phi, R, groups, ALPHA, L1, GROUP, THETA, W=W, **options)
+def solve(
+    Phi: Array, R: Array, groups: Index, W: Array, weight: Array | None = None, **options: Any
+) -> SparseSolution:
+    return solve_sparse(posed(Phi, R, groups, W, weight), L1, GROUP, Descent(**options))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -62,7 +65,7 @@ def test_gradient_by_the_envelope_theorem(seed: int, weighted: bool) -> None:
     rng = np.random.default_rng(seed)
     W = W + 0.2 * rng.normal(size=W.shape)
     weight = rng.uniform(0.5, 2.0, size=len(R)) if weighted else None
-    evaluate = projected(Phi, R, groups, weight)
+    evaluate = SparseObjective(posed(Phi, R, groups, W, weight), L1, GROUP)
     _, gradient, by_log_theta = evaluate(W, THETA)
     h = 1e-4
     numeric = np.empty_like(W)
@@ -90,7 +93,7 @@ def test_descends_and_agrees_with_the_full_objective() -> None:
     np.testing.assert_allclose(result.B, alone.B, atol=1e-3)
     norms = [[np.linalg.norm(result.B[groups == s, t]) for t in range(3)] for s in range(3)]
     np.testing.assert_allclose(result.structure, norms, atol=1e-12)
-    gradient = projected(Phi, R, groups)(result.W, THETA)[1]
+    gradient = SparseObjective(posed(Phi, R, groups, W), L1, GROUP)(result.W, THETA)[1]
     assert np.linalg.norm(gradient) <= 1e-2
 
 
@@ -101,7 +104,7 @@ def test_structure_has_exact_zeros_and_strong_penalties_empty_it() -> None:
     assert 0 < zero.sum() < 16
     for s, t in zip(*np.nonzero(zero), strict=True):
         assert not result.B[groups == s, t].any()
-    empty = solve_sparse(Phi, R, groups, ALPHA, 1e3, 1e3, THETA, W=W)
+    empty = solve_sparse(posed(Phi, R, groups, W), 1e3, 1e3, Descent())
     assert not empty.B.any()
     assert np.sum(empty.W**2) <= 1e-6 * np.sum(W**2)  # nothing left but the penalty on W
 
@@ -136,7 +139,7 @@ def test_permuting_tasks_permutes_the_result() -> None:
 
 def test_scale_symmetry_and_learned_theta() -> None:
     Phi, R, groups, W = make(4)
-    evaluate = projected(Phi, R, groups)
+    evaluate = SparseObjective(posed(Phi, R, groups, W), L1, GROUP)
     penalty = ALPHA * np.sum(W**2)
     fit = evaluate(W, THETA)[0] - penalty
     assert evaluate(3 * W, THETA / 9)[0] - 9 * penalty == pytest.approx(fit, rel=1e-8)
@@ -187,7 +190,7 @@ def test_paper_solver_is_algorithm_3() -> None:
 
 def test_one_row_one_task_and_no_responses() -> None:
     one = np.ones((1, 1))
-    result = solve_sparse(one, one, np.zeros(1, dtype=np.intp), ALPHA, L1, GROUP, THETA, W=one)
+    result = solve(one, one, np.zeros(1, dtype=np.intp), one)
     expected = 1 - (L1 + GROUP) / 2  # min (b - 1)^2 + (L1 + GROUP) |b|
     np.testing.assert_allclose(result.B, expected, rtol=1e-6)
     Phi, R, groups, W = make(0)
@@ -225,19 +228,8 @@ def test_a_lasso_starts_near_the_ridge_and_sees_no_empty_group() -> None:
     assert sorted(set(ready.groups.tolist())) == [0, 1, 2, 3]
     assert ready.weight.max() == pytest.approx(1e8 * ready.weight.min())
     plain = sparse_problem(two_layer_problem(Phi, W, R, np.ones(18), ~R.any(axis=1), codes, ALPHA))
-    options: dict[str, Any] = {"weight": plain.weight, "max_iter": 0}
     values = [
-        solve_sparse(
-            plain.Phi,
-            plain.R,
-            plain.groups,
-            plain.alpha,
-            L1,
-            GROUP,
-            plain.theta,
-            W=start,
-            **options,
-        ).objective_path[0]
-        for start in (plain.W, sparse_start(plain, 50))
+        solve_sparse(plain._replace(W=W), L1, GROUP, Descent(max_iter=0)).objective_path[0]
+        for W in (plain.W, sparse_start(plain, 50))
     ]
     assert values[1] < values[0]

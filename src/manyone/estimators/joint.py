@@ -257,7 +257,8 @@ def ridge_solution(
     normal, T = np.flatnonzero(~rows.outlier), rows.n_tasks
     codes, weight = rows.codes[normal], rows.weight[normal]
     own, left = residuals[normal, codes], residuals[normal] / kept[normal, None]
-    mean = 1.0 - rows.mean_by_task(residuals[np.arange(len(residuals)), rows.codes])
+    total = np.bincount(codes, weight, T)
+    mean = 1.0 - np.bincount(codes, weight * own, T) / total
     left_out = np.full(len(rows.codes), np.nan)
     left_alone = left[np.arange(len(normal)), codes]
     left_out[normal] = left_out_scores(own, left_alone, left_alone * own, weight, codes, T)
@@ -268,6 +269,6 @@ def ridge_solution(
         "dual_coef": coef,
         "mean_response": mean,
         "one_minus_leverage": kept,
-        "structure": np.eye(T) - sums / np.bincount(codes, weight, T)[:, None],
+        "structure": np.eye(T) - sums / total[:, None],
     }
     return Solution(Expansion(points, coef, mean), left_out, learned=learned)

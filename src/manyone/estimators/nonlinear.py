@@ -21,10 +21,10 @@ from manyone.models.scorers import TwoLayers
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
 from manyone.solvers.nonlinear import (
+    Descent,
     TwoLayerProblem,
     capped_weight,
     respond,
-    second_ridge,
     solve_nonlinear,
     two_layer_problem,
 )
@@ -235,24 +235,10 @@ class NonlinearOCKSR(TwoLayerModel):
         if rows.n_tasks == 1:
             return single_task(self, gram, rows)
         problem, features = first_layer(self, gram, rows)
-        beta = second_ridge(problem, self.beta)
-        W, theta = start(self, problem) if self.warm_start else (problem.W, problem.theta)
-        found = solve_nonlinear(
-            problem.Phi,
-            problem.R,
-            problem.alpha,
-            beta,
-            theta,
-            W=W,
-            weight=problem.weight,
-            learn_theta=self.learn_theta,
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            report=progress(self) if self.verbose else None,
-        )
+        begun, how = start(self, problem)
+        found = solve_nonlinear(begun, self.beta, how)
         solution = two_layers(gram, rows, problem, features, found, self)
-        solution.learned["beta"] = beta * problem.unit
+        solution.learned["beta"] = found.beta
         return solution
 
 
@@ -286,13 +272,23 @@ def first_layer(model: Any, gram: Gram, rows: TrainingRows) -> tuple[TwoLayerPro
     return problem, features
 
 
-def start(model: Any, problem: TwoLayerProblem) -> tuple[Array, float]:
-    """First layer (m, T) and coefficient of the second kernel to start from."""
-    last = warm_start(model, "first_layer", problem.W.shape)
-    if last is None or not model.max_iter:
-        return problem.W, problem.theta
-    # A theta that was learned belongs to the first layer it came with.
-    return last, model.solution_.fitted("theta") if model.learn_theta else problem.theta
+def start(model: Any, problem: TwoLayerProblem) -> tuple[TwoLayerProblem, Descent]:
+    """The problem from where to start, and how to go on."""
+    how = Descent(
+        model.tol,
+        model.max_iter,
+        model.learn_theta,
+        model.solver,
+        report=progress(model) if model.verbose else None,
+    )
+    last = None
+    if model.warm_start and model.max_iter:
+        last = warm_start(model, "first_layer", problem.W.shape)
+    if last is not None:
+        problem = problem._replace(W=last)
+        if model.learn_theta:  # it belongs to the first layer it came with
+            problem = problem._replace(theta=model.solution_.fitted("theta"))
+    return problem, how
 
 
 def two_layers(

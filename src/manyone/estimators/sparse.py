@@ -19,7 +19,6 @@ from manyone.estimators.nonlinear import (
     start,
     two_layers,
 )
-from manyone.estimators.structured import progress
 from manyone.kernels.gram import Gram
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
@@ -191,25 +190,10 @@ class SparseOCKSR(TwoLayerModel):
         problem, features = first_layer(self, gram, rows)
         problem = sparse_problem(problem)
         l1, group = sparse_strengths(problem, self.l1, self.group)
-        W, theta = start(self, problem) if self.warm_start else (problem.W, problem.theta)
-        if self.solver == "fista" and self.max_iter and W is problem.W:
-            W = sparse_start(problem, self.max_iter)
-        found = solve_sparse(
-            problem.Phi,
-            problem.R,
-            problem.groups,
-            problem.alpha,
-            l1,
-            group,
-            theta,
-            W=W,
-            weight=problem.weight,
-            learn_theta=self.learn_theta,
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            report=progress(self) if self.verbose else None,
-        )
+        begun, how = start(self, problem)
+        if self.solver == "fista" and self.max_iter and begun.W is problem.W:
+            begun = begun._replace(W=sparse_start(problem, self.max_iter))
+        found = solve_sparse(begun, l1, group, how)
         solution = two_layers(gram, rows, problem, features, found, self)
         solution.learned.update(
             structure=found.structure[: rows.n_tasks],

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg.lapack import dposv
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes
 
 
 class KernelRows(Protocol):
@@ -70,6 +70,18 @@ class Infeasible(ValueError):
         self.factor = 1.0 / total if total > 0 else np.inf
 
 
+class _BoxQP(NamedTuple):
+    """The problem: `first` holds the first row of every group, `group` that of every row."""
+
+    K: KernelRows
+    linear: Array
+    lower: Array
+    upper: Array
+    first: Codes
+    group: Codes
+    scale: float  # largest entry of the diagonal of K
+
+
 class BoxQPSolution(NamedTuple):
     """Solution of :func:`solve_box_qp`.
 
@@ -82,12 +94,16 @@ class BoxQPSolution(NamedTuple):
     gap : array of shape (n_groups,)
         How far the largest gradient among coefficients that can shrink exceeds the smallest among
         those that can grow.
+    multiplier : array of shape (n_groups,)
+        Threshold on the gradient: its mean over the free rows, or the middle of what optimality
+        allows.
     """
 
     coef: Array
     gradient: Array
     objective: float
     gap: Array
+    multiplier: Array
     n_iter: int
     converged: bool
 
@@ -133,61 +149,55 @@ def solve_box_qp(
     first = np.asarray(starts)
     group = np.repeat(np.arange(len(first)), np.diff(first, append=len(linear)))
     scale = max(float(np.abs(K.diagonal()).max()), np.finfo(float).tiny)
-    coef = _start(K, linear, upper, first, group)
-    gradient = _gradient(K, coef, linear)
+    qp = _BoxQP(K, linear, lower, upper, first, group, scale)
+    coef = _start(qp)
+    gradient = _gradient(qp, coef)
     rough, few = max(1e-3, tol) * scale, min(len(coef) // 4, max_iter)
-    n_iter = _pair_steps(K, coef, gradient, lower, upper, first, rough, few)
+    n_iter = _pair_steps(qp, coef, gradient, rough, few)
     while True:
-        gradient = _gradient(K, coef, linear)
-        gap, multiplier = _optimality(coef, gradient, lower, upper, first)
+        gradient = _gradient(qp, coef)
+        gap, multiplier = _optimality(qp, coef, gradient)
         converged = bool(gap.max() <= tol * scale)
         if converged or n_iter >= max_iter:
             break
-        n_iter += _active_set_round(
-            K, coef, gradient, lower, upper, first, group, multiplier[group], tol * scale, scale
-        )
+        n_iter += _active_set_round(qp, coef, gradient, multiplier[group], tol * scale)
     # Round-off next to a bound must not pass for a free coefficient.
     margin = 1e-12 * np.minimum(upper - lower, 1.0)
     coef = np.where(coef - lower <= margin, lower, np.where(upper - coef <= margin, upper, coef))
+    multiplier = _optimality(qp, coef, gradient)[1]
     objective = float(coef @ (gradient - linear) / 2)
-    return BoxQPSolution(coef, gradient, objective, gap, n_iter, converged)
+    return BoxQPSolution(coef, gradient, objective, gap, multiplier, n_iter, converged)
 
 
-def multipliers(qp: BoxQPSolution, lower: Array, upper: Array, starts: ArrayLike = (0,)) -> Array:
-    """Return every group's gradient threshold: the mean over free rows, or the KKT midpoint."""
-    return _optimality(qp.coef, qp.gradient, lower, upper, np.asarray(starts))[1]
-
-
-def _start(K: KernelRows, linear: Array, upper: Array, first: Codes, group: Codes) -> Array:
+def _start(qp: _BoxQP) -> Array:
     """Fill every group up to its unit sum, least typical rows first."""
-    sample = np.unique(np.linspace(0, len(linear) - 1, 64).astype(np.intp))
-    order = np.lexsort((K[sample].mean(axis=0) - linear, group))
-    most = np.minimum(upper[order], 1.0)
+    sample = np.unique(np.linspace(0, len(qp.linear) - 1, 64).astype(np.intp))
+    order = np.lexsort((qp.K[sample].mean(axis=0) - qp.linear, qp.group))
+    most = np.minimum(qp.upper[order], 1.0)
     before = np.cumsum(most) - most
-    coef = np.empty_like(linear)
-    coef[order] = np.clip(1.0 - (before - before[first][group]), 0.0, most)
-    total = np.add.reduceat(coef, first)
+    coef = np.empty_like(qp.linear)
+    coef[order] = np.clip(1.0 - (before - before[qp.first][qp.group]), 0.0, most)
+    total = np.add.reduceat(coef, qp.first)
     if total.min() < 1 - 1e-10:
         raise Infeasible(int(total.argmin()), float(total.min()))
     return coef
 
 
-def _gradient(K: KernelRows, coef: Array, linear: Array) -> Array:
+def _gradient(qp: _BoxQP, coef: Array) -> Array:
     support = np.flatnonzero(coef)
-    return coef[support] @ K[support] - linear
+    return coef[support] @ qp.K[support] - qp.linear
 
 
-def _optimality(
-    coef: Array, gradient: Array, lower: Array, upper: Array, first: Codes
-) -> tuple[Array, Array]:
+def _optimality(qp: _BoxQP, coef: Array, gradient: Array) -> tuple[Array, Array]:
     """Optimality gap and multiplier of every group.
 
     The gap is the largest gradient that can shrink minus the smallest that can grow; the multiplier
     the mean gradient of the free rows or, without any, the middle of these two where finite.
     """
-    shrink = np.maximum.reduceat(np.where(coef > lower, gradient, -np.inf), first)
-    grow = np.minimum.reduceat(np.where(coef < upper, gradient, np.inf), first)
-    free = (lower < coef) & (coef < upper)
+    first, can_shrink, can_grow = qp.first, coef > qp.lower, coef < qp.upper
+    shrink = np.maximum.reduceat(np.where(can_shrink, gradient, -np.inf), first)
+    grow = np.minimum.reduceat(np.where(can_grow, gradient, np.inf), first)
+    free = can_shrink & can_grow
     count = np.add.reduceat(free, first, dtype=float)
     mean = np.add.reduceat(gradient * free, first) / np.maximum(count, 1.0)
     low = np.where(np.isfinite(shrink), shrink, grow)
@@ -197,41 +207,24 @@ def _optimality(
 
 
 def _active_set_round(
-    K: KernelRows,
-    coef: Array,
-    gradient: Array,
-    lower: Array,
-    upper: Array,
-    first: Codes,
-    group: Codes,
-    multiplier: Array,
-    gap: float,
-    scale: float,
+    qp: _BoxQP, coef: Array, gradient: Array, multiplier: Array, gap: float
 ) -> int:
     """Free the bounds that violate optimality most and solve, in place; the number of steps."""
-    violation = np.where(coef < upper, multiplier - gradient, 0.0).clip(0.0)
-    violation = np.maximum(violation, np.where(coef > lower, gradient - multiplier, 0.0))
+    can_shrink, can_grow, slope = coef > qp.lower, coef < qp.upper, gradient - multiplier
+    violation = np.where(can_grow, -slope, 0.0).clip(0.0)
+    violation = np.maximum(violation, np.where(can_shrink, slope, 0.0))
     # Freeing only the largest violations keeps the linear systems small.
-    free = (lower < coef) & (coef < upper)
-    free |= violation > max(0.25 * violation.max(), 0.25 * gap)
+    free = (can_shrink & can_grow) | (violation > max(0.25 * violation.max(), 0.25 * gap))
     before = coef.copy()
-    n_iter = _free_steps(K, coef, gradient, lower, upper, group, free, multiplier, scale)
+    n_iter = _free_steps(qp, coef, slope, np.flatnonzero(free))
     if np.array_equal(before, coef):  # Rows freed at a vertex can block each other; a pair moves.
-        n_iter += _pair_steps(K, coef, gradient, lower, upper, first, 0.0, 1)
+        n_iter += _pair_steps(qp, coef, gradient, 0.0, 1)
     return n_iter
 
 
-def _pair_steps(
-    K: KernelRows,
-    coef: Array,
-    gradient: Array,
-    lower: Array,
-    upper: Array,
-    first: Codes,
-    gap: float,
-    max_iter: int,
-) -> int:
+def _pair_steps(qp: _BoxQP, coef: Array, gradient: Array, gap: float, max_iter: int) -> int:
     """Move mass inside the pair that gains most, in place, until no pair violates by ``gap``."""
+    K, lower, upper, first = qp.K, qp.lower, qp.upper, qp.first
     diagonal = K.diagonal()
     ends = np.append(first[1:], len(coef))
     # Added to the gradient, these take coefficients at a bound out of the race.
@@ -266,23 +259,15 @@ def _pair_steps(
     return max_iter
 
 
-def _free_steps(
-    K: KernelRows,
-    coef: Array,
-    gradient: Array,
-    lower: Array,
-    upper: Array,
-    group: Codes,
-    free: Mask,
-    multiplier: Array,
-    scale: float,
-) -> int:
-    """Minimise over the ``free`` coefficients, in place, fixing those that reach a bound."""
-    rows = np.flatnonzero(free)
-    value, low, high, labels = coef[rows], lower[rows], upper[rows], group[rows]
-    # On fixed sums neither change matters, and both spare the solve from cancellation.
-    slope = gradient[rows] - multiplier[rows]
-    block = K[rows][:, rows] + scale * (labels[:, None] == labels)
+def _free_steps(qp: _BoxQP, coef: Array, slope: Array, rows: Codes) -> int:
+    """Minimise over the coefficients of `rows`, in place, fixing those that reach a bound.
+
+    `slope` is the gradient less the multiplier of the group: on fixed sums neither this change nor
+    the ones added to blocks of K matters, and both spare the solve from cancellation.
+    """
+    value, low, high, labels = coef[rows], qp.lower[rows], qp.upper[rows], qp.group[rows]
+    slope, scale = slope[rows], qp.scale
+    block = qp.K[rows][:, rows] + scale * (labels[:, None] == labels)
     # A proximal term, vanishing at the solution, keeps singular kernels solvable.
     block.flat[:: len(rows) + 1] += 1e-10 * scale
     keep = np.arange(len(rows))

@@ -6,15 +6,17 @@ eigendecomposition of the T x T matrix ``B'B`` and one division. The optimisatio
 over B alone, and an iteration costs two (n x T)(T x T) products.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
 
 from manyone._types import Array
-from manyone.solvers.running import Report, Trace, blas_for
+from manyone.solvers.running import Report, blas_for, record
 
 _ROUNDING_GAP = 1e-5
+#: B (T, T), objective path, number of iterations, whether they converged.
+_Found = tuple[Array, list[float], int, bool]
 
 
 class LinearSolution(NamedTuple):
@@ -69,7 +71,7 @@ class _Problem(NamedTuple):
         return _Eliminated(float(value), fit, slope, singular, Q, X, S)
 
     def gap(self, point: _Eliminated) -> float:
-        """Q_L minus a dual value of the equivalent convex problem (nuclear = 0 only).
+        """Q_L minus a dual value of the equivalent convex problem, relative (nuclear = 0 only).
 
         min_C |KC-R|^2 + 2 mu |K^(1/2) C|_*  =  max_E 2<E,R> - |E|^2  s.t.  |K^(1/2) E|_op <= mu,
         with mu = sqrt(alpha frobenius). The residual R - KC, scaled until it is feasible, is E.
@@ -77,9 +79,9 @@ class _Problem(NamedTuple):
         top = self.alpha * np.sqrt(max(np.linalg.eigvalsh(point.S)[-1], 0.0))
         bound = np.sqrt(self.alpha * self.frobenius)
         scale = bound / top if top > bound else 1.0
-        inner = point.fit - self.outside
         residual = self.alpha**2 * float(np.vdot(point.X, point.X))
-        return point.value - self.outside - scale * (2.0 * inner - scale * residual)
+        dual = scale * (2.0 * (point.fit - self.outside) - scale * residual)
+        return float((point.value - self.outside - dual) / max(point.value, 1e-300))
 
     def scaled_identity(self) -> Array:
         """Best multiple of the identity: tasks independent, the two layers balanced."""
@@ -151,53 +153,37 @@ def solve_linear(
     problem = _Problem(lam, M, alpha, frobenius, nuclear, outside)
     with blas_for(M.shape[1]):
         if solver == "paper":
-            A, B, path, n_iter, converged = _paper(problem, B, step, tol, max_iter, report)
-        else:
-            B, path, n_iter, converged = _optimise(problem, B, tol, max_iter, report)
-            A = None
-        return _solution(problem, eigenvectors, A, B, path, n_iter, converged)
+            first = np.eye(M.shape[1]) if B is None else B
+            A, found = _paper(problem, first, step, tol, max_iter, report)
+            return _solution(problem, eigenvectors, found, A)
+        found = _optimise(problem, B, tol, max_iter, report)
+        return _solution(problem, eigenvectors, found)
 
 
 def _solution(
-    problem: _Problem,
-    eigenvectors: Array,
-    A: Array | None,
-    B: Array,
-    path: list[float],
-    n_iter: int,
-    converged: bool,
+    problem: _Problem, eigenvectors: Array, found: _Found, A: Array | None = None
 ) -> LinearSolution:
     """Fold and certify what was found; without A, the best one for B."""
+    B, path, n_iter, converged = found
     point = problem.at(B)
     symmetric = (point.Q * point.singular) @ point.Q.T
     if A is None:
         A = (point.X * point.singular) @ point.Q.T
-        coef = (point.X * point.singular**2) @ point.Q.T
     else:
         P, _, Qt = np.linalg.svd(B)
         A = A @ (P @ Qt)  # B = (P Q') H: the rotation moves into A
-        coef = A @ symmetric
-    gap = np.nan
-    if not problem.nuclear:
-        gap = max(problem.gap(point), 0.0) / max(point.value, 1e-300)
+    coef = A @ symmetric
+    gap = np.nan if problem.nuclear else max(problem.gap(point), 0.0)
     response = problem.lam.max(initial=0.0) * point.singular.max() ** 2
     own = np.einsum("it,it->t", problem.M, problem.lam[:, None] * coef)
-    collapsed = response <= 1e-10 * problem.alpha or np.any(own <= 1e-10 * own.max())
-    return LinearSolution(
-        eigenvectors @ A,
-        symmetric,
-        eigenvectors @ coef,
-        np.array(path),
-        n_iter,
-        converged,
-        float(gap),
-        bool(collapsed),
-    )
+    collapsed = bool(response <= 1e-10 * problem.alpha or np.any(own <= 1e-10 * own.max()))
+    A, coef = eigenvectors @ A, eigenvectors @ coef
+    return LinearSolution(A, symmetric, coef, np.array(path), n_iter, converged, gap, collapsed)
 
 
 def _optimise(
     problem: _Problem, B: Array | None, tol: float, max_iter: int, report: Report | None
-) -> tuple[Array, list[float], int, bool]:
+) -> _Found:
     start: Array = problem.scaled_identity() if B is None else B
     if problem.nuclear == 0.0:
         return _lbfgs(problem, start, tol, max_iter, report)
@@ -220,41 +206,34 @@ def _optimise(
 
 def _lbfgs(
     problem: _Problem, B: Array, tol: float, max_iter: int, report: Report | None = None
-) -> tuple[Array, list[float], int, bool]:
+) -> _Found:
     """Smooth case: quasi-Newton over B until the relative duality gap is below ``tol``."""
-    shape = B.shape
-    first = problem.at(B)
-    path = Trace(report)
-    path.append(first.value)
-    gap = problem.gap(first) / max(first.value, 1e-300)
-    latest = first
+    latest = problem.at(B)
+    gap = problem.gap(latest)
+    path: list[float] = []
+    record(path, latest.value, report)
 
     def objective(x: Array) -> tuple[float, Array]:
         nonlocal latest
-        candidate = x.reshape(shape)
+        candidate = x.reshape(B.shape)
         latest = problem.at(candidate)
         return latest.value, (latest.slope + 2.0 * problem.frobenius * candidate).ravel()
 
-    def accepted(xk: Array) -> None:
+    def accept(xk: Array) -> None:
         nonlocal gap
-        path.append(latest.value)  # the last point evaluated is the one accepted
-        gap = problem.gap(latest) / max(latest.value, 1e-300)
+        record(path, latest.value, report)  # the last point evaluated is the one accepted
+        gap = problem.gap(latest)
         if gap <= tol:
             raise StopIteration
 
     if gap > tol and max_iter > 0:
-        found = minimize(
-            objective,
-            B.ravel(),
-            jac=True,
-            method="L-BFGS-B",
-            callback=accepted,
-            options={"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": 0.0, "gtol": 0.0},
-        )
-        B = found.x.reshape(shape)
+        options: Any = {"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": 0.0, "gtol": 0.0}
+        x = B.ravel()
+        x = minimize(objective, x, jac=True, method="L-BFGS-B", callback=accept, options=options).x
+        B = x.reshape(B.shape)
         if len(path) - 1 < max_iter:
             B = _polish(problem, B)
-            gap = problem.gap(problem.at(B)) / max(path[-1], 1e-300)
+            gap = problem.gap(problem.at(B))
     # Where rounding ends the descent first, the certificate says whether that is good enough.
     ended = len(path) - 1 < max_iter and gap <= _ROUNDING_GAP
     return B, path, len(path) - 1, bool(gap <= tol or ended)
@@ -279,11 +258,11 @@ def _polish(problem: _Problem, B: Array, steps: int = 20) -> Array:
 
 def _proximal(
     problem: _Problem, B: Array, tol: float, max_iter: int, report: Report | None = None
-) -> tuple[Array, list[float], int, bool]:
+) -> _Found:
     """Matrix elastic net over B: accelerated proximal gradient with backtracking and restarts."""
     here = problem.at(B)
-    path = Trace(report)
-    path.append(here.value)
+    path: list[float] = []
+    record(path, here.value, report)
     ahead, there, momentum = B, here, 1.0  # the extrapolated point
     # For fixed A the fit has curvature 2 |KA|_op^2, and eliminating A only flattens it.
     first_layer = problem.lam[:, None] * (here.X * here.singular)
@@ -311,7 +290,7 @@ def _proximal(
         grown = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
         ahead = candidate + (momentum - 1.0) / grown * (candidate - B)
         B, here, momentum = candidate, new, grown
-        path.append(here.value)
+        record(path, here.value, report)
         # The objective is off by about the square of the relative stationarity.
         if stationarity <= np.sqrt(tol) * float(np.linalg.norm(there.slope)):
             return B, path, n_iter, True
@@ -320,21 +299,15 @@ def _proximal(
 
 
 def _paper(
-    problem: _Problem,
-    B: Array | None,
-    step: float,
-    tol: float,
-    max_iter: int,
-    report: Report | None,
-) -> tuple[Array, Array, list[float], int, bool]:
+    problem: _Problem, B: Array, step: float, tol: float, max_iter: int, report: Report | None
+) -> tuple[Array, _Found]:
     """Algorithm 1 with the gradients of Q_L put right: exact A, one gradient step on B."""
-    B = np.eye(problem.M.shape[1]) if B is None else B
-    lam = problem.lam[:, None]
-    path = Trace(report)
-    for n_iter in range(1, max_iter + 1):
+    path: list[float] = []
+    converged = False
+    while len(path) < max_iter and not converged:
         point = problem.at(B)
         A = point.X @ (B @ point.Q).T
-        Y = lam * A
+        Y = problem.lam[:, None] * A
         P, _, Qt = np.linalg.svd(B)
         slope = 2.0 * Y.T @ (Y @ B - problem.M) + 2.0 * problem.frobenius * B
         B = B - step * (slope + problem.nuclear * P @ Qt)
@@ -342,9 +315,8 @@ def _paper(
         value = float(np.vdot(residual, residual) + problem.alpha * np.vdot(A, Y))
         value += problem.outside + problem.frobenius * float(np.vdot(B, B))
         value += problem.nuclear * float(np.linalg.svd(B, compute_uv=False).sum())
-        path.append(value)
+        record(path, value, report)
         if not np.isfinite(value):
             break
-        if n_iter > 1 and abs(path[-2] - path[-1]) < tol:
-            return A, B, path, n_iter, True
-    return A, B, path, n_iter, False
+        converged = len(path) > 1 and abs(path[-2] - path[-1]) < tol
+    return A, (B, path, len(path), converged)

@@ -7,22 +7,27 @@ eliminated. One evaluation is one Cholesky factorisation, one solve and four n x
 symmetric matrices are formed one block triangle at a time, in two n x n buffers.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.optimize import minimize
 
 from manyone._types import Array, Codes, Mask
-from manyone.solvers.gradient_steps import Evaluation, gradient_steps
 from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha
-from manyone.solvers.running import Report, Trace, blas_for
+from manyone.solvers.running import Report, blas_for, record
 
 _BLOCK = 512  # rows per block: long enough to keep BLAS busy, short enough for one triangle to pay
 # theta="mean": squared distance, in units of the mean squared response, at which rows are unlike
 _REACH = 10.0
 _ANCHOR = 0.1  # what the origin weighs, in rows of a typical task
+
+#: Of a first layer (m, T) and theta: the objective, its gradient, its derivative in log theta.
+Evaluation = Callable[[Array, float], tuple[float, Array, float]]
+#: First layer (m, T), theta, objective path, number of iterations, whether they converged.
+Found = tuple[Array, float, Array, int, bool]
 
 
 class TwoLayerProblem(NamedTuple):
@@ -39,9 +44,9 @@ class TwoLayerProblem(NamedTuple):
         Task of each row; known outliers of every task and the origin come after the last task.
     alpha : float
     W : array of shape (m, T)
-        The solution of the first layer alone, to start from.
+        Where to start: the solution of the first layer alone, or that of an earlier fit.
     theta : float
-        Coefficient of the second kernel for it.
+        Coefficient of the second kernel, or where to start if it is learned.
     unit : float
         Mean weight.
     """
@@ -56,15 +61,41 @@ class TwoLayerProblem(NamedTuple):
     unit: float
 
 
+class Descent(NamedTuple):
+    """How the first layer is sought.
+
+    Attributes
+    ----------
+    tol, max_iter : float and int
+        Decrease of the objective to stop at, in units of its first value ("paper": in its own).
+    learn_theta : bool
+        Optimise ``log theta`` together with W, or step along ``theta`` ("paper").
+    solver : str
+        "paper": Algorithms 2 and 3, gradient steps on A and theta. Else L-BFGS.
+    steps : tuple of float
+        Step sizes of A and theta of "paper".
+    report : callable, optional
+        Called with the number of every accepted iterate and its objective.
+    """
+
+    tol: float = 1e-6
+    max_iter: int = 200
+    learn_theta: bool = False
+    solver: str = "lbfgs"
+    steps: tuple[float, float] = (1e-3, 1e-3)
+    report: Report | None = None
+
+
 class NonlinearSolution(NamedTuple):
-    """What `solve_nonlinear` returns; ``B`` is the best second layer for ``W`` and ``theta``."""
+    """What `solve_nonlinear` returns: B (n, T) is the best for W and theta, beta the one used."""
 
     W: Array
-    B: Array
     theta: float
     objective_path: Array
     n_iter: int
     converged: bool
+    B: Array
+    beta: float
 
 
 def capped_weight(weight: Array, diagonal: Array, alpha: float) -> Array:
@@ -111,9 +142,8 @@ def two_layer_problem(
     T, unit = R.shape[1], float(np.mean(weight))
     groups = np.where(codes < 0, T, codes)
     if isinstance(theta, str):
-        share = weight / unit
         squares = np.square(Phi @ W).sum(axis=1)
-        theta = _REACH / max(float(share @ squares) / float(share.sum()), 1e-250)
+        theta = _REACH / max(float(np.average(squares, weights=weight / unit)), 1e-250)
     if anchor:
         origin = _ANCHOR * float(weight[~outlier].sum()) / T
         Phi, R = np.vstack([Phi, np.zeros(Phi.shape[1])]), np.vstack([R, np.zeros(T)])
@@ -121,130 +151,7 @@ def two_layer_problem(
     return TwoLayerProblem(Phi, R, weight / unit, groups, alpha / unit, W, float(theta), unit)
 
 
-def second_ridge(problem: TwoLayerProblem, beta: float) -> float:
-    """The ridge of the second layer in units of the problem.
-
-    A ridge beyond what a task weighs would leave nothing for the first layer to learn from.
-    """
-    heaviest = float(np.mean(problem.weight @ problem.R))
-    return float(effective_alpha(min(beta / problem.unit, heaviest), float(len(problem.R))))
-
-
-def _blocks(n_rows: int) -> Iterator[tuple[int, int]]:
-    for start in range(0, n_rows, _BLOCK):
-        yield start, min(start + _BLOCK, n_rows)
-
-
-def _exponents(Y_new: Array, Y: Array, theta: float) -> tuple[Array, Array]:
-    """Factors with ``left @ right.T = -theta |y_new_i - y_j|^2``."""
-    ones_new, ones = np.ones((len(Y_new), 1)), np.ones((len(Y), 1))
-    norms_new = -theta * np.einsum("it,it->i", Y_new, Y_new)[:, None]
-    norms = -theta * np.einsum("it,it->i", Y, Y)[:, None]
-    return np.hstack([2.0 * theta * Y_new, norms_new, ones_new]), np.hstack([Y, ones, norms])
-
-
-def gram(Y_new: Array, Y: Array, theta: float) -> Array:
-    """Second-layer kernel ``exp(-theta |y_new_i - y_j|^2)``, shape (n_new, n)."""
-    left, right = _exponents(Y_new, Y, theta)
-    exponent = left @ right.T
-    np.minimum(exponent, 0.0, out=exponent)
-    return np.exp(exponent, out=exponent)
-
-
-def fill_gram(Y: Array, theta: float, J: Array) -> None:
-    """Write the upper block triangle of ``gram(Y, Y, theta)`` into the (n, n) buffer J."""
-    left, right = _exponents(Y, Y, theta)
-    for start, stop in _blocks(len(Y)):
-        block = J[start:stop, start:]
-        np.matmul(left[start:stop], right[start:].T, out=block)
-        np.minimum(block, 0.0, out=block)
-        np.exp(block, out=block)
-    np.fill_diagonal(J, 1.0)
-
-
-def pull_back(J: Array, left: Array, right: Array, Y: Array, theta: float) -> Array:
-    """Gradient in Y of a function of J with symmetrised slope ``left right'`` (symmetric).
-
-    With ``H = -theta J * (left right')`` it is twice the graph Laplacian of H applied to Y. Only
-    the upper block triangle of J is read. Shapes: J (n, n), left and right (n, k), Y (n, T).
-    """
-    n_rows, n_tasks = Y.shape
-    points = np.hstack([Y, np.ones((n_rows, 1))])  # the last column collects the row sums of H
-    product = np.zeros_like(points)
-    work = np.empty(min(_BLOCK, n_rows) * n_rows)
-    for start, stop in _blocks(n_rows):
-        H = work[: (stop - start) * (n_rows - start)].reshape(stop - start, n_rows - start)
-        np.matmul(left[start:stop], right[start:].T, out=H)
-        H *= J[start:stop, start:]
-        product[start:stop] += H @ points[start:]
-        product[stop:] += H[:, stop - start :].T @ points[start:stop]
-    product *= -2.0 * theta
-    return product[:, n_tasks:] * Y - product[:, :n_tasks]
-
-
-def _factorise(J: Array, ridge: Array | float, out: Array) -> Array:
-    """Cholesky factor of ``J + diag(ridge)`` from J's upper block triangle, in place of ``out``."""
-    if out is not J:
-        for start, stop in _blocks(len(J)):
-            out[start:stop, start:] = J[start:stop, start:]
-    np.fill_diagonal(out, 1.0 + ridge)
-    factor, info = dpotrf(out.T, lower=1, clean=0, overwrite_a=1)
-    if info:
-        raise np.linalg.LinAlgError("the second-layer kernel plus ridge is not positive definite")
-    return factor
-
-
-class _Reduced:
-    """Objective and gradient with B eliminated; owns the two n x n buffers.
-
-    Weighted rows: ``(J + beta diag(1/w)) B = R``, so a row of weight k acts as k copies.
-    """
-
-    def __init__(self, Phi: Array, R: Array, alpha: float, beta: float, weight: Array) -> None:
-        self.Phi, self.R, self.alpha, self.beta = Phi, np.asfortranarray(R), alpha, beta
-        self.ridge = beta / weight
-        self.J, self.factor = np.empty((2, len(Phi), len(Phi)))
-
-    def __call__(self, W: Array, theta: float) -> tuple[float, Array, float]:
-        """Objective, its gradient in W, and its derivative in log theta."""
-        Y = self.Phi @ W
-        fill_gram(Y, theta, self.J)
-        B = dpotrs(_factorise(self.J, self.ridge, self.factor), self.R, lower=1)[0]
-        fit = self.beta * float(np.einsum("it,it->", B, self.R))
-        slope = pull_back(self.J, (-2.0 * self.beta) * B, B, Y, theta)
-        gradient = self.Phi.T @ slope
-        # The fit depends on theta and Y through sqrt(theta) Y only.
-        by_log_theta = 0.5 * float(np.einsum("mt,mt->", W, gradient))
-        value = fit + self.alpha * float(np.einsum("mt,mt->", W, W))
-        return value, gradient + (2.0 * self.alpha) * W, by_log_theta
-
-    def first_slope(self, W: Array, theta: float, weight: Array) -> tuple[float, Array, float]:
-        """What the paper's first step goes by: B for tasks that do not interact, at this J."""
-        Y = self.Phi @ W
-        J = gram(Y, Y, theta)
-        B = weight[:, None] * self.R / (weight @ self.R + self.beta)
-        outer = 2.0 * weight[:, None] * (J @ B - self.R) + self.beta * B
-        slope = pull_back(J, np.hstack([outer, B]), np.hstack([B, outer]), Y, theta)
-        gradient = self.Phi.T @ slope
-        return 0.0, gradient + 2.0 * self.alpha * W, 0.5 * float(np.vdot(W, gradient))
-
-
-def solve_nonlinear(
-    Phi: Array,
-    R: Array,
-    alpha: float,
-    beta: float,
-    theta: float,
-    *,
-    W: Array,
-    weight: Array | None = None,
-    learn_theta: bool = False,
-    solver: str = "lbfgs",
-    steps: tuple[float, float] = (1e-3, 1e-3),
-    tol: float = 1e-6,
-    max_iter: int = 200,
-    report: Report | None = None,
-) -> NonlinearSolution:
+def solve_nonlinear(problem: TwoLayerProblem, beta: float, how: Descent) -> NonlinearSolution:
     """Minimise ``sum_i w_i |(J B - R)_i|^2 + alpha |W|_F^2 + beta tr(B'JB)`` over W and B.
 
     ``J_ij = exp(-theta |y_i - y_j|^2)`` with ``Y = Phi W``. B is eliminated, which leaves
@@ -254,95 +161,186 @@ def solve_nonlinear(
 
     Parameters
     ----------
-    Phi, R : arrays of shape (n, m) and (n, T)
-        Feature rows, ``K = Phi Phi'``, and responses; those of known outliers are zero.
-    alpha, beta, theta : float
-        Strengths of the two layers and the second-layer kernel coefficient, all positive.
-    W : array of shape (m, T)
-        Where to start: the solution of the joint ridge problem.
-    weight : array of shape (n,), optional
-        Positive; integers act as repetitions, and 1e10 beta is the largest that is resolved.
-    learn_theta : bool
-        Optimise ``log theta`` together with W ("lbfgs") or step along ``theta`` ("paper").
-    solver : {"lbfgs", "paper"}
-        "paper": Algorithm 2, gradient steps on A and theta of sizes `steps`, until ``|dQ| < tol``.
-    tol, max_iter : float and int
-        "lbfgs": decrease of the objective to stop at, in units of its first value.
-    report : callable, optional
-        Called with the number of every accepted iterate and its objective.
+    problem : TwoLayerProblem
+        Integer weights act as repetitions; 1e10 beta is the largest that is resolved.
+    beta : float
+        Before it is divided by the unit of the problem. A ridge beyond what a task weighs would
+        leave nothing for the first layer to learn from: it is brought back to that.
+    how : Descent
     """
-    weight = np.ones(len(R)) if weight is None else np.minimum(weight, 1e10 * beta)
-    with blas_for(len(Phi)):
-        reduced = _Reduced(Phi, R, alpha, beta, weight)
-        if solver == "paper":
-            first, metric = reduced.first_slope(W, theta, weight), Phi.T @ (weight[:, None] * Phi)
-            steps = steps[0], steps[1] * learn_theta
-            found = gradient_steps(reduced, first, W, theta, metric, steps, tol, max_iter, report)
+    heaviest, n_rows = float(np.mean(problem.weight @ problem.R)), len(problem.R)
+    beta = float(effective_alpha(min(beta / problem.unit, heaviest), float(n_rows)))
+    problem = problem._replace(weight=np.minimum(problem.weight, 1e10 * beta))
+    buffers = np.empty((2, n_rows, n_rows))
+    evaluate = partial(reduced_objective, problem, beta, buffers)
+    with blas_for(n_rows):
+        if how.solver == "paper":
+            found = gradient_steps(evaluate, _first_slope(problem, beta), problem, how)
         else:
-            found = descend(reduced, W, theta, learn_theta, tol, max_iter, report)
-        W, theta, path, converged = found
-        B = second_layer(Phi @ W, R, beta, theta, weight)
-    n_iter = len(path) - (solver != "paper")  # L-BFGS also records where it starts
-    return NonlinearSolution(W, B, theta, path, n_iter, converged)
+            found = descend(evaluate, problem, how)
+        Y, theta = problem.Phi @ found[0], found[1]
+        B = second_layer(Y, problem.R, beta / problem.weight, theta, buffers)
+    return NonlinearSolution(*found, B, beta * problem.unit)
 
 
-def descend(
-    evaluate: Evaluation,
-    W: Array,
-    theta: float,
-    learn_theta: bool,
-    tol: float,
-    max_iter: int,
-    report: Report | None = None,
-) -> tuple[Array, float, Array, bool]:
+def reduced_objective(
+    problem: TwoLayerProblem, beta: float, buffers: Array, W: Array, theta: float
+) -> tuple[float, Array, float]:
+    """``beta tr(R'(J + beta diag(1/w))^-1 R) + alpha |W|_F^2``, with its two slopes.
+
+    For W (m, T) and theta: the value, its gradient (m, T) and its derivative in log theta;
+    `buffers` (2, n, n) are overwritten.
+    """
+    Y = problem.Phi @ W
+    B = second_layer(Y, problem.R, beta / problem.weight, theta, buffers)
+    value = beta * float(np.einsum("it,it->", B, problem.R))
+    value += problem.alpha * float(np.einsum("mt,mt->", W, W))
+    return value, *pull_back(problem, W, theta, Y, buffers[0], (-2.0 * beta) * B, B)
+
+
+def second_layer(
+    Y: Array, R: Array, ridge: Array | float, theta: float, buffers: Array | None = None
+) -> Array:
+    """Minimise ``sum_i w_i |(J B - R)_i|^2 + beta tr(B'JB)`` over B of shape (n, T), Y fixed.
+
+    It solves ``(J + diag(ridge)) B = R`` with ``ridge = beta / w``: a row of weight k acts as k
+    copies. The upper block triangle of J and its factor are left in `buffers` (2, n, n).
+    """
+    J, factor = np.empty((2, len(Y), len(Y))) if buffers is None else buffers
+    gram(Y, Y, theta, out=J)
+    for start in range(0, len(Y), _BLOCK):
+        factor[start : start + _BLOCK, start:] = J[start : start + _BLOCK, start:]
+    np.fill_diagonal(factor, 1.0 + ridge)
+    lower, info = dpotrf(factor.T, lower=1, clean=0, overwrite_a=1)
+    if info:
+        raise np.linalg.LinAlgError("the second-layer kernel plus ridge is not positive definite")
+    B: Array = dpotrs(lower, R, lower=1)[0]
+    return B
+
+
+def gram(Y_new: Array, Y: Array, theta: float, out: Array | None = None) -> Array:
+    """Second-layer kernel ``exp(-theta |y_new_i - y_j|^2)``, shape (n_new, n).
+
+    In `out` (n, n), for ``Y_new = Y``, only the upper block triangle is written.
+    """
+    lengths_new = -theta * np.einsum("it,it->i", Y_new, Y_new)
+    lengths = -theta * np.einsum("it,it->i", Y, Y)
+    left = np.column_stack([2.0 * theta * Y_new, lengths_new, np.ones(len(Y_new))])
+    right = np.column_stack([Y, np.ones(len(Y)), lengths])
+    J = np.empty((len(Y_new), len(Y))) if out is None else out
+    for start in range(0, len(Y_new), _BLOCK):
+        rows, first = slice(start, start + _BLOCK), 0 if out is None else start
+        block = J[rows, first:]
+        np.matmul(left[rows], right[first:].T, out=block)
+        np.minimum(block, 0.0, out=block)
+        np.exp(block, out=block)
+    if out is not None:
+        np.fill_diagonal(J, 1.0)
+    return J
+
+
+def respond(Y_new: Array, Y: Array, B: Array, theta: float) -> Array:
+    """Second-layer responses ``gram(Y_new, Y) B`` of shape (n_new, T), in row blocks."""
+    responses = np.empty((len(Y_new), B.shape[1]))
+    for start in range(0, len(Y_new), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        responses[rows] = gram(Y_new[rows], Y, theta) @ B
+    return responses
+
+
+def pull_back(
+    problem: TwoLayerProblem, W: Array, theta: float, Y: Array, J: Array, left: Array, right: Array
+) -> tuple[Array, float]:
+    """Gradient in W of ``g(J) + alpha |W|_F^2``, and the derivative of g in log theta.
+
+    ``left right'`` (symmetric), with both of shape (n, k), is the symmetrised slope of g in J. With
+    ``H = -theta J * (left right')`` its gradient in ``Y = Phi W`` (n, T) is twice the graph
+    Laplacian of H applied to Y. Only the upper block triangle of J (n, n) is read.
+    """
+    n_rows, n_tasks = Y.shape
+    points = np.hstack([Y, np.ones((n_rows, 1))])  # the last column collects the row sums of H
+    product = np.zeros_like(points)
+    for start in range(0, n_rows, _BLOCK):
+        stop = min(start + _BLOCK, n_rows)
+        H = left[start:stop] @ right[start:].T
+        H *= J[start:stop, start:]
+        product[start:stop] += H @ points[start:]
+        product[stop:] += H[:, stop - start :].T @ points[start:stop]
+    product *= -2.0 * theta
+    gradient = problem.Phi.T @ (product[:, n_tasks:] * Y - product[:, :n_tasks])
+    # J depends on theta and Y through sqrt(theta) Y only.
+    by_log_theta = 0.5 * float(np.einsum("mt,mt->", W, gradient))
+    return gradient + (2.0 * problem.alpha) * W, by_log_theta
+
+
+def descend(evaluate: Evaluation, problem: TwoLayerProblem, how: Descent) -> Found:
     """L-BFGS over W, and over log theta if asked; the objective at every accepted point.
 
     The objective is measured by its first value and W by a fifth of its length, which is that of
     the first step: neither this nor the end depends on units.
     """
-    latest, unit = 0.0, 0.0
-    size = max(0.2 * float(np.linalg.norm(W)), np.finfo(float).tiny)
-    path = Trace(report)
+    W, theta, latest = problem.W, problem.theta, 0.0
+    tiny = np.finfo(float).tiny
+    size = max(0.2 * float(np.linalg.norm(W)), tiny)
+    path: list[float] = []
+
+    def accept(xk: Array) -> None:
+        path.append(latest)  # the accepted point was evaluated last
+        if how.report is not None:
+            how.report(len(path) - 1, latest)
 
     def objective(x: Array) -> tuple[float, Array]:
-        nonlocal latest, unit
-        coefficient = float(np.exp(x[-1])) if learn_theta else theta
-        latest, gradient, by_log_theta = evaluate(size * x[: W.size].reshape(W.shape), coefficient)
+        nonlocal latest
+        coefficient = theta * float(np.exp(x[-1]))
+        latest, gradient, by_log_theta = evaluate(size * x[:-1].reshape(W.shape), coefficient)
         if not path:
-            path.append(latest)
-            unit = max(latest, np.finfo(float).tiny)
-        slope = np.append(size * gradient.ravel(), [by_log_theta] if learn_theta else [])
+            accept(x)
+        unit = max(path[0], tiny)
+        # Without a slope the last coordinate, log theta less its start, stays zero.
+        slope = np.append(size * gradient.ravel(), by_log_theta * how.learn_theta)
         return latest / unit, slope / unit
 
-    x = np.append(W.ravel() / size, [np.log(theta)] if learn_theta else [])
-    if max_iter == 0:
+    x = np.append(W.ravel() / size, 0.0)
+    if how.max_iter == 0:
         objective(x)
-        return W, theta, np.array(path), False
-    found = minimize(
-        objective,
-        x,
-        jac=True,
-        method="L-BFGS-B",
-        callback=lambda xk: path.append(latest),  # the accepted point was evaluated last
-        options={"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": tol, "gtol": 0.0},
-    )
-    final = float(np.exp(found.x[-1])) if learn_theta else theta
-    return size * found.x[: W.size].reshape(W.shape), final, np.array(path), found.status == 0
+        return W, theta, np.array(path), 0, False
+    most = {"maxiter": how.max_iter, "maxfun": 10 * how.max_iter}
+    options: Any = {**most, "ftol": how.tol, "gtol": 0.0}
+    found = minimize(objective, x, jac=True, method="L-BFGS-B", callback=accept, options=options)
+    W, theta = size * found.x[:-1].reshape(W.shape), theta * float(np.exp(found.x[-1]))
+    return W, theta, np.array(path), len(path) - 1, found.status == 0
 
 
-def second_layer(
-    Y: Array, R: Array, beta: float, theta: float, weight: Array | None = None
-) -> Array:
-    """Minimise ``sum_i w_i |(J B - R)_i|^2 + beta tr(B'JB)`` over B of shape (n, T), Y fixed."""
-    J = np.empty((len(Y), len(Y)))
-    fill_gram(Y, theta, J)
-    factor = _factorise(J, beta if weight is None else beta / weight, J)
-    return np.ascontiguousarray(dpotrs(factor, R, lower=1)[0])
+def gradient_steps(
+    evaluate: Evaluation,
+    first: tuple[float, Array, float],
+    problem: TwoLayerProblem,
+    how: Descent,
+) -> Found:
+    """The paper's Algorithms 2 and 3: fixed steps on A and theta until ``|dQ| < tol``.
+
+    `first` is what the first step goes by instead of an evaluation.
+    """
+    W, theta, (_, gradient, by_log_theta) = problem.W, problem.theta, first
+    # It turns a step on A into one on W = Phi'A.
+    metric = problem.Phi.T @ (problem.weight[:, None] * problem.Phi)
+    path: list[float] = []
+    converged = False
+    while len(path) < how.max_iter and not converged:
+        W = W - how.steps[0] * (metric @ gradient)
+        theta = max(theta - how.steps[1] * how.learn_theta * by_log_theta / theta, 1e-300)
+        value, gradient, by_log_theta = evaluate(W, theta)
+        record(path, value, how.report)
+        converged = len(path) > 1 and abs(path[-2] - path[-1]) < how.tol
+    return W, theta, np.array(path), len(path), converged
 
 
-def respond(Y_new: Array, Y: Array, B: Array, theta: float) -> Array:
-    """Second-layer responses ``gram(Y_new, Y) B`` of shape (n_new, T), in row blocks."""
-    out = np.empty((len(Y_new), B.shape[1]))
-    for start, stop in _blocks(len(Y_new)):
-        out[start:stop] = gram(Y_new[start:stop], Y, theta) @ B
-    return out
+def _first_slope(problem: TwoLayerProblem, beta: float) -> tuple[float, Array, float]:
+    """What the paper's first step goes by: B for tasks that do not interact, at the first J."""
+    Phi, R, weight, W, theta = problem.Phi, problem.R, problem.weight, problem.W, problem.theta
+    Y = Phi @ W
+    J = gram(Y, Y, theta)
+    B = weight[:, None] * R / (weight @ R + beta)
+    outer = 2.0 * weight[:, None] * (J @ B - R) + beta * B
+    left, right = np.hstack([outer, B]), np.hstack([B, outer])
+    return 0.0, *pull_back(problem, W, theta, Y, J, left, right)

@@ -65,7 +65,9 @@ def solve_null_space(K: Array, labels: Codes, rtol: float = 1e-12) -> NullSpaceS
         return NullSpaceSolution(projection, np.zeros((len(counts), 1)), 1.0, 0, converged=False)
     roots, vectors = np.sqrt(values[keep]), vectors[:, keep]
 
-    classes = _centred_class_basis(indicator / np.sqrt(counts), counts)
+    # Orthonormal basis of the class-constant vectors that sum to zero: in coordinates of the unit
+    # indicators the constant vector is sqrt(counts), and its direction is dropped.
+    classes = indicator / np.sqrt(counts) @ qr(np.sqrt(counts)[:, None])[0][:, 1:]
     left, cosines, _ = svd(vectors.T @ classes, full_matrices=False)
     null = 1.0 - cosines**2 <= 1e-9
     if null.any():
@@ -88,10 +90,3 @@ def solve_null_space(K: Array, labels: Codes, rtol: float = 1e-12) -> NullSpaceS
     return NullSpaceSolution(
         projection * flip, targets * flip, float(within / total), int(keep.sum()), bool(null.any())
     )
-
-
-def _centred_class_basis(unit_indicator: Array, counts: Array) -> Array:
-    """Orthonormal basis (n, n_classes - 1) of the class-constant vectors that sum to zero."""
-    # In indicator coordinates the constant vector is sqrt(counts): drop that direction.
-    rotation = qr(np.sqrt(counts)[:, None])[0]
-    return unit_indicator @ rotation[:, 1:]

@@ -92,13 +92,9 @@ def solve_output_kernel(
             break
         step = _newton_step(gradient, spectrum * C, denominator, ridge, error / size)
         C = C + _line_minimum(gradient, step, C, values, spectrum, ridge) * step
-    return OutputKernelSolution(
-        structure=(axes * values) @ axes.T,
-        coef=eigenvectors @ (best @ axes.T) + outside / ridge,
-        objective_path=np.array(path),
-        n_iter=len(path) - 1,
-        converged=converged,
-    )
+    structure = (axes * values) @ axes.T
+    coef = eigenvectors @ (best @ axes.T) + outside / ridge
+    return OutputKernelSolution(structure, coef, np.array(path), len(path) - 1, converged)
 
 
 def _newton_step(

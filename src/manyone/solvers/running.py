@@ -11,18 +11,11 @@ from threadpoolctl import ThreadpoolController
 Report = Callable[[int, float], None]
 
 
-class Trace(list[float]):
-    """Objective values of the accepted iterates; every value appended is reported."""
-
-    def __init__(self, report: Report | None = None) -> None:
-        super().__init__()
-        self._report = report
-
-    def append(self, value: float) -> None:
-        """Add a value and report it."""
-        super().append(value)
-        if self._report is not None:
-            self._report(len(self) - 1, value)
+def record(path: list[float], value: float, report: Report | None) -> None:
+    """Append the objective of an accepted iterate, and report it."""
+    path.append(value)
+    if report is not None:
+        report(len(path) - 1, value)
 
 
 @cache

@@ -5,21 +5,23 @@ for every W the lasso is solved exactly, warm-started from the last one, and the
 gives the slope of the remaining function of W.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from manyone._types import Array, Codes
-from manyone.solvers.gradient_steps import gradient_steps
+from manyone._types import Array
 from manyone.solvers.nonlinear import (
+    Descent,
     TwoLayerProblem,
     descend,
+    gradient_steps,
     gram,
     pull_back,
     respond,
     solve_nonlinear,
 )
-from manyone.solvers.running import Report, blas_for
+from manyone.solvers.running import blas_for
 from manyone.solvers.sparse_group_lasso import SparseGroupLassoSolution, solve_sparse_group_lasso
 
 _GAP = 1e-5  # relative duality gap at which the support of a lasso is worth a try
@@ -30,60 +32,51 @@ class SparseSolution(NamedTuple):
     """What `solve_sparse` returns; ``structure[s, t]`` is the norm of block s of output t."""
 
     W: Array
-    B: Array
     theta: float
-    structure: Array
     objective_path: Array
     n_iter: int
     converged: bool
+    B: Array
+    structure: Array
     duality_gap: float
 
 
-class _Lasso(NamedTuple):
-    """The second-layer problem for a given J; a row of weight k acts as k copies of the row."""
+@dataclass
+class SparseObjective:
+    """The objective with the second layer eliminated; `B` (n, T) is the last one found."""
 
-    R: Array
-    groups: Codes
+    problem: TwoLayerProblem
     l1: float
     group: float
-    weight: Array
+    B: Array | None = None
 
-    def solve(self, J: Array, B: Array | None) -> SparseGroupLassoSolution:
-        """Solve it, from the start B."""
+    def second_layer(self, J: Array) -> SparseGroupLassoSolution:
+        """Minimise over B for this J (n, n); a row of weight k acts as k copies of the row."""
         # Copies of a row share its coefficient evenly, so its part in a block norm is b^2 / k:
         # with b = sqrt(k) c the block norm is plain again and the l1 strength carries sqrt(k).
-        root = np.sqrt(self.weight)
+        root = np.sqrt(self.problem.weight)[:, None]
         found = solve_sparse_group_lasso(
-            J * root[:, None] * root,
-            self.R * root[:, None],
-            self.groups,
-            self.l1 * root,
+            J * root * root.T,
+            self.problem.R * root,
+            self.problem.groups,
+            self.l1 * root[:, 0],
             self.group,
-            B=None if B is None else B / root[:, None],
+            B=None if self.B is None else self.B / root,
             tol=_GAP,
         )
-        return found._replace(B=found.B * root[:, None])
-
-
-class _Projected:
-    """Objective and gradient with B eliminated."""
-
-    def __init__(self, Phi: Array, alpha: float, lasso: _Lasso) -> None:
-        self.Phi, self.alpha, self.lasso = Phi, alpha, lasso
-        self.B: Array | None = None
+        self.B = found.B * root
+        return found._replace(B=self.B)
 
     def __call__(self, W: Array, theta: float) -> tuple[float, Array, float]:
-        """Objective, its gradient in W, and its derivative in log theta."""
-        Y = self.Phi @ W
+        """Objective, its gradient in W (m, T), and its derivative in log theta."""
+        problem = self.problem
+        Y = problem.Phi @ W
         J = gram(Y, Y, theta)
-        second = self.lasso.solve(J, self.B)
-        self.B = B = second.B
-        outer = 2.0 * self.lasso.weight[:, None] * (J @ B - self.lasso.R)
-        slope = pull_back(J, np.hstack([outer, B]), np.hstack([B, outer]), Y, theta)
-        gradient = self.Phi.T @ slope
-        by_log_theta = 0.5 * float(np.vdot(W, gradient))
-        value = second.objective_path[-1] + self.alpha * float(np.vdot(W, W))
-        return value, gradient + (2.0 * self.alpha) * W, by_log_theta
+        second = self.second_layer(J)
+        value = second.objective_path[-1] + problem.alpha * float(np.vdot(W, W))
+        outer = 2.0 * problem.weight[:, None] * (J @ second.B - problem.R)
+        left, right = np.hstack([outer, second.B]), np.hstack([second.B, outer])
+        return value, *pull_back(problem, W, theta, Y, J, left, right)
 
 
 def sparse_problem(problem: TwoLayerProblem) -> TwoLayerProblem:
@@ -120,31 +113,10 @@ def sparse_strengths(
 
 def sparse_start(problem: TwoLayerProblem, max_iter: int) -> Array:
     """First layer (m, T) of the ridge, which is cheap: near it the lasso needs few iterations."""
-    Phi, R, weight, _, alpha, W, theta, _ = problem
-    beta = min(1.0, float(np.mean(weight @ R)))
-    return solve_nonlinear(
-        Phi, R, alpha, beta, theta, W=W, weight=weight, tol=_ROUGH, max_iter=max_iter
-    ).W
+    return solve_nonlinear(problem, problem.unit, Descent(_ROUGH, max_iter)).W
 
 
-def solve_sparse(
-    Phi: Array,
-    R: Array,
-    groups: Codes,
-    alpha: float,
-    l1: float,
-    group: float,
-    theta: float,
-    *,
-    W: Array,
-    weight: Array | None = None,
-    learn_theta: bool = False,
-    solver: str = "lbfgs",
-    steps: tuple[float, float] = (1e-3, 1e-3),
-    tol: float = 1e-6,
-    max_iter: int = 200,
-    report: Report | None = None,
-) -> SparseSolution:
+def solve_sparse(problem: TwoLayerProblem, l1: float, group: float, how: Descent) -> SparseSolution:
     """Minimise ``|JB-R|^2 + alpha |W|_F^2 + l1 |B|_1 + group sum_{s,t} |B_{G_s,t}|_2``.
 
     Over W and B, with ``J_ij = exp(-theta |y_i - y_j|^2)`` and ``Y = Phi W``. As in
@@ -152,35 +124,24 @@ def solve_sparse(
 
     Parameters
     ----------
-    Phi, R : arrays of shape (n, m) and (n, T)
-        Feature rows, ``K = Phi Phi'``, and responses; those of known outliers are zero.
-    groups : int array of shape (n,)
-        Source task 0, ..., S - 1 of every training row.
-    alpha, l1, group, theta : float
-        Strengths and the second-layer kernel coefficient.
-    W, weight, learn_theta, solver, steps, tol, max_iter, report
-        As in `solve_nonlinear`; "paper" is Algorithm 3, whose first slope here uses the lasso
-        solution at the initial J.
+    problem : TwoLayerProblem
+        ``G_s`` are the rows whose `groups` are s.
+    l1, group : float
+        In units of the problem.
+    how : Descent
+        "paper" is Algorithm 3, whose first slope here uses the lasso solution at the initial J.
 
     Returns
     -------
     SparseSolution
         ``duality_gap`` is that of the final lasso.
     """
-    weight = np.ones(len(R)) if weight is None else weight
-    lasso = _Lasso(R, groups, l1, group, weight)
-    projected = _Projected(Phi, alpha, lasso)
-    with blas_for(len(Phi)):
-        if solver == "paper":
-            first, metric = projected(W, theta), Phi.T @ (weight[:, None] * Phi)
-            steps = steps[0], steps[1] * learn_theta
-            found = gradient_steps(projected, first, W, theta, metric, steps, tol, max_iter, report)
+    evaluate = SparseObjective(problem, l1, group)
+    with blas_for(len(problem.R)):
+        if how.solver == "paper":
+            found = gradient_steps(evaluate, evaluate(problem.W, problem.theta), problem, how)
         else:
-            found = descend(projected, W, theta, learn_theta, tol, max_iter, report)
-        W, theta, path, converged = found
-        Y = Phi @ W
-        second = lasso.solve(gram(Y, Y, theta), projected.B)
-    n_iter = len(path) - (solver != "paper")
-    return SparseSolution(
-        W, second.B, theta, second.structure, path, n_iter, converged, second.duality_gap
-    )
+            found = descend(evaluate, problem, how)
+        Y = problem.Phi @ found[0]
+        last = evaluate.second_layer(gram(Y, Y, found[1]))
+    return SparseSolution(*found, last.B, last.structure, last.duality_gap)

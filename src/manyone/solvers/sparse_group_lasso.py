@@ -75,9 +75,8 @@ def solve_sparse_group_lasso(
     entrywise = np.broadcast_to(np.asarray(l1, dtype=float), len(order))[order][:, None]
     penalty = Penalty(entrywise, float(group), sizes)
     with blas_for(len(order)):
-        rounds = _Rounds(np.ascontiguousarray(J[:, order]), R, penalty, tol)
-        if B is not None:
-            rounds.start(B[order])
+        start = None if B is None else B[order]
+        rounds = _Rounds(np.ascontiguousarray(J[:, order]), R, penalty, tol, start)
         while rounds.evaluate() and rounds.n_iter < max_iter:
             rounds.advance()
         gap = rounds.certify()
@@ -100,39 +99,37 @@ class _Rounds:
     the largest dual value, and the relative gap at which to try the exact finish.
     """
 
-    def __init__(self, J: Array, R: Array, penalty: Penalty, tol: float) -> None:
+    def __init__(
+        self, J: Array, R: Array, penalty: Penalty, tol: float, start: Array | None
+    ) -> None:
         self.J, self.R, self.penalty, self.gram = J, R, penalty, J.T @ J
-        self.moments = 2.0 * J.T @ R
-        self.best = np.zeros((J.shape[1], R.shape[1]))
-        self.primal = np.einsum("it,it->t", R, R)
-        self.bound, self.goal = np.zeros(R.shape[1]), np.full(R.shape[1], tol)
-        self.open = np.arange(R.shape[1])
-        # Start cautiously from zero and boldly from a warm start; a failed line search corrects it.
-        self.unit = 1.0 / max(np.diag(self.gram).mean(), _TINY)
-        self.sigma, self.steps = np.full(R.shape[1], 5.0 * self.unit), np.zeros(R.shape[1])
-        self.target, self.dual, self.slope = R, R.copy(), self.moments.copy()
-        self.centre = self.best.copy()
+        self.moments, n_outputs = 2.0 * J.T @ R, R.shape[1]
+        self.best = np.zeros((J.shape[1], n_outputs)) if start is None else start.astype(float)
+        self.bound, self.goal = np.zeros(n_outputs), np.full(n_outputs, tol)
         self.path: list[float] = []
         self.n_iter = 0
+        outputs = np.arange(n_outputs)
+        if start is not None:  # where its support is right, there is nothing to do
+            done = finish(self.gram, self.moments, penalty, self.best, outputs)
+            outputs = np.flatnonzero(~done)
+        residual, self.primal = self._primal(self.best, R)
+        self.open, self.steps = outputs, np.zeros(len(outputs))
+        # Start cautiously from zero and boldly from a warm start; a failed line search corrects it.
+        sigma = (5.0 if start is None else 500.0) / max(np.diag(self.gram).mean(), _TINY)
+        self.sigma = np.full(len(outputs), sigma)
+        self.target, self.dual = R[:, self.open], residual[:, self.open]
+        self.centre, self.slope = self.best[:, self.open], 2.0 * J.T @ self.dual
 
-    def start(self, B: Array) -> None:
-        """Go on from `B` instead of zero; where its support is right, there is nothing to do."""
-        self.best = B.astype(float)
-        done = finish(self.gram, self.moments, self.penalty, self.best, self.open)
-        residual = self.R - self.J @ self.best
-        self.primal = np.einsum("it,it->t", residual, residual) + self.penalty.values(self.best)
-        self.open = np.flatnonzero(~done)
-        self.sigma = np.full(len(self.open), 500.0 * self.unit)
-        self.steps = np.zeros(len(self.open))
-        self.target, self.dual = self.R[:, self.open], residual[:, self.open]
-        self.centre, self.slope = self.best[:, self.open], 2.0 * self.J.T @ self.dual
+    def _primal(self, B: Array, R: Array) -> tuple[Array, Array]:
+        """Residual (n, k) and objective (k,) of some outputs."""
+        residual = R - self.J @ B
+        return residual, np.einsum("it,it->t", residual, residual) + self.penalty.values(B)
 
     def evaluate(self) -> bool:
         """Primal and dual values here; finish the outputs that are near, and say if any is left."""
         x, self.unit_vectors, self.kept = self.penalty.prox(self.centre / self.sigma + self.slope)
         self.x = x * self.sigma
-        self.residual = self.target - self.J @ self.x
-        value = np.einsum("it,it->t", self.residual, self.residual) + self.penalty.values(self.x)
+        self.residual, value = self._primal(self.x, self.target)
         here = self.open
         lower = _dual_values(self.dual, self.slope, self.target, self.penalty)
         self.bound[here] = np.maximum(self.bound[here], lower)
@@ -226,8 +223,7 @@ class _Rounds:
 
     def certify(self) -> Array:
         """Duality gaps (T,) of the best B, with the objective they bound in `primal` and `path`."""
-        residual = self.R - self.J @ self.best
-        self.primal = np.einsum("it,it->t", residual, residual) + self.penalty.values(self.best)
+        residual, self.primal = self._primal(self.best, self.R)
         lower = _dual_values(residual, 2.0 * self.J.T @ residual, self.R, self.penalty)
         self.path[-1] = min(self.path[-1], float(self.primal.sum()))
         return self.primal - np.maximum(self.bound, lower)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from manyone._types import Array, Mask
-from manyone.solvers.box_qp import KernelRows, multipliers, solve_box_qp
+from manyone.solvers.box_qp import KernelRows, solve_box_qp
 
 
 class SVDDSolution(NamedTuple):
@@ -77,16 +77,9 @@ def solve_svdd(
     lower, upper_bound = np.where(sign > 0, 0.0, -bound), np.where(sign > 0, bound, 0.0)
     # Half the objective has the plain Hessian K.
     qp = solve_box_qp(K, diagonal / 2, lower, upper_bound, tol=tol, max_iter=max_iter)
-    threshold = multipliers(qp, lower, upper_bound)[0]
     # Squared distance to the centre: |c|^2 - 2 gradient.
     centre_norm2 = float(qp.coef @ (qp.gradient + diagonal / 2))
-    return SVDDSolution(
-        coef=qp.coef,
-        distance2=centre_norm2 - 2 * qp.gradient,
-        centre_norm2=centre_norm2,
-        radius2=max(float(centre_norm2 - 2 * threshold), 0.0),
-        support=qp.coef != 0,
-        objective=2 * qp.objective,
-        n_iter=qp.n_iter,
-        converged=qp.converged,
-    )
+    distance2 = centre_norm2 - 2 * qp.gradient
+    radius2 = max(float(centre_norm2 - 2 * qp.multiplier[0]), 0.0)
+    solved = 2 * qp.objective, qp.n_iter, qp.converged
+    return SVDDSolution(qp.coef, distance2, centre_norm2, radius2, qp.coef != 0, *solved)

@@ -60,23 +60,15 @@ def left_out_scores_of_ball(
         for i in normal[~same[normal] & (total - count[normal] > 1e-9 * total)]:
             reduced = weight.copy()
             reduced[i] = fewer[i]
-            distance2[i] = _distance2_of(i, K, sign, reduced, nu, tol, max_iter)
+            kept = np.flatnonzero(reduced)
+            share = reduced[kept] / reduced[sign > 0].sum()
+            without = solve_svdd(K[kept][:, kept], 1 / nu, sign[kept], share, tol, max_iter)
+            distance2[i] = K.diagonal()[i] - 2 * without.coef @ K[i][kept] + without.centre_norm2
     # Support vectors tie in theory: lowered by more than rounding, they tie in practice.
     tie_tolerance = 1e-9 * np.abs(K.diagonal()).max()
     scores = np.full(len(sign), np.nan)
     scores[normal] = -np.maximum(distance2[normal], 0.0) - tie_tolerance
     return scores
-
-
-def _distance2_of(
-    i: int, K: KernelRows, sign: Array, weight: Array, nu: float, tol: float, max_iter: int
-) -> float:
-    """Squared distance of row i to the centre of the ball with these weights, zeros left out."""
-    kept = np.flatnonzero(weight)
-    share = weight / weight[sign > 0].sum()
-    block = K[kept][:, kept]
-    ball = solve_svdd(block, 1 / nu, sign[kept], share[kept], tol, max_iter)
-    return float(K.diagonal()[i] - 2 * ball.coef @ K[i][kept] + ball.centre_norm2)
 
 
 def left_out_distances2(
@@ -130,11 +122,8 @@ def left_out_distances2(
     weights[:, inside] /= -np.where(own > 0, own, 1.0)
     weights[column[inside], np.flatnonzero(inside)] = 0.0
     similar = block[:, rows]
-    slope = (
-        diagonal[rows]
-        - towards[rows]
-        - np.einsum("ij,ij->j", weights, similar - towards[basis, None])
-    )
+    slope = diagonal[rows] - towards[rows]
+    slope -= np.einsum("ij,ij->j", weights, similar - towards[basis, None])
     span2 = diagonal[rows] - 2 * np.einsum("ij,ij->j", weights, similar)
     span2 += np.einsum("ij,ij->j", weights, block[:, basis] @ weights)
     return ball.distance2[rows] + 2 * excess * slope + np.square(excess) * np.maximum(span2, 0.0)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes, Mask
-from manyone.solvers.box_qp import multipliers, solve_box_qp
+from manyone.solvers.box_qp import solve_box_qp
 
 
 class TaskSVMSolution(NamedTuple):
@@ -122,6 +122,6 @@ def solve_task_svm(
     qp = solve_box_qp(G, np.zeros(len(G)), lower, bound, starts, tol, max_iter)
     coef = np.empty_like(signed)
     coef[order] = qp.coef
-    offset = np.broadcast_to(multipliers(qp, lower, bound, starts), n_tasks).copy()
+    offset = np.broadcast_to(qp.multiplier, n_tasks).copy()
     gap = float(qp.gap.max())
     return TaskSVMSolution(coef, offset, coef != 0, qp.objective, gap, qp.n_iter, qp.converged)
