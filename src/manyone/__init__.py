@@ -19,7 +19,7 @@ from manyone.plots import ObjectiveDisplay, ScoreDisplay, StructureDisplay
 from manyone.selection import tune
 from manyone.whitening import TaskWhitener
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "KNFST",
