@@ -40,3 +40,24 @@ def test_a_method_written_elsewhere_gets_every_check(tmp_path):
     assert done.returncode == 0, done.stdout[-4000:]
     summary = done.stdout.splitlines()[-1]
     assert int(summary.split(" passed")[0].split()[-1]) > 400, summary
+
+
+def test_a_method_written_elsewhere_has_its_row_in_the_experiments(tmp_path):
+    shutil.copy(TESTS / "toy_method.py", tmp_path / "a_method_of_mine.py")
+    program = """
+import a_method_of_mine
+from manyone.experiments.cells import compute
+from manyone.experiments.plan import Plan
+cells = Plan(protocols=("seen",), repeats=1, shrink=5, only=("TOY",), studied=()).cells()
+assert [cell.method for cell in cells] == ["TOY"], cells
+print(min(compute(cells[0])["auc"]))
+"""
+    paths = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) > 0.5
