@@ -141,6 +141,19 @@ def test_unused_and_repeated_outputs_leave_a_singular_structure():
     np.testing.assert_allclose(solution.structure[5], solution.structure[0], atol=1e-12)
 
 
+@given(st.integers(0, 10_000), st.sampled_from([1e-5, 1e-3, 0.1]), st.sampled_from([0.05, 0.5]))
+@settings(max_examples=60, deadline=None)
+def test_a_task_given_twice_is_the_same_task_twice(seed, ridge, gamma):
+    """Copies of rows: directions of the outputs that rounding made must not lead astray."""
+    X, Y = rows(seed, n_tasks=2, size=4, d=1)
+    K = rbf_kernel(np.vstack([X, X]), gamma=gamma)
+    solution = solve(K, np.block([[Y, 0 * Y], [0 * Y, Y]]), ridge)
+    assert solution.converged
+    assert solution.n_iter < 40
+    fitted, twin = np.split(K @ solution.coef @ solution.structure, 2, axis=1)
+    np.testing.assert_allclose(twin, fitted, atol=1e-7)
+
+
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
 def test_converges_whatever_the_scale_of_the_kernel(scale):
     K, Y = problem(6)

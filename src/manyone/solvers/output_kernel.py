@@ -19,6 +19,7 @@ from numpy.linalg import eigh, svd  # empty matrices are welcome
 from manyone._types import Array
 
 _MOST_CONJUGATE_STEPS = 200
+_NEGLIGIBLE = 1e-7  # length of a direction of the outputs, relative to the longest
 
 
 class OutputKernelSolution(NamedTuple):
@@ -69,10 +70,10 @@ def solve_output_kernel(
     outside = Y - eigenvectors @ targets  # fitted by nothing; twice, as it is divided by the ridge
     outside -= eigenvectors @ (eigenvectors.T @ outside)
     constant = float(np.vdot(outside, outside)) / (2 * ridge)
-    # Outputs that are combinations of others, within the range of K, have nothing of their own.
-    left, singular, right = svd(targets, full_matrices=False)
-    kept = singular > max(targets.shape) * np.finfo(float).eps * singular.max(initial=0.0)
-    axes, targets = right[kept].T, left[:, kept] * singular[kept]
+    # Directions of the outputs that rounding alone made, beside what shapes L, stay out.
+    _, sizes, right = svd(np.sqrt(spectrum) * targets / (spectrum + ridge), full_matrices=False)
+    axes = right[sizes > _NEGLIGIBLE * sizes.max(initial=0.0)].T
+    targets = targets @ axes
     size = float(np.linalg.norm(targets))
     C = targets / (spectrum + ridge)  # the best for L = I, at the best multiple
     C = C * _line_minimum(-targets, C, np.zeros_like(C), 0.0, spectrum, ridge)
@@ -112,8 +113,8 @@ def _newton_step(
     Z = np.zeros_like(residual)
     direction = residual / diagonal
     descent = float(np.vdot(residual, direction))
-    # Residuals that shrink with the error make the Newton steps converge superlinearly.
-    enough = max(1e-16, min(1e-2, error)) * descent
+    # Squared residuals that shrink with the error make the Newton steps converge superlinearly.
+    enough = max(1e-20, min(1e-6, error)) * descent
     for _ in range(_MOST_CONJUGATE_STEPS):
         if descent <= enough:
             break
