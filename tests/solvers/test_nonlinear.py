@@ -310,10 +310,10 @@ def test_one_row_one_task_and_no_responses() -> None:
 
 def test_the_problem_is_in_units_of_the_mean_weight_and_knows_the_origin() -> None:
     Phi, R, W = make(0)
-    codes, outlier = np.arange(16) % 3, np.arange(16) == 15
+    codes = np.arange(16) % 3
     codes[15] = -1
     weight = np.random.default_rng(0).uniform(10.0, 30.0, 16)
-    problem = two_layer_problem(Phi, W, R, weight, outlier, codes, 2.0)
+    problem = two_layer_problem(Phi, W, R, weight, codes, 2.0)
     unit = weight.mean()
     assert problem.unit == pytest.approx(unit)
     assert problem.alpha == pytest.approx(2.0 / unit)
@@ -324,7 +324,7 @@ def test_the_problem_is_in_units_of_the_mean_weight_and_knows_the_origin() -> No
     assert problem.weight[-1] == pytest.approx(0.1 * weight[:15].sum() / 3 / unit)
     mean_square = weight @ np.sum((Phi @ W) ** 2, axis=1) / weight.sum()
     assert problem.theta == pytest.approx(10.0 / mean_square)
-    bare = two_layer_problem(Phi, W, R, weight, outlier, codes, 2.0, theta=3.0, anchor=False)
+    bare = two_layer_problem(Phi, W, R, weight, codes, 2.0, theta=3.0, anchor=False)
     assert bare.Phi is Phi and bare.theta == 3.0 and len(bare.groups) == 16
     # A ridge of the second layer beyond what a task weighs is brought back to that.
     at_once = Descent(max_iter=0)

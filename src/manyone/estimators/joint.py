@@ -26,7 +26,7 @@ from manyone.solvers.ridge import (
     solve_primal_ridge,
     solve_ridge,
 )
-from manyone.solvers.ridge_updates import UpdatedRidge, add_rows, drop_rows
+from manyone.solvers.ridge_updates import RidgeState, add_rows, drop_rows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -159,36 +159,29 @@ class JointOCKSR(Updatable):
 
     # ------------------------------------------------------------------------------------- updates
 
-    def _state(self) -> tuple[Array, Array, Array, Array, float]:
-        """Factor, coefficients, alpha diag(M^-1), roots of the weights, and ridge."""
+    def _state(self) -> RidgeState:
         weight, learned = self.training_.weight, self.solution_.learned
         count = np.minimum(weight, 1.0)
         complement = 1.0 - weight * (1.0 - learned["one_minus_leverage"]) / count
-        coef, alpha = learned["dual_coef"], learned["alpha"]
-        return learned["factor"].lower, coef, complement, np.sqrt(weight), alpha
+        coef, lower = learned["dual_coef"], learned["factor"].lower
+        return RidgeState(coef, complement, lower, np.sqrt(weight), learned["alpha"])
 
     def _with_rows(self, old: TrainingRows, new: TrainingRows) -> tuple[Solution, TrainingRows]:
-        points = self.solution_.scorer.points
-        L, coef, complement, root, alpha = self._state()
-        widened = np.zeros((len(coef), new.n_tasks))
-        widened[:, np.unique(old.codes[~old.outlier])] = coef
+        points, state = self.solution_.scorer.points, self._state()
+        widened = np.zeros((len(state.coef), new.n_tasks))
+        widened[:, np.unique(old.codes[~old.outlier])] = state.coef
+        state = state._replace(coef=widened)
         cross, corner = points.values(new.X), points.kernel.gram(new.X)
-        new_root = np.sqrt(new.weight)
-        changed = add_rows(
-            L, widened, complement, root, alpha, cross, corner, new.responses(), new_root
-        )
-        return self._updated(changed, old.joined(new), alpha)
+        changed = add_rows(state, cross, corner, new.responses(), np.sqrt(new.weight))
+        return self._updated(changed, old.joined(new))
 
     def _without_rows(self, gone: Codes, code: int) -> tuple[Solution, TrainingRows]:
-        L, coef, complement, root, alpha = self._state()
-        changed = drop_rows(L, coef, complement, root, alpha, gone)
+        changed = drop_rows(self._state(), gone)
         changed = changed._replace(coef=np.delete(changed.coef, code, axis=1))
-        return self._updated(changed, rows_without(self.training_, code), alpha)
+        return self._updated(changed, rows_without(self.training_, code))
 
-    def _updated(
-        self, changed: UpdatedRidge, rows: TrainingRows, alpha: float
-    ) -> tuple[Solution, TrainingRows]:
-        coef, complement, lower = changed
+    def _updated(self, changed: RidgeState, rows: TrainingRows) -> tuple[Solution, TrainingRows]:
+        coef, complement, lower, _, alpha = changed
         residuals = coef * (alpha / rows.weight)[:, None]
         kept = one_minus_leverage(complement, rows.weight)
         points = Points(self.solution_.scorer.points.kernel, rows.X)

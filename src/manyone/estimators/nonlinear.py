@@ -259,15 +259,7 @@ def first_layer(model: Any, gram: Gram, rows: TrainingRows) -> tuple[TwoLayerPro
         factorise(gram.matrix(), alpha, np.sqrt(weight), overwrite=True)
     W = primal_weights(Phi, R, alpha, weight)[0]
     problem = two_layer_problem(
-        Phi,
-        W,
-        R,
-        weight,
-        rows.outlier,
-        rows.codes,
-        alpha,
-        theta=model.theta,
-        anchor=model.anchor,
+        Phi, W, R, weight, rows.codes, alpha, theta=model.theta, anchor=model.anchor
     )
     return problem, features
 

@@ -63,10 +63,8 @@ class Infeasible(ValueError):
     """
 
     def __init__(self, group: int, total: float) -> None:
-        super().__init__(
-            f"The upper bounds of group {group} sum to {total:.6g}, but its coefficients must sum "
-            "to 1."
-        )
+        bounds = f"The upper bounds of group {group} sum to {total:.6g}"
+        super().__init__(f"{bounds}, but its coefficients must sum to 1.")
         self.factor = 1.0 / total if total > 0 else np.inf
 
 
@@ -160,7 +158,7 @@ def solve_box_qp(
         converged = bool(gap.max() <= tol * scale)
         if converged or n_iter >= max_iter:
             break
-        n_iter += _active_set_round(qp, coef, gradient, multiplier[group], tol * scale)
+        n_iter += _active_set_round(qp, coef, gradient, gradient - multiplier[group], tol * scale)
     # Round-off next to a bound must not pass for a free coefficient.
     margin = 1e-12 * np.minimum(upper - lower, 1.0)
     coef = np.where(coef - lower <= margin, lower, np.where(upper - coef <= margin, upper, coef))
@@ -206,11 +204,9 @@ def _optimality(qp: _BoxQP, coef: Array, gradient: Array) -> tuple[Array, Array]
     return np.maximum(shrink - grow, 0.0), multiplier
 
 
-def _active_set_round(
-    qp: _BoxQP, coef: Array, gradient: Array, multiplier: Array, gap: float
-) -> int:
+def _active_set_round(qp: _BoxQP, coef: Array, gradient: Array, slope: Array, gap: float) -> int:
     """Free the bounds that violate optimality most and solve, in place; the number of steps."""
-    can_shrink, can_grow, slope = coef > qp.lower, coef < qp.upper, gradient - multiplier
+    can_shrink, can_grow = coef > qp.lower, coef < qp.upper
     violation = np.where(can_grow, -slope, 0.0).clip(0.0)
     violation = np.maximum(violation, np.where(can_shrink, slope, 0.0))
     # Freeing only the largest violations keeps the linear systems small.
@@ -236,15 +232,12 @@ def _pair_steps(qp: _BoxQP, coef: Array, gradient: Array, gap: float, max_iter: 
             worst = int((gaps - np.minimum.reduceat(gradient + full, first)).argmax())
         rows = slice(first[worst], ends[worst])
         up = rows.start + int((gradient[rows] + full[rows]).argmin())
-        excess = gradient[rows] - (gradient[up] + full[up])
-        excess += empty[rows]
+        excess = gradient[rows] - (gradient[up] + full[up]) + empty[rows]
         if not excess.max() > gap:
             return n_iter
         row_up = K[up]
-        curvature = diagonal[rows] - 2 * row_up[rows]
-        curvature += diagonal[up]
-        np.maximum(curvature, 1e-300, out=curvature)
-        np.maximum(excess, 0.0, out=excess)
+        curvature = np.maximum(diagonal[rows] - 2 * row_up[rows] + diagonal[up], 1e-300)
+        excess = np.maximum(excess, 0.0)
         step_to = excess / curvature
         best = int((excess * step_to).argmax())
         down = rows.start + best
@@ -297,13 +290,11 @@ def _free_steps(qp: _BoxQP, coef: Array, slope: Array, rows: Codes) -> int:
     return n_iter
 
 
-def _group_lengths(
-    block: Array, slope: Array, move: Array, max_step: Array, member: Codes
-) -> Array:
+def _group_lengths(block: Array, slope: Array, move: Array, reach: Array, member: Codes) -> Array:
     """Let every group go as far as it can, if that is better than stopping all at one bound."""
     furthest = np.ones(member.max() + 1)
-    np.minimum.at(furthest, member, max_step)
-    lengths = np.full(len(move), max_step.min()), furthest[member]
+    np.minimum.at(furthest, member, reach)
+    lengths = np.full(len(move), reach.min()), furthest[member]
     steps = np.stack([length * move for length in lengths])
     change = steps @ slope + np.einsum("ij,ij->i", steps, steps @ block) / 2
     return lengths[int(change.argmin())]

@@ -48,9 +48,7 @@ def eigenbasis(K: Array, alpha: float, root: Array) -> tuple[Array, Array]:
     if finite:
         values, vectors = eigh(K, driver="evd", overwrite_a=True, check_finite=False)
     if not finite or values[0] <= -alpha:
-        raise NotPositiveDefinite(
-            f"The kernel matrix plus alpha={alpha:g} is not positive definite (or not finite)."
-        )
+        raise NotPositiveDefinite(NotPositiveDefinite.TEXT.format(alpha))
     kept = values > len(values) * np.finfo(float).eps * max(values[-1], 0.0)
     return values[kept], vectors[:, kept]
 
@@ -106,12 +104,9 @@ def left_out_scores_of_structure(
     back = Q[task]
     scores, residual = np.full((2, len(R)), np.nan)
     residual[normal] = np.einsum("iq,iq->i", back, residuals)
+    without = np.einsum("iq,iq->i", back, left_out)
+    moved = np.einsum("iq,iq->i", back, left_out * unexplained)
     scores[normal] = left_out_scores(
-        residual[normal],
-        np.einsum("iq,iq->i", back, left_out),
-        np.einsum("iq,iq->i", back, left_out * unexplained),
-        weight[normal],
-        task,
-        R.shape[1],
+        residual[normal], without, moved, weight[normal], task, R.shape[1]
     )
     return scores, residual

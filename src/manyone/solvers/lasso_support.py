@@ -88,7 +88,6 @@ def finish(
     done = np.zeros(len(outputs), dtype=bool)
     step = 0.5 / max(float(np.abs(gram).sum(axis=0).max()), _TINY)
     enough = _ROUNDING * step * np.maximum(np.abs(moments).max(axis=0), _TINY)
-    label = penalty.label
     X = B[:, outputs]
     for _ in range(rounds):
         todo = np.flatnonzero(~done)
@@ -97,18 +96,16 @@ def finish(
         still = np.abs(moved[0] - X[:, todo]).max(axis=0, initial=0.0) <= enough[here]
         done[todo[still]] = True
         for t in np.flatnonzero(~still):
-            X[:, todo[t]] = _newton(gram, moments[:, here[t]], penalty, moved[0][:, t], label)
+            X[:, todo[t]] = _newton(gram, moments[:, here[t]], penalty, moved[0][:, t])
         if done.all():
             break
     B[:, outputs[done]] = X[:, done]
     return done
 
 
-def _newton(
-    gram: Array, moments: Array, penalty: Penalty, x: Array, label: Codes, steps: int = 8
-) -> Array:
+def _newton(gram: Array, moments: Array, penalty: Penalty, x: Array, steps: int = 8) -> Array:
     """Newton steps for one output on the support of x (p,); entries that change sign leave it."""
-    x = x.copy()
+    x, label = x.copy(), penalty.label
     for _ in range(steps):
         entries = np.flatnonzero(x)
         if not len(entries):

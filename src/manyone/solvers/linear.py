@@ -191,14 +191,14 @@ def _optimise(
     if problem.frobenius > 0.0:
         start, _, n_iter, _ = _lbfgs(problem._replace(nuclear=0.0), start, 1e-3, max_iter)
     # Zero is a local minimum: where a direct descent falls into it, raise nuclear in stages.
-    for shares in ((), (0.25, 0.5, 0.75)):
+    for shares in ((1.0,), (0.25, 0.5, 0.75, 1.0)):
         found = start
         for share in shares:
-            stage = problem._replace(nuclear=share * problem.nuclear)
-            found, _, more, _ = _proximal(stage, found, 1e-4, max_iter - n_iter)
+            stage, goal, told = problem._replace(nuclear=share * problem.nuclear), 1e-4, None
+            if share == 1.0:
+                stage, goal, told = problem, tol, report
+            found, path, more, converged = _proximal(stage, found, goal, max_iter - n_iter, told)
             n_iter += more
-        found, path, more, converged = _proximal(problem, found, tol, max_iter - n_iter, report)
-        n_iter += more
         if found.any():
             break
     return found, path, n_iter, converged

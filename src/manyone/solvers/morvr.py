@@ -98,11 +98,9 @@ def solve_morvr(
     while not converged and len(path) <= max_iter:
         path.append(state.improve(tol))
         converged = bool(path[-2] - path[-1] <= state.enough(tol))
-    active, mean, covariance = state.posterior()
-    precision, steps = state.alpha[active], len(path) - 1
-    return MORVRSolution(
-        active, precision, mean, covariance, state.noise, np.array(path), steps, converged
-    )
+    state.refresh()
+    found = state.active, state.alpha[state.active], state.mean, state.covariance, state.noise
+    return MORVRSolution(*found, np.array(path), len(path) - 1, converged)
 
 
 def best_precisions(
@@ -174,10 +172,10 @@ class _Evidence:
         factor = cho_factor(block, lower=True) if len(block) else (block, True)
         self.covariance = cho_solve(factor, np.eye(len(block))) if len(block) else block
         half = self.covariance @ rows
-        mean = self.covariance @ self.moments[self.active]
+        self.mean = self.covariance @ self.moments[self.active]
         self.inner = self.gram.diagonal() - np.einsum("ij,ij->j", rows, half)
-        self.outer = self.moments - rows.T @ mean
-        self.scatter = self.total - self.moments[self.active].T @ mean
+        self.outer = self.moments - rows.T @ self.mean
+        self.scatter = self.total - self.moments[self.active].T @ self.mean
         self.log_det = 2 * np.log(np.diag(factor[0])).sum() - np.log(self.alpha[self.active]).sum()
 
     def set_noise(self, noise: Array) -> None:
@@ -256,11 +254,6 @@ class _Evidence:
         self.outer -= factor * np.outer(cross, projection)
         self.scatter = self.scatter - factor * np.outer(projection, projection)
         self.log_det += np.log(growth)
-
-    def posterior(self) -> tuple[Codes, Array, Array]:
-        """Active bases in order, with mean and covariance of their weights."""
-        self.refresh()
-        return self.active, self.covariance @ self.moments[self.active], self.covariance
 
 
 def _add_outer(matrix: Array, factor: float, vector: Array) -> Array:

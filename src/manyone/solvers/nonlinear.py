@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.optimize import minimize
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes
 from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha
 from manyone.solvers.running import Report, blas_for, record
 
@@ -112,7 +112,6 @@ def two_layer_problem(
     W: Array,
     R: Array,
     weight: Array,
-    outlier: Mask,
     codes: Codes,
     alpha: float,
     *,
@@ -128,8 +127,8 @@ def two_layer_problem(
     W : array of shape (m, T)
         Ridge solution of the first layer.
     R : array of shape (n, T)
+        Columns are the indicators of the normal rows of each task.
     weight : array of shape (n,)
-    outlier : array of shape (n,)
     codes : array of shape (n,)
         Task of each row; negative for outliers of every task.
     alpha : float
@@ -145,7 +144,7 @@ def two_layer_problem(
         squares = np.square(Phi @ W).sum(axis=1)
         theta = _REACH / max(float(np.average(squares, weights=weight / unit)), 1e-250)
     if anchor:
-        origin = _ANCHOR * float(weight[~outlier].sum()) / T
+        origin = _ANCHOR * float(np.mean(weight @ R))
         Phi, R = np.vstack([Phi, np.zeros(Phi.shape[1])]), np.vstack([R, np.zeros(T)])
         weight, groups = np.append(weight, origin), np.append(groups, T)
     return TwoLayerProblem(Phi, R, weight / unit, groups, alpha / unit, W, float(theta), unit)
@@ -312,10 +311,7 @@ def descend(evaluate: Evaluation, problem: TwoLayerProblem, how: Descent) -> Fou
 
 
 def gradient_steps(
-    evaluate: Evaluation,
-    first: tuple[float, Array, float],
-    problem: TwoLayerProblem,
-    how: Descent,
+    evaluate: Evaluation, first: tuple[float, Array, float], problem: TwoLayerProblem, how: Descent
 ) -> Found:
     """The paper's Algorithms 2 and 3: fixed steps on A and theta until ``|dQ| < tol``.
 

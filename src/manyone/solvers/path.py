@@ -5,8 +5,6 @@ With :math:`S K S = U \Lambda U'` the solution of :mod:`manyone.solvers.ridge` f
 responses of rows O(n^2), those of whole tasks O(n^2 n_t).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -11,8 +11,6 @@ with counts :math:`w_i > 0`. With :math:`S = \operatorname{diag}(\sqrt{w})` its 
 :math:`M^{-1}`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -33,6 +31,8 @@ SMALLEST_RIDGE = 1e3 * np.finfo(float).eps
 
 class NotPositiveDefinite(ValueError):
     """The kernel matrix plus the ridge has a negative eigenvalue, or is not finite."""
+
+    TEXT = "The kernel matrix plus alpha={:g} is not positive definite (or not finite)."
 
 
 class RidgeSolution(NamedTuple):
@@ -166,7 +166,7 @@ def factorise(K: Array, alpha: float, root: Array, *, overwrite: bool = False) -
     M.ravel(order="K")[:: M.shape[0] + 1] += alpha
     L, info = lapack.dpotrf(M, lower=1, overwrite_a=1, clean=0)
     if info or not np.all(np.isfinite(np.diagonal(L))):
-        raise NotPositiveDefinite(_indefinite(alpha))
+        raise NotPositiveDefinite(NotPositiveDefinite.TEXT.format(alpha))
     return L
 
 
@@ -255,9 +255,8 @@ def solve_ridge_stack(
             solve_ridge(K[i].T, r[i][:, None], float(alpha[i]), weight[i], overwrite=True)
             for i in range(g)
         ]
-        return np.stack([s.coef[:, 0] for s in solved]), np.stack(
-            [s.one_minus_leverage for s in solved]
-        )
+        kept = [solution.one_minus_leverage for solution in solved]
+        return np.stack([solution.coef[:, 0] for solution in solved]), np.stack(kept)
     K *= root[:, :, None]
     K *= root[:, None, :]
     np.einsum("gii->gi", K)[:] += alpha[:, None]
@@ -267,7 +266,7 @@ def solve_ridge_stack(
     except np.linalg.LinAlgError:
         finite = False
     if not finite:
-        raise NotPositiveDefinite(_indefinite(float(alpha[0])))
+        raise NotPositiveDefinite(NotPositiveDefinite.TEXT.format(alpha[0]))
     # Forward substitution for L^-1, one row of all problems at a time.
     inverse = np.zeros_like(L)
     for i in range(n):
@@ -333,7 +332,3 @@ def left_out_scores(
     total: Array = np.bincount(codes, weight, n_tasks).astype(np.float64)[codes]
     residual_sum = np.bincount(codes, weight * residual, n_tasks).astype(np.float64)[codes]
     return -np.abs(left_out - left_out_mean(residual_sum, count * moved, total, count))
-
-
-def _indefinite(alpha: float) -> str:
-    return f"The kernel matrix plus alpha={alpha:g} is not positive definite (or not finite)."

@@ -4,8 +4,6 @@ Everything follows from the factor L of ``M = S K S + alpha I`` (see :mod:`manyo
 new rows border it, rows that leave are folded back into what remains.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -15,78 +13,80 @@ from manyone._types import Array, Codes
 from manyone.solvers.ridge import NotPositiveDefinite, inverse_diagonal
 
 
-class UpdatedRidge(NamedTuple):
-    """Coefficients (n, T), ``alpha diag(M^-1)`` (n,) and the factor (n, n) after a change."""
+class RidgeState(NamedTuple):
+    """A solved problem that rows can join and leave.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (n, T)
+    complement : ndarray of shape (n,)
+        ``alpha diag(M^-1)``.
+    factor : ndarray of shape (n, n)
+        Lower Cholesky factor of M.
+    root : ndarray of shape (n,)
+        Square roots of the weights.
+    alpha : float
+    """
 
     coef: Array
     complement: Array
     factor: Array
+    root: Array
+    alpha: float
 
 
-def add_rows(
-    L: Array,
-    coef: Array,
-    complement: Array,
-    root: Array,
-    alpha: float,
-    cross: Array,
-    corner: Array,
-    R: Array,
-    new_root: Array,
-) -> UpdatedRidge:
+def add_rows(state: RidgeState, cross: Array, corner: Array, R: Array, root: Array) -> RidgeState:
     """Minimise ``sum_i w_i |f(x_i) - r_i|^2 + alpha |f|^2`` over old and k new rows, O(n^2 k).
 
     Parameters
     ----------
-    L : ndarray of shape (n, n)
-    coef : ndarray of shape (n, T)
-    complement, root : ndarray of shape (n,)
-        ``alpha diag(M^-1)`` and square roots of the weights.
-    alpha : float
+    state : RidgeState
+        Of the n old rows.
     cross : ndarray of shape (k, n)
         Kernel values of the new rows against the old ones.
     corner : ndarray of shape (k, k)
         Of the new rows among themselves.
     R : ndarray of shape (k, T)
         Responses of the new rows.
-    new_root : ndarray of shape (k,)
+    root : ndarray of shape (k,)
+        Square roots of their weights.
 
     Returns
     -------
-    UpdatedRidge
+    RidgeState
     """
-    n = len(L)
-    scaled = new_root[:, None] * cross * root
-    corner = new_root[:, None] * corner * new_root
+    coef, complement, L, old_root, alpha = state
+    scaled = root[:, None] * cross * old_root
+    corner = root[:, None] * corner * root
     corner[np.diag_indices_from(corner)] += alpha
     factor = append_rows(L, scaled, corner)
-    corner_factor = factor[n:, n:]
+    corner_factor = factor[len(L) :, len(L) :]
     # Old rows give way to the new ones in proportion to M^-1 cross'.
     share = cho_solve((L, True), scaled.T)
-    fresh = cho_solve((corner_factor, True), new_root[:, None] * (R - cross @ coef))
-    coef = np.vstack([coef - root[:, None] * (share @ fresh), new_root[:, None] * fresh])
+    fresh = cho_solve((corner_factor, True), root[:, None] * (R - cross @ coef))
+    coef = np.vstack([coef - old_root[:, None] * (share @ fresh), root[:, None] * fresh])
     gain = solve_triangular(corner_factor, share.T, lower=True)
     old = complement + alpha * np.einsum("ij,ij->j", gain, gain)
     complement = np.concatenate([old, alpha * inverse_diagonal(corner_factor)])
-    return UpdatedRidge(np.asfortranarray(coef), complement, factor)
+    root = np.concatenate([old_root, root])
+    return RidgeState(np.asfortranarray(coef), complement, factor, root, alpha)
 
 
-def drop_rows(
-    L: Array, coef: Array, complement: Array, root: Array, alpha: float, gone: Codes
-) -> UpdatedRidge:
+def drop_rows(state: RidgeState, gone: Codes) -> RidgeState:
     """Minimise ``sum_i w_i |f(x_i) - r_i|^2 + alpha |f|^2`` without the rows `gone`, O(n^2 k).
 
     Parameters
     ----------
-    L, coef, complement, root, alpha
-        As in :func:`add_rows`.
+    state : RidgeState
+        Of all n rows.
     gone : ndarray of shape (k,)
         Sorted numbers of the rows that leave.
 
     Returns
     -------
-    UpdatedRidge
+    RidgeState
     """
+    coef, complement, L, root, alpha = state
     kept = np.delete(np.arange(len(L)), gone)
     unit = np.zeros((len(L), len(gone)), order="F")
     unit[gone, np.arange(len(gone))] = 1.0
@@ -96,7 +96,7 @@ def drop_rows(
     lost = solve_triangular(corner_factor, coef[gone] / root[gone, None], lower=True)
     coef = coef[kept] - root[kept, None] * (gain.T @ lost)
     complement = complement[kept] - alpha * np.einsum("ij,ij->j", gain, gain)
-    return UpdatedRidge(np.asfortranarray(coef), complement, remove_rows(L, gone))
+    return RidgeState(np.asfortranarray(coef), complement, remove_rows(L, gone), root[kept], alpha)
 
 
 def append_rows(L: Array, cross: Array, corner: Array) -> Array:

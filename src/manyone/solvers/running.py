@@ -1,7 +1,7 @@
 """How iterations run: the threads that BLAS gets, and who is told of the objective."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -37,11 +37,6 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     return context
 
 
-@contextmanager
-def blas_for(size: int) -> Iterator[None]:
+def blas_for(size: int) -> AbstractContextManager[Any]:
     """One BLAS thread while matrices are small: waking the others costs more than they do."""
-    if size >= 512:
-        yield
-        return
-    with one_blas_thread():
-        yield
+    return nullcontext() if size >= 512 else one_blas_thread()

@@ -54,16 +54,10 @@ class SparseObjective:
         """Minimise over B for this J (n, n); a row of weight k acts as k copies of the row."""
         # Copies of a row share its coefficient evenly, so its part in a block norm is b^2 / k:
         # with b = sqrt(k) c the block norm is plain again and the l1 strength carries sqrt(k).
-        root = np.sqrt(self.problem.weight)[:, None]
-        found = solve_sparse_group_lasso(
-            J * root * root.T,
-            self.problem.R * root,
-            self.problem.groups,
-            self.l1 * root[:, 0],
-            self.group,
-            B=None if self.B is None else self.B / root,
-            tol=_GAP,
-        )
+        R, groups, root = self.problem.R, self.problem.groups, np.sqrt(self.problem.weight)[:, None]
+        J, l1, start = J * root * root.T, self.l1 * root[:, 0], self.B
+        start = None if start is None else start / root
+        found = solve_sparse_group_lasso(J, R * root, groups, l1, self.group, B=start, tol=_GAP)
         self.B = found.B * root
         return found._replace(B=self.B)
 
@@ -105,10 +99,8 @@ def sparse_strengths(
     entries = auto if isinstance(l1, str) else l1 / problem.unit
     blocks = auto if isinstance(group, str) else min(group / problem.unit, 1e100)
     blocks /= np.sqrt(problem.unit)
-    return (
-        float(np.clip(entries, 1e-5 * largest, 0.1 * largest)),
-        float(np.clip(blocks, 1e-5 * longest, 0.1 * longest)),
-    )
+    entries = np.clip(entries, 1e-5 * largest, 0.1 * largest)
+    return float(entries), float(np.clip(blocks, 1e-5 * longest, 0.1 * longest))
 
 
 def sparse_start(problem: TwoLayerProblem, max_iter: int) -> Array:

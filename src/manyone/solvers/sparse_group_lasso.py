@@ -82,14 +82,10 @@ def solve_sparse_group_lasso(
         gap = rounds.certify()
     result = np.empty_like(rounds.best)
     result[order] = rounds.best
-    return SparseGroupLassoSolution(
-        result,
-        np.sqrt(penalty.blocks(rounds.best**2)),
-        np.array(rounds.path),
-        rounds.n_iter,
-        bool(np.all(gap <= tol * rounds.primal)),
-        max(float(gap.sum()) / max(float(rounds.primal.sum()), _TINY), 0.0),
-    )
+    structure, path = np.sqrt(penalty.blocks(rounds.best**2)), np.array(rounds.path)
+    converged = bool(np.all(gap <= tol * rounds.primal))
+    total = max(float(gap.sum()) / max(float(rounds.primal.sum()), _TINY), 0.0)
+    return SparseGroupLassoSolution(result, structure, path, rounds.n_iter, converged, total)
 
 
 class _Rounds:
