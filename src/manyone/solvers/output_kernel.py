@@ -51,7 +51,7 @@ def solve_output_kernel(
     tol: float = 1e-11,
     max_iter: int = 100,
 ) -> OutputKernelSolution:
-    r"""Minimise |Y - KCL|^2 / (2 ridge) + tr(C'KCL) / 2 + |L|_F^2 / 2 over C and L.
+    r"""Minimise ``|Y - KCL|^2 / (2 ridge) + tr(C'KCL) / 2 + |L|_F^2 / 2`` over C and L.
 
     Newton steps on the dual, in the eigenbases of K and of the current L.
 

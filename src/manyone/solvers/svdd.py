@@ -42,7 +42,7 @@ def solve_svdd(
 ) -> SVDDSolution:
     r"""Minimise b'Kb - diag(K)'b subject to sum(b) = 1 and 0 <= s_i b_i <= C w_i.
 
-    This is the dual, with b = s * a, of the soft ball
+    This is the dual, with b = s * a, of the soft ball ::
 
         min  R^2 + C sum_i w_i xi_i,   s_i |phi(x_i) - c|^2 <= s_i R^2 + xi_i,  xi >= 0,
 

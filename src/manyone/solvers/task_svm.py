@@ -77,7 +77,7 @@ def solve_task_svm(
 ) -> TaskSVMSolution:
     r"""Minimise a'Ga / 2, G = (1 / mu + [s = t]) k, 0 <= s_i a_i <= u_i, sum(a) = 1 in every task.
 
-    This is the dual of task functions w_t = w_0 + v_t with offsets rho_t,
+    This is the dual of task functions w_t = w_0 + v_t with offsets rho_t ::
 
         min  mu/2 |w_0|^2 + sum_t [ |v_t|^2 / 2 - rho_t + sum_i u_it xi_it ],
              s_it <w_t, phi(x_it)> >= s_it rho_t - xi_it,  xi >= 0.
