@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import product
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -25,65 +27,24 @@ Labels = NDArray[Any]
 # Rows, their tasks, the kind of anomaly to expect, whether to set thresholds: gives a fitted model.
 Fit = Callable[[Array, Labels, str, bool], Any]
 
-_IN_PAPER = ("OCKSR", "C-OCKSR", "OCKSR-L", "OCKSR-N", "OCKSR-NS", "SVDD", "MORVR")
+_TABLES = tomllib.loads(Path(__file__).with_name("methods.toml").read_text(encoding="utf-8"))
 #: Mean AUC in percent that the paper prints (its Table 1), by data set and method.
-PAPER_AUC: dict[str, dict[str, float]] = {
-    dataset: dict(zip(_IN_PAPER, aucs, strict=True))
-    for dataset, aucs in {
-        "mnist": (89.55, 96.91, 97.23, 97.74, 97.39, 89.51, 95.43),
-        "coil100": (92.08, 97.32, 97.40, 98.87, 97.95, 93.18, 78.27),
-        "face": (97.70, 99.55, 99.71, 99.78, 99.76, 97.69, 97.63),
-    }.items()
-}
+PAPER_AUC: dict[str, dict[str, float]] = _TABLES["paper_auc"]
 #: Added to the name of a method in the second setting.
 AS_IN_PAPER = " (as in the paper)"
 
-_KERNELS = ("rbf", "laplacian", "rbf+laplacian")
-_WIDTHS = (0.25, 0.5, 1.0, 2.0)
-
-#: What the paper chooses by cross-validation on training data, under our names: the width of the
-#: first kernel, and the strengths of each method but the first-layer ridge. Not theta: only its
-#: ratio to that ridge matters, and choosing it would choose the ridge that is to be fixed. Not
-#: `group`: with it the sparse method alone would take a third of the time of all.
-PAPER_GRID: Grid = {
-    "width": _WIDTHS,
-    "frobenius": (0.01, 0.1),
-    "nuclear": (0.0, 0.1),
-    "beta": (0.1, 1.0),
-    "l1": (0.2, 1.0),
-    "nu": (0.02, 0.1, 0.5),
-}
-
 
 class _Entry(NamedTuple):
-    """A rival, what is chosen for it, its optional package, and whether a first look has it."""
+    """A rival as ``methods.toml`` has it, which says what each entry means."""
 
-    model: rivals.Rival
+    model: str
+    fixed: Mapping[str, Any] = MappingProxyType({})
     grid: Grid = MappingProxyType({})
     package: str = ""
     quick: bool = True
 
 
-_SHRINKAGE: Grid = {"shrinkage": (None, 0.1, 0.5, 0.9, 0.99)}
-_SVM: Grid = {"kernel": _KERNELS, "width": _WIDTHS, "nu": (0.1, 0.5)}
-_SVC: Grid = {"kernel": _KERNELS, "width": (0.5, 1.0, 2.0), "C": (0.1, 1.0, 10.0)}
-_RIVALS: dict[str, _Entry] = {
-    "OneClassSVM": _Entry(rivals.PerTaskOneClassSVM(), _SVM, quick=False),
-    "OneClassSVM (defaults)": _Entry(rivals.PerTaskOneClassSVM(gamma="scale")),
-    "GroupedPredictor (scikit-lego)": _Entry(
-        rivals.GroupedOneClassSVM(), package="sklego", quick=False
-    ),
-    "IsolationForest": _Entry(rivals.PerTaskIsolationForest()),
-    "LocalOutlierFactor": _Entry(
-        rivals.PerTaskLocalOutlierFactor(), {"n_neighbors": (2, 5, 10, 20)}
-    ),
-    "ECOD (PyOD)": _Entry(rivals.PerTaskECOD(), package="pyod"),
-    "KPCA (PyOD)": _Entry(rivals.PerTaskKPCA(), {"width": _WIDTHS}, "pyod", quick=False),
-    "Mahalanobis (per task)": _Entry(rivals.PerTaskMahalanobis(), _SHRINKAGE),
-    "Mahalanobis (pooled)": _Entry(rivals.PooledMahalanobis(), _SHRINKAGE),
-    "LDA": _Entry(rivals.LinearDiscriminants()),
-    "SVC (one-vs-rest)": _Entry(rivals.OneVsRestSVC(), _SVC),
-}
+_RIVALS = {name: _Entry(**entry) for name, entry in _TABLES["rivals"].items()}
 # Half of the tasks are held out as anomalies; two must be left to tell apart.
 _FEWEST_TASKS = 4
 
@@ -141,10 +102,10 @@ def methods() -> dict[str, Method]:
     table = [own(name, "tuned") for name in METHODS]
     table += [own(name, "alpha=1") for name in METHODS if in_paper(name)]
     missing = left_out()
-    for name in [name for name in _RIVALS if name not in missing]:
-        model, grid, _, quick = _RIVALS[name]
+    for name, entry in ((name, entry) for name, entry in _RIVALS.items() if name not in missing):
+        model = getattr(rivals, entry.model)(**entry.fixed)
         alarms = isinstance(model, rivals.Detector)
-        table.append(Method(name, name, "tuned", quick, alarms, _chosen(model, grid)))
+        table.append(Method(name, name, "tuned", entry.quick, alarms, _chosen(model, entry.grid)))
     return {method.name: method for method in table}
 
 
@@ -155,8 +116,7 @@ def families() -> list[str]:
 
 def left_out() -> list[str]:
     """Names of the rivals whose package is not installed (extra ``experiments``)."""
-    needed = {name: entry.package for name, entry in _RIVALS.items() if entry.package}
-    return [name for name, package in needed.items() if find_spec(package) is None]
+    return [name for name, e in _RIVALS.items() if e.package and find_spec(e.package) is None]
 
 
 def own(family: str, setting: str) -> Method:
@@ -168,7 +128,8 @@ def own(family: str, setting: str) -> Method:
         Key of :data:`manyone.estimators.METHODS`.
     setting : str
         ``"tuned"``: everything is chosen on training rows. ``"alpha=A"``: RBF kernel, first-layer
-        ridge A, the rest chosen (`PAPER_GRID`); with A = 1 this is what the paper did.
+        ridge A, the rest chosen (``paper_grid`` in ``methods.toml``); with A = 1 this is what the
+        paper did.
     """
     estimator, can = METHODS[family](), METHODS[family].can
     if setting == "tuned":
@@ -180,7 +141,7 @@ def own(family: str, setting: str) -> Method:
     estimator.set_params(**{name: value for name, value in fixed.items() if name in known})
     published = setting == "alpha=1" and in_paper(family)
     name = family + (AS_IN_PAPER if published else f" ({setting})")
-    grid = {name: values for name, values in PAPER_GRID.items() if name in known}
+    grid = {name: values for name, values in _TABLES["paper_grid"].items() if name in known}
     return Method(name, family, setting, True, True, _tuned(estimator, grid, "seen"))
 
 
