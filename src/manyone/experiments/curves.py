@@ -10,7 +10,7 @@ from manyone.experiments.data import DATASETS
 from manyone.experiments.methods import families, in_paper
 from manyone.experiments.runner import Outcome
 from manyone.report.charts import COLOURS, SYMBOLS, Axis, Curve, Panel
-from manyone.report.page import templates
+from manyone.report.page import sentence
 
 AUC = Axis("AUC (%)")
 _GROUPS = ("methods of the paper", "others in the package", "everyday rivals")
@@ -55,6 +55,5 @@ def repetitions(outcomes: Iterable[Outcome]) -> str:
 
 
 def say(caption: str, *values: Any) -> str:
-    """A caption, one of the macros in ``templates/captions.html``, on one line."""
-    words: Any = templates("manyone.experiments").get_template("captions.html").module
-    return " ".join(getattr(words, caption)(*values).unescape().split())
+    """A caption, one of the macros in ``templates/captions.html``."""
+    return sentence("manyone.experiments", "captions.html", caption, *values)
