@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,19 +12,9 @@ from numpy.typing import NDArray
 from manyone._types import Array
 from manyone.estimators import METHODS
 
-#: Title of each kind, and what its strength means (see `corrupt`).
-CORRUPTION_KINDS: dict[str, tuple[str, str]] = {
-    "labels": (
-        "Rows of other tasks among the training rows",
-        "share of training rows that belong to another task",
-    ),
-    "features": ("Noise on the training rows", "noise, relative to the spread of the rows"),
-    "relations": (
-        "Missing relations: tasks are learned in separate groups",
-        "share of the tasks that a task is learned without",
-    ),
-}
-_LEVELS = {"labels": (0.1, 0.2, 0.4), "features": (0.5, 1.0), "relations": (0.5, 0.8)}
+_TEXT = Path(__file__).with_name("corruption.toml").read_text(encoding="utf-8")
+#: What figures say about each kind, and its levels.
+CORRUPTION_KINDS: dict[str, dict[str, Any]] = tomllib.loads(_TEXT)
 
 
 def corruptions(family: str) -> list[str]:
@@ -30,8 +22,9 @@ def corruptions(family: str) -> list[str]:
     can = METHODS[family].can
     # Learned from its own rows alone, a task has no relations to lose; the regression of the paper
     # that does so is the line to compare with.
-    kinds = [kind for kind in _LEVELS if kind != "relations" or can.joint or can.regression]
-    return [] if can.slow else [f"{kind}={level}" for kind in kinds for level in _LEVELS[kind]]
+    lost = () if can.joint or can.regression else ("relations",)
+    kinds = {} if can.slow else {k: v for k, v in CORRUPTION_KINDS.items() if k not in lost}
+    return [f"{kind}={level}" for kind, entry in kinds.items() for level in entry["levels"]]
 
 
 def corrupt(

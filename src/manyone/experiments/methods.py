@@ -19,7 +19,7 @@ from manyone import tune
 from manyone._types import Array
 from manyone.estimators import METHODS
 from manyone.experiments import rivals
-from manyone.rows import TrainingRows, row_numbers
+from manyone.rows import training_rows
 from manyone.selection.judging import Split, content_order, fold_splits, task_aucs
 
 Grid = Mapping[str, Sequence[Any]]
@@ -172,7 +172,7 @@ def _chosen(rival: Any, grid: Grid) -> Fit:
         settings = (zip(grid, values, strict=True) for values in product(*grid.values()))
         best, *others = [clone(rival).set_params(**dict(setting)) for setting in settings]
         if others:
-            splits = _splits(X, task, kind)
+            splits = _splits(rival, X, task, kind)
             best = max([best, *others], key=lambda model: _judged(model, X, task, kind, splits))
         return best.fit(X, task=task)
 
@@ -194,10 +194,10 @@ def _judged(rival: Any, X: Array, task: Labels, kind: str, splits: Sequence[Spli
     return float(np.nanmean(aucs))
 
 
-def _splits(X: Array, task: Labels, kind: str) -> list[Split]:
+def _splits(rival: Any, X: Array, task: Labels, kind: str) -> list[Split]:
     """Splits to judge a candidate by: the same as for the methods of the package."""
-    labels, codes, counts = np.unique(task, return_inverse=True, return_counts=True)
-    if counts.max() < 2:
+    rows, labels, source = training_rows(clone(rival), X, task)
+    if np.bincount(rows.codes).max() < 2:
         raise ValueError("Every task has a single row: there is none to judge a setting by.")
     if kind == "unseen" and len(labels) < _FEWEST_TASKS:
         raise ValueError(
@@ -205,9 +205,6 @@ def _splits(X: Array, task: Labels, kind: str) -> list[Split]:
             f'{_FEWEST_TASKS} tasks; got {len(labels)}. Use kind="seen".'
         )
     # As the package does: rows and tasks in the order of their content, whatever they are called.
-    content, normal = row_numbers(X), np.zeros(len(codes), dtype=bool)
-    order = np.lexsort((content, codes))
-    rows = TrainingRows(X, codes, normal, np.ones(len(codes)), content, len(labels)).take(order)
     splits = fold_splits(rows.codes, rows.outlier, kind, task_order=content_order(rows))
-    back = np.argsort(order)
+    back = np.argsort(source)
     return [Split(*(mask[back] for mask in split)) for split in splits]

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, clone
 from sklearn.covariance import ledoit_wolf_shrinkage
@@ -183,18 +184,12 @@ class ShrunkMahalanobis:
         _, singular, self._directions = np.linalg.svd(C, full_matrices=False)
         # Rows that do not differ have no scale of their own: take 1.
         floor = shrinkage * (float(np.sum(singular**2)) / (n * d) or 1.0)
-        self._along = 1.0 / ((1.0 - shrinkage) * singular**2 / n + floor)
+        self._along = 1.0 / np.sqrt((1.0 - shrinkage) * singular**2 / n + floor)
         # Directions in which the rows do not vary; there are none where n >= d.
-        self._across = 1.0 / floor if d > len(singular) else 0.0
+        self._across = 1.0 / np.sqrt(floor) if d > len(singular) else 0.0
 
-    def __call__(self, Z: Array) -> Array:
-        """Lengths of the rows of Z (m, d), shape (m,)."""
-        parts = (Z @ self._directions.T) ** 2
-        rest = np.maximum(np.einsum("ij,ij->i", Z, Z) - parts.sum(axis=1), 0.0)
-        return np.sqrt(parts @ self._along + rest * self._across)
-
-    def solve(self, Z: Array) -> Array:
-        r""":math:`\Sigma^{-1} z` of the rows of Z (m, d), shape (m, d)."""
+    def whiten(self, Z: Array) -> Array:
+        r""":math:`\Sigma^{-1/2} z` of the rows of Z (m, d), whose length is the distance."""
         change = (Z @ self._directions.T) * (self._along - self._across)
         return self._across * Z + change @ self._directions
 
@@ -213,7 +208,7 @@ class PerTaskMahalanobis(Detector):
         return [rows - mean for rows, mean in zip(self._rows, self._means, strict=True)]
 
     def _scores(self, X: Array, t: int) -> Array:
-        return -self._models[t](X - self._means[t])
+        return -np.linalg.norm(self._models[t].whiten(X - self._means[t]), axis=1)
 
 
 class PooledMahalanobis(PerTaskMahalanobis):
@@ -224,13 +219,9 @@ class PooledMahalanobis(PerTaskMahalanobis):
         return [ShrunkMahalanobis(rows, self.shrinkage)] * len(self.tasks_)
 
     def score_tasks(self, X: Array) -> Array:
-        """Every row against every task, (n, T): squares multiplied out, all tasks at once."""
+        """Every row against every task, (n, T), whitened once for all tasks."""
         shared = self._models[0]
-        centre = self._means.mean(axis=0)  # between the tasks little cancels
-        X, means = X - centre, self._means - centre
-        turned = shared.solve(means)
-        squares = np.square(shared(X))[:, None] - 2.0 * X @ turned.T
-        return -np.sqrt(np.maximum(squares + np.einsum("ij,ij->i", means, turned), 0.0))
+        return -cdist(shared.whiten(X), shared.whiten(self._means))
 
 
 class PyodDetector(Detector):

@@ -36,7 +36,7 @@ def ridge_errors(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
 
 def robustness(outcomes: Sequence[Outcome], names: Sequence[str], kind: str) -> Chart:
     """AUC against the strength of one kind of corruption; parameters are cells and data sets."""
-    title, label = CORRUPTION_KINDS[kind]
+    words = CORRUPTION_KINDS[kind]
 
     def level(cell: Cell) -> float | None:
         name, _, strength = cell.corruption.partition("=")
@@ -46,10 +46,10 @@ def robustness(outcomes: Sequence[Outcome], names: Sequence[str], kind: str) -> 
     def found(name: str) -> list[Curve]:
         return _curves(_study(outcomes, name, level, 0.0, lambda o: o.auc))
 
-    panels = curves.dataset_panels(names, Axis(label), curves.AUC, found)
+    panels = curves.dataset_panels(names, Axis(words["strength"]), curves.AUC, found)
     study = curves.repetitions(o for o in outcomes if o.cell.corruption)
     caption = curves.say("robustness", study, curves.drawn(panels))
-    return Chart(f"robustness_{kind}", title, caption, panels)
+    return Chart(f"robustness_{kind}", words["title"], caption, panels)
 
 
 def _against_ridge(
