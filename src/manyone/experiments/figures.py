@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from manyone.estimators import METHODS
-from manyone.experiments import curves, studies
+from manyone.experiments import curves
 from manyone.experiments.cells import ALARM_RATES
 from manyone.experiments.corruption import CORRUPTION_KINDS
 from manyone.experiments.data import DATASETS
-from manyone.experiments.plan import RIDGES
+from manyone.experiments.methods import has_ridge
+from manyone.experiments.plan import RIDGES, Cell
 from manyone.experiments.runner import Outcome
 from manyone.experiments.tables import Results, Row
 from manyone.plots.structure import clustered
 from manyone.report.charts import COLOURS, Axis, Chart, Curve, Panel, task_matrix
 
+_RIDGE = Axis("first-layer regulariser (strong to weak)", log=True, reverse=True)
 _MOST_MARKERS = 50  # on a curve; more become a smear
 # Protocols: what the anomalies are, and how they are marked.
 _KINDS = {"seen": ("known", COLOURS[0], "circle"), "unseen": ("unknown", COLOURS[1], "diamond")}
+# Matrices over tasks: title, labels of the axes, whether colours tell more from less than 0.
+_MATRICES = {
+    "structure": ("Who helps whom", "to task", "from task", True),
+    "second_kernel": ("The kernel of the second layer", "and task", "task", False),
+}
 
 
 def charts(results: Results) -> list[Chart]:
@@ -41,16 +48,16 @@ def charts(results: Results) -> list[Chart]:
     found = [
         _seen_unseen(results),
         _alarms(results),
-        studies.ridge_auc(clean, names),
-        studies.ridge_errors(clean, names),
-        *(studies.robustness(done, names, kind) for kind in CORRUPTION_KINDS),
+        _ridge_auc(clean, names),
+        _ridge_errors(clean, names),
+        *(_robustness(done, names, kind) for kind in CORRUPTION_KINDS),
     ]
     for name in names:
         structures = _shown(clean, name, "structure")
         order = _task_order(structures)
         found += [
-            _structures(structures, name, order),
-            _second_kernels(_shown(clean, name, "second_kernel"), name, order),
+            _matrices("structure", structures, name, order),
+            _matrices("second_kernel", _shown(clean, name, "second_kernel"), name, order),
             _objectives(_shown(clean, name, "objective_path"), name),
         ]
     return [chart for chart in found if chart.panels]
@@ -114,32 +121,92 @@ def _alarms(results: Results) -> Chart:
     return Chart("alarm_rate", "Alarm rate: promised and measured", caption, panels)
 
 
-def _structures(found: Sequence[Outcome], name: str, order: Sequence[int]) -> Chart:
-    panels = []
-    for outcome in found:
-        values = np.array(outcome.result["structure"])[np.ix_(order, order)]
-        labels = [str(outcome.result["tasks"][t]) for t in order]
-        matrix = task_matrix(values, labels, signed=True)
-        panels.append(Panel(outcome.cell.method, Axis("to task"), Axis("from task"), matrix))
-    title = f"Who helps whom: {DATASETS[name].title}"
-    caption = curves.say("structures_of", [outcome.cell.family for outcome in found])
-    return Chart(f"structure_{name}", title, caption, tuple(panels), (5.0, 4.3))
+def _ridge_auc(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
+    panels = _study(outcomes, names, _RIDGE, curves.AUC, _ridges, lambda o: o.auc)
+    level = [name for name in curves.drawn(panels) if not has_ridge(name)]
+    number = curves.repetitions(o for o in outcomes if _only_studied(o.cell))
+    caption = curves.say("ridge_auc", number, level)
+    return Chart("regulariser", "The first-layer regulariser", caption, panels)
 
 
-def _second_kernels(found: Sequence[Outcome], name: str, order: Sequence[int]) -> Chart:
+def _ridge_errors(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
+    cells = [o for o in outcomes if "sse" in o.result]
+    errors = Axis("sum of squared errors", log=True)
+    panels = _study(cells, names, _RIDGE, errors, _ridges, lambda o: float(o.result["sse"]))
+    title = "Squared error and the first-layer regulariser"
+    return Chart("squared_error", title, curves.say("ridge_errors"), panels)
+
+
+def _ridges(cell: Cell) -> list[float]:
+    """Ridges that a cell is about: its own, or all for a method that has none."""
+    settings = [cell.setting] if has_ridge(cell.family) else RIDGES
+    return [float(setting.removeprefix("alpha=")) for setting in settings]
+
+
+def _robustness(outcomes: Sequence[Outcome], names: Sequence[str], kind: str) -> Chart:
+    words = CORRUPTION_KINDS[kind]
+
+    def strengths(cell: Cell) -> list[float]:
+        name, _, strength = cell.corruption.partition("=")
+        return [float(strength or 0.0)] if name in ("", kind) else []
+
+    cells = [o for o in outcomes if o.cell.setting == RIDGES[0]]
+    panels = _study(cells, names, Axis(words["strength"]), curves.AUC, strengths, lambda o: o.auc)
+    number = curves.repetitions(o for o in cells if o.cell.corruption)
+    caption = curves.say("robustness", number, curves.drawn(panels))
+    return Chart(f"robustness_{kind}", words["title"], caption, panels)
+
+
+def _study(
+    outcomes: Sequence[Outcome],
+    names: Sequence[str],
+    x: Axis,
+    y: Axis,
+    places: Callable[[Cell], list[float]],
+    value: Callable[[Outcome], float],
+) -> tuple[Panel, ...]:
+    """A panel for each data set: of each method the mean of a value, by the places of its cells.
+
+    A study has one protocol and few repetitions. The table has more of them, which are not
+    comparable with it and left out; so are methods that are part of the table only.
+    """
+
+    def found(name: str) -> list[Curve]:
+        mine = [o for o in outcomes if o.cell.dataset == name and o.cell.setting in RIDGES]
+        study = {(o.cell.protocol, o.cell.repetition) for o in mine if _only_studied(o.cell)}
+        values: dict[str, dict[float, list[float]]] = {}
+        for o in (o for o in mine if (o.cell.protocol, o.cell.repetition) in study):
+            for place in places(o.cell):
+                values.setdefault(o.cell.family, {}).setdefault(place, []).append(value(o))
+        shown = []
+        for family, points in values.items():
+            order = sorted(points, reverse=x.reverse)
+            means = [float(np.mean(points[place])) for place in order]
+            shown += [curves.method_curve(family, order, means)] if len(order) > 1 else []
+        return curves.by_group(shown)
+
+    return curves.dataset_panels(names, x, y, found)
+
+
+def _only_studied(cell: Cell) -> bool:
+    """Whether a cell belongs to a study and to nothing else."""
+    return bool(cell.corruption) or cell.setting in RIDGES[1:]
+
+
+def _matrices(what: str, found: Sequence[Outcome], name: str, order: Sequence[int]) -> Chart:
+    """A matrix over the tasks, or over their rows, for each method, with the tasks in one order."""
+    title, x, y, signed = _MATRICES[what]
     panels = []
     for outcome in found:
-        tasks = [str(task) for task in outcome.result["tasks"]]
-        kernel = np.array(outcome.result["second_kernel"])
-        rows = len(kernel) // len(tasks)
-        places = order or range(len(tasks))
+        tasks, values = outcome.result["tasks"], np.array(outcome.result[what])
+        rows, places = len(values) // len(tasks), order or range(len(tasks))
         index = np.concatenate([np.arange(rows * t, rows * (t + 1)) for t in places])
-        names = [tasks[t] for t in places]
-        matrix = task_matrix(kernel[np.ix_(index, index)], names, rows, signed=False)
-        panels.append(Panel(outcome.cell.method, Axis("and task"), Axis("task"), matrix))
-    title = f"The kernel of the second layer: {DATASETS[name].title}"
-    caption = curves.say("second_kernels", bool(order))
-    return Chart(f"second_kernel_{name}", title, caption, tuple(panels), (5.0, 4.3))
+        labels = [str(tasks[t]) for t in places]
+        matrix = task_matrix(values[np.ix_(index, index)], labels, rows, signed=signed)
+        panels.append(Panel(outcome.cell.method, Axis(x), Axis(y), matrix))
+    caption = curves.say(what, [outcome.cell.family for outcome in found], bool(order))
+    title = f"{title}: {DATASETS[name].title}"
+    return Chart(f"{what}_{name}", title, caption, tuple(panels), (5.0, 4.3))
 
 
 def _objectives(found: Sequence[Outcome], name: str) -> Chart:
@@ -147,7 +214,7 @@ def _objectives(found: Sequence[Outcome], name: str) -> Chart:
     for outcome in found:
         path = outcome.result["objective_path"]
         curve = curves.method_curve(outcome.cell.family, range(len(path)), path)
-        curve = replace(curve, symbol=curve.symbol if len(path) <= _MOST_MARKERS else "")
+        curve = curve if len(path) <= _MOST_MARKERS else replace(curve, symbol="")
         panels.append(Panel(outcome.cell.method, x, y, (curve,)))
     title = f"Cost against iterations: {DATASETS[name].title}"
     return Chart(f"objective_{name}", title, curves.say("objectives"), tuple(panels), (4.6, 3.2))

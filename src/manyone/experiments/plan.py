@@ -24,7 +24,7 @@ _STUDY_REPEATS = 3
 _PRESENTATION = (
     *("cli", "plots", "report", "experiments/templates", "experiments/curves.py"),
     *("experiments/figures.py", "experiments/findings.py", "experiments/page.py"),
-    *("experiments/reproduce.py", "experiments/studies.py", "experiments/tables.py"),
+    *("experiments/reproduce.py", "experiments/tables.py"),
 )
 
 
