@@ -77,9 +77,8 @@ def _step(results: Results, base: str, methods: Sequence[str], name: str) -> tup
     """Of each protocol the paired tests of methods against another one."""
     found = []
     for kind in _KINDS:
-        pairs = {method: results.pair(name, kind, method, base) for method in methods}
-        found.append((kind, {method: pair for method, pair in pairs.items() if pair}))
-    found = [(kind, pairs) for kind, pairs in found if pairs]
+        pairs = {m: pair for m in methods if (pair := results.pair(name, kind, m, base))}
+        found += [(kind, pairs)] if pairs else []
     return (base, found) if found else ()
 
 
@@ -110,7 +109,6 @@ def _losses(charts: Sequence[Chart], methods: Sequence[str], name: str) -> tuple
     found: dict[str, list[tuple[float, str]]] = {}
     for chart in (chart for chart in charts if chart.name.startswith("robustness_")):
         for panel in (panel for panel in chart.panels if panel.title == DATASETS[name].title):
-            mine = [curve for curve in panel.curves if curve.name in methods]
-            found[chart.title.partition(":")[0]] = sorted((c.y[0] - c.y[-1], c.name) for c in mine)
-    found = {title: losses for title, losses in found.items() if losses}
+            losses = sorted((c.y[0] - c.y[-1], c.name) for c in panel.curves if c.name in methods)
+            found |= {chart.title.partition(":")[0]: losses} if losses else {}
     return (found,) if found else ()

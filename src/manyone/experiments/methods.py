@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,32 +18,18 @@ from manyone import tune
 from manyone._types import Array
 from manyone.estimators import METHODS
 from manyone.experiments import rivals
+from manyone.experiments.protocols import NEGATIVE, POSITIVE, UNUSED, member_aucs
 from manyone.rows import training_rows
-from manyone.selection.judging import Split, content_order, fold_splits, task_aucs
+from manyone.selection.judging import Split, content_order, fold_splits
 
 Grid = Mapping[str, Sequence[Any]]
 Labels = NDArray[Any]
-# Rows, their tasks, the kind of anomaly to expect, whether to set thresholds: gives a fitted model.
-Fit = Callable[[Array, Labels, str, bool], Any]
 
 _TABLES = tomllib.loads(Path(__file__).with_name("methods.toml").read_text(encoding="utf-8"))
 #: Mean AUC in percent that the paper prints (its Table 1), by data set and method.
 PAPER_AUC: dict[str, dict[str, float]] = _TABLES["paper_auc"]
 #: Added to the name of a method in the second setting.
 AS_IN_PAPER = " (as in the paper)"
-
-
-class _Entry(NamedTuple):
-    """A rival as ``methods.toml`` has it, which says what each entry means."""
-
-    model: str
-    fixed: Mapping[str, Any] = MappingProxyType({})
-    grid: Grid = MappingProxyType({})
-    package: str = ""
-    quick: bool = True
-
-
-_RIVALS = {name: _Entry(**entry) for name, entry in _TABLES["rivals"].items()}
 # Half of the tasks are held out as anomalies; two must be left to tell apart.
 _FEWEST_TASKS = 4
 
@@ -61,16 +46,27 @@ class Method:
         The paper's name of the method, the same for both settings.
     setting : str
         ``"tuned"``, or ``"alpha=..."`` where the ridge is fixed.
+    model : estimator
+        Not fitted.
+    grid : dict or None
+        What is chosen on training rows; None is the estimator's own grid.
     quick, alarms : bool
         Whether a first look has it; whether it sets thresholds that can be tried.
+    criterion : str or None
+        Anomalies that a method of the package is chosen for; None: those to expect.
+    package : str
+        Must be installed.
     """
 
     name: str
     family: str
     setting: str
-    quick: bool
-    alarms: bool
-    _fit: Fit
+    model: Any
+    grid: Grid | None = None
+    quick: bool = True
+    alarms: bool = True
+    criterion: str | None = None
+    package: str = ""
 
     def fit(self, X: Array, task: Labels, kind: str = "unseen", *, calibrate: bool = True) -> Any:
         """Fit with everything that is chosen chosen on these rows.
@@ -91,7 +87,22 @@ class Method:
         """
         if kind not in ("unseen", "seen"):
             raise ValueError(f'kind must be "unseen" or "seen"; got {kind!r}.')
-        return self._fit(np.asarray(X, dtype=np.float64), np.asarray(task), kind, calibrate)
+        X, task = np.asarray(X, dtype=np.float64), np.asarray(task)
+        if not isinstance(self.model, rivals.Rival):
+            goal = self.criterion or kind
+            return tune(
+                self.model, X, task=task, criterion=goal, grid=self.grid, calibrate=calibrate
+            )
+        return _chosen(self.model, self.grid or {}, X, task, kind).fit(X, task=task)
+
+
+def _rival(name: str, model: str, fixed: Mapping[str, Any] | None = None, **entry: Any) -> Method:
+    """A rival as ``methods.toml`` has it, which says what each entry means."""
+    made = getattr(rivals, model)(**fixed or {})
+    return Method(name, name, "tuned", made, alarms=isinstance(made, rivals.Detector), **entry)
+
+
+_RIVALS = {name: _rival(name, **entry) for name, entry in _TABLES["rivals"].items()}
 
 
 def methods() -> dict[str, Method]:
@@ -102,10 +113,7 @@ def methods() -> dict[str, Method]:
     table = [own(name, "tuned") for name in METHODS]
     table += [own(name, "alpha=1") for name in METHODS if in_paper(name)]
     missing = left_out()
-    for name, entry in ((name, entry) for name, entry in _RIVALS.items() if name not in missing):
-        model = getattr(rivals, entry.model)(**entry.fixed)
-        alarms = isinstance(model, rivals.Detector)
-        table.append(Method(name, name, "tuned", entry.quick, alarms, _chosen(model, entry.grid)))
+    table += [rival for name, rival in _RIVALS.items() if name not in missing]
     return {method.name: method for method in table}
 
 
@@ -133,8 +141,7 @@ def own(family: str, setting: str) -> Method:
     """
     estimator, can = METHODS[family](), METHODS[family].can
     if setting == "tuned":
-        fit = _tuned(estimator, can.short_grid)
-        return Method(family, family, setting, can.quick, True, fit)
+        return Method(family, family, setting, estimator, can.short_grid, can.quick)
     # The anchor is ours, not the paper's.
     fixed = {"kernel": "rbf", "alpha": float(setting.removeprefix("alpha=")), "anchor": False}
     known = estimator.get_params()
@@ -142,7 +149,7 @@ def own(family: str, setting: str) -> Method:
     published = setting == "alpha=1" and in_paper(family)
     name = family + (AS_IN_PAPER if published else f" ({setting})")
     grid = {name: values for name, values in _TABLES["paper_grid"].items() if name in known}
-    return Method(name, family, setting, True, True, _tuned(estimator, grid, "seen"))
+    return Method(name, family, setting, estimator, grid, criterion="seen")
 
 
 def in_paper(family: str) -> bool:
@@ -155,28 +162,14 @@ def has_ridge(family: str) -> bool:
     return "alpha" in METHODS[family]().get_params()
 
 
-def _tuned(estimator: Any, grid: Grid | None, criterion: str | None = None) -> Fit:
-    """Fit after `tune`; None stands for the estimator's own grid and the anomalies to expect."""
-
-    def fit(X: Array, task: Labels, kind: str, calibrate: bool) -> Any:
-        wanted = criterion or kind
-        return tune(estimator, X, task=task, criterion=wanted, grid=grid, calibrate=calibrate)
-
-    return fit
-
-
-def _chosen(rival: Any, grid: Grid) -> Fit:
-    """Fit the best candidate of a grid, judged by AUC in folds of the training rows."""
-
-    def fit(X: Array, task: Labels, kind: str, calibrate: bool) -> Any:
-        settings = (zip(grid, values, strict=True) for values in product(*grid.values()))
-        best, *others = [clone(rival).set_params(**dict(setting)) for setting in settings]
-        if others:
-            splits = _splits(rival, X, task, kind)
-            best = max([best, *others], key=lambda model: _judged(model, X, task, kind, splits))
-        return best.fit(X, task=task)
-
-    return fit
+def _chosen(rival: Any, grid: Grid, X: Array, task: Labels, kind: str) -> Any:
+    """The best candidate of a grid, judged by AUC in folds of the training rows; not fitted."""
+    settings = (zip(grid, values, strict=True) for values in product(*grid.values()))
+    best, *others = [clone(rival).set_params(**dict(setting)) for setting in settings]
+    if others:
+        splits = _splits(rival, X, task, kind)
+        best = max([best, *others], key=lambda model: _judged(model, X, task, kind, splits))
+    return best
 
 
 def _judged(rival: Any, X: Array, task: Labels, kind: str, splits: Sequence[Split]) -> float:
@@ -184,14 +177,11 @@ def _judged(rival: Any, X: Array, task: Labels, kind: str, splits: Sequence[Spli
     aucs = []
     for train, test, enrolled in splits:
         model = clone(rival).fit(X[train], task=task[train])
-        scores = model.score_tasks(X[test])
         # Rows of the other tasks of the model are negatives, or rows of the tasks beside it.
-        negative = enrolled[test] == (kind == "seen")
-        for t, label in enumerate(model.tasks_):
-            own = task[test] == label
-            used = own | negative
-            aucs.append(task_aucs(scores[used][:, [t]], np.where(own[used], 0, -1))[0])
-    return float(np.nanmean(aucs))
+        others = np.where(enrolled[test] == (kind == "seen"), NEGATIVE, UNUSED)[:, None]
+        member = np.where(task[test][:, None] == model.tasks_, POSITIVE, others)
+        aucs.append(member_aucs(model.score_tasks(X[test]), member))
+    return float(np.nanmean(np.concatenate(aucs)))
 
 
 def _splits(rival: Any, X: Array, task: Labels, kind: str) -> list[Split]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +32,7 @@ class Axis:
     label : str
     log, reverse, percent, whole : bool
         Logarithmic; from large to small; shares to be written in percent; whole numbers.
-    limits : tuple of float or None
+    limits : sequence of two floats or None
     names : tuple of str
         Names of the values 0, 1, ...; empty where values are numbers.
     """
@@ -41,7 +42,7 @@ class Axis:
     reverse: bool = False
     percent: bool = False
     whole: bool = False
-    limits: tuple[float, float] | None = None
+    limits: Sequence[float] | None = None
     names: tuple[str, ...] = ()
 
     def write(self, value: float) -> str:

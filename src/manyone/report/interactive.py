@@ -52,10 +52,8 @@ def _panel(panel: Panel) -> dict[str, Any]:
 def _axis(axis: Axis) -> dict[str, Any]:
     spec = _SHARED["axis"] | {"title": {"text": _text(axis.label), "standoff": 6}}
     spec |= {"type": "log", "exponentformat": "power"} if axis.log else {"type": "linear"}
-    if axis.percent:
-        spec["tickformat"] = ".0%"
-    if axis.whole:
-        spec |= {"tickformat": "d", "nticks": 6}
+    spec |= {"tickformat": ".0%"} if axis.percent else {}
+    spec |= {"tickformat": "d", "nticks": 6} if axis.whole else {}
     if axis.names:
         names = [_text(name) for name in axis.names]
         spec |= {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": names}

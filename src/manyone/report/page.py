@@ -7,7 +7,7 @@ import gzip
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -19,7 +19,6 @@ from manyone.report.charts import THEMES, Chart
 class Topics:
     """Headings, each with one or more sentences beside it."""
 
-    kind: ClassVar[str] = "topics"
     items: tuple[tuple[str, tuple[str, ...]], ...]
 
 
@@ -54,7 +53,6 @@ class Row:
 class Table:
     """A table whose headings sort it; `heads` begins with that of the names."""
 
-    kind: ClassVar[str] = "table"
     title: str
     heads: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -64,7 +62,6 @@ class Table:
 class Picture:
     """A chart and its PNG, for paper and for browsers without script."""
 
-    kind: ClassVar[str] = "picture"
     chart: Chart
     png: bytes
 
