@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from manyone import JointOCKSR
 from manyone.estimators import METHODS
 from manyone.experiments import methods
-from manyone.experiments.methods import AS_IN_PAPER, _chosen, left_out, own
+from manyone.experiments.methods import AS_IN_PAPER, Method, _chosen, left_out, own
 from manyone.experiments.rivals import Rival
 from manyone.metrics import task_aucs
 from manyone.rows import training_rows
@@ -108,9 +108,9 @@ def test_rivals_are_chosen_for_the_anomalies_to_expect(order):
     noise = rng.normal(size=(60, 20)) * rng.uniform(0.2, 3, size=(60, 1))
     noise[:, 0] = rng.normal(size=60)
     X, task = centres[codes] + noise, np.array(["a", "b", "c", "d"])[codes]
-    chosen = _chosen(NearestMean(), {"margin": order})
-    assert chosen(X, task, "seen", True).margin
-    assert not chosen(X, task, "unseen", True).margin
+    grid = {"margin": order}
+    assert _chosen(NearestMean(), grid, X, task, "seen").margin
+    assert not _chosen(NearestMean(), grid, X, task, "unseen").margin
 
 
 @pytest.mark.parametrize("kind", ["seen", "unseen"])
@@ -127,7 +127,7 @@ def test_rivals_are_judged_on_the_rows_that_our_methods_are_judged_on(blobs, kin
             scored.append(sorted(map(tuple, X)))
             return super().score_tasks(X)
 
-    _chosen(Watched(), {"margin": (False, True)})(X, task, kind, True)
+    Method("watched", "watched", "tuned", Watched(), {"margin": (False, True)}).fit(X, task, kind)
     rows, *_ = training_rows(JointOCKSR(), X, task)
     X = rows.X
     splits = list(fold_splits(rows.codes, rows.outlier, kind, task_order=content_order(rows)))
@@ -139,9 +139,8 @@ def test_rivals_are_judged_on_the_rows_that_our_methods_are_judged_on(blobs, kin
 def test_rivals_need_tasks_to_hold_out(blobs):
     X, task, *_ = blobs
     few = np.isin(task, ["a", "b", "c"])
-    chosen = _chosen(NearestMean(), {"margin": (False, True)})
     with pytest.raises(ValueError, match="at least 4 tasks; got 3"):
-        chosen(X[few], task[few], "unseen", True)
+        _chosen(NearestMean(), {"margin": (False, True)}, X[few], task[few], "unseen")
 
 
 def test_rivals_that_are_not_installed_are_named(monkeypatch):

@@ -1,4 +1,10 @@
-"""The command ``manyone``: one file for each group of commands."""
+"""The command ``manyone``: one file for each group of commands.
+
+In a shell::
+
+  manyone reproduce --quick   the paper's experiments, a first look
+  manyone reproduce --help    all of its options
+"""
 
 from __future__ import annotations
 
@@ -16,12 +22,7 @@ from manyone.cli import common, reproduce
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
 
-@app.callback(
-    epilog="""\b
-Examples:
-  manyone reproduce --quick   the paper's experiments, a first look
-  manyone reproduce --help    all of its options"""
-)
+@app.callback(epilog=common.examples(__doc__))
 def manyone() -> None:
     """One-class classification for many related tasks with few normal samples each."""
 

@@ -42,26 +42,24 @@ def run(app: typer.Typer, args: Sequence[str] | None) -> int:
             raise KeyboardInterrupt  # the option parser has turned it into a code
         return code
     except (KeyboardInterrupt, typer.Abort):
-        _complain("stopped. Run the same command again to go on.")
-        return _STOPPED
+        code, text = _STOPPED, "stopped. Run the same command again to go on."
     except (InputError, OSError) as error:
-        _complain(str(error))
-        return 2
+        code, text = 2, str(error)
     except Exception as error:
+        code, text = 1, f"unexpected {type(error).__name__}: {error}. This is a mistake in manyone;"
         if hasattr(error, "format_message"):  # of the option parser, which has its own words
-            _complain(error.format_message())
-            return 2
-        if os.environ.get("MANYONE_DEBUG"):
+            code, text = 2, error.format_message()
+        elif os.environ.get("MANYONE_DEBUG"):
             raise
-        _complain(
-            f"unexpected {type(error).__name__}: {error}. This is a mistake in manyone; "
-            "MANYONE_DEBUG=1 shows where."
-        )
-        return 1
-
-
-def _complain(text: str) -> None:
+        else:
+            text += " MANYONE_DEBUG=1 shows where."
     typer.echo(f"manyone: {' '.join(text.split())}", err=True)
+    return code
+
+
+def examples(docstring: str | None) -> str:
+    """What a docstring says of the use in a shell, for the end of a help text, line by line."""
+    return "\b\nExamples:\n" + (docstring or "").partition("::\n\n")[2].rstrip()
 
 
 @contextmanager

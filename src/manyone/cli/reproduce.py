@@ -1,38 +1,38 @@
-"""``manyone reproduce``: the paper's experiments."""
+"""``manyone reproduce``: the paper's experiments.
 
-from __future__ import annotations
+In a shell::
 
-import shlex
-from pathlib import Path
-from typing import Annotated, Literal
-
-import typer
-
-from manyone.cli.common import InputError, check_folder, needs, print_table, progress
-
-_EXAMPLES = """\b
-Examples:
   manyone reproduce --quick                 a first look, under a minute
   manyone reproduce                         digits, 10 repetitions
   manyone reproduce --data all --workers 4  all data sets of the paper
   manyone reproduce --data coil100 --protocol unseen --data-home ~/data
 
-Run the same command again after an interruption: finished cells are kept."""
+Run the same command again after an interruption: finished cells are kept.
+"""
+
+from __future__ import annotations
+
+import shlex
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from manyone.cli.common import InputError, check_folder, examples, needs, print_table, progress
+
+Data = Literal["mnist", "coil100", "face", "all"]
+Kinds = Literal["seen", "unseen", "both"]
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this file."""
-    app.command(epilog=_EXAMPLES)(reproduce)
+    app.command(epilog=examples(__doc__))(reproduce)
 
 
 def reproduce(
-    data: Annotated[
-        Literal["mnist", "coil100", "face", "all"],
-        typer.Option(help="Data set; only mnist comes with it."),
-    ] = "mnist",
-    protocol: Annotated[
-        Literal["seen", "unseen", "both"], typer.Option(help="Anomalies of known or new kinds.")
-    ] = "both",
+    data: Annotated[Data, typer.Option(help="Data set; only mnist comes with it.")] = "mnist",
+    protocol: Annotated[Kinds, typer.Option(help="Anomalies of known or new kinds.")] = "both",
     repeats: Annotated[
         int | None, typer.Option(help="Random repetitions; default 10, with --quick 1.", min=1)
     ] = None,
@@ -65,14 +65,9 @@ def reproduce(
     command = f"manyone reproduce --data {data} --protocol {protocol} --repeats {repeats}"
     command += f" --seed {seed} --out {shlex.quote(str(out))}{' --quick' * quick}"
     with progress("reproducing", "cells") as update:
-        results = run_plan(
-            plan,
-            out,
-            workers=workers or cpu_count(),
-            data_home=None if data_home is None else str(data_home),
-            command=command,
-            progress=update,
-        )
+        processes, home = workers or cpu_count(), str(data_home) if data_home else None
+        run = partial(run_plan, workers=processes, data_home=home, command=command)
+        results = run(plan, out, progress=update)
     for name in results.datasets:
         print_table(auc_table(name, results), leave_out=("p", "difference"))
     if plan.missing:

@@ -10,19 +10,8 @@ from numpy.typing import NDArray
 from manyone._types import Array
 from manyone.estimators import METHODS
 
-#: Title of each kind, and what its strength means (see `corrupt`).
-CORRUPTION_KINDS: dict[str, tuple[str, str]] = {
-    "labels": (
-        "Rows of other tasks among the training rows",
-        "share of training rows that belong to another task",
-    ),
-    "features": ("Noise on the training rows", "noise, relative to the spread of the rows"),
-    "relations": (
-        "Missing relations: tasks are learned in separate groups",
-        "share of the tasks that a task is learned without",
-    ),
-}
-_LEVELS = {"labels": (0.1, 0.2, 0.4), "features": (0.5, 1.0), "relations": (0.5, 0.8)}
+#: Levels of each kind that are tried (see `corrupt`).
+CORRUPTION_KINDS = {"labels": (0.1, 0.2, 0.4), "features": (0.5, 1.0), "relations": (0.5, 0.8)}
 
 
 def corruptions(family: str) -> list[str]:
@@ -30,8 +19,9 @@ def corruptions(family: str) -> list[str]:
     can = METHODS[family].can
     # Learned from its own rows alone, a task has no relations to lose; the regression of the paper
     # that does so is the line to compare with.
-    kinds = [kind for kind in _LEVELS if kind != "relations" or can.joint or can.regression]
-    return [] if can.slow else [f"{kind}={level}" for kind in kinds for level in _LEVELS[kind]]
+    lost = () if can.joint or can.regression else ("relations",)
+    kinds = [] if can.slow else [kind for kind in CORRUPTION_KINDS if kind not in lost]
+    return [f"{kind}={level}" for kind in kinds for level in CORRUPTION_KINDS[kind]]
 
 
 def corrupt(
@@ -57,7 +47,7 @@ def corrupt(
     """
     kind, level = corruption.split("=")
     share = float(level)
-    labels = np.unique(task)
+    labels, sizes = np.unique(task, return_counts=True)
     if kind == "features":
         spread = float(np.std(X - X.mean(axis=0)))
         return [(X + share * spread * rng.normal(size=X.shape), task)]
@@ -65,15 +55,13 @@ def corrupt(
         groups = np.array_split(rng.permutation(labels), round(1.0 / (1.0 - share)))
         return [(X[mine], task[mine]) for mine in (np.isin(task, group) for group in groups)]
     # As even over the tasks as the share allows: a few rows per task cannot give a tenth each.
-    sizes = np.array([np.sum(task == label) for label in labels])
     counts = np.floor(share * sizes + 1e-9).astype(int)
     more = round(share * len(task)) - counts.sum()
     missing = np.round(share * sizes - counts, 9)
     counts[np.lexsort((rng.random(len(labels)), -missing))[:more]] += 1
     order = rng.permutation(len(labels))
     drawn = [rng.permutation(np.flatnonzero(task == labels[t]))[: counts[t]] for t in order]
-    moved = np.concatenate(drawn)
-    source = np.arange(len(X))
+    moved, source = np.concatenate(drawn), np.arange(len(X))
     # Handed on by as many places as one task has at most: none gets its own back.
     source[moved] = np.roll(moved, counts.max())
     return [(X[source], task)]

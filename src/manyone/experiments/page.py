@@ -30,11 +30,8 @@ def page(plan: Plan, results: Results, pictures: Sequence[Picture], command: str
     Page
     """
     say: Any = templates("manyone.experiments").get_template("prose.html").module
-    failed = dict.fromkeys(
-        f"{o.cell.method} on {DATASETS[o.cell.dataset].title} ({o.cell.protocol}): {o.error}"
-        for o in results.outcomes
-        if o.error
-    )
+    errors = [(o.cell, o.error) for o in results.outcomes if o.error]
+    failed = [f"{c.method} on {DATASETS[c.dataset].title} ({c.protocol}): {e}" for c, e in errors]
     topics = Topics(findings(results, [picture.chart for picture in pictures]))
     short = [say.findings(results.repeated), topics, *([say.failures(failed)] if failed else [])]
     published = any(row.method.endswith(AS_IN_PAPER) for row in results.rows)

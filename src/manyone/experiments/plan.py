@@ -22,9 +22,9 @@ RIDGES = tuple(f"alpha=1e-{k}" if k else "alpha=1" for k in range(7))
 _STUDY_REPEATS = 3
 # What only presents results, by its path in the package: all the rest may change them.
 _PRESENTATION = (
-    *("cli", "plots", "report", "experiments/templates", "experiments/curves.py"),
-    *("experiments/figures.py", "experiments/findings.py", "experiments/page.py"),
-    *("experiments/reproduce.py", "experiments/studies.py", "experiments/tables.py"),
+    *("cli", "plots", "report", "experiments/templates", "experiments/page.py"),
+    *("experiments/figures.py", "experiments/figures.toml", "experiments/findings.py"),
+    *("experiments/reproduce.py", "experiments/tables.py"),
 )
 
 
@@ -122,22 +122,18 @@ class Plan:
         """
         chosen = [m for m in methods().values() if self.only is None or m.name in self.only]
         families = {m.family for m in chosen if self.studied is None or m.family in self.studied}
-        study = [
-            (own(family, setting), corruption)
-            for family in METHODS
-            if family in families
-            for setting, corruption in (
-                *((setting, "") for setting in RIDGES if has_ridge(family)),
-                *((RIDGES[0], corruption) for corruption in ("", *corruptions(family))),
-            )
+        table, study = [(method, "") for method in chosen], []
+        for family in (family for family in METHODS if family in families):
+            ridges = RIDGES if has_ridge(family) else RIDGES[:1]
+            study += [(own(family, setting), "") for setting in ridges]
+            study += [(own(family, RIDGES[0]), corruption) for corruption in corruptions(family)]
+        parts = [
+            *product(range(self.repeats), self.datasets, self.protocols, table),
+            *product(range(self.study_repeats), self.datasets, self.protocols[:1], study),
         ]
-        table = product(
-            range(self.repeats), self.datasets, self.protocols, [(m, "") for m in chosen]
-        )
-        studies = product(range(self.study_repeats), self.datasets, self.protocols[:1], study)
         cells = [
             Cell(data, kind, m.name, m.family, m.setting, self.seed, r, self.shrink, corruption)
-            for r, data, kind, (m, corruption) in (*table, *studies)
+            for r, data, kind, (m, corruption) in parts
         ]
         return list(dict.fromkeys(cells))
 
@@ -153,7 +149,7 @@ def fingerprint(root: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         name = path.relative_to(root).as_posix()
-        parents = {name, *(part.as_posix() for part in path.relative_to(root).parents)}
-        if "__pycache__" not in path.parts and parents.isdisjoint(_PRESENTATION):
+        shown = any(f"{name}/".startswith(f"{part}/") for part in _PRESENTATION)
+        if "__pycache__" not in path.parts and not shown:
             digest.update(name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:12]

@@ -54,12 +54,17 @@ class Split:
         -------
         ndarray of shape (T,)
         """
-        values = np.empty(len(self.tasks))
-        for t, member in enumerate(self.member.T):
-            used = member != UNUSED
-            owner = np.where(member[used] == POSITIVE, 0, -1)
-            values[t] = task_aucs(scores[used, t][:, None], owner)[0]
-        return values
+        return member_aucs(scores, self.member)
+
+
+def member_aucs(scores: Array, member: NDArray[np.integer]) -> Array:
+    """AUC of each task, (T,), from scores (m, T) and what each row is to each task (m, T)."""
+    values = np.empty(scores.shape[1])
+    for t, mine in enumerate(member.T):
+        used = mine != UNUSED
+        owner = np.where(mine[used] == POSITIVE, 0, -1)
+        values[t] = task_aucs(scores[used, t][:, None], owner)[0]
+    return values
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from importlib import import_module
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 from scipy.special import log_softmax
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import IsolationForest
@@ -54,12 +55,9 @@ class Detector(Rival):
         self._rows = [X[codes == t] for t in range(len(self.tasks_))]
         self._models = self._detectors()
 
-    def _detectors(self) -> list[Any]:
-        return [self._detector(rows) for rows in self._rows]
-
     @abstractmethod
-    def _detector(self, rows: Array) -> Any:
-        """The detector of a task, fitted to its rows (n, d)."""
+    def _detectors(self) -> list[Any]:
+        """The detector of each task, fitted to its rows."""
 
     def _scores(self, X: Array, t: int) -> Array:
         """Rows against one task, (n,)."""
@@ -74,9 +72,8 @@ class Detector(Rival):
 
         So do the detectors of scikit-learn and of PyOD.
         """
-        self.offset_ = np.array(
-            [np.quantile(self._training_scores(t), alarm_rate) for t in range(len(self.tasks_))]
-        )
+        scores = map(self._training_scores, range(len(self.tasks_)))
+        self.offset_ = np.array([np.quantile(mine, alarm_rate) for mine in scores])
         return self
 
     def score_tasks(self, X: Array) -> Array:
@@ -85,15 +82,30 @@ class Detector(Rival):
 
     def decision_function(self, X: Array, *, task: NDArray[Any]) -> Array:
         """Every row against its own task, (n,); < 0 is an alarm."""
-        values = np.empty(len(X))
-        for t, label in enumerate(self.tasks_):
-            mine = task == label
-            if np.any(mine):
-                values[mine] = self._scores(X[mine], t) - self.offset_[t]
+        codes, values = np.searchsorted(self.tasks_, task), np.empty(len(X))
+        for t in np.unique(codes):
+            values[codes == t] = self._scores(X[codes == t], t) - self.offset_[t]
         return values
 
 
-class PerTaskOneClassSVM(Detector):
+class OneClassSVMs(Detector):
+    """Detectors whose false alarms are asked for through `nu`: another rate is another fit."""
+
+    nu: float = OneClassSVM().nu
+
+    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+        self._nu = self.nu
+        super()._fit(X, codes)
+
+    def recalibrate(self, alarm_rate: float) -> Self:
+        """Refit with another `nu`, which is meant to be the share of false alarms."""
+        self._nu = alarm_rate
+        self._models = self._detectors()
+        self.offset_ = np.array([model.offset_[0] for model in self._models])
+        return self
+
+
+class PerTaskOneClassSVM(OneClassSVMs):
     """One `OneClassSVM` per task, kernel width from the rows of all tasks."""
 
     def __init__(
@@ -106,49 +118,32 @@ class PerTaskOneClassSVM(Detector):
 
     def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
         self._kernel = resolve_kernel(self.kernel, X, gamma=self.gamma, width=self.width)
-        self._rows = [X[codes == t] for t in range(len(self.tasks_))]
-        self.recalibrate(self.nu)
+        super()._fit(X, codes)
 
-    def _detector(self, rows: Array) -> OneClassSVM:
-        return OneClassSVM(kernel="precomputed", nu=self._nu).fit(self._kernel.gram(rows))
-
-    def recalibrate(self, alarm_rate: float) -> Self:
-        """Refit with another `nu`, which is meant to be the share of false alarms."""
-        self._nu = alarm_rate
-        self._models = self._detectors()
-        self.offset_ = np.array([model.offset_[0] for model in self._models])
-        return self
+    def _detectors(self) -> list[OneClassSVM]:
+        model = OneClassSVM(kernel="precomputed", nu=self._nu)
+        return [clone(model).fit(self._kernel.gram(rows)) for rows in self._rows]
 
     def _scores(self, X: Array, t: int) -> Array:
         return self._models[t].score_samples(self._kernel(X, self._rows[t]))
 
 
-class GroupedOneClassSVM(Detector):
+class GroupedOneClassSVM(OneClassSVMs):
     """scikit-lego's `GroupedPredictor` around a `OneClassSVM` with its defaults."""
 
-    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+    def _detectors(self) -> list[OneClassSVM]:
         # The groups are a column beside the features.
-        self._table = np.column_stack([codes, X])
-        self.recalibrate(OneClassSVM().nu)
-
-    def _detector(self, rows: Array) -> Any:
-        grouped = import_module("sklego.meta").GroupedPredictor
-        return grouped(OneClassSVM(nu=self._nu), groups=[0]).fit(rows)
-
-    def recalibrate(self, alarm_rate: float) -> Self:
-        """Refit with another `nu`, which is meant to be the share of false alarms."""
-        self._nu = alarm_rate
-        groups = self._detector(self._table).estimators_
-        self._models = [groups[t] for t in range(len(self.tasks_))]
-        self.offset_ = np.array([model.offset_[0] for model in self._models])
-        return self
+        tables = [np.insert(rows, 0, t, axis=1) for t, rows in enumerate(self._rows)]
+        grouped = import_module("sklego.meta").GroupedPredictor(OneClassSVM(nu=self._nu), [0])
+        models = grouped.fit(np.concatenate(tables)).estimators_
+        return [models[t] for t in range(len(tables))]
 
 
 class PerTaskIsolationForest(Detector):
     """One `IsolationForest` per task."""
 
-    def _detector(self, rows: Array) -> IsolationForest:
-        return IsolationForest(random_state=0).fit(rows)
+    def _detectors(self) -> list[IsolationForest]:
+        return [IsolationForest(random_state=0).fit(rows) for rows in self._rows]
 
 
 class PerTaskLocalOutlierFactor(Detector):
@@ -157,9 +152,10 @@ class PerTaskLocalOutlierFactor(Detector):
     def __init__(self, *, n_neighbors: int = 20):
         self.n_neighbors = n_neighbors
 
-    def _detector(self, rows: Array) -> LocalOutlierFactor:
-        neighbors = max(1, min(self.n_neighbors, len(rows) - 1))
-        return LocalOutlierFactor(n_neighbors=neighbors, novelty=True).fit(rows)
+    def _detectors(self) -> list[LocalOutlierFactor]:
+        most = [max(1, min(self.n_neighbors, len(rows) - 1)) for rows in self._rows]
+        models = [LocalOutlierFactor(n_neighbors=number, novelty=True) for number in most]
+        return [model.fit(rows) for model, rows in zip(models, self._rows, strict=True)]
 
     def _training_scores(self, t: int) -> Array:
         return self._models[t].negative_outlier_factor_
@@ -175,79 +171,76 @@ class ShrunkMahalanobis:
     Parameters
     ----------
     C : ndarray of shape (n, d)
-    shrinkage : float in (0, 1] or None
-        s; None is what Ledoit and Wolf advise.
+    shrinkage : float in (0, 1] or "auto"
+        s; ``"auto"`` is what Ledoit and Wolf advise.
     """
 
-    def __init__(self, C: Array, shrinkage: float | None = None):
+    def __init__(self, C: Array, shrinkage: float | Literal["auto"] = "auto"):
         n, d = C.shape
-        if shrinkage is None:
+        if isinstance(shrinkage, str):
             # Of two rows the rule makes 0: about their mean they agree on the one direction.
-            shrinkage = max(float(ledoit_wolf_shrinkage(C, assume_centered=True)), 1e-6)
+            advised = float(ledoit_wolf_shrinkage(C, assume_centered=True))
+            shrinkage = advised if advised > 1e-6 else 1e-6
         _, singular, self._directions = np.linalg.svd(C, full_matrices=False)
         # Rows that do not differ have no scale of their own: take 1.
         floor = shrinkage * (float(np.sum(singular**2)) / (n * d) or 1.0)
-        self._along = 1.0 / ((1.0 - shrinkage) * singular**2 / n + floor)
+        self._along = 1.0 / np.sqrt((1.0 - shrinkage) * singular**2 / n + floor)
         # Directions in which the rows do not vary; there are none where n >= d.
-        self._across = 1.0 / floor if d > len(singular) else 0.0
+        self._across = 1.0 / np.sqrt(floor) if d > len(singular) else 0.0
 
-    def __call__(self, Z: Array) -> Array:
-        """Lengths of the rows of Z (m, d), shape (m,)."""
-        parts = (Z @ self._directions.T) ** 2
-        rest = np.maximum(np.einsum("ij,ij->i", Z, Z) - parts.sum(axis=1), 0.0)
-        return np.sqrt(parts @ self._along + rest * self._across)
-
-    def solve(self, Z: Array) -> Array:
-        r""":math:`\Sigma^{-1} z` of the rows of Z (m, d), shape (m, d)."""
+    def whiten(self, Z: Array) -> Array:
+        r""":math:`\Sigma^{-1/2} z` of the rows of Z (m, d), whose length is the distance."""
         change = (Z @ self._directions.T) * (self._along - self._across)
         return self._across * Z + change @ self._directions
 
 
 class PerTaskMahalanobis(Detector):
-    """Distance to the mean of a task, its covariance shrunk (None: by Ledoit and Wolf's rule)."""
+    """Distance to the mean of a task, its covariance shrunk ("auto": by Ledoit and Wolf's rule)."""
 
-    def __init__(self, *, shrinkage: float | None = None):
+    def __init__(self, *, shrinkage: float | Literal["auto"] = "auto"):
         self.shrinkage = shrinkage
 
-    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
-        self._means = np.stack([X[codes == t].mean(axis=0) for t in range(len(self.tasks_))])
-        super()._fit(X - self._means[codes], codes)
+    def _detectors(self) -> list[ShrunkMahalanobis]:
+        return [ShrunkMahalanobis(rows, self.shrinkage) for rows in self._centred_rows()]
 
-    def _detector(self, rows: Array) -> ShrunkMahalanobis:
-        return ShrunkMahalanobis(rows, self.shrinkage)
+    def _centred_rows(self) -> list[Array]:
+        self._means = np.stack([rows.mean(axis=0) for rows in self._rows])
+        return [rows - mean for rows, mean in zip(self._rows, self._means, strict=True)]
 
     def _scores(self, X: Array, t: int) -> Array:
-        return -self._models[t](X - self._means[t])
-
-    def _training_scores(self, t: int) -> Array:
-        return -self._models[t](self._rows[t])
+        return -np.linalg.norm(self._models[t].whiten(X - self._means[t]), axis=1)
 
 
 class PooledMahalanobis(PerTaskMahalanobis):
     """The same with one covariance, pooled within the tasks."""
 
-    def _detectors(self) -> list[Any]:
-        return [self._detector(np.concatenate(self._rows))] * len(self.tasks_)
+    def _detectors(self) -> list[ShrunkMahalanobis]:
+        rows = np.concatenate(self._centred_rows())
+        return [ShrunkMahalanobis(rows, self.shrinkage)] * len(self.tasks_)
 
     def score_tasks(self, X: Array) -> Array:
-        """Every row against every task, (n, T): squares multiplied out, all tasks at once."""
+        """Every row against every task, (n, T), whitened once for all tasks."""
         shared = self._models[0]
-        centre = self._means.mean(axis=0)  # between the tasks little cancels
-        X, means = X - centre, self._means - centre
-        turned = shared.solve(means)
-        squares = np.square(shared(X))[:, None] - 2.0 * X @ turned.T
-        return -np.sqrt(np.maximum(squares + np.einsum("ij,ij->i", means, turned), 0.0))
+        return -cdist(shared.whiten(X), shared.whiten(self._means))
 
 
-class PerTaskECOD(Detector):
+class PyodDetector(Detector):
+    """Detectors of PyOD, whose scores grow with the anomaly."""
+
+    def _training_scores(self, t: int) -> Array:
+        return -self._models[t].decision_scores_
+
+
+class PerTaskECOD(PyodDetector):
     """One of PyOD's `ECOD` per task.
 
     PyOD compares a row with the training rows *and all rows that are scored with it*. Here each
     row is scored by itself, all in one array: what ``decision_function`` says of it alone.
     """
 
-    def _detector(self, rows: Array) -> Any:
-        return import_module("pyod.models.ecod").ECOD().fit(rows)
+    def _detectors(self) -> list[Any]:
+        ecod = import_module("pyod.models.ecod").ECOD
+        return [ecod().fit(rows) for rows in self._rows]
 
     def _scores(self, X: Array, t: int) -> Array:
         n, scores = len(self._rows[t]), np.zeros(len(X))
@@ -258,11 +251,8 @@ class PerTaskECOD(Detector):
             scores += np.log((np.minimum(below, above) + 1.0) / (n + 1.0))
         return scores
 
-    def _training_scores(self, t: int) -> Array:
-        return -self._models[t].decision_scores_
 
-
-class PerTaskKPCA(Detector):
+class PerTaskKPCA(PyodDetector):
     """One of PyOD's `KPCA` per task: RBF kernel, its width from the rows of all tasks.
 
     Scores are those of ``decision_function``, which loops over rows.
@@ -276,9 +266,10 @@ class PerTaskKPCA(Detector):
         self._gamma = resolve_kernel("rbf", X, width=self.width).reported_gamma
         super()._fit(X, codes)
 
-    def _detector(self, rows: Array) -> Any:
+    def _detectors(self) -> list[Any]:
         kpca = import_module("pyod.models.kpca").KPCA
-        return kpca(gamma=self._gamma, n_components=self.n_components).fit(rows)
+        options = {"gamma": self._gamma, "n_components": self.n_components}
+        return [kpca(**options).fit(rows) for rows in self._rows]
 
     def _scores(self, X: Array, t: int) -> Array:
         model = self._models[t].kpca
@@ -286,9 +277,6 @@ class PerTaskKPCA(Detector):
         found = model.transform(X)
         length = 1.0 - 2.0 * near + model.get_centerer.K_fit_all_
         return np.einsum("ij,ij->i", found, found) - length
-
-    def _training_scores(self, t: int) -> Array:
-        return -self._models[t].decision_scores_
 
 
 class LinearDiscriminants(Rival):
@@ -304,10 +292,9 @@ class LinearDiscriminants(Rival):
     def score_tasks(self, X: Array) -> Array:
         """Every row against every task, (n, T)."""
         values = self._model.decision_function(X)
-        # Two classes share one discriminant. Logarithms of what has underflowed would be ties.
-        return log_softmax(
-            values if values.ndim == 2 else np.column_stack([-values, values]) / 2, axis=1
-        )
+        if values.ndim == 1:  # two classes share one discriminant
+            values = np.column_stack([-values, values]) / 2
+        return log_softmax(values, axis=1)  # logarithms of what has underflowed would be ties
 
 
 class OneVsRestSVC(Rival):
@@ -321,10 +308,8 @@ class OneVsRestSVC(Rival):
     def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
         self._X, self._kernel = X, resolve_kernel(self.kernel, X, width=self.width)
         K = self._kernel.gram(X)
-        self._models = [
-            SVC(kernel="precomputed", C=self.C, class_weight="balanced").fit(K, codes == t)
-            for t in range(len(self.tasks_))
-        ]
+        model = SVC(kernel="precomputed", C=self.C, class_weight="balanced")
+        self._models = [clone(model).fit(K, codes == t) for t in range(len(self.tasks_))]
 
     def score_tasks(self, X: Array) -> Array:
         """Every row against every task, (n, T)."""

@@ -66,9 +66,8 @@ def run(
     stored = {cell: _stored(path, cell) for cell, path in paths.items()}
     outcomes = {cell: Outcome(cell, result) for cell, result in stored.items() if result}
     progress(len(outcomes), len(cells))
-    missing = [cell for cell in cells if cell not in outcomes]
-    job = joblib.delayed(_compute_and_store)
-    jobs = [job(cell, paths[cell], data_home, os.getpid()) for cell in missing]
+    job, master = joblib.delayed(_compute_and_store), os.getpid()
+    jobs = [job(cell, paths[cell], data_home, master) for cell in cells if cell not in outcomes]
     workers = max(1, min(workers, len(jobs)))
     parallel = joblib.Parallel(workers, return_as="generator_unordered", batch_size=1)
     for outcome in parallel(jobs):

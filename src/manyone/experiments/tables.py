@@ -11,17 +11,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import ttest_rel
+from scipy.stats import ttest_1samp
 
-from manyone.experiments.methods import AS_IN_PAPER, PAPER_AUC, in_paper
+from manyone.experiments.methods import AS_IN_PAPER, PAPER_AUC
 from manyone.experiments.plan import Cell
 from manyone.experiments.runner import Outcome
 
 COLUMNS = ("dataset", "protocol", "method", "auc_mean", "auc_std", "repeats", "paper_auc")
-PAIR_COLUMNS = (
-    *("dataset", "protocol", "better", "worse"),
-    *("mean_difference", "standard_error", "p_value", "repeats"),
-)
+_TEST = ("mean_difference", "standard_error", "p_value", "repeats")
+PAIR_COLUMNS = ("dataset", "protocol", "better", "worse", *_TEST)
 #: Level of the paired tests.
 LEVEL = 0.05
 
@@ -144,8 +142,7 @@ def summarise(outcomes: Iterable[Outcome]) -> list[Row]:
 
 def _in_table(cell: Cell) -> bool:
     """Whether a cell belongs to the table, not only to a study."""
-    published = cell.method == cell.family + AS_IN_PAPER and in_paper(cell.family)
-    return not cell.corruption and (cell.setting == "tuned" or published)
+    return not cell.corruption and (cell.setting == "tuned" or cell.method.endswith(AS_IN_PAPER))
 
 
 def compare(rows: Sequence[Row]) -> list[Pair]:
@@ -157,12 +154,11 @@ def compare(rows: Sequence[Row]) -> list[Pair]:
         common = sorted(a.aucs.keys() & b.aucs.keys())
         if not common or (a.dataset, a.protocol) != (b.dataset, b.protocol):
             continue
-        x, y = (np.array([row.aucs[r] for r in common]) for row in (a, b))
-        gain, n = x - y, len(common)
+        gain, n = np.array([a.aucs[r] - b.aucs[r] for r in common]), len(common)
         error = p = None
         if n > 1:
             error = float(np.std(gain, ddof=1) / np.sqrt(n))
-            p = float(ttest_rel(x, y).pvalue) if error > 0 else float(np.all(gain == 0))
+            p = float(ttest_1samp(gain, 0.0).pvalue) if error > 0 else float(np.all(gain == 0))
         names = (a.dataset, a.protocol, a.method, b.method)
         pairs.append(Pair(*names, float(gain.mean()), error, p, n))
     return pairs

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-#: Colours of the page and of everything drawn on it, by name, for light and for dark surroundings.
-THEMES: dict[str, dict[str, str]] = {
-    "light": {
-        **{"ink": "#1c2127", "soft": "#59636e", "paper": "#ffffff", "card": "#f3f5f7"},
-        **{"grid": "#dfe4e8", "link": "#0b62a8", "bad": "#b3261e"},
-        **{"best": "#c9ebcd", "level": "#e9f5ea"},
-        **{"low": "#1f6fb5", "middle": "#f7f8f9", "high": "#c2452d"},
-    },
-    "dark": {
-        **{"ink": "#e6e9ec", "soft": "#a5b0bb", "paper": "#14181c", "card": "#1f252b"},
-        **{"grid": "#333c45", "link": "#7cc0ff", "bad": "#ff8a80"},
-        **{"best": "#1f5a2b", "level": "#1b3523"},
-        **{"low": "#64b1f5", "middle": "#20262c", "high": "#ff8a65"},
-    },
-}
-
-#: Colours of curves: each stands out by 3 : 1 or more from white and from the dark page.
-COLOURS = (
-    *("#0a7bc2", "#d55e00", "#00966c", "#c2559b", "#b07d00", "#7d6bd6"),
-    *("#c8403f", "#3d8f9e", "#7f8a1f", "#8a7360", "#5b8def", "#77838f"),
-)
+#: Colours and constants of both drawings, as ``look.toml`` has them.
+LOOK = tomllib.loads(Path(__file__).with_name("look.toml").read_text(encoding="utf-8"))
+#: Colours of the page by name, for light and for dark surroundings.
+THEMES: dict[str, dict[str, str]] = LOOK["themes"]
+#: Colours of curves.
+COLOURS: tuple[str, ...] = tuple(LOOK["curves"])
 #: Shapes of markers, for eyes that do not tell all colours apart.
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down")
 
@@ -44,7 +32,7 @@ class Axis:
     label : str
     log, reverse, percent, whole : bool
         Logarithmic; from large to small; shares to be written in percent; whole numbers.
-    limits : tuple of float or None
+    limits : sequence of two floats or None
     names : tuple of str
         Names of the values 0, 1, ...; empty where values are numbers.
     """
@@ -54,7 +42,7 @@ class Axis:
     reverse: bool = False
     percent: bool = False
     whole: bool = False
-    limits: tuple[float, float] | None = None
+    limits: Sequence[float] | None = None
     names: tuple[str, ...] = ()
 
     def write(self, value: float) -> str:
@@ -165,15 +153,11 @@ class Chart:
     @property
     def legend(self) -> dict[str, list[Curve]]:
         """One curve for each entry of the legend, by heading; none if titles say it all."""
-        entries: dict[str, Curve] = {}
-        for panel in self.panels:
-            for curve in panel.curves if len(panel.curves) > 1 else ():
-                entries.setdefault(curve.name, curve)
-        groups: dict[str, list[Curve]] = {}
-        for name, curve in entries.items():
-            if name:
-                groups.setdefault(curve.group, []).append(curve)
-        return groups
+        groups: dict[str, dict[str, Curve]] = {}
+        for panel in (panel for panel in self.panels if len(panel.curves) > 1):
+            for curve in (curve for curve in panel.curves if curve.name):
+                groups.setdefault(curve.group, {}).setdefault(curve.name, curve)
+        return {group: [*curves.values()] for group, curves in groups.items()}
 
 
 def task_matrix(
@@ -197,14 +181,9 @@ def task_matrix(
     Matrix
     """
     step = -(-len(names) // _MOST_TICKS)
-    ticks = tuple(
-        (rows * t + (rows - 1) / 2, _short(name)) for t, name in enumerate(names) if t % step == 0
-    )
+    short = [n if len(n) <= _LONGEST_TICK else f"{n[: _LONGEST_TICK - 1]}…" for n in names]
+    ticks = tuple((rows * t + (rows - 1) / 2, short[t]) for t in range(0, len(names), step))
     full = names if rows == 1 else [f"{name}, row {k + 1}" for name in names for k in range(rows)]
     rest = values[~np.eye(len(values), dtype=bool)] if signed else values
     top = float(np.abs(rest).max(initial=0.0)) or float(np.abs(values).max()) or 1.0
     return Matrix(values, tuple(full), ticks, -top if signed else 0.0, top)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST_TICK else f"{name[: _LONGEST_TICK - 1]}…"

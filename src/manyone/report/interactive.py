@@ -7,18 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from manyone.report.charts import Axis, Chart, Curve, Matrix, Panel
+from manyone.report.charts import LOOK, Axis, Chart, Curve, Matrix, Panel
 
 _PIXELS = 84  # per inch of the printed figure
-_CLEAR = "rgba(0,0,0,0)"
-_LAYOUT: dict[str, Any] = {
-    **{"paper_bgcolor": _CLEAR, "plot_bgcolor": _CLEAR, "hovermode": "closest"},
-    "font": {"color": "--ink", "size": 11, "family": "system-ui, sans-serif"},
-    "hoverlabel": {"bgcolor": "--card", "bordercolor": "--soft", "font": {"color": "--ink"}},
-    "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
-    "showlegend": False,
-}
-_AXIS = {"gridcolor": "--grid", "linecolor": "--soft", "zeroline": False, "automargin": True}
+_SHARED = LOOK["plotly"]  # what all figures have in common
 
 
 def panels(chart: Chart) -> list[dict[str, Any]]:
@@ -49,22 +41,19 @@ def _panel(panel: Panel) -> dict[str, Any]:
     if isinstance(panel.content, Matrix):
         matrix = panel.content
         data = [_heatmap(matrix, panel)]
-        ticks = {
-            **{"type": "category", "showgrid": False, "constrain": "domain", "tickmode": "array"},
+        ticks = _SHARED["task_axis"] | {
             "tickvals": [_text(matrix.names[int(place)]) for place, _ in matrix.ticks],
             "ticktext": [_text(name) for _, name in matrix.ticks],
         }
         x, y = x | ticks, y | ticks | {"autorange": "reversed", "scaleanchor": "x"}
-    return {"data": data, "layout": _LAYOUT | {"xaxis": x, "yaxis": y}}
+    return {"data": data, "layout": _SHARED["layout"] | {"xaxis": x, "yaxis": y}}
 
 
 def _axis(axis: Axis) -> dict[str, Any]:
-    spec = _AXIS | {"title": {"text": _text(axis.label), "standoff": 6}}
+    spec = _SHARED["axis"] | {"title": {"text": _text(axis.label), "standoff": 6}}
     spec |= {"type": "log", "exponentformat": "power"} if axis.log else {"type": "linear"}
-    if axis.percent:
-        spec["tickformat"] = ".0%"
-    if axis.whole:
-        spec |= {"tickformat": "d", "nticks": 6}
+    spec |= {"tickformat": ".0%"} if axis.percent else {}
+    spec |= {"tickformat": "d", "nticks": 6} if axis.whole else {}
     if axis.names:
         names = [_text(name) for name in axis.names]
         spec |= {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": names}
@@ -85,7 +74,7 @@ def _trace(curve: Curve, panel: Panel) -> dict[str, Any]:
         trace["line"] = {"color": colour, "width": curve.width, "dash": dash}
     if curve.symbol == "bar":
         edge = {"width": 2, "color": colour}
-        trace["marker"] = {"symbol": "line-ns-open", "size": 12, "color": colour, "line": edge}
+        trace["marker"] = _SHARED["stroke"] | {"color": colour, "line": edge}
     elif curve.symbol:
         trace["marker"] = {"symbol": curve.symbol, "size": 7, "color": colour}
     if curve.error:
@@ -104,18 +93,15 @@ def _trace(curve: Curve, panel: Panel) -> dict[str, Any]:
 
 
 def _heatmap(matrix: Matrix, panel: Panel) -> dict[str, Any]:
-    steps = np.linspace(0, 1, len(matrix.shades)).tolist()
+    steps = zip(np.linspace(0, 1, len(matrix.shades)).tolist(), matrix.shades, strict=True)
     names = [_text(name) for name in matrix.names]
-    bar = {"thickness": 10, "outlinewidth": 0, "nticks": 5, "xpad": 6, "exponentformat": "e"}
     # Values to about a thousandth of their range: finer shades nobody sees.
     digits = 3 - int(np.floor(np.log10(matrix.high)))
     return {
         **{"type": "heatmap", "x": names, "y": names, "zmin": matrix.low, "zmax": matrix.high},
         "z": np.round(matrix.values, digits).tolist(),
-        "colorscale": [
-            [step, f"--{name}"] for step, name in zip(steps, matrix.shades, strict=True)
-        ],
-        "colorbar": bar,
+        "colorscale": [[step, f"--{name}"] for step, name in steps],
+        "colorbar": _SHARED["colorbar"],
         "hovertemplate": f"{_text(panel.y.label)} <b>%{{y}}</b><br>{_text(panel.x.label)} "
         "<b>%{x}</b><br>%{z:.3~g}<extra></extra>",
     }

@@ -7,10 +7,9 @@ import gzip
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from manyone.report import interactive
 from manyone.report.charts import THEMES, Chart
@@ -20,7 +19,6 @@ from manyone.report.charts import THEMES, Chart
 class Topics:
     """Headings, each with one or more sentences beside it."""
 
-    kind: ClassVar[str] = "topics"
     items: tuple[tuple[str, tuple[str, ...]], ...]
 
 
@@ -55,7 +53,6 @@ class Row:
 class Table:
     """A table whose headings sort it; `heads` begins with that of the names."""
 
-    kind: ClassVar[str] = "table"
     title: str
     heads: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -65,7 +62,6 @@ class Table:
 class Picture:
     """A chart and its PNG, for paper and for browsers without script."""
 
-    kind: ClassVar[str] = "picture"
     chart: Chart
     png: bytes
 
@@ -114,29 +110,28 @@ def render(page: Page) -> str:
     blocks = [block for section in page.sections for block in section.blocks]
     charts = [block.chart for block in blocks if isinstance(block, Picture)]
     figures = {chart.name: interactive.panels(chart) for chart in charts}
-    return (
-        templates("manyone.report")
-        .get_template("page.html")
-        .render(
-            page=page,
-            themes=THEMES,
-            library=_library() if charts else "",
-            charts=_packed(json.dumps(figures, separators=(",", ":"))),
-        )
-    )
+    packed = _packed(json.dumps(figures, separators=(",", ":")))
+    library = _library() if charts else ""
+    template = templates("manyone.report").get_template("page.html")
+    return template.render(page=page, themes=THEMES, library=library, charts=packed)
 
 
 @lru_cache
 def templates(package: str) -> Environment:
     """Templates in the folder ``templates`` of a package; what they are given is escaped."""
-    found = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    found.loader = loader = PackageLoader(package)
-    found.globals["verbatim"] = lambda name: Markup(loader.get_source(found, name)[0])
+    loader = PackageLoader(package)
+    found = Environment(autoescape=True, undefined=StrictUndefined, loader=loader)
+    found.trim_blocks = found.lstrip_blocks = True
+    found.globals["verbatim"] = lambda name: loader.get_source(found, name)[0]
     found.filters["base64"] = lambda data: base64.b64encode(data).decode()
     found.filters["shape"] = interactive.shape
     return found
+
+
+def sentence(package: str, template: str, macro: str, *values: Any) -> str:
+    """What a macro of a template says of some values: plain text on one line."""
+    words = getattr(templates(package).get_template(template).module, macro)(*values)
+    return " ".join(words.unescape().split())
 
 
 @lru_cache

@@ -94,7 +94,7 @@ def _set_axis(ax: Axes, which: str, axis: Axis) -> None:
     if axis.percent:
         side.set_major_formatter(PercentFormatter(1.0, decimals=0))
     if axis.limits:
-        getattr(ax, f"set_{which}lim")(axis.limits)
+        getattr(ax, f"set_{which}lim")(*axis.limits)
     if axis.reverse:
         side.set_inverted(True)
 
