@@ -3,13 +3,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 OUT ?= results
 
-.PHONY: reproduce test bench docs lint env clean lock
+.PHONY: reproduce test coverage bench docs lint env clean lock
 
 reproduce: env
 	$(BIN)/manyone reproduce --out $(OUT)
 
 test: env
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+
+# Branches of the package, experiments left out; at least what pyproject.toml asks for.
+coverage: env
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term
 
 bench: env
 	$(BIN)/python benchmarks/run.py
