@@ -3,13 +3,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 OUT ?= results
 
-.PHONY: reproduce test coverage bench docs lint env clean lock
+.PHONY: reproduce test test-machines coverage bench docs lint env clean lock
 
 reproduce: env
 	$(BIN)/manyone reproduce --out $(OUT)
 
 test: env
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+
+# The numeric tests under other BLAS kernels, CPU features, threads and seeds: half an hour.
+test-machines: env
+	$(BIN)/python tests/machines.py
 
 # Branches of the package, experiments left out; at least what pyproject.toml asks for.
 coverage: env

@@ -9,6 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
+
+
+def pytest_configure(config):
+    """The same examples in every run, unless ``--hypothesis-seed`` asks for others."""
+    repeatable = config.getoption("--hypothesis-seed", None) is None
+    settings.register_profile("manyone", deadline=None, derandomize=repeatable)
+    settings.load_profile("manyone")
 
 
 @pytest.fixture

@@ -31,8 +31,6 @@ pytestmark = [
 methods = pytest.mark.parametrize("method", list(METHODS.values()), ids=list(METHODS))
 examples = settings(
     max_examples=25,
-    deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 few_examples = settings(examples, max_examples=12)
