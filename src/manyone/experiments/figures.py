@@ -190,15 +190,13 @@ def _only_studied(cell: Cell) -> bool:
 def _matrices(what: str, found: Sequence[Outcome], name: str, order: Sequence[int]) -> Chart:
     """A matrix over the tasks, or over their rows, for each method, with the tasks in one order."""
     contents = {}
-    for outcome in found:
-        tasks, values = outcome.result["tasks"], np.array(outcome.result[what])
+    for o in found:
+        tasks, values = o.result["tasks"], np.array(o.result[what])
         rows, places = len(values) // len(tasks), order or range(len(tasks))
         index = np.concatenate([np.arange(rows * t, rows * (t + 1)) for t in places])
         labels, values = [str(tasks[t]) for t in places], values[np.ix_(index, index)]
-        contents[outcome.cell.method] = task_matrix(
-            values, labels, rows, signed=what == "structure"
-        )
-    caption = _say(what, [outcome.cell.family for outcome in found], bool(order))
+        contents[o.cell.method] = task_matrix(values, labels, rows, signed=what == "structure")
+    caption = _say(what, [o.cell.family for o in found], bool(order))
     return _chart(what, contents, caption, name)
 
 
