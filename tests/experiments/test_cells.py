@@ -39,7 +39,7 @@ def test_squared_errors_of_ridge_regressions(three):
 def test_squared_errors_of_two_layers(three, kind):
     X, task = three
     model = kind(gamma=0.2, alpha=0.3).fit(X, task=task)
-    Y = rbf_kernel(X, gamma=0.2) @ model.dual_coef_
+    Y = rbf_kernel(X, model.X_fit_, gamma=0.2) @ model.dual_coef_
     F = rbf_kernel(Y, model.centres_, gamma=model.theta_) @ model.second_coef_
     expected = np.sum((F - np.eye(3)[task]) ** 2)
     assert sum_of_squared_errors(model) == pytest.approx(expected, rel=1e-6)
