@@ -70,3 +70,11 @@ def test_alarm_rate_is_kept():
         model = KNFST(alarm_rate=0.1).fit(X, task=task)
         alarms.extend(model.predict(centres + rng.normal(size=(3, 3)), task=np.arange(3)) == -1)
     assert np.sum(alarms) <= binom.ppf(0.999, len(alarms), 0.1)
+
+
+def test_copies_that_differ_by_rounding_count_once(fleet):
+    X, task = fleet
+    again = np.vstack([X, np.nextafter(X[:10], 9.0)])
+    plain = KNFST(gamma=0.2).fit(X, task=task)
+    copied = KNFST(gamma=0.2).fit(again, task=np.r_[task, task[:10]])
+    np.testing.assert_allclose(copied.score_tasks(X), plain.score_tasks(X), atol=1e-8)

@@ -6,7 +6,7 @@ from scipy.linalg import null_space as scipy_null_space
 from scipy.linalg import orth, subspace_angles
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
-from manyone.solvers.nullspace import solve_null_space
+from manyone.solvers.nullspace import distinct_rows, solve_null_space
 
 
 def classes(seed, sizes=(5, 1, 8), d=30):
@@ -76,6 +76,16 @@ def test_duplicates_do_not_change_the_projection():
     np.testing.assert_allclose(
         distances(plain, new[:, : len(X)]), distances(repeated, new), atol=1e-9
     )
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1.0, 1e100])
+def test_copies_are_found_also_where_rounding_tells_them_apart(scale):
+    X, labels = classes(1, (4, 4), d=3)
+    X[2], X[6], X[7] = X[1], X[1], np.nextafter(X[5], 9.0)
+    for kernel in (rbf_kernel, linear_kernel):
+        found = distinct_rows(scale * kernel(X), labels)
+        assert found.tolist() == [0, 1, 3, 4, 5, 6]
+    assert distinct_rows(np.zeros((3, 3)), np.array([0, 1, 0])).tolist() == [0, 1]
 
 
 def test_two_classes_on_the_same_rows_have_no_null_direction():

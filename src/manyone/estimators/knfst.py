@@ -16,7 +16,7 @@ from manyone.kernels.gram import Gram
 from manyone.models.scorers import Projection
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import MISSING, TrainingRows
-from manyone.solvers.nullspace import solve_null_space
+from manyone.solvers.nullspace import distinct_rows, solve_null_space
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -130,7 +130,7 @@ class KNFST(MultiTaskOneClass):
         K, T = gram.finite_matrix(), rows.n_tasks
         labels = _classes(rows)
         # Copies of a row would only make the matrix singular.
-        distinct = np.unique(np.column_stack([labels, rows.content]), axis=0, return_index=True)[1]
+        distinct = distinct_rows(K, labels)
         M = K[np.ix_(distinct, distinct)]
         # Any unit will do, and 1 where all similarities are zero.
         size = float(np.abs(np.diagonal(M)).mean()) or float(np.abs(M).max()) or 1.0

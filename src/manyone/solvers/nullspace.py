@@ -32,6 +32,30 @@ class NullSpaceSolution(NamedTuple):
     converged: bool
 
 
+def distinct_rows(K: Array, labels: Codes) -> Codes:
+    """Rows without those that equal an earlier one of the same class in feature space.
+
+    To rounding: whether the bits of two copies agree is a matter of the processor.
+
+    Parameters
+    ----------
+    K : array of shape (n, n)
+    labels : array of shape (n,)
+        Class of every row.
+
+    Returns
+    -------
+    array of shape (m,)
+        Sorted row numbers.
+    """
+    diagonal = np.diagonal(K)
+    distance2 = np.abs(diagonal[:, None] + diagonal - 2 * K)
+    close = distance2 <= 1e-12 * np.maximum(np.abs(diagonal[:, None]), np.abs(diagonal))
+    close &= labels[:, None] == labels
+    np.fill_diagonal(close, True)
+    return np.flatnonzero(close.argmax(axis=1) == np.arange(len(K)))
+
+
 def solve_null_space(K: Array, labels: Codes, rtol: float = 1e-12) -> NullSpaceSolution:
     r"""Minimise w'S_w w / w'S_t w over orthonormal w in the range of S_t, hoping for zero.
 
