@@ -68,7 +68,9 @@ def needs(extras: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise InputError(f"{error}. Install: pip install 'manyone[{extras}]'") from error
+        raise InputError(
+            f"{error}. Install: pip install '.[{extras}]' in the checkout of manyone"
+        ) from error
 
 
 def check_folder(option: str, folder: Path) -> None:

@@ -71,7 +71,7 @@ def reproduce(
     for name in results.datasets:
         print_table(auc_table(name, results), leave_out=("p", "difference"))
     if plan.missing:
-        names, remedy = ", ".join(plan.missing), "pip install 'manyone[experiments]'"
+        names, remedy = ", ".join(plan.missing), "pip install '.[experiments]' in its checkout"
         typer.echo(f"Left out, not installed: {names}. Install: {remedy}")
     typer.echo(f"Page: {out / 'report.html'}")
     failed = [f"{o.cell.method}: {o.error}" for o in results.outcomes if o.error]
