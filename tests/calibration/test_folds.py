@@ -49,3 +49,12 @@ def test_symmetric_rows_are_not_copies(method, kind):
     left_out = model.solution_.left_out
     # A row scored by a model that has seen it scores as the full model does: better than left out.
     assert np.mean(np.sort(left_out) < np.sort(own) - 1e-9) > 0.9
+
+
+@pytest.mark.parametrize("method", [KNFST, NonlinearOCKSR])
+def test_folds_side_by_side_are_folds_one_after_the_other(method, fleet, monkeypatch):
+    X, task = fleet
+    alone = method(alarm_rate=0.2).fit(X, task=task)
+    monkeypatch.setattr("manyone.calibration.thresholds.blas_threads", lambda: 2)
+    together = method(alarm_rate=0.2).fit(X, task=task)
+    np.testing.assert_array_equal(together.solution_.left_out, alone.solution_.left_out)
