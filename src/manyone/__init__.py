@@ -5,6 +5,7 @@ from manyone.estimators import (
     KNFST,
     MORVR,
     SVDD,
+    CombinedOneClass,
     IndependentOCKSR,
     JointOCKSR,
     LinearOCKSR,
@@ -16,7 +17,7 @@ from manyone.estimators import (
 from manyone.metrics import TaskAUC
 from manyone.persistence import load, save
 from manyone.plots import ObjectiveDisplay, ScoreDisplay, StructureDisplay
-from manyone.selection import tune
+from manyone.selection import auto, tune
 from manyone.whitening import TaskWhitener
 
 __version__ = "0.2.0"
@@ -26,6 +27,7 @@ __all__ = [
     "MORVR",
     "SVDD",
     "CalibrationWarning",
+    "CombinedOneClass",
     "IndependentOCKSR",
     "JointOCKSR",
     "LinearOCKSR",
@@ -38,6 +40,7 @@ __all__ = [
     "StructureDisplay",
     "TaskAUC",
     "TaskWhitener",
+    "auto",
     "load",
     "save",
     "tune",

@@ -6,9 +6,11 @@ from sklearn.utils._param_validation import (
     StrOptions,
     validate_parameter_constraints,
 )
+from sklearn.utils.metaestimators import _BaseComposition as BaseComposition
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 
 __all__ = [
+    "BaseComposition",
     "Interval",
     "StrOptions",
     "check_sample_weight",

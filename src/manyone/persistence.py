@@ -22,16 +22,17 @@ from sklearn.utils.validation import check_is_fitted
 
 import manyone
 from manyone.calibration import Calibration
-from manyone.estimators import METHODS
+from manyone.covariance import TaskWhitenings, Whitening
+from manyone.estimators import METHODS, CombinedOneClass
 from manyone.files import write_atomically
 from manyone.kernels import Kernel, Points
-from manyone.models import SCORERS, FitReport, Solution
+from manyone.models import SCORERS, FitReport, Presence, Solution, Tail
 from manyone.rows import TrainingRows
 from manyone.solvers.ridge import RidgeFactor
 from manyone.whitening import TaskWhitener
 
 FORMAT = "manyone model"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _LONGEST_HEADER = 4096
 
 
@@ -40,8 +41,10 @@ def trusted_types() -> tuple[str, ...]:
 
     Ours, sparse rows and dtypes: a list in this code, never read from a file.
     """
-    ours = [*METHODS.values(), *SCORERS, TaskWhitener, Calibration, Kernel, Points, Solution]
-    ours += [FitReport, TrainingRows, RidgeFactor, csc_array, csr_array, csr_matrix, np.dtype]
+    ours: list[type] = [*METHODS.values(), CombinedOneClass, TaskWhitener]
+    ours += [*SCORERS, Solution, FitReport, Presence, Tail, Whitening, TaskWhitenings]
+    ours += [Calibration, Kernel, Points, TrainingRows, RidgeFactor]
+    ours += [csc_array, csr_array, csr_matrix, np.dtype]
     return tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in ours)
 
 

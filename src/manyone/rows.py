@@ -78,6 +78,17 @@ class TrainingRows:
         weight = np.bincount(rank[place], self.weight).astype(np.float64)
         return replace(self.take(first[order]), weight=weight), rank[place]
 
+    def shared_out(self) -> TrainingRows:
+        """Outliers of every task as one outlier of each: the tasks may see them differently."""
+        missing = np.flatnonzero(self.codes == MISSING)
+        if not len(missing):
+            return self
+        known = np.flatnonzero(self.codes != MISSING)
+        rows = self.take(np.concatenate([known, np.tile(missing, self.n_tasks)]))
+        codes = np.repeat(np.arange(self.n_tasks), len(missing))
+        rows = replace(rows, codes=np.concatenate([self.codes[known], codes]))
+        return rows.take(np.argsort(rows.codes, kind="stable"))
+
     def joined(self, more: TrainingRows) -> TrainingRows:
         """These rows followed by more rows."""
         both = [self.X, more.X]

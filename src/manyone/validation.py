@@ -171,17 +171,6 @@ def refuse_landmarks(rows: Any, number: int) -> None:
         raise ValueError(f'kernel="precomputed" has no landmarks={number}: use landmarks=None.')
 
 
-def tasks_without_far_alarm(tasks: NDArray[Any], silent: Mask) -> str | None:
-    """Sentence about tasks that raise no alarm on rows far away from all training rows."""
-    if not silent.any():
-        return None
-    return (
-        f"{silent.sum()} of {len(tasks)} task(s) ({shortlist(tasks[silent].tolist(), 3)}) raise no "
-        "alarm on rows far away from all training rows: they overlap with others or have too few "
-        "rows. Use IndependentOCKSR, other features, more rows, or a higher alarm_rate."
-    )
-
-
 def warn_of_dominating_column(spread: Array, names: Any) -> None:
     """One column drowns all others in the distance between rows."""
     column = int(np.argmax(spread))

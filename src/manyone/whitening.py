@@ -1,4 +1,4 @@
-"""A metric shared by all tasks: whitening with the pooled within-task covariance."""
+"""A metric learned from all tasks: whitening with their within-task covariance."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from scipy.linalg import eigh
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from manyone import validation
 from manyone._types import Array, Codes
+from manyone.covariance import TaskWhitenings, Whitening, pooled_whitening, task_whitenings
 from manyone.routing import RoutingState
-from manyone.rows import check_weight, encode, one_per_row, split_columns
+from manyone.rows import MISSING, check_weight, encode, lookup, one_per_row, split_columns
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -23,28 +25,39 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
     :math:`S` the covariance of the rows about their task means, rows are multiplied by
     :math:`((1-\rho) S + \rho \mu I)^{-1/2}`, :math:`\mu = \operatorname{tr} S / d`.
 
+    With ``adaptive=True`` every task has its own metric: its rows about their mean, its column
+    scales and its covariance, both shrunk to what the tasks have in common. Few rows lean on the
+    other tasks, many rows speak for themselves. Each task then lives in coordinates of its own, so
+    `transform` has to know the task of each row.
+
     Parameters
     ----------
     shrinkage : float or "auto", default="auto"
-        rho in [0, 1]. ``"auto"`` is the Ledoit-Wolf estimate.
+        rho in [0, 1]. ``"auto"`` is the Ledoit-Wolf estimate. (Not used with ``adaptive=True``,
+        where it is always estimated.)
+    adaptive : bool, default=False
+        One metric for each task.
+    scale_prior : float, default=2
+        Rows that the pooled column scales count for, beside those of a task; with `adaptive`.
+    covariance_prior : float, default=3
+        Likewise for the covariance.
 
     Attributes
     ----------
+    whitening_ : Whitening or TaskWhitenings
+        The metric as plain arrays.
     shrinkage_ : float
         The rho used.
-    basis_ : ndarray of shape (r, d)
-        Orthonormal directions of the within-task scatter.
-    stretch_ : ndarray of shape (r,)
-        Factor for each direction, relative to `floor_`.
-    floor_ : float
-        Factor for every direction orthogonal to the basis.
+    tasks_ : ndarray of shape (T,)
+        Labels, sorted.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
     Notes
     -----
     A whitener has seen the rows it was fitted on: leave-one-out scores of a model on top of it are
-    far too good. Refit it inside each fold, as ``metric="whitened"`` of the estimators does.
+    far too good. Refit it inside each fold, as the estimators do with ``metric="whitened"`` and
+    ``metric="adaptive"``.
 
     Costs O(n d min(n, d)): the smaller of the d x d covariance and the n x n Gram matrix of the
     centred rows is decomposed, so either may be large.
@@ -62,6 +75,9 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
     """
 
     shrinkage: float | str = "auto"
+    adaptive: bool = False
+    scale_prior: float = 2.0
+    covariance_prior: float = 3.0
 
     def fit(self, X: Any, y: Any = None, *, task: Any = None, sample_weight: Any = None) -> Self:
         """Estimate the within-task covariance.
@@ -78,85 +94,54 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         -------
         self
         """
+        self._check_parameters()
         X, task = split_columns(X, task=task)
         X = validate_data(self, X, dtype=np.float64)
-        rho = self.shrinkage
-        if rho != "auto" and not (isinstance(rho, int | float) and 0 <= rho <= 1):
-            raise ValueError(f'shrinkage must be "auto" or a number in [0, 1]; got {rho!r}.')
         labels = np.zeros(len(X)) if task is None else one_per_row("task", task, len(X))
-        codes = encode(labels)[1]
         weight = np.ones(len(X)) if sample_weight is None else check_weight(sample_weight, X)
-        kept = (codes >= 0) & (weight > 0)
+        kept = weight > 0
+        self.tasks_, codes = encode(labels[kept])
+        known = codes != MISSING
+        X, codes, weight = X[kept][known], codes[known], weight[kept][known]
+        self.whitening_: Whitening | TaskWhitenings
         with np.errstate(under="ignore"):
-            return self.fit_codes(X[kept], codes[kept], weight[kept])
-
-    def fit_codes(self, X: Array, codes: Codes, weight: Array) -> Self:
-        """Estimate the covariance of rows (n, d) that were checked, tasks given by number (n,)."""
-        self.n_features_in_ = X.shape[1]
-        counts = np.bincount(codes, weight)
-        sums = np.zeros((len(counts), X.shape[1]))
-        np.add.at(sums, codes, weight[:, None] * X)
-        centred = X - (sums / np.where(counts > 0, counts, 1.0)[:, None])[codes]
-        scale = np.abs(centred).max(initial=0.0)
-        if scale == 0.0:
-            # No task varies: there is no metric to learn, every direction counts the same.
-            self.shrinkage_, self.floor_ = 1.0, 1.0
-            self.basis_, self.stretch_ = np.zeros((0, X.shape[1])), np.zeros(0)
-            return self
-        centred /= scale
-        total = weight.sum()
-        norms = np.einsum("ij,ij->i", centred, centred)
-        fourth = float(weight @ norms**2) / total
-        centred *= np.sqrt(weight)[:, None]
-        wide = centred.shape[1] > len(centred)
-        values, vectors = eigh((centred @ centred.T if wide else centred.T @ centred) / total)
-        kept = values > max(centred.shape) * np.finfo(float).eps * values[-1]
-        values, vectors = values[kept], vectors[:, kept]
-        self.basis_ = vectors.T
-        if wide:
-            self.basis_ = (vectors.T @ centred) / np.sqrt(values * total)[:, None]
-        d = X.shape[1]
-        mu = values.sum() / d
-        if self.shrinkage == "auto":
-            # Ledoit and Wolf: from the eigenvalues and the mean fourth power of the norms.
-            square = float(values @ values)
-            distance = square - values.sum() ** 2 / d
-            noise = (fourth - square) / total
-            self.shrinkage_ = float(np.clip(noise / distance, 0.0, 1.0)) if distance > 0 else 1.0
-        else:
-            self.shrinkage_ = float(self.shrinkage)
-        # Without any shrinkage, directions that no task varies in have no finite factor.
-        ridge = max(self.shrinkage_ * mu, np.finfo(float).eps * values[-1])
-        # With a complete basis no other direction needs a factor: take one that cancels nothing.
-        elsewhere = values[-1] if len(values) == d else ridge
-        self.floor_ = float(1.0 / (scale * np.sqrt(elsewhere)))
-        deviation = scale * np.sqrt((1 - self.shrinkage_) * values + ridge)
-        self.stretch_ = 1.0 / deviation - self.floor_
+            if self.adaptive:
+                priors = (self.scale_prior, self.covariance_prior)
+                self.whitening_ = task_whitenings(X, codes, weight, len(self.tasks_), *priors)
+                self.shrinkage_ = self.whitening_.pooled.shrinkage
+            else:
+                self.whitening_ = pooled_whitening(X, codes, weight, self.shrinkage)
+                self.shrinkage_ = self.whitening_.shrinkage
         return self
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any, *, task: Any = None) -> Array:
         """Whiten rows.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like or data frame of shape (n, d)
+        task : array-like of shape (n,), or the name of a column of `X`, or None
+            Needed with ``adaptive=True`` where there are several tasks.
 
         Returns
         -------
         ndarray of shape (n, d)
         """
         check_is_fitted(self)
+        X, task = split_columns(X, task=task)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         with np.errstate(under="ignore"):
-            return self.floor_ * X + ((X @ self.basis_.T) * self.stretch_) @ self.basis_
+            return self.whitening_.apply(X, self._codes(task, len(X)))
 
-    def inverse_transform(self, X: Any) -> Array:
+    def inverse_transform(self, X: Any, *, task: Any = None) -> Array:
         """Undo `transform`.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
             Whitened rows.
+        task : array-like of shape (n,) or None
+            As in `transform`.
 
         Returns
         -------
@@ -164,12 +149,33 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         """
         check_is_fitted(self)
         X = check_array(X, dtype=np.float64)
-        stretch = 1.0 / (self.floor_ + self.stretch_) - 1.0 / self.floor_
-        return X / self.floor_ + ((X @ self.basis_.T) * stretch) @ self.basis_
+        return self.whitening_.undo(X, self._codes(task, len(X)))
 
     def fit_transform(
         self, X: Any, y: Any = None, *, task: Any = None, sample_weight: Any = None
     ) -> Array:
         """Fit, then whiten the same rows (see `fit` and `transform`)."""
         self.fit(X, y, task=task, sample_weight=sample_weight)
-        return self.transform(split_columns(X, task=task)[0])
+        return self.transform(X, task=task)
+
+    def _codes(self, task: Any, n: int) -> Codes:
+        """Number of each row's task; all 0 where one metric serves all."""
+        if self.whitening_.shared or (task is None and len(self.tasks_) == 1):
+            return np.zeros(n, dtype=np.intp)
+        if task is None:
+            raise ValueError(
+                f"With adaptive=True each of the {len(self.tasks_)} tasks has its own metric: say "
+                "with task=... where rows belong."
+            )
+        labels: NDArray[Any] = one_per_row("task", task, n)
+        validation.refuse_rows_without_task(labels, np.zeros(n, dtype=bool))
+        return lookup(labels, self.tasks_)
+
+    def _check_parameters(self) -> None:
+        rho = self.shrinkage
+        if rho != "auto" and not (isinstance(rho, int | float) and 0 <= rho <= 1):
+            raise ValueError(f'shrinkage must be "auto" or a number in [0, 1]; got {rho!r}.')
+        if not self.scale_prior >= 0:
+            raise ValueError(f"scale_prior must be at least 0; got {self.scale_prior!r}.")
+        if not self.covariance_prior > 0:
+            raise ValueError(f"covariance_prior must be above 0; got {self.covariance_prior!r}.")

@@ -84,7 +84,7 @@ class Calibration:
         starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n_tasks))])
         # Equal scores may differ by rounding: slightly lower, a tie stays a tie and p is larger.
         scores = scores - 1e-12 * (1.0 + np.abs(scores))
-        unit, spread = _spreads(scores, codes, weight, n_tasks)
+        unit, spread = spreads(scores, codes, weight, n_tasks)
         pool = scores / unit
         # The only row of a task has no proper left-out score, unless it was held out.
         is_singleton = np.bincount(codes, minlength=n_tasks)[codes] == 1
@@ -128,6 +128,8 @@ class Calibration:
         if borrowed.any():
             offsets[borrowed] = _threshold(self.pool_scores, self.pool_weight, floor)
             offsets[borrowed] *= self.spread[borrowed]
+            # No alarm above the worst of the task's own rows, however unlike the others it is.
+            offsets = np.where(borrowed, np.minimum(offsets, self._worst()), offsets)
         for task in np.flatnonzero(~borrowed):
             own = slice(self.starts[task], self.starts[task + 1])
             offsets[task] = _threshold(self.scores[own], self.weight[own], alarm_rate)
@@ -151,6 +153,7 @@ class Calibration:
         p = np.empty(len(scores))
         borrowed = self.pooled(alarm_rate)
         pool = _p_steps(self.pool_weight)
+        worst = self._worst()
         order, starts = group_rows(codes, len(self.spread))
         for task in np.flatnonzero(np.diff(starts)):
             rows = order[starts[task] : starts[task + 1]]
@@ -161,18 +164,29 @@ class Calibration:
                 own = slice(self.starts[task], self.starts[task + 1])
                 reference, steps = self.scores[own], _p_steps(self.weight[own])
             p[rows] = steps[np.searchsorted(reference, scores[rows], side="right")]
+            if borrowed[task] and np.isfinite(worst[task]):
+                own = slice(self.starts[task], self.starts[task + 1])
+                steps = _p_steps(self.weight[own])
+                alone = steps[np.searchsorted(self.scores[own], scores[rows], side="right")]
+                p[rows] = np.where(scores[rows] < worst[task], p[rows], np.maximum(p[rows], alone))
         return p
+
+    def _worst(self) -> Array:
+        """Lowest left-out score of each task, shape (T,); infinite where no row was left out."""
+        rows = np.diff(self.starts)
+        first = np.minimum(self.starts[:-1], len(self.scores) - 1)
+        left_out = (rows > 1) | ((rows == 1) & (self.weight[first] > 1.0))
+        left_out |= (rows == 1) & (self.source == "held-out")
+        return np.where(left_out, self.scores[first], np.inf)
 
     def smallest_pvalues(self, alarm_rate: float) -> Array:
         """Smallest p-value that each task can give, shape (T,)."""
         counts = np.where(self.pooled(alarm_rate), self.pool_count, self.counts)
         return 1.0 / (counts + 1.0)
 
-    def shortfall_message(self, alarm_rate: float, tasks: NDArray[Any]) -> str | None:
-        """What the user should know about this rate, or None if every task keeps it alone."""
+    def shortfall_message(self, alarm_rate: float, tasks: NDArray[Any]) -> str:
+        """What the user should know about this rate where a task cannot keep it alone."""
         borrowed = self.pooled(alarm_rate)
-        if not borrowed.any():
-            return None
         counts = self.counts[borrowed]
         needed = f"{np.ceil(1.0 / max(alarm_rate, 1e-300) - 1e-9) - 1:.9g}"
         floor = 1.0 / (max(counts.min(), 1.0) + 1.0)
@@ -212,7 +226,7 @@ def _threshold(ascending: Array, weight: Array, rate: float) -> float:
     return -1e300 if above[0] else float(ascending[np.argmax(above) - 1])
 
 
-def _spreads(scores: Array, codes: Codes, weight: Array, n_tasks: int) -> tuple[Array, Array]:
+def spreads(scores: Array, codes: Codes, weight: Array, n_tasks: int) -> tuple[Array, Array]:
     """Spread of each row's task without the row, and of each task: root mean squares, shrunk."""
     square = scores**2
     count = np.minimum(weight, 1.0)

@@ -1,6 +1,7 @@
 """One thin scikit-learn estimator per method."""
 
 from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.combined import CombinedOneClass
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.knfst import KNFST
@@ -31,6 +32,7 @@ __all__ = [
     "METHODS",
     "MORVR",
     "SVDD",
+    "CombinedOneClass",
     "IndependentOCKSR",
     "JointOCKSR",
     "LinearOCKSR",

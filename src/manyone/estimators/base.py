@@ -1,4 +1,4 @@
-"""What all estimators share: parameters, fitting, thresholds."""
+"""What all estimators share, and what all kernel methods do: parameters, fitting, thresholds."""
 
 from __future__ import annotations
 
@@ -15,73 +15,48 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from manyone import validation
-from manyone._sklearn import Interval, StrOptions, fit_context, validate_parameter_constraints
+from manyone._sklearn import Interval, StrOptions, fit_context
 from manyone._types import Array, Codes
 from manyone.calibration.thresholds import Calibration, Folds
+from manyone.covariance import TaskWhitenings, Whitening, pooled_whitening, task_whitenings
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.scoring import Scoring
-from manyone.kernels.gram import Gram, Points
+from manyone.kernels.gram import NO_DISTANCE, OUT_OF_REACH, Gram, Points, distances_to_nearest
 from manyone.kernels.kernel import KERNELS, VALUES_ONLY
 from manyone.memory import NotEnoughMemory, too_large
 from manyone.messages import warn_unconverged, warn_user
+from manyone.models.presence import FARTHEST, Presence
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
 from manyone.routing import RoutingState
-from manyone.rows import TrainingRows, check_weight, renumbered, split_named, training_rows
+from manyone.rows import TrainingRows, renumbered, split_named, training_rows
 from manyone.solvers.ridge import NotPositiveDefinite
-from manyone.whitening import TaskWhitener
 
+#: What methods that look at one task at a time can choose of a metric.
+TASK_METRIC: dict[str, list[Any]] = {
+    "metric": [StrOptions({"plain", "whitened", "adaptive"})],
+    "scale_prior": [Interval(Real, 0, None, closed="left")],
+    "covariance_prior": [Interval(Real, 0, None, closed="neither")],
+}
 # Refits for thresholds where a learned metric forbids the closed form.
 _FOLDS = 10
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, metaclass=ABCMeta):
-    """Base class of all estimators.
+class OneClassEstimator(Scoring, RoutingState, OutlierMixin, BaseEstimator, metaclass=ABCMeta):
+    """Base class of all estimators: rows in, a solution with left-out scores, thresholds."""
 
-    A subclass declares what it can do (`can`) and says how to solve (`_solve`); the solution it
-    returns knows how to score. Everything a user sees beyond that is here and in `Scoring`, once.
-    """
-
-    can: ClassVar[Capabilities] = Capabilities()
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "kernel": [StrOptions(set(KERNELS)), callable],
-        "gamma": [
-            StrOptions({"mean", "median", "scale"}),
-            Interval(Real, 0, None, closed="neither"),
-        ],
-        "width": [Interval(Real, 0, None, closed="neither")],
-        "degree": [Interval(Integral, 1, None, closed="left")],
-        "coef0": [Interval(Real, None, None, closed="neither")],
-        "kernel_params": [dict, None],
-        "metric": [StrOptions({"plain", "whitened"})],
         "alarm_rate": [Interval(Real, 0, 1, closed="neither")],
     }
 
-    kernel: str | Callable[..., float] = "rbf"
-    gamma: str | float = "mean"
-    width: float = 1.0
-    degree: int = 3
-    coef0: float = 1
-    kernel_params: dict[str, Any] | None = None
-    metric: str = "plain"
     alarm_rate: float = 0.05
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Give the class a read-only attribute for everything that it declares to learn."""
-        super().__init_subclass__(**kwargs)
-        for name in cls.can.learns:
-            if not hasattr(cls, name):
-                setattr(cls, name, _learned(name))
-
     @abstractmethod
-    def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
-        """Fit to rows, seen through a kernel; the estimator is not changed.
-
-        `left_out` says whether left-out scores are wanted, where they cost something.
-        """
-
-    # ------------------------------------------------------------------------------------- fitting
+    def _fit_rows(
+        self, rows: TrainingRows, tasks: NDArray[Any], named: list[str], *, calibrate: bool = True
+    ) -> Self:
+        """Become the model of these rows, with thresholds unless told otherwise."""
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -135,6 +110,62 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         self.fit(X, task=task, outlier=outlier, sample_weight=sample_weight)
         return self.predict(X, task=task)
 
+    def _set_offsets(self, alarm_rate: float) -> None:
+        # Kept beside the parameter, which set_params may change without new offsets.
+        self.promised_rate_ = alarm_rate
+        self.offset_, self.alarm_rate_ = self.calibration_.offsets(alarm_rate)
+        if 1.0 / (self.calibration_.counts.min() + 1.0) > alarm_rate:
+            warn_user(self.calibration_.shortfall_message(alarm_rate, self.tasks_))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MultiTaskOneClass(OneClassEstimator):
+    """Base class of all kernel methods.
+
+    A subclass declares what it can do (`can`) and says how to solve (`_solve`); the solution it
+    returns knows how to score. Everything a user sees beyond that is in
+    `OneClassEstimator` and `Scoring`, once.
+    """
+
+    can: ClassVar[Capabilities] = Capabilities()
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **OneClassEstimator._parameter_constraints,
+        "kernel": [StrOptions(set(KERNELS)), callable],
+        "gamma": [
+            StrOptions({"mean", "median", "scale"}),
+            Interval(Real, 0, None, closed="neither"),
+        ],
+        "width": [Interval(Real, 0, None, closed="neither")],
+        "degree": [Interval(Integral, 1, None, closed="left")],
+        "coef0": [Interval(Real, None, None, closed="neither")],
+        "kernel_params": [dict, None],
+        "metric": [StrOptions({"plain", "whitened"})],
+    }
+
+    kernel: str | Callable[..., float] = "rbf"
+    gamma: str | float = "mean"
+    width: float = 1.0
+    degree: int = 3
+    coef0: float = 1
+    kernel_params: dict[str, Any] | None = None
+    metric: str = "plain"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Give the class a read-only attribute for everything that it declares to learn."""
+        super().__init_subclass__(**kwargs)
+        for name in cls.can.learns:
+            if not hasattr(cls, name):
+                setattr(cls, name, _learned(name))
+
+    @abstractmethod
+    def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
+        """Fit to rows, seen through a kernel; the estimator is not changed.
+
+        `left_out` says whether left-out scores are wanted, where they cost something.
+        """
+
+    # ------------------------------------------------------------------------------------- fitting
+
     def _fit_rows(
         self, rows: TrainingRows, tasks: NDArray[Any], named: list[str], *, calibrate: bool = True
     ) -> Self:
@@ -143,7 +174,7 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
             rows = rows.merged()[0]
         try:
             with np.errstate(under="ignore"):
-                solution = self._learn(rows, left_out=calibrate)
+                solution = self._with_presence(self._learn(rows, left_out=calibrate), rows)
         except NotEnoughMemory:
             raise
         except MemoryError:
@@ -160,8 +191,15 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         elif not report.converged:
             warn_unconverged(type(self).__name__, self.max_iter, self.tol)
         kernel = solution.scorer.points.kernel
-        if self.metric == "plain" and kernel.unit_diagonal and rows.X.shape[1] > 1:
-            self._warn_of_scales(rows.X)
+        plain = self.metric == "plain" and kernel.unit_diagonal and not sparse.issparse(rows.X)
+        if plain and rows.X.shape[1] > 1 and np.all(np.abs(rows.X) < 1e100):
+            # One column may drown all others in the distance between rows.
+            with np.errstate(under="ignore"):
+                spread = (rows.X - rows.X[0]).std(axis=0)
+            second, first = np.partition(spread, -2)[-2:]
+            if 0 < second < 1e-3 * first:
+                names = getattr(self, "feature_names_in_", None)
+                validation.warn_of_dominating_column(spread, names)
         if calibrate and solution.left_out is not None:
             with np.errstate(under="ignore"):
                 self.calibration_ = Calibration.from_scores(
@@ -174,13 +212,7 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         """Metric, kernel and solution of these rows; the estimator is not changed."""
         metric, prepared = None, rows
         if self.metric != "plain":
-            if rows.columns is not None or sparse.issparse(rows.X):
-                raise ValueError(validation.NO_METRIC)
-            normal = ~rows.outlier
-            metric = TaskWhitener().fit_codes(
-                rows.X[normal], rows.codes[normal], rows.weight[normal]
-            )
-            prepared = replace(rows, X=metric.transform(rows.X))
+            metric, prepared = self._in_metric(rows)
         gram = Gram.of(prepared, self)
         shared = (
             self.can.folds > 0
@@ -206,12 +238,46 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         if gram.given is not None:
             similarity = gram.given @ (rows.weight / rows.weight.sum())
         else:
-            similarity = _similarity(gram, rows, solution.scorer.points)
-        score = self._by_number(gram, rows) if shared else self._by_rows(rows)
+            X = rows.X if metric is None else metric.apply(rows.X, rows.codes)
+            similarity = _similarity(X, rows.weight, solution.scorer.points)
+        far = solution.scorer.far()
+        score = self._by_number(gram, rows, far) if shared else self._by_rows(rows, far)
         scores = Folds(self.can.folds or _FOLDS).left_out(score, rows, similarity)
         return replace(solution, left_out=scores, left_out_source="folds")
 
-    def _by_number(self, gram: Gram, rows: TrainingRows) -> Callable[[Codes, Codes], Array]:
+    def _in_metric(self, rows: TrainingRows) -> tuple[Any, TrainingRows]:
+        """The learned metric, and the rows in it."""
+        if rows.columns is not None or sparse.issparse(rows.X):
+            raise ValueError(validation.NO_METRIC)
+        normal = ~rows.outlier
+        known = rows.X[normal], rows.codes[normal], rows.weight[normal]
+        metric: Whitening | TaskWhitenings
+        if self.metric == "whitened":
+            metric = pooled_whitening(*known)
+        else:
+            metric = task_whitenings(*known, rows.n_tasks, self.scale_prior, self.covariance_prior)
+            rows = rows.shared_out()
+        return metric, replace(rows, X=metric.apply(rows.X, rows.codes))
+
+    def _with_presence(self, solution: Solution, rows: TrainingRows) -> Solution:
+        """The solution with scores lowered where rows are far from everything.
+
+        Left-out scores are lowered likewise, by the distance to all others: alarm rates hold.
+        """
+        far = solution.scorer.far()
+        if far is None:  # not a kernel of a distance
+            return solution
+        points, limit, ratios = distances_to_nearest(solution.scorer.points.kernel, rows)
+        unit, left_out = 2.0 * float(np.abs(far).max()), solution.left_out
+        if not (NO_DISTANCE < limit < OUT_OF_REACH and unit > 0):  # all rows alike
+            return solution
+        if left_out is not None:
+            left_out = left_out - unit * np.clip(ratios - 1.0, 0.0, FARTHEST - 1.0)
+        return replace(solution, presence=Presence(points, limit, unit), left_out=left_out)
+
+    def _by_number(
+        self, gram: Gram, rows: TrainingRows, far: Array | None
+    ) -> Callable[[Codes, Codes], Array]:
         """Scores of some rows by a model of others; all of them share the kernel matrix."""
         # New rows are lines of the matrix then: parts of it need no kernel again.
         numbered = replace(gram, columns=np.arange(len(rows.codes)))
@@ -219,104 +285,32 @@ class MultiTaskOneClass(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         def score(kept: Codes, held: Codes) -> Array:
             part = self._solve(numbered.take(kept), rows.take(kept), left_out=False)
             assert numbered.given is not None
-            return part.scorer.own(numbered.given[held], rows.codes[held])
+            scores = part.scorer.own(numbered.given[held], rows.codes[held])
+            return _in_units(scores, part.scorer.far(), far, rows.codes[held])
 
         return score
 
-    def _by_rows(self, rows: TrainingRows) -> Callable[[Codes, Codes], Array]:
+    def _by_rows(self, rows: TrainingRows, far: Array | None) -> Callable[[Codes, Codes], Array]:
         """Scores of some rows by a model of others, metric and width learned anew."""
 
         def score(kept: Codes, held: Codes) -> Array:
             part = self._learn(rows.take(kept), left_out=False)
-            return part.scorer.own(rows.X[held], rows.codes[held])
+            scores = part.scorer.own(rows.X[held], rows.codes[held])
+            return _in_units(scores, part.scorer.far(), far, rows.codes[held])
 
         return score
 
-    def _scores_of(self, rows: TrainingRows) -> Callable[[Codes, Codes], Array]:
+    def _scores_of(self, rows: TrainingRows, kept: Codes, judged: Codes) -> Array:
         """Scores of some rows against all tasks of a model of others, for `tune`."""
-
-        def scores(kept: Codes, judged: Codes) -> Array:
-            part = rows.take(kept)
-            used = np.unique(part.codes[~part.outlier])
-            part = replace(
-                part,
-                codes=renumbered(part.codes, used),
-                n_tasks=len(used),
-                columns=None if rows.columns is None else kept,
-            )
-            return self._learn(part, left_out=False).scorer.all(rows.X[judged])
-
-        return scores
-
-    def _warn_of_scales(self, X: Any) -> None:
-        """Say so where one column drowns all others in the distance between rows."""
-        if sparse.issparse(X) or not np.all(np.abs(X) < 1e100):
-            return
-        with np.errstate(under="ignore"):
-            spread = (X - X[0]).std(axis=0)
-        second, first = np.partition(spread, -2)[-2:]
-        if 0 < second < 1e-3 * first:
-            validation.warn_of_dominating_column(spread, getattr(self, "feature_names_in_", None))
-
-    # ---------------------------------------------------------------------------------- thresholds
-
-    def _set_offsets(self, alarm_rate: float) -> None:
-        # Kept beside the parameter, which set_params may change without new offsets.
-        self.promised_rate_ = alarm_rate
-        self.offset_, self.alarm_rate_ = self.calibration_.offsets(alarm_rate)
-        far = self.solution_.scorer.far()
-        silent = np.zeros(len(self.tasks_), dtype=bool) if far is None else far >= self.offset_
-        if 1.0 / (self.calibration_.counts.min() + 1.0) > alarm_rate or silent.any():
-            parts = (
-                self.calibration_.shortfall_message(alarm_rate, self.tasks_),
-                validation.tasks_without_far_alarm(self.tasks_, silent),
-            )
-            warn_user(" ".join(filter(None, parts)))
-
-    def recalibrate(self, alarm_rate: float) -> Self:
-        """Change the promised alarm rate of a fitted model; nothing is refitted.
-
-        Parameters
-        ----------
-        alarm_rate : float in (0, 1)
-
-        Returns
-        -------
-        self
-        """
-        self._check_calibrated()
-        validate_parameter_constraints(
-            self._parameter_constraints, {"alarm_rate": alarm_rate}, type(self).__name__
+        part = rows.take(kept)
+        used = np.unique(part.codes[~part.outlier])
+        part = replace(
+            part,
+            codes=renumbered(part.codes, used),
+            n_tasks=len(used),
+            columns=None if rows.columns is None else kept,
         )
-        self.alarm_rate = alarm_rate
-        self._set_offsets(alarm_rate)
-        return self
-
-    def calibrate(self, X: Any, *, task: Any = None, sample_weight: Any = None) -> Self:
-        """Set the thresholds from held-out normal rows instead of left-out training rows.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or data frame of shape (n, d)
-            Normal rows that were not used in `fit`.
-        task : array-like of shape (n,) or str or None
-        sample_weight : array-like of shape (n,) or None
-            Counts.
-
-        Returns
-        -------
-        self
-            Tasks with too few held-out rows are compared with the held-out rows of all tasks.
-        """
-        X, codes = self._scoring_rows(X, task)
-        weight = np.ones(X.shape[0]) if sample_weight is None else check_weight(sample_weight, X)
-        kept = weight > 0
-        scores = self._own_scores(X[kept], codes[kept])
-        self.calibration_ = Calibration.from_scores(
-            scores, codes[kept], weight[kept], len(self.tasks_), "held-out"
-        )
-        self._set_offsets(self.alarm_rate)
-        return self
+        return self._learn(part, left_out=False).scorer.all(rows.X[judged])
 
     def __sklearn_tags__(self) -> Any:
         """Tags: sparse rows are welcome, precomputed kernels are sliced in both directions."""
@@ -335,10 +329,23 @@ def _learned(name: str) -> property:
     return property(read)
 
 
-def _similarity(gram: Gram, rows: TrainingRows, points: Points) -> Array:
+def _in_units(scores: Array, far: Array | None, wanted: Array | None, codes: Codes) -> Array:
+    """Scores by a refit in the units of the whole model: where rows far away are level in both.
+
+    Responses grow with the number of rows, and many rows may respond as if they were far away: a
+    threshold must not fall between what two models say of them.
+    """
+    if far is None or wanted is None:
+        return scores
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.nan_to_num(wanted / far, nan=1.0)
+    return scores * np.clip(ratio, 0.5, 2.0)[codes]
+
+
+def _similarity(X: Any, weight: Array, points: Points) -> Array:
     """Mean similarity of each row to all: the same whatever their order, number or features."""
-    share = rows.weight if len(points) == len(rows.codes) else np.ones(len(points))
-    similarity = np.empty(len(rows.codes))
-    for part, K in points.blocks(gram.X):
+    share = weight if len(points) == len(weight) else np.ones(len(points))
+    similarity = np.empty(len(weight))
+    for part, K in points.blocks(X):
         similarity[part] = K @ (share / share.sum())
     return similarity

@@ -53,6 +53,8 @@ class Capabilities:
         What `tune` tries.
     strengths : mapping
         What `tune` tries after `grid`, which is then judged as for the joint ridge regression.
+    task_metric : bool
+        Every task may have a metric of its own, ``metric="adaptive"``.
     slow : bool
         One fit costs many times that of a ridge: studies with many fits leave the method out.
     quick : bool
@@ -75,6 +77,7 @@ class Capabilities:
     left_out_grid: str | None = field(default=None, metadata=_INTERNAL)
     grid: Grid = field(default_factory=lambda: _SHARED)
     strengths: Grid = field(default_factory=dict)
+    task_metric: bool = False
     slow: bool = field(default=False, metadata=_INTERNAL)
     quick: bool = field(default=True, metadata=_INTERNAL)
     short_grid: Grid | None = field(default=None, metadata=_INTERNAL)

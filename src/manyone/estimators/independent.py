@@ -12,6 +12,7 @@ from scipy import sparse
 from manyone._sklearn import Interval
 from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
+from manyone.estimators.base import TASK_METRIC
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.updates import Updatable, rows_without
 from manyone.kernels.gram import Gram
@@ -53,8 +54,13 @@ class IndependentOCKSR(Updatable):
         Keyword arguments of a callable kernel.
     alpha : float, default=0.1
         Ridge. 0 means the smallest one that double precision resolves.
-    metric : {"plain", "whitened"}, default="plain"
-        ``"whitened"`` applies :class:`TaskWhitener` first; thresholds then come from folds.
+    metric : {"plain", "whitened", "adaptive"}, default="plain"
+        ``"whitened"``: :class:`TaskWhitener` first, one metric for all tasks. ``"adaptive"``: one
+        for each task, its column scales and covariance shrunk to what the tasks have in common,
+        which is what helps most where anomalies are faults. Thresholds then come from folds.
+    scale_prior, covariance_prior : float, default=2 and 3
+        Rows that the pooled scales and covariance count for beside a task's own, with
+        ``metric="adaptive"``.
     alarm_rate : float, default=0.05
         Share of normal rows that may raise an alarm.
 
@@ -109,13 +115,17 @@ class IndependentOCKSR(Updatable):
         learns=("alpha_", "dual_coef_", "mean_response_"),
         regression=True,
         left_out_grid="each task",
+        task_metric=True,
     )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Updatable._parameter_constraints,
+        **TASK_METRIC,
         "alpha": [Interval(Real, 0, None, closed="left")],
     }
 
     alpha: float = 0.1
+    scale_prior: float = 2.0
+    covariance_prior: float = 3.0
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         return independent_solution(gram, rows, self.alpha)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from manyone import validation
+from manyone._sklearn import validate_parameter_constraints
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.calibration.conformal import benjamini_hochberg
 from manyone.calibration.thresholds import Calibration
@@ -18,11 +20,11 @@ from manyone.kernels.kernel import Kernel
 from manyone.messages import warn_user
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
-from manyone.rows import MISSING, TrainingRows, check_rows, lookup, one_per_row
+from manyone.rows import MISSING, TrainingRows, check_rows, check_weight, lookup, one_per_row
 
 
 class Scoring:
-    """Scores, thresholds and p-values of a fitted model; nothing here changes it."""
+    """Scores, thresholds and p-values of a fitted model; only its thresholds ever change."""
 
     can: ClassVar[Capabilities]
     tasks_: NDArray[Any]
@@ -33,6 +35,8 @@ class Scoring:
     offset_: Array
     alarm_rate_: Array
     promised_rate_: float
+    alarm_rate: float
+    _parameter_constraints: ClassVar[dict[str, list[Any]]]
 
     def score_samples(self, X: Any, *, task: Any = None) -> Array:
         """Score of each row: minus the distance to the mean projection of its task.
@@ -145,7 +149,7 @@ class Scoring:
         """
         X = self._scoring_features(X)
         with np.errstate(under="ignore"):
-            return self.solution_.scorer.all(X)
+            return self.solution_.all(X)
 
     def predict_task(self, X: Any) -> NDArray[Any]:
         """Open-set recognition: the task that accepts a row best, or none.
@@ -171,6 +175,51 @@ class Scoring:
         labels = self.tasks_.astype(object)[best]
         labels[rejected] = None
         return labels
+
+    def recalibrate(self, alarm_rate: float) -> Self:
+        """Change the promised alarm rate of a fitted model; nothing is refitted.
+
+        Parameters
+        ----------
+        alarm_rate : float in (0, 1)
+
+        Returns
+        -------
+        self
+        """
+        self._check_calibrated()
+        validate_parameter_constraints(
+            self._parameter_constraints, {"alarm_rate": alarm_rate}, type(self).__name__
+        )
+        self.alarm_rate = alarm_rate
+        self._set_offsets(alarm_rate)
+        return self
+
+    def calibrate(self, X: Any, *, task: Any = None, sample_weight: Any = None) -> Self:
+        """Set the thresholds from held-out normal rows instead of left-out training rows.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n, d)
+            Normal rows that were not used in `fit`.
+        task : array-like of shape (n,) or str or None
+        sample_weight : array-like of shape (n,) or None
+            Counts.
+
+        Returns
+        -------
+        self
+            Tasks with too few held-out rows are compared with the held-out rows of all tasks.
+        """
+        X, codes = self._scoring_rows(X, task)
+        weight = np.ones(X.shape[0]) if sample_weight is None else check_weight(sample_weight, X)
+        kept = weight > 0
+        scores = self._own_scores(X[kept], codes[kept])
+        self.calibration_ = Calibration.from_scores(
+            scores, codes[kept], weight[kept], len(self.tasks_), "held-out"
+        )
+        self._set_offsets(self.alarm_rate)
+        return self
 
     # --------------------------------------------------------------------------- rows for scoring
 
@@ -204,7 +253,11 @@ class Scoring:
 
     def _own_scores(self, X: Rows, codes: Codes) -> Array:
         with np.errstate(under="ignore"):
-            return self.solution_.scorer.own(X, codes)
+            return self.solution_.own(X, codes)
+
+    @abstractmethod
+    def _set_offsets(self, alarm_rate: float) -> None:
+        """Thresholds for a promised rate."""
 
     def _check_calibrated(self) -> None:
         if "calibration_" in vars(self):

@@ -12,7 +12,7 @@ from scipy.linalg import pinvh
 
 from manyone._sklearn import Interval
 from manyone._types import Array, Codes
-from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.base import TASK_METRIC, MultiTaskOneClass
 from manyone.estimators.capabilities import Capabilities
 from manyone.kernels.gram import Gram
 from manyone.models.scorers import Balls
@@ -63,8 +63,13 @@ class SVDD(MultiTaskOneClass):
         Largest violation of the optimality conditions, relative to the largest self-similarity.
     max_iter : int, default=100_000
         Bound on the steps of the solver.
-    metric : {"plain", "whitened"}, default="plain"
-        ``"whitened"`` applies :class:`TaskWhitener` first; thresholds then come from folds.
+    metric : {"plain", "whitened", "adaptive"}, default="plain"
+        ``"whitened"``: :class:`TaskWhitener` first, one metric for all tasks. ``"adaptive"``: one
+        for each task, its column scales and covariance shrunk to what the tasks have in common,
+        which is what helps most where anomalies are faults. Thresholds then come from folds.
+    scale_prior, covariance_prior : float, default=2 and 3
+        Rows that the pooled scales and covariance count for beside a task's own, with
+        ``metric="adaptive"``.
     alarm_rate : float, default=0.05
         Share of normal rows that may raise an alarm.
 
@@ -130,16 +135,20 @@ class SVDD(MultiTaskOneClass):
             "width": (0.3, 1.0, 3.0),
             "nu": (0.02, 0.1, 0.5),
         },
+        task_metric=True,
         quick=False,
     )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MultiTaskOneClass._parameter_constraints,
+        **TASK_METRIC,
         "nu": [Interval(Real, 0, 1, closed="right")],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
 
     nu: float = 0.1
+    scale_prior: float = 2.0
+    covariance_prior: float = 3.0
     tol: float = 1e-10
     max_iter: int = 100_000
 

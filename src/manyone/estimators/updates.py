@@ -131,6 +131,8 @@ class Updatable(MultiTaskOneClass):
                 "The held-out calibration belonged to the model before this change: thresholds now "
                 "come from left-out training rows. Call calibrate(X, task=...) again."
             )
+        with np.errstate(under="ignore"):
+            solution = self._with_presence(solution, rows)
         self.solution_, self.training_, self.tasks_ = solution, rows, tasks
         if calibrated and solution.left_out is not None:
             self.calibration_ = Calibration.from_scores(

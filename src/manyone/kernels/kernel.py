@@ -183,6 +183,13 @@ class Kernel:
             product = self.gamma[0] * norms + self.coef0
             return np.tanh(product) if self.name == "sigmoid" else product**self.degree
 
+    def distance(self, values: Array) -> Array:
+        """Distances behind values of a kernel of a distance, times gamma; squares are undone."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            distance = -np.log(values)
+        distance[np.isnan(distance)] = np.inf  # differences that overflow have no kernel value
+        return distance if self.name == "laplacian" else np.sqrt(np.maximum(distance, 0.0))
+
     @property
     def unit_diagonal(self) -> bool:
         """Whether k(x, x) = 1 for every row, and k(x, y) = 0 far away."""

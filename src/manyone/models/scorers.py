@@ -75,9 +75,8 @@ class TwoLayers:
         if not self.points.kernel.unit_diagonal:
             return None
         nowhere = np.zeros((1, len(self.target)))
-        return -np.abs(
-            respond(nowhere, self.centres, self.second_coef, self.theta)[0] - self.target
-        )
+        response = respond(nowhere, self.centres, self.second_coef, self.theta)[0]
+        return -np.abs(response - self.target)
 
     def _blocks(self, X: Rows) -> Iterator[tuple[slice, Array]]:
         for rows, K in self.points.blocks(X):
@@ -195,7 +194,7 @@ class InMetric:
 
     Parameters
     ----------
-    metric : TaskWhitener
+    metric : Whitening or TaskWhitenings
     scorer : Scorer
     """
 
@@ -209,11 +208,15 @@ class InMetric:
 
     def own(self, X: Rows, codes: Codes) -> Array:
         """See :class:`Scorer`."""
-        return self.scorer.own(self.metric.transform(X), codes)
+        return self.scorer.own(self.metric.apply(X, codes), codes)
 
     def all(self, X: Rows) -> Array:
         """See :class:`Scorer`."""
-        return self.scorer.all(self.metric.transform(X))
+        if self.metric.shared:
+            return self.scorer.all(self.metric.apply(X))
+        # Every task has coordinates of its own.
+        tasks = range(len(self.metric.floor))
+        return np.column_stack([self.own(X, np.full(X.shape[0], task)) for task in tasks])
 
     def far(self) -> Array | None:
         """See :class:`Scorer`."""

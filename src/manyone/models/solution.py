@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from manyone._types import Array
+from manyone._types import Array, Codes, Rows
+from manyone.models.presence import Presence
 from manyone.models.scorers import Scorer
 
 
@@ -46,6 +47,8 @@ class Solution:
     learned : dict
         What a user may want to look at, by the names of the fitted attributes without their
         underscore.
+    presence : Presence or None
+        What lowers the scores of rows far from everything.
     """
 
     scorer: Scorer
@@ -53,6 +56,17 @@ class Solution:
     left_out_source: str = "leave-one-out"
     report: FitReport = field(default_factory=FitReport)
     learned: dict[str, Any] = field(default_factory=dict)
+    presence: Presence | None = None
+
+    def own(self, X: Rows, codes: Codes) -> Array:
+        """Score of each row against its own task, shape (n,)."""
+        scores = self.scorer.own(X, codes)
+        return scores if self.presence is None else scores - self.presence.penalty(X)
+
+    def all(self, X: Rows) -> Array:
+        """Score of each row against every task, shape (n, T)."""
+        scores = self.scorer.all(X)
+        return scores if self.presence is None else scores - self.presence.penalty(X)[:, None]
 
     def fitted(self, name: str) -> Any:
         """A learned value, or a part of the report."""

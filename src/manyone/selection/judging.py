@@ -6,7 +6,9 @@ The same splits and the same area under the ROC curve judge our methods and thei
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +35,8 @@ _RUNNING = frozenset(
     ]
 )
 _FOLDS = 3
+# Rows that settings are judged by at least, and what eigendecompositions may cost beyond that.
+FEWEST_ROWS, _CUBES = 1000, 2e10
 # Below this a half of the tasks has a single one, and no other task in the model to tell it from.
 _FEWEST_TASKS_TO_HALVE = 4
 
@@ -41,14 +45,6 @@ def tunable(model: Any) -> list[str]:
     """Names of the parameters that say what is modelled, those of :class:`JointOCKSR` first."""
     names = set(model.get_params()) - _RUNNING
     return [*filter(names.__contains__, SHARED), *sorted(names.difference(SHARED))]
-
-
-def combinations(values: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
-    """Every setting of a grid."""
-    settings = []
-    for options in itertools.product(*values.values()):
-        settings.append(dict(zip(values, options, strict=True)))
-    return settings
 
 
 def checked_grid(model: Any, grid: Any) -> dict[str, list[Any]]:
@@ -72,6 +68,14 @@ def checked_grid(model: Any, grid: Any) -> dict[str, list[Any]]:
                 model._parameter_constraints, {name: option}, type(model).__name__
             )
     return values
+
+
+class Judged(NamedTuple):
+    """A setting and how it did: AUC per task or fold, and where that comes from."""
+
+    setting: dict[str, Any]
+    aucs: Array
+    stage: str
 
 
 class Split(NamedTuple):
@@ -269,3 +273,30 @@ def _wins_with_ties(scores: Array, own: Mask, mass: Array) -> float:
     below = cumulative_weight[np.searchsorted(ascending, scores[own], side="left")]
     up_to = cumulative_weight[np.searchsorted(ascending, scores[own], side="right")]
     return float((below + up_to) @ mass[own]) / 2.0
+
+
+def thinned(
+    rows: TrainingRows, max_rows: int | str, values: Mapping[str, Sequence[Any]]
+) -> TrainingRows:
+    """Rows to judge by, of as many tasks as possible; which ones, their content decides."""
+    if isinstance(max_rows, str):  # a number that depends on nothing but what is asked for
+        settings = math.prod(map(len, values.values())) / len(values.get("alpha", "1"))
+        max_rows = max(FEWEST_ROWS, int(np.cbrt(_CUBES / settings)))
+    if len(rows.codes) <= max_rows:
+        return rows
+    of_task = rows.codes >= 0
+    counts = np.bincount(rows.codes[of_task], minlength=rows.n_tasks)
+    # Two rows a task at least, or there is nothing to leave out; large tasks give way first.
+    used = np.sort(content_order(rows)[: max(2, max_rows // 2)])
+    sizes, quota = counts[used], max_rows
+    while np.minimum(sizes, quota).sum() > max_rows and quota > 2:
+        quota -= max(1, quota // 100)
+    wanted = np.zeros(rows.n_tasks + 1, dtype=np.intp)
+    wanted[used] = np.minimum(sizes, quota)
+    # Rows of a task are in the order of their content: every so many-th.
+    starts = np.cumsum(counts) - counts
+    place = np.arange(len(rows.codes)) - np.append(starts, 0)[rows.codes]
+    size, wanted = np.append(counts, 1)[rows.codes], wanted[rows.codes]
+    kept = (place * wanted // size) != ((place - 1) * wanted // size)
+    part = rows.take(np.flatnonzero(kept | ~of_task))
+    return replace(part, codes=renumbered(part.codes, used), n_tasks=len(used))

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Iterable, Mapping
+from functools import partial
 from numbers import Integral
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid
 
-from manyone._types import Array
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.independent import independent_score_grid
 from manyone.estimators.joint import JointOCKSR
 from manyone.kernels.gram import Gram
 from manyone.messages import warn_user
-from manyone.rows import TrainingRows, renumbered, split_named, training_rows
+from manyone.rows import TrainingRows, split_named, training_rows
+from manyone.selection.faults import by_faults, fault_grid, preferred_first
 from manyone.selection.judging import (
+    FEWEST_ROWS,
     SHARED,
+    Judged,
     beats,
     checked_grid,
-    combinations,
-    content_order,
     finite_mean,
     fold_aucs,
     task_aucs,
+    thinned,
     tunable,
 )
 from manyone.solvers.path import decompose, interpolate_gaps
@@ -39,16 +43,6 @@ E = TypeVar("E", bound=MultiTaskOneClass)
 # With fewer tasks than this, what two halves of the tasks say about a metric is noise.
 _FEWEST_TASKS_FOR_METRIC = 8
 _FEWEST_TASKS = 4
-# Rows that settings are judged by at least, and what eigendecompositions may cost beyond that.
-_FEWEST_ROWS, _CUBES = 1000, 2e10
-
-
-class Judged(NamedTuple):
-    """A setting and how it did: AUC per task or fold, and where that comes from."""
-
-    setting: dict[str, Any]
-    aucs: Array
-    stage: str
 
 
 def tune(
@@ -63,6 +57,7 @@ def tune(
     grid: Mapping[str, Iterable[Any]] | None = None,
     max_rows: int | str | None = "auto",
     calibrate: bool = True,
+    random_state: Any = None,
 ) -> E:
     """Fit the best setting of a grid, chosen on the training rows alone.
 
@@ -81,10 +76,14 @@ def tune(
         Gives the values of what is not in the grid. It is not changed.
     X, y, task, outlier, sample_weight
         As in `fit`.
-    criterion : {"unseen", "seen"}
-        ``"seen"``: rows of other tasks are left out one at a time, so their kind is known to the
-        model. ``"unseen"``: they are left out with their whole task, which estimates performance
-        on kinds of anomaly never seen.
+    criterion : {"unseen", "seen", "faults"}
+        What anomalies are. ``"seen"``: rows of other tasks, left out one at a time, so their kind
+        is known to the model. ``"unseen"``: rows of other tasks, left out with their whole task,
+        which estimates performance on kinds never seen. ``"faults"``: rows of the task itself gone
+        wrong, made from rows left out in three folds (one column moved by four standard
+        deviations; a third of the columns with the deviations of another row). A setting then
+        replaces the preferred one, an adaptive metric (where the method has it) with a wide
+        Laplacian kernel, only if it is better at every kind of fault by more than a standard error.
     grid : mapping of parameter name to values, or None
         Any of ``kernel, gamma, width, degree, coef0, alpha, metric`` and the strengths of the
         method; None is what the method declares (``estimator.can``). Parameters not in the grid
@@ -96,6 +95,8 @@ def tune(
     calibrate : bool, default=True
         False leaves the model without thresholds, which may cost more than the fit itself: it can
         score, and raises alarms once its ``calibrate`` has been given held-out normal rows.
+    random_state : int, RandomState or None
+        Of the faults that are made; None always makes the same.
 
     Returns
     -------
@@ -119,10 +120,17 @@ def tune(
     if isinstance(task, str) or isinstance(outlier, str):
         X, task, outlier, named = split_named(X, task, outlier)
     rows, tasks, _ = training_rows(model, X, task, outlier, sample_weight)
-    if rows.n_tasks < 2 and not rows.outlier.any():
+    faults = criterion == "faults"
+    if faults and (rows.columns is not None or sparse.issparse(rows.X)):
+        raise ValueError(
+            'criterion="faults" moves columns of the rows: it needs dense rows, not a sparse '
+            'matrix and not kernel="precomputed". Use criterion="unseen".'
+        )
+    if not faults and rows.n_tasks < 2 and not rows.outlier.any():
         raise ValueError(
             "tune needs negatives to judge by: at least two tasks, or known outliers "
-            f"(outlier=...). Got {rows.n_tasks} task and no outlier."
+            f"(outlier=...). Got {rows.n_tasks} task and no outlier. Or judge by faults made from "
+            'the rows: criterion="faults".'
         )
     fixed = {"kernel", "gamma", "width", "metric"}.intersection(values)
     if rows.columns is not None and fixed:
@@ -130,18 +138,60 @@ def tune(
             f'With kernel="precomputed" there are no rows to choose {min(fixed)!r} for: '
             'give grid={"alpha": [...]}.'
         )
-    judged = rows
-    if max_rows is not None and len(rows.codes) > (_FEWEST_ROWS if max_rows == "auto" else 0):
-        judged = _thinned(rows, max_rows, values)
-    few = _FEWEST_TASKS_FOR_METRIC if grid is None else _FEWEST_TASKS
-    if "plain" in values.get("metric", ()) and (judged.X.shape[1] < 2 or judged.n_tasks < few):
-        values["metric"] = ["plain"]
-    with np.errstate(under="ignore"):
-        table, best = _choose(model, judged, values, criterion, cautious=grid is None)
+    table, best, judged = choose_setting(
+        model, rows, values, criterion, grid is None, max_rows, random_state
+    )
     model.set_params(**table[best].setting)
     model._fit_rows(rows, tasks, named, calibrate=calibrate)
     model.tuning_ = _as_columns(estimator, table, best, judged)
     return model
+
+
+def choose_setting(
+    model: MultiTaskOneClass,
+    rows: TrainingRows,
+    values: dict[str, list[Any]],
+    criterion: str,
+    whole: bool,
+    max_rows: int | str | None = "auto",
+    random_state: Any = None,
+    until: float = math.inf,
+) -> tuple[list[Judged], int, TrainingRows]:
+    """Judge the settings of a grid on rows; see `tune`.
+
+    Parameters
+    ----------
+    model : MultiTaskOneClass
+    rows : TrainingRows
+    values : dict of str to list
+        The grid.
+    criterion, max_rows, random_state
+        As in `tune`.
+    whole : bool
+        Whether the grid is the method's own, which is searched with more caution.
+    until : float
+        Value of ``time.monotonic()`` after which nothing more is tried.
+
+    Returns
+    -------
+    list of Judged, int, TrainingRows
+        What was tried, the number of the setting to take, and the rows it was judged by.
+    """
+    judged = rows
+    if max_rows is not None and len(rows.codes) > (FEWEST_ROWS if max_rows == "auto" else 0):
+        judged = thinned(rows, max_rows, values)
+    few = _FEWEST_TASKS_FOR_METRIC if whole else _FEWEST_TASKS
+    narrow = judged.X.shape[1] < 2 or judged.n_tasks < few
+    if criterion != "faults" and narrow and "plain" in values.get("metric", ()):
+        values = {**values, "metric": ["plain"]}
+    with np.errstate(under="ignore"):
+        if criterion == "faults":
+            strengths = fault_grid(model)[1] if whole else {}
+            settings = preferred_first(list(ParameterGrid(values)))
+            found = by_faults(model, judged, settings, strengths, random_state, until)
+        else:
+            found = _choose(model, judged, values, criterion, whole, until)
+    return *found, judged
 
 
 def _choose(
@@ -149,12 +199,12 @@ def _choose(
     rows: TrainingRows,
     values: dict[str, list[Any]],
     criterion: str,
-    *,
     cautious: bool,
+    until: float,
 ) -> tuple[list[Judged], int]:
     """Everything that was tried, and the number of the setting to take."""
     if model.can.left_out_grid is None:
-        return _by_folds(model, rows, combinations(values), criterion)
+        return _by_folds(model, rows, ParameterGrid(values), criterion, {}, until)
     own: dict[str, list[Any]] = {}
     shared: dict[str, list[Any]] = {}
     for name, options in values.items():
@@ -168,24 +218,29 @@ def _choose(
             ridge, given = JointOCKSR(), model.get_params()
             for name in ridge.get_params():
                 setattr(ridge, name, given[name])
-        table, best = _choose_ridge(ridge, rows, shared, criterion)
+        table, best = _choose_ridge(ridge, rows, shared, criterion, until)
         if not own:
             return table, best
         setting = table[best].setting
-    settings = combinations(own)
+    settings = list(ParameterGrid(own))
     if cautious:  # the model's own setting first
         mine = dict(zip(own, map(model.get_params().get, own), strict=True))
         settings.sort(key=mine.__ne__)
-    found, best = _by_folds(model, rows, settings, criterion, setting)
+    found, best = _by_folds(model, rows, settings, criterion, setting, until)
     if cautious and not beats(found[best].aucs, found[0].aucs):
         best = 0
     return table + found, len(table) + best
 
 
 def _choose_ridge(
-    model: MultiTaskOneClass, rows: TrainingRows, values: dict[str, list[Any]], criterion: str
+    model: MultiTaskOneClass,
+    rows: TrainingRows,
+    values: dict[str, list[Any]],
+    criterion: str,
+    until: float,
 ) -> tuple[list[Judged], int]:
     """Metric by folds, then the rest by closed forms (by folds under a metric that saw all)."""
+    values = dict(values)
     metrics = values.pop("metric", [model.metric])
     table: list[Judged] = []
     metric = metrics[0]
@@ -197,28 +252,37 @@ def _choose_ridge(
         coarse["alpha"] = sorted({alphas[0], alphas[len(alphas) // 2], alphas[-1]})
         tops = {}
         for name in sorted(metrics, key="plain".__ne__):
-            tried, best = _by_folds(model, rows, combinations(coarse), "both", {"metric": name})
+            fixed = {"metric": name}
+            tried, best = _by_folds(model, rows, ParameterGrid(coarse), "both", fixed, until)
             table += tried
             tops[name] = tried[best].aucs
         (metric, plain), *others = tops.items()
         for name, aucs in others:
             metric = name if beats(aucs, plain) else metric
     if metric == "plain":
-        found, best = _by_closed_form(model, rows, values, criterion)
+        found, best = _by_closed_form(model, rows, values, criterion, until)
     else:
-        found, best = _by_folds(model, rows, combinations(values), criterion, {"metric": metric})
+        fixed = {"metric": metric}
+        found, best = _by_folds(model, rows, ParameterGrid(values), criterion, fixed, until)
     return table + found, len(table) + best
 
 
 def _by_closed_form(
-    model: MultiTaskOneClass, rows: TrainingRows, values: dict[str, list[Any]], criterion: str
+    model: MultiTaskOneClass,
+    rows: TrainingRows,
+    values: dict[str, list[Any]],
+    criterion: str,
+    until: float,
 ) -> tuple[list[Judged], int]:
     """Every setting for all ridges at once, and the number of the best."""
     alphas = np.array(values.pop("alpha", [getattr(model, "alpha", 0.1)]), dtype=np.float64)
-    R, table = rows.responses(), []
+    table: list[Judged] = []
+    R = rows.responses()
     starts = np.searchsorted(rows.codes[rows.codes >= 0], np.arange(rows.n_tasks + 1))
     groups = np.split(np.arange(starts[-1]), starts[1:-1]) if criterion == "unseen" else None
-    for setting in combinations(values):
+    for setting in ParameterGrid(values):
+        if table and time.monotonic() > until:
+            break
         gram = Gram.of(rows, clone(model).set_params(metric="plain", **setting))
         if model.can.left_out_grid == "each task":
             scores = independent_score_grid(gram, rows, alphas)
@@ -239,16 +303,20 @@ def _by_closed_form(
 def _by_folds(
     model: MultiTaskOneClass,
     rows: TrainingRows,
-    settings: list[dict[str, Any]],
+    settings: Iterable[dict[str, Any]],
     criterion: str,
-    fixed: Mapping[str, Any] | None = None,
+    fixed: Mapping[str, Any],
+    until: float,
 ) -> tuple[list[Judged], int]:
     """Every setting by folds, everything refitted inside, and the number of the best."""
     # Copies must not be judged by models that have seen them: one row, with the weight of all.
-    rows, table = rows.merged()[0], []
+    table: list[Judged] = []
+    rows = rows.merged()[0]
     for setting in settings:
-        setting = {**(fixed or {}), **setting}
-        score = clone(model).set_params(**setting)._scores_of(rows)
+        if table and time.monotonic() > until:
+            break
+        setting = {**fixed, **setting}
+        score = partial(clone(model).set_params(**setting)._scores_of, rows)
         stage = "metric" if criterion == "both" else "folds"
         table.append(Judged(setting, fold_aucs(score, rows, criterion), stage))
     return table, _best(table)
@@ -266,33 +334,6 @@ def _best(table: list[Judged]) -> int:
             "of other tasks or known outliers to tell them from. The first setting was taken."
         )
     return best
-
-
-def _thinned(
-    rows: TrainingRows, max_rows: int | str, values: Mapping[str, Sequence[Any]]
-) -> TrainingRows:
-    """Rows to judge by, of as many tasks as possible; which ones, their content decides."""
-    if isinstance(max_rows, str):  # a number that depends on nothing but what is asked for
-        settings = math.prod(map(len, values.values())) / len(values.get("alpha", "1"))
-        max_rows = max(_FEWEST_ROWS, int(np.cbrt(_CUBES / settings)))
-    if len(rows.codes) <= max_rows:
-        return rows
-    of_task = rows.codes >= 0
-    counts = np.bincount(rows.codes[of_task], minlength=rows.n_tasks)
-    # Two rows a task at least, or there is nothing to leave out; large tasks give way first.
-    used = np.sort(content_order(rows)[: max(2, max_rows // 2)])
-    sizes, quota = counts[used], max_rows
-    while np.minimum(sizes, quota).sum() > max_rows and quota > 2:
-        quota -= max(1, quota // 100)
-    wanted = np.zeros(rows.n_tasks + 1, dtype=np.intp)
-    wanted[used] = np.minimum(sizes, quota)
-    # Rows of a task are in the order of their content: every so many-th.
-    starts = np.cumsum(counts) - counts
-    place = np.arange(len(rows.codes)) - np.append(starts, 0)[rows.codes]
-    size, wanted = np.append(counts, 1)[rows.codes], wanted[rows.codes]
-    kept = (place * wanted // size) != ((place - 1) * wanted // size)
-    part = rows.take(np.flatnonzero(kept | ~of_task))
-    return replace(part, codes=renumbered(part.codes, used), n_tasks=len(used))
 
 
 def _as_columns(
@@ -321,19 +362,21 @@ def _checked(
     estimator: E, criterion: str, grid: Any, max_rows: int | str | None
 ) -> tuple[E, dict[str, list[Any]]]:
     """A clone of the estimator and the grid as lists, or what is wrong with either."""
-    if criterion not in ("seen", "unseen"):
-        raise ValueError(f'criterion must be "unseen" or "seen"; got {criterion!r}.')
+    if criterion not in ("seen", "unseen", "faults"):
+        raise ValueError(f'criterion must be "unseen", "seen" or "faults"; got {criterion!r}.')
     if not isinstance(estimator, MultiTaskOneClass):
         raise ValueError(
             f"tune works on estimators of manyone; got a {type(estimator).__name__}. "
             "Use GridSearchCV with scoring=manyone.TaskAUC() for others."
         )
-    whole = isinstance(max_rows, Integral) and max_rows >= 2
-    if not (whole or max_rows is None or max_rows == "auto"):
+    counted = isinstance(max_rows, Integral) and max_rows >= 2
+    if not (counted or max_rows is None or max_rows == "auto"):
         raise ValueError(
             f'max_rows must be "auto", None or an integer of at least 2; got {max_rows!r}.'
         )
     model = clone(estimator)
     model._validate_params()
-    grid = {**model.can.grid, **model.can.strengths} if grid is None else grid
+    if grid is None:
+        whole = {**model.can.grid, **model.can.strengths}
+        grid = fault_grid(model)[0] if criterion == "faults" else whole
     return model, checked_grid(model, grid)

@@ -1,0 +1,266 @@
+"""Metrics learned from how rows differ inside their tasks: pooled, or one for each task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.linalg import eigh
+
+from manyone._types import Array, Codes
+from manyone.rows import group_rows
+
+# Rows whose distance overflows are as far away as can be told.
+_FAR_AWAY = 1e150
+
+
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    """Multiplication with ``floor I + basis' diag(stretch) basis``, a symmetric matrix.
+
+    Parameters
+    ----------
+    basis : ndarray of shape (r, d)
+        Orthonormal directions.
+    stretch : ndarray of shape (r,)
+        Factor for each direction, beyond `floor`.
+    floor : float
+        Factor for every direction orthogonal to the basis.
+    shrinkage : float
+        How far the covariance was shrunk to a multiple of the identity.
+    """
+
+    shared: ClassVar[bool] = True
+
+    basis: Array
+    stretch: Array
+    floor: float
+    shrinkage: float
+
+    def apply(self, X: Array, codes: Codes | None = None) -> Array:
+        """Rows (n, d) in the metric, shape (n, d); their tasks do not matter."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            Z = self.floor * X + ((X @ self.basis.T) * self.stretch) @ self.basis
+            if not np.isfinite(Z).all():
+                Z = np.nan_to_num(Z, nan=_FAR_AWAY, posinf=_FAR_AWAY, neginf=-_FAR_AWAY)
+            return Z
+
+    def undo(self, Z: Array, codes: Codes | None = None) -> Array:
+        """Rows (n, d) that `apply` makes into `Z` (n, d)."""
+        stretch = 1.0 / (self.floor + self.stretch) - 1.0 / self.floor
+        return Z / self.floor + ((Z @ self.basis.T) * stretch) @ self.basis
+
+
+@dataclass(frozen=True, eq=False)
+class TaskWhitenings:
+    """Each task's rows about its mean, in its own scales, in its own metric.
+
+    Parameters
+    ----------
+    mean, scale : ndarray of shape (T, d)
+        Of the columns in each task.
+    pooled : Whitening
+        What the tasks have in common, in those scales.
+    starts : ndarray of shape (T + 1,)
+        Where the directions of each task start.
+    basis : ndarray of shape (r, d)
+        Directions, after the pooled whitening, in which a task differs from the others.
+    stretch : ndarray of shape (r,)
+    floor : ndarray of shape (T,)
+        As in :class:`Whitening`, for each task.
+    """
+
+    shared: ClassVar[bool] = False
+
+    mean: Array
+    scale: Array
+    pooled: Whitening
+    starts: Codes
+    basis: Array
+    stretch: Array
+    floor: Array
+
+    def apply(self, X: Array, codes: Codes) -> Array:
+        """Rows (n, d) in the metric of the task that each claims, shape (n, d)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            Z = self.pooled.apply((X - self.mean[codes]) / self.scale[codes])
+            for task, rows in _by_task(codes, len(self.floor)):
+                Z[rows] = self._of(task).apply(Z[rows])
+            return Z
+
+    def undo(self, Z: Array, codes: Codes) -> Array:
+        """Rows (n, d) that `apply` makes into `Z` (n, d)."""
+        X = np.array(Z, dtype=np.float64)
+        for task, rows in _by_task(codes, len(self.floor)):
+            X[rows] = self._of(task).undo(X[rows])
+        return self.pooled.undo(X) * self.scale[codes] + self.mean[codes]
+
+    def _of(self, task: int) -> Whitening:
+        own = slice(self.starts[task], self.starts[task + 1])
+        return Whitening(self.basis[own], self.stretch[own], float(self.floor[task]), 0.0)
+
+
+def pooled_whitening(
+    X: Array, codes: Codes, weight: Array, shrinkage: float | str = "auto"
+) -> Whitening:
+    r"""``((1 - rho) S + rho mu I)^(-1/2)``, S the covariance of rows about their task means.
+
+    mu = tr S / d; rho = `shrinkage`, or the estimate of Ledoit and Wolf. Costs O(n d min(n, d)):
+    the smaller of the d x d covariance and the n x n matrix of inner products is decomposed.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    codes, weight : ndarray of shape (n,)
+        Task and count of each row.
+    shrinkage : float or "auto"
+
+    Returns
+    -------
+    Whitening
+    """
+    centred = X - task_means(X, codes, weight)[codes]
+    scale = np.abs(centred).max(initial=0.0)
+    d = X.shape[1]
+    if scale == 0.0:
+        # No task varies: there is no metric to learn, every direction counts the same.
+        return Whitening(np.zeros((0, d)), np.zeros(0), 1.0, 1.0)
+    centred /= scale
+    total = weight.sum()
+    norms = np.einsum("ij,ij->i", centred, centred)
+    fourth = float(weight @ norms**2) / total
+    centred *= np.sqrt(weight)[:, None]
+    wide = d > len(centred)
+    values, vectors = eigh((centred @ centred.T if wide else centred.T @ centred) / total)
+    kept = values > max(centred.shape) * np.finfo(float).eps * values[-1]
+    values, vectors = values[kept], vectors[:, kept]
+    basis = vectors.T
+    if wide:
+        basis = (vectors.T @ centred) / np.sqrt(values * total)[:, None]
+    mu = values.sum() / d
+    if isinstance(shrinkage, str):
+        # Ledoit and Wolf: from the eigenvalues and the mean fourth power of the norms.
+        square = float(values @ values)
+        distance = square - values.sum() ** 2 / d
+        noise = (fourth - square) / total
+        shrinkage = float(np.clip(noise / distance, 0.0, 1.0)) if distance > 0 else 1.0
+    # Without any shrinkage, directions that no task varies in have no finite factor.
+    ridge = max(shrinkage * mu, np.finfo(float).eps * values[-1])
+    # With a complete basis no other direction needs a factor: take one that cancels nothing.
+    floor = float(1.0 / (scale * np.sqrt(values[-1] if len(values) == d else ridge)))
+    deviation = scale * np.sqrt((1 - shrinkage) * values + ridge)
+    return Whitening(basis, 1.0 / deviation - floor, floor, float(shrinkage))
+
+
+def task_whitenings(
+    X: Array,
+    codes: Codes,
+    weight: Array,
+    n_tasks: int,
+    scale_prior: float,
+    covariance_prior: float,
+) -> TaskWhitenings:
+    r"""``C_t^(-1/2) D_t^(-1) (x - m_t)``, scales and covariance of each task shrunk to the pooled.
+
+    With :math:`\nu_t` one less than the rows of task t and k the prior strengths, in rows, column
+    scales are :math:`D_t^2 = (\nu_t V_t + k_D \bar V) / (\nu_t + k_D)` and, in those scales,
+    :math:`C_t = (\nu_t S_t + k_C W) / (\nu_t + k_C)`: few rows lean on the other tasks, many speak
+    for themselves, and a single row gives a task its place while all else is pooled.
+
+    The root taken is :math:`M_t^{-1/2} W^{-1/2}`, :math:`M_t` being :math:`C_t` after whitening
+    with W: a few directions per task, :math:`O(n_t d \min(n_t, d))`.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    codes, weight : ndarray of shape (n,)
+        Task and count of each row; every task has one.
+    n_tasks : int
+    scale_prior, covariance_prior : float
+
+    Returns
+    -------
+    TaskWhitenings
+    """
+    counts = np.bincount(codes, weight, n_tasks)
+    freedom = np.maximum(counts - 1.0, 0.0)
+    mean = task_means(X, codes, weight, n_tasks)
+    centred = X - mean[codes]
+    scale = task_scales(centred, X, codes, weight, freedom, scale_prior)
+    centred /= scale[codes]
+    pooled = pooled_whitening(centred, codes, weight)
+    # Divided by the degrees of freedom, as the covariances of the tasks are.
+    unit = np.sqrt(max(freedom.sum(), 1.0) / weight.sum()) if freedom.any() else 1.0
+    pooled = Whitening(pooled.basis, unit * pooled.stretch, unit * pooled.floor, pooled.shrinkage)
+    white = pooled.apply(centred) * np.sqrt(weight)[:, None]
+    order, begins = group_rows(codes, n_tasks)
+    sizes, d = np.diff(begins), X.shape[1]
+    starts = np.concatenate([[0], np.cumsum(np.minimum(sizes, d))])
+    basis, stretch = np.zeros((starts[-1], d)), np.zeros(starts[-1])
+    floor = np.sqrt((freedom + covariance_prior) / covariance_prior)
+    for size in np.unique(sizes):
+        for tasks in _stacks(np.flatnonzero(sizes == size), int(size) * d):
+            rows = white[order[begins[tasks, None] + np.arange(size)]]
+            values, directions = _principal(rows)
+            shrunk = (values + covariance_prior) / (freedom[tasks] + covariance_prior)[:, None]
+            own = starts[tasks, None] + np.arange(min(size, d))
+            basis[own], stretch[own] = directions, 1.0 / np.sqrt(shrunk) - floor[tasks, None]
+    return TaskWhitenings(mean, scale, pooled, starts, basis, stretch, floor)
+
+
+def task_scales(
+    centred: Array, X: Array, codes: Codes, weight: Array, freedom: Array, prior: float
+) -> Array:
+    """Standard deviation of each column in each task (T, d), shrunk to the pooled one."""
+    # In units of the largest deviation, so that squares neither overflow nor vanish.
+    unit = np.abs(centred).max(axis=0)
+    # What differs by rounding does not vary.
+    varies = unit > 1e-12 * np.abs(X).max(axis=0)
+    unit = np.where(varies, unit, 1.0)
+    squares = np.zeros((len(freedom), X.shape[1]))
+    np.add.at(squares, codes, weight[:, None] * (centred / unit) ** 2)
+    pooled = squares.sum(axis=0) / max(freedom.sum(), np.finfo(float).tiny)
+    own = (squares + prior * pooled) / np.maximum(freedom + prior, np.finfo(float).tiny)[:, None]
+    own = np.where((freedom + prior > 0)[:, None], own, pooled)
+    scale = unit * np.sqrt(own)
+    # Columns that vary between tasks only, or not at all: in units of what is known of them.
+    between = X.std(axis=0)
+    fallback = np.where(between > 1e-12 * np.abs(X).max(axis=0), between, 1.0)
+    return np.where(varies & (scale > 0), scale, fallback)
+
+
+def _principal(rows: Array) -> tuple[Array, Array]:
+    """Eigenvalues (g, m) and directions (g, m, d) of the scatter of stacks of rows (g, n, d)."""
+    wide = rows.shape[2] > rows.shape[1]
+    across = np.swapaxes(rows, 1, 2)
+    values, vectors = np.linalg.eigh(rows @ across if wide else across @ rows)
+    directions = np.swapaxes(vectors, 1, 2)
+    rounding = max(rows.shape[1:]) * np.finfo(float).eps * values[:, -1:]
+    kept = values > np.maximum(rounding, np.finfo(float).tiny)
+    values = np.where(kept, values, 0.0)
+    if wide:
+        directions = directions @ rows / np.sqrt(np.where(kept, values, 1.0))[:, :, None]
+    return values, np.where(kept[:, :, None], directions, 0.0)
+
+
+def task_means(X: Array, codes: Codes, weight: Array, n_tasks: int = 0) -> Array:
+    """Weighted mean of the rows (n, d) of each task, shape (T, d)."""
+    counts = np.bincount(codes, weight, n_tasks)
+    sums = np.zeros((len(counts), X.shape[1]))
+    share = weight / np.where(counts > 0, counts, 1.0)[codes]
+    np.add.at(sums, codes, share[:, None] * X)
+    return sums
+
+
+def _by_task(codes: Codes, n_tasks: int) -> list[tuple[int, Codes]]:
+    if len(codes) == 1:
+        return [(int(codes[0]), np.zeros(1, dtype=np.intp))]
+    order, starts = group_rows(codes, n_tasks)
+    return [(int(t), order[starts[t] : starts[t + 1]]) for t in np.flatnonzero(np.diff(starts))]
+
+
+def _stacks(tasks: Codes, floats: int) -> list[Codes]:
+    """Tasks in stacks of a moderate size."""
+    step = max(1, 2**20 // max(1, 3 * floats))
+    return [tasks[start : start + step] for start in range(0, len(tasks), step)]

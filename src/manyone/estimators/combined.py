@@ -1,0 +1,282 @@
+"""Several detectors, one alarm."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from manyone._sklearn import BaseComposition, StrOptions
+from manyone._types import Array
+from manyone.calibration.thresholds import Calibration, spreads
+from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
+from manyone.estimators.capabilities import Capabilities
+from manyone.estimators.independent import IndependentOCKSR
+from manyone.estimators.nonlinear import NonlinearOCKSR
+from manyone.estimators.updates import Updatable
+from manyone.messages import CalibrationWarning
+from manyone.models.combined import CombinedScorer, Tail
+from manyone.models.solution import Solution
+from manyone.rows import TrainingRows, split_columns
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CombinedOneClass(OneClassEstimator, BaseComposition):
+    r"""Several detectors as views of one row, and one alarm whose rate holds.
+
+    Every view is fitted to all rows. A row's tail value in a view is
+    :math:`z = -\log P(\text{a normal row scores lower})`, from the left-out scores of all training
+    rows in units of their tasks' spread; the score is minus the sum of the tail values. Thresholds
+    come from the combined left-out scores, so the alarm rate holds whatever the rule.
+
+    The sum loses little against the better view, because a view that knows nothing about a kind of
+    anomaly is flat there; use it where strangers *and* faults may come.
+
+    Parameters
+    ----------
+    estimators : list of (str, estimator) or None
+        Views of this package, by name. None: ``"strangers"``, a :class:`NonlinearOCKSR`, and
+        ``"faults"``, an :class:`IndependentOCKSR` with ``metric="adaptive"`` and a wide Laplacian
+        kernel.
+    rule : {"sum", "max"}, default="sum"
+        How tail values are combined. The maximum lets every view raise the alarm alone.
+    weights : list of float or None
+        One for each view; None is 1 for all.
+    alarm_rate : float, default=0.05
+        Share of normal rows that may raise an alarm.
+
+    Attributes
+    ----------
+    views_ : dict of str to estimator
+        The fitted views.
+    tasks_ : ndarray of shape (T,)
+        Labels, sorted.
+    offset_ : ndarray of shape (T,)
+        Threshold on the score of each task.
+    alarm_rate_ : ndarray of shape (T,)
+        Rate promised for each task (larger than `alarm_rate` only if a warning said so).
+    calibration_ : Calibration
+        The combined left-out scores behind thresholds and p-values.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    See Also
+    --------
+    manyone.auto : Chooses and tunes the views.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyone import CombinedOneClass
+    >>> rng = np.random.default_rng(0)
+    >>> task = np.repeat(["pump", "fan"], 30)
+    >>> X = rng.normal(size=(60, 2)) + 3.0 * (task == "fan")[:, None]
+    >>> model = CombinedOneClass(alarm_rate=0.1).fit(X, task=task)
+    >>> model.predict([[0.0, 0.0], [0.0, 0.0], [9.0, 9.0]], task=["pump", "fan", "fan"])
+    array([ 1, -1, -1])
+    >>> model.view_scores([[0.0, 0.0]], task=["fan"]).shape
+    (1, 2)
+    """
+
+    can: ClassVar[Capabilities] = Capabilities()
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **OneClassEstimator._parameter_constraints,
+        "estimators": [list, tuple, None],
+        "rule": [StrOptions({"sum", "max"})],
+        "weights": ["array-like", None],
+    }
+
+    estimators: list[tuple[str, Any]] | None = None
+    rule: str = "sum"
+    weights: Any = None
+
+    # ------------------------------------------------------------------------------------- fitting
+
+    def _fit_rows(
+        self, rows: TrainingRows, tasks: NDArray[Any], named: list[str], *, calibrate: bool = True
+    ) -> Self:
+        views: dict[str, MultiTaskOneClass] = {}
+        for name, view in self._views():
+            view = clone(view).set_params(alarm_rate=self.alarm_rate)
+            view.n_features_in_ = self.n_features_in_
+            if hasattr(self, "feature_names_in_"):
+                view.feature_names_in_ = self.feature_names_in_
+            with warnings.catch_warnings():
+                # What has to be said about thresholds is said about the combined ones.
+                warnings.simplefilter("ignore", CalibrationWarning)
+                views[name] = view._fit_rows(rows, tasks, [])
+        self.label_columns_ = named
+        return self._combine(views, rows, tasks)
+
+    def _combine(
+        self, views: dict[str, MultiTaskOneClass], rows: TrainingRows, tasks: NDArray[Any]
+    ) -> Self:
+        """Become the combination of fitted views; thresholds from their left-out scores."""
+        tails, left_out = [], []
+        for view in views.values():
+            tails.append(Tail.of(view.calibration_))
+            scores = _left_out(view, rows)
+            unit = np.ones(len(scores))
+            known = ~np.isnan(scores)
+            unit[known] = spreads(scores[known], rows.codes[known], rows.weight[known], len(tasks))[
+                0
+            ]
+            left_out.append(tails[-1].pooled_value(scores / unit))
+        weights = np.ones(len(views)) if self.weights is None else np.asarray(self.weights, float)
+        solutions = tuple(view.solution_ for view in views.values())
+        scorer = CombinedScorer(solutions, tuple(tails), weights, self.rule)
+        combined = scorer.combine(np.column_stack(left_out))
+        source = max(solution.left_out_source for solution in solutions)
+        self.views_, self.tasks_ = views, tasks
+        self.training_ = replace(rows, X=np.empty((len(rows.codes), 0)))
+        self.solution_ = Solution(scorer, combined, source)
+        self.calibration_ = Calibration.from_scores(
+            combined, rows.codes, rows.weight, len(tasks), source
+        )
+        self._set_offsets(self.alarm_rate)
+        return self
+
+    def _views(self) -> list[tuple[str, MultiTaskOneClass]]:
+        """The views that were asked for, or what is wrong with them."""
+        if self.estimators is None:
+            faults = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
+            views: list[tuple[str, Any]] = [("strangers", NonlinearOCKSR()), ("faults", faults)]
+        else:
+            views = list(self.estimators)
+        if not views:
+            raise ValueError("estimators is empty: give at least one (name, estimator).")
+        for pair in views:
+            if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+                raise ValueError(f"estimators must be pairs (name, estimator); got {pair!r}.")
+            if not isinstance(pair[1], MultiTaskOneClass):
+                raise ValueError(
+                    f"The view {pair[0]!r} must be an estimator of manyone; got a "
+                    f"{type(pair[1]).__name__}."
+                )
+        self._validate_names([name for name, _ in views])
+        if self.weights is not None:
+            weights = np.asarray(self.weights, dtype=np.float64)
+            if weights.shape != (len(views),) or not np.all(weights >= 0) or not weights.any():
+                raise ValueError(
+                    f"weights must be {len(views)} numbers, one for each view, none below 0 and "
+                    f"not all 0; got {self.weights!r}."
+                )
+        return views
+
+    # ------------------------------------------------------------------------------------- scoring
+
+    def view_scores(self, X: Any, *, task: Any = None) -> Array:
+        """How abnormal each row looks in each view.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d)
+        task : array-like of shape (n,) or str or None
+
+        Returns
+        -------
+        ndarray of shape (n, V)
+            Tail values, ``-log P(a normal row scores lower)``, in the order of `views_`: the larger
+            one raised the alarm.
+        """
+        X, codes = self._scoring_rows(X, task)
+        scorer: Any = self.solution_.scorer
+        with np.errstate(under="ignore"):
+            return np.asarray(scorer.values(X, codes))
+
+    # ------------------------------------------------------------------------------------- updates
+
+    def enroll(
+        self, X: Any, *, task: Any = None, outlier: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Add rows to known tasks or enrol new tasks, in every view; thresholds are set anew.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (k, d)
+        task, outlier, sample_weight
+            As in `fit`.
+
+        Returns
+        -------
+        self
+        """
+        X, task, outlier = split_columns(X, task=task, outlier=outlier)
+        return self._updated(
+            "enroll",
+            lambda view: view.enroll(X, task=task, outlier=outlier, sample_weight=sample_weight),
+        )
+
+    def forget(self, task: Any) -> Self:
+        """Remove a task and every row of it from every view.
+
+        Parameters
+        ----------
+        task : label
+
+        Returns
+        -------
+        self
+        """
+        return self._updated("forget", lambda view: view.forget(task))
+
+    def _updated(self, method: str, update: Callable[[Updatable], Any]) -> Self:
+        check_is_fitted(self)
+        views = deepcopy(self.views_)  # a refusal half-way leaves no trace
+        for name, view in views.items():
+            if not isinstance(view, Updatable):
+                raise ValueError(
+                    f"{method}() needs views that can be updated; {name!r} is a "
+                    f"{type(view).__name__}, which has to be fitted again."
+                )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CalibrationWarning)
+                update(view)
+        first = next(iter(views.values()))
+        rows = first.training_
+        order = np.lexsort((rows.content, np.where(rows.codes < 0, rows.n_tasks, rows.codes)))
+        rate = self.promised_rate_
+        self._combine(views, rows.take(order), first.tasks_)
+        self._set_offsets(rate)
+        return self
+
+    # ---------------------------------------------------------------------------------- parameters
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters; with `deep`, those of the views too, as ``<name>__<parameter>``."""
+        return dict(self._get_params("estimators", deep=deep))
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, those of a view as ``<name>__<parameter>``."""
+        self._set_params("estimators", **params)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        """Tags: sparse rows and kernel matrices where every view takes them."""
+        tags = super().__sklearn_tags__()
+        views = [] if self.estimators is None else [view for _, view in self.estimators]
+        inner = [get_tags(view).input_tags for view in views if hasattr(view, "__sklearn_tags__")]
+        dense = [getattr(view, "metric", "plain") != "plain" for view in views]
+        tags.input_tags.sparse = bool(inner) and all(one.sparse for one in inner) and not any(dense)
+        tags.input_tags.pairwise = bool(inner) and all(one.pairwise for one in inner)
+        return tags
+
+
+def _left_out(view: MultiTaskOneClass, rows: TrainingRows) -> Array:
+    """Left-out scores of a view in the order of `rows`; copies may be one row of the view."""
+    scores = view.solution_.left_out
+    assert scores is not None
+    keys = [
+        ((part.codes + 1) * 2 + part.outlier) * (rows.content.max() + 1) + part.content
+        for part in (view.training_, rows)
+    ]
+    order = np.argsort(keys[0], kind="stable")
+    return np.asarray(scores[order[np.searchsorted(keys[0][order], keys[1])]])

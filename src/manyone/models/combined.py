@@ -1,0 +1,127 @@
+r"""Several detectors as views of one row, made comparable by how rare their scores are.
+
+A view's scores of left-out training rows, in units of their task's spread, form one pool. The tail
+value of a row is :math:`z = -\log P(\text{a normal row scores lower})`, with the probability
+counted in the pool and, among its lowest sixth, continued by an exponential tail, so that it keeps
+growing where ranks would stop at log N.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from manyone._types import Array, Codes, Rows
+from manyone.calibration.thresholds import Calibration
+from manyone.kernels.gram import Points
+from manyone.models.solution import Solution
+
+# Share of the pool that the exponential tail stands for.
+_TAIL = 0.15
+
+
+@dataclass(frozen=True, eq=False)
+class Tail:
+    """Tail values of scores, from the left-out scores of a view.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (m,)
+        Pool of left-out scores in units of their tasks' spread, ascending.
+    values : ndarray of shape (m,)
+        Tail value at each of them.
+    slope : float
+        How fast the value grows below the lowest sixth.
+    spread : ndarray of shape (T,)
+        Unit of each task's scores.
+    """
+
+    scores: Array
+    values: Array
+    slope: float
+    spread: Array
+
+    @classmethod
+    def of(cls, calibration: Calibration) -> Tail:
+        """Learn the tail of a calibrated view.
+
+        Parameters
+        ----------
+        calibration : Calibration
+
+        Returns
+        -------
+        Tail
+        """
+        pool, weight = calibration.pool_scores, calibration.pool_weight
+        mass = np.cumsum(weight)
+        values = -np.log((mass + 1.0) / (mass[-1] + 1.0))
+        first = min(int(np.searchsorted(mass, _TAIL * mass[-1])), len(pool) - 1)
+        # The mean excess of an exponential law; where the lowest are level, what all rows span.
+        excess = float(np.average(pool[first] - pool[: first + 1], weights=weight[: first + 1]))
+        least = max(1e-3 * float(pool[-1] - pool[0]), 1e-12 * (1.0 + abs(float(pool[first]))))
+        # Of equal scores the most normal counts.
+        last = np.searchsorted(pool, pool[first:], side="right") - 1
+        return cls(pool[first:], values[last], 1.0 / max(excess, least), calibration.spread)
+
+    def value(self, scores: Array, codes: Codes) -> Array:
+        """Tail value of the scores (n,) of rows of tasks given by number (n,)."""
+        return self.pooled_value(scores / self.spread[codes])
+
+    def pooled_value(self, scores: Array) -> Array:
+        """Tail value of scores that are in units of their task's spread already."""
+        below = np.maximum(self.scores[0] - scores, 0.0)
+        return np.interp(scores, self.scores, self.values) + self.slope * below
+
+
+@dataclass(frozen=True, eq=False)
+class CombinedScorer:
+    """Score: minus the weighted sum, or the maximum, of the tail values of several views.
+
+    Parameters
+    ----------
+    views : tuple of Solution
+    tails : tuple of Tail
+    weights : ndarray of shape (V,)
+    rule : {"sum", "max"}
+    """
+
+    views: tuple[Solution, ...]
+    tails: tuple[Tail, ...]
+    weights: Array
+    rule: str
+
+    @property
+    def points(self) -> Points:
+        """There are none; each view has its own."""
+        raise AttributeError("A combination of views has no points of its own: ask its views_.")
+
+    def values(self, X: Rows, codes: Codes) -> Array:
+        """Tail value of each row in each view, shape (n, V): how abnormal it looks there."""
+        columns = [
+            tail.value(view.own(X, codes), codes)
+            for view, tail in zip(self.views, self.tails, strict=True)
+        ]
+        return np.column_stack(columns)
+
+    def combine(self, values: Array) -> Array:
+        """Score of tail values (..., V), shape (...)."""
+        weighted = values * self.weights
+        return -(weighted.sum(axis=-1) if self.rule == "sum" else weighted.max(axis=-1))
+
+    def own(self, X: Rows, codes: Codes) -> Array:
+        """See :class:`manyone.models.Scorer`."""
+        return self.combine(self.values(X, codes))
+
+    def all(self, X: Rows) -> Array:
+        """See :class:`manyone.models.Scorer`."""
+        columns = []
+        for view, tail in zip(self.views, self.tails, strict=True):
+            scores = view.all(X)
+            columns.append(tail.pooled_value(scores / tail.spread))
+        return self.combine(np.stack(columns, axis=-1))
+
+    def far(self) -> Array | None:
+        """See :class:`manyone.models.Scorer`."""
+        return None  # the views see to rows far from everything

@@ -1,0 +1,223 @@
+"""One call that chooses: what anomalies look like decides the method, the rows its settings."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
+from manyone.estimators.combined import CombinedOneClass
+from manyone.estimators.independent import IndependentOCKSR
+from manyone.estimators.joint import JointOCKSR
+from manyone.estimators.nonlinear import NonlinearOCKSR
+from manyone.rows import TrainingRows, split_named, training_rows
+from manyone.selection.faults import fault_grid
+from manyone.selection.judging import Judged, beats, finite_mean, fold_aucs
+from manyone.selection.tune import choose_setting
+
+# Up to so many rows two layers are affordable, and the kernel matrix of all rows is.
+_MOST_TWO_LAYERS, _MOST_JOINT = 1500, 5000
+# Landmarks beyond that, as long as one response per row and task can be held.
+_LANDMARKS, _MOST_RESPONSES = 1000, 2 * 10**7
+# What a fit with thresholds takes of a budget, beside a bare one.
+_CALIBRATED = 6.0
+
+
+def auto(
+    X: Any,
+    y: Any = None,
+    *,
+    task: Any = None,
+    outlier: Any = None,
+    sample_weight: Any = None,
+    groups: Any = None,
+    anomalies: str = "any",
+    alarm_rate: float = 0.05,
+    landmarks: int | None = None,
+    budget: float | None = None,
+    random_state: Any = None,
+) -> OneClassEstimator:
+    """Choose method and setting by what anomalies look like, and fit.
+
+    Columns are taken as they are: bring them to one scale first.
+
+    Parameters
+    ----------
+    X : array-like or data frame of shape (n, d)
+        Normal rows, but for those marked by `outlier`.
+    y : ignored
+    task, outlier, sample_weight, groups
+        As in `fit`.
+    anomalies : {"any", "strangers", "faults"}
+        ``"strangers"``: rows of somebody or something else. A joint method, with other tasks' rows
+        as negatives, tuned on tasks left out: :class:`NonlinearOCKSR`, or :class:`JointOCKSR` where
+        the second layer gains nothing or costs too much. ``"faults"``: the task's own rows gone
+        wrong. :class:`IndependentOCKSR`, tuned on faults made from left-out rows; the tasks share
+        their metric. ``"any"``: a :class:`CombinedOneClass` of both.
+    alarm_rate : float, default=0.05
+        Share of normal rows that may raise an alarm.
+    landmarks : int or None
+        Rows that stand for all in a joint method. None: chosen where there are too many rows for a
+        kernel matrix.
+    budget : float or None
+        Seconds that choosing and fitting may take; what was not tried by then is not tried. None:
+        everything is, and the choice depends on the rows only.
+    random_state : int, RandomState or None
+        Of landmarks and of the faults that are made; None always makes the same.
+
+    Returns
+    -------
+    estimator
+        Fitted, with ``choice_``: a dict of arrays with one entry for everything that was tried
+        (``view``, ``method``, ``setting``, ``score``, ``chosen``, ``reason``), which
+        ``pandas.DataFrame`` takes as it is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import manyone
+    >>> rng = np.random.default_rng(0)
+    >>> task = np.repeat(["pump", "fan", "belt"], 20)
+    >>> X = rng.normal(size=(60, 3)) + 4.0 * (task == "fan")[:, None]
+    >>> model = manyone.auto(X, task=task, anomalies="faults", alarm_rate=0.1)
+    >>> model.predict([[9.0, -9.0, 9.0]], task=["belt"])
+    array([-1])
+    """
+    if anomalies not in ("any", "strangers", "faults"):
+        raise ValueError(f'anomalies must be "any", "strangers" or "faults"; got {anomalies!r}.')
+    if budget is not None and not budget > 0:
+        raise ValueError(f"budget must be a number of seconds above 0, or None; got {budget!r}.")
+    begin = time.monotonic()
+    named: list[str] = []
+    if isinstance(task, str) or isinstance(outlier, str):
+        X, task, outlier, named = split_named(X, task, outlier)
+    probe = IndependentOCKSR(alarm_rate=alarm_rate)
+    probe._validate_params()
+    rows, tasks, _ = training_rows(probe, X, task, outlier, sample_weight)
+    plan, remarks = _plan(rows, anomalies, landmarks, random_state)
+    tried: list[_Choice] = []
+    views: list[tuple[str, MultiTaskOneClass]] = []
+    for number, (name, model, criterion) in enumerate(plan):
+        until = np.inf
+        if budget is not None:
+            # What is left, shared among the views to come, without their last fits.
+            left = budget - (time.monotonic() - begin) - _cost(model, rows) * _CALIBRATED
+            until = time.monotonic() + max(0.0, left) / (len(plan) - number)
+        table = _tuned(name, model, rows, criterion, random_state, until)
+        views.append((name, table.model))
+        tried.append(table)
+    best: OneClassEstimator
+    if len(views) == 1:
+        best = views[0][1].set_params(alarm_rate=alarm_rate)
+    else:
+        best = CombinedOneClass(estimators=views, alarm_rate=alarm_rate)
+    best.n_features_in_ = probe.n_features_in_
+    if hasattr(probe, "feature_names_in_"):
+        best.feature_names_in_ = probe.feature_names_in_
+    best._fit_rows(rows, tasks, named)
+    best.choice_ = _as_columns(tried, remarks)
+    return best
+
+
+class _Choice(NamedTuple):
+    """A view, what was tried for it, and the number of the setting that was taken."""
+
+    view: str
+    model: MultiTaskOneClass
+    table: list[tuple[str, Judged]]
+    best: int
+
+
+def _plan(
+    rows: TrainingRows, anomalies: str, landmarks: int | None, random_state: Any
+) -> tuple[list[tuple[str, MultiTaskOneClass, str]], list[tuple[str, str]]]:
+    """Views to choose settings for (name, method, criterion), and what there is to say of them."""
+    n, T = len(rows.codes), rows.n_tasks
+    faults = ("faults", IndependentOCKSR(), "faults")
+    if anomalies == "faults":
+        return [faults], []
+    if T == 1:
+        return [faults], [("strangers", "left out: one task has no other tasks to tell it from")]
+    joint: MultiTaskOneClass
+    if landmarks is None and n <= _MOST_TWO_LAYERS:
+        joint, remark = NonlinearOCKSR(), ""
+    elif landmarks is None and n <= _MOST_JOINT:
+        joint, remark = JointOCKSR(), f"one layer: {n} rows are too many for two"
+    elif n * T <= _MOST_RESPONSES:
+        number = min(n, landmarks or _LANDMARKS)
+        joint = JointOCKSR(landmarks=number, random_state=random_state or 0)
+        remark = f"{number} landmarks stand for {n} rows"
+    else:
+        return [faults], [
+            ("strangers", f"left out: {n} rows of {T} tasks are too many for a joint model")
+        ]
+    remarks = [("strangers", remark)] if remark else []
+    strangers = ("strangers", joint, "unseen")
+    return [strangers] if anomalies == "strangers" else [strangers, faults], remarks
+
+
+def _cost(model: MultiTaskOneClass, rows: TrainingRows) -> float:
+    """Seconds that one bare fit takes."""
+    begin = time.monotonic()
+    with np.errstate(under="ignore"):
+        model._learn(rows.merged()[0], left_out=False)
+    return time.monotonic() - begin
+
+
+def _tuned(
+    name: str,
+    model: MultiTaskOneClass,
+    rows: TrainingRows,
+    criterion: str,
+    random_state: Any,
+    until: float,
+) -> _Choice:
+    """The setting to take for a view; the simpler joint method where it is as good."""
+    if criterion == "faults":
+        grid = fault_grid(model)[0]
+    else:
+        grid = {**model.can.grid, **model.can.strengths}
+    values = {key: list(options) for key, options in grid.items()}
+    table, best, judged = choose_setting(
+        model, rows, values, criterion, True, "auto", random_state, until
+    )
+    found = [(type(model).__name__, entry) for entry in table]
+    chosen = model.set_params(**table[best].setting)
+    if isinstance(model, NonlinearOCKSR) and time.monotonic() < until:
+        # Judged by the same folds: does the second layer gain anything?
+        shared = {key: getattr(model, key) for key in JointOCKSR().get_params() if key in values}
+        one = {key: [value] for key, value in shared.items() if key != "landmarks"}
+        simple = JointOCKSR(**{key: value[0] for key, value in one.items()})
+        entry = _judged_by_folds(simple, judged, criterion)
+        found.append((type(simple).__name__, entry))
+        if not beats(table[best].aucs, entry.aucs) and len(entry.aucs) == len(table[best].aucs):
+            return _Choice(name, simple, found, len(found) - 1)
+    return _Choice(name, chosen, found, best)
+
+
+def _judged_by_folds(model: MultiTaskOneClass, rows: TrainingRows, criterion: str) -> Judged:
+    rows = rows.merged()[0]
+    with np.errstate(under="ignore"):
+        aucs = fold_aucs(partial(model._scores_of, rows), rows, criterion)
+    setting = {key: model.get_params()[key] for key in ("kernel", "width", "alpha", "metric")}
+    return Judged(setting, aucs, "folds")
+
+
+def _as_columns(tried: list[_Choice], remarks: list[tuple[str, str]]) -> dict[str, NDArray[Any]]:
+    """What was tried and what was left out, column by column."""
+    reasons, lines = dict(remarks), []
+    for choice in tried:
+        for number, (method, entry) in enumerate(choice.table):
+            chosen = number == choice.best
+            words = ", ".join(f"{key}={value}" for key, value in sorted(entry.setting.items()))
+            reason = reasons.pop(choice.view, "best on left-out rows") if chosen else ""
+            score = finite_mean(entry.aucs)
+            lines.append((choice.view, method, words, score, entry.stage, chosen, reason))
+    for view, reason in reasons.items():
+        lines.append((view, "", "", np.nan, "", False, reason))
+    names = ("view", "method", "setting", "score", "stage", "chosen", "reason")
+    return dict(zip(names, map(np.array, zip(*lines, strict=True)), strict=True))

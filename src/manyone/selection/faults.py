@@ -1,0 +1,239 @@
+"""Faults made from normal rows, to choose settings by where no fault is known.
+
+Rows of other tasks are the wrong judge of a detector of faults: a worn pump does not look like
+another pump. Two kinds of fault are made from every row. A *spike* moves one column by four
+standard deviations of its task. *Swapped residuals* give a third of the columns the deviations of
+another row: each column stays plausible, their relations break.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from manyone._types import Array, Codes
+from manyone.covariance import task_means, task_scales
+from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.capabilities import Grid
+from manyone.rows import TrainingRows
+from manyone.selection.judging import Judged, beats, finite_mean
+
+_METRICS = ("whitened", "plain")
+_KERNELS: Grid = {"kernel": ("laplacian", "rbf"), "width": (3.0, 1.0, 0.3, 0.1)}
+_STRENGTHS: Grid = {"alpha": (0.01, 0.1, 1.0), "nu": (0.02, 0.1, 0.5)}
+_TASK_STRENGTHS: Grid = {"scale_prior": (0.5, 2.0, 8.0), "covariance_prior": (1.0, 3.0, 10.0)}
+_FOLDS = 3
+_SPIKE = 4.0
+# Rows that the pooled column scales count for beside a task's own.
+_SCALE_PRIOR = 2.0
+
+
+def synthetic_faults(rows: TrainingRows, rng: np.random.RandomState) -> Array:
+    """Two faulty twins of every row.
+
+    What is drawn goes by the content of the rows, so their order and the names of their tasks do
+    not matter.
+
+    Parameters
+    ----------
+    rows : TrainingRows
+        Dense, copies merged.
+    rng : RandomState
+
+    Returns
+    -------
+    ndarray of shape (2, n, d)
+        Spikes and swapped residuals; known outliers, and all rows where nothing varies, stay as
+        they are.
+    """
+    if rows.outlier.any():
+        normal = np.flatnonzero(~rows.outlier)
+        faults = np.stack([rows.X, rows.X])
+        faults[:, normal] = synthetic_faults(rows.take(normal), rng)
+        return faults
+    X, codes = np.asarray(rows.X, dtype=np.float64), rows.codes
+    n = len(X)
+    mean = task_means(X, codes, rows.weight, rows.n_tasks)[codes]
+    freedom = np.maximum(np.bincount(codes, rows.weight, rows.n_tasks) - 1.0, 0.0)
+    scale = task_scales(X - mean, X, codes, rows.weight, freedom, _SCALE_PRIOR)[codes]
+    deviation = (X - mean) / scale
+    varies = np.flatnonzero(np.ptp(deviation, axis=0) > 0)
+    spikes, swapped = X.copy(), X.copy()
+    if not len(varies):
+        return np.stack([spikes, swapped])
+    order = np.argsort(rows.content, kind="stable")
+    column = varies[rng.randint(len(varies), size=n)]
+    sign = rng.choice([-1.0, 1.0], size=n)
+    spikes[order, column] += sign * _SPIKE * scale[order, column]
+    # Another row for each: the next one in a random ring.
+    ring = rng.permutation(n)
+    other = np.empty(n, dtype=np.intp)
+    other[ring] = np.roll(ring, 1)
+    few = max(1, round(len(varies) / 3))
+    chosen = varies[np.argsort(rng.random_sample((n, len(varies))), axis=1)[:, :few]]
+    here, there = order[:, None], order[other][:, None]
+    swapped[here, chosen] = mean[here, chosen] + scale[here, chosen] * deviation[there, chosen]
+    return np.stack([spikes, swapped])
+
+
+def fault_aucs(
+    score: Callable[[Codes, Array, Codes], Array], rows: TrainingRows, faults: Array
+) -> Array:
+    """How well models tell rows they have not seen from their faulty twins.
+
+    Parameters
+    ----------
+    score : callable
+        Fits to the rows given by number and scores new rows (m, d) of tasks given by number (m,).
+    rows : TrainingRows
+    faults : ndarray of shape (k, n, d)
+        Faulty twins of the rows, k kinds.
+
+    Returns
+    -------
+    ndarray of shape (k, folds * T)
+        Area under the ROC curve of each kind of fault, for each task in each fold; NaN where a task
+        has no row to leave out.
+    """
+    normal = np.flatnonzero(~rows.outlier)
+    counts = np.bincount(rows.codes[normal], minlength=rows.n_tasks)
+    order = normal[np.argsort(rows.codes[normal], kind="stable")]
+    place = np.arange(len(order)) - (np.cumsum(counts) - counts)[rows.codes[order]]
+    # Known outliers, and the only row of a task, are in every model.
+    fold = np.full(len(rows.codes), -1)
+    fold[order] = np.where(counts[rows.codes[order]] > 1, place % _FOLDS, -1)
+    found = []
+    for k in range(min(_FOLDS, int(counts.max()))):
+        kept, held = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+        if not len(held):
+            continue
+        codes = rows.codes[held]
+        new = np.concatenate([rows.X[held], *faults[:, held]])
+        scores = score(kept, new, np.tile(codes, len(faults) + 1))
+        found.append(_paired_aucs(scores.reshape(-1, len(held)), codes, rows.n_tasks))
+    return np.concatenate(found, axis=1) if found else np.empty((len(faults), 0))
+
+
+def _paired_aucs(scores: Array, codes: Codes, n_tasks: int) -> Array:
+    """AUC (k, T) of the first line of scores (1 + k, m) against each other line, task by task."""
+    aucs = np.full((len(scores) - 1, n_tasks), np.nan)
+    for task in np.unique(codes):
+        normal, *faulty = scores[:, codes == task]
+        for kind, bad in enumerate(faulty):
+            wins = (normal[:, None] > bad) + 0.5 * (normal[:, None] == bad)
+            aucs[kind, task] = wins.mean()
+    return aucs
+
+
+def fault_grid(model: MultiTaskOneClass) -> tuple[Grid, Grid]:
+    """What is tried for faults: a grid, what to prefer first, and strengths to try afterwards."""
+    metrics = ("adaptive", *_METRICS) if model.can.task_metric else _METRICS
+    strengths = {**_STRENGTHS, **(_TASK_STRENGTHS if model.can.task_metric else {})}
+    known = model.get_params()
+    return {"metric": metrics, **_KERNELS}, {k: v for k, v in strengths.items() if k in known}
+
+
+def preferred_first(settings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Settings with metrics adapted most, Laplacian kernels and wide ones first."""
+
+    def rank(setting: dict[str, Any]) -> tuple[bool, bool, bool, float]:
+        metric, kernel = setting.get("metric"), setting.get("kernel")
+        width = setting.get("width", 1.0)
+        return metric != "adaptive", metric == "plain", kernel != "laplacian", -width
+
+    return sorted(settings, key=rank)
+
+
+class Tried(NamedTuple):
+    """A setting and its AUC (k, m) for each kind of fault."""
+
+    setting: dict[str, Any]
+    aucs: Array
+
+
+def by_faults(
+    model: MultiTaskOneClass,
+    rows: TrainingRows,
+    settings: list[dict[str, Any]],
+    strengths: Grid,
+    random_state: Any,
+    until: float,
+) -> tuple[list[Judged], int]:
+    """Judge settings by faults made from the rows; see `choose_for_faults`."""
+    rows = rows.merged()[0]
+    # The same faults whenever no others are asked for.
+    rng = check_random_state(0 if random_state is None else random_state)
+    made = synthetic_faults(rows, rng)
+
+    def judge(setting: dict[str, Any]) -> Array:
+        tried = clone(model).set_params(**setting)
+
+        def score(kept: Codes, X: Array, codes: Codes) -> Array:
+            return tried._learn(rows.take(kept), left_out=False).scorer.own(X, codes)
+
+        return fault_aucs(score, rows, made)
+
+    found, best = choose_for_faults(judge, settings, strengths, until)
+    return [Judged(tried.setting, tried.aucs.mean(axis=0), "faults") for tried in found], best
+
+
+def choose_for_faults(
+    judge: Callable[[dict[str, Any]], Array],
+    settings: list[dict[str, Any]],
+    strengths: Grid,
+    until: float = math.inf,
+) -> tuple[list[Tried], int]:
+    """Try settings; leave the first only for one that is better at every kind of fault.
+
+    A setting may be good at one kind that was made up and bad at those that will come, so it must
+    win each comparison by more than a standard error.
+
+    Parameters
+    ----------
+    judge : callable
+        AUC (k, m) of a setting, for each kind of fault.
+    settings : list of dict
+        The one to prefer first.
+    strengths : mapping of parameter name to values
+        Tried afterwards, one parameter at a time.
+    until : float
+        Value of ``time.monotonic()`` after which nothing more is tried.
+
+    Returns
+    -------
+    list of Tried, int
+        Everything that was tried, and the number of the setting to take.
+    """
+    table: list[Tried] = []
+    for setting in settings:
+        if not table or time.monotonic() < until:
+            table.append(Tried(setting, judge(setting)))
+    best = _cautious(table, 0)
+    for name, values in strengths.items():
+        chosen, first = table[best], len(table)
+        if name.endswith("_prior") and chosen.setting.get("metric", "adaptive") != "adaptive":
+            continue
+        for value in values:
+            setting = {**chosen.setting, name: value}
+            if setting != chosen.setting and time.monotonic() < until:
+                table.append(Tried(setting, judge(setting)))
+        better = _cautious([chosen, *table[first:]], 0)
+        best = best if better == 0 else first + better - 1
+    return table, best
+
+
+def _cautious(table: list[Tried], start: int) -> int:
+    """The best of those settings that beat the one to start from at every kind of fault."""
+    best, top = start, finite_mean(table[start].aucs)
+    for number, tried in enumerate(table):
+        mean = finite_mean(tried.aucs)
+        pairs = zip(tried.aucs, table[start].aucs, strict=True)
+        if mean > top and all(beats(new, old) for new, old in pairs):
+            best, top = number, mean
+    return best
