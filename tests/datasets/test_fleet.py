@@ -8,7 +8,7 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from manyone.datasets import make_fleet
-from manyone.datasets._fleet import FAULT_KINDS, _other_machine
+from manyone.datasets._fleet import KINDS, OWN, _other_machine
 
 
 def standardised(fleet):
@@ -64,10 +64,24 @@ def test_every_machine_has_the_promised_number_of_faults(n_tasks, d, n_test, rat
     assert np.isfinite(fleet.test_data).all()
     faults = fleet.test_fault.reshape(n_tasks, n_test).sum(axis=1)
     assert (faults == round(rate * n_test)).all()
-    kinds = FAULT_KINDS if n_tasks > 1 else FAULT_KINDS[:-1]
+    kinds = KINDS["both"] if n_tasks > 1 else OWN
     counts = [(fleet.fault_kind == kind).sum() for kind in kinds]
     assert sum(counts) == fleet.test_fault.sum()
     assert max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize("fault", ["own", "stranger", "both"])
+def test_anomalies_are_of_the_kind_that_was_asked_for(fault):
+    fleet = make_fleet(5, 3, 4, n_test=24, fault=fault, random_state=0)
+    np.testing.assert_array_equal(fleet.data, make_fleet(5, 3, 4, random_state=0).data)
+    assert set(fleet.fault_kind[fleet.test_fault]) == set(KINDS[fault])
+    assert fleet.test_fault.sum() == 5 * 6
+
+
+def test_one_machine_has_no_stranger():
+    assert set(make_fleet(1, fault="both").fault_kind) == {"none", *OWN}
+    with pytest.raises(ValueError, match="n_tasks of at least 2"):
+        make_fleet(1, fault="stranger")
 
 
 def test_normal_rows_follow_the_stated_distribution():
@@ -206,6 +220,7 @@ def test_faults_can_be_found_by_one_who_knows_the_truth():
         ("fault_rate", 1.1),
         ("relatedness", -0.1),
         ("relatedness", float("nan")),
+        ("fault", "other"),
     ],
 )
 def test_bad_parameters_are_named(parameter, value):

@@ -32,7 +32,8 @@ def check(bunch, shape, n_tasks):
     np.testing.assert_array_equal(np.unique(bunch.target), np.arange(n_tasks))
     assert len(set(bunch.target_names)) == n_tasks
     assert len(bunch.DESCR) > 100
-    for key in ("images", "angle", "cycle", "rul", "label", "start", "split", "index", "filename"):
+    aligned = ("images", "angle", "cycle", "rul", "label", "anomalous", "start", "time", "split")
+    for key in (*aligned, "index", "filename"):
         if key in bunch:
             assert len(bunch[key]) == shape[0], key
     if "feature_names" in bunch:
@@ -196,6 +197,23 @@ def test_telemetry_windows(real: Real):
     np.testing.assert_array_equal(task, flight.target)
 
 
+def test_telemetry_of_values_alone(real: Real):
+    flight = datasets.load_telemetry(
+        split="test", step=25, features="values", data_home=real("nasa_smap_msl.npz")
+    )
+    check(flight, (flight.data.shape[0], 9), 81)
+    row = np.flatnonzero((flight.anomalous > 0) & (flight.anomalous < 1))[5]
+    channel = flight.channels[flight.target_names[flight.target[row]]]
+    here = slice(flight.start[row], flight.start[row] + 50)
+    values, label = channel.test[here].astype(float), channel.label[here]
+    change = np.abs(np.diff(values))
+    expected = [values.mean(), values.std(), values.min(), values.max(), change.mean()]
+    expected += [values[-1] - values[0], np.median(values), change.max(), (change == 0).mean()]
+    np.testing.assert_allclose(flight.data[row], expected, atol=1e-12)
+    assert flight.anomalous[row] == label.mean()
+    np.testing.assert_array_equal(flight.label, flight.anomalous > 0)
+
+
 def test_telemetry_refuses_a_window_longer_than_a_series(real: Real):
     with pytest.raises(ValueError, match="window=400 is longer than the train series of channel"):
         datasets.load_telemetry(window=400, data_home=real("nasa_smap_msl.npz"))
@@ -217,12 +235,58 @@ def test_turbofan(real: Real, split, n):
         )
 
 
+def test_servers(real: Real):
+    home = real("smd8_servers.npz")
+    early, late = (datasets.load_servers(split=s, data_home=home) for s in ("train", "test"))
+    for servers in (early, late):
+        check(servers, (len(servers.target), 38), 8)
+    assert early.target_names.tolist() == late.target_names.tolist()
+    assert not early.label.any()
+    shares = [late.label[late.target == t].mean() for t in range(8)]
+    assert min(shares) > 0.005
+    assert max(shares) < 0.2
+    with np.load(home / "smd8_servers.npz") as file:
+        last = late.data[late.target == 7]
+        np.testing.assert_array_equal(last, file[f"{late.target_names[7]}/test"])
+
+
+def test_products(real: Real):
+    products = datasets.load_products(data_home=real("mvtec_resnet18.npz"))
+    check(products, (5354, 512), 15)
+    assert products.label.sum() == 1258
+    assert {"bottle", "screw", "zipper"} < set(products.target_names)
+
+
+def test_valves(real: Real):
+    valves = datasets.load_valves(data_home=real("skab_valves.npz"))
+    check(valves, (37401, 8), 34)
+    assert "Pressure" in valves.feature_names
+    for run in range(34):
+        mine = valves.target == run
+        assert (np.diff(valves.time[mine]) > 0).all()
+        assert 0.2 < valves.label[mine].mean() < 0.55
+    X, task = datasets.load_valves(data_home=real("skab_valves.npz"), return_X_y=True)
+    np.testing.assert_array_equal(X, valves.data)
+    np.testing.assert_array_equal(task, valves.target)
+
+
+@pytest.mark.parametrize(
+    "load", [datasets.load_servers, datasets.load_products, datasets.load_valves]
+)
+def test_a_data_set_that_is_not_there_says_which_file_to_put_where(load, tmp_path):
+    with pytest.raises(datasets.DatasetNotFoundError, match=r"Put '.*\.npz' into") as error:
+        load(data_home=tmp_path)
+    assert str(tmp_path) in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: datasets.load_faces(features="hog"), "features must be one of 'dlib', 'pixels'"),
         (lambda: datasets.load_turbofan(split="both"), "split must be one of 'train', 'test'"),
         (lambda: datasets.load_telemetry(split="both"), "split must be one of"),
+        (lambda: datasets.load_servers(split="both"), "split must be one of 'train', 'test'"),
+        (lambda: datasets.load_telemetry(features="all"), "features must be one of 'commands'"),
         (lambda: datasets.load_telemetry(spacecraft="Mir"), "None, 'SMAP', 'MSL', got 'Mir'"),
         (lambda: datasets.load_telemetry(window=1), "window must be at least 2"),
         (lambda: datasets.load_telemetry(step=0), "step at least 1"),

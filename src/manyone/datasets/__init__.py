@@ -1,4 +1,4 @@
-"""Data of many related tasks: digits, objects, faces, typists, spacecraft, engines, machines.
+"""Data of many related tasks: digits, objects, faces, typists, spacecraft, engines, servers...
 
 ``load_mnist()`` is embedded and `make_fleet` is synthetic; the others are read from a data
 folder (``data_home``, ``$MANYONE_DATA`` or the user's cache) or made from their originals.
@@ -7,6 +7,7 @@ folder (``data_home``, ``$MANYONE_DATA`` or the user's cache) or made from their
 from ._cache import DatasetNotFoundError
 from ._fleet import make_fleet
 from ._images import load_coil100, load_faces, load_mnist
+from ._labelled import load_products, load_servers, load_valves
 from ._tables import load_keystrokes, load_telemetry, load_turbofan
 
 __all__ = [
@@ -15,7 +16,10 @@ __all__ = [
     "load_faces",
     "load_keystrokes",
     "load_mnist",
+    "load_products",
+    "load_servers",
     "load_telemetry",
     "load_turbofan",
+    "load_valves",
     "make_fleet",
 ]

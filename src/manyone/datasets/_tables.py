@@ -88,6 +88,7 @@ def load_telemetry(
     split: str = "train",
     window: int = 50,
     step: int | None = None,
+    features: str = "commands",
     data_home: PathLike = None,
     return_X_y: bool = False,
 ) -> Loaded:
@@ -104,6 +105,8 @@ def load_telemetry(
     step : int, optional
         Distance between the starts of two windows; default `window`, so that they do not overlap.
         A shorter rest at the end of a series is left out.
+    features : {"commands", "values"}, default="commands"
+        Numbers that make a window a row, see below; ``"values"`` leaves the commands alone.
     data_home : path-like, optional
         Folder with ``nasa_smap_msl.npz``; default ``$MANYONE_DATA``, then the user's cache. This
         file is not downloaded: its authors' archive is no longer public.
@@ -113,15 +116,18 @@ def load_telemetry(
     Returns
     -------
     Bunch
-        ``data`` (n, 8) float64, one row per window: mean, standard deviation, minimum and maximum
-        of the values, mean absolute change, last minus first value, commands per step, and how
-        many different commands were sent; ``feature_names``; ``target`` (n,) index of the channel,
+        ``data`` (n, 8) or (n, 9) float64, one row per window: mean, standard deviation, minimum and
+        maximum of the values, mean absolute change, last minus first value, and either commands per
+        step and how many different commands were sent, or median, largest absolute change and share
+        of steps without a change; ``feature_names``; ``target`` (n,) index of the channel,
         ``target_names`` the channels; ``label`` (n,) True where the window touches an anomaly (the
-        training series have none); ``start`` (n,) first step of the window; ``channels``, a dict
-        from name to `Channel` with the whole series; ``DESCR``.
+        training series have none), ``anomalous`` (n,) share of its steps that are; ``start`` (n,)
+        first step of the window; ``channels``, a dict from name to `Channel` with the whole series;
+        ``DESCR``.
     """
     choose("spacecraft", spacecraft, (None, "SMAP", "MSL"))
     choose("split", split, ("train", "test"))
+    choose("features", features, ("commands", "values"))
     step = window if step is None else step
     if window < 2 or step < 1:
         raise ValueError(f"window must be at least 2 and step at least 1, got {window} and {step}.")
@@ -129,9 +135,9 @@ def load_telemetry(
     index = zip(*(arrays[key].tolist() for key in ("channels", "spacecraft", "n_cmd")), strict=True)
     every = [_channel(arrays, *entry) for entry in index]
     channels = {one.name: one for one in every if spacecraft in (None, one.spacecraft)}
-    parts = [_windows(channel, split, window, step) for channel in channels.values()]
+    parts = [_windows(channel, split, window, step, features) for channel in channels.values()]
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    fields: dict[str, Any] = {key: columns.pop(key) for key in ("label", "start")}
+    fields: dict[str, Any] = {key: columns.pop(key) for key in ("label", "anomalous", "start")}
     fields |= {"feature_names": np.array(list(columns)), "channels": channels}
     target = np.repeat(np.arange(len(parts)), [len(part["start"]) for part in parts])
     data = np.column_stack(list(columns.values()))
@@ -191,27 +197,33 @@ def _channel(arrays: Arrays, name: str, spacecraft: str, n_commands: int) -> Cha
     return Channel(name, spacecraft, train, test, label.astype(bool), sent, sent_test, n_commands)
 
 
-def _windows(channel: Channel, split: str, window: int, step: int) -> Arrays:
-    """Features, ``label`` and ``start`` of the windows of one series, each (n,)."""
+def _windows(channel: Channel, split: str, window: int, step: int, features: str) -> Arrays:
+    """Features, ``label``, ``anomalous`` and ``start`` of the windows of one series, each (n,)."""
     values = getattr(channel, split).astype(np.float64)
-    commands = getattr(channel, f"{split}_commands")
     label = channel.label if split == "test" else np.zeros(len(values), dtype=bool)
     if len(values) < window:
         raise ValueError(
             f"window={window} is longer than the {split} series of channel {channel.name} "
             f"({len(values)} steps); choose a shorter one."
         )
-    # (n, window) values and labels, (n, n_commands, window) commands
-    part, sent, anomalous = (
-        sliding_window_view(series, window, axis=0)[::step] for series in (values, commands, label)
-    )
-    spread = {name: getattr(part, name)(axis=1) for name in ("mean", "std", "min", "max")}
-    return spread | {
-        "roughness": np.abs(np.diff(part, axis=1)).mean(axis=1),
-        "trend": part[:, -1] - part[:, 0],
-        "commands": sent.sum(axis=(1, 2)) / window,
-        "command_kinds": sent.any(axis=2).sum(axis=1),
+
+    def cut(series: NDArray[Any]) -> NDArray[Any]:  # windows along the last axis
+        return sliding_window_view(series, window, axis=0)[::step]
+
+    part, anomalous = cut(values), cut(label)
+    change = np.abs(np.diff(part, axis=1))
+    columns = {name: getattr(part, name)(axis=1) for name in ("mean", "std", "min", "max")}
+    columns |= {"roughness": change.mean(axis=1), "trend": part[:, -1] - part[:, 0]}
+    if features == "commands":
+        sent = cut(getattr(channel, f"{split}_commands"))
+        columns["commands"] = sent.sum(axis=(1, 2)) / window
+        columns["command_kinds"] = sent.any(axis=2).sum(axis=1)
+    else:
+        columns["median"] = np.median(part, axis=1)
+        columns |= {"jump": change.max(axis=1), "still": (change == 0.0).mean(axis=1)}
+    return columns | {
         "label": anomalous.any(axis=1),
+        "anomalous": anomalous.mean(axis=1),
         "start": np.arange(len(part)) * step,
     }
 

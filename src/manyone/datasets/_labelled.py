@@ -1,0 +1,91 @@
+"""Entities with labelled faults of their own: servers, products, valves."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._cache import Loaded, PathLike, bunch, choose, fetch, numbered
+
+
+def load_servers(
+    *, split: str = "train", data_home: PathLike = None, return_X_y: bool = False
+) -> Loaded:
+    """Load eight servers of the Server Machine Dataset: 38 metrics, every fifth minute.
+
+    Parameters
+    ----------
+    split : {"train", "test"}, default="train"
+        The first half of the time, all of it normal, or the labelled second half.
+    data_home : path-like, optional
+        Folder with ``smd8_servers.npz``; default ``$MANYONE_DATA``, then the user's cache. This
+        file is not downloaded.
+    return_X_y : bool, default=False
+        Return ``(data, target)`` only.
+
+    Returns
+    -------
+    Bunch
+        ``data`` (n, 38) float64, in the order of time within each server; ``feature_names``
+        ``"m1"`` to ``"m38"``; ``target`` (n,) 0 to 7, ``target_names`` the servers; ``label`` (n,)
+        True where the row is anomalous (none of the training rows is); ``DESCR``.
+    """
+    choose("split", split, ("train", "test"))
+    arrays = fetch("servers", None, data_home, download=False)
+    servers = sorted(name.removesuffix("/train") for name in arrays if name.endswith("/train"))
+    parts = [arrays[f"{server}/{split}"] for server in servers]
+    label = [
+        arrays[f"{server}/label"] if split == "test" else np.zeros(len(part))
+        for server, part in zip(servers, parts, strict=True)
+    ]
+    target = np.repeat(np.arange(len(servers)), [len(part) for part in parts])
+    fields = {"feature_names": np.array(numbered("m", 38))}
+    fields["label"] = np.concatenate(label).astype(bool)
+    return bunch("servers", np.concatenate(parts), target, servers, return_X_y, **fields)
+
+
+def load_products(*, data_home: PathLike = None, return_X_y: bool = False) -> Loaded:
+    """Load MVTec AD as numbers: 15 products, intact and defective, 512 features of each image.
+
+    Parameters
+    ----------
+    data_home : path-like, optional
+        Folder with ``mvtec_resnet18.npz``; default ``$MANYONE_DATA``, then the user's cache. This
+        file is not downloaded.
+    return_X_y : bool, default=False
+        Return ``(data, target)`` only.
+
+    Returns
+    -------
+    Bunch
+        ``data`` (5354, 512) float64, what a ResNet-18 makes of the whole image; ``target`` (5354,)
+        0 to 14, ``target_names`` the products; ``label`` (5354,) True where the product is
+        defective; ``DESCR``.
+    """
+    arrays = fetch("products", None, data_home, download=False)
+    names, target = np.unique(arrays["product"], return_inverse=True)
+    return bunch("products", arrays["X"], target, names, return_X_y, label=arrays["defect"])
+
+
+def load_valves(*, data_home: PathLike = None, return_X_y: bool = False) -> Loaded:
+    """Load SKAB: 34 runs of a water circuit whose valves are closed, or which fails otherwise.
+
+    Parameters
+    ----------
+    data_home : path-like, optional
+        Folder with ``skab_valves.npz``; default ``$MANYONE_DATA``, then the user's cache. This file
+        is not downloaded.
+    return_X_y : bool, default=False
+        Return ``(data, target)`` only.
+
+    Returns
+    -------
+    Bunch
+        ``data`` (37401, 8) float64, the sensors, one row a second, in the order of time within each
+        run; ``feature_names`` (8,); ``target`` (37401,) 0 to 33, ``target_names`` the runs;
+        ``label`` (37401,) True where the row is anomalous; ``time`` (37401,) seconds since 1970;
+        ``DESCR``.
+    """
+    arrays = fetch("valves", None, data_home, download=False)
+    names, target = np.unique(arrays["run"], return_inverse=True)
+    fields = {"feature_names": arrays["columns"], "label": arrays["anomaly"]}
+    return bunch("valves", arrays["X"], target, names, return_X_y, time=arrays["time"], **fields)
