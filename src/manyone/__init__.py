@@ -18,6 +18,7 @@ from manyone.metrics import TaskAUC
 from manyone.persistence import load, save
 from manyone.plots import ObjectiveDisplay, ScoreDisplay, StructureDisplay
 from manyone.selection import auto, tune
+from manyone.tables import TableModel
 from manyone.whitening import TaskWhitener
 
 __version__ = "0.2.0"
@@ -38,6 +39,7 @@ __all__ = [
     "ScoreDisplay",
     "SparseOCKSR",
     "StructureDisplay",
+    "TableModel",
     "TaskAUC",
     "TaskWhitener",
     "auto",

@@ -26,9 +26,15 @@ from manyone.covariance import TaskWhitenings, Whitening
 from manyone.estimators import METHODS, CombinedOneClass
 from manyone.files import write_atomically
 from manyone.kernels import Kernel, Points
-from manyone.models import SCORERS, FitReport, Presence, Solution, Tail
+from manyone.models import SCORERS, FitReport, Presence, RangeGuard, Solution, Tail
 from manyone.rows import TrainingRows
 from manyone.solvers.ridge import RidgeFactor
+from manyone.tables import TableModel
+from manyone.tables.decisions import Decision
+from manyone.tables.encoder import Encoder
+from manyone.tables.frames import Column
+from manyone.tables.maps import DateMap, LevelMap, NumberMap
+from manyone.tables.unknown import UnknownTasks
 from manyone.whitening import TaskWhitener
 
 FORMAT = "manyone model"
@@ -42,7 +48,8 @@ def trusted_types() -> tuple[str, ...]:
     Ours, sparse rows and dtypes: a list in this code, never read from a file.
     """
     ours: list[type] = [*METHODS.values(), CombinedOneClass, TaskWhitener]
-    ours += [*SCORERS, Solution, FitReport, Presence, Tail, Whitening, TaskWhitenings]
+    ours += [TableModel, Encoder, Decision, NumberMap, LevelMap, DateMap, Column, UnknownTasks]
+    ours += [*SCORERS, Solution, FitReport, Presence, RangeGuard, Tail, Whitening, TaskWhitenings]
     ours += [Calibration, Kernel, Points, TrainingRows, RidgeFactor]
     ours += [csc_array, csr_array, csr_matrix, np.dtype]
     return tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in ours)

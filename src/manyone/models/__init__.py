@@ -3,6 +3,7 @@
 from manyone.kernels.gram import Expansion
 from manyone.models.combined import CombinedScorer, Tail
 from manyone.models.presence import Presence
+from manyone.models.range_guard import RangeGuard
 from manyone.models.scorers import (
     Balls,
     InMetric,
@@ -25,6 +26,7 @@ __all__ = [
     "InMetric",
     "Presence",
     "Projection",
+    "RangeGuard",
     "Scorer",
     "Solution",
     "Tail",

@@ -7,6 +7,7 @@ from typing import Any
 
 from manyone._types import Array, Codes, Rows
 from manyone.models.presence import Presence
+from manyone.models.range_guard import RangeGuard
 from manyone.models.scorers import Scorer
 
 
@@ -49,6 +50,8 @@ class Solution:
         underscore.
     presence : Presence or None
         What lowers the scores of rows far from everything.
+    guard : RangeGuard or None
+        What lowers the scores of rows with a value out of its range.
     """
 
     scorer: Scorer
@@ -57,16 +60,21 @@ class Solution:
     report: FitReport = field(default_factory=FitReport)
     learned: dict[str, Any] = field(default_factory=dict)
     presence: Presence | None = None
+    guard: RangeGuard | None = None
 
     def own(self, X: Rows, codes: Codes) -> Array:
         """Score of each row against its own task, shape (n,)."""
-        scores = self.scorer.own(X, codes)
-        return scores if self.presence is None else scores - self.presence.penalty(X)
+        return self._lowered(self.scorer.own(X, codes), X)
 
     def all(self, X: Rows) -> Array:
         """Score of each row against every task, shape (n, T)."""
-        scores = self.scorer.all(X)
-        return scores if self.presence is None else scores - self.presence.penalty(X)[:, None]
+        return self._lowered(self.scorer.all(X).T, X).T
+
+    def _lowered(self, scores: Array, X: Rows) -> Array:
+        for lowers in (self.presence, self.guard):
+            if lowers is not None:
+                scores = scores - lowers.penalty(X)
+        return scores
 
     def fitted(self, name: str) -> Any:
         """A learned value, or a part of the report."""

@@ -1,0 +1,5 @@
+"""Tables nobody prepared: an encoder, a model of data frames, and reasons for its alarms."""
+
+from manyone.tables.model import TableModel
+
+__all__ = ["TableModel"]

@@ -1,0 +1,182 @@
+"""From the columns of a table to rows of numbers: decided once, saved as plain arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from manyone._types import Array, Codes
+from manyone.messages import shortlist
+from manyone.models.range_guard import ALARM
+from manyone.tables.decisions import Decision, decide
+from manyone.tables.frames import Columns, read_column
+from manyone.tables.maps import LEVEL_HEIGHT, LevelMap, Map, NumberMap
+
+# Levels never seen are guarded where at most this share of the rows has a level of its own.
+_NEW_LEVELS = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """What was decided about every column of a table, and how to encode further rows.
+
+    Parameters
+    ----------
+    decisions : tuple of Decision
+        One for each column of the table, in its order.
+    maps : tuple of maps
+        Of the columns that are used, in their order.
+    indicators : ndarray of int
+        Which of the used columns have a coordinate for being missing.
+    source : ndarray of shape (D,)
+        Number of the used column that each coordinate comes from; -1 for the last one, which is
+        set where a column is missing that never was.
+    fill : ndarray of shape (T + 1, D)
+        What stands for missing coordinates: the mean of the task, and, last, of all rows.
+    """
+
+    decisions: tuple[Decision, ...]
+    maps: tuple[Map, ...]
+    indicators: Codes
+    source: Codes
+    fill: Array
+
+    @classmethod
+    def learn(cls, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
+        """Decide about columns of normal rows of tasks given by number (n,)."""
+        decisions = tuple(decide(name, column, codes) for name, column in columns.items())
+        return cls.of(decisions, columns, codes, n_tasks)
+
+    @classmethod
+    def of(
+        cls, decisions: tuple[Decision, ...], columns: Columns, codes: Codes, n_tasks: int
+    ) -> Encoder:
+        """The encoder that follows from decisions about these columns."""
+        used = [one.name for one in decisions if one.used]
+        if not used:
+            reasons = "; ".join(f"{one.name!r}: {one.note}" for one in decisions[:5])
+            raise ValueError(f"No column is left to learn from ({reasons}).")
+        maps = tuple(one.map for one in decisions if one.map is not None)
+        missing = np.column_stack([np.isnan(columns[name].values) for name in used])
+        indicators = np.flatnonzero(missing.any(axis=0))
+        source = [np.full(one.width, number) for number, one in enumerate(maps)]
+        places = np.concatenate([*source, indicators, [-1]])
+        encoder = cls(decisions, maps, indicators, places, np.zeros((n_tasks + 1, len(places))))
+        Z = encoder._coordinates(columns)[0]
+        return encoder.filled(Z, codes, n_tasks)
+
+    def filled(self, Z: Array, codes: Codes, n_tasks: int) -> Encoder:
+        """The encoder that imputes means of these coordinates (n, D), of each task and overall."""
+        known = ~np.isnan(Z)
+        counts, sums = np.zeros((n_tasks, Z.shape[1])), np.zeros((n_tasks, Z.shape[1]))
+        np.add.at(counts, codes, known)
+        np.add.at(sums, codes, np.where(known, Z, 0.0))
+        overall = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1.0)
+        fill = np.where(counts > 0, sums / np.maximum(counts, 1.0), overall)
+        return replace(self, fill=np.vstack([fill, overall]))
+
+    def learned_again(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
+        """The same use of the same columns, learned from other rows."""
+        decisions = tuple(
+            one if one.map is None else decide(one.name, columns[one.name], codes)
+            for one in self.decisions
+        )
+        return Encoder.of(decisions, columns, codes, n_tasks)
+
+    def margins(self) -> Array:
+        """Margin of coordinates whose range must not be left at all, else NaN, shape (D,).
+
+        A level never seen, or a value missing where none ever was, is out of range at once; where
+        new levels are an everyday matter, they are not guarded.
+        """
+        margin = np.full(len(self.source), np.nan)
+        margin[-1] = LEVEL_HEIGHT / ALARM
+        ends = np.cumsum([one.width for one in self.maps])
+        for end, one in zip(ends, self.maps, strict=True):
+            if isinstance(one, LevelMap):
+                rare = one.singletons <= _NEW_LEVELS
+                margin[end - 1] = LEVEL_HEIGHT / ALARM if rare else np.inf
+        return margin
+
+    @property
+    def used(self) -> list[str]:
+        """Names of the columns that are used."""
+        return [one.name for one in self.decisions if one.used]
+
+    def encode(self, columns: Columns, codes: Codes) -> Array:
+        """Rows as numbers.
+
+        Parameters
+        ----------
+        columns : dict of str to Column
+            With every column that is used.
+        codes : ndarray of shape (n,)
+            Number of each row's task; -1 for one that is not known.
+
+        Returns
+        -------
+        ndarray of shape (n, D)
+            Finite.
+        """
+        Z, gaps = self._coordinates(columns)
+        if gaps:
+            rows, places = np.nonzero(np.isnan(Z))
+            Z[rows, places] = self.fill[codes[rows], places]
+        return Z
+
+    def _coordinates(self, columns: Columns) -> tuple[Array, bool]:
+        """Coordinates with NaN where values are missing, and whether any is."""
+        n = len(next(iter(columns.values())).values)
+        Z = np.empty((n, len(self.source)))
+        missing = np.zeros((n, len(self.maps)), dtype=bool)
+        place = 0
+        for number, (name, one) in enumerate(zip(self.used, self.maps, strict=True)):
+            column = columns[name]
+            block = Z[:, place : place + one.width]
+            if isinstance(one, LevelMap):
+                assert column.levels is not None
+                block[:] = one.apply(column.values, column.levels)
+            else:
+                block[:] = one.apply(column.values)
+            missing[:, number] = np.isnan(block[:, 0])
+            place += one.width
+        Z[:, place:-1] = missing[:, self.indicators] * LEVEL_HEIGHT
+        often = np.zeros(len(self.maps), dtype=bool)
+        often[self.indicators] = True
+        Z[:, -1] = missing[:, ~often].any(axis=1) * LEVEL_HEIGHT
+        return Z, bool(missing.any())
+
+    def read(self, frame: nw.DataFrame[Any]) -> Columns:
+        """The columns that are used, or what is wrong with them, by name."""
+        lost = [name for name in self.used if name not in frame.columns]
+        if lost:
+            raise ValueError(
+                f"The table has no column {shortlist(lost, 3)}, which the model was fitted with."
+            )
+        columns = {}
+        for one in self.decisions:
+            if one.used:
+                columns[one.name] = one.checked(read_column(frame.get_column(one.name)))
+        return columns
+
+    def new_columns(self, names: Sequence[str]) -> list[str]:
+        """Columns that the model has never heard of."""
+        known = {one.name for one in self.decisions}
+        return [name for name in names if name not in known]
+
+    def table(self) -> dict[str, NDArray[Any]]:
+        """Everything that was decided, column by column."""
+        fields = ("name", "kind", "used", "features", "missing", "low", "high", "note")
+        rows = [one.summary() for one in self.decisions]
+        return {field: np.array([row[field] for row in rows]) for field in fields}
+
+    def value(self, name: str, z: Array) -> Any:
+        """Values in the user's units of coordinates (n, width) of a column of numbers."""
+        one = self.maps[self.used.index(name)]
+        assert isinstance(one, NumberMap)
+        return one.undo(z)

@@ -1,0 +1,223 @@
+"""Tables of pandas, polars and pyarrow as plain columns, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from manyone._types import Array, Codes, Mask
+from manyone.messages import shortlist
+from manyone.rows import as_labels
+
+#: Level number of a missing text.
+NO_LEVEL = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One column of a table, free of the library it came from.
+
+    Parameters
+    ----------
+    kind : {"number", "boolean", "date", "text"} or another word for what cannot be used
+    values : ndarray of shape (n,)
+        Float64, NaN where missing: numbers, 0 and 1, seconds since 1970, or numbers of `levels`.
+    levels : ndarray of str or None
+        What the values of a text column stand for.
+    """
+
+    kind: str
+    values: Array
+    levels: NDArray[Any] | None = None
+
+    def take(self, rows: Any) -> Column:
+        """Some of the rows; texts that none of them has are forgotten."""
+        values = self.values[rows]
+        if self.levels is None:
+            return replace(self, values=values)
+        known = ~np.isnan(values)
+        used, numbers = np.unique(values[known].astype(np.intp), return_inverse=True)
+        values = values.copy()
+        values[known] = numbers
+        return replace(self, values=values, levels=self.levels[used])
+
+    def joined(self, more: Column) -> Column:
+        """These values followed by more values of the same kind."""
+        if self.levels is None or more.levels is None:
+            return replace(self, values=np.concatenate([self.values, more.values]))
+        index = {level: number for number, level in enumerate(self.levels.tolist())}
+        new = [level for level in more.levels.tolist() if level not in index]
+        levels = _strings([*self.levels.tolist(), *new])
+        index |= {level: len(index) + number for number, level in enumerate(new)}
+        place = np.array([*map(index.get, more.levels.tolist()), np.nan], dtype=np.float64)
+        numbers = np.where(np.isnan(more.values), len(place) - 1, more.values).astype(np.intp)
+        values = np.concatenate([self.values, place[numbers]])
+        return replace(self, values=values, levels=levels)
+
+
+Columns = dict[str, Column]
+
+
+def as_table(table: Any, what: str = "table") -> nw.DataFrame[Any]:
+    """A narwhals frame whose columns have different names, or what is wrong with it."""
+    if hasattr(table, "collect"):
+        raise ValueError(f"{what} is a lazy frame: call .collect() first.")
+    names = [str(name) for name in getattr(table, "columns", ())]
+    if hasattr(table, "column_names"):  # pyarrow
+        names = [str(name) for name in table.column_names]
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(names) > 1 else []
+    if len(names) != len(set(names)):
+        raise ValueError(f"{what} has several columns named {shortlist(twice, 3)}: rename them.")
+    frame = nw.from_native(table, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        raise ValueError(
+            f"{what} must be a data frame of pandas, polars or pyarrow; got {type(table).__name__}."
+        )
+    if not len(frame):
+        raise ValueError(f"{what} has no rows.")
+    return frame
+
+
+def refuse_missing_columns(frame: nw.DataFrame[Any], **roles: Sequence[str]) -> None:
+    """Every column that a role names has to be there."""
+    for role, names in roles.items():
+        lost = [name for name in names if name not in frame.columns]
+        if lost:
+            raise ValueError(
+                f"{role}: there is no column {shortlist(lost, 3)}. The columns are "
+                f"{shortlist(frame.columns, 8)}."
+            )
+
+
+def read_column(series: nw.Series[Any]) -> Column:
+    """A column as plain arrays."""
+    dtype = series.dtype
+    if dtype.is_numeric():
+        return Column("number", numbers(series))
+    if dtype == nw.Boolean:
+        return Column("boolean", numbers(series))
+    if dtype in (nw.Datetime, nw.Date):
+        return Column("date", _seconds(series))
+    if dtype == nw.Duration:
+        return Column("number", numbers(series.dt.total_microseconds()) / 1e6)
+    if dtype in (nw.String, nw.Categorical, nw.Enum):
+        return text_column(series.to_list())
+    if dtype in (nw.Object, nw.Unknown):
+        return _mixed(series.to_list())
+    return Column(str(dtype), np.full(len(series), np.nan))
+
+
+def numbers(series: nw.Series[Any]) -> Array:
+    """Values as float64, NaN where missing."""
+    if series.dtype not in (nw.Float64, nw.Float32) or len(series) == 0:
+        series = series.cast(nw.Float64)
+    return np.asarray(series.to_numpy(), dtype=np.float64)
+
+
+def text_column(values: list[Any]) -> Column:
+    """Texts as numbers of their levels; None, NaN and empty texts are missing."""
+    texts = [None if value is None or value != value else str(value) for value in values]
+    known = sorted({text for text in texts if text})
+    index: dict[str | None, float] = {text: float(number) for number, text in enumerate(known)}
+    found = np.array([index.get(text, np.nan) for text in texts], dtype=np.float64)
+    return Column("text", found, _strings(known))
+
+
+def _mixed(values: list[Any]) -> Column:
+    """Python objects: numbers if all of them are, else texts."""
+    known = [value for value in values if value is not None and value == value]
+    if known and all(isinstance(value, bool | np.bool_) for value in known):
+        return Column("boolean", np.array([_number(value) for value in values]))
+    if known and all(hasattr(value, "__float__") for value in known):
+        return Column("number", np.array([_number(value) for value in values]))
+    return text_column(values)
+
+
+def _number(value: Any) -> float:
+    return np.nan if value is None or value != value else float(value)
+
+
+def _seconds(series: nw.Series[Any]) -> Array:
+    if series.dtype == nw.Date:
+        series = series.cast(nw.Datetime("us"))
+    return numbers(series.dt.timestamp("ms")) / 1e3
+
+
+def _strings(values: list[str]) -> NDArray[Any]:
+    return np.array(values, dtype=np.str_) if values else np.empty(0, dtype="U1")
+
+
+# ------------------------------------------------------------------------------------------ labels
+
+
+def task_labels(frame: nw.DataFrame[Any], names: Sequence[str]) -> NDArray[Any]:
+    """Label of each row, integers or texts; None where it is missing.
+
+    Several columns make one label, ``"left / right"``.
+    """
+    parts = [_labels(frame.get_column(name)) for name in names]
+    if len(parts) == 1:
+        return parts[0]
+    rows = zip(*(part.tolist() for part in parts), strict=True)
+    return as_labels([joined_label(row) for row in rows])
+
+
+def joined_label(values: Sequence[Any]) -> str | None:
+    """One label for the values of several columns; None if one of them is missing."""
+    if any(value is None for value in values):
+        return None
+    return " / ".join(str(value).replace("\\", "\\\\").replace("/", "\\/") for value in values)
+
+
+def _labels(series: nw.Series[Any]) -> NDArray[Any]:
+    if series.dtype.is_integer() and not series.null_count():
+        return np.asarray(series.to_numpy(), dtype=np.int64)
+    labels = as_labels(series.to_list())
+    if labels.dtype.kind in "iU":
+        return labels
+    return as_labels([_label(label) for label in labels.tolist()])
+
+
+def _label(label: Any) -> Any:
+    """Integers and texts stay; whole floats, as a column with gaps has them, are integers."""
+    if label is None or isinstance(label, str) or type(label) is int:
+        return label
+    if isinstance(label, float) and label.is_integer():
+        return int(label)
+    return str(label)
+
+
+def outlier_mask(frame: nw.DataFrame[Any], name: str) -> Mask:
+    """True where the column says that a row is abnormal: booleans, or 0 and 1."""
+    column = read_column(frame.get_column(name))
+    values = np.nan_to_num(column.values)
+    if column.kind not in ("boolean", "number") or not np.isin(values, (0.0, 1.0)).all():
+        raise ValueError(
+            f"Column {name!r} must be true (or 1) where a row is abnormal, else false (or 0)."
+        )
+    return values == 1.0
+
+
+def like(frame: nw.DataFrame[Any], columns: dict[str, Any]) -> Any:
+    """A table of the library that `frame` is of."""
+    plain = {
+        name: values.tolist()
+        if isinstance(values, np.ndarray) and values.dtype.kind in "UO"
+        else values
+        for name, values in columns.items()
+    }
+    return nw.from_dict(plain, backend=frame.implementation).to_native()
+
+
+def grouped_numbers(codes: Codes) -> Codes:
+    """Place of each row among the rows of its task, in the order of the rows."""
+    order = np.argsort(codes, kind="stable")
+    counts = np.bincount(codes)
+    place = np.empty(len(codes), dtype=np.intp)
+    place[order] = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return place

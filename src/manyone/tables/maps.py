@@ -1,0 +1,195 @@
+"""How one column becomes coordinates: numbers, categories, dates. Frozen, plain arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from manyone._types import Array
+
+# Knots of the map of a column of numbers.
+_KNOTS = 33
+# Share of the linear map in it: the rest are normal scores.
+_LINEAR = 0.5
+# Share of the values on each side that the slope beyond the range is taken from.
+_TAIL = 0.1
+# Encoded numbers stay within: what lies beyond is as far away as can be told.
+_FARTHEST = 1e6
+#: Height of a category's coordinate: two categories are as far apart as two random numbers.
+LEVEL_HEIGHT = 1 / np.sqrt(2)
+# A level is rare below so many rows.
+_RARE_ROWS, _MOST_LEVELS = 5, 50
+#: Cycles that a date is on: their names and lengths in seconds.
+CYCLES = (("hour of day", 86400.0), ("day of week", 604800.0))
+
+
+@dataclass(frozen=True, eq=False)
+class NumberMap:
+    """Increasing, piecewise linear: between standardised values and normal scores.
+
+    Heavy tails are tamed inside the range seen; beyond it the map goes on linearly, so that wild
+    values stay wild.
+
+    Parameters
+    ----------
+    knots, scores : ndarray of shape (k,)
+        Values and what they become, both increasing.
+    slopes : ndarray of shape (2,)
+        Below the first knot and above the last.
+    infinite : bool
+        Whether infinities were seen; they are then as good as missing.
+    """
+
+    knots: Array
+    scores: Array
+    slopes: Array
+    infinite: bool = False
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates."""
+        return 1
+
+    @classmethod
+    def learn(cls, values: Array) -> NumberMap:
+        """The map of a column (n,) with at least two different finite values."""
+        infinite = bool(np.isinf(values).any())
+        values = np.sort(values[np.isfinite(values)])
+        distinct, first, counts = np.unique(values, return_index=True, return_counts=True)
+        normal = ndtri((first + counts / 2) / len(values))
+        unit = max(float(np.abs(values).max()), 1e-300)
+        spread = float(np.std(values / unit)) * unit
+        linear = (distinct / unit - np.mean(values / unit)) * (unit / spread)
+        level = np.std(np.repeat(normal, counts))
+        scores = _LINEAR * linear + (1 - _LINEAR) * normal / level
+        scores /= np.std(np.repeat(scores, counts))
+        if len(distinct) > _KNOTS:
+            # Knots at even steps of the scores: dense where the map bends.
+            even = np.linspace(scores[0], scores[-1], _KNOTS)
+            by_rank = np.linspace(0, len(distinct) - 1, _KNOTS).round().astype(np.intp)
+            chosen = np.union1d(np.searchsorted(scores, even), by_rank)
+        else:
+            chosen = np.arange(len(distinct))
+        low, high = np.searchsorted(distinct, np.quantile(values, [_TAIL, 1 - _TAIL]))
+        ends = [(low, 0), (len(distinct) - 1, high)]
+        ends = [pair if pair[0] > pair[1] else (len(distinct) - 1, 0) for pair in ends]
+        slopes = [(scores[b] - scores[a]) / (distinct[b] - distinct[a]) for b, a in ends]
+        return cls(distinct[chosen], scores[chosen], np.array(slopes), infinite)
+
+    def apply(self, values: Array) -> Array:
+        """Coordinates (n, 1); NaN where missing."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.infinite:
+                values = np.where(np.isinf(values), np.nan, values)
+            below = np.minimum(values - self.knots[0], 0.0) * self.slopes[0]
+            above = np.maximum(values - self.knots[-1], 0.0) * self.slopes[1]
+            inside = np.interp(values, self.knots, self.scores)
+            return np.clip(inside + below + above, -_FARTHEST, _FARTHEST)[:, None]
+
+    def undo(self, coordinates: Array) -> Array:
+        """Values (n,) that become these coordinates (n, 1)."""
+        z = coordinates[:, 0]
+        below = np.minimum(z - self.scores[0], 0.0) / self.slopes[0]
+        above = np.maximum(z - self.scores[-1], 0.0) / self.slopes[1]
+        return np.asarray(np.interp(z, self.scores, self.knots) + below + above)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelMap:
+    """One coordinate for each frequent level, one for rare levels, one for levels never seen.
+
+    Parameters
+    ----------
+    levels : ndarray of str
+        Frequent levels, then rare ones.
+    place : ndarray of int
+        Coordinate of each level.
+    width : int
+        Number of coordinates; the last is that of levels never seen.
+    singletons : float
+        Share of the rows whose level nobody shared: so likely is a level never seen.
+    """
+
+    levels: NDArray[Any]
+    place: NDArray[np.intp]
+    width: int
+    singletons: float
+
+    @classmethod
+    def learn(cls, values: Array, levels: NDArray[Any]) -> LevelMap:
+        """The map of a column of level numbers (n,)."""
+        known = values[~np.isnan(values)].astype(np.intp)
+        counts = np.bincount(known, minlength=len(levels))
+        order = np.lexsort((levels, -counts))
+        frequent = counts[order] >= max(_RARE_ROWS, 0.005 * len(known))
+        frequent[_MOST_LEVELS:] = False
+        frequent[0] |= len(levels) <= 2
+        number = int(frequent.sum())
+        rare = number < len(levels)
+        place = np.where(frequent, np.cumsum(frequent) - 1, number)
+        singletons = float(np.sum(counts == 1) / max(len(known), 1))
+        return cls(levels[order], place, number + rare + 1, singletons)
+
+    def names(self) -> list[str]:
+        """What each coordinate stands for."""
+        frequent = [str(level) for level in self.levels[self.place < self._first_merged()]]
+        rare = ["(rare)"] if len(frequent) < self.width - 1 else []
+        return [*frequent, *rare, "(never seen)"]
+
+    def _first_merged(self) -> int:
+        return self.width - 1 - (len(np.unique(self.place)) < len(self.place))
+
+    def apply(self, values: Array, levels: NDArray[Any]) -> Array:
+        """Coordinates (n, width) of numbers (n,) of levels; NaN where missing."""
+        index = dict(zip(self.levels.tolist(), self.place.tolist(), strict=True))
+        never = self.width - 1
+        place = np.array([index.get(level, never) for level in levels.tolist()] + [0])
+        missing = np.isnan(values)
+        column = place[np.where(missing, len(levels), values).astype(np.intp)]
+        coordinates = np.zeros((len(values), self.width))
+        coordinates[np.arange(len(values)), column] = LEVEL_HEIGHT
+        coordinates[missing] = np.nan
+        return coordinates
+
+
+@dataclass(frozen=True, eq=False)
+class DateMap:
+    """Where a moment is on the cycles that vary: sine and cosine, and never the date itself.
+
+    Parameters
+    ----------
+    periods : ndarray of shape (k,)
+        Lengths of the cycles in seconds.
+    """
+
+    periods: Array
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates."""
+        return 2 * len(self.periods)
+
+    @classmethod
+    def learn(cls, values: Array) -> DateMap:
+        """The cycles that a column of seconds (n,) goes through."""
+        known = values[~np.isnan(values)]
+        span = np.ptp(known) if len(known) else 0.0
+        periods = []
+        for _, period in CYCLES:
+            parts = known // (period / (24 if period < 1e5 else 7)) % (24 if period < 1e5 else 7)
+            if span > period and np.ptp(parts) > 0:
+                periods.append(period)
+        return cls(np.array(periods))
+
+    def apply(self, values: Array) -> Array:
+        """Coordinates (n, width); NaN where missing."""
+        # The first of January 1970 was a Thursday: weeks begin on Monday.
+        angle = 2 * np.pi * (values[:, None] + 3 * 86400.0) / self.periods
+        return np.column_stack([np.sin(angle), np.cos(angle)])
+
+
+Map = NumberMap | LevelMap | DateMap

@@ -1,0 +1,76 @@
+"""Rows of tasks that were never seen, judged by their distance from everything that was.
+
+The score is minus the distance to the nearest row of any task. What is normal for a new task is
+learned by leaving tasks out: every row is compared with the rows of the other tasks only. If new
+tasks are like the known ones, normal rows of them raise alarms at the promised rate, on average
+over new tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from manyone._types import Array, Codes, Mask
+from manyone.calibration import Calibration
+from manyone.kernels.kernel import row_blocks
+from manyone.models.range_guard import RangeGuard, guard_ranges
+
+# Rows that stand for all.
+_MOST_ROWS = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class UnknownTasks:
+    """Scores and p-values of rows whose task was never seen.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (m, d)
+        Rows of known tasks.
+    guard : RangeGuard
+    calibration : Calibration
+        Scores of rows of known tasks, each task left out.
+    """
+
+    rows: Array
+    guard: RangeGuard
+    calibration: Calibration
+
+    @classmethod
+    def learn(cls, X: Array, codes: Codes, margin: Array) -> UnknownTasks:
+        """From normal rows (n, d), sorted by task, and margins that are known (d,)."""
+        if len(X) > _MOST_ROWS:
+            kept = np.linspace(0, len(X) - 1, _MOST_ROWS).round().astype(np.intp)
+            X, codes = X[kept], codes[kept]
+        tasks, codes = np.unique(codes, return_inverse=True)
+        # A single task: rows are left out instead.
+        groups = codes if len(tasks) > 1 else np.arange(len(X))
+        nearest = np.empty(len(X))
+        for part in row_blocks(len(X), len(X)):
+            distance = cdist(X[part], X, "cityblock")
+            distance[groups[part, None] == groups] = np.inf
+            nearest[part] = distance.min(axis=1)
+        scores = -np.where(np.isfinite(nearest), nearest, 0.0)
+        guard, penalty = guard_ranges(X, scores, margin, groups)
+        # Every task counts the same, however many rows it has.
+        weight = len(X) / (len(tasks) * np.bincount(codes)[codes])
+        calibration = Calibration.from_scores(
+            scores - penalty, np.zeros(len(X), dtype=np.intp), weight, 1, "held-out"
+        )
+        return cls(X, guard, calibration)
+
+    def scores(self, X: Array) -> Array:
+        """Score of each row, shape (n,); higher is more normal."""
+        nearest = np.empty(len(X))
+        for part in row_blocks(len(X), len(self.rows)):
+            nearest[part] = cdist(X[part], self.rows, "cityblock").min(axis=1)
+        return -nearest - self.guard.penalty(X)
+
+    def judge(self, scores: Array, alarm_rate: float, finest: float) -> tuple[Array, Mask]:
+        """P-values as fine as `finest` if possible, and alarms at a rate, of scores (n,)."""
+        offset, _ = self.calibration.offsets(alarm_rate)
+        codes = np.zeros(len(scores), dtype=np.intp)
+        return self.calibration.pvalues(scores, codes, finest), scores < offset[0]
