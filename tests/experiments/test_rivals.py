@@ -5,7 +5,7 @@ import pytest
 from sklearn.covariance import LedoitWolf, ShrunkCovariance
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import IsolationForest
-from sklearn.neighbors import LocalOutlierFactor
+from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors
 from sklearn.svm import OneClassSVM
 
 from manyone.experiments import rivals
@@ -92,10 +92,17 @@ def test_grouped_predictor_of_scikit_lego(rows, rate):
 @pytest.mark.parametrize("rate", [0.05, 0.3])
 def test_detectors_of_pyod(rows, rate):
     ecod = pytest.importorskip("pyod.models.ecod", reason="needs manyone[experiments]")
+    copod = pytest.importorskip("pyod.models.copod")
     kpca = pytest.importorskip("pyod.models.kpca")
     X, task, Z = rows
     rival = rivals.PerTaskECOD().fit(X, task=task).recalibrate(rate)
     detector = ecod.ECOD(contamination=rate).fit(X[20:])
+    alone = np.concatenate([detector.decision_function(row[None]) for row in Z])
+    np.testing.assert_allclose(rival.score_tasks(Z)[:, 1], -alone)
+    assert rival.offset_[1] == pytest.approx(-detector.threshold_)
+
+    rival = rivals.PerTaskCOPOD().fit(X, task=task).recalibrate(rate)
+    detector = copod.COPOD(contamination=rate).fit(X[20:])
     alone = np.concatenate([detector.decision_function(row[None]) for row in Z])
     np.testing.assert_allclose(rival.score_tasks(Z)[:, 1], -alone)
     assert rival.offset_[1] == pytest.approx(-detector.threshold_)
@@ -105,6 +112,51 @@ def test_detectors_of_pyod(rows, rate):
     detector = kpca.KPCA(gamma=gamma, n_components=3, contamination=rate).fit(X[20:])
     np.testing.assert_allclose(rival.score_tasks(Z)[:, 1], -detector.decision_function(Z))
     assert rival.offset_[1] == pytest.approx(-detector.threshold_)
+
+
+@pytest.mark.parametrize(("norm", "p"), [("euclidean", 2), ("cityblock", 1)])
+def test_nearest_neighbours(rows, norm, p):
+    X, task, Z = rows
+    rival = rivals.PerTaskNearestNeighbour(norm=norm).fit(X, task=task)
+    expected = NearestNeighbors(n_neighbors=1, p=p).fit(X[20:]).kneighbors(Z)[0][:, 0]
+    np.testing.assert_allclose(rival.score_samples(Z, task=np.repeat("b", 11)), -expected)
+    between = NearestNeighbors(n_neighbors=1, p=p).fit(X[:20]).kneighbors()[0][:, 0]
+    assert rival.recalibrate(0.25).offset_[0] == pytest.approx(np.quantile(-between, 0.25))
+
+
+def test_the_largest_deviation_is_that_of_the_moved_column(rows):
+    X, task, Z = rows
+    rival = rivals.LargestDeviation().fit(X, task=task)
+    Z[:, 1] = X[20:, 1].mean() + 50.0
+    spread = np.concatenate([X[:20, 1] - X[:20, 1].mean(), X[20:, 1] - X[20:, 1].mean()]).std()
+    np.testing.assert_allclose(rival.score_tasks(Z)[:, 1], -50.0 / spread)
+
+
+def test_one_forest_for_all_tasks(rows):
+    X, task, Z = rows
+    rival = rivals.PooledIsolationForest(centred=False).fit(X, task=task)
+    expected = IsolationForest(random_state=0).fit(X).score_samples(Z)
+    np.testing.assert_allclose(rival.score_samples(Z, task=np.repeat("a", 11)), expected)
+    np.testing.assert_allclose(rival.score_tasks(Z)[:, 0], expected)
+    moved = X + np.where(task == "a", 100.0, 0.0)[:, None]
+    scores = [
+        rivals.PooledIsolationForest().fit(rows, task=task).score_samples(rows, task=task)
+        for rows in (X, moved)
+    ]
+    np.testing.assert_allclose(*scores)
+
+
+def test_own_scales_undo_the_units_of_each_task(rows):
+    X, task, Z = rows
+    label, units = np.repeat("a", 11), np.array([1e3, 1.0, 1e-3, 1.0, 1.0, 10.0])
+    rival = rivals.OwnScales(rivals.PerTaskNearestNeighbour(), prior=0.0)
+    plain = rival.fit(X, task=task).score_samples(Z, task=label)
+    there = X * np.where((task == "a")[:, None], units, 1.0)
+    scaled = rival.fit(there, task=task)
+    np.testing.assert_allclose(scaled.score_samples(Z * units, task=label), plain)
+    np.testing.assert_allclose(scaled.score_tasks(Z * units)[:, 0], plain)
+    margin = scaled.recalibrate(0.3).decision_function(Z * units, task=label)
+    assert np.ptp(margin - plain) < 1e-9
 
 
 @pytest.mark.parametrize("T", [2, 3])

@@ -1,4 +1,4 @@
-"""``manyone reproduce``: the paper's experiments.
+"""``manyone reproduce``: the paper's experiments, and entities gone wrong.
 
 In a shell::
 
@@ -6,6 +6,7 @@ In a shell::
   manyone reproduce                         digits, 10 repetitions
   manyone reproduce --data all --workers 4  all data sets of the paper
   manyone reproduce --data coil100 --protocol unseen --data-home ~/data
+  manyone reproduce --data all-faults       servers, spacecraft, engines, products, valves
 
 Run the same command again after an interruption: finished cells are kept.
 """
@@ -21,8 +22,10 @@ import typer
 
 from manyone.cli.common import InputError, check_folder, examples, needs, print_table, progress
 
-Data = Literal["mnist", "coil100", "face", "all"]
-Kinds = Literal["seen", "unseen", "both"]
+Strangers = Literal["mnist", "coil100", "face", "all"]
+Faults = Literal["servers", "spacecraft", "turbofan", "products", "valves", "all-faults"]
+Data = Literal[Strangers, Faults]
+Kinds = Literal["seen", "unseen", "both", "faults"]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -31,8 +34,13 @@ def add_to(app: typer.Typer) -> None:
 
 
 def reproduce(
-    data: Annotated[Data, typer.Option(help="Data set; only mnist comes with it.")] = "mnist",
-    protocol: Annotated[Kinds, typer.Option(help="Anomalies of known or new kinds.")] = "both",
+    data: Annotated[
+        Data | None, typer.Option(help="Data set; default mnist, the only one that comes with it.")
+    ] = None,
+    protocol: Annotated[
+        Kinds | None,
+        typer.Option(help="Anomalies: other classes, known or new, or faults. Default: all."),
+    ] = None,
     repeats: Annotated[
         int | None, typer.Option(help="Random repetitions; default 10, with --quick 1.", min=1)
     ] = None,
@@ -46,17 +54,15 @@ def reproduce(
         int | None, typer.Option(help="Processes; default one per core.", min=1)
     ] = None,
 ) -> None:
-    """Redo the paper's experiments: table, paired tests, figures and a page."""
+    """Redo the paper's experiments, or compare on faults: table, tests, figures and a page."""
     with needs("cli,plot,report"):
         from joblib import cpu_count
 
-        from manyone.experiments.data import DATASETS
         from manyone.experiments.page import auc_table
         from manyone.experiments.plan import Plan
         from manyone.experiments.reproduce import reproduce as run_plan
 
-    datasets = tuple(DATASETS) if data == "all" else (data,)
-    protocols = ("seen", "unseen") if protocol == "both" else (protocol,)
+    data, datasets, protocol, protocols = _what_to_run(data, protocol)
     repeats = repeats or (1 if quick else 10)
     plan = (Plan.quick if quick else Plan)(datasets, protocols, repeats, seed)
     check_folder("--out", out)
@@ -78,3 +84,25 @@ def reproduce(
     if failed:
         typer.echo(f"manyone: {len(failed)} cells failed, the first {failed[0]}", err=True)
         raise typer.Exit(1)
+
+
+def _what_to_run(
+    data: Data | None, protocol: Kinds | None
+) -> tuple[Data, tuple[str, ...], Kinds, tuple[str, ...]]:
+    """What is asked for, or follows from it: data, its sets, protocol, its kinds of anomaly."""
+    from manyone.experiments.data import names
+
+    if data is None:
+        data = "all-faults" if protocol == "faults" else "mnist"
+    everything = {"all": names("seen"), "all-faults": names("faults")}
+    datasets = everything.get(data, (data,))
+    if protocol is None:
+        protocol = "faults" if datasets[0] in names("faults") else "both"
+    kinds = ("seen", "unseen") if protocol == "both" else (protocol,)
+    if any(name not in names(kind) for name in datasets for kind in kinds):
+        fitting = (*names(kinds[0]), "all-faults" if protocol == "faults" else "all")
+        raise InputError(
+            f"--protocol {protocol} does not go with --data {data}. "
+            f"It goes with: {', '.join(fitting)}."
+        )
+    return data, datasets, protocol, kinds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ from manyone._types import Array
 from manyone.estimators import METHODS
 from manyone.experiments import data
 from manyone.experiments.corruption import corrupt
-from manyone.experiments.methods import methods, own
+from manyone.experiments.fault_methods import FaultMethod, fault_methods
+from manyone.experiments.methods import Method, methods, own
 from manyone.experiments.plan import RIDGES, Cell
-from manyone.experiments.protocols import POSITIVE, Split
+from manyone.experiments.protocols import FaultSplit, Split
 from manyone.solvers.nonlinear import respond
 
 #: False-alarm rates that models are asked for.
@@ -39,9 +41,9 @@ def compute(cell: Cell, data_home: str | None = None) -> dict[str, Any]:
         repetitions; of the package's methods what `_learned` finds; in the first repetition the
         ``tasks``; ``seconds``.
     """
-    X, labels = data.load(cell.dataset, data_home)
-    split = cell.sizes.split(X, labels, (cell.seed, cell.repetition))
-    method = own(cell.family, cell.setting) if cell.family in METHODS else methods()[cell.method]
+    loaded, sizes = data.load(cell.dataset, data_home), cell.sizes
+    split: Split | FaultSplit = sizes.split(*loaded, (cell.seed, cell.repetition))
+    X, method = data.prepared(cell.dataset, loaded[0], split.train), _method(cell)
     parts = [(X[split.train], split.task)]
     if cell.corruption:
         rng = np.random.default_rng((cell.seed, cell.repetition, 1))
@@ -50,20 +52,38 @@ def compute(cell: Cell, data_home: str | None = None) -> dict[str, Any]:
     with threadpool_limits(1), warnings.catch_warnings():
         # Few rows per task make many estimators complain; the figures show what it comes to.
         warnings.simplefilter("ignore")
-        scores = np.empty(split.member.shape)
-        for rows, task in parts:
-            model = method.fit(rows, task, cell.protocol, calibrate=cell.measures_alarms)
-            scores[:, np.isin(split.tasks, model.tasks_)] = model.score_tasks(X[split.test])
-        result: dict[str, Any] = {"auc": split.aucs(scores).tolist()}
+        models = [
+            method.fit(rows, task, cell.protocol, calibrate=cell.measures_alarms)
+            for rows, task in parts
+        ]
+        model, result = models[-1], {"auc": _aucs(models, X, split).tolist()}
         if cell.measures_alarms and method.alarms:
             result["alarms"] = _measured_alarms(model, X, split)
     chosen = model.get_params().items()
     result["chosen"] = {k: value for k, value in chosen if isinstance(value, str | int | float)}
-    if cell.family in METHODS and not cell.corruption:
+    if cell.family in METHODS and cell.protocol != "faults" and not cell.corruption:
         result |= _learned(model, cell)
     if cell.repetition == 0:
         result["tasks"] = split.tasks.tolist()
     return result | {"seconds": time.process_time() - start}
+
+
+def _method(cell: Cell) -> Method | FaultMethod:
+    """The method of a cell, not fitted."""
+    if cell.protocol == "faults":
+        return fault_methods()[cell.method, cell.setting]
+    return own(cell.family, cell.setting) if cell.family in METHODS else methods()[cell.method]
+
+
+def _aucs(models: Sequence[Any], X: Array, split: Split | FaultSplit) -> Array:
+    """AUC of each task, from models that have some of the tasks each."""
+    if isinstance(split, FaultSplit):
+        (model,) = models
+        return split.aucs(model.score_samples(X[split.test], task=split.owner))
+    scores = np.empty(split.member.shape)
+    for model in models:
+        scores[:, np.isin(split.tasks, model.tasks_)] = model.score_tasks(X[split.test])
+    return split.aucs(scores)
 
 
 def _learned(model: Any, cell: Cell) -> dict[str, Any]:
@@ -105,12 +125,12 @@ def sum_of_squared_errors(model: Any) -> float:
     return float(np.vdot(errors, errors))
 
 
-def _measured_alarms(model: Any, X: Array, split: Split) -> list[float]:
-    """Share of the positive test rows that raise an alarm, for each of `ALARM_RATES`."""
-    rows, codes = np.nonzero(split.member == POSITIVE)
+def _measured_alarms(model: Any, X: Array, split: Split | FaultSplit) -> list[float]:
+    """Share of the normal test rows that raise an alarm, for each of `ALARM_RATES`."""
+    rows, task = split.normal()
     shares = []
     for rate in ALARM_RATES:
         model.recalibrate(rate)
-        margins = model.decision_function(X[split.test[rows]], task=split.tasks[codes])
+        margins = model.decision_function(X[rows], task=task)
         shares.append(float(np.mean(margins < 0)))
     return shares

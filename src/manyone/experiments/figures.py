@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from manyone.estimators import METHODS
 from manyone.experiments.cells import ALARM_RATES
 from manyone.experiments.corruption import CORRUPTION_KINDS
 from manyone.experiments.data import DATASETS
-from manyone.experiments.methods import families, has_ridge, in_paper
+from manyone.experiments.fault_methods import fault_lines
+from manyone.experiments.methods import families, has_ridge, in_paper, ours
 from manyone.experiments.plan import RIDGES, Cell
 from manyone.experiments.runner import Outcome
 from manyone.experiments.tables import Results, Row
@@ -26,7 +26,11 @@ _WORDS = tomllib.loads(Path(__file__).with_name("figures.toml").read_text(encodi
 _GROUPS = ("methods of the paper", "others in the package", "everyday rivals")
 _MOST_MARKERS = 50  # on a curve; more become a smear
 # Protocols: what the anomalies are, and how they are marked.
-_KINDS = {"seen": ("known", COLOURS[0], "circle"), "unseen": ("unknown", COLOURS[1], "diamond")}
+_KINDS = {
+    "seen": ("known", COLOURS[0], "circle"),
+    "unseen": ("unknown", COLOURS[1], "diamond"),
+    "faults": ("own", COLOURS[0], "circle"),
+}
 
 
 def charts(results: Results) -> list[Chart]:
@@ -75,10 +79,12 @@ def _seen_unseen(results: Results) -> Chart:
     panels = tuple(_auc_panel(results, name) for name in results.datasets)
     kinds = [kind for kind in _KINDS if any(row.protocol == kind for row in rows)]
     title = f"{' and '.join(_KINDS[kind][0] for kind in kinds)} kinds of anomaly".capitalize()
+    name = "faults" if kinds == ["faults"] else "seen_unseen"
+    title = "Entities gone wrong" if name == "faults" else title
     printed = any(row.paper is not None for row in rows)
     caption = _say("seen_unseen", results.repeated, kinds, printed)
     size = (6.4, 0.3 * len({row.method for row in rows}) + 1.2)
-    return Chart("seen_unseen", title, caption, panels, size)
+    return Chart(name, title, caption, panels, size)
 
 
 def _auc_panel(results: Results, name: str) -> Panel:
@@ -103,7 +109,8 @@ def _auc_panel(results: Results, name: str) -> Panel:
         repeated = any(row.error is not None for row in mine)
         error = tuple(row.error or 0.0 for row in mine) if repeated else ()
         look = {"colour": colour, "symbol": symbol, "error": error}
-        dots([(row, row.mean) for row in mine], name=f"{kind} anomalies", **look)
+        named = kind if kind == "faults" else f"{kind} anomalies"
+        dots([(row, row.mean) for row in mine], name=named, **look)
     printed = [(row, row.paper) for row in rows if row.paper is not None]
     dots(printed, name="the paper's figure", colour="ink", symbol="bar")
     lines = Axis("", names=order, limits=(-0.7, len(order) - 0.3), reverse=True)
@@ -118,7 +125,7 @@ def _alarms(results: Results) -> Chart:
         found = [_method_curve(method, ALARM_RATES, rates[method]) for method in rates]
         contents[DATASETS[name].title] = [promised, *_by_group(found)] if found else []
     measured = [o for o in results.outcomes if "alarms" in o.result]
-    rivals = any(o.cell.family not in METHODS for o in measured)
+    rivals = any(not ours(o.cell.method) for o in measured)
     return _chart("alarm_rate", contents, _say("alarms", _repetitions(measured), rivals))
 
 
@@ -239,15 +246,15 @@ def _task_order(found: Sequence[Outcome]) -> list[int]:
 
 def _method_curve(family: str, x: Iterable[float], y: Iterable[float]) -> Curve:
     """A method's curve, in the same colour wherever the method appears."""
-    k, ours = _place(family), family in METHODS
-    group = _GROUPS[0 if in_paper(family) else 1 if ours else 2]
-    look = (COLOURS[k % len(COLOURS)], SYMBOLS[k % len(SYMBOLS)], "solid" if ours else "dotted")
+    k, mine = _place(family), ours(family)
+    group = _GROUPS[0 if in_paper(family) else 1 if mine else 2]
+    look = (COLOURS[k % len(COLOURS)], SYMBOLS[k % len(SYMBOLS)], "solid" if mine else "dotted")
     return Curve(tuple(map(float, x)), tuple(map(float, y)), family, group, *look)
 
 
 def _place(family: str) -> int:
     """Place of a method among all there are; the last for one that is there no more."""
-    return [*families(), family].index(family)
+    return [*families(), *fault_lines(), family].index(family)
 
 
 def _by_group(curves: Iterable[Curve]) -> list[Curve]:

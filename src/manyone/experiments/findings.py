@@ -9,13 +9,13 @@ from typing import Any
 from manyone.estimators import METHODS
 from manyone.experiments.cells import ALARM_RATES
 from manyone.experiments.data import DATASETS
-from manyone.experiments.methods import PAPER_AUC, in_paper
+from manyone.experiments.methods import PAPER_AUC, in_paper, ours
 from manyone.experiments.tables import Results, ties
 from manyone.report.charts import Chart
 from manyone.report.page import sentence
 
 _ASKED = 0.1  # alarm rate that the summary is about
-_KINDS = ("seen", "unseen")
+_KINDS = ("seen", "unseen", "faults")
 
 
 def findings(results: Results, charts: Sequence[Chart]) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -69,7 +69,7 @@ def _paper(results: Results, name: str) -> tuple[Any, ...]:
     # Tuned, or where that was not run as in the paper.
     shown = {row.family: row for row in sorted(rows, key=lambda row: row.method == row.family)}
     gaps = {row.method: row.mean - row.paper for row in shown.values() if row.paper is not None}
-    missing = [family for family in PAPER_AUC[name] if family not in shown]
+    missing = [family for family in PAPER_AUC.get(name, ()) if family not in shown]
     return (gaps, missing) if gaps else ()
 
 
@@ -86,10 +86,10 @@ def _rivals(results: Results, name: str) -> tuple[Any, ...]:
     """Of each protocol the best of our rows and of the rivals, and their paired test."""
     found = []
     for kind, rows in ((kind, results.of_kind(name, kind)) for kind in _KINDS):
-        ours = next((row for row in rows if row.family in METHODS), None)
-        other = next((row for row in rows if row.family not in METHODS), None)
-        if ours and other and (pair := results.pair(name, kind, ours.method, other.method)):
-            found.append((kind, ours, other, pair))
+        mine = next((row for row in rows if ours(row.method)), None)
+        other = next((row for row in rows if not ours(row.method)), None)
+        if mine and other and (pair := results.pair(name, kind, mine.method, other.method)):
+            found.append((kind, mine, other, pair))
     return (found,) if found else ()
 
 
@@ -98,10 +98,10 @@ def _alarms(results: Results, name: str) -> tuple[Any, ...]:
     place = ALARM_RATES.index(_ASKED)
     rates = {method: float(found[place]) for method, found in results.alarms(name).items()}
     order = sorted(rates.items(), key=lambda item: item[1])
-    ours = [(method, rate) for method, rate in order if method in METHODS]
-    others = [(method, rate) for method, rate in order if method not in METHODS]
-    kept = sum(round(rate, 3) <= _ASKED for _, rate in ours)  # as many digits as are shown
-    return (_ASKED, kept, ours, others) if ours else ()
+    mine = [(method, rate) for method, rate in order if ours(method)]
+    others = [(method, rate) for method, rate in order if not ours(method)]
+    kept = sum(round(rate, 3) <= _ASKED for _, rate in mine)  # as many digits as are shown
+    return (_ASKED, kept, mine, others) if mine else ()
 
 
 def _losses(charts: Sequence[Chart], methods: Sequence[str], name: str) -> tuple[Any, ...]:

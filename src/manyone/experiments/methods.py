@@ -122,6 +122,11 @@ def families() -> list[str]:
     return [*METHODS, *_RIVALS]
 
 
+def ours(method: str) -> bool:
+    """Whether a method of the table, by its name, is of this package."""
+    return method.partition(" (")[0] in (*METHODS, "auto")
+
+
 def left_out() -> list[str]:
     """Names of the rivals whose package is not installed (extra ``experiments``)."""
     return [name for name, e in _RIVALS.items() if e.package and find_spec(e.package) is None]

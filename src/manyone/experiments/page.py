@@ -9,9 +9,11 @@ from manyone.experiments.data import DATASETS
 from manyone.experiments.findings import findings
 from manyone.experiments.methods import AS_IN_PAPER
 from manyone.experiments.plan import Plan, code_version
-from manyone.experiments.tables import Results, Row, ties
+from manyone.experiments.tables import HINDSIGHT, Results, Row, ties
 from manyone.report import page as layout
 from manyone.report.page import Cell, Page, Picture, Section, Table, Topics, templates
+
+_HEADS = {"seen": "seen anomalies", "unseen": "unseen anomalies", "faults": "faults"}
 
 
 def page(plan: Plan, results: Results, pictures: Sequence[Picture], command: str) -> Page:
@@ -40,30 +42,31 @@ def page(plan: Plan, results: Results, pictures: Sequence[Picture], command: str
         sizes = {kind: dataset.protocols[kind].smaller(plan.shrink) for kind in plan.protocols}
         setup.append(say.dataset(dataset.title, dataset.note, sizes))
     tables = [auc_table(name, results) for name in results.datasets]
-    differ = "Where we differ from the paper, and why"
-    differences = say.differences(plan.datasets, plan.protocols)
-    return Page(
-        "Multi-task one-class classification, reproduced",
-        say.intro(code_version(), plan.repeats, plan.seed),
-        (
-            Section("findings", "In short", tuple(short)),
-            Section("setup", "What was run", tuple(setup)),
-            Section("table", "The table", (say.table(results.repeated), *tables), "Table"),
-            Section("figures", "Figures", (say.figures(), *pictures)),
-            Section("differences", differ, (differences,), "Differences"),
-            Section("again", "Run it again", (say.again(command),)),
-        ),
-    )
+    sections = [
+        Section("findings", "In short", tuple(short)),
+        Section("setup", "What was run", tuple(setup)),
+        Section("table", "The table", (say.table(results.repeated), *tables), "Table"),
+        Section("figures", "Figures", (say.figures(), *pictures)),
+    ]
+    faults = "faults" in plan.protocols
+    if not faults:
+        differ = "Where we differ from the paper, and why"
+        differences = say.differences(plan.datasets, plan.protocols)
+        sections.append(Section("differences", differ, (differences,), "Differences"))
+    sections.append(Section("again", "Run it again", (say.again(command),)))
+    title = "Entities gone wrong" if faults else "Multi-task one-class classification, reproduced"
+    intro = say.intro(code_version(), plan.repeats, plan.seed, faults)
+    return Page(title, intro, tuple(sections))
 
 
 def auc_table(name: str, results: Results) -> Table:
     """The table of one data set: errors and tests only where there are repetitions."""
     mine = {(row.method, row.protocol): row for row in results.rows if row.dataset == name}
-    found = {p: results.of_kind(name, p) for p in ("seen", "unseen")}
+    found = {p: results.of_kind(name, p) for p in _HEADS}
     best = {p: rows[0] for p, rows in found.items() if rows}
     heads = ["method"]
     for p in best:
-        heads += [f"{p} anomalies", *(["p"] if results.repeated else [])]
+        heads += [_HEADS[p], *(["p"] if results.repeated else [])]
         heads += ["paper", "difference"] if p == "seen" else []
     lines = []
     for method in dict.fromkeys(method for method, _ in mine):
@@ -75,7 +78,8 @@ def auc_table(name: str, results: Results) -> Table:
                 printed = row.paper if row else None
                 ahead = row.mean - printed if row and printed is not None else None
                 cells += [_cell(printed, ".2f"), _cell(ahead, "+.2f")]
-        lines.append(layout.Row(method, tuple(cells), soft=method.endswith(AS_IN_PAPER)))
+        soft = method.endswith((AS_IN_PAPER, HINDSIGHT))
+        lines.append(layout.Row(method, tuple(cells), soft=soft))
     spread = ", mean ± standard error" if results.repeated else ", one repetition"
     title = f"{DATASETS[name].title}: AUC in percent{spread}"
     return Table(title, tuple(heads), tuple(lines))

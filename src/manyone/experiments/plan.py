@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import manyone
 from manyone.estimators import METHODS
 from manyone.experiments import data
+from manyone.experiments import fault_methods as faults
 from manyone.experiments.corruption import corruptions
 from manyone.experiments.methods import has_ridge, left_out, methods, own
-from manyone.experiments.protocols import Protocol
 
 #: First-layer ridges of the paper's last experiment.
 RIDGES = tuple(f"alpha=1e-{k}" if k else "alpha=1" for k in range(7))
@@ -37,7 +38,7 @@ class Cell:
     dataset, protocol : str
         Keys of `data.DATASETS` and of its protocols.
     method, family, setting : str
-        See `Method`.
+        See `Method` and `FaultMethod`.
     seed, repetition : int
     shrink : int
         Divides the numbers of test rows.
@@ -58,11 +59,11 @@ class Cell:
     @property
     def measures_alarms(self) -> bool:
         """Whether thresholds are set and tried."""
-        return self.setting == "tuned" and self.repetition < _STUDY_REPEATS
+        return self.setting in ("tuned", faults.DEFAULT) and self.repetition < _STUDY_REPEATS
 
     @property
-    def sizes(self) -> Protocol:
-        """Protocol with its numbers."""
+    def sizes(self) -> Any:
+        """Protocol or FaultProtocol, with its numbers."""
         return data.DATASETS[self.dataset].protocols[self.protocol].smaller(self.shrink)
 
     @property
@@ -101,14 +102,17 @@ class Plan:
         cls, datasets: tuple[str, ...], protocols: tuple[str, ...], repeats: int, seed: int
     ) -> Plan:
         """A first look: methods that are fast or in the paper, few test rows."""
-        only = tuple(name for name, method in methods().items() if method.quick)
+        table = faults.fault_methods() if "faults" in protocols else methods()
+        only = tuple(dict.fromkeys(m.name for m in table.values() if m.quick))
         studied = (name for name, kind in METHODS.items() if kind.can.quick and kind.can.regression)
         return cls(datasets, protocols, repeats, seed, 5, only, tuple(studied))
 
     @property
     def missing(self) -> list[str]:
         """Names of the rivals that it would have, were their packages installed."""
-        return left_out() if self.only is None else []
+        if self.only is not None:
+            return []
+        return faults.left_out() if "faults" in self.protocols else left_out()
 
     @property
     def study_repeats(self) -> int:
@@ -118,8 +122,11 @@ class Plan:
     def cells(self) -> list[Cell]:
         """Cells of the table, then those of the studies of the ridge and of corrupted rows.
 
-        They are ordered by repetition, so that the time left can be told early.
+        They are ordered by repetition, so that the time left can be told early. Faults have no such
+        studies.
         """
+        if "faults" in self.protocols:
+            return self._cells_of_faults()
         chosen = [m for m in methods().values() if self.only is None or m.name in self.only]
         families = {m.family for m in chosen if self.studied is None or m.family in self.studied}
         table, study = [(method, "") for method in chosen], []
@@ -136,6 +143,14 @@ class Plan:
             for r, data, kind, (m, corruption) in parts
         ]
         return list(dict.fromkeys(cells))
+
+    def _cells_of_faults(self) -> list[Cell]:
+        found = faults.fault_methods().values()
+        table = [m for m in found if self.only is None or m.name in self.only]
+        return [
+            Cell(name, "faults", m.name, m.family, m.setting, self.seed, r, self.shrink)
+            for r, name, m in product(range(self.repeats), self.datasets, table)
+        ]
 
 
 @lru_cache

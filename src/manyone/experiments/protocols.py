@@ -1,4 +1,4 @@
-"""How rows are drawn for training and for testing: the paper's protocols, and unseen anomalies."""
+"""How rows are drawn: the paper's protocol, unseen anomalies, and entities gone wrong."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Array
+from manyone._types import Array, Mask
 from manyone.selection.judging import task_aucs
 
 #: Marks in `Split.member`.
 NEGATIVE, POSITIVE, UNUSED = 0, 1, -1
+#: What a row may be drawn for where entities go wrong; a row may have more than one role.
+LEARN, NORMAL, FAULT = 1, 2, 4
+# With fewer rows a task says nothing.
+_FEWEST_NORMAL, _FEWEST_FAULT = 5, 2
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,45 @@ class Split:
         ndarray of shape (T,)
         """
         return member_aucs(scores, self.member)
+
+    def normal(self) -> tuple[NDArray[np.intp], NDArray[Any]]:
+        """Normal test rows, by their position in the data, and their tasks."""
+        rows, codes = np.nonzero(self.member == POSITIVE)
+        return self.test[rows], self.tasks[codes]
+
+
+@dataclass(frozen=True)
+class FaultSplit:
+    """Rows of one repetition where each task is judged by rows of its own.
+
+    Attributes
+    ----------
+    train, task, tasks, test
+        As in `Split`.
+    owner : ndarray of shape (m,)
+        Task of each test row.
+    fault : ndarray of bool of shape (m,)
+        Test rows that are anomalies.
+    """
+
+    train: NDArray[np.intp]
+    task: NDArray[Any]
+    tasks: NDArray[Any]
+    test: NDArray[np.intp]
+    owner: NDArray[Any]
+    fault: Mask
+
+    def aucs(self, scores: Array) -> Array:
+        """Area under the ROC curve of each task, (T,), from the scores of the test rows (m,)."""
+        values = np.empty(len(self.tasks))
+        for t, task in enumerate(self.tasks):
+            mine = self.owner == task
+            values[t] = task_aucs(scores[mine, None], np.where(self.fault[mine], -1, 0))[0]
+        return values
+
+    def normal(self) -> tuple[NDArray[np.intp], NDArray[Any]]:
+        """Normal test rows, by their position in the data, and their tasks."""
+        return self.test[~self.fault], self.owner[~self.fault]
 
 
 def member_aucs(scores: Array, member: NDArray[np.integer]) -> Array:
@@ -159,3 +202,102 @@ class Protocol:
             member[rng.permutation(pool)[: self.n_negative], t] = NEGATIVE
         used = np.any(member != UNUSED, axis=1)
         return Split(train, labels[train], tasks, test[used], member[used])
+
+
+@dataclass(frozen=True)
+class FaultProtocol:
+    """Sizes of a split where each task is judged by rows of its own.
+
+    Parameters
+    ----------
+    n_train : int
+        Training rows of each task.
+    n_tasks : int or None
+        Tasks to draw; None is all that have enough rows.
+    n_normal, n_fault : int or None
+        Normal and faulty test rows of each task, fewer where it has not as many; None is all.
+    n_test : int or None
+        Draw so many test rows of each task as they come instead.
+    contamination : float
+        Share of the training rows of each task, one row at least, that its faults take the place
+        of; they are not tested with.
+    """
+
+    n_train: int
+    n_tasks: int | None = None
+    n_normal: int | None = None
+    n_fault: int | None = None
+    n_test: int | None = None
+    contamination: float = 0.0
+
+    def smaller(self, factor: int) -> FaultProtocol:
+        """The same protocol with test rows divided by a factor of 1 or more."""
+        if factor < 1:
+            raise ValueError(f"factor must be at least 1; got {factor!r}.")
+        sizes = {name: getattr(self, name) for name in ("n_normal", "n_fault", "n_test")}
+        fewer = {name: max(1, n // factor) for name, n in sizes.items() if n is not None}
+        return replace(self, **fewer)
+
+    def split(
+        self, X: Any, task: Any, roles: NDArray[np.uint8], seed: int | Sequence[int]
+    ) -> FaultSplit:
+        """Draw the rows of one repetition.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Only its length is looked at.
+        task : array-like of shape (n,)
+            Task of each row.
+        roles : ndarray of shape (n,)
+            What each row may be drawn for, a sum of `LEARN`, `NORMAL` and `FAULT`.
+        seed : int or sequence of int
+            The same seed and labels give the same split.
+
+        Returns
+        -------
+        FaultSplit
+        """
+        labels = np.asarray(task)
+        if len(labels) != len(X):
+            raise ValueError(f"X has {len(X)} rows but task has {len(labels)} labels.")
+        rng = np.random.default_rng(seed)
+        counts = {role: _counts(labels, roles & role > 0) for role in (LEARN, NORMAL, FAULT)}
+        tasks = [
+            label
+            for label, learn in counts[LEARN].items()
+            if learn >= self.n_train
+            and counts[NORMAL].get(label, 0) >= _FEWEST_NORMAL
+            and counts[FAULT].get(label, 0) >= _FEWEST_FAULT
+        ]
+        if self.n_tasks is not None:
+            if len(tasks) < self.n_tasks:
+                raise ValueError(
+                    f"The protocol needs {self.n_tasks} tasks; only {len(tasks)} have enough rows."
+                )
+            tasks = sorted(rng.permutation(tasks)[: self.n_tasks].tolist())
+        drawn = [self._of_task(np.flatnonzero(labels == t), roles, rng) for t in tasks]
+        train, test, fault = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
+        return FaultSplit(train, labels[train], np.array(tasks), test, labels[test], fault)
+
+    def _of_task(
+        self, rows: NDArray[np.intp], roles: NDArray[np.uint8], rng: np.random.Generator
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp], Mask]:
+        """Training rows of one task, its test rows, and which of these are faults."""
+        learn = rng.permutation(rows[roles[rows] & LEARN > 0])[: self.n_train]
+        normal = rng.permutation(rows[(roles[rows] & NORMAL > 0) & ~np.isin(rows, learn)])
+        fault = rng.permutation(rows[roles[rows] & FAULT > 0])
+        if self.contamination:
+            number = max(1, round(self.contamination * len(learn)))
+            learn = np.concatenate([learn[number:], fault[:number]])
+            fault = fault[number:]
+        normal, fault = normal[: self.n_normal], fault[: self.n_fault]
+        test = np.concatenate([normal, fault])
+        if self.n_test is not None:
+            test = rng.permutation(test)[: self.n_test]
+        return learn, test, np.isin(test, fault)
+
+
+def _counts(labels: NDArray[Any], mask: Mask) -> dict[Any, int]:
+    found, counts = np.unique(labels[mask], return_counts=True)
+    return dict(zip(found.tolist(), counts.tolist(), strict=True))

@@ -1,0 +1,128 @@
+"""What the experiments need of a rival: scores, and thresholds where it sets them."""
+
+from __future__ import annotations
+
+from abc import ABCMeta, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+
+from manyone._types import Array, Codes
+from manyone.covariance import task_means, task_scales
+
+
+class Rival(BaseEstimator, metaclass=ABCMeta):
+    """Base: one column of scores per task."""
+
+    tasks_: NDArray[Any]
+
+    def fit(self, X: Array, y: Any = None, *, task: NDArray[Any]) -> Self:
+        """Fit to normal rows (n, d) of the tasks (n,)."""
+        self.tasks_, codes = np.unique(task, return_inverse=True)
+        self._fit(X, codes)
+        return self
+
+    @abstractmethod
+    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+        """Fit; `codes` number the tasks."""
+
+    def score_samples(self, X: Array, *, task: NDArray[Any]) -> Array:
+        """Every row against its own task, (n,)."""
+        return self.score_tasks(X)[np.arange(len(X)), self._codes(task)]
+
+    def _codes(self, task: NDArray[Any]) -> Codes:
+        return np.searchsorted(self.tasks_, task)
+
+    @abstractmethod
+    def score_tasks(self, X: Array) -> Array:
+        """Every row against every task, (n, T); higher is more normal."""
+
+
+class Detector(Rival):
+    """One detector per task, each with a threshold of its own."""
+
+    offset_: Array
+    _rows: list[Array]
+    _models: list[Any]
+
+    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+        self._rows = [X[codes == t] for t in range(len(self.tasks_))]
+        self._models = self._detectors()
+
+    @abstractmethod
+    def _detectors(self) -> list[Any]:
+        """The detector of each task, fitted to its rows."""
+
+    def _scores(self, X: Array, t: int) -> Array:
+        """Rows against one task, (n,)."""
+        return self._models[t].score_samples(X)
+
+    def _training_scores(self, t: int) -> Array:
+        """Scores of the rows of a task that the detector itself sets its threshold on."""
+        return self._scores(self._rows[t], t)
+
+    def recalibrate(self, alarm_rate: float) -> Self:
+        """Set thresholds as ``contamination=alarm_rate`` does: a quantile of training scores.
+
+        So do the detectors of scikit-learn and of PyOD.
+        """
+        scores = map(self._training_scores, range(len(self.tasks_)))
+        self.offset_ = np.array([np.quantile(mine, alarm_rate) for mine in scores])
+        return self
+
+    def score_tasks(self, X: Array) -> Array:
+        """Every row against every task, (n, T)."""
+        return np.column_stack([self._scores(X, t) for t in range(len(self.tasks_))])
+
+    def score_samples(self, X: Array, *, task: NDArray[Any]) -> Array:
+        """Every row against its own task, (n,)."""
+        codes, values = self._codes(task), np.empty(len(X))
+        for t in np.unique(codes):
+            values[codes == t] = self._scores(X[codes == t], t)
+        return values
+
+    def decision_function(self, X: Array, *, task: NDArray[Any]) -> Array:
+        """Every row against its own task, (n,); < 0 is an alarm."""
+        return self.score_samples(X, task=task) - self.offset_[self._codes(task)]
+
+
+class OwnScales(Rival):
+    """A rival that is given every task about its mean, in its own column scales.
+
+    They are shrunk towards the pooled ones, which count for `prior` rows.
+    """
+
+    def __init__(self, rival: Rival, *, prior: float = 8.0):
+        self.rival = rival
+        self.prior = prior
+
+    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+        weight, freedom = np.ones(len(X)), np.bincount(codes).astype(np.float64) - 1.0
+        self._mean = task_means(X, codes, weight)
+        centred = X - self._mean[codes]
+        self._scale = task_scales(centred, X, codes, weight, freedom, self.prior)
+        rows = self._scaled(X, codes)
+        self._rival: Any = clone(self.rival).fit(rows, task=self.tasks_[codes])
+
+    def _scaled(self, X: Array, codes: Codes) -> Array:
+        return (X - self._mean[codes]) / self._scale[codes]
+
+    def score_tasks(self, X: Array) -> Array:
+        """Every row against every task, (n, T)."""
+        everywhere = (np.full(len(X), task) for task in self.tasks_)
+        return np.column_stack([self.score_samples(X, task=task) for task in everywhere])
+
+    def score_samples(self, X: Array, *, task: NDArray[Any]) -> Array:
+        """Every row against its own task, (n,)."""
+        return self._rival.score_samples(self._scaled(X, self._codes(task)), task=task)
+
+    def recalibrate(self, alarm_rate: float) -> Self:
+        """Set thresholds as the rival does."""
+        self._rival.recalibrate(alarm_rate)
+        return self
+
+    def decision_function(self, X: Array, *, task: NDArray[Any]) -> Array:
+        """Every row against its own task, (n,); < 0 is an alarm."""
+        return self._rival.decision_function(self._scaled(X, self._codes(task)), task=task)

@@ -1,0 +1,145 @@
+"""Distances: to neighbours, to means, between classes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from scipy.special import log_softmax
+from sklearn.covariance import ledoit_wolf_shrinkage
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.neighbors import LocalOutlierFactor
+
+from manyone._types import Array
+from manyone.experiments.rivals.base import Detector, Rival
+
+
+class PerTaskNearestNeighbour(Detector):
+    """Distance to the nearest row of a task; thresholds from distances between its rows."""
+
+    def __init__(self, *, norm: Literal["euclidean", "cityblock"] = "euclidean"):
+        self.norm = norm
+
+    def _detectors(self) -> list[None]:
+        return [None] * len(self.tasks_)
+
+    def _scores(self, X: Array, t: int) -> Array:
+        return -cdist(X, self._rows[t], self.norm).min(axis=1)
+
+    def _training_scores(self, t: int) -> Array:
+        distances = cdist(self._rows[t], self._rows[t], self.norm)
+        np.fill_diagonal(distances, np.inf)
+        nearest = distances.min(axis=1)
+        return -np.where(np.isfinite(nearest), nearest, 0.0)
+
+
+class LargestDeviation(Detector):
+    """Largest deviation of a column from the mean of its task, in pooled standard deviations."""
+
+    def _detectors(self) -> list[Array]:
+        means = [rows.mean(axis=0) for rows in self._rows]
+        gaps = [rows - mean for rows, mean in zip(self._rows, means, strict=True)]
+        spread = np.concatenate(gaps).std(axis=0)
+        self._spread = np.where(spread > 0, spread, 1.0)
+        return means
+
+    def _scores(self, X: Array, t: int) -> Array:
+        return -np.max(np.abs(X - self._models[t]) / self._spread, axis=1)
+
+
+class PerTaskLocalOutlierFactor(Detector):
+    """One `LocalOutlierFactor` per task, with no more neighbours than it has other rows."""
+
+    def __init__(self, *, n_neighbors: int = 20):
+        self.n_neighbors = n_neighbors
+
+    def _detectors(self) -> list[LocalOutlierFactor]:
+        most = [max(1, min(self.n_neighbors, len(rows) - 1)) for rows in self._rows]
+        models = [LocalOutlierFactor(n_neighbors=number, novelty=True) for number in most]
+        return [model.fit(rows) for model, rows in zip(models, self._rows, strict=True)]
+
+    def _training_scores(self, t: int) -> Array:
+        return self._models[t].negative_outlier_factor_
+
+
+class ShrunkMahalanobis:
+    r"""Mahalanobis distance with a shrunk covariance.
+
+    .. math:: \Sigma = (1 - s) C'C / n + s \mu I, \qquad \mu = \operatorname{tr}(C'C) / (n d),
+
+    for centred rows C, from the singular vectors of C alone: d x d is never formed.
+
+    Parameters
+    ----------
+    C : ndarray of shape (n, d)
+    shrinkage : float in (0, 1] or "auto"
+        s; ``"auto"`` is what Ledoit and Wolf advise.
+    """
+
+    def __init__(self, C: Array, shrinkage: float | Literal["auto"] = "auto"):
+        n, d = C.shape
+        if isinstance(shrinkage, str):
+            # Of two rows the rule makes 0: about their mean they agree on the one direction.
+            advised = float(ledoit_wolf_shrinkage(C, assume_centered=True))
+            shrinkage = advised if advised > 1e-6 else 1e-6
+        _, singular, self._directions = np.linalg.svd(C, full_matrices=False)
+        # Rows that do not differ have no scale of their own: take 1.
+        floor = shrinkage * (float(np.sum(singular**2)) / (n * d) or 1.0)
+        self._along = 1.0 / np.sqrt((1.0 - shrinkage) * singular**2 / n + floor)
+        # Directions in which the rows do not vary; there are none where n >= d.
+        self._across = 1.0 / np.sqrt(floor) if d > len(singular) else 0.0
+
+    def whiten(self, Z: Array) -> Array:
+        r""":math:`\Sigma^{-1/2} z` of the rows of Z (m, d), whose length is the distance."""
+        change = (Z @ self._directions.T) * (self._along - self._across)
+        return self._across * Z + change @ self._directions
+
+
+class PerTaskMahalanobis(Detector):
+    """Distance to the mean of a task, its covariance shrunk ("auto": by Ledoit and Wolf's rule)."""
+
+    def __init__(self, *, shrinkage: float | Literal["auto"] = "auto"):
+        self.shrinkage = shrinkage
+
+    def _detectors(self) -> list[ShrunkMahalanobis]:
+        return [ShrunkMahalanobis(rows, self.shrinkage) for rows in self._centred_rows()]
+
+    def _centred_rows(self) -> list[Array]:
+        self._means = np.stack([rows.mean(axis=0) for rows in self._rows])
+        return [rows - mean for rows, mean in zip(self._rows, self._means, strict=True)]
+
+    def _scores(self, X: Array, t: int) -> Array:
+        return -np.linalg.norm(self._models[t].whiten(X - self._means[t]), axis=1)
+
+
+class PooledMahalanobis(PerTaskMahalanobis):
+    """The same with one covariance, pooled within the tasks."""
+
+    def _detectors(self) -> list[ShrunkMahalanobis]:
+        rows = np.concatenate(self._centred_rows())
+        return [ShrunkMahalanobis(rows, self.shrinkage)] * len(self.tasks_)
+
+    def score_tasks(self, X: Array) -> Array:
+        """Every row against every task, (n, T), whitened once for all tasks."""
+        shared = self._models[0]
+        return -cdist(shared.whiten(X), shared.whiten(self._means))
+
+
+class LinearDiscriminants(Rival):
+    """`LinearDiscriminantAnalysis`, covariance shrunk; scores are log probabilities of the tasks.
+
+    They rank rows far better than the bare discriminants do, of which a task in the middle of the
+    others has none of its own.
+    """
+
+    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+        self._model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(X, codes)
+
+    def score_tasks(self, X: Array) -> Array:
+        """Every row against every task, (n, T)."""
+        values = self._model.decision_function(X)
+        if values.ndim == 1:  # two classes share one discriminant
+            values = np.column_stack([-values, values]) / 2
+        return log_softmax(values, axis=1)  # logarithms of what has underflowed would be ties
