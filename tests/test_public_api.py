@@ -10,7 +10,7 @@ import manyone
 from manyone.estimators import METHODS, MultiTaskOneClass
 
 CONTRACT = {
-    "fit": ["X", "y", "task", "outlier", "sample_weight"],
+    "fit": ["X", "y", "task", "outlier", "sample_weight", "groups"],
     "score_samples": ["X", "task"],
     "decision_function": ["X", "task"],
     "predict": ["X", "task"],

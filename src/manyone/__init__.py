@@ -14,6 +14,7 @@ from manyone.estimators import (
     OutputKernelOCKSR,
     SparseOCKSR,
 )
+from manyone.groups import TimeBlocks
 from manyone.metrics import TaskAUC
 from manyone.persistence import load, save
 from manyone.plots import ObjectiveDisplay, ScoreDisplay, StructureDisplay
@@ -42,6 +43,7 @@ __all__ = [
     "TableModel",
     "TaskAUC",
     "TaskWhitener",
+    "TimeBlocks",
     "auto",
     "load",
     "save",

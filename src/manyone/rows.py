@@ -14,6 +14,8 @@ from sklearn.utils.validation import validate_data
 from manyone import validation
 from manyone._sklearn import check_sample_weight
 from manyone._types import Array, Codes, Mask, Rows
+from manyone.content import row_numbers
+from manyone.groups import TimeBlocks, group_numbers, joined_groups
 from manyone.kernels.kernel import VALUES_ONLY
 
 #: Code of a row whose task is missing (allowed for known outliers only).
@@ -40,6 +42,11 @@ class TrainingRows:
     n_tasks : int
     columns : ndarray of shape (n,) or None
         Of a precomputed kernel: where each row stands in the matrix that was given.
+    group : ndarray of shape (n,) or None
+        Rows of one number leave together when they are judged; a number belongs to one task. None:
+        every row leaves alone.
+    forward : bool
+        Whether groups are blocks in the order of time, to be judged by earlier ones of their task.
     """
 
     X: Rows
@@ -49,6 +56,8 @@ class TrainingRows:
     content: Codes
     n_tasks: int
     columns: Codes | None = None
+    group: Codes | None = None
+    forward: bool = False
 
     def take(self, rows: Any) -> TrainingRows:
         """The rows selected by an index; of a kernel matrix the columns too."""
@@ -63,12 +72,19 @@ class TrainingRows:
             weight=self.weight[rows],
             content=self.content[rows],
             columns=None if self.columns is None else self.columns[rows],
+            group=None if self.group is None else self.group[rows],
         )
+
+    def keys(self, like: TrainingRows) -> Codes:
+        """Equal for copies of a row of a task (and of a group), also beside rows alike, (n,)."""
+        key = ((self.codes + 1) * 2 + self.outlier) * (like.content.max() + 1) + self.content
+        if self.group is None or like.group is None:
+            return key
+        return key * (like.group.max() + 2) + self.group + 1
 
     def merged(self) -> tuple[TrainingRows, Codes]:
         """Copies of a row of a task as one row that has their weight; and where each row went."""
-        key = (self.codes + 1) * 2 + self.outlier
-        key = key * (self.content.max() + 1) + self.content
+        key = self.keys(self)
         _, first, place = np.unique(key, return_index=True, return_inverse=True)
         if len(first) == len(key):
             return self, np.arange(len(key))
@@ -100,7 +116,14 @@ class TrainingRows:
             np.concatenate([self.weight, more.weight]),
             row_numbers(X),
             max(self.n_tasks, more.n_tasks),
+            group=joined_groups(self, more),
+            forward=self.forward,
         )
+
+    @property
+    def left_out_source(self) -> str:
+        """What closed forms leave out of these rows."""
+        return "leave-one-out" if self.group is None else "leave-group-out"
 
     def responses(self) -> Array:
         """One-hot responses (n, T): 1 for the row's own task, all 0 for a known outlier."""
@@ -117,33 +140,13 @@ class TrainingRows:
         return np.bincount(codes, weight * values[normal], self.n_tasks) / total
 
 
-def row_numbers(X: Rows) -> Codes:
-    """A number for each distinct row: equal rows, and only these, share one, shape (n,)."""
-    if sparse.issparse(X):
-        return _sparse_row_numbers(X)
-    # Bytes have an order of their own, whatever the number of columns; -0.0 is 0.0.
-    plain = np.ascontiguousarray(X, dtype=np.float64) + 0.0
-    content = plain.view(np.dtype((np.void, 8 * plain.shape[1]))).ravel()
-    return np.unique(content, return_inverse=True)[1]
-
-
-def _sparse_row_numbers(X: Rows) -> Codes:
-    X = sparse.csr_array(X, copy=True)
-    X.sum_duplicates()
-    X.eliminate_zeros()
-    cuts = X.indptr[1:-1]
-    content = zip(np.split(X.indices, cuts), np.split(X.data, cuts), strict=True)
-    keys = [(indices.tobytes(), data.tobytes()) for indices, data in content]
-    rank = {key: number for number, key in enumerate(sorted(set(keys)))}
-    return np.array([rank[key] for key in keys], dtype=np.intp)
-
-
 def training_rows(
     estimator: BaseEstimator,
     X: Any,
     task: Any = None,
     outlier: Any = None,
     sample_weight: Any = None,
+    groups: Any = None,
     *,
     reset: bool = True,
 ) -> tuple[TrainingRows, NDArray[Any], Codes]:
@@ -153,7 +156,7 @@ def training_rows(
     ----------
     estimator : estimator
         Remembers (`reset`) or is held to the number and names of features.
-    X, task, outlier, sample_weight
+    X, task, outlier, sample_weight, groups
         As in `fit`, columns of a data frame already taken out.
     reset : bool
 
@@ -204,7 +207,18 @@ def training_rows(
     )
     if reset and outlier is not None:
         validation.refuse_empty_tasks(rows.codes, rows.outlier, tasks)
+    if groups is not None:
+        rows = _grouped(rows, groups, source, n)
     return rows, tasks, source
+
+
+def _grouped(rows: TrainingRows, groups: Any, source: Codes, n_rows: int) -> TrainingRows:
+    """Rows with the groups that were given for all of them, in the order they were given."""
+    if isinstance(groups, TimeBlocks):
+        blocks = groups.numbers(rows.codes, source, n_rows)
+        return replace(rows, group=blocks, forward=groups.forward)
+    labels = encode(one_per_row("groups", groups, n_rows)[source])[1]
+    return replace(rows, group=group_numbers(labels, rows.codes, rows.content))
 
 
 def check_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
@@ -274,10 +288,11 @@ def split_columns(X: Any, **roles: Any) -> tuple[Any, ...]:
     return X, *roles.values()
 
 
-def split_named(X: Any, task: Any, outlier: Any) -> tuple[Any, Any, Any, list[str]]:
-    """Take the columns named by `task` and `outlier` out of `X`; and their names."""
-    named = [name for name in (task, outlier) if isinstance(name, str)]
-    return *split_columns(X, task=task, outlier=outlier), named
+def split_named(X: Any, *roles: Any) -> tuple[Any, ...]:
+    """Take the columns named by `task`, `outlier`, `groups` out of `X`; and their names."""
+    named = [name for name in roles if isinstance(name, str)]
+    given = dict(zip(("task", "outlier", "groups"), roles, strict=False))
+    return *(split_columns(X, **given) if named else (X, *roles)), named
 
 
 def as_labels(task: Any) -> NDArray[Any]:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
+from manyone.groups import calibration_weight, looks_ahead
 from manyone.messages import shortlist
 from manyone.rows import TrainingRows, group_rows
 from manyone.solvers.running import blas_threads, one_blas_thread
@@ -103,6 +104,12 @@ class Calibration:
             np.bincount(codes, weight, n_tasks).astype(np.float64),
             float(pool_weight.sum()),
         )
+
+    @classmethod
+    def from_left_out(cls, scores: Array, rows: TrainingRows, source: str) -> Calibration:
+        """Left-out scores (n,) of training rows; rows of a group that are alike count as fewer."""
+        weight = calibration_weight(scores, rows)
+        return cls.from_scores(scores, rows.codes, weight, rows.n_tasks, source)
 
     def pooled(self, alarm_rate: float) -> Mask:
         """Which tasks have too few rows for the rate and borrow the other tasks', shape (T,)."""
@@ -274,17 +281,22 @@ class Folds:
         -------
         ndarray of shape (n,)
             NaN for known outliers. Of a task with one distinct row, which must stay, the score by
-            the full model.
+            the full model; of a task with one group, or of its first block in time, NaN.
         """
         fold = assign_folds(rows, similarity, self.number)
         left_out = np.full(len(fold), np.nan)
         stays = np.flatnonzero((fold < 0) & ~rows.outlier)
-        if len(stays):
+        if len(stays) and rows.group is None:
             left_out[stays] = score(np.arange(len(fold)), stays)
+        ahead = np.zeros(len(fold), dtype=bool)
+        if rows.group is not None:
+            ahead = np.append(looks_ahead(rows), False)[rows.codes]
         kept, held = [], []
         for k in range(fold.max() + 1):
-            kept.append(np.flatnonzero(fold != k))
-            held.append(np.flatnonzero(fold == k))
+            out = (fold == k) & ~(ahead & (k == 0))
+            if out.any():
+                kept.append(np.flatnonzero((fold != k) & ~(ahead & (fold > k))))
+                held.append(np.flatnonzero(out))
         workers = blas_threads() if len(fold) < _SMALL else 1
         if workers == 1:
             scores = list(map(score, kept, held))
@@ -301,7 +313,8 @@ def assign_folds(rows: TrainingRows, similarity: Array, number: int) -> Codes:
 
     Rows of a task are dealt in the order of their similarity to all rows, those level with each
     other in the order of their content. Copies share a fold: else a row would be judged by a model
-    that has seen it.
+    that has seen it. So do rows of a group, where there are groups; blocks of time are dealt in
+    their order.
 
     Parameters
     ----------
@@ -315,17 +328,22 @@ def assign_folds(rows: TrainingRows, similarity: Array, number: int) -> Codes:
         0 to `number` - 1; -1 for known outliers, and in a task that has one distinct row only.
     """
     normal = np.flatnonzero(~rows.outlier)
-    codes = rows.codes[normal]
+    codes, unit = rows.codes[normal], rows.content[normal]
+    if rows.group is not None:
+        unit = np.unique(rows.group[normal], return_inverse=True)[1]
+        mean = np.bincount(unit, similarity[normal]) / np.bincount(unit)
+        similarity = similarity.copy()
+        similarity[normal] = 0.0 if rows.forward else mean[unit]
     by_value = np.argsort(similarity[normal], kind="stable")
     ordered = similarity[normal][by_value]
     # What differs by rounding is level: the order must not depend on the machine.
     tie_tolerance = 1e-9 * np.max(np.abs(ordered), initial=0.0)
     level = np.empty(len(normal), dtype=np.intp)
     level[by_value] = np.cumsum(np.diff(ordered, prepend=ordered[:1]) > tie_tolerance)
-    order = np.lexsort((rows.content[normal], level, codes))
-    content, codes = rows.content[normal][order], codes[order]
+    order = np.lexsort((unit, level, codes))
+    unit, codes = unit[order], codes[order]
     distinct = np.ones(len(order), dtype=bool)
-    distinct[1:] = (np.diff(content) != 0) | (np.diff(codes) != 0)
+    distinct[1:] = (np.diff(unit) != 0) | (np.diff(codes) != 0)
     groups = np.bincount(codes[distinct], minlength=rows.n_tasks)
     place = np.cumsum(distinct) - 1 - (np.cumsum(groups) - groups)[codes]
     count = groups[codes]

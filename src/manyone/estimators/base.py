@@ -67,6 +67,7 @@ class OneClassEstimator(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         task: Any = None,
         outlier: Any = None,
         sample_weight: Any = None,
+        groups: Any = None,
     ) -> Self:
         """Learn what is normal for each task, and set its alarm threshold.
 
@@ -84,6 +85,11 @@ class OneClassEstimator(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
             abnormal for every task.
         sample_weight : array-like of shape (n,) or None
             Counts: weight 2 is the same as the row given twice, weight 0 as the row left out.
+        groups : array-like of shape (n,), str, TimeBlocks or None
+            Rows that leave together when thresholds are set and settings judged: a label per row
+            (a session, a day, a clump of readings), the name of a column, or blocks of time.
+            Groups part inside tasks; a task with one group borrows the others' scores. None: rows
+            are independent of each other.
 
         Returns
         -------
@@ -91,10 +97,8 @@ class OneClassEstimator(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         """
         if y is not None and task is None:
             validation.warn_of_labels_in_y(y)
-        named: list[str] = []
-        if isinstance(task, str) or isinstance(outlier, str):
-            X, task, outlier, named = split_named(X, task, outlier)
-        rows, tasks, _ = training_rows(self, X, task, outlier, sample_weight)
+        X, task, outlier, groups, named = split_named(X, task, outlier, groups)
+        rows, tasks, _ = training_rows(self, X, task, outlier, sample_weight, groups)
         return self._fit_rows(rows, tasks, named)
 
     def fit_predict(
@@ -105,9 +109,10 @@ class OneClassEstimator(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         task: Any = None,
         outlier: Any = None,
         sample_weight: Any = None,
+        groups: Any = None,
     ) -> NDArray[np.int_]:
         """Fit, then predict the same rows (see `fit` and `predict`), shape (n,)."""
-        self.fit(X, task=task, outlier=outlier, sample_weight=sample_weight)
+        self.fit(X, task=task, outlier=outlier, sample_weight=sample_weight, groups=groups)
         return self.predict(X, task=task)
 
     def _set_offsets(self, alarm_rate: float) -> None:
@@ -202,17 +207,19 @@ class MultiTaskOneClass(OneClassEstimator):
                 validation.warn_of_dominating_column(spread, names)
         if calibrate and solution.left_out is not None:
             with np.errstate(under="ignore"):
-                self.calibration_ = Calibration.from_scores(
-                    solution.left_out, rows.codes, rows.weight, len(tasks), solution.left_out_source
+                self.calibration_ = Calibration.from_left_out(
+                    solution.left_out, rows, solution.left_out_source
                 )
             self._set_offsets(self.alarm_rate)
         return self
 
     def _learn(self, rows: TrainingRows, *, left_out: bool) -> Solution:
         """Metric, kernel and solution of these rows; the estimator is not changed."""
+        if not left_out:
+            rows = replace(rows, group=None)
         metric, prepared = None, rows
         if self.metric != "plain":
-            metric, prepared = self._in_metric(rows)
+            metric, prepared = self._in_metric(replace(rows, group=None))
         gram = Gram.of(prepared, self)
         shared = (
             self.can.folds > 0
@@ -233,6 +240,8 @@ class MultiTaskOneClass(OneClassEstimator):
             # The metric has seen the rows that a closed form leaves out.
             scorer = InMetric(metric, solution.scorer)
             solution = replace(solution, scorer=scorer, left_out=None)
+        if solution.left_out_source != rows.left_out_source and rows.group is not None:
+            solution = replace(solution, left_out=None)  # one by one is not what was asked for
         if not left_out or solution.left_out is not None:
             return solution
         if gram.given is not None:
@@ -280,6 +289,7 @@ class MultiTaskOneClass(OneClassEstimator):
     ) -> Callable[[Codes, Codes], Array]:
         """Scores of some rows by a model of others; all of them share the kernel matrix."""
         # New rows are lines of the matrix then: parts of it need no kernel again.
+        rows = replace(rows, group=None)
         numbered = replace(gram, columns=np.arange(len(rows.codes)))
 
         def score(kept: Codes, held: Codes) -> Array:

@@ -138,9 +138,7 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         self.views_, self.tasks_ = views, tasks
         self.training_ = replace(rows, X=np.empty((len(rows.codes), 0)))
         self.solution_ = Solution(scorer, combined, source)
-        self.calibration_ = Calibration.from_scores(
-            combined, rows.codes, rows.weight, len(tasks), source
-        )
+        self.calibration_ = Calibration.from_left_out(combined, rows, source)
         self._set_offsets(self.alarm_rate)
         return self
 
@@ -195,24 +193,30 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
     # ------------------------------------------------------------------------------------- updates
 
     def enroll(
-        self, X: Any, *, task: Any = None, outlier: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        *,
+        task: Any = None,
+        outlier: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
     ) -> Self:
         """Add rows to known tasks or enrol new tasks, in every view; thresholds are set anew.
 
         Parameters
         ----------
         X : array-like or data frame of shape (k, d)
-        task, outlier, sample_weight
+        task, outlier, sample_weight, groups
             As in `fit`.
 
         Returns
         -------
         self
         """
-        X, task, outlier = split_columns(X, task=task, outlier=outlier)
+        X, task, outlier, groups = split_columns(X, task=task, outlier=outlier, groups=groups)
+        roles = {"task": task, "outlier": outlier, "groups": groups}
         return self._updated(
-            "enroll",
-            lambda view: view.enroll(X, task=task, outlier=outlier, sample_weight=sample_weight),
+            "enroll", lambda view: view.enroll(X, sample_weight=sample_weight, **roles)
         )
 
     def forget(self, task: Any) -> Self:
@@ -274,9 +278,6 @@ def _left_out(view: MultiTaskOneClass, rows: TrainingRows) -> Array:
     """Left-out scores of a view in the order of `rows`; copies may be one row of the view."""
     scores = view.solution_.left_out
     assert scores is not None
-    keys = [
-        ((part.codes + 1) * 2 + part.outlier) * (rows.content.max() + 1) + part.content
-        for part in (view.training_, rows)
-    ]
+    keys = [part.keys(rows) for part in (view.training_, rows)]
     order = np.argsort(keys[0], kind="stable")
     return np.asarray(scores[order[np.searchsorted(keys[0][order], keys[1])]])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
@@ -15,11 +17,13 @@ from manyone.calibration.conformal import ridge_pvalues
 from manyone.estimators.base import TASK_METRIC
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.updates import Updatable, rows_without
+from manyone.groups import LeftOut, leaving_together
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import row_blocks
 from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
 from manyone.rows import MISSING, TrainingRows
+from manyone.solvers.leave_blocks import scores_without_blocks, solve_without_blocks
 from manyone.solvers.ridge import effective_alpha, factorise, left_out_scores, solve_ridge_stack
 
 
@@ -244,7 +248,8 @@ def independent_score_grid(gram: Gram, rows: TrainingRows, alphas: Array) -> Arr
         solution = independent_solution(numbered, rows, float(alpha))
         assert solution.left_out is not None
         scores[:] = solution.scorer.all(numbered.given)
-        scores[normal, rows.codes[normal]] = solution.left_out[normal]
+        # Rows that cannot leave, because their group is the only one of their task, are not judged.
+        scores[normal, rows.codes[normal]] = np.nan_to_num(solution.left_out[normal], nan=0.0)
     return table
 
 
@@ -284,9 +289,17 @@ def _solution(gram: Gram, rows: TrainingRows, alpha: float, solved: _Solved) -> 
     normal = np.flatnonzero(~rows.outlier)
     own, left = residual[normal], residual[normal] / solved.kept[normal]
     left_out = np.full(len(rows.codes), np.nan)
-    left_out[normal] = left_out_scores(
-        own, left, left * own, rows.weight[normal], rows.codes[normal], rows.n_tasks
-    )
+    if rows.group is None:
+        left_out[normal] = left_out_scores(
+            own, left, left * own, rows.weight[normal], rows.codes[normal], rows.n_tasks
+        )
+    else:
+        left_out[normal] = own
+        leaving = leaving_together(rows)
+        blocks = _without_blocks(gram, rows, solved, left_out, leaving)
+        left_out = scores_without_blocks(
+            blocks, leaving, left_out, rows.weight, rows.codes, rows.n_tasks
+        )
     points, starts = gram.points(), _starts(rows)
     scorer = TaskExpansions(points, starts, solved.coef, solved.shared_coef, mean)
     learned = {
@@ -295,4 +308,17 @@ def _solution(gram: Gram, rows: TrainingRows, alpha: float, solved: _Solved) -> 
         "mean_response": mean,
         "one_minus_leverage": solved.kept,
     }
-    return Solution(scorer, left_out, learned=learned)
+    return Solution(scorer, left_out, rows.left_out_source, learned=learned)
+
+
+def _without_blocks(
+    gram: Gram, rows: TrainingRows, solved: _Solved, residual: Array, leaving: list[LeftOut]
+) -> Iterator[Array]:
+    """Scaled residuals of each block of rows under its task refitted without it."""
+    starts, scaled = _starts(rows), np.sqrt(rows.weight) * residual
+    for task, blocks in itertools.groupby(leaving, lambda left: int(rows.codes[left.gone[0]])):
+        own = np.r_[starts[task] : starts[task + 1], starts[-1] : len(rows.codes)]
+        root = np.sqrt(rows.weight[own])
+        lower = factorise(gram.take(own).matrix(), solved.alpha[task], root, overwrite=True)
+        gone = [left.gone - starts[task] for left in blocks]
+        yield from solve_without_blocks(lower, solved.alpha[task], scaled[own], gone)

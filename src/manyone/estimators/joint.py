@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -15,9 +16,15 @@ from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.updates import Updatable, rows_without
+from manyone.groups import leaving_together
 from manyone.kernels.gram import Expansion, Gram, Points
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
+from manyone.solvers.leave_blocks import (
+    scores_without_blocks,
+    solve_primal_without_blocks,
+    solve_without_blocks,
+)
 from manyone.solvers.ridge import (
     RidgeFactor,
     effective_alpha,
@@ -185,7 +192,8 @@ class JointOCKSR(Updatable):
         residuals = coef * (alpha / rows.weight)[:, None]
         kept = one_minus_leverage(complement, rows.weight)
         points = Points(self.solution_.scorer.points.kernel, rows.X)
-        solution = ridge_solution(points, coef, residuals, kept, alpha, rows)
+        without = partial(solve_without_blocks, lower, alpha)
+        solution = ridge_solution(points, coef, residuals, kept, alpha, rows, without)
         solution.learned["factor"] = RidgeFactor(points, rows.weight, alpha, lower)
         return solution, rows
 
@@ -214,7 +222,8 @@ def joint_solution(
         ridge = float(effective_alpha(alpha, np.diagonal(K) @ rows.weight))
         coef, kept, lower = solve_ridge(K, R, ridge, rows.weight, overwrite=True)
         residuals = coef * (ridge / rows.weight)[:, None]
-        solution = ridge_solution(points, coef, residuals, kept, ridge, rows)
+        blocks = partial(solve_without_blocks, lower, ridge)
+        solution = ridge_solution(points, coef, residuals, kept, ridge, rows, blocks)
         if rows.columns is None:
             solution.learned["factor"] = RidgeFactor(points, rows.weight, ridge, lower)
         return solution
@@ -224,11 +233,18 @@ def joint_solution(
     Phi, features = gram.landmark_features(landmarks, check_random_state(random_state))
     W, kept = solve_primal_ridge(Phi, R, ridge, rows.weight)
     points, coef = gram.points(features.pivots), np.asfortranarray(features.expand(W))
-    return ridge_solution(points, coef, R - Phi @ W, kept, ridge, rows)
+    without = partial(solve_primal_without_blocks, Phi, ridge, rows.weight)
+    return ridge_solution(points, coef, R - Phi @ W, kept, ridge, rows, without)
 
 
 def ridge_solution(
-    points: Points, coef: Array, residuals: Array, kept: Array, alpha: float, rows: TrainingRows
+    points: Points,
+    coef: Array,
+    residuals: Array,
+    kept: Array,
+    alpha: float,
+    rows: TrainingRows,
+    without: Any,
 ) -> Solution:
     """The model of a kernel ridge regression on one-hot responses.
 
@@ -242,6 +258,9 @@ def ridge_solution(
         One minus the leverage of one count of each row.
     alpha : float
     rows : TrainingRows
+    without : callable
+        Scaled residuals of blocks of rows under refits without them, from those of all rows and
+        the blocks; called where rows have groups.
 
     Returns
     -------
@@ -254,7 +273,13 @@ def ridge_solution(
     mean = 1.0 - np.bincount(codes, weight * own, T) / total
     left_out = np.full(len(rows.codes), np.nan)
     left_alone = left[np.arange(len(normal)), codes]
-    left_out[normal] = left_out_scores(own, left_alone, left_alone * own, weight, codes, T)
+    if rows.group is None:
+        left_out[normal] = left_out_scores(own, left_alone, left_alone * own, weight, codes, T)
+    else:
+        left_out[normal] = own
+        leaving = leaving_together(rows)
+        solved = without(np.sqrt(rows.weight) * left_out, [left.gone for left in leaving])
+        left_out = scores_without_blocks(solved, leaving, left_out, rows.weight, rows.codes, T)
     sums = np.zeros((T, T))
     np.add.at(sums, codes, weight[:, None] * left)
     learned = {
@@ -264,4 +289,5 @@ def ridge_solution(
         "one_minus_leverage": kept,
         "structure": np.eye(T) - sums / total[:, None],
     }
-    return Solution(Expansion(points, coef, mean), left_out, learned=learned)
+    scorer = Expansion(points, coef, mean)
+    return Solution(scorer, left_out, rows.left_out_source, learned=learned)

@@ -167,7 +167,7 @@ class SVDD(MultiTaskOneClass):
             support.append(members[ball.support])
             coef.append(ball.coef[ball.support])
             steps, converged = max(steps, ball.n_iter), converged and ball.converged
-            if left_out:
+            if left_out and rows.group is None:
                 own = left_out_scores_of_ball(
                     K, ball, sign, weight, self.nu, self.tol, self.max_iter
                 )
@@ -180,7 +180,7 @@ class SVDD(MultiTaskOneClass):
         similarity, training = _self_similarity(gram)
         return Solution(
             Balls(gram.points(rows_used), starts, b, norm2, similarity, training),
-            scores if left_out else None,
+            scores if left_out and rows.group is None else None,
             report=FitReport(n_iter=steps, converged=converged),
             learned={
                 "radius": radius,

@@ -45,15 +45,22 @@ class Updatable(MultiTaskOneClass):
         """The solution without the rows `gone`, which are those of the task `code`."""
 
     def enroll(
-        self, X: Any, *, task: Any = None, outlier: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        *,
+        task: Any = None,
+        outlier: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
     ) -> Self:
         """Add rows to known tasks or enrol new tasks; thresholds are set anew.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (k, d)
-        task, outlier, sample_weight
-            As in `fit`.
+        task, outlier, sample_weight, groups
+            As in `fit`. Groups are new ones; where the model has groups and none are given, the
+            rows of a task are one.
 
         Returns
         -------
@@ -65,10 +72,10 @@ class Updatable(MultiTaskOneClass):
             raise ValueError(
                 f"This model has {len(self.tasks_)} tasks: say with task=... where rows belong."
             )
-        X, task, outlier = split_columns(X, task=task, outlier=outlier)
+        X, task, outlier, groups = split_columns(X, task=task, outlier=outlier, groups=groups)
         if task is None:
             task = np.repeat(self.tasks_, X.shape[0] if hasattr(X, "shape") else len(X))
-        more, names, _ = training_rows(self, X, task, outlier, sample_weight, reset=False)
+        more, names, _ = training_rows(self, X, task, outlier, sample_weight, groups, reset=False)
         more = replace(more, X=_like(self.training_.X, more.X))
         known = self.tasks_.tolist()
         new_labels = [name for name in names.tolist() if name not in set(known)]
@@ -135,8 +142,8 @@ class Updatable(MultiTaskOneClass):
             solution = self._with_presence(solution, rows)
         self.solution_, self.training_, self.tasks_ = solution, rows, tasks
         if calibrated and solution.left_out is not None:
-            self.calibration_ = Calibration.from_scores(
-                solution.left_out, rows.codes, rows.weight, len(tasks), solution.left_out_source
+            self.calibration_ = Calibration.from_left_out(
+                solution.left_out, rows, solution.left_out_source
             )
             self._set_offsets(self.promised_rate_)
         return self

@@ -17,6 +17,7 @@ from scipy import sparse
 from scipy.linalg import LinAlgError, cholesky, eigh, lapack, solve_triangular
 
 from manyone._types import Array, Codes, Rows
+from manyone.groups import cannot_vouch
 from manyone.kernels.kernel import Kernel, Side, resolve_kernel, row_blocks
 
 if TYPE_CHECKING:
@@ -318,6 +319,8 @@ def distances_to_nearest(kernel: Kernel, rows: TrainingRows) -> tuple[Points, fl
         K = points.kernel.against(X[block], side)
         # A row and its copies cannot vouch for themselves.
         K[content[block, None] == content[few]] = 0.0
+        if rows.group is not None:
+            K[cannot_vouch(rows, normal[block], normal[few])] = 0.0
         nearest[block] = K.max(axis=1)
     nearest = points.kernel.distance(nearest)
     limit, others = _limits(nearest, weight)

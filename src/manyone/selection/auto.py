@@ -92,12 +92,10 @@ def auto(
     if budget is not None and not budget > 0:
         raise ValueError(f"budget must be a number of seconds above 0, or None; got {budget!r}.")
     begin = time.monotonic()
-    named: list[str] = []
-    if isinstance(task, str) or isinstance(outlier, str):
-        X, task, outlier, named = split_named(X, task, outlier)
+    X, task, outlier, groups, named = split_named(X, task, outlier, groups)
     probe = IndependentOCKSR(alarm_rate=alarm_rate)
     probe._validate_params()
-    rows, tasks, _ = training_rows(probe, X, task, outlier, sample_weight)
+    rows, tasks, _ = training_rows(probe, X, task, outlier, sample_weight, groups)
     plan, remarks = _plan(rows, anomalies, landmarks, random_state)
     tried: list[_Choice] = []
     views: list[tuple[str, MultiTaskOneClass]] = []

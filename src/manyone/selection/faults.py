@@ -21,6 +21,7 @@ from manyone._types import Array, Codes
 from manyone.covariance import task_means, task_scales
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Grid
+from manyone.groups import places
 from manyone.rows import TrainingRows
 from manyone.selection.judging import Judged, beats, finite_mean
 
@@ -102,12 +103,11 @@ def fault_aucs(
         has no row to leave out.
     """
     normal = np.flatnonzero(~rows.outlier)
-    counts = np.bincount(rows.codes[normal], minlength=rows.n_tasks)
-    order = normal[np.argsort(rows.codes[normal], kind="stable")]
-    place = np.arange(len(order)) - (np.cumsum(counts) - counts)[rows.codes[order]]
-    # Known outliers, and the only row of a task, are in every model.
+    group = None if rows.group is None else rows.group[normal]
+    place, counts = places(rows.codes[normal], group)
+    # Known outliers, and the only row (or group) of a task, are in every model.
     fold = np.full(len(rows.codes), -1)
-    fold[order] = np.where(counts[rows.codes[order]] > 1, place % _FOLDS, -1)
+    fold[normal] = np.where(counts > 1, place % _FOLDS, -1)
     found = []
     for k in range(min(_FOLDS, int(counts.max()))):
         kept, held = np.flatnonzero(fold != k), np.flatnonzero(fold == k)

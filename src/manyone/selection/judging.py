@@ -15,6 +15,7 @@ import numpy as np
 
 from manyone._sklearn import validate_parameter_constraints
 from manyone._types import Array, Codes, Mask
+from manyone.groups import places
 from manyone.rows import TrainingRows, renumbered
 
 #: Parameters that :class:`JointOCKSR` has too.
@@ -97,7 +98,12 @@ class Split(NamedTuple):
 
 
 def fold_splits(
-    codes: Codes, outlier: Mask, kind: str, *, task_order: Codes | None = None
+    codes: Codes,
+    outlier: Mask,
+    kind: str,
+    *,
+    task_order: Codes | None = None,
+    group: Codes | None = None,
 ) -> Iterator[Split]:
     """Three folds inside the tasks, for one half of the tasks and then for the other.
 
@@ -108,9 +114,9 @@ def fold_splits(
     them would leave a task without negatives.
 
     Folds of a task differ by at most one row. The only normal row of a task stays in the model:
-    without it there would be none. Known outliers are dealt to the folds as well; those without a
-    task are in every model. Splits without a row to fit to, or without one to judge by, are left
-    out.
+    without it there would be none. Rows of a group share a fold; the only group of a task
+    stays. Known outliers are dealt to the folds as well; those without a task are in every model.
+    Splits without a row to fit to, or without one to judge by, are left out.
 
     Parameters
     ----------
@@ -122,6 +128,8 @@ def fold_splits(
         Where the negatives will come from.
     task_order : ndarray of shape (T,) or None
         The tasks in the order in which they are dealt to the halves; None is by number.
+    group : ndarray of shape (n,) or None
+        Rows of one number, which belongs to one task, are dealt as one.
 
     Yields
     ------
@@ -137,19 +145,15 @@ def fold_splits(
     """
     n_tasks = int(codes.max(initial=-1)) + 1
     # Place of each row among those of its task, and of each outlier among all outliers.
-    group = np.where(outlier, -1, codes)
-    order, (_, counts) = np.argsort(group, kind="stable"), np.unique(group, return_counts=True)
-    fold = np.empty(len(codes), dtype=np.intp)
-    fold[order] = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    fold, size = places(np.where(outlier, -1, codes), group)
     fold %= _FOLDS
     half = np.empty(n_tasks, dtype=np.intp)
     half[np.arange(n_tasks) if task_order is None else task_order] = np.arange(n_tasks) % 2
     if kind == "seen" and n_tasks < _FEWEST_TASKS_TO_HALVE:
         half[:] = 0
     of_task = codes >= 0
-    size = np.bincount(codes[of_task & ~outlier], minlength=n_tasks)
-    # The task -1 comes last, with no half and no single row.
-    half, single = np.append(half, -1)[codes], np.append(size == 1, False)[codes] & ~outlier
+    # The task -1 comes last, with no half.
+    half, single = np.append(half, -1)[codes], (size == 1) & ~outlier
     for part, k in itertools.product(range(2), range(_FOLDS)):
         enrolled = (half == part) | ~of_task
         held_out = (fold == k) & ~(enrolled & single)
@@ -177,7 +181,7 @@ def fold_aucs(scores_of: Callable[[Codes, Codes], Array], rows: TrainingRows, ki
     """
     found = []
     for train, test, enrolled in fold_splits(
-        rows.codes, rows.outlier, kind, task_order=content_order(rows)
+        rows.codes, rows.outlier, kind, task_order=content_order(rows), group=rows.group
     ):
         scores = scores_of(np.flatnonzero(train), np.flatnonzero(test))
         used = np.unique(rows.codes[train & ~rows.outlier])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from sklearn.model_selection import ParameterGrid
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.independent import independent_score_grid
 from manyone.estimators.joint import JointOCKSR
+from manyone.groups import leaving_together
 from manyone.kernels.gram import Gram
 from manyone.messages import warn_user
 from manyone.rows import TrainingRows, split_named, training_rows
@@ -53,6 +55,7 @@ def tune(
     task: Any = None,
     outlier: Any = None,
     sample_weight: Any = None,
+    groups: Any = None,
     criterion: str = "unseen",
     grid: Mapping[str, Iterable[Any]] | None = None,
     max_rows: int | str | None = "auto",
@@ -74,8 +77,8 @@ def tune(
     ----------
     estimator : estimator of this package
         Gives the values of what is not in the grid. It is not changed.
-    X, y, task, outlier, sample_weight
-        As in `fit`.
+    X, y, task, outlier, sample_weight, groups
+        As in `fit`; rows of a group are judged by models that have seen none of them.
     criterion : {"unseen", "seen", "faults"}
         What anomalies are. ``"seen"``: rows of other tasks, left out one at a time, so their kind
         is known to the model. ``"unseen"``: rows of other tasks, left out with their whole task,
@@ -116,10 +119,8 @@ def tune(
     3
     """
     model, values = _checked(estimator, criterion, grid, max_rows)
-    named: list[str] = []
-    if isinstance(task, str) or isinstance(outlier, str):
-        X, task, outlier, named = split_named(X, task, outlier)
-    rows, tasks, _ = training_rows(model, X, task, outlier, sample_weight)
+    X, task, outlier, groups, named = split_named(X, task, outlier, groups)
+    rows, tasks, _ = training_rows(model, X, task, outlier, sample_weight, groups)
     faults = criterion == "faults"
     if faults and (rows.columns is not None or sparse.issparse(rows.X)):
         raise ValueError(
@@ -279,7 +280,12 @@ def _by_closed_form(
     table: list[Judged] = []
     R = rows.responses()
     starts = np.searchsorted(rows.codes[rows.codes >= 0], np.arange(rows.n_tasks + 1))
-    groups = np.split(np.arange(starts[-1]), starts[1:-1]) if criterion == "unseen" else None
+    of_tasks = np.split(np.arange(starts[-1]), starts[1:-1]) if criterion == "unseen" else None
+    rows = replace(rows, forward=False)
+    leaving, judged = None, np.ones(rows.n_tasks, dtype=bool)
+    if rows.group is not None:  # tasks of one group cannot be judged
+        leaving = [left.gone for left in leaving_together(rows)]
+        judged = np.isin(np.arange(rows.n_tasks), [rows.codes[gone[0]] for gone in leaving])
     for setting in ParameterGrid(values):
         if table and time.monotonic() > until:
             break
@@ -290,12 +296,13 @@ def _by_closed_form(
             K = gram.matrix()
             ridges = effective_alpha(alphas, float(np.diagonal(K) @ rows.weight))
             with blas_for(len(K)):
-                gaps = interpolate_gaps(decompose(K, rows.weight), R, ridges, groups)
+                gaps = interpolate_gaps(decompose(K, rows.weight), R, ridges, of_tasks, leaving)
             scores = -np.abs(gaps, out=gaps)
         for alpha, aucs in zip(
             alphas, task_aucs(scores, rows.codes, rows.outlier, rows.weight), strict=True
         ):
             found = {**setting, "alpha": float(alpha), "metric": "plain"}
+            aucs = np.where(judged, aucs, np.nan)
             table.append(Judged(found, aucs, "closed form"))
     return table, _best(table)
 

@@ -56,7 +56,11 @@ def decompose(K: Array, weight: Array) -> Spectrum:
 
 
 def left_out_gaps(
-    spectrum: Spectrum, R: Array, alphas: Array, groups: list[Codes] | None = None
+    spectrum: Spectrum,
+    R: Array,
+    alphas: Array,
+    groups: list[Codes] | None = None,
+    blocks: list[Codes] | None = None,
 ) -> Array:
     """Responses of rows under refits without them, minus the mean responses of those refits.
 
@@ -70,6 +74,8 @@ def left_out_gaps(
         None: each row is left out alone (one count of it). Else: each group is left out as a
         whole when its rows answer for tasks they are not in; for its own task a row is left out
         alone. Rows in no group are left out alone.
+    blocks : list of ndarray or None
+        Rows of a task that leave together wherever else they would leave alone.
 
     Returns
     -------
@@ -81,24 +87,26 @@ def left_out_gaps(
     weight = root**2
     count = np.minimum(weight, 1.0)[:, None]
     own = R > 0
-    total, removed = weight @ R, np.where(own, count, 0.0)
+    total, leaves = weight @ R, count.copy()
+    for block in blocks or []:
+        leaves[block] = weight[block].sum()
+    removed = np.where(own, leaves, 0.0)
     damped = 1.0 / (values[:, None] + alphas)
     kept = one_minus_leverage((alphas * (squares @ damped)).T, weight)
     rotated = vectors.T @ (root[:, None] * R)
     solved = vectors @ (damped[:, :, None] * rotated[:, None, :]).reshape(len(values), -1)
     solved = solved.reshape(len(values), len(alphas), -1)  # M^-1 S R for every ridge
-    by_size: dict[int, list[Codes]] = {}  # groups of one size are solved together
-    for group in groups or []:
-        by_size.setdefault(len(group), []).append(group)
-    stacks = list(map(np.stack, by_size.values()))
+    # First blocks, for all tasks; then groups, for tasks that their rows are not in.
+    stacks = [(index, False) for index in _by_size(blocks)]
+    stacks += [(index, True) for index in _by_size(groups)]
     gaps = np.empty((len(alphas), *R.shape))
     for k, alpha in enumerate(alphas):
         residual = solved[:, k] * (alpha / root)[:, None]
         left_out = residual / kept[k][:, None]
         lost = count * left_out * residual
-        for index in stacks:
+        for index, spared in stacks:
             part, half = solved[:, k][index], vectors[index] * np.sqrt(damped[:, k])
-            mine = own[index]
+            mine = own[index] & spared
             inner = np.linalg.solve(np.matmul(half, half.transpose(0, 2, 1)), part)
             # What leaving the group out takes from alpha * (sum of coefficients of task t).
             taken = alpha * np.einsum("gnt,gnt->gt", part, inner)
@@ -110,8 +118,20 @@ def left_out_gaps(
     return gaps
 
 
+def _by_size(groups: list[Codes] | None) -> list[Codes]:
+    """Groups (g, n) of each size n: they are solved together."""
+    by_size: dict[int, list[Codes]] = {}
+    for group in groups or []:
+        by_size.setdefault(len(group), []).append(group)
+    return list(map(np.stack, by_size.values()))
+
+
 def interpolate_gaps(
-    spectrum: Spectrum, R: Array, alphas: Array, groups: list[Codes] | None = None
+    spectrum: Spectrum,
+    R: Array,
+    alphas: Array,
+    groups: list[Codes] | None = None,
+    blocks: list[Codes] | None = None,
 ) -> Array:
     """The same as :func:`left_out_gaps`, for a long grid from fewer evaluations.
 
@@ -121,7 +141,7 @@ def interpolate_gaps(
 
     Parameters
     ----------
-    spectrum, R, alphas, groups
+    spectrum, R, alphas, groups, blocks
         As in :func:`left_out_gaps`.
 
     Returns
@@ -133,7 +153,7 @@ def interpolate_gaps(
     r = 2 * np.pi / max(high - low, 1e-9)
     n_nodes = int(np.ceil(np.log(1e5) / np.log(r + np.sqrt(r * r + 1)))) + 1
     if len(alphas) <= n_nodes:
-        return left_out_gaps(spectrum, R, alphas, groups)
+        return left_out_gaps(spectrum, R, alphas, groups, blocks)
     angles = (2 * np.arange(n_nodes) + 1) * np.pi / (2 * n_nodes)
     nodes = (low + high) / 2 + (high - low) / 2 * np.cos(angles)
     # Barycentric weights of Chebyshev nodes of the first kind.
@@ -143,5 +163,5 @@ def interpolate_gaps(
     basis = weights / np.where(hit, 1.0, distance)
     basis[hit.any(axis=1)] = hit[hit.any(axis=1)]
     basis /= basis.sum(axis=1, keepdims=True)
-    gaps = left_out_gaps(spectrum, R, np.exp(nodes), groups)
+    gaps = left_out_gaps(spectrum, R, np.exp(nodes), groups, blocks)
     return (basis @ gaps.reshape(n_nodes, -1)).reshape(len(alphas), *R.shape)

@@ -1,0 +1,250 @@
+"""Rows that leave together when they are judged: groups that are given, or blocks of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyone._types import Array, Codes
+
+if TYPE_CHECKING:
+    from manyone.rows import TrainingRows
+
+# With fewer blocks of a task, earlier ones alone are too few rows to judge later ones by.
+_ENOUGH_BLOCKS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class TimeBlocks:
+    """Contiguous blocks of time inside each task; give it to `fit` as ``groups=``.
+
+    Neighbours in time are near-copies of each other: leaving out one of them leaves out nothing.
+
+    Parameters
+    ----------
+    time : array-like of shape (n,)
+        When each row was taken: numbers, or NumPy datetimes.
+    number : int, default=5
+        Blocks of each task, of about as many rows each; rows of the same time share one.
+    forward : bool, default=True
+        Judge each block by earlier ones of its task only, as tomorrow's rows will be; the first has
+        no left-out score then. Tasks with fewer than five blocks are judged by all others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyone import JointOCKSR, TimeBlocks
+    >>> X = np.cumsum(np.random.default_rng(0).normal(size=(100, 3)), axis=0)
+    >>> model = JointOCKSR(alarm_rate=0.1).fit(X, groups=TimeBlocks(np.arange(100)))
+    >>> model.calibration_.counts
+    array([80.])
+    """
+
+    time: Any
+    number: int = 5
+    forward: bool = True
+
+    def numbers(self, codes: Codes, source: Codes, n_rows: int) -> Codes:
+        """Block of each row, in the order of time within a task.
+
+        Parameters
+        ----------
+        codes : ndarray of shape (m,)
+            Task of each row that is used.
+        source : ndarray of shape (m,)
+            Where it stood among the rows that were given.
+        n_rows : int
+            How many were given.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+        """
+        if not self.number >= 2:
+            raise ValueError(f"number of time blocks must be at least 2; got {self.number!r}.")
+        time = as_times(self.time, n_rows)[source]
+        order = np.lexsort((time, codes))
+        codes, time = codes[order], time[order]
+        starts = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1))
+        counts = np.diff(starts, append=len(codes))
+        place = np.arange(len(codes)) - np.repeat(starts, counts)
+        # Rows of one time stand where the first of them stands.
+        first = (np.diff(time, prepend=time[0]) != 0) | (place == 0)
+        place = place[np.maximum.accumulate(np.where(first, np.arange(len(codes)), 0))]
+        block = np.empty(len(codes), dtype=np.intp)
+        block[order] = codes * self.number + place * self.number // np.repeat(counts, counts)
+        return block
+
+
+def as_times(time: Any, n_rows: int) -> NDArray[Any]:
+    """Times as numbers that can be compared, shape (n_rows,)."""
+    values = np.asarray(time)
+    if values.shape != (n_rows,):
+        raise ValueError(f"time must be one value per row, {n_rows}; got shape {values.shape}.")
+    if values.dtype.kind in "mM":
+        missing, numbers = np.isnat(values), values.astype(np.int64)
+    elif values.dtype.kind in "iufb":
+        missing, numbers = ~np.isfinite(values), values
+    else:
+        raise ValueError(
+            f"time must be numbers or NumPy datetimes; got {values.dtype}. "
+            "Parse it first, for example with pandas.to_datetime(...).to_numpy()."
+        )
+    if missing.any():
+        raise ValueError(f"time is missing in row {int(np.argmax(missing))}: fill it, or drop it.")
+    return numbers
+
+
+def group_numbers(labels: Codes, codes: Codes, content: Codes) -> Codes:
+    """A number for each group of a task, whatever groups are called, shape (n,).
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n,)
+        Code of each row's label; -1 for none: such a row is a group of its own.
+    codes, content : ndarray of shape (n,)
+        Task and content of each row.
+    """
+    alone = labels < 0
+    labels = np.where(alone, np.cumsum(alone) + labels.max(initial=0), labels)
+    pairs = (codes + 1) * (labels.max() + 1) + labels
+    order = np.lexsort((content, pairs))
+    parts = np.split(order, np.flatnonzero(np.diff(pairs[order])) + 1)
+    # In the order of what is in them.
+    parts.sort(key=lambda rows: (int(codes[rows[0]]), content[rows].tolist()))
+    numbers = np.empty(len(codes), dtype=np.intp)
+    numbers[np.concatenate(parts)] = np.repeat(np.arange(len(parts)), list(map(len, parts)))
+    return numbers
+
+
+def joined_groups(old: TrainingRows, new: TrainingRows) -> Codes | None:
+    """Groups of rows that come together; rows that come without are one group of their task."""
+    if old.group is None and new.group is None:
+        return None
+    was = np.arange(len(old.codes)) if old.group is None else old.group
+    more = new.codes + 1 if new.group is None else new.group
+    return np.concatenate([was, was.max() + 1 + more])
+
+
+def places(owner: Codes, group: Codes | None) -> tuple[Codes, Codes]:
+    """Place of each row (or of its group) among its owner's, and how many these are, (n,)."""
+    order = np.lexsort((np.arange(len(owner)) if group is None else group, owner))
+    new_owner = np.diff(owner[order], prepend=owner[order[:1]] - 1) != 0
+    new = np.ones(len(order), dtype=bool)
+    if group is not None:
+        new = new_owner | (np.diff(group[order], prepend=group[order[:1]]) != 0)
+    number, place = np.cumsum(new) - 1, np.empty((2, len(order)), dtype=np.intp)
+    of_owner = np.cumsum(new_owner) - 1
+    place[0, order] = number - number[new_owner][of_owner]
+    place[1, order] = np.bincount(of_owner, new)[of_owner]
+    return place[0], place[1]
+
+
+class LeftOut(NamedTuple):
+    """Rows that leave a task together, and which of them (a mask) are then scored."""
+
+    gone: Codes
+    judged: NDArray[np.bool_]
+
+
+def leaving_together(rows: TrainingRows) -> list[LeftOut]:
+    """What leaves when groups are judged; nothing for tasks of one group, which has to stay."""
+    assert rows.group is not None
+    found = []
+    normal = np.flatnonzero(~rows.outlier)
+    order = normal[np.lexsort((rows.group[normal], rows.codes[normal]))]
+    for mine in np.split(order, np.flatnonzero(np.diff(rows.codes[order])) + 1):
+        groups = rows.group[mine]
+        starts = np.flatnonzero(np.diff(groups, prepend=groups[0] - 1))
+        ends = np.append(starts[1:], len(mine))
+        if len(starts) == 1:
+            continue
+        if rows.forward and len(starts) >= _ENOUGH_BLOCKS:
+            for start, end in zip(starts[1:], ends[1:], strict=True):
+                found.append(LeftOut(mine[start:], np.arange(len(mine) - start) < end - start))
+        else:
+            for start, end in zip(starts, ends, strict=True):
+                found.append(LeftOut(mine[start:end], np.ones(end - start, dtype=bool)))
+    return found
+
+
+def cannot_vouch(rows: TrainingRows, some: Codes, others: Codes) -> NDArray[np.bool_]:
+    """Whether other rows leave with (or, in time, after) each of some rows, shape (k, m)."""
+    assert rows.group is not None
+    codes, group = rows.codes, rows.group
+    normal = ~rows.outlier
+    low, high = np.full((2, rows.n_tasks), -1)
+    low[codes[normal]] = high[codes[normal]] = group[normal]
+    np.minimum.at(low, codes[normal], group[normal])
+    np.maximum.at(high, codes[normal], group[normal])
+    together = group[some, None] == group[others]
+    leaves = (low < high)[codes[some]]  # the only group of a task stays
+    if rows.forward:
+        ahead = looks_ahead(rows)[codes[some]]
+        later = (codes[some, None] == codes[others]) & (group[some, None] < group[others])
+        together |= later & ahead[:, None]
+        leaves &= ~ahead | (group[some] > low[codes[some]])  # and so does the first block
+    # Of few others all may leave: then nobody is left to be far from.
+    leaves &= ~together.all(axis=1)
+    return together & leaves[:, None]
+
+
+def looks_ahead(rows: TrainingRows) -> NDArray[np.bool_]:
+    """Which tasks are judged by earlier blocks only, shape (T,)."""
+    assert rows.group is not None
+    normal = ~rows.outlier
+    pairs = np.unique(np.column_stack([rows.codes[normal], rows.group[normal]]), axis=0)
+    counts = np.bincount(pairs[:, 0], minlength=rows.n_tasks)
+    return (counts >= _ENOUGH_BLOCKS) & rows.forward
+
+
+def calibration_weight(scores: Array, rows: TrainingRows) -> Array:
+    r"""What each left-out score counts for: rows of a group that score alike count as fewer.
+
+    :math:`w / (1 + (m - 1) \rho)` for a group of m rows, with :math:`\rho` the correlation of
+    ranks inside groups, by the analysis of variance over all tasks. Blocks of time are cut, not
+    given: their rows count in full.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        NaN where a row was not left out.
+    rows : TrainingRows
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    if rows.group is None or rows.forward:
+        return rows.weight
+    known = np.flatnonzero(~np.isnan(scores))
+    if not len(known):
+        raise ValueError(
+            "groups has one group in every task: no row can be left out, and no threshold set. "
+            "Give two groups or more per task, or groups=None where rows are independent."
+        )
+    codes, weight = rows.codes[known], rows.weight[known]
+    order = np.lexsort((scores[known], codes))
+    group = np.unique(rows.group[known], return_inverse=True)[1]
+    starts = np.searchsorted(codes[order], codes)
+    rank = np.empty(len(known))
+    rank[order] = np.arange(len(known))
+    rank = (rank - starts) / np.bincount(codes)[codes]
+    size, total = np.bincount(group, weight), np.bincount(codes, weight)
+    of_group = np.bincount(group, weight * rank) / size
+    of_task = (np.bincount(codes, weight * rank) / np.where(total > 0, total, 1.0))[codes]
+    between = weight @ np.square(of_group[group] - of_task)
+    within = weight @ np.square(rank - of_group[group])
+    tasks = np.count_nonzero(total)
+    freedom, rest = len(size) - tasks, weight.sum() - len(size)
+    typical = (weight.sum() - (weight * size[group] / total[codes]).sum()) / freedom
+    if rest <= 0 or typical <= 1:
+        return rows.weight
+    between, within = between / freedom, within / rest
+    alike = (between - within) / max(between + (typical - 1) * within, np.finfo(float).tiny)
+    counted = rows.weight.copy()
+    counted[known] /= 1.0 + np.maximum(size[group] - 1.0, 0.0) * np.clip(alike, 0.0, 1.0)
+    return counted

@@ -1,0 +1,112 @@
+r"""Kernel ridge regression without whole blocks of rows, in closed form.
+
+For the problem of :mod:`manyone.solvers.ridge`,
+
+.. math:: \min_f \sum_i w_i \lVert f(x_i) - r_i \rVert^2 + \alpha \lVert f \rVert_k^2,
+
+let :math:`\rho = S (r - f)` be the scaled residuals and :math:`C = \alpha M^{-1}`. Refitted without
+the rows S, the residuals there are :math:`u = C_{SS}^{-1} \rho_S`, and the weighted sum of all
+residuals of a task t loses :math:`\rho_S' u`: one solve of the size of the block, no refit.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from scipy.linalg import blas, solve, solve_triangular
+
+from manyone._types import Array, Codes
+from manyone.groups import LeftOut
+from manyone.solvers.ridge import left_out_mean, primal_weights
+
+# Columns that are solved for in one go.
+_COLUMNS = 512
+
+
+def solve_without_blocks(
+    L: Array, alpha: float, scaled: Array, blocks: list[Codes]
+) -> Iterator[Array]:
+    """Scaled residuals (k,) of each block under the model refitted without it.
+
+    Parameters
+    ----------
+    L : ndarray of shape (n, n)
+        Lower Cholesky factor of S K S + alpha I.
+    alpha : float
+    scaled : ndarray of shape (n,)
+        Residuals times the square roots of the weights.
+    blocks : list of ndarray
+        Rows that leave together.
+    """
+    n, start = len(L), 0
+    while start < len(blocks):
+        stop, width = start, 0
+        while stop < len(blocks) and (stop == start or width + len(blocks[stop]) <= _COLUMNS):
+            width += len(blocks[stop])
+            stop += 1
+        rows = np.concatenate(blocks[start:stop])
+        first = int(rows.min())  # columns of L^-1 vanish above their diagonal
+        columns = np.zeros((n - first, width), order="F")
+        columns[rows - first, np.arange(width)] = 1.0
+        half = blas.dtrsm(1.0, L[first:, first:], columns, lower=1, overwrite_b=1)
+        ends = np.cumsum([0, *map(len, blocks[start:stop])])
+        for block, low, high in zip(blocks[start:stop], ends, ends[1:], strict=False):
+            C = alpha * (half[:, low:high].T @ half[:, low:high])
+            yield solve(C, scaled[block], assume_a="pos", check_finite=False)
+        start = stop
+
+
+def solve_primal_without_blocks(
+    Phi: Array, alpha: float, weight: Array, scaled: Array, blocks: list[Codes]
+) -> Iterator[Array]:
+    """The same for feature rows Phi (n, m), ``K = Phi Phi'``."""
+    L = primal_weights(Phi, np.empty((len(Phi), 0)), alpha, weight)[1]
+    for block in blocks:
+        rows = np.sqrt(weight[block])[:, None] * Phi[block]
+        Z = solve_triangular(L, rows.T, lower=True, check_finite=False)
+        if len(block) <= len(L):
+            C = np.eye(len(block)) - Z.T @ Z
+            yield solve(C, scaled[block], assume_a="pos", check_finite=False)
+        else:  # C^-1 = I + Z' (I - Z Z')^-1 Z
+            inner = solve(np.eye(len(L)) - Z @ Z.T, Z @ scaled[block], assume_a="pos")
+            yield scaled[block] + Z.T @ inner
+
+
+def scores_without_blocks(
+    solved: Iterable[Array],
+    leaving: list[LeftOut],
+    residual: Array,
+    weight: Array,
+    codes: Codes,
+    n_tasks: int,
+) -> Array:
+    """Score of normal rows under models refitted without their block.
+
+    The score is minus the distance between the row's response and the mean response of the rows of
+    its task that are left, as in :func:`manyone.solvers.ridge.left_out_scores`.
+
+    Parameters
+    ----------
+    solved : iterable of ndarray
+        Scaled residuals of each block without it.
+    leaving : list of LeftOut
+        Blocks, each of normal rows of one task, and which of their rows to score.
+    residual : ndarray of shape (n,)
+        1 - f_t(x) of each normal row for its own task t; NaN for known outliers.
+    weight, codes : ndarray of shape (n,)
+    n_tasks : int
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        NaN where a row never leaves.
+    """
+    scores, root = np.full(len(codes), np.nan), np.sqrt(weight)
+    own = np.isfinite(residual)
+    total = np.bincount(codes[own], weight[own], n_tasks)
+    summed = np.bincount(codes[own], (weight * residual)[own], n_tasks)
+    for without, (gone, judged) in zip(solved, leaving, strict=True):
+        task = codes[gone[0]]
+        lost, removed = (root[gone] * residual[gone]) @ without, weight[gone].sum()
+        mean = left_out_mean(summed[task], lost, total[task], removed)
+        scores[gone[judged]] = -np.abs(without / root[gone] - mean)[judged]
+    return scores
