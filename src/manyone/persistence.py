@@ -23,6 +23,10 @@ from sklearn.utils.validation import check_is_fitted
 import manyone
 from manyone.calibration import Calibration
 from manyone.covariance import TaskWhitenings, Whitening
+from manyone.engines.joint import Resemblance
+from manyone.engines.plan import Plan
+from manyone.engines.reach import Reach
+from manyone.engines.statistics import Statistics
 from manyone.estimators import METHODS, CombinedOneClass
 from manyone.files import write_atomically
 from manyone.kernels import Kernel, Points
@@ -51,6 +55,7 @@ def trusted_types() -> tuple[str, ...]:
     ours += [TableModel, Encoder, Decision, NumberMap, LevelMap, DateMap, Column, UnknownTasks]
     ours += [*SCORERS, Solution, FitReport, Presence, RangeGuard, Tail, Whitening, TaskWhitenings]
     ours += [Calibration, Kernel, Points, TrainingRows, RidgeFactor]
+    ours += [Plan, Reach, Statistics, Resemblance]
     ours += [csc_array, csr_array, csr_matrix, np.dtype]
     return tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in ours)
 

@@ -171,8 +171,17 @@ def refuse_landmarks(rows: Any, number: int) -> None:
         raise ValueError(f'kernel="precomputed" has no landmarks={number}: use landmarks=None.')
 
 
-def warn_of_dominating_column(spread: Array, names: Any) -> None:
-    """One column drowns all others in the distance between rows."""
+def warn_of_dominating_column(model: Any, X: Any, kernel: Any) -> None:
+    """One column may drown all others in the distance between rows (n, d)."""
+    plain = model.metric == "plain" and kernel.unit_diagonal and not sparse.issparse(X)
+    if not plain or X.shape[1] < 2 or not np.all(np.abs(X) < 1e100):
+        return
+    with np.errstate(under="ignore"):
+        spread = (X - X[0]).std(axis=0)
+    second, first = np.partition(spread, -2)[-2:]
+    if not 0 < second < 1e-3 * first:
+        return
+    names = getattr(model, "feature_names_in_", None)
     column = int(np.argmax(spread))
     name = column if names is None else repr(names[column])
     warn_user(

@@ -19,10 +19,13 @@ from manyone._sklearn import Interval, StrOptions, fit_context
 from manyone._types import Array, Codes
 from manyone.calibration.thresholds import Calibration, Folds
 from manyone.covariance import TaskWhitenings, Whitening, pooled_whitening, task_whitenings
+from manyone.engines.fitting import fit as fit_passes
+from manyone.engines.sources import sweep_over
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.scoring import Scoring
-from manyone.kernels.gram import NO_DISTANCE, OUT_OF_REACH, Gram, Points, distances_to_nearest
+from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import KERNELS, VALUES_ONLY
+from manyone.kernels.nearest import NO_DISTANCE, OUT_OF_REACH, distances_to_nearest
 from manyone.memory import NotEnoughMemory, too_large
 from manyone.messages import warn_unconverged, warn_user
 from manyone.models.presence import FARTHEST, Presence
@@ -97,6 +100,9 @@ class OneClassEstimator(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         """
         if y is not None and task is None:
             validation.warn_of_labels_in_y(y)
+        sweep = sweep_over(self, X, task, outlier, sample_weight, groups)
+        if sweep is not None:
+            return fit_passes(self, sweep)
         X, task, outlier, groups, named = split_named(X, task, outlier, groups)
         rows, tasks, _ = training_rows(self, X, task, outlier, sample_weight, groups)
         return self._fit_rows(rows, tasks, named)
@@ -195,16 +201,7 @@ class MultiTaskOneClass(OneClassEstimator):
             warn_user(report.message, ConvergenceWarning)
         elif not report.converged:
             warn_unconverged(type(self).__name__, self.max_iter, self.tol)
-        kernel = solution.scorer.points.kernel
-        plain = self.metric == "plain" and kernel.unit_diagonal and not sparse.issparse(rows.X)
-        if plain and rows.X.shape[1] > 1 and np.all(np.abs(rows.X) < 1e100):
-            # One column may drown all others in the distance between rows.
-            with np.errstate(under="ignore"):
-                spread = (rows.X - rows.X[0]).std(axis=0)
-            second, first = np.partition(spread, -2)[-2:]
-            if 0 < second < 1e-3 * first:
-                names = getattr(self, "feature_names_in_", None)
-                validation.warn_of_dominating_column(spread, names)
+        validation.warn_of_dominating_column(self, rows.X, solution.scorer.points.kernel)
         if calibrate and solution.left_out is not None:
             with np.errstate(under="ignore"):
                 self.calibration_ = Calibration.from_left_out(

@@ -30,6 +30,8 @@ class Capabilities:
         ``enroll`` and ``forget`` without a new fit.
     landmarks : bool
         Few rows may stand for all, ``landmarks=``.
+    blocks : bool
+        With landmarks, rows may come in blocks from anywhere, see :mod:`manyone.engines`.
     outliers : bool
         Known outliers shape the model, ``fit(..., outlier=)``.
     sample_weight : bool
@@ -66,6 +68,7 @@ class Capabilities:
     exact_pvalues: bool = False
     updates: bool = False
     landmarks: bool = False
+    blocks: bool = False
     outliers: bool = True
     sample_weight: bool = True
     sparse_rows: bool = True

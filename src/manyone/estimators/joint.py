@@ -14,6 +14,10 @@ from manyone import validation
 from manyone._sklearn import Interval
 from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
+from manyone.calibration.tails import Tails
+from manyone.engines.fitting import Sweep
+from manyone.engines.joint import Resemblance, joint_passes
+from manyone.engines.plan import Plan
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.updates import Updatable, rows_without
 from manyone.groups import leaving_together
@@ -126,6 +130,7 @@ class JointOCKSR(Updatable):
         exact_pvalues=True,
         updates=True,
         landmarks=True,
+        blocks=True,
         learns=("alpha_", "dual_coef_", "mean_response_", "structure_"),
         regression=True,
         left_out_grid="joint",
@@ -143,6 +148,15 @@ class JointOCKSR(Updatable):
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         return joint_solution(gram, rows, self.alpha, self.landmarks, self.random_state)
+
+    def _solve_passes(self, plan: Plan, sweep: Sweep) -> tuple[Solution, Tails]:
+        return joint_passes(plan, sweep, self.alpha)
+
+    @property
+    def structure_(self) -> Array:
+        """Mean left-out response of task t's function to rows of task s, shape (T, T)."""
+        found = self._solution.fitted("structure")
+        return found.matrix() if isinstance(found, Resemblance) else found
 
     def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
         scorer, rows, learned = self.solution_.scorer, self.training_, self.solution_.learned

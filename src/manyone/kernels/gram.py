@@ -17,16 +17,10 @@ from scipy import sparse
 from scipy.linalg import LinAlgError, cholesky, eigh, lapack, solve_triangular
 
 from manyone._types import Array, Codes, Rows
-from manyone.groups import cannot_vouch
 from manyone.kernels.kernel import Kernel, Side, resolve_kernel, row_blocks
 
 if TYPE_CHECKING:
     from manyone.rows import TrainingRows
-
-# Of distances to the nearest row: rows that stand for all, rows looked at in one go, the share of
-# rows within the limit. In typical distances: what counts as none, and what is out of all reach.
-_MOST_POINTS, _BLOCK, _SHARE = 256, 4096, 0.99
-NO_DISTANCE, OUT_OF_REACH = 1e-7, 1e100
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,63 +278,3 @@ class FeatureMap:
     def expand(self, W: Array) -> Array:
         """Coefficients c (m, T) with k(x, pivots) c = phi(x) W for weights W (m, T)."""
         return solve_triangular(self.factor, W, lower=True, trans="T", check_finite=False)
-
-
-def distances_to_nearest(kernel: Kernel, rows: TrainingRows) -> tuple[Points, float, Array]:
-    """How far training rows are from each other, whatever the width of the kernel.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        One of a distance.
-    rows : TrainingRows
-
-    Returns
-    -------
-    points : Points
-        Some training rows, and a kernel whose ``-log k`` is a distance (or its square, for all but
-        the Laplacian) in typical ones.
-    limit : float
-        Distance to the nearest other point that nearly all training rows keep.
-    ratios : ndarray of shape (n,)
-        Distance of each row in units of the limit that all other rows set; 0 for known outliers.
-    """
-    normal, ratios = np.flatnonzero(~rows.outlier), np.zeros(len(rows.codes))
-    X, weight, content = rows.X[normal], rows.weight[normal], rows.content[normal]
-    # A few distinct rows stand for all, spread evenly over the order of their content.
-    few = np.unique(content, return_index=True)[1]
-    if len(few) > _MOST_POINTS:
-        few = few[np.linspace(0, len(few) - 1, _MOST_POINTS).astype(np.intp)]
-    name = str(kernel.name).partition("+")[0]
-    points = Points(resolve_kernel(name, X, weight=weight), X[few])
-    side, nearest = points.kernel.side(points.X), np.empty(len(normal))
-    for start in range(0, len(normal), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        K = points.kernel.against(X[block], side)
-        # A row and its copies cannot vouch for themselves.
-        K[content[block, None] == content[few]] = 0.0
-        if rows.group is not None:
-            K[cannot_vouch(rows, normal[block], normal[few])] = 0.0
-        nearest[block] = K.max(axis=1)
-    nearest = points.kernel.distance(nearest)
-    limit, others = _limits(nearest, weight)
-    ratios[normal] = nearest / others
-    return points, limit, ratios
-
-
-def _limits(nearest: Array, weight: Array) -> tuple[float, Array]:
-    """Limit for new rows, and for each row (n,) the limit that the others set."""
-    order = np.argsort(nearest, kind="stable")
-    ascending, mass = nearest[order], np.cumsum(weight[order])
-    # Counts are sums of weights: rounding must not decide.
-    share, last = _SHARE * (1.0 - 1e-12), len(mass) - 1
-    limit = float(ascending[min(int(np.searchsorted(mass, share * mass[-1])), last)])
-    if limit <= NO_DISTANCE:  # most rows have copies nearby: the others tell
-        limit = float(ascending[-1])
-    # Without a row, the limit is at most the next lower distance, unless the row has copies.
-    one = np.minimum(weight, 1.0)
-    tied = np.searchsorted(ascending, nearest, side="right") - 1
-    below = np.where(weight > one, tied, np.maximum(tied - 1, 0))
-    place = np.minimum(np.searchsorted(mass, share * (mass[-1] - one)), below)
-    others = np.maximum(ascending[place], NO_DISTANCE)
-    return limit, np.where(nearest < limit, limit, np.minimum(others, limit))

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyone._types import Array, Rows
-from manyone.kernels.gram import OUT_OF_REACH, Points
+from manyone.kernels.gram import Points
+from manyone.kernels.nearest import OUT_OF_REACH
 
 # A training row counts for at most so many limits: what is farther away raises an alarm even where
 # such a row was trained on.

@@ -1,0 +1,102 @@
+"""Left-out scores of any number of rows, in bounded memory: exact where thresholds need them.
+
+Of every task the lowest scores are kept as they are. Those above are rounded down, to a hundredth
+of their size, and counted: p-values there are at most a little too large, and never too small.
+Merging is exact: the order of rows and blocks does not matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from manyone._types import Array, Codes, Mask
+from manyone.calibration.thresholds import Calibration
+
+# Scores that are kept exactly: of all tasks together about, of one task at least and at most.
+_ALL, _LEAST, _MOST = 2**20, 512, 2**16
+# Binary digits of the others.
+_DIGITS = 7
+
+
+@dataclass(frozen=True, eq=False)
+class Tails:
+    """Scores of rows, sorted by task and score; copies of a score are counted.
+
+    Attributes
+    ----------
+    scores, weight : ndarray of shape (k,)
+    codes : ndarray of shape (k,)
+        Task of each.
+    rounded : ndarray of bool of shape (k,)
+        Which scores stand for rows with scores of up to a hundredth more.
+    kept : int
+        Number of scores of a task that are exact.
+    """
+
+    scores: Array
+    weight: Array
+    codes: Codes
+    rounded: Mask
+    kept: int
+
+    @classmethod
+    def of(cls, scores: Array, codes: Codes, weight: Array, kept: int) -> Tails:
+        """Tails of rows with these scores."""
+        return cls(scores, weight, codes, np.zeros(len(scores), dtype=bool), kept)._sorted()
+
+    def merged(self, *others: Tails) -> Tails:
+        """Tails of the rows of all."""
+        parts = (self, *others)
+        return Tails(
+            np.concatenate([part.scores for part in parts]),
+            np.concatenate([part.weight for part in parts]),
+            np.concatenate([part.codes for part in parts]),
+            np.concatenate([part.rounded for part in parts]),
+            self.kept,
+        )._sorted()
+
+    def _sorted(self) -> Tails:
+        tails = self._counted()
+        exact = ~tails.rounded
+        # Rank of every exact score in its task; the scores of a task start with the exact ones.
+        before: Codes = np.cumsum(exact) - exact
+        first = np.flatnonzero(np.diff(tails.codes, prepend=-1))
+        sizes = np.diff(np.append(first, len(tails.codes)))
+        rank: Codes = before - np.repeat(before[first], sizes)
+        above = exact & (rank >= self.kept)
+        if not above.any():
+            return tails
+        scores = np.where(above, rounded_down(tails.scores), tails.scores)
+        rounded = tails.rounded | above
+        return Tails(scores, tails.weight, tails.codes, rounded, self.kept)._counted()
+
+    def _counted(self) -> Tails:
+        order = np.lexsort((self.scores, self.rounded, self.codes))
+        scores, codes, rounded = self.scores[order], self.codes[order], self.rounded[order]
+        new = np.ones(len(order), dtype=bool)
+        new[1:] = (np.diff(scores) != 0) | (np.diff(codes) != 0) | (np.diff(rounded) != 0)
+        starts = np.flatnonzero(new)
+        weight = self.weight[order]
+        weight = np.add.reduceat(weight, starts) if len(starts) else weight
+        return Tails(scores[starts], weight, codes[starts], rounded[starts], self.kept)
+
+    def calibration(self, n_tasks: int, source: str) -> Calibration:
+        """Thresholds and p-values from these scores."""
+        # A rounded score is above all exact ones of its task.
+        exact, top = ~self.rounded, np.full(n_tasks, -np.inf)
+        np.maximum.at(top, self.codes[exact], self.scores[exact])
+        scores = np.where(exact, self.scores, np.maximum(self.scores, top[self.codes]))
+        return Calibration.from_scores(scores, self.codes, self.weight, n_tasks, source)
+
+
+def kept_scores(n_tasks: int) -> int:
+    """Number of scores of each task that are kept exactly."""
+    return int(np.clip(_ALL // n_tasks, _LEAST, _MOST))
+
+
+def rounded_down(scores: Array) -> Array:
+    """Scores (k,), which are not positive, with seven binary digits, towards minus infinity."""
+    fraction, exponent = np.frexp(scores)
+    return np.ldexp(np.floor(np.ldexp(fraction, _DIGITS)), exponent - _DIGITS)

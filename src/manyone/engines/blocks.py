@@ -1,0 +1,136 @@
+"""Rows in blocks: what a pass over the data is given, a piece at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+
+from manyone import validation
+from manyone._types import Array, Codes, Mask, Rows
+from manyone.rows import check_outlier, check_rows, check_weight, lookup, one_per_row, split_columns
+
+# Floats of one kernel block: large enough for BLAS, small enough to be forgotten beside m x m.
+_FLOATS = 2**21
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some rows of a data set, with what `fit` is told about them.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix or data frame of shape (b, d)
+    task : array-like of shape (b,), str or None
+        Label of each row, or the column of `X` that holds it; None: all rows of all blocks belong
+        to one task.
+    outlier : array-like of bool of shape (b,), str or None
+    weight : array-like of shape (b,) or None
+        Counts.
+    """
+
+    X: Any
+    task: Any = None
+    outlier: Any = None
+    weight: Any = None
+
+    def checked(self) -> CheckedBlock:
+        """The block as arrays, rows without weight left out.
+
+        Raises
+        ------
+        ValueError
+            If a value is not finite, a length does not fit, or a normal row has no task.
+        """
+        roles = tuple(name for name in (self.task, self.outlier) if isinstance(name, str))
+        X, task, known = split_columns(self.X, task=self.task, outlier=self.outlier)
+        probe = BaseEstimator()
+        X = check_rows(probe, X, reset=True)
+        n = X.shape[0]
+        outlier = np.zeros(n, dtype=bool) if known is None else check_outlier(known, n)
+        labels: NDArray[Any] = np.zeros(n, dtype=np.intp)
+        if task is not None:
+            labels = one_per_row("task", task, n)
+        if labels.dtype == object:
+            validation.refuse_rows_without_task(labels, outlier)
+        weight = np.ones(n)
+        if self.weight is not None:
+            weight = check_weight(self.weight, X) if np.any(self.weight) else np.zeros(n)
+        names = getattr(probe, "feature_names_in_", None)
+        block = CheckedBlock(X, labels, outlier, weight, names, roles)
+        return block if np.all(weight > 0) else block.take(np.flatnonzero(weight > 0))
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedBlock(Block):
+    """A block whose parts are arrays that were looked at.
+
+    Parameters
+    ----------
+    names : ndarray of shape (d,) or None
+        Of the columns.
+    roles : tuple of str
+        Names of columns that are no features.
+    """
+
+    names: NDArray[Any] | None = None
+    roles: tuple[str, ...] = ()
+
+    def checked(self) -> CheckedBlock:
+        """The block itself."""
+        return self
+
+    def take(self, rows: Any) -> CheckedBlock:
+        """Some of the rows."""
+        X, task, outlier, weight = (
+            part[rows] for part in (self.X, self.task, self.outlier, self.weight)
+        )
+        return CheckedBlock(X, task, outlier, weight, self.names, self.roles)
+
+    def coded(self, tasks: NDArray[Any]) -> CodedRows:
+        """The rows with the number of each one's task among `tasks`."""
+        return CodedRows(self.X, lookup(self.task, tasks), self.outlier, self.weight)
+
+
+@dataclass(frozen=True, eq=False)
+class CodedRows:
+    """Rows as the passes want them; :class:`manyone.rows.TrainingRows` are such rows too.
+
+    Attributes
+    ----------
+    X : array or CSR matrix of shape (b, d)
+    codes : ndarray of shape (b,)
+        Task of each row; MISSING for outliers of every task.
+    outlier : ndarray of bool of shape (b,)
+    weight : ndarray of shape (b,)
+    """
+
+    X: Rows
+    codes: Codes
+    outlier: Mask
+    weight: Array
+
+
+def kernel_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
+    """Slices of rows whose kernel values against `n_columns` points make one block."""
+    step = int(np.clip(_FLOATS // max(n_columns, 1), 256, 65536))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
+def normal_rows(rows: Any) -> Any:
+    """Numbers of the rows that are not known outliers; all of them as one slice."""
+    return np.flatnonzero(~rows.outlier) if rows.outlier.any() else slice(None)
+
+
+def by_task(codes: Codes) -> tuple[Codes, Any]:
+    """Tasks that occur (u,), and a sparse (u, b) matrix that sums rows by task; none MISSING."""
+    present, place = np.unique(codes, return_inverse=True)
+    shape = (len(present), len(codes))
+    ones = np.ones(len(codes))
+    return present, sparse.csr_array((ones, (place, np.arange(len(codes)))), shape=shape)

@@ -1,0 +1,115 @@
+"""Fits by passes over blocks of rows: the same few lines, wherever the blocks are.
+
+An engine is a function ``sweep(step)``: it calls ``step.partial(block)`` for every block and merges
+what comes back, two at a time and in any order, by ``step.merge``. Steps and what they return can
+be pickled; neither grows with the number of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import reduce
+from typing import Any, Protocol
+
+import numpy as np
+
+from manyone import validation
+from manyone.engines.blocks import Block
+from manyone.engines.plan import planned, sample_size, seed_of
+from manyone.engines.sample import Sample, TakeSample, refuse_unusable
+from manyone.rows import TrainingRows
+
+
+class Step(Protocol):
+    """One pass over all blocks."""
+
+    def partial(self, block: Block) -> Any:
+        """What one block gives."""
+
+    def merge(self, one: Any, other: Any) -> Any:
+        """What two sets of blocks give together; the order does not matter."""
+
+
+#: Runs one pass over all blocks.
+Sweep = Callable[[Any], Any]
+
+
+def local_sweep(blocks: Iterable[Block]) -> Sweep:
+    """One block after the other, in this process.
+
+    Parameters
+    ----------
+    blocks : iterable of Block
+        Iterated over anew by every pass.
+
+    Returns
+    -------
+    callable
+    """
+
+    def sweep(step: Step) -> Any:
+        parts = map(step.partial, blocks)
+        try:
+            first = next(parts)
+        except StopIteration:
+            raise ValueError("There is no block of rows: give at least one.") from None
+        return reduce(step.merge, parts, first)
+
+    return sweep
+
+
+def fit(model: Any, sweep: Sweep) -> Any:
+    """Fit an estimator with `landmarks` to rows that only passes over blocks can see.
+
+    The first pass samples rows of every task, and landmarks and widths are chosen from them; the
+    second adds up statistics, which are solved; the third leaves every row out and keeps what
+    thresholds and p-values need of its score.
+
+    Parameters
+    ----------
+    model : estimator
+        One that declares ``can.blocks``.
+    sweep : callable
+        Runs a pass: ``sweep(step)`` is ``step.partial`` of all blocks, merged by ``step.merge``.
+
+    Returns
+    -------
+    model
+        Fitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyone import JointOCKSR
+    >>> from manyone.engines import Block, fit, local_sweep
+    >>> rng = np.random.default_rng(0)
+    >>> blocks = [Block(rng.normal(size=(50, 2)), ["ann", "bob"] * 25) for _ in range(3)]
+    >>> model = fit(JointOCKSR(landmarks=20, random_state=0), local_sweep(blocks))
+    >>> model.tasks_.tolist(), model.calibration_.counts.tolist()
+    (['ann', 'bob'], [75.0, 75.0])
+    """
+    model._validate_params()
+    step = TakeSample(sample_size(model.landmarks), seed_of(model.random_state))
+    sample = sweep(step)
+    refuse_unusable(sample)
+    with np.errstate(under="ignore"):
+        plan = planned(model, sample)
+        solution, tails = model._solve_passes(plan, sweep)
+        calibration = tails.calibration(len(plan.tasks), solution.left_out_source)
+    _remember_columns(model, sample)
+    validation.warn_of_dominating_column(model, sample.X, plan.points.kernel)
+    none = np.zeros(0, dtype=np.intp)
+    model.training_ = TrainingRows(
+        np.empty((0, 0)), none, none.astype(bool), np.zeros(0), none, len(plan.tasks)
+    )
+    model.tasks_, model.solution_, model.label_columns_ = plan.tasks, solution, list(sample.roles)
+    model.calibration_ = calibration
+    model._set_offsets(model.alarm_rate)
+    return model
+
+
+def _remember_columns(model: Any, sample: Sample) -> None:
+    model.n_features_in_ = sample.X.shape[1]
+    vars(model).pop("feature_names_in_", None)
+    if sample.names is not None:
+        model.feature_names_in_ = sample.names

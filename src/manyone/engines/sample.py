@@ -1,0 +1,204 @@
+"""First pass: a sample of every task, small enough to choose landmarks and widths from.
+
+Rows are drawn by a hash of their content: whatever the blocks, their order and the names of the
+tasks, the same rows are drawn, and of small tasks all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from manyone import validation
+from manyone._types import Array, Codes, Mask, Rows
+from manyone.content import row_numbers
+from manyone.engines.blocks import Block, CheckedBlock
+from manyone.engines.hashing import Hashes, row_hashes
+from manyone.rows import MISSING, TrainingRows, as_labels, encode, lookup
+
+# Rows of a block that are sampled in one go.
+_STEP = 2**17
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The `quota` distinct rows of lowest hash of every task, and what all rows weigh.
+
+    Normal rows and known outliers of a task are drawn apart: row 2 (code + 1) + outlier of `totals`
+    is what they weigh and how many there are.
+
+    Attributes
+    ----------
+    tasks : ndarray of shape (T,)
+        Labels, sorted.
+    X : array or CSR matrix of shape (s, d)
+    stratum, hashes, weight : ndarray of shape (s,)
+        Of each sampled row; the weight is that of all its copies.
+    totals : ndarray of shape (2 T + 2, 2)
+    quota : int
+    names : ndarray of shape (d,) or None
+        Of the columns.
+    roles : tuple of str
+        Names of columns that are no features.
+    """
+
+    tasks: NDArray[Any]
+    X: Rows
+    stratum: Codes
+    hashes: Hashes
+    weight: Array
+    totals: Array
+    quota: int
+    names: NDArray[Any] | None
+    roles: tuple[str, ...]
+
+    @property
+    def codes(self) -> Codes:
+        """Task of each sampled row, shape (s,)."""
+        return self.stratum // 2 - 1
+
+    @property
+    def outlier(self) -> Mask:
+        """Which sampled rows are known outliers, shape (s,)."""
+        return self.stratum % 2 == 1
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that were seen."""
+        return int(self.totals[:, 1].sum())
+
+    @property
+    def counts(self) -> Array:
+        """What the normal rows of each task weigh, shape (T,)."""
+        return self.totals[2::2, 0]
+
+    def rows(self) -> TrainingRows:
+        """The sample in the order of its content; each task weighs what all its rows weigh."""
+        drawn = np.bincount(self.stratum, self.weight, len(self.totals))
+        share = np.where(drawn > 0, self.totals[:, 0] / np.where(drawn > 0, drawn, 1.0), 1.0)
+        # All rows were drawn: not even rounding may change their weights.
+        share[np.isclose(share, 1.0, rtol=1e-9)] = 1.0
+        content = row_numbers(self.X)
+        order = np.lexsort((self.outlier, content))
+        return TrainingRows(
+            self.X[order],
+            self.codes[order],
+            self.outlier[order],
+            (self.weight * share[self.stratum])[order],
+            content[order],
+            len(self.tasks),
+        )
+
+
+@dataclass(frozen=True)
+class TakeSample:
+    """The pass that draws a :class:`Sample`.
+
+    Parameters
+    ----------
+    size : int
+        Most rows to keep; more only where there are more tasks.
+    seed : int
+    """
+
+    size: int
+    seed: int = 0
+
+    def partial(self, block: Block) -> Sample:
+        """Sample of one block, which is checked on the way."""
+        checked = block.checked()
+        sample = self._of(checked.take(slice(0, _STEP)))
+        for start in range(_STEP, checked.X.shape[0], _STEP):
+            sample = self.merge(sample, self._of(checked.take(slice(start, start + _STEP))))
+        return sample
+
+    def _of(self, block: CheckedBlock) -> Sample:
+        tasks, codes = encode(block.task)
+        stratum = 2 * (codes + 1) + block.outlier
+        totals = np.zeros((2 * len(tasks) + 2, 2))
+        totals[:, 0] = np.bincount(stratum, block.weight, len(totals))
+        totals[:, 1] = np.bincount(stratum, minlength=len(totals))
+        drawn = Sample(
+            tasks,
+            block.X,
+            stratum,
+            row_hashes(block.X, self.seed),
+            block.weight,
+            totals,
+            self.size,
+            block.names,
+            block.roles,
+        )
+        return self._drawn(drawn)
+
+    def merge(self, one: Sample, other: Sample) -> Sample:
+        """Sample of the rows of both."""
+        named = [None if part.names is None else part.names.tolist() for part in (one, other)]
+        if one.X.shape[1] != other.X.shape[1] or named[0] != named[1]:
+            columns = " and ".join(
+                str(part.X.shape[1]) if name is None else str(name)
+                for part, name in zip((one, other), named, strict=True)
+            )
+            raise ValueError(f"Blocks must have the same columns; two of them have {columns}.")
+        tasks, _ = encode(as_labels([*one.tasks.tolist(), *other.tasks.tolist()]))
+        totals, strata = np.zeros((2 * len(tasks) + 2, 2)), []
+        for part in (one, other):
+            place = np.concatenate([[MISSING], lookup(part.tasks, tasks)]) + 1
+            totals[2 * place] += part.totals[::2]
+            totals[2 * place + 1] += part.totals[1::2]
+            strata.append(2 * place[part.stratum // 2] + part.stratum % 2)
+        both = [one.X, other.X]
+        return self._drawn(
+            Sample(
+                tasks,
+                sparse.vstack(both, format="csr") if sparse.issparse(one.X) else np.vstack(both),
+                np.concatenate(strata),
+                np.concatenate([one.hashes, other.hashes]),
+                np.concatenate([one.weight, other.weight]),
+                totals,
+                min(one.quota, other.quota),
+                one.names,
+                one.roles,
+            )
+        )
+
+    def _drawn(self, sample: Sample) -> Sample:
+        """Copies as one row, and of every stratum the rows of lowest hash."""
+        order = np.lexsort((sample.hashes, sample.stratum))
+        stratum, hashes = sample.stratum[order], sample.hashes[order]
+        first = np.ones(len(order), dtype=bool)
+        first[1:] = (np.diff(stratum) != 0) | (np.diff(hashes) != 0)
+        starts = np.flatnonzero(first)
+        stratum = stratum[starts]
+        weight = np.add.reduceat(sample.weight[order], starts) if len(order) else sample.weight
+        sizes = np.bincount(stratum, minlength=len(sample.totals))
+        rank = np.arange(len(stratum)) - (np.cumsum(sizes) - sizes)[stratum]
+        sizes = np.minimum(sizes, sample.quota)
+        quota = sample.quota
+        if sizes.sum() > self.size:
+            # The largest quota that keeps the size: shared equally among what is still open.
+            ascending = np.sort(sizes)
+            below = np.concatenate([[0], np.cumsum(ascending)[:-1]])
+            possible = (self.size - below) // np.arange(len(ascending), 0, -1)
+            quota = max(1, int(possible[np.argmax(possible < ascending)]))
+        kept = np.flatnonzero(rank < quota)
+        place = order[starts[kept]]
+        return replace(
+            sample,
+            X=sample.X[place],
+            stratum=stratum[kept],
+            hashes=sample.hashes[place],
+            weight=weight[kept],
+            quota=quota,
+        )
+
+
+def refuse_unusable(sample: Sample) -> None:
+    """Raise where there is no row at all, or a task without a normal one."""
+    if not sample.n_rows:
+        raise ValueError("sample_weight is zero for every row: nothing is left to fit.")
+    validation.refuse_empty_tasks(sample.codes, sample.outlier, sample.tasks)

@@ -1,0 +1,164 @@
+r"""Second pass: sums over rows that a ridge regression on one-hot responses needs, and no more.
+
+With feature rows :math:`\phi_i` and counts :math:`w_i`: :math:`G = \sum_i w_i \phi_i \phi_i'` over
+all rows, :math:`h_t = \sum_{i \in t} w_i \phi_i` and :math:`n_t = \sum_{i \in t} w_i` over the
+normal rows of each task. Sums of blocks add up, and what was added can be subtracted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import blas, cho_solve, solve_triangular
+
+from manyone._types import Array, Codes
+from manyone.engines.blocks import Block, by_task, kernel_blocks, normal_rows
+from manyone.engines.plan import Plan
+from manyone.solvers.ridge import effective_alpha, factorise
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Sums over rows, in the features of a plan.
+
+    Attributes
+    ----------
+    moments : ndarray of shape (m, m)
+        G, lower triangle.
+    tasks : ndarray of shape (t,)
+        Codes of the tasks that occur.
+    sums : ndarray of shape (t, m)
+        h_t of each.
+    counts : ndarray of shape (t,)
+        n_t of each.
+    trace : float
+        Sum of ``w_i k(x_i, x_i)``.
+    n_rows : int
+    """
+
+    moments: Array
+    tasks: Codes
+    sums: Array
+    counts: Array
+    trace: float
+    n_rows: int
+
+    def __add__(self, other: Statistics) -> Statistics:
+        """Statistics of the rows of both."""
+        tasks = np.union1d(self.tasks, other.tasks)
+        sums, counts = np.zeros((len(tasks), self.sums.shape[1])), np.zeros(len(tasks))
+        for part in (self, other):
+            place = np.searchsorted(tasks, part.tasks)
+            sums[place] += part.sums
+            counts[place] += part.counts
+        moments, trace = self.moments + other.moments, self.trace + other.trace
+        return Statistics(moments, tasks, sums, counts, trace, self.n_rows + other.n_rows)
+
+    def __neg__(self) -> Statistics:
+        """Statistics that take the rows away when they are added."""
+        return Statistics(
+            -self.moments, self.tasks, -self.sums, -self.counts, -self.trace, -self.n_rows
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class AddUp:
+    """The pass that sums up :class:`Statistics`.
+
+    Parameters
+    ----------
+    plan : Plan
+    """
+
+    plan: Plan
+
+    def partial(self, block: Block) -> Statistics:
+        """Statistics of one block."""
+        return self.of(block.checked().coded(self.plan.tasks))
+
+    def of(self, rows: Any) -> Statistics:
+        """Statistics of rows whose tasks are numbers."""
+        points, L = self.plan.points, self.plan.factor
+        m = len(points)
+        tasks = np.unique(rows.codes[normal_rows(rows)])
+        G, sums = np.zeros((m, m), order="F"), np.zeros((len(tasks), m))
+        for part in kernel_blocks(len(rows.codes), m):
+            weight, codes, outlier = rows.weight[part], rows.codes[part], rows.outlier[part]
+            Phi = feature_rows(points, L, rows.X[part])
+            if outlier.any():
+                present, summing = by_task(codes[~outlier])
+                gained = (summing * weight[~outlier]) @ Phi[~outlier]
+            else:
+                present, summing = by_task(codes)
+                gained = (summing * weight) @ Phi
+            sums[np.searchsorted(tasks, present)] += gained
+            if not np.all(weight == 1.0):
+                Phi *= np.sqrt(weight)[:, None]
+            G = blas.dsyrk(1.0, Phi.T, beta=1.0, c=G, lower=1, overwrite_c=1)
+        normal = normal_rows(rows)
+        counts = np.bincount(np.searchsorted(tasks, rows.codes[normal]), rows.weight[normal])
+        trace = float(rows.weight @ points.diagonal(rows.X)) if len(rows.codes) else 0.0
+        return Statistics(G, tasks, sums, counts.astype(np.float64), trace, len(rows.codes))
+
+    def merge(self, one: Statistics, other: Statistics) -> Statistics:
+        """Statistics of the rows of both."""
+        return one + other
+
+
+def feature_rows(points: Any, L: Array, X: Any) -> Array:
+    """Feature rows (b, m) of rows (b, d), in C order."""
+    K = np.ascontiguousarray(points.values(X))
+    solved: Array = blas.dtrsm(1.0, L, K.T, lower=1, overwrite_b=1)
+    return solved.T
+
+
+@dataclass(frozen=True, eq=False)
+class Ridge:
+    """Solution of the ridge regression that statistics speak of.
+
+    Attributes
+    ----------
+    alpha : float
+        The ridge that was used.
+    coef : ndarray of shape (m, T)
+        Coefficients of the landmarks, in Fortran order.
+    factor : ndarray of shape (m, m)
+        Lower triangular Q with leverage ``w_i |Q^-1 k_i|^2`` for kernel values k_i.
+    counts : ndarray of shape (T,)
+    mean_response : ndarray of shape (T,)
+    """
+
+    alpha: float
+    coef: Array
+    factor: Array
+    counts: Array
+    mean_response: Array
+
+
+def solve_statistics(plan: Plan, statistics: Statistics, alpha: float) -> Ridge:
+    r"""Minimise :math:`\sum_i w_i |\phi_i' W - r_i|^2 + \alpha |W|_F^2`, from sums over the rows.
+
+    Costs m^3/3 flops for the factor of G + alpha I and 2 m^2 T for the weights of all tasks.
+
+    Parameters
+    ----------
+    plan : Plan
+    statistics : Statistics
+        Of all rows: every task occurs.
+    alpha : float
+        0 is the smallest that double precision resolves.
+
+    Returns
+    -------
+    Ridge
+    """
+    ridge = float(effective_alpha(alpha, statistics.trace))
+    lower = factorise(statistics.moments, ridge, np.ones(len(plan.points)))
+    H = np.asfortranarray(statistics.sums.T)
+    W = cho_solve((lower, True), H, check_finite=False)
+    mean = np.einsum("mt,mt->t", H, W) / statistics.counts
+    coef = solve_triangular(plan.factor, W, lower=True, trans="T", check_finite=False)
+    factor = blas.dtrmm(1.0, plan.factor, np.tril(lower), lower=1)
+    return Ridge(ridge, np.asfortranarray(coef), factor, statistics.counts, mean)
