@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
+
+_PATIENCE, _PAUSE = 60.0, 0.1  # seconds to wait for another process, and between two looks
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -21,12 +27,29 @@ def write_atomically(path: Path, content: bytes) -> None:
     FileNotFoundError
         If there is no folder to write into.
     """
+    with written_beside(path) as stream:
+        stream.write(content)
+
+
+@contextmanager
+def written_beside(path: Path) -> Iterator[IO[bytes]]:
+    """A stream into a file beside `path`, which takes its place when all went well.
+
+    Parameters
+    ----------
+    path : Path
+        A file that is there keeps its content until then.
+
+    Yields
+    ------
+    stream
+    """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} into.")
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         # mkstemp is private by design; the file gets the permissions that open() would give.
@@ -37,3 +60,49 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+class BusyError(OSError):
+    """Another process works on a file."""
+
+
+@contextmanager
+def locked(path: Path, patience: float = _PATIENCE) -> Iterator[None]:
+    """Keep other processes from changing a file that is read, changed and replaced.
+
+    The lock is on the file itself and ends with the process, however that ends: there are no lock
+    files that could be left behind. Where the system has no such locks nothing is locked.
+
+    Parameters
+    ----------
+    path : Path
+        The file; everyone who replaces it has to ask for the lock.
+    patience : float
+        Seconds to wait for others.
+
+    Raises
+    ------
+    BusyError
+        If another process keeps the file longer than that.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows, which refuses to replace a file that another process has open
+        yield
+        return
+    until = time.monotonic() + patience
+    while True:
+        with open(path, "rb") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Whoever had the lock has put another file in the place of this one.
+                if os.path.samestat(os.fstat(stream.fileno()), os.stat(path)):
+                    yield
+                    return
+                continue
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise BusyError(
+                        f"{path} is being changed by another process. Try again when it is done."
+                    ) from None
+        time.sleep(_PAUSE)

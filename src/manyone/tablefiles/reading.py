@@ -1,0 +1,200 @@
+"""Read tables: CSV, gzipped CSV and Parquet, whole or block by block, from a file or stdin."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+import zlib
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+
+from manyone.tablefiles.text import TableFileError, read_text
+from manyone.tablefiles.values import Kind, convert, decide_kinds, decimal_style
+
+if TYPE_CHECKING:
+    import polars as pl
+
+STREAM = "-"  # stdin or stdout
+_CHUNK = 2**23  # bytes of text at a time
+_ROWS = 2**16  # rows of Parquet at a time
+_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+_OTHERS = {
+    b"PK\x03\x04": "a spreadsheet or another zip archive",
+    b"\xd0\xcf\x11\xe0": "an old spreadsheet",
+    b"(\xb5/\xfd": "compressed with zstd",
+    b"BZh": "compressed with bzip2",
+    b"\xfd7zXZ": "compressed with xz",
+    b"ARROW1": "an Arrow file",
+}
+
+
+class Block(NamedTuple):
+    """Rows of a table that follow one another.
+
+    Attributes
+    ----------
+    table : polars.DataFrame
+    first_row : int
+        Number of rows before it.
+    done : float or None
+        Share of the file that has been read; None where nobody knows.
+    """
+
+    table: pl.DataFrame
+    first_row: int
+    done: float | None
+
+
+def read_table(
+    source: Path,
+    *,
+    kinds: Mapping[str, Kind] = MappingProxyType({}),
+    find: Collection[str] | None = None,
+) -> pl.DataFrame:
+    """Read a whole table.
+
+    Parameters
+    ----------
+    source : Path
+        CSV, gzipped CSV or Parquet, whatever it is called; ``-`` is stdin.
+    kinds : mapping
+        What columns of a text file are known to be.
+    find : collection of str or None
+        Columns of a text file whose kind is found from their values; others stay texts. None: all
+        that `kinds` does not name.
+
+    Returns
+    -------
+    polars.DataFrame
+
+    Raises
+    ------
+    TableFileError
+        If it is not a table, or has no rows.
+    OSError
+        If there is no such file, or it cannot be read.
+    """
+    import polars as pl
+
+    with _opened(source) as file:
+        if file.is_parquet:
+            table = pl.concat([table for table, _ in _parquet(file)])
+            _refuse_no_rows(len(table), file.name)
+            return table
+        blocks = list(read_text(file.chunks(), file.name))
+    table, delimiter = pl.concat([table for table, _ in blocks]), blocks[0][1]
+    _refuse_no_rows(len(table), file.name)
+    wanted = [c for c in table.columns if c not in kinds and (find is None or c in find)]
+    numbers = [c for c in table.columns if kinds.get(c) == "number"]
+    style = decimal_style(table.select(wanted + numbers), delimiter)
+    found = decide_kinds(table.select(wanted), style, file.name)
+    return convert(table, {**kinds, **found}, style, file.name)
+
+
+def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
+    """Read a table block by block, so that memory does not grow with it.
+
+    Parameters
+    ----------
+    source : Path
+        As in `read_table`.
+    kinds : mapping
+        What the columns of a text file are; those that it does not name stay texts.
+
+    Yields
+    ------
+    Block
+    """
+    with _opened(source) as file:
+        first_row = 0
+        for table, done in _parquet(file) if file.is_parquet else _converted(file, kinds):
+            if len(table):
+                yield Block(table, first_row, done)
+            first_row += len(table)
+        _refuse_no_rows(first_row, file.name)
+
+
+def _converted(
+    file: _File, kinds: Mapping[str, Kind]
+) -> Iterator[tuple[pl.DataFrame, float | None]]:
+    """Blocks of a text file, with their columns as what they are."""
+    style, first_row = None, 0
+    for table, delimiter in read_text(file.chunks(), file.name):
+        if len(table) and style is None:
+            numbers = [name for name in table.columns if kinds.get(name) == "number"]
+            style = decimal_style(table.select(numbers), delimiter)
+        yield convert(table, kinds, style or "point", file.name, first_row), file.done()
+        first_row += len(table)
+
+
+def _parquet(file: _File) -> Iterator[tuple[pl.DataFrame, float | None]]:
+    """Blocks of a Parquet file."""
+    import polars as pl
+
+    try:
+        source = (
+            pl.read_parquet(file.raw).lazy() if file.size is None else pl.scan_parquet(file.name)
+        )
+        rows = source.select(pl.len()).collect().item()
+        for start in range(0, max(rows, 1), _ROWS):
+            yield source.slice(start, _ROWS).collect(), min(1.0, (start + _ROWS) / max(rows, 1))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise TableFileError(
+            f"{file.name} cannot be read as Parquet: {why}. Copy it again if it was cut off."
+        ) from error
+
+
+class _File(NamedTuple):
+    """An open file: its beginning, the rest, its name for messages, its size if it has one."""
+
+    raw: IO[bytes]
+    start: bytes
+    name: str
+    size: int | None
+
+    @property
+    def is_parquet(self) -> bool:
+        return self.start.startswith(_PARQUET)
+
+    def done(self) -> float | None:
+        """Share of the file that has been read."""
+        return self.raw.tell() / max(self.size, 1) if self.size is not None else None
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes of the file, unpacked where it is compressed."""
+        stream: IO[bytes] = self.raw
+        if self.start.startswith(_GZIP):
+            stream = cast("IO[bytes]", gzip.GzipFile(fileobj=self.raw))
+        try:
+            while chunk := stream.read(_CHUNK):
+                yield chunk
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise TableFileError(
+                f"{self.name} is damaged or cut off: {error}. Copy it again."
+            ) from error
+
+
+@contextmanager
+def _opened(source: Path) -> Iterator[_File]:
+    """Open a file or stdin, and refuse what is known to be no table."""
+    given = str(source) == STREAM
+    stdin: Any = sys.stdin.buffer
+    with nullcontext(stdin) if given else open(source, "rb") as stream:
+        size = None if given else os.fstat(stream.fileno()).st_size
+        file = _File(stream, stream.peek(8), "stdin" if given else str(source), size)
+        for mark, what in _OTHERS.items():
+            if file.start.startswith(mark):
+                raise TableFileError(
+                    f"{file.name} is {what}. Save it as CSV (gzipped or not) or Parquet."
+                )
+        yield file
+
+
+def _refuse_no_rows(rows: int, name: str) -> None:
+    if not rows:
+        raise TableFileError(f"{name} has a header and no rows. Give a table with rows.")

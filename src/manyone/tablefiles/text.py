@@ -1,0 +1,279 @@
+"""Text with delimiters, block by block: encoding and delimiter are found, mistakes have a line."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from manyone._types import Codes, Mask
+from manyone.messages import warn_user
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+_NEWLINE, _RETURN, _QUOTE = b'\n\r"'
+_SNIFFED = 200  # records that the delimiter is found from
+_LONGEST_RECORD = 2**26  # bytes; what is longer has a quote that never closes
+# The longer marks first: that of UTF-32 begins like that of UTF-16.
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+    codecs.BOM_UTF8: "utf-8",
+}
+
+
+class TableFileError(ValueError):
+    """A file is not the table it should be; the message names the place and the remedy."""
+
+
+def read_text(chunks: Iterable[bytes], name: str) -> Iterator[tuple[pl.DataFrame, str]]:
+    """Tables of strings, in the order of the file.
+
+    Parameters
+    ----------
+    chunks : iterable of bytes
+        The content of the file.
+    name : str
+        The file, for messages.
+
+    Yields
+    ------
+    table : polars.DataFrame
+        All columns are strings; what is empty is null. The first may have no rows.
+    delimiter : str
+        The same for all.
+    """
+    reader = None
+    for records in _records(_as_lines(chunks, name), name):
+        if reader is None:
+            records = records.after(int(np.argmin(records.blank())))  # the first that is not
+            if records.blank().all():
+                continue
+            reader = _Reader(records, name)
+            records = records.after(1)
+        yield reader.parse(records), reader.delimiter
+    if reader is None:
+        raise TableFileError(f"{name} is empty. Give a table with a header and rows.")
+
+
+class _Records(NamedTuple):
+    """Whole records: their bytes, the line end of each, which bytes stand in quotes.
+
+    Quotes inside a quoted field are doubled, so that a byte stands in quotes where the number of
+    quotes before it is odd.
+    """
+
+    content: bytes
+    end: Codes
+    quoted: Mask
+    unfinished: bool = False  # the last one had no line end
+
+    @property
+    def codes(self) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+        return np.frombuffer(self.content, np.uint8)
+
+    @property
+    def start(self) -> Codes:
+        return np.concatenate([[0], self.end[:-1] + 1])[: len(self.end)]
+
+    def after(self, number: int) -> _Records:
+        """Without the first ones."""
+        at = int(self.end[number - 1]) + 1 if number else 0
+        rest = (self.content[at:], self.end[number:] - at, self.quoted[at:])
+        return _Records(*rest, self.unfinished)
+
+    def widths(self, delimiter: str) -> Codes:
+        """Number of fields of each record."""
+        found = np.flatnonzero((self.codes == ord(delimiter)) & ~self.quoted)
+        return np.searchsorted(found, self.end) - np.searchsorted(found, self.start) + 1
+
+    def blank(self) -> Mask:
+        """Which records hold nothing at all."""
+        length = self.end - self.start
+        return (length == 0) | ((length == 1) & (self.codes[self.start] == _RETURN))
+
+    def stray_quote(self, delimiter: str) -> int | None:
+        """Position of the first quote that neither opens nor closes a field, if there is one."""
+        codes, at = self.codes, np.flatnonzero(self.codes == _QUOTE)
+        edges = [ord(delimiter), _NEWLINE, _QUOTE]
+        opens = (at[::2] == 0) | np.isin(codes[at[::2] - 1], edges)
+        closes = np.isin(codes[at[1::2] + 1], [*edges, _RETURN])
+        wrong = np.concatenate([at[::2][~opens], at[1::2][~closes]])
+        return int(wrong.min()) if len(wrong) else None
+
+
+def _records(chunks: Iterable[bytes], name: str) -> Iterator[_Records]:
+    """Cut text into whole records, chunk by chunk."""
+    rest, line = b"", 1
+    for chunk in chunks:
+        records, end = _cut(rest + chunk)
+        rest = (rest + chunk)[end:]
+        line += records.content.count(b"\n")
+        if len(records.end):
+            yield records
+        if len(rest) > _LONGEST_RECORD:
+            break
+    if not rest.strip(b"\r\x1a"):  # an end-of-file mark of old editors
+        return
+    records, end = _cut(rest + b"\n")
+    if end <= len(rest):
+        raise TableFileError(
+            f"{name}, line {line}: a quote opens here and never closes. Copy the file again if it "
+            "was cut off; else close the quote, or double it where it is part of the text."
+        )
+    yield records._replace(unfinished=True)
+
+
+def _cut(content: bytes) -> tuple[_Records, int]:
+    """The whole records at the beginning of `content`, and where they end."""
+    codes = np.frombuffer(content, np.uint8)
+    quoted = np.zeros(len(codes), dtype=bool)
+    if b'"' in content:
+        # Sums wrap around at 256, which is even.
+        quoted = (np.cumsum(codes == _QUOTE, dtype=np.uint8) & 1).astype(bool)
+    lines = np.flatnonzero((codes == _NEWLINE) & ~quoted)
+    end = int(lines[-1]) + 1 if len(lines) else 0
+    return _Records(content[:end], lines, quoted[:end]), end
+
+
+def _as_lines(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """Text in a superset of ASCII that has line ends, whatever it was."""
+    decoder, returns, first = None, False, True
+    for chunk in chunks:
+        if first:
+            mark = next((mark for mark in _MARKS if chunk.startswith(mark)), b"")
+            chunk, first = chunk[len(mark) :], False
+            if _MARKS.get(mark, "utf-8") != "utf-8":
+                decoder = codecs.getincrementaldecoder(_MARKS[mark])()
+            returns = b"\r" in chunk and b"\n" not in chunk  # of old Macintoshes
+        if decoder:
+            try:
+                chunk = decoder.decode(chunk).encode()
+            except UnicodeError as error:
+                raise TableFileError(
+                    f"{name} begins as {_MARKS[mark]} and does not go on so: {error}. Copy it "
+                    "again, or save it as UTF-8."
+                ) from error
+        if b"\0" in chunk:
+            raise TableFileError(
+                f"{name} is neither text nor Parquet: it holds zero bytes. Save it as CSV in "
+                "UTF-8, or as Parquet."
+            )
+        yield chunk.replace(b"\r", b"\n") if returns else chunk
+    if decoder and decoder.getstate()[0]:
+        raise TableFileError(f"{name} ends in the middle of a character. Copy it again.")
+
+
+class _Reader:
+    """Delimiter, names and encoding of a file, and which line and row come next."""
+
+    def __init__(self, records: _Records, name: str) -> None:
+        self.name, self.line, self.row, self.encoding = name, 1, 0, ""
+        self.delimiter = _find_delimiter(records)
+        header = records.content[: records.end[0]]
+        self._check(_Records(header + b"\n", records.end[:1], records.quoted[: len(header) + 1]))
+        (fields,) = csv.reader(
+            [self._decoded(header).decode().rstrip("\r")], delimiter=self.delimiter
+        )
+        self.names = [field.strip() or f"column_{k}" for k, field in enumerate(fields, 1)]
+        twice = [field for field, times in Counter(self.names).items() if times > 1]
+        if twice:
+            at = [k for k, field in enumerate(self.names, 1) if field == twice[0]]
+            raise TableFileError(
+                f"{name}: columns {at[0]} and {at[1]} are both called {twice[0]!r}. Rename one."
+            )
+        self.line += header.count(b"\n") + 1
+
+    def parse(self, records: _Records) -> pl.DataFrame:
+        """The records as a table of strings."""
+        import polars as pl
+
+        schema = dict.fromkeys(self.names, pl.String)
+        if not len(records.end):
+            return pl.DataFrame(schema=schema)
+        self._check(records)
+        blank, lines = records.blank(), records.content.count(b"\n")
+        table = pl.read_csv(
+            self._decoded(records.content),
+            has_header=False,
+            separator=self.delimiter,
+            schema=schema,
+            null_values=[""],
+        )
+        if len(table) != len(blank):  # two readers disagree: trust neither
+            raise TableFileError(
+                f"{self.name}, lines {self.line} to {self.line + lines - 1}: {len(blank)} rows by "
+                f"their line ends, {len(table)} by their fields. Look at the quotes there."
+            )
+        self.line += lines
+        self.row += int(np.sum(~blank))
+        return table.filter(pl.Series(~blank)) if blank.any() else table
+
+    def _check(self, records: _Records) -> None:
+        """Refuse quotes inside plain fields, and records that are too short or too long."""
+        if (at := records.stray_quote(self.delimiter)) is not None:
+            raise TableFileError(
+                f"{self.name}, line {self._line(records, at)}: a quote inside a field. Put the "
+                "whole field in quotes and double the quotes inside it."
+            )
+        if not hasattr(self, "names"):
+            return
+        widths, wanted, blank = records.widths(self.delimiter), len(self.names), records.blank()
+        wrong = np.flatnonzero((widths != wanted) & ~blank)
+        if not len(wrong):
+            return
+        k = int(wrong[0])
+        row = self.row + k - int(np.sum(blank[:k]))
+        remedy = f"Mend it; put fields that hold a {_DELIMITERS[self.delimiter]} in quotes."
+        if records.unfinished and k == len(widths) - 1 and widths[k] < wanted:
+            remedy = "The file is cut off there: copy it again."
+        raise TableFileError(
+            f"{self.name}, row {row} (line {self._line(records, int(records.start[k]))}) has "
+            f"{widths[k]} fields, the header {wanted}. {remedy}"
+        )
+
+    def _line(self, records: _Records, at: int) -> int:
+        return self.line + records.content.count(b"\n", 0, at)
+
+    def _decoded(self, content: bytes) -> bytes:
+        """Text in UTF-8; the first that is not ASCII shows what the file is in."""
+        if content.isascii():
+            return content
+        try:
+            content.decode(self.encoding or "utf-8")
+            self.encoding = self.encoding or "utf-8"
+        except UnicodeDecodeError as error:
+            line = self.line + content.count(b"\n", 0, error.start)
+            if not self.encoding:
+                self.encoding = "cp1252"
+                warn_user(
+                    f"{self.name} is not in UTF-8 (line {line}); it is read as Windows-1252, which "
+                    "includes Latin-1. If letters look wrong, save it as UTF-8.",
+                    UserWarning,
+                )
+                return self._decoded(content)
+            raise TableFileError(
+                f"{self.name}, line {line}: byte {content[error.start]:#04x} is not "
+                f"{'UTF-8' if self.encoding == 'utf-8' else 'text in UTF-8 or Windows-1252'}. "
+                "Save the file as UTF-8."
+            ) from error
+        return content if self.encoding == "utf-8" else content.decode(self.encoding).encode()
+
+
+def _find_delimiter(records: _Records) -> str:
+    """The delimiter that cuts the header, and best all records alike."""
+
+    def fitness(delimiter: str) -> tuple[bool, float, int]:
+        widths = records.widths(delimiter)[: _SNIFFED + 1]
+        alike = (widths == widths[0])[~records.blank()[: _SNIFFED + 1]]
+        return bool(widths[0] > 1), float(alike.mean()), int(widths[0])
+
+    return max(_DELIMITERS, key=fitness)

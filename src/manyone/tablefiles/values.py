@@ -1,0 +1,182 @@
+"""What the strings of a text file stand for: numbers, dates, yes and no, or just texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from manyone.messages import warn_user
+from manyone.tablefiles.text import TableFileError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Kind = Literal["number", "boolean", "date", "text"]
+Style = Literal["point", "comma"]  # what stands before the decimals
+
+_MISSING = ("", "na", "n/a", "nan", "null", "none", "#n/a", "-", "?")
+_BOOLEANS = ("true", "false")
+_POINT = r"^[+-]?(\d{1,3}(,\d{3})+(\.\d*)?|\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
+_COMMA = r"^[+-]?(\d{1,3}([. ]\d{3})+(,\d*)?|\d+(,\d*)?|,\d+)([eE][+-]?\d+)?$"
+_DATE = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?)? ?(Z|[+-]\d\d:?\d\d)?$"
+# A text column may well have numbers for some of its levels, but hardly as many as these.
+_MOST_NUMBERS_IN_TEXT = 50
+
+
+def decide_kinds(table: pl.DataFrame, style: Style, name: str) -> dict[str, Kind]:
+    """Kind of every column of a table of strings, from all of its values.
+
+    Parameters
+    ----------
+    table : polars.DataFrame
+    style : {"point", "comma"}
+        See `decimal_style`.
+    name : str
+        The file, for messages.
+
+    Returns
+    -------
+    dict
+        Kinds by column.
+
+    Raises
+    ------
+    TableFileError
+        If a column of numbers holds something else here and there: as a text it would be lost.
+    """
+    return {column: _kind(table[column], style, name) for column in table.columns}
+
+
+def decimal_style(table: pl.DataFrame, delimiter: str) -> Style:
+    """Whether the decimals of a table of strings come after a point or after a comma.
+
+    One column that can only be read one way decides for all. Where none does, as with "1,234", it
+    is a comma in files whose delimiter is the semicolon, and a point in others.
+    """
+    import polars as pl
+
+    for column in table:
+        texts = _known(column)
+        if texts.cast(pl.Float64, strict=False).null_count():
+            point, comma = texts.str.contains(_POINT).all(), texts.str.contains(_COMMA).all()
+            if point != comma:
+                return "comma" if comma else "point"
+    return "comma" if delimiter == ";" else "point"
+
+
+def convert(
+    table: pl.DataFrame, kinds: Mapping[str, Kind], style: Style, name: str, first_row: int = 0
+) -> pl.DataFrame:
+    """Strings as what they stand for; columns without a kind stay strings.
+
+    Parameters
+    ----------
+    table : polars.DataFrame
+    kinds : mapping
+        Kinds by column.
+    style : {"point", "comma"}
+    name : str
+        The file, for messages.
+    first_row : int
+        Number of rows of the file before this table.
+
+    Raises
+    ------
+    TableFileError
+        Naming the first value that is not of its column's kind.
+    """
+    import polars as pl
+
+    columns = []
+    for column in table:
+        kind = kinds.get(column.name, "text")
+        if kind == "text":
+            columns.append(column)
+            continue
+        texts = _without_missing(column)
+        read = {"number": _numbers, "boolean": _booleans, "date": _dates}[kind]
+        values = read(texts, style)
+        wrong = (values.is_null() & texts.is_not_null()).arg_true()
+        if len(wrong):
+            what = {"number": "a number", "boolean": "true or false", "date": "a date"}[kind]
+            raise TableFileError(
+                f"{name}, column {column.name!r}, row {first_row + wrong[0]}: "
+                f"{column[wrong[0]]!r} is not {what}. Mend it, or leave the field empty."
+            )
+        columns.append(values)
+    return pl.DataFrame(columns)
+
+
+def _kind(column: pl.Series, style: Style, name: str) -> Kind:
+    texts = _known(column)
+    if not len(texts):
+        return "text"
+    if texts.str.to_lowercase().is_in(_BOOLEANS).all():
+        return "boolean"
+    if texts.str.contains(_DATE).all() and _dates(texts, style).null_count() == 0:
+        return "date"
+    numbers = _numbers(texts, style)
+    if numbers.null_count() == 0:
+        if style == "point" and texts.str.contains(_COMMA).all() and texts.str.contains(",").any():
+            at = texts.str.contains(",").arg_true()[0]
+            warn_user(
+                f"{name}, column {column.name!r}: {texts[at]!r} is read as {numbers[at]}.",
+                UserWarning,
+            )
+        return "number"
+    most = texts.filter(numbers.is_not_null()).n_unique()
+    if most > _MOST_NUMBERS_IN_TEXT and numbers.null_count() < len(numbers) / 2:
+        wrong = texts.filter(numbers.is_null())[0]
+        row = (column == wrong).arg_true()[0]
+        raise TableFileError(
+            f"{name}, column {column.name!r}, row {row}: {wrong!r} among numbers. Mend it, leave "
+            f"the field empty, or leave the column out with --ignore."
+        )
+    return "text"
+
+
+def _known(column: pl.Series) -> pl.Series:
+    """Different values of a column, stripped, without those that say that there is none."""
+    return _without_missing(column).drop_nulls().unique(maintain_order=True)
+
+
+def _without_missing(column: pl.Series) -> pl.Series:
+    import polars as pl
+
+    texts = column.str.strip_chars()
+    missing = texts.str.to_lowercase().is_in(_MISSING)
+    return pl.select(pl.when(~missing).then(texts)).to_series().alias(column.name)
+
+
+def _numbers(texts: pl.Series, style: Style) -> pl.Series:
+    """Numbers, whole ones as integers; null where there is none."""
+    import polars as pl
+
+    if style == "comma":
+        marked = texts.str.contains(_COMMA)
+        plain = texts.str.replace_all(r"[. ]", "").str.replace(",", ".")
+    else:
+        marked = texts.str.contains(_POINT)
+        plain = texts.str.replace_all(",", "")
+    plain = pl.select(pl.when(marked).then(plain).otherwise(texts)).to_series()
+    plain = plain.alias(texts.name)
+    whole = plain.cast(pl.Int64, strict=False)
+    lossless = whole.null_count() == texts.null_count()
+    return whole if lossless else plain.cast(pl.Float64, strict=False)
+
+
+def _booleans(texts: pl.Series, style: Style) -> pl.Series:
+    import polars as pl
+
+    words = texts.str.to_lowercase()
+    true, known = words == _BOOLEANS[0], words.is_in(_BOOLEANS)
+    return pl.select(pl.when(known).then(true)).to_series().alias(texts.name)
+
+
+def _dates(texts: pl.Series, style: Style) -> pl.Series:
+    """Times, in UTC where a zone is given; null where there is none."""
+    whole = texts.str.replace(r"^(\d{4}-\d\d-\d\d)T", "$1 ").str.replace(r"^(\S{10})$", "$1 00:00")
+    whole = whole.str.replace(r"^(\S{10} \d\d:\d\d)( ?[Z+-].*)?$", "$1:00$2")
+    whole = whole.str.replace(r"^(\S{10} \d\d:\d\d:\d\d(\.\d+)?)$", "${1}Z")
+    form = "%Y-%m-%d %H:%M:%S%.f%#z"
+    return whole.str.to_datetime(form, strict=False, time_zone="UTC").dt.replace_time_zone(None)
