@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
+import time
+import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
@@ -14,7 +18,9 @@ if TYPE_CHECKING:
     from manyone.report.page import Table
 
 
+ALARMS = 3  # exit code where --exit-code asks for one: there were alarms
 _STOPPED = 130  # exit code of what ctrl-C ended, as shells have it
+_SHORT = 1.0  # seconds of work that need no progress bar
 
 
 class InputError(Exception):
@@ -23,6 +29,8 @@ class InputError(Exception):
 
 def run(app: typer.Typer, args: Sequence[str] | None) -> int:
     """Run a command; what goes wrong is one line on stderr.
+
+    Warnings are notes, a line each, where all went well.
 
     Parameters
     ----------
@@ -33,33 +41,83 @@ def run(app: typer.Typer, args: Sequence[str] | None) -> int:
     Returns
     -------
     int
-        0; 2 for what the user can mend (options, files, packages that are not installed); 130 if
-        stopped; 1 for the rest, which ``MANYONE_DEBUG=1`` shows in full.
+        0; 3 where ``--exit-code`` asked whether there were alarms, and there were; 2 for what the
+        user can mend (options, files, packages that are not installed); 130 if stopped; 1 for the
+        rest, which ``MANYONE_DEBUG=1`` shows in full.
     """
     try:
-        code = app(args=args, prog_name="manyone", standalone_mode=False) or 0
+        with warnings.catch_warnings(record=True) as caught, _terminated_as_interrupted():
+            warnings.simplefilter("default")
+            code = app(args=args, prog_name="manyone", standalone_mode=False) or 0
         if code == _STOPPED:
             raise KeyboardInterrupt  # the option parser has turned it into a code
+        for note in dict.fromkeys(str(warning.message) for warning in caught):
+            _say(f"note: {note}")
         return code
     except (KeyboardInterrupt, typer.Abort):
         code, text = _STOPPED, "stopped. Run the same command again to go on."
-    except (InputError, OSError) as error:
-        code, text = 2, str(error)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - or the interpreter complains at its end
+        return 0
     except Exception as error:
-        code, text = 1, f"unexpected {type(error).__name__}: {error}. This is a mistake in manyone;"
-        if hasattr(error, "format_message"):  # of the option parser, which has its own words
-            code, text = 2, error.format_message()
-        elif os.environ.get("MANYONE_DEBUG"):
-            raise
-        else:
-            text += " MANYONE_DEBUG=1 shows where."
-    typer.echo(f"manyone: {' '.join(text.split())}", err=True)
+        code, text = 2, _what_to_mend(error)
+        if not text:
+            if os.environ.get("MANYONE_DEBUG"):
+                raise
+            code, text = 1, f"unexpected {type(error).__name__}: {error}. This is a mistake in "
+            text += "manyone; MANYONE_DEBUG=1 shows where."
+    _say(text)
     return code
 
 
-def examples(docstring: str | None) -> str:
-    """What a docstring says of the use in a shell, for the end of a help text, line by line."""
-    return "\b\nExamples:\n" + (docstring or "").partition("::\n\n")[2].rstrip()
+def _say(text: str) -> None:
+    typer.echo(f"manyone: {' '.join(text.split())}", err=True)
+
+
+def _what_to_mend(error: Exception) -> str:
+    """What the user is told of an error that is not ours; empty if it is."""
+    from manyone.persistence import ModelFileError
+    from manyone.tablefiles import TableFileError
+
+    if hasattr(error, "format_message"):  # of the option parser, which has its own words
+        return str(error.format_message())
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}."
+    if isinstance(error, (InputError, OSError, MemoryError, ModelFileError, TableFileError)):
+        return str(error) or "not enough memory. Give fewer rows."
+    return ""
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Let a request to end clean up after itself, as ctrl-C does."""
+
+    def interrupt(number: int, frame: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not the main thread, which alone hears of signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def examples(docstring: str | None, command: str = "") -> str:
+    """What a docstring says of the use in a shell, for the end of a help text, line by line.
+
+    Parameters
+    ----------
+    docstring : str or None
+    command : str
+        Of a docstring about several commands, the one to speak of.
+    """
+    lines = (docstring or "").partition("::\n\n")[2].rstrip().splitlines()
+    kept = [line for line in lines if f"manyone {command}" in line or not command]
+    return "\b\nExamples:\n" + "\n".join(kept)
 
 
 @contextmanager
@@ -98,35 +156,48 @@ def print_table(table: Table, leave_out: Collection[str] = ()) -> None:
 
 
 @contextmanager
-def progress(doing: str, things: str) -> Iterator[Callable[[int, int], None]]:
+def progress(
+    doing: str, things: str, delay: float = 0.0
+) -> Iterator[Callable[[int, int | None], None]]:
     """A bar on stderr, drawn from the first call on.
 
     Parameters
     ----------
     doing, things : str
         What is done, and with what.
+    delay : float
+        Seconds before which it is not drawn.
 
     Yields
     ------
     callable
-        Takes how many are done, and of how many.
+        Takes how many are done, and of how many, None where nobody knows.
     """
     from rich import progress as parts
     from rich.console import Console
 
+    console = Console(stderr=True)
     bar = parts.Progress(
         *(doing, parts.BarColumn(), parts.MofNCompleteColumn(), f"{things}, left"),
         *(parts.TimeRemainingColumn(), "elapsed", parts.TimeElapsedColumn()),
-        console=Console(stderr=True),
+        console=console,
     )
-    line = bar.add_task(doing, total=None)
+    line, begin, due = bar.add_task(doing, total=None), time.monotonic(), False
 
-    def update(done: int, total: int) -> None:
-        bar.start()
+    def update(done: int, total: int | None) -> None:
+        nonlocal due
+        due = due or time.monotonic() - begin >= delay
+        if due and console.is_terminal:
+            bar.start()
         bar.update(line, completed=done, total=total)
 
     try:
         yield update
+        if due:
+            bar.start()  # elsewhere, as in a log, how it ended is enough
+    except BaseException:
+        bar.update(line, visible=False)  # what is said next is all there is to say
+        raise
     finally:
         if bar.live.is_started:
             bar.stop()
