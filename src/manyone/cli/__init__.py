@@ -2,8 +2,12 @@
 
 In a shell::
 
-  manyone reproduce --quick   the paper's experiments, a first look
-  manyone reproduce --help    all of its options
+  manyone demo                                                    all of it, on an example table
+  manyone fit events.csv --task machine --out fleet.manyone       learn what is normal
+  manyone score fleet.manyone today.csv --out scores.csv --explain 3   alarms with reasons
+  manyone report fleet.manyone today.csv --out page.html          a page to look at
+  manyone reproduce --quick                                       the paper's experiments
+  manyone score --help                                            all options of a command
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ except ImportError as error:
         f"manyone: {error}. The command line needs: pip install 'manyone[cli]'"
     ) from error
 
-from manyone.cli import common, reproduce
+from manyone.cli import common, fit, reproduce, score, upkeep
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
@@ -27,7 +31,8 @@ def manyone() -> None:
     """One-class classification for many related tasks with few normal samples each."""
 
 
-reproduce.add_to(app)
+for group in (fit, score, upkeep, reproduce):
+    group.add_to(app)
 
 
 def main(args: Sequence[str] | None = None) -> int:

@@ -155,6 +155,20 @@ def print_table(table: Table, leave_out: Collection[str] = ()) -> None:
     Console().print(lines)
 
 
+def print_lines(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """Print texts as a small table, whatever they hold; without heads if these are empty."""
+    from rich.console import Console
+    from rich.table import Table as Lines
+    from rich.text import Text
+
+    table = Lines(title=title, title_justify="left", show_header=any(heads))
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for line in lines:
+        table.add_row(*(Text(" ".join(str(text).split())) for text in line))
+    Console().print(table)
+
+
 @contextmanager
 def progress(
     doing: str, things: str, delay: float = 0.0

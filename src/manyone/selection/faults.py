@@ -22,6 +22,7 @@ from manyone.covariance import task_means, task_scales
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Grid
 from manyone.groups import places
+from manyone.progress import counted
 from manyone.rows import TrainingRows
 from manyone.selection.judging import Judged, beats, finite_mean
 
@@ -211,7 +212,7 @@ def choose_for_faults(
         Everything that was tried, and the number of the setting to take.
     """
     table: list[Tried] = []
-    for setting in settings:
+    for setting in counted(settings):
         if not table or time.monotonic() < until:
             table.append(Tried(setting, judge(setting)))
     best = _cautious(table, 0)
@@ -219,7 +220,7 @@ def choose_for_faults(
         chosen, first = table[best], len(table)
         if name.endswith("_prior") and chosen.setting.get("metric", "adaptive") != "adaptive":
             continue
-        for value in values:
+        for value in counted(values):
             setting = {**chosen.setting, name: value}
             if setting != chosen.setting and time.monotonic() < until:
                 table.append(Tried(setting, judge(setting)))

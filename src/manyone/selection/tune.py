@@ -22,6 +22,7 @@ from manyone.estimators.joint import JointOCKSR
 from manyone.groups import leaving_together
 from manyone.kernels.gram import Gram
 from manyone.messages import warn_user
+from manyone.progress import counted
 from manyone.rows import TrainingRows, split_named, training_rows
 from manyone.selection.faults import by_faults, fault_grid, preferred_first
 from manyone.selection.judging import (
@@ -286,7 +287,7 @@ def _by_closed_form(
     if rows.group is not None:  # tasks of one group cannot be judged
         leaving = [left.gone for left in leaving_together(rows)]
         judged = np.isin(np.arange(rows.n_tasks), [rows.codes[gone[0]] for gone in leaving])
-    for setting in ParameterGrid(values):
+    for setting in counted(ParameterGrid(values)):
         if table and time.monotonic() > until:
             break
         gram = Gram.of(rows, clone(model).set_params(metric="plain", **setting))
@@ -319,7 +320,7 @@ def _by_folds(
     # Copies must not be judged by models that have seen them: one row, with the weight of all.
     table: list[Judged] = []
     rows = rows.merged()[0]
-    for setting in settings:
+    for setting in counted(list(settings)):
         if table and time.monotonic() > until:
             break
         setting = {**fixed, **setting}

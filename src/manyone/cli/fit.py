@@ -1,0 +1,230 @@
+"""``manyone fit`` and ``manyone info``: a model from a table of normal rows, and what is in it.
+
+In a shell::
+
+  manyone fit events.csv --task machine --out fleet.manyone
+  manyone fit events.csv --task site,machine --time when --ignore note,operator --out fleet.manyone
+  manyone fit logins.parquet --task user --anomalies strangers --alarm-rate 0.01 --out users.manyone
+  zcat old.csv.gz | manyone fit - --task machine --outlier was_broken --out fleet.manyone
+  manyone info fleet.manyone         what it was fitted on, and what became of every column
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+import typer
+
+from manyone.cli.common import InputError, examples, needs, print_lines, progress
+from manyone.cli.models import (
+    about,
+    check_rate,
+    chosen_columns,
+    load_model,
+    refuse_same,
+    save_model,
+    task_columns,
+)
+from manyone.messages import shortlist
+from manyone.progress import listening
+from manyone.tablefiles import check_place, read_table
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from manyone.tables import TableModel
+
+Anomalies = Literal["any", "strangers", "faults"]
+Engine = Literal["local", "dask"]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this file."""
+    app.command(epilog=examples(__doc__, "fit"))(fit)
+    app.command(epilog=examples(__doc__, "info"))(info)
+
+
+def fit(
+    table: Annotated[
+        Path, typer.Argument(help="CSV, CSV.gz or Parquet of normal rows; - is stdin.")
+    ],
+    task: Annotated[
+        list[str], typer.Option(help="Column that says which entity a row belongs to; or A,B.")
+    ],
+    out: Annotated[Path, typer.Option(help="File for the model.")],
+    anomalies: Annotated[
+        Anomalies, typer.Option(help="Rows of somebody else, own rows gone wrong, or both.")
+    ] = "any",
+    method: Annotated[
+        str, typer.Option(help="auto, or the name of an estimator, as JointOCKSR.")
+    ] = "auto",
+    alarm_rate: Annotated[
+        float, typer.Option(help="Share of normal rows that may raise an alarm.")
+    ] = 0.05,
+    time: Annotated[str | None, typer.Option(help="Column that says when.")] = None,
+    groups: Annotated[
+        str | None, typer.Option(help="Column of what belongs together: a session, a day.")
+    ] = None,
+    outlier: Annotated[
+        str | None, typer.Option(help="Column that is true, or 1, for rows known to be abnormal.")
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="Columns that are not features: A,B.")
+    ] = None,
+    no_tune: Annotated[
+        bool, typer.Option("--no-tune", help="Settings that often do well, at once.")
+    ] = False,
+    engine: Annotated[Engine, typer.Option(help="Where to compute.")] = "local",
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler, with --engine dask.")
+    ] = None,
+) -> None:
+    """Learn what is normal for each entity of a table."""
+    check_place("--out", out)
+    refuse_same("--out", out, table)
+    check_rate(alarm_rate)
+    if engine == "dask" or scheduler is not None:
+        raise InputError("--engine dask is not there yet. Leave it out, and --scheduler with it.")
+    with needs("cli,io"):
+        import skops  # noqa: F401 - better to know now than after the fit
+
+        from manyone.tables import TableModel
+
+    parts = [part.strip() for text in task for part in (text, *text.split(","))]
+    rows = read_table(table, kinds=dict.fromkeys(parts, "text"))
+    columns = rows.columns
+    tasks = chosen_columns("--task", task, columns)
+    for option, name in (("--time", time), ("--groups", groups), ("--outlier", outlier)):
+        chosen_columns(option, [name] if name is not None else [], columns)
+    _check_time(table, rows, time)
+    model = TableModel(
+        tasks[0] if len(tasks) == 1 else tasks,
+        anomalies=anomalies,
+        method=_method(method, no_tune),
+        alarm_rate=alarm_rate,
+        ignore=chosen_columns("--ignore", ignore or [], columns),
+        time=time,
+        outlier=outlier,
+        groups=groups,
+        random_state=0,
+    )
+    with about(table), progress("fitting", "settings", delay=1.0) as update, listening(update):
+        model.fit(rows)
+    save_model(model, out)
+    print_lines("What was learned", ("", ""), [*_summary(model), *_rival(model)])
+    typer.echo(f"Model: {out}")
+
+
+def info(
+    model: Annotated[Path, typer.Argument(help="File that manyone fit wrote.")],
+) -> None:
+    """Show what a model was fitted on, what it promises, and what became of every column."""
+    from manyone.persistence import read_header
+
+    found, header = load_model(model), read_header(model)
+    calibrated = found.calibrated_
+    lines = [
+        ("file", f"{model}, {model.stat().st_size / 2**20:.1f} MB, manyone {header['manyone']}"),
+        ("tasks are", shortlist(found.tasks_.tolist(), 5)),
+        *_summary(found),
+        ("thresholds", f"set {calibrated['when']} on {calibrated['on']}"),
+    ]
+    print_lines("The model", ("", ""), lines)
+    print_lines("Its columns", ("column", "kind", "use", "missing", "note"), _columns(found))
+
+
+def _method(method: str, no_tune: bool) -> Any:
+    """What TableModel takes for a method."""
+    from manyone.estimators import METHODS
+
+    if not no_tune:
+        return method
+    if method == "auto":
+        return "default"
+    found = [cls for cls in METHODS.values() if cls.__name__ == method]
+    return found[0]() if found else method
+
+
+def _check_time(source: Path, rows: pl.DataFrame, time: str | None) -> None:
+    """Refuse times whose order nobody knows."""
+    if time is not None and not (rows.schema[time].is_temporal() or rows.schema[time].is_numeric()):
+        raise InputError(
+            f"{source}: --time {time} holds {rows[time].drop_nulls().head(1).to_list()}, neither "
+            "dates as 2026-01-31 12:00 nor numbers. Write them so, or leave --time out."
+        )
+
+
+def _summary(model: TableModel) -> list[tuple[str, str]]:
+    """What there is to say about a fitted model."""
+    used = model.columns_["used"]
+    dropped = [
+        f"{name} ({note.removeprefix('dropped: ')})"
+        for name, note in zip(
+            model.columns_["name"][~used], model.columns_["note"][~used], strict=True
+        )
+    ]
+    names = " and ".join(map(repr, task_columns(model)))
+    counts = np.unique(model.labels_, return_counts=True)[1]
+    each = (
+        f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
+    )
+    return [
+        ("rows", f"{model.n_rows_:,}"),
+        ("tasks", f"{len(model.tasks_):,} by {names}, {each} rows each"),
+        (
+            "columns used",
+            f"{used.sum()} of {len(used)}, as {model.columns_['features'].sum()} numbers",
+        ),
+        (
+            "columns dropped",
+            "; ".join(dropped[:5]) + (f" and {len(dropped) - 5} more" * (len(dropped) > 5))
+            or "none",
+        ),
+        *_chosen(model),
+        ("promised", f"{model.alarm_rate:.2%} of normal rows raise an alarm"),
+    ]
+
+
+def _chosen(model: TableModel) -> list[tuple[str, str]]:
+    """Method and setting of each view, and why."""
+    choice, lines = model.choice_, []
+    for k in np.flatnonzero(choice["chosen"] | (choice["method"] == "")):
+        score = f", AUC {choice['score'][k]:.3f}" if np.isfinite(choice["score"][k]) else ""
+        setting = f" ({choice['setting'][k]})" if choice["setting"][k] else ""
+        what = f"{choice['method'][k]}{setting}: " if choice["method"][k] else ""
+        view = "" if choice["view"][k] == "all" else f" for {choice['view'][k]}"
+        lines.append((f"method{view}", f"{what}{choice['reason'][k]}{score}"))
+    return lines
+
+
+def _rival(model: TableModel) -> list[tuple[str, str]]:
+    """What one OneClassSVM per task would have done."""
+    from manyone.rows import find
+    from manyone.tables.baseline import svm_false_alarms
+
+    codes = find(model.labels_, model.tasks_)[0]
+    Z = model.encoder_.encode(model.table_, codes)
+    normal = ~model.outlier_
+    share, rows = svm_false_alarms(Z[normal], codes[normal], model.alarm_rate)
+    text = f"{share:.1%} of {rows:,} left-out normal rows would raise an alarm"
+    return [("one OneClassSVM per task", text if rows else "nothing: no task has two rows")]
+
+
+def _columns(model: TableModel) -> list[tuple[str, ...]]:
+    """What was decided about each column."""
+    columns = model.columns_
+    return [
+        (
+            name,
+            kind,
+            "used" if used else "dropped",
+            f"{missing:.0%}",
+            note.removeprefix("dropped: "),
+        )
+        for name, kind, used, missing, note in zip(
+            *(columns[key].tolist() for key in ("name", "kind", "used", "missing", "note")),
+            strict=True,
+        )
+    ]

@@ -1,0 +1,160 @@
+"""Saved models of tables and the tables that are given to them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from manyone.cli.common import InputError, needs
+from manyone.files import locked
+from manyone.messages import shortlist
+from manyone.tablefiles import Kind, read_blocks, read_table
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from manyone.tablefiles import Block
+    from manyone.tables import TableModel
+
+
+def load_model(path: Path) -> TableModel:
+    """A model that ``manyone fit`` wrote."""
+    with needs("cli,io"):
+        import polars  # noqa: F401 - every table goes through it
+
+        from manyone import load
+        from manyone.tables import TableModel
+
+        model = load(path)
+    if not isinstance(model, TableModel):
+        raise InputError(
+            f"{path} holds a {type(model).__name__}, not a model of tables. Use it from Python, or "
+            "write one with manyone fit."
+        )
+    return model
+
+
+def task_columns(model: TableModel) -> list[str]:
+    """Names of the columns that say which entity a row belongs to."""
+    return [model.task] if isinstance(model.task, str) else list(model.task)
+
+
+def _kinds(model: TableModel) -> dict[str, Kind]:
+    """What the columns of a text file have to be for a model; others stay texts."""
+    columns = model.columns_
+    used = zip(columns["name"].tolist(), columns["kind"].tolist(), columns["used"], strict=True)
+    kinds: dict[str, Kind] = {name: kind for name, kind, is_used in used if is_used}
+    label: Kind = "number" if model.tasks_.dtype.kind in "iu" else "text"
+    return kinds | dict.fromkeys(task_columns(model), label)
+
+
+def _with_labels(table: pl.DataFrame, model: TableModel) -> pl.DataFrame:
+    """A table whose task labels are texts where the model knows them as texts."""
+    import polars as pl
+
+    names = [name for name in task_columns(model) if name in table.columns]
+    if model.tasks_.dtype.kind in "iu":
+        return table
+    whole = [name for name in names if table.schema[name].is_integer()]
+    return table.with_columns(pl.col(whole).cast(pl.String)) if whole else table
+
+
+def rows_for(model: TableModel, source: Path, find: Collection[str] = ()) -> pl.DataFrame:
+    """A whole table for a model.
+
+    Parameters
+    ----------
+    model : TableModel
+    source : Path
+    find : collection of str
+        Further columns of a text file that are not just texts.
+    """
+    return _with_labels(read_table(source, kinds=_kinds(model), find=find), model)
+
+
+def blocks_for(model: TableModel, source: Path) -> Iterator[Block]:
+    """A table for a model, block by block."""
+    for block in read_blocks(source, _kinds(model)):
+        yield block._replace(table=_with_labels(block.table, model))
+
+
+@contextmanager
+def about(source: Path | str, first_row: int = 0) -> Iterator[None]:
+    """Say which file it is that a model refuses, and count rows from its beginning."""
+    try:
+        yield
+    except ValueError as error:
+        name = "stdin" if str(source) == "-" else source
+        text = re.sub(r"^Row (\d+)", lambda found: f"row {int(found[1]) + first_row}", str(error))
+        raise InputError(f"{name}: {text}") from error
+
+
+def chosen_columns(option: str, given: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Columns named by an option, apart from one another or with commas between."""
+    names = [
+        name
+        for text in given
+        for name in ([text] if text in columns else [part.strip() for part in text.split(",")])
+    ]
+    for name in names:
+        if name not in columns:
+            raise InputError(
+                f"{option} {name}: there is no such column. The columns are "
+                f"{shortlist(columns, 8)}.{_one_column(columns)}"
+            )
+    return names
+
+
+def _one_column(columns: Sequence[str]) -> str:
+    """What to do about a text file that was not cut into columns."""
+    if len(columns) > 1:
+        return ""
+    return " If it has more, separate them by commas, semicolons, tabs or bars."
+
+
+def refuse_same(option: str, path: Path, *others: Path) -> None:
+    """Refuse to write over a file that is read."""
+    for other in others:
+        if path.exists() and other.exists() and path.samefile(other):
+            raise InputError(f"{option} {path} would be written over {other}. Name another file.")
+
+
+def check_rate(alarm_rate: float) -> None:
+    """Refuse a rate that is none."""
+    if not 0.0 < alarm_rate < 1.0:
+        raise InputError(f"--alarm-rate {alarm_rate:g}: give a share between 0 and 1, as 0.05.")
+
+
+def label_of(model: TableModel, words: Sequence[str]) -> Any:
+    """The label of a task that is written so, in one word or one for each task column."""
+    from manyone.tables.frames import joined_label
+
+    text = words[0] if len(words) == 1 else joined_label(words)
+    for label in model.tasks_.tolist():
+        if str(label) == text:
+            return label
+    raise InputError(
+        f"there is no task {text!r}. The model knows {shortlist(model.tasks_.tolist(), 5)}."
+    )
+
+
+def save_model(model: TableModel, path: Path) -> None:
+    """Write a model, after whoever is changing the file."""
+    from manyone import save
+
+    with locked(path) if path.exists() else nullcontext():
+        save(model, path)
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[TableModel]:
+    """A model that is read, changed and written, while no other process does so."""
+    from manyone import save
+
+    with locked(path):
+        model = load_model(path)
+        yield model
+        save(model, path)

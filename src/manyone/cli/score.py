@@ -1,0 +1,242 @@
+"""``manyone score``, ``evaluate`` and ``report``: what a model says of further rows.
+
+In a shell::
+
+  manyone score fleet.manyone today.csv --out scores.csv
+  manyone score fleet.manyone today.parquet --out scores.parquet --explain 3 --keep when,shift
+  manyone score fleet.manyone today.csv --out scores.csv --fdr 0.1    few false alarms among alarms
+  manyone score fleet.manyone today.csv --out scores.csv --json --exit-code   for a scheduler
+  cat today.csv | manyone score fleet.manyone - --out - | grep true
+  manyone evaluate fleet.manyone labelled.csv --outlier was_broken
+  manyone report fleet.manyone today.csv --out page.html
+
+Exit codes: 0; 3 if there were alarms and --exit-code asks; 2 for bad input; 1 for our mistakes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import redirect_stderr
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from manyone.cli.common import ALARMS, InputError, examples, needs, print_lines, progress
+from manyone.cli.models import (
+    about,
+    blocks_for,
+    chosen_columns,
+    load_model,
+    refuse_same,
+    rows_for,
+)
+from manyone.tablefiles import Block, check_output, check_place, table_writer
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from manyone.tables import TableModel
+
+Unknown = Literal["pooled", "error", "skip"]
+Model = Annotated[Path, typer.Argument(help="File that manyone fit wrote.")]
+_STREAM = Path("-")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this file."""
+    for command in (score, evaluate, report):
+        app.command(epilog=examples(__doc__, command.__name__))(command)
+
+
+def score(
+    model: Model,
+    table: Annotated[Path, typer.Argument(help="CSV, CSV.gz or Parquet; - is stdin.")],
+    out: Annotated[
+        Path, typer.Option(help="File for the scores, as .csv or .parquet; - is stdout.")
+    ],
+    explain: Annotated[int, typer.Option(help="Reasons for each alarm.", min=0)] = 0,
+    fdr: Annotated[
+        float | None, typer.Option(help="Alarms of which at most this share is false.")
+    ] = None,
+    keep: Annotated[list[str] | None, typer.Option(help="Columns to hand through: A,B.")] = None,
+    unknown: Annotated[
+        Unknown, typer.Option(help="Tasks never seen: compare with all, refuse, leave out.")
+    ] = "pooled",
+    as_json: Annotated[bool, typer.Option("--json", help="Print a summary in JSON.")] = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with 3 if there are alarms.")
+    ] = False,
+) -> None:
+    """Give every row a score, a p-value and an alarm or none."""
+    check_output("--out", out)
+    refuse_same("--out", out, model, table)
+    if as_json and out == _STREAM:
+        raise InputError("--json and --out - both want stdout. Name a file for the scores.")
+    if fdr is not None and not 0.0 < fdr < 1.0:
+        raise InputError(f"--fdr {fdr:g}: give a share between 0 and 1, as 0.1.")
+    found = load_model(model)
+    totals = _Totals(found.alarm_rate if fdr is None else None)
+    ask = {"explain": explain, "fdr": fdr, "unknown": unknown}
+    with table_writer(out) as add, progress("scoring", "rows", delay=1.0) as update:
+        for block in _blocks(found, table, whole=fdr is not None):
+            scores = _scores(found, block, table, keep or [], ask)
+            totals.count(scores, len(block.table))
+            add(scores)
+            update(totals.rows, round(totals.rows / block.done) if block.done else None)
+    if as_json:
+        typer.echo(json.dumps({"model": str(model), "table": str(table), **totals.summary(out)}))
+    else:
+        totals.show(out)
+    if exit_code and totals.alarms:
+        raise typer.Exit(ALARMS)
+
+
+def _blocks(model: TableModel, source: Path, whole: bool) -> Iterator[Block]:
+    """The table in blocks; or at once, where rows have to be compared with one another."""
+    if whole:
+        yield Block(rows_for(model, source), 0, 1.0)
+    else:
+        yield from blocks_for(model, source)
+
+
+def _scores(
+    model: TableModel, block: Block, source: Path, keep: list[str], ask: dict[str, Any]
+) -> pl.DataFrame:
+    """Scores of a block of rows, counted from the beginning of the file."""
+    import polars as pl
+
+    kept = chosen_columns("--keep", keep, block.table.columns)
+    with about(source, block.first_row), redirect_stderr(io.StringIO()):  # we count what is skipped
+        scores: pl.DataFrame = model.score(block.table, keep=kept, **ask)
+    return scores.with_columns(pl.col("row") + block.first_row)
+
+
+@dataclass
+class _Totals:
+    """What is told at the end of scoring."""
+
+    alarm_rate: float | None
+    rows: int = 0
+    scored: int = 0
+    basis: Counter[str] = field(default_factory=Counter)
+    by_task: Counter[str] = field(default_factory=Counter)
+    alarms_by_task: Counter[str] = field(default_factory=Counter)
+    begin: float = field(default_factory=time.monotonic)
+
+    @property
+    def alarms(self) -> int:
+        return self.alarms_by_task.total()
+
+    def count(self, scores: pl.DataFrame, rows: int) -> None:
+        self.rows += rows
+        self.scored += len(scores)
+        tasks = scores["task"].cast(str)
+        self.basis.update(dict(scores["basis"].value_counts().rows()))
+        self.by_task.update(dict(tasks.value_counts().rows()))
+        self.alarms_by_task.update(dict(tasks.filter(scores["alarm"]).value_counts().rows()))
+
+    def summary(self, out: Path) -> dict[str, Any]:
+        """For machines."""
+        rate = self.alarm_rate
+        return {
+            "scores": str(out),
+            "rows": self.rows,
+            "skipped": self.rows - self.scored,
+            "tasks": len(self.by_task),
+            "alarms": self.alarms,
+            "alarm_rate": rate,
+            "expected_false_alarms": None if rate is None else round(rate * self.scored, 1),
+            "basis": {name: self.basis[name] for name in ("own", "pooled", "unknown")},
+            "alarms_by_task": dict(self.alarms_by_task.most_common(20)),
+            "seconds": round(time.monotonic() - self.begin, 3),
+        }
+
+    def show(self, out: Path) -> None:
+        """For people; on stderr where stdout is taken by the scores."""
+        words = [f"{self.rows:,} rows of {len(self.by_task):,} tasks, {self.alarms:,} alarms"]
+        if self.alarm_rate is not None:
+            words.append(f"{self.alarm_rate * self.scored:,.0f} expected if all rows are normal")
+        if self.basis["unknown"]:
+            words.append(f"{self.basis['unknown']:,} rows of tasks never seen")
+        if self.rows > self.scored:
+            words.append(f"{self.rows - self.scored:,} rows of tasks never seen skipped")
+        if out == _STREAM:
+            typer.echo("; ".join(words), err=True)
+            return
+        if self.alarms:
+            worst = [
+                (task, f"{count:,}", f"{self.by_task[task]:,}")
+                for task, count in self.alarms_by_task.most_common(10)
+            ]
+            print_lines("Most alarms", ("task", "alarms", "rows"), worst)
+        typer.echo("; ".join(words))
+        typer.echo(f"Scores: {out}")
+
+
+def evaluate(
+    model: Model,
+    table: Annotated[Path, typer.Argument(help="CSV, CSV.gz or Parquet; - is stdin.")],
+    outlier: Annotated[str, typer.Option(help="Column that is true, or 1, for abnormal rows.")],
+    out: Annotated[
+        Path | None, typer.Option(help="File for the table, as .csv or .parquet.")
+    ] = None,
+) -> None:
+    """Compare a model with the truth: what it catches, and false alarms against the promise."""
+    if out is not None:
+        check_output("--out", out)
+        refuse_same("--out", out, model, table)
+    found = load_model(model)
+    rows = rows_for(found, table, find=[outlier])
+    chosen_columns("--outlier", [outlier], rows.columns)
+    with about(table), progress("evaluating", "steps", delay=1.0):
+        results: pl.DataFrame = found.evaluate(rows, outlier=outlier)
+    if out is not None:
+        with table_writer(out) as add:
+            add(results)
+    if out != _STREAM:
+        _show_results(results)
+    if out not in (None, _STREAM):
+        typer.echo(f"Table: {out}")
+
+
+def _show_results(results: pl.DataFrame) -> None:
+    """The whole and the tasks that are told apart worst."""
+    most = 20
+    tasks = results[1:].sort("auc", nulls_last=True, maintain_order=True)
+    lines = [
+        (task, f"{rows:,}", f"{bad:,}", *(_share(value) for value in shares))
+        for task, rows, bad, *shares in (*results[:1].rows(), *tasks.head(most).rows())
+    ]
+    heads = ("task", "rows", "anomalies", "AUC", "caught", "false alarms", "promised")
+    print_lines("Told apart", heads, lines)
+    if len(tasks) > most:
+        typer.echo(f"The {most} lowest AUCs of {len(tasks)} tasks; --out writes all of them.")
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None or value != value else f"{100 * value:.1f}"
+
+
+def report(
+    model: Model,
+    table: Annotated[
+        Path | None, typer.Argument(help="Rows to report on: CSV, CSV.gz or Parquet; - is stdin.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="File for the page.")] = Path("report.html"),
+) -> None:
+    """Write one self-contained page about a model, and about the rows of a table."""
+    check_place("--out", out)
+    refuse_same("--out", out, model, *([table] if table else []))
+    found = load_model(model)
+    rows = None
+    if table is not None:
+        rows = rows_for(found, table, find=[name for name in (found.time,) if name is not None])
+    with about(table or model), needs("cli,report,plot"):
+        found.report(out, rows)
+    typer.echo(f"Page: {out}")

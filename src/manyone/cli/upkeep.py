@@ -1,0 +1,80 @@
+"""``manyone enroll``, ``forget`` and ``recalibrate``: keep a saved model up to date.
+
+In a shell::
+
+  manyone enroll fleet.manyone new.csv                 more normal rows, of known or new machines
+  manyone forget fleet.manyone pump7                   a machine and every row of it
+  manyone forget fleet.manyone Oslo pump7              of a model with two task columns
+  manyone recalibrate fleet.manyone --alarm-rate 0.01  fewer alarms; nothing is fitted again
+
+The file is replaced when all went well; processes that change it take turns.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from manyone.cli.common import InputError, examples, progress
+from manyone.cli.models import about, changing, check_rate, label_of, rows_for, task_columns
+
+Model = Annotated[Path, typer.Argument(help="File that manyone fit wrote.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this file."""
+    for command in (enroll, forget, recalibrate):
+        app.command(epilog=examples(__doc__, command.__name__))(command)
+
+
+def enroll(
+    model: Model,
+    table: Annotated[
+        Path, typer.Argument(help="CSV, CSV.gz or Parquet of normal rows; - is stdin.")
+    ],
+) -> None:
+    """Add normal rows to a model: of tasks that it knows, or of new ones."""
+    with changing(model) as found:
+        before = found.n_rows_, len(found.tasks_)
+        roles = [name for name in (found.outlier, found.time) if name is not None]
+        with about(table), progress("enrolling", "steps", delay=1.0):
+            found.enroll(rows_for(found, table, find=roles))
+        after = found.n_rows_, len(found.tasks_)
+    typer.echo(
+        f"{after[0] - before[0]:,} rows and {after[1] - before[1]:,} new tasks enrolled; {model} "
+        f"has {after[0]:,} rows of {after[1]:,} tasks now."
+    )
+
+
+def forget(
+    model: Model,
+    task: Annotated[
+        list[str], typer.Argument(help="Task; with several task columns, the value of each.")
+    ],
+) -> None:
+    """Remove a task and every row of it from a model."""
+    with changing(model) as found:
+        columns = task_columns(found)
+        if len(task) not in (1, len(columns)):
+            names = " and ".join(map(repr, columns))
+            raise InputError(f"{' '.join(task)}: give one task, which is a value of {names}.")
+        rows = found.n_rows_
+        with about(model):
+            found.forget(label_of(found, task))
+        rows, tasks = rows - found.n_rows_, len(found.tasks_)
+    typer.echo(f"{rows:,} rows of {' / '.join(task)} forgotten; {model} has {tasks:,} tasks now.")
+
+
+def recalibrate(
+    model: Model,
+    alarm_rate: Annotated[
+        float, typer.Option(help="Share of normal rows that may raise an alarm.")
+    ],
+) -> None:
+    """Promise another alarm rate; nothing is fitted again."""
+    check_rate(alarm_rate)
+    with changing(model) as found, about(model):
+        found.recalibrate(alarm_rate)
+    typer.echo(f"{model} promises alarms on {alarm_rate:.2%} of normal rows now.")

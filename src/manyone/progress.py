@@ -1,0 +1,57 @@
+"""How far long work has come, for whoever wants to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol, TypeVar
+
+Tell = Callable[[int, int], None]
+T_co = TypeVar("T_co", covariant=True)
+
+
+class _Counted(Sized, Iterable[T_co], Protocol[T_co]):
+    """What can be counted before it is gone through."""
+
+
+class _Count:
+    """Steps done and known of, and who is told."""
+
+    def __init__(self, tell: Tell) -> None:
+        self.tell, self.done, self.total = tell, 0, 0
+
+    def add(self, done: int, total: int) -> None:
+        self.done, self.total = self.done + done, self.total + total
+        self.tell(self.done, self.total)
+
+
+_count: ContextVar[_Count | None] = ContextVar("count", default=None)
+
+
+@contextmanager
+def listening(tell: Tell) -> Iterator[None]:
+    """Call `tell` with the steps done and those known of, whenever one is done inside."""
+    token = _count.set(_Count(tell))
+    try:
+        yield
+    finally:
+        _count.reset(token)
+
+
+def counted(steps: _Counted[T_co]) -> Iterator[T_co]:
+    """Go through steps, and tell who listens; steps that are left out count as done."""
+    count = _count.get()
+    if count is None:
+        yield from steps
+        return
+    left = len(steps)
+    count.add(0, left)
+    try:
+        for step in steps:
+            yield step
+            left -= 1
+            count.add(1, 0)
+    finally:
+        if left:
+            count.add(left, 0)
