@@ -206,12 +206,12 @@ def test_foreign_and_missing_files(tmp_path, model):
         load(tmp_path / "nowhere")
     save(model, tmp_path / "new")
     content = (tmp_path / "new").read_bytes()
-    newer = content.replace(b'"format_version": 2', b'"format_version": 9', 1)
+    newer = content.replace(b'"format_version": 3', b'"format_version": 9', 1)
     (tmp_path / "new").write_bytes(newer)
     with pytest.raises(ModelFileError, match="Upgrade"):
         load(tmp_path / "new")
     (tmp_path / "new").write_bytes(
-        content.replace(b'"format_version": 2', b'"format_version": 1', 1)
+        content.replace(b'"format_version": 3', b'"format_version": 1', 1)
     )
     with pytest.raises(ModelFileError, match="Fit the model again"):
         load(tmp_path / "new")

@@ -31,6 +31,7 @@ from manyone.estimators import METHODS, CombinedOneClass
 from manyone.files import write_atomically
 from manyone.kernels import Kernel, Points
 from manyone.models import SCORERS, FitReport, Presence, RangeGuard, Solution, Tail
+from manyone.models.presence import Usual
 from manyone.rows import TrainingRows
 from manyone.solvers.ridge import RidgeFactor
 from manyone.tables import TableModel
@@ -53,7 +54,8 @@ def trusted_types() -> tuple[str, ...]:
     """
     ours: list[type] = [*METHODS.values(), CombinedOneClass, TaskWhitener]
     ours += [TableModel, Encoder, Decision, NumberMap, LevelMap, DateMap, Column, UnknownTasks]
-    ours += [*SCORERS, Solution, FitReport, Presence, RangeGuard, Tail, Whitening, TaskWhitenings]
+    ours += [*SCORERS, Solution, FitReport, Presence, Usual, RangeGuard, Tail]
+    ours += [Whitening, TaskWhitenings]
     ours += [Calibration, Kernel, Points, TrainingRows, RidgeFactor]
     ours += [Plan, Reach, Statistics, Resemblance]
     ours += [csc_array, csr_array, csr_matrix, np.dtype]

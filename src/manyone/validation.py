@@ -13,8 +13,10 @@ from scipy import sparse
 from manyone._types import Array, Mask
 from manyone.messages import shortlist, warn_user
 
-#: Why a metric cannot be learned.
-NO_METRIC = 'metric="whitened" needs dense rows, not sparse ones or kernel="precomputed".'
+
+def no_metric(metric: str) -> str:
+    """Why a metric cannot be learned."""
+    return f'metric="{metric}" needs dense rows, not sparse ones or kernel="precomputed".'
 
 
 def as_frame(X: Any) -> Any:

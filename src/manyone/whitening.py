@@ -158,6 +158,13 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         self.fit(X, y, task=task, sample_weight=sample_weight)
         return self.transform(X, task=task)
 
+    def _get_metadata_request(self) -> Any:
+        """Requests of metadata; rows of one metric for all need no task, so none is asked for."""
+        requests = super()._get_metadata_request()
+        if not self.adaptive:
+            requests.transform.requests.pop("task", None)
+        return requests
+
     def _codes(self, task: Any, n: int) -> Codes:
         """Number of each row's task; all 0 where one metric serves all."""
         if self.whitening_.shared or (task is None and len(self.tasks_) == 1):

@@ -48,7 +48,7 @@ def test_the_origin_keeps_rows_unlike_all_others_away():
     for origin in ("auto", True):
         model = KNFST(origin=origin, alarm_rate=0.1).fit(X, task=task)
         np.testing.assert_allclose(
-            model.score_tasks(nowhere)[0], -np.linalg.norm(model.targets_, axis=1)
+            model.solution_.scorer.all(nowhere)[0], -np.linalg.norm(model.targets_, axis=1)
         )
     assert model.predict_task(nowhere)[0] == -1
 

@@ -21,7 +21,7 @@ def test_ranks_as_one_class_svm_with_a_constant_diagonal(fleet, nu):
         response = svm.score_samples(Z) / (nu * np.sum(task == name))
         # Squared distance to the centre: 1 - 2 f + |c|^2.
         expected = 2 * response - 1 - model.centre_norm2_[t]
-        np.testing.assert_allclose(model.score_tasks(Z)[:, t], expected, atol=1e-6)
+        np.testing.assert_allclose(model.solution_.scorer.all(Z)[:, t], expected, atol=1e-6)
 
 
 def test_the_ball_holds_all_but_a_share_nu(fleet):
@@ -37,10 +37,10 @@ def test_the_ball_holds_all_but_a_share_nu(fleet):
 def test_left_out_scores_of_small_tasks_are_refits():
     X = np.random.default_rng(0).normal(size=(20, 3))
     model = SVDD(gamma=0.3).fit(X)
-    refits = [
-        SVDD(gamma=0.3).fit(np.delete(X, i, axis=0)).score_samples(X[[i]])[0] for i in range(20)
-    ]
-    np.testing.assert_allclose(model.calibration_.scores, np.sort(refits), atol=1e-7)
+    fits = [SVDD(gamma=0.3).fit(np.delete(X, i, axis=0)) for i in range(20)]
+    task = np.zeros(1, dtype=int)
+    refits = [fit.solution_.scorer.own(X[[i]], task)[0] for i, fit in enumerate(fits)]
+    np.testing.assert_allclose(np.sort(model.solution_.left_out), np.sort(refits), atol=1e-7)
 
 
 @pytest.mark.parametrize("nu", [0.1, 0.5])

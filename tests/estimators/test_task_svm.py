@@ -64,7 +64,7 @@ def test_score_is_the_function_minus_the_margin(fleet):
     X, task = fleet
     model = MultiTaskOneClassSVM(gamma=0.2, nu=0.3, mu=5.0).fit(X, task=task)
     Z = 2 * np.random.default_rng(0).normal(size=(40, 4))
-    np.testing.assert_allclose(model.score_tasks(Z), responses(model, Z) - model.margin_)
+    np.testing.assert_allclose(model.solution_.scorer.all(Z), responses(model, Z) - model.margin_)
     # f_t = sum_s (1 / mu + [s = t]) sum_i a_i k(x_i, x): the common part is the same for all.
     own = model.dual_coef_ - model.dual_coef_.min(axis=1, keepdims=True)
     np.testing.assert_allclose(own.sum(axis=0), 1.0)

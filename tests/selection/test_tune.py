@@ -1,6 +1,7 @@
 """Choices made without refits, against refits."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from manyone import (
     tune,
 )
 from manyone.estimators import METHODS
+from manyone.estimators.fitting import scores_of
 from manyone.metrics import task_aucs
 from manyone.rows import training_rows
 from manyone.selection.judging import fold_aucs
@@ -48,7 +50,7 @@ def test_scores_equal_those_of_refits(method, criterion, fleet):
                 kept = codes != codes[i] if whole else np.arange(len(X)) != i
                 refit = method(kernel=kernel, alpha=alpha, gamma=0.2).fit(X[kept], task=task[kept])
                 column = list(refit.tasks_).index(names[t])
-                scores[i, t] = refit.score_tasks(X[[i]])[0, column]
+                scores[i, t] = refit.solution_.scorer.all(X[[i]])[0, column]
         expected = np.mean([roc_auc_score(codes == t, scores[:, t]) for t in range(len(names))])
         assert model.tuning_["score"][k] == pytest.approx(expected, abs=1e-8)
 
@@ -121,7 +123,7 @@ def test_the_trap_closed_forms_on_a_whitener_that_saw_the_row(fleet):
     rng = np.random.default_rng(0)
     X, task = rng.normal(size=(40, 200)), np.repeat(np.arange(8), 5)  # pure noise
     model = JointOCKSR(metric="whitened").fit(X, task=task)
-    rows = model.solution_.scorer.metric.transform(X)
+    rows = model.solution_.scorer.metric.apply(X)
     plain = tune(JointOCKSR(), rows, task=task, criterion="seen", grid={"alpha": [0.1]})
     assert plain.tuning_["score"][0] > 0.75
     honest = tune(
@@ -236,7 +238,9 @@ def test_kernel_matrices_are_judged_by_folds_as_rows_are(method, grid, fleet):
     rows = replace(rows, X=X[source], columns=None)
     (name, values), *_ = grid.items()
     aucs = [
-        fold_aucs(method(gamma=0.1, **{name: value})._scores_of(rows), rows, "unseen").mean()
+        fold_aucs(
+            partial(scores_of, method(gamma=0.1, **{name: value}), rows), rows, "unseen"
+        ).mean()
         for value in values
     ]
     np.testing.assert_allclose(by_kernel.tuning_["score"], aucs, atol=1e-12)

@@ -62,7 +62,7 @@ def joint_passes(plan: Plan, sweep: Any, alpha: float) -> tuple[Solution, Tails]
     far, presence = scorer.far(), None
     if far is not None and plan.reach is not None:
         presence = plan.reach.presence(2.0 * float(np.abs(far).max()))
-    unit = 0.0 if presence is None else presence.unit
+    unit = 0.0 if presence is None else float(presence.unit[0])
     found = sweep(LeaveOut(plan, ridge, unit))
     learned = {
         **learned_of(ridge),

@@ -116,5 +116,5 @@ class LeaveOut:
         mean = left_out_mean(residual_sum, count * left * own, total, count)
         scores = -np.abs(left - mean)
         if self.plan.reach is not None and self.unit > 0.0:
-            scores -= self.plan.reach.penalties(X, weight, self.unit)
+            scores -= self.plan.reach.penalties(X, codes, weight, self.unit)
         return scores, half, weight / kept

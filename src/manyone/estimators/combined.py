@@ -276,8 +276,7 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
 
 def _left_out(view: MultiTaskOneClass, rows: TrainingRows) -> Array:
     """Left-out scores of a view in the order of `rows`; copies may be one row of the view."""
-    scores = view.solution_.left_out
-    assert scores is not None
+    scores = view.solution_.left_out_scores()
     keys = [part.keys(rows) for part in (view.training_, rows)]
     order = np.argsort(keys[0], kind="stable")
     return np.asarray(scores[order[np.searchsorted(keys[0][order], keys[1])]])

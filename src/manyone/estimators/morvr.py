@@ -227,7 +227,7 @@ class MORVR(MultiTaskOneClass):
         learned, scale = self.solution_.learned, np.empty(X.shape[0])
         scorer: Any = self.solution_.scorer
         if isinstance(scorer, InMetric):
-            X = scorer.metric.transform(X)
+            X = scorer.metric.apply(X)
         constant = len(learned["posterior_cov"]) - len(learned["relevance"])
         with np.errstate(under="ignore"):
             for rows, K in scorer.points.blocks(X):

@@ -17,7 +17,7 @@ from scipy import sparse
 from scipy.linalg import LinAlgError, cholesky, eigh, lapack, solve_triangular
 
 from manyone._types import Array, Codes, Rows
-from manyone.kernels.kernel import Kernel, Side, resolve_kernel, row_blocks
+from manyone.kernels.kernel import Kernel, Side, falls_from_one, resolve_kernel, row_blocks
 
 if TYPE_CHECKING:
     from manyone.rows import TrainingRows
@@ -110,7 +110,7 @@ class Expansion:
 
     def far(self) -> Array | None:
         """See :class:`manyone.models.Scorer`."""
-        if not self.points.kernel.unit_diagonal:
+        if not self.points.kernel.fading:
             return None
         return -self.target if self.one_sided else -np.abs(self.target)
 
@@ -149,7 +149,8 @@ class Gram:
         Gram
         """
         if rows.columns is not None:
-            return cls(Kernel(model.kernel), np.empty((len(rows.codes), 0)), rows.X, rows.columns)
+            kernel = Kernel(model.kernel, fades=falls_from_one(rows.X))
+            return cls(kernel, np.empty((len(rows.codes), 0)), rows.X, rows.columns)
         kernel = resolve_kernel(
             model.kernel,
             rows.X,

@@ -90,6 +90,8 @@ class Kernel:
         As in :func:`sklearn.metrics.pairwise.polynomial_kernel`.
     params : dict
         Further keyword arguments of a callable.
+    fades : bool
+        Of a precomputed kernel: whether its values fall from 1 to 0.
     """
 
     name: str | Callable[..., float]
@@ -99,6 +101,7 @@ class Kernel:
     degree: float = 3
     coef0: float = 1
     params: dict[str, Any] = field(default_factory=dict)
+    fades: bool = False
 
     def __call__(self, X: Rows, Y: Rows) -> Array:
         """Kernel values (m, n) between the rows of `X` (m, d) and those of `Y` (n, d)."""
@@ -183,17 +186,15 @@ class Kernel:
             product = self.gamma[0] * norms + self.coef0
             return np.tanh(product) if self.name == "sigmoid" else product**self.degree
 
-    def distance(self, values: Array) -> Array:
-        """Distances behind values of a kernel of a distance, times gamma; squares are undone."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            distance = -np.log(values)
-        distance[np.isnan(distance)] = np.inf  # differences that overflow have no kernel value
-        return distance if self.name == "laplacian" else np.sqrt(np.maximum(distance, 0.0))
-
     @property
     def unit_diagonal(self) -> bool:
         """Whether k(x, x) = 1 for every row, and k(x, y) = 0 far away."""
         return self.name in DISTANCES or self.name == MIXTURE
+
+    @property
+    def fading(self) -> bool:
+        """Whether values fall from 1 to 0 with the distance between rows."""
+        return self.fades or self.unit_diagonal
 
     @property
     def semidefinite(self) -> bool:
@@ -332,6 +333,12 @@ def times_power(value: float, scale: float, power: int) -> float:
     for _ in range(abs(power)):
         value = value * scale if power > 0 else value / scale
     return float(np.clip(value, np.finfo(float).tiny, np.finfo(float).max))
+
+
+def falls_from_one(K: Array) -> bool:
+    """Whether a kernel matrix looks like one of a distance: 1 on the diagonal, then down to 0."""
+    ones = np.all(np.abs(np.diagonal(K) - 1.0) <= 1e-9)
+    return bool(ones and K.min(initial=1.0) >= 0.0 and K.max(initial=1.0) <= 1.0 + 1e-9)
 
 
 def squared_norms(X: Rows) -> Array:

@@ -72,7 +72,7 @@ class TwoLayers:
 
     def far(self) -> Array | None:
         """See :class:`Scorer`."""
-        if not self.points.kernel.unit_diagonal:
+        if not self.points.kernel.fading:
             return None
         nowhere = np.zeros((1, len(self.target)))
         response = respond(nowhere, self.centres, self.second_coef, self.theta)[0]
@@ -136,9 +136,7 @@ class Balls:
 
     def far(self) -> Array | None:
         """See :class:`Scorer`."""
-        return (
-            np.minimum(-1.0 - self.centre_norm2, 0.0) if self.points.kernel.unit_diagonal else None
-        )
+        return np.minimum(-1.0 - self.centre_norm2, 0.0) if self.points.kernel.fading else None
 
     def _self_similarities(self, X: Rows) -> Array:
         if self.self_similarity is None:
@@ -185,7 +183,7 @@ class Projection:
     def far(self) -> Array | None:
         """See :class:`Scorer`."""
         # Where kernel values vanish, rows land in the origin.
-        return -np.linalg.norm(self.targets, axis=1) if self.points.kernel.unit_diagonal else None
+        return -np.linalg.norm(self.targets, axis=1) if self.points.kernel.fading else None
 
 
 @dataclass(frozen=True, eq=False)

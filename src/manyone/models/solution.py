@@ -49,7 +49,9 @@ class Solution:
         What a user may want to look at, by the names of the fitted attributes without their
         underscore.
     presence : Presence or None
-        What lowers the scores of rows far from everything.
+        What lowers the scores of rows far from everything; the scorer and `left_out` do not know.
+    lowered : ndarray of shape (n,) or None
+        By how much it, and the guard, lower the scores of training rows when they are left out.
     guard : RangeGuard or None
         What lowers the scores of rows with a value out of its range.
     """
@@ -60,21 +62,27 @@ class Solution:
     report: FitReport = field(default_factory=FitReport)
     learned: dict[str, Any] = field(default_factory=dict)
     presence: Presence | None = None
+    lowered: Array | None = None
     guard: RangeGuard | None = None
 
     def own(self, X: Rows, codes: Codes) -> Array:
         """Score of each row against its own task, shape (n,)."""
-        return self._lowered(self.scorer.own(X, codes), X)
+        scores = self.scorer.own(X, codes)
+        if self.presence is not None:
+            scores = scores - self.presence.own(X, codes)
+        return scores if self.guard is None else scores - self.guard.penalty(X)
 
     def all(self, X: Rows) -> Array:
         """Score of each row against every task, shape (n, T)."""
-        return self._lowered(self.scorer.all(X).T, X).T
+        scores = self.scorer.all(X)
+        if self.presence is not None:
+            scores = scores - self.presence.all(X)
+        return scores if self.guard is None else scores - self.guard.penalty(X)[:, None]
 
-    def _lowered(self, scores: Array, X: Rows) -> Array:
-        for lowers in (self.presence, self.guard):
-            if lowers is not None:
-                scores = scores - lowers.penalty(X)
-        return scores
+    def left_out_scores(self) -> Array:
+        """What `own` would say of the training rows under models without them, shape (n,)."""
+        assert self.left_out is not None
+        return self.left_out if self.lowered is None else self.left_out - self.lowered
 
     def fitted(self, name: str) -> Any:
         """A learned value, or a part of the report."""

@@ -107,7 +107,7 @@ class TaskExpansions:
 
     def far(self) -> Array | None:
         """See :class:`Scorer`."""
-        return -np.abs(self.target) if self.points.kernel.unit_diagonal else None
+        return -np.abs(self.target) if self.points.kernel.fading else None
 
     @property
     def dual_coef(self) -> sparse.csc_array:

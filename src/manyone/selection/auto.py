@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
+from manyone.estimators.fitting import learn, scores_of
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR
 from manyone.rows import TrainingRows, split_named, training_rows
+from manyone.selection.choosing import choose_setting
 from manyone.selection.faults import fault_grid
 from manyone.selection.judging import Judged, beats, finite_mean, fold_aucs
-from manyone.selection.tune import choose_setting
 
 # Up to so many rows two layers are affordable, and the kernel matrix of all rows is.
 _MOST_TWO_LAYERS, _MOST_JOINT = 1500, 5000
@@ -162,7 +163,7 @@ def _cost(model: MultiTaskOneClass, rows: TrainingRows) -> float:
     """Seconds that one bare fit takes."""
     begin = time.monotonic()
     with np.errstate(under="ignore"):
-        model._learn(rows.merged()[0], left_out=False)
+        learn(model, rows.merged()[0], left_out=False)
     return time.monotonic() - begin
 
 
@@ -200,7 +201,7 @@ def _tuned(
 def _judged_by_folds(model: MultiTaskOneClass, rows: TrainingRows, criterion: str) -> Judged:
     rows = rows.merged()[0]
     with np.errstate(under="ignore"):
-        aucs = fold_aucs(partial(model._scores_of, rows), rows, criterion)
+        aucs = fold_aucs(partial(scores_of, model, rows), rows, criterion)
     setting = {key: model.get_params()[key] for key in ("kernel", "width", "alpha", "metric")}
     return Judged(setting, aucs, "folds")
 

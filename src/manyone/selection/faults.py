@@ -21,6 +21,7 @@ from manyone._types import Array, Codes
 from manyone.covariance import task_means, task_scales
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Grid
+from manyone.estimators.fitting import learn
 from manyone.groups import places
 from manyone.progress import counted
 from manyone.rows import TrainingRows
@@ -176,7 +177,7 @@ def by_faults(
         tried = clone(model).set_params(**setting)
 
         def score(kept: Codes, X: Array, codes: Codes) -> Array:
-            return tried._learn(rows.take(kept), left_out=False).scorer.own(X, codes)
+            return learn(tried, rows.take(kept), left_out=False).scorer.own(X, codes)
 
         return fault_aucs(score, rows, made)
 

@@ -15,8 +15,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._types import Array, Codes, Mask
-from manyone.calibration import Calibration
 from manyone.estimators.base import OneClassEstimator
+from manyone.estimators.fitting import calibration_of
 from manyone.messages import CalibrationWarning, shortlist, warn_user
 from manyone.models.range_guard import guard_ranges
 from manyone.rows import MISSING, TrainingRows, encode, find, training_rows
@@ -395,16 +395,12 @@ def _guarded(model: OneClassEstimator, rows: TrainingRows, margin: Array) -> One
     """The model with its ranges guarded; its left-out scores, and so its thresholds, know it."""
     if model.can.merges_copies:
         rows = rows.merged()[0]
-    solution = model.solution_
-    assert solution.left_out is not None
-    normal = ~rows.outlier
-    guard, penalty = guard_ranges(rows.X[normal], solution.left_out[normal], margin)
-    left_out = solution.left_out.copy()
-    left_out[normal] -= penalty
-    model.solution_ = replace(solution, left_out=left_out, guard=guard)
-    model.calibration_ = Calibration.from_scores(
-        left_out, rows.codes, rows.weight, rows.n_tasks, solution.left_out_source
-    )
+    solution, normal = model.solution_, ~rows.outlier
+    guard, penalty = guard_ranges(rows.X[normal], solution.left_out_scores()[normal], margin)
+    lowered = np.zeros(len(rows.codes)) if solution.lowered is None else solution.lowered.copy()
+    lowered[normal] += penalty
+    model.solution_ = replace(solution, lowered=lowered, guard=guard)
+    model.calibration_ = calibration_of(model.solution_, rows)
     return model
 
 

@@ -1,0 +1,196 @@
+"""From rows to a solution: metric, kernel, solver, presence, left-out scores. Nothing is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+
+from manyone import validation
+from manyone._types import Array, Codes
+from manyone.calibration.thresholds import Calibration, Folds
+from manyone.covariance import TaskWhitenings, Whitening, pooled_whitening, task_whitenings
+from manyone.kernels.gram import Gram, Points
+from manyone.models.presence import presence_of
+from manyone.models.scorers import InMetric
+from manyone.models.solution import Solution
+from manyone.rows import TrainingRows, renumbered
+from manyone.solvers.ridge import NotPositiveDefinite
+
+if TYPE_CHECKING:
+    from manyone.estimators.base import MultiTaskOneClass
+
+# Refits for thresholds where a learned metric forbids the closed form.
+_FOLDS = 10
+
+
+def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> Solution:
+    """Metric, kernel and solution of rows; the model is not changed.
+
+    Parameters
+    ----------
+    model : MultiTaskOneClass
+        Says how to solve.
+    rows : TrainingRows
+    left_out : bool
+        Whether left-out scores are wanted: by closed form, or else by folds.
+
+    Returns
+    -------
+    Solution
+    """
+    if not left_out:
+        rows = replace(rows, group=None)
+    metric, prepared = None, rows
+    if model.metric != "plain":
+        metric, prepared = _in_metric(model, replace(rows, group=None))
+    gram = Gram.of(prepared, model)
+    landmarks = getattr(model, "landmarks", None)
+    shared = model.can.folds > 0 and left_out and metric is None and landmarks is None
+    if shared:
+        gram = replace(gram, given=gram.matrix())
+    try:
+        solution = model._solve(gram, prepared, left_out=left_out and metric is None)
+    except NotPositiveDefinite as error:
+        raise NotPositiveDefinite(
+            f"{error} Use a larger alpha, or a positive semi-definite kernel on rows of a "
+            "moderate scale."
+        ) from None
+    if metric is not None:
+        # The metric has seen the rows that a closed form leaves out.
+        solution = replace(solution, scorer=InMetric(metric, solution.scorer), left_out=None)
+    if solution.left_out_source != rows.left_out_source and rows.group is not None:
+        solution = replace(solution, left_out=None)  # one by one is not what was asked for
+    if not left_out or solution.left_out is not None:
+        return solution
+    if gram.given is not None:
+        similarity = gram.given @ (rows.weight / rows.weight.sum())
+    else:
+        X = rows.X if metric is None else metric.apply(rows.X, rows.codes)
+        similarity = _similarity(X, rows.weight, solution.scorer.points)
+    refit = _by_number(model, gram, rows) if shared else _by_rows(model, rows)
+    score = _in_units_of(solution, refit, rows.codes)
+    scores = Folds(model.can.folds or _FOLDS).left_out(score, rows, similarity)
+    return replace(solution, left_out=scores, left_out_source="folds")
+
+
+def with_presence(model: MultiTaskOneClass, solution: Solution, rows: TrainingRows) -> Solution:
+    """The solution with scores lowered where rows are far from everything.
+
+    Left-out scores will be lowered likewise, so alarm rates hold.
+    """
+    far = solution.scorer.far()
+    if far is None:  # not a kernel of a distance
+        return solution
+    kernel = solution.scorer.points.kernel
+    presence, lowered = presence_of(kernel, rows, far, model.can.joint)
+    return replace(solution, presence=presence, lowered=lowered)
+
+
+def calibration_of(solution: Solution, rows: TrainingRows) -> Calibration:
+    """Thresholds and p-values from the left-out scores of a solution."""
+    scores = solution.left_out_scores()
+    return Calibration.from_left_out(scores, rows, solution.left_out_source)
+
+
+def scores_of(model: MultiTaskOneClass, rows: TrainingRows, kept: Codes, judged: Codes) -> Array:
+    """Scores (m, T) of some rows against all tasks of a model of others, for `tune`.
+
+    Parameters
+    ----------
+    model : MultiTaskOneClass
+    rows : TrainingRows
+    kept, judged : ndarray
+        Numbers of the rows to fit to and of the m rows to score.
+
+    Returns
+    -------
+    ndarray of shape (m, T)
+        T tasks that have normal rows among those kept, in the order of their codes.
+    """
+    part = rows.take(kept)
+    used = np.unique(part.codes[~part.outlier])
+    part = replace(
+        part,
+        codes=renumbered(part.codes, used),
+        n_tasks=len(used),
+        columns=None if rows.columns is None else kept,
+    )
+    return learn(model, part, left_out=False).scorer.all(rows.X[judged])
+
+
+def _in_metric(
+    model: MultiTaskOneClass, rows: TrainingRows
+) -> tuple[Whitening | TaskWhitenings, TrainingRows]:
+    """The learned metric, and the rows in it."""
+    if rows.columns is not None or sparse.issparse(rows.X):
+        raise ValueError(validation.no_metric(model.metric))
+    normal = ~rows.outlier
+    known = rows.X[normal], rows.codes[normal], rows.weight[normal]
+    metric: Whitening | TaskWhitenings
+    if model.metric == "whitened":
+        metric = pooled_whitening(*known)
+    else:
+        priors: Any = (model.scale_prior, model.covariance_prior)
+        metric = task_whitenings(*known, rows.n_tasks, *priors)
+        rows = rows.shared_out()
+    return metric, replace(rows, X=metric.apply(rows.X, rows.codes))
+
+
+Refit = Callable[[Codes, Codes], tuple[Solution, Array]]
+
+
+def _by_number(model: MultiTaskOneClass, gram: Gram, rows: TrainingRows) -> Refit:
+    """A model of some rows and its scores of others; all models share the kernel matrix."""
+    # New rows are lines of the matrix then: parts of it need no kernel again.
+    rows = replace(rows, group=None)
+    numbered = replace(gram, columns=np.arange(len(rows.codes)))
+
+    def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
+        part = model._solve(numbered.take(kept), rows.take(kept), left_out=False)
+        assert numbered.given is not None
+        return part, part.scorer.own(numbered.given[held], rows.codes[held])
+
+    return refit
+
+
+def _by_rows(model: MultiTaskOneClass, rows: TrainingRows) -> Refit:
+    """A model of some rows and its scores of others, metric and width learned anew."""
+
+    def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
+        part = learn(model, rows.take(kept), left_out=False)
+        return part, part.scorer.own(rows.X[held], rows.codes[held])
+
+    return refit
+
+
+def _in_units_of(whole: Solution, refit: Refit, codes: Codes) -> Callable[[Codes, Codes], Array]:
+    """Scores by refits in the units of the whole model: rows far away are level in both.
+
+    Responses grow with the number of rows, and many rows may respond as if they were far away: a
+    threshold must not fall between what two models say of them.
+    """
+    wanted = whole.scorer.far()
+
+    def score(kept: Codes, held: Codes) -> Array:
+        part, scores = refit(kept, held)
+        far = part.scorer.far()
+        if far is None or wanted is None:
+            return scores
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.nan_to_num(wanted / far, nan=1.0)
+        return scores * np.clip(ratio, 0.5, 2.0)[codes[held]]
+
+    return score
+
+
+def _similarity(X: Any, weight: Array, points: Points) -> Array:
+    """Mean similarity of each row to all: the same whatever their order, number or features."""
+    share = weight if len(points) == len(weight) else np.ones(len(points))
+    similarity = np.empty(len(weight))
+    for part, K in points.blocks(X):
+        similarity[part] = K @ (share / share.sum())
+    return similarity

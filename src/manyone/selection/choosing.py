@@ -1,0 +1,237 @@
+"""The search behind `tune`: which settings are tried, and how each is judged."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid
+
+from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.fitting import scores_of
+from manyone.estimators.independent import independent_score_grid
+from manyone.estimators.joint import JointOCKSR
+from manyone.groups import leaving_together
+from manyone.kernels.gram import Gram
+from manyone.messages import warn_user
+from manyone.progress import counted
+from manyone.rows import TrainingRows
+from manyone.selection.faults import by_faults, fault_grid, preferred_first
+from manyone.selection.judging import (
+    FEWEST_ROWS,
+    SHARED,
+    Judged,
+    beats,
+    finite_mean,
+    fold_aucs,
+    task_aucs,
+    thinned,
+)
+from manyone.solvers.path import decompose, interpolate_gaps
+from manyone.solvers.ridge import effective_alpha
+from manyone.solvers.running import blas_for
+
+# With fewer tasks than this, what two halves of the tasks say about a metric is noise.
+_FEWEST_TASKS_FOR_METRIC = 8
+_FEWEST_TASKS = 4
+
+
+def choose_setting(
+    model: MultiTaskOneClass,
+    rows: TrainingRows,
+    values: dict[str, list[Any]],
+    criterion: str,
+    whole: bool,
+    max_rows: int | str | None = "auto",
+    random_state: Any = None,
+    until: float = math.inf,
+) -> tuple[list[Judged], int, TrainingRows]:
+    """Judge the settings of a grid on rows; see `tune`.
+
+    Parameters
+    ----------
+    model : MultiTaskOneClass
+    rows : TrainingRows
+    values : dict of str to list
+        The grid.
+    criterion, max_rows, random_state
+        As in `tune`.
+    whole : bool
+        Whether the grid is the method's own, which is searched with more caution.
+    until : float
+        Value of ``time.monotonic()`` after which nothing more is tried.
+
+    Returns
+    -------
+    list of Judged, int, TrainingRows
+        What was tried, the number of the setting to take, and the rows it was judged by.
+    """
+    judged = rows
+    if max_rows is not None and len(rows.codes) > (FEWEST_ROWS if max_rows == "auto" else 0):
+        judged = thinned(rows, max_rows, values)
+    few = _FEWEST_TASKS_FOR_METRIC if whole else _FEWEST_TASKS
+    narrow = judged.X.shape[1] < 2 or judged.n_tasks < few
+    if criterion != "faults" and narrow and "plain" in values.get("metric", ()):
+        values = {**values, "metric": ["plain"]}
+    with np.errstate(under="ignore"):
+        if criterion == "faults":
+            strengths = fault_grid(model)[1] if whole else {}
+            settings = preferred_first(list(ParameterGrid(values)))
+            found = by_faults(model, judged, settings, strengths, random_state, until)
+        else:
+            found = _choose(model, judged, values, criterion, whole, until)
+    return *found, judged
+
+
+def _choose(
+    model: MultiTaskOneClass,
+    rows: TrainingRows,
+    values: dict[str, list[Any]],
+    criterion: str,
+    cautious: bool,
+    until: float,
+) -> tuple[list[Judged], int]:
+    """Everything that was tried, and the number of the setting to take."""
+    if model.can.left_out_grid is None:
+        return _by_folds(model, rows, ParameterGrid(values), criterion, {}, until)
+    own: dict[str, list[Any]] = {}
+    shared: dict[str, list[Any]] = {}
+    for name, options in values.items():
+        (shared if name in SHARED else own)[name] = options
+    table: list[Judged] = []
+    setting: dict[str, Any] = {}
+    if shared or not own:
+        ridge: MultiTaskOneClass = model
+        if model.can.left_out_grid == "joint":
+            # The regression whose closed form judges what a method shares with it.
+            ridge, given = JointOCKSR(), model.get_params()
+            for name in ridge.get_params():
+                setattr(ridge, name, given[name])
+        table, best = _choose_ridge(ridge, rows, shared, criterion, until)
+        if not own:
+            return table, best
+        setting = table[best].setting
+    settings = list(ParameterGrid(own))
+    if cautious:  # the model's own setting first
+        mine = dict(zip(own, map(model.get_params().get, own), strict=True))
+        settings.sort(key=mine.__ne__)
+    found, best = _by_folds(model, rows, settings, criterion, setting, until)
+    if cautious and not beats(found[best].aucs, found[0].aucs):
+        best = 0
+    return table + found, len(table) + best
+
+
+def _choose_ridge(
+    model: MultiTaskOneClass,
+    rows: TrainingRows,
+    values: dict[str, list[Any]],
+    criterion: str,
+    until: float,
+) -> tuple[list[Judged], int]:
+    """Metric by folds, then the rest by closed forms (by folds under a metric that saw all)."""
+    values = dict(values)
+    metrics = values.pop("metric", [model.metric])
+    table: list[Judged] = []
+    metric = metrics[0]
+    if len(metrics) > 1:
+        # A coarse grid will do; in doubt the plain metric stays.
+        alphas = values.get("alpha", [getattr(model, "alpha", 0.1)])
+        coarse = {"kernel": values.get("kernel", [model.kernel])}
+        coarse["gamma"] = values.get("gamma", [model.gamma])
+        coarse["alpha"] = sorted({alphas[0], alphas[len(alphas) // 2], alphas[-1]})
+        tops = {}
+        for name in sorted(metrics, key="plain".__ne__):
+            fixed = {"metric": name}
+            tried, best = _by_folds(model, rows, ParameterGrid(coarse), "both", fixed, until)
+            table += tried
+            tops[name] = tried[best].aucs
+        (metric, plain), *others = tops.items()
+        for name, aucs in others:
+            metric = name if beats(aucs, plain) else metric
+    if metric == "plain":
+        found, best = _by_closed_form(model, rows, values, criterion, until)
+    else:
+        fixed = {"metric": metric}
+        found, best = _by_folds(model, rows, ParameterGrid(values), criterion, fixed, until)
+    return table + found, len(table) + best
+
+
+def _by_closed_form(
+    model: MultiTaskOneClass,
+    rows: TrainingRows,
+    values: dict[str, list[Any]],
+    criterion: str,
+    until: float,
+) -> tuple[list[Judged], int]:
+    """Every setting for all ridges at once, and the number of the best."""
+    alphas = np.array(values.pop("alpha", [getattr(model, "alpha", 0.1)]), dtype=np.float64)
+    table: list[Judged] = []
+    R = rows.responses()
+    starts = np.searchsorted(rows.codes[rows.codes >= 0], np.arange(rows.n_tasks + 1))
+    of_tasks = np.split(np.arange(starts[-1]), starts[1:-1]) if criterion == "unseen" else None
+    rows = replace(rows, forward=False)
+    leaving, judged = None, np.ones(rows.n_tasks, dtype=bool)
+    if rows.group is not None:  # tasks of one group cannot be judged
+        leaving = [left.gone for left in leaving_together(rows)]
+        judged = np.isin(np.arange(rows.n_tasks), [rows.codes[gone[0]] for gone in leaving])
+    for setting in counted(ParameterGrid(values)):
+        if table and time.monotonic() > until:
+            break
+        gram = Gram.of(rows, clone(model).set_params(metric="plain", **setting))
+        if model.can.left_out_grid == "each task":
+            scores = independent_score_grid(gram, rows, alphas)
+        else:
+            K = gram.matrix()
+            ridges = effective_alpha(alphas, float(np.diagonal(K) @ rows.weight))
+            with blas_for(len(K)):
+                gaps = interpolate_gaps(decompose(K, rows.weight), R, ridges, of_tasks, leaving)
+            scores = -np.abs(gaps, out=gaps)
+        for alpha, aucs in zip(
+            alphas, task_aucs(scores, rows.codes, rows.outlier, rows.weight), strict=True
+        ):
+            found = {**setting, "alpha": float(alpha), "metric": "plain"}
+            aucs = np.where(judged, aucs, np.nan)
+            table.append(Judged(found, aucs, "closed form"))
+    return table, _best(table)
+
+
+def _by_folds(
+    model: MultiTaskOneClass,
+    rows: TrainingRows,
+    settings: Iterable[dict[str, Any]],
+    criterion: str,
+    fixed: Mapping[str, Any],
+    until: float,
+) -> tuple[list[Judged], int]:
+    """Every setting by folds, everything refitted inside, and the number of the best."""
+    # Copies must not be judged by models that have seen them: one row, with the weight of all.
+    table: list[Judged] = []
+    rows = rows.merged()[0]
+    for setting in counted(list(settings)):
+        if table and time.monotonic() > until:
+            break
+        setting = {**fixed, **setting}
+        score = partial(scores_of, clone(model).set_params(**setting), rows)
+        stage = "metric" if criterion == "both" else "folds"
+        table.append(Judged(setting, fold_aucs(score, rows, criterion), stage))
+    return table, _best(table)
+
+
+def _best(table: list[Judged]) -> int:
+    best, top = 0, -np.inf
+    for number, entry in enumerate(table):
+        mean = finite_mean(entry.aucs)
+        if mean > top:
+            best, top = number, mean
+    if top == -np.inf:
+        warn_user(
+            "No setting could be judged: folds need tasks of two or more distinct rows, and rows "
+            "of other tasks or known outliers to tell them from. The first setting was taken."
+        )
+    return best
