@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 from manyone._types import Array
 from manyone.engines.reach import Reach
@@ -22,6 +23,8 @@ from manyone.rows import TrainingRows
 
 # Rows to choose from, for each landmark, and at least.
 _CHOICE, _FEWEST = 10, 4096
+# Smallest eigenvalue of the landmarks' kernel matrix from which kernel values may be squared.
+_WELL_APART = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +41,16 @@ class Plan:
         L, lower Cholesky factor of their kernel matrix.
     reach : Reach or None
         Of the kernel's distance, where it has one.
+    direct : bool
+        Whether statistics are taken of kernel values instead of feature rows: that saves a
+        triangular solve per row, and squares the condition number of L.
     """
 
     tasks: NDArray[Any]
     points: Points
     factor: Array
     reach: Reach | None
+    direct: bool = False
 
     @classmethod
     def of(
@@ -69,7 +76,15 @@ class Plan:
             1
         ]
         points, factor = Points(kernel, X[features.pivots]), np.asfortranarray(features.factor)
-        return cls(tasks, points, factor, Reach.of(kernel, rows))
+        direct = smallest_eigenvalue(factor) > _WELL_APART
+        return cls(tasks, points, factor, Reach.of(kernel, rows), direct)
+
+
+def smallest_eigenvalue(factor: Array) -> float:
+    """About the smallest eigenvalue of ``L L'``: one over the estimated 1-norm of its inverse."""
+    norm = float(np.abs(factor @ factor.T).sum(axis=0).max())
+    reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")
+    return float(reciprocal) * norm
 
 
 def sample_size(n_landmarks: int) -> int:

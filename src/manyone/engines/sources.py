@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from manyone.engines.blocks import Block, CheckedBlock
 from manyone.engines.fitting import Sweep, local_sweep
 from manyone.kernels.kernel import VALUES_ONLY
 
-# Rows of an array that make one block.
+# Rows of an array or a file that make one block.
 _ROWS = 2**16
 
 
@@ -18,21 +23,181 @@ _ROWS = 2**16
 class ArrayBlocks:
     """Rows in memory, or in a file that is mapped into it, cut into blocks."""
 
-    whole: CheckedBlock
+    whole: Block
 
     def __iter__(self) -> Iterator[Block]:
         """Start again with the first block."""
         for start in range(0, self.whole.X.shape[0], _ROWS):
-            yield self.whole.take(slice(start, start + _ROWS))
+            rows = slice(start, start + _ROWS)
+            if isinstance(self.whole, CheckedBlock):
+                yield self.whole.take(rows)
+                continue
+            parts = (self.whole.task, self.whole.outlier, self.whole.weight)
+            yield Block(self.whole.X[rows], *(None if p is None else p[rows] for p in parts))
+
+
+@dataclass(frozen=True, eq=False)
+class ParquetBlocks:
+    """Rows of Parquet files, batch by batch.
+
+    Parameters
+    ----------
+    paths : list of Path
+    task, outlier, weight : str or None
+        Names of columns.
+    """
+
+    paths: list[Path]
+    task: str | None = None
+    outlier: str | None = None
+    weight: str | None = None
+
+    def __iter__(self) -> Iterator[Block]:
+        """Start again with the first file."""
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+        except ImportError as error:
+            raise ImportError(
+                "Reading Parquet files needs pyarrow: pip install pyarrow."
+            ) from error
+        for path in self.paths:
+            for batch in pq.ParquetFile(path).iter_batches(_ROWS):
+                table, weight = pa.Table.from_batches([batch]), None
+                if self.weight is not None:
+                    weight = table[self.weight].to_numpy()
+                    table = table.drop_columns([self.weight])
+                yield Block(table, self.task, self.outlier, weight)
+
+
+@dataclass(frozen=True, eq=False)
+class CalledBlocks:
+    """Blocks that a function yields, called anew for every pass."""
+
+    function: Callable[[], Iterable[Any]]
+
+    def __iter__(self) -> Iterator[Block]:
+        """Call the function again."""
+        for block in self.function():
+            yield block if isinstance(block, Block) else Block(*_as_pair(block))
+
+
+def _as_pair(block: Any) -> tuple[Any, ...]:
+    return block if isinstance(block, tuple) else (block,)
+
+
+def blocks_of(X: Any, task: Any = None, outlier: Any = None, weight: Any = None) -> Any:
+    """Blocks of rows that are not in memory, to be iterated over again and again; None if they are.
+
+    Parameters
+    ----------
+    X : object
+        A memory-mapped array, the path of a Parquet file or of a folder of them, or a function that
+        yields blocks: :class:`Block`, ``(X, task)`` or ``(X, task, outlier, weight)``.
+    task, outlier, weight
+        As in `fit`; for files, names of columns.
+
+    Returns
+    -------
+    iterable of Block or None
+    """
+    if isinstance(X, np.memmap):
+        given = [part if part is None else np.asarray(part) for part in (task, outlier, weight)]
+        return ArrayBlocks(Block(X, *given))
+    if isinstance(X, str | os.PathLike):
+        for name, value in (("task", task), ("outlier", outlier), ("sample_weight", weight)):
+            if not (value is None or isinstance(value, str)):
+                raise ValueError(
+                    f"X is a file: {name} must name a column of it; got {value!r:.60}."
+                )
+        return ParquetBlocks(_files(Path(X)), task, outlier, weight)
+    if isinstance(X, Iterator):
+        raise ValueError(
+            "X is an iterator, which can be read once, but a fit passes over the rows three times. "
+            "Give a function that returns a new iterator each time it is called."
+        )
+    if callable(X):
+        if not (task is None and outlier is None and weight is None):
+            raise ValueError(
+                "X is a function that yields blocks: let it yield (X, task) or "
+                "(X, task, outlier, weight) instead of giving task=... beside it."
+            )
+        return CalledBlocks(X)
+    return None
+
+
+def _files(path: Path) -> list[Path]:
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not files or not files[0].exists():
+        raise ValueError(f"X={str(path)!r}: there is no such Parquet file, or none in that folder.")
+    return files
 
 
 def sweep_over(
     model: Any, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any
 ) -> Sweep | None:
     """How to pass over the rows that an estimator is given; None: it wants them all at once."""
-    by_blocks = getattr(model, "landmarks", None) is not None and model.can.blocks
-    if not by_blocks or model.kernel in VALUES_ONLY or model.metric != "plain":
-        return None
-    if groups is not None:  # rows of a group may be in many blocks
+    if is_dask(X):
+        from manyone.engines.dask import dask_sweep
+
+        _refuse_whole_rows(model, groups)
+        return dask_sweep(X, task, outlier, sample_weight)
+    landmarks = getattr(model, "landmarks", None)
+    by_blocks = landmarks is not None and model.can.blocks and model.metric == "plain"
+    by_blocks = by_blocks and model.kernel not in VALUES_ONLY and groups is None
+    blocks = blocks_of(X, task, outlier, sample_weight)
+    if blocks is not None and not (isinstance(X, np.memmap) and landmarks is None):
+        _refuse_whole_rows(model, groups)
+        return local_sweep(blocks)
+    if not by_blocks:
         return None
     return local_sweep(ArrayBlocks(Block(X, task, outlier, sample_weight).checked()))
+
+
+def _refuse_whole_rows(model: Any, groups: Any) -> None:
+    """Raise where a model wants all rows at once and they come in blocks."""
+    from manyone.estimators import METHODS
+
+    able = " or ".join(cls.__name__ for cls in METHODS.values() if cls.can.blocks)
+    reason = None
+    if not getattr(model, "can", None) or not model.can.blocks:
+        reason = f"{type(model).__name__} needs all rows in memory"
+    elif model.landmarks is None:
+        reason = "Without landmarks all rows are needed in memory"
+    elif model.kernel in VALUES_ONLY:
+        reason = f"kernel={model.kernel!r} has no rows"
+    elif model.metric != "plain":
+        reason = f"metric={model.metric!r} needs all rows in memory"
+    elif groups is not None:
+        reason = "groups= needs all rows in memory"
+    if reason is not None:
+        raise ValueError(f"{reason}, but X comes in blocks. Use {able} with landmarks=1000 or so.")
+
+
+def by_blocks(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a scoring method take rows that are not in memory, one block after the other."""
+
+    @wraps(method)
+    def scored(self: Any, X: Any, **given: Any) -> Any:
+        if type(X) is np.ndarray:
+            return method(self, X, **given)
+        if is_dask(X):
+            from manyone.engines.dask import scored_lazily
+
+            return scored_lazily(method, self, X, given)
+        blocks = blocks_of(X, given.get("task"))
+        if blocks is None:
+            return method(self, X, **given)
+        given.pop("task", None)  # every block brings its own
+        parts = []
+        for block in blocks:
+            claimed = {} if block.task is None else {"task": block.task}
+            parts.append(method(self, block.X, **claimed, **given))
+        return np.concatenate(parts)
+
+    return scored
+
+
+def is_dask(X: Any) -> bool:
+    """Whether rows are a Dask array or data frame; Dask is not imported to tell."""
+    return type(X).__module__.partition(".")[0] == "dask"

@@ -80,13 +80,14 @@ class AddUp:
 
     def of(self, rows: Any) -> Statistics:
         """Statistics of rows whose tasks are numbers."""
-        points, L = self.plan.points, self.plan.factor
-        m = len(points)
+        points, m = self.plan.points, len(self.plan.points)
         tasks = np.unique(rows.codes[normal_rows(rows)])
         G, sums = np.zeros((m, m), order="F"), np.zeros((len(tasks), m))
         for part in kernel_blocks(len(rows.codes), m):
             weight, codes, outlier = rows.weight[part], rows.codes[part], rows.outlier[part]
-            Phi = feature_rows(points, L, rows.X[part])
+            Phi = np.ascontiguousarray(points.values(rows.X[part]))
+            if not self.plan.direct:
+                Phi = blas.dtrsm(1.0, self.plan.factor, Phi.T, lower=1, overwrite_b=1).T
             if outlier.any():
                 present, summing = by_task(codes[~outlier])
                 gained = (summing * weight[~outlier]) @ Phi[~outlier]
@@ -105,13 +106,6 @@ class AddUp:
     def merge(self, one: Statistics, other: Statistics) -> Statistics:
         """Statistics of the rows of both."""
         return one + other
-
-
-def feature_rows(points: Any, L: Array, X: Any) -> Array:
-    """Feature rows (b, m) of rows (b, d), in C order."""
-    K = np.ascontiguousarray(points.values(X))
-    solved: Array = blas.dtrsm(1.0, L, K.T, lower=1, overwrite_b=1)
-    return solved.T
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,11 +148,16 @@ def solve_statistics(plan: Plan, statistics: Statistics, alpha: float) -> Ridge:
     -------
     Ridge
     """
-    ridge = float(effective_alpha(alpha, statistics.trace))
-    lower = factorise(statistics.moments, ridge, np.ones(len(plan.points)))
-    H = np.asfortranarray(statistics.sums.T)
-    W = cho_solve((lower, True), H, check_finite=False)
-    mean = np.einsum("mt,mt->t", H, W) / statistics.counts
-    coef = solve_triangular(plan.factor, W, lower=True, trans="T", check_finite=False)
-    factor = blas.dtrmm(1.0, plan.factor, np.tril(lower), lower=1)
+    ridge, L = float(effective_alpha(alpha, statistics.trace)), plan.factor
+    H, one = np.asfortranarray(statistics.sums.T), np.ones(len(L))
+    if plan.direct:  # W = L' coef: the ridge is alpha coef' L L' coef
+        factor = factorise(statistics.moments + ridge * (L @ L.T), 0.0, one, overwrite=True)
+        coef = cho_solve((factor, True), H, check_finite=False)
+        mean = np.einsum("mt,mt->t", H, coef) / statistics.counts
+    else:
+        lower = factorise(statistics.moments, ridge, one)
+        W = cho_solve((lower, True), H, check_finite=False)
+        mean = np.einsum("mt,mt->t", H, W) / statistics.counts
+        coef = solve_triangular(L, W, lower=True, trans="T", check_finite=False)
+        factor = blas.dtrmm(1.0, L, np.tril(lower), lower=1)
     return Ridge(ridge, np.asfortranarray(coef), factor, statistics.counts, mean)

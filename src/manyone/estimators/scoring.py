@@ -15,6 +15,7 @@ from manyone._sklearn import validate_parameter_constraints
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.calibration.conformal import benjamini_hochberg
 from manyone.calibration.thresholds import Calibration
+from manyone.engines.sources import by_blocks
 from manyone.estimators.capabilities import Capabilities
 from manyone.kernels.kernel import Kernel
 from manyone.messages import warn_user
@@ -38,6 +39,7 @@ class Scoring:
     alarm_rate: float
     _parameter_constraints: ClassVar[dict[str, list[Any]]]
 
+    @by_blocks
     def score_samples(self, X: Any, *, task: Any = None) -> Array:
         """Score of each row: minus the distance to the mean projection of its task.
 
@@ -54,16 +56,19 @@ class Scoring:
         """
         return self._own_scores(*self._scoring_rows(X, task))
 
+    @by_blocks
     def decision_function(self, X: Any, *, task: Any = None) -> Array:
         """`score_samples` minus the threshold of each row's task, shape (n,); < 0 is an alarm."""
         self._check_calibrated()
         X, codes = self._scoring_rows(X, task)
         return self._own_scores(X, codes) - self.offset_[codes]
 
+    @by_blocks
     def predict(self, X: Any, *, task: Any = None) -> NDArray[np.int_]:
         """+1 where a row is normal for its task, -1 where it raises the alarm, shape (n,)."""
         return np.where(self.decision_function(X, task=task) < 0, -1, 1)
 
+    @by_blocks
     def pvalues(self, X: Any, *, task: Any = None, exact: bool = False) -> Array:
         """P-value of "this row is normal for its task".
 
@@ -135,6 +140,7 @@ class Scoring:
             )
         return chosen
 
+    @by_blocks
     def score_tasks(self, X: Any) -> Array:
         """Score of every row against every task.
 
@@ -151,6 +157,7 @@ class Scoring:
         with np.errstate(under="ignore"):
             return self.solution_.all(X)
 
+    @by_blocks
     def predict_task(self, X: Any) -> NDArray[Any]:
         """Open-set recognition: the task that accepts a row best, or none.
 

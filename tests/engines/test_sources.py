@@ -1,0 +1,100 @@
+"""Rows from files, functions and Dask: the model and the scores of the same rows in memory."""
+
+import numpy as np
+import pytest
+
+from manyone import IndependentOCKSR, JointOCKSR
+from manyone.engines import Block
+
+RNG = np.random.default_rng(3)
+N = 500
+TASK = np.array(["a", "b", "c"])[RNG.integers(0, 3, N)]
+X = RNG.normal(size=(N, 4)) + 2.0 * (TASK == "b")[:, None]
+
+
+def model():
+    return JointOCKSR(landmarks=25, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return model().fit(X, task=TASK)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr("manyone.engines.sources._ROWS", 64)
+
+
+def assert_same(found, fitted):
+    np.testing.assert_allclose(found.score_tasks(X), fitted.score_tasks(X), atol=1e-8)
+    np.testing.assert_allclose(found.offset_, fitted.offset_, atol=1e-8)
+
+
+def test_memory_mapped(tmp_path, fitted):
+    np.save(tmp_path / "rows.npy", X)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    found = model().fit(mapped, task=TASK)
+    assert_same(found, fitted)
+    np.testing.assert_allclose(
+        found.pvalues(mapped, task=TASK), fitted.pvalues(X, task=TASK), atol=1e-8
+    )
+    np.save(tmp_path / "single.npy", X.astype(np.float32))
+    single = model().fit(np.load(tmp_path / "single.npy", mmap_mode="r"), task=TASK)
+    assert_same(single, model().fit(X.astype(np.float32).astype(float), task=TASK))
+
+
+def test_parquet(tmp_path, fitted):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    table = pd.DataFrame(X, columns=list("pqrs")).assign(shop=TASK, w=1.0)
+    table[:300].to_parquet(tmp_path / "1.parquet")
+    table[300:].to_parquet(tmp_path / "2.parquet")
+    found = model().fit(tmp_path, task="shop", sample_weight="w")
+    np.testing.assert_allclose(found.offset_, fitted.offset_, atol=1e-8)
+    assert found.feature_names_in_.tolist() == list("pqrs")
+    plain = table.drop(columns="w")
+    plain.to_parquet(tmp_path / "new.parquet")
+    np.testing.assert_allclose(
+        found.score_samples(tmp_path / "new.parquet", task="shop"),
+        fitted.score_samples(X, task=TASK),
+        atol=1e-8,
+    )
+    np.testing.assert_array_equal(
+        found.predict(str(tmp_path / "new.parquet"), task="shop"), fitted.predict(X, task=TASK)
+    )
+    with pytest.raises(ValueError, match="no such Parquet file"):
+        model().fit(tmp_path / "none.parquet", task="shop")
+    with pytest.raises(ValueError, match="must name a column"):
+        model().fit(tmp_path / "1.parquet", task=TASK)
+
+
+def test_functions_that_yield_blocks(fitted):
+    def blocks():
+        for start in range(0, N, 130):
+            yield X[start : start + 130], TASK[start : start + 130]
+
+    found = model().fit(blocks)
+    assert_same(found, fitted)
+    np.testing.assert_allclose(
+        found.score_samples(blocks), fitted.score_samples(X, task=TASK), atol=1e-8
+    )
+    same = model().fit(lambda: (Block(*pair) for pair in blocks()))
+    assert_same(same, fitted)
+    with pytest.raises(ValueError, match="can be read once"):
+        model().fit(blocks())
+    with pytest.raises(ValueError, match="yield"):
+        model().fit(blocks, task=TASK)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (JointOCKSR(), "Without landmarks"),
+        (IndependentOCKSR(), "IndependentOCKSR needs all rows"),
+        (JointOCKSR(landmarks=5, metric="whitened"), "metric='whitened'"),
+    ],
+)
+def test_models_that_want_all_rows(wrong, words):
+    with pytest.raises(ValueError, match=f"{words}.*JointOCKSR.*landmarks="):
+        wrong.fit(lambda: [(X, TASK)])
