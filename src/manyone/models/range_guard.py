@@ -6,93 +6,60 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyone._types import Array, Codes, Rows
+from manyone._types import Array, Rows
+from manyone.calibration import Calibration
 
-# Share of the training rows that may be outside the range of all others by more than a margin.
-_SHARE = 0.01
-_LEAST_MARGIN = 0.5
-# Beyond so many margins, rows are as far outside as can be told.
-_FARTHEST = 1e3
-# A training row counts for at most so many margins outside: what is outside by `ALARM` margins
-# raises an alarm even where such a row was trained on.
-_CAP, ALARM = 1.5, 2.0
+#: So many margins out of range raise an alarm, whatever else a row is like.
+ALARM = 2.0
+# So many more, and a row scores lower than any other.
+_FARTHEST = 50.0
 
 
 @dataclass(frozen=True, eq=False)
 class RangeGuard:
-    """Scores are lowered by ``unit * max(0, u - 1)``, u the margins that a row is out of range.
+    """Rows with a value out of range score as the worst left-out row of their task, or lower.
+
+    With u the margins that a row is out of range, the score falls to the floor as u goes from 1 to
+    2, and on below it as u grows.
 
     Parameters
     ----------
     lower, upper : ndarray of shape (d,)
         Range of each column.
-    margin : ndarray of shape (d,)
-        Infinite where a column is not guarded.
-    unit : float
-        Of the scores; so large that two margins raise an alarm whatever else a row is like.
+    below, above : ndarray of shape (d,)
+        Margins on either side; infinite where a column is not guarded.
+    floor : ndarray of shape (T,)
+        Score below that of every left-out row, for each task.
+    reach : float
+        How far scores differ.
     """
 
     lower: Array
     upper: Array
-    margin: Array
-    unit: float
+    below: Array
+    above: Array
+    floor: Array
+    reach: float
 
     def outside(self, X: Rows) -> Array:
         """Margins that each value is out of its range, shape (n, d)."""
-        return np.maximum(np.maximum(self.lower - X, X - self.upper), 0.0) / self.margin
+        under, over = (self.lower - X) / self.below, (X - self.upper) / self.above
+        return np.maximum(np.maximum(under, over), 0.0)
 
-    def penalty(self, X: Rows) -> Array:
-        """What the scores of rows (n, d) are lowered by, shape (n,)."""
-        return self.unit * np.clip(self.outside(X).max(axis=1) - 1.0, 0.0, _FARTHEST)
-
-
-def guard_ranges(
-    X: Array, scores: Array, margin: Array, groups: Codes | None = None
-) -> tuple[RangeGuard, Array]:
-    """The guard of the ranges of rows, and what it says of each row once it is left out.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-        Normal rows.
-    scores : ndarray of shape (n,)
-        Their left-out scores.
-    margin : ndarray of shape (d,)
-        Of columns for which it is known; NaN: learned, so that hardly any left-out row is outside.
-    groups : ndarray of shape (n,) or None
-        Rows that are left out together; None: every row is by itself.
-
-    Returns
-    -------
-    guard : RangeGuard
-    penalty : ndarray of shape (n,)
-        Lowers the left-out scores, so that the guard's alarms are counted in the promised rate.
-    """
-    learned = np.isnan(margin)
-    gap = np.zeros(len(X))
-    ends = []
-    for sign in (-1.0, 1.0):
-        first, bound = _without(sign * X, groups)
-        ends.append(sign * first)
-        excess = np.where(learned, sign * X - bound, 0.0)
-        gap = np.maximum(gap, excess.max(axis=1, initial=0.0))
-    ordered = np.sort(gap)
-    typical = max(float(ordered[len(gap) - 1 - int(_SHARE * len(gap))]), _LEAST_MARGIN)
-    known = scores[np.isfinite(scores)]
-    reach = np.ptp(known) + np.abs(known).max() if len(known) else 1.0
-    unit = 4.0 * max(float(reach), 1e-6)
-    guard = RangeGuard(ends[0], ends[1], np.where(learned, typical, margin), unit)
-    return guard, unit * np.clip(gap / typical - 1.0, 0.0, _CAP - 1.0)
+    def guarded(self, scores: Array, floor: Array, X: Rows) -> Array:
+        """Scores (..., n) of rows (n, d), with the floor of each, lowered where out of range."""
+        margins = self.outside(X).max(axis=1)
+        if not np.any(margins > 1.0):
+            return scores
+        fall = np.clip(margins - 1.0, 0.0, ALARM - 1.0) * np.maximum(scores - floor, 0.0)
+        return scores - fall - self.reach * np.clip((margins - ALARM) / _FARTHEST, 0.0, 1.0)
 
 
-def _without(X: Array, groups: Codes | None) -> tuple[Array, Array]:
-    """Largest value of each column (d,), and of each row's column without its group (n, d)."""
-    top = X
-    if groups is not None:
-        top = np.full((groups.max() + 1, X.shape[1]), -np.inf)
-        np.maximum.at(top, groups, X)
-    if len(top) == 1:
-        return top[0], np.broadcast_to(top, X.shape)
-    second, first = np.partition(top, [len(top) - 2, len(top) - 1], axis=0)[-2:]
-    mine = top if groups is None else top[groups]
-    return first, np.where(mine == first, second, first)
+def floors(calibration: Calibration) -> tuple[Array, float]:
+    """Score below that of all left-out rows, own or pooled, of each task (T,); and their reach."""
+    reach = max(float(np.ptp(calibration.scores) + np.abs(calibration.scores).max()), 1e-6)
+    rows = np.diff(calibration.starts)
+    first = np.minimum(calibration.starts[:-1], len(calibration.scores) - 1)
+    own = np.where(rows > 0, calibration.scores[first], 0.0)
+    pooled = calibration.pool_scores[0] * calibration.spread
+    return np.minimum(own, pooled) - 1e-6 * reach, reach

@@ -70,14 +70,18 @@ class Solution:
         scores = self.scorer.own(X, codes)
         if self.presence is not None:
             scores = scores - self.presence.own(X, codes)
-        return scores if self.guard is None else scores - self.guard.penalty(X)
+        if self.guard is None:
+            return scores
+        return self.guard.guarded(scores, self.guard.floor[codes], X)
 
     def all(self, X: Rows) -> Array:
         """Score of each row against every task, shape (n, T)."""
         scores = self.scorer.all(X)
         if self.presence is not None:
             scores = scores - self.presence.all(X)
-        return scores if self.guard is None else scores - self.guard.penalty(X)[:, None]
+        if self.guard is None:
+            return scores
+        return self.guard.guarded(scores.T, self.guard.floor[:, None], X).T
 
     def left_out_scores(self) -> Array:
         """What `own` would say of the training rows under models without them, shape (n,)."""

@@ -216,11 +216,11 @@ def finite_mean(values: Array) -> float:
     return float(known.mean()) if len(known) else np.nan
 
 
-def beats(new: Array, old: Array) -> bool:
-    """Whether values are better than others, pair by pair, by more than one standard error."""
+def beats(new: Array, old: Array, errors: float = 1.0) -> bool:
+    """Whether values are better than others, pair by pair, by more than some standard errors."""
     gain = new - old
     gain = gain[np.isfinite(gain)]
-    return len(gain) > 1 and bool(gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)))
+    return len(gain) > 1 and bool(gain.mean() > errors * gain.std(ddof=1) / np.sqrt(len(gain)))
 
 
 def task_aucs(

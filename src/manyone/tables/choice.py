@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from manyone._types import Array, Mask
+from manyone._types import Array
 from manyone.estimators import METHODS, CombinedOneClass, IndependentOCKSR, NonlinearOCKSR
 from manyone.estimators.base import OneClassEstimator
 from manyone.messages import shortlist
@@ -21,8 +21,7 @@ _BY_NAME = {cls.__name__: cls for cls in METHODS.values()}
 
 def choose_model(
     Z: Array,
-    labels: NDArray[Any],
-    outlier: Mask | None,
+    given: dict[str, Any],
     anomalies: str,
     method: Any,
     alarm_rate: float,
@@ -33,8 +32,8 @@ def choose_model(
     Parameters
     ----------
     Z : ndarray of shape (n, D)
-    labels : ndarray of shape (n,)
-    outlier : ndarray of bool of shape (n,) or None
+    given : dict
+        What `fit` is told about the rows: ``task``, ``outlier``, ``groups``.
     anomalies, method, alarm_rate, random_state
         As in `TableModel`.
 
@@ -46,14 +45,13 @@ def choose_model(
     """
     if anomalies not in ("any", "strangers", "faults"):
         raise ValueError(f'anomalies must be "any", "strangers" or "faults"; got {anomalies!r}.')
-    given: dict[str, Any] = {"task": labels, "outlier": outlier}
     if isinstance(method, str) and method == "auto":
         model = auto(
             Z, **given, anomalies=anomalies, alarm_rate=alarm_rate, random_state=random_state
         )
         return model, model.choice_
     if isinstance(method, str) and method in _BY_NAME:
-        one_task = len(set(labels.tolist())) == 1
+        one_task = len(set(given["task"].tolist())) == 1
         criterion = "faults" if anomalies == "faults" or one_task else "unseen"
         estimator = _BY_NAME[method](alarm_rate=alarm_rate)
         model = tune(estimator, Z, **given, criterion=criterion, random_state=random_state)
@@ -68,13 +66,6 @@ def choose_model(
         f'method must be "auto", "default", an estimator or the name of one ('
         f"{shortlist(sorted(_BY_NAME), 20)}); got {method!r}."
     )
-
-
-def refit(
-    model: OneClassEstimator, Z: Array, labels: NDArray[Any], outlier: Mask | None
-) -> OneClassEstimator:
-    """A model with the same settings, of other rows."""
-    return clone(model).fit(Z, task=labels, outlier=outlier)
 
 
 def _default(anomalies: str) -> OneClassEstimator:

@@ -69,8 +69,11 @@ class Decision:
 _WORDS = {"number": "numeric", "boolean": "true or false", "date": "a date", "text": "text"}
 
 
-def decide(name: str, column: Column, codes: Codes) -> Decision:
-    """Look at a column of normal rows, in their order, of tasks given by number (n,)."""
+def decide(name: str, column: Column, codes: Codes, linear: float) -> Decision:
+    """Look at a column of normal rows, in their order, of tasks given by number (n,).
+
+    `linear` says how numbers are scaled, see :class:`NumberMap`.
+    """
     values = column.values
     finite = values[np.isfinite(values)]
     missing = 1.0 - len(finite) / len(values)
@@ -101,7 +104,7 @@ def decide(name: str, column: Column, codes: Codes) -> Decision:
         return dropped("dropped: a number that names rows")
     infinite = int(np.isinf(values).sum())
     note = f"{infinite} infinite values taken as missing" if infinite else ""
-    return Decision(name, column.kind, NumberMap.learn(values), note=note, **seen)
+    return Decision(name, column.kind, NumberMap.learn(values, linear), note=note, **seen)
 
 
 def _text(name: str, column: Column, dropped: Any, seen: dict[str, Any]) -> Decision:

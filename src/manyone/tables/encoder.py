@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes
+from manyone.calibration import Calibration
 from manyone.messages import shortlist
-from manyone.models.range_guard import ALARM
+from manyone.models.range_guard import ALARM, RangeGuard, floors
 from manyone.tables.decisions import Decision, decide
 from manyone.tables.frames import Columns, read_column
 from manyone.tables.maps import LEVEL_HEIGHT, LevelMap, Map, NumberMap
+from manyone.tables.ranges import Ranges
 
 # Levels never seen are guarded where at most this share of the rows has a level of its own.
 _NEW_LEVELS = 0.01
@@ -29,6 +31,8 @@ class Encoder:
     ----------
     decisions : tuple of Decision
         One for each column of the table, in its order.
+    linear : float
+        How numbers are scaled: 1 is linearly, 0 by their ranks.
     maps : tuple of maps
         Of the columns that are used, in their order.
     indicators : ndarray of int
@@ -41,20 +45,26 @@ class Encoder:
     """
 
     decisions: tuple[Decision, ...]
+    linear: float
     maps: tuple[Map, ...]
     indicators: Codes
     source: Codes
     fill: Array
 
     @classmethod
-    def learn(cls, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
+    def learn(cls, columns: Columns, codes: Codes, n_tasks: int, linear: float) -> Encoder:
         """Decide about columns of normal rows of tasks given by number (n,)."""
-        decisions = tuple(decide(name, column, codes) for name, column in columns.items())
-        return cls.of(decisions, columns, codes, n_tasks)
+        decisions = tuple(decide(*pair, codes, linear) for pair in columns.items())
+        return cls.of(decisions, linear, columns, codes, n_tasks)
 
     @classmethod
     def of(
-        cls, decisions: tuple[Decision, ...], columns: Columns, codes: Codes, n_tasks: int
+        cls,
+        decisions: tuple[Decision, ...],
+        linear: float,
+        columns: Columns,
+        codes: Codes,
+        n_tasks: int,
     ) -> Encoder:
         """The encoder that follows from decisions about these columns."""
         used = [one.name for one in decisions if one.used]
@@ -66,7 +76,8 @@ class Encoder:
         indicators = np.flatnonzero(missing.any(axis=0))
         source = [np.full(one.width, number) for number, one in enumerate(maps)]
         places = np.concatenate([*source, indicators, [-1]])
-        encoder = cls(decisions, maps, indicators, places, np.zeros((n_tasks + 1, len(places))))
+        fill = np.zeros((n_tasks + 1, len(places)))
+        encoder = cls(decisions, linear, maps, indicators, places, fill)
         Z = encoder._coordinates(columns)[0]
         return encoder.filled(Z, codes, n_tasks)
 
@@ -83,25 +94,43 @@ class Encoder:
     def learned_again(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
         """The same use of the same columns, learned from other rows."""
         decisions = tuple(
-            one if one.map is None else decide(one.name, columns[one.name], codes)
+            one if one.map is None else decide(one.name, columns[one.name], codes, self.linear)
             for one in self.decisions
         )
-        return Encoder.of(decisions, columns, codes, n_tasks)
+        return Encoder.of(decisions, self.linear, columns, codes, n_tasks)
 
-    def margins(self) -> Array:
-        """Margin of coordinates whose range must not be left at all, else NaN, shape (D,).
+    def numbers(self, columns: Columns) -> Array:
+        """Finite values of the columns of numbers (n, p), NaN where there is none."""
+        names = [
+            name
+            for name, one in zip(self.used, self.maps, strict=True)
+            if isinstance(one, NumberMap)
+        ]
+        n = len(next(iter(columns.values())).values)
+        values = np.column_stack([np.empty((n, 0)), *(columns[name].values for name in names)])
+        return np.where(np.isfinite(values), values, np.nan)
+
+    def guard(self, ranges: Ranges, calibration: Calibration) -> RangeGuard:
+        """The guard of encoded rows that follows from ranges of the columns of numbers.
 
         A level never seen, or a value missing where none ever was, is out of range at once; where
         new levels are an everyday matter, they are not guarded.
         """
-        margin = np.full(len(self.source), np.nan)
-        margin[-1] = LEVEL_HEIGHT / ALARM
-        ends = np.cumsum([one.width for one in self.maps])
-        for end, one in zip(ends, self.maps, strict=True):
-            if isinstance(one, LevelMap):
-                rare = one.singletons <= _NEW_LEVELS
-                margin[end - 1] = LEVEL_HEIGHT / ALARM if rare else np.inf
-        return margin
+        lower, upper = np.zeros(len(self.source)), np.zeros(len(self.source))
+        below, above = np.full((2, len(self.source)), np.inf)
+        above[-1] = LEVEL_HEIGHT / ALARM
+        place = number = 0
+        for one in self.maps:
+            if isinstance(one, NumberMap):
+                ends = np.array([ranges.lower[number], ranges.upper[number]])
+                lower[place], upper[place] = one.apply(ends)[:, 0]
+                below[place] = one.slopes[0] * ranges.below[number]
+                above[place] = one.slopes[1] * ranges.above[number]
+                number += 1
+            elif isinstance(one, LevelMap) and one.singletons <= _NEW_LEVELS:
+                above[place + one.width - 1] = LEVEL_HEIGHT / ALARM
+            place += one.width
+        return RangeGuard(lower, upper, below, above, *floors(calibration))
 
     @property
     def used(self) -> list[str]:

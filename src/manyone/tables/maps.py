@@ -13,18 +13,19 @@ from manyone._types import Array
 
 # Knots of the map of a column of numbers.
 _KNOTS = 33
-# Share of the linear map in it: the rest are normal scores.
-_LINEAR = 0.5
-# Share of the values on each side that the slope beyond the range is taken from.
-_TAIL = 0.1
+# Beyond the range a coordinate grows by this much for each further distance between its end and
+# the median: flatter than inside, or one value would count for more than all other columns.
+_BEYOND = 0.5
 # Encoded numbers stay within: what lies beyond is as far away as can be told.
-_FARTHEST = 1e6
+_FARTHEST = 1e3
 #: Height of a category's coordinate: two categories are as far apart as two random numbers.
 LEVEL_HEIGHT = 1 / np.sqrt(2)
 # A level is rare below so many rows.
 _RARE_ROWS, _MOST_LEVELS = 5, 50
-#: Cycles that a date is on: their names and lengths in seconds.
-CYCLES = (("hour of day", 86400.0), ("day of week", 604800.0))
+# Cycles that a date is on, in seconds, and into how many parts each is divided.
+_DAY, _WEEK = 86400.0, 604800.0
+_PARTS = {_DAY: 24, _WEEK: 7}
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,17 +56,20 @@ class NumberMap:
         return 1
 
     @classmethod
-    def learn(cls, values: Array) -> NumberMap:
-        """The map of a column (n,) with at least two different finite values."""
+    def learn(cls, values: Array, linear: float) -> NumberMap:
+        """The map of a column (n,) with two different finite values or more.
+
+        `linear` is the share of the standardised value in it, the rest is its normal score.
+        """
         infinite = bool(np.isinf(values).any())
         values = np.sort(values[np.isfinite(values)])
         distinct, first, counts = np.unique(values, return_index=True, return_counts=True)
         normal = ndtri((first + counts / 2) / len(values))
         unit = max(float(np.abs(values).max()), 1e-300)
         spread = float(np.std(values / unit)) * unit
-        linear = (distinct / unit - np.mean(values / unit)) * (unit / spread)
+        standard = (distinct / unit - np.mean(values / unit)) * (unit / spread)
         level = np.std(np.repeat(normal, counts))
-        scores = _LINEAR * linear + (1 - _LINEAR) * normal / level
+        scores = linear * standard + (1 - linear) * normal / level
         scores /= np.std(np.repeat(scores, counts))
         if len(distinct) > _KNOTS:
             # Knots at even steps of the scores: dense where the map bends.
@@ -74,11 +78,10 @@ class NumberMap:
             chosen = np.union1d(np.searchsorted(scores, even), by_rank)
         else:
             chosen = np.arange(len(distinct))
-        low, high = np.searchsorted(distinct, np.quantile(values, [_TAIL, 1 - _TAIL]))
-        ends = [(low, 0), (len(distinct) - 1, high)]
-        ends = [pair if pair[0] > pair[1] else (len(distinct) - 1, 0) for pair in ends]
-        slopes = [(scores[b] - scores[a]) / (distinct[b] - distinct[a]) for b, a in ends]
-        return cls(distinct[chosen], scores[chosen], np.array(slopes), infinite)
+        middle = np.median(values)
+        tails = np.array([middle - distinct[0], distinct[-1] - middle])
+        slopes = _BEYOND / np.where(tails > 0, tails, distinct[-1] - distinct[0])
+        return cls(distinct[chosen], scores[chosen], slopes, infinite)
 
     def apply(self, values: Array) -> Array:
         """Coordinates (n, 1); NaN where missing."""
@@ -178,18 +181,33 @@ class DateMap:
         """The cycles that a column of seconds (n,) goes through."""
         known = values[~np.isnan(values)]
         span = np.ptp(known) if len(known) else 0.0
-        periods = []
-        for _, period in CYCLES:
-            parts = known // (period / (24 if period < 1e5 else 7)) % (24 if period < 1e5 else 7)
-            if span > period and np.ptp(parts) > 0:
-                periods.append(period)
+        periods = [
+            period
+            for period, parts in _PARTS.items()
+            if span > period and np.ptp(known // (period / parts) % parts) > 0
+        ]
         return cls(np.array(periods))
 
     def apply(self, values: Array) -> Array:
         """Coordinates (n, width); NaN where missing."""
         # The first of January 1970 was a Thursday: weeks begin on Monday.
-        angle = 2 * np.pi * (values[:, None] + 3 * 86400.0) / self.periods
+        angle = 2 * np.pi * (values[:, None] + 3 * _DAY) / self.periods
         return np.column_stack([np.sin(angle), np.cos(angle)])
+
+    def moments(self, coordinates: Array) -> list[str]:
+        """Hour and day that coordinates (n, width) stand for, as texts."""
+        k = len(self.periods)
+        turn = np.arctan2(coordinates[:, :k], coordinates[:, k:]) / (2 * np.pi) % 1.0
+        texts = []
+        for line in turn:
+            parts = []
+            for share, period in zip(line, self.periods, strict=True):
+                if period < _WEEK:
+                    parts.append(f"{int(share * 24 + 0.5) % 24:02d}:00")
+                else:
+                    parts.append(_DAYS[int(share * 7) % 7])
+            texts.append(" ".join(reversed(parts)))
+        return texts
 
 
 Map = NumberMap | LevelMap | DateMap

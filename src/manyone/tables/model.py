@@ -10,31 +10,42 @@ from typing import Any, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._types import Array, Codes, Mask
+from manyone.covariance import TaskWhitenings, task_whitenings
 from manyone.estimators.base import OneClassEstimator
-from manyone.estimators.fitting import calibration_of
 from manyone.messages import CalibrationWarning, shortlist, warn_user
-from manyone.models.range_guard import guard_ranges
-from manyone.rows import MISSING, TrainingRows, encode, find, training_rows
+from manyone.rows import TrainingRows, encode, find, training_rows
 from manyone.tables.answers import Answers, answer_rows, as_output
-from manyone.tables.choice import choose_model, refit
+from manyone.tables.choice import choose_model
 from manyone.tables.encoder import Encoder
 from manyone.tables.evaluation import evaluate_answers
+from manyone.tables.explain import explain_rows
 from manyone.tables.frames import (
-    Column,
     Columns,
     as_table,
     joined_label,
+    like,
     outlier_mask,
-    read_column,
     refuse_missing_columns,
     task_labels,
 )
+from manyone.tables.ranges import learn_ranges
+from manyone.tables.reading import (
+    TrainingTable,
+    claimed_tasks,
+    read_training,
+    refuse_other_labels,
+)
 from manyone.tables.unknown import UnknownTasks
+
+# How numbers are scaled. People differ in the order of their values; faults show in how far values
+# go, and need distances that mean something.
+_LINEAR = {"strangers": 0.0, "any": 0.0, "faults": 0.7}
+# Rows that the tasks' common scales and covariance count for where rows are explained.
+_PRIORS = (2.0, 20.0)
 
 
 @dataclass(eq=False, repr=False)
@@ -117,46 +128,23 @@ class TableModel(BaseEstimator):
         -------
         self
         """
-        frame = as_table(table)
-        columns, labels, outlier = self._read_training(frame)
-        tasks, codes = encode(labels)
-        encoder = Encoder.learn(*_normal(columns, codes, outlier), len(tasks))
-        Z = encoder.encode(columns, codes)
+        training = read_training(as_table(table), self._roles(), self.ignore)
+        tasks, codes = encode(training.labels)
+        linear = _LINEAR.get(self.anomalies, 0.5)
+        normal = ~training.outlier
+        encoder = Encoder.learn(*_of(training.columns, codes, normal), len(tasks), linear)
+        Z = encoder.encode(training.columns, codes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CalibrationWarning)  # `basis` says it row by row
-            model, choice = choose_model(
+            model, self.choice_ = choose_model(
                 Z,
-                labels,
-                outlier if outlier.any() else None,
+                training.given(),
                 self.anomalies,
                 self.method,
                 self.alarm_rate,
                 self.random_state,
             )
-        self.choice_ = choice
-        self.encoder_, self.columns_ = encoder, encoder.table()
-        self.table_ = {name: columns[name] for name in encoder.used}
-        return self._finish(model, Z, labels, outlier)
-
-    def _read_training(self, frame: nw.DataFrame[Any]) -> tuple[Columns, NDArray[Any], Mask]:
-        """Columns that may be features, in the order of time; labels; known outliers."""
-        roles = self._roles()
-        refuse_missing_columns(frame, **roles, ignore=list(self.ignore))
-        labels = task_labels(frame, roles["task"])
-        outlier = np.zeros(len(labels), dtype=bool)
-        if self.outlier is not None:
-            outlier = outlier_mask(frame, self.outlier)
-        _refuse_rows_without_task(labels, ~outlier, roles["task"])
-        apart = {name for names in roles.values() for name in names} | set(self.ignore)
-        names = [name for name in frame.columns if name not in apart]
-        columns = {name: read_column(frame.get_column(name)) for name in names}
-        if not columns:
-            raise ValueError("The table has no column beside those that say what rows are.")
-        if self.time is not None:
-            order = np.argsort(read_column(frame.get_column(self.time)).values, kind="stable")
-            columns = {name: column.take(order) for name, column in columns.items()}
-            return columns, labels[order], outlier[order]
-        return columns, labels, outlier
+        return self._finish(training, encoder, model, Z)
 
     def _roles(self) -> dict[str, list[str]]:
         task = [self.task] if isinstance(self.task, str) else list(self.task)
@@ -167,19 +155,31 @@ class TableModel(BaseEstimator):
         return roles
 
     def _finish(
-        self, model: OneClassEstimator, Z: Array, labels: NDArray[Any], outlier: Mask
+        self, training: TrainingTable, encoder: Encoder, model: OneClassEstimator, Z: Array
     ) -> Self:
         """Become the model of these rows: ranges guarded, thresholds set, unknown tasks met."""
         rows, self.tasks_, self.source_ = training_rows(
-            model, Z, labels, outlier if outlier.any() else None, reset=False
+            model, Z, training.labels, training.given()["outlier"], reset=False
         )
-        margin = self.encoder_.margins()
-        self.model_ = _guarded(model, rows, margin)
         normal = ~rows.outlier
-        self.unknown_ = UnknownTasks.learn(rows.X[normal], rows.codes[normal], margin)
-        self.labels_, self.outlier_, self.n_rows_ = labels, outlier, len(labels)
+        values = encoder.numbers(training.columns)[self.source_][normal]
+        guard = encoder.guard(learn_ranges(values), model.calibration_)
+        model.solution_ = replace(model.solution_, guard=guard)
+        self.model_, self.encoder_, self.columns_ = model, encoder, encoder.table()
+        self.unknown_ = UnknownTasks.learn(rows.X[normal], rows.codes[normal], encoder, values)
+        self.table_ = {name: training.columns[name] for name in encoder.used}
+        self.labels_, self.outlier_ = training.labels, training.outlier
+        self.groups_, self.row_numbers_ = training.groups, training.numbers
+        self.n_rows_ = len(training.labels)
+        for cached in ("_rows", "_metric"):
+            self.__dict__.pop(cached, None)
         self._set_rate(self.alarm_rate)
         return self
+
+    def _training(self) -> TrainingTable:
+        return TrainingTable(
+            self.table_, self.labels_, self.outlier_, self.groups_, self.row_numbers_
+        )
 
     def _set_rate(self, alarm_rate: float) -> None:
         with warnings.catch_warnings():
@@ -239,35 +239,79 @@ class TableModel(BaseEstimator):
         answers = self._answer(frame, fdr, unknown)
         reasons: list[Any] = []
         if explain:
-            raise NotImplementedError
+            alarmed = np.flatnonzero(answers.alarm)
+            reasons = [np.full(len(answers.rows), "", dtype=object) for _ in range(explain)]
+            if len(alarmed):
+                part = frame[answers.rows[alarmed].tolist()]
+                found = explain_rows(self, part, answers.codes[alarmed], explain).sentences()
+                for texts, reason in zip(reasons, found.T, strict=False):
+                    texts[alarmed] = reason
         return as_output(frame, self._roles()["task"], answers, keep, reasons)
 
-    def _answer(self, frame: nw.DataFrame[Any], fdr: float | None, unknown: str) -> Answers:
-        codes, rows = self._known_tasks(frame, unknown)
-        return answer_rows(self, frame, rows, codes, fdr)
+    def explain(self, table: Any, *, top: int = 3) -> Any:
+        """Which columns make each row unusual, alarmed or not.
 
-    def _known_tasks(self, frame: nw.DataFrame[Any], unknown: str) -> tuple[Codes, Codes]:
-        """Number of each row's task (MISSING where it was never seen), and the rows to answer."""
-        if unknown not in ("pooled", "error", "skip"):
-            raise ValueError(f'unknown must be "pooled", "error" or "skip"; got {unknown!r}.')
-        names = self._roles()["task"]
-        refuse_missing_columns(frame, task=names)
-        labels = task_labels(frame, names)
-        refuse_other_labels(labels, self.tasks_, names)
-        codes, new = find(labels, self.tasks_)
-        lost = codes == MISSING
-        nameless = lost & ~new
-        if unknown == "skip":
-            return codes, np.flatnonzero(~lost)
-        if nameless.any():
-            _refuse_rows_without_task(labels, nameless, names)
-        if unknown == "error" and new.any():
-            row = int(np.argmax(new))
-            raise ValueError(
-                f"Row {row}: task {labels[row]!r} was never seen ({int(new.sum())} such rows). "
-                'Enrol it, or use unknown="pooled" to compare it with all tasks.'
-            )
-        return codes, np.arange(len(codes))
+        For each column: how much less unusual would the row be if this column alone were what the
+        others, and the task's own rows, make one expect?
+
+        Parameters
+        ----------
+        table : data frame
+        top : int, default=3
+            Columns named for each row.
+
+        Returns
+        -------
+        data frame
+            ``row, task, rank, column, value, expected, share, view, nearest``: values as texts;
+            the column's share in what is unusual; which view finds the row unusual (``strangers``,
+            ``faults``, ``range`` for a value out of range, ``unknown`` for an unknown task); the
+            numbers of the closest normal rows of the task in the training table.
+        """
+        check_is_fitted(self)
+        frame = as_table(table)
+        codes, rows = claimed_tasks(frame, self._roles()["task"], self.tasks_, "pooled")
+        found = explain_rows(self, frame, codes, top)
+        k = found.column.shape[1]
+        labels = task_labels(frame, self._roles()["task"])
+        columns = {
+            "row": np.repeat(rows, k),
+            "task": np.repeat(labels, k),
+            "rank": np.tile(np.arange(1, k + 1), len(rows)),
+            "column": found.column.ravel(),
+            "value": found.value.ravel(),
+            "expected": found.expected.ravel(),
+            "share": found.share.ravel(),
+            "view": np.repeat(found.view, k),
+            "nearest": np.repeat(found.nearest, k),
+        }
+        return like(frame, columns)
+
+    def _training_rows(self) -> TrainingRows:
+        """The encoded training rows, sorted by task."""
+        if "_rows" not in vars(self):
+            Z = self.encoder_.encode(self.table_, find(self.labels_, self.tasks_)[0])
+            outlier = self.outlier_ if self.outlier_.any() else None
+            self._rows = training_rows(self.model_, Z, self.labels_, outlier, reset=False)[0]
+        return self._rows
+
+    def _task_metric(self) -> TaskWhitenings:
+        """What the rows of each task are like, shrunk to what all tasks are like."""
+        if "_metric" not in vars(self):
+            rows = self._training_rows()
+            normal = ~rows.outlier
+            X, codes, weight = rows.X[normal], rows.codes[normal], rows.weight[normal]
+            self._metric = task_whitenings(X, codes, weight, rows.n_tasks, *_PRIORS)
+        return self._metric
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what can be worked out again."""
+        state = dict(super().__getstate__())
+        return {name: value for name, value in state.items() if name not in ("_rows", "_metric")}
+
+    def _answer(self, frame: nw.DataFrame[Any], fdr: float | None, unknown: str) -> Answers:
+        codes, rows = claimed_tasks(frame, self._roles()["task"], self.tasks_, unknown)
+        return answer_rows(self, frame, rows, codes, fdr)
 
     def evaluate(self, table: Any, *, outlier: str) -> Any:
         """How well labelled rows are told apart, over all and for each task.
@@ -320,16 +364,12 @@ class TableModel(BaseEstimator):
         self
         """
         check_is_fitted(self)
-        frame = as_table(table)
-        _, labels, outlier = self._read_training(frame)
-        refuse_other_labels(labels, self.tasks_, self._roles()["task"])
-        more = self.encoder_.read(frame)
-        joined = {name: old.joined(more[name]) for name, old in self.table_.items()}
-        return self._again(
-            joined,
-            np.concatenate([self.labels_, labels]),
-            np.concatenate([self.outlier_, outlier]),
-        )
+        frame, roles = as_table(table), self._roles()
+        more = read_training(frame, roles, self.ignore)
+        refuse_other_labels(more.labels, self.tasks_, roles["task"])
+        columns = self.encoder_.read(frame)
+        more = replace(more, columns={k: one.take(more.numbers) for k, one in columns.items()})
+        return self._again(self._training().joined(more))
 
     def forget(self, task: Any) -> Self:
         """Remove a task and every trace of its rows: as if they had never been there.
@@ -353,21 +393,18 @@ class TableModel(BaseEstimator):
             )
         if len(self.tasks_) == 1:
             raise ValueError(f"{task!r} is the only task of the model: delete the model instead.")
-        kept = np.flatnonzero(~gone)
-        columns = {name: column.take(kept) for name, column in self.table_.items()}
-        return self._again(columns, self.labels_[kept], self.outlier_[kept])
+        return self._again(self._training().take(np.flatnonzero(~gone)))
 
-    def _again(self, columns: Columns, labels: NDArray[Any], outlier: Mask) -> Self:
+    def _again(self, training: TrainingTable) -> Self:
         """Encoder, model and thresholds of other rows, with the settings that were chosen."""
-        tasks, codes = encode(labels)
-        encoder = self.encoder_.learned_again(*_normal(columns, codes, outlier), len(tasks))
-        Z = encoder.encode(columns, codes)
+        tasks, codes = encode(training.labels)
+        normal = ~training.outlier
+        encoder = self.encoder_.learned_again(*_of(training.columns, codes, normal), len(tasks))
+        Z = encoder.encode(training.columns, codes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CalibrationWarning)
-            model = refit(self.model_, Z, labels, outlier if outlier.any() else None)
-        self.encoder_, self.columns_ = encoder, encoder.table()
-        self.table_ = {name: columns[name] for name in encoder.used}
-        return self._finish(model, Z, labels, outlier)
+            model = clone(self.model_).fit(Z, **training.given())
+        return self._finish(training, encoder, model, Z)
 
     def report(self, path: Any, table: Any = None) -> None:
         """Write a page about the model, and about the rows of a table if one is given.
@@ -383,45 +420,9 @@ class TableModel(BaseEstimator):
         write_report(self, path, table)
 
 
-def _normal(columns: Columns, codes: Codes, outlier: Mask) -> tuple[Columns, Codes]:
-    """Columns and tasks of the rows that are not known to be abnormal."""
-    if not outlier.any():
+def _of(columns: Columns, codes: Codes, wanted: Mask) -> tuple[Columns, Codes]:
+    """Columns and tasks of the rows that are wanted."""
+    if wanted.all():
         return columns, codes
-    kept = np.flatnonzero(~outlier)
+    kept = np.flatnonzero(wanted)
     return {name: column.take(kept) for name, column in columns.items()}, codes[kept]
-
-
-def _guarded(model: OneClassEstimator, rows: TrainingRows, margin: Array) -> OneClassEstimator:
-    """The model with its ranges guarded; its left-out scores, and so its thresholds, know it."""
-    if model.can.merges_copies:
-        rows = rows.merged()[0]
-    solution, normal = model.solution_, ~rows.outlier
-    guard, penalty = guard_ranges(rows.X[normal], solution.left_out_scores()[normal], margin)
-    lowered = np.zeros(len(rows.codes)) if solution.lowered is None else solution.lowered.copy()
-    lowered[normal] += penalty
-    model.solution_ = replace(solution, lowered=lowered, guard=guard)
-    model.calibration_ = calibration_of(model.solution_, rows)
-    return model
-
-
-def refuse_other_labels(labels: NDArray[Any], tasks: NDArray[Any], names: list[str]) -> None:
-    """Labels that are texts where numbers were seen would all be unknown without a word."""
-    kinds = {type(label) for label in (labels[:1].tolist() + tasks[:1].tolist()) if label}
-    if len(kinds) > 1:
-        seen = "numbers" if tasks.dtype.kind == "i" else "texts"
-        raise ValueError(
-            f"The column {shortlist(names, 3)} held {seen} when the model was fitted, and does not "
-            "now: convert it."
-        )
-
-
-def _refuse_rows_without_task(labels: NDArray[Any], needed: Mask, names: list[str]) -> None:
-    lost = np.flatnonzero(np.array([label is None for label in labels.tolist()]) & needed)
-    if len(lost):
-        raise ValueError(
-            f"Row {lost[0]} has no value in the task column {shortlist(names, 3)} "
-            f"({len(lost)} such rows). Fill it in or remove them."
-        )
-
-
-__all__ = ["Column", "TableModel"]

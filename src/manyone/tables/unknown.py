@@ -16,7 +16,9 @@ from scipy.spatial.distance import cdist
 from manyone._types import Array, Codes, Mask
 from manyone.calibration import Calibration
 from manyone.kernels.kernel import row_blocks
-from manyone.models.range_guard import RangeGuard, guard_ranges
+from manyone.models.range_guard import RangeGuard
+from manyone.tables.encoder import Encoder
+from manyone.tables.ranges import learn_ranges
 
 # Rows that stand for all.
 _MOST_ROWS = 2000
@@ -40,11 +42,11 @@ class UnknownTasks:
     calibration: Calibration
 
     @classmethod
-    def learn(cls, X: Array, codes: Codes, margin: Array) -> UnknownTasks:
-        """From normal rows (n, d), sorted by task, and margins that are known (d,)."""
+    def learn(cls, X: Array, codes: Codes, encoder: Encoder, values: Array) -> UnknownTasks:
+        """From normal rows (n, d), sorted by task, and the numbers (n, p) that they encode."""
         if len(X) > _MOST_ROWS:
             kept = np.linspace(0, len(X) - 1, _MOST_ROWS).round().astype(np.intp)
-            X, codes = X[kept], codes[kept]
+            X, codes, values = X[kept], codes[kept], values[kept]
         tasks, codes = np.unique(codes, return_inverse=True)
         # A single task: rows are left out instead.
         groups = codes if len(tasks) > 1 else np.arange(len(X))
@@ -54,20 +56,19 @@ class UnknownTasks:
             distance[groups[part, None] == groups] = np.inf
             nearest[part] = distance.min(axis=1)
         scores = -np.where(np.isfinite(nearest), nearest, 0.0)
-        guard, penalty = guard_ranges(X, scores, margin, groups)
         # Every task counts the same, however many rows it has.
         weight = len(X) / (len(tasks) * np.bincount(codes)[codes])
         calibration = Calibration.from_scores(
-            scores - penalty, np.zeros(len(X), dtype=np.intp), weight, 1, "held-out"
+            scores, np.zeros(len(X), dtype=np.intp), weight, 1, "held-out"
         )
-        return cls(X, guard, calibration)
+        return cls(X, encoder.guard(learn_ranges(values, groups), calibration), calibration)
 
     def scores(self, X: Array) -> Array:
         """Score of each row, shape (n,); higher is more normal."""
         nearest = np.empty(len(X))
         for part in row_blocks(len(X), len(self.rows)):
             nearest[part] = cdist(X[part], self.rows, "cityblock").min(axis=1)
-        return -nearest - self.guard.penalty(X)
+        return self.guard.guarded(-nearest, self.guard.floor[0], X)
 
     def judge(self, scores: Array, alarm_rate: float, finest: float) -> tuple[Array, Mask]:
         """P-values as fine as `finest` if possible, and alarms at a rate, of scores (n,)."""

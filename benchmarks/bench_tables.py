@@ -1,0 +1,137 @@
+"""A table as it comes and ``TableModel``, beside one detector per task on standardised columns.
+
+Keystrokes: 30 users with 10 rows each; all rows of 26 other users claim to be each of them.
+Servers: 8 servers with 30 rows each; faults of the later half of the time.
+Run ``python benchmarks/bench_tables.py [--seeds N] [keystrokes] [keystrokes-any] [servers]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.spatial.distance import cdist
+from sklearn.ensemble import IsolationForest
+from sklearn.neighbors import LocalOutlierFactor
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import OneClassSVM
+
+from manyone import TableModel
+from manyone._types import Array, Codes, Mask
+from manyone.covariance import task_means, task_scales
+from manyone.datasets import load_keystrokes, load_servers
+from manyone.tables.evaluation import auc
+
+RATE = 0.1
+
+
+def keystrokes(seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Training rows, and test rows that claim to be somebody."""
+    data = load_keystrokes()
+    rng = np.random.default_rng(seed)
+    users = rng.permutation(56)
+    mine = [rng.permutation(np.flatnonzero(data.target == user)) for user in users[:30]]
+    impostors = np.flatnonzero(np.isin(data.target, users[30:]))
+    table = pd.DataFrame(data.data, columns=data.feature_names)
+    claims = pd.concat([table.iloc[rows[10:]].assign(user=u) for u, rows in enumerate(mine)])
+    others = pd.concat([table.iloc[impostors].assign(user=u) for u in range(30)])
+    train = pd.concat([table.iloc[rows[:10]].assign(user=u) for u, rows in enumerate(mine)])
+    test = pd.concat([claims.assign(bad=False), others.assign(bad=True)])
+    return train, test
+
+
+def servers(seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Few training rows of each server, and later rows with faults."""
+    early, late = load_servers(split="train"), load_servers(split="test")
+    rng = np.random.default_rng(seed)
+    parts: list[list[pd.DataFrame]] = [[], []]
+    for server in range(8):
+        first = rng.permutation(np.flatnonzero(early.target == server))[:30]
+        then = np.flatnonzero(late.target == server)
+        fine = rng.permutation(then[~late.label[then]])[:300]
+        bad = rng.permutation(then[late.label[then]])[:150]
+        table = pd.DataFrame(early.data[first], columns=early.feature_names)
+        parts[0].append(table.assign(user=server))
+        rows = np.concatenate([fine, bad])
+        table = pd.DataFrame(late.data[rows], columns=late.feature_names)
+        parts[1].append(table.assign(user=server, bad=late.label[rows]))
+    return pd.concat(parts[0]), pd.concat(parts[1])
+
+
+SETS = {
+    "keystrokes": (keystrokes, "strangers"),
+    "keystrokes-any": (keystrokes, "any"),
+    "servers": (servers, "faults"),
+    "servers-any": (servers, "any"),
+}
+
+
+def summary(score: Array, alarm: Mask, task: Codes, bad: Mask) -> tuple[float, float, float]:
+    """Mean AUC over tasks, false alarms, anomalies caught; all in percent."""
+    areas = [auc(score[task == one], bad[task == one]) for one in np.unique(task)]
+    return 100 * np.nanmean(areas), 100 * alarm[~bad].mean(), 100 * alarm[bad].mean()
+
+
+def ours(train: pd.DataFrame, test: pd.DataFrame, anomalies: str) -> tuple[float, float, float]:
+    model = TableModel("user", anomalies=anomalies, alarm_rate=RATE).fit(train)
+    found = model.score(test.drop(columns="bad"))
+    alarm = found.alarm.to_numpy()
+    return summary(found.score.to_numpy(), alarm, test.user.to_numpy(), test.bad.to_numpy())
+
+
+def rivals(train: pd.DataFrame, test: pd.DataFrame) -> dict[str, tuple[float, float, float]]:
+    """One detector per task, and the nearest neighbour with each task's own column scales."""
+    task, bad = test.user.to_numpy(), test.bad.to_numpy()
+    scaler = StandardScaler().fit(train.drop(columns="user"))
+    X, codes = scaler.transform(train.drop(columns="user")), train.user.to_numpy()
+    Y = scaler.transform(test.drop(columns=["user", "bad"]))
+    detectors: dict[str, Any] = {
+        "OneClassSVM": OneClassSVM(nu=RATE),
+        "IsolationForest": IsolationForest(contamination=RATE, random_state=0),
+        "LocalOutlierFactor": LocalOutlierFactor(n_neighbors=5, novelty=True, contamination=RATE),
+    }
+    found = {}
+    for name, detector in detectors.items():
+        score = np.empty(len(Y))
+        for one in np.unique(task):
+            detector.fit(X[codes == one])
+            score[task == one] = detector.decision_function(Y[task == one])
+        found[name] = summary(score, score < 0, task, bad)
+    mean = task_means(X, codes, np.ones(len(X)))
+    freedom = np.bincount(codes) - 1.0
+    for prior in (0.0, 8.0):
+        scale = task_scales(X - mean[codes], X, codes, np.ones(len(X)), freedom, prior)
+        score = np.empty(len(Y))
+        for one in np.unique(task):
+            near = cdist(Y[task == one] / scale[one], X[codes == one] / scale[one], "cityblock")
+            score[task == one] = -near.min(axis=1)
+        found[f"1-NN L1, own scales (k={prior:g})"] = summary(score, score < -np.inf, task, bad)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", nargs="*", default=[])
+    parser.add_argument("--seeds", type=int, default=10)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for name in arguments.data or SETS:
+        make, anomalies = SETS[name]
+        lines: dict[str, list[tuple[float, float, float]]] = {}
+        for seed in range(arguments.seeds):
+            train, test = make(seed)
+            lines.setdefault("TableModel", []).append(ours(train, test, anomalies))
+            for rival, line in rivals(train, test).items():
+                lines.setdefault(rival, []).append(line)
+        print(f"{name} ({anomalies}, {arguments.seeds} seeds): AUC, false alarms, caught (%)")
+        for rival, found in lines.items():
+            area, false, caught = np.mean(found, axis=0)
+            error = np.std([one[0] for one in found]) / np.sqrt(max(len(found) - 1, 1))
+            print(f"  {rival:28s} {area:6.2f} +- {error:.2f}  {false:5.1f}  {caught:5.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""Reasons in the user's words: the column, its value, what was expected, and who says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from manyone._types import Array, Codes
+from manyone.estimators.combined import CombinedOneClass
+from manyone.rows import MISSING
+from manyone.tables.encoder import Encoder
+from manyone.tables.frames import Column
+from manyone.tables.maps import DateMap, LevelMap, NumberMap
+from manyone.tables.reasons import find_reasons
+
+if TYPE_CHECKING:
+    from manyone.tables.model import TableModel
+
+# Rows that are explained at a time, and training rows named beside each.
+_BLOCK, _NEAREST = 2048, 3
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Why rows look as they do.
+
+    Parameters
+    ----------
+    column, value, expected : ndarray of str of shape (n, k)
+        Columns that did it, the most to blame first.
+    share : ndarray of shape (n, k)
+        Of what is unusual about the row.
+    view : ndarray of str of shape (n,)
+        Who raised it: ``"strangers"``, ``"faults"``, ``"range"`` or ``"unknown"``.
+    nearest : ndarray of str of shape (n,)
+        Numbers of the closest training rows of the task.
+    """
+
+    column: NDArray[Any]
+    value: NDArray[Any]
+    expected: NDArray[Any]
+    share: Array
+    view: NDArray[Any]
+    nearest: NDArray[Any]
+
+    def sentences(self) -> NDArray[Any]:
+        """Each reason as a text, shape (n, k)."""
+        triples = zip(self.column.flat, self.value.flat, self.expected.flat, strict=True)
+        texts = [f"{name} = {value}, expected about {e}" for name, value, e in triples]
+        return np.array(texts, dtype=object).reshape(self.column.shape)
+
+
+def explain_rows(
+    model: TableModel, frame: nw.DataFrame[Any], codes: Codes, top: int
+) -> Explanation:
+    """Explain every row of a table, given the number of its task."""
+    parts = []
+    for start in range(0, len(frame), _BLOCK):
+        stop = min(start + _BLOCK, len(frame))
+        block = frame if len(frame) <= _BLOCK else frame[start:stop]
+        parts.append(_explain_block(model, block, codes[start:stop], top))
+    return Explanation(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _explain_block(
+    model: TableModel, frame: nw.DataFrame[Any], codes: Codes, top: int
+) -> tuple[NDArray[Any], ...]:
+    encoder, metric = model.encoder_, model._task_metric()
+    columns = encoder.read(frame)
+    Z = encoder.encode(columns, codes)
+    own = codes
+    if np.any(codes == MISSING):  # compared with the known task that they are closest to
+        closest = cdist(Z, metric.mean, "cityblock").argmin(axis=1)
+        own = np.where(codes == MISSING, closest, codes)
+    reasons = find_reasons(metric, Z, own, encoder.source)
+    outside = _columns_outside(model, encoder, Z, columns)
+    order = np.lexsort((-reasons.gain, -outside))[:, :top] if outside.any() else None
+    if order is None:
+        order = np.argsort(-reasons.gain, axis=1, kind="stable")[:, :top]
+    gain = np.maximum(reasons.gain, 0.0)
+    share = gain / np.maximum(gain.sum(axis=1, keepdims=True), 1e-300)
+    names = np.array(encoder.used, dtype=object)
+    value, expected = np.empty(order.shape, dtype=object), np.empty(order.shape, dtype=object)
+    places = np.concatenate([[0], np.cumsum([one.width for one in encoder.maps])])
+    for number in np.unique(order):
+        rows, ranks = np.nonzero(order == number)
+        one, column = encoder.maps[number], columns[names[number]]
+        block = reasons.expected[rows, places[number] : places[number + 1]]
+        value[rows, ranks] = value_texts(column, rows)
+        expected[rows, ranks] = expected_texts(one, column.kind, block)
+    return (
+        names[order],
+        value,
+        expected,
+        np.take_along_axis(share, order, axis=1),
+        _views(model, Z, codes, outside.any(axis=1)),
+        _nearest(model, metric.scale, Z, own),
+    )
+
+
+def _columns_outside(model: TableModel, encoder: Encoder, Z: Array, columns: Any) -> Array:
+    """Margins that each column (n, p) is out of its range, 0 within the first."""
+    guard = model.model_.solution_.guard
+    assert guard is not None
+    margins = guard.outside(Z)
+    outside = np.zeros((len(Z), len(encoder.maps)))
+    for place, column in enumerate(encoder.source[:-1]):
+        outside[:, column] = np.maximum(outside[:, column], margins[:, place])
+    for number in np.setdiff1d(np.arange(len(encoder.maps)), encoder.indicators):
+        missing = np.isnan(columns[encoder.used[number]].values)
+        outside[:, number] = np.where(missing, margins[:, -1], outside[:, number])
+    return np.where(outside > 1.0, outside, 0.0)
+
+
+def _views(model: TableModel, Z: Array, codes: Codes, outside: Any) -> NDArray[Any]:
+    """Who finds each row unusual."""
+    estimator = model.model_
+    views = np.full(len(Z), "strangers" if estimator.can.joint else "faults", dtype=object)
+    if isinstance(estimator, CombinedOneClass):
+        scorer: Any = estimator.solution_.scorer
+        with np.errstate(under="ignore"):
+            values = scorer.values(Z, np.maximum(codes, 0))
+        views = np.array(list(estimator.views_), dtype=object)[values.argmax(axis=1)]
+    views[outside] = "range"
+    views[codes == MISSING] = "unknown"
+    return views
+
+
+def _nearest(model: TableModel, scale: Array, Z: Array, codes: Codes) -> NDArray[Any]:
+    """Numbers of the closest training rows of each row's task, as texts."""
+    rows = model._training_rows()
+    texts = np.empty(len(Z), dtype=object)
+    for task in np.unique(codes):
+        mine = np.flatnonzero(codes == task)
+        own = np.flatnonzero((rows.codes == task) & ~rows.outlier)
+        distance = cdist(Z[mine] / scale[task], rows.X[own] / scale[task], "cityblock")
+        closest = np.argsort(distance, axis=1, kind="stable")[:, :_NEAREST]
+        numbers = model.row_numbers_[model.source_[own[closest]]]
+        texts[mine] = [", ".join(map(str, line)) for line in numbers.tolist()]
+    return texts
+
+
+def value_texts(column: Column, rows: Codes) -> list[str]:
+    """Values of some rows as a user writes them."""
+    values = column.values[rows].tolist()
+    if column.levels is not None:
+        return ["missing" if v != v else str(column.levels[int(v)]) for v in values]
+    return ["missing" if v != v else _text(v, column.kind) for v in values]
+
+
+def _text(value: float, kind: str) -> str:
+    if kind == "boolean":
+        return "true" if value > 0.5 else "false"
+    if kind == "date":
+        return str(np.datetime64(int(value), "s")).replace("T", " ")
+    return format(value, ".6g")
+
+
+def expected_texts(one: Any, kind: str, coordinates: Array) -> list[str]:
+    """What a column was expected to be, from its coordinates (n, width)."""
+    if isinstance(one, NumberMap):
+        texts = one.undo(coordinates).tolist()
+        return [_text(v, kind) if kind == "boolean" else format(v, ".3g") for v in texts]
+    if isinstance(one, LevelMap):
+        names = one.names()
+        return [names[k] for k in coordinates[:, :-1].argmax(axis=1)]
+    assert isinstance(one, DateMap)
+    return one.moments(coordinates)

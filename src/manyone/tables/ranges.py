@@ -1,0 +1,65 @@
+"""Ranges of columns, and how far out of them normal rows are when they are left out.
+
+A value x above the range of a column is ``(x - highest) / (highest - median)`` tails outside: the
+same whatever the units, and fair to heavy tails. The row with the highest value, left out, is to
+the others what a new row is to all: the margin is the farthest that any left-out row is outside,
+so that a normal row of n + 1 leaves it with a chance of at most 1 / (n + 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from manyone._types import Array, Codes
+
+# In tails; one wild training row must not switch the guard off.
+_LEAST_MARGIN, _MOST_MARGIN = 0.25, 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """Ranges of columns of numbers.
+
+    Parameters
+    ----------
+    lower, upper : ndarray of shape (p,)
+    below, above : ndarray of shape (p,)
+        Margins beyond them.
+    """
+
+    lower: Array
+    upper: Array
+    below: Array
+    above: Array
+
+
+def learn_ranges(values: Array, groups: Codes | None = None) -> Ranges:
+    """Ranges of columns (n, p), NaN where missing; groups (n,) are left out together."""
+    middle = np.nanmedian(values, axis=0)
+    span = np.nanmax(values, axis=0) - np.nanmin(values, axis=0)
+    span = np.where(span > 0, span, 1.0)
+    ends, tails, margin = [], [], _LEAST_MARGIN
+    for sign in (-1.0, 1.0):
+        known = np.where(np.isnan(values), -np.inf, sign * (values - middle))
+        first, second = _two_highest(known, groups)
+        ends.append(middle + sign * first)
+        tails.append(np.where(first > 0, first, span))
+        gap = (first - second) / np.where(second > 0, second, span)
+        margin = max(margin, float(gap.max(initial=0.0)))
+    margin = min(margin, _MOST_MARGIN)
+    return Ranges(ends[0], ends[1], margin * tails[0], margin * tails[1])
+
+
+def _two_highest(values: Array, groups: Codes | None) -> tuple[Array, Array]:
+    """Highest value of each column (p,), and highest of all other groups (p,)."""
+    top = values
+    if groups is not None:
+        top = np.full((groups.max() + 1, values.shape[1]), -np.inf)
+        np.maximum.at(top, groups, values)
+    if len(top) == 1:
+        return top[0], top[0]
+    second, first = np.partition(top, [len(top) - 2, len(top) - 1], axis=0)[-2:]
+    # A column with no value in any other group has no other range.
+    return first, np.where(np.isneginf(second), first, second)

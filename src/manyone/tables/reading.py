@@ -1,0 +1,153 @@
+"""What a table says beside its features: whose row it is, when, and which rows are abnormal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from manyone._types import Codes, Mask
+from manyone.messages import shortlist
+from manyone.rows import MISSING, find
+from manyone.tables.frames import (
+    Columns,
+    outlier_mask,
+    read_column,
+    refuse_missing_columns,
+    task_labels,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingTable:
+    """Rows to learn from, in the order of time where that is known.
+
+    Parameters
+    ----------
+    columns : dict of str to Column
+        Those that may be features.
+    labels : ndarray of shape (n,)
+        Tasks; None where an outlier has none.
+    outlier : ndarray of bool of shape (n,)
+    groups : ndarray of shape (n,) or None
+    numbers : ndarray of shape (n,)
+        Where each row stood in the table.
+    """
+
+    columns: Columns
+    labels: NDArray[Any]
+    outlier: Mask
+    groups: NDArray[Any] | None
+    numbers: Codes
+
+    def take(self, rows: Codes) -> TrainingTable:
+        """Some of the rows."""
+        return TrainingTable(
+            {name: column.take(rows) for name, column in self.columns.items()},
+            self.labels[rows],
+            self.outlier[rows],
+            None if self.groups is None else self.groups[rows],
+            self.numbers[rows],
+        )
+
+    def joined(self, more: TrainingTable) -> TrainingTable:
+        """These rows, and more, which count on."""
+        groups = None
+        if self.groups is not None and more.groups is not None:
+            groups = np.concatenate([self.groups, more.groups])
+        return TrainingTable(
+            {name: column.joined(more.columns[name]) for name, column in self.columns.items()},
+            np.concatenate([self.labels, more.labels]),
+            np.concatenate([self.outlier, more.outlier]),
+            groups,
+            np.concatenate([self.numbers, more.numbers + self.numbers.max() + 1]),
+        )
+
+    def given(self) -> dict[str, Any]:
+        """What an estimator's `fit` is told about the rows."""
+        outlier = self.outlier if self.outlier.any() else None
+        return {"task": self.labels, "outlier": outlier, "groups": self.groups}
+
+
+def read_training(
+    frame: nw.DataFrame[Any], roles: dict[str, list[str]], ignore: Sequence[str]
+) -> TrainingTable:
+    """Rows to learn from.
+
+    Parameters
+    ----------
+    frame : narwhals data frame
+    roles : dict
+        Names of the columns for ``task``, ``time``, ``outlier`` and ``groups``.
+    ignore : list of str
+
+    Returns
+    -------
+    TrainingTable
+    """
+    refuse_missing_columns(frame, **roles, ignore=list(ignore))
+    labels = task_labels(frame, roles["task"])
+    outlier = np.zeros(len(labels), dtype=bool)
+    for name in roles["outlier"]:
+        outlier = outlier_mask(frame, name)
+    _refuse_rows_without_task(labels, ~outlier, roles["task"])
+    groups = task_labels(frame, roles["groups"]) if roles["groups"] else None
+    apart = {name for names in roles.values() for name in names} | set(ignore)
+    names = [name for name in frame.columns if name not in apart]
+    if not names:
+        raise ValueError("The table has no column beside those that say what rows are.")
+    columns = {name: read_column(frame.get_column(name)) for name in names}
+    table = TrainingTable(columns, labels, outlier, groups, np.arange(len(labels)))
+    for name in roles["time"]:
+        when = read_column(frame.get_column(name)).values
+        table = table.take(np.argsort(when, kind="stable"))
+    return table
+
+
+def claimed_tasks(
+    frame: nw.DataFrame[Any], names: list[str], tasks: NDArray[Any], unknown: str
+) -> tuple[Codes, Codes]:
+    """Number of each row's task (MISSING where it was never seen), and the rows to answer."""
+    if unknown not in ("pooled", "error", "skip"):
+        raise ValueError(f'unknown must be "pooled", "error" or "skip"; got {unknown!r}.')
+    refuse_missing_columns(frame, task=names)
+    labels = task_labels(frame, names)
+    refuse_other_labels(labels, tasks, names)
+    codes, new = find(labels, tasks)
+    if unknown == "skip":
+        return codes, np.flatnonzero(codes != MISSING)
+    _refuse_rows_without_task(labels, codes == MISSING, names)
+    if unknown == "error" and new.any():
+        row = int(np.argmax(new))
+        raise ValueError(
+            f"Row {row}: task {labels[row]!r} was never seen ({int(new.sum())} such rows). "
+            'Enrol it, or use unknown="pooled" to compare it with all tasks.'
+        )
+    return codes, np.arange(len(codes))
+
+
+def refuse_other_labels(labels: NDArray[Any], tasks: NDArray[Any], names: list[str]) -> None:
+    """Labels that are texts where numbers were seen would all be unknown without a word."""
+    known = {type(label) for label in tasks.tolist()}
+    given = {type(label) for label in labels.tolist()} - {type(None)}
+    if given and not given & known:
+        seen = "numbers" if int in known else "texts"
+        raise ValueError(
+            f"The task column {shortlist(names, 3)} held {seen} when the model was fitted, and "
+            "does not now: convert it."
+        )
+
+
+def _refuse_rows_without_task(labels: NDArray[Any], needed: Mask, names: list[str]) -> None:
+    if labels.dtype != object:  # native arrays have no missing labels
+        return
+    lost = np.flatnonzero(np.array([label is None for label in labels.tolist()]) & needed)
+    if len(lost):
+        raise ValueError(
+            f"Row {lost[0]} has no value in the task column {shortlist(names, 3)} "
+            f"({len(lost)} such rows). Fill it in or remove them."
+        )

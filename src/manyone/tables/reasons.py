@@ -1,0 +1,58 @@
+r"""Which columns did it: how much less unusual a row would be with one column as expected.
+
+With :math:`P = C_t^{-1}` the inverse covariance of a task and z a row about the task's mean, the
+best correction of the coordinates S of one column lowers :math:`z'Pz` by
+:math:`(Pz)_S' P_{SS}^{-1} (Pz)_S`, and leaves :math:`z_S - P_{SS}^{-1} (Pz)_S`, which is what the
+other columns make one expect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from manyone._types import Array, Codes
+from manyone.covariance import TaskWhitenings
+
+
+@dataclass(frozen=True, eq=False)
+class Reasons:
+    """Counterfactuals of rows.
+
+    Parameters
+    ----------
+    gain : ndarray of shape (n, p)
+        How much less unusual a row would be with each column as expected.
+    expected : ndarray of shape (n, D)
+        Coordinates that each column would then have.
+    """
+
+    gain: Array
+    expected: Array
+
+
+def find_reasons(metric: TaskWhitenings, Z: Array, codes: Codes, source: Codes) -> Reasons:
+    """Counterfactuals of rows (n, D) of tasks (n,); source (D,) says whose coordinates are whose.
+
+    Coordinates with a negative source belong to no column.
+    """
+    blocks = [np.flatnonzero(source == column) for column in range(source.max() + 1)]
+    gain, expected = np.empty((len(Z), len(blocks))), Z.copy()
+    for task in np.unique(codes):
+        rows = np.flatnonzero(codes == task)
+        P, mean = precision(metric, int(task)), metric.mean[task]
+        pull = (Z[rows] - mean) @ P
+        for column, block in enumerate(blocks):
+            step = np.linalg.solve(P[np.ix_(block, block)], pull[:, block].T).T
+            gain[rows, column] = np.einsum("ij,ij->i", step, pull[:, block])
+            expected[np.ix_(rows, block)] -= step
+    return Reasons(gain, expected)
+
+
+def precision(metric: TaskWhitenings, task: int) -> Array:
+    """Inverse covariance (D, D) of a task."""
+    D = metric.mean.shape[1]
+    codes = np.full(D, task)
+    root = metric.apply(metric.mean[task] + np.eye(D), codes)
+    return np.asarray(root @ root.T)
