@@ -87,6 +87,22 @@ class Section:
     label: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class App:
+    """What a kind of page has beyond sections: a style and a script of its own, and its data.
+
+    Attributes
+    ----------
+    name : str
+        Of its templates ``name.css`` and ``name.js``.
+    data : dict
+        What JSON can hold.
+    """
+
+    name: str
+    data: dict[str, Any]
+
+
 @dataclass(frozen=True)
 class Page:
     """A title, a few words under it, and sections."""
@@ -94,6 +110,7 @@ class Page:
     title: str
     intro: str
     sections: tuple[Section, ...]
+    app: App | None = None
 
 
 def render(page: Page) -> str:
@@ -110,10 +127,10 @@ def render(page: Page) -> str:
     blocks = [block for section in page.sections for block in section.blocks]
     charts = [block.chart for block in blocks if isinstance(block, Picture)]
     figures = {chart.name: interactive.panels(chart) for chart in charts}
-    packed = _packed(json.dumps(figures, separators=(",", ":")))
-    library = _library() if charts else ""
+    data = _packed_json(page.app.data) if page.app else ""
+    library, drawn = (_library(), _packed_json(figures)) if charts else ("", "")
     template = templates("manyone.report").get_template("page.html")
-    return template.render(page=page, themes=THEMES, library=library, charts=packed)
+    return template.render(page=page, themes=THEMES, library=library, charts=drawn, data=data)
 
 
 @lru_cache
@@ -139,6 +156,10 @@ def _library() -> str:
     from plotly.offline import get_plotlyjs
 
     return _packed(get_plotlyjs())
+
+
+def _packed_json(values: Any) -> str:
+    return _packed(json.dumps(values, separators=(",", ":"), allow_nan=False))
 
 
 def _packed(text: str) -> str:

@@ -414,7 +414,7 @@ class TableModel(BaseEstimator):
         path : path
         table : data frame or None
         """
-        from manyone.report.tables import write_report  # type: ignore[import-not-found]
+        from manyone.report.tables import write_report
 
         check_is_fitted(self)
         write_report(self, path, table)

@@ -1,0 +1,119 @@
+"""What to do next, in plain sentences made from the values of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from manyone.messages import shortlist
+from manyone.report.chance import band_of
+from manyone.report.fleet import FleetReport
+from manyone.report.incidents import Incident
+
+#: An incident that fewer tasks than this would show by chance stands out.
+STANDS_OUT = 0.05
+_FIRST = 3
+
+
+def advice(report: FleetReport, incidents: Sequence[Incident]) -> list[tuple[str, str]]:
+    """Sentences, each with a command that does it or an empty string.
+
+    Parameters
+    ----------
+    report : FleetReport
+    incidents : sequence of Incident
+        Most telling first.
+
+    Returns
+    -------
+    list of (str, str)
+    """
+    if report.rows is None:
+        score = f"manyone score {report.model} TABLE --out scores.csv --explain 3"
+        said = [("Score new rows, with the columns that explain each alarm.", score)]
+        page = f"manyone report {report.model} TABLE --out page.html"
+        said.append(("Look at a table: its incidents and the rows behind them.", page))
+        return [*said, *_small_tasks(report)]
+    return [
+        *_look_at(report, incidents),
+        *_rate(report, incidents),
+        *_drift(report),
+        *_tasks_to_enroll(report),
+    ]
+
+
+def _look_at(report: FleetReport, incidents: Sequence[Incident]) -> list[tuple[str, str]]:
+    """The incidents that stand out."""
+    said = []
+    for incident in [i for i in incidents if i.by_chance < STANDS_OUT][:_FIRST]:
+        name, rows = report.tasks.names[incident.task], report.counts[0, incident.task]
+        led = f", led by {incident.column}" if incident.column else ""
+        said.append(
+            (f"Look at {name}: {_plural(len(incident.alarms), 'alarm')} in {rows} rows{led}.", "")
+        )
+    if not said:
+        text = "No incident stands out from chance; look at the first ones if in doubt."
+        said.append((text, ""))
+    return said
+
+
+def _rate(report: FleetReport, incidents: Sequence[Incident]) -> list[tuple[str, str]]:
+    """What to do if there are more or fewer alarms than promised."""
+    low, high = band_of(report.law)
+    total = int(report.counts[1].sum())
+    telling = sum(len(i.alarms) for i in incidents if i.by_chance < STANDS_OUT)
+    if total > high and total - telling > high:
+        text = (
+            f"{total - telling} alarms remain without the incidents that stand out, more than the "
+            f"{high} that chance explains. If these rows are normal, the tasks have changed since "
+            "training: enroll recent normal rows."
+        )
+        return [(text, f"manyone enroll {report.model} NORMAL_ROWS")]
+    if telling:
+        rest = _plural(total - telling, "alarm")
+        return [(f"The other {rest} are no more than chance explains: let them pass.", "")]
+    if total < low:
+        text = "Fewer alarms than promised: a higher rate would catch more at the cost agreed on."
+        rate = min(0.5, 2 * report.rate)
+        return [(text, f"manyone recalibrate {report.model} --alarm-rate {rate:g}")]
+    return []
+
+
+def _drift(report: FleetReport) -> list[tuple[str, str]]:
+    if not report.drift:
+        return []
+    text = f"{_plural(len(report.drift), 'change')} over time: watch rows in order, with feedback."
+    return [(text, f"manyone watch {report.model} TABLE --state STATE --out SCORES")]
+
+
+def _tasks_to_enroll(report: FleetReport) -> list[tuple[str, str]]:
+    """Tasks never seen, and those with too few rows."""
+    rows = report.counts[0]
+    unseen = [t for t, basis in enumerate(report.tasks.basis) if basis == "unknown" and rows[t]]
+    said = []
+    if unseen:
+        names = shortlist([report.tasks.names[t] for t in unseen], _FIRST)
+        text = (
+            f"{_plural(len(unseen), 'task')} never seen in training ({names}), judged by all tasks "
+            "together: enroll normal rows of them."
+        )
+        said.append((text, f"manyone enroll {report.model} NORMAL_ROWS"))
+    return [*said, *_small_tasks(report)]
+
+
+def _small_tasks(report: FleetReport) -> list[tuple[str, str]]:
+    small = report.tasks.basis.count("pooled")
+    if not small:
+        return []
+    needed = int(np.ceil(1 / report.rate - 1e-9)) - 1
+    text = (
+        f"{small} of {len(report.tasks.names)} tasks have fewer than the {needed} normal rows that "
+        f"a rate of {report.rate:g} needs; they borrow the threshold of all tasks, and the rate "
+        "holds on average over them. More rows give each its own."
+    )
+    return [(text, f"manyone enroll {report.model} NORMAL_ROWS")]
+
+
+def _plural(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

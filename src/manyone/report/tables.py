@@ -1,0 +1,248 @@
+"""From a model of tables and a scored table to the values of a page."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manyone._types import Array, Codes
+from manyone.files import write_atomically
+from manyone.report.chance import tail_pvalues
+from manyone.report.fleet import FleetReport, Relations, Rows, Tasks
+from manyone.report.fleet_page import fleet_page
+from manyone.report.page import Cell, Row, Table
+from manyone.tables.answers import BASES, Answers
+from manyone.tables.frames import as_table, read_column, task_labels
+
+if TYPE_CHECKING:
+    from manyone.tables.model import TableModel
+
+_NEAREST = 5  # relations kept of each task
+_MOST_TRIED = 5  # settings shown of each view
+_REASONS = 3
+
+
+def write_report(
+    model: TableModel,
+    path: str | Path,
+    table: Any = None,
+    *,
+    model_name: str = "MODEL",
+    table_name: str = "TABLE",
+) -> None:
+    """Write the page of a model, and of a table that it scores.
+
+    Parameters
+    ----------
+    model : TableModel
+        Fitted.
+    path : path
+        Of the page; written whole or not at all.
+    table : data frame or None
+    model_name, table_name : str
+        What the page calls them, in the commands that it suggests too.
+    """
+    page = fleet_page(report_of(model, table, model_name, table_name))
+    write_atomically(Path(path), page.encode("utf-8", "replace"))
+
+
+def report_of(model: TableModel, table: Any, model_name: str, table_name: str) -> FleetReport:
+    """The values of a page; `table` may be None."""
+    frame = None if table is None else as_table(table)
+    answers = None if frame is None else model._answer(frame, None, "pooled")
+    new: list[str] = []
+    rows = None
+    if answers is not None:
+        assert frame is not None
+        codes, new = _task_numbers(model, answers, task_labels(frame, model._roles()["task"]))
+        rows = _rows(model, frame, answers, codes)
+    return FleetReport(
+        model=model_name,
+        table="" if table is None else table_name,
+        method=_method(model),
+        rate=float(model.model_.promised_rate_),
+        tasks=_tasks(model, new),
+        rows=rows,
+        relations=_relations(model),
+        facts=_facts(model),
+        tables=(_columns(model), _choice(model)),
+    )
+
+
+def _task_numbers(model: TableModel, answers: Answers, labels: Any) -> tuple[Codes, list[str]]:
+    """Number of each row's task, those never seen counted on, and the names of these."""
+    codes, unseen = answers.codes.copy(), answers.codes < 0
+    names, numbers = np.unique(labels[answers.rows][unseen].astype(str), return_inverse=True)
+    codes[unseen] = len(model.tasks_) + numbers
+    return codes, names.tolist()
+
+
+def _tasks(model: TableModel, new: list[str]) -> Tasks:
+    estimator, rate = model.model_, float(model.model_.promised_rate_)
+    calibration, unknown = estimator.calibration_, model.unknown_.calibration
+    starts, scores = calibration.starts, calibration.scores
+    pooled = calibration.pooled(rate)
+    typical = np.array([np.median(scores[a:b]) if b > a else np.nan for a, b in pairwise(starts)])
+    unseen = np.full(len(new), unknown.offsets(rate)[0][0])
+    threshold = np.concatenate([estimator.offset_, unseen])
+    middle = np.full(len(new), np.median(unknown.scores))
+    return Tasks(
+        names=(*map(str, model.tasks_.tolist()), *new),
+        trained=np.append(calibration.counts.round().astype(np.intp), np.zeros(len(new), np.intp)),
+        basis=(*BASES[pooled.astype(int)].tolist(), *["unknown"] * len(new)),
+        reference=np.concatenate(
+            [
+                np.where(pooled, calibration.pool_count, calibration.counts),
+                np.full(len(new), unknown.counts[0]),
+            ]
+        ),
+        pool=np.append(
+            np.full(len(pooled), calibration.pool_count), np.full(len(new), unknown.counts[0])
+        ),
+        threshold=np.where(threshold > -1e200, threshold, np.nan),
+        unit=_units(np.concatenate([typical, middle]) - threshold),
+        left_out=scores,
+        starts=np.append(starts, np.full(len(new), starts[-1])),
+    )
+
+
+def _units(steps: Array) -> Array:
+    """Distance from the threshold to a typical normal row; that of other tasks where it is 0."""
+    sound = np.isfinite(steps) & (steps > 0) & (steps < 1e200)
+    usual = float(np.median(steps[sound])) if sound.any() else 1.0
+    return np.where(sound, np.maximum(np.where(sound, steps, usual), 0.1 * usual), usual)
+
+
+def _rows(model: TableModel, frame: Any, answers: Answers, codes: Codes) -> Rows:
+    time, dated = None, False
+    if model.time is not None and model.time in frame.columns:
+        column = read_column(frame.get_column(model.time))
+        if column.kind in ("date", "number") and np.isfinite(column.values).all():
+            time, dated = column.values[answers.rows], column.kind == "date"
+    leading, reasons = _reasons(model, frame, answers)
+    return Rows(
+        *(answers.rows, codes, answers.score, answers.p_value, _tails(model, answers)),
+        *(answers.alarm, leading, reasons, time, dated),
+    )
+
+
+def _tails(model: TableModel, answers: Answers) -> Array:
+    """P-values among the left-out rows of all tasks, in units of each task's scores."""
+    known, calibration = answers.codes >= 0, model.model_.calibration_
+    tail = np.empty(len(known))
+    score = answers.score[known] / calibration.spread[answers.codes[known]]
+    tail[known] = tail_pvalues(score, calibration.pool_scores)
+    tail[~known] = tail_pvalues(answers.score[~known], model.unknown_.calibration.scores)
+    return tail
+
+
+def _reasons(
+    model: TableModel, frame: Any, answers: Answers
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Leading column and reasons of every row; none where there is no alarm."""
+    none = len(answers.rows)
+    return ("",) * none, ((),) * none
+
+
+def _relations(model: TableModel) -> Relations | None:
+    """The strongest relations of each task, where a view of the model has learned any."""
+    views = getattr(model.model_, "views_", {"": model.model_})
+    found = [view for view in views.values() if "structure_" in view.can.learns]
+    if not found or len(model.tasks_) < 2:
+        return None
+    structure = found[0].structure_
+    strong = np.where(np.abs(structure) >= np.abs(structure.T), structure, structure.T).copy()
+    np.fill_diagonal(strong, 0.0)
+    k = min(_NEAREST, len(strong) - 1)
+    near = np.argpartition(-np.abs(strong), k - 1, axis=1)[:, :k]
+    own = np.repeat(np.arange(len(strong)), k)
+    pairs = np.unique(np.sort(np.stack([own, near.ravel()]), axis=0), axis=1)
+    weight = strong[pairs[0], pairs[1]]
+    kept = np.abs(weight) > 1e-6 * np.abs(weight).max(initial=0.0)
+    meaning = (
+        f"What {type(found[0]).__name__} has learned about pairs of tasks: red pairs look alike to "
+        "it, blue ones are set apart."
+    )
+    return Relations(pairs[0][kept], pairs[1][kept], weight[kept], meaning)
+
+
+def _method(model: TableModel) -> str:
+    views = getattr(model.model_, "views_", {"": model.model_})
+    return " + ".join(type(view).__name__ for view in views.values())
+
+
+def _facts(model: TableModel) -> tuple[tuple[str, str], ...]:
+    done: dict[str, Any] = model.calibrated_
+    kinds = {
+        "any": "strangers (rows of somebody else) and faults (own rows gone wrong)",
+        "strangers": "strangers: rows of somebody or something else",
+        "faults": "faults: a task's own rows gone wrong",
+    }
+    return (
+        ("Looks for", kinds[model.anomalies]),
+        ("Method", _method(model)),
+        ("Trained on", f"{model.n_rows_:,} rows of {len(model.tasks_):,} tasks"),
+        ("Thresholds", f"set {done['when'][:10]} on {done['rows']:,} {done['on']}"),
+        ("Promise", f"at most {done['alarm_rate']:.3g} of normal rows raise an alarm"),
+    )
+
+
+def _columns(model: TableModel) -> tuple[str, str, Table]:
+    """What the encoder did with each column."""
+    told = model.columns_
+    lines = []
+    for k, name in enumerate(told["name"]):
+        low, high, missing = (float(told[key][k]) for key in ("low", "high", "missing"))
+        shown = told["kind"][k] in ("number", "boolean") and np.isfinite(low)
+        features = int(told["features"][k])
+        cells = (
+            Cell(str(told["kind"][k]), mark="text"),
+            Cell(str(features) if features else "–", features),
+            Cell(f"{missing:.1%}" if missing else "", missing),
+            Cell(f"{low:.4g} … {high:.4g}" if shown else "", low if shown else None),
+            Cell(str(told["note"][k]), mark="text"),
+        )
+        lines.append(Row(str(name), cells, soft=not told["used"][k]))
+    used = int(np.sum(told["used"]))
+    intro = (
+        f"{used} of {len(lines)} columns are features; the task, time and label columns never are."
+    )
+    heads = ("column", "kind", "features", "missing", "range seen", "note")
+    return "Columns", intro, Table("What the encoder did", heads, tuple(lines))
+
+
+def _choice(model: TableModel) -> tuple[str, str, Table]:
+    """What was tried, the best of each view first."""
+    tried = model.choice_
+    order = np.lexsort((-np.nan_to_num(tried["score"]), ~tried["chosen"], tried["view"]))
+    lines, shown = [], dict.fromkeys(tried["view"].tolist(), 0)
+    for k in order.tolist():
+        view, score, chosen = (
+            str(tried["view"][k]),
+            float(tried["score"][k]),
+            bool(tried["chosen"][k]),
+        )
+        shown[view] += 1
+        if shown[view] > _MOST_TRIED:
+            continue
+        setting = re.sub(
+            r"\d+\.\d{4,}", lambda found: f"{float(found[0]):.3g}", str(tried["setting"][k])
+        )
+        cells = (
+            *(Cell(text, mark="text") for text in (str(tried["method"][k]), setting)),
+            Cell(
+                f"{100 * score:.1f}" if np.isfinite(score) else "",
+                score if np.isfinite(score) else None,
+            ),
+            Cell(("chosen, " if chosen else "") + str(tried["reason"][k]), mark="text"),
+        )
+        lines.append(Row(view, cells, soft=not chosen))
+    intro = "Settings tried for each kind of anomaly, judged on rows left out (AUC in percent)."
+    if len(tried["view"]) > len(lines):
+        intro += f" The best {_MOST_TRIED} of each."
+    heads = ("view", "method", "setting", "AUC", "remark")
+    return "Choice", intro, Table("What was tried", heads, tuple(lines))
