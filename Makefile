@@ -3,10 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 OUT ?= results
 
-.PHONY: reproduce test test-machines coverage bench docs lint env clean lock
+.PHONY: reproduce demo test test-machines coverage bench docs lint env clean lock
 
 reproduce: env
 	$(BIN)/manyone reproduce --out $(OUT)
+
+# The engineer's path on an example table: model, scores, page.
+demo: env
+	$(BIN)/manyone demo --out demo
 
 test: env
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal

@@ -21,17 +21,19 @@ except ImportError as error:
         f"manyone: {error}. The command line needs: pip install 'manyone[cli]'"
     ) from error
 
-from manyone.cli import common, fit, reproduce, score, upkeep
+from manyone.cli import common, demo, fit, reproduce, score, upkeep
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, invoke_without_command=True)
 
 
 @app.callback(epilog=common.examples(__doc__))
-def manyone() -> None:
+def manyone(context: typer.Context) -> None:
     """One-class classification for many related tasks with few normal samples each."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
-for group in (fit, score, upkeep, reproduce):
+for group in (demo, fit, score, upkeep, reproduce):
     group.add_to(app)
 
 

@@ -51,7 +51,7 @@ def fit(
         Path, typer.Argument(help="CSV, CSV.gz or Parquet of normal rows; - is stdin.")
     ],
     task: Annotated[
-        list[str], typer.Option(help="Column that says which entity a row belongs to; or A,B.")
+        list[str], typer.Option(metavar="A,B", help="Column or columns that say whose row it is.")
     ],
     out: Annotated[Path, typer.Option(help="File for the model.")],
     anomalies: Annotated[
@@ -71,7 +71,7 @@ def fit(
         str | None, typer.Option(help="Column that is true, or 1, for rows known to be abnormal.")
     ] = None,
     ignore: Annotated[
-        list[str] | None, typer.Option(help="Columns that are not features: A,B.")
+        list[str] | None, typer.Option(metavar="A,B", help="Columns that are not features.")
     ] = None,
     no_tune: Annotated[
         bool, typer.Option("--no-tune", help="Settings that often do well, at once.")
@@ -120,7 +120,10 @@ def fit(
 def info(
     model: Annotated[Path, typer.Argument(help="File that manyone fit wrote.")],
 ) -> None:
-    """Show what a model was fitted on, what it promises, and what became of every column."""
+    """Show what is in a model.
+
+    What it was fitted on, what it promises, and what became of every column.
+    """
     from manyone.persistence import read_header
 
     found, header = load_model(model), read_header(model)

@@ -64,7 +64,9 @@ def score(
     fdr: Annotated[
         float | None, typer.Option(help="Alarms of which at most this share is false.")
     ] = None,
-    keep: Annotated[list[str] | None, typer.Option(help="Columns to hand through: A,B.")] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(metavar="A,B", help="Columns to hand through.")
+    ] = None,
     unknown: Annotated[
         Unknown, typer.Option(help="Tasks never seen: compare with all, refuse, leave out.")
     ] = "pooled",
@@ -187,7 +189,10 @@ def evaluate(
         Path | None, typer.Option(help="File for the table, as .csv or .parquet.")
     ] = None,
 ) -> None:
-    """Compare a model with the truth: what it catches, and false alarms against the promise."""
+    """Compare a model with the truth.
+
+    What it catches, and false alarms against the promise, over all and for each task.
+    """
     if out is not None:
         check_output("--out", out)
         refuse_same("--out", out, model, table)
@@ -230,7 +235,10 @@ def report(
     ] = None,
     out: Annotated[Path, typer.Option(help="File for the page.")] = Path("report.html"),
 ) -> None:
-    """Write one self-contained page about a model, and about the rows of a table."""
+    """Write a page about a model and a table.
+
+    One file that needs no network, with the alarms of the table if one is given.
+    """
     check_place("--out", out)
     refuse_same("--out", out, model, *([table] if table else []))
     found = load_model(model)

@@ -35,7 +35,10 @@ def enroll(
         Path, typer.Argument(help="CSV, CSV.gz or Parquet of normal rows; - is stdin.")
     ],
 ) -> None:
-    """Add normal rows to a model: of tasks that it knows, or of new ones."""
+    """Add normal rows to a model.
+
+    Of tasks that it knows, or of new ones. Thresholds are set anew.
+    """
     with changing(model) as found:
         before = found.n_rows_, len(found.tasks_)
         roles = [name for name in (found.outlier, found.time) if name is not None]

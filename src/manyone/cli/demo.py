@@ -1,0 +1,135 @@
+"""``manyone demo``: the whole path on an example table, from raw readings to alarms and a page.
+
+In a shell::
+
+  manyone demo             about half a minute; everything lands in the folder demo
+  manyone demo --out DIR   somewhere else
+"""
+
+from __future__ import annotations
+
+import shlex
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from manyone.cli.common import check_folder, examples, needs
+from manyone.cli.fit import fit
+from manyone.cli.score import evaluate, report, score
+from manyone.datasets import make_fleet
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from manyone._types import Array, Codes
+
+_SENSORS = {  # name: usual value, size of an ordinary deviation
+    "temperature": (62.0, 2.5),
+    "pressure": (4.8, 0.12),
+    "flow": (310.0, 9.0),
+    "vibration": (1.9, 0.15),
+    "current": (14.2, 0.6),
+    "speed": (1480.0, 12.0),
+}
+_MACHINES, _ROWS, _TODAY = 16, 25, 20
+_NEW = 2  # machines of which there is no row before today
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this file."""
+    app.command(epilog=examples(__doc__))(demo)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for tables, model, scores, page.")] = Path(
+        "demo"
+    ),
+) -> None:
+    """Go the whole path on an example table.
+
+    Readings of sixteen machines, raw and with gaps: a model is fitted, today's readings are
+    scored, and a page shows the alarms.
+    """
+    with needs("cli,io,report,plot"):
+        import jinja2  # noqa: F401 - better to know now than at the last step
+        import polars  # noqa: F401
+        import skops  # noqa: F401
+    check_folder("--out", out)
+    out.mkdir(parents=True, exist_ok=True)
+    events, today, model = out / "events.csv", out / "today.csv", out / "fleet.manyone"
+    scores, page = out / "scores.csv", out / "page.html"
+    for table, path in zip(example_tables(), (events, today), strict=True):
+        table.write_csv(path)
+    typer.echo(f"Readings of {_MACHINES} machines: {events}, and {_TODAY} more of each: {today}\n")
+    _say("fit", events, "--task", "machine", "--time", "when", "--out", model)
+    fit(events, ["machine"], model, time="when")
+    _say("score", model, today, "--out", scores, "--explain", 3, "--keep", "when")
+    score(model, today, scores, explain=3, keep=["when"])
+    _say("evaluate", model, today, "--outlier", "fault")
+    evaluate(model, today, "fault")
+    _say("report", model, today, "--out", page)
+    report(model, today, page)
+
+
+def _say(*words: object) -> None:
+    typer.echo(f"\n$ manyone {' '.join(shlex.quote(str(word)) for word in words)}")
+
+
+def example_tables(seed: int = 0) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Normal readings of a fleet, and today's, some of them with faults.
+
+    Times, categories, a counter, a constant, free text and gaps: as a table nobody prepared. The
+    last two machines have no reading before today, the one before them has four.
+
+    Parameters
+    ----------
+    seed : int
+
+    Returns
+    -------
+    events, today : polars.DataFrame
+    """
+    import polars as pl
+
+    fleet: Any = make_fleet(
+        _MACHINES, _ROWS, len(_SENSORS), n_test=_TODAY, fault_rate=0.1, fault_size=8.0,
+        fault="own", random_state=seed,
+    )  # fmt: skip
+    rng = np.random.default_rng(seed)
+    start = datetime(2026, 10, 5)
+    events = _readings(fleet.data, fleet.task, fleet.machine_type, start, rng)
+    today = _readings(
+        fleet.test_data, fleet.test_task, fleet.machine_type, datetime(2026, 11, 2), rng
+    )
+    place = np.arange(len(events)) % _ROWS
+    known = fleet.task < _MACHINES - _NEW - 1
+    few = (fleet.task == _MACHINES - _NEW - 1) & (place < 4)
+    events = events.filter(pl.Series(known | few))
+    return events.sort("when"), today.with_columns(fault=pl.Series(fleet.test_fault)).sort("when")
+
+
+def _readings(
+    X: Array, machine: Codes, kind: Codes, start: datetime, rng: np.random.Generator
+) -> pl.DataFrame:
+    """Rows of sensors as somebody would have written them down."""
+    import polars as pl
+
+    n, names = len(X), ("press", "lathe", "pump")
+    minutes = rng.permutation(5 * 24 * 60)[:n]
+    columns: dict[str, object] = {
+        "when": [(start + timedelta(minutes=int(m))).isoformat(" ") for m in minutes],
+        "machine": [f"{names[kind[m]]} {m + 1}" for m in machine],
+        "hall": "north",
+        "shift": np.array(["early", "late", "night"])[minutes // 480 % 3],
+    }
+    for (name, (usual, deviation)), values in zip(_SENSORS.items(), X.T, strict=True):
+        written = np.round(usual + deviation * values, 3).tolist()
+        columns[name] = [v if rng.uniform() > 0.02 else None for v in written]
+    notes = np.array([None, "oil changed", "ok", "checked by Jo", "door open, closed it"])
+    columns["note"] = rng.choice(notes, n, p=[0.8, 0.05, 0.05, 0.05, 0.05]).tolist()
+    return pl.DataFrame(columns).with_columns(
+        pl.Series("reading", 7000 + np.argsort(np.argsort(minutes)))
+    )
