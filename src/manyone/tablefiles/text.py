@@ -6,7 +6,7 @@ import codecs
 import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -51,13 +51,14 @@ def read_text(chunks: Iterable[bytes], name: str) -> Iterator[tuple[pl.DataFrame
     delimiter : str
         The same for all.
     """
-    reader = None
+    reader, line = None, 1
     for records in _records(_as_lines(chunks, name), name):
         if reader is None:
-            records = records.after(int(np.argmin(records.blank())))  # the first that is not
-            if records.blank().all():
+            before = int(np.argmin(np.append(records.blank(), False)))  # blank lines at the top
+            line, records = line + before, records.after(before)
+            if not len(records.end):
                 continue
-            reader = _Reader(records, name)
+            reader = _Reader(records, name, line)
             records = records.after(1)
         yield reader.parse(records), reader.delimiter
     if reader is None:
@@ -89,6 +90,12 @@ class _Records(NamedTuple):
         at = int(self.end[number - 1]) + 1 if number else 0
         rest = (self.content[at:], self.end[number:] - at, self.quoted[at:])
         return _Records(*rest, self.unfinished)
+
+    def content_of(self, kept: Mask) -> bytes:
+        """The bytes of some records."""
+        if kept.all():
+            return self.content
+        return self.codes[np.repeat(kept, self.end - self.start + 1)].tobytes()
 
     def widths(self, delimiter: str) -> Codes:
         """Number of fields of each record."""
@@ -175,8 +182,8 @@ def _as_lines(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
 class _Reader:
     """Delimiter, names and encoding of a file, and which line and row come next."""
 
-    def __init__(self, records: _Records, name: str) -> None:
-        self.name, self.line, self.row, self.encoding = name, 1, 0, ""
+    def __init__(self, records: _Records, name: str, line: int) -> None:
+        self.name, self.line, self.row, self.encoding = name, line, 0, ""
         self.delimiter = _find_delimiter(records)
         header = records.content[: records.end[0]]
         self._check(_Records(header + b"\n", records.end[:1], records.quoted[: len(header) + 1]))
@@ -197,25 +204,24 @@ class _Reader:
         import polars as pl
 
         schema = dict.fromkeys(self.names, pl.String)
-        if not len(records.end):
-            return pl.DataFrame(schema=schema)
         self._check(records)
-        blank, lines = records.blank(), records.content.count(b"\n")
-        table = pl.read_csv(
-            self._decoded(records.content),
-            has_header=False,
-            separator=self.delimiter,
-            schema=schema,
-            null_values=[""],
-        )
-        if len(table) != len(blank):  # two readers disagree: trust neither
+        kept, lines = ~records.blank(), records.content.count(b"\n")
+        rows, content = int(kept.sum()), self._decoded(records.content_of(kept))
+        table = pl.DataFrame(schema=schema)
+        if rows:
+            form: dict[str, Any] = {
+                "has_header": False,
+                "separator": self.delimiter,
+                "null_values": [""],
+            }
+            table = pl.read_csv(content, schema=schema, **form)
+        if len(table) != rows:  # two readers disagree: trust neither
             raise TableFileError(
-                f"{self.name}, lines {self.line} to {self.line + lines - 1}: {len(blank)} rows by "
-                f"their line ends, {len(table)} by their fields. Look at the quotes there."
+                f"{self.name}, lines {self.line} to {self.line + lines - 1}: {rows} rows by their "
+                f"line ends, {len(table)} by their fields. Look at the quotes there."
             )
-        self.line += lines
-        self.row += int(np.sum(~blank))
-        return table.filter(pl.Series(~blank)) if blank.any() else table
+        self.line, self.row = self.line + lines, self.row + rows
+        return table
 
     def _check(self, records: _Records) -> None:
         """Refuse quotes inside plain fields, and records that are too short or too long."""
@@ -252,7 +258,7 @@ class _Reader:
             self.encoding = self.encoding or "utf-8"
         except UnicodeDecodeError as error:
             line = self.line + content.count(b"\n", 0, error.start)
-            if not self.encoding:
+            if not self.encoding and content[: error.start].isascii():
                 self.encoding = "cp1252"
                 warn_user(
                     f"{self.name} is not in UTF-8 (line {line}); it is read as Windows-1252, which "
@@ -262,7 +268,7 @@ class _Reader:
                 return self._decoded(content)
             raise TableFileError(
                 f"{self.name}, line {line}: byte {content[error.start]:#04x} is not "
-                f"{'UTF-8' if self.encoding == 'utf-8' else 'text in UTF-8 or Windows-1252'}. "
+                f"{'text in UTF-8 or Windows-1252' if self.encoding == 'cp1252' else 'UTF-8'}. "
                 "Save the file as UTF-8."
             ) from error
         return content if self.encoding == "utf-8" else content.decode(self.encoding).encode()

@@ -1,0 +1,64 @@
+"""Strings become what they stand for, by one rule for a whole file."""
+
+from datetime import datetime
+
+import polars as pl
+import pytest
+
+from manyone.tablefiles import TableFileError, read_table
+from manyone.tablefiles.values import convert, decide_kinds, decimal_style
+
+
+def values(texts, delimiter=",", **others):
+    table = pl.DataFrame({"x": texts, **others}, schema_overrides=dict.fromkeys(["x"], pl.String))
+    style = decimal_style(table, delimiter)
+    return convert(table, decide_kinds(table, style, "rows.csv"), style, "rows.csv")["x"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("texts", "wanted"),
+    [
+        (["1", " 2 ", None, "-3"], [1, 2, None, -3]),
+        (["1.5", "NA", "n/a", "-", "1e-3", "inf"], [1.5, None, None, None, 1e-3, float("inf")]),
+        (["1,234.5", "12", "1,000,000"], [1234.5, 12.0, 1e6]),
+        (["0,5", "1.234,5", "12"], [0.5, 1234.5, 12.0]),
+        (["1 234,5", "0,25"], [1234.5, 0.25]),
+        (["true", "False", None], [True, False, None]),
+        (["2026-01-31", "2026-02-01T12:30"], [datetime(2026, 1, 31), datetime(2026, 2, 1, 12, 30)]),
+        (["2026-01-31 12:00:00Z", "2026-01-31T12:00:00.5+02:00"],
+         [datetime(2026, 1, 31, 12), datetime(2026, 1, 31, 10, 0, 0, 500000)]),
+        (["2026-13-45"], ["2026-13-45"]),
+        (["a", "1", "NA", None], ["a", "1", "NA", None]),
+        ([None, "", None], [None, "", None]),
+        (["9" * 30, "1"], [1e30, 1.0]),
+    ],
+)  # fmt: skip
+def test_what_strings_stand_for(texts, wanted):
+    assert values(texts) == wanted
+
+
+def test_what_can_be_read_two_ways_follows_the_file():
+    with pytest.warns(UserWarning, match=r"'x': '1,234' is read as 1234"):
+        assert values(["1,234", "2"]) == [1234, 2]
+    assert values(["1,234", "2"], delimiter=";") == [1.234, 2.0]
+    assert values(["1,234", "2"], y=["0,5", "1"]) == [1.234, 2.0]
+    assert values(["1.234", "2.000"], y=["0,5", "1"]) == [1234, 2000]
+
+
+def test_a_word_among_many_numbers_is_refused_and_codes_are_texts():
+    numbers = [f"{k / 7:.3f}" for k in range(99)]
+    with pytest.raises(TableFileError, match=r"column 'x', row 3: 'ERR' among numbers"):
+        values([*numbers[:3], "ERR", *numbers[3:]])
+    codes = ["1", "2", "3", "A"] * 30
+    assert values(codes) == codes
+
+
+def test_known_kinds_are_kept_to(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("code,x,t\n007,1,2026-01-31\n008,,\n")
+    table = read_table(path, kinds={"code": "text"})
+    assert table["code"].to_list() == ["007", "008"] and table["x"].to_list() == [1, None]
+    assert read_table(path, kinds={"x": "number"}, find=())["t"].to_list() == ["2026-01-31", None]
+    path.write_text("code,x\na,1\nb,two\n")
+    with pytest.raises(TableFileError, match=r"'x', row 1: 'two' is not a number. Mend it"):
+        read_table(path, kinds={"x": "number"}, find=())
