@@ -154,8 +154,8 @@ def _check_time(source: Path, rows: pl.DataFrame, time: str | None) -> None:
     """Refuse times whose order nobody knows."""
     if time is not None and not (rows.schema[time].is_temporal() or rows.schema[time].is_numeric()):
         raise InputError(
-            f"{source}: --time {time} holds {rows[time].drop_nulls().head(1).to_list()}, neither "
-            "dates as 2026-01-31 12:00 nor numbers. Write them so, or leave --time out."
+            f"{source}: --time {time} holds texts, as {rows[time].drop_nulls().first()!r}. Give "
+            "dates (in CSV as 2026-01-31 12:00) or numbers, or leave --time out."
         )
 
 

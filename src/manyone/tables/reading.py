@@ -124,7 +124,7 @@ def claimed_tasks(
     if unknown == "error" and new.any():
         row = int(np.argmax(new))
         raise ValueError(
-            f"Row {row}: task {labels[row]!r} was never seen ({int(new.sum())} such rows). "
+            f"Row {row}: task {labels.tolist()[row]!r} was never seen ({int(new.sum())} such rows). "
             'Enrol it, or use unknown="pooled" to compare it with all tasks.'
         )
     return codes, np.arange(len(codes))

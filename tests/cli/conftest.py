@@ -1,0 +1,63 @@
+"""A small fleet as CSV files in the current folder, and a model that is fitted once."""
+
+import shutil
+
+import numpy as np
+import polars as pl
+import pytest
+
+from manyone.cli import main
+from manyone.datasets import make_fleet
+
+FAST = ["--anomalies", "faults", "--no-tune"]
+
+
+def write_fleet(folder):
+    """events.csv, today.csv (with the truth in `broken`) and fleet.manyone."""
+    fleet = make_fleet(6, 25, 4, n_test=30, fault="own", random_state=0)
+
+    def table(X, task):
+        names = np.array([f"pump {k}" for k in range(6)])[task]
+        when = [f"2026-01-{1 + k % 28:02} 12:00" for k in range(len(X))]
+        return pl.DataFrame({"machine": names, "when": when, **dict(zip("abcd", X.T, strict=True))})
+
+    table(fleet.data, fleet.task).write_csv(folder / "events.csv")
+    today = table(fleet.test_data, fleet.test_task)
+    today.with_columns(broken=pl.Series(fleet.test_fault)).write_csv(folder / "today.csv")
+    files = [str(folder / "events.csv"), "--task", "machine", "--time", "when"]
+    assert main(["fit", *files, "--out", str(folder / "fleet.manyone"), *FAST]) == 0
+
+
+@pytest.fixture(scope="session")
+def fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fleet")
+    write_fleet(folder)
+    return folder
+
+
+@pytest.fixture
+def here(fitted, tmp_path, monkeypatch, capsys):
+    """The current folder, with copies of these files and nothing else."""
+    for path in fitted.iterdir():
+        shutil.copy(path, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MANYONE_DEBUG", raising=False)
+    capsys.readouterr()
+    return tmp_path
+
+
+@pytest.fixture
+def refused(here, capsys):
+    """Function that checks that a command is refused in one line and leaves the files alone."""
+
+    def check(args, *words):
+        before = {path.name: path.read_bytes() for path in here.iterdir() if path.is_file()}
+        assert main(args) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err.count("\n") == 1 and err.startswith("manyone: "), err
+        for word in words:
+            assert word in err, err
+        assert {path.name: path.read_bytes() for path in here.iterdir() if path.is_file()} == before
+        return err
+
+    return check

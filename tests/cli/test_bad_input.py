@@ -1,0 +1,102 @@
+"""What the user can mend is one line with code 2, and leaves every file as it was."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import manyone
+from manyone.cli import main
+
+FIT = ["fit", "events.csv", "--task", "machine", "--out", "m.manyone"]
+SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["fit", "no.csv", "--task", "a", "--out", "m"], "no.csv: no such file"),
+        (["fit", ".", "--task", "a", "--out", "m"], ".: is a directory"),
+        (["fit", "events.csv", "--out", "m"], "--task"),
+        ([*FIT[:2], "--task", "pump", "--out", "m"], "--task pump: there is no such column"),
+        ([*FIT, "--time", "now"], "--time now: there is no such column. The columns are 'machine'"),
+        ([*FIT, "--time", "machine"], "--time machine holds texts, as 'pump 0'"),
+        ([*FIT, "--groups", "g"], "--groups g: there is no such column"),
+        ([*FIT, "--outlier", "machine"], "'machine'"),
+        ([*FIT, "--outlier", "a"], "'a'"),
+        ([*FIT, "--ignore", "a,z"], "--ignore z: there is no such column"),
+        ([*FIT, "--ignore", "a,b,c,d,when"], "no column"),
+        ([*FIT, "--alarm-rate", "5"], "--alarm-rate 5: give a share between 0 and 1"),
+        ([*FIT, "--method", "Magic"], "'Magic'"),
+        ([*FIT, "--anomalies", "bad"], "bad"),
+        ([*FIT[:4], "--out", "events.csv"], "would be written over events.csv"),
+        ([*FIT[:4], "--out", "no/m.manyone"], "there is no folder no"),
+        ([*FIT[:4], "--out", "."], "is a folder"),
+        (["score", "no.manyone", "today.csv", "--out", "s.csv"], "no.manyone: no such file"),
+        (["score", "today.csv", "today.csv", "--out", "s.csv"], "today.csv is not a manyone model"),
+        (["score", "fleet.manyone", "no.csv", "--out", "s.csv"], "no.csv: no such file"),
+        ([*SCORE[:4], "s.xlsx"], "ends in .csv, .csv.gz or .parquet"),
+        ([*SCORE[:4], "today.csv"], "would be written over today.csv"),
+        ([*SCORE, "--keep", "z"], "--keep z: there is no such column"),
+        ([*SCORE, "--fdr", "2"], "--fdr 2: give a share between 0 and 1"),
+        ([*SCORE, "--explain", "-1"], "--explain"),
+        ([*SCORE, "--unknown", "guess"], "guess"),
+        ([*SCORE[:4], "-", "--json"], "both want stdout"),
+        (["evaluate", "fleet.manyone", "today.csv", "--outlier", "z"], "--outlier z"),
+        (["evaluate", "fleet.manyone", "today.csv", "--outlier", "a"], "today.csv: "),
+        (["enroll", "fleet.manyone", "no.csv"], "no.csv: no such file"),
+        (["enroll", "no.manyone", "today.csv"], "no.manyone: no such file"),
+        (["forget", "fleet.manyone", "pump 9"], "no task 'pump 9'. The model knows 'pump 0'"),
+        (["forget", "fleet.manyone", "a", "b"], "give one task"),
+        (["recalibrate", "fleet.manyone", "--alarm-rate", "0"], "between 0 and 1"),
+        (["report", "fleet.manyone", "no.csv", "--out", "p.html"], "no.csv: no such file"),
+        (["report", "fleet.manyone", "--out", "no/p.html"], "there is no folder"),
+        (["info", "today.csv"], "not a manyone model"),
+        (["demo", "--out", "today.csv"], "today.csv is a file"),
+    ],
+)
+def test_bad_input_is_one_line(args, words, refused):
+    refused(args, words)
+
+
+def test_models_that_are_not_of_tables(here, refused):
+    model = manyone.IndependentOCKSR().fit(np.random.default_rng(0).normal(size=(40, 2)))
+    manyone.save(model, "arrays.manyone")
+    refused(["info", "arrays.manyone"], "holds a IndependentOCKSR, not a model of tables")
+    content = (here / "fleet.manyone").read_bytes()
+    (here / "cut.manyone").write_bytes(content[:-100])
+    refused(["info", "cut.manyone"], "cut.manyone is damaged", "Copy it again")
+
+
+def test_columns_that_changed(here, refused):
+    text = (here / "today.csv").read_text()
+    (here / "today.csv").write_text(text.replace("machine,when,a,", "machine,when,A,"))
+    refused(SCORE, "today.csv: ", "'a'")
+    lines = text.splitlines()
+    cells = lines[5].split(",")
+    lines[5] = ",".join([*cells[:2], "broken sensor", *cells[3:]])
+    (here / "today.csv").write_text("\n".join(lines))
+    refused(SCORE, "today.csv, column 'a', row 4: 'broken sensor' is not a number")
+    refused(["enroll", "fleet.manyone", "today.csv"], "column 'a', row 4")
+
+
+def test_a_folder_that_cannot_be_written(here, refused):
+    locked = here / "locked"
+    locked.mkdir()
+    locked.chmod(0o500)
+    if os.access(locked, os.W_OK):
+        pytest.skip("this user may write everywhere")
+    refused([*SCORE[:4], "locked/s.csv"], "cannot write in locked")
+
+
+def test_nobody_reads_our_output_any_more(here):
+    command = f"{sys.executable} -m manyone score fleet.manyone today.csv --out - | head -1"
+    found = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120)
+    assert found.stdout.startswith("row,task,score") and "Traceback" not in found.stderr
+
+
+def test_help_without_a_command(capsys):
+    assert main([]) == 0
+    assert "Commands:" in capsys.readouterr().out

@@ -1,0 +1,187 @@
+"""Every command on tables, as an engineer would use it."""
+
+import io
+import json
+import subprocess
+import sys
+
+import polars as pl
+import polars.testing
+import pytest
+
+import manyone
+from manyone.cli import main
+
+from .conftest import FAST
+
+SCORE = ["score", "fleet.manyone", "today.csv", "--out"]
+COLUMNS = ["row", "task", "score", "p_value", "alarm", "basis"]
+
+
+def test_fit_ends_with_what_was_learned(here, capsys):
+    assert main(["fit", "events.csv", "--task", "machine", "--out", "new.manyone", *FAST]) == 0
+    out, err = capsys.readouterr()
+    for words in ("150", "6 by 'machine', 25 rows each", "columns used", "IndependentOCKSR"):
+        assert words in out
+    assert "5.00% of normal rows" in out and "one OneClassSVM per task" in out and err == ""
+    assert out.rstrip().endswith("Model: new.manyone")
+    model = manyone.load("new.manyone")
+    table = pl.read_csv("today.csv", try_parse_dates=True)
+    main([*SCORE, "scores.csv"])
+    assert pl.read_csv("scores.csv")["score"].equals(
+        manyone.load("fleet.manyone").score(table)["score"]
+    )
+    assert model.tasks_.tolist() == [f"pump {k}" for k in range(6)]
+
+
+def test_fit_takes_every_role(here, capsys):
+    table = pl.read_csv("events.csv").with_columns(
+        site=pl.lit("x, y"), bad=pl.lit(0), day=pl.col("when").str.head(10)
+    )
+    table.write_csv("events.csv")
+    args = ["fit", "events.csv", "--task", "site,machine", "--out", "m.manyone", "--time", "when"]
+    args += ["--groups", "day", "--outlier", "bad", "--ignore", "a,b", "--alarm-rate", "0.2"]
+    assert main([*args, *FAST]) == 0
+    model = manyone.load("m.manyone")
+    assert model.columns_["name"].tolist() == ["c", "d"] and model.alarm_rate == 0.2
+    assert model.get_params()["groups"] == "day" and len(model.tasks_) == 6
+    assert main(["forget", "m.manyone", "x, y", "pump 3"]) == 0
+    assert len(manyone.load("m.manyone").tasks_) == 5
+
+
+@pytest.mark.parametrize("name", ["scores.csv", "scores.csv.gz", "scores.parquet"])
+def test_scores_are_those_of_the_model(here, name, capsys):
+    assert main([*SCORE, name, "--keep", "when,a", "--explain", "2"]) == 0
+    read = pl.read_parquet if name.endswith("parquet") else pl.read_csv
+    scores, table = read(name), pl.read_csv("today.csv", try_parse_dates=True)
+    wanted = manyone.load("fleet.manyone").score(table)
+    assert scores.columns == [*COLUMNS, "when", "a", "reason_1", "reason_2"]
+    assert scores.select("row", "score", "p_value", "alarm").equals(
+        wanted.select("row", "score", "p_value", "alarm")
+    )
+    out, err = capsys.readouterr()
+    assert f"180 rows of 6 tasks, {scores['alarm'].sum()} alarms; 9 expected" in out and err == ""
+    reasons = scores.filter("alarm")["reason_1"]
+    assert reasons.str.contains("expected about").all()
+
+
+def test_blocks_do_not_matter(here, monkeypatch, capsys):
+    from manyone.tablefiles import reading
+
+    assert main([*SCORE, "whole.csv"]) == 0
+    monkeypatch.setattr(reading, "_CHUNK", 1000)
+    assert main([*SCORE, "blocks.csv"]) == 0
+    polars.testing.assert_frame_equal(pl.read_csv("blocks.csv"), pl.read_csv("whole.csv"))
+    assert main([*SCORE, "fdr.csv", "--fdr", "0.2"]) == 0
+    table = pl.read_csv("today.csv", try_parse_dates=True)
+    wanted = manyone.load("fleet.manyone").score(table, fdr=0.2)
+    assert pl.read_csv("fdr.csv")["alarm"].equals(wanted["alarm"])
+    lines = (here / "today.csv").read_text().splitlines()
+    lines[150] = "," * lines[0].count(",")
+    (here / "today.csv").write_text("\n".join([*lines, ""]))
+    assert main([*SCORE, "none.csv"]) == 2
+    assert "today.csv: row 149 has no value in the task column" in capsys.readouterr().err
+
+
+def test_a_scheduler_gets_json_and_a_code(here, capsys):
+    assert main([*SCORE, "scores.csv", "--json", "--exit-code"]) == 3
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["rows"] == 180 and summary["alarms"] == sum(summary["alarms_by_task"].values())
+    assert summary["basis"] == {"own": 180, "pooled": 0, "unknown": 0}
+    assert summary["expected_false_alarms"] == 9.0
+    scores = pl.read_csv("scores.csv")
+    quiet = pl.read_csv("today.csv").filter(~scores["alarm"])
+    quiet.write_csv("quiet.csv")
+    args = ["score", "fleet.manyone", "quiet.csv", "--out", "scores.csv", "--exit-code"]
+    assert main(args) == 0 and "0 alarms" in capsys.readouterr().out
+    assert main([*SCORE, "scores.csv"]) == 0  # without the option alarms are no failure
+
+
+def test_tasks_never_seen(here, capsys, refused):
+    table = pl.read_csv("today.csv")
+    table[:20].with_columns(machine=pl.lit("new")).vstack(table[20:]).write_csv("today.csv")
+    assert main([*SCORE, "scores.csv"]) == 0
+    assert "20 rows of tasks never seen" in capsys.readouterr().out
+    scores = pl.read_csv("scores.csv")
+    assert scores["basis"].to_list()[:20] == ["unknown"] * 20 and not scores["score"].has_nulls()
+    assert main([*SCORE, "scores.csv", "--unknown", "skip"]) == 0
+    out, err = capsys.readouterr()
+    assert "20 rows of tasks never seen skipped" in out and err == ""
+    assert pl.read_csv("scores.csv")["row"].to_list() == list(range(20, 180))
+    refused([*SCORE, "scores.csv", "--unknown", "error"], "today.csv: row 0: task 'new'")
+
+
+def test_evaluate_tells_what_is_caught(here, capsys):
+    args = ["evaluate", "fleet.manyone", "today.csv", "--outlier", "broken", "--out", "t.csv"]
+    assert main(args) == 0
+    out = capsys.readouterr().out
+    assert "(all)" in out and "pump 5" in out and "false alarms" in out
+    table = pl.read_csv("t.csv")
+    assert table["task"][0] == "(all)" and len(table) == 7 and table["auc"][0] > 0.7
+
+
+def test_info_shows_every_column(here, capsys):
+    assert main(["info", "fleet.manyone"]) == 0
+    out = capsys.readouterr().out
+    for words in ("'pump 0'", "left-out", "number", "machine", "IndependentOCKSR", "150"):
+        assert words in out
+
+
+def test_upkeep_changes_the_file(here, capsys):
+    assert main(["recalibrate", "fleet.manyone", "--alarm-rate", "0.2"]) == 0
+    assert manyone.load("fleet.manyone").alarm_rate == 0.2
+    assert main(["forget", "fleet.manyone", "pump 3"]) == 0
+    assert "pump 3" not in manyone.load("fleet.manyone").tasks_.tolist()
+    assert b"pump 3" not in (here / "fleet.manyone").read_bytes()
+    new = pl.read_csv("today.csv").filter(~pl.col("broken"), pl.col("machine") == "pump 3")
+    new.write_csv("new.csv")
+    capsys.readouterr()
+    assert main(["enroll", "fleet.manyone", "new.csv"]) == 0
+    assert f"{len(new)} rows and 1 new tasks enrolled" in capsys.readouterr().out
+    assert manyone.load("fleet.manyone").n_rows_ == 125 + len(new)
+    assert sorted(path.name for path in here.iterdir()) == [
+        "events.csv", "fleet.manyone", "new.csv", "today.csv",
+    ]  # fmt: skip
+
+
+def test_whole_numbers_name_tasks_in_csv_and_parquet(here, capsys):
+    events = pl.read_csv("events.csv", try_parse_dates=True).with_columns(
+        pl.col("machine").str.slice(5).cast(pl.Int64)
+    )
+    today = pl.read_csv("today.csv").with_columns(pl.col("machine").str.slice(5).cast(pl.Int64))
+    events.write_parquet("numbers.parquet")
+    events.write_csv("numbers.csv")
+    today.write_parquet("now.parquet")
+    today.write_csv("now.csv")
+    for trained in ("numbers.parquet", "numbers.csv"):
+        assert (
+            main(["fit", trained, "--task", "machine", "--time", "when", "--out", "m", *FAST]) == 0
+        )
+        for scored in ("now.parquet", "now.csv"):
+            assert main(["score", "m", scored, "--out", "s.csv"]) == 0
+            assert set(pl.read_csv("s.csv")["basis"]) == {"own"}
+        assert main(["forget", "m", "3"]) == 0
+
+
+def test_streams(here):
+    def run(args, content):
+        command = [sys.executable, "-m", "manyone", *args]
+        return subprocess.run(command, input=content, capture_output=True, timeout=120)
+
+    today = (here / "today.csv").read_bytes()
+    found = run(["score", "fleet.manyone", "-", "--out", "-"], today)
+    assert found.returncode == 0 and b"180 rows of 6 tasks" in found.stderr
+    assert pl.read_csv(io.BytesIO(found.stdout)).columns == COLUMNS
+    found = run(["score", "fleet.manyone", "-", "--out", "-"], today[:-20])
+    assert found.returncode == 2 and found.stdout == b""
+    assert found.stderr.count(b"\n") == 1 and b"stdin, row 179 (line 181)" in found.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["demo", "fit", "info", "score", "evaluate", "report", "enroll", "forget", "recalibrate"],
+)
+def test_help_has_examples(command, capsys):
+    assert main([command, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "Examples:" in out and f"manyone {command}" in out.partition("Examples:")[2]
