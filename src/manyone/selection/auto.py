@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
+from manyone.estimators.capabilities import Grid
 from manyone.estimators.combined import CombinedOneClass
 from manyone.estimators.fitting import learn, scores_of
 from manyone.estimators.independent import IndependentOCKSR
@@ -18,7 +19,7 @@ from manyone.estimators.nonlinear import NonlinearOCKSR
 from manyone.rows import TrainingRows, split_named, training_rows
 from manyone.selection.choosing import choose_setting
 from manyone.selection.faults import fault_grid
-from manyone.selection.judging import Judged, beats, finite_mean, fold_aucs
+from manyone.selection.judging import Judged, finite_mean, fold_aucs
 
 # Up to so many rows two layers are affordable, and the kernel matrix of all rows is.
 _MOST_TWO_LAYERS, _MOST_JOINT = 1500, 5000
@@ -100,14 +101,14 @@ def auto(
     plan, remarks = _plan(rows, anomalies, landmarks, random_state)
     tried: list[_Choice] = []
     views: list[tuple[str, MultiTaskOneClass]] = []
-    for number, (name, model, criterion) in enumerate(plan):
+    for number, view in enumerate(plan):
         until = np.inf
         if budget is not None:
             # What is left, shared among the views to come, without their last fits.
-            left = budget - (time.monotonic() - begin) - _cost(model, rows) * _CALIBRATED
+            left = budget - (time.monotonic() - begin) - _cost(view.model, rows) * _CALIBRATED
             until = time.monotonic() + max(0.0, left) / (len(plan) - number)
-        table = _tuned(name, model, rows, criterion, random_state, until)
-        views.append((name, table.model))
+        table = _tuned(view, rows, random_state, until)
+        views.append((view.name, table.model))
         tried.append(table)
     best: OneClassEstimator
     if len(views) == 1:
@@ -122,6 +123,15 @@ def auto(
     return best
 
 
+class _View(NamedTuple):
+    """A view to choose a setting for: its method, what it is judged by, and what is tried."""
+
+    name: str
+    model: MultiTaskOneClass
+    criterion: str
+    grid: Grid
+
+
 class _Choice(NamedTuple):
     """A view, what was tried for it, and the number of the setting that was taken."""
 
@@ -133,10 +143,11 @@ class _Choice(NamedTuple):
 
 def _plan(
     rows: TrainingRows, anomalies: str, landmarks: int | None, random_state: Any
-) -> tuple[list[tuple[str, MultiTaskOneClass, str]], list[tuple[str, str]]]:
-    """Views to choose settings for (name, method, criterion), and what there is to say of them."""
+) -> tuple[list[_View], list[tuple[str, str]]]:
+    """Views to choose settings for, and what there is to say of them."""
     n, T = len(rows.codes), rows.n_tasks
-    faults = ("faults", IndependentOCKSR(), "faults")
+    model = IndependentOCKSR()
+    faults = _View("faults", model, "faults", fault_grid(model)[0])
     if anomalies == "faults":
         return [faults], []
     if T == 1:
@@ -155,8 +166,12 @@ def _plan(
             ("strangers", f"left out: {n} rows of {T} tasks are too many for a joint model")
         ]
     remarks = [("strangers", remark)] if remark else []
-    strangers = ("strangers", joint, "unseen")
-    return [strangers] if anomalies == "strangers" else [strangers, faults], remarks
+    strangers = _View("strangers", joint, "unseen", {**joint.can.grid, **joint.can.strengths})
+    if anomalies == "strangers":
+        return [strangers], remarks
+    # Beside another view it must be flat where it knows nothing, as rows with more columns than a
+    # task has rows make the adaptive metric; no other is.
+    return [strangers, faults._replace(grid={**faults.grid, "metric": ("adaptive",)})], remarks
 
 
 def _cost(model: MultiTaskOneClass, rows: TrainingRows) -> float:
@@ -167,19 +182,9 @@ def _cost(model: MultiTaskOneClass, rows: TrainingRows) -> float:
     return time.monotonic() - begin
 
 
-def _tuned(
-    name: str,
-    model: MultiTaskOneClass,
-    rows: TrainingRows,
-    criterion: str,
-    random_state: Any,
-    until: float,
-) -> _Choice:
+def _tuned(view: _View, rows: TrainingRows, random_state: Any, until: float) -> _Choice:
     """The setting to take for a view; the simpler joint method where it is as good."""
-    if criterion == "faults":
-        grid = fault_grid(model)[0]
-    else:
-        grid = {**model.can.grid, **model.can.strengths}
+    name, model, criterion, grid = view
     values = {key: list(options) for key, options in grid.items()}
     table, best, judged = choose_setting(
         model, rows, values, criterion, True, "auto", random_state, until
@@ -187,23 +192,22 @@ def _tuned(
     found = [(type(model).__name__, entry) for entry in table]
     chosen = model.set_params(**table[best].setting)
     if isinstance(model, NonlinearOCKSR) and time.monotonic() < until:
-        # Judged by the same folds: does the second layer gain anything?
+        # Judged by the same folds, on strangers seen and unseen: is one layer as good?
         shared = {key: getattr(model, key) for key in JointOCKSR().get_params() if key in values}
-        one = {key: [value] for key, value in shared.items() if key != "landmarks"}
-        simple = JointOCKSR(**{key: value[0] for key, value in one.items()})
-        entry = _judged_by_folds(simple, judged, criterion)
-        found.append((type(simple).__name__, entry))
-        if not beats(table[best].aucs, entry.aucs) and len(entry.aucs) == len(table[best].aucs):
+        simple = JointOCKSR(**shared)
+        two, one = (_judged_by_folds(method, judged) for method in (chosen, simple))
+        found += [(type(chosen).__name__, two), (type(simple).__name__, one)]
+        if not finite_mean(two.aucs) > finite_mean(one.aucs):
             return _Choice(name, simple, found, len(found) - 1)
     return _Choice(name, chosen, found, best)
 
 
-def _judged_by_folds(model: MultiTaskOneClass, rows: TrainingRows, criterion: str) -> Judged:
+def _judged_by_folds(model: MultiTaskOneClass, rows: TrainingRows) -> Judged:
     rows = rows.merged()[0]
     with np.errstate(under="ignore"):
-        aucs = fold_aucs(partial(scores_of, model, rows), rows, criterion)
+        aucs = fold_aucs(partial(scores_of, model, rows), rows, "both")
     setting = {key: model.get_params()[key] for key in ("kernel", "width", "alpha", "metric")}
-    return Judged(setting, aucs, "folds")
+    return Judged(setting, aucs, "method")
 
 
 def _as_columns(tried: list[_Choice], remarks: list[tuple[str, str]]) -> dict[str, NDArray[Any]]:

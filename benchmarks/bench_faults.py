@@ -1,0 +1,301 @@
+"""Strangers and faults: what `auto` reaches beside rivals, and what it promises.
+
+``bench_faults.py [--seeds N] [--workers K] [--out FOLDER] [PART ...]``; the parts are
+
+- ``faults``: mean AUC over five sets of entities gone wrong; rivals at their best fixed setting,
+  with columns on one scale and with each task's own scales; what the hedge costs there;
+- ``strangers``: four sets of other people, digits and objects, seen and unseen; beside a tuned
+  NonlinearOCKSR; what the hedge costs there;
+- ``choosing``: what ``criterion="faults"`` loses against the best setting of a grid by hindsight;
+- ``contamination``: what 5 % of faults among the training rows of each task cost;
+- ``speed``: seconds and memory of `auto`.
+
+Real data are looked for as :mod:`manyone.datasets` does (``$MANYONE_DATA``). FOLDER keeps what was
+computed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+from sklearn.preprocessing import QuantileTransformer, normalize
+from threadpoolctl import threadpool_limits
+
+from manyone import IndependentOCKSR, NonlinearOCKSR, auto, tune
+from manyone._types import Array
+from manyone.datasets import load_coil100, load_faces, load_keystrokes, load_mnist
+from manyone.experiments import Plan, run
+from manyone.experiments.data import DATASETS, load, names, prepared
+from manyone.experiments.fault_methods import DEFAULT, FaultMethod, fault_methods
+from manyone.experiments.methods import ours
+from manyone.experiments.protocols import POSITIVE, Protocol, member_aucs
+
+SETS = names("faults")
+GRID = {
+    "metric": ["plain", "whitened", "adaptive"],
+    "kernel": ["rbf", "laplacian"],
+    "width": [0.1, 0.3, 1.0, 3.0],
+}
+AS_USED = ("OneClassSVM (per task)", "IsolationForest (per task)", "LOF (per task)")
+STRANGERS = {
+    "MNIST 5+5": Protocol("unseen", 5, 15, 150, 1350, 5),
+    "COIL-100 50+50": Protocol("unseen", 50, 7, 65, 585, 50),
+    "grey faces 8+4": Protocol("unseen", 8, 15, 37, 200, 4),
+    "keystrokes 30+26": Protocol("unseen", 30, 10, 41, 1066, 26),
+}
+
+
+def shown(values: Any) -> str:
+    """Mean and standard error."""
+    values = np.asarray(values, dtype=float)
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return f"{values.mean():6.2f} +- {error:.2f}"
+
+
+def verdict(ok: bool, words: str) -> bool:
+    print(f"{'ok ' if ok else 'LOW'} {words}", flush=True)
+    return ok
+
+
+# --- faults
+
+
+def faults(seeds: int, out: Path) -> bool:
+    """Everything that `manyone reproduce --protocol faults` runs, but for our other methods."""
+    found = fault_methods().values()
+    only = tuple(m.name for m in found if m.family == "auto" or not ours(m.name))
+    workers = joblib.effective_n_jobs(None)
+    outcomes = run(Plan(SETS, ("faults",), seeds, only=only), out, workers=workers)
+    aucs: dict[tuple[str, str], Array] = {}
+    alarms: dict[tuple[str, str], list[float]] = {}
+    for o in outcomes:
+        key = (o.cell.method, o.cell.setting)
+        aucs.setdefault(key, np.full((len(SETS), seeds), np.nan))
+        if o.error:
+            print(f"failed: {o.cell.method} on {o.cell.dataset}: {o.error}")
+        else:
+            aucs[key][SETS.index(o.cell.dataset), o.cell.repetition] = o.auc
+        if o.cell.family == "auto" and "alarms" in o.result:
+            place = (o.cell.method, o.cell.dataset)
+            alarms.setdefault(place, []).append(o.result["alarms"][1])
+    best: dict[str, tuple[str, str]] = {}
+    for key in aucs:
+        if key[0] not in best or aucs[key].mean() > aucs[best[key[0]]].mean():
+            best[key[0]] = key
+    print(f"{'mean AUC over the sets, best fixed setting':50s} {'':15s}", *SETS, sep="  ")
+    for key in sorted(best.values(), key=lambda key: -aucs[key].mean()):
+        each = "  ".join(f"{value:6.2f}" for value in aucs[key].mean(axis=1))
+        print(f"{', '.join(key):50.50s} {shown(aucs[key].mean(axis=0))}  {each}")
+    for (method, name), rates in sorted(alarms.items()):
+        print(f"{method} on {name}: 10 % false alarms asked for, {np.mean(rates):.1%} raised")
+    mine, hedge = (aucs[f"auto ({kind})", DEFAULT] for kind in ("faults", "any"))
+    rivals = {key[0]: aucs[key] for key in best.values() if not ours(key[0])}
+    top = max(rivals, key=lambda name: rivals[name].mean())
+    used = {name: aucs[name, DEFAULT].mean() for name in AS_USED}
+    cost, engines = (mine - hedge).mean(axis=0), SETS.index("turbofan")
+    gain = (mine - rivals[top]).mean(axis=0)
+    least = mine.mean() - max(used.values())
+    results = [
+        verdict(mine.mean() >= 82.7, f"auto (faults) {shown(mine.mean(axis=0))}, 82.7 asked for"),
+        verdict(gain.mean() > 0, f"ahead of the best rival at its best, {top}, by {shown(gain)}"),
+        verdict(least >= 4.5, f"ahead of {AS_USED} as they are used by {least:.2f} or more"),
+        verdict(mine[engines].mean() >= 99.5, f"turbofans {shown(mine[engines])}"),
+        verdict(cost.mean() <= 1.8, f"the hedge costs {shown(cost)}, 1.8 allowed"),
+        verdict(hedge[engines].mean() >= 99.0, f"hedged, turbofans {shown(hedge[engines])}"),
+    ]
+    return all(results)
+
+
+def fault_auc(name: str, seed: int, fit: Callable[..., Any], contamination: float = 0.0) -> float:
+    """Mean AUC over the tasks of what `fit` makes of the training rows and tasks."""
+    loaded, protocol = load(name), DATASETS[name].protocols["faults"]
+    split = replace(protocol, contamination=contamination).split(*loaded, (0, seed))
+    X = prepared(name, loaded[0], split.train)
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scores = fit(X[split.train], split.task).score_samples(X[split.test], task=split.owner)
+    return 100 * float(np.nanmean(split.aucs(scores)))
+
+
+# --- choosing
+
+
+def regret(name: str, seed: int) -> tuple[float, float]:
+    """What the chosen setting of a grid, and the default one, lose against the best."""
+
+    def fixed(setting: dict[str, Any]) -> Callable[..., Any]:
+        return lambda X, task: IndependentOCKSR(**setting).fit(X, task=task)
+
+    settings = [
+        {"metric": metric, "kernel": kernel, "width": width}
+        for metric in GRID["metric"]
+        for kernel in GRID["kernel"]
+        for width in GRID["width"]
+    ]
+    best = max(fault_auc(name, seed, fixed(setting)) for setting in settings)
+
+    def chosen(X: Array, task: Array) -> Any:
+        model = IndependentOCKSR()
+        return tune(model, X, task=task, criterion="faults", grid=GRID, calibrate=False)
+
+    return best - fault_auc(name, seed, chosen), best - fault_auc(name, seed, fixed({}))
+
+
+def choosing(seeds: int, out: Path) -> bool:
+    """Regret against the best setting of the grid for each set and seed."""
+    lost: list[Array] = []
+    for name in SETS:
+        found = _parallel(regret, [(name, seed) for seed in range(seeds)])
+        lost.append(np.array(found))
+        print(f"{name:11s} chosen {shown(lost[-1][:, 0])}, default {shown(lost[-1][:, 1])}")
+    mean = np.mean(lost, axis=0)[:, 0]
+    return verdict(mean.mean() <= 1.3, f"regret {shown(mean)}, 1.3 allowed")
+
+
+# --- contamination
+
+
+def contamination(seeds: int, out: Path) -> bool:
+    """AUC lost to faults among the training rows, of `auto` and of rivals as they are used."""
+    lost = {}
+    for (name, setting), method in fault_methods().items():
+        if setting == DEFAULT and (name == "auto (faults)" or not ours(name)) and method.quick:
+            jobs = [(data, seed, method) for data in SETS for seed in range(seeds)]
+            found = np.array(_parallel(drop, jobs)).reshape(len(SETS), seeds, 2)
+            lost[name] = (found[:, :, 0] - found[:, :, 1]).mean(axis=0)
+            dirty = shown(found[:, :, 1].mean(axis=0))
+            print(f"{name:50s} lost {shown(lost[name])}, left {dirty}", flush=True)
+    mine = lost.pop("auto (faults)")
+    least = min(lost, key=lambda name: lost[name].mean())
+    words = f"auto (faults) loses {shown(mine)}; the rival that loses least, {least}"
+    return verdict(mine.mean() <= lost[least].mean(), f"{words}, {shown(lost[least])}")
+
+
+def drop(name: str, seed: int, method: FaultMethod) -> tuple[float, float]:
+    return fault_auc(name, seed, method.fit), fault_auc(name, seed, method.fit, 0.05)
+
+
+# --- strangers
+
+
+def strangers_auc(name: str, seed: int) -> dict[str, tuple[float, float]]:
+    """AUC on seen and on unseen strangers, of a tuned NonlinearOCKSR and of `auto`."""
+    X, labels = _stranger_rows(name)
+    split = STRANGERS[name].split(X, labels, (0, seed))
+    if name.startswith("keystrokes"):
+        scale = QuantileTransformer(n_quantiles=100, output_distribution="normal")
+        X = scale.fit(X[split.train]).transform(X)
+    owned = (split.member == POSITIVE).any(axis=1)
+    seen = np.where(split.member == POSITIVE, POSITIVE, 0)[owned]
+    rows, task = X[split.train], split.task
+    fits: dict[str, Callable[[], Any]] = {
+        "tuned": lambda: tune(NonlinearOCKSR(), rows, task=task, calibrate=False)
+    }
+    for kind in ("strangers", "any"):
+        fits[kind] = lambda kind=kind: auto(rows, task=task, anomalies=kind)
+    found = {}
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for kind, fit in fits.items():
+            scores = fit().score_tasks(X[split.test])
+            aucs = member_aucs(scores[owned], seen), split.aucs(scores)
+            found[kind] = (100 * float(aucs[0].mean()), 100 * float(aucs[1].mean()))
+    return found
+
+
+def _stranger_rows(name: str) -> tuple[Array, Array]:
+    if name.startswith("MNIST"):
+        X, y = load_mnist(return_X_y=True)
+        return normalize(X), y
+    if name.startswith("COIL"):
+        return load_coil100(return_X_y=True)
+    if name.startswith("grey"):
+        images, y = load_faces(features="pixels", return_X_y=True)
+        means = images.reshape(-1, 32, 2, 32, 2).mean(axis=(2, 4))
+        return normalize(means.reshape(len(means), -1)), y
+    return load_keystrokes(return_X_y=True)
+
+
+def strangers(seeds: int, out: Path) -> bool:
+    """`auto` beside a tuned NonlinearOCKSR, set by set."""
+    differences, hedges, low = [], [], True
+    for name in STRANGERS:
+        found = _parallel(strangers_auc, [(name, seed) for seed in range(seeds)])
+        table = {kind: np.array([one[kind] for one in found]) for kind in found[0]}
+        for kind, aucs in table.items():
+            print(f"{name:17s} {kind:10s} seen {shown(aucs[:, 0])}, unseen {shown(aucs[:, 1])}")
+        gain = table["strangers"] - table["tuned"]
+        low &= verdict(
+            bool(gain.mean(axis=0).min() >= -0.1),
+            f"{name}: auto (strangers) beside tuned: seen {shown(gain[:, 0])}, "
+            f"unseen {shown(gain[:, 1])}",
+        )
+        differences.append(gain)
+        hedges.append(table["strangers"] - table["any"])
+    cost = np.mean(hedges, axis=0)
+    words = f"the hedge costs seen {shown(cost[:, 0])}, unseen {shown(cost[:, 1])}, 0.4 allowed"
+    return verdict(bool(cost.mean(axis=0).max() <= 0.4), words) and low
+
+
+# --- speed
+
+
+def speed(seeds: int, out: Path) -> bool:
+    """Seconds of `auto` on 30 tasks, seconds and memory for faults of 2,000 tasks."""
+    rng = np.random.default_rng(0)
+    results = []
+    sizes = ((30, 20, "any", 10.0), (2000, 30, "faults", 60.0))
+    for n_tasks, n_rows, kind, most in sizes:
+        task = np.repeat(np.arange(n_tasks), n_rows)
+        mixing = rng.normal(size=(20, 20))
+        X = rng.normal(size=(len(task), 20)) @ mixing + rng.normal(size=(n_tasks, 20))[task]
+        start = time.perf_counter()
+        auto(X, task=task, anomalies=kind)
+        taken = time.perf_counter() - start
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        words = f"auto ({kind}), {n_tasks} tasks x {n_rows} rows x 20: {taken:.1f} s, {peak:.2f} GB"
+        results.append(verdict(taken < most and peak < 2.0, f"{words}, {most:.0f} s allowed"))
+    return all(results)
+
+
+def _parallel(call: Callable[..., Any], jobs: list[tuple[Any, ...]]) -> list[Any]:
+    return list(joblib.Parallel()(joblib.delayed(call)(*job) for job in jobs))
+
+
+PARTS = {
+    "faults": faults,
+    "strangers": strangers,
+    "choosing": choosing,
+    "contamination": contamination,
+    "speed": speed,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--workers", type=int, default=-1, help="processes; default one per core")
+    parser.add_argument("--out", type=Path, help="keeps what was computed; default: nothing is")
+    arguments = parser.parse_args()
+    kept = True
+    with tempfile.TemporaryDirectory() as folder, joblib.parallel_config(n_jobs=arguments.workers):
+        for part in arguments.parts or PARTS:
+            print(f"\n-- {part}, {arguments.seeds} seeds", flush=True)
+            kept &= PARTS[part](arguments.seeds, arguments.out or Path(folder))
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
