@@ -94,17 +94,16 @@ def fit(
 
     parts = [part.strip() for text in task for part in (text, *text.split(","))]
     rows = read_table(table, kinds=dict.fromkeys(parts, "text"))
-    columns = rows.columns
-    tasks = chosen_columns("--task", task, columns)
+    tasks = chosen_columns("--task", task, rows, table)
     for option, name in (("--time", time), ("--groups", groups), ("--outlier", outlier)):
-        chosen_columns(option, [name] if name is not None else [], columns)
+        chosen_columns(option, [name] if name is not None else [], rows, table)
     _check_time(table, rows, time)
     model = TableModel(
         tasks[0] if len(tasks) == 1 else tasks,
         anomalies=anomalies,
         method=_method(method, no_tune),
         alarm_rate=alarm_rate,
-        ignore=chosen_columns("--ignore", ignore or [], columns),
+        ignore=chosen_columns("--ignore", ignore or [], rows, table),
         time=time,
         outlier=outlier,
         groups=groups,

@@ -82,18 +82,24 @@ def blocks_for(model: TableModel, source: Path) -> Iterator[Block]:
 
 
 @contextmanager
-def about(source: Path | str, first_row: int = 0) -> Iterator[None]:
+def about(source: Path, first_row: int = 0) -> Iterator[None]:
     """Say which file it is that a model refuses, and count rows from its beginning."""
     try:
         yield
     except ValueError as error:
-        name = "stdin" if str(source) == "-" else source
         text = re.sub(r"^Row (\d+)", lambda found: f"row {int(found[1]) + first_row}", str(error))
-        raise InputError(f"{name}: {text}") from error
+        raise InputError(f"{_name(source)}: {text}") from error
 
 
-def chosen_columns(option: str, given: Sequence[str], columns: Sequence[str]) -> list[str]:
+def _name(source: Path) -> str:
+    return "stdin" if str(source) == "-" else str(source)
+
+
+def chosen_columns(
+    option: str, given: Sequence[str], table: pl.DataFrame, source: Path
+) -> list[str]:
     """Columns named by an option, apart from one another or with commas between."""
+    columns = table.columns
     names = [
         name
         for text in given
@@ -102,7 +108,7 @@ def chosen_columns(option: str, given: Sequence[str], columns: Sequence[str]) ->
     for name in names:
         if name not in columns:
             raise InputError(
-                f"{option} {name}: there is no such column. The columns are "
+                f"{option} {name}: {_name(source)} has no such column. The columns are "
                 f"{shortlist(columns, 8)}.{_one_column(columns)}"
             )
     return names

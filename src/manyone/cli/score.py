@@ -113,7 +113,7 @@ def _scores(
     """Scores of a block of rows, counted from the beginning of the file."""
     import polars as pl
 
-    kept = chosen_columns("--keep", keep, block.table.columns)
+    kept = chosen_columns("--keep", keep, block.table, source)
     with about(source, block.first_row), redirect_stderr(io.StringIO()):  # we count what is skipped
         scores: pl.DataFrame = model.score(block.table, keep=kept, **ask)
     return scores.with_columns(pl.col("row") + block.first_row)
@@ -198,7 +198,7 @@ def evaluate(
         refuse_same("--out", out, model, table)
     found = load_model(model)
     rows = rows_for(found, table, find=[outlier])
-    chosen_columns("--outlier", [outlier], rows.columns)
+    chosen_columns("--outlier", [outlier], rows, table)
     with about(table), progress("evaluating", "steps", delay=1.0):
         results: pl.DataFrame = found.evaluate(rows, outlier=outlier)
     if out is not None:

@@ -122,9 +122,9 @@ def claimed_tasks(
         return codes, np.flatnonzero(codes != MISSING)
     _refuse_rows_without_task(labels, codes == MISSING, names)
     if unknown == "error" and new.any():
-        row = int(np.argmax(new))
+        row, label = int(np.argmax(new)), labels[new].tolist()[0]
         raise ValueError(
-            f"Row {row}: task {labels.tolist()[row]!r} was never seen ({int(new.sum())} such rows). "
+            f"Row {row}: task {label!r} was never seen ({int(new.sum())} such rows). "
             'Enrol it, or use unknown="pooled" to compare it with all tasks.'
         )
     return codes, np.arange(len(codes))
