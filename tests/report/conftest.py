@@ -65,6 +65,7 @@ def made_up(T=24, n=30, m=40, *, seed=0, timed=True, planted=PLANTED):
         alarm[order],
         tuple(COLUMNS[lead[k]] if alarm[k] else "" for k in order),
         tuple((why[k], "current = <b>9</b>, expected about 4") if alarm[k] else () for k in order),
+        tuple("unlike its own rows" if alarm[k] else "" for k in order),
         *((when[order], True) if timed else ()),
     )
     first, second = np.triu_indices(min(T, 40), 1)

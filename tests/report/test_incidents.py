@@ -85,7 +85,7 @@ def test_advice_names_what_stands_out_and_says_whether_the_rest_is_chance(fleet_
     found = incidents_of(report)
     said = [text for text, _ in advice(report, found)]
     assert report.tasks.names[found[0].task] in said[0] and found[0].column in said[0]
-    assert any("no more than chance explains" in text for text in said)
+    assert any("chance alone explains up to" in text for text in said)
     assert any("fewer than the 19 normal rows" in text for text in said)
     calm = fleet_report(planted=())
     assert "No incident stands out" in advice(calm, [])[0][0]

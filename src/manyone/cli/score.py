@@ -245,6 +245,9 @@ def report(
     rows = None
     if table is not None:
         rows = rows_for(found, table, find=[name for name in (found.time,) if name is not None])
-    with about(table or model), needs("cli,report,plot"):
-        found.report(out, rows)
+    with about(table or model), needs("cli,report"):
+        from manyone.report.tables import write_report
+
+        names = {"model_name": model.name, "table_name": table.name if table else ""}
+        write_report(found, out, rows, **names)
     typer.echo(f"Page: {out}")

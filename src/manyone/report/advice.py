@@ -44,13 +44,23 @@ def advice(report: FleetReport, incidents: Sequence[Incident]) -> list[tuple[str
 
 
 def _look_at(report: FleetReport, incidents: Sequence[Incident]) -> list[tuple[str, str]]:
-    """The incidents that stand out."""
+    """The tasks whose incidents stand out."""
+    columns: dict[int, list[str]] = {}
+    for incident in (i for i in incidents if i.by_chance < STANDS_OUT):
+        columns.setdefault(incident.task, []).append(incident.column)
     said = []
-    for incident in [i for i in incidents if i.by_chance < STANDS_OUT][:_FIRST]:
-        name, rows = report.tasks.names[incident.task], report.counts[0, incident.task]
-        led = f", led by {incident.column}" if incident.column else ""
+    for task, led in list(columns.items())[:_FIRST]:
+        rows, alarms = report.counts[:, task]
+        named = [name for name in dict.fromkeys(led) if name][:_FIRST]
+        text = f"Look at {report.tasks.names[task]}: {_plural(int(alarms), 'alarm')} in {rows} rows"
+        text += f", led by {_listed(named)}." if named else "."
+        if report.tasks.basis[task] == "pooled":
+            trained = _plural(int(report.tasks.trained[task]), "training row")
+            text += f" It has {trained} only: if these rows are normal, enroll them."
+        said.append((text, ""))
+    if len(columns) > _FIRST:
         said.append(
-            (f"Look at {name}: {_plural(len(incident.alarms), 'alarm')} in {rows} rows{led}.", "")
+            (f"{_plural(len(columns) - _FIRST, 'more task')} stand out; see Incidents.", "")
         )
     if not said:
         text = "No incident stands out from chance; look at the first ones if in doubt."
@@ -62,17 +72,20 @@ def _rate(report: FleetReport, incidents: Sequence[Incident]) -> list[tuple[str,
     """What to do if there are more or fewer alarms than promised."""
     low, high = band_of(report.law)
     total = int(report.counts[1].sum())
-    telling = sum(len(i.alarms) for i in incidents if i.by_chance < STANDS_OUT)
-    if total > high and total - telling > high:
+    telling = {row for i in incidents if i.by_chance < STANDS_OUT for row in i.alarms}
+    assert report.rows is not None
+    loud = report.rows.alarm & (report.by_chance < STANDS_OUT)[report.rows.task]
+    rest = total - len(telling | set(np.flatnonzero(loud).tolist()))
+    if rest > high:
         text = (
-            f"{total - telling} alarms remain without the incidents that stand out, more than the "
-            f"{high} that chance explains. If these rows are normal, the tasks have changed since "
-            "training: enroll recent normal rows."
+            f"{rest:,} alarms are left without what stands out, more than the {high:,} that chance "
+            "explains. If these rows are normal, the tasks have changed since training: enroll "
+            "recent normal rows."
         )
         return [(text, f"manyone enroll {report.model} NORMAL_ROWS")]
-    if telling:
-        rest = _plural(total - telling, "alarm")
-        return [(f"The other {rest} are no more than chance explains: let them pass.", "")]
+    if rest < total:
+        left = _plural(rest, "other alarm")
+        return [(f"Let the {left} pass: chance alone explains up to {high:,}.", "")]
     if total < low:
         text = "Fewer alarms than promised: a higher rate would catch more at the cost agreed on."
         rate = min(0.5, 2 * report.rate)
@@ -117,3 +130,7 @@ def _small_tasks(report: FleetReport) -> list[tuple[str, str]]:
 
 def _plural(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -65,6 +65,8 @@ class Rows:
         Column that explains most; empty where a row has no reason.
     reasons : tuple of tuple of str
         In words.
+    notes : tuple of str
+        What else there is to say of a row.
     time : ndarray of shape (m,) or None
         Numbers, or seconds since 1970 where `dated`.
     dated : bool
@@ -78,6 +80,7 @@ class Rows:
     alarm: Mask
     leading: tuple[str, ...]
     reasons: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...]
     time: Array | None = None
     dated: bool = False
 

@@ -78,7 +78,6 @@ class Summary:
     high: int
     chance: float
     tasks: int
-    alarmed_tasks: int
     incidents: int
     outstanding: int
     axis: float
@@ -93,7 +92,6 @@ class Summary:
             *(int(rows.sum()), total, float(promised), low, high),
             chance=chance_of(total, report.law),
             tasks=int(np.count_nonzero(rows)),
-            alarmed_tasks=int(np.count_nonzero(alarms)),
             incidents=len(incidents),
             outstanding=sum(i.by_chance < STANDS_OUT for i in incidents),
             axis=1.06 * max(total, high, promised, 1.0),
@@ -240,6 +238,7 @@ def embedded(report: FleetReport, incidents: Sequence[Incident]) -> dict[str, An
     place[kept] = np.arange(len(kept))
     told = [k for k in kept.tolist() if rows.reasons[k]]
     data["reasons"] = [list(rows.reasons[k]) for k in told]
+    data["notes"] = [rows.notes[k] for k in told]
     reason = np.full(len(rows.task), -1)
     reason[told] = np.arange(len(told))
     data["rows"] = {

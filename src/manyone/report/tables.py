@@ -16,14 +16,22 @@ from manyone.report.fleet import FleetReport, Relations, Rows, Tasks
 from manyone.report.fleet_page import fleet_page
 from manyone.report.page import Cell, Row, Table
 from manyone.tables.answers import BASES, Answers
+from manyone.tables.explain import explain_rows
 from manyone.tables.frames import as_table, read_column, task_labels
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
 _NEAREST = 5  # relations kept of each task
-_MOST_TRIED = 5  # settings shown of each view
 _REASONS = 3
+_MOST_EXPLAINED = 20_000
+# Who finds a row unusual, in words.
+_VIEWS = {
+    "strangers": "looks like a row of another task",
+    "faults": "unlike the rows of its own task",
+    "range": "a value beyond all that was seen",
+    "unknown": "a task never seen",
+}
 
 
 def write_report(
@@ -123,11 +131,11 @@ def _rows(model: TableModel, frame: Any, answers: Answers, codes: Codes) -> Rows
         column = read_column(frame.get_column(model.time))
         if column.kind in ("date", "number") and np.isfinite(column.values).all():
             time, dated = column.values[answers.rows], column.kind == "date"
-    leading, reasons = _reasons(model, frame, answers)
-    return Rows(
-        *(answers.rows, codes, answers.score, answers.p_value, _tails(model, answers)),
-        *(answers.alarm, leading, reasons, time, dated),
-    )
+    tail = _tails(model, answers)
+    leading, reasons, notes = _reasons(model, frame, answers, tail)
+    a = answers
+    said = (a.rows, codes, a.score, a.p_value, tail, a.alarm)
+    return Rows(*said, leading, reasons, notes, time, dated)
 
 
 def _tails(model: TableModel, answers: Answers) -> Array:
@@ -141,11 +149,22 @@ def _tails(model: TableModel, answers: Answers) -> Array:
 
 
 def _reasons(
-    model: TableModel, frame: Any, answers: Answers
-) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Leading column and reasons of every row; none where there is no alarm."""
-    none = len(answers.rows)
-    return ("",) * none, ((),) * none
+    model: TableModel, frame: Any, answers: Answers, tail: Array
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...], tuple[str, ...]]:
+    """Leading column, reasons and a remark for every alarm, the most telling ones first."""
+    n = len(answers.rows)
+    leading, notes = [""] * n, [""] * n
+    reasons: list[tuple[str, ...]] = [()] * n
+    alarms = np.flatnonzero(answers.alarm)
+    alarms = alarms[np.argsort(tail[alarms], kind="stable")[:_MOST_EXPLAINED]]
+    if len(alarms):
+        part = frame[answers.rows[alarms].tolist()]
+        found = explain_rows(model, part, answers.codes[alarms], _REASONS)
+        sentences = found.sentences().tolist()
+        for k, place in enumerate(alarms.tolist()):
+            leading[place], reasons[place] = str(found.column[k, 0]), tuple(sentences[k])
+            notes[place] = f"{_VIEWS[found.view[k]]}; closest training rows {found.nearest[k]}"
+    return tuple(leading), tuple(reasons), tuple(notes)
 
 
 def _relations(model: TableModel) -> Relations | None:
@@ -216,33 +235,19 @@ def _columns(model: TableModel) -> tuple[str, str, Table]:
 
 
 def _choice(model: TableModel) -> tuple[str, str, Table]:
-    """What was tried, the best of each view first."""
+    """What was chosen for each view, and what was left out."""
     tried = model.choice_
-    order = np.lexsort((-np.nan_to_num(tried["score"]), ~tried["chosen"], tried["view"]))
-    lines, shown = [], dict.fromkeys(tried["view"].tolist(), 0)
-    for k in order.tolist():
-        view, score, chosen = (
-            str(tried["view"][k]),
-            float(tried["score"][k]),
-            bool(tried["chosen"][k]),
-        )
-        shown[view] += 1
-        if shown[view] > _MOST_TRIED:
-            continue
+    lines = []
+    for k in np.flatnonzero(tried["chosen"] | (tried["reason"] != "")).tolist():
+        score = float(tried["score"][k])
+        judged = Cell(f"{100 * score:.1f}", score) if np.isfinite(score) else Cell()
         setting = re.sub(
-            r"\d+\.\d{4,}", lambda found: f"{float(found[0]):.3g}", str(tried["setting"][k])
+            r"\d+\.\d{4,}", lambda found: f"{float(found[0]):.3g}", tried["setting"][k]
         )
-        cells = (
-            *(Cell(text, mark="text") for text in (str(tried["method"][k]), setting)),
-            Cell(
-                f"{100 * score:.1f}" if np.isfinite(score) else "",
-                score if np.isfinite(score) else None,
-            ),
-            Cell(("chosen, " if chosen else "") + str(tried["reason"][k]), mark="text"),
-        )
-        lines.append(Row(view, cells, soft=not chosen))
-    intro = "Settings tried for each kind of anomaly, judged on rows left out (AUC in percent)."
-    if len(tried["view"]) > len(lines):
-        intro += f" The best {_MOST_TRIED} of each."
-    heads = ("view", "method", "setting", "AUC", "remark")
-    return "Choice", intro, Table("What was tried", heads, tuple(lines))
+        texts = (str(tried["method"][k]), str(setting), str(tried["reason"][k]))
+        method, how, reason = (Cell(text, mark="text") for text in texts)
+        lines.append(Row(str(tried["view"][k]), (method, how, judged, reason)))
+    number = int(np.count_nonzero(tried["method"] != ""))
+    intro = f"Chosen among {number} settings by how well rows left out of training are told apart."
+    heads = ("view", "method", "setting", "AUC, %", "remark")
+    return "Choice", intro, Table("What was chosen", heads, tuple(lines))

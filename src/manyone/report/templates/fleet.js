@@ -226,7 +226,8 @@ function openTask(t, marked = []) {
       make('ul', { class: 'reports' }, ...worst.map(i => make('li', { class: [!rows.alarm[i] && 'calm', front.has(i) && 'mine'].filter(Boolean).join(' ') },
         make('span', {}, make('b', {}, `row ${rows.number[i]}`), rows.time ? ` · ${moment(rows.time[i])}` : '', rows.alarm[i] ? '' : ' · no alarm'),
         make('span', { class: 'number' }, `p ${digits(rows.p[i])} · score ${digits(rows.score[i])}`),
-        ...(data.reasons[rows.reason[i]] ?? []).filter(Boolean).map(why => make('span', { class: 'why' }, why))))));
+        ...(data.reasons[rows.reason[i]] ?? []).filter(Boolean).map(why => make('span', { class: 'why' }, why)),
+        data.notes[rows.reason[i]] ? make('span', { class: 'why soft' }, data.notes[rows.reason[i]]) : ''))));
   }
   const near = related(t);
   if (near.length) parts.push(make('h3', {}, 'Related tasks'), make('div', { class: 'chips' }, ...near.map(([other, weight]) =>
@@ -254,7 +255,7 @@ function lists() {
   const chance = key => number('by chance', key, { up: true, width: '5.2rem', cell: i => byChance(key[i]), hot: i => key[i] < STANDS_OUT });
   if (incidents) {
     const reason = i => (data.reasons[rows.reason[incidents.rows[i][0]]] ?? [''])[0];
-    const spanned = i => moment(incidents.begin[i]) + (incidents.end[i] > incidents.begin[i] ? ' – ' + until(incidents.begin[i], incidents.end[i]) : '');
+    const spanned = i => brief(incidents.begin[i]) + (incidents.end[i] > incidents.begin[i] ? ' – ' + until(incidents.begin[i], incidents.end[i]) : '');
     const names = incidents.task.map(t => lower[t]), leads = incidents.column.map(column => column.toLowerCase());
     const columns = [
       { head: 'task', key: names, width: 'minmax(6rem, 1.2fr)', narrow: '1fr', cell: i => tasks.name[incidents.task[i]] },
@@ -294,12 +295,15 @@ function lists() {
 }
 const until = (begin, end) => {  // the end of a span, without the date if it is the same
   const [a, b] = [moment(begin), moment(end)];
-  return data.dated && a.slice(0, 10) === b.slice(0, 10) ? b.slice(11) : b;
+  return data.dated && a.slice(0, 10) === b.slice(0, 10) ? b.slice(11) : brief(end);
 };
+// A time without its year, where all have the same.
+const brief = time => data.oneYear ? moment(time).slice(5) : moment(time);
 
 async function show() {
   data = JSON.parse(await unpack('data'));
   moment = time => data.dated ? new Date(1000 * time).toISOString().slice(0, 16).replace('T', ' ') : digits(time);
+  data.oneYear = data.dated && new Set(data.incidents.begin.concat(data.incidents.end).map(time => moment(time).slice(0, 4))).size === 1;
   (data.rows?.task ?? []).forEach((t, i) => (byTask[t] ??= []).push(i));
   dialog = make('dialog', { id: 'task', 'aria-labelledby': 'task-name' });
   document.body.append(dialog);
