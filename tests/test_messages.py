@@ -484,8 +484,8 @@ def test_forget_misuse(method):
 def test_what_cannot_be_updated(method):
     if "landmarks" in method().get_params():
         model = method(landmarks=5).fit(X, task=TASK)
-        with says("enroll", "landmarks"):
-            model.enroll(X[:2], task=["fan", "fan"])
+        with says("forget", "landmarks", "X="):
+            model.forget("fan")
         with says("exact", "landmarks"):
             model.pvalues(X, task=TASK, exact=True)
 

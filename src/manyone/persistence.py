@@ -22,8 +22,9 @@ from sklearn.utils.validation import check_is_fitted
 
 import manyone
 from manyone.calibration import Calibration
+from manyone.calibration.tails import Tails
 from manyone.covariance import TaskWhitenings, Whitening
-from manyone.engines.joint import Resemblance
+from manyone.engines.joint import Resemblance, Sums
 from manyone.engines.plan import Plan
 from manyone.engines.reach import Reach
 from manyone.engines.statistics import Statistics
@@ -57,7 +58,7 @@ def trusted_types() -> tuple[str, ...]:
     ours += [*SCORERS, Solution, FitReport, Presence, Usual, RangeGuard, Tail]
     ours += [Whitening, TaskWhitenings]
     ours += [Calibration, Kernel, Points, TrainingRows, RidgeFactor]
-    ours += [Plan, Reach, Statistics, Resemblance]
+    ours += [Plan, Reach, Statistics, Resemblance, Sums, Tails]
     ours += [csc_array, csr_array, csr_matrix, np.dtype]
     return tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in ours)
 

@@ -57,6 +57,13 @@ class Tails:
             self.kept,
         )._sorted()
 
+    def recoded(self, codes: Codes) -> Tails:
+        """The same with other numbers for the tasks (T,); negative ones are left out."""
+        new = codes[self.codes]
+        kept = new >= 0
+        parts = (self.scores[kept], self.weight[kept], new[kept], self.rounded[kept])
+        return Tails(*parts, self.kept)._sorted()
+
     def _sorted(self) -> Tails:
         tails = self._counted()
         exact = ~tails.rounded

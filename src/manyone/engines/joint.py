@@ -11,7 +11,7 @@ from manyone._types import Array
 from manyone.calibration.tails import Tails
 from manyone.engines.left_out import LeaveOut, LeftOut
 from manyone.engines.plan import Plan
-from manyone.engines.statistics import AddUp, Ridge, solve_statistics
+from manyone.engines.statistics import AddUp, Statistics, solve_statistics
 from manyone.kernels.gram import Expansion
 from manyone.models.solution import Solution
 
@@ -25,18 +25,41 @@ class Resemblance:
     coef : ndarray of shape (m, T)
         Coefficients of the functions.
     values : ndarray of shape (T, m)
-        Mean of ``k_i / (1 - leverage)`` over the rows of each task.
-    loss : ndarray of shape (T,)
-        One minus the mean of ``1 / (1 - leverage)``.
+        Sums of ``w_i k_i / (1 - leverage)`` over the rows of each task.
+    mass : ndarray of shape (T,)
+        Sums of ``w_i / (1 - leverage)``.
+    counts : ndarray of shape (T,)
     """
 
     coef: Array
     values: Array
-    loss: Array
+    mass: Array
+    counts: Array
 
     def matrix(self) -> Array:
         """Entry (s, t): mean left-out response of task t's function to rows of task s."""
-        return self.values @ self.coef + np.diag(self.loss)
+        responses = self.values @ self.coef / self.counts[:, None]
+        return responses + np.diag(1.0 - self.mass / self.counts)
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What rows are added to, and taken from, without a new fit.
+
+    Attributes
+    ----------
+    plan : Plan
+    statistics : Statistics
+    alpha : float
+        The ridge that was asked for.
+    tails : Tails
+        Left-out scores.
+    """
+
+    plan: Plan
+    statistics: Statistics
+    alpha: float
+    tails: Tails
 
 
 def joint_passes(plan: Plan, sweep: Any, alpha: float) -> tuple[Solution, Tails]:
@@ -57,30 +80,30 @@ def joint_passes(plan: Plan, sweep: Any, alpha: float) -> tuple[Solution, Tails]
         What thresholds and p-values need of them.
     """
     statistics = sweep(AddUp(plan))
+    step = leaving_out(plan, statistics, alpha)
+    return joint_solution_of(step, statistics, alpha, sweep(step))
+
+
+def leaving_out(plan: Plan, statistics: Statistics, alpha: float) -> LeaveOut:
+    """The last pass, for the solution that statistics have."""
     ridge = solve_statistics(plan, statistics, alpha)
-    scorer = Expansion(plan.points, ridge.coef, ridge.mean_response)
-    far, presence = scorer.far(), None
-    if far is not None and plan.reach is not None:
-        presence = plan.reach.presence(2.0 * float(np.abs(far).max()))
-    unit = 0.0 if presence is None else float(presence.unit[0])
-    found = sweep(LeaveOut(plan, ridge, unit))
+    far = Expansion(plan.points, ridge.coef, ridge.mean_response).far()
+    unit = 0.0 if far is None else 2.0 * float(np.abs(far).max())
+    return LeaveOut(plan, ridge, unit)
+
+
+def joint_solution_of(
+    step: LeaveOut, statistics: Statistics, alpha: float, found: LeftOut
+) -> tuple[Solution, Tails]:
+    """The model, and the tails of its left-out scores, from what the last pass found."""
+    plan, ridge = step.plan, step.ridge
     learned = {
-        **learned_of(ridge),
-        "structure": resemblance(ridge, found),
-        "plan": plan,
-        "statistics": statistics,
+        "alpha": ridge.alpha,
+        "dual_coef": ridge.coef,
+        "mean_response": ridge.mean_response,
+        "structure": Resemblance(ridge.coef, found.values, found.mass, ridge.counts),
+        "sums": Sums(plan, statistics, alpha, found.tails),
     }
+    scorer = Expansion(plan.points, ridge.coef, ridge.mean_response)
+    presence = None if plan.reach is None else plan.reach.presence(step.unit)
     return Solution(scorer, learned=learned, presence=presence), found.tails
-
-
-def learned_of(ridge: Ridge) -> dict[str, Any]:
-    """What a user may look at."""
-    names = {"alpha": ridge.alpha, "dual_coef": ridge.coef, "mean_response": ridge.mean_response}
-    return names
-
-
-def resemblance(ridge: Ridge, found: LeftOut) -> Resemblance:
-    """Who looks like whom, from what the last pass gathered of all tasks."""
-    counts = ridge.counts
-    values = found.values @ np.tril(ridge.factor).T / counts[:, None]
-    return Resemblance(ridge.coef, values, 1.0 - found.mass / counts)

@@ -34,8 +34,8 @@ class LeftOut:
     tasks : ndarray of shape (t,)
         Codes of the tasks that occur.
     values : ndarray of shape (t, m)
-        Sums of ``w_i Q^-1 k_i / (1 - leverage)`` over the normal rows of each, k_i being kernel
-        values against the landmarks.
+        Sums of ``w_i k_i / (1 - leverage)`` over the normal rows of each, k_i being kernel values
+        against the landmarks.
     mass : ndarray of shape (t,)
         Sums of ``w_i / (1 - leverage)``.
     """
@@ -81,6 +81,8 @@ class LeaveOut:
             number += len(scores)
             if number >= _WAITING:
                 tails, waiting, number = tails.merged(*waiting), [], 0
+        # What was summed up are k_i = Q half_i.
+        values = blas.dtrmm(1.0, self.ridge.factor, values.T, lower=1).T
         return LeftOut(tails.merged(*waiting), tasks, values, mass)
 
     def scores(self, rows: Any) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,6 +57,17 @@ class Reach:
         usual = Usual.of(nearest, weight, everyone, 1)
         ratio = ratio_to(nearest, usual.without(nearest, weight, everyone))
         return cls(points, hashes, usual, typical_ratios(ratio, weight, codes, rows.n_tasks))
+
+    def recoded(self, codes: Codes, n_tasks: int, gone: Rows | None = None) -> Reach:
+        """The same with other numbers for the tasks (T,), and without points that are `gone`."""
+        typical = np.zeros(n_tasks)
+        typical[codes[codes >= 0]] = self.typical[codes >= 0]
+        if gone is None:
+            return replace(self, typical=typical)
+        kept = np.flatnonzero(~np.isin(self.hashes, row_hashes(gone)))
+        kept = kept if len(kept) else np.arange(len(self.hashes))
+        points = Points(self.points.kernel, self.points.X[kept])
+        return Reach(points, self.hashes[kept], self.usual, typical)
 
     def presence(self, unit: float) -> Presence:
         """What lowers scores of rows far away."""

@@ -7,7 +7,7 @@ normal rows of each task. Sums of blocks add up, and what was added can be subtr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,13 @@ class Statistics:
             counts[place] += part.counts
         moments, trace = self.moments + other.moments, self.trace + other.trace
         return Statistics(moments, tasks, sums, counts, trace, self.n_rows + other.n_rows)
+
+    def recoded(self, codes: Codes) -> Statistics:
+        """The same with other numbers for the tasks (T,); negative ones are left out."""
+        new = codes[self.tasks]
+        kept = np.flatnonzero(new >= 0)
+        kept = kept[np.argsort(new[kept])]
+        return replace(self, tasks=new[kept], sums=self.sums[kept], counts=self.counts[kept])
 
     def __neg__(self) -> Statistics:
         """Statistics that take the rows away when they are added."""

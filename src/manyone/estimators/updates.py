@@ -12,6 +12,9 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._types import Codes
+from manyone.calibration.tails import Tails
+from manyone.engines.blocks import Block
+from manyone.engines.updates import enrolled, forgotten
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.fitting import calibration_of, with_presence
 from manyone.messages import warn_user
@@ -21,6 +24,7 @@ from manyone.rows import (
     MISSING,
     TrainingRows,
     as_labels,
+    check_rows,
     encode,
     lookup,
     split_columns,
@@ -75,6 +79,9 @@ class Updatable(MultiTaskOneClass):
         X, task, outlier, groups = split_columns(X, task=task, outlier=outlier, groups=groups)
         if task is None:
             task = np.repeat(self.tasks_, X.shape[0] if hasattr(X, "shape") else len(X))
+        if "sums" in self.solution_.learned:
+            block = Block(check_rows(self, X, reset=False), task, outlier, sample_weight)
+            return self._become_sums(*enrolled(self.solution_, block.checked()))
         more, names, _ = training_rows(self, X, task, outlier, sample_weight, groups, reset=False)
         more = replace(more, X=_like(self.training_.X, more.X))
         known = self.tasks_.tolist()
@@ -92,12 +99,18 @@ class Updatable(MultiTaskOneClass):
             solution, rows = self._with_rows(old, more)
         return self._become(solution, rows, tasks)
 
-    def forget(self, task: Any) -> Self:
+    def forget(
+        self, task: Any, *, X: Any = None, outlier: Any = None, sample_weight: Any = None
+    ) -> Self:
         """Remove a task and every row of it from the model.
 
         Parameters
         ----------
         task : label
+        X : array-like, sparse matrix or data frame of shape (k, d) or None
+            All rows of the task, for a model of landmarks, which has not kept them.
+        outlier, sample_weight
+            Of these rows, as in `fit`.
 
         Returns
         -------
@@ -115,6 +128,16 @@ class Updatable(MultiTaskOneClass):
                 f"{task!r} is the only task of the model: a model needs at least one. "
                 "Delete the model instead."
             )
+        if "sums" in self.solution_.learned:
+            if X is None:
+                raise ValueError(
+                    f"A model of landmarks has kept no rows: forget({task!r}, X=its rows), or fit "
+                    "again without them."
+                )
+            X = check_rows(self, X, reset=False)
+            labels = np.repeat(self.tasks_[[code]], X.shape[0])
+            block = Block(X, labels, outlier, sample_weight).checked()
+            return self._become_sums(*forgotten(self.solution_, code, block))
         tasks = np.delete(self.tasks_, code)
         if isinstance(self.solution_.scorer, InMetric):
             return self._refit(rows_without(self.training_, code), tasks)
@@ -124,7 +147,7 @@ class Updatable(MultiTaskOneClass):
 
     def _check_updatable(self, method: str) -> None:
         check_is_fitted(self)
-        if self.training_.X.shape[1] == 0:
+        if self.training_.X.shape[1] == 0 and "sums" not in self.solution_.learned:
             raise ValueError(
                 f"{method}() needs all training rows to evaluate the kernel on, but this model has "
                 'kept none: it was fitted with landmarks, or with kernel="precomputed". Fit again.'
@@ -144,6 +167,13 @@ class Updatable(MultiTaskOneClass):
         if calibrated and solution.left_out is not None:
             self.calibration_ = calibration_of(solution, rows)
             self._set_offsets(self.promised_rate_)
+        return self
+
+    def _become_sums(self, solution: Solution, tails: Tails, tasks: NDArray[Any]) -> Self:
+        """Take over a solution of landmarks."""
+        self.solution_, self.tasks_ = solution, tasks
+        self.calibration_ = tails.calibration(len(tasks), solution.left_out_source)
+        self._set_offsets(self.promised_rate_)
         return self
 
     def _refit(self, rows: TrainingRows, tasks: NDArray[Any]) -> Self:

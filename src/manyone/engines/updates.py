@@ -1,0 +1,134 @@
+"""Rows that come and go in a model of landmarks: sums that are added to it and taken from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas
+
+from manyone._types import Array, Codes
+from manyone.calibration.tails import Tails
+from manyone.engines.blocks import CheckedBlock
+from manyone.engines.hashing import row_hashes
+from manyone.engines.joint import Resemblance, Sums, joint_solution_of, leaving_out
+from manyone.engines.left_out import LeftOut
+from manyone.engines.plan import Plan
+from manyone.engines.statistics import AddUp, Statistics
+from manyone.kernels.gram import Points
+from manyone.models.solution import Solution
+from manyone.rows import MISSING, as_labels, encode, lookup
+from manyone.solvers.ridge import factorise
+
+
+def enrolled(solution: Solution, block: CheckedBlock) -> tuple[Solution, Tails, NDArray[Any]]:
+    """The model with more rows, in the landmarks and the width that it has.
+
+    Its functions are those of a fit to all rows. New rows get left-out scores under the new model;
+    those that were there keep the ones they had.
+
+    Parameters
+    ----------
+    solution : Solution
+        Of a fit by passes.
+    block : CheckedBlock
+        Rows of known or new tasks.
+
+    Returns
+    -------
+    solution : Solution
+    tails : Tails
+    tasks : ndarray of shape (T,)
+    """
+    sums: Sums = solution.learned["sums"]
+    new = encode(block.task[~block.outlier])[0]
+    tasks = encode(as_labels([*sums.plan.tasks.tolist(), *new.tolist()]))[0]
+    codes = lookup(sums.plan.tasks, tasks)
+    reach = sums.plan.reach and sums.plan.reach.recoded(codes, len(tasks))
+    plan = replace(sums.plan, tasks=tasks, reach=reach)
+    statistics = sums.statistics.recoded(codes) + AddUp(plan).partial(block)
+    step = leaving_out(plan, statistics, sums.alpha)
+    old = _left_out(solution.learned["structure"], sums.tails, codes)
+    found = step.merge(old, step.partial(block))
+    return *joint_solution_of(step, statistics, sums.alpha, found), tasks
+
+
+def forgotten(
+    solution: Solution, code: int, block: CheckedBlock
+) -> tuple[Solution, Tails, NDArray[Any]]:
+    """The model without a task: its rows taken away, and the landmarks that were among them.
+
+    Its functions are those of a fit to the other rows with the landmarks that are left.
+
+    Parameters
+    ----------
+    solution : Solution
+        Of a fit by passes.
+    code : int
+        The task.
+    block : CheckedBlock
+        All rows of the task, and no other.
+
+    Returns
+    -------
+    solution : Solution
+    tails : Tails
+    tasks : ndarray of shape (T,)
+    """
+    sums: Sums = solution.learned["sums"]
+    plan, label = sums.plan, sums.plan.tasks[code]
+    gone = AddUp(plan).partial(block)
+    weight, known = gone.counts.sum(), float(sums.statistics.counts[code])
+    if gone.tasks.tolist() != [code] or not np.isclose(weight, known):
+        raise ValueError(
+            f"forget({label!r}, X=...) needs all rows of the task, which weigh {known:g}; "
+            f"those that were given weigh {weight:g}."
+        )
+    left = np.arange(len(plan.tasks))
+    codes = np.where(left == code, MISSING, left - (left > code))
+    statistics = (sums.statistics + -gone).recoded(codes)
+    private = np.isin(row_hashes(plan.points.X), row_hashes(block.X))
+    if private.all():
+        raise ValueError(f"All landmarks are rows of {label!r}: fit again without its rows.")
+    kept = np.flatnonzero(~private)
+    structure = solution.learned["structure"]
+    structure = replace(structure, values=structure.values[:, kept])
+    plan, statistics = _with_fewer(plan, statistics, kept)
+    reach = plan.reach and plan.reach.recoded(codes, len(codes) - 1, block.X)
+    plan = replace(plan, tasks=np.delete(plan.tasks, code), reach=reach)
+    step = leaving_out(plan, statistics, sums.alpha)
+    found = _left_out(structure, sums.tails, codes)
+    return *joint_solution_of(step, statistics, sums.alpha, found), plan.tasks
+
+
+def _left_out(structure: Resemblance, tails: Tails, codes: Codes) -> LeftOut:
+    """What the last pass found, with other numbers for the tasks."""
+    known = np.flatnonzero(codes >= 0)
+    order = known[np.argsort(codes[known])]
+    return LeftOut(
+        tails.recoded(codes), codes[order], structure.values[order], structure.mass[order]
+    )
+
+
+def _with_fewer(plan: Plan, statistics: Statistics, kept: Codes) -> tuple[Plan, Statistics]:
+    """Plan and statistics of some of the landmarks: kernel values are linear in feature rows."""
+    if len(kept) == len(plan.points):
+        return plan, statistics
+    L, G, sums = plan.factor, _symmetric(statistics.moments), statistics.sums
+    if not plan.direct:
+        G, sums = L @ G @ L.T, sums @ L.T
+    G, sums = np.asfortranarray(G[np.ix_(kept, kept)]), np.asfortranarray(sums[:, kept].T)
+    factor = np.tril(factorise((L @ L.T)[np.ix_(kept, kept)], 0.0, np.ones(len(kept))))
+    if not plan.direct:
+        half = blas.dtrsm(1.0, factor, G, lower=1)
+        G = blas.dtrsm(1.0, factor, np.asfortranarray(half.T), lower=1)
+        sums = blas.dtrsm(1.0, factor, sums, lower=1)
+    points = Points(plan.points.kernel, plan.points.X[kept])
+    plan = replace(plan, points=points, factor=np.asfortranarray(factor))
+    return plan, replace(statistics, moments=np.asfortranarray(G), sums=sums.T)
+
+
+def _symmetric(lower: Array) -> Array:
+    return np.asarray(np.tril(lower) + np.tril(lower, -1).T)
