@@ -130,7 +130,8 @@ def render(page: Page) -> str:
     data = _packed_json(page.app.data) if page.app else ""
     library, drawn = (_library(), _packed_json(figures)) if charts else ("", "")
     template = templates("manyone.report").get_template("page.html")
-    return template.render(page=page, themes=THEMES, library=library, charts=drawn, data=data)
+    given = {"library": library, "charts": drawn, "data": data}
+    return template.render(page=page, themes=THEMES, **given).lstrip()
 
 
 @lru_cache
@@ -164,4 +165,4 @@ def _packed_json(values: Any) -> str:
 
 def _packed(text: str) -> str:
     """Text as the page unpacks it; without a date, so the same text gives the same page."""
-    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()

@@ -1,0 +1,96 @@
+"""The page of 10,000 tasks and 100,000 rows: how long it takes to make, to open and to use.
+
+The page is made from values that no model has made. With Chromium and its driver at hand it is
+opened, searched and sorted; nothing may keep the browser from answering for long.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from manyone.report.fleet_page import fleet_page
+
+ROOT = Path(__file__).parents[1]
+MOST_MEGABYTES = 3.0  # of a page, data included
+LONGEST = 2.0  # seconds that opening or an action may take
+
+_ACT = """
+const done = arguments[arguments.length - 1], [action, value] = arguments;
+const box = document.querySelector('#list-rows'), begin = performance.now();
+if (action === 'search') {
+  const input = box.querySelector('input[type=search]');
+  input.value = value;
+  input.dispatchEvent(new Event('input'));
+} else if (action === 'sort') {
+  [...box.querySelectorAll('.heads button')].find(b => b.textContent === value).click();
+} else if (action === 'scroll') {
+  box.querySelector('.scroll').scrollTop = value;
+} else {
+  document.querySelector('#list-tasks .open').click();
+}
+setTimeout(() => requestAnimationFrame(() => setTimeout(() =>
+  done([performance.now() - begin, box.querySelectorAll('.line').length,
+        box.querySelector('output').textContent]))), 80);
+"""
+
+
+def made_up(tasks: int) -> object:
+    path = ROOT / "tests" / "report" / "conftest.py"
+    spec = importlib.util.spec_from_file_location("made_up", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.made_up(tasks, 10, 10)
+
+
+def opened(path: Path) -> list[tuple[str, float, str]]:
+    """Seconds of opening the page and of what is done on it."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for flag in ("--headless", "--no-sandbox", "--disable-gpu"):
+        options.add_argument(flag)
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    try:
+        begin = time.perf_counter()
+        driver.get(path.as_uri())
+        while not driver.execute_script("return 'ready' in document.documentElement.dataset"):
+            time.sleep(0.01)
+        found = [("open", time.perf_counter() - begin, "")]
+        driver.execute_script("document.querySelector('#list-rows .only input').click()")
+        for action, value in (
+            *(("search", "feed"), ("search", "press 77"), ("search", "")),
+            *(("sort", "task"), ("sort", "score"), ("scroll", 1_500_000), ("task", "")),
+        ):
+            ms, lines, said = driver.execute_async_script(_ACT, action, value)
+            found.append((f"{action} {value}", ms / 1e3 - 0.08, f"{said}, {lines} lines drawn"))
+        return found
+    finally:
+        driver.quit()
+
+
+if __name__ == "__main__":
+    report = made_up(1_000 if "--quick" in sys.argv else 10_000)
+    begin = time.perf_counter()
+    page = fleet_page(report)
+    megabytes = len(page.encode()) / 1e6
+    print(f"made in {time.perf_counter() - begin:.1f} s, {megabytes:.2f} MB")
+    slow = [] if megabytes <= MOST_MEGABYTES else [f"{megabytes:.2f} MB"]
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        print("not opened: no chromium and chromedriver on this machine")
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "page.html"
+            path.write_text(page, encoding="utf-8")
+            for what, seconds, said in opened(path):
+                print(f"{what:18} {seconds:6.2f} s  {said}")
+                slow += [what] if seconds > LONGEST else []
+    if slow:
+        sys.exit(f"promise broken: {', '.join(slow)}")

@@ -1,0 +1,126 @@
+"""The page of a fitted model says what the model says."""
+
+import json
+
+import numpy as np
+import pytest
+
+from manyone import TableModel
+from manyone.datasets import make_fleet
+from manyone.report.chance import tail_pvalues
+from manyone.report.fleet_page import embedded
+from manyone.report.incidents import find_incidents
+from manyone.report.tables import report_of
+
+pd = pytest.importorskip("pandas")
+
+NAMES = ["load", "flow", "heat"]
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """Normal rows of six machines, one of them with four rows, and rows with a broken sensor."""
+    fleet = make_fleet(6, 30, 3, n_test=30, fault_rate=0.0, random_state=0)
+
+    def frame(X, task, day):
+        when = pd.Timestamp(day) + pd.to_timedelta(np.tile(np.arange(30), 6), "h")
+        made = pd.DataFrame(X, columns=NAMES).assign(when=when, site="north")
+        return made.assign(machine=[f"m{t}" for t in task])
+
+    train = frame(fleet.data, fleet.task, "2026-10-01")
+    train = train.drop(index=train.index[train.machine == "m5"][4:])
+    new = frame(fleet.test_data, fleet.test_task, "2026-11-01")
+    broken = new.index[new.machine == "m2"][10:15]
+    new.loc[broken, "heat"] += 60.0
+    new.loc[new.index[new.machine == "m4"][:3], "machine"] = 'new "<b>"'
+    return train, new, broken
+
+
+@pytest.fixture(scope="module")
+def model(tables):
+    return TableModel("machine", method="default", time="when", alarm_rate=0.1).fit(tables[0])
+
+
+def test_rows_are_those_of_score(model, tables):
+    report = report_of(model, tables[1], "fleet.manyone", "today.csv")
+    scored = model.score(tables[1], explain=3)
+    rows, names = report.rows, np.array(report.tasks.names, dtype=object)
+    assert rows.number.tolist() == scored.row.tolist()
+    assert names[rows.task].tolist() == scored.task.tolist()
+    assert np.array(report.tasks.basis)[rows.task].tolist() == scored.basis.tolist()
+    for mine, theirs in ((rows.score, scored.score), (rows.p_value, scored.p_value)):
+        np.testing.assert_array_equal(mine, theirs)
+    assert rows.alarm.tolist() == scored.alarm.tolist()
+    # The threshold that is drawn is the one that raises the alarm.
+    assert ((rows.score < report.tasks.threshold[rows.task]) == rows.alarm).all()
+    said = [
+        tuple(filter(None, line)) for line in scored[["reason_1", "reason_2", "reason_3"]].values
+    ]
+    assert list(rows.reasons) == said
+    assert rows.dated and rows.time[0] == pd.Timestamp("2026-11-01").timestamp()
+
+
+def test_a_broken_sensor_is_the_first_incident(model, tables):
+    _, new, broken = tables
+    report = report_of(model, new, "fleet.manyone", "today.csv")
+    first = find_incidents(report.tasks, report.rows, report.rate)[0]
+    assert report.tasks.names[first.task] == "m2" and first.column == "heat"
+    assert set(broken) <= set(report.rows.number[list(first.alarms)])
+    assert first.by_chance < 0.05
+
+
+def test_tails_continue_the_pooled_p_values(model, tables):
+    report = report_of(model, tables[1], "", "")
+    calibration = model.model_.calibration_
+    known = np.array(report.tasks.basis)[report.rows.task] != "unknown"
+    codes = report.rows.task[known]
+    ranks = calibration.pvalues(report.rows.score[known], codes, 1e-9)
+    scaled = report.rows.score[known] / calibration.spread[codes]
+    inside = scaled >= calibration.pool_scores[0]
+    own = np.isclose(report.rows.tail[known], tail_pvalues(scaled, calibration.pool_scores))
+    assert own.all() and inside.any()
+    assert (report.rows.tail[known][inside] <= ranks[inside] + 1e-12).all()
+
+
+def test_model_alone_and_every_column_and_choice(model):
+    report = report_of(model, None, "fleet.manyone", "")
+    assert report.rows is None and report.tasks.basis.count("pooled") == 1
+    columns, choice = (table for _, _, table in report.tables)
+    assert {row.name for row in columns.rows} == {*NAMES, "site"}
+    dropped = next(row for row in columns.rows if row.name == "site")
+    assert dropped.soft and "constant" in dropped.cells[-1].text
+    assert choice.rows[0].cells[0].text
+
+
+def test_report_writes_one_page_for_every_library(model, tables, tmp_path):
+    polars = pytest.importorskip("polars")
+    for table in (tables[1], polars.from_pandas(tables[1])):
+        path = tmp_path / "page.html"
+        model.report(path, table)
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith("<!doctype html>") and 'new "<b>"' not in text
+        path.unlink()
+    model.report(tmp_path / "model.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.html"]
+
+
+def test_what_is_embedded_is_json_whatever_the_scores(model, tables):
+    wild = tables[1].copy()
+    wild.loc[0, "flow"], wild.loc[1, "heat"], wild.loc[2, NAMES] = np.inf, 1e300, np.nan
+    report = report_of(model, wild, "", "")
+    found = find_incidents(report.tasks, report.rows, report.rate)
+    json.dumps(embedded(report, found), allow_nan=False)
+    assert report.rows.alarm[1]
+
+
+def test_times_with_gaps_are_not_drawn(model, tables):
+    gaps = tables[1].copy()
+    gaps.loc[3, "when"] = pd.NaT
+    assert report_of(model, gaps, "", "").rows.time is None
+
+
+def test_one_task_and_one_row(tables):
+    alone = tables[0][tables[0].machine == "m0"].drop(columns="when")
+    model = TableModel("machine", method="default", anomalies="faults").fit(alone)
+    report = report_of(model, alone.head(1), "", "")
+    assert report.relations is None and len(report.rows.task) == 1
