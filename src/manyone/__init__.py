@@ -17,6 +17,7 @@ from manyone.estimators import (
 from manyone.groups import TimeBlocks
 from manyone.metrics import TaskAUC
 from manyone.persistence import load, save
+from manyone.pipelines import TaskPipeline, make_pipeline
 from manyone.plots import ObjectiveDisplay, ScoreDisplay, StructureDisplay
 from manyone.selection import auto, tune
 from manyone.tables import TableModel
@@ -42,10 +43,12 @@ __all__ = [
     "StructureDisplay",
     "TableModel",
     "TaskAUC",
+    "TaskPipeline",
     "TaskWhitener",
     "TimeBlocks",
     "auto",
     "load",
+    "make_pipeline",
     "save",
     "tune",
 ]

@@ -33,6 +33,7 @@ from manyone.files import write_atomically
 from manyone.kernels import Kernel, Points
 from manyone.models import SCORERS, FitReport, Presence, RangeGuard, Solution, Tail
 from manyone.models.presence import Usual
+from manyone.pipelines import TaskPipeline
 from manyone.rows import TrainingRows
 from manyone.solvers.ridge import RidgeFactor
 from manyone.tables import TableModel
@@ -54,7 +55,17 @@ def trusted_types() -> tuple[str, ...]:
     Ours, sparse rows and dtypes: a list in this code, never read from a file.
     """
     ours: list[type] = [*METHODS.values(), CombinedOneClass, TaskWhitener]
-    ours += [TableModel, Encoder, Decision, NumberMap, LevelMap, DateMap, Column, UnknownTasks]
+    ours += [
+        TaskPipeline,
+        TableModel,
+        Encoder,
+        Decision,
+        NumberMap,
+        LevelMap,
+        DateMap,
+        Column,
+        UnknownTasks,
+    ]
     ours += [*SCORERS, Solution, FitReport, Presence, Usual, RangeGuard, Tail]
     ours += [Whitening, TaskWhitenings]
     ours += [Calibration, Kernel, Points, TrainingRows, RidgeFactor]

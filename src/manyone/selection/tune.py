@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 
 from manyone.estimators.base import MultiTaskOneClass
+from manyone.pipelines import TaskPipeline, tuned_pipeline
 from manyone.rows import TrainingRows, split_named, training_rows
 from manyone.selection.choosing import choose_setting
 from manyone.selection.faults import fault_grid
@@ -22,7 +24,7 @@ from manyone.selection.judging import (
     tunable,
 )
 
-E = TypeVar("E", bound=MultiTaskOneClass)
+E = TypeVar("E", bound=MultiTaskOneClass | TaskPipeline | Pipeline)
 
 
 def tune(
@@ -53,8 +55,9 @@ def tune(
 
     Parameters
     ----------
-    estimator : estimator of this package
-        Gives the values of what is not in the grid. It is not changed.
+    estimator : estimator of this package, or a pipeline that ends in one
+        Gives the values of what is not in the grid. It is not changed. Transformers of a pipeline
+        are fitted once, to all rows: leave supervised ones to folds of your own.
     X, y, task, outlier, sample_weight, groups
         As in `fit`; rows of a group are judged by models that have seen none of them.
     criterion : {"unseen", "seen", "faults"}
@@ -82,8 +85,9 @@ def tune(
     Returns
     -------
     estimator
-        A fitted clone with the best setting; ``tuning_`` is the table of what was tried, a dict of
-        arrays (one entry per candidate) that ``pandas.DataFrame`` takes as it is.
+        A fitted clone with the best setting (of a pipeline, a :class:`manyone.TaskPipeline`);
+        ``tuning_`` is the table of what was tried, a dict of arrays (one entry per candidate) that
+        ``pandas.DataFrame`` takes as it is.
 
     Examples
     --------
@@ -96,6 +100,11 @@ def tune(
     >>> len(model.tuning_["score"])
     3
     """
+    if isinstance(estimator, TaskPipeline | Pipeline):
+        given = {"task": task, "outlier": outlier, "sample_weight": sample_weight}
+        given |= {"groups": groups, "criterion": criterion, "grid": grid, "max_rows": max_rows}
+        given |= {"calibrate": calibrate, "random_state": random_state}
+        return tuned_pipeline(estimator, tune, X, **given)
     model, values = _checked(estimator, criterion, grid, max_rows)
     X, task, outlier, groups, named = split_named(X, task, outlier, groups)
     rows, tasks, _ = training_rows(model, X, task, outlier, sample_weight, groups)

@@ -90,7 +90,8 @@ def judged(
     own = codes[known]
     p[known] = estimator.calibration_.pvalues(score[known], own, finest)
     alarm[known] = score[known] < estimator.offset_[own]
-    p[~known], alarm[~known] = model.unknown_.judge(score[~known], rate, finest)
+    if not known.all():
+        p[~known], alarm[~known] = model.unknown_.judge(score[~known], rate, finest)
     if fdr is not None and len(rows):
         alarm = benjamini_hochberg(p, fdr)
     pooled = np.append(estimator.calibration_.pooled(finest), False)

@@ -15,8 +15,8 @@ from manyone.calibration import Calibration
 from manyone.messages import shortlist
 from manyone.models.range_guard import ALARM, RangeGuard, floors
 from manyone.tables.decisions import Decision, decide
-from manyone.tables.frames import Columns, read_column
-from manyone.tables.maps import LEVEL_HEIGHT, LevelMap, Map, NumberMap
+from manyone.tables.frames import Columns, read_columns
+from manyone.tables.maps import LEVEL_HEIGHT, LevelMap, Map, NumberMap, apply_numbers
 from manyone.tables.ranges import Ranges
 
 # Levels never seen are guarded where at most this share of the rows has a level of its own.
@@ -101,12 +101,9 @@ class Encoder:
 
     def numbers(self, columns: Columns) -> Array:
         """Finite values of the columns of numbers (n, p), NaN where there is none."""
-        names = [
-            name
-            for name, one in zip(self.used, self.maps, strict=True)
-            if isinstance(one, NumberMap)
-        ]
-        n = len(next(iter(columns.values())).values)
+        pairs = zip(self.used, self.maps, strict=True)
+        names = [name for name, one in pairs if isinstance(one, NumberMap)]
+        n = len(columns[self.used[0]].values)
         values = np.column_stack([np.empty((n, 0)), *(columns[name].values for name in names)])
         return np.where(np.isfinite(values), values, np.nan)
 
@@ -123,7 +120,7 @@ class Encoder:
         for one in self.maps:
             if isinstance(one, NumberMap):
                 ends = np.array([ranges.lower[number], ranges.upper[number]])
-                lower[place], upper[place] = one.apply(ends)[:, 0]
+                lower[place], upper[place] = apply_numbers([one], ends[:, None])[:, 0]
                 below[place] = one.slopes[0] * ranges.below[number]
                 above[place] = one.slopes[1] * ranges.above[number]
                 number += 1
@@ -160,37 +157,39 @@ class Encoder:
 
     def _coordinates(self, columns: Columns) -> tuple[Array, bool]:
         """Coordinates with NaN where values are missing, and whether any is."""
-        n = len(next(iter(columns.values())).values)
+        names, maps = self.used, self.maps
+        starts = np.concatenate([[0], np.cumsum([one.width for one in maps])])
+        n = len(columns[names[0]].values)
         Z = np.empty((n, len(self.source)))
-        missing = np.zeros((n, len(self.maps)), dtype=bool)
-        place = 0
-        for number, (name, one) in enumerate(zip(self.used, self.maps, strict=True)):
-            column = columns[name]
-            block = Z[:, place : place + one.width]
-            if isinstance(one, LevelMap):
-                assert column.levels is not None
-                block[:] = one.apply(column.values, column.levels)
-            else:
-                block[:] = one.apply(column.values)
-            missing[:, number] = np.isnan(block[:, 0])
-            place += one.width
-        Z[:, place:-1] = missing[:, self.indicators] * LEVEL_HEIGHT
-        often = np.zeros(len(self.maps), dtype=bool)
-        often[self.indicators] = True
-        Z[:, -1] = missing[:, ~often].any(axis=1) * LEVEL_HEIGHT
-        return Z, bool(missing.any())
+        numbers = [k for k, one in enumerate(maps) if isinstance(one, NumberMap)]
+        if numbers:
+            values = np.column_stack([columns[names[k]].values for k in numbers])
+            Z[:, starts[numbers]] = apply_numbers(self._number_maps(), values)
+        for k, one in enumerate(maps):
+            if not isinstance(one, NumberMap):
+                Z[:, starts[k] : starts[k + 1]] = one.apply(columns[names[k]])
+        missing = np.isnan(Z[:, starts[:-1]])
+        gaps = bool(missing.any())
+        often = np.isin(np.arange(len(maps)), self.indicators)
+        Z[:, starts[-1] : -1] = missing[:, self.indicators] * LEVEL_HEIGHT
+        Z[:, -1] = missing[:, ~often].any(axis=1) * LEVEL_HEIGHT if gaps else 0.0
+        return Z, gaps
+
+    def _number_maps(self) -> list[NumberMap]:
+        return [one for one in self.maps if isinstance(one, NumberMap)]
 
     def read(self, frame: nw.DataFrame[Any]) -> Columns:
         """The columns that are used, or what is wrong with them, by name."""
-        lost = [name for name in self.used if name not in frame.columns]
+        names, known = self.used, set(frame.columns)
+        lost = [name for name in names if name not in known]
         if lost:
             raise ValueError(
                 f"The table has no column {shortlist(lost, 3)}, which the model was fitted with."
             )
-        columns = {}
+        columns = read_columns(frame, names)
         for one in self.decisions:
             if one.used:
-                columns[one.name] = one.checked(read_column(frame.get_column(one.name)))
+                columns[one.name] = one.checked(columns[one.name])
         return columns
 
     def new_columns(self, names: Sequence[str]) -> list[str]:

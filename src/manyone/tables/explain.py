@@ -12,11 +12,11 @@ from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Codes
 from manyone.estimators.combined import CombinedOneClass
+from manyone.reasons import find_reasons
 from manyone.rows import MISSING
 from manyone.tables.encoder import Encoder
 from manyone.tables.frames import Column
 from manyone.tables.maps import DateMap, LevelMap, NumberMap
-from manyone.tables.reasons import find_reasons
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel

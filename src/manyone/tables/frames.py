@@ -70,8 +70,8 @@ def as_table(table: Any, what: str = "table") -> nw.DataFrame[Any]:
     names = [str(name) for name in getattr(table, "columns", ())]
     if hasattr(table, "column_names"):  # pyarrow
         names = [str(name) for name in table.column_names]
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(names) > 1 else []
     if len(names) != len(set(names)):
+        twice = sorted({name for name in names if names.count(name) > 1})
         raise ValueError(f"{what} has several columns named {shortlist(twice, 3)}: rename them.")
     frame = nw.from_native(table, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
@@ -85,8 +85,9 @@ def as_table(table: Any, what: str = "table") -> nw.DataFrame[Any]:
 
 def refuse_missing_columns(frame: nw.DataFrame[Any], **roles: Sequence[str]) -> None:
     """Every column that a role names has to be there."""
+    known = set(frame.columns)
     for role, names in roles.items():
-        lost = [name for name in names if name not in frame.columns]
+        lost = [name for name in names if name not in known]
         if lost:
             raise ValueError(
                 f"{role}: there is no column {shortlist(lost, 3)}. The columns are "
@@ -110,6 +111,20 @@ def read_column(series: nw.Series[Any]) -> Column:
     if dtype in (nw.Object, nw.Unknown):
         return _mixed(series.to_list())
     return Column(str(dtype), np.full(len(series), np.nan))
+
+
+def read_columns(frame: nw.DataFrame[Any], names: Sequence[str]) -> Columns:
+    """Some columns as plain arrays; all numbers in one go, as they are read once per row."""
+    schema = frame.schema
+    plain = [name for name in names if schema[name].is_float()]
+    columns = {}
+    if len(plain) > 1:
+        values = np.asarray(frame[plain].to_numpy(), dtype=np.float64)
+        columns = {name: Column("number", values[:, k]) for k, name in enumerate(plain)}
+    return {
+        name: columns[name] if name in columns else read_column(frame.get_column(name))
+        for name in names
+    }
 
 
 def numbers(series: nw.Series[Any]) -> Array:

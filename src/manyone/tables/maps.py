@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from manyone._types import Array
+from manyone.tables.frames import Column
 
 # Knots of the map of a column of numbers.
 _KNOTS = 33
@@ -83,22 +85,31 @@ class NumberMap:
         slopes = _BEYOND / np.where(tails > 0, tails, distinct[-1] - distinct[0])
         return cls(distinct[chosen], scores[chosen], slopes, infinite)
 
-    def apply(self, values: Array) -> Array:
-        """Coordinates (n, 1); NaN where missing."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            if self.infinite:
-                values = np.where(np.isinf(values), np.nan, values)
-            below = np.minimum(values - self.knots[0], 0.0) * self.slopes[0]
-            above = np.maximum(values - self.knots[-1], 0.0) * self.slopes[1]
-            inside = np.interp(values, self.knots, self.scores)
-            return np.clip(inside + below + above, -_FARTHEST, _FARTHEST)[:, None]
-
     def undo(self, coordinates: Array) -> Array:
         """Values (n,) that become these coordinates (n, 1)."""
         z = coordinates[:, 0]
         below = np.minimum(z - self.scores[0], 0.0) / self.slopes[0]
         above = np.maximum(z - self.scores[-1], 0.0) / self.slopes[1]
         return np.asarray(np.interp(z, self.scores, self.knots) + below + above)
+
+
+def apply_numbers(maps: Sequence[NumberMap], values: Array) -> Array:
+    """Coordinates (n, p) of columns of numbers (n, p), a map for each; NaN where missing."""
+    ends = np.array([(one.knots[0], one.knots[-1]) for one in maps]).T
+    slopes = np.array([one.slopes for one in maps]).T
+    inside = np.empty_like(values)
+    for column, one in enumerate(maps):
+        inside[:, column] = np.interp(values[:, column], one.knots, one.scores)
+    with np.errstate(over="ignore", invalid="ignore"):
+        beyond = np.minimum(values - ends[0], 0.0) * slopes[0]
+        beyond += np.maximum(values - ends[1], 0.0) * slopes[1]
+        coordinates = np.clip(inside + beyond, -_FARTHEST, _FARTHEST)
+    missing = np.array([one.infinite for one in maps])
+    if missing.any():
+        coordinates[:, missing] = np.where(
+            np.isinf(values[:, missing]), np.nan, coordinates[:, missing]
+        )
+    return coordinates
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,15 +157,17 @@ class LevelMap:
     def _first_merged(self) -> int:
         return self.width - 1 - (len(np.unique(self.place)) < len(self.place))
 
-    def apply(self, values: Array, levels: NDArray[Any]) -> Array:
-        """Coordinates (n, width) of numbers (n,) of levels; NaN where missing."""
+    def apply(self, column: Column) -> Array:
+        """Coordinates (n, width); NaN where missing."""
+        values, levels = column.values, column.levels
+        assert levels is not None
         index = dict(zip(self.levels.tolist(), self.place.tolist(), strict=True))
         never = self.width - 1
         place = np.array([index.get(level, never) for level in levels.tolist()] + [0])
         missing = np.isnan(values)
-        column = place[np.where(missing, len(levels), values).astype(np.intp)]
+        chosen = place[np.where(missing, len(levels), values).astype(np.intp)]
         coordinates = np.zeros((len(values), self.width))
-        coordinates[np.arange(len(values)), column] = LEVEL_HEIGHT
+        coordinates[np.arange(len(values)), chosen] = LEVEL_HEIGHT
         coordinates[missing] = np.nan
         return coordinates
 
@@ -188,10 +201,10 @@ class DateMap:
         ]
         return cls(np.array(periods))
 
-    def apply(self, values: Array) -> Array:
+    def apply(self, column: Column) -> Array:
         """Coordinates (n, width); NaN where missing."""
         # The first of January 1970 was a Thursday: weeks begin on Monday.
-        angle = 2 * np.pi * (values[:, None] + 3 * _DAY) / self.periods
+        angle = 2 * np.pi * (column.values[:, None] + 3 * _DAY) / self.periods
         return np.column_stack([np.sin(angle), np.cos(angle)])
 
     def moments(self, coordinates: Array) -> list[str]:

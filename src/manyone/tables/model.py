@@ -43,7 +43,7 @@ from manyone.tables.unknown import UnknownTasks
 
 # How numbers are scaled. People differ in the order of their values; faults show in how far values
 # go, and need distances that mean something.
-_LINEAR = {"strangers": 0.0, "any": 0.0, "faults": 0.7}
+_LINEAR = {"strangers": 0.0, "any": 0.0, "faults": 0.9}
 # Rows that the tasks' common scales and covariance count for where rows are explained.
 _PRIORS = (2.0, 20.0)
 

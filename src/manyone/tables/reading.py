@@ -17,6 +17,7 @@ from manyone.tables.frames import (
     Columns,
     outlier_mask,
     read_column,
+    read_columns,
     refuse_missing_columns,
     task_labels,
 )
@@ -100,7 +101,7 @@ def read_training(
     names = [name for name in frame.columns if name not in apart]
     if not names:
         raise ValueError("The table has no column beside those that say what rows are.")
-    columns = {name: read_column(frame.get_column(name)) for name in names}
+    columns = read_columns(frame, names)
     table = TrainingTable(columns, labels, outlier, groups, np.arange(len(labels)))
     for name in roles["time"]:
         when = read_column(frame.get_column(name)).values

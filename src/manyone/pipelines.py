@@ -1,0 +1,264 @@
+"""Transformers in front of an estimator, with ``task=`` handed to whoever asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils.metadata_routing import get_routing_for_object
+from sklearn.utils.validation import check_is_fitted
+
+from manyone._types import Array, Mask
+from manyone.covariance import task_whitenings
+from manyone.estimators.base import OneClassEstimator
+from manyone.estimators.combined import CombinedOneClass
+from manyone.reasons import find_reasons
+from manyone.rows import TrainingRows, as_labels, lookup, split_columns
+
+# Rows that the tasks' common scales and covariance count for where rows are explained.
+_PRIORS = (2.0, 20.0)
+
+
+def make_pipeline(*steps: Any, **options: Any) -> TaskPipeline:
+    """Chain transformers and an estimator of this package.
+
+    Unlike :func:`sklearn.pipeline.make_pipeline`, every method takes ``task=`` and no global
+    setting has to be changed.
+
+    Parameters
+    ----------
+    *steps : transformers, then an estimator or ``"auto"``
+        ``"auto"`` chooses method and setting when it is fitted, see :func:`manyone.auto`.
+    **options
+        Of `auto`, such as ``anomalies="faults"``.
+
+    Returns
+    -------
+    TaskPipeline
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import manyone
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> rng = np.random.default_rng(0)
+    >>> task = np.repeat(["pump", "fan"], 30)
+    >>> X = rng.normal(size=(60, 2)) * [1.0, 1000.0]
+    >>> model = manyone.make_pipeline(StandardScaler(), manyone.JointOCKSR(alarm_rate=0.1))
+    >>> model.fit(X, task=task).predict([[9.0, 9000.0]], task=["fan"])
+    array([-1])
+    """
+    if not steps:
+        raise ValueError('make_pipeline needs an estimator, or "auto", as its last step.')
+    names: list[str] = []
+    for step in steps:
+        name = step if isinstance(step, str) else type(step).__name__.lower()
+        count = sum(other.rstrip("-0123456789") == name for other in names)
+        names.append(f"{name}-{count + 1}" if count else name)
+    return TaskPipeline(list(zip(names, steps, strict=True)), options)
+
+
+@dataclass(eq=False, repr=False)
+class TaskPipeline(BaseEstimator):
+    """Transformers and an estimator as one; made by :func:`manyone.make_pipeline`.
+
+    Every method of the estimator is there, with rows as the first transformer takes them. What the
+    transformers have learned stays when rows are enrolled or forgotten.
+
+    Parameters
+    ----------
+    steps : list of (str, transformer), the last an estimator or ``"auto"``
+    options : dict
+        Of ``"auto"``.
+
+    Attributes
+    ----------
+    steps_ : list of (str, transformer)
+        Fitted.
+    model_ : estimator
+        The last step, fitted.
+    tasks_ : ndarray of shape (T,)
+    """
+
+    steps: list[tuple[str, Any]]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        task: Any = None,
+        outlier: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+    ) -> Self:
+        """Fit the transformers, then the estimator; see its `fit`."""
+        last = self.steps[-1][1]
+        given = {"sample_weight": sample_weight}
+        X, given["task"], given["outlier"], given["groups"] = split_columns(
+            X, task=task, outlier=outlier, groups=groups
+        )
+        Z = self.fit_transformers(X, given["task"])
+        if isinstance(last, str) and last == "auto":
+            from manyone.selection.auto import auto  # choosing knows pipelines
+
+            model = auto(Z, **given, **self.options)
+        elif isinstance(last, OneClassEstimator):
+            model = clone(last).fit(Z, **given)
+        else:
+            raise ValueError(
+                f'The last step must be an estimator of manyone, or "auto"; got {last!r}.'
+            )
+        return self.become(model)
+
+    def fit_transformers(self, X: Any, task: Any) -> Any:
+        """Rows as the estimator gets them."""
+        self.steps_ = [(name, clone(step)) for name, step in self.steps[:-1]]
+        for _, step in self.steps_:
+            step.fit(X, **_asked(step, "fit", task))
+            X = step.transform(X, **_asked(step, "transform", task))
+        return X
+
+    def become(self, model: OneClassEstimator) -> Self:
+        """Take a fitted estimator for the last step."""
+        self.model_, self.tasks_ = model, model.tasks_
+        return self
+
+    def transform(self, X: Any, *, task: Any = None) -> Any:
+        """Rows as the estimator gets them."""
+        check_is_fitted(self)
+        for _, step in self.steps_:
+            X = step.transform(X, **_asked(step, "transform", task))
+        return X
+
+    def _ask(self, method: str, X: Any, task: Any, **options: Any) -> Any:
+        X, task = split_columns(X, task=task)
+        return getattr(self.model_, method)(self.transform(X, task=task), task=task, **options)
+
+    def score_samples(self, X: Any, *, task: Any = None) -> Array:
+        """Score of each row, shape (n,); higher is more normal."""
+        return np.asarray(self._ask("score_samples", X, task))
+
+    def decision_function(self, X: Any, *, task: Any = None) -> Array:
+        """Score minus threshold, shape (n,); < 0 raises the alarm."""
+        return np.asarray(self._ask("decision_function", X, task))
+
+    def predict(self, X: Any, *, task: Any = None) -> NDArray[np.int_]:
+        """+1 where a row is normal for its task, -1 where it raises the alarm, shape (n,)."""
+        return np.asarray(self._ask("predict", X, task))
+
+    def pvalues(self, X: Any, *, task: Any = None, exact: bool = False) -> Array:
+        """P-value of "this row is normal for its task", shape (n,)."""
+        return np.asarray(self._ask("pvalues", X, task, exact=exact))
+
+    def select(self, X: Any, *, task: Any = None, fdr: float = 0.1, exact: bool = False) -> Mask:
+        """Rows of a batch to call abnormal, with false-discovery control, shape (n,)."""
+        return np.asarray(self._ask("select", X, task, fdr=fdr, exact=exact))
+
+    def score_tasks(self, X: Any) -> Array:
+        """Score of every row against every task, shape (n, T)."""
+        return self.model_.score_tasks(self.transform(X))
+
+    def predict_task(self, X: Any) -> NDArray[Any]:
+        """The task that accepts a row best, or none, shape (n,)."""
+        return self.model_.predict_task(self.transform(X))
+
+    def recalibrate(self, alarm_rate: float) -> Self:
+        """Promise another alarm rate; nothing is refitted."""
+        check_is_fitted(self)
+        self.model_.recalibrate(alarm_rate)
+        return self
+
+    def calibrate(self, X: Any, *, task: Any = None, sample_weight: Any = None) -> Self:
+        """Set the thresholds from held-out normal rows."""
+        self._ask("calibrate", X, task, sample_weight=sample_weight)
+        return self
+
+    def enroll(self, X: Any, *, task: Any = None, outlier: Any = None) -> Self:
+        """Add rows of known tasks, or new tasks, where the estimator can."""
+        X, task, outlier = split_columns(X, task=task, outlier=outlier)
+        model: Any = self.model_
+        model.enroll(self.transform(X, task=task), task=task, outlier=outlier)
+        self.tasks_ = model.tasks_
+        return self
+
+    def forget(self, task: Any) -> Self:
+        """Remove a task and its rows from the estimator."""
+        check_is_fitted(self)
+        model: Any = self.model_
+        model.forget(task)
+        self.tasks_ = model.tasks_
+        return self
+
+    def explain(self, X: Any, *, task: Any = None, top: int = 3) -> dict[str, NDArray[Any]]:
+        """Which columns make each row unusual for its task.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d)
+        task : array-like of shape (n,) or str or None
+        top : int, default=3
+
+        Returns
+        -------
+        dict of arrays of shape (n, top)
+            ``column``: numbers (or names, where the last transformer knows them) of the columns
+            that the estimator sees; ``value`` and ``expected``, what would be normal given the
+            other columns; ``share`` in what is unusual. For reasons in the units of a whole table,
+            see :class:`manyone.TableModel`.
+        """
+        X, task = split_columns(X, task=task)
+        Z = np.asarray(self.transform(X, task=task), dtype=np.float64)
+        labels = np.full(len(Z), self.tasks_[0]) if task is None else as_labels(task)
+        codes, rows = lookup(labels, self.tasks_), self._reference()
+        normal = ~rows.outlier
+        metric = task_whitenings(
+            rows.X[normal], rows.codes[normal], rows.weight[normal], rows.n_tasks, *_PRIORS
+        )
+        reasons = find_reasons(metric, Z, codes, np.arange(Z.shape[1]))
+        order = np.argsort(-reasons.gain, axis=1, kind="stable")[:, :top]
+        gain = np.maximum(reasons.gain, 0.0)
+        share = gain / np.maximum(gain.sum(axis=1, keepdims=True), 1e-300)
+        names = np.arange(Z.shape[1])
+        if self.steps_ and hasattr(self.steps_[-1][1], "get_feature_names_out"):
+            names = self.steps_[-1][1].get_feature_names_out()
+        parts = {"value": Z, "expected": reasons.expected, "share": share}
+        found = {name: np.take_along_axis(part, order, axis=1) for name, part in parts.items()}
+        return {"column": names[order], **found}
+
+    def _reference(self) -> TrainingRows:
+        """Training rows as the estimator has kept them."""
+        check_is_fitted(self)
+        model: Any = self.model_
+        if isinstance(model, CombinedOneClass):
+            model = next(iter(model.views_.values()))
+        rows: TrainingRows = model.training_
+        if rows.X.shape[1] == 0:
+            raise ValueError(
+                "explain() needs the training rows, which a model with landmarks does not keep."
+            )
+        return rows
+
+
+def _asked(step: Any, method: str, task: Any) -> dict[str, Any]:
+    """The task, for a transformer that asks for it."""
+    requests = getattr(get_routing_for_object(step), method).requests
+    return {"task": task} if task is not None and "task" in requests else {}
+
+
+def tuned_pipeline(
+    pipeline: TaskPipeline | Pipeline, tune: Callable[..., Any], X: Any, **given: Any
+) -> TaskPipeline:
+    """The pipeline with its transformers fitted and its estimator tuned on what they make of X."""
+    names = ("task", "outlier", "groups")
+    X, *values = split_columns(X, **{name: given.pop(name) for name in names})
+    given |= dict(zip(names, values, strict=True))
+    fitted = TaskPipeline([(name, step) for name, step in pipeline.steps if step != "passthrough"])
+    Z = fitted.fit_transformers(X, given["task"])
+    return fitted.become(tune(fitted.steps[-1][1], Z, **given))
