@@ -21,7 +21,7 @@ except ImportError as error:
         f"manyone: {error}. The command line needs: pip install 'manyone[cli]'"
     ) from error
 
-from manyone.cli import common, demo, fit, reproduce, score, upkeep
+from manyone.cli import bench, common, demo, fit, reproduce, score, upkeep
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, invoke_without_command=True)
 
@@ -33,7 +33,7 @@ def manyone(context: typer.Context) -> None:
         typer.echo(context.get_help())
 
 
-for group in (demo, fit, score, upkeep, reproduce):
+for group in (demo, fit, score, upkeep, reproduce, bench):
     group.add_to(app)
 
 

@@ -1,0 +1,59 @@
+"""What is measured: cases, declared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from manyone.bench.contenders import CONTENDERS, FLOOR, OURS
+
+# The last of them hold one-hot responses of all rows, or all kernel values.
+_ALL = tuple(CONTENDERS)
+_LIGHT = tuple(name for name in _ALL if name not in ("himalaya KernelRidge",))
+_LINEAR = (OURS, FLOOR, "Nystroem + Ridge")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rows of a fleet, and who is fitted to them.
+
+    Attributes
+    ----------
+    study : {"rows", "tasks", "landmarks"}
+        What grows from case to case.
+    n_rows, n_tasks, n_features, landmarks : int
+    contenders : tuple of str
+        Names in :data:`manyone.bench.contenders.CONTENDERS`.
+    """
+
+    study: str
+    n_rows: int
+    n_tasks: int
+    n_features: int
+    landmarks: int
+    contenders: tuple[str, ...] = _LINEAR
+
+    @property
+    def size(self) -> int:
+        """The number that grows."""
+        return {"rows": self.n_rows, "tasks": self.n_tasks, "landmarks": self.landmarks}[self.study]
+
+
+#: A first look, in well under a minute.
+QUICK = (
+    Case("rows", 1_000, 20, 8, 100, _ALL),
+    Case("rows", 4_000, 20, 8, 100),
+    Case("tasks", 2_000, 100, 8, 100, (OURS, FLOOR)),
+    Case("landmarks", 2_000, 20, 8, 25, (OURS, FLOOR)),
+    Case("landmarks", 2_000, 20, 8, 200, (OURS, FLOOR)),
+)
+#: The whole, in some minutes on two cores.
+CASES = (
+    Case("rows", 3_000, 100, 32, 1_000, _ALL),
+    Case("rows", 10_000, 100, 32, 1_000, _LIGHT),
+    Case("rows", 30_000, 100, 32, 1_000),
+    Case("rows", 100_000, 100, 32, 1_000),
+    Case("tasks", 30_000, 30, 32, 500),
+    Case("tasks", 30_000, 300, 32, 500),
+    Case("tasks", 30_000, 3_000, 32, 500, (OURS, FLOOR)),
+    *(Case("landmarks", 30_000, 100, 32, m) for m in (50, 150, 500, 1_500)),
+)

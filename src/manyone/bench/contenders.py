@@ -1,0 +1,145 @@
+"""Who is measured: ours, rivals at their best, and the floor: the bare arithmetic by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import blas
+
+from manyone._types import Array, Codes, Mask
+from manyone.datasets import make_fleet
+from manyone.estimators import JointOCKSR
+
+
+class Data(NamedTuple):
+    """Training rows, and test rows of which some are anomalies."""
+
+    X: Array
+    task: Codes
+    X_test: Array
+    task_test: Codes
+    outlier: Mask
+
+
+#: Fits to data with so many landmarks, and returns scores of its test rows; None for the floor.
+Contender = Callable[[Data, int], Array | None]
+
+
+def fleet(n_rows: int, n_tasks: int, n_features: int) -> Data:
+    """Machines with faults of their own and readings of others among the test rows."""
+    made: Any = make_fleet(
+        n_tasks, -(-n_rows // n_tasks), n_features, n_test=8, fault="both", random_state=0
+    )
+    codes = [np.unique(labels, return_inverse=True)[1] for labels in (made.task, made.test_task)]
+    scale = made.data.std(axis=0)
+    test = made.test_data / scale, codes[1], made.test_fault
+    return Data(made.data / scale, codes[0], *test)
+
+
+def ours(data: Data, landmarks: int) -> Array:
+    """`JointOCKSR` with thresholds."""
+    model = JointOCKSR(landmarks=landmarks, random_state=0).fit(data.X, task=data.task)
+    return model.score_samples(data.X_test, task=data.task_test)
+
+
+def floor(data: Data, landmarks: int) -> None:
+    """Two passes of kernel blocks, one dsyrk and one triangular solve for each block."""
+    X, Z = data.X, data.X[:landmarks]
+    gamma = 1.0 / (2.0 * X.var(axis=0).sum())
+    right = np.column_stack([2 * gamma * Z, np.full(len(Z), -gamma), -gamma * (Z**2).sum(axis=1)])
+
+    def kernel(rows: Array) -> Array:
+        left = np.column_stack([rows, (rows**2).sum(axis=1), np.ones(len(rows))])
+        values = np.minimum(left @ right.T, 0.0)
+        return np.exp(values, out=values)
+
+    G = np.zeros((len(Z), len(Z)), order="F")
+    L = np.asfortranarray(np.linalg.cholesky(kernel(Z) + 1e-6 * np.eye(len(Z))))
+    starts = range(0, len(X), 2048)
+    for start in starts:
+        block = kernel(X[start : start + 2048])
+        G = blas.dsyrk(1.0, block.T, beta=1.0, c=G, lower=1, overwrite_c=1)
+    for start in starts:
+        block = kernel(X[start : start + 2048])
+        blas.dtrsm(1.0, L, block.T, lower=1, overwrite_b=1)
+
+
+def nystroem_ridge(data: Data, landmarks: int) -> Array:
+    """scikit-learn's landmarks and ridge on one-hot responses."""
+    from sklearn.kernel_approximation import Nystroem
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+
+    gamma = 1.0 / (2.0 * data.X.var(axis=0).sum())
+    R = np.eye(data.task.max() + 1)[data.task]
+    features = Nystroem(gamma=gamma, n_components=landmarks, random_state=0)
+    model = make_pipeline(features, Ridge(alpha=0.1, fit_intercept=False)).fit(data.X, R)
+    return np.asarray(model.predict(data.X_test)[np.arange(len(data.X_test)), data.task_test])
+
+
+def each_task(make: Callable[[int], Any]) -> Contender:
+    """One model for each task; `make` takes the number of landmarks."""
+
+    def fit_and_score(data: Data, landmarks: int) -> Array:
+        scores = np.empty(len(data.X_test))
+        order = np.argsort(data.task, kind="stable")
+        groups = np.split(data.X[order], np.flatnonzero(np.diff(data.task[order])) + 1)
+        for task, rows in enumerate(groups):
+            mine = np.flatnonzero(data.task_test == task)
+            scores[mine] = make(landmarks).fit(rows).decision_function(data.X_test[mine])
+        return scores
+
+    return fit_and_score
+
+
+def _svm(landmarks: int) -> Any:
+    from sklearn.svm import OneClassSVM
+
+    return OneClassSVM(nu=0.1)
+
+
+def _forest(landmarks: int) -> Any:
+    from sklearn.ensemble import IsolationForest
+
+    return IsolationForest(random_state=0)
+
+
+def _sgd(landmarks: int) -> Any:
+    from sklearn.kernel_approximation import Nystroem
+    from sklearn.linear_model import SGDOneClassSVM
+    from sklearn.pipeline import make_pipeline
+
+    features = Nystroem(n_components=min(landmarks, 20), random_state=0)
+    return make_pipeline(features, SGDOneClassSVM(nu=0.1, random_state=0))
+
+
+def pyod_ecod(data: Data, landmarks: int) -> Array:
+    """PyOD's parameter-free detector, one for each task; its scores grow with abnormality."""
+    from pyod.models.ecod import ECOD
+
+    return -np.asarray(each_task(lambda _: ECOD())(data, landmarks))
+
+
+def himalaya_ridge(data: Data, landmarks: int) -> Array:
+    """Himalaya's kernel ridge on one-hot responses, all rows."""
+    from himalaya.kernel_ridge import KernelRidge
+
+    gamma = 1.0 / (2.0 * data.X.var(axis=0).sum())
+    R = np.eye(data.task.max() + 1)[data.task]
+    model = KernelRidge(alpha=0.1, kernel="rbf", kernel_params={"gamma": gamma}).fit(data.X, R)
+    return np.asarray(model.predict(data.X_test)[np.arange(len(data.X_test)), data.task_test])
+
+
+OURS, FLOOR = "JointOCKSR", "floor (bare arithmetic)"
+CONTENDERS: dict[str, Contender] = {
+    OURS: ours,
+    FLOOR: floor,
+    "Nystroem + Ridge": nystroem_ridge,
+    "OneClassSVM per task": each_task(_svm),
+    "IsolationForest per task": each_task(_forest),
+    "Nystroem + SGDOneClassSVM per task": each_task(_sgd),
+    "PyOD ECOD per task": pyod_ecod,
+    "himalaya KernelRidge": himalaya_ridge,
+}

@@ -1,0 +1,98 @@
+"""What was measured, as a table for machines, a page for people, and plots."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from manyone.bench.contenders import CONTENDERS
+from manyone.bench.run import Measured
+from manyone.files import write_atomically
+from manyone.report.charts import COLOURS, SYMBOLS, Axis, Chart, Curve, Panel
+from manyone.solvers.running import blas_threads
+
+COLUMNS = (
+    *("study", "rows", "tasks", "features", "landmarks", "contender", "seconds", "seconds_min"),
+    *("seconds_max", "ratio_to_ours", "ratio_min", "ratio_max", "auc", "peak_mb", "note"),
+)
+
+
+def write_all(found: Sequence[Measured], out: Path) -> None:
+    """Write ``bench.csv``, ``bench.md`` and a plot for every study into a folder."""
+    from manyone.report.png import draw_png
+
+    out.mkdir(parents=True, exist_ok=True)
+    stream = io.StringIO()
+    table = csv.writer(stream, lineterminator="\n")
+    table.writerow(COLUMNS)
+    table.writerows(line(measured) for measured in found)
+    write_atomically(out / "bench.csv", stream.getvalue().encode())
+    write_atomically(out / "bench.md", as_markdown(found).encode())
+    for chart in charts(found):
+        write_atomically(out / f"{chart.name}.png", draw_png(chart))
+
+
+def line(one: Measured) -> list[object]:
+    """A line of the table."""
+    case = one.case
+    numbers = [case.study, case.n_rows, case.n_tasks, case.n_features, case.landmarks]
+    if one.note:
+        return [*numbers, one.contender, *[""] * 8, one.note]
+    times, ratios = one.seconds, one.ratios
+    spread = [np.median(times), min(times), max(times), np.median(ratios), min(ratios), max(ratios)]
+    values = [f"{value:.4g}" for value in (*spread, one.auc, one.peak_mb)]
+    return [*numbers, one.contender, *("" if value == "nan" else value for value in values), ""]
+
+
+def as_markdown(found: Sequence[Measured]) -> str:
+    """All cases for a reader."""
+    lines = [
+        "# manyone bench",
+        "",
+        f"Medians over rounds in one process, everybody in turns, {blas_threads()} BLAS thread(s). "
+        "A ratio above 1 means slower than JointOCKSR (which sets thresholds, too); in brackets "
+        "the lowest and highest of the rounds. AUC: mean over tasks, faults and strangers.",
+        "",
+        "| rows | tasks | landmarks | | seconds | ratio | AUC | peak MB |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for one in found:
+        case = one.case
+        head = f"| {case.n_rows:,} | {case.n_tasks:,} | {case.landmarks:,} | {one.contender} |"
+        if one.note:
+            lines.append(f"{head} {one.note} | | | |")
+            continue
+        ratio = f"{np.median(one.ratios):.2f} ({min(one.ratios):.2f}-{max(one.ratios):.2f})"
+        auc = "" if np.isnan(one.auc) else f"{100 * one.auc:.1f}"
+        lines.append(f"{head} {np.median(one.seconds):.3f} | {ratio} | {auc} | {one.peak_mb:.0f} |")
+    return "\n".join(lines) + "\n"
+
+
+def charts(found: Sequence[Measured]) -> list[Chart]:
+    """Time and accuracy against what grows, one chart for each study."""
+    drawn = []
+    for study in dict.fromkeys(one.case.study for one in found):
+        some = [one for one in found if one.case.study == study and not one.note]
+        panels = (
+            Panel("", Axis(study, log=True), Axis("seconds", log=True), _curves(some, "seconds")),
+            Panel("", Axis(study, log=True), Axis("AUC", percent=True), _curves(some, "auc")),
+        )
+        caption = f"Time and accuracy against {study}, medians in one run."
+        drawn.append(Chart(f"bench_{study}", f"Against {study}", caption, panels))
+    return drawn
+
+
+def _curves(found: Sequence[Measured], value: str) -> tuple[Curve, ...]:
+    curves = []
+    for number, name in enumerate(CONTENDERS):
+        mine = sorted((one.case.size, float(np.median(getattr(one, value)))) for one in found
+                      if one.contender == name)  # fmt: skip
+        if mine and not np.isnan(mine[0][1]):
+            x, y = zip(*mine, strict=True)
+            colour = COLOURS[number % len(COLOURS)]
+            curves.append(Curve(x, y, name, "", colour, SYMBOLS[number % len(SYMBOLS)]))
+    return tuple(curves)
