@@ -16,6 +16,7 @@ from manyone.estimators import (
 )
 from manyone.groups import TimeBlocks
 from manyone.metrics import TaskAUC
+from manyone.monitor import Monitor
 from manyone.persistence import load, save
 from manyone.pipelines import TaskPipeline, make_pipeline
 from manyone.plots import ObjectiveDisplay, ScoreDisplay, StructureDisplay
@@ -34,6 +35,7 @@ __all__ = [
     "IndependentOCKSR",
     "JointOCKSR",
     "LinearOCKSR",
+    "Monitor",
     "MultiTaskOneClassSVM",
     "NonlinearOCKSR",
     "ObjectiveDisplay",

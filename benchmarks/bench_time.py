@@ -1,0 +1,261 @@
+"""The promise over time, measured: drift flags, held rates, servers, an attack, kills, many tasks.
+
+Run ``python benchmarks/bench_time.py [part ...]`` with the parts exchangeable, shift, servers,
+attack, kills, size; none is all. Figures are printed beside what they are to be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import binom
+
+from manyone import IndependentOCKSR, Monitor, TimeBlocks
+from manyone.datasets import load_servers
+
+RATE = 0.1
+
+
+def streams(rows: int, sets: int, length: int, shift: float = 0.0) -> Iterator[tuple]:
+    """Models of 25 related tasks, and new rows (length, T, 8) of each, moved from row 200 on."""
+    T, d = 25, 8
+    for seed in range(sets):
+        rng = np.random.default_rng(seed)
+        centres = 1.5 * rng.normal(size=(T, d))
+        X = np.repeat(centres, rows, axis=0) + rng.normal(size=(T * rows, d))
+        model = IndependentOCKSR(alarm_rate=RATE).fit(X, task=np.repeat(np.arange(T), rows))
+        new = centres + rng.normal(size=(length, T, d))
+        new[200:] += shift
+        yield model, new
+
+
+def watch(monitor: Monitor, new: np.ndarray, answers: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Alarms and drift flags (length, T) of normal rows, each alarm refuted at once or never."""
+    n, T, d = new.shape
+    tasks = np.arange(T)
+    if not answers:
+        found = monitor.update(new.reshape(-1, d), np.tile(tasks, n))
+        return found.alarm.reshape(n, T), found.drift.reshape(n, T)
+    alarm, drift = np.empty((2, n, T), dtype=bool)
+    for i, rows in enumerate(new):
+        found = monitor.update(rows, tasks)
+        alarm[i], drift[i] = found.alarm, found.drift
+        monitor.feedback(found.id[found.alarm], normal=True)
+    return alarm, drift
+
+
+def exchangeable(sets: int = 40) -> None:
+    for rows in (5, 20, 80):
+        flags, fed, own = 0, [], []
+        for number, (model, new) in enumerate(streams(rows, sets, 500)):
+            alarm, drift = watch(Monitor(model), new, answers=False)
+            flags += int(drift[-1].sum())
+            own.append(alarm.mean())
+            if number < 8:  # answers one by one take longer
+                fed.append(watch(Monitor(model), new, answers=True)[0].mean())
+        total = 25 * sets
+        most = int(binom.ppf(0.999, total, 0.01))
+        print(
+            f"exchangeable, {rows:2d} rows: {flags} of {total} streams flagged (at most {most}); "
+            f"alarms {100 * np.mean(fed):.2f} % with answers (9.5 to 10.5), "
+            f"{100 * np.mean(own):.2f} % without (8 to 12)",
+            flush=True,
+        )
+
+
+def shift(sets: int = 8) -> None:
+    for size in (1.0, 2.0, 3.0):
+        delays = []
+        for model, new in streams(50, sets, 500, size):
+            flagged = watch(Monitor(model), new, answers=False)[1][200:]
+            delays += np.where(flagged.any(axis=0), flagged.argmax(axis=0) + 1, 1000).tolist()
+        wanted = " (at most 40)" if size == 2 else ""
+        print(f"shift of {size:g} sd: flagged after {np.median(delays):g} rows{wanted}", flush=True)
+
+
+def servers() -> None:
+    train, test = load_servers(), load_servers(split="test")
+    X, task = [], []
+    for t in range(len(train.target_names)):
+        mine = np.flatnonzero(train.target == t)
+        X.append(train.data[mine[np.linspace(0, len(mine) - 1, 100).astype(int)]])
+        task += [t] * 100
+    X, task = np.concatenate(X), np.array(task)
+    settings = {"kernel": "laplacian", "metric": "whitened", "alarm_rate": RATE}
+    static = IndependentOCKSR(**settings).fit(X, task=task)
+    when = TimeBlocks(np.tile(np.arange(100), len(train.target_names)), forward=False)
+    blocks = IndependentOCKSR(**settings).fit(X, task=task, groups=when)
+    ahead = TimeBlocks(when.time)
+    forward = IndependentOCKSR(**settings).fit(X, task=task, groups=ahead)
+    Z, claim, bad = test.data, test.target, test.label.astype(bool)
+    scores = static.score_samples(Z, task=claim)
+    found = {
+        "static": scores < static.offset_[claim],
+        "static, blocks": scores < blocks.offset_[claim],
+        "static, forward blocks": scores < forward.offset_[claim],
+    }
+    for kind in ("full", "alarms", "half", "none"):
+        found[f"monitor, answers: {kind}"] = in_time(static, Z, claim, bad, kind)
+    for name, alarm in found.items():
+        rates, caught, hindsight = [], [], []
+        for t in range(len(train.target_names)):
+            mine = claim == t
+            normal, faulty = scores[mine & ~bad], scores[mine & bad]
+            rates.append(alarm[mine & ~bad].mean())
+            caught.append(alarm[mine & bad].mean())
+            hindsight.append(np.mean(faulty < np.quantile(normal, rates[-1])))
+        print(
+            f"{name:24s} false alarms {100 * np.mean(rates):.1f} % (worst {100 * max(rates):.1f}), "
+            f"caught {100 * np.mean(caught):.1f} %, with hindsight {100 * np.mean(hindsight):.1f} %"
+            f" (ratio {np.mean(caught) / np.mean(hindsight):.2f})",
+            flush=True,
+        )
+
+
+def in_time(model, Z, claim, bad, kind: str) -> np.ndarray:
+    """Alarms row by row of each server, answers after every row (or for every second alarm)."""
+    monitor, alarm = Monitor(model), np.zeros(len(Z), dtype=bool)
+    tasks = np.unique(claim)
+    rows = [np.flatnonzero(claim == t) for t in tasks]
+    for i in range(max(map(len, rows))):
+        now = np.array([mine[i] for mine in rows if i < len(mine)])
+        found = monitor.update(Z[now], claim[now], id=now)
+        alarm[now] = found.alarm
+        told = {"full": now, "alarms": now[found.alarm], "none": now[:0]}.get(kind)
+        if told is None:
+            told = now[found.alarm & (now % 2 == 0)]
+        if len(told):
+            monitor.feedback(told, normal=~bad[told])
+    return alarm
+
+
+def attack() -> None:
+    """Walk outwards in small steps, one back after every alarm, until 1,000 rows were accepted."""
+    for answered in (False, True):
+        moved, allowed, most = [], [], []
+        for seed in range(10):
+            rng = np.random.default_rng(seed)
+            model = IndependentOCKSR(alarm_rate=RATE).fit(rng.normal(size=(50, 8)))
+            monitor = Monitor(model)
+            radii = np.linspace(0.0, 12.0, 4000)
+            way = radii[:, None] * np.full(8, 1 / np.sqrt(8))
+            scores = model.score_samples(way)
+            first, accepted, at = monitor.thresholds[0], 0, 0
+            lowest = first
+            for _ in range(4000):
+                if accepted == 1000:
+                    break
+                found = monitor.update(way[[at]])
+                accepted += int(~found.alarm[0])
+                at = max(at - 40, 0) if found.alarm[0] else min(at + 10, len(way) - 1)
+                if answered and found.alarm[0]:
+                    monitor.feedback(found.id, normal=False)
+                lowest = min(lowest, monitor.thresholds[0])
+            reach = [radii[np.flatnonzero(scores >= s)[-1]] for s in (first, lowest)]
+            most.append(accepted)
+            moved.append(reach[1] / reach[0] - 1)
+            allowed.append(radii[np.flatnonzero(scores >= monitor.state.low[0])[-1]] / reach[0] - 1)
+        name = "alarms refused" if answered else "no answers"
+        print(
+            f"attack, {name}, {np.mean(most):.0f} rows accepted: border "
+            f"{100 * np.mean(moved):.1f} % farther out on average, "
+            f"{100 * max(moved):.1f} % at most; the cap allows {100 * np.mean(allowed):.1f} %",
+            flush=True,
+        )
+
+
+def kills(number: int = 200) -> None:
+    """Save after every batch, kill after random ones, and feed some rows again."""
+    rng = np.random.default_rng(0)
+    model, new = next(streams(20, 1, 400, 1.0))
+    X, task = new.reshape(-1, 8), np.tile(np.arange(25), 400)
+    cuts = np.unique(np.r_[0, np.sort(rng.choice(len(X), number, replace=False)), len(X)])
+
+    def answer(monitor: Monitor, found: np.ndarray) -> None:
+        monitor.feedback(found.id[found.alarm], normal=found.id[found.alarm] % 3 > 0)
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "state"
+        whole, parts = Monitor(model), []
+        for low, high in itertools.pairwise(cuts):
+            found = whole.update(X[low:high], task[low:high], id=np.arange(low, high))
+            answer(whole, found)
+            parts.append(found)
+            monitor = Monitor(model, state=path)
+            again = max(low - 7, 0)  # some rows come twice
+            seen = monitor.update(X[again:high], task[again:high], id=np.arange(again, high))
+            answer(monitor, found)
+            same = all(
+                np.array_equal(getattr(found, name), getattr(seen, name)[low - again :])
+                for name in ("id", "p_value", "alarm", "drift")
+            )
+            assert same, (low, high)
+            monitor.save_state(path)
+            # Killed before it could save: this work is lost, and done again.
+            lost = slice(high - 1, high + 5)
+            Monitor.load_state(path, model).update(X[lost], task[lost])
+    print(f"kills: {len(cuts) - 1} resumed runs equal the one without", flush=True)
+
+
+def size() -> None:
+    T, d = 10_000, 4
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(T), 10)
+    model = IndependentOCKSR(alarm_rate=RATE).fit(rng.normal(size=(10 * T, d)), task=task)
+    monitor, X, everyone = Monitor(model), rng.normal(size=(T, d)), np.arange(T)
+    begin = time.perf_counter()
+    for _ in range(100):
+        monitor.update(X, everyone)
+    whole = time.perf_counter() - begin
+    begin = time.perf_counter()
+    for _ in range(100):
+        model.score_samples(X, task=everyone)
+    scoring = time.perf_counter() - begin
+    with tempfile.TemporaryDirectory() as folder:
+        monitor.save_state(Path(folder) / "state")
+        mega = (Path(folder) / "state").stat().st_size / 1e6
+    begin = time.perf_counter()
+    for row in range(200):
+        monitor.update(X[[row]], everyone[[row]])
+    one = (time.perf_counter() - begin) / 200
+    begin = time.perf_counter()
+    for row in range(200):
+        model.score_samples(X[[row]], task=everyone[[row]])
+    alone = (time.perf_counter() - begin) / 200
+    print(
+        f"size: {T} tasks x 100 updates in {whole:.1f} s, {scoring:.1f} of it scoring "
+        f"(under 60); state {mega:.0f} MB (under 100); one row {1e3 * (one - alone):.2f} ms beyond "
+        f"scoring (under 1)",
+        flush=True,
+    )
+
+
+PARTS = {
+    "exchangeable": exchangeable,
+    "shift": shift,
+    "servers": servers,
+    "attack": attack,
+    "kills": kills,
+    "size": size,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
+    warnings.simplefilter("ignore")
+    for part in parser.parse_args().parts or PARTS:
+        begin = time.perf_counter()
+        PARTS[part]()
+        print(f"  ({part}: {time.perf_counter() - begin:.0f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()

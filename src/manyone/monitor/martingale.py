@@ -1,0 +1,106 @@
+r"""Evidence that rows have changed: conformal test martingales, one for each task.
+
+Let :math:`p_n` be the smoothed rank of the n-th score among those before it. As long as rows are
+exchangeable the ranks are independent and uniform on (0, 1), so the wealth of anyone who bets on
+them at fair odds,
+
+.. math:: M_n = M_{n-1} \sum_k \pi_{n,k} f_k(p_n), \qquad \int_0^1 f_k = 1,
+
+is a martingale, and by Ville's inequality it *ever* exceeds :math:`1/\delta` with probability at
+most :math:`\delta`. Bets :math:`f_k` lean towards low ranks (rows less normal than before), some
+towards high ones; shares :math:`\pi` follow what has paid, with a little moved back to all at every
+step, so that a change after a long quiet time is still met.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyone._types import Array, Codes
+
+# Cash; low ranks, mildly and strongly; high ranks, mildly.
+_PRIOR = np.array([0.4, 0.2, 0.3, 0.1])
+# Share of the wealth that is dealt anew at every step.
+_MOVED = 0.005
+#: Scores that ranks are taken among; then a new history starts, and the wealth stays.
+LONGEST = 1000
+BETS = len(_PRIOR)
+
+
+def bets(p: Array) -> Array:
+    """What each bet (k, B) pays at ranks p (k,): densities on (0, 1)."""
+    return np.stack([np.ones_like(p), 2.0 * (1.0 - p), 0.5 / np.sqrt(p), 2.0 * p], axis=1)
+
+
+def fresh_shares(n_tasks: int) -> Array:
+    """Shares of the wealth before the first bet, shape (T, B)."""
+    return np.tile(_PRIOR, (n_tasks, 1))
+
+
+def uniforms(seed: int, codes: Codes, counts: Codes) -> Array:
+    """Uniform numbers in (0, 1), shape (k,): the same for the same seed, task and count.
+
+    Drawn by hashing (splitmix64) and not from a stream, so that it does not matter how rows are
+    batched, in which order tasks come, or where a run was resumed.
+    """
+    with np.errstate(over="ignore"):
+        x = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + codes.astype(np.uint64)
+        for salt in (np.uint64(0), counts.astype(np.uint64)):
+            x = (x ^ salt) + np.uint64(0x9E3779B97F4A7C15)
+            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            x ^= x >> np.uint64(31)
+    return ((x >> np.uint64(12)).astype(np.float64) + 0.5) / 2.0**52
+
+
+def smoothed_ranks(history: NDArray[Any], scores: NDArray[Any], u: Array) -> Array:
+    """Rank of each score among those before it and itself, ties broken at random.
+
+    Parameters
+    ----------
+    history : ndarray of shape (k, h)
+        Scores of the same task before, NaN where there are fewer.
+    scores : ndarray of shape (k,)
+    u : ndarray of shape (k,)
+        Uniform in (0, 1).
+
+    Returns
+    -------
+    ndarray of shape (k,)
+        Independent and uniform on (0, 1) as long as scores of a task are exchangeable.
+    """
+    below = np.count_nonzero(history < scores[:, None], axis=1)
+    equal = np.count_nonzero(history == scores[:, None], axis=1)
+    counts = np.count_nonzero(~np.isnan(history), axis=1)
+    return (below + u * (equal + 1.0)) / (counts + 1.0)
+
+
+def bet(log_wealth: Array, shares: Array, p: Array) -> tuple[Array, Array]:
+    """Wealth and its shares after one more rank.
+
+    Parameters
+    ----------
+    log_wealth : ndarray of shape (k,)
+    shares : ndarray of shape (k, B)
+        Rows sum to 1.
+    p : ndarray of shape (k,)
+
+    Returns
+    -------
+    log_wealth : ndarray of shape (k,)
+    shares : ndarray of shape (k, B)
+    """
+    grown = ((1.0 - _MOVED) * shares + _MOVED * _PRIOR) * bets(p)
+    gain = grown.sum(axis=1)
+    return log_wealth + np.log(gain), grown / gain[:, None]
+
+
+def log_mean_wealth(log_wealth: Array) -> float:
+    """Log of the mean wealth over tasks: again a martingale, that of the whole fleet."""
+    most = float(log_wealth.max())
+    if most == -np.inf:
+        return most
+    return most + float(np.log(np.mean(np.exp(log_wealth - most))))

@@ -1,0 +1,32 @@
+"""Scores of new rows, whatever kind of model watches them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from manyone._types import Array, Codes, Mask
+
+
+class Scored(NamedTuple):
+    """Task (-1: never seen), score, and what the model alone says, each of shape (n,)."""
+
+    codes: Codes
+    score: Array
+    p_value: Array
+    alarm: Mask
+
+
+def score_rows(model: Any, X: Any, task: Any) -> Scored:
+    """Score rows by a fitted estimator, or the rows of a table by a model of tables."""
+    from manyone.tables import TableModel
+
+    if isinstance(model, TableModel):
+        from manyone.tables.frames import as_table
+
+        answers = model._answer(as_table(X), None, "pooled")
+        return Scored(answers.codes, answers.score, answers.p_value, answers.alarm)
+    rows, codes = model._scoring_rows(X, task)
+    scores = model._own_scores(rows, codes)
+    return Scored(codes, scores, np.ones(len(codes)), np.zeros(len(codes), dtype=bool))

@@ -1,0 +1,205 @@
+"""What a monitor knows: plain arrays, saved whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyone._types import Array, Codes, Mask
+from manyone.files import write_atomically
+from manyone.monitor import martingale
+from manyone.monitor.memory import Memory
+from manyone.monitor.threshold import WINDOW, anchors_of
+
+_FORMAT = b"manyone monitor state 1\n"
+
+
+@dataclass(eq=False)
+class MonitorState:
+    """State of a monitor, one line per task.
+
+    Parameters
+    ----------
+    fingerprint : str
+        Of the model that it belongs to.
+    rate, drift_level : float
+        Promised alarm rate, and probability of a false drift flag of one task.
+    seed : int
+        Of the numbers that break ties.
+    anchor, window : ndarray of shape (T, WINDOW)
+        Left-out scores, which never leave, and the scores that p-values are taken among.
+    confirmed : ndarray of bool of shape (T, WINDOW)
+        What in the window a person has called normal.
+    low, high, level, run : ndarray of shape (T,)
+        Bounds of the threshold, level of the alarm, moving average of alarms.
+    head, rows, alarms : ndarray of shape (T,)
+        Next place in the window; rows and alarms so far.
+    answers : ndarray of shape (T, 2)
+        Recent answers about alarms: normal, abnormal.
+    history : ndarray of shape (T, h)
+        Scores that ranks are taken among, the first `counts` (T,) of each line.
+    log_wealth : ndarray of shape (T, 2)
+        Of the bets on ranks among new rows, and among left-out and new rows (-inf: no bets).
+    shares : ndarray of shape (T, 2, B)
+    most, least : ndarray of shape (T,)
+        Largest evidence so far, and the smallest of the first wealth.
+    since, flagged : ndarray of shape (T,)
+        Row of the task at which that was, and at which the flag was raised (-1: never).
+    since_time, flagged_time : ndarray of str of shape (T,)
+    fleet_flagged : ndarray of shape (1,)
+        Row of the stream at which the whole fleet was flagged, -1 for never.
+    memory : Memory
+        The last rows, by id.
+    sources : dict
+        How far tables have been read, for ``manyone watch``.
+    """
+
+    fingerprint: str
+    rate: float
+    drift_level: float
+    seed: int
+    anchor: Array
+    window: Array
+    confirmed: Mask
+    low: Array
+    high: Array
+    level: Array
+    run: Array
+    head: Codes
+    rows: Codes
+    alarms: Codes
+    answers: Array
+    history: NDArray[np.float32]
+    counts: Codes
+    log_wealth: Array
+    shares: Array
+    most: Array
+    least: Array
+    since: Codes
+    flagged: Codes
+    since_time: NDArray[Any]
+    flagged_time: NDArray[Any]
+    fleet_flagged: Codes
+    memory: Memory = field(default_factory=Memory)
+    sources: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def start(cls, model: Any, *, drift_level: float = 0.01, seed: int = 0) -> Self:
+        """State before the first row.
+
+        Parameters
+        ----------
+        model : fitted estimator or TableModel
+        drift_level : float, default=0.01
+            Probability that a task is ever flagged although nothing drifts.
+        seed : int, default=0
+
+        Returns
+        -------
+        MonitorState
+        """
+        if not 0 < drift_level < 1:
+            raise ValueError(f"drift_level must lie between 0 and 1; got {drift_level!r}.")
+        estimator = estimator_of(model)
+        rate = float(estimator.promised_rate_)
+        found = anchors_of(estimator.calibration_, estimator.offset_, rate)
+        T = len(found.low)
+        zeros, none = np.zeros(T, dtype=np.intp), np.full(T, -1)
+        shares = np.stack([martingale.fresh_shares(T)] * 2, axis=1)
+        wealth = np.zeros((T, 2))
+        # What is borrowed from other tasks is no history of this one: nothing is bet on it.
+        wealth[estimator.calibration_.pooled(rate), 1] = -np.inf
+        return cls(
+            fingerprint_of(model),
+            rate,
+            drift_level,
+            int(seed),
+            found.scores,
+            found.scores.copy(),
+            np.zeros((T, WINDOW), dtype=bool),
+            found.low,
+            found.high,
+            np.full(T, rate),
+            np.zeros(T),
+            zeros.copy(),
+            zeros.copy(),
+            zeros.copy(),
+            np.zeros((T, 2)),
+            np.zeros((T, 16), dtype=np.float32),
+            zeros.copy(),
+            wealth,
+            shares,
+            np.full(T, -np.inf),
+            np.zeros(T),
+            zeros.copy(),
+            none.copy(),
+            np.full(T, "", dtype="U32"),
+            np.full(T, "", dtype="U32"),
+            np.full(1, -1),
+        )
+
+    def save(self, path: Any) -> None:
+        """Write to a file, atomically: a kill leaves the file before or the file after."""
+        arrays: dict[str, Any] = {}
+        plain: dict[str, Any] = {}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if isinstance(value, np.ndarray):
+                arrays[one.name] = value
+            elif one.name != "memory":
+                plain[one.name] = value
+        plain["ids"] = self.memory.ids()
+        arrays |= {f"memory_{name}": array for name, array in self.memory.arrays().items()}
+        arrays["plain"] = np.frombuffer(json.dumps(plain).encode(), dtype=np.uint8)
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)
+        body = buffer.getvalue()
+        digest = hashlib.sha256(body).hexdigest().encode() + b"\n"
+        write_atomically(Path(path), _FORMAT + digest + body)
+
+    @classmethod
+    def load(cls, path: Any) -> Self:
+        """Read from a file.
+
+        Raises
+        ------
+        ValueError
+            If it is not such a file, or damaged.
+        """
+        content = Path(path).read_bytes()
+        if not content.startswith(_FORMAT):
+            raise ValueError(f"{path} is not a state of a monitor (version 1).")
+        digest, _, body = content[len(_FORMAT) :].partition(b"\n")
+        if hashlib.sha256(body).hexdigest().encode() != digest:
+            raise ValueError(f"{path} is damaged: its checksum does not fit. Use a copy of it.")
+        with np.load(io.BytesIO(body), allow_pickle=False) as saved:
+            arrays = {name: saved[name] for name in saved.files}
+        plain = json.loads(arrays.pop("plain").tobytes())
+        ids = plain.pop("ids")
+        start = len("memory_")
+        kept = {name[start:]: arrays.pop(name) for name in [*arrays] if name.startswith("memory_")}
+        return cls(memory=Memory.restored(ids, kept), **plain, **arrays)
+
+
+def estimator_of(model: Any) -> Any:
+    """The fitted estimator inside a model of tables, or the estimator itself."""
+    from manyone.tables import TableModel
+
+    estimator = model.model_ if isinstance(model, TableModel) else model
+    estimator._check_calibrated()
+    return estimator
+
+
+def fingerprint_of(model: Any) -> str:
+    """A short text that differs between models with other tasks or other left-out scores."""
+    estimator = estimator_of(model)
+    digest = hashlib.sha256(repr(estimator.tasks_.tolist()).encode())
+    digest.update(np.ascontiguousarray(estimator.calibration_.scores).tobytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,123 @@
+r"""Thresholds that follow the rows: adaptive conformal inference with a sliding reference.
+
+The reference of a task is its last 100 rows taken as normal (at first its left-out scores). A row
+raises the alarm where its p-value is at most the level q of its task, and every row taken as normal
+moves that level (Gibbs & Candes 2021),
+
+.. math:: q \leftarrow q + \eta\, w\, (\text{rate} - \text{alarm}),
+
+with w the weight of the belief that the row is normal. Over n normal rows the measured rate is then
+within :math:`(1 + \eta)/(\eta n)` of the promised one, whatever the rows do.
+
+Whoever is accepted is learned from, so thresholds have bounds that no accepted row can move: as far
+below the first threshold as that lies below the median of the left-out scores (`CAP` times), and
+never above that median. Only a row that a person has called normal may carry it further.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from manyone._types import Array, Codes, Mask
+from manyone.calibration import Calibration
+
+#: Rows of a reference.
+WINDOW = 100
+#: Step of the level, with answers and without.
+STEP, GUARDED_STEP = 0.02, 0.005
+#: How far a threshold may fall unconfirmed: in distances of the first one from the median.
+CAP = 1.0
+# Without answers the level stays within this factor of the rate, and alarms in runs are not
+# learned from: a run is there where the moving average of alarms (of about five rows) exceeds this.
+_FACTOR, RUN, _MEMORY = 2.0, 0.5, 0.8
+_HIGHEST = 0.5
+
+
+class Anchors(NamedTuple):
+    """Left-out scores that each task starts from, and the bounds that follow from them.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (T, WINDOW)
+        Ascending, NaN where a task has fewer.
+    low, high : ndarray of shape (T,)
+        Between these a threshold may move.
+    """
+
+    scores: Array
+    low: Array
+    high: Array
+
+
+def anchors_of(calibration: Calibration, offset: Array, rate: float) -> Anchors:
+    """Anchors of all tasks, those of all tasks in its units where a task has too few."""
+    T = len(offset)
+    scores = np.full((T, WINDOW), np.nan)
+    pool = _thinned(np.repeat(calibration.pool_scores, _whole(calibration.pool_weight)))
+    borrowed = calibration.pooled(rate)
+    for t in range(T):
+        own = slice(calibration.starts[t], calibration.starts[t + 1])
+        mine = pool * calibration.spread[t]
+        if not borrowed[t]:
+            counts = _whole(calibration.weight[own])
+            mine = _thinned(np.repeat(calibration.scores[own], counts))
+        scores[t, : len(mine)] = mine
+    middle = np.nanmedian(scores, axis=1)
+    first = np.minimum(np.maximum(offset, np.nanmin(scores, axis=1)), middle)
+    return Anchors(scores, first - CAP * (middle - first), middle)
+
+
+def _whole(weight: Array) -> Codes:
+    """Weights as counts, at least one."""
+    return np.maximum(np.rint(weight), 1.0).astype(np.intp)
+
+
+def _thinned(ascending: Array) -> Array:
+    """At most `WINDOW` of ascending values, evenly spaced."""
+    if len(ascending) <= WINDOW:
+        return ascending
+    return ascending[np.linspace(0, len(ascending) - 1, WINDOW).round().astype(np.intp)]
+
+
+def reference_pvalues(window: Array, scores: Array) -> Array:
+    """P-value (k,) of each score among its reference (k, W), NaN where there is none."""
+    below = np.count_nonzero(window <= scores[:, None], axis=1)
+    return (1.0 + below) / (1.0 + np.count_nonzero(~np.isnan(window), axis=1))
+
+
+def alarms_of(p: Array, level: Array, scores: Array, low: Array, high: Array) -> Mask:
+    """Alarms (k,): p at most the level, as far as the threshold may move."""
+    return ((p <= level) & (scores < high)) | (scores < low)
+
+
+def current_thresholds(window: Array, level: Array, low: Array, high: Array) -> Array:
+    """Scores (k,) below which :func:`alarms_of` raises the alarm."""
+    ascending = np.sort(window, axis=1)  # NaN last
+    valid = np.count_nonzero(~np.isnan(window), axis=1)
+    place = np.floor(level * (valid + 1.0) - 1.0 + 1e-9).astype(np.intp)
+    found = np.take_along_axis(ascending, np.clip(place, 0, WINDOW - 1)[:, None], axis=1)[:, 0]
+    found = np.where(place < 0, -np.inf, np.where(place < valid, found, np.inf))
+    return np.clip(found, low, high)
+
+
+def confirmed_low(low: Array, window: Array, confirmed: Mask) -> Array:
+    """The bound (k,), lowered to what a person has called normal."""
+    return np.minimum(low, np.where(confirmed & ~np.isnan(window), window, np.inf).min(axis=1))
+
+
+def moved_level(level: Array, weight: Array, alarm: Mask, rate: float) -> Array:
+    """Levels (k,) after rows that are taken as normal with some weight, answers being given."""
+    return np.clip(level + STEP * weight * (rate - alarm), 0.0, max(_HIGHEST, rate))
+
+
+def guarded_level(level: Array, weight: Array, alarm: Mask, rate: float) -> Array:
+    """The same where no answer was ever given: slowly, and never far."""
+    moved = level + GUARDED_STEP * weight * (rate - alarm)
+    return np.clip(moved, rate / _FACTOR, rate * _FACTOR)
+
+
+def moved_run(run: Array, alarm: Mask) -> Array:
+    """Moving average (k,) of alarms."""
+    return _MEMORY * run + (1.0 - _MEMORY) * alarm

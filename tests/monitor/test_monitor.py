@@ -1,0 +1,237 @@
+"""Monitors: rates held while things drift, bounds, answers, state."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from manyone import IndependentOCKSR, JointOCKSR, Monitor, TableModel
+from manyone.monitor import MonitorState, threshold
+
+pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+RATE, TASKS = 0.1, 20
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Twenty tasks of thirty rows in four columns, all about the origin."""
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(TASKS), 30)
+    return IndependentOCKSR(alarm_rate=RATE).fit(rng.normal(size=(len(task), 4)), task=task)
+
+
+def stream(n, seed=1, shift=0.0, at=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, TASKS, 4))
+    X[at:] += shift
+    return X.reshape(-1, 4), np.tile(np.arange(TASKS), n)
+
+
+def equal(one, other):
+    return all(
+        np.array_equal(getattr(one, name), getattr(other, name))
+        for name in ("id", "p_value", "alarm", "drift")
+    )
+
+
+def test_batches_do_not_matter(model):
+    X, task = stream(30)
+    whole = Monitor(model).update(X, task)
+    monitor, parts = Monitor(model), []
+    for low, high in ((0, 1), (1, 2), (2, 250), (250, 600)):
+        parts.append(monitor.update(X[low:high], task[low:high]))
+    for name in ("id", "p_value", "alarm", "drift"):
+        joined = np.concatenate([getattr(part, name) for part in parts])
+        np.testing.assert_array_equal(joined, getattr(whole, name))
+
+
+def test_nothing_drifts_and_the_rate_holds_by_itself(model):
+    X, task = stream(300)
+    found = Monitor(model).update(X, task)
+    assert found.drift[-TASKS:].sum() <= binom.ppf(0.999, TASKS, 0.01)
+    assert abs(found.alarm.mean() - RATE) < 0.02
+
+
+def test_a_drift_is_flagged_and_dated(model):
+    X, task = stream(260, shift=2.0, at=200)
+    monitor = Monitor(model)
+    drift = monitor.update(X, task, time=np.arange(len(X)) // TASKS).drift.reshape(-1, TASKS)
+    assert drift[:200].any(axis=0).mean() < 0.1
+    delays = drift[200:].argmax(axis=0)
+    assert np.median(delays) <= 40
+    assert drift[-1].all()
+    assert np.median(monitor.state.since) > 150
+    assert monitor.state.flagged_time[0] == str(monitor.state.flagged[0])
+    assert monitor.state.fleet_flagged[0] > 200 * TASKS
+    monitor.reset()
+    assert (monitor.state.flagged < 0).all()
+
+
+def test_a_drift_before_the_first_row_is_flagged(model):
+    X, task = stream(60, shift=1.5)
+    assert Monitor(model).update(X, task).drift[-TASKS:].mean() > 0.8
+
+
+@pytest.mark.parametrize("delay", [0, 20])
+def test_refuted_alarms_hold_the_rate_while_things_drift(model, delay):
+    """Rows move away for good: a static threshold would alarm on most of them."""
+    n = 600
+    X, task = stream(n, shift=1.2)
+    assert np.mean(model.predict(X, task=task) == -1) > 0.25
+    monitor, alarms, waiting = Monitor(model), [], []
+    for i in range(n):
+        now = slice(i * TASKS, (i + 1) * TASKS)
+        found = monitor.update(X[now], task[now])
+        alarms.append(found.alarm)
+        waiting.append(found.id[found.alarm])
+        if i >= delay:
+            monitor.feedback(waiting[i - delay], normal=True)
+    rates = np.mean(alarms[100:], axis=0)
+    assert abs(rates.mean() - RATE) < 0.015
+    assert rates.max() < 0.15
+
+
+def test_without_answers_lasting_anomalies_are_not_learned(model):
+    X, task = stream(200, shift=3.0, at=100)
+    alarm = Monitor(model).update(X, task).alarm.reshape(-1, TASKS)
+    assert alarm[-50:].mean() > 0.95
+
+
+def test_accepted_rows_cannot_move_the_border_beyond_its_bound(model):
+    monitor = Monitor(model)
+    way = np.linspace(0, 6, 601)[:, None] * np.array([[1.0, 0.0, 0.0, 0.0]])
+    at, lowest = 0, np.inf
+    for _ in range(1500):
+        found = monitor.update(way[[at]], [0])
+        at = max(at - 8, 0) if found.alarm[0] else min(at + 2, 600)
+        lowest = min(lowest, monitor.thresholds[0])
+    first = model.offset_[0]
+    middle = np.median(model.calibration_.scores[:30])
+    assert lowest >= first - threshold.CAP * (middle - first) - 1e-12
+    assert lowest < first  # it was pushed
+
+
+def test_thresholds_are_where_alarms_begin(model):
+    X, task = stream(40)
+    monitor = Monitor(model)
+    for i in range(40):
+        now = slice(i * TASKS, (i + 1) * TASKS)
+        before = monitor.thresholds
+        found = monitor.update(X[now], task[now])
+        np.testing.assert_array_equal(found.alarm, found.score < before)
+        monitor.feedback(found.id[found.alarm], normal=i % 2 == 0)
+
+
+def test_an_id_counts_once_and_answers_are_corrected(model):
+    X, task = stream(3)
+    monitor, other = Monitor(model), Monitor(model)
+    ids = [f"row {i}" for i in range(len(X))]
+    first = monitor.update(X, task, id=ids)
+    again = monitor.update(np.r_[X, X], np.r_[task, task], id=ids + ids)
+    assert equal(first, monitor.update(X, task, id=ids))
+    np.testing.assert_array_equal(again.alarm[: len(X)], first.alarm)
+    other.update(X, task, id=ids)
+    assert np.array_equal(other.state.level, monitor.state.level)
+    assert monitor.state.rows.sum() == len(X)
+    # An answer taken back leaves the level as the other answer alone would.
+    alarmed = first.id[first.alarm]
+    assert monitor.feedback(alarmed, normal=True) == len(alarmed)
+    assert monitor.feedback(alarmed, normal=True) == 0
+    monitor.feedback(alarmed, normal=False)
+    other.feedback(alarmed, normal=False)
+    np.testing.assert_allclose(monitor.state.level, other.state.level, atol=1e-12)
+
+
+def test_unknown_ids_are_said_and_wrong_ones_refused(model):
+    X, task = stream(1)
+    monitor = Monitor(model)
+    monitor.update(X, task)
+    with pytest.warns(UserWarning, match="1 of 2 ids"):
+        monitor.feedback([0, 999], normal=False)
+    with pytest.raises(ValueError, match="integers or texts"):
+        monitor.update(X, task, id=np.arange(TASKS) / 2)
+    with pytest.raises(ValueError, match="one per row"):
+        monitor.update(X, task, id=[1])
+    with pytest.raises(ValueError, match="Unknown task"):
+        monitor.reset("nobody")
+
+
+def test_the_oldest_ids_are_forgotten(model, monkeypatch):
+    monkeypatch.setattr("manyone.monitor.memory.REMEMBERED", 50)
+    X, task = stream(10)
+    monitor = Monitor(model)
+    monitor.update(X[:60], task[:60])
+    monitor.update(X[60:95], task[60:95])
+    found = [monitor.state.memory.find(i) >= 0 for i in range(95)]
+    assert found == [False] * 45 + [True] * 50
+
+
+def test_kills_lose_nothing_and_count_nothing_twice(model, tmp_path):
+    X, task = stream(20, shift=1.0, at=10)
+    path = tmp_path / "state"
+    whole, rng = Monitor(model), np.random.default_rng(0)
+    cuts = [0, *np.sort(rng.choice(np.arange(1, len(X)), 40, replace=False)), len(X)]
+    for low, high in itertools.pairwise(cuts):
+        wanted = whole.update(X[low:high], task[low:high], id=np.arange(low, high))
+        monitor = Monitor(model, state=path)
+        monitor.update(X[low:high], task[low:high], id=np.arange(low, high))  # killed: not saved
+        monitor = Monitor(model, state=path)
+        again = max(0, low - 5)
+        found = monitor.update(X[again:high], task[again:high], id=np.arange(again, high))
+        for name in ("id", "p_value", "alarm", "drift"):
+            np.testing.assert_array_equal(
+                getattr(found, name)[low - again :], getattr(wanted, name)
+            )
+        for each in (whole, monitor):
+            each.feedback(wanted.id[wanted.alarm], normal=wanted.id[wanted.alarm] % 3 > 0)
+        monitor.save_state(path)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_damaged_states_and_those_of_other_models_are_refused(model, tmp_path):
+    path = tmp_path / "state"
+    Monitor(model).save_state(path)
+    content = path.read_bytes()
+    other = IndependentOCKSR(alarm_rate=RATE).fit(np.random.default_rng(5).normal(size=(40, 4)))
+    with pytest.raises(ValueError, match="another model"):
+        Monitor.load_state(path, other)
+    path.write_bytes(content[:-9] + b"123456789")
+    with pytest.raises(ValueError, match="checksum"):
+        Monitor.load_state(path, model)
+    path.write_bytes(b"hello")
+    with pytest.raises(ValueError, match="not a state"):
+        Monitor.load_state(path, model)
+    with pytest.raises(ValueError, match="drift_level"):
+        MonitorState.start(model, drift_level=2)
+
+
+def test_another_promise_moves_the_level(model):
+    monitor = Monitor(model)
+    try:
+        moved = Monitor(model.recalibrate(0.2), state=monitor.state)
+        np.testing.assert_allclose(moved.state.level, 0.2)
+    finally:
+        model.recalibrate(RATE)
+
+
+@pytest.mark.parametrize("method", [JointOCKSR, IndependentOCKSR])
+def test_a_single_task_needs_no_label(method):
+    rng = np.random.default_rng(0)
+    monitor = Monitor(method(alarm_rate=0.1).fit(rng.normal(size=(30, 3))))
+    assert monitor.update(rng.normal(size=(5, 3))).alarm.shape == (5,)
+
+
+def test_tables_are_watched_and_unknown_tasks_answered():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"pump": np.repeat(["a", "b"], 40), "flow": rng.normal(9, 1, 80)})
+    model = TableModel("pump", method="default", anomalies="faults", alarm_rate=0.1).fit(table)
+    monitor = Monitor(model)
+    new = pd.DataFrame({"pump": ["a", "b", "c", "a"], "flow": [9.0, 90.0, 9.0, 9.1]})
+    found = monitor.update(new, id=["w", "x", "y", "z"])
+    assert found.alarm.tolist()[:2] == [False, True]
+    assert found.known.tolist() == [True, True, False, True]
+    assert monitor.state.rows.tolist() == [2, 1]
+    answered = model.score(new)
+    assert found.p_value[2] == answered.p_value[2]
