@@ -24,7 +24,7 @@ import manyone
 from manyone.calibration import Calibration
 from manyone.calibration.tails import Tails
 from manyone.covariance import TaskWhitenings, Whitening
-from manyone.engines.joint import Resemblance, Sums
+from manyone.engines.joint import Sums
 from manyone.engines.plan import Plan
 from manyone.engines.reach import Reach
 from manyone.engines.statistics import Statistics
@@ -33,6 +33,7 @@ from manyone.files import write_atomically
 from manyone.kernels import Kernel, Points
 from manyone.models import SCORERS, FitReport, Presence, RangeGuard, Solution, Tail
 from manyone.models.presence import Usual
+from manyone.models.resemblance import Resemblance
 from manyone.pipelines import TaskPipeline
 from manyone.rows import TrainingRows
 from manyone.solvers.ridge import RidgeFactor

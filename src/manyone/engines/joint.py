@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from manyone._types import Array
 from manyone.calibration.tails import Tails
+from manyone.engines.blocks import Block
 from manyone.engines.left_out import LeaveOut, LeftOut
-from manyone.engines.plan import Plan
+from manyone.engines.plan import Plan, sample_size
+from manyone.engines.sample import TakeSample
 from manyone.engines.statistics import AddUp, Statistics, solve_statistics
 from manyone.kernels.gram import Expansion
+from manyone.kernels.kernel import Kernel
+from manyone.models.resemblance import Resemblance
 from manyone.models.solution import Solution
-
-
-@dataclass(frozen=True, eq=False)
-class Resemblance:
-    """Mean left-out response of every task's function to the rows of every task, not multiplied.
-
-    Attributes
-    ----------
-    coef : ndarray of shape (m, T)
-        Coefficients of the functions.
-    values : ndarray of shape (T, m)
-        Sums of ``w_i k_i / (1 - leverage)`` over the rows of each task.
-    mass : ndarray of shape (T,)
-        Sums of ``w_i / (1 - leverage)``.
-    counts : ndarray of shape (T,)
-    """
-
-    coef: Array
-    values: Array
-    mass: Array
-    counts: Array
-
-    def matrix(self) -> Array:
-        """Entry (s, t): mean left-out response of task t's function to rows of task s."""
-        responses = self.values @ self.coef / self.counts[:, None]
-        return responses + np.diag(1.0 - self.mass / self.counts)
+from manyone.rows import MISSING, TrainingRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +60,43 @@ def joint_passes(plan: Plan, sweep: Any, alpha: float) -> tuple[Solution, Tails]
     statistics = sweep(AddUp(plan))
     step = leaving_out(plan, statistics, alpha)
     return joint_solution_of(step, statistics, alpha, sweep(step))
+
+
+def joint_of_rows(
+    kernel: Kernel, rows: TrainingRows, alpha: float, landmarks: int, seed: int
+) -> Solution:
+    """The same for rows in memory: the left-out score of every one of them is kept.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    rows : TrainingRows
+    alpha : float
+    landmarks, seed : int
+
+    Returns
+    -------
+    Solution
+        Without presence.
+    """
+    tasks, some, size = np.arange(rows.n_tasks), rows, sample_size(landmarks)
+    if len(rows.codes) > size:
+        known = np.flatnonzero(rows.codes != MISSING)
+        block = Block(rows.X[known], rows.codes[known], rows.outlier[known], rows.weight[known])
+        some = TakeSample(size, seed).partial(block).rows()
+    plan = replace(Plan.of(kernel, some, tasks, landmarks, seed), reach=None)
+    step = LeaveOut(plan, solve_statistics(plan, AddUp(plan).of(rows), alpha), 0.0)
+    ridge, scores = step.ridge, np.full(len(rows.codes), np.nan)
+    found = step.of(rows, scores)
+    learned = {
+        "alpha": ridge.alpha,
+        "dual_coef": ridge.coef,
+        "mean_response": ridge.mean_response,
+        "structure": Resemblance(ridge.coef, found.values, found.mass, ridge.counts),
+    }
+    return Solution(
+        Expansion(plan.points, ridge.coef, ridge.mean_response), scores, learned=learned
+    )
 
 
 def leaving_out(plan: Plan, statistics: Statistics, alpha: float) -> LeaveOut:

@@ -64,7 +64,10 @@ class LeaveOut:
 
     def partial(self, block: Block) -> LeftOut:
         """Left-out scores of one block."""
-        rows = block.checked().coded(self.plan.tasks)
+        return self.of(block.checked().coded(self.plan.tasks))
+
+    def of(self, rows: Any, out: Array | None = None) -> LeftOut:
+        """Left-out scores of rows whose tasks are numbers; all of them in `out` (n,), if given."""
         kept = kept_scores(len(self.plan.tasks))
         tasks, m = np.unique(rows.codes[~rows.outlier]), len(self.plan.points)
         values, mass = np.zeros((len(tasks), m)), np.zeros(len(tasks))
@@ -77,6 +80,9 @@ class LeaveOut:
             place = np.searchsorted(tasks, present)
             values[place] += (summing * shares) @ half
             mass[place] += summing @ shares
+            if out is not None:
+                out[normal] = scores
+                continue
             waiting.append(Tails.of(scores, codes, weight, kept))
             number += len(scores)
             if number >= _WAITING:
@@ -84,15 +90,6 @@ class LeaveOut:
         # What was summed up are k_i = Q half_i.
         values = blas.dtrmm(1.0, self.ridge.factor, values.T, lower=1).T
         return LeftOut(tails.merged(*waiting), tasks, values, mass)
-
-    def scores(self, rows: Any) -> Array:
-        """Left-out score of every row whose task is a number, shape (n,); NaN for outliers."""
-        scores = np.full(len(rows.codes), np.nan)
-        for part in kernel_blocks(len(rows.codes), len(self.plan.points)):
-            normal = np.flatnonzero(~rows.outlier[part]) + part.start
-            judged = self._judged(rows.X[normal], rows.codes[normal], rows.weight[normal])
-            scores[normal] = judged[0]
-        return scores
 
     def merge(self, one: LeftOut, other: LeftOut) -> LeftOut:
         """What both gathered."""

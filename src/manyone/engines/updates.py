@@ -13,11 +13,12 @@ from manyone._types import Array, Codes
 from manyone.calibration.tails import Tails
 from manyone.engines.blocks import CheckedBlock
 from manyone.engines.hashing import row_hashes
-from manyone.engines.joint import Resemblance, Sums, joint_solution_of, leaving_out
+from manyone.engines.joint import Sums, joint_solution_of, leaving_out
 from manyone.engines.left_out import LeftOut
 from manyone.engines.plan import Plan
 from manyone.engines.statistics import AddUp, Statistics
 from manyone.kernels.gram import Points
+from manyone.models.resemblance import Resemblance
 from manyone.models.solution import Solution
 from manyone.rows import MISSING, as_labels, encode, lookup
 from manyone.solvers.ridge import factorise

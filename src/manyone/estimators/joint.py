@@ -16,8 +16,8 @@ from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
 from manyone.calibration.tails import Tails
 from manyone.engines.fitting import Sweep
-from manyone.engines.joint import Resemblance, joint_passes
-from manyone.engines.plan import Plan
+from manyone.engines.joint import joint_of_rows, joint_passes
+from manyone.engines.plan import Plan, seed_of
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.updates import Updatable, rows_without
 from manyone.groups import leaving_together
@@ -152,12 +152,6 @@ class JointOCKSR(Updatable):
     def _solve_passes(self, plan: Plan, sweep: Sweep) -> tuple[Solution, Tails]:
         return joint_passes(plan, sweep, self.alpha)
 
-    @property
-    def structure_(self) -> Array:
-        """Mean left-out response of task t's function to rows of task s, shape (T, T)."""
-        found = self._solution.fitted("structure")
-        return found.matrix() if isinstance(found, Resemblance) else found
-
     def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
         scorer, rows, learned = self.solution_.scorer, self.training_, self.solution_.learned
         factor = learned["factor"].lower
@@ -242,6 +236,8 @@ def joint_solution(
             solution.learned["factor"] = RidgeFactor(points, rows.weight, ridge, lower)
         return solution
     validation.refuse_landmarks(rows, landmarks)
+    if rows.group is None:
+        return joint_of_rows(gram.kernel, rows, alpha, landmarks, seed_of(random_state))
     ridge = float(effective_alpha(alpha, gram.diagonal() @ rows.weight))
     R = rows.responses()
     Phi, features = gram.landmark_features(landmarks, check_random_state(random_state))

@@ -8,6 +8,7 @@ from typing import Any
 from manyone._types import Array, Codes, Rows
 from manyone.models.presence import Presence
 from manyone.models.range_guard import RangeGuard
+from manyone.models.resemblance import Resemblance
 from manyone.models.scorers import Scorer
 
 
@@ -91,5 +92,6 @@ class Solution:
     def fitted(self, name: str) -> Any:
         """A learned value, or a part of the report."""
         if name in self.learned:
-            return self.learned[name]
+            found = self.learned[name]
+            return found.matrix() if isinstance(found, Resemblance) else found
         return getattr(self.report, name)

@@ -23,8 +23,8 @@ from manyone.selection.judging import Judged, finite_mean, fold_aucs
 
 # Up to so many rows two layers are affordable, and the kernel matrix of all rows is.
 _MOST_TWO_LAYERS, _MOST_JOINT = 1500, 5000
-# Landmarks beyond that, as long as one response per row and task can be held.
-_LANDMARKS, _MOST_RESPONSES = 1000, 2 * 10**7
+# Landmarks beyond that.
+_LANDMARKS = 1000
 # What a fit with thresholds takes of a budget, beside a bare one.
 _CALIBRATED = 6.0
 
@@ -157,14 +157,10 @@ def _plan(
         joint, remark = NonlinearOCKSR(), ""
     elif landmarks is None and n <= _MOST_JOINT:
         joint, remark = JointOCKSR(), f"one layer: {n} rows are too many for two"
-    elif n * T <= _MOST_RESPONSES:
+    else:
         number = min(n, landmarks or _LANDMARKS)
         joint = JointOCKSR(landmarks=number, random_state=random_state or 0)
         remark = f"{number} landmarks stand for {n} rows"
-    else:
-        return [faults], [
-            ("strangers", f"left out: {n} rows of {T} tasks are too many for a joint model")
-        ]
     remarks = [("strangers", remark)] if remark else []
     strangers = _View("strangers", joint, "unseen", {**joint.can.grid, **joint.can.strengths})
     if anomalies == "strangers":
