@@ -42,7 +42,8 @@ setTimeout(() => requestAnimationFrame(() => setTimeout(() =>
 def made_up(tasks: int) -> object:
     path = ROOT / "tests" / "report" / "conftest.py"
     spec = importlib.util.spec_from_file_location("made_up", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.made_up(tasks, 10, 10)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from manyone.report.charts import THEMES
-from manyone.report.fleet_page import Summary, embedded, fleet_page, task_map, time_line
+from manyone.report.fleet_data import embedded
+from manyone.report.fleet_page import Summary, fleet_page, task_map, time_line
 from manyone.report.incidents import find_incidents
 
 
@@ -112,7 +113,7 @@ def test_map_shows_relations_both_ways_and_related_tasks_side_by_side(report):
 
 
 def test_only_so_many_rows_are_held_alarms_first(report, monkeypatch):
-    monkeypatch.setattr("manyone.report.fleet_page.MOST_ROWS", 100)
+    monkeypatch.setattr("manyone.report.fleet_data.MOST_ROWS", 100)
     found = find_incidents(report.tasks, report.rows, report.rate)
     data = embedded(report, found)
     assert len(data["rows"]["p"]) == 100 and sum(data["rows"]["alarm"]) == report.rows.alarm.sum()
@@ -325,3 +326,15 @@ def test_without_script_the_first_incidents_are_a_table(visit, report):
     shown = browser.find_elements("css selector", "#list-incidents tbody tr")
     assert len(shown) == 12
     assert not browser.find_element("css selector", "#list-incidents .tools").is_displayed()
+
+
+def test_an_address_with_a_task_opens_it(visit, report):
+    from urllib.parse import quote
+
+    browser = ready(visit())
+    address = browser.current_url + "#task=" + quote(report.tasks.names[0], safe="!'()*~")
+    browser.get("about:blank")
+    browser.get(address)
+    ready(browser)
+    heading = browser.find_element("css selector", "dialog[open] h2")
+    assert heading.text == report.tasks.names[0]

@@ -8,7 +8,7 @@ import pytest
 from manyone import TableModel
 from manyone.datasets import make_fleet
 from manyone.report.chance import tail_pvalues
-from manyone.report.fleet_page import embedded
+from manyone.report.fleet_data import embedded
 from manyone.report.incidents import find_incidents
 from manyone.report.tables import report_of
 

@@ -99,7 +99,7 @@ def _tasks(model: TableModel, new: list[str]) -> Tasks:
     threshold = np.concatenate([estimator.offset_, unseen])
     middle = np.full(len(new), np.median(unknown.scores))
     return Tasks(
-        names=(*map(str, model.tasks_.tolist()), *new),
+        names=tuple(_name(label) for label in (*model.tasks_.tolist(), *new)),
         trained=np.append(calibration.counts.round().astype(np.intp), np.zeros(len(new), np.intp)),
         basis=(*BASES[pooled.astype(int)].tolist(), *["unknown"] * len(new)),
         reference=np.concatenate(
@@ -116,6 +116,11 @@ def _tasks(model: TableModel, new: list[str]) -> Tasks:
         left_out=scores,
         starts=np.append(starts, np.full(len(new), starts[-1])),
     )
+
+
+def _name(label: Any) -> str:
+    """A label as text that every browser and file can hold."""
+    return str(label).encode("utf-8", "replace").decode()
 
 
 def _units(steps: Array) -> Array:

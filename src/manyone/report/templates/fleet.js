@@ -12,7 +12,6 @@ function make(tag, attributes = {}, ...children) {
 }
 
 const whole = n => n.toLocaleString('en-US');
-const plural = (n, word) => `${whole(n)} ${word}${n === 1 ? '' : 's'}`;
 const digits = x => x === null ? 'none' : Math.abs(x) >= 1e5 || (x && Math.abs(x) < 1e-3) ? x.toExponential(1) : String(+x.toPrecision(3));
 const byChance = x => x >= 10 ? x.toFixed(0) : x >= .095 ? x.toFixed(1) : x >= .001 ? String(+x.toPrecision(2)) : '< 0.001';
 const STANDS_OUT = 0.05;
@@ -158,11 +157,12 @@ function thinned(values, most) {
   return Array.from({ length: most }, (_, k) => values[Math.round(k * (values.length - 1) / (most - 1))]);
 }
 
+const wide = () => Math.min(640, innerWidth - 32);  // so that letters keep their size on a phone
 function picture(t) {  // both lanes with counts, and the axis
-  const width = 640, height = 150, svg = make('svg', { viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': 'Scores of the task' });
+  const width = wide(), height = 150, svg = make('svg', { viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': 'Scores of the task' });
   const lane = (values, base, top, kind) => {
     if (!values.length) return;
-    const bins = 64, counts = new Map();
+    const bins = Math.round(width / 10), counts = new Map();
     for (const [score, alarm] of values) {
       const place = Math.min(bins - 1, Math.floor((across(scaled(t, score), width, 6) - 6) / (width - 12) * bins));
       const pair = counts.get(place) ?? [0, 0];
@@ -181,8 +181,8 @@ function picture(t) {  // both lanes with counts, and the axis
   lane(leftOut(t).map(score => [score, 0]), 62, 14, 'bars');
   lane((byTask[t] ?? []).map(i => [data.rows.score[i], data.rows.alarm[i]]), 132, 80, 'calm');
   const x = across(0, width, 6);
-  svg.append(make('line', { class: 'axis', x1: 0, x2: width, y1: 62.5, y2: 62.5 }), make('text', { x: width, y: 10, 'text-anchor': 'end' }, 'training rows, left out'));
-  if (data.rows) svg.append(make('line', { class: 'axis', x1: 0, x2: width, y1: 132.5, y2: 132.5 }), make('text', { x: width, y: 78, 'text-anchor': 'end' }, 'rows of this table'));
+  svg.append(make('line', { class: 'axis', x1: 0, x2: width, y1: 62.5, y2: 62.5 }), make('text', { x: 0, y: 10 }, 'training rows, left out'));
+  if (data.rows) svg.append(make('line', { class: 'axis', x1: 0, x2: width, y1: 132.5, y2: 132.5 }), make('text', { x: 0, y: 78 }, 'rows of this table'));
   svg.append(make('line', { class: 'limit', x1: x, x2: x, y1: 0, y2: data.rows ? 132 : 62 }),
     make('text', { x: Math.max(x, 60), y: data.rows ? 146 : 76, 'text-anchor': 'middle' }, `threshold ${digits(data.tasks.threshold[t])}`));
   if (!data.rows) svg.setAttribute('viewBox', `0 0 ${width} 82`);
@@ -190,7 +190,7 @@ function picture(t) {  // both lanes with counts, and the axis
 }
 
 function timePicture(t) {  // score of each row over time
-  const width = 640, height = 110, mine = byTask[t] ?? [];
+  const width = wide(), height = 110, mine = byTask[t] ?? [];
   const times = mine.map(i => data.rows.time[i]), low = Math.min(...times), high = Math.max(...times);
   if (!(high > low)) return '';
   const svg = make('svg', { viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': 'Scores of the task over time' });
@@ -213,10 +213,10 @@ function openTask(t, marked = []) {
   const parts = [make('header', {}, make('h2', { id: 'task-name', tabindex: '-1' }, name),
     make('button', { type: 'button', class: 'close', onclick: () => dialog.close() }, 'Close'))];
   const basis = { own: 'threshold of its own', pooled: 'threshold of all tasks', unknown: 'never seen in training' }[tasks.basis[t]];
-  const tiles = [tile('trained on', whole(tasks.trained[t]), plural(tasks.trained[t], 'row').replace(/^\S+ /, '') + ', ' + basis)];
+  const tiles = [tile('training rows', whole(tasks.trained[t]), basis)];
   if (rows) tiles.push(tile('rows', whole(tasks.rows[t]), 'in this table'),
     tile('alarms', whole(tasks.alarms[t]), `at most ${digits(data.rate * tasks.rows[t])} promised`, tasks.chance[t] < STANDS_OUT),
-    tile('by chance', byChance(tasks.chance[t]), 'tasks with so many alarms'));
+    tile('by chance', byChance(tasks.chance[t]), 'tasks show as much'));
   parts.push(make('dl', { class: 'tiles' }, ...tiles), make('h3', {}, 'Scores'), picture(t));
   if (rows?.time && byTask[t]) parts.push(make('h3', {}, 'Over time'), timePicture(t));
   if (rows && byTask[t]) {
@@ -310,8 +310,8 @@ async function show() {
   dialog.addEventListener('click', event => { if (event.target === dialog) dialog.close(); });
   dialog.addEventListener('close', () => history.replaceState(null, '', location.pathname + location.search));
   lists();
-  const asked = data.tasks.name.indexOf(decodeURIComponent(location.hash.replace('#task=', '')));
-  if (location.hash.startsWith('#task=') && asked >= 0) openTask(asked);
+  const asked = data.tasks.name.findIndex(name => location.hash === '#task=' + encodeURIComponent(name));
+  if (asked >= 0) openTask(asked);
   root.dataset.ready = '';
 }
 if (root.classList.contains('live')) show();
