@@ -7,7 +7,7 @@ import pytest
 
 from manyone import TableModel
 from manyone.datasets import make_fleet
-from manyone.report.chance import tail_pvalues
+from manyone.report.chance import band_of, tail_pvalues
 from manyone.report.fleet_data import embedded
 from manyone.report.incidents import find_incidents
 from manyone.report.tables import report_of
@@ -124,3 +124,20 @@ def test_one_task_and_one_row(tables):
     model = TableModel("machine", method="default", anomalies="faults").fit(alone)
     report = report_of(model, alone.head(1), "", "")
     assert report.relations is None and len(report.rows.task) == 1
+
+
+@pytest.mark.slow
+def test_tables_of_normal_rows_stay_in_the_band_and_show_no_incident():
+    above = told = 0
+    for seed in range(15):
+        fleet = make_fleet(15, 12, 4, n_test=20, fault_rate=0.0, random_state=seed)
+        frames = [
+            pd.DataFrame(X, columns=list("abcd")).assign(task=task)
+            for X, task in ((fleet.data, fleet.task), (fleet.test_data, fleet.test_task))
+        ]
+        model = TableModel("task", method="default", anomalies="faults").fit(frames[0])
+        report = report_of(model, frames[1], "", "")
+        above += report.counts[1].sum() > band_of(report.law)[1]
+        found = find_incidents(report.tasks, report.rows, report.rate)
+        told += sum(incident.by_chance < 0.05 for incident in found)
+    assert above <= 2 and told <= 3  # 0.4 and 0.75 are expected at most
