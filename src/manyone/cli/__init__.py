@@ -5,6 +5,7 @@ In a shell::
   manyone demo                                                    all of it, on an example table
   manyone fit events.csv --task machine --out fleet.manyone       learn what is normal
   manyone score fleet.manyone today.csv --out scores.csv --explain 3   alarms with reasons
+  manyone watch fleet.manyone today.csv --state s --out seen.csv  in time: drift, answers
   manyone report fleet.manyone today.csv --out page.html          a page to look at
   manyone reproduce --quick                                       the paper's experiments
   manyone score --help                                            all options of a command
@@ -21,7 +22,7 @@ except ImportError as error:
         f"manyone: {error}. The command line needs: pip install 'manyone[cli]'"
     ) from error
 
-from manyone.cli import bench, common, demo, fit, reproduce, score, upkeep
+from manyone.cli import bench, common, demo, fit, reproduce, score, upkeep, watch
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, invoke_without_command=True)
 
@@ -33,7 +34,7 @@ def manyone(context: typer.Context) -> None:
         typer.echo(context.get_help())
 
 
-for group in (demo, fit, score, upkeep, reproduce, bench):
+for group in (demo, fit, score, watch, upkeep, reproduce, bench):
     group.add_to(app)
 
 

@@ -18,6 +18,12 @@ class Scored(NamedTuple):
     alarm: Mask
 
 
+def resolved(scores: Array) -> Array:
+    """Scores to eleven digits: the last ones depend on how many rows are scored together."""
+    mantissa, exponent = np.frexp(scores)
+    return np.ldexp(np.rint(mantissa * 2.0**36) / 2.0**36, exponent)
+
+
 def score_rows(model: Any, X: Any, task: Any) -> Scored:
     """Score rows by a fitted estimator, or the rows of a table by a model of tables."""
     from manyone.tables import TableModel
@@ -26,7 +32,7 @@ def score_rows(model: Any, X: Any, task: Any) -> Scored:
         from manyone.tables.frames import as_table
 
         answers = model._answer(as_table(X), None, "pooled")
-        return Scored(answers.codes, answers.score, answers.p_value, answers.alarm)
+        return Scored(answers.codes, resolved(answers.score), answers.p_value, answers.alarm)
     rows, codes = model._scoring_rows(X, task)
-    scores = model._own_scores(rows, codes)
+    scores = resolved(model._own_scores(rows, codes))
     return Scored(codes, scores, np.ones(len(codes)), np.zeros(len(codes), dtype=bool))

@@ -22,6 +22,7 @@ import numpy as np
 
 from manyone._types import Array, Codes, Mask
 from manyone.calibration import Calibration
+from manyone.monitor.scores import resolved
 
 #: Rows of a reference.
 WINDOW = 100
@@ -64,6 +65,7 @@ def anchors_of(calibration: Calibration, offset: Array, rate: float) -> Anchors:
             counts = _whole(calibration.weight[own])
             mine = _thinned(np.repeat(calibration.scores[own], counts))
         scores[t, : len(mine)] = mine
+    scores = resolved(scores)
     middle = np.nanmedian(scores, axis=1)
     first = np.minimum(np.maximum(offset, np.nanmin(scores, axis=1)), middle)
     return Anchors(scores, first - CAP * (middle - first), middle)

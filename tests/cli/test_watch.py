@@ -1,0 +1,110 @@
+"""``manyone watch``: appends, resumes, listens to answers, says what drifts."""
+
+import polars as pl
+import pytest
+
+from manyone.cli import main
+
+WATCH = ["watch", "fleet.manyone", "today.csv", "--state", "s", "--out", "seen.csv"]
+COLUMNS = ["id", "task", "score", "p_value", "alarm", "drift"]
+
+
+def test_a_table_is_watched_once(here, capsys):
+    assert main(WATCH) == 0
+    out, err = capsys.readouterr()
+    assert "180 new rows" in out and "promised" in out and err == ""
+    first = (here / "seen.csv").read_bytes()
+    seen = pl.read_csv("seen.csv")
+    assert seen.columns == COLUMNS and seen["id"].to_list() == list(range(180))
+    assert main(WATCH) == 0
+    assert "0 new rows" in capsys.readouterr().out
+    assert (here / "seen.csv").read_bytes() == first
+
+
+def test_growing_and_further_tables_are_appended(here, capsys):
+    whole = pl.read_csv("today.csv")
+    whole[:70].write_csv("today.csv")
+    assert main(WATCH) == 0
+    whole[:120].write_csv("today.csv")
+    assert main(WATCH) == 0
+    whole[120:].write_csv("tomorrow.csv")
+    assert main([*WATCH[:2], "tomorrow.csv", *WATCH[3:]]) == 0
+    parts = (here / "seen.csv").read_bytes()
+    whole.write_csv("all.csv")
+    args = ["watch", "fleet.manyone", "all.csv", "--state", "t", "--out", "at_once.csv"]
+    assert main(args) == 0
+    assert (here / "at_once.csv").read_bytes() == parts
+
+
+def test_what_a_kill_left_behind_is_cut_off(here, monkeypatch, capsys):
+    assert main(WATCH) == 0
+    wanted = (here / "seen.csv").read_bytes()
+    for path in ("s", "seen.csv"):
+        (here / path).unlink()
+    monkeypatch.setattr("manyone.cli.watch._BATCH", 40)
+    from manyone.monitor import Monitor
+
+    save, saved = Monitor.save_state, []
+
+    def dies(self, path):
+        saved.append(path)
+        if len(saved) == 3:  # rows are in the file, the state does not know
+            raise KeyboardInterrupt
+        save(self, path)
+
+    monkeypatch.setattr(Monitor, "save_state", dies)
+    assert main(WATCH) == 130
+    assert len((here / "seen.csv").read_bytes().splitlines()) == 121
+    assert main(WATCH) == 0
+    assert (here / "seen.csv").read_bytes() == wanted
+
+
+def test_ids_count_once_and_answers_are_used(here, capsys):
+    table = pl.read_csv("today.csv").with_row_index("reading", offset=1000)
+    table.write_csv("today.csv")
+    pl.concat([table[100:], table[:0]]).write_csv("again.csv")
+    assert main([*WATCH, "--id", "reading"]) == 0
+    assert main([*WATCH[:2], "again.csv", *WATCH[3:], "--id", "reading"]) == 0
+    seen = pl.read_csv("seen.csv")
+    assert seen["id"].to_list() == list(range(1000, 1180))
+    alarms = seen.filter("alarm")["id"]
+    pl.DataFrame({"id": alarms, "normal": [True] * len(alarms)}).write_csv("answers.csv")
+    capsys.readouterr()
+    answered = [*WATCH, "--id", "reading", "--feedback", "answers.csv"]
+    assert main(answered) == 0
+    assert f"{len(alarms)} of {len(alarms)} answers were new" in capsys.readouterr().out
+    assert main(answered) == 0
+    assert f"0 of {len(alarms)} answers were new" in capsys.readouterr().out
+
+
+def test_drift_is_told_with_what_to_do(here, capsys):
+    table = pl.read_csv("today.csv").filter(~pl.col("broken"))
+    calm = pl.concat([table] * 3)
+    moved = table.with_columns(pl.col("a", "b", "c", "d") * 3 + 5)
+    pl.concat([calm, moved]).write_csv("today.csv")
+    assert main(WATCH) == 0
+    out = capsys.readouterr().out
+    assert "Drifting" in out and "2026-01-" in out and "--feedback" in out
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--id", "reading"], ["--id reading", "no such column"]),
+        (["--feedback", "today.csv"], ["--feedback id", "no such column"]),
+        (["--out", "seen.parquet"], [".csv"]),
+        (["--out", "s"], ["s"]),
+        (["--out", "today.csv"], ["today.csv", "Name another file"]),
+        (["--state", "fleet.manyone"], ["fleet.manyone"]),
+    ],
+)
+def test_bad_input_is_refused(refused, more, words):
+    refused([*WATCH, *more], *words)
+
+
+def test_files_that_do_not_belong_are_refused(here, refused):
+    (here / "s").write_text("hello")
+    refused(WATCH, "s: s is not a state of a monitor")
+    (here / "s").unlink()
+    (here / "seen.csv").write_text("mine\n")
+    refused(WATCH, "seen.csv", "Name a new file")
