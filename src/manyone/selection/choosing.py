@@ -79,7 +79,8 @@ def choose_setting(
     narrow = judged.X.shape[1] < 2 or judged.n_tasks < few
     if criterion != "faults" and narrow and "plain" in values.get("metric", ()):
         values = {**values, "metric": ["plain"]}
-    with np.errstate(under="ignore"):
+    # Most of the work is on folds, which have about half of the rows.
+    with np.errstate(under="ignore"), blas_for(len(judged.codes) // 2):
         if criterion == "faults":
             strengths = fault_grid(model)[1] if whole else {}
             settings = preferred_first(list(ParameterGrid(values)))
