@@ -83,6 +83,7 @@ def test_stdout_gets_everything_or_nothing(capfdbinary):
         (gzip.compress(b"a,b\n1,2\n" * 999)[:-20], "is damaged or cut off"),
         (gzip.compress(b"a,b\n1,2\n" * 999)[:20] + b"\xff" * 40, "is damaged or cut off"),
     ],
+    ids=["header", "zip", "parquet", "gzip-cut", "gzip-damaged"],  # bytes hold the time of day
 )
 def test_files_that_are_no_tables(tmp_path, content, words):
     path = tmp_path / "table.csv"
