@@ -126,3 +126,15 @@ def test_benjamini_hochberg_by_definition():
         cut = ordered[passing[-1]] if len(passing) else -1
         assert np.array_equal(benjamini_hochberg(p, fdr), p <= cut)
     assert benjamini_hochberg(np.empty(0), 0.1).shape == (0,)
+
+
+def test_pool_is_never_multiplied_out():
+    """As if it were: ties and rounding included."""
+    from manyone.calibration.thresholds import _number_below
+
+    rng = np.random.default_rng(0)
+    for unit in (1.0, 0.1, 1 / 3, 7e-5):
+        pool = np.sort(np.repeat(-rng.gamma(2.0, size=60), 3))
+        scores = np.concatenate([pool * unit, -rng.gamma(2.0, size=50) * unit, [0.0, -1e9]])
+        expected = np.searchsorted(pool * unit, scores, side="right")
+        np.testing.assert_array_equal(_number_below(pool, unit, scores), expected)

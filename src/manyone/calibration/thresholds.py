@@ -165,12 +165,11 @@ class Calibration:
         for task in np.flatnonzero(np.diff(starts)):
             rows = order[starts[task] : starts[task + 1]]
             if borrowed[task]:
-                # Rescaled as the offset is, so that both agree to the last bit.
-                reference, steps = self.pool_scores * self.spread[task], pool
+                p[rows] = pool[_number_below(self.pool_scores, self.spread[task], scores[rows])]
             else:
                 own = slice(self.starts[task], self.starts[task + 1])
-                reference, steps = self.scores[own], _p_steps(self.weight[own])
-            p[rows] = steps[np.searchsorted(reference, scores[rows], side="right")]
+                steps = _p_steps(self.weight[own])
+                p[rows] = steps[np.searchsorted(self.scores[own], scores[rows], side="right")]
             if borrowed[task] and np.isfinite(worst[task]):
                 own = slice(self.starts[task], self.starts[task + 1])
                 steps = _p_steps(self.weight[own])
@@ -217,6 +216,20 @@ class Calibration:
         if floor <= 0.25:
             return text + f"Give more rows, or set alarm_rate to at least {floor:.3g}."
         return text + "Give more rows."
+
+
+def _number_below(pool: Array, unit: float, scores: Array) -> Codes:
+    """How many of ``pool * unit`` (ascending) are no larger than each score.
+
+    The product is not formed: there may be many tasks, and many scores in the pool.
+    """
+    place = np.searchsorted(pool, scores / unit, side="right")
+    # The neighbours are multiplied as the offset is: both agree to the last bit.
+    above, below = pool[np.minimum(place, len(pool) - 1)], pool[np.maximum(place - 1, 0)]
+    further = (place < len(pool)) & (scores >= above * unit)
+    place = np.where(further, np.searchsorted(pool, above, side="right"), place)
+    back = (place > 0) & ~further & (scores < below * unit)
+    return np.where(back, np.searchsorted(pool, below, side="left"), place)
 
 
 def _p_steps(weight: Array) -> Array:
