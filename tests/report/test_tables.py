@@ -141,3 +141,16 @@ def test_tables_of_normal_rows_stay_in_the_band_and_show_no_incident():
         found = find_incidents(report.tasks, report.rows, report.rate)
         told += sum(incident.by_chance < 0.05 for incident in found)
     assert above <= 2 and told <= 3  # 0.4 and 0.75 are expected at most
+
+
+def test_a_task_that_drifts_is_flagged_once_and_in_time(model, tables):
+    drifting = tables[1].copy()
+    moved = drifting.machine == "m1"
+    drifting.loc[moved, NAMES] += np.linspace(0.0, 30.0, 30)[:, None]
+    report = report_of(model, drifting, "", "")
+    told = [words for _, words in report.drift]
+    assert "m1 drifts" in told and len(set(told)) == len(told)
+    mine = report.rows.time[np.array(report.tasks.names)[report.rows.task] == "m1"]
+    assert report.drift[told.index("m1 drifts")][0] in mine[3:]
+    quiet = report_of(model, tables[1].sample(frac=1.0, random_state=0), "", "").drift
+    assert "m1 drifts" not in [words for _, words in quiet]

@@ -94,9 +94,15 @@ def _rate(report: FleetReport, incidents: Sequence[Incident]) -> list[tuple[str,
 
 
 def _drift(report: FleetReport) -> list[tuple[str, str]]:
+    """What to do about tasks that change over time."""
     if not report.drift:
         return []
-    text = f"{_plural(len(report.drift), 'change')} over time: watch rows in order, with feedback."
+    words = [words for _, words in report.drift]
+    more = f" and {len(words) - _FIRST} more" if len(words) > _FIRST else ""
+    text = (
+        f"Over time {', '.join(words[:_FIRST])}{more}: later rows do not score as earlier ones. "
+        "Watch rows in their order, with feedback, so that thresholds follow."
+    )
     return [(text, f"manyone watch {report.model} TABLE --state STATE --out SCORES")]
 
 

@@ -136,7 +136,7 @@ def time_line(report: FleetReport) -> list[Bin]:
         Bin(
             moment(float(edges[k]), rows.dated),
             *(int(counts[k]), int(alarms[k]), int(high[k])),
-            drift="; ".join(flags.get(k, [])),
+            drift=_few(flags.get(k, [])),
         )
         for k in range(number)
     ]
@@ -200,6 +200,12 @@ def moment(time: float, dated: bool) -> str:
     if not dated:
         return f"{time:g}"
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _few(words: list[str]) -> str:
+    """Some of them, and how many there are beyond."""
+    more = [f"{len(words) - 3} more"] if len(words) > 3 else []
+    return ", ".join([*words[:3], *more])
 
 
 def _line(words: Any) -> str:

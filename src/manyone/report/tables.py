@@ -11,6 +11,8 @@ import numpy as np
 
 from manyone._types import Array, Codes
 from manyone.files import write_atomically
+from manyone.monitor import Monitor, MonitorState
+from manyone.report.advice import STANDS_OUT
 from manyone.report.chance import tail_pvalues
 from manyone.report.fleet import FleetReport, Relations, Rows, Tasks
 from manyone.report.fleet_page import fleet_page
@@ -78,6 +80,7 @@ def report_of(model: TableModel, table: Any, model_name: str, table_name: str) -
         relations=_relations(model),
         facts=_facts(model),
         tables=(_columns(model), _choice(model)),
+        drift=_drift(model, frame, rows),
     )
 
 
@@ -141,6 +144,21 @@ def _rows(model: TableModel, frame: Any, answers: Answers, codes: Codes) -> Rows
     a = answers
     said = (a.rows, codes, a.score, a.p_value, tail, a.alarm)
     return Rows(*said, leading, reasons, notes, time, dated)
+
+
+def _drift(model: TableModel, frame: Any, rows: Rows | None) -> tuple[tuple[float, str], ...]:
+    """When tasks began to differ from what they were: their martingales over the rows in order."""
+    if rows is None or rows.time is None:
+        return ()
+    order = np.argsort(rows.time, kind="stable")
+    state = MonitorState.start(model, drift_level=STANDS_OUT / len(model.tasks_))
+    watched = Monitor(model, state=state).update(frame[rows.number[order].tolist()].to_native())
+    flagged = order[watched.drift]
+    _, first = np.unique(rows.task[flagged], return_index=True)  # in the order of time
+    return tuple(
+        (float(rows.time[k]), f"{_name(model.tasks_[rows.task[k]])} drifts")
+        for k in flagged[np.sort(first)].tolist()
+    )
 
 
 def _tails(model: TableModel, answers: Answers) -> Array:
