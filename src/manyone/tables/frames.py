@@ -192,6 +192,11 @@ def joined_label(values: Sequence[Any]) -> str | None:
 def _labels(series: nw.Series[Any]) -> NDArray[Any]:
     if series.dtype.is_integer() and not series.null_count():
         return np.asarray(series.to_numpy(), dtype=np.int64)
+    if series.dtype == nw.String and not series.null_count():
+        texts = series.to_list()
+        native = np.array(texts, dtype=np.str_)
+        if native.tolist() == texts:  # NumPy strips trailing NULs
+            return native
     labels = as_labels(series.to_list())
     if labels.dtype.kind in "iU":
         return labels
