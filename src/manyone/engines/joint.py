@@ -15,6 +15,7 @@ from manyone.engines.sample import TakeSample
 from manyone.engines.statistics import AddUp, Statistics, solve_statistics
 from manyone.kernels.gram import Expansion
 from manyone.kernels.kernel import Kernel
+from manyone.models.presence import unit_of
 from manyone.models.resemblance import Resemblance
 from manyone.models.solution import Solution
 from manyone.rows import MISSING, TrainingRows
@@ -103,7 +104,7 @@ def leaving_out(plan: Plan, statistics: Statistics, alpha: float) -> LeaveOut:
     """The last pass, for the solution that statistics have."""
     ridge = solve_statistics(plan, statistics, alpha)
     far = Expansion(plan.points, ridge.coef, ridge.mean_response).far()
-    unit = 0.0 if far is None else 2.0 * float(np.abs(far).max())
+    unit = 0.0 if far is None else unit_of(far)
     return LeaveOut(plan, ridge, unit)
 
 

@@ -50,12 +50,11 @@ class Reach:
             return None
         normal = np.flatnonzero(~rows.outlier)
         X, weight, codes = rows.X[normal], rows.weight[normal], rows.codes[normal]
-        everyone = np.zeros_like(codes)
-        points, few, _ = points_of(kernel, rows, everyone, 1)
+        points, few = points_of(kernel, rows)
         hashes = row_hashes(X[few])
         nearest = _nearest(points, hashes, X)
-        usual = Usual.of(nearest, weight, everyone, 1)
-        ratio = ratio_to(nearest, usual.without(nearest, weight, everyone))
+        usual = Usual.of(nearest, weight)
+        ratio = ratio_to(nearest, usual.without(nearest, weight))
         return cls(points, hashes, usual, typical_ratios(ratio, weight, codes, rows.n_tasks))
 
     def recoded(self, codes: Codes, n_tasks: int, gone: Rows | None = None) -> Reach:
@@ -71,13 +70,12 @@ class Reach:
 
     def presence(self, unit: float) -> Presence:
         """What lowers scores of rows far away."""
-        starts = np.array([0, len(self.points)])
-        return Presence(self.points, starts, self.usual.limit, np.array([unit]))
+        return Presence(self.points, self.usual.limit, unit)
 
     def penalties(self, X: Rows, codes: Codes, weight: Array, unit: float) -> Array:
         """What the left-out scores of training rows (b, d) are lowered by, shape (b,)."""
         nearest = _nearest(self.points, self.hashes, X)
-        limit = self.usual.without(nearest, weight, np.zeros_like(codes))
+        limit = self.usual.without(nearest, weight)
         return unit * left_out_excess(ratio_to(nearest, limit), self.typical[codes])
 
 
@@ -85,7 +83,7 @@ def _nearest(points: Points, hashes: Hashes, X: Rows) -> Array:
     """Distance of each row (b, d) to the nearest point that is not its copy, shape (b,)."""
     nearest = np.empty(X.shape[0])
     for rows in row_blocks(X.shape[0], 3 * (len(points) + X.shape[1])):
-        apart = distances(points, X[rows], slice(None))
+        apart = distances(points, X[rows])
         apart[row_hashes(X[rows])[:, None] == hashes] = np.inf
         nearest[rows] = apart.min(axis=1)
     return nearest

@@ -176,7 +176,7 @@ class MultiTaskOneClass(OneClassEstimator):
             rows = rows.merged()[0]
         try:
             with np.errstate(under="ignore"):
-                solution = with_presence(self, learn(self, rows, left_out=calibrate), rows)
+                solution = with_presence(learn(self, rows, left_out=calibrate), rows)
         except NotEnoughMemory:
             raise
         except MemoryError:

@@ -77,7 +77,7 @@ def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> So
     return replace(solution, left_out=scores, left_out_source="folds")
 
 
-def with_presence(model: MultiTaskOneClass, solution: Solution, rows: TrainingRows) -> Solution:
+def with_presence(solution: Solution, rows: TrainingRows) -> Solution:
     """The solution with scores lowered where rows are far from everything.
 
     Left-out scores will be lowered likewise, so alarm rates hold.
@@ -86,7 +86,7 @@ def with_presence(model: MultiTaskOneClass, solution: Solution, rows: TrainingRo
     if far is None:  # not a kernel of a distance
         return solution
     kernel = solution.scorer.points.kernel
-    presence, lowered = presence_of(kernel, rows, far, model.can.joint)
+    presence, lowered = presence_of(kernel, rows, far)
     return replace(solution, presence=presence, lowered=lowered)
 
 

@@ -162,7 +162,7 @@ class Updatable(MultiTaskOneClass):
                 "come from left-out training rows. Call calibrate(X, task=...) again."
             )
         with np.errstate(under="ignore"):
-            solution = with_presence(self, solution, rows)
+            solution = with_presence(solution, rows)
         self.solution_, self.training_, self.tasks_ = solution, rows, tasks
         if calibrated and solution.left_out is not None:
             self.calibration_ = calibration_of(solution, rows)

@@ -70,7 +70,7 @@ class Solution:
         """Score of each row against its own task, shape (n,)."""
         scores = self.scorer.own(X, codes)
         if self.presence is not None:
-            scores = scores - self.presence.own(X, codes)
+            scores = scores - self.presence.penalty(X)
         if self.guard is None:
             return scores
         return self.guard.guarded(scores, self.guard.floor[codes], X)
@@ -79,7 +79,7 @@ class Solution:
         """Score of each row against every task, shape (n, T)."""
         scores = self.scorer.all(X)
         if self.presence is not None:
-            scores = scores - self.presence.all(X)
+            scores = scores - self.presence.penalty(X)[:, None]
         if self.guard is None:
             return scores
         return self.guard.guarded(scores.T, self.guard.floor[:, None], X).T
