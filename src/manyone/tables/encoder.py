@@ -93,8 +93,11 @@ class Encoder:
 
     def learned_again(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
         """The same use of the same columns, learned from other rows."""
+        # Of columns that were dropped no value is left, so none of rows that are gone either.
         decisions = tuple(
-            one if one.map is None else decide(one.name, columns[one.name], codes, self.linear)
+            replace(one, low=np.nan, high=np.nan)
+            if one.map is None
+            else decide(one.name, columns[one.name], codes, self.linear)
             for one in self.decisions
         )
         return Encoder.of(decisions, self.linear, columns, codes, n_tasks)

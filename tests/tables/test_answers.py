@@ -1,0 +1,180 @@
+"""Every row gets an answer: wild values, tasks of one row, tasks never seen, and at what rate."""
+
+import io
+import zipfile
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import manyone
+from manyone import IndependentOCKSR, JointOCKSR, TableModel
+
+FAST = IndependentOCKSR(metric="whitened", kernel="laplacian")
+
+
+def normal_table(rng, n_tasks=12, rows=20, columns=10, draw=None):
+    draw = rng.standard_normal if draw is None else draw
+    task = np.repeat(np.arange(n_tasks), rows)
+    centres = 2.0 * np.random.default_rng(7).normal(size=(n_tasks, columns))
+    X = draw((len(task), columns)) + centres[task]
+    return pd.DataFrame(X, columns=[f"x{j}" for j in range(columns)]).assign(task=task)
+
+
+@pytest.fixture(scope="module")
+def wide():
+    table = normal_table(np.random.default_rng(0), columns=40)
+    return TableModel("task", method=JointOCKSR(kernel="laplacian"), alarm_rate=0.1).fit(table)
+
+
+@pytest.mark.parametrize("direction", [-1.0, 1.0])
+def test_one_wild_value_of_forty_raises_an_alarm_that_names_it(wide, direction):
+    rows = normal_table(np.random.default_rng(1), n_tasks=10, rows=4, columns=40)
+    column = np.arange(40)
+    for row in range(40):
+        rows.loc[row, f"x{column[row]}"] = direction * 60.0
+    scores = wide.score(rows, explain=1)
+    assert scores.alarm.all()
+    named = [reason.split(" = ")[0] for reason in scores.reason_1]
+    assert named == [f"x{j}" for j in column]
+    assert set(wide.explain(rows, top=1).view) == {"range"}
+
+
+def test_p_values_and_alarms_agree_for_every_basis(wide):
+    rng = np.random.default_rng(2)
+    rows = normal_table(rng, columns=40)
+    rows.loc[::5, "x3"] = 200.0
+    rows.loc[::7, "task"] = 99
+    scores = wide.score(rows)
+    assert set(scores.basis) == {"own", "unknown"}
+    assert scores.alarm.equals(scores.p_value <= 0.1)
+    assert scores.notna().all(axis=None)
+    assert scores.alarm[::5].all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tail", ["normal", "heavy"])
+def test_guarded_alarms_are_inside_the_promised_rate(tail):
+    false = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        draw = rng.standard_normal if tail == "normal" else partial(rng.standard_t, 2.5)
+        model = TableModel("task", method=FAST, alarm_rate=0.1)
+        model.fit(normal_table(rng, columns=20, draw=draw))
+        false.append(model.score(normal_table(rng, rows=50, columns=20, draw=draw)).alarm.mean())
+    assert 0.04 < np.mean(false) < 0.11
+
+
+@pytest.mark.slow
+def test_rows_of_new_tasks_keep_the_rate_on_average():
+    false, caught = [], []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        task = np.repeat(np.arange(60), 10)
+        X = rng.normal(size=(600, 5)) + 2.0 * rng.normal(size=(60, 5))[task]
+        table = pd.DataFrame(X, columns=list("abcde")).assign(task=task)
+        model = TableModel("task", method=FAST, alarm_rate=0.1).fit(table[task < 40])
+        new = model.score(table[task >= 40])
+        assert set(new.basis) == {"unknown"}
+        false.append(new.alarm.mean())
+        wild = table[task >= 40].copy()
+        wild[list("abcde")] += 9.0 * rng.choice([-1, 1], size=(200, 5))
+        caught.append(model.score(wild).alarm.mean())
+    assert 0.03 < np.mean(false) < 0.16
+    assert np.mean(caught) > 0.95
+
+
+def test_unknown_tasks_may_be_refused_or_left_out(wide, capsys):
+    rows = normal_table(np.random.default_rng(3), rows=2, columns=40)
+    rows.loc[5, "task"] = 77
+    with pytest.raises(ValueError, match="Row 5: task 77 was never seen"):
+        wide.score(rows, unknown="error")
+    left = wide.score(rows, unknown="skip")
+    assert left.row.tolist() == [row for row in range(24) if row != 5]
+    assert "1 rows of unknown tasks" in capsys.readouterr().err
+    rows = rows.astype({"task": object})
+    rows.loc[3, "task"] = None
+    with pytest.raises(ValueError, match="Row 3 has no value in the task column"):
+        wide.score(rows)
+
+
+def test_tasks_of_one_row_are_answered():
+    rng = np.random.default_rng(0)
+    table = normal_table(rng)
+    single = table.iloc[:1].assign(task=50)
+    model = TableModel("task", method=FAST, alarm_rate=0.1).fit(pd.concat([table, single]))
+    near, far = single.copy(), single.assign(x0=single.x0 + 40.0)
+    scores = model.score(pd.concat([near, far]))
+    assert scores.basis.tolist() == ["pooled", "pooled"]
+    assert scores.alarm.tolist() == [False, True]
+
+
+def test_several_columns_make_a_task():
+    table = normal_table(np.random.default_rng(0), n_tasks=4).assign(
+        site=lambda t: np.where(t.task < 2, "north", "south"), unit=lambda t: t.task % 2
+    )
+    table = table.drop(columns="task")
+    model = TableModel(["site", "unit"], method=FAST, alarm_rate=0.1).fit(table)
+    assert model.tasks_.tolist() == ["north / 0", "north / 1", "south / 0", "south / 1"]
+    assert model.score(table).task.tolist()[0] == "north / 0"
+    model.forget(["north", 1])
+    assert len(model.tasks_) == 3
+
+
+def test_text_for_numbers_in_the_task_column_is_refused(wide):
+    rows = normal_table(np.random.default_rng(0), rows=1, columns=40)
+    with pytest.raises(ValueError, match="'task' held numbers"):
+        wide.score(rows.astype({"task": str}))
+
+
+def test_false_discoveries_are_controlled():
+    rng = np.random.default_rng(0)
+    model = TableModel("task", method=FAST, alarm_rate=0.1).fit(normal_table(rng, rows=40))
+    rows = normal_table(rng, rows=20)
+    wild = np.arange(len(rows)) % 6 == 0
+    rows.loc[wild, "x1"] += 30.0
+    chosen = model.score(rows, fdr=0.1)
+    assert chosen.alarm[wild].mean() > 0.9
+    assert chosen.alarm[~wild].sum() < 0.2 * chosen.alarm.sum()
+
+
+def test_nothing_of_a_forgotten_task_is_in_the_file(tmp_path):
+    rng = np.random.default_rng(0)
+    table = normal_table(rng, n_tasks=5, columns=3).astype({"task": str})
+    table["counter"] = np.arange(len(table)) * 1.7 + 12345.678
+    table["colour"] = rng.choice(["red", "blue"], size=len(table))
+    secret = table.task == "2"
+    table.loc[secret, "task"] = "Hildegard"
+    table.loc[secret, "x0"] += 500.0  # these rows are the range of a column
+    table.loc[secret, "colour"] = "chartreuse"
+    names = ["x0", "x1", "x2", "counter"]
+    patterns = [value.tobytes() for value in table.loc[secret, names].to_numpy().ravel()]
+    words = ["Hildegard", "chartreuse"]
+    patterns += [word.encode() for word in words] + [word.encode("utf-32-le") for word in words]
+
+    def found(model):
+        path = tmp_path / "model.manyone"
+        manyone.save(model, path)
+        payload = path.read_bytes().partition(b"\n")[2]
+        with zipfile.ZipFile(io.BytesIO(payload)) as members:
+            content = b"".join(members.read(name) for name in members.namelist())
+        return sum(pattern in content for pattern in patterns)
+
+    model = TableModel("task", method=FAST, alarm_rate=0.1).fit(table)
+    assert found(model) > 30  # the search finds what is there
+    assert found(model.forget("Hildegard")) == 0
+
+
+def test_labelled_rows_are_evaluated():
+    rng = np.random.default_rng(0)
+    model = TableModel("task", method=FAST, alarm_rate=0.1).fit(normal_table(rng))
+    rows = normal_table(rng).assign(bad=lambda t: np.arange(len(t)) % 4 == 0)
+    rows.loc[rows.bad, "x2"] += 25.0
+    table = model.evaluate(rows, outlier="bad")
+    assert table.task.tolist() == ["(all)", *map(str, range(12))]
+    scores = model.score(rows)
+    assert table.caught[0] == scores.alarm[rows.bad].mean()
+    assert table.false_alarms[0] == scores.alarm[~rows.bad].mean()
+    assert table.auc[0] == pytest.approx(table.auc[1:].mean())
+    assert table.auc[0] > 0.95

@@ -1,0 +1,186 @@
+"""What the encoder decides, and that it never loses or invents a value in silence."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from manyone.tables.encoder import Encoder
+from manyone.tables.frames import as_table, read_columns, task_labels
+from manyone.tables.maps import NumberMap, apply_numbers
+
+
+def learn(table, codes=None, linear=0.5):
+    frame = as_table(table)
+    codes = np.zeros(len(frame), dtype=np.intp) if codes is None else codes
+    columns = read_columns(frame, frame.columns)
+    return Encoder.learn(columns, codes, codes.max() + 1, linear)
+
+
+def encode(encoder, table, codes=None):
+    frame = as_table(table)
+    codes = np.zeros(len(frame), dtype=np.intp) if codes is None else codes
+    return encoder.encode(encoder.read(frame), codes)
+
+
+def note(encoder, name):
+    table = encoder.table()
+    (place,) = np.flatnonzero(table["name"] == name)
+    return table["used"][place], table["note"][place]
+
+
+@given(
+    st.lists(
+        st.floats(-1e6, 1e6).map(lambda x: round(x, 3)), min_size=3, max_size=200, unique=True
+    ),
+    st.floats(0, 1),
+)
+@settings(max_examples=60, deadline=None)
+def test_numbers_keep_their_order_and_come_back(values, linear):
+    column = np.array(values)
+    one = NumberMap.learn(column, linear)
+    probe = np.sort(np.concatenate([column, [column.min() - 9.0, column.max() + 9.0]]))
+    z = apply_numbers([one], probe[:, None])
+    assert np.all(np.diff(z[:, 0]) >= 0)
+    scale = np.ptp(column)
+    np.testing.assert_allclose(one.undo(z), probe, atol=1e-6 * scale)
+
+
+def test_wild_values_stay_wild_and_heavy_tails_are_tamed():
+    values = np.random.default_rng(0).standard_t(1, size=400)
+    one = NumberMap.learn(values, 0.0)
+    z = apply_numbers([one], values[:, None])
+    assert np.abs(z).max() < 4  # normal scores, however heavy the tail
+    far = values.max() + np.array([1.0, 2.0, 3.0]) * (values.max() - np.median(values))
+    steps = np.diff(apply_numbers([one], far[:, None])[:, 0])
+    np.testing.assert_allclose(steps, 0.5)  # linear beyond the range
+
+
+def test_columns_that_say_nothing_are_dropped_with_a_note():
+    n = 60
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "x": rng.normal(size=n),
+            "same": 5.0,
+            "nothing": [None] * n,
+            "row_id": rng.permutation(n),
+            "counter": np.arange(n) * 3 + 7,
+            "uuid": [f"u{i}" for i in range(n)],
+            "price": [f"{i},{i:03d}" for i in range(n)],
+            "day": pd.Timestamp("2024-01-01"),
+        }
+    )
+    encoder = learn(table)
+    assert encoder.used == ["x"]
+    words = {"same": "constant", "nothing": "no value", "row_id": "names rows"}
+    words |= {"counter": "counter", "uuid": "name rows", "price": "looks like numbers"}
+    words |= {"day": "no day and no week"}
+    for name, word in words.items():
+        used, text = note(encoder, name)
+        assert not used
+        assert word in text
+
+
+def test_a_counter_inside_each_task_is_a_counter():
+    codes = np.repeat(np.arange(5), 10)
+    cycle = np.tile(np.arange(10), 5)
+    mixed = np.random.default_rng(0).permutation(50)
+    table = pd.DataFrame({"cycle": cycle, "x": np.random.default_rng(1).normal(size=50)})
+    assert learn(table, codes).used == ["x"]
+    assert learn(table.iloc[mixed], codes[mixed]).used == ["cycle", "x"]  # not in order: no counter
+
+
+def test_dates_give_cycles_only():
+    when = pd.date_range("2024-01-01", periods=500, freq="h")
+    table = pd.DataFrame({"when": when})
+    encoder = learn(table)
+    later = pd.DataFrame({"when": when + pd.Timedelta(weeks=520)})
+    np.testing.assert_allclose(encode(encoder, later), encode(encoder, table), atol=1e-9)
+    assert encoder.table()["features"].tolist() == [4]
+
+
+def test_rare_levels_are_one_and_new_levels_another():
+    levels = ["a"] * 100 + ["b"] * 50 + ["c", "d"]
+    encoder = learn(pd.DataFrame({"kind": levels}))
+    rows = encode(encoder, pd.DataFrame({"kind": ["a", "b", "c", "d", "e", "f"]}))
+    assert np.array_equal(rows[2], rows[3])
+    assert np.array_equal(rows[4], rows[5])
+    assert len(np.unique(rows, axis=0)) == 4
+
+
+def test_gaps_are_filled_by_the_task_then_by_all():
+    codes = np.repeat([0, 1, 2], 20)
+    x = np.concatenate([np.linspace(0, 1, 20), np.linspace(9, 10, 20), np.full(20, np.nan)])
+    x[5] = np.nan
+    encoder = learn(pd.DataFrame({"x": x}), codes)
+    gap = pd.DataFrame({"x": [np.nan] * 4})
+    rows = encode(encoder, gap, np.array([0, 1, 2, -1]))
+    known = encode(encoder, pd.DataFrame({"x": x}), codes)
+    observed = [np.setdiff1d(np.arange(20), [5]), np.arange(20, 40)]
+    for row, mine in zip(rows, observed, strict=False):
+        assert row[0] == pytest.approx(known[mine, 0].mean())
+    assert rows[2, 0] == rows[3, 0] == pytest.approx(known[np.concatenate(observed), 0].mean())
+    assert np.all(rows[:, 1] > 0)  # and an indicator says so
+    assert np.isfinite(rows).all()
+
+
+def test_infinities_are_wild_unless_they_are_everyday():
+    x = np.random.default_rng(0).normal(size=50)
+    rows = encode(learn(pd.DataFrame({"x": x})), pd.DataFrame({"x": [np.inf, -np.inf, 0.0]}))
+    assert rows[0, 0] > 100 > -100 > rows[1, 0]
+    seen = learn(pd.DataFrame({"x": np.append(x, np.inf)}))
+    rows = encode(seen, pd.DataFrame({"x": [np.inf]}))
+    assert np.abs(rows).max() < 3
+
+
+def test_a_column_that_changed_is_refused_by_name():
+    table = pd.DataFrame({"x": np.random.default_rng(0).normal(size=30), "k": ["a", "b"] * 15})
+    encoder = learn(table)
+    with pytest.raises(ValueError, match=r"'x' was numeric .* is text now"):
+        encode(encoder, pd.DataFrame({"x": ["1,5", "2"], "k": ["a", "b"]}))
+    with pytest.raises(ValueError, match=r"'k' was text .* is numeric now"):
+        encode(encoder, pd.DataFrame({"x": [1.0], "k": [3.0]}))
+    with pytest.raises(ValueError, match="no column 'k'"):
+        encode(encoder, pd.DataFrame({"x": [1.0]}))
+    empty = pd.DataFrame({"x": [None], "k": [None]})
+    assert np.isfinite(encode(encoder, empty)).all()
+
+
+def test_the_library_does_not_matter():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "x": rng.normal(size=40),
+            "n": rng.integers(0, 9, size=40),
+            "b": rng.random(40) < 0.5,
+            "k": rng.choice(["u", "v"], size=40),
+            "t": pd.date_range("2024-01-01", periods=40, freq="7h"),
+        }
+    )
+    table.loc[3, "x"] = np.nan
+    expected = encode(learn(table), table)
+    for other in (pl.from_pandas(table), pa.Table.from_pandas(table)):
+        np.testing.assert_allclose(encode(learn(other), other), expected, atol=1e-12)
+
+
+def test_labels_are_whole_numbers_or_texts():
+    table = pd.DataFrame({"a": [1.0, 2.0, None], "b": ["x", "y/z", "w"], "c": [True, False, True]})
+    frame = as_table(table)
+    assert task_labels(frame, ["a"]).tolist() == [1, 2, None]
+    assert task_labels(frame, ["c"]).tolist() == ["True", "False", "True"]
+    assert task_labels(frame, ["a", "b"]).tolist() == ["1 / x", "2 / y\\/z", None]
+
+
+def test_what_is_no_table_is_refused():
+    twice = pd.DataFrame([[1, 2]], columns=["x", "x"])
+    for table, word in ((twice, "several columns"), (np.zeros((2, 2)), "data frame")):
+        with pytest.raises(ValueError, match=word):
+            as_table(table)
+    with pytest.raises(ValueError, match="collect"):
+        as_table(pl.DataFrame({"x": [1]}).lazy())
+    with pytest.raises(ValueError, match="no rows"):
+        as_table(pd.DataFrame({"x": []}))

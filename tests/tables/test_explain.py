@@ -1,0 +1,114 @@
+"""Reasons name the column that was changed, and what it should have been."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from manyone import CombinedOneClass, IndependentOCKSR, TableModel
+from manyone.covariance import task_whitenings
+from manyone.datasets import make_fleet
+from manyone.reasons import find_reasons, precision
+
+FAST = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
+NAMES = [f"x{j}" for j in range(8)]
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    data = make_fleet(15, 60, 8, random_state=0)
+    table = pd.DataFrame(data.data, columns=NAMES).assign(machine=data.task)
+    train, test = table.groupby("machine").head(20), table.groupby("machine").tail(40)
+    spread = train.groupby("machine")[NAMES].std()
+    return TableModel("machine", method=FAST, alarm_rate=0.1).fit(train), test, spread
+
+
+def planted(test, spread, size, seed=0):
+    """Rows with one column off by some within-task standard deviations, and which."""
+    rng = np.random.default_rng(seed)
+    rows = test.iloc[rng.permutation(len(test))[:300]].copy()
+    column = rng.integers(len(NAMES), size=len(rows))
+    sign = rng.choice([-1, 1], size=len(rows))
+    values = rows[NAMES].to_numpy().copy()
+    unit = spread.loc[rows.machine].to_numpy()
+    place = np.arange(len(rows))
+    truth = values[place, column].copy()
+    values[place, column] += size * sign * unit[place, column]
+    rows[NAMES] = values
+    return rows, column, truth, unit[place, column]
+
+
+def test_a_column_far_off_is_named_first(fleet):
+    model, test, spread = fleet
+    rows, column, truth, unit = planted(test, spread, 8.0)
+    found = model.explain(rows, top=3)
+    first = found[found["rank"] == 1]
+    right = first.column.to_numpy() == np.array(NAMES)[column]
+    assert right.mean() > 0.95
+    # The value that the other columns make one expect is close to what it was.
+    error = np.abs(first.expected.astype(float).to_numpy() - truth) / unit
+    assert np.median(error[right]) < 1.0
+
+
+def test_a_correction_is_the_conditional_mean():
+    rng = np.random.default_rng(0)
+    codes = np.repeat([0, 1], 30)
+    X = rng.normal(size=(60, 5)) @ rng.normal(size=(5, 5)) + codes[:, None]
+    metric = task_whitenings(X, codes, np.ones(60), 2, 2.0, 20.0)
+    Z, P = X[:4] + 1.0, precision(metric, 0)
+    source = np.array([0, 1, 1, 2, -1])  # a column of two coordinates, a coordinate of none
+    reasons = find_reasons(metric, Z, np.zeros(4, dtype=np.intp), source)
+    C = np.linalg.inv(P)
+    for column in range(3):
+        block = np.flatnonzero(source == column)
+        rest = np.setdiff1d(np.arange(5), block)
+        away = Z[:, rest] - metric.mean[0][rest]
+        mean = away @ np.linalg.solve(C[np.ix_(rest, rest)], C[np.ix_(rest, block)])
+        np.testing.assert_allclose(reasons.expected[:, block], mean + metric.mean[0][block])
+        better = Z.copy()
+        better[:, block] = reasons.expected[:, block]
+        far, near = (
+            np.einsum("ij,jk,ik->i", a, P, a) for a in (Z - metric.mean[0], better - metric.mean[0])
+        )
+        np.testing.assert_allclose(reasons.gain[:, column], far - near)
+
+
+def test_reasons_stand_beside_alarms_only(fleet):
+    model, test, spread = fleet
+    rows, column, _, _ = planted(test, spread, 8.0)
+    scores = model.score(rows, explain=2)
+    assert list(scores.columns[-2:]) == ["reason_1", "reason_2"]
+    assert (scores.reason_1[~scores.alarm] == "").all()
+    text = scores.reason_1[scores.alarm]
+    assert text.str.fullmatch(r"x\d = \S+, expected about \S+").all()
+
+
+def test_views_and_nearest_rows_are_named(fleet):
+    _, test, _ = fleet
+    table = test.copy()
+    model = TableModel("machine", method=CombinedOneClass(), alarm_rate=0.1).fit(table)
+    found = model.explain(table.iloc[[5]], top=1)
+    assert set(found["view"]) <= {"strangers", "faults"}
+    assert found.nearest[0].split(", ")[0] == "5"  # a training row is closest to itself
+
+
+def test_words_for_levels_dates_gaps_and_truths():
+    rng = np.random.default_rng(0)
+    n = 400
+    table = pd.DataFrame(
+        {
+            "m": rng.choice(["a", "b"], n),
+            "x": rng.normal(size=n),
+            "kind": rng.choice(["red", "blue"], n, p=[0.9, 0.1]),
+            "on": rng.random(n) < 0.05,
+            "when": pd.date_range("2024-01-01 08:00", periods=n, freq="24h")
+            + pd.to_timedelta(rng.integers(0, 3, n), "h"),
+        }
+    )
+    model = TableModel("m", method=FAST, alarm_rate=0.1).fit(table)
+    rows = table.iloc[:3].assign(kind=["violet", "red", "red"], x=[0.0, np.nan, 0.0])
+    rows["when"] = pd.to_datetime(["2030-01-01 09:00", "2030-01-01 09:00", "2030-01-02 21:00"])
+    reasons = model.score(rows, explain=1)
+    assert reasons.alarm.all()
+    assert reasons.reason_1[0] == "kind = violet, expected about red"
+    assert reasons.reason_1[1].startswith("x = missing, expected about ")
+    assert reasons.reason_1[2].startswith("when = 2030-01-02 21:00:00, expected about ")
