@@ -15,8 +15,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from manyone import IndependentOCKSR, JointOCKSR, tune
-from manyone.plots import ObjectiveDisplay, ScoreDisplay, StructureDisplay
+from manyone import IndependentOCKSR, JointOCKSR, Monitor, tune
+from manyone.plots import (
+    DriftDisplay,
+    ObjectiveDisplay,
+    RateDisplay,
+    ScoreDisplay,
+    StructureDisplay,
+)
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -422,3 +428,49 @@ def test_models_without_thresholds_say_so() -> None:
 def test_scores_that_are_not_numbers_are_named() -> None:
     with pytest.raises(ValueError, match="row 1 is NaN"):
         ScoreDisplay.from_predictions([0.0, np.nan], offset=0.5)
+
+
+# ---------------------------------------------------------------------------------------- in time
+
+
+def test_measured_rates_are_moving_means() -> None:
+    alarm = np.random.default_rng(0).random(300) < 0.1
+    display = RateDisplay.from_predictions(alarm, rate=0.1, window=50)
+    wanted = [alarm[k : k + 50].mean() for k in range(251)]
+    np.testing.assert_allclose(display.line_.get_ydata(), wanted, atol=1e-12)
+    assert display.line_.get_xdata()[0] == 50
+    low, high = display.band
+    assert low < 0.1 < high
+    assert np.mean((display.measured >= low) & (display.measured <= high)) > 0.8
+    assert len(RateDisplay.from_predictions(alarm[:5], rate=0.1).measured) == 1
+
+
+def test_evidence_of_a_monitor_is_drawn_by_task(data: tuple[np.ndarray, np.ndarray]) -> None:
+    X, task = data
+    monitor = Monitor(JointOCKSR(alarm_rate=0.1).fit(X, task=task))
+    rng = np.random.default_rng(1)
+    order = np.tile(np.arange(75), 4)
+    noise = 0.3 * rng.normal(size=(len(order), 2))
+    shift = 8.0 * ((np.arange(len(order)) > 150) & (task[order] == "bob"))
+    half = len(order) // 2
+    Z = X[order] + noise + shift[:, None]
+    results = [
+        monitor.update(Z[part], task[order][part]) for part in (slice(half), slice(half, None))
+    ]
+    display = DriftDisplay.from_watched(results, task=task[order])
+    assert "bob" in display.flagged
+    assert [len(path) for path in display.paths] == [100, 100, 100]
+    rows = np.flatnonzero(task[order] == "bob")
+    drift = np.concatenate([part.drift for part in results])[rows]
+    reached = display.paths[1] >= 2.0
+    assert np.argmax(drift) == np.argmax(reached)
+    assert len(display.lines_) == 3
+
+
+def test_time_displays_refuse_what_they_cannot_draw() -> None:
+    with pytest.raises(ValueError, match="rate must lie"):
+        RateDisplay.from_predictions([True], rate=2.0)
+    with pytest.raises(ValueError, match="one value per row"):
+        RateDisplay.from_predictions([], rate=0.1)
+    with pytest.raises(ValueError, match="2 paths but 1 labels"):
+        DriftDisplay.from_predictions([[0.0], [0.0]], labels=["a"])

@@ -19,7 +19,13 @@ from manyone.metrics import TaskAUC
 from manyone.monitor import Monitor
 from manyone.persistence import load, save
 from manyone.pipelines import TaskPipeline, make_pipeline
-from manyone.plots import ObjectiveDisplay, ScoreDisplay, StructureDisplay
+from manyone.plots import (
+    DriftDisplay,
+    ObjectiveDisplay,
+    RateDisplay,
+    ScoreDisplay,
+    StructureDisplay,
+)
 from manyone.selection import auto, tune
 from manyone.tables import TableModel
 from manyone.whitening import TaskWhitener
@@ -32,6 +38,7 @@ __all__ = [
     "SVDD",
     "CalibrationWarning",
     "CombinedOneClass",
+    "DriftDisplay",
     "IndependentOCKSR",
     "JointOCKSR",
     "LinearOCKSR",
@@ -40,6 +47,7 @@ __all__ = [
     "NonlinearOCKSR",
     "ObjectiveDisplay",
     "OutputKernelOCKSR",
+    "RateDisplay",
     "ScoreDisplay",
     "SparseOCKSR",
     "StructureDisplay",

@@ -31,8 +31,11 @@ BETS = len(_PRIOR)
 
 
 def bets(p: Array) -> Array:
-    """What each bet (k, B) pays at ranks p (k,): densities on (0, 1)."""
-    return np.stack([np.ones_like(p), 2.0 * (1.0 - p), 0.5 / np.sqrt(p), 2.0 * p], axis=1)
+    """What each bet (..., B) pays at ranks p (...): densities on (0, 1)."""
+    paid = np.empty((*p.shape, BETS))
+    paid[..., 0], paid[..., 1] = 1.0, 2.0 - 2.0 * p
+    paid[..., 2], paid[..., 3] = 0.5 / np.sqrt(p), 2.0 * p
+    return paid
 
 
 def fresh_shares(n_tasks: int) -> Array:
@@ -83,19 +86,18 @@ def bet(log_wealth: Array, shares: Array, p: Array) -> tuple[Array, Array]:
 
     Parameters
     ----------
-    log_wealth : ndarray of shape (k,)
-    shares : ndarray of shape (k, B)
-        Rows sum to 1.
-    p : ndarray of shape (k,)
+    log_wealth, p : ndarray of shape (...)
+    shares : ndarray of shape (..., B)
+        They sum to 1.
 
     Returns
     -------
-    log_wealth : ndarray of shape (k,)
-    shares : ndarray of shape (k, B)
+    log_wealth : ndarray of shape (...)
+    shares : ndarray of shape (..., B)
     """
     grown = ((1.0 - _MOVED) * shares + _MOVED * _PRIOR) * bets(p)
-    gain = grown.sum(axis=1)
-    return log_wealth + np.log(gain), grown / gain[:, None]
+    gain = grown.sum(axis=-1)
+    return log_wealth + np.log(gain), grown / gain[..., None]
 
 
 def log_mean_wealth(log_wealth: Array) -> float:

@@ -18,7 +18,7 @@ from manyone.monitor.state import MonitorState, estimator_of, fingerprint_of
 
 # Shares of the drift level: ranks among new rows are exactly uniform where nothing drifts; among
 # left-out and new ones nearly so, and only these can tell a drift before the first row.
-_EXACT, _NEARLY = 0.9, 0.1
+_LOG_SHARES = np.log([0.9, 0.1])
 _FORGET = 0.98
 
 
@@ -35,6 +35,9 @@ class Watched:
     drift : ndarray of bool of shape (n,)
         Whether the row's task has been flagged, at this row or before.
     score : ndarray of shape (n,)
+    evidence : ndarray of shape (n,)
+        Natural logarithm of the evidence that the row's task drifts; the flag is raised where it
+        reaches ``-log(drift_level)``. NaN for rows that did not count.
     known : ndarray of bool of shape (n,)
         False for rows of tasks never seen, which are answered by the model alone.
     fleet_drift : bool
@@ -46,6 +49,7 @@ class Watched:
     alarm: Mask
     drift: Mask
     score: Array
+    evidence: Array
     known: Mask
     fleet_drift: bool
 
@@ -127,7 +131,7 @@ class Monitor:
             [memory.find(one) < 0 and first[one] == row for row, one in enumerate(ids)], dtype=bool
         )
         p, alarm = scored.p_value.copy(), scored.alarm.copy()
-        drift, weight = np.zeros(n, dtype=bool), np.zeros(n)
+        drift, weight, evidence = np.zeros(n, dtype=bool), np.zeros(n), np.full(n, np.nan)
         known = scored.codes >= 0
         fresh = np.flatnonzero(new & known)
         place = _occurrence(scored.codes[fresh])
@@ -135,7 +139,7 @@ class Monitor:
         rounds = np.split(fresh[by_round], np.cumsum(np.bincount(place))[:-1]) if len(fresh) else []
         for rows in rounds:
             found = self._judge_and_learn(scored.codes[rows], scored.score[rows], times[rows])
-            p[rows], alarm[rows], drift[rows], weight[rows] = found
+            p[rows], alarm[rows], drift[rows], weight[rows], evidence[rows] = found
         self._flag_fleet()
         memory.add(
             [one for one, is_new in zip(ids, new, strict=True) if is_new],
@@ -152,12 +156,12 @@ class Monitor:
             p[row], alarm[row] = memory["p_value"][at], memory["alarm"][at]
             drift[row] = memory["drift"][at]
         flagged = bool(self.state.fleet_flagged[0] >= 0)
-        return Watched(np.array(ids), p, alarm, drift, scored.score, known, flagged)
+        return Watched(np.array(ids), p, alarm, drift, scored.score, evidence, known, flagged)
 
     def _judge_and_learn(
         self, t: Codes, scores: Array, times: NDArray[Any]
-    ) -> tuple[Array, Mask, Mask, Array]:
-        """One row of each of some tasks: p-value, alarm, drift, and the weight it was given."""
+    ) -> tuple[Array, Mask, Mask, Array, Array]:
+        """One row of each of some tasks: p-value, alarm, drift, weight it was given, evidence."""
         state = self.state
         window = state.window[t]
         low = thresholds.confirmed_low(state.low[t], window, state.confirmed[t])
@@ -176,10 +180,10 @@ class Monitor:
             state.level[t] = thresholds.guarded_level(state.level[t], weight, alarm, state.rate)
         state.run[t] = thresholds.moved_run(state.run[t], alarm)
         self._push(t[learned], scores[learned], confirmed=False)
-        self._bet(t, scores, times)
+        evidence = self._bet(t, scores, times)
         state.rows[t] += 1
         state.alarms[t] += alarm
-        return p, alarm, state.flagged[t] >= 0, weight
+        return p, alarm, state.flagged[t] >= 0, weight, evidence
 
     def _push(self, t: Codes, scores: Array, *, confirmed: bool) -> None:
         """Scores (at most one of each task) into the references, the oldest leave."""
@@ -188,37 +192,33 @@ class Monitor:
         state.confirmed[t, state.head[t]] = confirmed
         state.head[t] = (state.head[t] + 1) % thresholds.WINDOW
 
-    def _bet(self, t: Codes, scores: Array, times: NDArray[Any]) -> None:
-        """Evidence for drift after one more row of each of some tasks."""
-        state = self.state
-        rounded, counts = scores.astype(np.float32), state.counts[t]
+    def _bet(self, t: Codes, scores: Array, times: NDArray[Any]) -> Array:
+        """Log evidence (k,) for drift after one more row of each of some tasks."""
+        state, rounded = self.state, scores.astype(np.float32)
+        counts, rows = state.counts[t], state.rows[t]
         most = int(counts.max())
-        u = martingale.uniforms(state.seed, t, state.rows[t])
+        u = martingale.uniforms(state.seed, t, rows)
         history = state.history[t, :most]
         history[np.arange(most) >= counts[:, None]] = np.nan
-        p = martingale.smoothed_ranks(history, rounded, u)
-        exact, state.shares[t, 0] = martingale.bet(state.log_wealth[t, 0], state.shares[t, 0], p)
-        state.log_wealth[t, 0] = exact
+        both = np.concatenate([state.anchor[t].astype(np.float32), history], axis=1)
+        p = np.column_stack(
+            [martingale.smoothed_ranks(past, rounded, u) for past in (history, both)]
+        )
+        wealth, shares = martingale.bet(state.log_wealth[t], state.shares[t], p)
         # Only in the first history: another would be ranked among the left-out scores once more.
-        first = (state.rows[t] < martingale.LONGEST) & (state.log_wealth[t, 1] > -np.inf)
-        if first.any():
-            s = t[first]
-            both = np.concatenate([state.anchor[s].astype(np.float32), history[first]], axis=1)
-            p = martingale.smoothed_ranks(both, rounded[first], u[first])
-            nearly, state.shares[s, 1] = martingale.bet(
-                state.log_wealth[s, 1], state.shares[s, 1], p
-            )
-            state.log_wealth[s, 1] = nearly
+        wealth[rows >= martingale.LONGEST, 1] = state.log_wealth[t, 1][rows >= martingale.LONGEST]
+        state.log_wealth[t], state.shares[t] = wealth, shares
         self._remember_scores(t, rounded)
-        lower = exact < state.least[t]
-        state.least[t] = np.where(lower, exact, state.least[t])
-        state.since[t] = np.where(lower, state.rows[t] + 1, state.since[t])
-        state.since_time[t] = np.where(lower | (state.rows[t] == 0), times, state.since_time[t])
-        evidence = np.maximum(exact + np.log(_EXACT), state.log_wealth[t, 1] + np.log(_NEARLY))
+        lower = wealth[:, 0] < state.least[t]
+        state.least[t] = np.where(lower, wealth[:, 0], state.least[t])
+        state.since[t] = np.where(lower, rows + 1, state.since[t])
+        state.since_time[t] = np.where(lower | (rows == 0), times, state.since_time[t])
+        evidence = (wealth + _LOG_SHARES).max(axis=1)
         state.most[t] = np.maximum(state.most[t], evidence)
         raised = (evidence >= -np.log(state.drift_level)) & (state.flagged[t] < 0)
-        state.flagged[t[raised]] = state.rows[t[raised]]
+        state.flagged[t[raised]] = rows[raised]
         state.flagged_time[t[raised]] = times[raised]
+        return evidence
 
     def _remember_scores(self, t: Codes, scores: NDArray[np.float32]) -> None:
         state = self.state
@@ -237,7 +237,7 @@ class Monitor:
         if state.log_wealth.max() < needed:  # no mean is larger
             return
         means = [martingale.log_mean_wealth(wealth) for wealth in state.log_wealth.T]
-        evidence = max(means[0] + np.log(_EXACT), means[1] + np.log(_NEARLY))
+        evidence = (np.array(means) + _LOG_SHARES).max()
         if evidence >= needed and state.fleet_flagged[0] < 0:
             state.fleet_flagged[0] = state.rows.sum()
 

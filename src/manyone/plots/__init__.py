@@ -3,5 +3,6 @@
 from manyone.plots.objective import ObjectiveDisplay
 from manyone.plots.scores import ScoreDisplay
 from manyone.plots.structure import StructureDisplay
+from manyone.plots.time import DriftDisplay, RateDisplay
 
-__all__ = ["ObjectiveDisplay", "ScoreDisplay", "StructureDisplay"]
+__all__ = ["DriftDisplay", "ObjectiveDisplay", "RateDisplay", "ScoreDisplay", "StructureDisplay"]
