@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.base import clone
 
-from manyone import JointOCKSR
+from manyone import JointOCKSR, LinearOCKSR
 from manyone.engines import AddUp, Block, TakeSample, fit, local_sweep
 
 RNG = np.random.default_rng(0)
@@ -56,6 +57,21 @@ def test_blocks_do_not_matter(places, m):
     whole.fit(X, task=TASK, outlier=OUTLIER, sample_weight=WEIGHT)
     blocks = fit(JointOCKSR(landmarks=m, random_state=1), local_sweep(cut(places)))
     assert_same(whole, blocks, 1e-8)
+
+
+@pytest.mark.parametrize("setting", [{}, {"frobenius": 2.0}, {"nuclear": 0.3}, {"frobenius": 1e6}])
+def test_linear_structures(setting):
+    """All rows as landmarks are exact, and blocks do not matter; a collapse is no exception."""
+    given = {"task": TASK, "outlier": OUTLIER, "sample_weight": WEIGHT}
+    exact = LinearOCKSR(**setting).fit(X, **given)
+    few = LinearOCKSR(**setting, landmarks=N, random_state=0)
+    tol = 1e-5 if "nuclear" in setting else 1e-6
+    for found in (clone(few).fit(X, **given), fit(clone(few), local_sweep(cut([90, 200])))):
+        scores = found.score_tasks(NEW), exact.score_tasks(NEW)
+        np.testing.assert_allclose(*scores, rtol=1e-5, atol=tol)
+        np.testing.assert_allclose(found.offset_, exact.offset_, atol=tol)
+        np.testing.assert_allclose(found.structure_, exact.structure_, atol=10 * tol)
+        assert found.calibration_.source == exact.calibration_.source
 
 
 def test_landmarks_follow_content_not_names():

@@ -168,3 +168,8 @@ def solve_statistics(plan: Plan, statistics: Statistics, alpha: float) -> Ridge:
         coef = solve_triangular(L, W, lower=True, trans="T", check_finite=False)
         factor = blas.dtrmm(1.0, L, np.tril(lower), lower=1)
     return Ridge(ridge, np.asfortranarray(coef), factor, statistics.counts, mean)
+
+
+def symmetric(lower: Array) -> Array:
+    """The symmetric matrix whose lower triangle is given."""
+    return np.asarray(np.tril(lower) + np.tril(lower, -1).T)

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
-from manyone._types import Array, Codes
+from manyone._types import Codes
 from manyone.calibration.tails import Tails
 from manyone.engines.blocks import CheckedBlock
 from manyone.engines.hashing import row_hashes
 from manyone.engines.joint import Sums, joint_solution_of, leaving_out
 from manyone.engines.left_out import LeftOut
 from manyone.engines.plan import Plan
-from manyone.engines.statistics import AddUp, Statistics
+from manyone.engines.statistics import AddUp, Statistics, symmetric
 from manyone.kernels.gram import Points
 from manyone.models.resemblance import Resemblance
 from manyone.models.solution import Solution
@@ -117,7 +117,7 @@ def _with_fewer(plan: Plan, statistics: Statistics, kept: Codes) -> tuple[Plan, 
     """Plan and statistics of some of the landmarks: kernel values are linear in feature rows."""
     if len(kept) == len(plan.points):
         return plan, statistics
-    L, G, sums = plan.factor, _symmetric(statistics.moments), statistics.sums
+    L, G, sums = plan.factor, symmetric(statistics.moments), statistics.sums
     if not plan.direct:
         G, sums = L @ G @ L.T, sums @ L.T
     G, sums = np.asfortranarray(G[np.ix_(kept, kept)]), np.asfortranarray(sums[:, kept].T)
@@ -129,7 +129,3 @@ def _with_fewer(plan: Plan, statistics: Statistics, kept: Codes) -> tuple[Plan, 
     points = Points(plan.points.kernel, plan.points.X[kept])
     plan = replace(plan, points=points, factor=np.asfortranarray(factor))
     return plan, replace(statistics, moments=np.asfortranarray(G), sums=sums.T)
-
-
-def _symmetric(lower: Array) -> Array:
-    return np.asarray(np.tril(lower) + np.tril(lower, -1).T)

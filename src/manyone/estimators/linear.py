@@ -11,6 +11,13 @@ from sklearn.utils import check_random_state
 
 from manyone import validation
 from manyone._sklearn import Interval, StrOptions
+from manyone._types import Array
+from manyone.calibration.tails import Tails
+from manyone.engines.fitting import Sweep
+from manyone.engines.joint import joint_solution_of, leaving_out
+from manyone.engines.linear import LeaveOutOfStructure, linear_problem, weights_of
+from manyone.engines.plan import Plan
+from manyone.engines.statistics import AddUp
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.joint import joint_solution
@@ -19,7 +26,7 @@ from manyone.kernels.gram import Expansion, Gram
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
 from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure
-from manyone.solvers.linear import smallest_frobenius, solve_linear
+from manyone.solvers.linear import LinearSolution, smallest_frobenius, solve_linear
 from manyone.solvers.ridge import effective_alpha
 
 
@@ -141,6 +148,7 @@ class LinearOCKSR(MultiTaskOneClass):
 
     can = Capabilities(
         landmarks=True,
+        blocks=True,
         learns=(
             "alpha_",
             "structure_",
@@ -179,15 +187,41 @@ class LinearOCKSR(MultiTaskOneClass):
             found = self._structured(gram, rows)
         return found or self._unstructured(gram, rows)
 
+    def _solve_passes(self, plan: Plan, sweep: Sweep) -> tuple[Solution, Tails]:
+        plan = replace(plan, direct=False)
+        statistics, n_tasks = sweep(AddUp(plan)), len(plan.tasks)
+        if n_tasks > 1:
+            problem = linear_problem(statistics, self.alpha)
+            lam, M = problem.eigenvalues, problem.M
+            found = self._structure(lam, np.eye(len(lam)), M, problem.alpha, problem.unit, n_tasks,
+                                    problem.outside)  # fmt: skip
+            if not found.collapsed:
+                W, coef = weights_of(plan, problem, found.coef)
+                mean = np.einsum("tm,mt->t", statistics.sums, W) / statistics.counts
+                scorer = Expansion(plan.points, coef, mean)
+                far = scorer.far()
+                unit = 0.0 if far is None else 2.0 * float(np.abs(far).max())
+                step = LeaveOutOfStructure.of(plan, problem, found.B, statistics.counts, mean, unit)
+                solution = self._of_structure(scorer, None, found, problem.alpha, problem.unit)
+                presence = None if plan.reach is None else plan.reach.presence(unit)
+                return replace(solution, presence=presence), sweep(step)
+        last = leaving_out(plan, statistics, self.alpha)
+        solution, tails = joint_solution_of(last, statistics, self.alpha, sweep(last))
+        solution.learned.pop("sums")
+        return self._as_unstructured(solution, statistics.counts), tails
+
     def _unstructured(self, gram: Gram, rows: TrainingRows) -> Solution:
         """One task, with nothing to mix, or penalties that leave a task nothing but 0: B = I."""
         found = joint_solution(gram, rows, self.alpha, self.landmarks, self.random_state)
-        # At the minimum, what the ridge costs is f'W(r - f): misfit and ridge are r'W(r - f).
         total = np.bincount(rows.codes[~rows.outlier], rows.weight[~rows.outlier], rows.n_tasks)
+        return self._as_unstructured(found, total.astype(np.float64))
+
+    def _as_unstructured(self, found: Solution, total: Array) -> Solution:
+        # At the minimum, what the ridge costs is f'W(r - f): misfit and ridge are r'W(r - f).
         cost = float(total @ (1.0 - found.learned["mean_response"]))
-        penalty = rows.n_tasks * (self.frobenius + self.nuclear)
+        penalty = len(total) * (self.frobenius + self.nuclear)
         gap = 0.0 if self.nuclear == 0 else np.nan
-        learned = {**found.learned, "structure": np.eye(rows.n_tasks), "duality_gap": gap}
+        learned = {**found.learned, "structure": np.eye(len(total)), "duality_gap": gap}
         learned.pop("factor", None)
         return replace(found, report=FitReport(np.array([cost + penalty])), learned=learned)
 
@@ -208,20 +242,7 @@ class LinearOCKSR(MultiTaskOneClass):
             lam, V = eigenbasis(scaled.T @ scaled, alpha, np.ones(Phi.shape[1]))
             U = scaled @ (V / np.sqrt(lam))
         target = root[:, None] * R
-        found = solve_linear(
-            lam,
-            U,
-            target,
-            alpha,
-            # Never so small a penalty that nothing holds B.
-            max(self.frobenius / unit, smallest_frobenius(lam, U.T @ target, alpha)),
-            self.nuclear / unit,
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            B=warm_start(self, "structure", (rows.n_tasks,) * 2),
-            report=progress(self) if self.verbose else None,
-        )
+        found = self._structure(lam, U, target, alpha, unit, rows.n_tasks)
         if found.collapsed:
             return None
         # One count is one count of the weights that were given: back to their units.
@@ -233,16 +254,52 @@ class LinearOCKSR(MultiTaskOneClass):
         if features is not None:
             points, coef = gram.points(features.pivots), features.expand(Phi.T @ coef)
         coef, mean = np.asfortranarray(coef), 1.0 - rows.mean_by_task(residual)
+        return self._of_structure(Expansion(points, coef, mean), scores, found, alpha, unit)
+
+    def _structure(
+        self,
+        lam: Array,
+        U: Array,
+        target: Array,
+        alpha: float,
+        unit: float,
+        n_tasks: int,
+        outside: float = 0.0,
+    ) -> LinearSolution:
+        return solve_linear(
+            lam,
+            U,
+            target,
+            alpha,
+            # Never so small a penalty that nothing holds B.
+            max(self.frobenius / unit, smallest_frobenius(lam, U.T @ target, alpha)),
+            self.nuclear / unit,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            B=warm_start(self, "structure", (n_tasks,) * 2),
+            report=progress(self) if self.verbose else None,
+            outside=outside,
+        )
+
+    def _of_structure(
+        self,
+        scorer: Expansion,
+        scores: Array | None,
+        found: LinearSolution,
+        alpha: float,
+        unit: float,
+    ) -> Solution:
         return Solution(
-            Expansion(points, coef, mean),
+            scorer,
             scores,
             "leave-one-out, structure fixed",
             FitReport(found.objective_path * unit, found.n_iter, found.converged),
             {
-                "alpha": ridge,
+                "alpha": alpha * unit,
                 "structure": found.B,
-                "dual_coef": coef,
-                "mean_response": mean,
+                "dual_coef": scorer.coef,
+                "mean_response": scorer.target,
                 "duality_gap": found.duality_gap,
             },
         )

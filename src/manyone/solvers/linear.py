@@ -121,6 +121,7 @@ def solve_linear(
     max_iter: int = 1000,
     B: Array | None = None,
     report: Report | None = None,
+    outside: float = 0.0,
 ) -> LinearSolution:
     """Minimise ``|K A B - R|_F^2 + alpha tr(A'KA) + frobenius |B|_F^2 + nuclear |B|_*``.
 
@@ -147,9 +148,11 @@ def solve_linear(
         Where to start; the best multiple of the identity by default ("paper": the identity).
     report : callable, optional
         Called with the number of every accepted iterate and its objective.
+    outside : float
+        Squared norm of what of the responses `R` does not hold.
     """
     lam, M = np.maximum(eigenvalues, 0.0), eigenvectors.T @ R
-    outside = max(float(np.vdot(R, R) - np.vdot(M, M)), 0.0)
+    outside += max(float(np.vdot(R, R) - np.vdot(M, M)), 0.0)
     problem = _Problem(lam, M, alpha, frobenius, nuclear, outside)
     with blas_for(M.shape[1]):
         if solver == "paper":
