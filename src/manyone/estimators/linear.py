@@ -23,6 +23,7 @@ from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.joint import joint_solution
 from manyone.estimators.structured import STRUCTURED, progress, warm_start
 from manyone.kernels.gram import Expansion, Gram
+from manyone.models.presence import unit_of
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
 from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure
@@ -200,7 +201,7 @@ class LinearOCKSR(MultiTaskOneClass):
                 mean = np.einsum("tm,mt->t", statistics.sums, W) / statistics.counts
                 scorer = Expansion(plan.points, coef, mean)
                 far = scorer.far()
-                unit = 0.0 if far is None else 2.0 * float(np.abs(far).max())
+                unit = 0.0 if far is None else unit_of(far)
                 step = LeaveOutOfStructure.of(plan, problem, found.B, statistics.counts, mean, unit)
                 solution = self._of_structure(scorer, None, found, problem.alpha, problem.unit)
                 presence = None if plan.reach is None else plan.reach.presence(unit)
