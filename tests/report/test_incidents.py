@@ -21,7 +21,7 @@ def test_every_alarm_is_in_one_incident_of_its_task_and_column(fleet_report, tim
     assert placed == np.flatnonzero(report.rows.alarm).tolist()
     for incident in found:
         assert {report.rows.task[row] for row in incident.alarms} == {incident.task}
-        assert {report.rows.leading[row] for row in incident.alarms} == {incident.column}
+        assert {report.rows.leading[row] for row in incident.alarms} == set(incident.columns)
         if timed:
             times = report.rows.time[list(incident.alarms)]
             assert (incident.begin, incident.end) == (times.min(), times.max())
@@ -34,8 +34,8 @@ def test_what_was_planted_comes_first_and_only_that_stands_out(fleet_report, tim
     planted = fleet_report.planted
     found = incidents_of(fleet_report(timed=timed))
     wanted = {(task, fleet_report.columns[column]) for task, column, _, _ in planted}
-    assert {(i.task, i.column) for i in found[: len(planted)]} == wanted
-    outstanding = {(i.task, i.column) for i in found if i.by_chance < 0.05}
+    assert {(i.task, i.columns[0]) for i in found[: len(planted)]} == wanted
+    outstanding = {(i.task, i.columns[0]) for i in found if i.by_chance < 0.05}
     assert outstanding <= wanted and len(outstanding) >= 3
 
 
@@ -62,6 +62,20 @@ def test_a_long_calm_parts_incidents(fleet_report):
     assert [len(incident.alarms) for incident in untimed] == [5]
 
 
+def test_alarms_led_by_many_columns_are_one_incident_if_only_together_they_tell(fleet_report):
+    report = fleet_report(planted=(), timed=False)
+    rows, columns = report.rows, fleet_report.columns
+    alarm, tail = np.zeros(len(rows.alarm), dtype=bool), np.full(len(rows.alarm), 0.5)
+    loud, quiet = np.flatnonzero(rows.task == 5)[:12], np.flatnonzero(rows.task == 9)[:2]
+    alarm[loud], alarm[quiet], tail[loud], tail[quiet] = True, True, 0.04, 0.04
+    leading = np.full(len(alarm), "", dtype=object)
+    leading[loud], leading[quiet] = np.resize(columns, 12), columns[:2]
+    made = replace(rows, alarm=alarm, tail=tail, leading=tuple(leading))
+    first, *rest = find_incidents(report.tasks, made, report.rate)
+    assert first.task == 5 and len(first.alarms) == 12 and set(first.columns) == set(columns)
+    assert [(i.task, len(i.columns)) for i in rest] == [(9, 1), (9, 1)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("timed", [True, False])
 def test_normal_rows_seldom_show_an_incident(fleet_report, timed):
@@ -84,7 +98,7 @@ def test_advice_names_what_stands_out_and_says_whether_the_rest_is_chance(fleet_
     report = fleet_report()
     found = incidents_of(report)
     said = [text for text, _ in advice(report, found)]
-    assert report.tasks.names[found[0].task] in said[0] and found[0].column in said[0]
+    assert report.tasks.names[found[0].task] in said[0] and found[0].columns[0] in said[0]
     assert any("chance alone explains up to" in text for text in said)
     assert any("fewer than the 19 normal rows" in text for text in said)
     calm = fleet_report(planted=())

@@ -64,7 +64,7 @@ def test_a_broken_sensor_is_the_first_incident(model, tables):
     _, new, broken = tables
     report = report_of(model, new, "fleet.manyone", "today.csv")
     first = find_incidents(report.tasks, report.rows, report.rate)[0]
-    assert report.tasks.names[first.task] == "m2" and first.column == "heat"
+    assert report.tasks.names[first.task] == "m2" and first.columns[0] == "heat"
     assert set(broken) <= set(report.rows.number[list(first.alarms)])
     assert first.by_chance < 0.05
 

@@ -47,11 +47,11 @@ def _look_at(report: FleetReport, incidents: Sequence[Incident]) -> list[tuple[s
     """The tasks whose incidents stand out."""
     columns: dict[int, list[str]] = {}
     for incident in (i for i in incidents if i.by_chance < STANDS_OUT):
-        columns.setdefault(incident.task, []).append(incident.column)
+        columns.setdefault(incident.task, []).extend(incident.columns)
     said = []
     for task, led in list(columns.items())[:_FIRST]:
         rows, alarms = report.counts[:, task]
-        named = [name for name in dict.fromkeys(led) if name][:_FIRST]
+        named = list(dict.fromkeys(led))[:_FIRST]
         text = f"Look at {report.tasks.names[task]}: {_plural(int(alarms), 'alarm')} in {rows} rows"
         text += f", led by {_listed(named)}." if named else "."
         if report.tasks.basis[task] == "pooled":

@@ -66,7 +66,7 @@ def embedded(report: FleetReport, incidents: Sequence[Incident]) -> dict[str, An
         data["dated"] = rows.dated
     data["incidents"] = {
         "task": [i.task for i in incidents],
-        "column": [i.column for i in incidents],
+        "column": [", ".join(i.columns) for i in incidents],
         "count": [len(i.alarms) for i in incidents],
         "chance": _short(np.array([i.by_chance for i in incidents]), 3),
         "depth": _short(np.array([i.depth for i in incidents]), 3),

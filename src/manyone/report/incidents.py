@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from manyone._types import Array, Codes
+from manyone._types import Codes
 from manyone.report.chance import evidence
 from manyone.report.fleet import Rows, Tasks
+
+# All alarms of a task are one incident where they tell so many times more than those of a column.
+_TOGETHER = 10.0
 
 
 @dataclass(frozen=True)
 class Incident:
-    """Alarms of one task that have one leading column, without a long calm between them.
+    """Alarms of one task that one column leads, or several if only together they tell something.
 
     Attributes
     ----------
     task : int
         Its number in the tasks.
-    column : str
-        The column that explains most; empty where rows have no reason.
+    columns : tuple of str
+        Columns that lead its rows, the most frequent first; empty where rows have no reason.
     alarms : tuple of int
         Places of the rows, worst first.
     begin, end : float or None
@@ -33,7 +38,7 @@ class Incident:
     """
 
     task: int
-    column: str
+    columns: tuple[str, ...]
     alarms: tuple[int, ...]
     begin: float | None
     end: float | None
@@ -58,56 +63,79 @@ def find_incidents(tasks: Tasks, rows: Rows, rate: float) -> tuple[Incident, ...
     tuple of Incident
         By the evidence, `Incident.by_chance`, then by depth: neither is a count of rows.
     """
-    counts = np.bincount(rows.task, minlength=len(tasks.names))
-    watched = int(np.count_nonzero(counts))
-    place = _places(rows)
-    calm = 0.5 / rate
-    depth = (tasks.threshold[rows.task] - rows.score) / tasks.unit[rows.task]
-    found = []
-    for group in _groups(rows):
-        pause = np.diff(place[group]) > (np.inf if rows.time is None else calm)
-        for part in np.split(group, np.flatnonzero(pause) + 1):
-            task = int(rows.task[part[0]])
-            pool = float(tasks.pool[task])
-            chance = evidence(rows.tail[part], int(counts[task]), pool)
-            window = int(place[part[-1]] - place[part[0]] + 1)
-            if rows.time is not None and window < counts[task]:
-                # A dense run somewhere is rarer than as many alarms anywhere; both were tried.
-                run = evidence(rows.tail[part], window, pool)
-                chance = min(1.0, 2 * min(chance, run * (counts[task] - window + 1)))
-            worst = part[np.lexsort((part, -depth[part]))]
-            found.append(
-                Incident(
-                    *(task, rows.leading[part[0]], tuple(worst.tolist())),
-                    begin=None if rows.time is None else float(rows.time[part[0]]),
-                    end=None if rows.time is None else float(rows.time[part[-1]]),
-                    by_chance=watched * chance,
-                    depth=float(depth[worst[0]]),
-                )
-            )
+    grouping = _Grouping(tasks, rows, rate)
+    found: list[Incident] = []
+    for alarms in _alarms_by_task(rows):
+        led: dict[str, list[int]] = {}
+        for row in alarms.tolist():
+            led.setdefault(rows.leading[row], []).append(row)
+        apart = [i for part in led.values() for i in grouping.incidents(np.array(part))]
+        if len(led) > 1:
+            together = list(grouping.incidents(alarms))
+            if _TOGETHER * _least(together) < _least(apart):
+                apart = together
+        found += apart
     return tuple(sorted(found, key=lambda i: (i.by_chance, -i.depth, i.task, i.alarms)))
 
 
-def _places(rows: Rows) -> Codes:
-    """Number of each row among those of its task, in the order of time."""
-    time = np.zeros(len(rows.task)) if rows.time is None else rows.time
-    order = np.lexsort((time, rows.task))
-    starts = np.flatnonzero(np.diff(rows.task[order], prepend=-1))
-    place = np.empty(len(order), dtype=np.intp)
-    sizes = np.diff(np.append(starts, len(order)))
-    place[order] = np.arange(len(order)) - np.repeat(starts, sizes)
-    return place
+def _least(incidents: Iterable[Incident]) -> float:
+    return min(incident.by_chance for incident in incidents)
 
 
-def _groups(rows: Rows) -> list[Codes]:
-    """Alarmed rows of each task and leading column, in the order of time."""
+def _alarms_by_task(rows: Rows) -> Iterator[Codes]:
+    """Alarmed rows of each task that has any, in the order of time."""
     alarms = np.flatnonzero(rows.alarm)
-    if not len(alarms):
-        return []
-    led = np.array([rows.leading[k] for k in alarms.tolist()])
-    column = np.unique(led, return_inverse=True)[1]
-    time: Array = np.zeros(len(alarms)) if rows.time is None else rows.time[alarms]
-    order = np.lexsort((time, column, rows.task[alarms]))
-    key = np.stack([rows.task[alarms], column])[:, order]
-    cuts = np.flatnonzero(np.any(np.diff(key, axis=1) != 0, axis=0)) + 1
-    return np.split(alarms[order], cuts)
+    if len(alarms):
+        time = alarms if rows.time is None else rows.time[alarms]
+        alarms = alarms[np.lexsort((time, rows.task[alarms]))]
+        yield from np.split(alarms, np.flatnonzero(np.diff(rows.task[alarms])) + 1)
+
+
+class _Grouping:
+    """What all incidents of a table are measured by."""
+
+    def __init__(self, tasks: Tasks, rows: Rows, rate: float) -> None:
+        self.tasks, self.rows = tasks, rows
+        self.counts = np.bincount(rows.task, minlength=len(tasks.names))
+        self.watched = int(np.count_nonzero(self.counts))
+        self.depth = (tasks.threshold[rows.task] - rows.score) / tasks.unit[rows.task]
+        self.calm = np.inf if rows.time is None else 0.5 / rate
+        # Number of each row among those of its task, in the order of time.
+        time = np.zeros(len(rows.task)) if rows.time is None else rows.time
+        order = np.lexsort((time, rows.task))
+        starts = np.cumsum(self.counts) - self.counts
+        self.place = np.empty(len(order), dtype=np.intp)
+        self.place[order] = np.arange(len(order)) - starts[rows.task[order]]
+
+    def incidents(self, alarms: Codes) -> Iterator[Incident]:
+        """Alarms of one task, in the order of time, parted where there was a calm."""
+        pause = np.diff(self.place[alarms]) > self.calm
+        for part in np.split(alarms, np.flatnonzero(pause) + 1):
+            yield self._incident(part)
+
+    def _incident(self, part: Codes) -> Incident:
+        rows, task = self.rows, int(self.rows.task[part[0]])
+        worst = part[np.lexsort((part, -self.depth[part]))]
+        led = Counter(rows.leading[row] for row in part.tolist() if rows.leading[row])
+        begin = end = None
+        if rows.time is not None:
+            begin, end = float(rows.time[part[0]]), float(rows.time[part[-1]])
+        return Incident(
+            task=task,
+            columns=tuple(column for column, _ in led.most_common()),
+            alarms=tuple(worst.tolist()),
+            begin=begin,
+            end=end,
+            by_chance=self.watched * self._chance(part, task),
+            depth=float(self.depth[worst[0]]),
+        )
+
+    def _chance(self, part: Codes, task: int) -> float:
+        """Probability that chance shows as much in the task."""
+        tail, count, pool = self.rows.tail[part], int(self.counts[task]), self.tasks.pool[task]
+        chance = evidence(tail, count, pool)
+        window = int(self.place[part[-1]] - self.place[part[0]] + 1)
+        if self.rows.time is None or window == count:
+            return chance
+        # A dense run somewhere is rarer than as many alarms anywhere; both were tried.
+        return min(1.0, 2 * min(chance, evidence(tail, window, pool) * (count - window + 1)))

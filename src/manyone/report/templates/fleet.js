@@ -259,7 +259,7 @@ function lists() {
     const names = incidents.task.map(t => lower[t]), leads = incidents.column.map(column => column.toLowerCase());
     const columns = [
       { head: 'task', key: names, width: 'minmax(6rem, 1.2fr)', narrow: '1fr', cell: i => tasks.name[incidents.task[i]] },
-      { head: 'column', key: leads, wide: true, width: 'minmax(5rem, 1fr)', cell: i => incidents.column[i] || 'no single column' },
+      { head: 'column', key: leads, wide: true, width: 'minmax(5rem, 1fr)', cell: i => incidents.column[i] || '–' },
       number('alarms', incidents.count, { width: '5.4rem', cell: i => `${whole(incidents.count[i])} of ${whole(tasks.rows[incidents.task[i]])}` }),
       ...(rows.time ? [{ head: 'when', key: incidents.begin, wide: true, width: 'minmax(8rem, 1.3fr)', cell: spanned }] : []),
       chance(incidents.chance),
