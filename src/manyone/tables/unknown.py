@@ -44,12 +44,13 @@ class UnknownTasks:
     @classmethod
     def learn(cls, X: Array, codes: Codes, encoder: Encoder, values: Array) -> UnknownTasks:
         """From normal rows (n, d), sorted by task, and the numbers (n, p) that they encode."""
+        tasks = np.unique(codes, return_inverse=True)[1]
+        # A single task: rows are left out instead.
+        groups = tasks if tasks.max() > 0 else np.arange(len(X))
+        ranges = learn_ranges(values, groups)
         if len(X) > _MOST_ROWS:
             kept = np.linspace(0, len(X) - 1, _MOST_ROWS).round().astype(np.intp)
-            X, codes, values = X[kept], codes[kept], values[kept]
-        tasks, codes = np.unique(codes, return_inverse=True)
-        # A single task: rows are left out instead.
-        groups = codes if len(tasks) > 1 else np.arange(len(X))
+            X, tasks, groups = X[kept], tasks[kept], groups[kept]
         nearest = np.empty(len(X))
         for part in row_blocks(len(X), len(X)):
             distance = cdist(X[part], X, "cityblock")
@@ -57,11 +58,12 @@ class UnknownTasks:
             nearest[part] = distance.min(axis=1)
         scores = -np.where(np.isfinite(nearest), nearest, 0.0)
         # Every task counts the same, however many rows it has.
-        weight = len(X) / (len(tasks) * np.bincount(codes)[codes])
+        counts = np.bincount(tasks)
+        weight = len(X) / (np.count_nonzero(counts) * counts[tasks])
         calibration = Calibration.from_scores(
             scores, np.zeros(len(X), dtype=np.intp), weight, 1, "held-out"
         )
-        return cls(X, encoder.guard(learn_ranges(values, groups), calibration), calibration)
+        return cls(X, encoder.guard(ranges, calibration), calibration)
 
     def scores(self, X: Array) -> Array:
         """Score of each row, shape (n,); higher is more normal."""
