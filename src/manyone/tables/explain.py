@@ -11,18 +11,54 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Codes
+from manyone.covariance import TaskWhitenings, task_whitenings
 from manyone.estimators.combined import CombinedOneClass
 from manyone.reasons import find_reasons
-from manyone.rows import MISSING
+from manyone.rows import MISSING, find
+from manyone.tables.answers import Answers
 from manyone.tables.encoder import Encoder
-from manyone.tables.frames import Column
+from manyone.tables.frames import Column, like, task_labels
 from manyone.tables.maps import DateMap, LevelMap, NumberMap
+from manyone.tables.reading import claimed_tasks
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
 # Rows that are explained at a time, and training rows named beside each.
 _BLOCK, _NEAREST = 2048, 3
+# Rows that the tasks' common scales and covariance count for beside a task's own.
+_PRIORS = (2.0, 20.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """Normal rows that others are compared with.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, D)
+        Encoded, sorted by task.
+    codes, numbers : ndarray of shape (n,)
+        Their tasks, and where they stood in the training table.
+    metric : TaskWhitenings
+        What rows of each task are like, shrunk to what all tasks are like.
+    """
+
+    X: Array
+    codes: Codes
+    numbers: Codes
+    metric: TaskWhitenings
+
+    @classmethod
+    def of(cls, model: TableModel) -> Reference:
+        """The training rows of a model."""
+        normal = np.flatnonzero(~model.outlier_)
+        codes = find(model.labels_[normal], model.tasks_)[0]
+        order = np.argsort(codes, kind="stable")
+        kept, codes = normal[order], codes[order]
+        X = model.encoder_.encode({k: one.take(kept) for k, one in model.table_.items()}, codes)
+        metric = task_whitenings(X, codes, np.ones(len(X)), len(model.tasks_), *_PRIORS)
+        return cls(X, codes, model.row_numbers_[kept], metric)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +91,41 @@ class Explanation:
         return np.array(texts, dtype=object).reshape(self.column.shape)
 
 
+def alarm_reasons(
+    model: TableModel, frame: nw.DataFrame[Any], answers: Answers, number: int
+) -> list[NDArray[Any]]:
+    """Some reasons for each alarm, as texts (n,); empty where there is none."""
+    reasons = [np.full(len(answers.rows), "", dtype=object) for _ in range(number)]
+    alarmed = np.flatnonzero(answers.alarm)
+    if number and len(alarmed):
+        part = frame[answers.rows[alarmed].tolist()]
+        found = explain_rows(model, part, answers.codes[alarmed], number).sentences()
+        for texts, reason in zip(reasons, found.T, strict=False):
+            texts[alarmed] = reason
+    return reasons
+
+
+def explanation_table(
+    model: TableModel, frame: nw.DataFrame[Any], task: list[str], top: int
+) -> Any:
+    """The most unusual columns of every row, as a table of the library that it came in."""
+    codes, rows = claimed_tasks(frame, task, model.tasks_, "pooled")
+    found = explain_rows(model, frame, codes, top)
+    k = found.column.shape[1]
+    columns = {
+        "row": np.repeat(rows, k),
+        "task": np.repeat(task_labels(frame, task), k),
+        "rank": np.tile(np.arange(1, k + 1), len(rows)),
+        "column": found.column.ravel(),
+        "value": found.value.ravel(),
+        "expected": found.expected.ravel(),
+        "share": found.share.ravel(),
+        "view": np.repeat(found.view, k),
+        "nearest": np.repeat(found.nearest, k),
+    }
+    return like(frame, columns)
+
+
 def explain_rows(
     model: TableModel, frame: nw.DataFrame[Any], codes: Codes, top: int
 ) -> Explanation:
@@ -70,7 +141,8 @@ def explain_rows(
 def _explain_block(
     model: TableModel, frame: nw.DataFrame[Any], codes: Codes, top: int
 ) -> tuple[NDArray[Any], ...]:
-    encoder, metric = model.encoder_, model._task_metric()
+    encoder, reference = model.encoder_, model._reference()
+    metric = reference.metric
     columns = encoder.read(frame)
     Z = encoder.encode(columns, codes)
     own = codes
@@ -99,7 +171,7 @@ def _explain_block(
         expected,
         np.take_along_axis(share, order, axis=1),
         _views(model, Z, codes, outside.any(axis=1)),
-        _nearest(model, metric.scale, Z, own),
+        _nearest(reference, Z, own),
     )
 
 
@@ -131,16 +203,16 @@ def _views(model: TableModel, Z: Array, codes: Codes, outside: Any) -> NDArray[A
     return views
 
 
-def _nearest(model: TableModel, scale: Array, Z: Array, codes: Codes) -> NDArray[Any]:
+def _nearest(reference: Reference, Z: Array, codes: Codes) -> NDArray[Any]:
     """Numbers of the closest training rows of each row's task, as texts."""
-    rows = model._training_rows()
     texts = np.empty(len(Z), dtype=object)
+    starts = np.searchsorted(reference.codes, np.arange(codes.max() + 2))
     for task in np.unique(codes):
         mine = np.flatnonzero(codes == task)
-        own = np.flatnonzero((rows.codes == task) & ~rows.outlier)
-        distance = cdist(Z[mine] / scale[task], rows.X[own] / scale[task], "cityblock")
+        own, scale = slice(starts[task], starts[task + 1]), reference.metric.scale[task]
+        distance = cdist(Z[mine] / scale, reference.X[own] / scale, "cityblock")
         closest = np.argsort(distance, axis=1, kind="stable")[:, :_NEAREST]
-        numbers = model.row_numbers_[model.source_[own[closest]]]
+        numbers = reference.numbers[own][closest]
         texts[mine] = [", ".join(map(str, line)) for line in numbers.tolist()]
     return texts
 

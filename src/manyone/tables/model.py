@@ -14,23 +14,20 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._types import Array, Codes, Mask
-from manyone.covariance import TaskWhitenings, task_whitenings
 from manyone.estimators.base import OneClassEstimator
 from manyone.messages import CalibrationWarning, shortlist, warn_user
-from manyone.rows import TrainingRows, encode, find, training_rows
+from manyone.rows import encode, training_rows
 from manyone.tables.answers import Answers, answer_rows, as_output
 from manyone.tables.choice import choose_model
 from manyone.tables.encoder import Encoder
 from manyone.tables.evaluation import evaluate_answers
-from manyone.tables.explain import explain_rows
+from manyone.tables.explain import Reference, alarm_reasons, explanation_table
 from manyone.tables.frames import (
     Columns,
     as_table,
     joined_label,
-    like,
     outlier_mask,
     refuse_missing_columns,
-    task_labels,
 )
 from manyone.tables.ranges import learn_ranges
 from manyone.tables.reading import (
@@ -44,8 +41,6 @@ from manyone.tables.unknown import UnknownTasks
 # How numbers are scaled. People differ in the order of their values; faults show in how far values
 # go, and need distances that mean something.
 _LINEAR = {"strangers": 0.0, "any": 0.0, "faults": 0.9}
-# Rows that the tasks' common scales and covariance count for where rows are explained.
-_PRIORS = (2.0, 20.0)
 
 
 @dataclass(eq=False, repr=False)
@@ -171,8 +166,7 @@ class TableModel(BaseEstimator):
         self.labels_, self.outlier_ = training.labels, training.outlier
         self.groups_, self.row_numbers_ = training.groups, training.numbers
         self.n_rows_ = len(training.labels)
-        for cached in ("_rows", "_metric"):
-            self.__dict__.pop(cached, None)
+        self.__dict__.pop("_explained_by", None)
         self._set_rate(self.alarm_rate)
         return self
 
@@ -237,15 +231,7 @@ class TableModel(BaseEstimator):
         frame = as_table(table)
         refuse_missing_columns(frame, keep=list(keep))
         answers = self._answer(frame, fdr, unknown)
-        reasons: list[Any] = []
-        if explain:
-            alarmed = np.flatnonzero(answers.alarm)
-            reasons = [np.full(len(answers.rows), "", dtype=object) for _ in range(explain)]
-            if len(alarmed):
-                part = frame[answers.rows[alarmed].tolist()]
-                found = explain_rows(self, part, answers.codes[alarmed], explain).sentences()
-                for texts, reason in zip(reasons, found.T, strict=False):
-                    texts[alarmed] = reason
+        reasons = alarm_reasons(self, frame, answers, explain)
         return as_output(frame, self._roles()["task"], answers, keep, reasons)
 
     def explain(self, table: Any, *, top: int = 3) -> Any:
@@ -270,44 +256,19 @@ class TableModel(BaseEstimator):
         """
         check_is_fitted(self)
         frame = as_table(table)
-        codes, rows = claimed_tasks(frame, self._roles()["task"], self.tasks_, "pooled")
-        found = explain_rows(self, frame, codes, top)
-        k = found.column.shape[1]
-        labels = task_labels(frame, self._roles()["task"])
-        columns = {
-            "row": np.repeat(rows, k),
-            "task": np.repeat(labels, k),
-            "rank": np.tile(np.arange(1, k + 1), len(rows)),
-            "column": found.column.ravel(),
-            "value": found.value.ravel(),
-            "expected": found.expected.ravel(),
-            "share": found.share.ravel(),
-            "view": np.repeat(found.view, k),
-            "nearest": np.repeat(found.nearest, k),
-        }
-        return like(frame, columns)
+        return explanation_table(self, frame, self._roles()["task"], top)
 
-    def _training_rows(self) -> TrainingRows:
-        """The encoded training rows, sorted by task."""
-        if "_rows" not in vars(self):
-            Z = self.encoder_.encode(self.table_, find(self.labels_, self.tasks_)[0])
-            outlier = self.outlier_ if self.outlier_.any() else None
-            self._rows = training_rows(self.model_, Z, self.labels_, outlier, reset=False)[0]
-        return self._rows
-
-    def _task_metric(self) -> TaskWhitenings:
-        """What the rows of each task are like, shrunk to what all tasks are like."""
-        if "_metric" not in vars(self):
-            rows = self._training_rows()
-            normal = ~rows.outlier
-            X, codes, weight = rows.X[normal], rows.codes[normal], rows.weight[normal]
-            self._metric = task_whitenings(X, codes, weight, rows.n_tasks, *_PRIORS)
-        return self._metric
+    def _reference(self) -> Reference:
+        """What rows are explained by; worked out when it is first asked for."""
+        if "_explained_by" not in vars(self):
+            self._explained_by = Reference.of(self)
+        return self._explained_by
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what can be worked out again."""
         state = dict(super().__getstate__())
-        return {name: value for name, value in state.items() if name not in ("_rows", "_metric")}
+        state.pop("_explained_by", None)
+        return state
 
     def _answer(self, frame: nw.DataFrame[Any], fdr: float | None, unknown: str) -> Answers:
         codes, rows = claimed_tasks(frame, self._roles()["task"], self.tasks_, unknown)
