@@ -13,7 +13,7 @@ from manyone._types import Array, Codes, Mask
 from manyone.messages import warn_user
 from manyone.monitor import martingale
 from manyone.monitor import threshold as thresholds
-from manyone.monitor.scores import score_rows
+from manyone.monitor.scores import Scored, score_rows
 from manyone.monitor.state import MonitorState, estimator_of, fingerprint_of
 
 # Shares of the drift level: ranks among new rows are exactly uniform where nothing drifts; among
@@ -122,7 +122,10 @@ class Monitor:
         -------
         Watched
         """
-        scored = score_rows(self.model, X, task)
+        return self._watch(score_rows(self.model, X, task), time, id)
+
+    def _watch(self, scored: Scored, time: Any = None, id: Any = None) -> Watched:
+        """Rows that have been scored already, in the order of time."""
         n, memory = len(scored.score), self.state.memory
         ids = _plain_ids(id, n, memory.count)
         times = np.full(n, "") if time is None else _as_texts(time, n)

@@ -12,6 +12,7 @@ import numpy as np
 from manyone._types import Array, Codes
 from manyone.files import write_atomically
 from manyone.monitor import Monitor, MonitorState
+from manyone.monitor.scores import Scored
 from manyone.report.advice import STANDS_OUT
 from manyone.report.chance import tail_pvalues
 from manyone.report.fleet import FleetReport, Relations, Rows, Tasks
@@ -65,11 +66,14 @@ def report_of(model: TableModel, table: Any, model_name: str, table_name: str) -
     frame = None if table is None else as_table(table)
     answers = None if frame is None else model._answer(frame, None, "pooled")
     new: list[str] = []
-    rows = None
+    rows: Rows | None = None
+    drift: tuple[tuple[float, str], ...] = ()
     if answers is not None:
         assert frame is not None
         codes, new = _task_numbers(model, answers, task_labels(frame, model._roles()["task"]))
         rows = _rows(model, frame, answers, codes)
+        if rows.time is not None:
+            drift = _drift(model, answers, rows.time)
     return FleetReport(
         model=model_name,
         table="" if table is None else table_name,
@@ -80,7 +84,7 @@ def report_of(model: TableModel, table: Any, model_name: str, table_name: str) -
         relations=_relations(model),
         facts=_facts(model),
         tables=(_columns(model), _choice(model)),
-        drift=_drift(model, frame, rows),
+        drift=drift,
     )
 
 
@@ -146,17 +150,16 @@ def _rows(model: TableModel, frame: Any, answers: Answers, codes: Codes) -> Rows
     return Rows(*said, leading, reasons, notes, time, dated)
 
 
-def _drift(model: TableModel, frame: Any, rows: Rows | None) -> tuple[tuple[float, str], ...]:
+def _drift(model: TableModel, answers: Answers, time: Array) -> tuple[tuple[float, str], ...]:
     """When tasks began to differ from what they were: their martingales over the rows in order."""
-    if rows is None or rows.time is None:
-        return ()
-    order = np.argsort(rows.time, kind="stable")
+    order = np.argsort(time, kind="stable")
+    a = answers
+    scored = Scored(a.codes[order], a.score[order], a.p_value[order], a.alarm[order])
     state = MonitorState.start(model, drift_level=STANDS_OUT / len(model.tasks_))
-    watched = Monitor(model, state=state).update(frame[rows.number[order].tolist()].to_native())
-    flagged = order[watched.drift]
-    _, first = np.unique(rows.task[flagged], return_index=True)  # in the order of time
+    flagged = order[Monitor(model, state=state)._watch(scored).drift]
+    _, first = np.unique(a.codes[flagged], return_index=True)
     return tuple(
-        (float(rows.time[k]), f"{_name(model.tasks_[rows.task[k]])} drifts")
+        (float(time[k]), f"{_name(model.tasks_[a.codes[k]])} drifts")
         for k in flagged[np.sort(first)].tolist()
     )
 
