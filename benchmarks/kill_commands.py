@@ -23,7 +23,7 @@ from manyone import TableModel, load, save
 from manyone.datasets import make_fleet
 
 COMMANDS = (
-    ("fit", "events.csv", "--task", "machine", "--out", "fleet.manyone", "--no-tune"),
+    ("fit", "events.csv", "--task", "machine", "--out", "fleet.manyone", "--anomalies", "faults"),
     ("enroll", "fleet.manyone", "today.csv"),
     ("score", "fleet.manyone", "today.csv", "--out", "scores.csv"),
 )
@@ -31,8 +31,8 @@ COMMANDS = (
 
 def main(kills: int = 200) -> int:
     rng, outcome = random.Random(0), Counter[str]()
-    fleet = make_fleet(20, 40, 8, random_state=0)
-    names = [f"x{k}" for k in range(8)]
+    fleet = make_fleet(8, 15, 4, n_test=10, random_state=0)
+    names = [f"x{k}" for k in range(4)]
     for name, X, task in (
         ("events", fleet.data, fleet.task),
         ("today", fleet.test_data, fleet.test_task),
@@ -41,7 +41,7 @@ def main(kills: int = 200) -> int:
             machine=pl.Series([f"m{k}" for k in task])
         )
         table.write_csv(f"{name}.csv")
-    save(TableModel("machine", method="default").fit(pl.read_csv("events.csv")), "fleet.manyone")
+    save(TableModel("machine", anomalies="faults").fit(pl.read_csv("events.csv")), "fleet.manyone")
     longest = {}
     for command in COMMANDS:  # how long each takes when nobody kills it
         before, start = Path("fleet.manyone").read_bytes(), time.monotonic()

@@ -1,0 +1,62 @@
+"""
+One of ninety groups collapses
+==============================
+
+A pooled model sees nothing when one of ninety shops loses 80 % of its sales, as other shops are
+small anyway; ninety models of their own are a burden, and their thresholds are wrong. One
+:class:`~manyone.TableModel` knows what is normal for each shop (the case of issue 1484 of
+databrickslabs/dqx).
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import polars as pl
+from scipy.stats import binom
+
+from manyone import TableModel
+
+SHOPS, DAYS, TEST, RATE = 90, 30, 40, 0.05
+rng = np.random.default_rng(0)
+size = np.exp(rng.normal(5.0, 1.0, SHOPS))  # some shops are a hundred times as large as others
+
+
+def days(number):
+    """Orders, revenue and returns of every shop on so many days."""
+    shop = np.repeat(np.arange(SHOPS), number)
+    orders = size[shop] * np.exp(0.15 * rng.normal(size=len(shop)))
+    revenue = orders * 40.0 * np.exp(0.1 * rng.normal(size=len(shop)))
+    returned = orders * 0.08 * np.exp(0.2 * rng.normal(size=len(shop)))
+    names = np.array([f"shop {k:02}" for k in range(SHOPS)])[shop]
+    return pl.DataFrame({"shop": names, "orders": orders, "revenue": revenue, "returns": returned})
+
+
+model = TableModel("shop", anomalies="faults", alarm_rate=RATE).fit(days(DAYS))
+
+# %%
+# The orders and the revenue of shop 42 fall by 80 %.
+
+collapsed = pl.col("shop") == "shop 42"
+today = days(TEST).with_columns(
+    pl.when(collapsed).then(pl.col(name) * 0.2).otherwise(pl.col(name)).alias(name)
+    for name in ("orders", "revenue")
+)
+scores = model.score(today, explain=1)
+alarms = (
+    scores.group_by("task")
+    .agg(pl.col("alarm").sum(), reason=pl.col("reason_1").first())
+    .sort("task")
+)
+print(alarms.sort("alarm", descending=True).head(3))
+
+# %%
+# Every other shop is inside the band in which the number of false alarms lies with 95 % for all of
+# them at once.
+
+most = binom.isf(0.05 / SHOPS, TEST, RATE)
+figure, ax = plt.subplots(figsize=(9, 3.5), layout="constrained")
+worst = alarms["alarm"].to_numpy() > most
+ax.bar(np.arange(SHOPS), alarms["alarm"], color=np.where(worst, "#D55E00", "#0072B2"))
+ax.axhspan(0, most, color="0.9", zorder=0, label="chance, for all shops at once")
+ax.set(xlabel="shop", ylabel=f"alarms on {TEST} days")
+ax.legend(frameon=False)
+plt.show()

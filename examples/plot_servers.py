@@ -1,0 +1,52 @@
+"""
+Servers that go wrong
+=====================
+
+Eight servers, 38 metrics, thirty rows of normal work each. The anomalies are the servers' own
+faults, not rows of somebody else: ``anomalies="faults"``.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import polars as pl
+
+from manyone import TableModel
+from manyone.datasets import load_servers
+
+
+def table(servers, rows):
+    frame = pl.DataFrame(servers.data[rows], schema=servers.feature_names.tolist())
+    return frame.with_columns(server=pl.Series(servers.target_names[servers.target[rows]]))
+
+
+train, test = load_servers(split="train"), load_servers(split="test")
+rng = np.random.default_rng(0)
+some = np.concatenate([rng.choice(np.flatnonzero(train.target == s), 30, False) for s in range(8)])
+model = TableModel("server", anomalies="faults", alarm_rate=0.05).fit(table(train, some))
+
+# %%
+# The second half of the time is labelled. Some servers do other work by then, and nothing but a
+# model that follows them (``manyone watch``) can know that this is normal.
+
+labelled = table(test, np.arange(len(test.target))).with_columns(fault=pl.Series(test.label))
+print(model.evaluate(labelled, outlier="fault"))
+
+# %%
+# One server over time: its score, and what the operators marked. Each alarm has a reason.
+
+name = model.tasks_[0]
+mine = labelled.filter(pl.col("server") == name)
+scores = model.score(mine, explain=1)
+print(scores.filter("alarm")["reason_1"].head(3).to_list())
+
+figure, ax = plt.subplots(figsize=(10, 3.5), layout="constrained")
+ax.plot(scores["row"], scores["score"], lw=0.7, color="#0072B2")
+alarms = scores.filter("alarm")
+ax.plot(alarms["row"], alarms["score"], ".", color="#D55E00", ms=4, label="alarm")
+low, high = ax.get_ylim()
+ax.fill_between(
+    scores["row"], low, high, where=mine["fault"], color="0.8", label="marked as a fault"
+)
+ax.set(title=f"server {name}", xlabel="five-minute steps", ylabel="score, higher is more normal")
+ax.legend(frameon=False, loc="lower right")
+plt.show()
