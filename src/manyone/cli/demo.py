@@ -34,7 +34,8 @@ _SENSORS = {  # name: usual value, size of an ordinary deviation
     "current": (14.2, 0.6),
     "speed": (1480.0, 12.0),
 }
-_MACHINES, _ROWS, _TODAY = 16, 25, 20
+_MACHINES, _ROWS, _TODAY = 16, 30, 20
+_FEW = 10  # rows of the last machine that is known
 _NEW = 2  # machines of which there is no row before today
 
 
@@ -82,7 +83,7 @@ def example_tables(seed: int = 0) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Normal readings of a fleet, and today's, some of them with faults.
 
     Times, categories, a counter, a constant, free text and gaps: as a table nobody prepared. The
-    last two machines have no reading before today, the one before them has four.
+    last two machines have no reading before today, the one before them has few.
 
     Parameters
     ----------
@@ -106,7 +107,7 @@ def example_tables(seed: int = 0) -> tuple[pl.DataFrame, pl.DataFrame]:
     )
     place = np.arange(len(events)) % _ROWS
     known = fleet.task < _MACHINES - _NEW - 1
-    few = (fleet.task == _MACHINES - _NEW - 1) & (place < 4)
+    few = (fleet.task == _MACHINES - _NEW - 1) & (place < _FEW)
     events = events.filter(pl.Series(known | few))
     return events.sort("when"), today.with_columns(fault=pl.Series(fleet.test_fault)).sort("when")
 

@@ -1,0 +1,32 @@
+"""``manyone demo``: the whole path in one command."""
+
+import polars as pl
+import pytest
+
+from manyone.cli import main
+from manyone.cli.demo import example_tables
+
+
+def test_the_example_is_a_table_nobody_prepared():
+    events, today = example_tables()
+    assert events.null_count().sum_horizontal()[0] > 20 and "fault" not in events.columns
+    counts = events["machine"].value_counts()["count"]
+    assert counts.n_unique() == 2 and set(today["machine"]) > set(events["machine"])
+    assert 0.05 < today["fault"].mean() < 0.15
+    assert example_tables()[0].equals(events)
+
+
+@pytest.mark.slow
+def test_demo_ends_with_alarms_and_a_page(tmp_path, capsys):
+    assert main(["demo", "--out", str(tmp_path / "new" / "demo")]) == 0
+    out, err = capsys.readouterr()
+    for command in ("fit", "score", "evaluate", "report"):
+        assert f"$ manyone {command} " in out
+    assert "one OneClassSVM per task" in out and "Traceback" not in err
+    folder = tmp_path / "new" / "demo"
+    scores = pl.read_csv(folder / "scores.csv")
+    today = pl.read_csv(folder / "today.csv")
+    alarm = scores["alarm"]
+    assert alarm.filter(today["fault"]).mean() > 0.4 > 0.12 > alarm.filter(~today["fault"]).mean()
+    assert set(scores["basis"]) == {"own", "pooled", "unknown"}
+    assert "reason_3" in scores.columns and (folder / "page.html").stat().st_size > 10_000
