@@ -1,6 +1,7 @@
 """What every estimator of the package must do; a method joins by its line in METHODS."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -16,14 +17,34 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manyone
-from manyone import CalibrationWarning, IndependentOCKSR, SparseOCKSR, TaskAUC, TaskWhitener
+from manyone import (
+    SVDD,
+    CalibrationWarning,
+    CombinedOneClass,
+    IndependentOCKSR,
+    SparseOCKSR,
+    TaskAUC,
+    TaskWhitener,
+)
 from manyone.estimators import METHODS
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
+# What has no kernel of its own, or not the metric of the others.
+VARIANTS = {
+    "combined": CombinedOneClass,
+    "OCKSR adaptive": partial(IndependentOCKSR, metric="adaptive"),
+    "SVDD adaptive": partial(SVDD, metric="adaptive"),
+}
+every_model = pytest.mark.parametrize(
+    "method", [*METHODS.values(), *VARIANTS.values()], ids=[*METHODS, *VARIANTS]
+)
 
 
-@parametrize_with_checks([cls() for cls in METHODS.values()] + [TaskWhitener()])
+@parametrize_with_checks(
+    [make() for make in [*METHODS.values(), *VARIANTS.values()]]
+    + [TaskWhitener(), TaskWhitener(adaptive=True)]
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -33,7 +54,7 @@ def rounding(model) -> float:
     return 1e-5 if isinstance(model, SparseOCKSR) else 1e-9
 
 
-@every_method
+@every_model
 def test_single_task_needs_no_labels(method, fleet):
     X, _ = fleet
     plain, named = method().fit(X), method().fit(X, task=["only"] * len(X))
@@ -60,7 +81,7 @@ def test_one_task_is_the_independent_model(name, setting, fleet):
     np.testing.assert_allclose(model.offset_, alone.offset_, atol=1e-9)
 
 
-@every_method
+@every_model
 def test_labels_may_be_anything_hashable(method, fleet):
     X, task = fleet
     expected = method().fit(X, task=task).score_samples(X, task=task)
@@ -79,7 +100,7 @@ def test_labels_may_be_anything_hashable(method, fleet):
         np.testing.assert_allclose(scores, expected, atol=1e-9)
 
 
-@every_method
+@every_model
 def test_order_of_tasks_and_rows_does_not_matter(method, fleet):
     X, task = fleet
     expected = method().fit(X, task=task)
@@ -94,7 +115,7 @@ def test_order_of_tasks_and_rows_does_not_matter(method, fleet):
     np.testing.assert_allclose(model.offset_[::-1], expected.offset_, atol=tol)
 
 
-@every_method
+@every_model
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table])
 def test_data_frames_with_a_task_column(method, fleet, library):
     X, task = fleet
@@ -111,7 +132,7 @@ def test_data_frames_with_a_task_column(method, fleet, library):
     np.testing.assert_allclose(model.score_tasks(frame), expected.score_tasks(X), atol=1e-9)
 
 
-@every_method
+@every_model
 def test_score_tasks_agrees_with_score_samples(method, fleet):
     X, task = fleet
     model = method().fit(X, task=task)
@@ -122,7 +143,7 @@ def test_score_tasks_agrees_with_score_samples(method, fleet):
         np.testing.assert_allclose(table[:, t], own, atol=1e-10)
 
 
-@every_method
+@every_model
 def test_threshold_grammar(method, fleet):
     X, task = fleet
     rng = np.random.default_rng(3)
@@ -142,7 +163,7 @@ def test_threshold_grammar(method, fleet):
             assert np.all(np.diff(p[codes == t][order]) >= 0)
 
 
-@every_method
+@every_model
 def test_recalibrate_equals_refit(method, fleet):
     X, task = fleet
     model = method(alarm_rate=0.3).fit(X, task=task).recalibrate(0.08)
@@ -151,7 +172,7 @@ def test_recalibrate_equals_refit(method, fleet):
     assert model.get_params()["alarm_rate"] == 0.08
 
 
-@every_method
+@every_model
 def test_calibrate_uses_held_out_rows(method, fleet):
     X, task = fleet
     rng = np.random.default_rng(0)
@@ -165,7 +186,7 @@ def test_calibrate_uses_held_out_rows(method, fleet):
         assert model.offset_[t] == pytest.approx(expected, abs=1e-11)
 
 
-@every_method
+@every_model
 def test_weights_are_counts(method, fleet):
     X, task = fleet
     weight = np.random.default_rng(0).integers(0, 4, len(X)).astype(float)
@@ -227,7 +248,7 @@ def test_sparse_rows_equal_dense_ones(method, fleet):
         np.testing.assert_allclose(thin.score_tasks(rows), dense.score_tasks(X), atol=tol)
 
 
-@every_method
+@every_model
 def test_blocks_and_threads_do_not_change_scores(method, fleet):
     from threadpoolctl import threadpool_limits
 

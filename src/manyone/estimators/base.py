@@ -200,9 +200,9 @@ class MultiTaskOneClass(OneClassEstimator):
         return self
 
     def __sklearn_tags__(self) -> Any:
-        """Tags: sparse rows are welcome, precomputed kernels are sliced in both directions."""
+        """Tags: sparse rows where no metric is learned, kernel matrices sliced both ways."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self.can.sparse_rows
+        tags.input_tags.sparse = self.can.sparse_rows and self.metric == "plain"
         tags.input_tags.pairwise = self.kernel in VALUES_ONLY
         return tags
 

@@ -266,10 +266,10 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
     def __sklearn_tags__(self) -> Any:
         """Tags: sparse rows and kernel matrices where every view takes them."""
         tags = super().__sklearn_tags__()
-        views = [] if self.estimators is None else [view for _, view in self.estimators]
-        inner = [get_tags(view).input_tags for view in views if hasattr(view, "__sklearn_tags__")]
-        dense = [getattr(view, "metric", "plain") != "plain" for view in views]
-        tags.input_tags.sparse = bool(inner) and all(one.sparse for one in inner) and not any(dense)
+        pairs = [pair for pair in self.estimators or () if isinstance(pair, tuple)]
+        views = [pair[-1] for pair in pairs if isinstance(pair[-1], MultiTaskOneClass)]
+        inner = [get_tags(view).input_tags for view in views]
+        tags.input_tags.sparse = bool(inner) and all(one.sparse for one in inner)
         tags.input_tags.pairwise = bool(inner) and all(one.pairwise for one in inner)
         return tags
 

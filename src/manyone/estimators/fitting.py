@@ -17,7 +17,7 @@ from manyone.kernels.gram import Gram, Points
 from manyone.models.presence import presence_of
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
-from manyone.rows import TrainingRows, renumbered
+from manyone.rows import TrainingRows, renumbered, row_numbers
 from manyone.solvers.ridge import NotPositiveDefinite
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> So
     if gram.given is not None:
         similarity = gram.given @ (rows.weight / rows.weight.sum())
     else:
-        X = rows.X if metric is None else metric.apply(rows.X, rows.codes)
+        # (Outliers of every task are not dealt to folds: any metric will do.)
+        known = np.maximum(rows.codes, 0)
+        X = rows.X if metric is None else metric.apply(rows.X, known)
         similarity = _similarity(X, rows.weight, solution.scorer.points)
     refit = _by_number(model, gram, rows) if shared else _by_rows(model, rows)
     score = _in_units_of(solution, refit, rows.codes)
@@ -191,11 +193,13 @@ def _in_units_of(whole: Solution, refit: Refit, codes: Codes) -> Callable[[Codes
 
 def _similarity(X: Any, weight: Array, points: Points) -> Array:
     """Mean similarity of each row to all, or to some of many: whatever their order or features."""
-    share = weight if len(points) == len(weight) else np.ones(len(points))
-    if len(points) > _MOST_POINTS and points.columns is None:
-        # Points are sorted by task and content: evenly spaced ones do not depend on their order.
-        chosen = np.linspace(0, len(points) - 1, _MOST_POINTS).round().astype(np.intp)
-        points, share = replace(points, X=points.X[chosen]), share[chosen]
+    share = weight
+    if len(points) != len(weight) or len(points) > _MOST_POINTS:
+        # Distinct ones, evenly over the order of their content: copies and names do not matter.
+        chosen = np.unique(row_numbers(points.X), return_index=True)[1]
+        if len(chosen) > _MOST_POINTS:
+            chosen = chosen[np.linspace(0, len(chosen) - 1, _MOST_POINTS).astype(np.intp)]
+        points, share = Points(points.kernel, points.X[chosen]), np.ones(len(chosen))
     similarity = np.empty(len(weight))
     for part, K in points.blocks(X):
         similarity[part] = K @ (share / share.sum())

@@ -59,10 +59,12 @@ class Tail:
         values = -np.log((mass + 1.0) / (mass[-1] + 1.0))
         first = min(int(np.searchsorted(mass, _TAIL * mass[-1])), len(pool) - 1)
         # The mean excess of an exponential law; where the lowest are level, what all rows span.
-        excess = float(np.average(pool[first] - pool[: first + 1], weights=weight[: first + 1]))
+        below = float((pool[first] - pool[: first + 1]) @ weight[: first + 1])
+        excess = below / max(_TAIL * float(mass[-1]), 1.0)
         least = max(1e-3 * float(pool[-1] - pool[0]), 1e-12 * (1.0 + abs(float(pool[first]))))
-        # Of equal scores the most normal counts.
-        last = np.searchsorted(pool, pool[first:], side="right") - 1
+        # Of equal scores the most normal counts; copies of a row may differ by rounding.
+        tied = pool[first:] + 1e-9 * (1.0 + np.abs(pool[first:]))
+        last = np.searchsorted(pool, tied, side="right") - 1
         return cls(pool[first:], values[last], 1.0 / max(excess, least), calibration.spread)
 
     def value(self, scores: Array, codes: Codes) -> Array:

@@ -1,0 +1,168 @@
+"""Several detectors, one alarm."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from sklearn.base import clone
+from sklearn.neighbors import LocalOutlierFactor
+
+from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, NonlinearOCKSR, load, save
+from manyone.calibration import Calibration
+from manyone.models.combined import Tail
+
+pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+VIEWS = [
+    ("joint", JointOCKSR(gamma=0.2)),
+    ("alone", IndependentOCKSR(metric="adaptive", gamma=0.2)),
+]
+
+
+def simulate(seed, n_rows, n_tasks=4):
+    """Related tasks, as in tests/test_alarm_rate.py: rows to train on and one fresh row a task."""
+    rng = np.random.default_rng(seed)
+    centres = 1.5 * rng.normal(size=(n_tasks, 3))
+
+    def draw(k):
+        noise = rng.normal(size=(n_tasks, k, 3)) * rng.gamma(2.0, 0.5, size=(n_tasks, k, 1))
+        return (centres[:, None] + noise).reshape(-1, 3), np.repeat(np.arange(n_tasks), k)
+
+    return draw(n_rows), draw(1)
+
+
+def test_the_score_is_minus_the_sum_of_the_tail_values(fleet):
+    X, task = fleet
+    model = CombinedOneClass(estimators=VIEWS).fit(X, task=task)
+    values = model.view_scores(X, task=task)
+    assert values.shape == (len(X), 2) and list(model.views_) == ["joint", "alone"]
+    np.testing.assert_allclose(model.score_samples(X, task=task), -values.sum(axis=1))
+    weighted = CombinedOneClass(estimators=VIEWS, weights=[2.0, 0.5]).fit(X, task=task)
+    np.testing.assert_allclose(weighted.score_samples(X, task=task), -values @ [2.0, 0.5])
+    largest = CombinedOneClass(estimators=VIEWS, rule="max").fit(X, task=task)
+    np.testing.assert_allclose(largest.score_samples(X, task=task), -values.max(axis=1))
+
+
+def test_views_are_what_they_are_alone(fleet):
+    X, task = fleet
+    model = CombinedOneClass(estimators=VIEWS).fit(X, task=task)
+    for name, view in VIEWS:
+        alone = clone(view).fit(X, task=task)
+        np.testing.assert_allclose(
+            model.views_[name].score_samples(X, task=task), alone.score_samples(X, task=task)
+        )
+
+
+def test_tail_values_are_logs_of_shares_and_go_on_where_ranks_end():
+    scores = -np.sort(np.random.default_rng(0).exponential(size=4000))[::-1]
+    zeros = np.zeros(4000, dtype=int)
+    calibration = Calibration.from_scores(scores, zeros, np.ones(4000), 1, "held-out")
+    tail, new = Tail.of(calibration), -np.array([0.5, 1.0, 3.0, 6.0, 12.0, 40.0])
+    found = tail.value(new, np.zeros(6, dtype=int))
+    # Of an exponential law the tail probability of x is exp(-x), everywhere.
+    np.testing.assert_allclose(found, -new, rtol=0.1)
+    assert np.all(np.diff(found) > 0)
+
+
+def test_one_view_ranks_as_the_view_does(fleet):
+    X, task = fleet
+    view = JointOCKSR(gamma=0.2)
+    model = CombinedOneClass(estimators=[("only", view)]).fit(X, task=task)
+    alone = view.fit(X, task=task)
+    far = X + np.linspace(0.0, 3.0, len(X))[:, None]
+    for name in np.unique(task):
+        mine = task == name
+        order = np.argsort(alone.score_samples(far[mine], task=task[mine]))
+        assert np.all(np.diff(model.score_samples(far[mine], task=task[mine])[order]) >= -1e-12)
+
+
+def test_known_outliers_and_tasks_of_one_row(fleet):
+    X, task = fleet
+    rows = np.vstack([X, [[9.0, 9.0, 9.0, 9.0]], [[5.0, 0.0, 0.0, 0.0]]])
+    labels = np.concatenate([task, ["zoe", "cleo"]])
+    bad, claim = rows[[-1]], ["cleo"]
+    untold = CombinedOneClass(estimators=VIEWS).fit(rows[:-1], task=labels[:-1])
+    model = CombinedOneClass(estimators=VIEWS)
+    model.fit(rows, task=labels, outlier=np.arange(len(rows)) == len(rows) - 1)
+    assert "zoe" in model.tasks_ and np.isfinite(model.score_tasks(rows)).all()
+    assert model.score_samples(bad, task=claim)[0] < untold.score_samples(bad, task=claim)[0]
+
+
+@pytest.mark.parametrize("metric", ["plain", "adaptive"])
+def test_enroll_and_forget_equal_a_fit(fleet, metric):
+    X, task = fleet
+    views = [("joint", JointOCKSR(gamma=0.2)), ("alone", IndependentOCKSR(gamma=0.2))]
+    views[1][1].set_params(metric=metric)
+    whole = CombinedOneClass(estimators=views).fit(X, task=task)
+    part = task != "eve"
+    model = CombinedOneClass(estimators=views).fit(X[part], task=task[part])
+    model.enroll(X[~part], task=task[~part])
+    np.testing.assert_allclose(model.score_tasks(X), whole.score_tasks(X), atol=1e-7)
+    np.testing.assert_allclose(model.offset_, whole.offset_, atol=1e-7)
+    fewer = CombinedOneClass(estimators=views).fit(X[part], task=task[part])
+    model.forget("eve")
+    np.testing.assert_allclose(model.score_tasks(X), fewer.score_tasks(X), atol=1e-7)
+    np.testing.assert_allclose(model.offset_, fewer.offset_, atol=1e-7)
+
+
+def test_a_refused_update_changes_nothing(fleet):
+    X, task = fleet
+    views = [("alone", IndependentOCKSR()), ("two layers", NonlinearOCKSR(max_iter=2))]
+    model = CombinedOneClass(estimators=views).fit(X, task=task)
+    before = model.score_tasks(X)
+    with pytest.raises(ValueError, match="'two layers' is a NonlinearOCKSR"):
+        model.enroll(X[:2], task=task[:2])
+    np.testing.assert_array_equal(model.score_tasks(X), before)
+
+
+def test_saved_and_pickled(fleet, tmp_path):
+    X, task = fleet
+    model = CombinedOneClass(estimators=VIEWS).fit(X, task=task)
+    save(model, tmp_path / "model")
+    for twin in (load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(twin.score_tasks(X), model.score_tasks(X))
+        np.testing.assert_array_equal(twin.predict_task(X), model.predict_task(X))
+        assert twin.pvalues(X, task=task).tolist() == model.pvalues(X, task=task).tolist()
+
+
+def test_parameters_of_views_are_within_reach(fleet):
+    model = CombinedOneClass(estimators=VIEWS)
+    twin = clone(model).set_params(joint__alpha=3.0, rule="max")
+    assert twin.get_params()["joint__alpha"] == 3.0 and VIEWS[0][1].alpha != 3.0
+    replaced = clone(model).set_params(joint=JointOCKSR(alpha=7.0))
+    assert replaced.get_params()["joint__alpha"] == 7.0
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"estimators": []}, "empty"),
+        ({"estimators": [JointOCKSR()]}, "pairs"),
+        ({"estimators": [("other", LocalOutlierFactor())]}, "estimator of manyone"),
+        ({"estimators": [("a", JointOCKSR()), ("a", JointOCKSR())]}, "unique"),
+        ({"weights": [1.0]}, "weights must be 2 numbers"),
+        ({"weights": [0.0, 0.0]}, "not all 0"),
+        ({"weights": [1.0, np.nan]}, "weights"),
+    ],
+)
+def test_what_is_refused(fleet, given, words):
+    X, task = fleet
+    with pytest.raises(ValueError, match=words):
+        CombinedOneClass(**given).fit(X, task=task)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_rows", [8, 20, 80])
+def test_alarm_rate_holds(n_rows):
+    views = [("joint", JointOCKSR()), ("alone", IndependentOCKSR(kernel="laplacian"))]
+    found = {0.05: [], 0.1: [], 0.2: []}
+    for seed in range(150):
+        (X, task), (Z, claim) = simulate(seed, n_rows)
+        model = CombinedOneClass(estimators=views).fit(X, task=task)
+        for rate, alarms in found.items():
+            alarms.append(model.recalibrate(rate).predict(Z, task=claim) == -1)
+    for rate, alarms in found.items():
+        count = np.sum(alarms)
+        assert count <= binom.ppf(0.999, np.size(alarms), rate)
+        resolvable = np.floor(rate * (n_rows + 1) + 1e-9) / (n_rows + 1)
+        assert count >= binom.ppf(0.001, np.size(alarms), 0.7 * resolvable)
