@@ -235,3 +235,36 @@ def test_tables_are_watched_and_unknown_tasks_answered():
     assert monitor.state.rows.tolist() == [2, 1]
     answered = model.score(new)
     assert found.p_value[2] == answered.p_value[2]
+
+
+def test_confirmed_rows_are_enrolled_within_a_cap(model):
+    X, task = stream(40, shift=1.0)
+    monitor = Monitor(model)
+    found = monitor.update(X, task)
+    assert monitor.enroll(X, id=found.id) == 0  # nobody has called them normal
+    monitor.feedback(found.id, normal=task[: len(X)] < 3)
+    assert monitor.enroll(X, id=found.id) == 3 * 15
+    assert monitor.enroll(X, id=found.id) == 0  # half of the thirty rows of each
+    assert monitor.state.learned[:4].tolist() == [15, 15, 15, 0]
+    assert monitor.model is not model
+    old, new = model.training_, monitor.model.training_
+    assert len(new.codes) == len(old.codes) + 45
+    assert np.isin(old.X[:, 0], new.X[:, 0]).all()  # what was there stays
+    assert np.array_equal(monitor.update(X, task, id=found.id).alarm, found.alarm)
+    later, claim = stream(100, seed=9, shift=1.0)
+    mine = claim < 3
+    rates = [np.mean(m.predict(later[mine], task=claim[mine]) < 0) for m in (model, monitor.model)]
+    assert rates[1] < rates[0]
+
+
+def test_confirmed_rows_of_a_table_are_enrolled():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"pump": np.repeat(["a", "b"], 40), "flow": rng.normal(9, 1, 80)})
+    model = TableModel("pump", method="default", anomalies="faults", alarm_rate=0.1).fit(table)
+    monitor = Monitor(model)
+    new = pd.DataFrame({"pump": ["a"] * 30, "flow": rng.normal(13, 1, 30)})
+    found = monitor.update(new)
+    monitor.feedback(found.id, normal=True)
+    assert monitor.enroll(new, id=found.id) == 20
+    assert monitor.model.n_rows_ == model.n_rows_ + 20

@@ -13,12 +13,11 @@ from manyone._types import Array, Codes, Mask
 from manyone.messages import warn_user
 from manyone.monitor import martingale
 from manyone.monitor import threshold as thresholds
+from manyone.monitor.learning import confirmed_rows, enrolled, started_again
 from manyone.monitor.scores import Scored, score_rows
 from manyone.monitor.state import MonitorState, estimator_of, fingerprint_of
+from manyone.monitor.steps import flag_fleet, judge_and_learn, push
 
-# Shares of the drift level: ranks among new rows are exactly uniform where nothing drifts; among
-# left-out and new ones nearly so, and only these can tell a drift before the first row.
-_LOG_SHARES = np.log([0.9, 0.1])
 _FORGET = 0.98
 
 
@@ -141,9 +140,9 @@ class Monitor:
         by_round = np.argsort(place, kind="stable")
         rounds = np.split(fresh[by_round], np.cumsum(np.bincount(place))[:-1]) if len(fresh) else []
         for rows in rounds:
-            found = self._judge_and_learn(scored.codes[rows], scored.score[rows], times[rows])
+            found = judge_and_learn(self.state, scored.codes[rows], scored.score[rows], times[rows])
             p[rows], alarm[rows], drift[rows], weight[rows], evidence[rows] = found
-        self._flag_fleet()
+        flag_fleet(self.state)
         memory.add(
             [one for one, is_new in zip(ids, new, strict=True) if is_new],
             task=scored.codes[new],
@@ -160,89 +159,6 @@ class Monitor:
             drift[row] = memory["drift"][at]
         flagged = bool(self.state.fleet_flagged[0] >= 0)
         return Watched(np.array(ids), p, alarm, drift, scored.score, evidence, known, flagged)
-
-    def _judge_and_learn(
-        self, t: Codes, scores: Array, times: NDArray[Any]
-    ) -> tuple[Array, Mask, Mask, Array, Array]:
-        """One row of each of some tasks: p-value, alarm, drift, weight it was given, evidence."""
-        state = self.state
-        window = state.window[t]
-        low = thresholds.confirmed_low(state.low[t], window, state.confirmed[t])
-        p = thresholds.reference_pvalues(window, scores)
-        alarm = thresholds.alarms_of(p, state.level[t], scores, low, state.high[t])
-        fed = state.answers.any()
-        if fed:
-            normal, abnormal = state.answers[t].T
-            believed = (1.0 + normal) / (2.0 + normal + abnormal)
-            weight = np.where(alarm, believed, 1.0)
-            state.level[t] = thresholds.moved_level(state.level[t], weight, alarm, state.rate)
-            learned = ~alarm
-        else:
-            learned = state.run[t] <= thresholds.RUN
-            weight = learned.astype(np.float64)
-            state.level[t] = thresholds.guarded_level(state.level[t], weight, alarm, state.rate)
-        state.run[t] = thresholds.moved_run(state.run[t], alarm)
-        self._push(t[learned], scores[learned], confirmed=False)
-        evidence = self._bet(t, scores, times)
-        state.rows[t] += 1
-        state.alarms[t] += alarm
-        return p, alarm, state.flagged[t] >= 0, weight, evidence
-
-    def _push(self, t: Codes, scores: Array, *, confirmed: bool) -> None:
-        """Scores (at most one of each task) into the references, the oldest leave."""
-        state = self.state
-        state.window[t, state.head[t]] = scores
-        state.confirmed[t, state.head[t]] = confirmed
-        state.head[t] = (state.head[t] + 1) % thresholds.WINDOW
-
-    def _bet(self, t: Codes, scores: Array, times: NDArray[Any]) -> Array:
-        """Log evidence (k,) for drift after one more row of each of some tasks."""
-        state, rounded = self.state, scores.astype(np.float32)
-        counts, rows = state.counts[t], state.rows[t]
-        most = int(counts.max())
-        u = martingale.uniforms(state.seed, t, rows)
-        history = state.history[t, :most]
-        history[np.arange(most) >= counts[:, None]] = np.nan
-        both = np.concatenate([state.anchor[t].astype(np.float32), history], axis=1)
-        p = np.column_stack(
-            [martingale.smoothed_ranks(past, rounded, u) for past in (history, both)]
-        )
-        wealth, shares = martingale.bet(state.log_wealth[t], state.shares[t], p)
-        # Only in the first history: another would be ranked among the left-out scores once more.
-        wealth[rows >= martingale.LONGEST, 1] = state.log_wealth[t, 1][rows >= martingale.LONGEST]
-        state.log_wealth[t], state.shares[t] = wealth, shares
-        self._remember_scores(t, rounded)
-        lower = wealth[:, 0] < state.least[t]
-        state.least[t] = np.where(lower, wealth[:, 0], state.least[t])
-        state.since[t] = np.where(lower, rows + 1, state.since[t])
-        state.since_time[t] = np.where(lower | (rows == 0), times, state.since_time[t])
-        evidence = (wealth + _LOG_SHARES).max(axis=1)
-        state.most[t] = np.maximum(state.most[t], evidence)
-        raised = (evidence >= -np.log(state.drift_level)) & (state.flagged[t] < 0)
-        state.flagged[t[raised]] = rows[raised]
-        state.flagged_time[t[raised]] = times[raised]
-        return evidence
-
-    def _remember_scores(self, t: Codes, scores: NDArray[np.float32]) -> None:
-        state = self.state
-        state.counts[t[state.counts[t] >= martingale.LONGEST]] = 0
-        if int(state.counts[t].max()) >= state.history.shape[1]:
-            width = min(2 * state.history.shape[1], martingale.LONGEST)
-            wider = np.zeros((len(state.history), width), dtype=np.float32)
-            wider[:, : state.history.shape[1]] = state.history
-            state.history = wider
-        state.history[t, state.counts[t]] = scores
-        state.counts[t] += 1
-
-    def _flag_fleet(self) -> None:
-        state = self.state
-        needed = -np.log(state.drift_level)
-        if state.log_wealth.max() < needed:  # no mean is larger
-            return
-        means = [martingale.log_mean_wealth(wealth) for wealth in state.log_wealth.T]
-        evidence = (np.array(means) + _LOG_SHARES).max()
-        if evidence >= needed and state.fleet_flagged[0] < 0:
-            state.fleet_flagged[0] = state.rows.sum()
 
     # ------------------------------------------------------------------------------------- answers
 
@@ -288,10 +204,36 @@ class Monitor:
             elif len(inside):
                 state.confirmed[code, inside[:1]] = True
             else:
-                self._push(t, np.array([score]), confirmed=True)
+                push(state, t, np.array([score]), confirmed=True)
         if forgotten:
             warn_user(f"{forgotten} of {len(ids)} ids are not among the last rows: left out.")
         return used
+
+    def enroll(self, X: Any, *, id: Any) -> int:
+        """Make training rows of rows that have been called normal; the rest is left out.
+
+        The model of the monitor becomes another one (`model`), to be saved with the state. A task
+        may learn half as many rows as it was fitted to, and those never leave: who is called normal
+        by mistake cannot drag the border without bound. References and evidence start anew.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d)
+            As they were watched.
+        id : array-like of shape (n,)
+            Their ids.
+
+        Returns
+        -------
+        int
+            Rows that were learned.
+        """
+        ids = _plain_ids(id, len(X), 0)
+        chosen, codes = confirmed_rows(self.state, ids)
+        if chosen.any():
+            self.model = enrolled(self.model, X, codes, chosen)
+            self.state = started_again(self.state, self.model, codes[chosen])
+        return int(chosen.sum())
 
     def reset(self, task: Any = None) -> Self:
         """Forget flags and evidence, of one task or of all, after somebody has looked.

@@ -53,6 +53,8 @@ class MonitorState:
     since, flagged : ndarray of shape (T,)
         Row of the task at which that was, and at which the flag was raised (-1: never).
     since_time, flagged_time : ndarray of str of shape (T,)
+    trained, learned : ndarray of shape (T,)
+        Rows that the task was fitted to, and rows enrolled since.
     fleet_flagged : ndarray of shape (1,)
         Row of the stream at which the whole fleet was flagged, -1 for never.
     memory : Memory
@@ -86,6 +88,8 @@ class MonitorState:
     flagged: Codes
     since_time: NDArray[Any]
     flagged_time: NDArray[Any]
+    trained: Array
+    learned: Array
     fleet_flagged: Codes
     memory: Memory = field(default_factory=Memory)
     sources: dict[str, Any] = field(default_factory=dict)
@@ -142,6 +146,8 @@ class MonitorState:
             none.copy(),
             np.full(T, "", dtype="U32"),
             np.full(T, "", dtype="U32"),
+            rows_of_tasks(estimator),
+            np.zeros(T),
             np.full(1, -1),
         )
 
@@ -195,6 +201,14 @@ def estimator_of(model: Any) -> Any:
     estimator = model.model_ if isinstance(model, TableModel) else model
     estimator._check_calibrated()
     return estimator
+
+
+def rows_of_tasks(estimator: Any) -> Array:
+    """Normal rows that each task was fitted to, counted by their weights, shape (T,)."""
+    rows = estimator.training_
+    normal = ~rows.outlier
+    counts = np.bincount(rows.codes[normal], rows.weight[normal], rows.n_tasks)
+    return counts.astype(np.float64)
 
 
 def fingerprint_of(model: Any) -> str:
