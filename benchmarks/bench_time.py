@@ -231,8 +231,8 @@ def size() -> None:
     alone = (time.process_time() - begin) / 200
     print(
         f"size: {T} tasks x 100 updates in {whole:.1f} s (of a processor), {scoring:.1f} of "
-        f"it scoring (under 60); state {mega:.0f} MB (under 100); one row {1e3 * (one - alone):.2f} ms beyond "
-        f"scoring (under 1)",
+        f"it scoring (under 60); state {mega:.0f} MB (under 100); "
+        f"one row {1e3 * (one - alone):.2f} ms beyond scoring (under 1)",
         flush=True,
     )
 
