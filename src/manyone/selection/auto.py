@@ -105,7 +105,12 @@ def auto(
         until = np.inf
         if budget is not None:
             # What is left, shared among the views to come, without their last fits.
-            left = budget - (time.monotonic() - begin) - _cost(view.model, rows) * _CALIBRATED
+            last = _cost(view.model, rows) * _CALIBRATED
+            if isinstance(view.model, NonlinearOCKSR) and last > budget / 2:
+                view = _strangers(JointOCKSR())
+                remarks.append((view.name, "one layer: two would take more than the budget"))
+                last = _cost(view.model, rows) * _CALIBRATED
+            left = budget - (time.monotonic() - begin) - last
             until = time.monotonic() + max(0.0, left) / (len(plan) - number)
         table = _tuned(view, rows, random_state, until)
         views.append((view.name, table.model))
@@ -162,12 +167,16 @@ def _plan(
         joint = JointOCKSR(landmarks=number, random_state=random_state or 0)
         remark = f"{number} landmarks stand for {n} rows"
     remarks = [("strangers", remark)] if remark else []
-    strangers = _View("strangers", joint, "unseen", {**joint.can.grid, **joint.can.strengths})
+    strangers = _strangers(joint)
     if anomalies == "strangers":
         return [strangers], remarks
     # Beside another view it must be flat where it knows nothing, as rows with more columns than a
     # task has rows make the adaptive metric; no other is.
     return [strangers, faults._replace(grid={**faults.grid, "metric": ("adaptive",)})], remarks
+
+
+def _strangers(joint: MultiTaskOneClass) -> _View:
+    return _View("strangers", joint, "unseen", {**joint.can.grid, **joint.can.strengths})
 
 
 def _cost(model: MultiTaskOneClass, rows: TrainingRows) -> float:

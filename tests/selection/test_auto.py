@@ -1,0 +1,124 @@
+"""One call that chooses."""
+
+import importlib
+import time
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import manyone
+from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, NonlinearOCKSR
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning"),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
+
+
+@pytest.fixture
+def rows():
+    """Six tasks of ten rows: (X, task)."""
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(6), 10)
+    return rng.normal(size=(60, 4)) + 1.5 * rng.normal(size=(6, 4))[task], task
+
+
+def test_what_anomalies_look_like_decides_the_method(rows):
+    X, task = rows
+    faults = manyone.auto(X, task=task, anomalies="faults", alarm_rate=0.1)
+    assert type(faults) is IndependentOCKSR and faults.alarm_rate == 0.1
+    strangers = manyone.auto(X, task=task, anomalies="strangers", alarm_rate=0.1)
+    assert type(strangers) in (NonlinearOCKSR, JointOCKSR)
+    both = manyone.auto(X, task=task, alarm_rate=0.1)
+    assert type(both) is CombinedOneClass and list(both.views_) == ["strangers", "faults"]
+    choice = both.choice_
+    assert set(choice) >= {"view", "method", "setting", "score", "chosen", "reason"}
+    assert len({len(column) for column in choice.values()}) == 1
+    for view in both.views_:
+        assert np.sum(choice["chosen"][choice["view"] == view]) == 1
+    assert np.all(both.predict(X + 50.0, task=task) == -1)
+
+
+@pytest.mark.parametrize("anomalies", ["faults", "any"])
+def test_order_of_rows_and_names_of_tasks_do_not_matter(rows, anomalies):
+    X, task = rows
+    order = np.random.default_rng(1).permutation(len(X))
+    one = manyone.auto(X, task=task, anomalies=anomalies, alarm_rate=0.1)
+    names = np.array(["f", "e", "d", "c", "b", "a"])[task]
+    other = manyone.auto(X[order], task=names[order], anomalies=anomalies, alarm_rate=0.1)
+    a, b = (m.choice_["setting"][m.choice_["chosen"]].tolist() for m in (one, other))
+    assert a == b
+    np.testing.assert_allclose(
+        one.score_samples(X, task=task), other.score_samples(X, task=names), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_one_task_and_tasks_of_one_row(rows):
+    X, task = rows
+    alone = manyone.auto(X[task == 0], alarm_rate=0.2)
+    assert type(alone) is IndependentOCKSR
+    assert any("one task" in str(reason) for reason in alone.choice_["reason"])
+    single = manyone.auto(X[::10], task=task[::10], anomalies="faults", alarm_rate=0.2)
+    assert len(single.tasks_) == 6 and np.isfinite(single.score_tasks(X)).all()
+
+
+def test_more_rows_than_a_kernel_matrix_allows(rows, monkeypatch):
+    """Where the matrix is too large, landmarks stand for the rows; and the choice says so."""
+    X, task = rows
+    module = importlib.import_module("manyone.selection.auto")
+    monkeypatch.setattr(module, "_MOST_TWO_LAYERS", 20)
+    monkeypatch.setattr(module, "_MOST_JOINT", 40)
+    model = manyone.auto(X, task=task, anomalies="strangers", alarm_rate=0.1)
+    assert type(model) is JointOCKSR and model.landmarks == 60
+    assert any("landmarks stand for 60 rows" in str(reason) for reason in model.choice_["reason"])
+    asked = manyone.auto(X, task=task, anomalies="strangers", landmarks=25, alarm_rate=0.1)
+    assert asked.landmarks == 25
+
+
+def test_known_outliers_weights_and_frames(rows):
+    pd = pytest.importorskip("pandas")
+    X, task = rows
+    frame = pd.DataFrame(X, columns=list("wxyz")).assign(machine=task)
+    model = manyone.auto(
+        frame,
+        task="machine",
+        outlier=np.arange(60) % 10 == 0,
+        sample_weight=np.ones(60),
+        anomalies="faults",
+        alarm_rate=0.2,
+    )
+    assert list(model.feature_names_in_) == list("wxyz") and model.training_.outlier.sum() == 6
+    assert model.predict(frame, task="machine").shape == (60,)
+
+
+def test_a_budget_is_kept(rows):
+    X, task = rows
+    X, task = np.vstack([X + 0.01 * k for k in range(5)]), np.tile(task, 5)
+    begin = time.process_time()  # other processes may be at work
+    model = manyone.auto(X, task=task, budget=2.0, alarm_rate=0.1)
+    assert time.process_time() - begin < 2 * 2.0
+    whole = manyone.auto(X[::5], task=task[::5], alarm_rate=0.1)
+    assert len(model.choice_["score"]) < len(whole.choice_["score"])
+
+
+@pytest.mark.parametrize(
+    ("given", "words"), [({"anomalies": "odd"}, "anomalies"), ({"budget": 0.0}, "budget")]
+)
+def test_what_is_refused(rows, given, words):
+    with pytest.raises(ValueError, match=words):
+        manyone.auto(rows[0], task=rows[1], **given)
+
+
+@pytest.mark.slow
+def test_alarm_rate_holds():
+    """The settings are chosen on the same rows: the promise has to survive it."""
+    alarms = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        task = np.repeat(np.arange(4), 20)
+        centres = 1.5 * rng.normal(size=(4, 3))
+        X, Z = (rng.normal(size=(80, 3)) + centres[task] for _ in range(2))
+        model = manyone.auto(X, task=task, anomalies="faults", alarm_rate=0.1)
+        alarms.append(model.predict(Z[::20], task=task[::20]) == -1)
+    assert np.sum(alarms) <= binom.ppf(0.999, np.size(alarms), 0.1)
