@@ -154,3 +154,18 @@ def test_a_task_that_drifts_is_flagged_once_and_in_time(model, tables):
     assert report.drift[told.index("m1 drifts")][0] in mine[3:]
     quiet = report_of(model, tables[1].sample(frac=1.0, random_state=0), "", "").drift
     assert "m1 drifts" not in [words for _, words in quiet]
+
+
+@pytest.mark.slow
+def test_what_stands_out_of_the_example_table_are_its_faults():
+    pytest.importorskip("polars")
+    from manyone.cli.demo import example_tables
+
+    events, today = example_tables()
+    model = TableModel("machine", time="when").fit(events)
+    report = report_of(model, today.drop("fault"), "", "")
+    found = find_incidents(report.tasks, report.rows, report.rate)
+    fault = today["fault"].to_numpy()[report.rows.number]
+    outstanding = [row for i in found if i.by_chance < 0.05 for row in i.alarms]
+    assert len(outstanding) >= 8 and fault[outstanding].all()
+    assert not fault[report.rows.alarm].all()  # there are false alarms, further down
