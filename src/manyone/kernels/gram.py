@@ -22,6 +22,9 @@ from manyone.kernels.kernel import Kernel, Side, falls_from_one, resolve_kernel,
 if TYPE_CHECKING:
     from manyone.rows import TrainingRows
 
+# Rows of a task, on average, from which it pays to score them together.
+_RUNS = 4
+
 
 @dataclass(frozen=True, eq=False)
 class Points:
@@ -95,10 +98,19 @@ class Expansion:
 
     def own(self, X: Rows, codes: Codes) -> Array:
         """See :class:`manyone.models.Scorer`."""
-        gap = np.empty(X.shape[0])
-        for rows, K in self.points.blocks(X):
-            gap[rows] = np.einsum("ij,ij->i", K, self.coef.T[codes[rows]])
-        gap -= self.target[codes]
+        gap = -self.target[codes]
+        if len(codes) < _RUNS * len(self.target):
+            for rows, K in self.points.blocks(X):
+                gap[rows] += np.einsum("ij,ij->i", K, self.coef.T[codes[rows]])
+            return gap if self.one_sided else -np.abs(gap)
+        # Many rows of each task: one product for each run of them.
+        order = np.argsort(codes, kind="stable")
+        for rows, K in self.points.blocks(X[order]):
+            mine = order[rows]
+            cuts = np.flatnonzero(np.diff(codes[mine], prepend=-1)).tolist()
+            for start, stop in zip(cuts, [*cuts[1:], len(mine)], strict=True):
+                run = mine[start:stop]
+                gap[run] += K[start:stop] @ self.coef[:, codes[run[0]]]
         return gap if self.one_sided else -np.abs(gap)
 
     def all(self, X: Rows) -> Array:

@@ -26,7 +26,7 @@ _MOST_POINTS, _USUAL = 256, 0.99
 # taken for a mistake, which new rows may not hide behind; beyond the third all are equally far.
 _START, _MISTAKE, _FARTHEST = 1.25, 1.5, 4.0
 # Beyond so many numbers a product of matrices is faster than differences one by one.
-_MANY = 2**13
+_MANY = 2**11
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +187,9 @@ def distances(points: Points, X: Rows) -> Array:
             apart = -np.log(np.maximum(points.values(X), 0.0))
         else:
             apart = _distances(points.kernel, X, points.side.rows)
-    return np.where(np.isnan(apart), np.inf, apart)  # differences that overflow
+    if np.isnan(apart.sum()):  # differences that overflow
+        apart[np.isnan(apart)] = np.inf
+    return apart
 
 
 def _distances(kernel: Kernel, X: Rows, Y: Rows) -> Array:
@@ -204,8 +206,9 @@ def _distances(kernel: Kernel, X: Rows, Y: Rows) -> Array:
         return -np.asarray(pairwise.additive_chi2_kernel(X, Y))
     X = kernel.scaled(X.toarray() if sparse.issparse(X) else np.asarray(X, dtype=np.float64))
     if metric == "sqeuclidean" and Y.size > _MANY:
-        apart = X @ (-2.0 * Y.T)
-        apart += np.einsum("ij,ij->i", X, X)[:, None]
-        apart += np.einsum("ij,ij->i", Y, Y)
-        return np.maximum(apart, 0.0)
+        # |x|^2 + |y|^2 - 2 x'y as one product.
+        left = np.column_stack([X, np.einsum("ij,ij->i", X, X), np.ones(len(X))])
+        right = np.column_stack([-2.0 * Y, np.ones(len(Y)), np.einsum("ij,ij->i", Y, Y)])
+        apart = left @ right.T
+        return np.maximum(apart, 0.0, out=apart)
     return cdist(X, Y, "sqeuclidean" if metric == "sqeuclidean" else "cityblock")
