@@ -181,8 +181,8 @@ class Encoder:
     def _number_maps(self) -> list[NumberMap]:
         return [one for one in self.maps if isinstance(one, NumberMap)]
 
-    def read(self, frame: nw.DataFrame[Any]) -> Columns:
-        """The columns that are used, or what is wrong with them, by name."""
+    def read(self, frame: nw.DataFrame[Any], order: Codes | None = None) -> Columns:
+        """The columns that are used, rows in some order, or what is wrong with them, by name."""
         names, known = self.used, set(frame.columns)
         lost = [name for name in names if name not in known]
         if lost:
@@ -193,6 +193,8 @@ class Encoder:
         for one in self.decisions:
             if one.used:
                 columns[one.name] = one.checked(columns[one.name])
+        if order is not None:
+            return {name: column.take(order) for name, column in columns.items()}
         return columns
 
     def new_columns(self, names: Sequence[str]) -> list[str]:

@@ -9,23 +9,20 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 import narwhals.stable.v2 as nw
-import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array
 from manyone.estimators.base import OneClassEstimator
-from manyone.messages import CalibrationWarning, shortlist, warn_user
-from manyone.rows import encode, training_rows
+from manyone.messages import CalibrationWarning, warn_user
+from manyone.rows import training_rows
 from manyone.tables.answers import Answers, answer_rows, as_output
 from manyone.tables.choice import choose_model
 from manyone.tables.encoder import Encoder
 from manyone.tables.evaluation import evaluate_answers
 from manyone.tables.explain import Reference, alarm_reasons, explanation_table
 from manyone.tables.frames import (
-    Columns,
     as_table,
-    joined_label,
     outlier_mask,
     refuse_missing_columns,
 )
@@ -124,21 +121,12 @@ class TableModel(BaseEstimator):
         self
         """
         training = read_training(as_table(table), self._roles(), self.ignore)
-        tasks, codes = encode(training.labels)
-        linear = _LINEAR.get(self.anomalies, 0.5)
-        normal = ~training.outlier
-        encoder = Encoder.learn(*_of(training.columns, codes, normal), len(tasks), linear)
-        Z = encoder.encode(training.columns, codes)
+        encoder = Encoder.learn(*training.normal(), _LINEAR.get(self.anomalies, 0.5))
+        Z = encoder.encode(training.columns, training.codes())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CalibrationWarning)  # `basis` says it row by row
-            model, self.choice_ = choose_model(
-                Z,
-                training.given(),
-                self.anomalies,
-                self.method,
-                self.alarm_rate,
-                self.random_state,
-            )
+            asked = (self.anomalies, self.method, self.alarm_rate, self.random_state)
+            model, self.choice_ = choose_model(Z, training.given(), *asked)
         return self._finish(training, encoder, model, Z)
 
     def _roles(self) -> dict[str, list[str]]:
@@ -179,13 +167,12 @@ class TableModel(BaseEstimator):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CalibrationWarning)
             self.model_.recalibrate(alarm_rate)
-        promised = float(self.model_.alarm_rate_.max())
+        promised, calibration = float(self.model_.alarm_rate_.max()), self.model_.calibration_
         if promised > alarm_rate:
             warn_user(
                 f"{self.n_rows_} rows cannot promise alarm_rate={alarm_rate:g}: "
                 f"{promised:.3g} is used. Give more rows."
             )
-        calibration = self.model_.calibration_
         self.calibrated_ = {
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
             "on": f"left-out training rows ({calibration.source})",
@@ -298,38 +285,19 @@ class TableModel(BaseEstimator):
     # -------------------------------------------------------------------------------------- upkeep
 
     def recalibrate(self, alarm_rate: float) -> Self:
-        """Promise another alarm rate; nothing is refitted.
-
-        Parameters
-        ----------
-        alarm_rate : float in (0, 1)
-
-        Returns
-        -------
-        self
-        """
+        """Promise another alarm rate, in (0, 1); nothing is refitted."""
         check_is_fitted(self)
         self._set_rate(alarm_rate)
         self.alarm_rate = alarm_rate
         return self
 
     def enroll(self, table: Any) -> Self:
-        """Add normal rows of known tasks, or new tasks; settings stay, thresholds are set anew.
-
-        Parameters
-        ----------
-        table : data frame
-
-        Returns
-        -------
-        self
-        """
+        """Add normal rows of known tasks, or new tasks; settings stay, thresholds are set anew."""
         check_is_fitted(self)
-        frame, roles = as_table(table), self._roles()
-        more = read_training(frame, roles, self.ignore)
-        refuse_other_labels(more.labels, self.tasks_, roles["task"])
-        columns = self.encoder_.read(frame)
-        more = replace(more, columns={k: one.take(more.numbers) for k, one in columns.items()})
+        frame = as_table(table)
+        more = read_training(frame, self._roles(), self.ignore)
+        refuse_other_labels(more.labels, self.tasks_, self._roles()["task"])
+        more = replace(more, columns=self.encoder_.read(frame, more.numbers))
         return self._again(self._training().joined(more))
 
     def forget(self, task: Any) -> Self:
@@ -339,29 +307,14 @@ class TableModel(BaseEstimator):
         ----------
         task : label
             Of several columns, the list of their values.
-
-        Returns
-        -------
-        self
         """
         check_is_fitted(self)
-        if isinstance(task, list | tuple):
-            task = joined_label(task)
-        gone = self.labels_ == task
-        if not np.any(gone):
-            raise ValueError(
-                f"Unknown task {task!r}. The model knows {shortlist(self.tasks_.tolist(), 5)}."
-            )
-        if len(self.tasks_) == 1:
-            raise ValueError(f"{task!r} is the only task of the model: delete the model instead.")
-        return self._again(self._training().take(np.flatnonzero(~gone)))
+        return self._again(self._training().without(task))
 
     def _again(self, training: TrainingTable) -> Self:
         """Encoder, model and thresholds of other rows, with the settings that were chosen."""
-        tasks, codes = encode(training.labels)
-        normal = ~training.outlier
-        encoder = self.encoder_.learned_again(*_of(training.columns, codes, normal), len(tasks))
-        Z = encoder.encode(training.columns, codes)
+        encoder = self.encoder_.learned_again(*training.normal())
+        Z = encoder.encode(training.columns, training.codes())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CalibrationWarning)
             model = clone(self.model_).fit(Z, **training.given())
@@ -379,11 +332,3 @@ class TableModel(BaseEstimator):
 
         check_is_fitted(self)
         write_report(self, path, table)
-
-
-def _of(columns: Columns, codes: Codes, wanted: Mask) -> tuple[Columns, Codes]:
-    """Columns and tasks of the rows that are wanted."""
-    if wanted.all():
-        return columns, codes
-    kept = np.flatnonzero(wanted)
-    return {name: column.take(kept) for name, column in columns.items()}, codes[kept]

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from manyone._types import Codes, Mask
 from manyone.messages import shortlist
-from manyone.rows import MISSING, find
+from manyone.rows import MISSING, encode, find
 from manyone.tables.frames import (
     Columns,
+    joined_label,
     outlier_mask,
     read_column,
     read_columns,
@@ -67,6 +68,26 @@ class TrainingTable:
             groups,
             np.concatenate([self.numbers, more.numbers + self.numbers.max() + 1]),
         )
+
+    def without(self, task: Any) -> TrainingTable:
+        """All rows but those of a task, which has to be there, and not alone."""
+        label = joined_label(task) if isinstance(task, list | tuple) else task
+        known = encode(self.labels)[0].tolist()
+        if label not in known:
+            raise ValueError(f"Unknown task {task!r}. The model knows {shortlist(known, 5)}.")
+        if len(known) == 1:
+            raise ValueError(f"{task!r} is the only task of the model: delete the model instead.")
+        return self.take(np.flatnonzero(self.labels != label))
+
+    def codes(self) -> Codes:
+        """Number of each row's task, shape (n,)."""
+        return encode(self.labels)[1]
+
+    def normal(self) -> tuple[Columns, Codes, int]:
+        """Columns and tasks of the rows that are not known to be abnormal; number of tasks."""
+        tasks, codes = encode(self.labels)
+        kept = np.flatnonzero(~self.outlier)
+        return self.take(kept).columns, codes[kept], len(tasks)
 
     def given(self) -> dict[str, Any]:
         """What an estimator's `fit` is told about the rows."""
