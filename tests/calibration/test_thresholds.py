@@ -138,3 +138,36 @@ def test_pool_is_never_multiplied_out():
         scores = np.concatenate([pool * unit, -rng.gamma(2.0, size=50) * unit, [0.0, -1e9]])
         expected = np.searchsorted(pool * unit, scores, side="right")
         np.testing.assert_array_equal(_number_below(pool, unit, scores), expected)
+
+
+def test_tasks_of_few_rows_borrow_what_is_typical_of_few_rows():
+    # Mean squares of left-out scores fall as 1 + 3/(n - 1); what is borrowed has to know it.
+    rng = np.random.default_rng(0)
+    sizes = np.tile([2, 3, 5, 9, 33], 40)
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    deviation = np.sqrt(1.0 + 3.0 / (sizes - 1.0))
+    scores = -np.abs(rng.normal(size=len(codes))) * deviation[codes]
+    calibration = Calibration.from_scores(
+        scores, codes, np.ones(len(codes)), len(sizes), "leave-one-out"
+    )
+    offsets, _ = calibration.offsets(0.02)
+    # New rows are scored by models that have one row more.
+    new = -np.abs(rng.normal(size=(500, len(sizes)))) * np.sqrt(1.0 + 3.0 / sizes)
+    rates = np.mean(new < offsets, axis=0)
+    for size in (2, 3, 5, 9):
+        assert rates[sizes == size].mean() < 0.03, size
+
+
+@pytest.mark.slow
+def test_tasks_of_one_row_hold_the_rate():
+    rng, sizes, rates = np.random.default_rng(0), np.repeat([1, 2, 4, 8, 16, 40], 2), []
+    codes, new = np.repeat(np.arange(12), sizes), np.repeat(np.arange(12), 40)
+    for _ in range(15):
+        centre = 2.0 * rng.normal(size=(12, 6))
+        model = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
+        model.fit(centre[codes] + rng.normal(size=(len(codes), 6)), task=codes)
+        alarms = model.predict(centre[new] + rng.normal(size=(len(new), 6)), task=new) < 0
+        rates.append(np.bincount(new, alarms) / 40)
+    # It was 0.6 for a single row; 5 % are asked for.
+    assert np.mean(rates, axis=0)[:2].mean() < 0.12
+    assert np.mean(rates) < 0.07

@@ -26,6 +26,8 @@ from manyone.solvers.running import blas_threads, one_blas_thread
 
 # Rows that the pooled spread counts for when the spread of one small task is estimated.
 _PRIOR_ROWS = 8.0
+# Most that one row may add to the spread of a task that has no other, see `_size_factors`.
+_STEEPEST = 4.0
 # Up to this size folds run side by side, each on one thread; beyond it BLAS has enough to do.
 _SMALL = 512
 
@@ -247,19 +249,45 @@ def _threshold(ascending: Array, weight: Array, rate: float) -> float:
 
 
 def spreads(scores: Array, codes: Codes, weight: Array, n_tasks: int) -> tuple[Array, Array]:
-    """Spread of each row's task without the row, and of each task: root mean squares, shrunk."""
+    """Spread of each row's task without the row, and of each task: root mean squares, shrunk.
+
+    A model of few rows scores new rows lower than one of many: what a task leans on beside its own
+    scores is what is typical of its number of rows.
+    """
     square = scores**2
     count = np.minimum(weight, 1.0)
     sums = np.bincount(codes, weight * square, n_tasks)
     totals = np.bincount(codes, weight, n_tasks)
     if np.count_nonzero(totals) <= 1 or not np.any(square > 0):
         return np.ones(len(scores)), np.ones(n_tasks)
-    others = np.maximum(sums.sum() - count * square, np.finfo(float).tiny)
-    typical = others / (totals.sum() - count)
+    # Left-out scores are those of models with one row less.
+    fewer, now = _size_factors(sums, totals)
+    total, mass = sums.sum(), totals @ fewer
+    others = np.maximum(total - count * square, np.finfo(float).tiny)
+    typical = others / (mass - count * fewer[codes]) * fewer[codes]
     own = np.maximum(sums[codes] - count * square, 0.0)
     unit = np.sqrt((_PRIOR_ROWS * typical + own) / (_PRIOR_ROWS + totals[codes] - count))
-    overall = sums.sum() / totals.sum()
-    return unit, np.sqrt((_PRIOR_ROWS * overall + sums) / (_PRIOR_ROWS + totals))
+    spread = (_PRIOR_ROWS * total / mass + sums / fewer) / (_PRIOR_ROWS + totals)
+    return unit, np.sqrt(now * spread)
+
+
+def _size_factors(sums: Array, totals: Array) -> tuple[Array, Array]:
+    """``1 + c / n``, n the rows of each task without one and with all, shape (T,) each.
+
+    c is fitted to the mean squares of the tasks; the squared distance of a row from the mean of n
+    others has c = 1, and c = 0 where sizes tell nothing.
+    """
+    n = np.maximum(totals, 1.0)
+    less = 1.0 / np.maximum(n - 1.0, 1.0)
+    several = totals > 1.0
+    x, share, y = less[several], totals[several], sums[several] / totals[several]
+    slope = 0.0
+    if len(x) > 1 and np.ptp(x) > 0:
+        x_mean, y_mean = np.average(x, weights=share), np.average(y, weights=share)
+        b = share @ ((x - x_mean) * (y - y_mean)) / (share @ (x - x_mean) ** 2)
+        a = y_mean - b * x_mean
+        slope = float(np.clip(b / a, 0.0, _STEEPEST)) if a > 0 else _STEEPEST * (b > 0)
+    return 1.0 + slope * less, 1.0 + slope / n
 
 
 @dataclass(frozen=True)
