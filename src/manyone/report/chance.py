@@ -18,8 +18,9 @@ from manyone._types import Array
 
 _ROUNDING = 1e-9
 # Share of the left-out scores that the tail is fitted to, how few of them are too few for one, and
-# its lightest shape: with 0 it would be exponential, with more a power.
-_TAIL, _FEWEST, _HEAVY = 0.1, 5, 0.2
+# its lightest shape: a power, as scores fall steeply where a row is far from everything, and more
+# so for new rows than for training rows left out.
+_TAIL, _FEWEST, _HEAVY = 0.1, 5, 0.6
 _LONG = 256  # from this length on a convolution by FFT is faster
 
 
