@@ -18,8 +18,9 @@ from manyone import (
     auto,
     tune,
 )
-from manyone.calibration.thresholds import assign_folds
+from manyone.calibration.folds import assign_folds
 from manyone.estimators import METHODS
+from manyone.estimators.fitting import learn
 from manyone.groups import leaving_together
 from manyone.rows import training_rows
 from manyone.selection.judging import fold_splits
@@ -42,7 +43,7 @@ def left_out_of(model, X, **roles):
     """Left-out scores in the order of the rows, as the solution has them: no distances added."""
     rows, tasks, source = training_rows(model, X, **roles)
     found = np.full(len(X), np.nan)
-    solution = model._learn(rows, left_out=True)
+    solution = learn(model, rows, left_out=True)
     found[source] = solution.left_out
     return found, solution.left_out_source
 
@@ -143,6 +144,12 @@ def test_folds_keep_groups_together_and_blocks_in_order(grouped):
     time = np.random.default_rng(1).permutation(len(X))
     rows, _, source = training_rows(JointOCKSR(), X, task, groups=TimeBlocks(time))
     fold = assign_folds(rows, np.zeros(len(X)), 10)
+    for code in range(rows.n_tasks):
+        mine = rows.codes == code
+        assert np.all(np.diff(fold[mine][np.argsort(time[source][mine])]) >= 0)
+    rows, _, source = training_rows(JointOCKSR(), X, task, groups=TimeBlocks(time, number=9))
+    fold = assign_folds(rows, np.zeros(len(X)), 3)  # fewer folds than blocks
+    assert fold.max() == 2
     for code in range(rows.n_tasks):
         mine = rows.codes == code
         assert np.all(np.diff(fold[mine][np.argsort(time[source][mine])]) >= 0)

@@ -1,4 +1,4 @@
-"""Rows that leave together when they are judged: groups that are given, or blocks of time."""
+"""Rows by task, and rows that leave together: groups that are given, or blocks of time."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from manyone._types import Array, Codes
 if TYPE_CHECKING:
     from manyone.rows import TrainingRows
 
+#: Code of a row whose task is missing (allowed for known outliers only).
+MISSING = -1
 # With fewer blocks of a task, earlier ones alone are too few rows to judge later ones by.
 _ENOUGH_BLOCKS = 5
 
@@ -127,6 +129,19 @@ def joined_groups(old: TrainingRows, new: TrainingRows) -> Codes | None:
     was = np.arange(len(old.codes)) if old.group is None else old.group
     more = new.codes + 1 if new.group is None else new.group
     return np.concatenate([was, was.max() + 1 + more])
+
+
+def renumbered(codes: Codes, used: Codes) -> Codes:
+    """Codes counted among the (ascending) `used` ones; MISSING for all others."""
+    position = np.minimum(np.searchsorted(used, codes), len(used) - 1)
+    return np.where(used[position] == codes, position, MISSING)
+
+
+def group_rows(codes: Codes, n_tasks: int) -> tuple[Codes, Codes]:
+    """Row numbers sorted by task (n,), and where each task starts (T + 1,); codes in range(T)."""
+    order = np.argsort(codes, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n_tasks))])
+    return order, starts
 
 
 def places(owner: Codes, group: Codes | None) -> tuple[Codes, Codes]:

@@ -15,11 +15,8 @@ from manyone import validation
 from manyone._sklearn import check_sample_weight
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.content import row_numbers
-from manyone.groups import TimeBlocks, group_numbers, joined_groups
+from manyone.groups import MISSING, TimeBlocks, group_numbers, joined_groups
 from manyone.kernels.kernel import VALUES_ONLY
-
-#: Code of a row whose task is missing (allowed for known outliers only).
-MISSING = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,16 +342,3 @@ def find(labels: NDArray[Any], tasks: NDArray[Any]) -> tuple[Codes, Mask]:
     validation.refuse_unhashable(labels)
     codes = np.array([index.get(label, -2) for label in labels.tolist()], dtype=np.intp)
     return np.maximum(codes, MISSING), codes == -2
-
-
-def renumbered(codes: Codes, used: Codes) -> Codes:
-    """Codes counted among the (ascending) `used` ones; MISSING for all others."""
-    position = np.minimum(np.searchsorted(used, codes), len(used) - 1)
-    return np.where(used[position] == codes, position, MISSING)
-
-
-def group_rows(codes: Codes, n_tasks: int) -> tuple[Codes, Codes]:
-    """Row numbers sorted by task (n,), and where each task starts (T + 1,); codes in range(T)."""
-    order = np.argsort(codes, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n_tasks))])
-    return order, starts

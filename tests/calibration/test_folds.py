@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from manyone import KNFST, MultiTaskOneClassSVM, NonlinearOCKSR
-from manyone.calibration.thresholds import assign_folds
+from manyone.calibration.folds import assign_folds
 from manyone.rows import TrainingRows
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
@@ -55,6 +55,6 @@ def test_symmetric_rows_are_not_copies(method, kind):
 def test_folds_side_by_side_are_folds_one_after_the_other(method, fleet, monkeypatch):
     X, task = fleet
     alone = method(alarm_rate=0.2).fit(X, task=task)
-    monkeypatch.setattr("manyone.calibration.thresholds.blas_threads", lambda: 2)
+    monkeypatch.setattr("manyone.calibration.folds.blas_threads", lambda: 2)
     together = method(alarm_rate=0.2).fit(X, task=task)
     np.testing.assert_array_equal(together.solution_.left_out, alone.solution_.left_out)

@@ -1,6 +1,7 @@
 """Thresholds that hold what they promise: left-out scores, p-values, false-discovery control."""
 
-from manyone.calibration.thresholds import Calibration, Folds
+from manyone.calibration.folds import Folds
+from manyone.calibration.thresholds import Calibration
 from manyone.messages import CalibrationWarning
 
 __all__ = ["Calibration", "CalibrationWarning", "Folds"]

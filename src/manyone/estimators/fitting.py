@@ -11,13 +11,15 @@ from scipy import sparse
 
 from manyone import validation
 from manyone._types import Array, Codes
-from manyone.calibration.thresholds import Calibration, Folds
+from manyone.calibration.folds import Folds
+from manyone.calibration.thresholds import Calibration
 from manyone.covariance import TaskWhitenings, Whitening, pooled_whitening, task_whitenings
+from manyone.groups import renumbered
 from manyone.kernels.gram import Gram, Points
 from manyone.models.presence import presence_of
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
-from manyone.rows import TrainingRows, renumbered, row_numbers
+from manyone.rows import TrainingRows, row_numbers
 from manyone.solvers.ridge import NotPositiveDefinite
 
 if TYPE_CHECKING:

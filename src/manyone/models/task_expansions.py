@@ -10,10 +10,10 @@ import numpy as np
 from scipy import sparse
 
 from manyone._types import Array, Codes, Rows
+from manyone.groups import group_rows
 from manyone.kernels.gram import Points
 from manyone.kernels.kernel import row_blocks
 from manyone.kernels.stacks import kernel_pairs
-from manyone.rows import group_rows
 
 
 @dataclass(frozen=True, eq=False)

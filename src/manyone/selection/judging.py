@@ -15,8 +15,8 @@ import numpy as np
 
 from manyone._sklearn import validate_parameter_constraints
 from manyone._types import Array, Codes, Mask
-from manyone.groups import places
-from manyone.rows import TrainingRows, renumbered
+from manyone.groups import places, renumbered
+from manyone.rows import TrainingRows
 
 #: Parameters that :class:`JointOCKSR` has too.
 SHARED = ("kernel", "gamma", "width", "degree", "coef0", "alpha", "metric")
