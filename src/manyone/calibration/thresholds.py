@@ -251,8 +251,8 @@ def spreads(scores: Array, codes: Codes, weight: Array, n_tasks: int) -> tuple[A
     """
     square = scores**2
     count = np.minimum(weight, 1.0)
-    sums = np.bincount(codes, weight * square, n_tasks)
-    totals = np.bincount(codes, weight, n_tasks)
+    sums = np.bincount(codes, weight * square, n_tasks).astype(np.float64)
+    totals = np.bincount(codes, weight, n_tasks).astype(np.float64)
     if np.count_nonzero(totals) <= 1 or not np.any(square > 0):
         return np.ones(len(scores)), np.ones(n_tasks)
     # Left-out scores are those of models with one row less.
@@ -281,5 +281,5 @@ def _size_factors(sums: Array, totals: Array) -> tuple[Array, Array]:
         x_mean, y_mean = np.average(x, weights=share), np.average(y, weights=share)
         b = share @ ((x - x_mean) * (y - y_mean)) / (share @ (x - x_mean) ** 2)
         a = y_mean - b * x_mean
-        slope = float(np.clip(b / a, 0.0, _STEEPEST)) if a > 0 else _STEEPEST * (b > 0)
+        slope = float(np.clip(b / a, 0.0, _STEEPEST) if a > 0 else _STEEPEST * (b > 0))
     return 1.0 + slope * less, 1.0 + slope / n
