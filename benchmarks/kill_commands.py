@@ -69,6 +69,8 @@ def main(kills: int = 200) -> int:
         else:
             outcome[f"{command[0]}: {'finished' if replaced else 'nothing changed'}"] += 1
         Path("fleet.manyone").write_bytes(before)
+        if number % 20 == 19:
+            print(f"{number + 1} killed: {dict(outcome)}", flush=True)
     for words, times in sorted(outcome.items()):
         print(f"{words}: {times}")
     left = [path.name for path in Path().iterdir() if path.name.endswith(".part")]
