@@ -34,7 +34,7 @@ _TASK_STRENGTHS: Grid = {"scale_prior": (0.5, 2.0, 8.0), "covariance_prior": (1.
 _FOLDS = 3
 _SPIKE = 4.0
 # Some twenty settings are compared with one: the luckiest of them is often a standard error ahead.
-_ERRORS = 2.0
+_ERRORS = 3.0
 # Rows that the pooled column scales count for beside a task's own.
 _SCALE_PRIOR = 2.0
 
@@ -196,7 +196,7 @@ def choose_for_faults(
     """Try settings; leave the first only for one that is better at every kind of fault.
 
     A setting may be good at one kind that was made up and bad at those that will come, so it must
-    win each comparison by more than two standard errors.
+    win each comparison by more than three standard errors.
 
     Parameters
     ----------
