@@ -285,7 +285,7 @@ PARTS = {
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=3, help="random cuts of each set")
     parser.add_argument("--workers", type=int, default=-1, help="processes; default one per core")
     parser.add_argument("--out", type=Path, help="keeps what was computed; default: nothing is")
     arguments = parser.parse_args()
