@@ -32,7 +32,7 @@ def test_readme_example_runs(tmp_path, monkeypatch):
     exec(compile(code, "README.md", "exec"), scope)
     assert scope["alarm"].mean() > 0.05  # a quarter of the test rows are faults
     assert (tmp_path / "fleet.manyone").exists()
-    assert "new machine" in scope["model"].tasks_.tolist()
+    assert scope["why"].shape == (len(scope["alarm"]), 2)
 
 
 def test_every_public_name_is_documented():

@@ -30,7 +30,7 @@ from manyone.selection import auto, tune
 from manyone.tables import TableModel
 from manyone.whitening import TaskWhitener
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "KNFST",
