@@ -221,7 +221,8 @@ class TaskPipeline(BaseEstimator):
         metric = task_whitenings(
             rows.X[normal], rows.codes[normal], rows.weight[normal], rows.n_tasks, *_PRIORS
         )
-        reasons = find_reasons(metric, Z, codes, np.arange(Z.shape[1]))
+        low, high = rows.X[normal].min(axis=0), rows.X[normal].max(axis=0)
+        reasons = find_reasons(metric, Z, codes, np.arange(Z.shape[1]), low, high)
         order = np.argsort(-reasons.gain, axis=1, kind="stable")[:, :top]
         gain = np.maximum(reasons.gain, 0.0)
         share = gain / np.maximum(gain.sum(axis=1, keepdims=True), 1e-300)

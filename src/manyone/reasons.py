@@ -1,9 +1,10 @@
 r"""Which columns did it: how much less unusual a row would be with one column as expected.
 
 With :math:`P = C_t^{-1}` the inverse covariance of a task and z a row about the task's mean, the
-best correction of the coordinates S of one column lowers :math:`z'Pz` by
-:math:`(Pz)_S' P_{SS}^{-1} (Pz)_S`, and leaves :math:`z_S - P_{SS}^{-1} (Pz)_S`, which is what the
-other columns make one expect.
+best correction of the coordinates S of one column leaves :math:`z_S - P_{SS}^{-1} (Pz)_S`, which is
+what the other columns make one expect. Only values that were ever seen are expected, and a
+correction by :math:`\delta` lowers :math:`z'Pz` by :math:`2 \delta' (Pz)_S - \delta' P_{SS} \delta`: a
+column that would have to be impossible to make up for another has little to do with it.
 """
 
 from __future__ import annotations
@@ -32,10 +33,25 @@ class Reasons:
     expected: Array
 
 
-def find_reasons(metric: TaskWhitenings, Z: Array, codes: Codes, source: Codes) -> Reasons:
-    """Counterfactuals of rows (n, D) of tasks (n,); source (D,) says whose coordinates are whose.
+def find_reasons(
+    metric: TaskWhitenings, Z: Array, codes: Codes, source: Codes, low: Array, high: Array
+) -> Reasons:
+    """Counterfactuals of rows.
 
-    Coordinates with a negative source belong to no column.
+    Parameters
+    ----------
+    metric : TaskWhitenings
+    Z : ndarray of shape (n, D)
+    codes : ndarray of shape (n,)
+        Tasks of the rows.
+    source : ndarray of shape (D,)
+        Column that each coordinate belongs to; none where it is negative.
+    low, high : ndarray of shape (D,)
+        Range that was seen.
+
+    Returns
+    -------
+    Reasons
     """
     blocks = [np.flatnonzero(source == column) for column in range(source.max() + 1)]
     gain, expected = np.empty((len(Z), len(blocks))), Z.copy()
@@ -44,9 +60,12 @@ def find_reasons(metric: TaskWhitenings, Z: Array, codes: Codes, source: Codes) 
         P, mean = precision(metric, int(task)), metric.mean[task]
         pull = (Z[rows] - mean) @ P
         for column, block in enumerate(blocks):
-            step = np.linalg.solve(P[np.ix_(block, block)], pull[:, block].T).T
-            gain[rows, column] = np.einsum("ij,ij->i", step, pull[:, block])
-            expected[np.ix_(rows, block)] -= step
+            inner, z = P[np.ix_(block, block)], Z[np.ix_(rows, block)]
+            step = np.linalg.solve(inner, pull[:, block].T).T
+            likely = np.clip(z - step, low[block], high[block])
+            step = z - likely
+            gain[rows, column] = np.einsum("ij,ij->i", step, 2.0 * pull[:, block] - step @ inner)
+            expected[np.ix_(rows, block)] = likely
     return Reasons(gain, expected)
 
 

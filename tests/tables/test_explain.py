@@ -49,21 +49,24 @@ def test_a_column_far_off_is_named_first(fleet):
     assert np.median(error[right]) < 1.0
 
 
-def test_a_correction_is_the_conditional_mean():
+@pytest.mark.parametrize("widest", [np.inf, 0.5])
+def test_a_correction_is_the_conditional_mean_within_what_was_seen(widest):
     rng = np.random.default_rng(0)
     codes = np.repeat([0, 1], 30)
     X = rng.normal(size=(60, 5)) @ rng.normal(size=(5, 5)) + codes[:, None]
     metric = task_whitenings(X, codes, np.ones(60), 2, 2.0, 20.0)
     Z, P = X[:4] + 1.0, precision(metric, 0)
     source = np.array([0, 1, 1, 2, -1])  # a column of two coordinates, a coordinate of none
-    reasons = find_reasons(metric, Z, np.zeros(4, dtype=np.intp), source)
+    low, high = metric.mean[0] - widest, metric.mean[0] + widest
+    reasons = find_reasons(metric, Z, np.zeros(4, dtype=np.intp), source, low, high)
     C = np.linalg.inv(P)
     for column in range(3):
         block = np.flatnonzero(source == column)
         rest = np.setdiff1d(np.arange(5), block)
         away = Z[:, rest] - metric.mean[0][rest]
         mean = away @ np.linalg.solve(C[np.ix_(rest, rest)], C[np.ix_(rest, block)])
-        np.testing.assert_allclose(reasons.expected[:, block], mean + metric.mean[0][block])
+        likely = np.clip(mean, -widest, widest) + metric.mean[0][block]
+        np.testing.assert_allclose(reasons.expected[:, block], likely)
         better = Z.copy()
         better[:, block] = reasons.expected[:, block]
         far, near = (

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # Rows that are explained at a time, and training rows named beside each.
 _BLOCK, _NEAREST = 2048, 3
+# Share of what is unusual about a row below which a column is no reason.
+_LITTLE = 0.01
 # Rows that the tasks' common scales and covariance count for beside a task's own.
 _PRIORS = (2.0, 20.0)
 
@@ -85,9 +87,11 @@ class Explanation:
     nearest: NDArray[Any]
 
     def sentences(self) -> NDArray[Any]:
-        """Each reason as a text, shape (n, k)."""
-        triples = zip(self.column.flat, self.value.flat, self.expected.flat, strict=True)
-        texts = [f"{name} = {value}, expected about {e}" for name, value, e in triples]
+        """Each reason as a text, shape (n, k); empty where it has nothing to say."""
+        said = (self.share > _LITTLE) & (self.value != self.expected)
+        said[:, :1] = True
+        parts = zip(self.column.flat, self.value.flat, self.expected.flat, said.flat, strict=True)
+        texts = [f"{name} = {v}, expected about {e}" if say else "" for name, v, e, say in parts]
         return np.array(texts, dtype=object).reshape(self.column.shape)
 
 
@@ -149,7 +153,8 @@ def _explain_block(
     if np.any(codes == MISSING):  # compared with the known task that they are closest to
         closest = cdist(Z, metric.mean, "cityblock").argmin(axis=1)
         own = np.where(codes == MISSING, closest, codes)
-    reasons = find_reasons(metric, Z, own, encoder.source)
+    low, high = reference.X.min(axis=0), reference.X.max(axis=0)
+    reasons = find_reasons(metric, Z, own, encoder.source, low, high)
     outside = _columns_outside(model, encoder, Z, columns)
     order = np.lexsort((-reasons.gain, -outside))[:, :top] if outside.any() else None
     if order is None:
