@@ -15,7 +15,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1] / "src" / "manyone"
-MOST_LINES, LONGEST_MODULE, LONGEST_FUNCTION = 8_200, 350, 60
+# 8,200 before tables, time and rows beyond memory.
+MOST_LINES, LONGEST_MODULE, LONGEST_FUNCTION = 16_000, 350, 60
 _LAYOUT = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),

@@ -3,8 +3,9 @@ r"""Which columns did it: how much less unusual a row would be with one column a
 With :math:`P = C_t^{-1}` the inverse covariance of a task and z a row about the task's mean, the
 best correction of the coordinates S of one column leaves :math:`z_S - P_{SS}^{-1} (Pz)_S`, which is
 what the other columns make one expect. Only values that were ever seen are expected, and a
-correction by :math:`\delta` lowers :math:`z'Pz` by :math:`2 \delta' (Pz)_S - \delta' P_{SS} \delta`: a
-column that would have to be impossible to make up for another has little to do with it.
+correction by :math:`\delta` lowers :math:`z'Pz` by
+:math:`2 \delta' (Pz)_S - \delta' P_{SS} \delta`: a column that would have to be impossible to make
+up for another has little to do with it.
 """
 
 from __future__ import annotations

@@ -38,6 +38,18 @@ if TYPE_CHECKING:
 
 Anomalies = Literal["any", "strangers", "faults"]
 Engine = Literal["local", "dask"]
+NormalRows = Annotated[
+    Path, typer.Argument(help="CSV, CSV.gz or Parquet of normal rows; - is stdin.")
+]
+Tasks = Annotated[
+    list[str], typer.Option(metavar="A,B", help="Column or columns that say whose row it is.")
+]
+Groups = Annotated[
+    str | None, typer.Option(help="Column of what belongs together: a session, a day.")
+]
+Outlier = Annotated[
+    str | None, typer.Option(help="Column that is true, or 1, for rows known to be abnormal.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -47,12 +59,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 def fit(
-    table: Annotated[
-        Path, typer.Argument(help="CSV, CSV.gz or Parquet of normal rows; - is stdin.")
-    ],
-    task: Annotated[
-        list[str], typer.Option(metavar="A,B", help="Column or columns that say whose row it is.")
-    ],
+    table: NormalRows,
+    task: Tasks,
     out: Annotated[Path, typer.Option(help="File for the model.")],
     anomalies: Annotated[
         Anomalies, typer.Option(help="Rows of somebody else, own rows gone wrong, or both.")
@@ -64,12 +72,8 @@ def fit(
         float, typer.Option(help="Share of normal rows that may raise an alarm.")
     ] = 0.05,
     time: Annotated[str | None, typer.Option(help="Column that says when.")] = None,
-    groups: Annotated[
-        str | None, typer.Option(help="Column of what belongs together: a session, a day.")
-    ] = None,
-    outlier: Annotated[
-        str | None, typer.Option(help="Column that is true, or 1, for rows known to be abnormal.")
-    ] = None,
+    groups: Groups = None,
+    outlier: Outlier = None,
     ignore: Annotated[
         list[str] | None, typer.Option(metavar="A,B", help="Columns that are not features.")
     ] = None,

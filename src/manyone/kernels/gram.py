@@ -17,7 +17,7 @@ from scipy import sparse
 from scipy.linalg import LinAlgError, cholesky, eigh, lapack, solve_triangular
 
 from manyone._types import Array, Codes, Rows
-from manyone.kernels.kernel import Kernel, Side, falls_from_one, resolve_kernel, row_blocks
+from manyone.kernels.kernel import Kernel, Side, resolve_kernel, row_blocks
 
 if TYPE_CHECKING:
     from manyone.rows import TrainingRows
@@ -291,3 +291,9 @@ class FeatureMap:
     def expand(self, W: Array) -> Array:
         """Coefficients c (m, T) with k(x, pivots) c = phi(x) W for weights W (m, T)."""
         return solve_triangular(self.factor, W, lower=True, trans="T", check_finite=False)
+
+
+def falls_from_one(K: Array) -> bool:
+    """Whether a kernel matrix looks like one of a distance: 1 on the diagonal, then down to 0."""
+    ones = np.all(np.abs(np.diagonal(K) - 1.0) <= 1e-9)
+    return bool(ones and K.min(initial=1.0) >= 0.0 and K.max(initial=1.0) <= 1.0 + 1e-9)

@@ -335,12 +335,6 @@ def times_power(value: float, scale: float, power: int) -> float:
     return float(np.clip(value, np.finfo(float).tiny, np.finfo(float).max))
 
 
-def falls_from_one(K: Array) -> bool:
-    """Whether a kernel matrix looks like one of a distance: 1 on the diagonal, then down to 0."""
-    ones = np.all(np.abs(np.diagonal(K) - 1.0) <= 1e-9)
-    return bool(ones and K.min(initial=1.0) >= 0.0 and K.max(initial=1.0) <= 1.0 + 1e-9)
-
-
 def squared_norms(X: Rows) -> Array:
     """Squared length of each row, shape (n,)."""
     if sparse.issparse(X):
