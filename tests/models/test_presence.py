@@ -117,3 +117,17 @@ def test_rate_of_two_layers_on_small_overlapping_tasks():
         model = NonlinearOCKSR(alarm_rate=0.1).fit(X, task=task)
         alarms.append(model.predict(Z, task=task) == -1)
     assert 0.05 < np.mean(alarms) < 0.12
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "rbf+laplacian", "chi2"])
+def test_rows_near_the_middle_of_their_task_need_no_other_point(kernel):
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(6), 20)
+    X = np.abs(rng.normal(size=(120, 5)) + 4.0 * rng.normal(size=(6, 5))[codes])
+    model = JointOCKSR(kernel=kernel).fit(X, task=codes)
+    new = np.abs(X + rng.normal(size=X.shape) * rng.choice([0.1, 1.0, 30.0], size=(120, 1)))
+    presence = model.solution_.presence
+    claimed = rng.permutation(codes)
+    whole = presence.penalty(new)
+    assert 0 < np.count_nonzero(whole) < len(new)
+    np.testing.assert_allclose(presence.penalty(new, claimed), whole, atol=1e-12)

@@ -14,6 +14,7 @@ from manyone.models.presence import (
     Presence,
     Usual,
     distances,
+    homes,
     left_out_excess,
     points_of,
     ratio_to,
@@ -36,12 +37,15 @@ class Reach:
         Distances of the sampled rows.
     typical : ndarray of shape (T,)
         Median distance in each task, in usual ones.
+    home : ndarray of shape (T,)
+        Number of a point in the middle of each task.
     """
 
     points: Points
     hashes: Hashes
     usual: Usual
     typical: Array
+    home: Codes
 
     @classmethod
     def of(cls, kernel: Kernel, rows: TrainingRows) -> Reach | None:
@@ -55,22 +59,26 @@ class Reach:
         nearest = _nearest(points, hashes, X)
         usual = Usual.of(nearest, weight)
         ratio = ratio_to(nearest, usual.without(nearest, weight))
-        return cls(points, hashes, usual, typical_ratios(ratio, weight, codes, rows.n_tasks))
+        typical = typical_ratios(ratio, weight, codes, rows.n_tasks)
+        return cls(points, hashes, usual, typical, homes(points, few, codes, rows.n_tasks))
 
     def recoded(self, codes: Codes, n_tasks: int, gone: Rows | None = None) -> Reach:
         """The same with other numbers for the tasks (T,), and without points that are `gone`."""
-        typical = np.zeros(n_tasks)
+        typical, home = np.zeros(n_tasks), np.zeros(n_tasks, dtype=np.intp)
         typical[codes[codes >= 0]] = self.typical[codes >= 0]
+        home[codes[codes >= 0]] = self.home[codes >= 0]
         if gone is None:
-            return replace(self, typical=typical)
+            return replace(self, typical=typical, home=home)
         kept = np.flatnonzero(~np.isin(self.hashes, row_hashes(gone)))
         kept = kept if len(kept) else np.arange(len(self.hashes))
         points = Points(self.points.kernel, self.points.X[kept])
-        return Reach(points, self.hashes[kept], self.usual, typical)
+        # Any point will do where the one in the middle is gone.
+        home = np.minimum(np.searchsorted(kept, home), len(kept) - 1)
+        return Reach(points, self.hashes[kept], self.usual, typical, home)
 
     def presence(self, unit: float) -> Presence:
         """What lowers scores of rows far away."""
-        return Presence(self.points, self.usual.limit, unit)
+        return Presence(self.points, self.usual.limit, unit, self.home)
 
     def penalties(self, X: Rows, codes: Codes, weight: Array, unit: float) -> Array:
         """What the left-out scores of training rows (b, d) are lowered by, shape (b,)."""

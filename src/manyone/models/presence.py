@@ -42,19 +42,28 @@ class Presence:
         nothing to tell it from.
     unit : float
         Of the scores.
+    home : ndarray of shape (T,)
+        Number of a point in the middle of each task: rows near it need no other.
     """
 
     points: Points
     limit: float
     unit: float
+    home: Codes
 
-    def penalty(self, X: Rows) -> Array:
-        """What the scores of rows (n, d) are lowered by, whatever their task, shape (n,)."""
-        nearest = np.empty(X.shape[0])
-        for part in row_blocks(X.shape[0], 3 * (len(self.points) + X.shape[1])):
-            nearest[part] = distances(self.points, X[part]).min(axis=1)
-        ratio = ratio_to(nearest, self.limit)
-        return self.unit * np.clip(ratio - _START, 0.0, _FARTHEST - _START)
+    def penalty(self, X: Rows, codes: Codes | None = None) -> Array:
+        """What the scores of rows (n, d) are lowered by, whatever their task (n,), shape (n,)."""
+        n, lowered = X.shape[0], np.zeros(X.shape[0])
+        for part in row_blocks(n, 3 * (len(self.points) + X.shape[1])):
+            rows = np.arange(n)[part]
+            if codes is not None:
+                near = distances_to(self.points, X[part], self.home[codes[part]])
+                rows = rows[~(near <= _START * self.limit)]
+            if len(rows):
+                nearest = distances(self.points, X[rows]).min(axis=1)
+                ratio = ratio_to(nearest, self.limit)
+                lowered[rows] = self.unit * np.clip(ratio - _START, 0.0, _FARTHEST - _START)
+        return lowered
 
 
 def presence_of(kernel: Kernel, rows: TrainingRows, far: Array) -> tuple[Presence, Array]:
@@ -83,7 +92,7 @@ def presence_of(kernel: Kernel, rows: TrainingRows, far: Array) -> tuple[Presenc
     typical = typical_ratios(ratio, weight, codes, rows.n_tasks)
     unit, lowered = unit_of(far), np.zeros(len(rows.codes))
     lowered[normal] = unit * left_out_excess(ratio, typical[codes])
-    return Presence(points, usual.limit, unit), lowered
+    return Presence(points, usual.limit, unit, homes(points, few, codes, rows.n_tasks)), lowered
 
 
 def unit_of(far: Array) -> float:
@@ -190,6 +199,44 @@ def distances(points: Points, X: Rows) -> Array:
     if np.isnan(apart.sum()):  # differences that overflow
         apart[np.isnan(apart)] = np.inf
     return apart
+
+
+def distances_to(points: Points, X: Rows, number: Codes) -> Array:
+    """Distance of each row to the point of that number, shape (m,); infinite if it costs more."""
+    metric = DISTANCES.get(str(points.kernel.name))
+    if points.columns is not None or sparse.issparse(points.X) or sparse.issparse(X):
+        return np.full(X.shape[0], np.inf)
+    if metric not in ("sqeuclidean", "cityblock"):
+        return np.full(X.shape[0], np.inf)
+    with np.errstate(all="ignore"):
+        apart = points.kernel.scaled(np.asarray(X, dtype=np.float64)) - points.side.rows[number]
+        if metric == "sqeuclidean":
+            return np.asarray(np.einsum("ij,ij->i", apart, apart))
+        return np.asarray(np.abs(apart, out=apart).sum(axis=1))
+
+
+def homes(points: Points, few: Codes, codes: Codes, n_tasks: int) -> Codes:
+    """For each task the one of its points in the middle of them, shape (T,); 0 where it has none.
+
+    Parameters
+    ----------
+    points : Points
+    few : ndarray of shape (p,)
+        Numbers of the points among the normal rows.
+    codes : ndarray of shape (n,)
+        Tasks of the normal rows.
+    n_tasks : int
+    """
+    home = np.zeros(n_tasks, dtype=np.intp)
+    if points.columns is not None or sparse.issparse(points.X):
+        return home
+    own = codes[few]
+    for task in np.unique(own):
+        mine = np.flatnonzero(own == task)
+        Y = points.side.rows[mine]
+        with np.errstate(all="ignore"):
+            home[task] = mine[np.argmin(np.abs(Y - Y.mean(axis=0)).sum(axis=1))]
+    return home
 
 
 def _distances(kernel: Kernel, X: Rows, Y: Rows) -> Array:

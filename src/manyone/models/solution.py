@@ -70,7 +70,7 @@ class Solution:
         """Score of each row against its own task, shape (n,)."""
         scores = self.scorer.own(X, codes)
         if self.presence is not None:
-            scores = scores - self.presence.penalty(X)
+            scores = scores - self.presence.penalty(X, codes)
         if self.guard is None:
             return scores
         return self.guard.guarded(scores, self.guard.floor[codes], X)
