@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import betabinom, binom
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 ON_REAL_DATA = ["keystrokes", "products", "servers", "spacecraft", "turbofans"]
@@ -18,6 +18,7 @@ def run(name, monkeypatch):
 
     matplotlib.use("Agg")
     shown = []
+    plt.close("all")  # what other tests have left open
     monkeypatch.setattr(plt, "show", lambda: shown.extend(plt.get_fignums()))
     scope = runpy.run_path(str(EXAMPLES / f"plot_{name}.py"))
     plt.close("all")
@@ -48,7 +49,8 @@ def test_one_of_ninety_groups_collapses(monkeypatch):
     assert len(alarms) == shops == 90 and scope["DAYS"] < 50
     assert alarms.pop("shop 42") >= 0.9 * days
     counts = np.array(list(alarms.values()))
-    assert counts.max() <= binom.isf(0.05 / shops, days, rate)  # the exact band, for all at once
+    # The exact band for all at once: a threshold set on 30 days is a matter of chance itself.
+    assert counts.max() <= betabinom.isf(0.05 / shops, days, 1, scope["DAYS"])
     overall = counts.sum()
     assert overall <= binom.isf(0.001, days * len(counts), rate)
     reasons = scope["scores"].filter(

@@ -196,8 +196,8 @@ def distances(points: Points, X: Rows) -> Array:
             apart = -np.log(np.maximum(points.values(X), 0.0))
         else:
             apart = _distances(points.kernel, X, points.side.rows)
-    if np.isnan(apart.sum()):  # differences that overflow
-        apart[np.isnan(apart)] = np.inf
+        if np.isnan(apart.sum()):  # differences that overflow
+            apart[np.isnan(apart)] = np.inf
     return apart
 
 
