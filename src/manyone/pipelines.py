@@ -257,6 +257,11 @@ def tuned_pipeline(
     pipeline: TaskPipeline | Pipeline, tune: Callable[..., Any], X: Any, **given: Any
 ) -> TaskPipeline:
     """The pipeline with its transformers fitted and its estimator tuned on what they make of X."""
+    if not isinstance(pipeline, TaskPipeline | Pipeline):
+        raise ValueError(
+            f"tune works on estimators of manyone; got a {type(pipeline).__name__}. "
+            "Use GridSearchCV with scoring=manyone.TaskAUC() for others."
+        )
     names = ("task", "outlier", "groups")
     X, *values = split_columns(X, **{name: given.pop(name) for name in names})
     given |= dict(zip(names, values, strict=True))

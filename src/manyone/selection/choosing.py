@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.model_selection import ParameterGrid
 
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.fitting import scores_of
@@ -40,6 +40,12 @@ from manyone.solvers.running import blas_for
 # With fewer tasks than this, what two halves of the tasks say about a metric is noise.
 _FEWEST_TASKS_FOR_METRIC = 8
 _FEWEST_TASKS = 4
+
+
+def settings_of(grid: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
+    """Every combination of the values of a grid, the last name (in their order) fastest."""
+    names = sorted(grid)
+    return [dict(zip(names, one, strict=True)) for one in product(*(grid[name] for name in names))]
 
 
 def choose_setting(
@@ -83,7 +89,7 @@ def choose_setting(
     with np.errstate(under="ignore"), blas_for(len(judged.codes) // 2):
         if criterion == "faults":
             strengths = fault_grid(model)[1] if whole else {}
-            settings = preferred_first(list(ParameterGrid(values)))
+            settings = preferred_first(settings_of(values))
             found = by_faults(model, judged, settings, strengths, random_state, until)
         else:
             found = _choose(model, judged, values, criterion, whole, until)
@@ -100,7 +106,7 @@ def _choose(
 ) -> tuple[list[Judged], int]:
     """Everything that was tried, and the number of the setting to take."""
     if model.can.left_out_grid is None:
-        return _by_folds(model, rows, ParameterGrid(values), criterion, {}, until)
+        return _by_folds(model, rows, settings_of(values), criterion, {}, until)
     own: dict[str, list[Any]] = {}
     shared: dict[str, list[Any]] = {}
     for name, options in values.items():
@@ -118,7 +124,7 @@ def _choose(
         if not own:
             return table, best
         setting = table[best].setting
-    settings = list(ParameterGrid(own))
+    settings = settings_of(own)
     if cautious:  # the model's own setting first
         mine = dict(zip(own, map(model.get_params().get, own), strict=True))
         settings.sort(key=mine.__ne__)
@@ -149,7 +155,7 @@ def _choose_ridge(
         tops = {}
         for name in sorted(metrics, key="plain".__ne__):
             fixed = {"metric": name}
-            tried, best = _by_folds(model, rows, ParameterGrid(coarse), "both", fixed, until)
+            tried, best = _by_folds(model, rows, settings_of(coarse), "both", fixed, until)
             table += tried
             tops[name] = tried[best].aucs
         (metric, plain), *others = tops.items()
@@ -159,7 +165,7 @@ def _choose_ridge(
         found, best = _by_closed_form(model, rows, values, criterion, until)
     else:
         fixed = {"metric": metric}
-        found, best = _by_folds(model, rows, ParameterGrid(values), criterion, fixed, until)
+        found, best = _by_folds(model, rows, settings_of(values), criterion, fixed, until)
     return table + found, len(table) + best
 
 
@@ -181,7 +187,7 @@ def _by_closed_form(
     if rows.group is not None:  # tasks of one group cannot be judged
         leaving = [left.gone for left in leaving_together(rows)]
         judged = np.isin(np.arange(rows.n_tasks), [rows.codes[gone[0]] for gone in leaving])
-    for setting in counted(ParameterGrid(values)):
+    for setting in counted(settings_of(values)):
         if table and time.monotonic() > until:
             break
         gram = Gram.of(rows, clone(model).set_params(metric="plain", **setting))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.pipelines import TaskPipeline, tuned_pipeline
 from manyone.rows import TrainingRows, split_named, training_rows
 from manyone.selection.choosing import choose_setting
 from manyone.selection.faults import fault_grid
@@ -24,7 +22,12 @@ from manyone.selection.judging import (
     tunable,
 )
 
-E = TypeVar("E", bound=MultiTaskOneClass | TaskPipeline | Pipeline)
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
+
+    from manyone.pipelines import TaskPipeline
+
+E = TypeVar("E", bound="MultiTaskOneClass | TaskPipeline | Pipeline")
 
 
 def tune(
@@ -100,7 +103,9 @@ def tune(
     >>> len(model.tuning_["score"])
     3
     """
-    if isinstance(estimator, TaskPipeline | Pipeline):
+    if not isinstance(estimator, MultiTaskOneClass):
+        from manyone.pipelines import tuned_pipeline  # slow to import
+
         given = {"task": task, "outlier": outlier, "sample_weight": sample_weight}
         given |= {"groups": groups, "criterion": criterion, "grid": grid, "max_rows": max_rows}
         given |= {"calibrate": calibrate, "random_state": random_state}
@@ -163,11 +168,6 @@ def _checked(
     """A clone of the estimator and the grid as lists, or what is wrong with either."""
     if criterion not in ("seen", "unseen", "faults"):
         raise ValueError(f'criterion must be "unseen", "seen" or "faults"; got {criterion!r}.')
-    if not isinstance(estimator, MultiTaskOneClass):
-        raise ValueError(
-            f"tune works on estimators of manyone; got a {type(estimator).__name__}. "
-            "Use GridSearchCV with scoring=manyone.TaskAUC() for others."
-        )
     counted = isinstance(max_rows, Integral) and max_rows >= 2
     if not (counted or max_rows is None or max_rows == "auto"):
         raise ValueError(
