@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from manyone import KNFST, MultiTaskOneClassSVM, NonlinearOCKSR
+from manyone import KNFST, MultiTaskOneClassSVM, NonlinearOCKSR, TimeBlocks
 from manyone.calibration.folds import assign_folds
 from manyone.rows import TrainingRows
 
@@ -58,3 +58,14 @@ def test_folds_side_by_side_are_folds_one_after_the_other(method, fleet, monkeyp
     monkeypatch.setattr("manyone.calibration.folds.blas_threads", lambda: 2)
     together = method(alarm_rate=0.2).fit(X, task=task)
     np.testing.assert_array_equal(together.solution_.left_out, alone.solution_.left_out)
+
+
+def test_tasks_of_few_blocks_leave_tasks_in_time_whole():
+    rng = np.random.default_rng(0)
+    task = np.repeat([0, 1, 2], [30, 30, 3])
+    X = rng.normal(size=(63, 3)) + 3.0 * task[:, None]
+    blocks = TimeBlocks(np.arange(63))
+    model = NonlinearOCKSR(alarm_rate=0.2, max_iter=5).fit(X, task=task, groups=blocks)
+    counts = model.calibration_.counts
+    np.testing.assert_array_equal(counts, [24, 24, 3])  # the first of five blocks has no score
+    assert np.isfinite(model.calibration_.scores).all()

@@ -61,9 +61,11 @@ class Folds:
             ahead = np.append(looks_ahead(rows), False)[rows.codes]
         kept, held = [], []
         for k in range(fold.max() + 1):
+            # Nobody comes before the first block: it stays, and so does all after it.
             out = (fold == k) & ~(ahead & (k == 0))
+            later = ahead & (fold > k) & (k > 0)
             if out.any():
-                kept.append(np.flatnonzero((fold != k) & ~(ahead & (fold > k))))
+                kept.append(np.flatnonzero(~out & ~later))
                 held.append(np.flatnonzero(out))
         workers = blas_threads() if len(fold) < _SMALL else 1
         if workers == 1:

@@ -35,7 +35,7 @@ _SENSORS = {  # name: usual value, size of an ordinary deviation
     "speed": (1480.0, 12.0),
 }
 _MACHINES, _ROWS, _TODAY = 16, 30, 20
-_FEW = 4  # rows of the last machine that is known
+_FEW = 10  # rows of the last machine that is known
 _NEW = 2  # machines of which there is no row before today
 
 

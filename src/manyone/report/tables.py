@@ -188,7 +188,8 @@ def _reasons(
         found = explain_rows(model, part, answers.codes[alarms], _REASONS)
         sentences = found.sentences().tolist()
         for k, place in enumerate(alarms.tolist()):
-            leading[place], reasons[place] = str(found.column[k, 0]), tuple(sentences[k])
+            leading[place] = str(found.column[k, 0])
+            reasons[place] = tuple(filter(None, sentences[k]))
             notes[place] = f"{_VIEWS[found.view[k]]}; closest training rows {found.nearest[k]}"
     return tuple(leading), tuple(reasons), tuple(notes)
 
