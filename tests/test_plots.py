@@ -81,7 +81,9 @@ def test_scores_artists_carry_the_data(model: Any, rows: Any) -> None:
     display = ScoreDisplay.from_estimator(model, X, task=task)
     scores, predicted = model.score_samples(X, task=task), model.predict(X, task=task)
     assert 0 < np.count_nonzero(predicted < 0) < len(X)
-    np.testing.assert_array_equal(drawn(display.alarm_), np.sort(scores[predicted < 0]))
+    far = drawn(display.far_)
+    alarms = np.maximum(np.sort(scores[predicted < 0]), far[0])  # what is lower is at the edge
+    np.testing.assert_array_equal(np.sort([*far, *drawn(display.alarm_)]), alarms)
     np.testing.assert_array_equal(drawn(display.normal_), np.sort(scores[predicted > 0]))
     np.testing.assert_array_equal(drawn(display.calibration_), np.sort(model.calibration_.scores))
     strokes = display.threshold_.get_segments()
@@ -117,6 +119,15 @@ def test_scores_legend_counts_alarms() -> None:
     assert texts == ["accepted", "alarm (2 of 4)", "threshold"]
     assert [text.get_text() for text in display.ax_.texts] == ["1 of 2", "1 of 2"]
     assert [text.get_text() for text in display.ax_.get_yticklabels()] == ["a", "b"]
+
+
+def test_scores_far_below_all_others_stand_at_the_edge() -> None:
+    display = ScoreDisplay.from_predictions([-0.1, -0.3, -0.5, -400.0, -9.0], offset=[-0.4])
+    assert display.far_ is not None
+    at = np.asarray(display.far_.get_offsets())[:, 0]
+    np.testing.assert_allclose(at, [-0.4 - 2 * 0.3] * 2)
+    assert len(display.alarm_.get_offsets()) == 1 and display.alarm.sum() == 3
+    assert "lower still" in display.ax_.get_xlabel()
 
 
 def test_score_on_the_threshold_is_no_alarm() -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _MOST_TASKS = 10  # shown unless the caller chooses
 _DOT_COLUMNS = 80  # columns of dots side by side across the axes
 _HALF_ROW = 0.4  # of the distance between two tasks
+_ROOM = 2.0  # for alarms, in widths of all other dots; lower scores stand at the edge
 
 
 @dataclass(eq=False, repr=False)
@@ -49,6 +50,8 @@ class ScoreDisplay(Display):
     ----------
     normal_, alarm_ : PathCollection
         Markers of the rows that are accepted, and of those that raise an alarm.
+    far_ : PathCollection or None
+        Markers at the left edge, of alarms whose scores are too low to draw to scale.
     calibration_ : PathCollection or None
     threshold_ : LineCollection
         One vertical stroke per task.
@@ -233,7 +236,11 @@ class ScoreDisplay(Display):
         x, k = self.scores, len(self.labels)
         ax = self._open(ax, (7.0, 1.5 + 0.62 * k), "constrained")
         faint = np.concatenate(self.calibration) if self.calibration else np.empty(0)
-        width = float(np.ptp(np.concatenate([x, faint, self.offset]))) / _DOT_COLUMNS or 1.0
+        alarm = self.alarm
+        usual = np.concatenate([x[~alarm], faint, self.offset])
+        edge = usual.min() - _ROOM * np.ptp(usual) if np.ptp(usual) > 0 else -np.inf
+        far, x = x < edge, np.maximum(x, edge)
+        width = float(np.ptp(np.concatenate([x, usual]))) / _DOT_COLUMNS or 1.0
         style: dict[str, Any] = {"s": 26, "linewidths": 0.5, "edgecolors": "white"}
         dots: Callable[..., PathCollection] = partial(ax.scatter, **style | (scatter_kwargs or {}))
 
@@ -244,10 +251,14 @@ class ScoreDisplay(Display):
             self.calibration_ = dots(faint, y, c=GREY, alpha=0.4, zorder=1, label=label)
 
         # Rows stand on the middle line of their task, calibration scores hang below it.
-        alarm, y = self.alarm, self.codes - _stack(x, self.codes, width)
+        y = self.codes - _stack(x, self.codes, width)
         label = f"alarm ({np.count_nonzero(alarm)} of {len(alarm)})"
+        near = alarm & ~far
         self.normal_ = dots(x[~alarm], y[~alarm], c=BLUE, marker="o", zorder=2, label="accepted")
-        self.alarm_ = dots(x[alarm], y[alarm], c=VERMILION, marker="D", zorder=3, label=label)
+        self.alarm_ = dots(x[near], y[near], c=VERMILION, marker="D", zorder=3, label=label)
+        self.far_: PathCollection | None = None
+        if far.any():
+            self.far_ = dots(x[far], y[far], c=VERMILION, marker="<", zorder=3)
 
         line: dict[str, Any] = {"colors": "k", "linewidths": 1.5, "label": "threshold", "zorder": 4}
         top, bottom = np.arange(k) - _HALF_ROW, np.arange(k) + _HALF_ROW
@@ -261,7 +272,9 @@ class ScoreDisplay(Display):
     def _dress(self, ax: Axes, alarm: Mask) -> None:
         """Labels, limits and how many rows of each task raise an alarm."""
         k = len(self.labels)
-        ax.set(xlabel="score (higher is more normal)", ylabel="task", ylim=(k - 0.45, -0.55))
+        more = "" if self.far_ is None else "; triangles: lower still"
+        xlabel = f"score (higher is more normal{more})"
+        ax.set(xlabel=xlabel, ylabel="task", ylim=(k - 0.45, -0.55))
         ax.set_yticks(np.arange(k), [str(label) for label in self.labels.tolist()])
         ax.tick_params(axis="y", length=0)
         ax.grid(axis="y", color="0.9", linewidth=1)
