@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,7 +28,7 @@ from manyone.models.solution import Solution
 from manyone.rows import TrainingRows, split_columns
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@dataclass(eq=False, repr=False)
 class CombinedOneClass(OneClassEstimator, BaseComposition):
     r"""Several detectors as views of one row, and one alarm whose rate holds.
 
@@ -95,6 +95,7 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
     }
 
     estimators: list[tuple[str, Any]] | None = None
+    _: KW_ONLY
     rule: str = "sum"
     weights: Any = None
 
