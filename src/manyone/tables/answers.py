@@ -62,7 +62,7 @@ def answer_rows(
         Z = model.encoder_.encode(model.encoder_.read(block), codes[part])
         score[part] = scores_of(model, Z, codes[part])
     if len(rows) < n:
-        print(f"{n - len(rows)} rows of unknown tasks were skipped.", file=sys.stderr)
+        print(f"Rows of unknown tasks, skipped: {n - len(rows)}.", file=sys.stderr)
     return judged(model, rows, codes[rows], score[rows], fdr)
 
 

@@ -146,7 +146,7 @@ def claimed_tasks(
     if unknown == "error" and new.any():
         row, label = int(np.argmax(new)), labels[new].tolist()[0]
         raise ValueError(
-            f"Row {row}: task {label!r} was never seen ({int(new.sum())} such rows). "
+            f"Row {row}: task {label!r} was never seen ({int(new.sum())} in all). "
             'Enrol it, or use unknown="pooled" to compare it with all tasks.'
         )
     return codes, np.arange(len(codes))
@@ -171,5 +171,5 @@ def _refuse_rows_without_task(labels: NDArray[Any], needed: Mask, names: list[st
     if len(lost):
         raise ValueError(
             f"Row {lost[0]} has no value in the task column {shortlist(names, 3)} "
-            f"({len(lost)} such rows). Fill it in or remove them."
+            f"({len(lost)} in all). Fill it in or remove them."
         )
