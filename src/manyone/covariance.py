@@ -138,6 +138,42 @@ def pooled_whitening(
     basis = vectors.T
     if wide:
         basis = (vectors.T @ centred) / np.sqrt(values * total)[:, None]
+    return _shrunk_root(values, basis, fourth, total, scale, shrinkage)
+
+
+def whitening_of_sums(
+    scatter: Array, fourth: float, total: float, n_rows: int, unit: float
+) -> Whitening:
+    """:func:`pooled_whitening` from sums over rows about their task means.
+
+    Parameters
+    ----------
+    scatter : ndarray of shape (d, d)
+        Sum of ``w_i c_i c_i'``, the rows c_i being in units of `unit`.
+    fourth : float
+        Sum of ``w_i |c_i|^4``.
+    total : float
+        Sum of the weights.
+    n_rows : int
+    unit : float
+
+    Returns
+    -------
+    Whitening
+    """
+    d = len(scatter)
+    values, vectors = eigh(scatter / total)
+    if not values[-1] > 0.0:
+        return Whitening(np.zeros((0, d)), np.zeros(0), 1.0, 1.0)
+    kept = values > max(n_rows, d) * np.finfo(float).eps * values[-1]
+    return _shrunk_root(values[kept], vectors.T[kept], fourth / total, total, unit, "auto")
+
+
+def _shrunk_root(
+    values: Array, basis: Array, fourth: float, total: float, scale: float, shrinkage: float | str
+) -> Whitening:
+    """Inverse root of the shrunk covariance that has these eigenvalues, in units of `scale`."""
+    d = basis.shape[1]
     mu = values.sum() / d
     if isinstance(shrinkage, str):
         # Ledoit and Wolf: from the eigenvalues and the mean fourth power of the norms.

@@ -102,6 +102,11 @@ class TrainingRows:
         rows = replace(rows, codes=np.concatenate([self.codes[known], codes]))
         return rows.take(np.argsort(rows.codes, kind="stable"))
 
+    def by_task(self) -> TrainingRows:
+        """The rows sorted as those of a fit are."""
+        last = np.where(self.codes == MISSING, self.n_tasks, self.codes)
+        return self.take(np.lexsort((self.content, last)))
+
     def joined(self, more: TrainingRows) -> TrainingRows:
         """These rows followed by more rows."""
         both = [self.X, more.X]

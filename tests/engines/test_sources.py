@@ -92,9 +92,13 @@ def test_functions_that_yield_blocks(fitted):
     [
         (JointOCKSR(), "Without landmarks"),
         (IndependentOCKSR(), "IndependentOCKSR needs all rows"),
-        (JointOCKSR(landmarks=5, metric="whitened"), "metric='whitened'"),
     ],
 )
 def test_models_that_want_all_rows(wrong, words):
     with pytest.raises(ValueError, match=f"{words}.*JointOCKSR.*landmarks="):
         wrong.fit(lambda: [(X, TASK)])
+
+
+def test_groups_may_be_in_many_blocks():
+    with pytest.raises(ValueError, match="groups= needs all rows in memory, as those of a group"):
+        model().fit(lambda: [(X, TASK)], groups=TASK)

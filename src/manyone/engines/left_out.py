@@ -104,7 +104,7 @@ class LeaveOut:
     def _judged(self, X: Any, codes: Codes, weight: Array) -> tuple[Array, Array, Array]:
         """Left-out scores (b,), ``Q^-1 k`` of each row (b, m), ``w / (1 - leverage)`` (b,)."""
         ridge = self.ridge
-        K = np.ascontiguousarray(self.plan.points.values(X))
+        K = np.ascontiguousarray(self.plan.values(X))
         own = 1.0 - np.einsum("ij,ij->i", K, ridge.coef.T[codes])
         half = blas.dtrsm(1.0, ridge.factor, K.T, lower=1, overwrite_b=1).T
         leverage = weight * np.einsum("ij,ij->i", half, half)

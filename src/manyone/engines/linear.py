@@ -126,7 +126,7 @@ class LeaveOutOfStructure:
         return one.merged(other)
 
     def _judged(self, X: Any, codes: Codes, weight: Array) -> Array:
-        K = np.ascontiguousarray(self.plan.points.values(X))
+        K = np.ascontiguousarray(self.plan.values(X))
         own = blas.dtrsm(1.0, self.plan.factor, K.T, lower=1, overwrite_b=1).T @ self.basis
         back, mine = self.Q[codes], own * self.targets.T[codes]
         residuals = back - own @ ((1.0 - self.shrunk) * (self.targets @ self.Q))

@@ -6,14 +6,16 @@ them are taken in the same features.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from manyone._types import Array
+from manyone._types import Array, Rows
+from manyone.covariance import Whitening
+from manyone.engines.hashing import Hashes, row_hashes
 from manyone.engines.reach import Reach
 from manyone.engines.sample import Sample
 from manyone.kernels.gram import Gram, Points
@@ -41,43 +43,66 @@ class Plan:
         L, lower Cholesky factor of their kernel matrix.
     reach : Reach or None
         Of the kernel's distance, where it has one.
+    hashes : ndarray of shape (m,)
+        Of the rows that became landmarks.
     direct : bool
         Whether statistics are taken of kernel values instead of feature rows: that saves a
         triangular solve per row, and squares the condition number of L.
+    metric : Whitening or None
+        What rows go through before they are compared with the landmarks.
     """
 
     tasks: NDArray[Any]
     points: Points
     factor: Array
     reach: Reach | None
+    hashes: Hashes
     direct: bool = False
+    metric: Whitening | None = None
 
     @classmethod
     def of(
-        cls, kernel: Kernel, rows: TrainingRows, tasks: NDArray[Any], landmarks: int, seed: int
+        cls,
+        kernel: Kernel,
+        rows: TrainingRows,
+        tasks: NDArray[Any],
+        landmarks: int,
+        seed: int,
+        metric: Whitening | None = None,
     ) -> Plan:
         """Landmarks and reach from rows, whatever their order and the names of their tasks.
 
         Parameters
         ----------
         kernel : Kernel
+            Of rows in the metric.
         rows : TrainingRows
         tasks : ndarray of shape (T,)
         landmarks : int
             Number of landmarks; fewer are taken where the kernel has a lower rank.
         seed : int
+        metric : Whitening or None
 
         Returns
         -------
         Plan
         """
         X = rows.X[np.unique(rows.content, return_index=True)[1]]
-        features = landmark_features(kernel, X, landmarks, np.random.RandomState(seed), tol=1e-15)[
-            1
-        ]
-        points, factor = Points(kernel, X[features.pivots]), np.asfortranarray(features.factor)
+        Z = X if metric is None else metric.apply(X)
+        rng = np.random.RandomState(seed)
+        features = landmark_features(kernel, Z, landmarks, rng, tol=1e-15)[1]
+        points, factor = Points(kernel, Z[features.pivots]), np.asfortranarray(features.factor)
         direct = smallest_eigenvalue(factor) > _WELL_APART
-        return cls(tasks, points, factor, Reach.of(kernel, rows), direct)
+        reach, hashes = Reach.of(kernel, rows), row_hashes(X[features.pivots])
+        return cls(tasks, points, factor, reach, hashes, direct, metric)
+
+    def values(self, X: Rows) -> Array:
+        """Kernel values of rows (b, d) against the landmarks, shape (b, m)."""
+        return self.points.values(X if self.metric is None else self.metric.apply(X))
+
+    def diagonal(self, X: Rows) -> Array:
+        """k(x, x) of rows (b, d), shape (b,)."""
+        return self.points.diagonal(X if self.metric is None else self.metric.apply(X))
 
 
 def smallest_eigenvalue(factor: Array) -> float:
@@ -101,7 +126,9 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def planned(model: Any, sample: Sample) -> Plan:
+def planned(model: Any, sample: Sample, metric: Whitening | None = None) -> Plan:
     """The plan for a sample, with the kernel parameters and landmarks of an estimator."""
     rows, seed = sample.rows(), seed_of(model.random_state)
-    return Plan.of(Gram.of(rows, model).kernel, rows, sample.tasks, model.landmarks, seed)
+    moved = rows if metric is None else replace(rows, X=metric.apply(rows.X))
+    kernel = Gram.of(moved, model).kernel
+    return Plan.of(kernel, rows, sample.tasks, model.landmarks, seed, metric)

@@ -16,7 +16,7 @@ from scipy import sparse
 from manyone import validation
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.content import row_numbers
-from manyone.engines.blocks import Block, CheckedBlock
+from manyone.engines.blocks import Block, CheckedBlock, by_task
 from manyone.engines.hashing import Hashes, row_hashes
 from manyone.rows import MISSING, TrainingRows, as_labels, encode, lookup
 
@@ -38,7 +38,8 @@ class Sample:
     X : array or CSR matrix of shape (s, d)
     stratum, hashes, weight : ndarray of shape (s,)
         Of each sampled row; the weight is that of all its copies.
-    totals : ndarray of shape (2 T + 2, 2)
+    totals : ndarray of shape (2 T + 2, 2) or (2 T + 2, 2 + d)
+        And where they were asked for, the weighted sums of the columns.
     quota : int
     names : ndarray of shape (d,) or None
         Of the columns.
@@ -76,6 +77,16 @@ class Sample:
         """What the normal rows of each task weigh, shape (T,)."""
         return self.totals[2::2, 0]
 
+    @property
+    def whole(self) -> bool:
+        """Whether every row was drawn."""
+        drawn = np.bincount(self.stratum, self.weight, len(self.totals))
+        return bool(np.allclose(drawn, self.totals[:, 0], rtol=1e-9))
+
+    def means(self) -> Array:
+        """Weighted mean of all normal rows of each task, shape (T, d), where it was asked for."""
+        return np.asarray(self.totals[2::2, 2:] / self.totals[2::2, :1])
+
     def rows(self) -> TrainingRows:
         """The sample in the order of its content; each task weighs what all its rows weigh."""
         drawn = np.bincount(self.stratum, self.weight, len(self.totals))
@@ -103,10 +114,13 @@ class TakeSample:
     size : int
         Most rows to keep; more only where there are more tasks.
     seed : int
+    sums : bool
+        Whether the columns of dense rows are summed up, too.
     """
 
     size: int
     seed: int = 0
+    sums: bool = False
 
     def partial(self, block: Block) -> Sample:
         """Sample of one block, which is checked on the way."""
@@ -119,9 +133,14 @@ class TakeSample:
     def _of(self, block: CheckedBlock) -> Sample:
         tasks, codes = encode(block.task)
         stratum = 2 * (codes + 1) + block.outlier
-        totals = np.zeros((2 * len(tasks) + 2, 2))
+        totals = np.zeros((2 * len(tasks) + 2, 2 + self.sums * block.X.shape[1]))
         totals[:, 0] = np.bincount(stratum, block.weight, len(totals))
         totals[:, 1] = np.bincount(stratum, minlength=len(totals))
+        if self.sums and sparse.issparse(block.X):
+            raise ValueError(validation.no_metric("whitened"))
+        if self.sums:
+            present, summing = by_task(stratum)
+            totals[present, 2:] = (summing * block.weight) @ block.X
         drawn = Sample(
             tasks,
             block.X,
@@ -145,7 +164,7 @@ class TakeSample:
             )
             raise ValueError(f"Blocks must have the same columns; two of them have {columns}.")
         tasks, _ = encode(as_labels([*one.tasks.tolist(), *other.tasks.tolist()]))
-        totals, strata = np.zeros((2 * len(tasks) + 2, 2)), []
+        totals, strata = np.zeros((2 * len(tasks) + 2, one.totals.shape[1])), []
         for part in (one, other):
             place = np.concatenate([[MISSING], lookup(part.tasks, tasks)]) + 1
             totals[2 * place] += part.totals[::2]

@@ -17,6 +17,8 @@ from manyone.kernels.kernel import VALUES_ONLY
 
 # Rows of an array or a file that make one block.
 _ROWS = 2**16
+# Metrics that sums over rows give.
+_METRICS = ("plain", "whitened")
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +145,7 @@ def sweep_over(
         _refuse_whole_rows(model, groups)
         return dask_sweep(X, task, outlier, sample_weight)
     landmarks = getattr(model, "landmarks", None)
-    by_blocks = landmarks is not None and model.can.blocks and model.metric == "plain"
+    by_blocks = landmarks is not None and model.can.blocks and model.metric in _METRICS
     by_blocks = by_blocks and model.kernel not in VALUES_ONLY and groups is None
     blocks = blocks_of(X, task, outlier, sample_weight)
     if blocks is not None and not (isinstance(X, np.memmap) and landmarks is None):
@@ -166,10 +168,10 @@ def _refuse_whole_rows(model: Any, groups: Any) -> None:
         reason = "Without landmarks all rows are needed in memory"
     elif model.kernel in VALUES_ONLY:
         reason = f"kernel={model.kernel!r} has no rows"
-    elif model.metric != "plain":
+    elif model.metric not in _METRICS:
         reason = f"metric={model.metric!r} needs all rows in memory"
     elif groups is not None:
-        reason = "groups= needs all rows in memory"
+        reason = "groups= needs all rows in memory, as those of a group may be in many blocks"
     if reason is not None:
         raise ValueError(f"{reason}, but X comes in blocks. Use {able} with landmarks=1000 or so.")
 

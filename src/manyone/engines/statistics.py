@@ -87,12 +87,12 @@ class AddUp:
 
     def of(self, rows: Any) -> Statistics:
         """Statistics of rows whose tasks are numbers."""
-        points, m = self.plan.points, len(self.plan.points)
+        m = len(self.plan.points)
         tasks = np.unique(rows.codes[normal_rows(rows)])
         G, sums = np.zeros((m, m), order="F"), np.zeros((len(tasks), m))
         for part in kernel_blocks(len(rows.codes), m):
             weight, codes, outlier = rows.weight[part], rows.codes[part], rows.outlier[part]
-            Phi = np.ascontiguousarray(points.values(rows.X[part]))
+            Phi = np.ascontiguousarray(self.plan.values(rows.X[part]))
             if not self.plan.direct:
                 Phi = blas.dtrsm(1.0, self.plan.factor, Phi.T, lower=1, overwrite_b=1).T
             if outlier.any():
@@ -107,7 +107,7 @@ class AddUp:
             G = blas.dsyrk(1.0, Phi.T, beta=1.0, c=G, lower=1, overwrite_c=1)
         normal = normal_rows(rows)
         counts = np.bincount(np.searchsorted(tasks, rows.codes[normal]), rows.weight[normal])
-        trace = float(rows.weight @ points.diagonal(rows.X)) if len(rows.codes) else 0.0
+        trace = float(rows.weight @ self.plan.diagonal(rows.X)) if len(rows.codes) else 0.0
         return Statistics(G, tasks, sums, counts.astype(np.float64), trace, len(rows.codes))
 
     def merge(self, one: Statistics, other: Statistics) -> Statistics:

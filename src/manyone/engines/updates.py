@@ -15,6 +15,7 @@ from manyone.engines.blocks import CheckedBlock
 from manyone.engines.hashing import row_hashes
 from manyone.engines.joint import Sums, joint_solution_of, leaving_out
 from manyone.engines.left_out import LeftOut
+from manyone.engines.metric import behind_metric
 from manyone.engines.plan import Plan
 from manyone.engines.statistics import AddUp, Statistics, symmetric
 from manyone.kernels.gram import Points
@@ -53,7 +54,8 @@ def enrolled(solution: Solution, block: CheckedBlock) -> tuple[Solution, Tails, 
     step = leaving_out(plan, statistics, sums.alpha)
     old = _left_out(solution.learned["structure"], sums.tails, codes)
     found = step.merge(old, step.partial(block))
-    return *joint_solution_of(step, statistics, sums.alpha, found), tasks
+    changed, tails = joint_solution_of(step, statistics, sums.alpha, found)
+    return behind_metric(changed, plan.metric), tails, tasks
 
 
 def forgotten(
@@ -90,7 +92,7 @@ def forgotten(
     left = np.arange(len(plan.tasks))
     codes = np.where(left == code, MISSING, left - (left > code))
     statistics = (sums.statistics + -gone).recoded(codes)
-    private = np.isin(row_hashes(plan.points.X), row_hashes(block.X))
+    private = np.isin(plan.hashes, row_hashes(block.X))
     if private.all():
         raise ValueError(f"All landmarks are rows of {label!r}: fit again without its rows.")
     kept = np.flatnonzero(~private)
@@ -101,7 +103,8 @@ def forgotten(
     plan = replace(plan, tasks=np.delete(plan.tasks, code), reach=reach)
     step = leaving_out(plan, statistics, sums.alpha)
     found = _left_out(structure, sums.tails, codes)
-    return *joint_solution_of(step, statistics, sums.alpha, found), plan.tasks
+    changed, tails = joint_solution_of(step, statistics, sums.alpha, found)
+    return behind_metric(changed, plan.metric), tails, plan.tasks
 
 
 def _left_out(structure: Resemblance, tails: Tails, codes: Codes) -> LeftOut:
@@ -127,5 +130,6 @@ def _with_fewer(plan: Plan, statistics: Statistics, kept: Codes) -> tuple[Plan, 
         G = blas.dtrsm(1.0, factor, np.asfortranarray(half.T), lower=1)
         sums = blas.dtrsm(1.0, factor, sums, lower=1)
     points = Points(plan.points.kernel, plan.points.X[kept])
-    plan = replace(plan, points=points, factor=np.asfortranarray(factor))
+    factor = np.asfortranarray(factor)
+    plan = replace(plan, points=points, factor=factor, hashes=plan.hashes[kept])
     return plan, replace(statistics, moments=np.asfortranarray(G), sums=sums.T)

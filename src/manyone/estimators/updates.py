@@ -177,9 +177,8 @@ class Updatable(MultiTaskOneClass):
         return self
 
     def _refit(self, rows: TrainingRows, tasks: NDArray[Any]) -> Self:
-        order = np.lexsort((rows.content, np.where(rows.codes < 0, rows.n_tasks, rows.codes)))
         calibrate = "calibration_" in vars(self)
-        return self._fit_rows(rows.take(order), tasks, self.label_columns_, calibrate=calibrate)
+        return self._fit_rows(rows.by_task(), tasks, self.label_columns_, calibrate=calibrate)
 
 
 def rows_without(rows: TrainingRows, code: int) -> TrainingRows:
