@@ -1,8 +1,11 @@
 """The public surface: what is there, and that importing it costs nothing extra."""
 
+import ast
+import importlib
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +51,7 @@ def test_all_is_sorted_and_complete():
 
 BLOCKED = """
 import sys
+from pathlib import Path
 banned = "matplotlib plotly typer rich polars pandas pyarrow dask skops pooch pyod numba".split()
 class Block:
     def find_spec(self, name, path=None, target=None):
@@ -71,3 +75,32 @@ def test_core_needs_no_optional_dependency():
     total, message = done.stdout.splitlines()
     assert int(total) > 40
     assert ".[io]" in message
+
+
+def test_type_checkers_see_what_python_finds():
+    tree = ast.parse(Path(manyone.__file__).read_text(encoding="utf-8"))
+    seen = {
+        alias.name: node.module
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        for alias in node.names
+    }
+    assert sorted(seen) == sorted(manyone.__all__)
+    for name, module in seen.items():
+        assert getattr(importlib.import_module(module), name) is getattr(manyone, name)
+    assert set(manyone.__all__) <= set(dir(manyone))
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        manyone.Nothing  # noqa: B018
+
+
+def test_a_method_is_imported_without_the_others():
+    program = "from manyone import JointOCKSR; import sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = {name for name in done.stdout.split() if name.startswith("manyone.")}
+    assert "manyone.estimators.joint" in loaded
+    rooms = {name.split(".")[1] for name in loaded}
+    assert not rooms & {"engines", "selection", "tables", "monitor", "plots", "report", "datasets"}
+    assert not loaded & {f"manyone.estimators.{name}" for name in ("sparse", "svdd", "registry")}

@@ -1,88 +1,83 @@
-"""One-class classification for many related tasks with few normal samples each."""
+"""One-class classification for many related tasks with few normal samples each.
+
+Names are imported when they are first asked for: one method does not wait for all the others.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from manyone.calibration import CalibrationWarning
-from manyone.estimators import (
-    KNFST,
-    MORVR,
-    SVDD,
-    CombinedOneClass,
-    IndependentOCKSR,
-    JointOCKSR,
-    LinearOCKSR,
-    MultiTaskOneClassSVM,
-    NonlinearOCKSR,
-    OutputKernelOCKSR,
-    SparseOCKSR,
-)
-from manyone.groups import TimeBlocks
-from manyone.metrics import TaskAUC
-from manyone.selection import auto, tune
-from manyone.whitening import TaskWhitener
-
 if TYPE_CHECKING:
-    from manyone.monitor import Monitor
-    from manyone.persistence import load, save
-    from manyone.pipelines import TaskPipeline, make_pipeline
-    from manyone.plots import (
-        DriftDisplay,
-        ObjectiveDisplay,
-        RateDisplay,
-        ScoreDisplay,
-        StructureDisplay,
-    )
-    from manyone.tables import TableModel
+    from manyone.estimators.combined import CombinedOneClass as CombinedOneClass
+    from manyone.estimators.independent import IndependentOCKSR as IndependentOCKSR
+    from manyone.estimators.joint import JointOCKSR as JointOCKSR
+    from manyone.estimators.knfst import KNFST as KNFST
+    from manyone.estimators.linear import LinearOCKSR as LinearOCKSR
+    from manyone.estimators.morvr import MORVR as MORVR
+    from manyone.estimators.nonlinear import NonlinearOCKSR as NonlinearOCKSR
+    from manyone.estimators.output_kernel import OutputKernelOCKSR as OutputKernelOCKSR
+    from manyone.estimators.sparse import SparseOCKSR as SparseOCKSR
+    from manyone.estimators.svdd import SVDD as SVDD
+    from manyone.estimators.task_svm import MultiTaskOneClassSVM as MultiTaskOneClassSVM
+    from manyone.groups import TimeBlocks as TimeBlocks
+    from manyone.messages import CalibrationWarning as CalibrationWarning
+    from manyone.metrics import TaskAUC as TaskAUC
+    from manyone.monitor import Monitor as Monitor
+    from manyone.persistence import load as load
+    from manyone.persistence import save as save
+    from manyone.pipelines import TaskPipeline as TaskPipeline
+    from manyone.pipelines import make_pipeline as make_pipeline
+    from manyone.plots import DriftDisplay as DriftDisplay
+    from manyone.plots import ObjectiveDisplay as ObjectiveDisplay
+    from manyone.plots import RateDisplay as RateDisplay
+    from manyone.plots import ScoreDisplay as ScoreDisplay
+    from manyone.plots import StructureDisplay as StructureDisplay
+    from manyone.selection.auto import auto as auto
+    from manyone.selection.tune import tune as tune
+    from manyone.tables import TableModel as TableModel
+    from manyone.whitening import TaskWhitener as TaskWhitener
 
 __version__ = "0.3.0"
 
-__all__ = [
-    "KNFST",
-    "MORVR",
-    "SVDD",
-    "CalibrationWarning",
-    "CombinedOneClass",
-    "DriftDisplay",
-    "IndependentOCKSR",
-    "JointOCKSR",
-    "LinearOCKSR",
-    "Monitor",
-    "MultiTaskOneClassSVM",
-    "NonlinearOCKSR",
-    "ObjectiveDisplay",
-    "OutputKernelOCKSR",
-    "RateDisplay",
-    "ScoreDisplay",
-    "SparseOCKSR",
-    "StructureDisplay",
-    "TableModel",
-    "TaskAUC",
-    "TaskPipeline",
-    "TaskWhitener",
-    "TimeBlocks",
-    "auto",
-    "load",
-    "make_pipeline",
-    "save",
-    "tune",
-]
-
-# What is not needed to fit an array is imported when it is first asked for.
-_LATER = {
-    **dict.fromkeys(("load", "save"), "persistence"),
-    **dict.fromkeys(("TaskPipeline", "make_pipeline"), "pipelines"),
-    **dict.fromkeys((name for name in __all__ if name.endswith("Display")), "plots"),
+_HOMES = {
+    "KNFST": "estimators.knfst",
+    "MORVR": "estimators.morvr",
+    "SVDD": "estimators.svdd",
+    "CalibrationWarning": "messages",
+    "CombinedOneClass": "estimators.combined",
+    "DriftDisplay": "plots",
+    "IndependentOCKSR": "estimators.independent",
+    "JointOCKSR": "estimators.joint",
+    "LinearOCKSR": "estimators.linear",
     "Monitor": "monitor",
+    "MultiTaskOneClassSVM": "estimators.task_svm",
+    "NonlinearOCKSR": "estimators.nonlinear",
+    "ObjectiveDisplay": "plots",
+    "OutputKernelOCKSR": "estimators.output_kernel",
+    "RateDisplay": "plots",
+    "ScoreDisplay": "plots",
+    "SparseOCKSR": "estimators.sparse",
+    "StructureDisplay": "plots",
     "TableModel": "tables",
+    "TaskAUC": "metrics",
+    "TaskPipeline": "pipelines",
+    "TaskWhitener": "whitening",
+    "TimeBlocks": "groups",
+    "auto": "selection",
+    "load": "persistence",
+    "make_pipeline": "pipelines",
+    "save": "persistence",
+    "tune": "selection",
 }
+
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'manyone' has no attribute {name!r}")
-    return getattr(import_module(f"manyone.{_LATER[name]}"), name)
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOMES})

@@ -28,12 +28,18 @@ from manyone.engines.joint import Sums
 from manyone.engines.plan import Plan
 from manyone.engines.reach import Reach
 from manyone.engines.statistics import Statistics
-from manyone.estimators import METHODS, CombinedOneClass
+from manyone.estimators import METHODS
+from manyone.estimators.combined import CombinedOneClass
 from manyone.files import write_atomically
-from manyone.kernels import Kernel, Points
-from manyone.models import SCORERS, FitReport, Presence, RangeGuard, Solution, Tail
-from manyone.models.presence import Usual
+from manyone.kernels.gram import Expansion, Points
+from manyone.kernels.kernel import Kernel
+from manyone.models.combined import CombinedScorer, Tail
+from manyone.models.presence import Presence, Usual
+from manyone.models.range_guard import RangeGuard
 from manyone.models.resemblance import Resemblance
+from manyone.models.scorers import Balls, InMetric, Projection, TwoLayers
+from manyone.models.solution import FitReport, Solution
+from manyone.models.task_expansions import TaskExpansions
 from manyone.pipelines import TaskPipeline
 from manyone.rows import TrainingRows
 from manyone.solvers.ridge import RidgeFactor
@@ -67,7 +73,8 @@ def trusted_types() -> tuple[str, ...]:
         Column,
         UnknownTasks,
     ]
-    ours += [*SCORERS, Solution, FitReport, Presence, Usual, RangeGuard, Tail]
+    ours += [Balls, CombinedScorer, Expansion, InMetric, Projection, TaskExpansions, TwoLayers]
+    ours += [Solution, FitReport, Presence, Usual, RangeGuard, Tail]
     ours += [Whitening, TaskWhitenings]
     ours += [Calibration, Kernel, Points, TrainingRows, RidgeFactor]
     ours += [Plan, Reach, Statistics, Resemblance, Sums, Tails]

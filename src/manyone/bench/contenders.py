@@ -10,7 +10,7 @@ from scipy.linalg import blas
 
 from manyone._types import Array, Codes, Mask
 from manyone.datasets import make_fleet
-from manyone.estimators import JointOCKSR
+from manyone.estimators.joint import JointOCKSR
 
 
 class Data(NamedTuple):

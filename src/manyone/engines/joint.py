@@ -10,7 +10,7 @@ import numpy as np
 from manyone.calibration.tails import Tails
 from manyone.engines.blocks import Block
 from manyone.engines.left_out import LeaveOut, LeftOut
-from manyone.engines.plan import Plan, sample_size
+from manyone.engines.plan import Plan, sample_size, seed_of
 from manyone.engines.sample import TakeSample
 from manyone.engines.statistics import AddUp, Statistics, solve_statistics
 from manyone.kernels.gram import Expansion
@@ -64,7 +64,7 @@ def joint_passes(plan: Plan, sweep: Any, alpha: float) -> tuple[Solution, Tails]
 
 
 def joint_of_rows(
-    kernel: Kernel, rows: TrainingRows, alpha: float, landmarks: int, seed: int
+    kernel: Kernel, rows: TrainingRows, alpha: float, landmarks: int, random_state: Any
 ) -> Solution:
     """The same for rows in memory: the left-out score of every one of them is kept.
 
@@ -73,7 +73,8 @@ def joint_of_rows(
     kernel : Kernel
     rows : TrainingRows
     alpha : float
-    landmarks, seed : int
+    landmarks : int
+    random_state : int, RandomState or None
 
     Returns
     -------
@@ -81,6 +82,7 @@ def joint_of_rows(
         Without presence.
     """
     tasks, some, size = np.arange(rows.n_tasks), rows, sample_size(landmarks)
+    seed = seed_of(random_state)
     if len(rows.codes) > size:
         known = np.flatnonzero(rows.codes != MISSING)
         block = Block(rows.X[known], rows.codes[known], rows.outlier[known], rows.weight[known])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -176,28 +175,18 @@ def _refuse_whole_rows(model: Any, groups: Any) -> None:
         raise ValueError(f"{reason}, but X comes in blocks. Use {able} with landmarks=1000 or so.")
 
 
-def by_blocks(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a scoring method take rows that are not in memory, one block after the other."""
+def scored_by_blocks(method: Callable[..., Any], model: Any, X: Any, given: dict[str, Any]) -> Any:
+    """What a scoring method says of rows that are not in memory, block by block."""
+    if is_dask(X):
+        from manyone.engines.dask import scored_lazily
 
-    @wraps(method)
-    def scored(self: Any, X: Any, **given: Any) -> Any:
-        if type(X) is np.ndarray:
-            return method(self, X, **given)
-        if is_dask(X):
-            from manyone.engines.dask import scored_lazily
-
-            return scored_lazily(method, self, X, given)
-        blocks = blocks_of(X, given.get("task"))
-        if blocks is None:
-            return method(self, X, **given)
-        given.pop("task", None)  # every block brings its own
-        parts = []
-        for block in blocks:
-            claimed = {} if block.task is None else {"task": block.task}
-            parts.append(method(self, block.X, **claimed, **given))
-        return np.concatenate(parts)
-
-    return scored
+        return scored_lazily(method, model, X, given)
+    blocks = blocks_of(X, given.pop("task", None))  # every block brings its own
+    parts = []
+    for block in blocks:
+        claimed = {} if block.task is None else {"task": block.task}
+        parts.append(method(model, block.X, **claimed, **given))
+    return np.concatenate(parts)
 
 
 def is_dask(X: Any) -> bool:

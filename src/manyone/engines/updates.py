@@ -11,9 +11,9 @@ from scipy.linalg import blas
 
 from manyone._types import Codes
 from manyone.calibration.tails import Tails
-from manyone.engines.blocks import CheckedBlock
+from manyone.engines.blocks import Block
 from manyone.engines.hashing import row_hashes
-from manyone.engines.joint import Sums, joint_solution_of, leaving_out
+from manyone.engines.joint import joint_solution_of, leaving_out
 from manyone.engines.left_out import LeftOut
 from manyone.engines.metric import behind_metric
 from manyone.engines.plan import Plan
@@ -25,7 +25,7 @@ from manyone.rows import MISSING, as_labels, encode, lookup
 from manyone.solvers.ridge import factorise
 
 
-def enrolled(solution: Solution, block: CheckedBlock) -> tuple[Solution, Tails, NDArray[Any]]:
+def enrolled(solution: Solution, rows: Block) -> tuple[Solution, Tails, NDArray[Any]]:
     """The model with more rows, in the landmarks and the width that it has.
 
     Its functions are those of a fit to all rows. New rows get left-out scores under the new model;
@@ -35,8 +35,8 @@ def enrolled(solution: Solution, block: CheckedBlock) -> tuple[Solution, Tails, 
     ----------
     solution : Solution
         Of a fit by passes.
-    block : CheckedBlock
-        Rows of known or new tasks.
+    rows : Block
+        Of known or new tasks.
 
     Returns
     -------
@@ -44,7 +44,7 @@ def enrolled(solution: Solution, block: CheckedBlock) -> tuple[Solution, Tails, 
     tails : Tails
     tasks : ndarray of shape (T,)
     """
-    sums: Sums = solution.learned["sums"]
+    block, sums = rows.checked(), solution.learned["sums"]
     new = encode(block.task[~block.outlier])[0]
     tasks = encode(as_labels([*sums.plan.tasks.tolist(), *new.tolist()]))[0]
     codes = lookup(sums.plan.tasks, tasks)
@@ -58,9 +58,7 @@ def enrolled(solution: Solution, block: CheckedBlock) -> tuple[Solution, Tails, 
     return behind_metric(changed, plan.metric), tails, tasks
 
 
-def forgotten(
-    solution: Solution, code: int, block: CheckedBlock
-) -> tuple[Solution, Tails, NDArray[Any]]:
+def forgotten(solution: Solution, code: int, rows: Block) -> tuple[Solution, Tails, NDArray[Any]]:
     """The model without a task: its rows taken away, and the landmarks that were among them.
 
     Its functions are those of a fit to the other rows with the landmarks that are left.
@@ -71,7 +69,7 @@ def forgotten(
         Of a fit by passes.
     code : int
         The task.
-    block : CheckedBlock
+    rows : Block
         All rows of the task, and no other.
 
     Returns
@@ -80,7 +78,7 @@ def forgotten(
     tails : Tails
     tasks : ndarray of shape (T,)
     """
-    sums: Sums = solution.learned["sums"]
+    block, sums = rows.checked(), solution.learned["sums"]
     plan, label = sums.plan, sums.plan.tasks[code]
     gone = AddUp(plan).partial(block)
     weight, known = gone.counts.sum(), float(sums.statistics.counts[code])

@@ -1,44 +1,17 @@
-"""One thin scikit-learn estimator per method."""
+"""One thin scikit-learn estimator per method; ``METHODS`` has all of them."""
 
-from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.combined import CombinedOneClass
-from manyone.estimators.independent import IndependentOCKSR
-from manyone.estimators.joint import JointOCKSR
-from manyone.estimators.knfst import KNFST
-from manyone.estimators.linear import LinearOCKSR
-from manyone.estimators.morvr import MORVR
-from manyone.estimators.nonlinear import NonlinearOCKSR
-from manyone.estimators.output_kernel import OutputKernelOCKSR
-from manyone.estimators.sparse import SparseOCKSR
-from manyone.estimators.svdd import SVDD
-from manyone.estimators.task_svm import MultiTaskOneClassSVM
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-#: Every method under the name it has in the paper (or in the paper it comes from).
-METHODS: dict[str, type[MultiTaskOneClass]] = {
-    "OCKSR": IndependentOCKSR,
-    "C-OCKSR": JointOCKSR,
-    "OCKSR-L": LinearOCKSR,
-    "OCKSR-N": NonlinearOCKSR,
-    "OCKSR-NS": SparseOCKSR,
-    "OKL": OutputKernelOCKSR,
-    "SVDD": SVDD,
-    "MORVR": MORVR,
-    "MT-OCSVM": MultiTaskOneClassSVM,
-    "KNFST": KNFST,
-}
+if TYPE_CHECKING:
+    from manyone.estimators.base import MultiTaskOneClass as MultiTaskOneClass
+    from manyone.estimators.registry import METHODS as METHODS
 
-__all__ = [
-    "KNFST",
-    "METHODS",
-    "MORVR",
-    "SVDD",
-    "CombinedOneClass",
-    "IndependentOCKSR",
-    "JointOCKSR",
-    "LinearOCKSR",
-    "MultiTaskOneClass",
-    "MultiTaskOneClassSVM",
-    "NonlinearOCKSR",
-    "OutputKernelOCKSR",
-    "SparseOCKSR",
-]
+# Imported when they are first asked for: one method can do without the others.
+_HOMES = {"METHODS": "registry", "MultiTaskOneClass": "base"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

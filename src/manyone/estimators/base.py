@@ -15,9 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyone import validation
 from manyone._sklearn import Interval, StrOptions, fit_context
-from manyone.engines.fitting import fit as fit_passes
-from manyone.engines.sources import sweep_over
 from manyone.estimators.capabilities import Capabilities
+from manyone.estimators.elsewhere import in_memory
 from manyone.estimators.fitting import calibration_of, learn, with_presence
 from manyone.estimators.scoring import Scoring
 from manyone.kernels.gram import Gram
@@ -91,9 +90,13 @@ class OneClassEstimator(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         """
         if y is not None and task is None:
             validation.warn_of_labels_in_y(y)
-        sweep = sweep_over(self, X, task, outlier, sample_weight, groups)
-        if sweep is not None:
-            return fit_passes(self, sweep)
+        if not in_memory(X) or getattr(self, "landmarks", None) is not None:
+            from manyone.engines.fitting import fit as fit_passes
+            from manyone.engines.sources import sweep_over
+
+            sweep = sweep_over(self, X, task, outlier, sample_weight, groups)
+            if sweep is not None:
+                return fit_passes(self, sweep)
         X, task, outlier, groups, named = split_named(X, task, outlier, groups)
         rows, tasks, _ = training_rows(self, X, task, outlier, sample_weight, groups)
         return self._fit_rows(rows, tasks, named)

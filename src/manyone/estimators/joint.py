@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -14,10 +14,6 @@ from manyone import validation
 from manyone._sklearn import Interval
 from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
-from manyone.calibration.tails import Tails
-from manyone.engines.fitting import Sweep
-from manyone.engines.joint import joint_of_rows, joint_passes
-from manyone.engines.plan import Plan, seed_of
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.updates import Updatable, rows_without
 from manyone.groups import leaving_together
@@ -38,6 +34,11 @@ from manyone.solvers.ridge import (
     solve_ridge,
 )
 from manyone.solvers.ridge_updates import RidgeState, add_rows, drop_rows
+
+if TYPE_CHECKING:
+    from manyone.calibration.tails import Tails
+    from manyone.engines.fitting import Sweep
+    from manyone.engines.plan import Plan
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -150,6 +151,8 @@ class JointOCKSR(Updatable):
         return joint_solution(gram, rows, self.alpha, self.landmarks, self.random_state)
 
     def _solve_passes(self, plan: Plan, sweep: Sweep) -> tuple[Solution, Tails]:
+        from manyone.engines.joint import joint_passes
+
         return joint_passes(plan, sweep, self.alpha)
 
     def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
@@ -237,7 +240,9 @@ def joint_solution(
         return solution
     validation.refuse_landmarks(rows, landmarks)
     if rows.group is None:
-        return joint_of_rows(gram.kernel, rows, alpha, landmarks, seed_of(random_state))
+        from manyone.engines.joint import joint_of_rows
+
+        return joint_of_rows(gram.kernel, rows, alpha, landmarks, random_state)
     ridge = float(effective_alpha(alpha, gram.diagonal() @ rows.weight))
     R = rows.responses()
     Phi, features = gram.landmark_features(landmarks, check_random_state(random_state))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -12,23 +12,21 @@ from sklearn.utils import check_random_state
 from manyone import validation
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array
-from manyone.calibration.tails import Tails
-from manyone.engines.fitting import Sweep
-from manyone.engines.joint import joint_solution_of, leaving_out
-from manyone.engines.linear import LeaveOutOfStructure, linear_problem, weights_of
-from manyone.engines.plan import Plan
-from manyone.engines.statistics import AddUp
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.joint import joint_solution
 from manyone.estimators.structured import STRUCTURED, progress, warm_start
 from manyone.kernels.gram import Expansion, Gram
-from manyone.models.presence import unit_of
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
 from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure
 from manyone.solvers.linear import LinearSolution, smallest_frobenius, solve_linear
 from manyone.solvers.ridge import effective_alpha
+
+if TYPE_CHECKING:
+    from manyone.calibration.tails import Tails
+    from manyone.engines.fitting import Sweep
+    from manyone.engines.plan import Plan
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -189,6 +187,11 @@ class LinearOCKSR(MultiTaskOneClass):
         return found or self._unstructured(gram, rows)
 
     def _solve_passes(self, plan: Plan, sweep: Sweep) -> tuple[Solution, Tails]:
+        from manyone.engines.joint import joint_solution_of, leaving_out
+        from manyone.engines.linear import LeaveOutOfStructure, linear_problem, weights_of
+        from manyone.engines.statistics import AddUp
+        from manyone.models.presence import unit_of
+
         plan = replace(plan, direct=False)
         statistics, n_tasks = sweep(AddUp(plan)), len(plan.tasks)
         if n_tasks > 1:

@@ -15,8 +15,8 @@ from manyone._sklearn import validate_parameter_constraints
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.calibration.conformal import benjamini_hochberg
 from manyone.calibration.thresholds import Calibration
-from manyone.engines.sources import by_blocks
 from manyone.estimators.capabilities import Capabilities
+from manyone.estimators.elsewhere import by_blocks
 from manyone.kernels.kernel import Kernel
 from manyone.messages import warn_user
 from manyone.models.scorers import InMetric

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,6 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._types import Codes
-from manyone.calibration.tails import Tails
-from manyone.engines.blocks import Block
-from manyone.engines.updates import enrolled, forgotten
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.fitting import calibration_of, with_presence
 from manyone.messages import warn_user
@@ -30,6 +27,9 @@ from manyone.rows import (
     split_columns,
     training_rows,
 )
+
+if TYPE_CHECKING:
+    from manyone.calibration.tails import Tails
 
 
 class Updatable(MultiTaskOneClass):
@@ -80,8 +80,10 @@ class Updatable(MultiTaskOneClass):
         if task is None:
             task = np.repeat(self.tasks_, X.shape[0] if hasattr(X, "shape") else len(X))
         if "sums" in self.solution_.learned:
+            from manyone.engines.updates import Block, enrolled
+
             block = Block(check_rows(self, X, reset=False), task, outlier, sample_weight)
-            return self._become_sums(*enrolled(self.solution_, block.checked()))
+            return self._become_sums(*enrolled(self.solution_, block))
         more, names, _ = training_rows(self, X, task, outlier, sample_weight, groups, reset=False)
         more = replace(more, X=_like(self.training_.X, more.X))
         known = self.tasks_.tolist()
@@ -134,9 +136,11 @@ class Updatable(MultiTaskOneClass):
                     f"A model of landmarks has kept no rows: forget({task!r}, X=its rows), or fit "
                     "again without them."
                 )
+            from manyone.engines.updates import Block, forgotten
+
             X = check_rows(self, X, reset=False)
             labels = np.repeat(self.tasks_[[code]], X.shape[0])
-            block = Block(X, labels, outlier, sample_weight).checked()
+            block = Block(X, labels, outlier, sample_weight)
             return self._become_sums(*forgotten(self.solution_, code, block))
         tasks = np.delete(self.tasks_, code)
         if isinstance(self.solution_.scorer, InMetric):

@@ -97,7 +97,7 @@ class Expansion:
     one_sided: bool = False
 
     def own(self, X: Rows, codes: Codes) -> Array:
-        """See :class:`manyone.models.Scorer`."""
+        """See :class:`manyone.models.scorers.Scorer`."""
         gap = -self.target[codes]
         if len(codes) < _RUNS * len(self.target):
             for rows, K in self.points.blocks(X):
@@ -114,14 +114,14 @@ class Expansion:
         return gap if self.one_sided else -np.abs(gap)
 
     def all(self, X: Rows) -> Array:
-        """See :class:`manyone.models.Scorer`."""
+        """See :class:`manyone.models.scorers.Scorer`."""
         gap = np.empty((X.shape[0], len(self.target)))
         for rows, K in self.points.blocks(X):
             gap[rows] = K @ self.coef - self.target
         return gap if self.one_sided else -np.abs(gap)
 
     def far(self) -> Array | None:
-        """See :class:`manyone.models.Scorer`."""
+        """See :class:`manyone.models.scorers.Scorer`."""
         if not self.points.kernel.fading:
             return None
         return -self.target if self.one_sided else -np.abs(self.target)

@@ -113,11 +113,11 @@ class CombinedScorer:
         return -(weighted.sum(axis=-1) if self.rule == "sum" else weighted.max(axis=-1))
 
     def own(self, X: Rows, codes: Codes) -> Array:
-        """See :class:`manyone.models.Scorer`."""
+        """See :class:`manyone.models.scorers.Scorer`."""
         return self.combine(self.values(X, codes))
 
     def all(self, X: Rows) -> Array:
-        """See :class:`manyone.models.Scorer`."""
+        """See :class:`manyone.models.scorers.Scorer`."""
         columns = []
         for view, tail in zip(self.views, self.tails, strict=True):
             scores = view.all(X)
@@ -125,5 +125,5 @@ class CombinedScorer:
         return self.combine(np.stack(columns, axis=-1))
 
     def far(self) -> Array | None:
-        """See :class:`manyone.models.Scorer`."""
+        """See :class:`manyone.models.scorers.Scorer`."""
         return None  # the views see to rows far from everything

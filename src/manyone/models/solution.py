@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manyone._types import Array, Codes, Rows
-from manyone.models.presence import Presence
-from manyone.models.range_guard import RangeGuard
 from manyone.models.resemblance import Resemblance
-from manyone.models.scorers import Scorer
+
+if TYPE_CHECKING:
+    from manyone.models.presence import Presence
+    from manyone.models.range_guard import RangeGuard
+    from manyone.models.scorers import Scorer
 
 
 @dataclass(frozen=True, eq=False)

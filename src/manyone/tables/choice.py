@@ -9,8 +9,11 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyone._types import Array
-from manyone.estimators import METHODS, CombinedOneClass, IndependentOCKSR, NonlinearOCKSR
+from manyone.estimators import METHODS
 from manyone.estimators.base import OneClassEstimator
+from manyone.estimators.combined import CombinedOneClass
+from manyone.estimators.independent import IndependentOCKSR
+from manyone.estimators.nonlinear import NonlinearOCKSR
 from manyone.messages import shortlist
 from manyone.selection.auto import auto
 from manyone.selection.tune import tune
