@@ -53,6 +53,20 @@ def test_views_are_what_they_are_alone(fleet):
         )
 
 
+@pytest.mark.parametrize("second", [{"gamma": 0.2}, {"kernel": "laplacian"}])
+def test_values_are_those_of_each_view_alone_also_far_away(fleet, second):
+    """Distances to the training rows may be found once for all views, if they are the same."""
+    X, task = fleet
+    views = [VIEWS[0], ("alone", IndependentOCKSR(metric="adaptive", **second))]
+    model = CombinedOneClass(estimators=views).fit(X, task=task)
+    wide = X + np.random.default_rng(1).normal(size=X.shape) * np.arange(len(X))[:, None] / 10
+    codes = np.searchsorted(model.tasks_, task)
+    pairs = zip(model.views_.values(), model.solution_.scorer.tails, strict=True)
+    values = np.column_stack([t.value(v.score_samples(wide, task=task), codes) for v, t in pairs])
+    assert np.array_equal(model.view_scores(wide, task=task), values)
+    assert all(np.any(v.solution_.presence.excess(wide) > 0) for v in model.views_.values())
+
+
 def test_tail_values_are_logs_of_shares_and_go_on_where_ranks_end():
     scores = -np.sort(np.random.default_rng(0).exponential(size=4000))[::-1]
     zeros = np.zeros(4000, dtype=int)

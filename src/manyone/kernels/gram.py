@@ -105,7 +105,9 @@ class Expansion:
             return gap if self.one_sided else -np.abs(gap)
         # Many rows of each task: one product for each run of them.
         order = np.argsort(codes, kind="stable")
-        for rows, K in self.points.blocks(X[order]):
+        if np.any(np.diff(order) != 1):
+            X = X[order]
+        for rows, K in self.points.blocks(X):
             mine = order[rows]
             cuts = np.flatnonzero(np.diff(codes[mine], prepend=-1)).tolist()
             for start, stop in zip(cuts, [*cuts[1:], len(mine)], strict=True):

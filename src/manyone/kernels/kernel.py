@@ -129,10 +129,11 @@ class Kernel:
             X = self.scaled(X.toarray() if sparse.issparse(X) else X)
             if self.name == "rbf":
                 return self._rbf(X, side)
+            values = cdist(X, side.rows, "cityblock")
+            np.exp(np.multiply(values, -self.gamma[-1], out=values), out=values)
             if self.name == "laplacian":
-                return np.exp(-self.gamma[0] * cdist(X, side.rows, "cityblock"))
-            values = self._rbf(X, side)
-            values += np.exp(-self.gamma[1] * cdist(X, side.rows, "cityblock"))
+                return values
+            values += self._rbf(X, side)
             values *= 0.5
             return values
 

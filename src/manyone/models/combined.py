@@ -101,11 +101,13 @@ class CombinedScorer:
 
     def values(self, X: Rows, codes: Codes) -> Array:
         """Tail value of each row in each view, shape (n, V): how abnormal it looks there."""
-        columns = [
-            tail.value(view.own(X, codes), codes)
-            for view, tail in zip(self.views, self.tails, strict=True)
-        ]
-        return np.column_stack(columns)
+        values = np.empty((X.shape[0], len(self.views)))
+        first = self.views[0].presence
+        excess = None if first is None else first.excess(X, codes)
+        for k, (view, tail) in enumerate(zip(self.views, self.tails, strict=True)):
+            known = first is not None and (k == 0 or first.same_excess(view.presence))
+            values[:, k] = tail.value(view.own(X, codes, excess if known else None), codes)
+        return values
 
     def combine(self, values: Array) -> Array:
         """Score of tail values (..., V), shape (...)."""

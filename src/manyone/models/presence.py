@@ -53,7 +53,11 @@ class Presence:
 
     def penalty(self, X: Rows, codes: Codes | None = None) -> Array:
         """What the scores of rows (n, d) are lowered by, whatever their task (n,), shape (n,)."""
-        n, lowered = X.shape[0], np.zeros(X.shape[0])
+        return self.unit * self.excess(X, codes)
+
+    def excess(self, X: Rows, codes: Codes | None = None) -> Array:
+        """`penalty` in units of the scores, shape (n,)."""
+        n, excess = X.shape[0], np.zeros(X.shape[0])
         for part in row_blocks(n, 3 * (len(self.points) + X.shape[1])):
             rows = np.arange(n)[part]
             if codes is not None:
@@ -62,8 +66,19 @@ class Presence:
             if len(rows):
                 nearest = distances(self.points, X[rows]).min(axis=1)
                 ratio = ratio_to(nearest, self.limit)
-                lowered[rows] = self.unit * np.clip(ratio - _START, 0.0, _FARTHEST - _START)
-        return lowered
+                excess[rows] = np.clip(ratio - _START, 0.0, _FARTHEST - _START)
+        return excess
+
+    def same_excess(self, other: Presence | None) -> bool:
+        """Whether another one, of the same training rows, finds the same rows far away."""
+        return (
+            other is not None
+            and self.limit == other.limit
+            and self.points.kernel.name == other.points.kernel.name
+            and self.points.columns is other.points.columns is None
+            and not sparse.issparse(self.points.X)
+            and np.array_equal(self.points.X, other.points.X)
+        )
 
 
 def presence_of(kernel: Kernel, rows: TrainingRows, far: Array) -> tuple[Presence, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -41,16 +42,20 @@ class RangeGuard:
     floor: Array
     reach: float
 
-    def outside(self, X: Rows) -> Array:
-        """Margins that each value is out of its range, shape (n, d)."""
-        under, over = (self.lower - X) / self.below, (X - self.upper) / self.above
+    def outside(self, X: Rows, columns: Any = slice(None)) -> Array:
+        """Margins that each value of some columns is out of its range, shape (n, columns)."""
+        X = X[:, columns]
+        under = (self.lower[columns] - X) / self.below[columns]
+        over = (X - self.upper[columns]) / self.above[columns]
         return np.maximum(np.maximum(under, over), 0.0)
 
     def guarded(self, scores: Array, floor: Array, X: Rows) -> Array:
         """Scores (..., n) of rows (n, d), with the floor of each, lowered where out of range."""
-        margins = self.outside(X).max(axis=1)
-        if not np.any(margins > 1.0):
+        # Margins grow away from the range: a column's extremes say whether any row counts.
+        wild = self.outside(np.stack([X.min(axis=0), X.max(axis=0)])).max(axis=0) > 1.0
+        if not wild.any():
             return scores
+        margins = self.outside(X, wild).max(axis=1)
         fall = np.clip(margins - 1.0, 0.0, ALARM - 1.0) * np.maximum(scores - floor, 0.0)
         return scores - fall - self.reach * np.clip((margins - ALARM) / _FARTHEST, 0.0, 1.0)
 

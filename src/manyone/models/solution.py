@@ -68,11 +68,12 @@ class Solution:
     lowered: Array | None = None
     guard: RangeGuard | None = None
 
-    def own(self, X: Rows, codes: Codes) -> Array:
-        """Score of each row against its own task, shape (n,)."""
+    def own(self, X: Rows, codes: Codes, excess: Array | None = None) -> Array:
+        """Score of each row against its own task, shape (n,); `excess` of presence, if known."""
         scores = self.scorer.own(X, codes)
         if self.presence is not None:
-            scores = scores - self.presence.penalty(X, codes)
+            excess = self.presence.excess(X, codes) if excess is None else excess
+            scores = scores - self.presence.unit * excess
         if self.guard is None:
             return scores
         return self.guard.guarded(scores, self.guard.floor[codes], X)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from manyone._types import Array, Codes, Mask
 from manyone.calibration.conformal import benjamini_hochberg
 from manyone.rows import MISSING
-from manyone.tables.frames import like
+from manyone.tables.frames import label_column, like
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -107,19 +107,16 @@ def as_output(
     reasons: Sequence[NDArray[Any]],
 ) -> Any:
     """The answers as a table of the library that the rows came in."""
-    from manyone.tables.frames import task_labels
-
     rows = answers.rows
-    labels = task_labels(frame, task)[rows]
+    taken = frame if len(rows) == len(frame) else frame[rows.tolist()]
     columns: dict[str, Any] = {
         "row": rows,
-        "task": labels,
+        "task": label_column(taken, task),
         "score": answers.score,
         "p_value": answers.p_value,
         "alarm": answers.alarm,
         "basis": BASES[answers.basis],
     }
-    taken = frame if len(rows) == len(frame) else frame[rows.tolist()]
     columns |= {name: taken.get_column(name) for name in keep}
     columns |= {f"reason_{k + 1}": texts for k, texts in enumerate(reasons)}
     return like(frame, columns)

@@ -182,6 +182,13 @@ def task_labels(frame: nw.DataFrame[Any], names: Sequence[str]) -> NDArray[Any]:
     return as_labels([joined_label(row) for row in rows])
 
 
+def label_column(frame: nw.DataFrame[Any], names: Sequence[str]) -> Any:
+    """What `task_labels` says, for a column of a table: as it came where it came as texts."""
+    if len(names) == 1 and (column := frame.get_column(names[0])).dtype == nw.String:
+        return column
+    return task_labels(frame, names)
+
+
 def joined_label(values: Sequence[Any]) -> str | None:
     """One label for the values of several columns; None if one of them is missing."""
     if any(value is None for value in values):
@@ -194,9 +201,8 @@ def _labels(series: nw.Series[Any]) -> NDArray[Any]:
         return np.asarray(series.to_numpy(), dtype=np.int64)
     if series.dtype == nw.String and not series.null_count():
         texts = series.to_list()
-        native = np.array(texts, dtype=np.str_)
-        if native.tolist() == texts:  # NumPy strips trailing NULs
-            return native
+        if "\0" not in "".join(texts):  # at the end of a text NumPy would strip it
+            return np.array(texts, dtype=np.str_)
     labels = as_labels(series.to_list())
     if labels.dtype.kind in "iU":
         return labels

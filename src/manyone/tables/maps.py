@@ -97,13 +97,16 @@ def apply_numbers(maps: Sequence[NumberMap], values: Array) -> Array:
     """Coordinates (n, p) of columns of numbers (n, p), a map for each; NaN where missing."""
     ends = np.array([(one.knots[0], one.knots[-1]) for one in maps]).T
     slopes = np.array([one.slopes for one in maps]).T
-    inside = np.empty_like(values)
+    coordinates = np.empty_like(values)
     for column, one in enumerate(maps):
-        inside[:, column] = np.interp(values[:, column], one.knots, one.scores)
-    with np.errstate(over="ignore", invalid="ignore"):
-        beyond = np.minimum(values - ends[0], 0.0) * slopes[0]
-        beyond += np.maximum(values - ends[1], 0.0) * slopes[1]
-        coordinates = np.clip(inside + beyond, -_FARTHEST, _FARTHEST)
+        coordinates[:, column] = np.interp(values[:, column], one.knots, one.scores)
+    rows, columns = np.nonzero((values < ends[0]) | (values > ends[1]))
+    far, low, high = values[rows, columns], *ends[:, columns]
+    with np.errstate(over="ignore"):
+        beyond = np.minimum(far - low, 0.0) * slopes[0, columns]
+        beyond += np.maximum(far - high, 0.0) * slopes[1, columns]
+        coordinates[rows, columns] += beyond
+    np.clip(coordinates, -_FARTHEST, _FARTHEST, out=coordinates)
     missing = np.array([one.infinite for one in maps])
     if missing.any():
         coordinates[:, missing] = np.where(

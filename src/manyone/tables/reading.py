@@ -154,6 +154,8 @@ def claimed_tasks(
 
 def refuse_other_labels(labels: NDArray[Any], tasks: NDArray[Any], names: list[str]) -> None:
     """Labels that are texts where numbers were seen would all be unknown without a word."""
+    if labels.dtype.kind == tasks.dtype.kind != "O":
+        return
     known = {type(label) for label in tasks.tolist()}
     given = {type(label) for label in labels.tolist()} - {type(None)}
     if given and not given & known:
