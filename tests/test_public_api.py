@@ -49,6 +49,14 @@ def test_all_is_sorted_and_complete():
         assert hasattr(manyone, name)
 
 
+def test_packages_need_no_import_of_their_own():
+    call = (
+        "import manyone; print(manyone.datasets.make_fleet(n_tasks=2, random_state=0).data.shape)"
+    )
+    subprocess.run([sys.executable, "-c", call], check=True)
+    assert "datasets" in dir(manyone)
+
+
 BLOCKED = """
 import sys
 from pathlib import Path

@@ -69,10 +69,14 @@ _HOMES = {
     "tune": "selection",
 }
 
+_PACKAGES = ("datasets", "engines", "kernels", "plots", "solvers")
+
 __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
@@ -80,4 +84,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, *_PACKAGES})
