@@ -1,13 +1,16 @@
 """Pipelines of ours: every method with ``task=``, and no global setting."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.decomposition import PCA
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import Binarizer, FunctionTransformer, StandardScaler
 
 import manyone
-from manyone import IndependentOCKSR, JointOCKSR, TaskWhitener, make_pipeline, tune
+from manyone import IndependentOCKSR, JointOCKSR, TaskWhitener, auto, make_pipeline, tune
 
 RNG = np.random.default_rng(0)
 TASK = np.repeat(["a", "b", "c", "d"], 30)
@@ -67,8 +70,32 @@ def test_explain_names_the_planted_column():
     ]
     reasons = pipeline.explain(rows, task=TASK[:40], top=2)
     assert reasons["column"].shape == (40, 2)
-    named = np.array([int(str(name)[-1]) for name in reasons["column"][:, 0]])
-    assert np.mean(named == np.arange(40) % 3) > 0.9
+    assert np.mean(reasons["column"][:, 0] == np.arange(40) % 3) > 0.9
+
+
+def test_explain_speaks_of_the_rows_that_were_given():
+    """Whatever steps that can be undone make of them, values and what is expected are the user's"""
+    table = pd.DataFrame(X, columns=["u", "v", "w"]).assign(task=TASK)
+    wrong = table.iloc[:1].assign(v=9000.0)
+    before = make_pipeline(JointOCKSR()).fit(table, task="task").explain(wrong, task="task")
+    for steps in ([StandardScaler(), PCA()], [TaskWhitener(adaptive=True)]):
+        pipeline = make_pipeline(*steps, JointOCKSR()).fit(table, task="task")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = pipeline.explain(wrong, task="task")
+        assert found["column"].tolist() == before["column"].tolist()
+        assert found["column"][0, 0] == "v" and found["value"][0, 0] == 9000.0
+        assert abs(found["expected"][0, 0]) < 300.0
+        np.testing.assert_allclose(found["expected"], before["expected"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("step", [PCA(n_components=2), FunctionTransformer(np.cbrt), Binarizer()])
+def test_explain_says_where_a_step_cannot_be_undone(step):
+    pipeline = make_pipeline(step, StandardScaler(), JointOCKSR()).fit(X, task=TASK)
+    with pytest.warns(UserWarning, match=f"{type(step).__name__.lower()} cannot be undone"):
+        found = pipeline.explain(NEW, task=CLAIM, top=1)
+    seen = step.fit_transform(X)[::7] if isinstance(step, PCA) else step.transform(NEW)
+    assert found["value"].max() <= seen.max() + 1.0  # after the step, before the scaler
 
 
 @pytest.mark.parametrize("kind", ["ours", "scikit-learn's"])
@@ -80,6 +107,7 @@ def test_tune_looks_through_pipelines(kind):
     scaler, _ = by_hand(JointOCKSR())
     alone = tune(JointOCKSR(), scaler.transform(X), task=TASK, grid=grid)
     assert tuned.model_.alpha == alone.alpha
+    assert tuned.tuning_["score"].tolist() == alone.tuning_["score"].tolist()
     assert np.array_equal(
         tuned.score_samples(NEW, task=CLAIM), alone.score_samples(scaler.transform(NEW), task=CLAIM)
     )
@@ -88,8 +116,24 @@ def test_tune_looks_through_pipelines(kind):
 def test_auto_ends_a_pipeline():
     pipeline = make_pipeline(StandardScaler(), "auto", anomalies="faults", alarm_rate=0.1)
     pipeline.fit(X, task=TASK)
-    assert "chosen" in pipeline.model_.choice_
+    assert "chosen" in pipeline.choice_
     assert pipeline.predict(X.mean(axis=0, keepdims=True) + 50 * X.std(axis=0), task=["a"]) == [-1]
+
+
+def test_auto_chooses_the_last_step_of_a_pipeline():
+    options = {"anomalies": "strangers", "alarm_rate": 0.1}
+    pipeline = auto(make_pipeline(StandardScaler(), JointOCKSR()), X, task=TASK, **options)
+    theirs = auto(Pipeline([("s", StandardScaler()), ("m", JointOCKSR())]), X, task=TASK, **options)
+    scaler = StandardScaler().fit(X)
+    alone = auto(scaler.transform(X), task=TASK, **options)
+    expected = alone.decision_function(scaler.transform(NEW), task=CLAIM)
+    for one in (pipeline, theirs):
+        assert np.array_equal(one.decision_function(NEW, task=CLAIM), expected)
+        assert one.choice_["method"].tolist() == alone.choice_["method"].tolist()
+    with pytest.raises(ValueError, match="auto takes rows, or a pipeline and rows"):
+        auto(JointOCKSR(), X, task=TASK)
+    with pytest.raises(ValueError, match="call its fit"):
+        tune(make_pipeline(StandardScaler(), "auto"), X, task=TASK)
 
 
 def test_the_last_step_must_be_one_of_ours():

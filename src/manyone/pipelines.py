@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -17,6 +18,7 @@ from manyone._types import Array, Mask
 from manyone.covariance import task_whitenings
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
+from manyone.messages import warn_user
 from manyone.reasons import find_reasons
 from manyone.rows import TrainingRows, as_labels, lookup, split_columns
 
@@ -83,6 +85,8 @@ class TaskPipeline(BaseEstimator):
     model_ : estimator
         The last step, fitted.
     tasks_ : ndarray of shape (T,)
+    choice_, tuning_ : dict of arrays
+        What was tried, where `auto` or `tune` chose the last step.
     """
 
     steps: list[tuple[str, Any]]
@@ -128,6 +132,8 @@ class TaskPipeline(BaseEstimator):
     def become(self, model: OneClassEstimator) -> Self:
         """Take a fitted estimator for the last step."""
         self.model_, self.tasks_ = model, model.tasks_
+        for table in {"choice_", "tuning_"} & vars(model).keys():
+            setattr(self, table, getattr(model, table))
         return self
 
     def transform(self, X: Any, *, task: Any = None) -> Any:
@@ -208,30 +214,50 @@ class TaskPipeline(BaseEstimator):
         Returns
         -------
         dict of arrays of shape (n, top)
-            ``column``: numbers (or names, where the last transformer knows them) of the columns
-            that the estimator sees; ``value`` and ``expected``, what would be normal given the
-            other columns; ``share`` in what is unusual. For reasons in the units of a whole table,
-            see :class:`manyone.TableModel`.
+            ``column``: names of the columns, or their numbers where they have none; ``value`` and
+            ``expected``, what would be normal given the other columns; ``share`` in what is
+            unusual. Columns and values are yours where every transformer can be undone; else those
+            that the last one that cannot be undone makes, and a warning names it.
         """
         X, task = split_columns(X, task=task)
-        Z = np.asarray(self.transform(X, task=task), dtype=np.float64)
-        labels = np.full(len(Z), self.tasks_[0]) if task is None else as_labels(task)
-        codes, rows = lookup(labels, self.tasks_), self._reference()
-        normal = ~rows.outlier
-        metric = task_whitenings(
-            rows.X[normal], rows.codes[normal], rows.weight[normal], rows.n_tasks, *_PRIORS
-        )
-        low, high = rows.X[normal].min(axis=0), rows.X[normal].max(axis=0)
-        reasons = find_reasons(metric, Z, codes, np.arange(Z.shape[1]), low, high)
+        training = self._reference()
+        normal = training.take(np.flatnonzero(~training.outlier))
+        rows, codes = np.asarray(normal.X, dtype=np.float64), normal.codes
+        rows, steps = self._undone(rows, self.tasks_[codes])
+        for _, step in self.steps_[:steps]:
+            X = step.transform(X, **_asked(step, "transform", task))
+        Z = np.asarray(X, dtype=np.float64)
+        claimed = np.full(len(Z), self.tasks_[0]) if task is None else as_labels(task)
+        metric = task_whitenings(rows, codes, normal.weight, normal.n_tasks, *_PRIORS)
+        seen = (np.arange(Z.shape[1]), rows.min(axis=0), rows.max(axis=0))
+        reasons = find_reasons(metric, Z, lookup(claimed, self.tasks_), *seen)
         order = np.argsort(-reasons.gain, axis=1, kind="stable")[:, :top]
         gain = np.maximum(reasons.gain, 0.0)
         share = gain / np.maximum(gain.sum(axis=1, keepdims=True), 1e-300)
-        names = np.arange(Z.shape[1])
-        if self.steps_ and hasattr(self.steps_[-1][1], "get_feature_names_out"):
-            names = self.steps_[-1][1].get_feature_names_out()
         parts = {"value": Z, "expected": reasons.expected, "share": share}
         found = {name: np.take_along_axis(part, order, axis=1) for name, part in parts.items()}
-        return {"column": names[order], **found}
+        return {"column": self._names(steps, Z.shape[1])[order], **found}
+
+    def _undone(self, Z: Array, task: NDArray[Any]) -> tuple[Array, int]:
+        """Training rows before the steps that can be undone, and the number of those before."""
+        for number in range(len(self.steps_), 0, -1):
+            name, step = self.steps_[number - 1]
+            rows = _undo(step, Z, task)
+            if rows is None:
+                warn_user(
+                    f"{name} cannot be undone: explain() speaks of the columns that it makes.",
+                    UserWarning,
+                )
+                return Z, number
+            Z = rows
+        return Z, 0
+
+    def _names(self, steps: int, width: int) -> NDArray[Any]:
+        """Names of the columns after some steps, or their numbers."""
+        if steps and hasattr(self.steps_[steps - 1][1], "get_feature_names_out"):
+            return np.asarray(self.steps_[steps - 1][1].get_feature_names_out())
+        first: Any = self.steps_[0][1] if self.steps_ else self.model_
+        return np.asarray(getattr(first, "feature_names_in_", np.arange(width)))
 
     def _reference(self) -> TrainingRows:
         """Training rows as the estimator has kept them."""
@@ -253,6 +279,33 @@ def _asked(step: Any, method: str, task: Any) -> dict[str, Any]:
     return {"task": task} if task is not None and "task" in requests else {}
 
 
+def _undo(step: Any, Z: Array, task: NDArray[Any]) -> Array | None:
+    """Rows (n, d) that a transformer makes into others (n, d); None where it cannot be undone."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that these rows have no names
+            rows = step.inverse_transform(Z, **_asked(step, "inverse_transform", task))
+            again = np.asarray(step.transform(rows, **_asked(step, "transform", task)))
+    except (AttributeError, NotImplementedError, ValueError):  # as transformers say so
+        return None
+    if np.shape(rows) != Z.shape or not np.allclose(again, Z, atol=1e-6 * np.ptp(Z)):
+        return None
+    return np.asarray(rows, dtype=np.float64)
+
+
+def chosen_pipeline(
+    pipeline: TaskPipeline | Pipeline, X: Any, given: dict[str, Any], options: dict[str, Any]
+) -> TaskPipeline:
+    """The pipeline with what `auto` chooses for its last step, fitted to rows."""
+    if not isinstance(pipeline, TaskPipeline | Pipeline) or X is None:
+        raise ValueError(
+            "auto takes rows, or a pipeline and rows: auto(X, task=...), auto(pipeline, X, "
+            f"task=...); got a {type(pipeline).__name__}."
+        )
+    steps = [(name, step) for name, step in pipeline.steps[:-1] if step != "passthrough"]
+    return TaskPipeline([*steps, ("auto", "auto")], options).fit(X, **given)
+
+
 def tuned_pipeline(
     pipeline: TaskPipeline | Pipeline, tune: Callable[..., Any], X: Any, **given: Any
 ) -> TaskPipeline:
@@ -262,6 +315,8 @@ def tuned_pipeline(
             f"tune works on estimators of manyone; got a {type(pipeline).__name__}. "
             "Use GridSearchCV with scoring=manyone.TaskAUC() for others."
         )
+    if pipeline.steps[-1][1] == "auto":
+        raise ValueError('A pipeline that ends in "auto" chooses for itself: call its fit.')
     names = ("task", "outlier", "groups")
     X, *values = split_columns(X, **{name: given.pop(name) for name in names})
     given |= dict(zip(names, values, strict=True))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
 from manyone.estimators.capabilities import Grid
@@ -42,7 +43,7 @@ def auto(
     landmarks: int | None = None,
     budget: float | None = None,
     random_state: Any = None,
-) -> OneClassEstimator:
+) -> Any:
     """Choose method and setting by what anomalies look like, and fit.
 
     Columns are taken as they are: bring them to one scale first.
@@ -50,8 +51,9 @@ def auto(
     Parameters
     ----------
     X : array-like or data frame of shape (n, d)
-        Normal rows, but for those marked by `outlier`.
-    y : ignored
+        Normal rows, but for those marked by `outlier`. Or a pipeline, with the rows second, as in
+        ``auto(pipeline, X, task=task)``: what is chosen takes the place of its last step.
+    y : ignored, but for the rows behind a pipeline
     task, outlier, sample_weight, groups
         As in `fit`.
     anomalies : {"any", "strangers", "faults"}
@@ -76,7 +78,7 @@ def auto(
     estimator
         Fitted, with ``choice_``: a dict of arrays with one entry for everything that was tried
         (``view``, ``method``, ``setting``, ``score``, ``chosen``, ``reason``), which
-        ``pandas.DataFrame`` takes as it is.
+        ``pandas.DataFrame`` takes as it is. Of a pipeline, a :class:`manyone.TaskPipeline`.
 
     Examples
     --------
@@ -93,6 +95,13 @@ def auto(
         raise ValueError(f'anomalies must be "any", "strangers" or "faults"; got {anomalies!r}.')
     if budget is not None and not budget > 0:
         raise ValueError(f"budget must be a number of seconds above 0, or None; got {budget!r}.")
+    if isinstance(X, BaseEstimator):
+        from manyone.pipelines import chosen_pipeline  # slow to import
+
+        given = {"task": task, "outlier": outlier, "sample_weight": sample_weight}
+        options = {"anomalies": anomalies, "alarm_rate": alarm_rate, "landmarks": landmarks}
+        options |= {"budget": budget, "random_state": random_state}
+        return chosen_pipeline(X, y, {**given, "groups": groups}, options)
     begin = time.monotonic()
     X, task, outlier, groups, named = split_named(X, task, outlier, groups)
     probe = IndependentOCKSR(alarm_rate=alarm_rate)
