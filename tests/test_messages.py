@@ -20,10 +20,9 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.svm import OneClassSVM
 
+from every_method import EVERY_METHOD, methods, parameters
 from manyone import CalibrationWarning, TaskWhitener, load, save, tune
-from manyone.estimators import METHODS
 
-methods = pytest.mark.parametrize("method", list(METHODS.values()), ids=list(METHODS))
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 3))
@@ -38,7 +37,7 @@ FRAMES = {
 
 
 def make(method, **params):
-    known = method().get_params()
+    known = parameters(method)
     return method(**{name: value for name, value in params.items() if name in known})
 
 
@@ -360,7 +359,7 @@ def test_weights_must_be_counts(method):
     ],
 )
 def test_bad_parameters_are_named_with_their_value(method, name, value):
-    if name not in method().get_params():
+    if name not in parameters(method):
         pytest.skip("this method has no such parameter")
     with says(name, repr(value)):
         method(**{name: value}).fit(X, task=TASK)
@@ -388,7 +387,7 @@ def test_what_a_precomputed_kernel_cannot_do(method):
         model.pvalues(X @ X.T, task=TASK, exact=True)
     with says("whitened", "precomputed"):
         method(kernel="precomputed", metric="whitened").fit(X @ X.T, task=TASK)
-    if "landmarks" in method().get_params():
+    if "landmarks" in parameters(method):
         with says("landmarks", "precomputed"):
             method(kernel="precomputed", landmarks=5).fit(X @ X.T, task=TASK)
     if hasattr(method, "enroll"):
@@ -423,7 +422,7 @@ def test_recalibrate_and_select_check_their_rate(method):
 
 
 def updatable():
-    return [m for m in METHODS.values() if hasattr(m, "enroll")]
+    return [m for m in EVERY_METHOD.values() if hasattr(m, "enroll")]
 
 
 @pytest.mark.parametrize("method", updatable())
@@ -482,7 +481,7 @@ def test_forget_misuse(method):
 
 @pytest.mark.parametrize("method", updatable())
 def test_what_cannot_be_updated(method):
-    if "landmarks" in method().get_params():
+    if "landmarks" in parameters(method):
         model = method(landmarks=5).fit(X, task=TASK)
         with says("forget", "landmarks", "X="):
             model.forget("fan")
@@ -494,7 +493,7 @@ def test_what_cannot_be_updated(method):
 
 
 def tunable():
-    return [m for m in METHODS.values() if m.can.left_out_grid]
+    return [m for m in EVERY_METHOD.values() if m.can.left_out_grid]
 
 
 @pytest.mark.parametrize("method", tunable())

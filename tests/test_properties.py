@@ -21,14 +21,13 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from manyone import IndependentOCKSR, MultiTaskOneClassSVM
-from manyone.estimators import METHODS
+from every_method import PAIR, methods, parameters
+from manyone import CombinedOneClass, IndependentOCKSR, MultiTaskOneClassSVM
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning"),
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
 ]
-methods = pytest.mark.parametrize("method", list(METHODS.values()), ids=list(METHODS))
 examples = settings(
     max_examples=25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -108,13 +107,18 @@ SHORT = {"NonlinearOCKSR": {"max_iter": 5}, "SparseOCKSR": {"max_iter": 0}}
 
 
 def make(method, **params):
-    known = method().get_params()
+    known = parameters(method)
     params = {**SHORT.get(method.__name__, {}), **params}
     return method(**{name: value for name, value in params.items() if name in known})
 
 
 def tolerance(model) -> float:
-    """Closed forms are the same to rounding, iterations to their stopping rule."""
+    """Closed forms are the same to rounding, iterations to their stopping rule.
+
+    The tail values of a combination may grow a thousand times as fast as the scores of its views.
+    """
+    if isinstance(model, CombinedOneClass):
+        return 1e-6
     return 1e-4 if hasattr(model, "n_iter_") or "max_iter" in model.get_params() else 1e-8
 
 
@@ -394,10 +398,11 @@ def test_predict_task_is_the_best_task_that_accepts(method, problem, setting):
 def test_block_size_does_not_change_results(method, problem, setting, memory):
     a = make(method, **setting).fit(**problem.data())
     table, scores = a.score_tasks(problem.X_new), a.score_samples(**problem.new())
+    near = {"rtol": 1e-9, "atol": 1e-9} if method is PAIR else {"rtol": 1e-12, "atol": 1e-12}
     with sklearn.config_context(working_memory=memory):
         b = make(method, **setting).fit(**problem.data())
-        np.testing.assert_allclose(a.score_samples(**problem.new()), scores, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(a.score_tasks(problem.X_new), table, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(a.score_samples(**problem.new()), scores, **near)
+        np.testing.assert_allclose(a.score_tasks(problem.X_new), table, **near)
         assert_same(a, b, scores=problem.new())
 
 
@@ -473,8 +478,8 @@ def test_left_out_scores_are_refits(method, problem, setting, weigh):
     if weigh:
         weight = problem.rng.integers(1, 3, len(problem.X)).astype(float)
     model = make(method, **setting).fit(**problem.data(), sample_weight=weight)
-    if model.calibration_.source != "leave-one-out":
-        pytest.skip("this method has no closed form for left-out scores")
+    if model.calibration_.source != "leave-one-out" or method is PAIR:
+        pytest.skip("no closed form for left-out scores, or that of each view")
     for code, name in enumerate(model.tasks_):
         refits = []
         for i in np.flatnonzero((problem.task == name) & ~problem.outlier):
@@ -547,7 +552,7 @@ def test_held_out_calibration_counts_held_out_scores(method, problem, setting):
         own = reference[problem.task_new[rows] == name]
         for i in np.flatnonzero(problem.task_new == name):
             gap = np.abs(own - scores[i])
-            if np.all((gap == 0) | (gap > 1e-9)):
+            if np.all((gap == 0) | (gap > 1e-9 * (1.0 + abs(scores[i])))):
                 expected = (1 + np.sum(own <= scores[i])) / (len(own) + 1)
                 assert p[i] == pytest.approx(expected)
 
@@ -560,8 +565,8 @@ def test_held_out_calibration_counts_held_out_scores(method, problem, setting):
 @given(problem=problems(outliers=True), setting=params())
 def test_clone_and_pickle_lose_nothing(method, problem, setting):
     model = make(method, **setting)
-    assert clone(model).get_params() == model.get_params()
-    assert method(**model.get_params()).get_params() == model.get_params()
+    for twin in (clone(model), type(model)(**model.get_params(deep=False))):
+        assert repr(twin.get_params()) == repr(model.get_params())
     model.fit(**problem.data())
     again = pickle.loads(pickle.dumps(model))
     for name in ("score_samples", "decision_function", "predict", "pvalues"):
@@ -645,7 +650,7 @@ def test_a_single_task_needs_no_name(method, problem, setting):
 @examples
 @given(problem=problems(outliers=True), setting=params(kernels=("rbf", "laplacian")))
 def test_as_many_landmarks_as_rows_are_exact(method, problem, setting):
-    if "landmarks" not in method().get_params():
+    if "landmarks" not in parameters(method):
         pytest.skip("this method has no landmarks")
     exact = make(method, **setting).fit(**problem.data())
     reduced = make(method, **setting, landmarks=len(problem.X)).fit(**problem.data())

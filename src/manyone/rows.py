@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
 from manyone import validation
@@ -16,7 +17,6 @@ from manyone._sklearn import check_sample_weight
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.content import row_numbers
 from manyone.groups import MISSING, TimeBlocks, group_numbers, joined_groups
-from manyone.kernels.kernel import VALUES_ONLY
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +187,7 @@ def training_rows(
         tasks, codes = encode(labels[kept])
     else:
         tasks, codes = np.unique(labels[kept], return_inverse=True)
-    square = getattr(estimator, "kernel", None) in VALUES_ONLY
+    square = get_tags(estimator).input_tags.pairwise
     if square:
         X = validation.symmetric_part(X)[np.ix_(kept, kept)]
     elif len(kept) < n:

@@ -8,7 +8,15 @@ from scipy.stats import binom
 from sklearn.base import clone
 from sklearn.neighbors import LocalOutlierFactor
 
-from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, NonlinearOCKSR, load, save
+from manyone import (
+    SVDD,
+    CombinedOneClass,
+    IndependentOCKSR,
+    JointOCKSR,
+    NonlinearOCKSR,
+    load,
+    save,
+)
 from manyone.calibration import Calibration
 from manyone.models.combined import Tail
 
@@ -154,6 +162,8 @@ def test_parameters_of_views_are_within_reach(fleet):
         ({"estimators": [JointOCKSR()]}, "pairs"),
         ({"estimators": [("other", LocalOutlierFactor())]}, "estimator of manyone"),
         ({"estimators": [("a", JointOCKSR()), ("a", JointOCKSR())]}, "unique"),
+        ({"estimators": [("a", JointOCKSR(alpha=-1.0))]}, "'alpha' parameter of JointOCKSR"),
+        ({"estimators": [("a", JointOCKSR()), ("b", SVDD(kernel="precomputed"))]}, "precomputed"),
         ({"weights": [1.0]}, "weights must be 2 numbers"),
         ({"weights": [0.0, 0.0]}, "not all 0"),
         ({"weights": [1.0, np.nan]}, "weights"),

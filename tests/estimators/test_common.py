@@ -11,12 +11,14 @@ import pytest
 import sklearn
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manyone
+from every_method import PAIR, methods
 from manyone import (
     SVDD,
     CalibrationWarning,
@@ -29,7 +31,6 @@ from manyone import (
 from manyone.estimators import METHODS
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
-every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
 # What has no kernel of its own, or not the metric of the others.
 VARIANTS = {
     "combined": CombinedOneClass,
@@ -200,7 +201,7 @@ def test_weights_are_counts(method, fleet):
     )
 
 
-@every_method
+@methods
 def test_known_outliers_push_scores_down(method, fleet):
     if not method.can.outliers:
         pytest.skip("known outliers do not shape this method")
@@ -222,11 +223,11 @@ def test_known_outliers_push_scores_down(method, fleet):
     assert len(anywhere.tasks_) == 5
 
 
-@every_method
+@methods
 def test_precomputed_equals_named_kernel(method, fleet):
     X, task = fleet
     named = method(kernel="rbf", gamma=0.2).fit(X, task=task)
-    K = named.kernel_.gram(X)
+    K = pairwise_kernels(X, metric="rbf", gamma=0.2)
     given = method(kernel="precomputed").fit(K, task=task)
     np.testing.assert_allclose(given.score_tasks(K), named.score_tasks(X), atol=1e-9)
     np.testing.assert_allclose(given.offset_, named.offset_, atol=1e-9)
@@ -237,7 +238,7 @@ def test_precomputed_equals_named_kernel(method, fleet):
     )
 
 
-@every_method
+@methods
 def test_sparse_rows_equal_dense_ones(method, fleet):
     X, task = fleet
     X = np.where(np.abs(X) > 0.5, X, 0.0)
@@ -264,7 +265,7 @@ def test_blocks_and_threads_do_not_change_scores(method, fleet):
     np.testing.assert_allclose(single, expected, atol=1e-10)
 
 
-@every_method
+@methods
 def test_same_seed_same_bits(method, fleet):
     X, task = fleet
     first, second = (method().fit(X, task=task) for _ in range(2))
@@ -272,7 +273,7 @@ def test_same_seed_same_bits(method, fleet):
     assert np.array_equal(first.offset_, second.offset_)
 
 
-@every_method
+@methods
 def test_clone_pickle_and_save(method, fleet, tmp_path):
     X, task = fleet
     model = method(alarm_rate=0.1).fit(X, task=task)
@@ -284,7 +285,7 @@ def test_clone_pickle_and_save(method, fleet, tmp_path):
     assert not hasattr(clone(model), "offset_")
 
 
-@every_method
+@methods
 def test_open_set_recognition(method):
     rng = np.random.default_rng(0)
     codes = np.repeat(np.arange(4), 30)
@@ -297,10 +298,11 @@ def test_open_set_recognition(method):
         assert all(label == nobody for label in found[-5:])
 
 
-@every_method
+@methods
 def test_metadata_routing_through_pipeline_and_search(method, fleet):
     X, task = fleet
     codes = np.unique(task, return_inverse=True)[1]
+    gamma = "joint__gamma" if method is PAIR else "gamma"
     with sklearn.config_context(enable_metadata_routing=True):
         estimator = (
             method()
@@ -316,13 +318,13 @@ def test_metadata_routing_through_pipeline_and_search(method, fleet):
         )
         assert np.array_equal(pipe.predict(X, task=task), inner.predict(rows, task=task))
         search = GridSearchCV(
-            estimator, {"gamma": [1e-4, 0.1]}, scoring=TaskAUC(), cv=StratifiedKFold(3)
+            estimator, {gamma: [1e-4, 0.1]}, scoring=TaskAUC(), cv=StratifiedKFold(3)
         ).fit(X, codes, task=task)
     assert np.all(np.isfinite(search.cv_results_["mean_test_score"]))
     assert search.best_estimator_.offset_.shape == (5,)
 
 
-@every_method
+@methods
 def test_few_rows_give_one_warning_that_names_the_floor(method, fleet):
     X, task = fleet
     with pytest.warns(CalibrationWarning) as caught:
@@ -335,7 +337,7 @@ def test_few_rows_give_one_warning_that_names_the_floor(method, fleet):
     assert alone.alarm_rate_[0] == pytest.approx(1 / 13)
 
 
-@every_method
+@methods
 def test_tasks_with_one_row_get_a_threshold(method, fleet):
     X, task = fleet
     task = task.astype("U8")
@@ -345,7 +347,7 @@ def test_tasks_with_one_row_get_a_threshold(method, fleet):
     assert model.predict(X[:1], task=["newcomer"])[0] == 1
 
 
-@every_method
+@methods
 def test_inputs_are_left_alone(method, fleet):
     X, task = fleet
     before, labels = X.copy(), task.copy()
@@ -358,7 +360,7 @@ def test_inputs_are_left_alone(method, fleet):
     assert np.array_equal(weight, np.ones(len(X)))
 
 
-@every_method
+@methods
 def test_false_discovery_selection(method):
     rng = np.random.default_rng(0)
     task = np.repeat([0, 1], 200)

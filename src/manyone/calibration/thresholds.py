@@ -23,6 +23,8 @@ from manyone.rows import TrainingRows
 
 # Rows that the pooled spread counts for when the spread of one small task is estimated.
 _PRIOR_ROWS = 8.0
+# Least spread beside the scores of rows far away: what is less is rounding.
+_LEAST_SPREAD = 1e-6
 # Most that one row may add to the spread of a task that has no other, see `_size_factors`.
 _STEEPEST = 4.0
 
@@ -61,7 +63,13 @@ class Calibration:
 
     @classmethod
     def from_scores(
-        cls, scores: Array, codes: Codes, weight: Array, n_tasks: int, source: str
+        cls,
+        scores: Array,
+        codes: Codes,
+        weight: Array,
+        n_tasks: int,
+        source: str,
+        far: Array | None = None,
     ) -> Calibration:
         """Arrange scores by task and pool them.
 
@@ -71,6 +79,8 @@ class Calibration:
             Score, task and count of each row; rows without a score (NaN) are left out.
         n_tasks : int
         source : str
+        far : ndarray of shape (T,) or None
+            Scores of rows far away, where known: beside them tiny spreads are rounding.
 
         Returns
         -------
@@ -82,7 +92,7 @@ class Calibration:
         starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n_tasks))])
         # Equal scores may differ by rounding: slightly lower, a tie stays a tie and p is larger.
         scores = scores - 1e-12 * (1.0 + np.abs(scores))
-        unit, spread = spreads(scores, codes, weight, n_tasks)
+        unit, spread = spreads(scores, codes, weight, n_tasks, far)
         pool = scores / unit
         # The only row of a task has no proper left-out score, unless it was held out.
         is_singleton = np.bincount(codes, minlength=n_tasks)[codes] == 1
@@ -103,10 +113,12 @@ class Calibration:
         )
 
     @classmethod
-    def from_left_out(cls, scores: Array, rows: TrainingRows, source: str) -> Calibration:
+    def from_left_out(
+        cls, scores: Array, rows: TrainingRows, source: str, far: Array | None = None
+    ) -> Calibration:
         """Left-out scores (n,) of training rows; rows of a group that are alike count as fewer."""
         weight = calibration_weight(scores, rows)
-        return cls.from_scores(scores, rows.codes, weight, rows.n_tasks, source)
+        return cls.from_scores(scores, rows.codes, weight, rows.n_tasks, source, far)
 
     def pooled(self, alarm_rate: float) -> Mask:
         """Which tasks have too few rows for the rate and borrow the other tasks', shape (T,)."""
@@ -243,7 +255,9 @@ def _threshold(ascending: Array, weight: Array, rate: float) -> float:
     return -1e300 if above[0] else float(ascending[np.argmax(above) - 1])
 
 
-def spreads(scores: Array, codes: Codes, weight: Array, n_tasks: int) -> tuple[Array, Array]:
+def spreads(
+    scores: Array, codes: Codes, weight: Array, n_tasks: int, far: Array | None = None
+) -> tuple[Array, Array]:
     """Spread of each row's task without the row, and of each task: root mean squares, shrunk.
 
     A model of few rows scores new rows lower than one of many: what a task leans on beside its own
@@ -263,7 +277,10 @@ def spreads(scores: Array, codes: Codes, weight: Array, n_tasks: int) -> tuple[A
     own = np.maximum(sums[codes] - count * square, 0.0)
     unit = np.sqrt((_PRIOR_ROWS * typical + own) / (_PRIOR_ROWS + totals[codes] - count))
     spread = (_PRIOR_ROWS * total / mass + sums / fewer) / (_PRIOR_ROWS + totals)
-    return unit, np.sqrt(now * spread)
+    spread = np.sqrt(now * spread)
+    # (Scores have been lowered by a thousandth of this, for ties.)
+    least = np.full(n_tasks, 1e-9) if far is None else _LEAST_SPREAD * np.abs(far)
+    return np.maximum(unit, least[codes]), np.maximum(spread, least)
 
 
 def _size_factors(sums: Array, totals: Array) -> tuple[Array, Array]:

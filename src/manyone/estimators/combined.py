@@ -123,14 +123,14 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         """Become the combination of fitted views; thresholds from their left-out scores."""
         tails, left_out = [], []
         for view in views.values():
-            tails.append(Tail.of(view.calibration_))
+            far = view.solution_.scorer.far()
+            tails.append(Tail.of(view.calibration_, far))
             scores = _left_out(view, rows)
-            unit = np.ones(len(scores))
-            known = ~np.isnan(scores)
-            unit[known] = spreads(scores[known], rows.codes[known], rows.weight[known], len(tasks))[
-                0
-            ]
-            left_out.append(tails[-1].pooled_value(scores / unit))
+            known = np.flatnonzero(~np.isnan(scores))
+            given = scores[known], rows.codes[known], rows.weight[known]
+            with np.errstate(under="ignore"):
+                scores[known] /= spreads(*given, len(tasks), far)[0]
+                left_out.append(tails[-1].pooled_value(scores))
         weights = np.ones(len(views)) if self.weights is None else np.asarray(self.weights, float)
         solutions = tuple(view.solution_ for view in views.values())
         scorer = CombinedScorer(solutions, tuple(tails), weights, self.rule)
@@ -160,6 +160,12 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
                     f"The view {pair[0]!r} must be an estimator of manyone; got a "
                     f"{type(pair[1]).__name__}."
                 )
+            pair[1]._validate_params()
+        if len({get_tags(view).input_tags.pairwise for _, view in views}) > 1:
+            raise ValueError(
+                'Either all views take a kernel matrix (kernel="precomputed") or none does: '
+                "they see the same X."
+            )
         self._validate_names([name for name, _ in views])
         if self.weights is not None:
             weights = np.asarray(self.weights, dtype=np.float64)

@@ -98,8 +98,8 @@ def with_presence(solution: Solution, rows: TrainingRows) -> Solution:
 
 def calibration_of(solution: Solution, rows: TrainingRows) -> Calibration:
     """Thresholds and p-values from the left-out scores of a solution."""
-    scores = solution.left_out_scores()
-    return Calibration.from_left_out(scores, rows, solution.left_out_source)
+    scores, far = solution.left_out_scores(), solution.scorer.far()
+    return Calibration.from_left_out(scores, rows, solution.left_out_source, far)
 
 
 def scores_of(model: MultiTaskOneClass, rows: TrainingRows, kept: Codes, judged: Codes) -> Array:

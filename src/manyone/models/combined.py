@@ -19,6 +19,9 @@ from manyone.models.solution import Solution
 
 # Share of the pool that the exponential tail stands for.
 _TAIL = 0.15
+# What a tail value may grow by where a score falls from 0 to that of rows far away; a steeper one
+# would make much of rounding.
+_STEEPEST = 1e3
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +46,14 @@ class Tail:
     spread: Array
 
     @classmethod
-    def of(cls, calibration: Calibration) -> Tail:
+    def of(cls, calibration: Calibration, far: Array | None = None) -> Tail:
         """Learn the tail of a calibrated view.
 
         Parameters
         ----------
         calibration : Calibration
+        far : ndarray of shape (T,) or None
+            Scores of rows far away: the size of responses, whose differences scores are.
 
         Returns
         -------
@@ -56,16 +61,20 @@ class Tail:
         """
         pool, weight = calibration.pool_scores, calibration.pool_weight
         mass = np.cumsum(weight)
-        values = -np.log((mass + 1.0) / (mass[-1] + 1.0))
-        first = min(int(np.searchsorted(mass, _TAIL * mass[-1])), len(pool) - 1)
-        # The mean excess of an exponential law; where the lowest are level, what all rows span.
+        values = -np.log((mass + 0.5) / (mass[-1] + 1.0))
+        # The mean excess of an exponential law, that of the lowest score alone among few.
+        second = np.searchsorted(pool, pool[0] + 1e-9 * (1.0 + abs(pool[0])), side="right")
+        first = min(max(np.searchsorted(mass, _TAIL * mass[-1]), second), len(pool) - 1)
         below = float((pool[first] - pool[: first + 1]) @ weight[: first + 1])
         excess = below / max(_TAIL * float(mass[-1]), 1.0)
-        least = max(1e-3 * float(pool[-1] - pool[0]), 1e-12 * (1.0 + abs(float(pool[first]))))
-        # Of equal scores the most normal counts; copies of a row may differ by rounding.
-        tied = pool[first:] + 1e-9 * (1.0 + np.abs(pool[first:]))
-        last = np.searchsorted(pool, tied, side="right") - 1
-        return cls(pool[first:], values[last], 1.0 / max(excess, least), calibration.spread)
+        size = np.abs(pool).max(initial=1e-4)
+        if far is not None:
+            size = max(size, np.max(np.abs(far) / calibration.spread))
+        steepest = _STEEPEST / float(size)
+        # Among scores that differ by rounding the most normal one counts.
+        level = np.minimum.accumulate((values + steepest * pool)[::-1])[::-1] - steepest * pool
+        slope = steepest if excess * steepest <= 1.0 else 1.0 / excess
+        return cls(pool[first:], level[first:], slope, calibration.spread)
 
     def value(self, scores: Array, codes: Codes) -> Array:
         """Tail value of the scores (n,) of rows of tasks given by number (n,)."""
@@ -74,7 +83,9 @@ class Tail:
     def pooled_value(self, scores: Array) -> Array:
         """Tail value of scores that are in units of their task's spread already."""
         below = np.maximum(self.scores[0] - scores, 0.0)
-        return np.interp(scores, self.scores, self.values) + self.slope * below
+        above = np.maximum(scores - self.scores[-1], 0.0)
+        counted = np.interp(scores, self.scores, self.values)
+        return counted * np.exp(-np.minimum(self.slope * above, 50.0)) + self.slope * below
 
 
 @dataclass(frozen=True, eq=False)
