@@ -37,6 +37,16 @@ def refuse_without_memory(n_rows: int) -> None:
         raise NotEnoughMemory(too_large(n_rows))
 
 
+def refuse_many_factors(n_tasks: int, landmarks: int) -> None:
+    """Raise where matrices of landmarks, and their factors, of so many tasks cannot be had."""
+    needed = 3 * 8.0 * n_tasks * landmarks**2
+    if needed > available_bytes():
+        raise NotEnoughMemory(
+            f"{n_tasks} tasks with landmarks={landmarks} each take {needed / 2**30:.1f} GiB, and "
+            f"{available_bytes() / 2**30:.1f} GiB can be had: give fewer landmarks."
+        )
+
+
 def too_large(n_rows: int) -> str:
     """What a kernel matrix of so many rows would take, and what to do."""
     from manyone.estimators import METHODS

@@ -173,6 +173,16 @@ def refuse_landmarks(rows: Any, number: int) -> None:
         raise ValueError(f'kernel="precomputed" has no landmarks={number}: use landmarks=None.')
 
 
+def refuse_many_shared(rows: Any, landmarks: int) -> None:
+    """Outliers of every task are rows of each: there may not be more of them than landmarks."""
+    shared = len(np.unique(rows.content[rows.codes < 0]))
+    if shared > landmarks:
+        raise ValueError(
+            f"There are {shared} or more outliers without a task, and each task has "
+            f"landmarks={landmarks}: give more landmarks, or fewer of these outliers."
+        )
+
+
 def warn_of_dominating_column(model: Any, X: Any, kernel: Any) -> None:
     """One column may drown all others in the distance between rows (n, d)."""
     plain = model.metric == "plain" and kernel.unit_diagonal and not sparse.issparse(X)

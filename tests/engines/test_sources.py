@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from manyone import IndependentOCKSR, JointOCKSR
+from manyone import SVDD, IndependentOCKSR, JointOCKSR
 from manyone.engines import Block
 
 RNG = np.random.default_rng(3)
@@ -91,7 +91,9 @@ def test_functions_that_yield_blocks(fitted):
     ("wrong", "words"),
     [
         (JointOCKSR(), "Without landmarks"),
-        (IndependentOCKSR(), "IndependentOCKSR needs all rows"),
+        (IndependentOCKSR(), "Without landmarks"),
+        (SVDD(), "SVDD needs all rows"),
+        (IndependentOCKSR(landmarks=5, metric="adaptive"), "metric='adaptive' needs all rows"),
     ],
 )
 def test_models_that_want_all_rows(wrong, words):

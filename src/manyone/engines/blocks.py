@@ -128,6 +128,11 @@ def normal_rows(rows: Any) -> Any:
     return np.flatnonzero(~rows.outlier) if rows.outlier.any() else slice(None)
 
 
+def stacked(parts: list[Rows]) -> Rows:
+    """Rows of all parts, dense or sparse as the first is."""
+    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.vstack(parts)
+
+
 def by_task(codes: Codes) -> tuple[Codes, Any]:
     """Tasks that occur (u,), and a sparse (u, b) matrix that sums rows by task; none MISSING."""
     present, place = np.unique(codes, return_inverse=True)

@@ -8,16 +8,21 @@ be pickled; neither grows with the number of rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
 
 from manyone import validation
+from manyone.covariance import Whitening
 from manyone.engines.blocks import Block
+from manyone.engines.independent import TaskPlans
 from manyone.engines.metric import behind_metric, metric_of
-from manyone.engines.plan import planned, sample_size, seed_of
+from manyone.engines.plan import Plan, sample_size, seed_of
+from manyone.engines.reach import Reach
 from manyone.engines.sample import Sample, TakeSample, refuse_unusable
+from manyone.kernels.gram import Gram
 from manyone.rows import TrainingRows
 
 
@@ -91,8 +96,8 @@ def fit(model: Any, sweep: Sweep) -> Any:
     """
     model._validate_params()
     whitened = model.metric == "whitened"
-    step = TakeSample(sample_size(model.landmarks), seed_of(model.random_state), whitened)
-    sample = sweep(step)
+    seed, least = seed_of(model.random_state), 1 if model.can.joint else model.landmarks + 1
+    sample = sweep(TakeSample(sample_size(model.landmarks), seed, whitened, least))
     refuse_unusable(sample)
     _remember_columns(model, sample)
     if whitened and sample.whole:
@@ -100,11 +105,11 @@ def fit(model: Any, sweep: Sweep) -> Any:
         return model._fit_rows(sample.rows().by_task(), sample.tasks, list(sample.roles))
     with np.errstate(under="ignore"):
         metric = metric_of(sample, sweep) if whitened else None
-        plan = planned(model, sample, metric)
+        plan = _planned(model, sample, seed, metric)
         solution, tails = model._solve_passes(plan, sweep)
         solution = behind_metric(solution, metric)
         calibration = tails.calibration(len(plan.tasks), solution.left_out_source)
-    validation.warn_of_dominating_column(model, sample.X, plan.points.kernel)
+    validation.warn_of_dominating_column(model, sample.X, solution.scorer.points.kernel)
     none = np.zeros(0, dtype=np.intp)
     model.training_ = TrainingRows(
         np.empty((0, 0)), none, none.astype(bool), np.zeros(0), none, len(plan.tasks)
@@ -113,6 +118,16 @@ def fit(model: Any, sweep: Sweep) -> Any:
     model.calibration_ = calibration
     model._set_offsets(model.alarm_rate)
     return model
+
+
+def _planned(model: Any, sample: Sample, seed: int, metric: Whitening | None) -> Any:
+    """The plan for a sample, or one for each large task, with the parameters of an estimator."""
+    rows = sample.rows()
+    moved = rows if metric is None else replace(rows, X=metric.apply(rows.X))
+    kernel = Gram.of(moved, model).kernel
+    kind: Any = Plan if model.can.joint else TaskPlans
+    plan = kind.of(kernel, rows, sample.tasks, model.landmarks, seed, metric)
+    return replace(plan, reach=Reach.of(kernel, rows))
 
 
 def _remember_columns(model: Any, sample: Sample) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -87,7 +87,7 @@ def joint_of_rows(
         known = np.flatnonzero(rows.codes != MISSING)
         block = Block(rows.X[known], rows.codes[known], rows.outlier[known], rows.weight[known])
         some = TakeSample(size, seed).partial(block).rows()
-    plan = replace(Plan.of(kernel, some, tasks, landmarks, seed), reach=None)
+    plan = Plan.of(kernel, some, tasks, landmarks, seed)
     step = LeaveOut(plan, solve_statistics(plan, AddUp(plan).of(rows), alpha), 0.0)
     ridge, scores = step.ridge, np.full(len(rows.codes), np.nan)
     found = step.of(rows, scores)

@@ -6,7 +6,7 @@ them are taken in the same features.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,7 @@ from manyone._types import Array, Rows
 from manyone.covariance import Whitening
 from manyone.engines.hashing import Hashes, row_hashes
 from manyone.engines.reach import Reach
-from manyone.engines.sample import Sample
-from manyone.kernels.gram import Gram, Points
+from manyone.kernels.gram import Points
 from manyone.kernels.kernel import Kernel
 from manyone.kernels.landmarks import landmark_features
 from manyone.rows import TrainingRows
@@ -41,10 +40,10 @@ class Plan:
         The landmarks, with the kernel.
     factor : ndarray of shape (m, m)
         L, lower Cholesky factor of their kernel matrix.
-    reach : Reach or None
-        Of the kernel's distance, where it has one.
     hashes : ndarray of shape (m,)
         Of the rows that became landmarks.
+    reach : Reach or None
+        Of the kernel's distance, where it has one.
     direct : bool
         Whether statistics are taken of kernel values instead of feature rows: that saves a
         triangular solve per row, and squares the condition number of L.
@@ -55,8 +54,8 @@ class Plan:
     tasks: NDArray[Any]
     points: Points
     factor: Array
-    reach: Reach | None
     hashes: Hashes
+    reach: Reach | None = None
     direct: bool = False
     metric: Whitening | None = None
 
@@ -70,7 +69,7 @@ class Plan:
         seed: int,
         metric: Whitening | None = None,
     ) -> Plan:
-        """Landmarks and reach from rows, whatever their order and the names of their tasks.
+        """Landmarks from rows, without reach, whatever their order and the names of their tasks.
 
         Parameters
         ----------
@@ -93,8 +92,8 @@ class Plan:
         features = landmark_features(kernel, Z, landmarks, rng, tol=1e-15)[1]
         points, factor = Points(kernel, Z[features.pivots]), np.asfortranarray(features.factor)
         direct = smallest_eigenvalue(factor) > _WELL_APART
-        reach, hashes = Reach.of(kernel, rows), row_hashes(X[features.pivots])
-        return cls(tasks, points, factor, reach, hashes, direct, metric)
+        hashes = row_hashes(X[features.pivots])
+        return cls(tasks, points, factor, hashes, direct=direct, metric=metric)
 
     def values(self, X: Rows) -> Array:
         """Kernel values of rows (b, d) against the landmarks, shape (b, m)."""
@@ -124,11 +123,3 @@ def seed_of(random_state: Any) -> int:
     from sklearn.utils import check_random_state
 
     return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def planned(model: Any, sample: Sample, metric: Whitening | None = None) -> Plan:
-    """The plan for a sample, with the kernel parameters and landmarks of an estimator."""
-    rows, seed = sample.rows(), seed_of(model.random_state)
-    moved = rows if metric is None else replace(rows, X=metric.apply(rows.X))
-    kernel = Gram.of(moved, model).kernel
-    return Plan.of(kernel, rows, sample.tasks, model.landmarks, seed, metric)

@@ -16,7 +16,7 @@ from scipy import sparse
 from manyone import validation
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.content import row_numbers
-from manyone.engines.blocks import Block, CheckedBlock, by_task
+from manyone.engines.blocks import Block, CheckedBlock, by_task, stacked
 from manyone.engines.hashing import Hashes, row_hashes
 from manyone.rows import MISSING, TrainingRows, as_labels, encode, lookup
 
@@ -112,15 +112,18 @@ class TakeSample:
     Parameters
     ----------
     size : int
-        Most rows to keep; more only where there are more tasks.
+        Most rows to keep; more only where there are too many tasks for `least`.
     seed : int
     sums : bool
         Whether the columns of dense rows are summed up, too.
+    least : int
+        Rows of each task that are kept in any case.
     """
 
     size: int
     seed: int = 0
     sums: bool = False
+    least: int = 1
 
     def partial(self, block: Block) -> Sample:
         """Sample of one block, which is checked on the way."""
@@ -170,11 +173,10 @@ class TakeSample:
             totals[2 * place] += part.totals[::2]
             totals[2 * place + 1] += part.totals[1::2]
             strata.append(2 * place[part.stratum // 2] + part.stratum % 2)
-        both = [one.X, other.X]
         return self._drawn(
             Sample(
                 tasks,
-                sparse.vstack(both, format="csr") if sparse.issparse(one.X) else np.vstack(both),
+                stacked([one.X, other.X]),
                 np.concatenate(strata),
                 np.concatenate([one.hashes, other.hashes]),
                 np.concatenate([one.weight, other.weight]),
@@ -203,7 +205,7 @@ class TakeSample:
             ascending = np.sort(sizes)
             below = np.concatenate([[0], np.cumsum(ascending)[:-1]])
             possible = (self.size - below) // np.arange(len(ascending), 0, -1)
-            quota = max(1, int(possible[np.argmax(possible < ascending)]))
+            quota = max(self.least, int(possible[np.argmax(possible < ascending)]))
         kept = np.flatnonzero(rank < quota)
         place = order[starts[kept]]
         return replace(

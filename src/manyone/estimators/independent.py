@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from manyone import validation
 from manyone._sklearn import Interval
 from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
@@ -25,6 +26,11 @@ from manyone.models.task_expansions import TaskExpansions
 from manyone.rows import MISSING, TrainingRows
 from manyone.solvers.leave_blocks import scores_without_blocks, solve_without_blocks
 from manyone.solvers.ridge import effective_alpha, factorise, left_out_scores, solve_ridge_stack
+
+if TYPE_CHECKING:
+    from manyone.calibration.tails import Tails
+    from manyone.engines.fitting import Sweep
+    from manyone.engines.independent import TaskPlans
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -65,6 +71,11 @@ class IndependentOCKSR(Updatable):
     scale_prior, covariance_prior : float, default=2 and 3
         Rows that the pooled scales and covariance count for beside a task's own, with
         ``metric="adaptive"``.
+    landmarks : int or None
+        Rows that stand for all in every task that has more; smaller tasks stay exact. None: all
+        rows do. Rows may then come in blocks, with ``metric="plain"`` or ``"whitened"``.
+    random_state : int, RandomState or None
+        Of the landmarks.
     alarm_rate : float, default=0.05
         Share of normal rows that may raise an alarm.
 
@@ -87,7 +98,7 @@ class IndependentOCKSR(Updatable):
     gamma_ : float
         The kernel coefficient that was used.
     X_fit_ : array or CSR matrix of shape (n, d)
-        Training rows.
+        Training rows; of tasks with more rows than landmarks, these.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
@@ -115,6 +126,8 @@ class IndependentOCKSR(Updatable):
     can = Capabilities(
         exact_pvalues=True,
         updates=True,
+        landmarks=True,
+        blocks=True,
         joint=False,
         learns=("alpha_", "dual_coef_", "mean_response_"),
         regression=True,
@@ -125,14 +138,29 @@ class IndependentOCKSR(Updatable):
         **Updatable._parameter_constraints,
         **TASK_METRIC,
         "alpha": [Interval(Real, 0, None, closed="left")],
+        "landmarks": [Interval(Integral, 1, None, closed="left"), None],
+        "random_state": ["random_state"],
     }
 
     alpha: float = 0.1
     scale_prior: float = 2.0
     covariance_prior: float = 3.0
+    landmarks: int | None = None
+    random_state: Any = None
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
-        return independent_solution(gram, rows, self.alpha)
+        if self.landmarks is None:
+            return independent_solution(gram, rows, self.alpha)
+        from manyone.engines.independent import independent_of_rows
+
+        validation.refuse_landmarks(rows, self.landmarks)
+        chosen = self.landmarks, self.random_state
+        return independent_of_rows(gram.kernel, rows, self.alpha, *chosen, independent_solution)
+
+    def _solve_passes(self, plan: TaskPlans, sweep: Sweep) -> tuple[Solution, Tails]:
+        from manyone.engines.independent import independent_passes
+
+        return independent_passes(plan, sweep, self.alpha, independent_solution)
 
     @property
     def dual_coef_(self) -> sparse.csc_array:
@@ -166,8 +194,6 @@ class IndependentOCKSR(Updatable):
                     np.flatnonzero(~rows.outlier[which]),
                 )
         return p
-
-    # ------------------------------------------------------------------------------------- updates
 
     def _with_rows(self, old: TrainingRows, new: TrainingRows) -> tuple[Solution, TrainingRows]:
         rows = old.joined(new)

@@ -154,7 +154,8 @@ class Updatable(MultiTaskOneClass):
         if self.training_.X.shape[1] == 0 and "sums" not in self.solution_.learned:
             raise ValueError(
                 f"{method}() needs all training rows to evaluate the kernel on, but this model has "
-                'kept none: it was fitted with landmarks, or with kernel="precomputed". Fit again.'
+                'kept none: it was fitted with landmarks, or with kernel="precomputed". Fit again, '
+                "X= all rows that it is to know."
             )
 
     def _become(self, solution: Solution, rows: TrainingRows, tasks: NDArray[Any]) -> Self:

@@ -1,0 +1,272 @@
+"""Each task alone, by passes: those with many rows on landmarks of their own, the others exactly.
+
+A task with more distinct rows than landmarks is a fit of one task by passes, with its own plan,
+statistics and left-out scores; all such tasks share the passes. Rows of the other tasks are in the
+sample, all of them, and are fitted in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyone import validation
+from manyone._types import Array, Codes
+from manyone.calibration.tails import Tails, kept_scores
+from manyone.covariance import Whitening
+from manyone.engines.blocks import Block, CodedRows, stacked
+from manyone.engines.hashing import row_hashes
+from manyone.engines.left_out import LeaveOut
+from manyone.engines.plan import Plan, sample_size, seed_of
+from manyone.engines.reach import Reach
+from manyone.engines.statistics import AddUp, Ridge, Statistics, solve_statistics
+from manyone.groups import renumbered
+from manyone.kernels.gram import Gram, Points
+from manyone.kernels.kernel import Kernel
+from manyone.memory import refuse_many_factors
+from manyone.models.presence import unit_of
+from manyone.models.solution import Solution
+from manyone.models.task_expansions import TaskExpansions
+from manyone.rows import MISSING, TrainingRows
+
+#: Solves tasks exactly: a kernel and rows, sorted by task, and the ridge.
+Exact = Callable[[Gram, TrainingRows, float], Solution]
+
+
+@dataclass(frozen=True, eq=False)
+class TaskPlans:
+    """What the passes go by.
+
+    Parameters
+    ----------
+    tasks : ndarray of shape (T,)
+        Labels, sorted.
+    kernel : Kernel
+        Of rows in the metric.
+    few : TrainingRows
+        All rows of the tasks without a plan, and outliers of every task.
+    plans : dict of int to Plan
+        Of the other tasks, by number.
+    reach : Reach or None
+    metric : Whitening or None
+    """
+
+    tasks: NDArray[Any]
+    kernel: Kernel
+    few: TrainingRows
+    plans: dict[int, Plan]
+    reach: Reach | None = None
+    metric: Whitening | None = None
+
+    @classmethod
+    def of(
+        cls,
+        kernel: Kernel,
+        rows: TrainingRows,
+        tasks: NDArray[Any],
+        landmarks: int,
+        seed: int,
+        metric: Whitening | None = None,
+    ) -> TaskPlans:
+        """Plans for rows: all of small tasks, some of large ones, more than there are landmarks."""
+        validation.refuse_many_shared(rows, landmarks)
+        known = rows.codes != MISSING
+        pairs = np.unique(np.column_stack([rows.codes, rows.content])[known], axis=0)
+        large = np.flatnonzero(np.bincount(pairs[:, 0], minlength=len(tasks)) > landmarks)
+        few = rows.take(np.flatnonzero(~np.isin(rows.codes, large))).by_task()
+        refuse_many_factors(len(large), landmarks)
+        plans = {}
+        for task in large.tolist():
+            own = rows.take(np.flatnonzero((rows.codes == task) | ~known))
+            if len(own.codes) > sample_size(landmarks):
+                lowest = np.argsort(row_hashes(own.X, seed), kind="stable")
+                own = own.take(np.sort(lowest[: sample_size(landmarks)]))
+            plans[task] = Plan.of(kernel, own, tasks[[task]], landmarks, seed, metric)
+        return cls(tasks, kernel, few, plans, None, metric)
+
+    def parts(self, rows: Any) -> Iterator[tuple[int, Codes, CodedRows]]:
+        """Rows of each task that has a plan, with outliers of every task: numbers, and rows."""
+        order = np.argsort(rows.codes, kind="stable")
+        shared, *starts = np.searchsorted(rows.codes[order], [0, *self.plans])
+        for task, start in zip(self.plans, starts, strict=True):
+            stop = np.searchsorted(rows.codes[order], task, side="right")
+            which = np.sort(np.concatenate([order[:shared], order[start:stop]]))
+            if len(which):
+                codes = np.where(rows.codes[which] == task, 0, MISSING)
+                yield (
+                    task,
+                    which,
+                    CodedRows(rows.X[which], codes, rows.outlier[which], rows.weight[which]),
+                )
+
+
+@dataclass(frozen=True, eq=False)
+class AddUpEach:
+    """The pass that sums up the statistics of every task with a plan, by number."""
+
+    plans: TaskPlans
+
+    def partial(self, block: Block) -> dict[int, Statistics]:
+        """Statistics of one block."""
+        return self.of(block.checked().coded(self.plans.tasks))
+
+    def of(self, rows: Any) -> dict[int, Statistics]:
+        """Statistics of rows whose tasks are numbers."""
+        parts = self.plans.parts(rows)
+        return {task: AddUp(self.plans.plans[task]).of(own) for task, _, own in parts}
+
+    def merge(
+        self, one: dict[int, Statistics], other: dict[int, Statistics]
+    ) -> dict[int, Statistics]:
+        """Statistics of the rows of both."""
+        both = {task: one[task] + other[task] for task in one.keys() & other.keys()}
+        return {**one, **other, **both}
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveOutEach:
+    """The pass that leaves every row of every task with a plan out."""
+
+    plans: TaskPlans
+    ridges: dict[int, Ridge]
+    unit: float
+
+    def partial(self, block: Block) -> Tails:
+        """Left-out scores of one block."""
+        return self.of(block.checked().coded(self.plans.tasks))
+
+    def of(self, rows: Any, out: Array | None = None) -> Tails:
+        """Left-out scores of rows whose tasks are numbers; all of them in `out` (n,), if given."""
+        found = no_tails(len(self.plans.tasks))
+        for task, which, own in self.plans.parts(rows):
+            scores = None if out is None else np.full(len(which), np.nan)
+            step = LeaveOut(self._plan(task), self.ridges[task], self.unit)
+            tails = step.of(own, scores).tails
+            found = found.merged(replace(tails, codes=np.full(len(tails.codes), task)))
+            if out is not None and scores is not None:
+                known = ~own.outlier
+                out[which[known]] = scores[known]
+        return found
+
+    def merge(self, one: Tails, other: Tails) -> Tails:
+        """Scores of both."""
+        return one.merged(other)
+
+    def _plan(self, task: int) -> Plan:
+        reach = self.plans.reach
+        if reach is not None:
+            reach = replace(reach, typical=reach.typical[[task]], home=reach.home[[task]])
+        return replace(self.plans.plans[task], reach=reach)
+
+
+class Parts(NamedTuple):
+    """All tasks together, the solution of those solved exactly, and the ridges of the others."""
+
+    scorer: TaskExpansions
+    learned: dict[str, Any]
+    exact: Solution | None
+    ridges: dict[int, Ridge]
+
+
+def independent_passes(
+    plans: TaskPlans, sweep: Any, alpha: float, exact: Exact
+) -> tuple[Solution, Tails]:
+    """Minimise ``sum_i w_i |f_t(x_i) - r_i|^2 + alpha |f_t|^2`` over the rows of each task t alone.
+
+    Parameters
+    ----------
+    plans : TaskPlans
+    sweep : callable
+        Runs a pass, see :func:`manyone.engines.fit`.
+    alpha : float
+    exact : callable
+        Solves small tasks.
+
+    Returns
+    -------
+    solution : Solution
+        Without left-out scores.
+    tails : Tails
+        What thresholds and p-values need of them.
+    """
+    found = _solved(plans, sweep(AddUpEach(plans)) if plans.plans else {}, alpha, exact)
+    far, reach = found.scorer.far(), plans.reach
+    unit = 0.0 if far is None else unit_of(far)
+    tails = no_tails(len(plans.tasks))
+    if found.exact is not None:
+        assert found.exact.left_out is not None
+        few, normal = plans.few, np.flatnonzero(~plans.few.outlier)
+        scores, codes = found.exact.left_out[normal].copy(), few.codes[normal]
+        if reach is not None and unit > 0.0:
+            scores -= reach.penalties(few.X[normal], codes, few.weight[normal], unit)
+        tails = Tails.of(scores, codes, few.weight[normal], tails.kept)
+    if plans.plans:
+        tails = tails.merged(sweep(LeaveOutEach(plans, found.ridges, unit)))
+    presence = None if reach is None else reach.presence(unit)
+    return Solution(found.scorer, learned=found.learned, presence=presence), tails
+
+
+def independent_of_rows(
+    kernel: Kernel,
+    rows: TrainingRows,
+    alpha: float,
+    landmarks: int,
+    random_state: Any,
+    exact: Exact,
+) -> Solution:
+    """The same for rows in memory: the left-out score of every one of them is kept."""
+    rows, seed = replace(rows, group=None), seed_of(random_state)
+    plans = TaskPlans.of(kernel, rows, np.arange(rows.n_tasks), landmarks, seed)
+    found = _solved(plans, AddUpEach(plans).of(rows), alpha, exact)
+    scores = np.full(len(rows.codes), np.nan)
+    LeaveOutEach(plans, found.ridges, 0.0).of(rows, scores)
+    if found.exact is not None:
+        scores[~np.isin(rows.codes, list(plans.plans))] = found.exact.left_out
+    return Solution(found.scorer, scores, learned=found.learned)
+
+
+def no_tails(n_tasks: int) -> Tails:
+    """Of no rows."""
+    none = np.zeros(0)
+    return Tails.of(none, none.astype(np.intp), none, kept_scores(n_tasks))
+
+
+def _solved(
+    plans: TaskPlans, statistics: dict[int, Statistics], alpha: float, exact: Exact
+) -> Parts:
+    """Functions of all tasks, one after the other."""
+    n_tasks, few = len(plans.tasks), plans.few
+    small = np.setdiff1d(np.arange(n_tasks), list(plans.plans))
+    ridges = {
+        task: solve_statistics(plan, statistics[task], alpha) for task, plan in plans.plans.items()
+    }
+    solved, X = None, few.X if plans.metric is None else plans.metric.apply(few.X)
+    rows, coefs = {}, {}
+    shared = X[few.codes == MISSING] if len(small) else X[:0]
+    used, mean, shared_coef = (
+        np.zeros(n_tasks),
+        np.zeros(n_tasks),
+        np.zeros((shared.shape[0], n_tasks)),
+    )
+    if len(small):
+        own = replace(few, X=X, codes=renumbered(few.codes, small), n_tasks=len(small))
+        solved = exact(Gram(plans.kernel, X), own, alpha)
+        scorer: Any = solved.scorer
+        used[small], mean[small] = solved.learned["alpha"], scorer.target
+        shared_coef[:, small] = scorer.shared_coef
+        for number, task in enumerate(small.tolist()):
+            part = slice(scorer.starts[number], scorer.starts[number + 1])
+            rows[task], coefs[task] = X[part], scorer.coef[part]
+    for task, ridge in ridges.items():
+        used[task], mean[task] = ridge.alpha, ridge.mean_response[0]
+        rows[task], coefs[task] = plans.plans[task].points.X, ridge.coef[:, 0]
+    starts = np.cumsum([0, *(len(coefs[task]) for task in range(n_tasks))])
+    points = Points(plans.kernel, stacked([*(rows[task] for task in range(n_tasks)), shared]))
+    coef = np.concatenate([*(coefs[task] for task in range(n_tasks)), np.zeros(shared.shape[0])])
+    learned = {"alpha": used, "asked_alpha": alpha, "mean_response": mean}
+    expansions = TaskExpansions(points, starts, coef, shared_coef, mean)
+    return Parts(expansions, learned, solved, ridges)
