@@ -1,7 +1,8 @@
 """What thresholds cost: a calibrated fit of NonlinearOCKSR beside one without, in one run.
 
-At the size of COIL-100 in the paper: 50 tasks of 7 rows. Exits with 1 where the ratio is larger
-than promised.
+At the size of COIL-100 in the paper: 50 tasks of 7 rows. Five refits to five sixths of the rows
+each run beside the fit itself, on as many threads as BLAS may use: on one thread nothing can run
+beside anything, and they cost what they cost. Exits with 1 where the ratio is larger than promised.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from timing import in_turns
 
 from manyone import NonlinearOCKSR
 from manyone.rows import training_rows
+from manyone.solvers.running import blas_threads
 
-MOST = 3.0
+MOST, MOST_ON_ONE = 3.0, 5.0
 
 
 def main() -> int:
@@ -31,12 +33,13 @@ def main() -> int:
         },
         5,
     )
-    ratio = times["calibrated"] / times["bare"]
+    ratio, threads = times["calibrated"] / times["bare"], blas_threads()
+    most = MOST if threads > 1 else MOST_ON_ONE
     print(
-        f"NonlinearOCKSR, n=350, T=50: {times['bare']:.2f} s, with thresholds "
-        f"{times['calibrated']:.2f} s: {ratio:.2f}x (at most {MOST:g}x promised)"
+        f"NonlinearOCKSR, n=350, T=50, {threads} thread(s): {times['bare']:.2f} s, with thresholds "
+        f"{times['calibrated']:.2f} s: {ratio:.2f}x (at most {most:g}x promised)"
     )
-    return int(ratio > MOST)
+    return int(ratio > most)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 from sklearn import config_context
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -46,6 +47,15 @@ def left_out_of(model, X, **roles):
     solution = learn(model, rows, left_out=True)
     found[source] = solution.left_out
     return found, solution.left_out_source
+
+
+@methods
+def test_a_kernel_matrix_gives_the_scores_of_its_rows(method, grouped):
+    X, task, groups = grouped
+    rows, _ = left_out_of(method(gamma=0.3), X, task=task, groups=groups)
+    K = rbf_kernel(X, gamma=0.3)
+    matrix, _ = left_out_of(method(kernel="precomputed"), K, task=task, groups=groups)
+    np.testing.assert_allclose(matrix, rows, atol=1e-4)
 
 
 @closed

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from manyone import KNFST, MultiTaskOneClassSVM, NonlinearOCKSR, TimeBlocks
+from manyone.calibration import folds
 from manyone.calibration.folds import assign_folds
 from manyone.rows import TrainingRows
 
@@ -69,3 +70,14 @@ def test_tasks_of_few_blocks_leave_tasks_in_time_whole():
     counts = model.calibration_.counts
     np.testing.assert_array_equal(counts, [24, 24, 3])  # the first of five blocks has no score
     assert np.isfinite(model.calibration_.scores).all()
+
+
+@pytest.mark.parametrize("method", [KNFST, NonlinearOCKSR])
+def test_models_side_by_side_are_models_one_by_one(method, fleet, monkeypatch):
+    X, task = fleet
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr(folds, "blas_threads", lambda threads=threads: threads)
+        model = method().fit(X, task=task)
+        found.append([*model.solution_.left_out, *model.score_samples(X, task=task)])
+    assert found[0] == found[1]

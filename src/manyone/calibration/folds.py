@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace
+from itertools import starmap
 
 import numpy as np
 
 from manyone._types import Array, Codes
 from manyone.groups import looks_ahead
+from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
 from manyone.solvers.running import blas_threads, one_blas_thread
 
@@ -17,65 +19,87 @@ from manyone.solvers.running import blas_threads, one_blas_thread
 _SMALL = 512
 
 
-@dataclass(frozen=True)
-class Folds:
-    """Left-out scores from whole refits without each fold; folds are cut inside the tasks.
+#: Fits to the rows given by number first: the model, and its scores of those given second.
+Refit = Callable[[Codes, Codes], tuple[Solution, Array]]
+
+
+def solve_with_folds(
+    whole: Callable[[], Solution],
+    refit: Refit,
+    similarity: Array,
+    rows: TrainingRows,
+    number: int = 10,
+) -> Solution:
+    """A model with the score of every normal row by a model that has not seen it.
+
+    Folds are cut inside the tasks, and the whole fit is repeated without each. Small models are
+    fitted side by side.
 
     Parameters
     ----------
+    whole : callable
+        Gives the model of all rows.
+    refit : callable
+    similarity : ndarray of shape (n,)
+        Rows are dealt in this order.
+    rows : TrainingRows
     number : int
         Most folds.
+
+    Returns
+    -------
+    Solution
+        Left-out scores are NaN for known outliers. Of a task with one distinct row, which must
+        stay, the score by the full model; of a task with one group, or of its first block in time,
+        NaN.
     """
+    refits = folds_of(rows, assign_folds(rows, similarity, number))
+    workers = blas_threads() if len(rows.codes) < _SMALL else 1
+    if workers == 1:
+        solution, parts = whole(), list(starmap(refit, refits))
+    else:
+        with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
+            first = pool.submit(whole)
+            parts = list(pool.map(lambda one: refit(*one), refits))
+            solution = first.result()
+    left_out = np.full(len(rows.codes), np.nan)
+    for (_, held), (part, scores) in zip(refits, parts, strict=True):
+        left_out[held] = scores * _unit(solution, part, rows.n_tasks)[rows.codes[held]]
+    return replace(solution, left_out=left_out, left_out_source="folds")
 
-    number: int = 10
 
-    def left_out(
-        self,
-        score: Callable[[Codes, Codes], Array],
-        rows: TrainingRows,
-        similarity: Array,
-    ) -> Array:
-        """Score of every normal row by a model that has not seen it.
+def folds_of(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
+    """Numbers of the rows to keep and to score, for the fold (n,) of each row; the longest first.
 
-        Parameters
-        ----------
-        score : callable
-            Fits to the rows given by number first and scores those given second.
-        rows : TrainingRows
-        similarity : ndarray of shape (n,)
-            Rows are dealt in this order.
+    The order is that of least waiting: whoever starts last has the least to do.
+    """
+    everyone, ahead = np.arange(len(fold)), np.zeros(len(fold), dtype=bool)
+    refits = []
+    stays = np.flatnonzero((fold < 0) & ~rows.outlier)
+    if rows.group is not None:
+        ahead = np.append(looks_ahead(rows), False)[rows.codes]
+    elif len(stays):
+        refits.append((everyone, stays))
+    for k in range(fold.max() + 1):
+        # Nobody comes before the first block: it stays, and so does all after it.
+        out = (fold == k) & ~(ahead & (k == 0))
+        later = ahead & (fold > k) & (k > 0)
+        if out.any():
+            refits.append((everyone[~out & ~later], everyone[out]))
+    return sorted(refits, key=lambda one: -len(one[0]))
 
-        Returns
-        -------
-        ndarray of shape (n,)
-            NaN for known outliers. Of a task with one distinct row, which must stay, the score by
-            the full model; of a task with one group, or of its first block in time, NaN.
-        """
-        fold = assign_folds(rows, similarity, self.number)
-        left_out = np.full(len(fold), np.nan)
-        stays = np.flatnonzero((fold < 0) & ~rows.outlier)
-        if len(stays) and rows.group is None:
-            left_out[stays] = score(np.arange(len(fold)), stays)
-        ahead = np.zeros(len(fold), dtype=bool)
-        if rows.group is not None:
-            ahead = np.append(looks_ahead(rows), False)[rows.codes]
-        kept, held = [], []
-        for k in range(fold.max() + 1):
-            # Nobody comes before the first block: it stays, and so does all after it.
-            out = (fold == k) & ~(ahead & (k == 0))
-            later = ahead & (fold > k) & (k > 0)
-            if out.any():
-                kept.append(np.flatnonzero(~out & ~later))
-                held.append(np.flatnonzero(out))
-        workers = blas_threads() if len(fold) < _SMALL else 1
-        if workers == 1:
-            scores = list(map(score, kept, held))
-        else:
-            with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
-                scores = list(pool.map(score, kept, held))
-        for rows_of_fold, found in zip(held, scores, strict=True):
-            left_out[rows_of_fold] = found
-        return left_out
+
+def _unit(whole: Solution, part: Solution, n_tasks: int) -> Array:
+    """What scores of a refit are multiplied by: rows far away are level then in both, shape (T,).
+
+    Responses grow with the number of rows, and many rows may respond as if they were far away: a
+    threshold must not fall between what two models say of them.
+    """
+    wanted, far = whole.scorer.far(), part.scorer.far()
+    if wanted is None or far is None:  # not a kernel of a distance
+        return np.ones(n_tasks)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.clip(np.nan_to_num(wanted / far, nan=1.0), 0.5, 2.0)
 
 
 def assign_folds(rows: TrainingRows, similarity: Array, number: int) -> Codes:

@@ -5,7 +5,7 @@ over the calibration scores. The threshold of a task is the calibration score at
 first exceeds the promised alarm rate, so ``score < offset`` exactly when ``p <= alarm_rate``.
 
 Where the calibration scores come from is a strategy: closed forms (a solution brings them along),
-:class:`~manyone.calibration.folds.Folds`, or held-out rows (``calibrate``).
+:func:`~manyone.calibration.folds.solve_with_folds`, or held-out rows (``calibrate``).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from scipy import sparse
 
 from manyone import validation
 from manyone._types import Array, Codes
-from manyone.calibration.folds import Folds
+from manyone.calibration.folds import Refit, solve_with_folds
 from manyone.calibration.thresholds import Calibration
 from manyone.covariance import TaskWhitenings, Whitening, pooled_whitening, task_whitenings
 from manyone.groups import renumbered
@@ -52,17 +52,14 @@ def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> So
     if model.metric != "plain":
         metric, prepared = _in_metric(model, replace(rows, group=None))
     gram = Gram.of(prepared, model)
-    landmarks = getattr(model, "landmarks", None)
-    shared = model.can.folds > 0 and left_out and metric is None and landmarks is None
-    if shared:
+    landmarks, folds = getattr(model, "landmarks", None), model.can.folds or _FOLDS
+    by_folds = left_out and metric is None and landmarks is None and model.can.folds > 0
+    if by_folds and gram.given is None:
         gram = replace(gram, given=gram.matrix())
-    try:
-        solution = model._solve(gram, prepared, left_out=left_out and metric is None)
-    except NotPositiveDefinite as error:
-        raise NotPositiveDefinite(
-            f"{error} Use a larger alpha, or a positive semi-definite kernel on rows of a "
-            "moderate scale."
-        ) from None
+    solve = partial(_solve, model, gram, prepared, left_out=left_out and metric is None)
+    if by_folds and rows.n_tasks > 1:  # there is no closed form: the folds need not wait
+        return solve_with_folds(solve, *_by_number(model, gram, rows), rows, folds)
+    solution = solve()
     if metric is not None:
         # The metric has seen the rows that a closed form leaves out.
         solution = replace(solution, scorer=InMetric(metric, solution.scorer), left_out=None)
@@ -71,16 +68,21 @@ def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> So
     if not left_out or solution.left_out is not None:
         return solution
     if gram.given is not None:
-        similarity = gram.given @ (rows.weight / rows.weight.sum())
-    else:
-        # (Outliers of every task are not dealt to folds: any metric will do.)
-        known = np.maximum(rows.codes, 0)
-        X = rows.X if metric is None else metric.apply(rows.X, known)
-        similarity = _similarity(X, rows.weight, solution.scorer.points)
-    refit = _by_number(model, gram, rows) if shared else _by_rows(model, rows)
-    score = _in_units_of(solution, refit, rows.codes)
-    scores = Folds(model.can.folds or _FOLDS).left_out(score, rows, similarity)
-    return replace(solution, left_out=scores, left_out_source="folds")
+        return solve_with_folds(lambda: solution, *_by_number(model, gram, rows), rows, folds)
+    # (Outliers of every task are not dealt to folds: any metric will do.)
+    X = rows.X if metric is None else metric.apply(rows.X, np.maximum(rows.codes, 0))
+    similarity = _similarity(X, rows.weight, solution.scorer.points)
+    return solve_with_folds(lambda: solution, _by_rows(model, rows), similarity, rows, folds)
+
+
+def _solve(model: MultiTaskOneClass, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
+    try:
+        return model._solve(gram, rows, left_out=left_out)
+    except NotPositiveDefinite as error:
+        raise NotPositiveDefinite(
+            f"{error} Use a larger alpha, or a positive semi-definite kernel on rows of a "
+            "moderate scale."
+        ) from None
 
 
 def with_presence(solution: Solution, rows: TrainingRows) -> Solution:
@@ -146,21 +148,18 @@ def _in_metric(
     return metric, replace(rows, X=metric.apply(rows.X, rows.codes))
 
 
-Refit = Callable[[Codes, Codes], tuple[Solution, Array]]
-
-
-def _by_number(model: MultiTaskOneClass, gram: Gram, rows: TrainingRows) -> Refit:
-    """A model of some rows and its scores of others; all models share the kernel matrix."""
+def _by_number(model: MultiTaskOneClass, gram: Gram, rows: TrainingRows) -> tuple[Refit, Array]:
+    """Models of some rows that score others, by one kernel matrix; and similarities (n,)."""
+    assert gram.given is not None
     # New rows are lines of the matrix then: parts of it need no kernel again.
-    rows = replace(rows, group=None)
-    numbered = replace(gram, columns=np.arange(len(rows.codes)))
+    K, rows = gram.given, replace(rows, group=None)
+    numbered = replace(gram, columns=np.arange(len(K)))
 
     def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
-        part = model._solve(numbered.take(kept), rows.take(kept), left_out=False)
-        assert numbered.given is not None
-        return part, part.scorer.own(numbered.given[held], rows.codes[held])
+        part = _solve(model, numbered.take(kept), rows.take(kept), left_out=False)
+        return part, part.scorer.own(K[held], rows.codes[held])
 
-    return refit
+    return refit, K @ (rows.weight / rows.weight.sum())
 
 
 def _by_rows(model: MultiTaskOneClass, rows: TrainingRows) -> Refit:
@@ -171,26 +170,6 @@ def _by_rows(model: MultiTaskOneClass, rows: TrainingRows) -> Refit:
         return part, part.scorer.own(rows.X[held], rows.codes[held])
 
     return refit
-
-
-def _in_units_of(whole: Solution, refit: Refit, codes: Codes) -> Callable[[Codes, Codes], Array]:
-    """Scores by refits in the units of the whole model: rows far away are level in both.
-
-    Responses grow with the number of rows, and many rows may respond as if they were far away: a
-    threshold must not fall between what two models say of them.
-    """
-    wanted = whole.scorer.far()
-
-    def score(kept: Codes, held: Codes) -> Array:
-        part, scores = refit(kept, held)
-        far = part.scorer.far()
-        if far is None or wanted is None:
-            return scores
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.nan_to_num(wanted / far, nan=1.0)
-        return scores * np.clip(ratio, 0.5, 2.0)[codes[held]]
-
-    return score
 
 
 def _similarity(X: Any, weight: Array, points: Points) -> Array:
