@@ -4,6 +4,8 @@ import io
 import json
 import subprocess
 import sys
+from contextlib import contextmanager
+from itertools import pairwise
 
 import polars as pl
 import polars.testing
@@ -142,6 +144,33 @@ def test_upkeep_changes_the_file(here, capsys):
     assert sorted(path.name for path in here.iterdir()) == [
         "events.csv", "fleet.manyone", "new.csv", "today.csv",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("args", "doing"),
+    [
+        (["fit", "events.csv", "--task", "machine", "--out", "m"], "fitting"),
+        (["evaluate", "fleet.manyone", "today.csv", "--outlier", "broken"], "evaluating"),
+        (["report", "fleet.manyone", "today.csv", "--out", "page.html"], "reporting"),
+        (["enroll", "fleet.manyone", "events.csv"], "enrolling"),
+        (["forget", "fleet.manyone", "pump 1"], "forgetting"),
+        (["score", "fleet.manyone", "today.csv", "--out", "s.csv", "--fdr", "0.1"], "scoring"),
+    ],
+)
+def test_long_work_has_a_bar_whose_steps_are_done_one_by_one(here, args, doing, monkeypatch):
+    """As if everything took over a second: how it went is in the log, and each step was told."""
+    told = []
+
+    @contextmanager
+    def bar(doing, things, delay=1.0):
+        yield lambda done, total: told.append((doing, done, total))
+
+    for module in ("common", "score"):
+        monkeypatch.setattr(f"manyone.cli.{module}.progress", bar)
+    assert main(args) == 0
+    mine = [(done, total) for name, done, total in told if name == doing]
+    assert len(mine) > 2 and mine[-1][0] == mine[-1][1] > 1
+    assert all(a <= b for (a, _), (b, _) in pairwise(mine))
 
 
 def test_whole_numbers_name_tasks_in_csv_and_parquet(here, capsys):

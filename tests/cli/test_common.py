@@ -69,10 +69,13 @@ def test_missing_packages_are_told_with_the_remedy():
 
 
 def test_a_bar_is_drawn_from_the_first_step_on(capsys):
-    with common.progress("counting", "rows"):
+    with common.progress("counting", "rows", delay=0.0):
         pass
     assert capsys.readouterr().err == ""
     with common.progress("counting", "rows") as update:
+        update(3, 3)
+    assert capsys.readouterr().err == ""  # too short for one
+    with common.progress("counting", "rows", delay=0.0) as update:
         update(1, 3)
         update(3, 3)
     err = capsys.readouterr().err

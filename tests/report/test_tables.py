@@ -169,3 +169,14 @@ def test_what_stands_out_of_the_example_table_are_its_faults():
     outstanding = [row for i in found if i.by_chance < 0.05 for row in i.alarms]
     assert len(outstanding) >= 5 and fault[outstanding].all()
     assert not fault[report.rows.alarm].all()  # there are false alarms, further down
+
+
+@pytest.mark.parametrize("method", ["JointOCKSR", "default"])
+def test_relations_are_the_strongest_of_the_structure(tables, method):
+    model = TableModel("machine", method=method).fit(tables[0])
+    found = report_of(model, None, "m", "").relations
+    view = next(iter(getattr(model.model_, "views_", {"": model.model_}).values()))
+    structure = view.structure_
+    strong = np.where(np.abs(structure) >= np.abs(structure.T), structure, structure.T)
+    np.testing.assert_allclose(found.weight, strong[found.first, found.second])
+    assert len(found.weight) == 15  # six tasks have five others each: all pairs

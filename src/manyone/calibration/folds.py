@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import starmap
 
 import numpy as np
 
 from manyone._types import Array, Codes
 from manyone.groups import looks_ahead
 from manyone.models.solution import Solution
+from manyone.progress import counted
 from manyone.rows import TrainingRows
 from manyone.solvers.running import blas_threads, one_blas_thread
 
@@ -56,11 +56,12 @@ def solve_with_folds(
     refits = folds_of(rows, assign_folds(rows, similarity, number))
     workers = blas_threads() if len(rows.codes) < _SMALL else 1
     if workers == 1:
-        solution, parts = whole(), list(starmap(refit, refits))
+        solution, parts = whole(), [refit(*one) for one in counted(refits)]
     else:
         with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
             first = pool.submit(whole)
-            parts = list(pool.map(lambda one: refit(*one), refits))
+            found = pool.map(lambda one: refit(*one), refits)
+            parts = [next(found) for _ in counted(refits)]
             solution = first.result()
     left_out = np.full(len(rows.codes), np.nan)
     for (_, held), (part, scores) in zip(refits, parts, strict=True):

@@ -37,7 +37,7 @@ def bench(
     from manyone.bench import CASES, QUICK, measure
     from manyone.bench.write import as_markdown, write_all
 
-    with progress("Measuring", "cases") as tell:
+    with progress("Measuring", "cases", delay=0.0) as tell:
         found = measure(QUICK if quick else CASES, 3, tell)
     write_all(found, out)
     typer.echo(as_markdown(found))

@@ -171,7 +171,7 @@ def print_lines(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]
 
 @contextmanager
 def progress(
-    doing: str, things: str, delay: float = 0.0
+    doing: str, things: str, delay: float = _SHORT
 ) -> Iterator[Callable[[int, int | None], None]]:
     """A bar on stderr, drawn from the first call on.
 
@@ -215,3 +215,12 @@ def progress(
     finally:
         if bar.live.is_started:
             bar.stop()
+
+
+@contextmanager
+def working(doing: str) -> Iterator[None]:
+    """A bar on stderr for the steps that are told of inside, where they take over a second."""
+    from manyone.progress import listening
+
+    with progress(doing, "steps") as update, listening(update):
+        yield

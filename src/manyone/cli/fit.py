@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 import typer
 
-from manyone.cli.common import InputError, examples, needs, print_lines, progress
+from manyone.cli.common import InputError, examples, needs, print_lines, working
 from manyone.cli.models import (
     about,
     check_rate,
@@ -28,7 +28,6 @@ from manyone.cli.models import (
     task_columns,
 )
 from manyone.messages import shortlist
-from manyone.progress import listening
 from manyone.tablefiles import check_place, read_table
 
 if TYPE_CHECKING:
@@ -97,7 +96,8 @@ def fit(
         from manyone.tables import TableModel
 
     parts = [part.strip() for text in task for part in (text, *text.split(","))]
-    rows = read_table(table, kinds=dict.fromkeys(parts, "text"))
+    with working("reading"):
+        rows = read_table(table, kinds=dict.fromkeys(parts, "text"))
     tasks = chosen_columns("--task", task, rows, table)
     for option, name in (("--time", time), ("--groups", groups), ("--outlier", outlier)):
         chosen_columns(option, [name] if name is not None else [], rows, table)
@@ -113,7 +113,7 @@ def fit(
         groups=groups,
         random_state=0,
     )
-    with about(table), progress("fitting", "settings", delay=1.0) as update, listening(update):
+    with about(table), working("fitting"):
         model.fit(rows)
     save_model(model, out)
     print_lines("What was learned", ("", ""), [*_summary(model), *_rival(model)])

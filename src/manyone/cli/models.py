@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from manyone.cli.common import InputError, needs
 from manyone.files import locked
 from manyone.messages import shortlist
-from manyone.tablefiles import Kind, read_blocks, read_table
+from manyone.tablefiles import Kind, TableFileError, read_blocks, read_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,6 +86,8 @@ def about(source: Path, first_row: int = 0) -> Iterator[None]:
     """Say which file it is that a model refuses, and count rows from its beginning."""
     try:
         yield
+    except TableFileError:  # names the file itself
+        raise
     except ValueError as error:
         text = re.sub(r"^Row (\d+)", lambda found: f"row {int(found[1]) + first_row}", str(error))
         raise InputError(f"{_name(source)}: {text}") from error

@@ -19,15 +19,15 @@ import io
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import redirect_stderr
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from manyone.cli.common import ALARMS, InputError, examples, needs, print_lines, progress
+from manyone.cli.common import ALARMS, InputError, examples, needs, print_lines, progress, working
 from manyone.cli.models import (
     about,
     blocks_for,
@@ -85,7 +85,7 @@ def score(
     found = load_model(model)
     totals = _Totals(found.alarm_rate if fdr is None else None)
     ask = {"explain": explain, "fdr": fdr, "unknown": unknown}
-    with table_writer(out) as add, progress("scoring", "rows", delay=1.0) as update:
+    with table_writer(out) as add, _bar(whole=fdr is not None) as update:
         for block in _blocks(found, table, whole=fdr is not None):
             scores = _scores(found, block, table, keep or [], ask)
             totals.count(scores, len(block.table))
@@ -97,6 +97,17 @@ def score(
         totals.show(out)
     if exit_code and totals.alarms:
         raise typer.Exit(ALARMS)
+
+
+@contextmanager
+def _bar(whole: bool) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar of rows scored; where all are scored at once, one of the steps of that."""
+    if whole:
+        with working("scoring"):
+            yield lambda done, total: None
+    else:
+        with progress("scoring", "rows") as update:
+            yield update
 
 
 def _blocks(model: TableModel, source: Path, whole: bool) -> Iterator[Block]:
@@ -197,9 +208,9 @@ def evaluate(
         check_output("--out", out)
         refuse_same("--out", out, model, table)
     found = load_model(model)
-    rows = rows_for(found, table, find=[outlier])
-    chosen_columns("--outlier", [outlier], rows, table)
-    with about(table), progress("evaluating", "steps", delay=1.0):
+    with about(table), working("evaluating"):
+        rows = rows_for(found, table, find=[outlier])
+        chosen_columns("--outlier", [outlier], rows, table)
         results: pl.DataFrame = found.evaluate(rows, outlier=outlier)
     if out is not None:
         with table_writer(out) as add:
@@ -242,12 +253,12 @@ def report(
     check_place("--out", out)
     refuse_same("--out", out, model, *([table] if table else []))
     found = load_model(model)
-    rows = None
-    if table is not None:
-        rows = rows_for(found, table, find=[name for name in (found.time,) if name is not None])
-    with about(table or model), needs("cli,report"):
+    with about(table or model), needs("cli,report"), working("reporting"):
         from manyone.report.tables import write_report
 
+        rows = None
+        if table is not None:
+            rows = rows_for(found, table, find=[name for name in (found.time,) if name is not None])
         names = {"model_name": model.name, "table_name": table.name if table else ""}
         write_report(found, out, rows, **names)
     typer.echo(f"Page: {out}")

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from manyone.cli.common import InputError, examples, progress
+from manyone.cli.common import InputError, examples, working
 from manyone.cli.models import about, changing, check_rate, label_of, rows_for, task_columns
 
 Model = Annotated[Path, typer.Argument(help="File that manyone fit wrote.")]
@@ -42,7 +42,7 @@ def enroll(
     with changing(model) as found:
         before = found.n_rows_, len(found.tasks_)
         roles = [name for name in (found.outlier, found.time) if name is not None]
-        with about(table), progress("enrolling", "steps", delay=1.0):
+        with about(table), working("enrolling"):
             found.enroll(rows_for(found, table, find=roles))
         after = found.n_rows_, len(found.tasks_)
     typer.echo(
@@ -64,7 +64,7 @@ def forget(
             names = " and ".join(map(repr, columns))
             raise InputError(f"{' '.join(task)}: give one task, which is a value of {names}.")
         rows = found.n_rows_
-        with about(model):
+        with about(model), working("forgetting"):
             found.forget(label_of(found, task))
         rows, tasks = rows - found.n_rows_, len(found.tasks_)
     typer.echo(f"{rows:,} rows of {' / '.join(task)} forgotten; {model} has {tasks:,} tasks now.")

@@ -68,7 +68,7 @@ def watch(
         told = _tell(monitor, answers)
         scores = _Scores(out, monitor)
         before = monitor.state.alarms.sum(), monitor.state.rows.sum()
-        with progress("watching", "rows", delay=1.0) as update:
+        with progress("watching", "rows") as update:
             for block in _new_rows(monitor, blocks_for(found, table), table):
                 scores.add(_watched(monitor, block, table, id))
                 monitor.state.sources["tables"][table.name]["rows"] = block.first_row + len(

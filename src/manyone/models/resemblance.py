@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyone._types import Array
+from manyone._types import Array, Codes
+from manyone.kernels.kernel import row_blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,5 +32,19 @@ class Resemblance:
 
     def matrix(self) -> Array:
         """Entry (s, t): mean left-out response of task t's function to rows of task s."""
-        responses = self.values @ self.coef / self.counts[:, None]
-        return responses + np.diag(1.0 - self.mass / self.counts)
+        return self.lines(slice(None))
+
+    def lines(self, tasks: slice) -> Array:
+        """Lines of some tasks, shape (tasks, T)."""
+        own = np.arange(len(self.counts))[tasks]
+        responses = self.values[tasks] @ self.coef / self.counts[tasks, None]
+        responses[np.arange(len(own)), own] += 1.0 - self.mass[own] / self.counts[own]
+        return responses
+
+    def entries(self, lines: Codes, columns: Codes) -> Array:
+        """Entries of pairs of different tasks given by number (p,), shape (p,)."""
+        found = np.empty(len(lines))
+        for part in row_blocks(len(lines), 2 * len(self.coef)):
+            values, coef = self.values[lines[part]], self.coef.T[columns[part]]
+            found[part] = np.einsum("ij,ij->i", values, coef) / self.counts[lines[part]]
+        return found

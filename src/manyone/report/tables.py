@@ -11,8 +11,10 @@ import numpy as np
 
 from manyone._types import Array, Codes
 from manyone.files import write_atomically
+from manyone.models.resemblance import Resemblance
 from manyone.monitor import Monitor, MonitorState
 from manyone.monitor.scores import Scored
+from manyone.progress import counted
 from manyone.report.advice import STANDS_OUT
 from manyone.report.chance import tail_pvalues
 from manyone.report.fleet import FleetReport, Relations, Rows, Tasks
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
 _NEAREST = 5  # relations kept of each task
+_LINES = 256  # tasks whose relations to all are found at a time
 _REASONS = 3
 _MOST_EXPLAINED = 20_000
 # Who finds a row unusual, in words.
@@ -200,14 +203,22 @@ def _relations(model: TableModel) -> Relations | None:
     found = [view for view in views.values() if "structure_" in view.can.learns]
     if not found or len(model.tasks_) < 2:
         return None
-    structure = found[0].structure_
-    strong = np.where(np.abs(structure) >= np.abs(structure.T), structure, structure.T).copy()
-    np.fill_diagonal(strong, 0.0)
-    k = min(_NEAREST, len(strong) - 1)
-    near = np.argpartition(-np.abs(strong), k - 1, axis=1)[:, :k]
-    own = np.repeat(np.arange(len(strong)), k)
-    pairs = np.unique(np.sort(np.stack([own, near.ravel()]), axis=0), axis=1)
-    weight = strong[pairs[0], pairs[1]]
+    structure = found[0].solution_.learned["structure"]
+    whole = not isinstance(structure, Resemblance)  # else its entries are found as they are asked
+    T = len(model.tasks_)
+    k, near = min(_NEAREST, T - 1), []
+    for start in counted(range(0, T, _LINES)):
+        part = slice(start, start + _LINES)
+        strength = np.abs(structure[part] if whole else structure.lines(part))
+        strength[np.arange(len(strength)), np.arange(T)[part]] = -1.0
+        near.append(np.argpartition(-strength, k - 1, axis=1)[:, :k])
+    own = np.repeat(np.arange(T), k)
+    pairs = np.unique(np.sort(np.stack([own, np.concatenate(near).ravel()]), axis=0), axis=1)
+    there, back = (
+        structure[one, other] if whole else structure.entries(one, other)
+        for one, other in (pairs, pairs[::-1])
+    )
+    weight = np.where(np.abs(there) >= np.abs(back), there, back)
     kept = np.abs(weight) > 1e-6 * np.abs(weight).max(initial=0.0)
     meaning = (
         f"What {type(found[0]).__name__} has learned about pairs of tasks: red pairs look alike to "

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from manyone.messages import warn_user
+from manyone.progress import counted
 from manyone.tablefiles.text import TableFileError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def decide_kinds(table: pl.DataFrame, style: Style, name: str) -> dict[str, Kind
     TableFileError
         If a column of numbers holds something else here and there: as a text it would be lost.
     """
-    return {column: _kind(table[column], style, name) for column in table.columns}
+    return {column: _kind(table[column], style, name) for column in counted(table.columns)}
 
 
 def decimal_style(table: pl.DataFrame, delimiter: str) -> Style:
@@ -56,6 +57,8 @@ def decimal_style(table: pl.DataFrame, delimiter: str) -> Style:
     import polars as pl
 
     for column in table:
+        if _plain_numbers(column) is not None:
+            continue
         texts = _known(column)
         if texts.cast(pl.Float64, strict=False).null_count():
             point, comma = texts.str.contains(_POINT).all(), texts.str.contains(_COMMA).all()
@@ -88,10 +91,13 @@ def convert(
     import polars as pl
 
     columns = []
-    for column in table:
+    for column in counted(table.get_columns()):
         kind = kinds.get(column.name, "text")
         if kind == "text":
             columns.append(column)
+            continue
+        if kind == "number" and style == "point" and (plain := _plain_numbers(column)) is not None:
+            columns.append(plain)
             continue
         texts = _without_missing(column)
         read = {"number": _numbers, "boolean": _booleans, "date": _dates}[kind]
@@ -108,6 +114,9 @@ def convert(
 
 
 def _kind(column: pl.Series, style: Style, name: str) -> Kind:
+    plain = _plain_numbers(column) if style == "point" else None
+    if plain is not None and plain.null_count() < len(plain):
+        return "number"
     texts = _known(column)
     if not len(texts):
         return "text"
@@ -146,6 +155,17 @@ def _without_missing(column: pl.Series) -> pl.Series:
     texts = column.str.strip_chars()
     missing = texts.str.to_lowercase().is_in(_MISSING)
     return pl.select(pl.when(~missing).then(texts)).to_series().alias(column.name)
+
+
+def _plain_numbers(column: pl.Series) -> pl.Series | None:
+    """Numbers where all texts are numbers as machines write them, which is quickly seen."""
+    import polars as pl
+
+    for dtype in (pl.Int64, pl.Float64):
+        values = column.cast(dtype, strict=False)
+        if values.null_count() == column.null_count():
+            return values.fill_nan(None) if dtype == pl.Float64 else values
+    return None
 
 
 def _numbers(texts: pl.Series, style: Style) -> pl.Series:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
 from manyone.calibration.conformal import benjamini_hochberg
+from manyone.progress import counted
 from manyone.rows import MISSING
 from manyone.tables.frames import label_column, like
 
@@ -56,7 +57,7 @@ def answer_rows(
         raise ValueError(f"fdr must lie between 0 and 1; got {fdr!r}.")
     n = len(frame)
     score = np.empty(n)
-    for start in range(0, n, _BLOCK):
+    for start in counted(range(0, n, _BLOCK)):
         part = slice(start, min(start + _BLOCK, n))
         block = frame if n <= _BLOCK else frame[part]
         Z = model.encoder_.encode(model.encoder_.read(block), codes[part])

@@ -13,6 +13,7 @@ from scipy.spatial.distance import cdist
 from manyone._types import Array, Codes
 from manyone.covariance import TaskWhitenings, task_whitenings
 from manyone.estimators.combined import CombinedOneClass
+from manyone.progress import counted
 from manyone.reasons import find_reasons
 from manyone.rows import MISSING, find
 from manyone.tables.answers import Answers
@@ -135,7 +136,7 @@ def explain_rows(
 ) -> Explanation:
     """Explain every row of a table, given the number of its task."""
     parts = []
-    for start in range(0, len(frame), _BLOCK):
+    for start in counted(range(0, len(frame), _BLOCK)):
         stop = min(start + _BLOCK, len(frame))
         block = frame if len(frame) <= _BLOCK else frame[start:stop]
         parts.append(_explain_block(model, block, codes[start:stop], top))
