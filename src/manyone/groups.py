@@ -233,7 +233,8 @@ def calibration_weight(scores: Array, rows: TrainingRows) -> Array:
     -------
     ndarray of shape (n,)
     """
-    if rows.group is None or rows.forward:
+    assert rows.group is not None
+    if rows.forward:
         return rows.weight
     known = np.flatnonzero(~np.isnan(scores))
     if not len(known):

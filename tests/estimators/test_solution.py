@@ -66,7 +66,7 @@ def test_a_solution_is_frozen_and_left_out_scores_follow_the_rows(method, fleet)
     content = pickle.dumps(model.solution_)
     model.score_samples(X, task=task), model.score_tasks(X), model.predict_task(X)
     assert pickle.dumps(model.solution_) == content
-    left_out = model.solution_.left_out_scores()
+    left_out = model.solution_.left_out
     assert left_out.shape == model.training_.codes.shape and np.isfinite(left_out).all()
     sizes = np.bincount(model.training_.codes)
     expected = np.sort(model.calibration_.scores)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from manyone._types import Array, Codes, Mask
 from manyone.groups import calibration_weight, group_rows
 from manyone.messages import shortlist
+from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
 
 # Rows that the pooled spread counts for when the spread of one small task is estimated.
@@ -113,11 +114,13 @@ class Calibration:
         )
 
     @classmethod
-    def from_left_out(
-        cls, scores: Array, rows: TrainingRows, source: str, far: Array | None = None
-    ) -> Calibration:
-        """Left-out scores (n,) of training rows; rows of a group that are alike count as fewer."""
-        weight = calibration_weight(scores, rows)
+    def from_left_out(cls, solution: Solution, rows: TrainingRows) -> Calibration:
+        """Left-out scores of training rows; rows of a group that are alike count as fewer."""
+        scores, weight = solution.left_out, rows.weight
+        assert scores is not None
+        if rows.group is not None:
+            weight = calibration_weight(scores, rows)
+        source, far = solution.left_out_source, solution.scorer.far()
         return cls.from_scores(scores, rows.codes, weight, rows.n_tasks, source, far)
 
     def pooled(self, alarm_rate: float) -> Mask:

@@ -15,9 +15,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyone import validation
 from manyone._sklearn import Interval, StrOptions, fit_context
+from manyone.calibration.thresholds import Calibration
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.elsewhere import in_memory
-from manyone.estimators.fitting import calibration_of, learn, with_presence
+from manyone.estimators.fitting import learn, with_presence
 from manyone.estimators.scoring import Scoring
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import KERNELS, VALUES_ONLY
@@ -198,7 +199,7 @@ class MultiTaskOneClass(OneClassEstimator):
         validation.warn_of_dominating_column(self, rows.X, solution.scorer.points.kernel)
         if calibrate and solution.left_out is not None:
             with np.errstate(under="ignore"):
-                self.calibration_ = calibration_of(solution, rows)
+                self.calibration_ = Calibration.from_left_out(solution, rows)
             self._set_offsets(self.alarm_rate)
         return self
 

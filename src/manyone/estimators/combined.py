@@ -139,7 +139,7 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         self.views_, self.tasks_ = views, tasks
         self.training_ = replace(rows, X=np.empty((len(rows.codes), 0)))
         self.solution_ = Solution(scorer, combined, source)
-        self.calibration_ = Calibration.from_left_out(combined, rows, source)
+        self.calibration_ = Calibration.from_left_out(self.solution_, rows)
         self._set_offsets(self.alarm_rate)
         return self
 
@@ -283,7 +283,8 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
 
 def _left_out(view: MultiTaskOneClass, rows: TrainingRows) -> Array:
     """Left-out scores of a view in the order of `rows`; copies may be one row of the view."""
-    scores = view.solution_.left_out_scores()
+    scores = view.solution_.left_out
+    assert scores is not None
     keys = [part.keys(rows) for part in (view.training_, rows)]
     order = np.argsort(keys[0], kind="stable")
     return np.asarray(scores[order[np.searchsorted(keys[0][order], keys[1])]])

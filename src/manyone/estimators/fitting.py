@@ -12,7 +12,6 @@ from scipy import sparse
 from manyone import validation
 from manyone._types import Array, Codes
 from manyone.calibration.folds import Refit, solve_with_folds
-from manyone.calibration.thresholds import Calibration
 from manyone.covariance import TaskWhitenings, Whitening, pooled_whitening, task_whitenings
 from manyone.groups import renumbered
 from manyone.kernels.gram import Gram, Points
@@ -86,22 +85,13 @@ def _solve(model: MultiTaskOneClass, gram: Gram, rows: TrainingRows, *, left_out
 
 
 def with_presence(solution: Solution, rows: TrainingRows) -> Solution:
-    """The solution with scores lowered where rows are far from everything.
-
-    Left-out scores will be lowered likewise, so alarm rates hold.
-    """
+    """The solution with scores lowered where rows are far from everything, left-out ones too."""
     far = solution.scorer.far()
     if far is None:  # not a kernel of a distance
         return solution
-    kernel = solution.scorer.points.kernel
-    presence, lowered = presence_of(kernel, rows, far)
-    return replace(solution, presence=presence, lowered=lowered)
-
-
-def calibration_of(solution: Solution, rows: TrainingRows) -> Calibration:
-    """Thresholds and p-values from the left-out scores of a solution."""
-    scores, far = solution.left_out_scores(), solution.scorer.far()
-    return Calibration.from_left_out(scores, rows, solution.left_out_source, far)
+    presence, lowered = presence_of(solution.scorer.points.kernel, rows, far)
+    left_out = None if solution.left_out is None else solution.left_out - lowered
+    return replace(solution, presence=presence, left_out=left_out)
 
 
 def scores_of(model: MultiTaskOneClass, rows: TrainingRows, kept: Codes, judged: Codes) -> Array:

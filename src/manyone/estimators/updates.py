@@ -12,8 +12,9 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._types import Codes
+from manyone.calibration.thresholds import Calibration
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.fitting import calibration_of, with_presence
+from manyone.estimators.fitting import with_presence
 from manyone.messages import warn_user
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
@@ -170,7 +171,7 @@ class Updatable(MultiTaskOneClass):
             solution = with_presence(solution, rows)
         self.solution_, self.training_, self.tasks_ = solution, rows, tasks
         if calibrated and solution.left_out is not None:
-            self.calibration_ = calibration_of(solution, rows)
+            self.calibration_ = Calibration.from_left_out(solution, rows)
             self._set_offsets(self.promised_rate_)
         return self
 

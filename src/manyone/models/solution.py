@@ -52,9 +52,7 @@ class Solution:
         What a user may want to look at, by the names of the fitted attributes without their
         underscore.
     presence : Presence or None
-        What lowers the scores of rows far from everything; the scorer and `left_out` do not know.
-    lowered : ndarray of shape (n,) or None
-        By how much it, and the guard, lower the scores of training rows when they are left out.
+        What lowers the scores of rows far from everything; those left out have been lowered.
     guard : RangeGuard or None
         What lowers the scores of rows with a value out of its range.
     """
@@ -65,7 +63,6 @@ class Solution:
     report: FitReport = field(default_factory=FitReport)
     learned: dict[str, Any] = field(default_factory=dict)
     presence: Presence | None = None
-    lowered: Array | None = None
     guard: RangeGuard | None = None
 
     def own(self, X: Rows, codes: Codes, excess: Array | None = None) -> Array:
@@ -86,11 +83,6 @@ class Solution:
         if self.guard is None:
             return scores
         return self.guard.guarded(scores.T, self.guard.floor[:, None], X).T
-
-    def left_out_scores(self) -> Array:
-        """What `own` would say of the training rows under models without them, shape (n,)."""
-        assert self.left_out is not None
-        return self.left_out if self.lowered is None else self.left_out - self.lowered
 
     def fitted(self, name: str) -> Any:
         """A learned value, or a part of the report."""
