@@ -31,9 +31,10 @@ class TimeBlocks:
         When each row was taken: numbers, or NumPy datetimes.
     number : int, default=5
         Blocks of each task, of about as many rows each; rows of the same time share one.
-    forward : bool, default=True
+    forward : bool or int, default=True
         Judge each block by earlier ones of its task only, as tomorrow's rows will be; the first has
-        no left-out score then. Tasks with fewer than five blocks are judged by all others.
+        no left-out score then. Tasks with fewer than five blocks are judged by all others, and so
+        are, if this is a number, tasks with fewer normal rows than that.
 
     Examples
     --------
@@ -47,7 +48,7 @@ class TimeBlocks:
 
     time: Any
     number: int = 5
-    forward: bool = True
+    forward: bool | int = True
 
     def numbers(self, codes: Codes, source: Codes, n_rows: int) -> Codes:
         """Block of each row, in the order of time within a task.
@@ -168,7 +169,7 @@ class LeftOut(NamedTuple):
 def leaving_together(rows: TrainingRows) -> list[LeftOut]:
     """What leaves when groups are judged; nothing for tasks of one group, which has to stay."""
     assert rows.group is not None
-    found = []
+    found, ahead = [], looks_ahead(rows)
     normal = np.flatnonzero(~rows.outlier)
     order = normal[np.lexsort((rows.group[normal], rows.codes[normal]))]
     for mine in np.split(order, np.flatnonzero(np.diff(rows.codes[order])) + 1):
@@ -177,7 +178,7 @@ def leaving_together(rows: TrainingRows) -> list[LeftOut]:
         ends = np.append(starts[1:], len(mine))
         if len(starts) == 1:
             continue
-        if rows.forward and len(starts) >= _ENOUGH_BLOCKS:
+        if ahead[rows.codes[mine[0]]]:
             for start, end in zip(starts[1:], ends[1:], strict=True):
                 found.append(LeftOut(mine[start:], np.arange(len(mine) - start) < end - start))
         else:
@@ -212,16 +213,18 @@ def looks_ahead(rows: TrainingRows) -> NDArray[np.bool_]:
     assert rows.group is not None
     normal = ~rows.outlier
     pairs = np.unique(np.column_stack([rows.codes[normal], rows.group[normal]]), axis=0)
-    counts = np.bincount(pairs[:, 0], minlength=rows.n_tasks)
-    return (counts >= _ENOUGH_BLOCKS) & rows.forward
+    blocks = np.bincount(pairs[:, 0], minlength=rows.n_tasks)
+    weight = np.bincount(rows.codes[normal], rows.weight[normal], rows.n_tasks)
+    enough: NDArray[np.bool_] = (blocks >= _ENOUGH_BLOCKS) & (weight >= rows.forward)
+    return enough & bool(rows.forward)
 
 
 def calibration_weight(scores: Array, rows: TrainingRows) -> Array:
     r"""What each left-out score counts for: rows of a group that score alike count as fewer.
 
     :math:`w / (1 + (m - 1) \rho)` for a group of m rows, with :math:`\rho` the correlation of
-    ranks inside groups, by the analysis of variance over all tasks. Blocks of time are cut, not
-    given: their rows count in full.
+    ranks inside groups, by the analysis of variance over all tasks. Rows of tasks that are judged
+    by earlier blocks count in full: their blocks differ because the models that judge them do.
 
     Parameters
     ----------
@@ -234,14 +237,15 @@ def calibration_weight(scores: Array, rows: TrainingRows) -> Array:
     ndarray of shape (n,)
     """
     assert rows.group is not None
-    if rows.forward:
-        return rows.weight
-    known = np.flatnonzero(~np.isnan(scores))
-    if not len(known):
+    if np.isnan(scores).all():
         raise ValueError(
             "groups has one group in every task: no row can be left out, and no threshold set. "
             "Give two groups or more per task, or groups=None where rows are independent."
         )
+    ahead = np.append(looks_ahead(rows), False)[rows.codes]
+    known = np.flatnonzero(~np.isnan(scores) & ~ahead)
+    if not len(known):
+        return rows.weight
     codes, weight = rows.codes[known], rows.weight[known]
     order = np.lexsort((scores[known], codes))
     group = np.unique(rows.group[known], return_inverse=True)[1]

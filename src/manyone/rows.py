@@ -42,8 +42,9 @@ class TrainingRows:
     group : ndarray of shape (n,) or None
         Rows of one number leave together when they are judged; a number belongs to one task. None:
         every row leaves alone.
-    forward : bool
-        Whether groups are blocks in the order of time, to be judged by earlier ones of their task.
+    forward : bool or int
+        Whether groups are blocks in the order of time, to be judged by earlier ones of their task;
+        a number: in tasks with so many rows.
     """
 
     X: Rows
@@ -54,7 +55,7 @@ class TrainingRows:
     n_tasks: int
     columns: Codes | None = None
     group: Codes | None = None
-    forward: bool = False
+    forward: bool | int = False
 
     def take(self, rows: Any) -> TrainingRows:
         """The rows selected by an index; of a kernel matrix the columns too."""

@@ -25,7 +25,7 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
             [*FIT, "--time", "now"],
             "--time now: events.csv has no such column. The columns are 'machine'",
         ),
-        ([*FIT, "--time", "machine"], "--time machine holds texts, as 'pump 0'"),
+        ([*FIT, "--time", "machine"], "'pump 0' in the time column 'machine' is no time"),
         ([*FIT, "--groups", "g"], "--groups g: events.csv has no such column"),
         ([*FIT, "--outlier", "machine"], "'machine'"),
         ([*FIT, "--outlier", "a"], "'a'"),

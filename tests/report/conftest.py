@@ -37,7 +37,7 @@ def made_up(T=24, n=30, m=40, *, seed=0, timed=True, planted=PLANTED):
         trained,
         tuple("own" if alone else "pooled" for alone in own),
         np.array([len(r) for r in reference], dtype=float),
-        np.full(T, float(len(pool))),
+        trained.astype(float),
         threshold,
         np.maximum([np.median(mine) for mine in left] - threshold, 0.05),
         np.concatenate(left),

@@ -36,7 +36,8 @@ def test_what_was_planted_comes_first_and_only_that_stands_out(fleet_report, tim
     wanted = {(task, fleet_report.columns[column]) for task, column, _, _ in planted}
     assert {(i.task, i.columns[0]) for i in found[: len(planted)]} == wanted
     outstanding = {(i.task, i.columns[0]) for i in found if i.by_chance < 0.05}
-    assert outstanding <= wanted and len(outstanding) >= 3
+    # Without times three and four alarms of forty rows may be a task that differs.
+    assert outstanding <= wanted and len(outstanding) == (4 if timed else 2)
 
 
 def test_few_deep_alarms_come_before_many_shallow_ones(fleet_report):

@@ -1,12 +1,14 @@
 """Tables in, tables out: answers for every row, whatever library they come in."""
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.base import clone
 
 import manyone
-from manyone import IndependentOCKSR, TableModel
+from manyone import IndependentOCKSR, TableModel, TimeBlocks
 from manyone.datasets import make_fleet
 
 COLUMNS = ["row", "task", "score", "p_value", "alarm", "basis"]
@@ -86,3 +88,95 @@ def test_recalibrate_changes_alarms_only(fitted):
     assert after.alarm.sum() > before.alarm.sum()
     assert after.score.equals(before.score)
     assert model.calibrated_["alarm_rate"] == 0.3
+
+
+# -------------------------------------------------------------------------------- rows in time
+
+
+def walks(n_tasks=4, rows=40, new=100, seed=0):
+    """Rows that resemble those before them, and the rows after them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows + new, n_tasks, 4))
+    for i in range(1, rows + new):
+        X[i] = 0.8 * X[i - 1] + 0.6 * X[i]
+    X += 2.0 * rng.normal(size=(n_tasks, 4))
+    table = pd.DataFrame(X.reshape(-1, 4), columns=list("abcd"))
+    table["machine"] = np.tile([f"m{k}" for k in range(n_tasks)], rows + new)
+    table["when"] = np.repeat(pd.date_range("2026-01-01", periods=rows + new, freq="h"), n_tasks)
+    return table.iloc[: rows * n_tasks], table.iloc[rows * n_tasks :]
+
+
+def in_time(**changes):
+    return TableModel("machine", **{"method": FAST, "alarm_rate": 0.1, "time": "when"} | changes)
+
+
+def test_blocks_of_time_set_the_thresholds():
+    train, test = walks()
+    model = in_time().fit(train)
+    Z = model.encoder_.encode(model.table_, np.searchsorted(model.tasks_, model.labels_))
+    blocks = TimeBlocks(model.times_, forward=250)
+    alone = clone(FAST).set_params(alarm_rate=0.1).fit(Z, task=model.labels_, groups=blocks)
+    np.testing.assert_allclose(model.model_.offset_, alone.offset_, rtol=1e-9)
+    assert "blocks of time" in model.calibrated_["on"]
+    one_by_one = in_time(time=None, ignore=["when"]).fit(train)
+    rates = [made.score(test).alarm.mean() for made in (model, one_by_one)]
+    assert rates[0] < 0.7 * rates[1]
+
+
+def test_tasks_of_many_rows_are_judged_by_earlier_blocks():
+    train, _ = walks(2, 300)
+    few = (train.machine == "m0") | (train.groupby("machine").cumcount() < 20)
+    counts = in_time().fit(train[few]).model_.calibration_.counts
+    assert counts[0] == 240 and counts[1] <= 20  # the first of five blocks has no score
+
+
+def test_times_may_be_dates_texts_or_numbers(tmp_path):
+    train, test = walks()
+    model = in_time().fit(train)
+    others = {
+        "text": train.when.dt.strftime("%Y-%m-%d %H:%M"),
+        "zone": train.when.dt.strftime("%Y-%m-%dT%H:%M:%S+02:00"),
+        "number": train.when.rank(method="dense"),
+    }
+    for when in others.values():
+        other = in_time().fit(train.assign(when=when).sample(frac=1.0, random_state=0))
+        np.testing.assert_array_equal(other.model_.offset_, model.model_.offset_)
+    manyone.save(model, tmp_path / "model")
+    assert manyone.load(tmp_path / "model").score(test).equals(model.score(test))
+
+
+def test_upkeep_keeps_the_blocks():
+    train, test = walks()
+    early = train.when < train.when.iloc[80]
+    model = in_time().fit(train[early]).enroll(train[~early]).forget("m2")
+    whole = in_time().fit(train[train.machine != "m2"])
+    pd.testing.assert_frame_equal(model.score(test), whole.score(test))
+    np.testing.assert_array_equal(
+        model.recalibrate(0.2).model_.offset_, whole.recalibrate(0.2).model_.offset_
+    )
+    assert "blocks of time" in model.calibrated_["on"]
+
+
+def test_groups_go_before_blocks_of_time():
+    train, test = walks()
+    day = train.when.dt.strftime("%d")
+    model = in_time(groups="day").fit(train.assign(day=day))
+    named = in_time(time=None, ignore=["when"], groups="day").fit(train.assign(day=day))
+    pd.testing.assert_frame_equal(model.score(test), named.score(test))
+    assert "by day" in model.calibrated_["on"]
+
+
+def test_one_time_for_each_task_is_no_order():
+    train, test = walks()
+    once = train.assign(when=train.when.iloc[0])
+    model, plain = in_time().fit(once), in_time(time=None, ignore=["when"]).fit(once)
+    pd.testing.assert_frame_equal(model.score(test), plain.score(test))
+
+
+def test_times_that_are_missing_or_unreadable_are_refused_by_row():
+    train, _ = walks()
+    with pytest.raises(ValueError, match="Row 7 has no value in the time column 'when'"):
+        in_time().fit(train.assign(when=train.when.where(train.index != 7)))
+    odd = train.assign(when=train.when.astype(str).where(train.index != 9, "noon"))
+    with pytest.raises(ValueError, match="Row 9: 'noon' in the time column 'when' is no time"):
+        in_time().fit(odd)

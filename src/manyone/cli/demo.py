@@ -37,6 +37,11 @@ _SENSORS = {  # name: usual value, size of an ordinary deviation
 _MACHINES, _ROWS, _TODAY = 16, 30, 20
 _FEW = 10  # rows of the last machine that is known
 _NEW = 2  # machines of which there is no row before today
+_BROKEN = {  # machines, from the middle of today on
+    2: ("vibration", "current"),
+    6: ("temperature", "pressure"),
+    9: ("flow", "speed"),
+}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -80,7 +85,7 @@ def _say(*words: object) -> None:
 
 
 def example_tables(seed: int = 0) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Normal readings of a fleet, and today's, some of them with faults.
+    """Normal readings of a fleet, and today's: single faults, and three machines that break.
 
     Times, categories, a counter, a constant, free text and gaps: as a table nobody prepared. The
     last two machines have no reading before today, the one before them has few.
@@ -96,9 +101,15 @@ def example_tables(seed: int = 0) -> tuple[pl.DataFrame, pl.DataFrame]:
     import polars as pl
 
     fleet: Any = make_fleet(
-        _MACHINES, _ROWS, len(_SENSORS), n_test=_TODAY, fault_rate=0.1, fault_size=8.0,
+        _MACHINES, _ROWS, len(_SENSORS), n_test=_TODAY, fault_rate=0.05, fault_size=8.0,
         fault="own", random_state=seed,
     )  # fmt: skip
+    for machine, sensors in _BROKEN.items():
+        rows = np.flatnonzero(fleet.test_task == machine)[_TODAY // 2 :]
+        for number in map(list(_SENSORS).index, sensors):
+            spread = np.sqrt(fleet.covariance[machine, number, number])
+            fleet.test_data[rows, number] += 8.0 * spread
+        fleet.test_fault[rows] = True
     rng = np.random.default_rng(seed)
     start = datetime(2026, 10, 5)
     events = _readings(fleet.data, fleet.task, fleet.machine_type, start, rng)
@@ -115,11 +126,12 @@ def example_tables(seed: int = 0) -> tuple[pl.DataFrame, pl.DataFrame]:
 def _readings(
     X: Array, machine: Codes, kind: Codes, start: datetime, rng: np.random.Generator
 ) -> pl.DataFrame:
-    """Rows of sensors as somebody would have written them down."""
+    """Rows of sensors as somebody would have written them down, those of a machine in order."""
     import polars as pl
 
     n, names = len(X), ("press", "lathe", "pump")
     minutes = rng.permutation(5 * 24 * 60)[:n]
+    minutes = minutes[np.lexsort((minutes, machine))]
     columns: dict[str, object] = {
         "when": [(start + timedelta(minutes=int(m))).isoformat(" ") for m in minutes],
         "machine": [f"{names[kind[m]]} {m + 1}" for m in machine],

@@ -31,8 +31,6 @@ from manyone.messages import shortlist
 from manyone.tablefiles import check_place, read_table
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from manyone.tables import TableModel
 
 Anomalies = Literal["any", "strangers", "faults"]
@@ -44,7 +42,7 @@ Tasks = Annotated[
     list[str], typer.Option(metavar="A,B", help="Column or columns that say whose row it is.")
 ]
 Groups = Annotated[
-    str | None, typer.Option(help="Column of what belongs together: a session, a day.")
+    str | None, typer.Option(help="Column of rows that leave together: a session, a day.")
 ]
 Outlier = Annotated[
     str | None, typer.Option(help="Column that is true, or 1, for rows known to be abnormal.")
@@ -70,7 +68,9 @@ def fit(
     alarm_rate: Annotated[
         float, typer.Option(help="Share of normal rows that may raise an alarm.")
     ] = 0.05,
-    time: Annotated[str | None, typer.Option(help="Column that says when.")] = None,
+    time: Annotated[
+        str | None, typer.Option(help="Column that says when; blocks of time then leave together.")
+    ] = None,
     groups: Groups = None,
     outlier: Outlier = None,
     ignore: Annotated[
@@ -101,7 +101,6 @@ def fit(
     tasks = chosen_columns("--task", task, rows, table)
     for option, name in (("--time", time), ("--groups", groups), ("--outlier", outlier)):
         chosen_columns(option, [name] if name is not None else [], rows, table)
-    _check_time(table, rows, time)
     model = TableModel(
         tasks[0] if len(tasks) == 1 else tasks,
         anomalies=anomalies,
@@ -151,15 +150,6 @@ def _method(method: str, no_tune: bool) -> Any:
         return "default"
     found = [cls for cls in METHODS.values() if cls.__name__ == method]
     return found[0]() if found else method
-
-
-def _check_time(source: Path, rows: pl.DataFrame, time: str | None) -> None:
-    """Refuse times whose order nobody knows."""
-    if time is not None and not (rows.schema[time].is_temporal() or rows.schema[time].is_numeric()):
-        raise InputError(
-            f"{source}: --time {time} holds texts, as {rows[time].drop_nulls().first()!r}. Give "
-            "dates (in CSV as 2026-01-31 12:00) or numbers, or leave --time out."
-        )
 
 
 def _summary(model: TableModel) -> list[tuple[str, str]]:

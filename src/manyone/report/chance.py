@@ -129,7 +129,8 @@ def evidence(p: Array, rows: int, reference: float) -> float:
     rows : int
         All rows of the task, m.
     reference : float
-        Left-out rows n behind the p-values.
+        Left-out rows n that say what is normal for the task: the fewer, the more its alarms may be
+        alike without a fault (see `alarm_law`), wherever the p-values come from.
 
     Returns
     -------

@@ -25,8 +25,9 @@ class Tasks:
         ``"own"``, ``"pooled"`` or ``"unknown"``: the rows behind the p-values.
     reference : ndarray of shape (T,)
         How many left-out rows those are.
-    pool : ndarray of shape (T,)
-        How many left-out rows are behind `Rows.tail`.
+    known_by : ndarray of shape (T,)
+        Left-out rows of the task itself, which say how far its normal rows may differ from those
+        of all tasks, behind `Rows.tail`.
     threshold, unit : ndarray of shape (T,)
         Score below which a row raises the alarm, and what is a step of the scores.
     left_out : ndarray of shape (n,)
@@ -39,7 +40,7 @@ class Tasks:
     trained: Codes
     basis: tuple[str, ...]
     reference: Array
-    pool: Array
+    known_by: Array
     threshold: Array
     unit: Array
     left_out: Array
@@ -173,5 +174,5 @@ class FleetReport:
         for part in np.split(order, np.cumsum(alarms)[:-1]):
             if len(part):
                 t = self.rows.task[part[0]]
-                expected[t] *= evidence(self.rows.tail[part], int(rows[t]), self.tasks.pool[t])
+                expected[t] *= evidence(self.rows.tail[part], int(rows[t]), self.tasks.known_by[t])
         return expected

@@ -132,10 +132,11 @@ class _Grouping:
 
     def _chance(self, part: Codes, task: int) -> float:
         """Probability that chance shows as much in the task."""
-        tail, count, pool = self.rows.tail[part], int(self.counts[task]), self.tasks.pool[task]
-        chance = evidence(tail, count, pool)
+        tail, count = self.rows.tail[part], int(self.counts[task])
+        known_by = self.tasks.known_by[task]
+        chance = evidence(tail, count, known_by)
         window = int(self.place[part[-1]] - self.place[part[0]] + 1)
         if self.rows.time is None or window == count:
             return chance
         # A dense run somewhere is rarer than as many alarms anywhere; both were tried.
-        return min(1.0, 2 * min(chance, evidence(tail, window, pool) * (count - window + 1)))
+        return min(1.0, 2 * min(chance, evidence(tail, window, known_by) * (count - window + 1)))

@@ -22,7 +22,7 @@ from manyone.report.fleet_page import fleet_page
 from manyone.report.page import Cell, Row, Table
 from manyone.tables.answers import BASES, Answers
 from manyone.tables.explain import explain_rows
-from manyone.tables.frames import as_table, read_column, task_labels
+from manyone.tables.frames import as_table, as_times, read_column, task_labels
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -118,8 +118,8 @@ def _tasks(model: TableModel, new: list[str]) -> Tasks:
                 np.full(len(new), unknown.counts[0]),
             ]
         ),
-        pool=np.append(
-            np.full(len(pooled), calibration.pool_count), np.full(len(new), unknown.counts[0])
+        known_by=np.append(
+            np.maximum(calibration.counts, 1.0), np.full(len(new), unknown.counts[0])
         ),
         threshold=np.where(threshold > -1e200, threshold, np.nan),
         unit=_units(np.concatenate([typical, middle]) - threshold),
@@ -144,8 +144,9 @@ def _rows(model: TableModel, frame: Any, answers: Answers, codes: Codes) -> Rows
     time, dated = None, False
     if model.time is not None and model.time in frame.columns:
         column = read_column(frame.get_column(model.time))
-        if column.kind in ("date", "number") and np.isfinite(column.values).all():
-            time, dated = column.values[answers.rows], column.kind == "date"
+        values = as_times(column)
+        if np.isfinite(values).all():
+            time, dated = values[answers.rows], column.kind != "number"
     tail = _tails(model, answers)
     leading, reasons, notes = _reasons(model, frame, answers, tail)
     a = answers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -111,6 +112,43 @@ def read_column(series: nw.Series[Any]) -> Column:
     if dtype in (nw.Object, nw.Unknown):
         return _mixed(series.to_list())
     return Column(str(dtype), np.full(len(series), np.nan))
+
+
+def read_times(frame: nw.DataFrame[Any], name: str) -> Array:
+    """Times as numbers (dates, and texts that hold one, as seconds since 1970), none missing."""
+    column = read_column(frame.get_column(name))
+    times = as_times(column)
+    lost = np.flatnonzero(~np.isfinite(times))
+    if len(lost) and np.isfinite(column.values[lost[0]]) and column.levels is not None:
+        text = str(column.levels[int(column.values[lost[0]])])
+        raise ValueError(
+            f"Row {lost[0]}: {text!r} in the time column {name!r} is no time. Give dates, texts "
+            "as 2026-01-31 12:00, or numbers."
+        )
+    if len(lost):
+        raise ValueError(
+            f"Row {lost[0]} has no value in the time column {name!r} ({len(lost)} such rows). "
+            "Fill it in or remove them."
+        )
+    return times
+
+
+def as_times(column: Column) -> Array:
+    """Times as numbers, shape (n,); NaN where there is none, or none that can be read."""
+    if column.levels is None:
+        return column.values
+    seconds = np.array([*map(_iso_seconds, column.levels.tolist()), np.nan])
+    known = np.where(np.isnan(column.values), len(column.levels), column.values)
+    return np.asarray(seconds[known.astype(np.intp)])
+
+
+def _iso_seconds(text: str) -> float:
+    """Seconds since 1970 of a date that is written down (as UTC where it does not say), or NaN."""
+    try:
+        when = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return np.nan
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
 def read_columns(frame: nw.DataFrame[Any], names: Sequence[str]) -> Columns:

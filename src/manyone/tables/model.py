@@ -62,12 +62,14 @@ class TableModel(BaseEstimator):
     ignore : list of str
         Columns that are not features.
     time : str or None
-        Column that says when; never a feature.
+        Column that says when; never a feature. Thresholds are then set, and settings judged, on
+        blocks of time that leave together, see :doc:`/time`.
     outlier : str or None
         Column that marks rows known to be abnormal.
     random_state : int, RandomState or None
     groups : str or None
-        Column of what leaves together when thresholds are set: a session, a day.
+        Column of what leaves together when thresholds are set and settings judged: a session, a
+        day. Goes before blocks of time.
 
     Attributes
     ----------
@@ -152,16 +154,16 @@ class TableModel(BaseEstimator):
         self.unknown_ = UnknownTasks.learn(rows.X[normal], rows.codes[normal], encoder, values)
         self.table_ = {name: training.columns[name] for name in encoder.used}
         self.labels_, self.outlier_ = training.labels, training.outlier
-        self.groups_, self.row_numbers_ = training.groups, training.numbers
+        self.groups_, self.times_ = training.groups, training.times
+        self.row_numbers_ = training.numbers
         self.n_rows_ = len(training.labels)
         self.__dict__.pop("_explained_by", None)
         self._set_rate(self.alarm_rate)
         return self
 
     def _training(self) -> TrainingTable:
-        return TrainingTable(
-            self.table_, self.labels_, self.outlier_, self.groups_, self.row_numbers_
-        )
+        roles = self.labels_, self.outlier_, self.groups_, self.times_
+        return TrainingTable(self.table_, *roles, self.row_numbers_)
 
     def _set_rate(self, alarm_rate: float) -> None:
         with warnings.catch_warnings():
@@ -175,11 +177,16 @@ class TableModel(BaseEstimator):
             )
         self.calibrated_ = {
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
-            "on": f"left-out training rows ({calibration.source})",
+            "on": f"left-out training rows ({self._left_out_by()}{calibration.source})",
             "rows": int(calibration.counts.sum()),
             "tasks": len(self.tasks_),
             "alarm_rate": float(alarm_rate),
         }
+
+    def _left_out_by(self) -> str:
+        if self.model_.training_.group is None:
+            return ""
+        return "blocks of time, " if self.groups_ is None else f"by {self.groups}, "
 
     # ------------------------------------------------------------------------------------- scoring
 

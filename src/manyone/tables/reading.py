@@ -10,18 +10,23 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Codes, Mask
+from manyone._types import Array, Codes, Mask
+from manyone.groups import TimeBlocks
 from manyone.messages import shortlist
 from manyone.rows import MISSING, encode, find
 from manyone.tables.frames import (
     Columns,
     joined_label,
     outlier_mask,
-    read_column,
     read_columns,
+    read_times,
     refuse_missing_columns,
     task_labels,
 )
+
+# Rows from which on a task is judged by earlier blocks of time only: the first of five blocks is
+# then a model that later rows can be judged by.
+_ENOUGH_TO_LOOK_AHEAD = 250
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +41,7 @@ class TrainingTable:
         Tasks; None where an outlier has none.
     outlier : ndarray of bool of shape (n,)
     groups : ndarray of shape (n,) or None
+    times : ndarray of shape (n,) or None
     numbers : ndarray of shape (n,)
         Where each row stood in the table.
     """
@@ -44,6 +50,7 @@ class TrainingTable:
     labels: NDArray[Any]
     outlier: Mask
     groups: NDArray[Any] | None
+    times: Array | None
     numbers: Codes
 
     def take(self, rows: Codes) -> TrainingTable:
@@ -53,19 +60,23 @@ class TrainingTable:
             self.labels[rows],
             self.outlier[rows],
             None if self.groups is None else self.groups[rows],
+            None if self.times is None else self.times[rows],
             self.numbers[rows],
         )
 
     def joined(self, more: TrainingTable) -> TrainingTable:
         """These rows, and more, which count on."""
-        groups = None
+        groups = times = None
         if self.groups is not None and more.groups is not None:
             groups = np.concatenate([self.groups, more.groups])
+        if self.times is not None and more.times is not None:
+            times = np.concatenate([self.times, more.times])
         return TrainingTable(
             {name: column.joined(more.columns[name]) for name, column in self.columns.items()},
             np.concatenate([self.labels, more.labels]),
             np.concatenate([self.outlier, more.outlier]),
             groups,
+            times,
             np.concatenate([self.numbers, more.numbers + self.numbers.max() + 1]),
         )
 
@@ -92,7 +103,16 @@ class TrainingTable:
     def given(self) -> dict[str, Any]:
         """What an estimator's `fit` is told about the rows."""
         outlier = self.outlier if self.outlier.any() else None
-        return {"task": self.labels, "outlier": outlier, "groups": self.groups}
+        return {"task": self.labels, "outlier": outlier, "groups": self._leaving()}
+
+    def _leaving(self) -> Any:
+        """What leaves together: groups, or blocks of time where a task has two times, or None."""
+        if self.groups is not None or self.times is None:
+            return self.groups
+        moments = np.column_stack([self.codes(), self.times])[~self.outlier]
+        if len(np.unique(moments, axis=0)) == len(np.unique(moments[:, 0])):
+            return None
+        return TimeBlocks(self.times, forward=_ENOUGH_TO_LOOK_AHEAD)
 
 
 def read_training(
@@ -123,11 +143,9 @@ def read_training(
     if not names:
         raise ValueError("The table has no column beside those that say what rows are.")
     columns = read_columns(frame, names)
-    table = TrainingTable(columns, labels, outlier, groups, np.arange(len(labels)))
-    for name in roles["time"]:
-        when = read_column(frame.get_column(name)).values
-        table = table.take(np.argsort(when, kind="stable"))
-    return table
+    times = read_times(frame, roles["time"][0]) if roles["time"] else None
+    table = TrainingTable(columns, labels, outlier, groups, times, np.arange(len(labels)))
+    return table if times is None else table.take(np.argsort(times, kind="stable"))
 
 
 def claimed_tasks(
