@@ -1,7 +1,7 @@
 """The promise over time, measured: drift flags, held rates, servers, an attack, kills, many tasks.
 
-Run ``python benchmarks/bench_time.py [part ...]`` with the parts exchangeable, shift, servers,
-attack, kills, size; none is all. Figures are printed beside what they are to be.
+Run ``python benchmarks/bench_time.py [part ...]`` with the parts exchangeable, shift, blocks,
+servers, attack, kills, size; none is all. Figures are printed beside what they are to be.
 """
 
 from __future__ import annotations
@@ -78,6 +78,30 @@ def shift(sets: int = 8) -> None:
             delays += np.where(flagged.any(axis=0), flagged.argmax(axis=0) + 1, 1000).tolist()
         wanted = " (at most 40)" if size == 2 else ""
         print(f"shift of {size:g} sd: flagged after {np.median(delays):g} rows{wanted}", flush=True)
+
+
+def blocks(sets: int = 4) -> None:
+    """Alarms on the rows after, for independent rows and for rows that resemble those before."""
+    for rows, like in itertools.product((30, 100, 250), (0.0, 0.8)):
+        rates = {"rows": [], "blocks": [], "earlier blocks": []}
+        for seed in range(sets):
+            rng = np.random.default_rng(seed)
+            T, d, new = 10, 5, 200
+            X = rng.normal(size=(rows + new, T, d))
+            for i in range(1, rows + new):
+                X[i] = like * X[i - 1] + np.sqrt(1 - like**2) * X[i]
+            X += 1.5 * rng.normal(size=(T, d))
+            when = np.repeat(np.arange(rows), T)
+            for name, groups in zip(
+                rates, (None, TimeBlocks(when, forward=False), TimeBlocks(when)), strict=True
+            ):
+                model = IndependentOCKSR(
+                    metric="adaptive", kernel="laplacian", width=3.0, alarm_rate=RATE
+                ).fit(X[:rows].reshape(-1, d), task=np.tile(np.arange(T), rows), groups=groups)
+                found = model.predict(X[rows:].reshape(-1, d), task=np.tile(np.arange(T), new))
+                rates[name].append(np.mean(found == -1))
+        told = ", ".join(f"{name} {100 * np.mean(found):.1f} %" for name, found in rates.items())
+        print(f"left out, {rows} rows a task, correlation {like:g}: {told} (10 asked)", flush=True)
 
 
 def servers() -> None:
@@ -240,6 +264,7 @@ def size() -> None:
 PARTS = {
     "exchangeable": exchangeable,
     "shift": shift,
+    "blocks": blocks,
     "servers": servers,
     "attack": attack,
     "kills": kills,

@@ -14,6 +14,7 @@ from manyone.files import write_atomically
 from manyone.models.resemblance import Resemblance
 from manyone.monitor import Monitor, MonitorState
 from manyone.monitor.scores import Scored
+from manyone.monitor.state import rows_of_tasks
 from manyone.progress import counted
 from manyone.report.advice import STANDS_OUT
 from manyone.report.chance import tail_pvalues
@@ -110,7 +111,7 @@ def _tasks(model: TableModel, new: list[str]) -> Tasks:
     middle = np.full(len(new), np.median(unknown.scores))
     return Tasks(
         names=tuple(_name(label) for label in (*model.tasks_.tolist(), *new)),
-        trained=np.append(calibration.counts.round().astype(np.intp), np.zeros(len(new), np.intp)),
+        trained=np.append(rows_of_tasks(estimator), np.zeros(len(new))).astype(np.intp),
         basis=(*BASES[pooled.astype(int)].tolist(), *["unknown"] * len(new)),
         reference=np.concatenate(
             [
