@@ -1,9 +1,15 @@
-"""Refuse what cannot fit into memory before it is asked for, and say what to do instead."""
+"""What fits into memory: rows in blocks, and what is refused before it is asked for."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+import sklearn
+
+# Larger blocks than this leave the cache and gain nothing.
+_BLOCK_BYTES = 8 * 2**20
 
 
 class NotEnoughMemory(MemoryError, ValueError):
@@ -58,3 +64,11 @@ def too_large(n_rows: int) -> str:
         f"Give landmarks=1000 or so ({able}), or use IndependentOCKSR, which needs the matrix of "
         "one task at a time."
     )
+
+
+def row_blocks(n_rows: int, floats_per_row: int) -> Iterator[slice]:
+    """Slices that cover `n_rows` rows, temporaries within scikit-learn's ``working_memory``."""
+    budget = min(sklearn.get_config()["working_memory"] * 2**20, _BLOCK_BYTES)
+    step = max(1, int(budget // (8 * max(1, floats_per_row))))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))

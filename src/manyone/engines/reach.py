@@ -9,7 +9,8 @@ import numpy as np
 from manyone._types import Array, Codes, Rows
 from manyone.engines.hashing import Hashes, row_hashes
 from manyone.kernels.gram import Points
-from manyone.kernels.kernel import Kernel, row_blocks
+from manyone.kernels.kernel import Kernel
+from manyone.memory import row_blocks
 from manyone.models.presence import (
     Presence,
     Usual,

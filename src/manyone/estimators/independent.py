@@ -20,7 +20,7 @@ from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.updates import Updatable, rows_without
 from manyone.groups import LeftOut, leaving_together
 from manyone.kernels.gram import Gram
-from manyone.kernels.kernel import row_blocks
+from manyone.memory import row_blocks
 from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
 from manyone.rows import MISSING, TrainingRows

@@ -1,7 +1,7 @@
 """Kernels: evaluation, widths from data, and Gram matrices of training rows."""
 
 from manyone.kernels.gram import FeatureMap, Gram, Points
-from manyone.kernels.kernel import KERNELS, MIXTURE, Kernel, resolve_kernel, row_blocks
+from manyone.kernels.kernel import KERNELS, MIXTURE, Kernel, resolve_kernel
 
 __all__ = [
     "KERNELS",
@@ -11,5 +11,4 @@ __all__ = [
     "Kernel",
     "Points",
     "resolve_kernel",
-    "row_blocks",
 ]

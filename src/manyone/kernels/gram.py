@@ -17,7 +17,8 @@ from scipy import sparse
 from scipy.linalg import LinAlgError, cholesky, eigh, lapack, solve_triangular
 
 from manyone._types import Array, Codes, Rows
-from manyone.kernels.kernel import Kernel, Side, resolve_kernel, row_blocks
+from manyone.kernels.kernel import Kernel, Side, resolve_kernel
+from manyone.memory import row_blocks
 
 if TYPE_CHECKING:
     from manyone.rows import TrainingRows

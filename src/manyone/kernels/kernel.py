@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import sklearn
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Rows
 from manyone.kernels import widths
+from manyone.kernels.widths import DISTANCES, PRODUCTS, squared_norms
 from manyone.memory import refuse_without_memory
 
 MIXTURE = "rbf+laplacian"
@@ -25,26 +25,12 @@ KERNELS = frozenset(
         *("rbf", "sigmoid", MIXTURE, *VALUES_ONLY),
     }
 )
-#: Kernels that are a decreasing function of a distance, and which distance that is.
-DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock", "chi2": "chi2"}
-#: Kernels whose ``gamma`` multiplies an inner product.
-PRODUCTS = frozenset({"poly", "polynomial", "sigmoid"})
 #: Kernels that are evaluated here, on rows that were shifted and scaled; the power of the scale.
 _POWERS = {"rbf": (2,), "laplacian": (1,), MIXTURE: (2, 1)}
-# Larger blocks than this leave the cache and gain nothing.
-_BLOCK_BYTES = 8 * 2**20
 # From here on a kernel matrix may be too much for the machine.
 _LARGE = 8192
 #: Rounding of |x|^2 + |y|^2 - 2 x'y that is felt in the kernel, times this, is 1e-10.
 FAR = 1e-10 / np.finfo(float).eps
-
-
-def row_blocks(n_rows: int, floats_per_row: int) -> Iterator[slice]:
-    """Slices that cover `n_rows` rows, temporaries within scikit-learn's ``working_memory``."""
-    budget = min(sklearn.get_config()["working_memory"] * 2**20, _BLOCK_BYTES)
-    step = max(1, int(budget // (8 * max(1, floats_per_row))))
-    for start in range(0, n_rows, step):
-        yield slice(start, min(start + step, n_rows))
 
 
 class Side(NamedTuple):
@@ -293,9 +279,7 @@ def resolve_kernel(
         if not isinstance(gamma, str):
             parts.append(times_power(gamma / width, scale, power))
             continue
-        if gamma == "mean" and name in DISTANCES:
-            typical = mean_distance(DISTANCES[name], scaled, weight)
-        elif gamma == "scale":
+        if gamma == "scale":
             typical = widths.variance(X if shift is None else X / scale, weight) * X.shape[1]
         else:
             typical = widths.typical(name, gamma, scaled, weight)
@@ -305,42 +289,11 @@ def resolve_kernel(
     return Kernel(kernel, tuple(parts), shift, scale, degree, coef0)
 
 
-def mean_distance(metric: str, X: Rows, weight: Array) -> float:
-    """Mean over all n^2 pairs of rows, counted by their weights."""
-    share = weight / weight.sum()
-    if metric == "sqeuclidean":
-        # mean |x - y|^2 = 2 (mean |x|^2 - |mean x|^2): no pair is visited.
-        centre = X.T @ share
-        if sparse.issparse(X):
-            return 2.0 * (float(share @ squared_norms(X)) - float(centre @ centre))
-        X = X - centre
-        return 2.0 * float(share @ np.einsum("ij,ij->i", X, X))
-    if metric == "chi2":
-        return widths.mean_over_pairs(metric, X, share)
-    # Sorted, a value is added once for every row below it and subtracted for every row above.
-    total = 0.0
-    for columns in row_blocks(X.shape[1], 4 * X.shape[0]):
-        values = X[:, columns].toarray() if sparse.issparse(X) else X[:, columns]
-        order = np.argsort(values, axis=0)
-        mass = share[order]
-        below = np.cumsum(mass, axis=0) - mass
-        ordered = np.take_along_axis(values, order, axis=0)
-        total += 2.0 * float(np.sum(ordered * mass * (2 * below + mass - 1.0)))
-    return total
-
-
 def times_power(value: float, scale: float, power: int) -> float:
     """``value * scale**power``, factor by factor, saturating: scale**2 alone may overflow."""
     for _ in range(abs(power)):
         value = value * scale if power > 0 else value / scale
     return float(np.clip(value, np.finfo(float).tiny, np.finfo(float).max))
-
-
-def squared_norms(X: Rows) -> Array:
-    """Squared length of each row, shape (n,)."""
-    if sparse.issparse(X):
-        return np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
-    return np.asarray(np.einsum("ij,ij->i", X, X), dtype=np.float64)
 
 
 def _unit_reach(X: Rows) -> Rows:

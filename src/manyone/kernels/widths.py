@@ -1,4 +1,4 @@
-"""Typical distances between rows, for kernel widths: medians, variances, chi-squared means."""
+"""Distances between rows, and what is typical of them: kernel widths come from there."""
 
 from __future__ import annotations
 
@@ -9,22 +9,56 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Rows
+from manyone.memory import row_blocks
 
+#: Kernels that are a decreasing function of a distance, and which distance that is.
+DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock", "chi2": "chi2"}
+#: Kernels whose ``gamma`` multiplies an inner product.
+PRODUCTS = frozenset({"poly", "polynomial", "sigmoid"})
 # Bins that one pass over all distances fills, and distances that are few enough to be sorted.
 _BINS, _FEW = 4096, 2**21
 
 
 def typical(name: str, rule: str, X: Rows, weight: Array) -> float:
-    """Mean or median (`rule`) squared norm, or median distance, for the kernel `name`."""
-    from manyone.kernels.kernel import DISTANCES, PRODUCTS, mean_distance, squared_norms
-
+    """Mean or median (`rule`) distance of the kernel `name`, or squared norm."""
     if name in PRODUCTS:
         norms = squared_norms(X)
         mean = float(np.average(norms, weights=weight))
         return mean if rule == "mean" else weighted_median(norms, weight)
-    median = median_distance(DISTANCES[name], X, weight)
+    median = median_distance(DISTANCES[name], X, weight) if rule == "median" else 0.0
     # Where most rows are copies of each other, the mean still sees the others.
     return median if median > 0.0 else mean_distance(DISTANCES[name], X, weight)
+
+
+def mean_distance(metric: str, X: Rows, weight: Array) -> float:
+    """Mean over all n^2 pairs of rows, counted by their weights."""
+    share = weight / weight.sum()
+    if metric == "sqeuclidean":
+        # mean |x - y|^2 = 2 (mean |x|^2 - |mean x|^2): no pair is visited.
+        centre = X.T @ share
+        if sparse.issparse(X):
+            return 2.0 * (float(share @ squared_norms(X)) - float(centre @ centre))
+        X = X - centre
+        return 2.0 * float(share @ np.einsum("ij,ij->i", X, X))
+    if metric == "chi2":
+        return sum(float(distance @ mass) for distance, mass in _pairs(metric, X, share))
+    # Sorted, a value is added once for every row below it and subtracted for every row above.
+    total = 0.0
+    for columns in row_blocks(X.shape[1], 4 * X.shape[0]):
+        values = X[:, columns].toarray() if sparse.issparse(X) else X[:, columns]
+        order = np.argsort(values, axis=0)
+        mass = share[order]
+        below = np.cumsum(mass, axis=0) - mass
+        ordered = np.take_along_axis(values, order, axis=0)
+        total += 2.0 * float(np.sum(ordered * mass * (2 * below + mass - 1.0)))
+    return total
+
+
+def squared_norms(X: Rows) -> Array:
+    """Squared length of each row, shape (n,)."""
+    if sparse.issparse(X):
+        return np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
+    return np.asarray(np.einsum("ij,ij->i", X, X), dtype=np.float64)
 
 
 def variance(X: Rows, weight: Array) -> float:
@@ -35,11 +69,6 @@ def variance(X: Rows, weight: Array) -> float:
         return float(share @ np.asarray(X.multiply(X).sum(axis=1)).ravel()) - mean**2
     mean = float(share @ X.sum(axis=1))
     return float(share @ ((X - mean) ** 2).sum(axis=1))
-
-
-def mean_over_pairs(metric: str, X: Rows, share: Array) -> float:
-    """Mean distance over all n^2 pairs of rows, pair by pair."""
-    return sum(float(distance @ mass) for distance, mass in _pairs(metric, X, share))
 
 
 def weighted_median(values: Array, weight: Array) -> float:
@@ -105,7 +134,7 @@ def _pairs(metric: str, X: Rows, share: Array) -> Iterator[tuple[Array, Array]]:
     step = max(1, 2**20 // n)
     for start in range(0, n, step):
         stop = min(start + step, n)
-        distance = _distances(metric, X[start:stop], X[start:])
+        distance = distances(metric, X[start:stop], X[start:])
         # Each unordered pair stands for two ordered ones, a row with itself for one.
         mass = np.triu(2.0 * np.outer(share[start:stop], share[start:]))
         np.einsum("ii->i", mass[:, : stop - start])[:] /= 2.0
@@ -113,16 +142,19 @@ def _pairs(metric: str, X: Rows, share: Array) -> Iterator[tuple[Array, Array]]:
         yield distance[upper], mass[upper]
 
 
-def _distances(metric: str, X: Rows, Y: Rows) -> Array:
+def distances(metric: str, X: Rows, Y: Rows) -> Array:
+    """Distances (m, n) between rows, one of `DISTANCES`; of sparse rows where `Y` is sparse."""
+    if not (sparse.issparse(Y) or metric == "chi2"):
+        return cdist(X.toarray() if sparse.issparse(X) else X, Y, metric)  # type: ignore[call-overload]
     from sklearn.metrics import pairwise  # slow to import, and rarely needed
 
-    if metric == "chi2":
-        try:
-            return -pairwise.additive_chi2_kernel(X, Y)
-        except ValueError as error:
-            raise ValueError(f'kernel="chi2" cannot be evaluated: {error}') from None
-    if sparse.issparse(X):
-        if metric == "cityblock":
-            return pairwise.manhattan_distances(X, Y)
-        return pairwise.euclidean_distances(X, Y, squared=True)
-    return cdist(X, Y, "cityblock" if metric == "cityblock" else "sqeuclidean")
+    if sparse.issparse(X) != sparse.issparse(Y):
+        X = sparse.csr_array(X) if sparse.issparse(Y) else X.toarray()
+    if metric == "sqeuclidean":
+        return np.asarray(pairwise.euclidean_distances(X, Y, squared=True))
+    if metric == "cityblock":
+        return np.asarray(pairwise.manhattan_distances(X, Y))
+    try:
+        return -np.asarray(pairwise.additive_chi2_kernel(X, Y))
+    except ValueError as error:
+        raise ValueError(f'kernel="chi2" cannot be evaluated: {error}') from None

@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
-from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Codes, Rows
 from manyone.groups import cannot_vouch
+from manyone.kernels import widths
 from manyone.kernels.gram import Points
-from manyone.kernels.kernel import DISTANCES, MIXTURE, Kernel, resolve_kernel, row_blocks
+from manyone.kernels.kernel import MIXTURE, Kernel, resolve_kernel
+from manyone.kernels.widths import DISTANCES
+from manyone.memory import row_blocks
 from manyone.rows import TrainingRows
 
 # Rows that stand for all, and the share of rows whose distance is usual.
@@ -256,21 +258,12 @@ def homes(points: Points, few: Codes, codes: Codes, n_tasks: int) -> Codes:
 
 def _distances(kernel: Kernel, X: Rows, Y: Rows) -> Array:
     metric = DISTANCES[str(kernel.name)]
-    if sparse.issparse(Y) or metric == "chi2":
-        from sklearn.metrics import pairwise  # slow to import, and rarely needed
-
-        if sparse.issparse(X) != sparse.issparse(Y):
-            X = sparse.csr_array(X) if sparse.issparse(Y) else X.toarray()
-        if metric == "sqeuclidean":
-            return np.asarray(pairwise.euclidean_distances(X, Y, squared=True))
-        if metric == "cityblock":
-            return np.asarray(pairwise.manhattan_distances(X, Y))
-        return -np.asarray(pairwise.additive_chi2_kernel(X, Y))
-    X = kernel.scaled(X.toarray() if sparse.issparse(X) else np.asarray(X, dtype=np.float64))
-    if metric == "sqeuclidean" and Y.size > _MANY:
-        # |x|^2 + |y|^2 - 2 x'y as one product.
-        left = np.column_stack([X, np.einsum("ij,ij->i", X, X), np.ones(len(X))])
-        right = np.column_stack([-2.0 * Y, np.ones(len(Y)), np.einsum("ij,ij->i", Y, Y)])
-        apart = left @ right.T
-        return np.maximum(apart, 0.0, out=apart)
-    return cdist(X, Y, "sqeuclidean" if metric == "sqeuclidean" else "cityblock")
+    if not sparse.issparse(Y) and metric != "chi2":
+        X = kernel.scaled(X.toarray() if sparse.issparse(X) else np.asarray(X, dtype=np.float64))
+        if metric == "sqeuclidean" and Y.size > _MANY:
+            # |x|^2 + |y|^2 - 2 x'y as one product.
+            left = np.column_stack([X, np.einsum("ij,ij->i", X, X), np.ones(len(X))])
+            right = np.column_stack([-2.0 * Y, np.ones(len(Y)), np.einsum("ij,ij->i", Y, Y)])
+            apart = left @ right.T
+            return np.maximum(apart, 0.0, out=apart)
+    return widths.distances(metric, X, Y)

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from manyone._types import Array, Codes, Rows
 from manyone.kernels.gram import Points
-from manyone.kernels.kernel import row_blocks
+from manyone.memory import row_blocks
 from manyone.solvers.nonlinear import gram, respond
 
 

@@ -12,8 +12,8 @@ from scipy import sparse
 from manyone._types import Array, Codes, Rows
 from manyone.groups import group_rows
 from manyone.kernels.gram import Points
-from manyone.kernels.kernel import row_blocks
 from manyone.kernels.stacks import kernel_pairs
+from manyone.memory import row_blocks
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Codes, Mask
 from manyone.calibration import Calibration
-from manyone.kernels.kernel import row_blocks
+from manyone.memory import row_blocks
 from manyone.models.range_guard import RangeGuard
 from manyone.tables.encoder import Encoder
 from manyone.tables.ranges import learn_ranges
