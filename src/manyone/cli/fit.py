@@ -11,6 +11,7 @@ In a shell::
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -88,16 +89,15 @@ def fit(
     check_place("--out", out)
     refuse_same("--out", out, table)
     check_rate(alarm_rate)
-    if engine == "dask" or scheduler is not None:
-        raise InputError("--engine dask is not there yet. Leave it out, and --scheduler with it.")
+    if scheduler is not None and engine != "dask":
+        raise InputError(f"--scheduler {scheduler} needs --engine dask.")
     with needs("cli,io"):
         import skops  # noqa: F401 - better to know now than after the fit
 
         from manyone.tables import TableModel
 
-    parts = [part.strip() for text in task for part in (text, *text.split(","))]
     with working("reading"):
-        rows = read_table(table, kinds=dict.fromkeys(parts, "text"))
+        rows = _dask_rows(table) if engine == "dask" else _local_rows(table, task)
     tasks = chosen_columns("--task", task, rows, table)
     for option, name in (("--time", time), ("--groups", groups), ("--outlier", outlier)):
         chosen_columns(option, [name] if name is not None else [], rows, table)
@@ -112,7 +112,7 @@ def fit(
         groups=groups,
         random_state=0,
     )
-    with about(table), working("fitting"):
+    with about(table), _cluster(scheduler), working("fitting"):
         model.fit(rows)
     save_model(model, out)
     print_lines("What was learned", ("", ""), [*_summary(model), *_rival(model)])
@@ -140,6 +140,39 @@ def info(
     print_lines("Its columns", ("column", "kind", "use", "missing", "note"), _columns(found))
 
 
+def _local_rows(table: Path, task: list[str]) -> Any:
+    parts = [part.strip() for text in task for part in (text, *text.split(","))]
+    return read_table(table, kinds=dict.fromkeys(parts, "text"))
+
+
+def _dask_rows(table: Path) -> Any:
+    """The table as a Dask data frame, of which nothing is read yet but its columns."""
+    with needs("dask"):
+        import dask.dataframe as dd
+
+    if not table.exists():
+        raise InputError(f"{table}: there is no such file or folder.")
+    if not (table.is_dir() or table.suffix in (".parquet", ".pq")):
+        raise InputError(
+            f"{table}: --engine dask reads Parquet, a file or a folder of them. Convert it, or "
+            "leave --engine out."
+        )
+    return dd.read_parquet(table)
+
+
+def _cluster(scheduler: str | None) -> AbstractContextManager[Any]:
+    """A connection to the scheduler at an address; without one, Dask computes in this process."""
+    if scheduler is None:
+        return nullcontext()
+    with needs("dask"):
+        from dask.distributed import Client
+
+    try:
+        return Client(scheduler, timeout=10)
+    except (OSError, ValueError) as error:
+        raise InputError(f"--scheduler {scheduler}: nobody answers there ({error}).") from None
+
+
 def _method(method: str, no_tune: bool) -> Any:
     """What TableModel takes for a method."""
     from manyone.estimators import METHODS
@@ -163,6 +196,8 @@ def _summary(model: TableModel) -> list[tuple[str, str]]:
     ]
     names = " and ".join(map(repr, task_columns(model)))
     counts = np.unique(model.labels_, return_counts=True)[1]
+    if len(model.labels_) < model.n_rows_:  # a sample was kept
+        counts = model.model_.calibration_.counts.astype(int)
     each = (
         f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
     )

@@ -141,21 +141,21 @@ def sweep_over(
     if is_dask(X):
         from manyone.engines.dask import dask_sweep
 
-        _refuse_whole_rows(model, groups)
+        refuse_whole_rows(model, groups)
         return dask_sweep(X, task, outlier, sample_weight)
     landmarks = getattr(model, "landmarks", None)
     by_blocks = landmarks is not None and model.can.blocks and model.metric in _METRICS
     by_blocks = by_blocks and model.kernel not in VALUES_ONLY and groups is None
     blocks = blocks_of(X, task, outlier, sample_weight)
     if blocks is not None and not (isinstance(X, np.memmap) and landmarks is None):
-        _refuse_whole_rows(model, groups)
+        refuse_whole_rows(model, groups)
         return local_sweep(blocks)
     if not by_blocks:
         return None
     return local_sweep(ArrayBlocks(Block(X, task, outlier, sample_weight).checked()))
 
 
-def _refuse_whole_rows(model: Any, groups: Any) -> None:
+def refuse_whole_rows(model: Any, groups: Any) -> None:
     """Raise where a model wants all rows at once and they come in blocks."""
     from manyone.estimators import METHODS
 

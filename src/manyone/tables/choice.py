@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyone._types import Array
+from manyone.engines.fitting import fit
+from manyone.engines.sources import refuse_whole_rows
 from manyone.estimators import METHODS
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
 from manyone.estimators.independent import IndependentOCKSR
+from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR
 from manyone.messages import shortlist
 from manyone.selection.auto import auto
 from manyone.selection.tune import tune
 
+if TYPE_CHECKING:
+    from manyone.tables.passes import Encoded
+
 Choice = dict[str, NDArray[Any]]
+# Of all rows, and of each task that has more.
+_JOINT_LANDMARKS, _TASK_LANDMARKS = 1000, 300
 _BY_NAME = {cls.__name__: cls for cls in METHODS.values()}
 
 
@@ -65,7 +73,56 @@ def choose_model(
     if isinstance(method, OneClassEstimator):
         model = clone(method).set_params(alarm_rate=alarm_rate)
         return model.fit(Z, **given), _only(model, "as given")
-    raise ValueError(
+    raise ValueError(_unknown(method))
+
+
+def choose_by_passes(
+    table: Encoded, anomalies: str, method: Any, alarm_rate: float, random_state: Any
+) -> tuple[OneClassEstimator, Choice]:
+    """The same for a table that is not in memory: chosen on a sample, fitted by passes.
+
+    Strangers are told by a joint model. Else every task is told by its own rows, which many rows
+    allow, and which finds faults and strangers.
+    """
+    if anomalies not in ("any", "strangers", "faults"):
+        raise ValueError(f'anomalies must be "any", "strangers" or "faults"; got {anomalies!r}.')
+    estimator, reason = method, "as given"
+    if isinstance(method, str):
+        joint = anomalies == "strangers" and len(set(table.sample.labels.tolist())) > 1
+        if method not in ("auto", "default", *_BY_NAME):
+            raise ValueError(_unknown(method))
+        faults = IndependentOCKSR(kernel="laplacian", width=3.0, metric="whitened")
+        model: Any = JointOCKSR() if joint else faults
+        if method in _BY_NAME:
+            model = _BY_NAME[method]()
+        if model.can.blocks:
+            number = _JOINT_LANDMARKS if model.can.joint else _TASK_LANDMARKS
+            model.set_params(landmarks=number, random_state=random_state or 0)
+        refuse_whole_rows(model, None)
+        estimator, reason = model, "not tuned"
+        if method != "default":
+            criterion = "unseen" if joint else "faults"
+            grid = {**model.can.grid, "metric": ("plain", "whitened")}
+            tuned = tune(
+                clone(model).set_params(landmarks=None),
+                table.Z,
+                **table.sample.given(),
+                criterion=criterion,
+                grid=grid,
+                calibrate=False,
+                random_state=random_state,
+            )
+            estimator = clone(model).set_params(**{key: getattr(tuned, key) for key in grid})
+            reason = f'tuned for "{criterion}" on {len(table.Z):,} of {table.n_rows:,} rows'
+    elif not isinstance(method, OneClassEstimator):
+        raise ValueError(_unknown(method))
+    estimator = clone(estimator).set_params(alarm_rate=alarm_rate)
+    refuse_whole_rows(estimator, None)
+    return fit(estimator, table.sweep), _only(estimator, reason)
+
+
+def _unknown(method: Any) -> str:
+    return (
         f'method must be "auto", "default", an estimator or the name of one ('
         f"{shortlist(sorted(_BY_NAME), 20)}); got {method!r}."
     )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from manyone._types import Codes
-from manyone.tables.frames import Column, grouped_numbers
+from manyone._types import Array
+from manyone.tables.facts import MOST_TEXTS, Facts
+from manyone.tables.frames import Column
 from manyone.tables.maps import DateMap, LevelMap, Map, NumberMap
 
-# So many rows have to grow one after the other before a column is taken for a counter.
-_COUNTER_ROWS = 8
 # A text column with more than this share of different values is an identifier.
 _IDENTIFIER = 0.5
 
@@ -69,70 +68,64 @@ class Decision:
 _WORDS = {"number": "numeric", "boolean": "true or false", "date": "a date", "text": "text"}
 
 
-def decide(name: str, column: Column, codes: Codes, linear: float) -> Decision:
-    """Look at a column of normal rows, in their order, of tasks given by number (n,).
+def decide(name: str, column: Column, facts: Facts, linear: float) -> Decision:
+    """Look at a column of normal rows, or of some of them, and at the facts about all.
 
     `linear` says how numbers are scaled, see :class:`NumberMap`.
     """
     values = column.values
-    finite = values[np.isfinite(values)]
-    missing = 1.0 - len(finite) / len(values)
-    seen: dict[str, Any] = {"missing": missing}
-    if column.kind in ("number", "boolean", "date") and len(finite):
-        seen |= {"low": float(finite.min()), "high": float(finite.max())}
+    seen: dict[str, Any] = {"missing": 1.0 - facts.known / facts.rows}
+    if facts.kind in ("number", "boolean", "date") and facts.known:
+        seen |= {"low": facts.low, "high": facts.high}
 
     def dropped(note: str) -> Decision:
-        return Decision(name, column.kind, None, note=note, **seen)
+        return Decision(name, facts.kind, None, note=note, **seen)
 
-    if column.kind not in _WORDS:
-        return dropped(f"dropped: values of type {column.kind} are not used")
-    if not len(finite):
+    if facts.kind not in _WORDS:
+        return dropped(f"dropped: values of type {facts.kind} are not used")
+    if not facts.known:
         return dropped("dropped: no value")
-    if column.levels is not None:
-        return _text(name, column, dropped, seen)
-    if column.kind == "date":
+    if facts.kind == "text":
+        return _text(name, facts, dropped, seen)
+    if facts.kind == "date":
         cycles = DateMap.learn(values)
         if not cycles.width:
             return dropped("dropped: a date that goes through no day and no week")
         note = "hour of day and day of week only, as future dates are all new"
-        return Decision(name, column.kind, cycles, note=note, **seen)
-    if finite.min() == finite.max():
+        return Decision(name, facts.kind, cycles, note=note, **seen)
+    if facts.low == facts.high:
         return dropped("dropped: constant")
-    if _only_grows(values, codes):
+    if facts.grows:
         return dropped("dropped: a counter, every further row would be out of range")
-    if _names_rows(name, finite):
+    if _names_rows(name, values[np.isfinite(values)]):
         return dropped("dropped: a number that names rows")
-    infinite = int(np.isinf(values).sum())
-    note = f"{infinite} infinite values taken as missing" if infinite else ""
-    return Decision(name, column.kind, NumberMap.learn(values, linear), note=note, **seen)
+    note = f"{facts.infinite} infinite values taken as missing" if facts.infinite else ""
+    numbers = NumberMap.learn(np.append(values, _ends(values, facts)), linear)
+    numbers = replace(numbers, infinite=facts.infinite > 0)
+    return Decision(name, facts.kind, numbers, note=note, **seen)
 
 
-def _text(name: str, column: Column, dropped: Any, seen: dict[str, Any]) -> Decision:
-    assert column.levels is not None
-    number, rows = len(column.levels), int(np.isfinite(column.values).sum())
+def _ends(values: Array, facts: Facts) -> list[float]:
+    """Lowest and highest value of all rows, where those at hand do not reach so far."""
+    finite = values[np.isfinite(values)]
+    lower, higher = facts.low < finite.min(initial=np.inf), facts.high > finite.max(initial=-np.inf)
+    return [facts.low] * bool(lower) + [facts.high] * bool(higher)
+
+
+def _text(name: str, facts: Facts, dropped: Any, seen: dict[str, Any]) -> Decision:
+    if facts.levels is None:
+        return dropped(f"dropped: more than {MOST_TEXTS:,} different texts")
+    number, rows = len(facts.levels), facts.known
     if number == 1 and seen["missing"] == 0.0:
         return dropped("dropped: constant")
     if number > max(20, _IDENTIFIER * rows):
-        digits = sum(level.replace(",", "").replace(".", "").isdigit() for level in column.levels)
+        digits = sum(level.replace(",", "").replace(".", "").isdigit() for level in facts.levels)
         looks = "; it looks like numbers, convert it to use it" if digits > number / 2 else ""
         return dropped(f"dropped: {number} different texts in {rows} rows name rows{looks}")
-    levels = LevelMap.learn(column.values, column.levels)
+    levels = LevelMap.learn(facts.levels)
     merged = number - len(levels.names()) + 2
     note = f"{merged} rare levels are one" if merged > 1 else ""
-    return Decision(name, column.kind, levels, note=note, **seen)
-
-
-def _only_grows(values: Any, codes: Codes) -> bool:
-    """Whether values grow from row to row, of the table or of each task."""
-    if not np.isfinite(values).all() or len(values) < _COUNTER_ROWS:
-        return False
-    if np.all(np.diff(values) > 0):
-        return True
-    order = np.argsort(codes, kind="stable")
-    same = np.diff(codes[order]) == 0
-    steps = np.diff(values[order])[same]
-    long_enough = grouped_numbers(codes).max() + 1 >= 3 and len(steps) >= _COUNTER_ROWS
-    return bool(long_enough and np.all(steps > 0))
+    return Decision(name, facts.kind, levels, note=note, **seen)
 
 
 def _names_rows(name: str, finite: Any) -> bool:

@@ -15,6 +15,7 @@ from manyone.calibration import Calibration
 from manyone.messages import shortlist
 from manyone.models.range_guard import ALARM, RangeGuard, floors
 from manyone.tables.decisions import Decision, decide
+from manyone.tables.facts import Facts
 from manyone.tables.frames import Columns, read_columns
 from manyone.tables.maps import LEVEL_HEIGHT, LevelMap, Map, NumberMap, apply_numbers
 from manyone.tables.ranges import Ranges
@@ -54,53 +55,59 @@ class Encoder:
     @classmethod
     def learn(cls, columns: Columns, codes: Codes, n_tasks: int, linear: float) -> Encoder:
         """Decide about columns of normal rows of tasks given by number (n,)."""
-        decisions = tuple(decide(*pair, codes, linear) for pair in columns.items())
-        return cls.of(decisions, linear, columns, codes, n_tasks)
+        facts = {name: Facts.of(column, codes) for name, column in columns.items()}
+        return cls.decided(facts, columns, linear).filled(columns, codes, n_tasks)
 
     @classmethod
-    def of(
-        cls,
-        decisions: tuple[Decision, ...],
-        linear: float,
-        columns: Columns,
-        codes: Codes,
-        n_tasks: int,
-    ) -> Encoder:
-        """The encoder that follows from decisions about these columns."""
+    def decided(cls, facts: dict[str, Facts], columns: Columns, linear: float) -> Encoder:
+        """Decide by the facts about columns and by some values of them; nothing is imputed yet."""
+        decisions = (decide(name, columns[name], facts[name], linear) for name in facts)
+        return cls.of(tuple(decisions), facts, linear)
+
+    @classmethod
+    def of(cls, decisions: tuple[Decision, ...], facts: dict[str, Facts], linear: float) -> Encoder:
+        """The encoder that follows from decisions, without what it imputes."""
         used = [one.name for one in decisions if one.used]
         if not used:
             reasons = "; ".join(f"{one.name!r}: {one.note}" for one in decisions[:5])
             raise ValueError(f"No column is left to learn from ({reasons}).")
         maps = tuple(one.map for one in decisions if one.map is not None)
-        missing = np.column_stack([np.isnan(columns[name].values) for name in used])
-        indicators = np.flatnonzero(missing.any(axis=0))
+        indicators = np.flatnonzero([facts[name].missing > 0 for name in used])
         source = [np.full(one.width, number) for number, one in enumerate(maps)]
         places = np.concatenate([*source, indicators, [-1]])
-        fill = np.zeros((n_tasks + 1, len(places)))
-        encoder = cls(decisions, linear, maps, indicators, places, fill)
-        Z = encoder._coordinates(columns)[0]
-        return encoder.filled(Z, codes, n_tasks)
+        return cls(decisions, linear, maps, indicators, places, np.zeros((1, len(places))))
 
-    def filled(self, Z: Array, codes: Codes, n_tasks: int) -> Encoder:
-        """The encoder that imputes means of these coordinates (n, D), of each task and overall."""
+    def filled(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
+        """The encoder that imputes means of these rows, of each task and overall."""
+        return self.imputing(*self.coordinate_sums(columns, codes, n_tasks))
+
+    def coordinate_sums(self, columns: Columns, codes: Codes, n_tasks: int) -> tuple[Array, Array]:
+        """Sums of the coordinates that are known, and how many are, each (T, D)."""
+        Z = self._coordinates(columns)[0]
         known = ~np.isnan(Z)
-        counts, sums = np.zeros((n_tasks, Z.shape[1])), np.zeros((n_tasks, Z.shape[1]))
+        sums, counts = np.zeros((2, n_tasks, Z.shape[1]))
         np.add.at(counts, codes, known)
         np.add.at(sums, codes, np.where(known, Z, 0.0))
+        return sums, counts
+
+    def imputing(self, sums: Array, counts: Array) -> Encoder:
+        """The encoder that imputes means, from sums of known coordinates and their counts."""
         overall = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1.0)
         fill = np.where(counts > 0, sums / np.maximum(counts, 1.0), overall)
         return replace(self, fill=np.vstack([fill, overall]))
 
     def learned_again(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
         """The same use of the same columns, learned from other rows."""
+        facts = {name: Facts.of(columns[name], codes) for name in self.used}
         # Of columns that were dropped no value is left, so none of rows that are gone either.
         decisions = tuple(
             replace(one, low=np.nan, high=np.nan)
             if one.map is None
-            else decide(one.name, columns[one.name], codes, self.linear)
+            else decide(one.name, columns[one.name], facts[one.name], self.linear)
             for one in self.decisions
         )
-        return Encoder.of(decisions, self.linear, columns, codes, n_tasks)
+        encoder = Encoder.of(decisions, facts, self.linear)
+        return encoder.filled(columns, codes, n_tasks)
 
     def numbers(self, columns: Columns) -> Array:
         """Finite values of the columns of numbers (n, p), NaN where there is none."""
@@ -189,13 +196,14 @@ class Encoder:
             raise ValueError(
                 f"The table has no column {shortlist(lost, 3)}, which the model was fitted with."
             )
-        columns = read_columns(frame, names)
-        for one in self.decisions:
-            if one.used:
-                columns[one.name] = one.checked(columns[one.name])
+        columns = self.checked(read_columns(frame, names))
         if order is not None:
             return {name: column.take(order) for name, column in columns.items()}
         return columns
+
+    def checked(self, columns: Columns) -> Columns:
+        """The columns that are used, each of the kind that it was."""
+        return {one.name: one.checked(columns[one.name]) for one in self.decisions if one.used}
 
     def new_columns(self, names: Sequence[str]) -> list[str]:
         """Columns that the model has never heard of."""

@@ -137,18 +137,18 @@ class LevelMap:
     singletons: float
 
     @classmethod
-    def learn(cls, values: Array, levels: NDArray[Any]) -> LevelMap:
-        """The map of a column of level numbers (n,)."""
-        known = values[~np.isnan(values)].astype(np.intp)
-        counts = np.bincount(known, minlength=len(levels))
+    def learn(cls, found: dict[str, int]) -> LevelMap:
+        """The map of a column of texts that were found so often."""
+        levels, counts = np.array(list(found)), np.array(list(found.values()))
+        total = int(counts.sum())
         order = np.lexsort((levels, -counts))
-        frequent = counts[order] >= max(_RARE_ROWS, 0.005 * len(known))
+        frequent = counts[order] >= max(_RARE_ROWS, 0.005 * total)
         frequent[_MOST_LEVELS:] = False
         frequent[0] |= len(levels) <= 2
         number = int(frequent.sum())
         rare = number < len(levels)
         place = np.where(frequent, np.cumsum(frequent) - 1, number)
-        singletons = float(np.sum(counts == 1) / max(len(known), 1))
+        singletons = float(np.sum(counts == 1) / max(total, 1))
         return cls(levels[order], place, number + rare + 1, singletons)
 
     def names(self) -> list[str]:

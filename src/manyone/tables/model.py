@@ -9,35 +9,25 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 import narwhals.stable.v2 as nw
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from manyone._types import Array
-from manyone.estimators.base import OneClassEstimator
 from manyone.messages import CalibrationWarning, warn_user
-from manyone.rows import training_rows
 from manyone.tables.answers import Answers, answer_rows, as_output
-from manyone.tables.choice import choose_model
-from manyone.tables.encoder import Encoder
 from manyone.tables.evaluation import evaluate_answers
 from manyone.tables.explain import Reference, alarm_reasons, explanation_table
+from manyone.tables.fitting import Fitted, fit_again, fit_table
 from manyone.tables.frames import (
     as_table,
     outlier_mask,
     refuse_missing_columns,
 )
-from manyone.tables.ranges import learn_ranges
 from manyone.tables.reading import (
     TrainingTable,
     claimed_tasks,
     read_training,
     refuse_other_labels,
 )
-from manyone.tables.unknown import UnknownTasks
-
-# How numbers are scaled. People differ in the order of their values; faults show in how far values
-# go, and need distances that mean something.
-_LINEAR = {"strangers": 0.0, "any": 0.0, "faults": 0.9}
 
 
 @dataclass(eq=False, repr=False)
@@ -115,21 +105,17 @@ class TableModel(BaseEstimator):
 
         Parameters
         ----------
-        table : data frame
-            Rows are normal, but for those that the column `outlier` marks.
+        table : data frame, path, function or Dask data frame
+            Rows are normal, but for those that the column `outlier` marks. Parquet files (a path,
+            or that of a folder), frames that a function yields each time it is called, and Dask
+            data frames are passed over part by part: the method is then one with landmarks, and
+            of the rows a sample is kept.
 
         Returns
         -------
         self
         """
-        training = read_training(as_table(table), self._roles(), self.ignore)
-        encoder = Encoder.learn(*training.normal(), _LINEAR.get(self.anomalies, 0.5))
-        Z = encoder.encode(training.columns, training.codes())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CalibrationWarning)  # `basis` says it row by row
-            asked = (self.anomalies, self.method, self.alarm_rate, self.random_state)
-            model, self.choice_ = choose_model(Z, training.given(), *asked)
-        return self._finish(training, encoder, model, Z)
+        return self._become(fit_table(self, table))
 
     def _roles(self) -> dict[str, list[str]]:
         task = [self.task] if isinstance(self.task, str) else list(self.task)
@@ -139,29 +125,25 @@ class TableModel(BaseEstimator):
             roles[role] = [] if name is None else [name]
         return roles
 
-    def _finish(
-        self, training: TrainingTable, encoder: Encoder, model: OneClassEstimator, Z: Array
-    ) -> Self:
-        """Become the model of these rows: ranges guarded, thresholds set, unknown tasks met."""
-        rows, self.tasks_, self.source_ = training_rows(
-            model, Z, training.labels, training.given()["outlier"], reset=False
-        )
-        normal = ~rows.outlier
-        values = encoder.numbers(training.columns)[self.source_][normal]
-        guard = encoder.guard(learn_ranges(values), model.calibration_)
-        model.solution_ = replace(model.solution_, guard=guard)
-        self.model_, self.encoder_, self.columns_ = model, encoder, encoder.table()
-        self.unknown_ = UnknownTasks.learn(rows.X[normal], rows.codes[normal], encoder, values)
+    def _become(self, found: Fitted) -> Self:
+        training, encoder = found.training, found.encoder
+        self.model_, self.encoder_, self.columns_ = found.model, encoder, encoder.table()
+        self.tasks_, self.source_, self.unknown_ = found.tasks, found.source, found.unknown
+        self.choice_, self.n_rows_ = found.choice, found.n_rows
         self.table_ = {name: training.columns[name] for name in encoder.used}
         self.labels_, self.outlier_ = training.labels, training.outlier
         self.groups_, self.times_ = training.groups, training.times
         self.row_numbers_ = training.numbers
-        self.n_rows_ = len(training.labels)
         self.__dict__.pop("_explained_by", None)
         self._set_rate(self.alarm_rate)
         return self
 
     def _training(self) -> TrainingTable:
+        if len(self.labels_) < self.n_rows_:
+            raise ValueError(
+                f"The model has kept {len(self.labels_)} of the {self.n_rows_} rows that it was "
+                "fitted to: fit it again to the rows that it is to know."
+            )
         roles = self.labels_, self.outlier_, self.groups_, self.times_
         return TrainingTable(self.table_, *roles, self.row_numbers_)
 
@@ -305,7 +287,7 @@ class TableModel(BaseEstimator):
         more = read_training(frame, self._roles(), self.ignore)
         refuse_other_labels(more.labels, self.tasks_, self._roles()["task"])
         more = replace(more, columns=self.encoder_.read(frame, more.numbers))
-        return self._again(self._training().joined(more))
+        return self._become(fit_again(self, self._training().joined(more)))
 
     def forget(self, task: Any) -> Self:
         """Remove a task and every trace of its rows: as if they had never been there.
@@ -316,16 +298,7 @@ class TableModel(BaseEstimator):
             Of several columns, the list of their values.
         """
         check_is_fitted(self)
-        return self._again(self._training().without(task))
-
-    def _again(self, training: TrainingTable) -> Self:
-        """Encoder, model and thresholds of other rows, with the settings that were chosen."""
-        encoder = self.encoder_.learned_again(*training.normal())
-        Z = encoder.encode(training.columns, training.codes())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CalibrationWarning)
-            model = clone(self.model_).fit(Z, **training.given())
-        return self._finish(training, encoder, model, Z)
+        return self._become(fit_again(self, self._training().without(task)))
 
     def report(self, path: Any, table: Any = None) -> None:
         """Write a page about the model, and about the rows of a table if one is given.

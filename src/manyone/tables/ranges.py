@@ -37,14 +37,20 @@ class Ranges:
 
 def learn_ranges(values: Array, groups: Codes | None = None) -> Ranges:
     """Ranges of columns (n, p), NaN where missing; groups (n,) are left out together."""
-    middle = np.nanmedian(values, axis=0)
-    span = np.nanmax(values, axis=0) - np.nanmin(values, axis=0)
+    known = np.isnan(values)
+    lowest = two_highest(np.where(known, -np.inf, -values), groups)
+    highest = two_highest(np.where(known, -np.inf, values), groups)
+    return ranges_between(np.nanmedian(values, axis=0), lowest, highest)
+
+
+def ranges_between(middle: Array, lowest: Array, highest: Array) -> Ranges:
+    """Ranges from medians (p,) and the two ends of each column, (2, p), the lower ones negated."""
+    span = highest[0] + lowest[0]
     span = np.where(span > 0, span, 1.0)
     ends, tails, margin = [], [], _LEAST_MARGIN
-    for sign in (-1.0, 1.0):
-        known = np.where(np.isnan(values), -np.inf, sign * (values - middle))
-        first, second = _two_highest(known, groups)
-        ends.append(middle + sign * first)
+    for sign, outer in ((-1.0, lowest), (1.0, highest)):
+        first, second = outer - sign * middle
+        ends.append(sign * outer[0])
         tails.append(np.where(first > 0, first, span))
         gap = (first - second) / np.where(second > 0, second, span)
         margin = max(margin, float(gap.max(initial=0.0)))
@@ -52,14 +58,14 @@ def learn_ranges(values: Array, groups: Codes | None = None) -> Ranges:
     return Ranges(ends[0], ends[1], margin * tails[0], margin * tails[1])
 
 
-def _two_highest(values: Array, groups: Codes | None) -> tuple[Array, Array]:
-    """Highest value of each column (p,), and highest of all other groups (p,)."""
+def two_highest(values: Array, groups: Codes | None = None) -> Array:
+    """Highest value of each column, and highest of all other groups, shape (2, p)."""
     top = values
     if groups is not None:
         top = np.full((groups.max() + 1, values.shape[1]), -np.inf)
         np.maximum.at(top, groups, values)
     if len(top) == 1:
-        return top[0], top[0]
+        return np.stack([top[0], top[0]])
     second, first = np.partition(top, [len(top) - 2, len(top) - 1], axis=0)[-2:]
     # A column with no value in any other group has no other range.
-    return first, np.where(np.isneginf(second), first, second)
+    return np.stack([first, np.where(np.isneginf(second), first, second)])

@@ -18,7 +18,7 @@ from manyone.calibration import Calibration
 from manyone.memory import row_blocks
 from manyone.models.range_guard import RangeGuard
 from manyone.tables.encoder import Encoder
-from manyone.tables.ranges import learn_ranges
+from manyone.tables.ranges import Ranges
 
 # Rows that stand for all.
 _MOST_ROWS = 2000
@@ -42,12 +42,10 @@ class UnknownTasks:
     calibration: Calibration
 
     @classmethod
-    def learn(cls, X: Array, codes: Codes, encoder: Encoder, values: Array) -> UnknownTasks:
-        """From normal rows (n, d), sorted by task, and the numbers (n, p) that they encode."""
+    def learn(cls, X: Array, codes: Codes, encoder: Encoder, ranges: Ranges) -> UnknownTasks:
+        """From normal rows (n, d), sorted by task, and ranges with whole tasks left out."""
         tasks = np.unique(codes, return_inverse=True)[1]
-        # A single task: rows are left out instead.
-        groups = tasks if tasks.max() > 0 else np.arange(len(X))
-        ranges = learn_ranges(values, groups)
+        groups = left_out_together(codes)
         if len(X) > _MOST_ROWS:
             kept = np.linspace(0, len(X) - 1, _MOST_ROWS).round().astype(np.intp)
             X, tasks, groups = X[kept], tasks[kept], groups[kept]
@@ -77,3 +75,9 @@ class UnknownTasks:
         offset, _ = self.calibration.offsets(alarm_rate)
         codes = np.zeros(len(scores), dtype=np.intp)
         return self.calibration.pvalues(scores, codes, finest), scores < offset[0]
+
+
+def left_out_together(codes: Codes) -> Codes:
+    """Rows of tasks (n,) that leave together: whole tasks, or of a single one every row alone."""
+    tasks = np.unique(codes, return_inverse=True)[1]
+    return tasks if tasks.max() > 0 else np.arange(len(codes))

@@ -1,0 +1,106 @@
+"""From a table to an encoder, a model behind a guard, and what is said of tasks never seen."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from manyone._types import Array, Codes
+from manyone.estimators.base import OneClassEstimator
+from manyone.estimators.elsewhere import in_memory
+from manyone.messages import CalibrationWarning
+from manyone.rows import training_rows
+from manyone.tables.choice import Choice, choose_by_passes, choose_model
+from manyone.tables.encoder import Encoder
+from manyone.tables.frames import as_table
+from manyone.tables.ranges import Ranges, learn_ranges
+from manyone.tables.reading import TrainingTable, read_training
+from manyone.tables.unknown import UnknownTasks, left_out_together
+
+if TYPE_CHECKING:
+    from manyone.tables.model import TableModel
+
+# How numbers are scaled. People differ in the order of their values; faults show in how far values
+# go, and need distances that mean something.
+_LINEAR = {"strangers": 0.0, "any": 0.0, "faults": 0.9}
+
+
+class Fitted(NamedTuple):
+    """A table and what was learned from it.
+
+    `training` are all its rows, or a sample where it was not in memory, `n_rows` is their number,
+    `source` says where each row of the model stands among those of `training`.
+    """
+
+    training: TrainingTable
+    encoder: Encoder
+    model: OneClassEstimator
+    choice: Choice
+    unknown: UnknownTasks
+    tasks: NDArray[Any]
+    source: Codes
+    n_rows: int
+
+
+def fit_table(asked: TableModel, table: Any) -> Fitted:
+    """What a table model asks for, of a table wherever it is."""
+    linear = _LINEAR.get(asked.anomalies, 0.5)
+    wanted = (asked.anomalies, asked.method, asked.alarm_rate, asked.random_state)
+    if in_memory(table):
+        training = read_training(as_table(table), asked._roles(), asked.ignore)
+        encoder = Encoder.learn(*training.normal(), linear)
+        Z = encoder.encode(training.columns, training.codes())
+        with _quietly():
+            model, choice = choose_model(Z, training.given(), *wanted)
+        return _guarded(training, encoder, model, choice, Z)
+    from manyone.tables.passes import encoded
+
+    found = encoded(table, asked._roles(), asked.ignore, linear)
+    with _quietly():
+        model, choice = choose_by_passes(found, *wanted)
+    fitted = _guarded(found.sample, found.encoder, model, choice, found.Z, found.ranges)
+    return fitted._replace(n_rows=found.n_rows)
+
+
+def fit_again(known: TableModel, training: TrainingTable) -> Fitted:
+    """Encoder, model and thresholds of other rows, with the settings that were chosen."""
+    encoder = known.encoder_.learned_again(*training.normal())
+    Z = encoder.encode(training.columns, training.codes())
+    with _quietly():
+        model = clone(known.model_).fit(Z, **training.given())
+    return _guarded(training, encoder, model, known.choice_, Z)
+
+
+def _quietly() -> warnings.catch_warnings[Any]:
+    """Without warnings about thresholds: `basis` says it row by row."""
+    return warnings.catch_warnings(action="ignore", category=CalibrationWarning)
+
+
+def _guarded(
+    training: TrainingTable,
+    encoder: Encoder,
+    model: OneClassEstimator,
+    choice: Choice,
+    Z: Array,
+    ranges: tuple[Ranges, Ranges] | None = None,
+) -> Fitted:
+    """The model with ranges guarded and unknown tasks met.
+
+    `ranges` are those of all rows, and with whole tasks left out, where not all are at hand.
+    """
+    rows, tasks, source = training_rows(
+        model, Z, training.labels, training.given()["outlier"], reset=False
+    )
+    normal = ~rows.outlier
+    X, codes = rows.X[normal], rows.codes[normal]
+    if ranges is None:
+        values = encoder.numbers(training.columns)[source][normal]
+        ranges = learn_ranges(values), learn_ranges(values, left_out_together(codes))
+    guard = encoder.guard(ranges[0], model.calibration_)
+    model.solution_ = replace(model.solution_, guard=guard)
+    unknown = UnknownTasks.learn(X, codes, encoder, ranges[1])
+    return Fitted(training, encoder, model, choice, unknown, tasks, source, len(training.labels))

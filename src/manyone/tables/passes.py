@@ -1,0 +1,315 @@
+"""A model of a table that is not in memory: Parquet files, Dask data frames, frames of a function.
+
+The first pass gathers exact facts about every column and a sample that no task is missing from;
+what is done with each column follows from both. The second sums up what is imputed, and finds the
+ranges of all columns. Then the encoded rows are fitted by passes, as in :mod:`manyone.engines`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyone._types import Array
+from manyone.engines.blocks import Block, CheckedBlock
+from manyone.engines.fitting import Step, Sweep, local_sweep
+from manyone.engines.sample import Sample, TakeSample, refuse_unusable
+from manyone.engines.sources import blocks_of, is_dask
+from manyone.messages import warn_user
+from manyone.rows import MISSING, as_labels, lookup
+from manyone.tables.encoder import Encoder
+from manyone.tables.facts import Facts
+from manyone.tables.frames import Column, as_table
+from manyone.tables.ranges import Ranges, ranges_between, two_highest
+from manyone.tables.reading import TrainingTable, read_training
+
+# Rows that columns are decided by and settings chosen from.
+_SAMPLE = 2**14
+
+
+class Reader(NamedTuple):
+    """How a part of the table is read: roles of columns, and those that are ignored."""
+
+    roles: dict[str, list[str]]
+    ignore: Sequence[str]
+
+    def __call__(self, block: Block) -> TrainingTable:
+        """Rows of one part."""
+        return read_training(as_table(block.X), self.roles, self.ignore)
+
+
+def table_sweep(table: Any) -> Sweep:
+    """Passes over the parts of a table that is not in memory."""
+    if is_dask(table):
+        from manyone.engines.dask import dask_sweep
+
+        return dask_sweep(table, None, None, None)
+    return local_sweep(blocks_of(table))
+
+
+# -------------------------------------------------------------------------------------- first pass
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What the first pass finds.
+
+    Attributes
+    ----------
+    facts : dict of str to Facts
+        About the normal rows.
+    sample : Sample
+        Of rows of numbers: what texts are is in `texts`.
+    texts : dict of str to dict of float to str
+        By column, the texts of the sample.
+    """
+
+    facts: dict[str, Facts]
+    sample: Sample
+    texts: dict[str, dict[float, str]]
+
+    def training(self) -> TrainingTable:
+        """The sample as a table."""
+        columns = {}
+        for k, (name, facts) in enumerate(self.facts.items()):
+            values = self.sample.X[:, k]
+            columns[name] = Column(facts.kind, values)
+            if facts.kind == "text":
+                columns[name] = _text_column(values, self.texts.get(name, {}))
+        labels = self.sample.tasks
+        if np.any(self.sample.codes == MISSING):
+            labels = as_labels([*labels.tolist(), None])
+        number = len(self.sample.codes)
+        labels, outlier = labels[self.sample.codes], self.sample.outlier
+        return TrainingTable(columns, labels, outlier, None, None, np.arange(number))
+
+
+@dataclass(frozen=True, eq=False)
+class TakeLook:
+    """The first pass: rows are drawn by their content, so the parts do not matter."""
+
+    reader: Reader
+    step: TakeSample
+
+    def partial(self, block: Block) -> Look:
+        """Look at one part."""
+        training = self.reader(block)
+        columns, codes, _ = training.normal()
+        facts = {name: Facts.of(column, codes).bounded() for name, column in columns.items()}
+        texts, words = {}, np.empty((len(training.labels), len(facts)))
+        for k, (name, column) in enumerate(training.columns.items()):
+            words[:, k] = column.values
+            if column.levels is not None:
+                numbers = [_number_of(level) for level in column.levels.tolist()]
+                texts[name] = dict(zip(numbers, column.levels.tolist(), strict=True))
+                known = ~np.isnan(column.values)
+                words[known, k] = np.array(numbers)[column.values[known].astype(np.intp)]
+        words[np.isnan(words)] = np.nan  # the bits of all of them are the same
+        checked = CheckedBlock(
+            words,
+            training.labels,
+            training.outlier,
+            np.ones(len(words)),
+            np.array(list(facts), dtype=object),
+        )
+        return _pruned(Look(facts, self.step.partial(checked), texts))
+
+    def merge(self, one: Look, other: Look) -> Look:
+        """What both found."""
+        sample = self.step.merge(one.sample, other.sample)
+        facts = {name: fact.merged(other.facts[name], name) for name, fact in one.facts.items()}
+        names = one.texts.keys() | other.texts.keys()
+        texts = {name: one.texts.get(name, {}) | other.texts.get(name, {}) for name in names}
+        return _pruned(Look(facts, sample, texts))
+
+
+def _number_of(text: str) -> float:
+    """A number for a text, the same in every process: 53 bits of a hash."""
+    return float(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 11)
+
+
+def _pruned(look: Look) -> Look:
+    """Without the texts that no sampled row has."""
+    texts = {}
+    for k, name in enumerate(look.facts):
+        if name in look.texts:
+            kept = set(look.sample.X[:, k].tolist())
+            texts[name] = {n: text for n, text in look.texts[name].items() if n in kept}
+    return Look(look.facts, look.sample, texts)
+
+
+def _text_column(values: Array, texts: dict[float, str]) -> Column:
+    known = ~np.isnan(values)
+    numbers, place = np.unique(values[known], return_inverse=True)
+    found = np.full(len(values), np.nan)
+    found[known] = place
+    levels = np.array([texts[n] for n in numbers.tolist()], dtype=np.str_)
+    return Column("text", found, levels if len(levels) else np.empty(0, dtype="U1"))
+
+
+# ------------------------------------------------------------------------------------- second pass
+
+
+class Sums(NamedTuple):
+    """Sums and counts of known coordinates (T, D), ends of columns of numbers.
+
+    `lowest` and `highest` (2, p) are the two ends, `task_lowest` and `task_highest` (T, p) those of
+    each task; low ends are negated.
+    """
+
+    sums: Array
+    counts: Array
+    lowest: Array
+    highest: Array
+    task_lowest: Array
+    task_highest: Array
+
+
+@dataclass(frozen=True, eq=False)
+class AddCoordinates:
+    """The second pass, over the normal rows."""
+
+    reader: Reader
+    encoder: Encoder
+    tasks: NDArray[Any]
+
+    def partial(self, block: Block) -> Sums:
+        """Sums over one part."""
+        training, n_tasks = self.reader(block), len(self.tasks)
+        normal = np.flatnonzero(~training.outlier)
+        codes = lookup(training.labels[normal], self.tasks)
+        columns = self.encoder.checked(training.take(normal).columns)
+        values = self.encoder.numbers(columns)
+        ends = []
+        for sign in (-1.0, 1.0):
+            known = np.where(np.isnan(values), -np.inf, sign * values)
+            each = np.full((n_tasks, values.shape[1]), -np.inf)
+            np.maximum.at(each, codes, known)
+            nothing = np.full((2, values.shape[1]), -np.inf)
+            ends.append((_two(np.vstack([nothing, known])), each))
+        (lowest, task_lowest), (highest, task_highest) = ends
+        sums, counts = self.encoder.coordinate_sums(columns, codes, n_tasks)
+        return Sums(sums, counts, lowest, highest, task_lowest, task_highest)
+
+    def merge(self, one: Sums, other: Sums) -> Sums:
+        """Sums over both."""
+        return Sums(
+            one.sums + other.sums,
+            one.counts + other.counts,
+            _two(np.vstack([one.lowest, other.lowest])),
+            _two(np.vstack([one.highest, other.highest])),
+            np.maximum(one.task_lowest, other.task_lowest),
+            np.maximum(one.task_highest, other.task_highest),
+        )
+
+
+def _two(values: Array) -> Array:
+    """The two highest values of each column, shape (2, p)."""
+    return np.partition(values, len(values) - 2, axis=0)[: len(values) - 3 : -1]
+
+
+def _ranges(found: Sums, middle: Array) -> tuple[Ranges, Ranges]:
+    """Ranges of all rows, and with whole tasks left out; of a single task, with rows left out."""
+    alone = ranges_between(middle, *(_other(ends) for ends in (found.lowest, found.highest)))
+    if len(found.task_lowest) == 1:
+        return alone, alone
+    tasks = two_highest(found.task_lowest), two_highest(found.task_highest)
+    return alone, ranges_between(middle, *tasks)
+
+
+def _other(ends: Array) -> Array:
+    """The two ends, the second being the first where there is no other."""
+    return np.where(np.isneginf(ends), ends[0], ends)
+
+
+# ----------------------------------------------------------------------------------- further passes
+
+
+@dataclass(frozen=True, eq=False)
+class OnEncoded:
+    """A pass over encoded rows as one over the table."""
+
+    step: Step
+    reader: Reader
+    encoder: Encoder
+    tasks: NDArray[Any]
+
+    def partial(self, block: Block) -> Any:
+        """What one part gives."""
+        training = self.reader(block)
+        columns = self.encoder.checked(training.columns)
+        codes = lookup(training.labels, self.tasks)
+        Z = self.encoder.encode(columns, codes)
+        weight = np.ones(len(codes))
+        return self.step.partial(CheckedBlock(Z, training.labels, training.outlier, weight))
+
+    def merge(self, one: Any, other: Any) -> Any:
+        """What two parts give together."""
+        return self.step.merge(one, other)
+
+
+class Encoded(NamedTuple):
+    """The table as encoded rows.
+
+    `sweep` passes over them, `sample` is a part of the table, `Z` the sample encoded, `ranges` are
+    those of all rows and with whole tasks left out, `n_rows` is their number.
+    """
+
+    sweep: Sweep
+    sample: TrainingTable
+    encoder: Encoder
+    Z: Array
+    ranges: tuple[Ranges, Ranges]
+    n_rows: int
+
+
+def encoded(
+    table: Any, roles: dict[str, list[str]], ignore: Sequence[str], linear: float
+) -> Encoded:
+    """Look at a table twice, and encode it.
+
+    Parameters
+    ----------
+    table : path, function or Dask data frame
+    roles : dict
+        Names of the columns for ``task``, ``time`` and ``outlier``.
+    ignore : list of str
+    linear : float
+        How numbers are scaled, see :class:`manyone.tables.maps.NumberMap`.
+
+    Returns
+    -------
+    Encoded
+    """
+    if roles["groups"]:
+        raise ValueError(
+            "groups= needs the whole table in memory, as rows of a group may be in many parts of "
+            "it: give a data frame of pandas, polars or pyarrow."
+        )
+    if roles["time"]:
+        warn_user(
+            f"The table comes in parts: rows are left out one by one, not in blocks of "
+            f"{roles['time'][0]!r}, when thresholds are set. Where rows of a task depend on each "
+            "other, more of them will raise an alarm than promised."
+        )
+    sweep, reader = table_sweep(table), Reader(roles, ignore)
+    look: Look = sweep(TakeLook(reader, TakeSample(_SAMPLE)))
+    refuse_unusable(look.sample)
+    sample, tasks = look.training(), look.sample.tasks
+    columns, _, _ = sample.normal()
+    decided = Encoder.decided(look.facts, columns, linear)
+    found: Sums = sweep(AddCoordinates(reader, decided, tasks))
+    encoder = decided.imputing(found.sums, found.counts)
+    middle = np.nanmedian(encoder.numbers(columns), axis=0)
+    Z = encoder.encode(sample.columns, lookup(sample.labels, tasks))
+
+    def over_encoded(step: Step) -> Any:
+        return sweep(OnEncoded(step, reader, encoder, tasks))
+
+    ranges = _ranges(found, middle)
+    return Encoded(over_encoded, sample, encoder, Z, ranges, look.sample.n_rows)

@@ -1,0 +1,166 @@
+"""Tables in parts: whatever the parts, the model of the whole table."""
+
+import os
+import signal
+from itertools import pairwise
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import manyone
+from manyone import IndependentOCKSR, JointOCKSR, TableModel
+from manyone.tables.facts import Facts
+from manyone.tables.frames import read_column, text_column
+
+RNG = np.random.default_rng(6)
+N = 900
+MACHINE = RNG.choice(["fan", "pump", "saw", "lathe"], N)
+CODES = np.unique(MACHINE, return_inverse=True)[1]
+TABLE = pd.DataFrame(
+    {
+        "machine": MACHINE,
+        "number": np.arange(N),  # a counter
+        "flow": RNG.normal(size=N) + CODES,
+        "load": RNG.exponential(size=N),
+        "mode": RNG.choice(["low", "high", "off"], N),
+        "gap": np.where(RNG.uniform(size=N) < 0.01, np.nan, RNG.normal(size=N)),
+        "on": RNG.uniform(size=N) < 0.8,
+        "when": pd.Timestamp("2026-01-01") + pd.to_timedelta(np.arange(N) * 3600, unit="s"),
+        "broken": np.arange(N) % 100 == 50,
+    }
+)
+TABLE.loc[7, "load"] = np.inf
+NEW = pd.concat([TABLE.head(60), TABLE.head(20).assign(flow=40.0, machine="never")])
+
+
+def model(**options):
+    method = IndependentOCKSR(landmarks=60, random_state=0, kernel="laplacian")
+    return TableModel("machine", outlier="broken", **{"method": method, **options})
+
+
+def parts(places):
+    """A function that yields the table in parts."""
+    cuts = [0, *sorted(set(places) - {0, N}), N]
+    return lambda: (TABLE.iloc[i:j] for i, j in pairwise(cuts))
+
+
+def assert_same(one, other, tol=1e-8):
+    pd.testing.assert_frame_equal(pd.DataFrame(one.columns_), pd.DataFrame(other.columns_))
+    found, known = one.score(NEW), other.score(NEW)
+    np.testing.assert_allclose(found.score, known.score, atol=tol)
+    np.testing.assert_allclose(found.p_value, known.p_value, atol=tol)
+    assert found[["task", "alarm", "basis"]].equals(known[["task", "alarm", "basis"]])
+
+
+@settings(max_examples=8, deadline=None)
+@given(places=st.lists(st.integers(40, N - 40), max_size=6))
+def test_any_parts(places):
+    assert_same(model().fit(parts(places)), WHOLE)
+
+
+WHOLE = model().fit(TABLE)
+
+
+def test_what_is_known_of_all_rows_does_not_come_from_the_sample(monkeypatch):
+    """With few sampled rows, ranges, gaps, levels, counters and imputed means are still exact."""
+    monkeypatch.setattr("manyone.tables.passes._SAMPLE", 60)
+    few = model().fit(parts([100, 500, 830]))
+    assert len(few.labels_) <= 60
+    assert few.n_rows_ == N
+    columns, known = pd.DataFrame(few.columns_), pd.DataFrame(WHOLE.columns_)
+    pd.testing.assert_frame_equal(columns, known)
+    assert "infinite" in columns.note[columns.name == "load"].item()
+    levels = [
+        encoder.maps[encoder.used.index("mode")] for encoder in (few.encoder_, WHOLE.encoder_)
+    ]
+    assert levels[0].levels.tolist() == levels[1].levels.tolist()
+    place = few.encoder_.used.index("mode")
+    where = few.encoder_.source == place
+    np.testing.assert_allclose(few.encoder_.fill[:, where], WHOLE.encoder_.fill[:, where])
+    guards = few.model_.solution_.guard, WHOLE.model_.solution_.guard
+    for ends in ("lower", "upper"):
+        values = [few.encoder_.value("flow", getattr(g, ends)[[0], None]) for g in guards[:1]]
+        wanted = [WHOLE.encoder_.value("flow", getattr(g, ends)[[0], None]) for g in guards[1:]]
+        np.testing.assert_allclose(values, wanted)
+    alarms = few.score(TABLE[~TABLE.broken]).alarm.mean()
+    assert 0.0 < alarms < 0.1
+
+
+def test_files_and_saving(tmp_path):
+    for k in range(3):
+        TABLE.iloc[300 * k : 300 * (k + 1)].to_parquet(tmp_path / f"{k}.parquet")
+    found = model().fit(tmp_path)
+    assert_same(found, WHOLE)
+    manyone.save(found, tmp_path / "found.manyone")
+    assert_same(manyone.load(tmp_path / "found.manyone"), found, 0.0)
+    found.report(tmp_path / "page.html", TABLE.head(50))
+    assert len(found.explain(NEW.head(3))) == 9
+
+
+@pytest.mark.parametrize("anomalies", ["any", "strangers"])
+def test_methods_are_chosen_on_the_sample(anomalies):
+    found = model(method="auto", anomalies=anomalies).fit(parts([400]))
+    assert type(found.model_) is (JointOCKSR if anomalies == "strangers" else IndependentOCKSR)
+    assert f"of {N} rows" in found.choice_["reason"][0]
+    assert found.model_.landmarks is not None
+    assert found.score(TABLE.assign(flow=30.0)).alarm.all()
+
+
+def test_what_is_refused(monkeypatch):
+    with pytest.raises(ValueError, match="SVDD needs all rows in memory"):
+        model(method="SVDD").fit(parts([]))
+    with pytest.raises(ValueError, match="groups= needs the whole table"):
+        model(groups="mode").fit(parts([]))
+    with pytest.raises(ValueError, match="'flow' is number in one part"):
+        model().fit(lambda: [TABLE.head(50), TABLE.tail(50).assign(flow="much")])
+    with pytest.raises(ValueError, match="same columns"):
+        model().fit(lambda: [TABLE.head(50), TABLE.tail(50).drop(columns="flow")])
+    monkeypatch.setattr("manyone.tables.passes._SAMPLE", 60)
+    with pytest.raises(ValueError, match=r"has kept 5\d of the 900 rows"):
+        model().fit(parts([])).forget("fan")
+
+
+def test_facts_of_parts_add_up():
+    column, codes = read_column(nw.from_native(TABLE.load, series_only=True)), CODES
+    whole = Facts.of(column, codes)
+    halves = [Facts.of(column.take(rows), codes[rows]) for rows in (slice(0, 400), slice(400, N))]
+    assert vars(halves[0].merged(halves[1], "load")) == vars(whole)
+    texts = Facts.of(text_column([f"{k}" for k in range(11_000)]), np.zeros(11_000, dtype=int))
+    assert texts.bounded().levels is None
+    assert len(texts.levels) == 11_000
+
+
+def die_once(part, marker):
+    """Kill the process that comes first."""
+    if len(part):
+        try:
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return part
+        os.kill(os.getpid(), signal.SIGKILL)
+    return part
+
+
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_dask_frames(killed, tmp_path):
+    """On threads, and on a cluster that loses a worker in a pass."""
+    dd = pytest.importorskip("dask.dataframe")
+    frame = dd.from_pandas(TABLE, npartitions=5)
+    if not killed:
+        assert_same(model().fit(frame), WHOLE)
+        return
+    distributed = pytest.importorskip("distributed")
+    marker = str(tmp_path / "died")
+    frame = frame.map_partitions(die_once, marker, meta=frame._meta)
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+    with (
+        distributed.LocalCluster(**options, dashboard_address=None) as cluster,
+        distributed.Client(cluster.scheduler_address),
+    ):
+        found = model().fit(frame)
+    assert os.path.exists(marker)
+    assert_same(found, WHOLE)
