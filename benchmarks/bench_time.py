@@ -1,7 +1,8 @@
 """The promise over time, measured: drift flags, held rates, servers, an attack, kills, many tasks.
 
 Run ``python benchmarks/bench_time.py [part ...]`` with the parts exchangeable, shift, blocks,
-servers, attack, kills, size; none is all. Figures are printed beside what they are to be.
+servers, spacecraft, keystrokes, attack, kills, size; none is all. Figures are printed beside what
+they are to be.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import binom
+from sklearn.base import clone
 
-from manyone import IndependentOCKSR, Monitor, TimeBlocks
-from manyone.datasets import load_servers
+from manyone import IndependentOCKSR, JointOCKSR, Monitor, TimeBlocks
+from manyone.datasets import load_keystrokes, load_servers, load_telemetry
 
 RATE = 0.1
 
@@ -104,37 +107,83 @@ def blocks(sets: int = 4) -> None:
         print(f"left out, {rows} rows a task, correlation {like:g}: {told} (10 asked)", flush=True)
 
 
+class Stream(NamedTuple):
+    """Rows of tasks in the order of time: those to learn from, those after, and which are bad."""
+
+    X: np.ndarray
+    task: np.ndarray
+    Z: np.ndarray
+    claim: np.ndarray
+    bad: np.ndarray
+
+
 def servers() -> None:
+    """Eight servers, 100 evenly spaced training rows each, the weeks after."""
     train, test = load_servers(), load_servers(split="test")
-    X, task = [], []
-    for t in range(len(train.target_names)):
-        mine = np.flatnonzero(train.target == t)
-        X.append(train.data[mine[np.linspace(0, len(mine) - 1, 100).astype(int)]])
-        task += [t] * 100
-    X, task = np.concatenate(X), np.array(task)
-    settings = {"kernel": "laplacian", "metric": "whitened", "alarm_rate": RATE}
-    static = IndependentOCKSR(**settings).fit(X, task=task)
-    when = TimeBlocks(np.tile(np.arange(100), len(train.target_names)), forward=False)
-    blocks = IndependentOCKSR(**settings).fit(X, task=task, groups=when)
-    ahead = TimeBlocks(when.time)
-    forward = IndependentOCKSR(**settings).fit(X, task=task, groups=ahead)
-    Z, claim, bad = test.data, test.target, test.label.astype(bool)
+    some = [
+        mine[np.linspace(0, len(mine) - 1, 100).astype(int)]
+        for mine in (np.flatnonzero(train.target == t) for t in range(8))
+    ]
+    some = np.concatenate(some)
+    stream = Stream(
+        train.data[some], train.target[some], test.data, test.target, test.label.astype(bool)
+    )
+    side_by_side(stream, IndependentOCKSR(kernel="laplacian", metric="whitened", alarm_rate=RATE))
+
+
+def spacecraft() -> None:
+    """Channels of the satellite SMAP that have 20 training windows, and their later windows."""
+    train, test = (load_telemetry(spacecraft="SMAP", split=s) for s in ("train", "test"))
+    enough = np.flatnonzero(np.bincount(train.target) >= 20)
+    known, later = np.isin(train.target, enough), np.isin(test.target, enough)
+    stream = Stream(
+        train.data[known],
+        np.searchsorted(enough, train.target[known]),
+        test.data[later],
+        np.searchsorted(enough, test.target[later]),
+        test.label[later].astype(bool),
+    )
+    side_by_side(stream, IndependentOCKSR(kernel="laplacian", metric="whitened", alarm_rate=RATE))
+
+
+def keystrokes() -> None:
+    """First 20 rows of 40 users, then the rest, after every second one a row of a stranger."""
+    typing, rng = load_keystrokes(), np.random.default_rng(0)
+    strangers = np.flatnonzero(typing.target >= 40)
+    X, later = [], []
+    for user in range(40):
+        mine = np.flatnonzero(typing.target == user)
+        X.append(mine[:20])
+        rows = mine[20:]
+        later.append(np.insert(rows, np.arange(2, len(rows), 2), rng.choice(strangers, 15)))
+    task, claim = np.repeat(np.arange(40), 20), np.repeat(np.arange(40), list(map(len, later)))
+    later = np.concatenate(later)
+    bad = typing.target[later] >= 40
+    stream = Stream(typing.data[np.concatenate(X)], task, typing.data[later], claim, bad)
+    side_by_side(stream, JointOCKSR(kernel="laplacian", metric="whitened", alarm_rate=RATE))
+
+
+def side_by_side(stream: Stream, model: Any) -> None:
+    """False alarms and what is caught: fixed thresholds, blocks of time, monitors."""
+    X, task, Z, claim, bad = stream
+    static = clone(model).fit(X, task=task)
+    when = np.arange(len(X))
     scores = static.score_samples(Z, task=claim)
-    found = {
-        "static": scores < static.offset_[claim],
-        "static, blocks": scores < blocks.offset_[claim],
-        "static, forward blocks": scores < forward.offset_[claim],
-    }
+    found = {"static": scores < static.offset_[claim]}
+    for name, ahead in (("static, blocks", False), ("static, forward blocks", True)):
+        blocked = clone(model).fit(X, task=task, groups=TimeBlocks(when, forward=ahead))
+        found[name] = scores < blocked.offset_[claim]
     for kind in ("full", "alarms", "half", "none"):
         found[f"monitor, answers: {kind}"] = in_time(static, Z, claim, bad, kind)
     for name, alarm in found.items():
         rates, caught, hindsight = [], [], []
-        for t in range(len(train.target_names)):
+        for t in np.unique(claim):
             mine = claim == t
-            normal, faulty = scores[mine & ~bad], scores[mine & bad]
             rates.append(alarm[mine & ~bad].mean())
-            caught.append(alarm[mine & bad].mean())
-            hindsight.append(np.mean(faulty < np.quantile(normal, rates[-1])))
+            if (mine & bad).any():
+                caught.append(alarm[mine & bad].mean())
+                least = np.quantile(scores[mine & ~bad], rates[-1])
+                hindsight.append(np.mean(scores[mine & bad] < least))
         print(
             f"{name:24s} false alarms {100 * np.mean(rates):.1f} % (worst {100 * max(rates):.1f}), "
             f"caught {100 * np.mean(caught):.1f} %, with hindsight {100 * np.mean(hindsight):.1f} %"
@@ -266,6 +315,8 @@ PARTS = {
     "shift": shift,
     "blocks": blocks,
     "servers": servers,
+    "spacecraft": spacecraft,
+    "keystrokes": keystrokes,
     "attack": attack,
     "kills": kills,
     "size": size,

@@ -1,0 +1,145 @@
+"""
+Servers, a satellite, typists: thresholds in time
+=================================================
+
+Three real streams, each in the order of its rows, 10 % asked: eight servers in the weeks after
+training, channels of the satellite SMAP, and people who type a password again and again while
+strangers try it too. Fixed thresholds, thresholds from blocks of time, and a
+:class:`~manyone.Monitor` that hears about all of its alarms, about half of them, or nothing. Then
+somebody who knows how a monitor learns walks away from what is normal, step by step.
+
+(``python benchmarks/bench_time.py servers spacecraft keystrokes attack`` prints the same for all
+rows and ten attacks.)
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from manyone import IndependentOCKSR, JointOCKSR, Monitor, TimeBlocks
+from manyone.datasets import load_keystrokes, load_servers, load_telemetry
+
+RATE = 0.1
+
+
+def servers():
+    """A hundred rows of each server; every third row of the weeks after."""
+    train, test = load_servers(), load_servers(split="test")
+    mine = [np.flatnonzero(train.target == t) for t in range(len(train.target_names))]
+    first = np.concatenate([rows[np.linspace(0, len(rows) - 1, 100).astype(int)] for rows in mine])
+    later = np.arange(0, len(test.data), 3)
+    return train.data[first], train.target[first], test.data[later], test.target[later], (
+        test.label[later].astype(bool)
+    )  # fmt: skip
+
+
+def satellite():
+    """Channels that have twenty windows to learn from."""
+    train, test = (load_telemetry(spacecraft="SMAP", split=split) for split in ("train", "test"))
+    enough = np.flatnonzero(np.bincount(train.target) >= 20)
+    first, later = np.isin(train.target, enough), np.isin(test.target, enough)
+    return train.data[first], train.target[first], test.data[later], test.target[later], (
+        test.label[later].astype(bool)
+    )  # fmt: skip
+
+
+def typists():
+    """Twenty rows of each of 40 people; then theirs, after every second one a stranger's."""
+    typing, rng = load_keystrokes(), np.random.default_rng(0)
+    strangers = np.flatnonzero(typing.target >= 40)
+    mine = [np.flatnonzero(typing.target == user) for user in range(40)]
+    first = np.concatenate([rows[:20] for rows in mine])
+    later = [
+        np.insert(rows[20:], np.arange(2, len(rows) - 20, 2), rng.choice(strangers, 15))
+        for rows in mine
+    ]
+    claim, later = np.repeat(np.arange(40), list(map(len, later))), np.concatenate(later)
+    bad = typing.target[later] >= 40
+    return typing.data[first], typing.target[first], typing.data[later], claim, bad
+
+
+def watch(model, Z, task, bad, answered):
+    """Alarms, the first row of every task, then the second, ...; some are answered at once."""
+    monitor, alarm = Monitor(model), np.zeros(len(Z), dtype=bool)
+    mine = [np.flatnonzero(task == t) for t in np.unique(task)]
+    for step in range(max(map(len, mine))):
+        now = np.array([rows[step] for rows in mine if step < len(rows)])
+        found = monitor.update(Z[now], task[now], id=now)
+        alarm[now] = found.alarm
+        told = now[found.alarm & (now % 2 < 2 * answered)]
+        if len(told):
+            monitor.feedback(told, normal=~bad[told])
+    return alarm
+
+
+def by_task(values, task, rows):
+    """Mean of values over some rows of each task that has any."""
+    return np.array([values[rows & (task == t)].mean() for t in np.unique(task[rows])])
+
+
+# %%
+# Every stream is a panel: further left is fewer false alarms, further up is more caught. Fixed
+# thresholds raise more than was asked for; blocks of time help; a monitor that is told about its
+# alarms is near the promise, and catches about what thresholds set with hindsight (the line) would.
+# Without answers nobody can know whether lasting alarms are faults or the new normal.
+
+faults = IndependentOCKSR(kernel="laplacian", metric="whitened", alarm_rate=RATE)
+strangers = JointOCKSR(kernel="laplacian", metric="whitened", alarm_rate=RATE)
+figure, axes = plt.subplot_mosaic("abc;ddd", figsize=(11, 7), layout="constrained")
+results = {}
+for place, read in zip("abc", (servers, satellite, typists), strict=True):
+    model, ax = strangers if read is typists else faults, axes[place]
+    X, task, Z, claim, bad = read()
+    model.fit(X, task=task)
+    scores, codes = model.score_samples(Z, task=claim), np.searchsorted(np.unique(task), claim)
+    found = {"fixed": scores < model.offset_[codes]}
+    for answered, name in ((1.0, "alarms answered"), (0.5, "half answered"), (0.0, "no answers")):
+        found[f"monitor, {name}"] = watch(model, Z, claim, bad, answered)
+    model.fit(X, task=task, groups=TimeBlocks(np.arange(len(X)), forward=False))
+    found["fixed, blocks of time"] = scores < model.offset_[codes]
+    for colour, (name, alarm) in zip(("C3", "C2", "C0", "C7", "C1"), found.items(), strict=True):
+        false, caught = by_task(alarm, claim, ~bad), by_task(alarm, claim, bad).mean()
+        results[read.__name__, name] = false.mean(), false.max(), caught
+        ax.plot(100 * false.mean(), 100 * caught, "o", color=colour, ms=9, label=name)
+    rates = np.linspace(0, 0.5, 26)
+    lines = [[np.quantile(scores[~bad & (claim == t)], r) for t in np.unique(claim)] for r in rates]
+    best = [by_task(scores < np.array(line)[codes], claim, bad).mean() for line in lines]
+    ax.plot(100 * rates, 100 * np.array(best), color="0.7", lw=1, zorder=0, label="with hindsight")
+    ax.axvline(100 * RATE, color="k", lw=1, ls="--", label="promised")
+    ax.set(title=read.__name__, xlabel="false alarms, %", xlim=(0, 50), ylim=(0, 100))
+for (stream, name), (false, worst, caught) in results.items():
+    print(f"{stream:10s} {name:25s} false {false:.1%}, worst {worst:.0%}, caught {caught:.1%}")
+axes["a"].set_ylabel("caught, %")
+axes["a"].legend(frameon=False, fontsize="small", loc="lower right")
+
+# %%
+# The attack, below. A stranger sees every answer, steps outwards after each accepted row and back
+# after each alarm. Whatever is accepted, the border stays within a cap that the training rows set;
+# where his alarms are called abnormal, it does not move outwards at all.
+
+model = IndependentOCKSR(alarm_rate=RATE).fit(np.random.default_rng(0).normal(size=(50, 8)))
+radii = np.linspace(0.0, 12.0, 4000)
+way = radii[:, None] * np.full(8, 1 / np.sqrt(8))
+scores = model.score_samples(way)
+
+
+def border(threshold):
+    """How far out a row is still accepted."""
+    return radii[np.flatnonzero(scores >= threshold)[-1]]
+
+
+ax, borders = axes["d"], {}
+for answered, name in ((False, "nobody answers"), (True, "alarms are called abnormal")):
+    monitor, at, borders[name] = Monitor(model), 0, []
+    while len(borders[name]) < 1000:
+        said = monitor.update(way[[at]])
+        at = max(at - 40, 0) if said.alarm[0] else min(at + 10, len(way) - 1)
+        if not said.alarm[0]:
+            borders[name].append(border(monitor.thresholds[0]))
+        elif answered:
+            monitor.feedback(said.id, normal=False)
+    ax.plot(np.arange(1, 1001), borders[name], label=name)
+cap = border(monitor.state.low[0])
+ax.axhline(cap, color="k", lw=1, ls="--", label="cap")
+ax.set(title="an attack", xlabel="accepted rows of the attacker", ylabel="border: distance")
+ax.legend(frameon=False)
+plt.show()
