@@ -1,11 +1,13 @@
-"""What fits into memory: rows in blocks, and what is refused before it is asked for."""
+"""What is in memory, what fits into it, and what is refused before it is asked for."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import sklearn
 
 # Larger blocks than this leave the cache and gain nothing.
@@ -72,3 +74,11 @@ def row_blocks(n_rows: int, floats_per_row: int) -> Iterator[slice]:
     step = max(1, int(budget // (8 * max(1, floats_per_row))))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
+
+
+def in_memory(X: Any) -> bool:
+    """Whether rows are at hand: not in files, in Dask, or in blocks that a function yields."""
+    if type(X) is np.ndarray:
+        return True
+    elsewhere = isinstance(X, np.memmap | str | os.PathLike | Iterator) or callable(X)
+    return not elsewhere and type(X).__module__.partition(".")[0] != "dask"

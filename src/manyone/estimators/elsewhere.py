@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-import numpy as np
-
-
-def in_memory(X: Any) -> bool:
-    """Whether rows are at hand: not in files, in Dask, or in blocks that a function yields."""
-    if type(X) is np.ndarray:
-        return True
-    elsewhere = isinstance(X, np.memmap | str | os.PathLike | Iterator) or callable(X)
-    return not elsewhere and type(X).__module__.partition(".")[0] != "dask"
+from manyone.memory import in_memory
 
 
 def by_blocks(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -45,7 +45,7 @@ _FEWEST_TASKS = 4
 def settings_of(grid: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
     """Every combination of the values of a grid, the last name (in their order) fastest."""
     names = sorted(grid)
-    return [dict(zip(names, one, strict=True)) for one in product(*(grid[name] for name in names))]
+    return [dict(zip(names, one, strict=True)) for one in product(*map(grid.__getitem__, names))]
 
 
 def choose_setting(
