@@ -106,7 +106,7 @@ def test_an_adaptive_whitener_asks_for_tasks(rows):
 
 def test_a_model_in_an_adaptive_metric_is_one_of_transformed_rows(rows):
     X, codes, _ = rows
-    model = IndependentOCKSR(metric="adaptive", gamma=0.1).fit(X, task=codes)
+    model = IndependentOCKSR(metric="adaptive", robust=False, gamma=0.1).fit(X, task=codes)
     Z = TaskWhitener(adaptive=True).fit_transform(X, task=codes)
     plain = IndependentOCKSR(gamma=0.1).fit(Z, task=codes)
     np.testing.assert_allclose(
@@ -131,7 +131,7 @@ def test_thresholds_refit_the_metric():
 def test_known_outliers_do_not_shape_the_metric(rows):
     X, codes, _ = rows
     bad = np.full((3, 5), 1e3)
-    model = IndependentOCKSR(metric="adaptive", alarm_rate=0.3)
+    model = IndependentOCKSR(metric="adaptive", robust=False, alarm_rate=0.3)
     task = np.append(codes.astype(float), [0, 1, np.nan])
     told = model.fit(np.vstack([X, bad]), task=task, outlier=np.arange(49) >= 46)
     metric = task_whitenings(X, codes, np.ones(46), 4, 2.0, 3.0)

@@ -32,6 +32,7 @@ TASK_METRIC: dict[str, list[Any]] = {
     "metric": [StrOptions({"plain", "whitened", "adaptive"})],
     "scale_prior": [Interval(Real, 0, None, closed="left")],
     "covariance_prior": [Interval(Real, 0, None, closed="neither")],
+    "robust": ["boolean"],
 }
 
 

@@ -20,6 +20,7 @@ from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows, row_numbers
 from manyone.solvers.ridge import NotPositiveDefinite
+from manyone.suspects import standing_alone
 
 if TYPE_CHECKING:
     from manyone.estimators.base import MultiTaskOneClass
@@ -132,7 +133,12 @@ def _in_metric(
     if model.metric == "whitened":
         metric = pooled_whitening(*known)
     else:
-        priors: Any = (model.scale_prior, model.covariance_prior)
+        told: Any = model  # every method that has this metric has these parameters
+        if told.robust:
+            normal[normal] = ~standing_alone(*known, rows.n_tasks, told.scale_prior)
+            known = rows.X[normal], rows.codes[normal], rows.weight[normal]
+            rows = rows.take(normal | rows.outlier)
+        priors = (told.scale_prior, told.covariance_prior)
         metric = task_whitenings(*known, rows.n_tasks, *priors)
         rows = rows.shared_out()
     return metric, replace(rows, X=metric.apply(rows.X, rows.codes))

@@ -71,6 +71,9 @@ class IndependentOCKSR(Updatable):
     scale_prior, covariance_prior : float, default=2 and 3
         Rows that the pooled scales and covariance count for beside a task's own, with
         ``metric="adaptive"``.
+    robust : bool, default=True
+        With ``metric="adaptive"``: training rows that stand alone in their task, as faults among
+        them do, shape neither metric nor model. They count in the alarm rate.
     landmarks : int or None
         Rows that stand for all in every task that has more; smaller tasks stay exact. None: all
         rows do. Rows may then come in blocks, with ``metric="plain"`` or ``"whitened"``.
@@ -145,6 +148,7 @@ class IndependentOCKSR(Updatable):
     alpha: float = 0.1
     scale_prior: float = 2.0
     covariance_prior: float = 3.0
+    robust: bool = True
     landmarks: int | None = None
     random_state: Any = None
 

@@ -70,6 +70,9 @@ class SVDD(MultiTaskOneClass):
     scale_prior, covariance_prior : float, default=2 and 3
         Rows that the pooled scales and covariance count for beside a task's own, with
         ``metric="adaptive"``.
+    robust : bool, default=True
+        With ``metric="adaptive"``: training rows that stand alone in their task, as faults among
+        them do, shape neither metric nor model. They count in the alarm rate.
     alarm_rate : float, default=0.05
         Share of normal rows that may raise an alarm.
 
@@ -149,6 +152,7 @@ class SVDD(MultiTaskOneClass):
     nu: float = 0.1
     scale_prior: float = 2.0
     covariance_prior: float = 3.0
+    robust: bool = True
     tol: float = 1e-10
     max_iter: int = 100_000
 

@@ -26,6 +26,7 @@ from manyone.groups import places
 from manyone.progress import counted
 from manyone.rows import TrainingRows
 from manyone.selection.judging import Judged, beats, finite_mean
+from manyone.suspects import standing_alone
 
 _METRICS = ("whitened", "plain")
 _KERNELS: Grid = {"kernel": ("laplacian", "rbf"), "width": (3.0, 1.0, 0.3, 0.1)}
@@ -169,8 +170,8 @@ def by_faults(
     random_state: Any,
     until: float,
 ) -> tuple[list[Judged], int]:
-    """Judge settings by faults made from the rows; see `choose_for_faults`."""
-    rows = rows.merged()[0]
+    """Judge settings by faults made from rows that do not stand alone; see `choose_for_faults`."""
+    rows = _together(rows.merged()[0])
     # The same faults whenever no others are asked for.
     rng = check_random_state(0 if random_state is None else random_state)
     made = synthetic_faults(rows, rng)
@@ -185,6 +186,14 @@ def by_faults(
 
     found, best = choose_for_faults(judge, settings, strengths, until)
     return [Judged(tried.setting, tried.aucs.mean(axis=0), "faults") for tried in found], best
+
+
+def _together(rows: TrainingRows) -> TrainingRows:
+    """Without normal rows that stand alone: a fault among them would be taken for normal."""
+    kept, normal = np.ones(len(rows.codes), dtype=bool), ~rows.outlier
+    known = np.asarray(rows.X)[normal], rows.codes[normal], rows.weight[normal]
+    kept[normal] = ~standing_alone(*known, rows.n_tasks, _SCALE_PRIOR)
+    return rows.take(kept)
 
 
 def choose_for_faults(
