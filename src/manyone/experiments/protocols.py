@@ -168,10 +168,7 @@ class Protocol:
         -------
         Split
         """
-        labels = np.asarray(task)
-        if len(labels) != len(X):
-            raise ValueError(f"X has {len(X)} rows but task has {len(labels)} labels.")
-        rng = np.random.default_rng(seed)
+        labels, rng = _labels(X, task), np.random.default_rng(seed)
         needed = self.n_train + self.n_positive
         classes, counts = np.unique(labels, return_counts=True)
         large = classes[counts >= needed]
@@ -258,10 +255,7 @@ class FaultProtocol:
         -------
         FaultSplit
         """
-        labels = np.asarray(task)
-        if len(labels) != len(X):
-            raise ValueError(f"X has {len(X)} rows but task has {len(labels)} labels.")
-        rng = np.random.default_rng(seed)
+        labels, rng = _labels(X, task), np.random.default_rng(seed)
         counts = {role: _counts(labels, roles & role > 0) for role in (LEARN, NORMAL, FAULT)}
         tasks = [
             label
@@ -296,6 +290,13 @@ class FaultProtocol:
         if self.n_test is not None:
             test = rng.permutation(test)[: self.n_test]
         return learn, test, np.isin(test, fault)
+
+
+def _labels(X: Any, task: Any) -> NDArray[Any]:
+    labels = np.asarray(task)
+    if len(labels) != len(X):
+        raise ValueError(f"X has {len(X)} rows but task has {len(labels)} labels.")
+    return labels
 
 
 def _counts(labels: NDArray[Any], mask: Mask) -> dict[Any, int]:

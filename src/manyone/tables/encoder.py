@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -204,11 +203,6 @@ class Encoder:
     def checked(self, columns: Columns) -> Columns:
         """The columns that are used, each of the kind that it was."""
         return {one.name: one.checked(columns[one.name]) for one in self.decisions if one.used}
-
-    def new_columns(self, names: Sequence[str]) -> list[str]:
-        """Columns that the model has never heard of."""
-        known = {one.name for one in self.decisions}
-        return [name for name in names if name not in known]
 
     def table(self) -> dict[str, NDArray[Any]]:
         """Everything that was decided, column by column."""

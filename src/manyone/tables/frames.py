@@ -15,9 +15,6 @@ from manyone._types import Array, Codes, Mask
 from manyone.messages import shortlist
 from manyone.rows import as_labels
 
-#: Level number of a missing text.
-NO_LEVEL = -1
-
 
 @dataclass(frozen=True, eq=False)
 class Column:
