@@ -43,7 +43,7 @@ data = Path(
 real = (
     ""
     if (data / "smd8_servers.npz").exists()
-    else "keystrokes|products|servers|spacecraft|turbofans"
+    else "keystrokes|products|servers|spacecraft|streams|turbofans"
 )
 
 sphinx_gallery_conf = {

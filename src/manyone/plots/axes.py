@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 # Of the palette of Okabe and Ito, which stays distinct for colour-blind eyes.
 BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#8C8C8C"
+GREEN, PURPLE, ORANGE, SKY = "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 
 
 class Display:

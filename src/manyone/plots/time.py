@@ -11,14 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
 from manyone._types import Array, Mask
-from manyone.plots.axes import BLUE, GREY, VERMILION, Display
+from manyone.plots.axes import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, Display
 from manyone.rows import as_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _BAND = 0.95
-_MOST_TASKS = 10  # drawn by name
+# Of the tasks that are drawn by name: those with the most evidence.
+_COLOURS = (VERMILION, BLUE, GREEN, PURPLE, ORANGE, SKY)
 
 
 @dataclass(eq=False, repr=False)
@@ -124,6 +125,7 @@ class RateDisplay(Display):
         label = f"measured over {self.window} rows"
         (self.line_,) = ax.plot(x, self.measured, color=BLUE, lw=1.6, label=label)
         ax.set(xlabel="row", ylabel="alarm rate", ylim=(0, None), xlim=(1, len(self.alarm)))
+        ax.yaxis.set_major_formatter(lambda rate, _: f"{100 * rate:g} %")
         _open_spines(ax, legend)
         return self
 
@@ -231,7 +233,7 @@ class DriftDisplay(Display):
         return cls(values, labels=names, drift_level=drift_level).plot(**kwargs)
 
     def plot(self, ax: Axes | None = None, *, legend: bool = True) -> Self:
-        """Draw one line per task, those that were flagged in colour.
+        """Draw one line per task, those that were flagged thick, the clearest of them in colour.
 
         Parameters
         ----------
@@ -243,16 +245,23 @@ class DriftDisplay(Display):
         self
         """
         ax = self._open(ax, (7.0, 3.2), "constrained")
-        flagged = self.flagged
-        named = flagged[:_MOST_TASKS]
-        self.lines_ = []
-        for label, path in zip(self.labels, self.paths, strict=True):
-            drifts = label in flagged
-            style = {"color": VERMILION, "lw": 1.6} if drifts else {"color": GREY, "lw": 0.8}
-            name = f"{label} drifts" if label in named else None
-            x = np.arange(1, len(path) + 1)
-            self.lines_ += ax.plot(x, path, label=name, zorder=2 + drifts, **style)  # type: ignore[arg-type]
         level = -np.log10(self.drift_level)
+        most = np.array([np.max(path, initial=-np.inf) for path in self.paths])
+        rank = np.argsort(np.argsort(-most, kind="stable"))
+        self.lines_ = []
+        for label, path, place, drifts in zip(
+            self.labels, self.paths, rank, most >= level, strict=True
+        ):
+            named = drifts and place < len(_COLOURS)
+            name = f"{label} drifts, flagged at row {np.argmax(path >= level) + 1}"
+            self.lines_ += ax.plot(
+                np.arange(1, len(path) + 1),
+                path,
+                color=_COLOURS[place] if named else GREY,
+                lw=1.6 if drifts else 0.8,
+                label=name if named else None,
+                zorder=2 + drifts + named,
+            )
         words = f"flag (false with probability {self.drift_level:g})"
         ax.axhline(level, color="k", lw=1, ls="--", label=words)
         ax.set(xlabel="row of the task", ylabel="evidence for drift (powers of 10)")

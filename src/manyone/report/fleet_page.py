@@ -104,7 +104,8 @@ class Summary:
 class Bin:
     """A stretch of time: its rows and alarms, and the most alarms that chance explains."""
 
-    label: str
+    begin: str
+    end: str
     rows: int
     alarms: int
     high: int
@@ -132,9 +133,10 @@ def time_line(report: FleetReport) -> list[Bin]:
     for time, words in report.drift:
         where = int(np.clip(np.searchsorted(edges, time, side="right") - 1, 0, number - 1))
         flags.setdefault(where, []).append(words)
+    labels = [moment(edge, rows.dated) for edge in edges.tolist()]
     return [
         Bin(
-            moment(float(edges[k]), rows.dated),
+            *(labels[k], labels[k + 1]),
             *(int(counts[k]), int(alarms[k]), int(high[k])),
             drift=_few(flags.get(k, [])),
         )
