@@ -55,6 +55,15 @@ def refuse_many_factors(n_tasks: int, landmarks: int) -> None:
         )
 
 
+def refuse_beyond_memory(n_floats: float, what: str, remedy: str) -> None:
+    """Raise where so many numbers cannot be held: `what` takes them, and `remedy` helps."""
+    if 8.0 * n_floats > available_bytes():
+        raise NotEnoughMemory(
+            f"{what} take {8.0 * n_floats / 2**30:.1f} GiB, and "
+            f"{available_bytes() / 2**30:.1f} GiB can be had. {remedy}"
+        )
+
+
 def too_large(n_rows: int) -> str:
     """What a kernel matrix of so many rows would take, and what to do."""
     from manyone.estimators import METHODS

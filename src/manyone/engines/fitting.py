@@ -70,6 +70,8 @@ def fit(model: Any, sweep: Sweep) -> Any:
     The first pass samples rows of every task, and landmarks and widths are chosen from them; the
     second adds up statistics, which are solved; the third leaves every row out and keeps what
     thresholds and p-values need of its score. A whitened metric takes one more, after the first.
+    Methods that learn from a sample (``can.sample_rows``) are fitted to it as to any rows in memory
+    where it holds all of them.
 
     Parameters
     ----------
@@ -97,18 +99,20 @@ def fit(model: Any, sweep: Sweep) -> Any:
     model._validate_params()
     whitened = model.metric == "whitened"
     seed, least = seed_of(model.random_state), 1 if model.can.joint else model.landmarks + 1
-    sample = sweep(TakeSample(sample_size(model.landmarks), seed, whitened, least))
+    size = max(sample_size(model.landmarks), model.can.sample_rows)
+    sample = sweep(TakeSample(size, seed, whitened, least))
     refuse_unusable(sample)
     _remember_columns(model, sample)
-    if whitened and sample.whole:
-        # So few rows shape the metric much: thresholds come from folds with a metric of their own.
+    if sample.whole and (whitened or model.can.sample_rows):
+        # So few rows shape the metric, or the first layer, much: thresholds come from folds.
         return model._fit_rows(sample.rows().by_task(), sample.tasks, list(sample.roles))
     with np.errstate(under="ignore"):
         metric = metric_of(sample, sweep) if whitened else None
         plan = _planned(model, sample, seed, metric)
-        solution, tails = model._solve_passes(plan, sweep)
+        solution, tails = model._solve_passes(plan, sweep, sample)
         solution = behind_metric(solution, metric)
         calibration = tails.calibration(len(plan.tasks), solution.left_out_source)
+    model._warn_unless_converged(solution.report)
     validation.warn_of_dominating_column(model, sample.X, solution.scorer.points.kernel)
     none = np.zeros(0, dtype=np.intp)
     model.training_ = TrainingRows(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import lapack, solve_triangular
 
 from manyone._types import Array, Rows
 from manyone.covariance import Whitening
@@ -47,7 +47,7 @@ class Plan:
     direct : bool
         Whether statistics are taken of kernel values instead of feature rows: that saves a
         triangular solve per row, and squares the condition number of L.
-    metric : Whitening or None
+    metric : Whitening, first layer of two, or None
         What rows go through before they are compared with the landmarks.
     """
 
@@ -57,7 +57,7 @@ class Plan:
     hashes: Hashes
     reach: Reach | None = None
     direct: bool = False
-    metric: Whitening | None = None
+    metric: Any = None
 
     @classmethod
     def of(
@@ -98,6 +98,14 @@ class Plan:
     def values(self, X: Rows) -> Array:
         """Kernel values of rows (b, d) against the landmarks, shape (b, m)."""
         return self.points.values(X if self.metric is None else self.metric.apply(X))
+
+    def features(self, X: Rows) -> Array:
+        """Feature rows (b, m) of rows (b, d)."""
+        return solve_triangular(self.factor, self.values(X).T, lower=True, check_finite=False).T
+
+    def expand(self, W: Array) -> Array:
+        """Coefficients of the landmarks (m, T) for weights of the features (m, T)."""
+        return solve_triangular(self.factor, W, lower=True, trans="T", check_finite=False)
 
     def diagonal(self, X: Rows) -> Array:
         """k(x, x) of rows (b, d), shape (b,)."""

@@ -87,12 +87,15 @@ class Sample:
         """Weighted mean of all normal rows of each task, shape (T, d), where it was asked for."""
         return np.asarray(self.totals[2::2, 2:] / self.totals[2::2, :1])
 
-    def rows(self) -> TrainingRows:
-        """The sample in the order of its content; each task weighs what all its rows weigh."""
+    def rows(self, *, own_weight: bool = False) -> TrainingRows:
+        """The sample in the order of its content.
+
+        Each task weighs what all its rows weigh, or, with `own_weight`, what those drawn do.
+        """
         drawn = np.bincount(self.stratum, self.weight, len(self.totals))
         share = np.where(drawn > 0, self.totals[:, 0] / np.where(drawn > 0, drawn, 1.0), 1.0)
         # All rows were drawn: not even rounding may change their weights.
-        share[np.isclose(share, 1.0, rtol=1e-9)] = 1.0
+        share[np.isclose(share, 1.0, rtol=1e-9) | own_weight] = 1.0
         content = row_numbers(self.X)
         order = np.lexsort((self.outlier, content))
         return TrainingRows(

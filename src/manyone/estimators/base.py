@@ -23,7 +23,7 @@ from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import KERNELS, VALUES_ONLY
 from manyone.memory import NotEnoughMemory, in_memory, too_large
 from manyone.messages import warn_unconverged, warn_user
-from manyone.models.solution import Solution
+from manyone.models.solution import FitReport, Solution
 from manyone.routing import RoutingState
 from manyone.rows import TrainingRows, split_named, training_rows
 
@@ -191,17 +191,19 @@ class MultiTaskOneClass(OneClassEstimator):
         # What updates, exact p-values and plots need of the rows; landmarks stand for theirs.
         bare = rows.columns is not None or getattr(self, "landmarks", None) is not None
         self.training_ = replace(rows, X=np.empty((len(rows.codes), 0))) if bare else rows
-        report = solution.report
-        if not report.converged and report.message is not None:
-            warn_user(report.message, ConvergenceWarning)
-        elif not report.converged:
-            warn_unconverged(type(self).__name__, self.max_iter, self.tol)
+        self._warn_unless_converged(solution.report)
         validation.warn_of_dominating_column(self, rows.X, solution.scorer.points.kernel)
         if calibrate and solution.left_out is not None:
             with np.errstate(under="ignore"):
                 self.calibration_ = Calibration.from_left_out(solution, rows)
             self._set_offsets(self.alarm_rate)
         return self
+
+    def _warn_unless_converged(self, report: FitReport) -> None:
+        if not report.converged and report.message is not None:
+            warn_user(report.message, ConvergenceWarning)
+        elif not report.converged:
+            warn_unconverged(type(self).__name__, self.max_iter, self.tol)
 
     def __sklearn_tags__(self) -> Any:
         """Tags: sparse rows where no metric is learned, kernel matrices sliced both ways."""

@@ -32,6 +32,9 @@ class Capabilities:
         Few rows may stand for all, ``landmarks=``.
     blocks : bool
         With landmarks, rows may come in blocks from anywhere, see :mod:`manyone.engines`.
+    sample_rows : int
+        Rows that a fit by passes learns from one by one, where there are more; 0: sums of all rows
+        say everything.
     outliers : bool
         Known outliers shape the model, ``fit(..., outlier=)``.
     sample_weight : bool
@@ -69,6 +72,7 @@ class Capabilities:
     updates: bool = False
     landmarks: bool = False
     blocks: bool = False
+    sample_rows: int = field(default=0, metadata=_INTERNAL)
     outliers: bool = True
     sample_weight: bool = True
     sparse_rows: bool = True

@@ -69,10 +69,34 @@ def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> So
         return solution
     if gram.given is not None:
         return solve_with_folds(lambda: solution, *_by_number(model, gram, rows), rows, folds)
+    return judged_by_folds(model, solution, rows, metric)
+
+
+def judged_by_folds(
+    model: MultiTaskOneClass,
+    solution: Solution,
+    rows: TrainingRows,
+    metric: Whitening | TaskWhitenings | None,
+) -> Solution:
+    """The solution with scores of its rows by refits without them, metric and width learned anew.
+
+    Parameters
+    ----------
+    model : MultiTaskOneClass
+    solution : Solution
+    rows : TrainingRows
+    metric : Whitening, TaskWhitenings or None
+        Of the solution.
+
+    Returns
+    -------
+    Solution
+    """
     # (Outliers of every task are not dealt to folds: any metric will do.)
     X = rows.X if metric is None else metric.apply(rows.X, np.maximum(rows.codes, 0))
-    similarity = _similarity(X, rows.weight, solution.scorer.points)
-    return solve_with_folds(lambda: solution, _by_rows(model, rows), similarity, rows, folds)
+    similarity, folds = _similarity(X, rows.weight, solution.scorer.points), model.can.folds
+    refit = _by_rows(model, rows)
+    return solve_with_folds(lambda: solution, refit, similarity, rows, folds or _FOLDS)
 
 
 def _solve(model: MultiTaskOneClass, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from manyone.calibration.tails import Tails
     from manyone.engines.fitting import Sweep
     from manyone.engines.independent import TaskPlans
+    from manyone.engines.sample import Sample
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -161,7 +162,9 @@ class IndependentOCKSR(Updatable):
         chosen = self.landmarks, self.random_state
         return independent_of_rows(gram.kernel, rows, self.alpha, *chosen, independent_solution)
 
-    def _solve_passes(self, plan: TaskPlans, sweep: Sweep) -> tuple[Solution, Tails]:
+    def _solve_passes(
+        self, plan: TaskPlans, sweep: Sweep, sample: Sample
+    ) -> tuple[Solution, Tails]:
         from manyone.engines.independent import independent_passes
 
         return independent_passes(plan, sweep, self.alpha, independent_solution)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from manyone.calibration.tails import Tails
     from manyone.engines.fitting import Sweep
     from manyone.engines.plan import Plan
+    from manyone.engines.sample import Sample
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -150,7 +151,7 @@ class JointOCKSR(Updatable):
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         return joint_solution(gram, rows, self.alpha, self.landmarks, self.random_state)
 
-    def _solve_passes(self, plan: Plan, sweep: Sweep) -> tuple[Solution, Tails]:
+    def _solve_passes(self, plan: Plan, sweep: Sweep, sample: Sample) -> tuple[Solution, Tails]:
         from manyone.engines.joint import joint_passes
 
         return joint_passes(plan, sweep, self.alpha)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from manyone.calibration.tails import Tails
     from manyone.engines.fitting import Sweep
     from manyone.engines.plan import Plan
+    from manyone.engines.sample import Sample
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -186,7 +187,7 @@ class LinearOCKSR(MultiTaskOneClass):
             found = self._structured(gram, rows)
         return found or self._unstructured(gram, rows)
 
-    def _solve_passes(self, plan: Plan, sweep: Sweep) -> tuple[Solution, Tails]:
+    def _solve_passes(self, plan: Plan, sweep: Sweep, sample: Sample) -> tuple[Solution, Tails]:
         from manyone.engines.joint import joint_solution_of, leaving_out
         from manyone.engines.linear import LeaveOutOfStructure, linear_problem, weights_of
         from manyone.engines.statistics import AddUp

@@ -2,73 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from numbers import Integral, Real
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-from sklearn.utils import check_random_state
-
-from manyone import validation
 from manyone._sklearn import Interval, StrOptions
-from manyone._types import Array
-from manyone.estimators.base import MultiTaskOneClass
+from manyone._types import Codes
 from manyone.estimators.capabilities import Capabilities
-from manyone.estimators.joint import joint_solution
-from manyone.estimators.structured import STRUCTURED, progress, warm_start
-from manyone.kernels.gram import FeatureMap, Gram
-from manyone.models.scorers import TwoLayers
-from manyone.models.solution import FitReport, Solution
-from manyone.rows import TrainingRows
-from manyone.solvers.nonlinear import (
-    Descent,
-    TwoLayerProblem,
-    capped_weight,
-    respond,
-    solve_nonlinear,
-    two_layer_problem,
+from manyone.estimators.two_layers import (
+    LEARNS,
+    SAMPLE_ROWS,
+    TWO_LAYERS,
+    TwoLayerModel,
+    layers_of,
+    start,
+    unit_of_far,
+    with_second,
 )
-from manyone.solvers.nonlinear import gram as second_gram
-from manyone.solvers.ridge import effective_alpha, factorise, primal_weights
+from manyone.models.solution import Solution
+from manyone.solvers.nonlinear import TwoLayerProblem, solve_nonlinear
+from manyone.solvers.two_layer_landmarks import solve_nonlinear_on
 
-#: Constraints of the parameters of both methods with a second kernel layer.
-TWO_LAYERS: dict[str, list[Any]] = {
-    **STRUCTURED,
-    "theta": [StrOptions({"mean"}), Interval(Real, 0, None, closed="neither")],
-    "learn_theta": ["boolean"],
-    "anchor": ["boolean"],
-    "max_iter": [Interval(Integral, 0, None, closed="left")],
-}
-#: Fitted attributes of both.
-LEARNS = (
-    "alpha_",
-    "theta_",
-    "structure_",
-    "dual_coef_",
-    "first_layer_",
-    "centres_",
-    "second_coef_",
-    "responses_",
-    "second_kernel_",
-    "mean_response_",
-    "objective_path_",
-    "n_iter_",
-)
-
-
-class TwoLayerModel(MultiTaskOneClass):
-    """What both methods with a second kernel layer let the user look at."""
-
-    @property
-    def responses_(self) -> Array:
-        """First-layer responses of the training rows, shape (n, T)."""
-        centres: Array = self._solution.fitted("centres")
-        return centres[: len(self.training_.codes)]
-
-    @property
-    def second_kernel_(self) -> Array:
-        """Second-layer kernel matrix of the training rows, shape (n, n)."""
-        return second_gram(self.responses_, self.responses_, self._solution.fitted("theta"))
+if TYPE_CHECKING:
+    from manyone.engines.fitting import Sweep
+    from manyone.engines.plan import Plan
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -128,7 +85,8 @@ class NonlinearOCKSR(TwoLayerModel):
         Most iterations. With 0 the first layer stays that of :class:`JointOCKSR` and the second is
         one more solve.
     landmarks : int or None, default=None
-        Number of landmark rows of the first layer for large n. None is exact.
+        Number of landmark rows for large n: the first layer is expanded over them, the second over
+        as many rows, five for each task at least. None is exact.
     random_state : int, RandomState or None, default=None
         Of the choice of landmarks.
     warm_start : bool, default=False
@@ -187,6 +145,10 @@ class NonlinearOCKSR(TwoLayerModel):
     A single task has no pattern of responses: its rows are scored by the first layer alone, and
     scores and thresholds are those of :class:`IndependentOCKSR`.
 
+    With landmarks and more than 20,000 rows, W minimises the objective over a sample of 20,000, the
+    same number of every task; B, given W, over all rows. Thresholds then come from rows that were
+    not drawn, each left out of the second layer in closed form.
+
     The objective is not convex; the fit starts from the solution of :class:`JointOCKSR`. An
     iteration costs one Cholesky factorisation of size n and four n x n x T products.
 
@@ -204,6 +166,8 @@ class NonlinearOCKSR(TwoLayerModel):
 
     can = Capabilities(
         landmarks=True,
+        blocks=True,
+        sample_rows=SAMPLE_ROWS,
         learns=(*LEARNS, "beta_"),
         regression=True,
         folds=5,
@@ -231,103 +195,29 @@ class NonlinearOCKSR(TwoLayerModel):
     warm_start: bool = False
     verbose: int = 0
 
-    def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
-        if rows.n_tasks == 1:
-            return single_task(self, gram, rows)
-        problem, features = first_layer(self, gram, rows)
+    def _descend(
+        self, problem: TwoLayerProblem, centres: Codes | None
+    ) -> tuple[Any, dict[str, Any]]:
         begun, how = start(self, problem)
-        found = solve_nonlinear(begun, self.beta, how)
-        solution = two_layers(gram, rows, problem, features, found, self)
-        solution.learned["beta"] = found.beta
-        return solution
+        if centres is None:
+            found = solve_nonlinear(begun, self.beta, how)
+        else:
+            found = solve_nonlinear_on(begun, self.beta, how, centres)
+        return found, {"beta": found.beta}
 
+    def _sum_up(self, plan: Plan, part: Solution, sweep: Sweep, drawn: Any) -> tuple[Solution, Any]:
+        from manyone.engines.left_out import LeaveOut
+        from manyone.engines.statistics import AddUp, solve_statistics
+        from manyone.engines.two_layers import Unseen, anchored, second_plan
 
-def first_layer(model: Any, gram: Gram, rows: TrainingRows) -> tuple[TwoLayerProblem, FeatureMap]:
-    """Both layers as arrays, starting from the ridge regression of the first."""
-    if model.landmarks is None:
-        Phi, features = gram.features()
-    else:
-        validation.refuse_landmarks(rows, model.landmarks)
-        rng = check_random_state(model.random_state)
-        Phi, features = gram.landmark_features(model.landmarks, rng)
-    diagonal, R = gram.diagonal(), rows.responses()
-    weight = capped_weight(rows.weight, diagonal, model.alpha)
-    alpha = float(effective_alpha(model.alpha, diagonal @ weight))
-    definite = gram.kernel.unit_diagonal or gram.kernel.semidefinite
-    if model.landmarks is None and not definite:
-        # Features drop what is negative: where that is more than rounding, refuse.
-        factorise(gram.matrix(), alpha, np.sqrt(weight), overwrite=True)
-    W = primal_weights(Phi, R, alpha, weight)[0]
-    problem = two_layer_problem(
-        Phi, W, R, weight, rows.codes, alpha, theta=model.theta, anchor=model.anchor
-    )
-    return problem, features
-
-
-def start(model: Any, problem: TwoLayerProblem) -> tuple[TwoLayerProblem, Descent]:
-    """The problem from where to start, and how to go on."""
-    how = Descent(
-        model.tol,
-        model.max_iter,
-        model.learn_theta,
-        model.solver,
-        report=progress(model) if model.verbose else None,
-    )
-    last = None
-    if model.warm_start and model.max_iter:
-        last = warm_start(model, "first_layer", problem.W.shape)
-    if last is not None:
-        problem = problem._replace(W=last)
-        if model.learn_theta:  # it belongs to the first layer it came with
-            problem = problem._replace(theta=model.solution_.fitted("theta"))
-    return problem, how
-
-
-def two_layers(
-    gram: Gram,
-    rows: TrainingRows,
-    problem: TwoLayerProblem,
-    features: FeatureMap,
-    found: Any,
-    model: Any,
-) -> Solution:
-    """The model of two layers that were found for a problem."""
-    exact, max_iter = model.landmarks is None, model.max_iter
-    n = len(rows.codes)
-    coef, centres = features.expand(found.W), problem.Phi @ found.W
-    if exact:
-        points, dual = gram.points(), np.zeros((n, rows.n_tasks), order="F")
-        dual[features.pivots] = coef
-    else:
-        points, dual = gram.points(features.pivots), np.asfortranarray(coef)
-    second = np.asfortranarray(found.B)
-    fitted = respond(centres[:n], centres, second, found.theta)
-    # What each row counts for in the mean of its task.
-    share = rows.weight[:, None] * problem.R[:n]
-    share /= share.sum(axis=0)
-    mean = np.einsum("it,it->t", share, fitted)
-    return Solution(
-        TwoLayers(points, dual, centres, second, found.theta, mean),
-        report=FitReport(
-            found.objective_path * problem.unit, found.n_iter, found.converged or max_iter == 0
-        ),
-        learned={
-            "alpha": problem.alpha * problem.unit,
-            "theta": found.theta,
-            "dual_coef": dual,
-            "first_layer": found.W,
-            "centres": centres,
-            "second_coef": second,
-            "mean_response": mean,
-            "structure": share.T @ respond(centres[:n], centres[:n], share, found.theta),
-        },
-    )
-
-
-def single_task(model: Any, gram: Gram, rows: TrainingRows) -> Solution:
-    """One task has no pattern of responses to recognise: its model is the first layer alone."""
-    found = joint_solution(gram, rows, model.alpha, model.landmarks, model.random_state)
-    normal = ~rows.outlier
-    cost = rows.weight[normal].sum() * (1.0 - found.learned["mean_response"])
-    found.learned.pop("factor", None)
-    return replace(found, report=FitReport(np.asarray(cost)))
+        plan = second_plan(plan, layers_of(part))
+        statistics = sweep(AddUp(plan))
+        # As in memory: at most what a task weighs.
+        beta = min(self.beta, float(statistics.counts.mean()))
+        statistics = anchored(plan, statistics) if self.anchor else statistics
+        ridge = solve_statistics(plan, statistics, beta)
+        solution = with_second(
+            part, plan.points.X, ridge.coef, ridge.mean_response, "leave-one-out"
+        )
+        solution.learned["beta"] = ridge.alpha
+        return solution, Unseen(LeaveOut(plan, ridge, unit_of_far(solution)), drawn)

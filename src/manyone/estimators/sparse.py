@@ -4,25 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from manyone._sklearn import Interval, StrOptions
+from manyone._types import Codes
 from manyone.estimators.capabilities import Capabilities
-from manyone.estimators.nonlinear import (
+from manyone.estimators.two_layers import (
     LEARNS,
+    SAMPLE_ROWS,
     TWO_LAYERS,
     TwoLayerModel,
-    first_layer,
-    single_task,
+    layers_of,
     start,
-    two_layers,
+    unit_of_far,
+    with_second,
 )
-from manyone.kernels.gram import Gram
 from manyone.models.solution import Solution
-from manyone.rows import TrainingRows
-from manyone.solvers.sparse import solve_sparse, sparse_problem, sparse_start, sparse_strengths
+from manyone.solvers.nonlinear import TwoLayerProblem
+from manyone.solvers.sparse import (
+    solve_sparse,
+    sparse_problem,
+    sparse_start,
+    sparse_strengths,
+    strengths_of,
+)
+
+if TYPE_CHECKING:
+    from manyone.engines.fitting import Sweep
+    from manyone.engines.plan import Plan
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -86,7 +97,8 @@ class SparseOCKSR(TwoLayerModel):
         Most iterations. With 0 the first layer stays that of :class:`JointOCKSR` and the second is
         one lasso.
     landmarks : int or None, default=None
-        Number of landmark rows of the first layer for large n. None is exact.
+        Number of landmark rows for large n: the first layer is expanded over them, the second over
+        as many rows, five for each task at least. None is exact.
     random_state : int, RandomState or None, default=None
         Of the choice of landmarks.
     warm_start : bool, default=False
@@ -138,7 +150,8 @@ class SparseOCKSR(TwoLayerModel):
     Notes
     -----
     Thresholds and p-values come from folds with the whole fit repeated, and a single task is scored
-    as by :class:`IndependentOCKSR`; both as in :class:`NonlinearOCKSR`.
+    as by :class:`IndependentOCKSR`; both as in :class:`NonlinearOCKSR`. So are landmarks, but that
+    rows which were not drawn are left out of the second layer in five folds.
 
     Examples
     --------
@@ -154,6 +167,8 @@ class SparseOCKSR(TwoLayerModel):
 
     can = Capabilities(
         landmarks=True,
+        blocks=True,
+        sample_rows=SAMPLE_ROWS,
         learns=(*LEARNS, "l1_", "group_", "duality_gap_"),
         regression=True,
         folds=5,
@@ -184,21 +199,46 @@ class SparseOCKSR(TwoLayerModel):
     warm_start: bool = False
     verbose: int = 0
 
-    def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
-        if rows.n_tasks == 1:
-            return single_task(self, gram, rows)
-        problem, features = first_layer(self, gram, rows)
+    def _descend(
+        self, problem: TwoLayerProblem, centres: Codes | None
+    ) -> tuple[Any, dict[str, Any]]:
         problem = sparse_problem(problem)
-        l1, group = sparse_strengths(problem, self.l1, self.group)
+        l1, group = sparse_strengths(problem, self.l1, self.group, centres)
         begun, how = start(self, problem)
         if self.solver == "fista" and self.max_iter and begun.W is problem.W:
-            begun = begun._replace(W=sparse_start(problem, self.max_iter))
-        found = solve_sparse(begun, l1, group, how)
-        solution = two_layers(gram, rows, problem, features, found, self)
-        solution.learned.update(
-            structure=found.structure[: rows.n_tasks],
-            duality_gap=found.duality_gap,
-            l1=l1 * problem.unit,
-            group=group * problem.unit * np.sqrt(problem.unit),
+            begun = begun._replace(W=sparse_start(problem, self.max_iter, centres))
+        found = solve_sparse(begun, l1, group, how, centres)
+        return found, {
+            "structure": found.structure[: problem.R.shape[1]],
+            "sources": problem.groups if centres is None else problem.groups[centres],
+            "duality_gap": found.duality_gap,
+            "l1": l1 * problem.unit,
+            "group": group * problem.unit * np.sqrt(problem.unit),
+        }
+
+    def _sum_up(self, plan: Plan, part: Solution, sweep: Sweep, drawn: Any) -> tuple[Solution, Any]:
+        from manyone.engines.sparse import (
+            AddUpFolds,
+            Dealer,
+            JudgeFolds,
+            lasso_layer,
+            summed,
+            without_each,
         )
-        return solution
+        from manyone.engines.statistics import AddUp
+        from manyone.engines.two_layers import anchored, second_plan
+
+        plan, sources = second_plan(plan, layers_of(part), direct=True), part.learned["sources"]
+        dealer = Dealer(drawn)
+        parts = sweep(AddUpFolds(AddUp(plan), dealer))
+        if self.anchor:
+            parts[0] = anchored(plan, parts[0])
+        whole = summed(parts)
+        asked = (sources[:, None] == np.arange(len(plan.tasks))).astype(np.float64)
+        l1, group = strengths_of(whole.sums.T, asked, self.l1, self.group)
+        layer = lasso_layer(whole, sources, l1, group)
+        solution = with_second(part, plan.points.X, layer.coef, layer.mean, "folds")
+        learned = {"duality_gap": layer.gap, "l1": l1, "group": group}
+        solution.learned.update(learned, structure=layer.structure[: len(plan.tasks)])
+        layers = [lasso_layer(left, sources, l1, group) for left in without_each(parts)]
+        return solution, JudgeFolds(plan, layers, dealer, unit_of_far(solution))

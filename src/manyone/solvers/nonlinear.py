@@ -22,7 +22,7 @@ from manyone.solvers.running import Report, blas_for, record
 _BLOCK = 512  # rows per block: long enough to keep BLAS busy, short enough for one triangle to pay
 # theta="mean": squared distance, in units of the mean squared response, at which rows are unlike
 _REACH = 10.0
-_ANCHOR = 0.1  # what the origin weighs, in rows of a typical task
+ANCHOR = 0.1  #: What the origin weighs, in rows of a typical task.
 
 #: Of a first layer (m, T) and theta: the objective, its gradient, its derivative in log theta.
 Evaluation = Callable[[Array, float], tuple[float, Array, float]]
@@ -144,7 +144,7 @@ def two_layer_problem(
         squares = np.square(Phi @ W).sum(axis=1)
         theta = _REACH / max(float(np.average(squares, weights=weight / unit)), 1e-250)
     if anchor:
-        origin = _ANCHOR * float(np.mean(weight @ R))
+        origin = ANCHOR * float(np.mean(weight @ R))
         Phi, R = np.vstack([Phi, np.zeros(Phi.shape[1])]), np.vstack([R, np.zeros(T)])
         weight, groups = np.append(weight, origin), np.append(groups, T)
     return TwoLayerProblem(Phi, R, weight / unit, groups, alpha / unit, W, float(theta), unit)
@@ -167,12 +167,10 @@ def solve_nonlinear(problem: TwoLayerProblem, beta: float, how: Descent) -> Nonl
         leave nothing for the first layer to learn from: it is brought back to that.
     how : Descent
     """
-    heaviest, n_rows = float(np.mean(problem.weight @ problem.R)), len(problem.R)
-    beta = float(effective_alpha(min(beta / problem.unit, heaviest), float(n_rows)))
-    problem = problem._replace(weight=np.minimum(problem.weight, 1e10 * beta))
-    buffers = np.empty((2, n_rows, n_rows))
+    problem, beta = in_units(problem, beta)
+    buffers = np.empty((2, len(problem.R), len(problem.R)))
     evaluate = partial(reduced_objective, problem, beta, buffers)
-    with blas_for(n_rows):
+    with blas_for(len(problem.R)):
         if how.solver == "paper":
             found = gradient_steps(evaluate, _first_slope(problem, beta), problem, how)
         else:
@@ -180,6 +178,13 @@ def solve_nonlinear(problem: TwoLayerProblem, beta: float, how: Descent) -> Nonl
         Y, theta = problem.Phi @ found[0], found[1]
         B = second_layer(Y, problem.R, beta / problem.weight, theta, buffers)
     return NonlinearSolution(*found, B, beta * problem.unit)
+
+
+def in_units(problem: TwoLayerProblem, beta: float) -> tuple[TwoLayerProblem, float]:
+    """`beta` in units of the problem, and the problem with weights that it can be told beside."""
+    heaviest = float(np.mean(problem.weight @ problem.R))
+    beta = float(effective_alpha(min(beta / problem.unit, heaviest), float(len(problem.R))))
+    return problem._replace(weight=np.minimum(problem.weight, 1e10 * beta)), beta
 
 
 def reduced_objective(

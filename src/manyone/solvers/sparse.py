@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf
 
-from manyone._types import Array
+from manyone._types import Array, Codes
 from manyone.solvers.nonlinear import (
     Descent,
     TwoLayerProblem,
@@ -23,13 +25,17 @@ from manyone.solvers.nonlinear import (
 )
 from manyone.solvers.running import blas_for
 from manyone.solvers.sparse_group_lasso import SparseGroupLassoSolution, solve_sparse_group_lasso
+from manyone.solvers.two_layer_landmarks import moments_of, pull_back_on, solve_nonlinear_on
 
 _GAP = 1e-5  # relative duality gap at which the support of a lasso is worth a try
 _ROUGH = 1e-4  # relative decrease at which the ridge's solution is near enough to start from
 
 
 class SparseSolution(NamedTuple):
-    """What `solve_sparse` returns; ``structure[s, t]`` is the norm of block s of output t."""
+    """What `solve_sparse` returns; ``structure[s, t]`` is the norm of block s of output t.
+
+    B is of shape (n, T), or (q, T) where the second layer is expanded over q centres.
+    """
 
     W: Array
     theta: float
@@ -43,34 +49,64 @@ class SparseSolution(NamedTuple):
 
 @dataclass
 class SparseObjective:
-    """The objective with the second layer eliminated; `B` (n, T) is the last one found."""
+    """The objective with the second layer eliminated; `B` is the last one found.
+
+    `centres` (q,) are the rows that it is expanded over; None: all of them.
+    """
 
     problem: TwoLayerProblem
     l1: float
     group: float
+    centres: Codes | None = None
     B: Array | None = None
 
     def second_layer(self, J: Array) -> SparseGroupLassoSolution:
-        """Minimise over B for this J (n, n); a row of weight k acts as k copies of the row."""
+        """Minimise over B for this J (n, q); a row of weight k acts as k copies of the row."""
         # Copies of a row share its coefficient evenly, so its part in a block norm is b^2 / k:
         # with b = sqrt(k) c the block norm is plain again and the l1 strength carries sqrt(k).
-        R, groups, root = self.problem.R, self.problem.groups, np.sqrt(self.problem.weight)[:, None]
-        J, l1, start = J * root * root.T, self.l1 * root[:, 0], self.B
-        start = None if start is None else start / root
-        found = solve_sparse_group_lasso(J, R * root, groups, l1, self.group, B=start, tol=_GAP)
-        self.B = found.B * root
-        return found._replace(B=self.B)
+        R, groups, weight = self.problem.R, self.problem.groups, self.problem.weight
+        root, start = np.sqrt(weight)[:, None], self.B
+        if self.centres is None:
+            own, outside, design, target = root, 0.0, J * root * root.T, R * root
+        else:
+            own, groups = root[self.centres], groups[self.centres]
+            moments = own * (J.T @ (weight[:, None] * R))
+            design, target = as_lasso(moments_of(J, weight) * own * own.T, moments)
+            outside = float(np.vdot(R * root, R * root)) - float(np.vdot(target, target))
+        l1, start = self.l1 * own[:, 0], None if start is None else start / own
+        found = solve_sparse_group_lasso(design, target, groups, l1, self.group, B=start, tol=_GAP)
+        self.B = found.B * own
+        return found._replace(B=self.B, objective_path=found.objective_path + outside)
 
     def __call__(self, W: Array, theta: float) -> tuple[float, Array, float]:
         """Objective, its gradient in W (m, T), and its derivative in log theta."""
         problem = self.problem
-        Y = problem.Phi @ W
-        J = gram(Y, Y, theta)
+        J, Y = self.kernel(W, theta)
         second = self.second_layer(J)
         value = second.objective_path[-1] + problem.alpha * float(np.vdot(W, W))
         outer = 2.0 * problem.weight[:, None] * (J @ second.B - problem.R)
+        if self.centres is not None:
+            slopes = outer, second.B
+            return value, *pull_back_on(problem, self.centres, W, theta, (Y, J), slopes)
         left, right = np.hstack([outer, second.B]), np.hstack([second.B, outer])
         return value, *pull_back(problem, W, theta, Y, J, left, right)
+
+    def kernel(self, W: Array, theta: float) -> tuple[Array, Array]:
+        """Columns of the second kernel (n, q), and responses (n, T)."""
+        Y = self.problem.Phi @ W
+        return gram(Y, Y if self.centres is None else Y[self.centres], theta), Y
+
+
+def as_lasso(moments: Array, slopes: Array) -> tuple[Array, Array]:
+    """A design F (q, q) and targets (q, T) with ``F'F`` and ``F' targets`` as given.
+
+    Of ``|JB - R|^2`` a lasso sees no more than ``J'J`` (`moments`, lower triangle) and ``J'R``
+    (`slopes`): the two objectives differ by a constant.
+    """
+    lower, info = dpotrf(moments, lower=1, clean=1)
+    if info:
+        raise np.linalg.LinAlgError("the moments of the second layer are not positive definite")
+    return lower.T, solve_triangular(lower, slopes, lower=True, check_finite=False)
 
 
 def sparse_problem(problem: TwoLayerProblem) -> TwoLayerProblem:
@@ -82,33 +118,58 @@ def sparse_problem(problem: TwoLayerProblem) -> TwoLayerProblem:
 
 
 def sparse_strengths(
-    problem: TwoLayerProblem, l1: str | float, group: str | float
+    problem: TwoLayerProblem, l1: str | float, group: str | float, centres: Codes | None = None
 ) -> tuple[float, float]:
     """`l1` and `group` in units of the problem, where the second layer is neither 0 nor R.
 
-    "auto" is a hundredth of the `l1` at which a task's function would vanish; numbers are kept
-    between 1e-5 and 0.1 of what makes one vanish.
+    See :func:`strengths_of`.
     """
     Y = problem.Phi @ problem.W  # wherever it starts, the same problem
-    weighted = problem.weight[:, None] * problem.R
-    slope = 2.0 * respond(Y, Y, weighted, problem.theta)
+    weighted, at = problem.weight[:, None] * problem.R, slice(None) if centres is None else centres
+    moments = respond(Y[at], Y, weighted, problem.theta)
+    return strengths_of(moments, weighted[at], l1, group, problem.unit)
+
+
+def strengths_of(
+    moments: Array, weighted: Array, l1: str | float, group: str | float, unit: float = 1.0
+) -> tuple[float, float]:
+    """`l1` and `group` in units of the mean weight, where the second layer is neither 0 nor R.
+
+    "auto" is a hundredth of the `l1` at which a task's function would vanish; numbers are kept
+    between 1e-5 and 0.1 of what makes one vanish.
+
+    Parameters
+    ----------
+    moments : ndarray of shape (q, T)
+        ``J'R``.
+    weighted : ndarray of shape (q, T)
+        Responses asked for at the centres, times their weights.
+    l1, group : "auto" or float
+    unit : float
+    """
+    slope = 2.0 * moments
     largest = float(np.abs(slope).max(axis=0).min())
     # A block norm counts b^2 / w for a row of weight w: its strength has units of its own.
     longest = float(np.sqrt(np.einsum("it,it->t", weighted, slope**2).min()))
     auto = 0.01 * largest
-    entries = auto if isinstance(l1, str) else l1 / problem.unit
-    blocks = auto if isinstance(group, str) else min(group / problem.unit, 1e100)
-    blocks /= np.sqrt(problem.unit)
+    entries = auto if isinstance(l1, str) else l1 / unit
+    blocks = auto if isinstance(group, str) else min(group / unit, 1e100)
+    blocks /= np.sqrt(unit)
     entries = np.clip(entries, 1e-5 * largest, 0.1 * largest)
     return float(entries), float(np.clip(blocks, 1e-5 * longest, 0.1 * longest))
 
 
-def sparse_start(problem: TwoLayerProblem, max_iter: int) -> Array:
+def sparse_start(problem: TwoLayerProblem, max_iter: int, centres: Codes | None = None) -> Array:
     """First layer (m, T) of the ridge, which is cheap: near it the lasso needs few iterations."""
-    return solve_nonlinear(problem, problem.unit, Descent(_ROUGH, max_iter)).W
+    how = Descent(_ROUGH, max_iter)
+    if centres is None:
+        return solve_nonlinear(problem, problem.unit, how).W
+    return solve_nonlinear_on(problem, problem.unit, how, centres).W
 
 
-def solve_sparse(problem: TwoLayerProblem, l1: float, group: float, how: Descent) -> SparseSolution:
+def solve_sparse(
+    problem: TwoLayerProblem, l1: float, group: float, how: Descent, centres: Codes | None = None
+) -> SparseSolution:
     """Minimise ``|JB-R|^2 + alpha |W|_F^2 + l1 |B|_1 + group sum_{s,t} |B_{G_s,t}|_2``.
 
     Over W and B, with ``J_ij = exp(-theta |y_i - y_j|^2)`` and ``Y = Phi W``. As in
@@ -122,18 +183,19 @@ def solve_sparse(problem: TwoLayerProblem, l1: float, group: float, how: Descent
         In units of the problem.
     how : Descent
         "paper" is Algorithm 3, whose first slope here uses the lasso solution at the initial J.
+    centres : ndarray of shape (q,) or None
+        Rows that the second layer is expanded over, J being those columns; None: all rows.
 
     Returns
     -------
     SparseSolution
         ``duality_gap`` is that of the final lasso.
     """
-    evaluate = SparseObjective(problem, l1, group)
+    evaluate = SparseObjective(problem, l1, group, centres)
     with blas_for(len(problem.R)):
         if how.solver == "paper":
             found = gradient_steps(evaluate, evaluate(problem.W, problem.theta), problem, how)
         else:
             found = descend(evaluate, problem, how)
-        Y = problem.Phi @ found[0]
-        last = evaluate.second_layer(gram(Y, Y, found[1]))
+        last = evaluate.second_layer(evaluate.kernel(found[0], found[1])[0])
     return SparseSolution(*found, last.B, last.structure, last.duality_gap)

@@ -1,0 +1,158 @@
+"""A sparse second layer by passes: a lasso needs sums over the rows, and no more.
+
+A lasso has no closed form without a row. Rows that were not drawn are dealt to folds by their
+content; the sums of a fold are subtracted from those of all rows, and a lasso of what is left
+judges the fold. Drawn rows, which shaped the first layer, have a part in all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from manyone._types import Array, Codes
+from manyone.calibration.tails import Tails, kept_scores
+from manyone.engines.blocks import Block, kernel_blocks
+from manyone.engines.hashing import Hashes, row_hashes
+from manyone.engines.plan import Plan
+from manyone.engines.statistics import AddUp, Statistics
+from manyone.rows import TrainingRows
+from manyone.solvers.sparse import as_lasso
+from manyone.solvers.sparse_group_lasso import solve_sparse_group_lasso
+from manyone.solvers.two_layer_landmarks import add_rounding
+
+_FOLDS = 5
+_GAP = 1e-6  # relative duality gap
+
+
+class LassoLayer(NamedTuple):
+    """Coefficients (q, T), mean responses (T,), block norms (S, T) and the relative gap."""
+
+    coef: Array
+    mean: Array
+    structure: Array
+    gap: float
+
+
+@dataclass(frozen=True, eq=False)
+class Dealer:
+    """Deals rows to folds: 1, 2, ... by their content, 0 if they were drawn.
+
+    Parameters
+    ----------
+    drawn : ndarray of shape (s,)
+        Hashes of the rows that were drawn.
+    """
+
+    drawn: Hashes
+
+    def parts(self, rows: Any) -> list[Any]:
+        """The rows of each fold."""
+        hashes = row_hashes(rows.X)
+        fold = 1 + (hashes % np.uint64(_FOLDS)).astype(np.intp)
+        fold[np.isin(hashes, self.drawn)] = 0
+        return [rows.take(np.flatnonzero(fold == k)) for k in range(_FOLDS + 1)]
+
+
+@dataclass(frozen=True, eq=False)
+class AddUpFolds:
+    """The pass that sums up the statistics of every fold.
+
+    Parameters
+    ----------
+    step : AddUp
+    dealer : Dealer
+    """
+
+    step: AddUp
+    dealer: Dealer
+
+    def partial(self, block: Block) -> list[Statistics]:
+        """Statistics of the folds of one block."""
+        return [self.step.partial(part) for part in self.dealer.parts(block.checked())]
+
+    def of(self, rows: TrainingRows) -> list[Statistics]:
+        """Statistics of the folds of rows whose tasks are numbers."""
+        return [self.step.of(part) for part in self.dealer.parts(rows)]
+
+    def merge(self, one: list[Statistics], other: list[Statistics]) -> list[Statistics]:
+        """Statistics of the rows of both."""
+        return [a + b for a, b in zip(one, other, strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class JudgeFolds:
+    """The pass that scores every row that was not drawn by the layer without its fold.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of the second layer.
+    layers : list of LassoLayer
+    dealer : Dealer
+    unit : float
+        Of what lowers the scores of rows far from everything.
+    """
+
+    plan: Plan
+    layers: list[LassoLayer]
+    dealer: Dealer
+    unit: float
+
+    def partial(self, block: Block) -> Tails:
+        """Scores of one block."""
+        kept, found = kept_scores(len(self.plan.tasks)), []
+        parts = self.dealer.parts(block.checked())[1:]
+        for layer, part in zip(self.layers, parts, strict=True):
+            rows = part.coded(self.plan.tasks)
+            for piece in kernel_blocks(len(rows.codes), len(self.plan.points)):
+                normal = np.flatnonzero(~rows.outlier[piece]) + piece.start
+                X, codes, weight = rows.X[normal], rows.codes[normal], rows.weight[normal]
+                own = np.einsum("ij,ij->i", self.plan.values(X), layer.coef.T[codes])
+                scores = -np.abs(own - layer.mean[codes])
+                if self.plan.reach is not None and self.unit > 0.0:
+                    scores -= self.plan.reach.penalties(X, codes, weight, self.unit)
+                found.append(Tails.of(scores, codes, weight, kept))
+        none = np.zeros(0)
+        return Tails.of(none, none.astype(np.intp), none, kept).merged(*found)
+
+    def merge(self, one: Tails, other: Tails) -> Tails:
+        """Scores of both."""
+        return one.merged(other)
+
+
+def lasso_layer(statistics: Statistics, sources: Codes, l1: float, group: float) -> LassoLayer:
+    """Minimise ``sum_i w_i |f(y_i) - r_i|^2 + l1 |B|_1 + group sum_{s,t} |B_{G_s,t}|_2`` over B.
+
+    Parameters
+    ----------
+    statistics : Statistics
+        Of kernel values against the centres.
+    sources : ndarray of shape (q,)
+        ``G_s`` are the centres whose source is s.
+    l1, group : float
+
+    Returns
+    -------
+    LassoLayer
+    """
+    moments = add_rounding(statistics.moments.copy(order="F"), float(statistics.counts.sum()))
+    slopes = np.asfortranarray(statistics.sums.T)
+    design, target = as_lasso(moments, slopes)
+    found = solve_sparse_group_lasso(design, target, sources, l1, group, tol=_GAP)
+    mean = np.einsum("qt,qt->t", slopes, found.B) / statistics.counts
+    return LassoLayer(np.asfortranarray(found.B), mean, found.structure, found.duality_gap)
+
+
+def without_each(parts: list[Statistics]) -> list[Statistics]:
+    """Statistics of all rows but those of each fold."""
+    whole = summed(parts)
+    return [whole + -part for part in parts[1:]]
+
+
+def summed(parts: list[Statistics]) -> Statistics:
+    """Statistics of all rows."""
+    return reduce(Statistics.__add__, parts)

@@ -1,0 +1,309 @@
+"""What both methods with a second kernel layer have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manyone import validation
+from manyone._sklearn import Interval, StrOptions
+from manyone._types import Array, Codes
+from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.fitting import judged_by_folds
+from manyone.estimators.joint import joint_solution
+from manyone.estimators.structured import STRUCTURED, progress, warm_start
+from manyone.kernels.gram import Gram, Points
+from manyone.memory import refuse_beyond_memory
+from manyone.models.presence import unit_of
+from manyone.models.scorers import TwoLayers
+from manyone.models.solution import FitReport, Solution
+from manyone.rows import TrainingRows
+from manyone.solvers.nonlinear import (
+    Descent,
+    TwoLayerProblem,
+    capped_weight,
+    respond,
+    two_layer_problem,
+)
+from manyone.solvers.nonlinear import gram as second_gram
+from manyone.solvers.ridge import effective_alpha, factorise, primal_weights
+
+if TYPE_CHECKING:
+    from manyone.calibration.tails import Tails
+    from manyone.engines.fitting import Sweep
+    from manyone.engines.plan import Plan
+    from manyone.engines.sample import Sample
+
+#: Rows that the first layer is learned from where there are landmarks and more rows.
+SAMPLE_ROWS = 20_000
+#: Constraints of the parameters of both methods with a second kernel layer.
+TWO_LAYERS: dict[str, list[Any]] = {
+    **STRUCTURED,
+    "theta": [StrOptions({"mean"}), Interval(Real, 0, None, closed="neither")],
+    "learn_theta": ["boolean"],
+    "anchor": ["boolean"],
+    "max_iter": [Interval(Integral, 0, None, closed="left")],
+}
+#: Fitted attributes of both.
+LEARNS = (
+    "alpha_",
+    "theta_",
+    "structure_",
+    "dual_coef_",
+    "first_layer_",
+    "centres_",
+    "second_coef_",
+    "responses_",
+    "second_kernel_",
+    "mean_response_",
+    "objective_path_",
+    "n_iter_",
+)
+
+
+class TwoLayerModel(MultiTaskOneClass):
+    """A first layer on rows, a second one on its responses.
+
+    A subclass says how both layers of a problem are found (`_descend`), and the second one of a
+    first that was learned from a sample, by sums over all rows (`_sum_up`).
+    """
+
+    @property
+    def responses_(self) -> Array:
+        """First-layer responses of the training rows (n, T); of the centres if they are fewer."""
+        centres: Array = self._solution.fitted("centres")
+        n = len(self.training_.codes)
+        return centres[:n] if 0 < n <= len(centres) else centres[np.any(centres, axis=1)]
+
+    @property
+    def second_kernel_(self) -> Array:
+        """Second-layer kernel matrix of the training rows, shape (n, n)."""
+        return second_gram(self.responses_, self.responses_, self._solution.fitted("theta"))
+
+    @abstractmethod
+    def _descend(
+        self, problem: TwoLayerProblem, centres: Codes | None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Both layers, the second on centres (None: on all rows), and what else was learned."""
+
+    @abstractmethod
+    def _sum_up(self, plan: Plan, part: Solution, sweep: Sweep, drawn: Any) -> tuple[Solution, Any]:
+        """The model with a second layer of all rows, and the pass that judges rows not `drawn`.
+
+        `part` is the model of the drawn rows, and `drawn` (s,) their hashes.
+        """
+
+    def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
+        if rows.n_tasks == 1:
+            return single_task(self, gram, rows)
+        if self.landmarks is not None:
+            validation.refuse_landmarks(rows, self.landmarks)
+            return self._of_many(gram, rows)
+        Phi, features = gram.features()
+        problem = first_layer(self, Phi, gram.diagonal(), rows)
+        if not (gram.kernel.unit_diagonal or gram.kernel.semidefinite):
+            # Features drop what is negative: where that is more than rounding, refuse.
+            alpha, weight = problem.alpha, problem.weight[: len(rows.codes)]
+            factorise(gram.matrix(), alpha, np.sqrt(weight), overwrite=True)
+        found, learned = self._descend(problem, None)
+        dual = np.zeros((len(rows.codes), rows.n_tasks), order="F")
+        dual[features.pivots] = features.expand(found.W)
+        return two_layers(self, gram.points(), dual, problem, found, rows, None, learned)
+
+    # ----------------------------------------------------------------------------------- landmarks
+
+    def _of_many(self, gram: Gram, rows: TrainingRows) -> Solution:
+        """The model of rows in memory, on landmarks."""
+        from manyone.engines.hashing import row_hashes
+        from manyone.engines.plan import Plan, sample_size, seed_of
+        from manyone.engines.two_layers import drawn_from, in_one
+
+        seed, tasks = seed_of(self.random_state), np.arange(rows.n_tasks)
+        sample = drawn_from(rows, max(self.can.sample_rows, sample_size(self.landmarks)), seed)
+        some = rows if sample is None else sample.rows(own_weight=True)
+        plan = Plan.of(gram.kernel, some, tasks, self.landmarks, seed)
+        part = self._of_sample(plan, some, seed)
+        if sample is None:
+            return part
+        return self._sum_up(plan, part, in_one(rows), row_hashes(sample.X))[0]
+
+    def _of_sample(self, plan: Plan, rows: TrainingRows, seed: int) -> Solution:
+        """The model of rows that are few enough to be held."""
+        from manyone.engines.two_layers import centres_of, most_centres
+
+        n, m, T = len(rows.codes), self.landmarks, rows.n_tasks
+        refuse_beyond_memory(
+            n * (m + 4 * T + 2 * min(n, most_centres(m, T))),
+            f"Two layers of {n} rows, {m} landmarks and {T} tasks",
+            "Give fewer landmarks, or use JointOCKSR, whose memory does not grow with the square "
+            "of the number of tasks.",
+        )
+        problem = first_layer(self, plan.features(rows.X), plan.diagonal(rows.X), rows)
+        centres = centres_of(problem, rows.content, m, seed)
+        found, learned = self._descend(problem, centres)
+        dual = np.asfortranarray(plan.expand(found.W))
+        return two_layers(self, plan.points, dual, problem, found, rows, centres, learned)
+
+    def _solve_passes(self, plan: Plan, sweep: Sweep, sample: Sample) -> tuple[Solution, Tails]:
+        from manyone.calibration.tails import Tails
+        from manyone.engines.hashing import row_hashes
+        from manyone.engines.joint import joint_passes
+        from manyone.engines.plan import seed_of
+        from manyone.engines.two_layers import mostly_drawn
+
+        if len(plan.tasks) == 1:
+            solution, tails = joint_passes(plan, sweep, self.alpha)
+            solution.learned.pop("sums")
+            return as_single_task(solution, sample.counts), tails
+        rows, seed = sample.rows(own_weight=True), seed_of(self.random_state)
+        part = self._of_sample(plan, rows, seed)
+        solution, judge = self._sum_up(plan, part, sweep, row_hashes(sample.X))
+        tails, unit = sweep(judge), unit_of_far(solution)
+        few = np.append(mostly_drawn(sample), False)[rows.codes] & ~rows.outlier
+        if few.any():
+            judged = judged_by_folds(self, solution, rows, plan.metric).left_out
+            assert judged is not None
+            scores = judged[few]
+            X, codes, weight = rows.X[few], rows.codes[few], rows.weight[few]
+            if plan.reach is not None:
+                scores -= plan.reach.penalties(X, codes, weight, unit)
+            tails = tails.merged(Tails.of(scores, codes, weight, tails.kept))
+        if plan.reach is not None:
+            solution = replace(solution, presence=plan.reach.presence(unit))
+        return solution, tails
+
+
+def first_layer(model: Any, Phi: Array, diagonal: Array, rows: TrainingRows) -> TwoLayerProblem:
+    """Both layers as arrays, starting from the ridge regression of the first.
+
+    Parameters
+    ----------
+    model : estimator
+    Phi : ndarray of shape (n, m)
+        Feature rows.
+    diagonal : ndarray of shape (n,)
+        Self-similarities.
+    rows : TrainingRows
+    """
+    R, weight = rows.responses(), capped_weight(rows.weight, diagonal, model.alpha)
+    alpha = float(effective_alpha(model.alpha, diagonal @ weight))
+    W = primal_weights(Phi, R, alpha, weight)[0]
+    return two_layer_problem(
+        Phi, W, R, weight, rows.codes, alpha, theta=model.theta, anchor=model.anchor
+    )
+
+
+def start(model: Any, problem: TwoLayerProblem) -> tuple[TwoLayerProblem, Descent]:
+    """The problem from where to start, and how to go on."""
+    how = Descent(
+        model.tol,
+        model.max_iter,
+        model.learn_theta,
+        model.solver,
+        report=progress(model) if model.verbose else None,
+    )
+    last = None
+    if model.warm_start and model.max_iter:
+        last = warm_start(model, "first_layer", problem.W.shape)
+    if last is not None:
+        problem = problem._replace(W=last)
+        if model.learn_theta:  # it belongs to the first layer it came with
+            problem = problem._replace(theta=model.solution_.fitted("theta"))
+    return problem, how
+
+
+def two_layers(
+    model: Any,
+    points: Points,
+    dual: Array,
+    problem: TwoLayerProblem,
+    found: Any,
+    rows: TrainingRows,
+    at: Codes | None,
+    learned: dict[str, Any],
+) -> Solution:
+    """The model of two layers that were found for a problem.
+
+    Parameters
+    ----------
+    model : estimator
+    points : Points
+    dual : ndarray of shape (m, T)
+        First layer over the points.
+    problem : TwoLayerProblem
+    found : NonlinearSolution or SparseSolution
+    rows : TrainingRows
+    at : ndarray of shape (q,) or None
+        Numbers of the centres of the second layer; None: all rows of the problem.
+    learned : dict
+        What else was learned.
+
+    Returns
+    -------
+    Solution
+    """
+    n, Y = len(rows.codes), problem.Phi @ found.W
+    centres, second = Y if at is None else Y[at], np.asfortranarray(found.B)
+    fitted = respond(Y[:n], centres, second, found.theta)
+    # What each row counts for in the mean of its task.
+    share = rows.weight[:, None] * problem.R[:n]
+    share /= share.sum(axis=0)
+    mean = np.einsum("it,it->t", share, fitted)
+    converged = found.converged or model.max_iter == 0
+    return Solution(
+        TwoLayers(points, dual, centres, second, found.theta, mean),
+        report=FitReport(found.objective_path * problem.unit, found.n_iter, converged),
+        learned={
+            "alpha": problem.alpha * problem.unit,
+            "theta": found.theta,
+            "dual_coef": dual,
+            "first_layer": found.W,
+            "centres": centres,
+            "second_coef": second,
+            "mean_response": mean,
+            "structure": share.T @ respond(Y[:n], Y[:n], share, found.theta),
+            **learned,
+        },
+    )
+
+
+def with_second(
+    part: Solution, centres: Array, second: Array, mean: Array, source: str
+) -> Solution:
+    """The model with another second layer, judged by rows that were not drawn.
+
+    Centres and coefficients are of shape (q, T), mean responses of shape (T,).
+    """
+    scorer = replace(layers_of(part), centres=centres, second_coef=second, target=mean)
+    learned = {"centres": centres, "second_coef": second, "mean_response": mean}
+    source = f"{source} of rows not drawn"
+    return replace(part, scorer=scorer, learned={**part.learned, **learned}, left_out_source=source)
+
+
+def layers_of(solution: Solution) -> TwoLayers:
+    """Both layers of a model of several tasks."""
+    assert isinstance(solution.scorer, TwoLayers)
+    return solution.scorer
+
+
+def unit_of_far(solution: Solution) -> float:
+    """Of what lowers the scores of rows far from everything; 0 where nothing does."""
+    far = solution.scorer.far()
+    return 0.0 if far is None else unit_of(far)
+
+
+def single_task(model: Any, gram: Gram, rows: TrainingRows) -> Solution:
+    """One task has no pattern of responses to recognise: its model is the first layer alone."""
+    found = joint_solution(gram, rows, model.alpha, model.landmarks, model.random_state)
+    found.learned.pop("factor", None)
+    return as_single_task(found, rows.weight[~rows.outlier].sum(keepdims=True))
+
+
+def as_single_task(found: Solution, total: Array) -> Solution:
+    """The model of the first layer alone, where the rows of the task weigh `total` (1,)."""
+    cost = total.sum() * (1.0 - found.learned["mean_response"])
+    return replace(found, report=FitReport(np.asarray(cost)))

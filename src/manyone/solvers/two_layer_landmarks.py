@@ -1,0 +1,148 @@
+"""Two layers for many rows: the second layer is expanded over few of them, the centres.
+
+With Z the rows of the centres the second layer is ``f = J_Z B``, ``J_Z`` (n, q) being those columns
+of the second kernel J, instead of all n of them. Centres are rows: their responses move with the
+first layer. With all rows as centres this is :func:`manyone.solvers.nonlinear.solve_nonlinear`.
+One evaluation is one n x q^2 product, a Cholesky factor of size q and six n x q x T products.
+"""
+
+from functools import partial
+
+import numpy as np
+from scipy.linalg import blas
+from scipy.linalg.lapack import dposv
+
+from manyone._types import Array, Codes
+from manyone.solvers.nonlinear import (
+    Descent,
+    NonlinearSolution,
+    TwoLayerProblem,
+    descend,
+    gradient_steps,
+    gram,
+    in_units,
+)
+from manyone.solvers.running import blas_for
+
+_BLOCK = 1024  # rows of a block
+# Responses of a task draw together, and so do the columns of J: what is added to the squares of
+# coefficients, beside the sum of all squares that they multiply, to tell them apart.
+_ROUNDING = 1e-13
+
+
+def solve_nonlinear_on(
+    problem: TwoLayerProblem, beta: float, how: Descent, centres: Codes
+) -> NonlinearSolution:
+    """Minimise ``sum_i w_i |(J_Z B - R)_i|^2 + alpha |W|_F^2 + beta tr(B' J_ZZ B)`` over W and B.
+
+    Parameters
+    ----------
+    problem : TwoLayerProblem
+    beta : float
+        As in :func:`manyone.solvers.nonlinear.solve_nonlinear`.
+    how : Descent
+        "paper" takes its first step by the best B, too.
+    centres : ndarray of shape (q,)
+        Z, numbers of rows.
+
+    Returns
+    -------
+    NonlinearSolution
+        With B of shape (q, T).
+    """
+    problem, beta = in_units(problem, beta)
+    evaluate = partial(landmark_objective, problem, beta, centres)
+    with blas_for(len(problem.R)):
+        if how.solver == "paper":
+            found = gradient_steps(evaluate, evaluate(problem.W, problem.theta), problem, how)
+        else:
+            found = descend(evaluate, problem, how)
+        J = gram(problem.Phi @ found[0], problem.Phi[centres] @ found[0], found[1])
+        B = second_layer_on(problem, beta, centres, J)[0]
+    return NonlinearSolution(*found, B, beta * problem.unit)
+
+
+def landmark_objective(
+    problem: TwoLayerProblem, beta: float, centres: Codes, W: Array, theta: float
+) -> tuple[float, Array, float]:
+    """The objective with B eliminated, its gradient in W (m, T), its derivative in log theta."""
+    Y = problem.Phi @ W
+    J = gram(Y, Y[centres], theta)
+    B, value, inner = second_layer_on(problem, beta, centres, J)
+    outer = 2.0 * problem.weight[:, None] * (J @ B - problem.R)
+    inner *= beta * (B @ B.T)
+    value += problem.alpha * float(np.vdot(W, W))
+    return value, *pull_back_on(problem, centres, W, theta, (Y, J), (outer, B), inner)
+
+
+def second_layer_on(
+    problem: TwoLayerProblem, beta: float, centres: Codes, J: Array
+) -> tuple[Array, float, Array]:
+    """Minimise over B for ``J_Z`` (n, q): B (q, T), the value, and ``J_ZZ`` (q, q)."""
+    weight, R, inner = problem.weight, problem.R, J[centres]
+    inner += inner.T.copy()
+    inner *= 0.5
+    weighted = weight[:, None] * R
+    moments, M = J.T @ weighted, moments_of(J, weight)
+    M += beta * inner
+    _, B, info = dposv(M, moments, lower=1, overwrite_a=1)
+    if info:
+        raise np.linalg.LinAlgError("the second-layer kernel plus ridge is not positive definite")
+    return B, float(np.vdot(weighted, R)) - float(np.vdot(moments, B)), inner
+
+
+def moments_of(J: Array, weight: Array) -> Array:
+    """``J' diag(w) J`` (q, q), lower triangle, plus what makes it definite beside rounding."""
+    scaled = np.sqrt(weight)[:, None] * J
+    return add_rounding(blas.dsyrk(1.0, scaled.T, lower=1), float(weight.sum()))
+
+
+def add_rounding(moments: Array, total: float) -> Array:
+    """Moments of rows that weigh `total`, made definite beside rounding, in place."""
+    moments.flat[:: len(moments) + 1] += _ROUNDING * len(moments) * total
+    return moments
+
+
+def pull_back_on(
+    problem: TwoLayerProblem,
+    centres: Codes,
+    W: Array,
+    theta: float,
+    at: tuple[Array, Array],
+    slopes: tuple[Array, Array],
+    inner: Array | None = None,
+) -> tuple[Array, float]:
+    """Gradient in W of ``g(J_Z, J_ZZ) + alpha |W|_F^2``, and the derivative of g in log theta.
+
+    Parameters
+    ----------
+    problem : TwoLayerProblem
+    centres : ndarray of shape (q,)
+    W : ndarray of shape (m, T)
+    theta : float
+    at : tuple of ndarray of shape (n, T) and (n, q)
+        Responses Y and ``J_Z``.
+    slopes : tuple of ndarray of shape (n, k) and (q, k)
+        ``left right'`` is the slope of g in ``J_Z``.
+    inner : ndarray of shape (q, q) or None
+        ``J_ZZ`` times the slope of g in it, entry by entry; symmetric.
+    """
+    (Y, J), (left, right) = at, slopes
+    one = np.ones((len(Y), 1))
+    points, C = np.hstack([Y, one]), Y[centres]
+    ends = points[centres]
+    by_response, by_centre = np.empty_like(Y), np.zeros_like(ends)
+    for start in range(0, len(Y), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        H = left[rows] @ right.T
+        H *= J[rows]
+        product = H @ ends  # the last column collects the row sums of H
+        by_response[rows] = product[:, -1:] * Y[rows] - product[:, :-1]
+        by_centre += H.T @ points[rows]
+    if inner is not None:
+        by_centre += 2.0 * (inner @ ends)
+    by_response[centres] += by_centre[:, -1:] * C - by_centre[:, :-1]
+    gradient = (-2.0 * theta) * (problem.Phi.T @ by_response)
+    # J depends on theta and Y through sqrt(theta) Y only.
+    by_log_theta = 0.5 * float(np.vdot(W, gradient))
+    return gradient + (2.0 * problem.alpha) * W, by_log_theta
