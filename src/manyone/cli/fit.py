@@ -34,6 +34,9 @@ from manyone.tablefiles import check_place, read_table
 if TYPE_CHECKING:
     from manyone.tables import TableModel
 
+# Rows of one part of a text file for Dask.
+_PART_ROWS = 50_000
+
 Anomalies = Literal["any", "strangers", "faults"]
 Engine = Literal["local", "dask"]
 NormalRows = Annotated[
@@ -97,7 +100,7 @@ def fit(
         from manyone.tables import TableModel
 
     with working("reading"):
-        rows = _dask_rows(table) if engine == "dask" else _local_rows(table, task)
+        rows = _dask_rows(table, task) if engine == "dask" else _local_rows(table, task)
     tasks = chosen_columns("--task", task, rows, table)
     for option, name in (("--time", time), ("--groups", groups), ("--outlier", outlier)):
         chosen_columns(option, [name] if name is not None else [], rows, table)
@@ -145,19 +148,21 @@ def _local_rows(table: Path, task: list[str]) -> Any:
     return read_table(table, kinds=dict.fromkeys(parts, "text"))
 
 
-def _dask_rows(table: Path) -> Any:
-    """The table as a Dask data frame, of which nothing is read yet but its columns."""
+def _dask_rows(table: Path, task: list[str]) -> Any:
+    """The table as a Dask data frame.
+
+    Parquet is left to the workers; what columns of text files hold is found from all of their
+    rows, so those are read here.
+    """
     with needs("dask"):
         import dask.dataframe as dd
 
-    if not table.exists():
-        raise InputError(f"{table}: there is no such file or folder.")
-    if not (table.is_dir() or table.suffix in (".parquet", ".pq")):
-        raise InputError(
-            f"{table}: --engine dask reads Parquet, a file or a folder of them. Convert it, or "
-            "leave --engine out."
-        )
-    return dd.read_parquet(table)
+    if table.is_dir() or table.suffix in (".parquet", ".pq"):
+        if not table.exists():
+            raise InputError(f"{table}: there is no such file or folder.")
+        return dd.read_parquet(table)
+    rows = _local_rows(table, task).to_pandas()
+    return dd.from_pandas(rows, chunksize=_PART_ROWS)
 
 
 def _cluster(scheduler: str | None) -> AbstractContextManager[Any]:
