@@ -221,7 +221,7 @@ class Calibration:
             f"have fewer than the {needed} normal rows that alarm_rate={alarm_rate:g} needs (the "
             f"smallest rate possible for n rows is 1/(n+1), here {floor:.3g}). Their thresholds "
             f"come from {self.pool_count:g} scores pooled over all tasks: the rate then holds on "
-            "average over tasks, not for each one. "
+            "average over tasks; each one raises at most 1/(n+1), on average over fits. "
         )
         if pool_floor > alarm_rate:
             text += f"Even the pool allows no rate below {pool_floor:.3g}, which is used. "

@@ -77,6 +77,14 @@ class Reach:
         home = np.minimum(np.searchsorted(kept, home), len(kept) - 1)
         return Reach(points, self.hashes[kept], self.usual, typical, home)
 
+    def grown(self, tasks: Codes, X: Rows, codes: Codes, weight: Array) -> Reach:
+        """The same with what is typical of new `tasks`, from their rows (b, d)."""
+        nearest = _nearest(self.points, self.hashes, X)
+        ratio = ratio_to(nearest, self.usual.without(nearest, weight))
+        typical = self.typical.copy()
+        typical[tasks] = typical_ratios(ratio, weight, codes, len(typical))[tasks]
+        return replace(self, typical=typical)
+
     def presence(self, unit: float) -> Presence:
         """What lowers scores of rows far away."""
         return Presence(self.points, self.usual.limit, unit, self.home)

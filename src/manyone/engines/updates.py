@@ -49,6 +49,10 @@ def enrolled(solution: Solution, rows: Block) -> tuple[Solution, Tails, NDArray[
     tasks = encode(as_labels([*sums.plan.tasks.tolist(), *new.tolist()]))[0]
     codes = lookup(sums.plan.tasks, tasks)
     reach = sums.plan.reach and sums.plan.reach.recoded(codes, len(tasks))
+    if reach is not None and len(tasks) > len(codes):
+        more = block.take(~block.outlier).coded(tasks)
+        unknown = np.setdiff1d(np.arange(len(tasks)), codes)
+        reach = reach.grown(unknown, more.X, more.codes, more.weight)
     plan = replace(sums.plan, tasks=tasks, reach=reach)
     statistics = sums.statistics.recoded(codes) + AddUp(plan).partial(block)
     step = leaving_out(plan, statistics, sums.alpha)
