@@ -74,7 +74,7 @@ def test_summary_is_read_without_script(page, report):
     static = Text(page).text
     summary = Summary.of(report, find_incidents(report.tasks, report.rows, report.rate))
     assert summary.alarms == report.rows.alarm.sum() and summary.rows == 960
-    for words in (str(summary.alarms), f"{summary.low} – {summary.high}", "More than chance"):
+    for words in (str(summary.alarms), f"up to {summary.high}", "More than chance"):
         assert words in static
     assert f"{summary.outstanding} incidents stand out among 24 tasks" in static
     order = [static.index(f" {title} ") for title in ("Alarms", "Incidents", "Tasks", "Rows")]
@@ -93,7 +93,7 @@ def test_page_without_alarms(fleet_report):
     report = fleet_report(planted=())
     calm = replace(report.rows, alarm=np.zeros(len(report.rows.alarm), dtype=bool))
     static = Text(fleet_page(replace(report, rows=calm))).text
-    assert "No alarm in 960 rows" in static and "Fewer than chance" in static
+    assert "No alarm in 960 rows" in static and "Fewer than promised" in static
 
 
 def test_time_line_counts_every_row_and_marks_drift(report):

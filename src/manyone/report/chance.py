@@ -1,8 +1,12 @@
-"""How many alarms normal rows raise by chance, exactly.
+"""How many alarms normal rows raise by chance.
 
 A task's threshold is the k-th lowest of n left-out scores, k = floor(rate (n + 1)). If m new rows
 are drawn as those n were, the number of them below it is beta-binomial, BetaBin(m, k, n + 1 - k):
-binomial, with a rate that is itself uncertain because the threshold was set on n rows only.
+binomial, with a rate that is itself uncertain because n rows only speak for the task. The same is
+taken for any other level, with its share r of the left-out rows of all tasks for k = r (n + 1): the
+rows of all say how many to expect, the n rows of the task how far it may be from that. A task never
+seen, n = 0, may well be all below or all above. New rows score higher than training rows left out,
+whose models knew fewer rows: fewer alarms than this are no surprise.
 """
 
 from __future__ import annotations
@@ -32,10 +36,10 @@ def alarm_law(rows: int, reference: float, rate: float) -> Array:
     rows : int
         New rows m.
     reference : float
-        Left-out rows n behind the threshold.
+        Left-out rows n of the task.
     rate : float
         Share of normal rows that raise an alarm, a multiple of 1 / (n + 1) where thresholds are
-        scores of left-out rows (see `attained`).
+        scores of those rows (see `attained`).
 
     Returns
     -------

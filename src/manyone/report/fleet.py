@@ -125,6 +125,8 @@ class FleetReport:
         Section, introduction and table: what the encoder did, what was tried.
     drift : tuple of (float, str)
         Times at which something changed, and what.
+    remarks : tuple of str
+        What the page does not show, and why.
     """
 
     model: str
@@ -137,6 +139,7 @@ class FleetReport:
     facts: tuple[tuple[str, str], ...] = ()
     tables: tuple[tuple[str, str, Table], ...] = ()
     drift: tuple[tuple[float, str], ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @cached_property
     def counts(self) -> Codes:
@@ -151,16 +154,15 @@ class FleetReport:
     def law(self) -> Array:
         """Probability of 0, 1, ... alarms in the whole table if every row is normal.
 
-        Tasks with a threshold of their own are independent; those that borrow the left-out rows
-        of all share one uncertain threshold.
+        Each task is as uncertain as its own rows are few, also where it borrows the threshold.
         """
-        rows = self.counts[0]
-        borrows = np.array(self.tasks.basis) != "own"
-        own = np.flatnonzero(~borrows & (rows > 0))
-        known = [(int(rows[t]), float(self.tasks.reference[t])) for t in own]
-        if rows[borrows].any():
-            known.append((int(rows[borrows].sum()), float(self.tasks.reference[borrows].max())))
-        return total_law(alarm_law(m, n, attained(self.rate, n)) for m, n in known)
+        rows, tasks = self.counts[0], self.tasks
+        seen = np.flatnonzero(rows)
+        rates = [attained(self.rate, float(tasks.reference[t])) for t in seen]
+        return total_law(
+            alarm_law(int(rows[t]), float(tasks.known_by[t]), rate)
+            for t, rate in zip(seen, rates, strict=True)
+        )
 
     @cached_property
     def by_chance(self) -> Array:

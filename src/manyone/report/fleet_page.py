@@ -42,7 +42,8 @@ def fleet_page(report: FleetReport) -> str:
     if report.rows is not None:
         summary = Summary.of(report, incidents)
         over_time = say.over_time(time_line(report), report) if report.rows.time is not None else ""
-        sections.append(Section("alarms", "Alarms", (say.alarms(summary, report), over_time)))
+        shown = (say.alarms(summary, report), over_time, say.remarks(report.remarks))
+        sections.append(Section("alarms", "Alarms", shown))
         lines = say.incidents(incidents[:_STATIC], report, len(incidents))
         sections.append(Section("incidents", "Incidents", (lines,)))
         title, intro = say.headline(summary), say.intro(report)

@@ -70,12 +70,15 @@ def report_of(model: TableModel, table: Any, model_name: str, table_name: str) -
     frame = None if table is None else as_table(table)
     answers = None if frame is None else model._answer(frame, None, "pooled")
     new: list[str] = []
+    remarks: list[str] = []
     rows: Rows | None = None
     drift: tuple[tuple[float, str], ...] = ()
     if answers is not None:
         assert frame is not None
         codes, new = _task_numbers(model, answers, task_labels(frame, model._roles()["task"]))
-        rows = _rows(model, frame, answers, codes)
+        time, dated, remark = _times(model, frame)
+        rows = _rows(model, frame, answers, codes, time, dated)
+        remarks = [remark, _unexplained(rows)]
         if rows.time is not None:
             drift = _drift(model, answers, rows.time)
     return FleetReport(
@@ -89,6 +92,7 @@ def report_of(model: TableModel, table: Any, model_name: str, table_name: str) -
         facts=_facts(model),
         tables=(_columns(model), _choice(model)),
         drift=drift,
+        remarks=tuple(filter(None, remarks)),
     )
 
 
@@ -120,7 +124,8 @@ def _tasks(model: TableModel, new: list[str]) -> Tasks:
             ]
         ),
         known_by=np.append(
-            np.maximum(calibration.counts, 1.0), np.full(len(new), unknown.counts[0])
+            np.maximum(calibration.counts, 1.0),
+            np.zeros(len(new)),  # never seen: nothing is known
         ),
         threshold=np.where(threshold > -1e200, threshold, np.nan),
         unit=_units(np.concatenate([typical, middle]) - threshold),
@@ -141,18 +146,41 @@ def _units(steps: Array) -> Array:
     return np.where(sound, np.maximum(np.where(sound, steps, usual), 0.1 * usual), usual)
 
 
-def _rows(model: TableModel, frame: Any, answers: Answers, codes: Codes) -> Rows:
-    time, dated = None, False
-    if model.time is not None and model.time in frame.columns:
+def _times(model: TableModel, frame: Any) -> tuple[Array | None, bool, str]:
+    """When each row was (n,), whether these are dates, or else why the page says nothing of it."""
+    if model.time is None:
+        return None, False, ""
+    why = "the table has no such column"
+    if model.time in frame.columns:
         column = read_column(frame.get_column(model.time))
         values = as_times(column)
-        if np.isfinite(values).all():
-            time, dated = values[answers.rows], column.kind != "number"
+        missing = int(np.sum(~np.isfinite(values)))
+        if not missing:
+            return values, column.kind != "number", ""
+        why = f"{missing:,} of {len(values):,} rows have no date or number there"
+    return None, False, f"Nothing is shown over time, which {model.time!r} should tell: {why}."
+
+
+def _rows(
+    model: TableModel, frame: Any, answers: Answers, codes: Codes, time: Array | None, dated: bool
+) -> Rows:
     tail = _tails(model, answers)
     leading, reasons, notes = _reasons(model, frame, answers, tail)
     a = answers
     said = (a.rows, codes, a.score, a.p_value, tail, a.alarm)
-    return Rows(*said, leading, reasons, notes, time, dated)
+    when = None if time is None else time[a.rows]
+    return Rows(*said, leading, reasons, notes, when, dated)
+
+
+def _unexplained(rows: Rows) -> str:
+    """What is said where there are more alarms than the page explains."""
+    alarms = int(rows.alarm.sum())
+    if alarms <= _MOST_EXPLAINED:
+        return ""
+    return (
+        f"Of {alarms:,} alarms the {_MOST_EXPLAINED:,} farthest out have reasons here; manyone "
+        "score --explain 3 gives them for all."
+    )
 
 
 def _drift(model: TableModel, answers: Answers, time: Array) -> tuple[tuple[float, str], ...]:
