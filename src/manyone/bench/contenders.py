@@ -10,6 +10,7 @@ from scipy.linalg import blas
 
 from manyone._types import Array, Codes, Mask
 from manyone.datasets import make_fleet
+from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.joint import JointOCKSR
 
 
@@ -41,6 +42,14 @@ def fleet(n_rows: int, n_tasks: int, n_features: int) -> Data:
 def ours(data: Data, landmarks: int) -> Array:
     """`JointOCKSR` with thresholds."""
     model = JointOCKSR(landmarks=landmarks, random_state=0).fit(data.X, task=data.task)
+    return model.score_samples(data.X_test, task=data.task_test)
+
+
+def independent(data: Data, landmarks: int) -> Array:
+    """`IndependentOCKSR` with thresholds: tasks with more rows than landmarks have their own."""
+    model = IndependentOCKSR(kernel="laplacian", width=3.0, metric="whitened")
+    model.set_params(landmarks=min(landmarks, 300), random_state=0)
+    model.fit(data.X, task=data.task)
     return model.score_samples(data.X_test, task=data.task_test)
 
 
@@ -136,6 +145,7 @@ OURS, FLOOR = "JointOCKSR", "floor (bare arithmetic)"
 CONTENDERS: dict[str, Contender] = {
     OURS: ours,
     FLOOR: floor,
+    "IndependentOCKSR": independent,
     "Nystroem + Ridge": nystroem_ridge,
     "OneClassSVM per task": each_task(_svm),
     "IsolationForest per task": each_task(_forest),

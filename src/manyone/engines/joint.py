@@ -60,7 +60,7 @@ def joint_passes(plan: Plan, sweep: Any, alpha: float) -> tuple[Solution, Tails]
     """
     statistics = sweep(AddUp(plan))
     step = leaving_out(plan, statistics, alpha)
-    return joint_solution_of(step, statistics, alpha, sweep(step))
+    return joint_solution_of(step, statistics, alpha, step.finished(sweep(step)))
 
 
 def joint_of_rows(
@@ -90,7 +90,7 @@ def joint_of_rows(
     plan = Plan.of(kernel, some, tasks, landmarks, seed)
     step = LeaveOut(plan, solve_statistics(plan, AddUp(plan).of(rows), alpha), 0.0)
     ridge, scores = step.ridge, np.full(len(rows.codes), np.nan)
-    found = step.of(rows, scores)
+    found = step.finished(step.of(rows, scores))
     learned = {
         "alpha": ridge.alpha,
         "dual_coef": ridge.coef,

@@ -6,7 +6,7 @@ the model without it is :math:`e_i / (1 - \ell_i)`, and the mean response of its
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ class LeftOut:
         Codes of the tasks that occur.
     values : ndarray of shape (t, m)
         Sums of ``w_i k_i / (1 - leverage)`` over the normal rows of each, k_i being kernel values
-        against the landmarks.
+        against the landmarks (until the pass is over, of ``Q^-1 k_i``).
     mass : ndarray of shape (t,)
         Sums of ``w_i / (1 - leverage)``.
     """
@@ -87,19 +87,25 @@ class LeaveOut:
             number += len(scores)
             if number >= _WAITING:
                 tails, waiting, number = tails.merged(*waiting), [], 0
-        # What was summed up are k_i = Q half_i.
-        values = blas.dtrmm(1.0, self.ridge.factor, values.T, lower=1).T
         return LeftOut(tails.merged(*waiting), tasks, values, mass)
 
     def merge(self, one: LeftOut, other: LeftOut) -> LeftOut:
         """What both gathered."""
+        tails = one.tails.merged(other.tails)
+        if np.array_equal(one.tasks, other.tasks):
+            return LeftOut(tails, one.tasks, one.values + other.values, one.mass + other.mass)
         tasks = np.union1d(one.tasks, other.tasks)
         values, mass = np.zeros((len(tasks), one.values.shape[1])), np.zeros(len(tasks))
         for part in (one, other):
             place = np.searchsorted(tasks, part.tasks)
             values[place] += part.values
             mass[place] += part.mass
-        return LeftOut(one.tails.merged(other.tails), tasks, values, mass)
+        return LeftOut(tails, tasks, values, mass)
+
+    def finished(self, found: LeftOut) -> LeftOut:
+        """What all blocks gathered, with sums of kernel values: ``k_i = Q (Q^-1 k_i)``."""
+        values = blas.dtrmm(1.0, self.ridge.factor, found.values.T, lower=1).T
+        return replace(found, values=values)
 
     def _judged(self, X: Any, codes: Codes, weight: Array) -> tuple[Array, Array, Array]:
         """Left-out scores (b,), ``Q^-1 k`` of each row (b, m), ``w / (1 - leverage)`` (b,)."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from manyone.engines.blocks import Block, CheckedBlock
+from manyone.engines.blocks import Block
 from manyone.engines.fitting import Sweep, local_sweep
 from manyone.kernels.kernel import VALUES_ONLY
 
@@ -22,7 +22,7 @@ _METRICS = ("plain", "whitened")
 
 @dataclass(frozen=True, eq=False)
 class ArrayBlocks:
-    """Rows in memory, or in a file that is mapped into it, cut into blocks."""
+    """Rows in a file that is mapped into memory, cut into blocks."""
 
     whole: Block
 
@@ -30,9 +30,6 @@ class ArrayBlocks:
         """Start again with the first block."""
         for start in range(0, self.whole.X.shape[0], _ROWS):
             rows = slice(start, start + _ROWS)
-            if isinstance(self.whole, CheckedBlock):
-                yield self.whole.take(rows)
-                continue
             parts = (self.whole.task, self.whole.outlier, self.whole.weight)
             yield Block(self.whole.X[rows], *(None if p is None else p[rows] for p in parts))
 
@@ -152,7 +149,7 @@ def sweep_over(
         return local_sweep(blocks)
     if not by_blocks:
         return None
-    return local_sweep(ArrayBlocks(Block(X, task, outlier, sample_weight).checked()))
+    return local_sweep([Block(X, task, outlier, sample_weight).checked()])
 
 
 def refuse_whole_rows(model: Any, groups: Any) -> None:

@@ -47,12 +47,15 @@ class Statistics:
 
     def __add__(self, other: Statistics) -> Statistics:
         """Statistics of the rows of both."""
-        tasks = np.union1d(self.tasks, other.tasks)
-        sums, counts = np.zeros((len(tasks), self.sums.shape[1])), np.zeros(len(tasks))
-        for part in (self, other):
-            place = np.searchsorted(tasks, part.tasks)
-            sums[place] += part.sums
-            counts[place] += part.counts
+        if np.array_equal(self.tasks, other.tasks):
+            tasks, sums, counts = self.tasks, self.sums + other.sums, self.counts + other.counts
+        else:
+            tasks = np.union1d(self.tasks, other.tasks)
+            sums, counts = np.zeros((len(tasks), self.sums.shape[1])), np.zeros(len(tasks))
+            for part in (self, other):
+                place = np.searchsorted(tasks, part.tasks)
+                sums[place] += part.sums
+                counts[place] += part.counts
         moments, trace = self.moments + other.moments, self.trace + other.trace
         return Statistics(moments, tasks, sums, counts, trace, self.n_rows + other.n_rows)
 
@@ -89,9 +92,10 @@ class AddUp:
         """Statistics of rows whose tasks are numbers."""
         m = len(self.plan.points)
         tasks = np.unique(rows.codes[normal_rows(rows)])
-        G, sums = np.zeros((m, m), order="F"), np.zeros((len(tasks), m))
+        G, sums, trace = np.zeros((m, m), order="F"), np.zeros((len(tasks), m)), 0.0
         for part in kernel_blocks(len(rows.codes), m):
             weight, codes, outlier = rows.weight[part], rows.codes[part], rows.outlier[part]
+            trace += float(weight @ self.plan.diagonal(rows.X[part]))
             Phi = np.ascontiguousarray(self.plan.values(rows.X[part]))
             if not self.plan.direct:
                 Phi = blas.dtrsm(1.0, self.plan.factor, Phi.T, lower=1, overwrite_b=1).T
@@ -107,7 +111,6 @@ class AddUp:
             G = blas.dsyrk(1.0, Phi.T, beta=1.0, c=G, lower=1, overwrite_c=1)
         normal = normal_rows(rows)
         counts = np.bincount(np.searchsorted(tasks, rows.codes[normal]), rows.weight[normal])
-        trace = float(rows.weight @ self.plan.diagonal(rows.X)) if len(rows.codes) else 0.0
         return Statistics(G, tasks, sums, counts.astype(np.float64), trace, len(rows.codes))
 
     def merge(self, one: Statistics, other: Statistics) -> Statistics:

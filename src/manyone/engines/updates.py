@@ -57,7 +57,7 @@ def enrolled(solution: Solution, rows: Block) -> tuple[Solution, Tails, NDArray[
     statistics = sums.statistics.recoded(codes) + AddUp(plan).partial(block)
     step = leaving_out(plan, statistics, sums.alpha)
     old = _left_out(solution.learned["structure"], sums.tails, codes)
-    found = step.merge(old, step.partial(block))
+    found = step.merge(old, step.finished(step.partial(block)))
     changed, tails = joint_solution_of(step, statistics, sums.alpha, found)
     return behind_metric(changed, plan.metric), tails, tasks
 

@@ -1,0 +1,169 @@
+"""Rows beyond one kernel matrix: what docs/scale.rst promises, as ratios in one run.
+
+``python benchmarks/bench_scale.py [scoring] [tasks] [workers] [forests] [--quick]``; without names,
+all four. One BLAS thread; processor time, but for `workers`, which needs two free cores.
+
+scoring   rows scored against their own task, beside the bare kernel product and exponential
+tasks     a million rows as 10,000 tasks of 100, beside 1,000 tasks of 1,000
+workers   two single-threaded Dask workers against one, beside two bare processes against one
+forests   planted faults and strangers: AUC and time beside one IsolationForest per task
+
+Exits with 1 where a promise is broken.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+
+from manyone import JointOCKSR
+from manyone.bench.contenders import CONTENDERS, Data, fleet, floor
+from manyone.bench.run import task_auc
+
+QUICK = "--quick" in sys.argv
+COLUMNS, LANDMARKS = 32, 1000
+
+
+def made(n_tasks: int, per_task: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows about the centres of their tasks, shuffled."""
+    rng = np.random.default_rng(0)
+    task = rng.permutation(np.repeat(np.arange(n_tasks), per_task))
+    X = rng.normal(size=(len(task), COLUMNS))
+    X += (2.0 * rng.normal(size=(n_tasks, COLUMNS)))[task]
+    return X, task
+
+
+def seconds(call: object, *given: object) -> float:
+    begin = time.process_time()
+    call(*given)  # type: ignore[operator]
+    return time.process_time() - begin
+
+
+def bare_kernel(X: np.ndarray, Z: np.ndarray, gamma: float) -> None:
+    """One product and one exponential for every kernel value."""
+    right = np.column_stack([2 * gamma * Z, np.full(len(Z), -gamma), -gamma * (Z**2).sum(axis=1)])
+    for start in range(0, len(X), 2048):
+        rows = X[start : start + 2048]
+        left = np.column_stack([rows, (rows**2).sum(axis=1), np.ones(len(rows))])
+        values = np.minimum(left @ right.T, 0.0)
+        np.exp(values, out=values)
+
+
+def scoring() -> bool:
+    X, task = made(1000, 20 if QUICK else 100)
+    model = JointOCKSR(landmarks=LANDMARKS, random_state=0).fit(X[::2], task=task[::2])
+    shares = []
+    for _ in range(5):
+        ours = seconds(lambda: model.score_samples(X, task=task))
+        shares.append(seconds(bare_kernel, X, model.X_fit_, model.gamma_) / ours)
+    share = float(np.median(shares))
+    print(f"scoring: {share:.2f} of the bare rate ({min(shares):.2f} to {max(shares):.2f}), 0.70")
+    return share >= 0.7
+
+
+def tasks() -> bool:
+    """Every fit is a process of its own, in whose time and memory everything counts."""
+    rows, found = 100_000 if QUICK else 1_000_000, {}
+    for n_tasks in (1_000, 10_000):
+        run = subprocess.run(
+            [sys.executable, __file__, "one-fit", str(n_tasks), str(rows // n_tasks)],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        found[n_tasks] = [float(number) for number in run.stdout.split()]
+        taken, memory = found[n_tasks]
+        print(f"tasks: {n_tasks:,} with {rows // n_tasks:,} rows: {taken:.1f} s, {memory:.2f} GB")
+    ratio = found[10_000][0] / found[1_000][0]
+    print(f"tasks: ratio {ratio:.2f} (at most 1.3), {found[10_000][1]:.2f} GB (below 2)")
+    return ratio <= 1.3 and found[10_000][1] < 2.0
+
+
+def one_fit(n_tasks: int, per_task: int) -> None:
+    X, task = made(n_tasks, per_task)
+    model = JointOCKSR(landmarks=LANDMARKS, random_state=0)
+    taken = seconds(lambda: model.fit(X, task=task))
+    print(taken, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+
+
+def part_of_floor(rows: int) -> None:
+    X, task = made(100, rows // 100)
+    floor(Data(X, task, X[:1], task[:1], np.zeros(1, bool)), LANDMARKS)
+
+
+def elapsed(call: object, *given: object) -> float:
+    begin = time.perf_counter()
+    call(*given)  # type: ignore[operator]
+    return time.perf_counter() - begin
+
+
+def workers() -> bool:
+    import dask.array as da
+    from dask.distributed import Client, LocalCluster
+
+    rows = 40_000 if QUICK else 200_000
+    X, task = made(100, rows // 100)
+    chunks = da.from_array(X, chunks=(rows // 16, COLUMNS))
+    times: dict[str, list[float]] = {name: [] for name in ("bare 1", "bare 2", "dask 1", "dask 2")}
+    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    for turn in range(2 if QUICK else 4):
+        for number in (1, 2):
+            with ProcessPoolExecutor(number) as pool:
+                list(pool.map(part_of_floor, [200] * number))  # imports
+                parts = [rows // number] * number
+                bare = elapsed(lambda pool=pool, parts=parts: list(pool.map(part_of_floor, parts)))
+            model = JointOCKSR(landmarks=LANDMARKS, random_state=0)
+            with LocalCluster(n_workers=number, **options) as cluster, Client(cluster):
+                model.fit(chunks[: 2 * rows // 16], task=task[: 2 * rows // 16])  # imports
+                ours = elapsed(lambda model=model: model.fit(chunks, task=task))
+            if turn:
+                times[f"bare {number}"].append(bare)
+                times[f"dask {number}"].append(ours)
+    best = {name: min(taken) for name, taken in times.items()}
+    bare, ours = (best[f"{kind} 1"] / best[f"{kind} 2"] for kind in ("bare", "dask"))
+    print("workers: " + ", ".join(f"{name}: {taken:.1f} s" for name, taken in best.items()))
+    print(f"workers: bare {bare:.2f}x, Dask {ours:.2f}x: {ours / bare:.2f} of it (at least 0.9)")
+    return ours >= 0.9 * bare
+
+
+def forests() -> bool:
+    data = fleet(5_000 if QUICK else 20_000, 50 if QUICK else 200, COLUMNS)
+    fitted = {
+        "IsolationForest per task": CONTENDERS["IsolationForest per task"],
+        "JointOCKSR": CONTENDERS["JointOCKSR"],
+        "IndependentOCKSR": CONTENDERS["IndependentOCKSR"],
+    }
+    aucs, taken = {}, {}
+    for name, contender in fitted.items():
+        begin = time.process_time()
+        aucs[name] = task_auc(data, contender(data, 500))
+        taken[name] = time.process_time() - begin
+        print(f"forests: {name}: AUC {aucs[name]:.3f}, {taken[name]:.1f} s")
+    rival = "IsolationForest per task"
+    best = max(("JointOCKSR", "IndependentOCKSR"), key=aucs.__getitem__)
+    print(f"forests: {best} takes {taken[best] / taken[rival]:.3f} of the forests' time")
+    return aucs[best] > aucs[rival] and taken[best] < taken[rival]
+
+
+def main() -> int:
+    warnings.simplefilter("ignore")
+    if "one-fit" in sys.argv:
+        one_fit(*(int(word) for word in sys.argv[2:4]))
+        return 0
+    studies = {"scoring": scoring, "tasks": tasks, "workers": workers, "forests": forests}
+    chosen = [name for name in studies if name in sys.argv] or list(studies)
+    return int(not all([studies[name]() for name in chosen]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
