@@ -26,6 +26,8 @@ from manyone.selection.judging import Judged, finite_mean, fold_aucs
 _MOST_TWO_LAYERS, _MOST_JOINT = 1500, 5000
 # Landmarks beyond that.
 _LANDMARKS = 1000
+# Of each task that has more than the rows of a kernel matrix.
+_TASK_LANDMARKS = 300
 # What a fit with thresholds takes of a budget, beside a bare one.
 _CALIBRATED = 6.0
 
@@ -160,12 +162,19 @@ def _plan(
 ) -> tuple[list[_View], list[tuple[str, str]]]:
     """Views to choose settings for, and what there is to say of them."""
     n, T = len(rows.codes), rows.n_tasks
+    seed, remarks = random_state or 0, []
     model = IndependentOCKSR()
+    if int(np.bincount(rows.codes[~rows.outlier]).max()) > _MOST_JOINT:
+        model = IndependentOCKSR(landmarks=landmarks or _TASK_LANDMARKS, random_state=seed)
+        remarks.append(
+            ("faults", f"{model.landmarks} landmarks stand for the rows of a large task")
+        )
     faults = _View("faults", model, "faults", fault_grid(model)[0])
     if anomalies == "faults":
-        return [faults], []
+        return [faults], remarks
     if T == 1:
-        return [faults], [("strangers", "left out: one task has no other tasks to tell it from")]
+        alone = ("strangers", "left out: one task has no other tasks to tell it from")
+        return [faults], [*remarks, alone]
     joint: MultiTaskOneClass
     if landmarks is None and n <= _MOST_TWO_LAYERS:
         joint, remark = NonlinearOCKSR(), ""
@@ -173,9 +182,10 @@ def _plan(
         joint, remark = JointOCKSR(), f"one layer: {n} rows are too many for two"
     else:
         number = min(n, landmarks or _LANDMARKS)
-        joint = JointOCKSR(landmarks=number, random_state=random_state or 0)
+        joint = JointOCKSR(landmarks=number, random_state=seed)
         remark = f"{number} landmarks stand for {n} rows"
-    remarks = [("strangers", remark)] if remark else []
+    if remark:
+        remarks.append(("strangers", remark))
     strangers = _strangers(joint)
     if anomalies == "strangers":
         return [strangers], remarks
