@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.linalg import eigh
 from scipy.optimize import approx_fprime
@@ -142,15 +142,15 @@ def test_unused_and_repeated_outputs_leave_a_singular_structure():
 
 
 @given(st.integers(0, 10_000), st.sampled_from([1e-5, 1e-3, 0.1]), st.sampled_from([0.05, 0.5]))
+@example(9913, 1e-5, 0.05)  # a right side of the Newton equation far larger than the gradient
+@example(7650, 1e-5, 0.5)  # a direction of the outputs of length 1e-7 that rows do tell
 @settings(max_examples=60, deadline=None)
 def test_a_task_given_twice_is_the_same_task_twice(seed, ridge, gamma):
     """Copies of rows: directions of the outputs that rounding made must not lead astray."""
     X, Y = rows(seed, n_tasks=2, size=4, d=1)
     K = rbf_kernel(np.vstack([X, X]), gamma=gamma)
     solution = solve(K, np.block([[Y, 0 * Y], [0 * Y, Y]]), ridge)
-    # How many steps it takes is not what is right or wrong: the estimator allows 200 (the drawn
-    # seed 3967 at a ridge of 1e-5 needs 72).
-    assert solution.converged and solution.n_iter <= 200
+    assert solution.converged and solution.n_iter <= 25
     fitted, twin = np.split(K @ solution.coef @ solution.structure, 2, axis=1)
     np.testing.assert_allclose(twin, fitted, atol=1e-7)
 

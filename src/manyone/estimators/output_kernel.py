@@ -77,7 +77,8 @@ class OutputKernelOCKSR(MultiTaskOneClass):
     coef_ : ndarray of shape (n, T)
         C. At the optimum ``structure_ = C'KC / 2``.
     dual_coef_ : ndarray of shape (n, T)
-        C L, the expansion coefficients: ``f = K(x, X_fit) dual_coef_``.
+        The expansion coefficients: ``f = K(x, X_fit) dual_coef_``. C L, but for what no response
+        depends on.
     mean_response_ : ndarray of shape (T,)
         Mean response of the normal rows of each task.
     objective_path_ : ndarray of shape (iterations + 1,)
@@ -154,7 +155,9 @@ class OutputKernelOCKSR(MultiTaskOneClass):
             values, vectors, root[:, None] * R, ridge, tol=self.tol, max_iter=self.max_iter
         )
         coef = root[:, None] * found.coef
-        dual = np.asfortranarray(coef @ found.structure)
+        # Coefficients that change no response may be as large as 1 over the ridge: left out.
+        seen = vectors @ (vectors.T @ found.coef)
+        dual = np.asfortranarray(root[:, None] * (seen @ found.structure))
         scores, residual = left_out_scores_of_structure(
             values * unit, vectors, R, found.structure, ridge * unit, weight, rows.codes
         )

@@ -19,7 +19,7 @@ from numpy.linalg import eigh, svd  # empty matrices are welcome
 from manyone._types import Array
 
 _MOST_CONJUGATE_STEPS = 200
-_NEGLIGIBLE = 1e-7  # length of a direction of the outputs, relative to the longest
+_NEGLIGIBLE = 1e-9  # length of a direction of the outputs, relative to the longest
 
 
 class OutputKernelSolution(NamedTuple):
@@ -113,10 +113,12 @@ def _newton_step(
     Z = np.zeros_like(residual)
     direction = residual / diagonal
     descent = float(np.vdot(residual, direction))
-    # Squared residuals that shrink with the error make the Newton steps converge superlinearly.
-    enough = max(1e-20, min(1e-6, error)) * descent
+    # E times the residual is what is left of the gradient (the residual of Z alone, beside a right
+    # side that was divided by the ridge, says little). A share that shrinks with the error makes
+    # the Newton steps converge superlinearly.
+    enough = min(1e-3, np.sqrt(error)) * np.linalg.norm(gradient)
     for _ in range(_MOST_CONJUGATE_STEPS):
-        if descent <= enough:
+        if np.linalg.norm(fitted @ residual) <= enough:
             break
         curved = direction + _symmetric(fitted.T @ ((fitted @ direction) * inverse))
         length = descent / float(np.vdot(direction, curved))
