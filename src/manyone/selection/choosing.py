@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -92,142 +92,130 @@ def choose_setting(
             settings = preferred_first(settings_of(values))
             found = by_faults(model, judged, settings, strengths, random_state, until)
         else:
-            found = _choose(model, judged, values, criterion, whole, until)
+            found = _Search(model, judged, criterion, until).choose(values, whole)
     return *found, judged
 
 
-def _choose(
-    model: MultiTaskOneClass,
-    rows: TrainingRows,
-    values: dict[str, list[Any]],
-    criterion: str,
-    cautious: bool,
-    until: float,
-) -> tuple[list[Judged], int]:
-    """Everything that was tried, and the number of the setting to take."""
-    if model.can.left_out_grid is None:
-        return _by_folds(model, rows, settings_of(values), criterion, {}, until)
-    own: dict[str, list[Any]] = {}
-    shared: dict[str, list[Any]] = {}
-    for name, options in values.items():
-        (shared if name in SHARED else own)[name] = options
-    table: list[Judged] = []
-    setting: dict[str, Any] = {}
-    if shared or not own:
-        ridge: MultiTaskOneClass = model
-        if model.can.left_out_grid == "joint":
-            # The regression whose closed form judges what a method shares with it.
-            ridge, given = JointOCKSR(), model.get_params()
-            for name in ridge.get_params():
-                setattr(ridge, name, given[name])
-        table, best = _choose_ridge(ridge, rows, shared, criterion, until)
-        if not own:
-            return table, best
-        setting = table[best].setting
-    settings = settings_of(own)
-    if cautious:  # the model's own setting first
-        mine = dict(zip(own, map(model.get_params().get, own), strict=True))
-        settings.sort(key=mine.__ne__)
-    found, best = _by_folds(model, rows, settings, criterion, setting, until)
-    if cautious and not beats(found[best].aucs, found[0].aucs):
-        best = 0
-    return table + found, len(table) + best
+#: What was tried, and the number of the best.
+Tried = tuple[list[Judged], int]
 
 
-def _choose_ridge(
-    model: MultiTaskOneClass,
-    rows: TrainingRows,
-    values: dict[str, list[Any]],
-    criterion: str,
-    until: float,
-) -> tuple[list[Judged], int]:
-    """Metric by folds, then the rest by closed forms (by folds under a metric that saw all)."""
-    values = dict(values)
-    metrics = values.pop("metric", [model.metric])
-    table: list[Judged] = []
-    metric = metrics[0]
-    if len(metrics) > 1:
-        # A coarse grid will do; in doubt the plain metric stays.
-        alphas = values.get("alpha", [getattr(model, "alpha", 0.1)])
-        coarse = {"kernel": values.get("kernel", [model.kernel])}
-        coarse["gamma"] = values.get("gamma", [model.gamma])
-        coarse["alpha"] = sorted({alphas[0], alphas[len(alphas) // 2], alphas[-1]})
-        tops = {}
-        for name in sorted(metrics, key="plain".__ne__):
-            fixed = {"metric": name}
-            tried, best = _by_folds(model, rows, settings_of(coarse), "both", fixed, until)
-            table += tried
-            tops[name] = tried[best].aucs
-        (metric, plain), *others = tops.items()
-        for name, aucs in others:
-            metric = name if beats(aucs, plain) else metric
-    if metric == "plain":
-        found, best = _by_closed_form(model, rows, values, criterion, until)
-    else:
-        fixed = {"metric": metric}
-        found, best = _by_folds(model, rows, settings_of(values), criterion, fixed, until)
-    return table + found, len(table) + best
+@dataclass(frozen=True)
+class _Search:
+    """Settings of a model, judged by rows of other tasks.
 
+    Parameters
+    ----------
+    model : MultiTaskOneClass
+    rows : TrainingRows
+    criterion : {"seen", "unseen"}
+    until : float
+    """
 
-def _by_closed_form(
-    model: MultiTaskOneClass,
-    rows: TrainingRows,
-    values: dict[str, list[Any]],
-    criterion: str,
-    until: float,
-) -> tuple[list[Judged], int]:
-    """Every setting for all ridges at once, and the number of the best."""
-    alphas = np.array(values.pop("alpha", [getattr(model, "alpha", 0.1)]), dtype=np.float64)
-    table: list[Judged] = []
-    R = rows.responses()
-    starts = np.searchsorted(rows.codes[rows.codes >= 0], np.arange(rows.n_tasks + 1))
-    of_tasks = np.split(np.arange(starts[-1]), starts[1:-1]) if criterion == "unseen" else None
-    rows = replace(rows, forward=False)
-    leaving, judged = None, np.ones(rows.n_tasks, dtype=bool)
-    if rows.group is not None:  # tasks of one group cannot be judged
-        leaving = [left.gone for left in leaving_together(rows)]
-        judged = np.isin(np.arange(rows.n_tasks), [rows.codes[gone[0]] for gone in leaving])
-    for setting in counted(settings_of(values)):
-        if table and time.monotonic() > until:
-            break
-        gram = Gram.of(rows, clone(model).set_params(metric="plain", **setting))
-        if model.can.left_out_grid == "each task":
-            scores = independent_score_grid(gram, rows, alphas)
+    model: MultiTaskOneClass
+    rows: TrainingRows
+    criterion: str
+    until: float
+
+    def choose(self, values: dict[str, list[Any]], cautious: bool) -> Tried:
+        """Shared parameters as the ridge regression would choose them, then the method's own."""
+        model = self.model
+        if model.can.left_out_grid is None:
+            return self.by_folds(settings_of(values))
+        shared = {name: values[name] for name in values if name in SHARED}
+        own = {name: values[name] for name in values if name not in SHARED}
+        table: list[Judged] = []
+        setting: dict[str, Any] = {}
+        if shared or not own:
+            ridge: MultiTaskOneClass = model
+            if model.can.left_out_grid == "joint":
+                # The regression whose closed form judges what a method shares with it.
+                ridge, given = JointOCKSR(), model.get_params()
+                for name in ridge.get_params():
+                    setattr(ridge, name, given[name])
+            table, best = replace(self, model=ridge).choose_ridge(shared)
+            if not own:
+                return table, best
+            setting = table[best].setting
+        settings = settings_of(own)
+        if cautious:  # the model's own setting first
+            mine = dict(zip(own, map(model.get_params().get, own), strict=True))
+            settings.sort(key=mine.__ne__)
+        found, best = self.by_folds(settings, setting)
+        if cautious and not beats(found[best].aucs, found[0].aucs):
+            best = 0
+        return table + found, len(table) + best
+
+    def choose_ridge(self, values: dict[str, list[Any]]) -> Tried:
+        """Metric by folds, then the rest by closed forms (by folds under a metric that saw all)."""
+        values, model = dict(values), self.model
+        metrics = values.pop("metric", [model.metric])
+        table: list[Judged] = []
+        metric = metrics[0]
+        if len(metrics) > 1:
+            # A coarse grid will do; in doubt the plain metric stays.
+            alphas = values.get("alpha", [getattr(model, "alpha", 0.1)])
+            coarse = {"kernel": values.get("kernel", [model.kernel])}
+            coarse["gamma"] = values.get("gamma", [model.gamma])
+            coarse["alpha"] = sorted({alphas[0], alphas[len(alphas) // 2], alphas[-1]})
+            both, tops = replace(self, criterion="both"), {}
+            for name in sorted(metrics, key="plain".__ne__):
+                tried, best = both.by_folds(settings_of(coarse), {"metric": name})
+                table += tried
+                tops[name] = tried[best].aucs
+            (metric, plain), *others = tops.items()
+            for name, aucs in others:
+                metric = name if beats(aucs, plain) else metric
+        if metric == "plain":
+            found, best = self.by_closed_form(values)
         else:
-            K = gram.matrix()
-            ridges = effective_alpha(alphas, float(np.diagonal(K) @ rows.weight))
-            with blas_for(len(K)):
-                gaps = interpolate_gaps(decompose(K, rows.weight), R, ridges, of_tasks, leaving)
-            scores = -np.abs(gaps, out=gaps)
-        for alpha, aucs in zip(
-            alphas, task_aucs(scores, rows.codes, rows.outlier, rows.weight), strict=True
-        ):
-            found = {**setting, "alpha": float(alpha), "metric": "plain"}
-            aucs = np.where(judged, aucs, np.nan)
-            table.append(Judged(found, aucs, "closed form"))
-    return table, _best(table)
+            found, best = self.by_folds(settings_of(values), {"metric": metric})
+        return table + found, len(table) + best
 
+    def by_closed_form(self, values: dict[str, list[Any]]) -> Tried:
+        """Every setting for all ridges at once."""
+        model, rows = self.model, replace(self.rows, forward=False)
+        alphas = np.array(values.pop("alpha", [getattr(model, "alpha", 0.1)]), dtype=np.float64)
+        table: list[Judged] = []
+        R = rows.responses()
+        starts = np.searchsorted(rows.codes[rows.codes >= 0], np.arange(rows.n_tasks + 1))
+        unseen = self.criterion == "unseen"
+        of_tasks = np.split(np.arange(starts[-1]), starts[1:-1]) if unseen else None
+        leaving, judged = None, np.ones(rows.n_tasks, dtype=bool)
+        if rows.group is not None:  # tasks of one group cannot be judged
+            leaving = [left.gone for left in leaving_together(rows)]
+            judged = np.isin(np.arange(rows.n_tasks), [rows.codes[gone[0]] for gone in leaving])
+        for setting in counted(settings_of(values)):
+            if table and time.monotonic() > self.until:
+                break
+            gram = Gram.of(rows, clone(model).set_params(metric="plain", **setting))
+            if model.can.left_out_grid == "each task":
+                scores = independent_score_grid(gram, rows, alphas)
+            else:
+                K = gram.matrix()
+                ridges = effective_alpha(alphas, float(np.diagonal(K) @ rows.weight))
+                with blas_for(len(K)):
+                    gaps = interpolate_gaps(decompose(K, rows.weight), R, ridges, of_tasks, leaving)
+                scores = -np.abs(gaps, out=gaps)
+            found = task_aucs(scores, rows.codes, rows.outlier, rows.weight)
+            for alpha, aucs in zip(alphas.tolist(), found, strict=True):
+                entry = {**setting, "alpha": alpha, "metric": "plain"}
+                table.append(Judged(entry, np.where(judged, aucs, np.nan), "closed form"))
+        return table, _best(table)
 
-def _by_folds(
-    model: MultiTaskOneClass,
-    rows: TrainingRows,
-    settings: Iterable[dict[str, Any]],
-    criterion: str,
-    fixed: Mapping[str, Any],
-    until: float,
-) -> tuple[list[Judged], int]:
-    """Every setting by folds, everything refitted inside, and the number of the best."""
-    # Copies must not be judged by models that have seen them: one row, with the weight of all.
-    table: list[Judged] = []
-    rows = rows.merged()[0]
-    for setting in counted(list(settings)):
-        if table and time.monotonic() > until:
-            break
-        setting = {**fixed, **setting}
-        score = partial(scores_of, clone(model).set_params(**setting), rows)
-        stage = "metric" if criterion == "both" else "folds"
-        table.append(Judged(setting, fold_aucs(score, rows, criterion), stage))
-    return table, _best(table)
+    def by_folds(self, settings: list[dict[str, Any]], fixed: Any = ()) -> Tried:
+        """Every setting by folds, everything refitted inside."""
+        # Copies must not be judged by models that have seen them: one row, with the weight of all.
+        table: list[Judged] = []
+        rows = self.rows.merged()[0]
+        stage = "metric" if self.criterion == "both" else "folds"
+        for setting in counted(settings):
+            if table and time.monotonic() > self.until:
+                break
+            setting = {**dict(fixed), **setting}
+            score = partial(scores_of, clone(self.model).set_params(**setting), rows)
+            table.append(Judged(setting, fold_aucs(score, rows, self.criterion), stage))
+        return table, _best(table)
 
 
 def _best(table: list[Judged]) -> int:
