@@ -10,6 +10,7 @@ COLUMNS = ["id", "task", "score", "p_value", "alarm", "drift"]
 
 
 def test_a_table_is_watched_once(here, capsys):
+    pl.read_csv("today.csv").sort("when").write_csv("today.csv")
     assert main(WATCH) == 0
     out, err = capsys.readouterr()
     assert "180 new rows" in out and "promised" in out and err == ""
@@ -108,3 +109,25 @@ def test_files_that_do_not_belong_are_refused(here, refused):
     (here / "s").unlink()
     (here / "seen.csv").write_text("mine\n")
     refused(WATCH, "seen.csv", "Name a new file")
+
+
+def test_rows_that_look_wrong_are_told(here, capsys):
+    table = pl.read_csv("today.csv").sort("when").with_row_index("reading")
+    table.write_csv("today.csv")
+    odd = table[:40].with_columns(
+        pl.col("reading") + 1000,
+        machine=pl.when(pl.col("reading") < 5).then(pl.lit("pump 99")).otherwise("machine"),
+    )
+    pl.concat([odd, odd[:7]]).write_csv("odd.csv")
+    assert main([*WATCH, "--id", "reading"]) == 0
+    out, err = capsys.readouterr()
+    assert "id that came before" not in out and "never seen" not in out and err == ""
+    pl.DataFrame({"id": [3, 77777], "normal": [True, True]}).write_csv("answers.csv")
+    more = ["--id", "reading", "--feedback", "answers.csv"]
+    assert main([*WATCH[:2], "odd.csv", *WATCH[3:], *more]) == 0
+    out, err = capsys.readouterr()
+    assert "40 new rows" in out and "7 rows with an id that came before" in out
+    assert "5 rows of tasks never seen ('pump 99')" in out
+    assert "1 of 2 answers were new" in out
+    assert "1 answers are about ids that are not among the last rows, as '77777'" in err
+    assert "is older than a row of its task before it" in err and "sort the table by when" in err

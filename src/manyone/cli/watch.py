@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,12 +27,14 @@ import typer
 from manyone.cli.common import InputError, examples, print_lines, progress
 from manyone.cli.models import about, blocks_for, chosen_columns, load_model, refuse_same
 from manyone.files import locked
+from manyone.messages import shortlist
 from manyone.tablefiles import Block, check_place, read_table
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from manyone.monitor import Monitor
+    from manyone._types import Mask
+    from manyone.monitor import Monitor, Watched
 
 _BATCH = 5000  # rows between two saves
 
@@ -66,11 +70,10 @@ def watch(
             monitor = Monitor(found, state=state)
         answers = _answers(feedback)
         told = _tell(monitor, answers)
-        scores = _Scores(out, monitor)
-        before = monitor.state.alarms.sum(), monitor.state.rows.sum()
+        scores, totals = _Scores(out, monitor), _Totals()
         with progress("watching", "rows") as update:
             for block in _new_rows(monitor, blocks_for(found, table), table):
-                scores.add(_watched(monitor, block, table, id))
+                scores.add(_watched(monitor, block, table, id, totals))
                 monitor.state.sources["tables"][table.name]["rows"] = block.first_row + len(
                     block.table
                 )
@@ -78,9 +81,49 @@ def watch(
                 update(block.first_row + len(block.table), None)
         told += _tell(monitor, answers)
         monitor.save_state(state)
-    alarms, rows = monitor.state.alarms.sum() - before[0], monitor.state.rows.sum() - before[1]
-    _show(monitor, int(alarms), int(rows), told, len(answers))
+    totals.show(monitor, table)
+    _show_answers(monitor, answers, told)
+    _show_drift(monitor)
     typer.echo(f"Scores: {out}")
+
+
+@dataclass
+class _Totals:
+    """What is told about the rows of one command."""
+
+    rows: int = 0
+    alarms: int = 0
+    repeated: int = 0
+    unknown: Counter[str] = field(default_factory=Counter)
+    late: list[int] = field(default_factory=list)
+
+    def count(self, found: Watched, new: Mask, labels: list[str]) -> None:
+        """Count rows, those whose id was seen before apart."""
+        self.rows += int(new.sum())
+        self.alarms += int(found.alarm[new].sum())
+        self.repeated += int((~new).sum())
+        self.unknown.update(labels[row] for row in np.flatnonzero(new & ~found.known).tolist())
+
+    def show(self, monitor: Monitor, source: Path) -> None:
+        """Rows and alarms on stdout, what looks wrong with them on stderr."""
+        share = f", {100 * self.alarms / self.rows:.1f} %" if self.rows else ""
+        promised = f"{100 * monitor.state.rate:g} % promised"
+        typer.echo(f"{self.rows:,} new rows, {self.alarms:,} alarms{share} ({promised})")
+        if self.repeated:
+            typer.echo(f"{self.repeated:,} rows with an id that came before: they count once")
+        if self.unknown:
+            names = shortlist(list(self.unknown), 3)
+            typer.echo(
+                f"{self.unknown.total():,} rows of tasks never seen ({names}): compared with all "
+                "tasks, nothing is learned from them; manyone enroll makes them known"
+            )
+        if self.late:
+            typer.echo(
+                f"manyone: {source}: row {self.late[0]} is older than a row of its task before it "
+                f"({len(self.late):,} such rows). They were taken as they came: sort the table by "
+                f"{monitor.model.time}.",
+                err=True,
+            )
 
 
 def _new_rows(monitor: Monitor, blocks: Iterator[Block], source: Path) -> Iterator[Block]:
@@ -102,7 +145,9 @@ def _new_rows(monitor: Monitor, blocks: Iterator[Block], source: Path) -> Iterat
                 yield Block(part[skip:], at + skip, block.done)
 
 
-def _watched(monitor: Monitor, block: Block, source: Path, id: str | None) -> pl.DataFrame:
+def _watched(
+    monitor: Monitor, block: Block, source: Path, id: str | None, totals: _Totals
+) -> pl.DataFrame:
     """What the monitor says of rows it has not seen before, as a table."""
     import polars as pl
 
@@ -124,10 +169,30 @@ def _watched(monitor: Monitor, block: Block, source: Path, id: str | None) -> pl
     new = [monitor.state.memory.find(one) < 0 and first[one] == k for k, one in enumerate(ids)]
     with about(source, block.first_row):
         found = monitor.update(table, time=when, id=ids)
-        labels = task_labels(as_table(table), task_columns(monitor.model))
-    columns = {"id": ids, "task": [str(label) for label in labels], "score": found.score}
+        known = task_labels(as_table(table), task_columns(monitor.model))
+    labels = [str(label) for label in known]
+    totals.count(found, np.array(new, dtype=bool), labels)
+    if time in table.columns:
+        late = _late(monitor, table, labels, np.flatnonzero(new).tolist())
+        totals.late += [block.first_row + row for row in late]
+    columns = {"id": ids, "task": labels, "score": found.score}
     columns |= {"p_value": found.p_value, "alarm": found.alarm, "drift": found.drift}
     return pl.DataFrame(columns).filter(pl.Series(new, dtype=pl.Boolean))
+
+
+def _late(
+    monitor: Monitor, table: pl.DataFrame, labels: list[str], rows: list[int]
+) -> Iterator[int]:
+    """Rows that are older than a row of their task before them."""
+    from manyone.tables.frames import as_table, as_times, read_column
+
+    times = as_times(read_column(as_table(table).get_column(monitor.model.time))).tolist()
+    latest = monitor.state.sources.setdefault("latest", {})
+    for row in rows:
+        if times[row] < latest.get(labels[row], -np.inf):
+            yield row
+        elif times[row] == times[row]:  # not missing
+            latest[labels[row]] = times[row]
 
 
 class _Scores:
@@ -179,13 +244,22 @@ def _tell(monitor: Monitor, answers: dict[str, bool]) -> int:
     return monitor.feedback(known, normal=[answers[one] for one in known]) if known else 0
 
 
-def _show(monitor: Monitor, alarms: int, rows: int, told: int, answers: int) -> None:
-    """What was seen, what drifts since when, and what to do about it."""
-    state, tasks = monitor.state, monitor.model.tasks_
-    share = f", {100 * alarms / rows:.1f} %" if rows else ""
-    typer.echo(f"{rows:,} new rows, {alarms:,} alarms{share} ({100 * state.rate:g} % promised)")
+def _show_answers(monitor: Monitor, answers: dict[str, bool], told: int) -> None:
+    """What became of the answers."""
     if answers:
-        typer.echo(f"{told:,} of {answers:,} answers were new")
+        typer.echo(f"{told:,} of {len(answers):,} answers were new")
+    lost = [one for one in answers if monitor.state.memory.find(one) < 0]
+    if lost:
+        typer.echo(
+            f"manyone: {len(lost):,} answers are about ids that are not among the last rows, as "
+            f"{shortlist(lost, 3)}: give the ids of the scores.",
+            err=True,
+        )
+
+
+def _show_drift(monitor: Monitor) -> None:
+    """What drifts since when, and what to do about it."""
+    state, tasks = monitor.state, monitor.model.tasks_
     drifting = np.flatnonzero(state.flagged >= 0)
     if not len(drifting):
         typer.echo("Nothing drifts.")
@@ -202,7 +276,8 @@ def _show(monitor: Monitor, alarms: int, rows: int, told: int, answers: int) -> 
 
 
 def _when(state: Any, t: int, what: str) -> str:
-    return str(getattr(state, f"{what}_time")[t]) or f"its row {getattr(state, what)[t]}"
+    time = str(getattr(state, f"{what}_time")[t]).removesuffix(".000000").replace("T", " ")
+    return time or f"its row {getattr(state, what)[t]}"
 
 
 def _advice(state: Any, t: int) -> str:

@@ -93,7 +93,7 @@ class Monitor:
         if self.state.fingerprint != fingerprint_of(model):
             raise ValueError(
                 "The state belongs to another model, or to this one before it was changed (its "
-                "tasks or left-out scores differ). Start anew with state=None."
+                "tasks or left-out scores differ). Start anew: another file, or state=None."
             )
         rate = float(estimator_of(model).promised_rate_)
         if rate != self.state.rate:  # recalibrated: another promise
@@ -310,10 +310,15 @@ def _plain_ids(ids: Any, n: int | None, start: int) -> list[Any]:
 
 
 def _as_texts(time: Any, n: int) -> NDArray[Any]:
-    texts = np.array([str(value) for value in np.asarray(time).ravel()], dtype="U32")
-    if len(texts) != n:
-        raise ValueError(f"time has {len(texts)} values but X has {n} rows: one per row.")
-    return texts
+    """Times to tell back, to the second; empty where there is none."""
+    values = np.asarray(time).ravel()
+    if len(values) != n:
+        raise ValueError(f"time has {len(values)} values but X has {n} rows: one per row.")
+    if values.dtype.kind == "M":
+        texts = np.strings.replace(np.datetime_as_string(values, unit="s"), "T", " ")
+        return np.where(np.isnat(values), "", texts).astype("U32")
+    known = [value is not None and value == value for value in values.tolist()]
+    return np.where(known, np.array([str(value) for value in values.tolist()]), "").astype("U32")
 
 
 def _occurrence(codes: Codes) -> Codes:

@@ -181,7 +181,7 @@ class MonitorState:
         """
         content = Path(path).read_bytes()
         if not content.startswith(_FORMAT):
-            raise ValueError(f"{path} is not a state of a monitor (version 1).")
+            raise ValueError(f"{path} is not a state of a monitor (version 1). Name another file.")
         digest, _, body = content[len(_FORMAT) :].partition(b"\n")
         if hashlib.sha256(body).hexdigest().encode() != digest:
             raise ValueError(f"{path} is damaged: its checksum does not fit. Use a copy of it.")
