@@ -18,7 +18,7 @@ from manyone import (
     save,
 )
 from manyone.calibration import Calibration
-from manyone.models.combined import Tail
+from manyone.models.combined import Tail, weight_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 VIEWS = [
@@ -49,6 +49,36 @@ def test_the_score_is_minus_the_sum_of_the_tail_values(fleet):
     np.testing.assert_allclose(weighted.score_samples(X, task=task), -values @ [2.0, 0.5])
     largest = CombinedOneClass(estimators=VIEWS, rule="max").fit(X, task=task)
     np.testing.assert_allclose(largest.score_samples(X, task=task), -values.max(axis=1))
+
+
+def test_a_view_to_which_all_rows_are_far_away_hardly_counts():
+    """Many columns, few rows: an adaptive metric puts every new row out of reach."""
+    rng = np.random.default_rng(0)
+    task, claim = np.repeat(np.arange(5), 8), np.repeat(np.arange(5), 20)
+    centres = rng.normal(size=(5, 400))
+    X, Z = centres[task] + rng.normal(size=(40, 400)), centres[claim] + rng.normal(size=(100, 400))
+    views = [("joint", JointOCKSR()), ("alone", IndependentOCKSR(metric="adaptive"))]
+    model = CombinedOneClass(estimators=views, alarm_rate=0.2).fit(X, task=task)
+    alone = model.views_["alone"].solution_
+    expected = 10.0 * (1.0 - np.median(alone.left_out / alone.scorer.far()[task]))
+    np.testing.assert_allclose(model.weights_, [1.0, expected], rtol=1e-9)
+    assert 0.0 <= expected < 0.5
+    values = model.view_scores(Z, task=claim)
+    np.testing.assert_allclose(model.score_samples(Z, task=claim), -values @ model.weights_)
+    given = CombinedOneClass(estimators=views, weights=[1, 1], alarm_rate=0.2).fit(X, task=task)
+    assert given.weights_.tolist() == [1.0, 1.0]
+    # With narrow kernels no view can tell anything: all are as good.
+    assert CombinedOneClass(estimators=VIEWS).fit(X, task=task).weights_.tolist() == [1.0, 1.0]
+
+
+def test_weights_of_views():
+    codes, weight, far = np.array([0, 0, 1]), np.ones(3), np.array([-1.0, -2.0])
+    half = pytest.approx(0.5)
+    assert weight_of(np.array([-0.2, -0.9, -1.0]), codes, weight, far) == 1.0
+    assert weight_of(far[codes], codes, weight, far) == 0.0
+    assert weight_of(np.array([-0.98, -0.99, -1.9]), codes, weight, far) == pytest.approx(0.2)
+    assert weight_of(np.array([-0.98, -0.99, -1.9]), codes, weight + 3.0 * codes, far) == half
+    assert weight_of(np.array([-5.0, -6.0, -7.0]), codes, weight, None) == 1.0
 
 
 def test_views_are_what_they_are_alone(fleet):

@@ -54,6 +54,17 @@ def test_views_follow_from_what_anomalies_look_like(fleet):
     assert "one task" in str(one.choice_["reason"])
 
 
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+def test_a_view_that_knows_nothing_counts_for_little_and_the_choice_says_so():
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(4), 6)
+    X = rng.normal(size=(4, 300))[task] + rng.normal(size=(24, 300))
+    model = auto(X, task=task, budget=1.0)
+    reason = model.choice_["reason"][model.choice_["chosen"] & (model.choice_["view"] == "faults")]
+    assert model.weights_[0] == 1.0 and model.weights_[1] < 0.5
+    assert f"weight {model.weights_[1]:.2g}" in reason[0]
+
+
 @pytest.mark.slow
 def test_the_hedge_is_close_to_the_better_view_on_both_kinds():
     for fault in ("own", "stranger"):

@@ -23,7 +23,7 @@ from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR
 from manyone.estimators.updates import Updatable
 from manyone.messages import CalibrationWarning
-from manyone.models.combined import CombinedScorer, Tail
+from manyone.models.combined import CombinedScorer, Tail, weight_of
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows, split_columns
 
@@ -34,11 +34,12 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
 
     Every view is fitted to all rows. A row's tail value in a view is
     :math:`z = -\log P(\text{a normal row scores lower})`, from the left-out scores of all training
-    rows in units of their tasks' spread; the score is minus the sum of the tail values. Thresholds
+    rows in units of their tasks' spread; the score is minus their weighted sum. Thresholds
     come from the combined left-out scores, so the alarm rate holds whatever the rule.
 
     The sum loses little against the better view, because a view that knows nothing about a kind of
-    anomaly is flat there; use it where strangers *and* faults may come.
+    anomaly is flat there, and one that knows nothing at all has little weight; use it where
+    strangers *and* faults may come.
 
     Parameters
     ----------
@@ -49,7 +50,9 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
     rule : {"sum", "max"}, default="sum"
         How tail values are combined. The maximum lets every view raise the alarm alone.
     weights : list of float or None
-        One for each view; None is 1 for all.
+        One for each view. None: 1, or ``10 (1 - m)`` where that is less, m being the median score
+        of rows that were left out in units of the score of a row far away: a view to which all new
+        rows are about as far away as any tells them apart by chance.
     alarm_rate : float, default=0.05
         Share of normal rows that may raise an alarm.
 
@@ -57,6 +60,8 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
     ----------
     views_ : dict of str to estimator
         The fitted views.
+    weights_ : ndarray of shape (V,)
+        What each view counts for.
     tasks_ : ndarray of shape (T,)
         Labels, sorted.
     offset_ : ndarray of shape (T,)
@@ -121,19 +126,24 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         self, views: dict[str, MultiTaskOneClass], rows: TrainingRows, tasks: NDArray[Any]
     ) -> Self:
         """Become the combination of fitted views; thresholds from their left-out scores."""
-        tails, left_out = [], []
+        tails, left_out, able = [], [], []
         for view in views.values():
             far = view.solution_.scorer.far()
             tails.append(Tail.of(view.calibration_, far))
             scores = _left_out(view, rows)
             known = np.flatnonzero(~np.isnan(scores))
             given = scores[known], rows.codes[known], rows.weight[known]
+            able.append(weight_of(*given, far))
             with np.errstate(under="ignore"):
                 scores[known] /= spreads(*given, len(tasks), far)[0]
                 left_out.append(tails[-1].pooled_value(scores))
-        weights = np.ones(len(views)) if self.weights is None else np.asarray(self.weights, float)
+        # Where no view can tell anything, they are all as good.
+        chosen = (
+            (able if any(able) else np.ones(len(able))) if self.weights is None else self.weights
+        )
+        self.weights_ = np.array(chosen, dtype=np.float64)
         solutions = tuple(view.solution_ for view in views.values())
-        scorer = CombinedScorer(solutions, tuple(tails), weights, self.rule)
+        scorer = CombinedScorer(solutions, tuple(tails), self.weights_, self.rule)
         combined = scorer.combine(np.column_stack(left_out))
         source = max(solution.left_out_source for solution in solutions)
         self.views_, self.tasks_ = views, tasks
@@ -189,8 +199,8 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         Returns
         -------
         ndarray of shape (n, V)
-            Tail values, ``-log P(a normal row scores lower)``, in the order of `views_`: the larger
-            one raised the alarm.
+            Tail values, ``-log P(a normal row scores lower)``, in the order of `views_`: the one
+            that is larger, times `weights_`, raised the alarm.
         """
         X, codes = self._scoring_rows(X, task)
         scorer: Any = self.solution_.scorer

@@ -16,9 +16,12 @@ from manyone._types import Array, Codes, Rows
 from manyone.calibration.thresholds import Calibration
 from manyone.kernels.gram import Points
 from manyone.models.solution import Solution
+from manyone.suspects import task_medians
 
 # Share of the pool that the exponential tail stands for.
 _TAIL = 0.15
+# A view counts fully if rows that were left out are nearer than rows far away by a tenth.
+_NEARER = 0.1
 # What a tail value may grow by where a score falls from 0 to that of rows far away; a steeper one
 # would make much of rounding.
 _STEEPEST = 1e3
@@ -86,6 +89,31 @@ class Tail:
         above = np.maximum(scores - self.scores[-1], 0.0)
         counted = np.interp(scores, self.scores, self.values)
         return counted * np.exp(-np.minimum(self.slope * above, 50.0)) + self.slope * below
+
+
+def weight_of(left_out: Array, codes: Codes, weight: Array, far: Array | None) -> float:
+    """What a view counts for: ``min(1, 10 (1 - m))``.
+
+    m is the median score of rows that were left out, in units of the score of a row far away. A
+    view to which all new rows are about as far away as any (many columns, few rows) tells them
+    apart by chance.
+
+    Parameters
+    ----------
+    left_out, codes, weight : ndarray of shape (n,)
+        Score, task and count of each row.
+    far : ndarray of shape (T,) or None
+        Scores of rows far away; None where the view has none.
+
+    Returns
+    -------
+    float
+    """
+    if far is None or not len(left_out) or not np.all(far < 0.0):
+        return 1.0
+    ratio = (left_out / far[codes])[:, None]
+    median = task_medians(ratio, np.zeros_like(codes), weight, 1)[0, 0]
+    return float(np.clip((1.0 - median) / _NEARER, 0.0, 1.0))
 
 
 @dataclass(frozen=True, eq=False)

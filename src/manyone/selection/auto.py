@@ -63,7 +63,8 @@ def auto(
         as negatives, tuned on tasks left out: :class:`NonlinearOCKSR`, or :class:`JointOCKSR` where
         the second layer gains nothing or costs too much. ``"faults"``: the task's own rows gone
         wrong. :class:`IndependentOCKSR`, tuned on faults made from left-out rows; the tasks share
-        their metric. ``"any"``: a :class:`CombinedOneClass` of both.
+        their metric. ``"any"``: a :class:`CombinedOneClass` of both, in which a view counts for
+        less, down to nothing, where all new rows look about as far away to it as any.
     alarm_rate : float, default=0.05
         Share of normal rows that may raise an alarm.
     landmarks : int or None
@@ -135,6 +136,8 @@ def auto(
     if hasattr(probe, "feature_names_in_"):
         best.feature_names_in_ = probe.feature_names_in_
     best._fit_rows(rows, tasks, named)
+    if isinstance(best, CombinedOneClass):
+        remarks += _light_views(best)
     best.choice_ = _as_columns(tried, remarks)
     return best
 
@@ -234,9 +237,19 @@ def _judged_by_folds(model: MultiTaskOneClass, rows: TrainingRows) -> Judged:
     return Judged(setting, aucs, "method")
 
 
+def _light_views(best: CombinedOneClass) -> list[tuple[str, str]]:
+    """What there is to say of views that do not count fully."""
+    words = "weight {:.2g}: rows left out look about as far away to it as any"
+    pairs = zip(best.views_, best.weights_.tolist(), strict=True)
+    return [(name, words.format(weight)) for name, weight in pairs if weight < 1.0]
+
+
 def _as_columns(tried: list[_Choice], remarks: list[tuple[str, str]]) -> dict[str, NDArray[Any]]:
     """What was tried and what was left out, column by column."""
-    reasons, lines = dict(remarks), []
+    reasons: dict[str, str] = {}
+    for name, words in remarks:
+        reasons[name] = f"{reasons[name]}; {words}" if name in reasons else words
+    lines = []
     for choice in tried:
         for number, (method, entry) in enumerate(choice.table):
             chosen = number == choice.best
