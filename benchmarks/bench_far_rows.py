@@ -106,7 +106,7 @@ def without_presence(solution: Any) -> Any:
     if hasattr(solution.scorer, "views"):
         views = tuple(without_presence(view) for view in solution.scorer.views)
         return replace(solution, scorer=replace(solution.scorer, views=views))
-    return replace(solution, presence=None, lowered=None)
+    return replace(solution, presence=None)
 
 
 def auc_by_task(scores: Any, claim: Any, wrong: Any) -> float:

@@ -24,16 +24,16 @@ from manyone.rows import TrainingRows
 
 # Rows that stand for all, and the share of rows whose distance is usual.
 _MOST_POINTS, _USUAL = 256, 0.99
-# In usual distances: beyond the first a training row is taken for a mistake, which new rows may not
-# hide behind; beyond the second all rows are equally far.
-_MISTAKE, _FARTHEST = 1.25, 4.0
+# In usual distances: up to the first, scores are as they are; beyond the second a training row is
+# taken for a mistake, which new rows may not hide behind; beyond the third all are equally far.
+_START, _MISTAKE, _FARTHEST = 1.1, 1.3, 4.0
 # Beyond so many numbers a product of matrices is faster than differences one by one.
 _MANY = 2**11
 
 
 @dataclass(frozen=True, eq=False)
 class Presence:
-    """Scores are lowered by ``unit * max(0, u / limit - 1)``; u: distance to the nearest point.
+    """Scores are lowered by ``unit * max(0, u / limit - 1.1)``; u: distance to the nearest point.
 
     Parameters
     ----------
@@ -64,11 +64,11 @@ class Presence:
             rows = np.arange(n)[part]
             if codes is not None:
                 near = distances_to(self.points, X[part], self.home[codes[part]])
-                rows = rows[~(near <= self.limit)]
+                rows = rows[~(near <= _START * self.limit)]
             if len(rows):
                 nearest = distances(self.points, X[rows]).min(axis=1)
                 ratio = ratio_to(nearest, self.limit)
-                excess[rows] = np.clip(ratio - 1.0, 0.0, _FARTHEST - 1.0)
+                excess[rows] = np.clip(ratio - _START, 0.0, _FARTHEST - _START)
         return excess
 
     def same_excess(self, other: Presence | None) -> bool:
@@ -114,13 +114,13 @@ def presence_of(kernel: Kernel, rows: TrainingRows, far: Array) -> tuple[Presenc
 
 def unit_of(far: Array) -> float:
     """Unit of the scores, from those of rows far away (T,), of which a mistake is worth one."""
-    return float(np.abs(far).max()) / (_MISTAKE - 1.0)
+    return float(np.abs(far).max()) / (_MISTAKE - _START)
 
 
 def left_out_excess(ratio: Array, typical: Array) -> Array:
     """By how much training rows that are left out are beyond what is usual, and for their task."""
     most = np.minimum(_MISTAKE * np.maximum(1.0, typical), _FARTHEST)
-    return np.clip(ratio - 1.0, 0.0, most - 1.0)
+    return np.clip(ratio - _START, 0.0, most - _START)
 
 
 def typical_ratios(ratio: Array, weight: Array, codes: Codes, n_tasks: int) -> Array:
