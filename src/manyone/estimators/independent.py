@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -17,15 +15,19 @@ from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
 from manyone.estimators.base import TASK_METRIC
 from manyone.estimators.capabilities import Capabilities
+from manyone.estimators.task_ridges import (
+    TaskRidges,
+    independent_solution,
+    solution_of,
+    solve_tasks,
+)
 from manyone.estimators.updates import Updatable, rows_without
-from manyone.groups import LeftOut, leaving_together
 from manyone.kernels.gram import Gram
 from manyone.memory import row_blocks
 from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
 from manyone.rows import MISSING, TrainingRows
-from manyone.solvers.leave_blocks import scores_without_blocks, solve_without_blocks
-from manyone.solvers.ridge import effective_alpha, factorise, left_out_scores, solve_ridge_stack
+from manyone.solvers.ridge import factorise
 
 if TYPE_CHECKING:
     from manyone.calibration.tails import Tails
@@ -206,7 +208,7 @@ class IndependentOCKSR(Updatable):
         rows = old.joined(new)
         order = np.argsort(np.where(rows.codes < 0, rows.n_tasks, rows.codes), kind="stable")
         rows, was = rows.take(order), np.flatnonzero(order < len(old.codes))
-        solved = _Solved.empty(rows)
+        solved = TaskRidges.empty(rows)
         now = np.unique(old.codes[old.codes != MISSING])
         known = self._solved()
         solved.alpha[now] = known.alpha
@@ -216,142 +218,20 @@ class IndependentOCKSR(Updatable):
         changed = np.arange(rows.n_tasks) if everyone else np.unique(new.codes)
         gram, alpha = Gram(self.kernel_, rows.X), self.solution_.learned["asked_alpha"]
         solve_tasks(gram, rows, alpha, changed, solved)
-        return _solution(gram, rows, alpha, solved), rows
+        return solution_of(gram, rows, alpha, solved), rows
 
     def _without_rows(self, gone: Codes, code: int) -> tuple[Solution, TrainingRows]:
         rows, known = rows_without(self.training_, code), self._solved()
-        solved = _Solved(
+        solved = TaskRidges(
             np.delete(known.alpha, code),
             np.delete(known.coef, gone),
             np.delete(known.kept, gone),
             np.delete(known.shared_coef, code, axis=1),
         )
         gram, alpha = Gram(self.kernel_, rows.X), self.solution_.learned["asked_alpha"]
-        return _solution(gram, rows, alpha, solved), rows
+        return solution_of(gram, rows, alpha, solved), rows
 
-    def _solved(self) -> _Solved:
+    def _solved(self) -> TaskRidges:
         learned, scorer = self.solution_.learned, self._expansions
         kept = learned["one_minus_leverage"]
-        return _Solved(learned["alpha"], scorer.coef, kept, scorer.shared_coef)
-
-
-class _Solved(NamedTuple):
-    """Ridge of each task (T,), coefficients and one minus leverage of its rows (n,), and the
-    coefficients (m, T) of the m rows that all tasks share.
-    """
-
-    alpha: Array
-    coef: Array
-    kept: Array
-    shared_coef: Array
-
-    @classmethod
-    def empty(cls, rows: TrainingRows) -> _Solved:
-        """Nothing solved yet."""
-        n, shared = len(rows.codes), np.count_nonzero(rows.codes == MISSING)
-        T = rows.n_tasks
-        return cls(np.empty(T), np.zeros(n), np.ones(n), np.zeros((shared, T)))
-
-
-def independent_solution(gram: Gram, rows: TrainingRows, alpha: float) -> Solution:
-    """Minimise ``sum_i w_i |f_t(x_i) - r_i|^2 + alpha |f_t|^2`` over the rows of each task t alone.
-
-    Parameters
-    ----------
-    gram : Gram
-    rows : TrainingRows
-        Sorted by task, the outliers of every task last.
-    alpha : float
-        0 is the smallest that double precision resolves.
-
-    Returns
-    -------
-    Solution
-    """
-    solved = _Solved.empty(rows)
-    solve_tasks(gram, rows, alpha, np.arange(rows.n_tasks), solved)
-    return _solution(gram, rows, alpha, solved)
-
-
-def independent_score_grid(gram: Gram, rows: TrainingRows, alphas: Array) -> Array:
-    """Scores (k, n, T) for k ridges; no task has seen other tasks' rows, or the one left out."""
-    numbered, normal = gram.by_number(), np.flatnonzero(~rows.outlier)
-    table = np.empty((len(alphas), len(rows.codes), rows.n_tasks))
-    for scores, alpha in zip(table, alphas, strict=True):
-        solution = independent_solution(numbered, rows, float(alpha))
-        assert solution.left_out is not None
-        scores[:] = solution.scorer.all(numbered.given)
-        # Rows that cannot leave, because their group is the only one of their task, are not judged.
-        scores[normal, rows.codes[normal]] = np.nan_to_num(solution.left_out[normal], nan=0.0)
-    return table
-
-
-def solve_tasks(
-    gram: Gram, rows: TrainingRows, alpha: float, tasks: Codes, solved: _Solved
-) -> None:
-    """Fill in the solutions of some tasks, stacked by their number of rows."""
-    starts = _starts(rows)
-    shared = np.arange(starts[-1], len(rows.codes))
-    response = np.where(rows.outlier, 0.0, 1.0)
-    mass = gram.diagonal() * rows.weight
-    known = rows.codes != MISSING
-    traces = np.bincount(rows.codes[known], mass[known], rows.n_tasks) + mass[~known].sum()
-    solved.alpha[tasks] = effective_alpha(alpha, traces)[tasks]
-    sizes = np.diff(starts)[tasks]
-    for size in np.unique(sizes):
-        same = tasks[sizes == size]
-        n = size + len(shared)
-        for part in row_blocks(len(same), n * (3 * n + gram.X.shape[1])):
-            own = starts[same[part], None] + np.arange(size)
-            block = np.hstack([own, np.broadcast_to(shared, (len(own), len(shared)))])
-            ridges, weight = solved.alpha[same[part]], rows.weight[block]
-            coef, kept = solve_ridge_stack(gram.stacked(block), response[block], ridges, weight)
-            solved.coef[own], solved.kept[own] = coef[:, :size], kept[:, :size]
-            solved.shared_coef[:, same[part]] = coef[:, size:].T
-
-
-def _starts(rows: TrainingRows) -> Codes:
-    """Where each task starts; the rows that all tasks share follow the last."""
-    counts = np.bincount(rows.codes[rows.codes != MISSING], minlength=rows.n_tasks)
-    return np.concatenate([[0], np.cumsum(counts)])
-
-
-def _solution(gram: Gram, rows: TrainingRows, alpha: float, solved: _Solved) -> Solution:
-    residual = solved.alpha[np.maximum(rows.codes, 0)] * solved.coef / rows.weight
-    mean = 1.0 - rows.mean_by_task(residual)
-    normal = np.flatnonzero(~rows.outlier)
-    own, left = residual[normal], residual[normal] / solved.kept[normal]
-    left_out = np.full(len(rows.codes), np.nan)
-    if rows.group is None:
-        left_out[normal] = left_out_scores(
-            own, left, left * own, rows.weight[normal], rows.codes[normal], rows.n_tasks
-        )
-    else:
-        left_out[normal] = own
-        leaving = leaving_together(rows)
-        blocks = _without_blocks(gram, rows, solved, left_out, leaving)
-        left_out = scores_without_blocks(
-            blocks, leaving, left_out, rows.weight, rows.codes, rows.n_tasks
-        )
-    points, starts = gram.points(), _starts(rows)
-    scorer = TaskExpansions(points, starts, solved.coef, solved.shared_coef, mean)
-    learned = {
-        "alpha": solved.alpha,
-        "asked_alpha": alpha,
-        "mean_response": mean,
-        "one_minus_leverage": solved.kept,
-    }
-    return Solution(scorer, left_out, rows.left_out_source, learned=learned)
-
-
-def _without_blocks(
-    gram: Gram, rows: TrainingRows, solved: _Solved, residual: Array, leaving: list[LeftOut]
-) -> Iterator[Array]:
-    """Scaled residuals of each block of rows under its task refitted without it."""
-    starts, scaled = _starts(rows), np.sqrt(rows.weight) * residual
-    for task, blocks in itertools.groupby(leaving, lambda left: int(rows.codes[left.gone[0]])):
-        own = np.r_[starts[task] : starts[task + 1], starts[-1] : len(rows.codes)]
-        root = np.sqrt(rows.weight[own])
-        lower = factorise(gram.take(own).matrix(), solved.alpha[task], root, overwrite=True)
-        gone = [left.gone - starts[task] for left in blocks]
-        yield from solve_without_blocks(lower, solved.alpha[task], scaled[own], gone)
+        return TaskRidges(learned["alpha"], scorer.coef, kept, scorer.shared_coef)

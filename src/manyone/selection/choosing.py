@@ -15,8 +15,8 @@ from sklearn.base import clone
 
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.fitting import scores_of
-from manyone.estimators.independent import independent_score_grid
 from manyone.estimators.joint import JointOCKSR
+from manyone.estimators.task_ridges import independent_score_grid
 from manyone.groups import leaving_together
 from manyone.kernels.gram import Gram
 from manyone.messages import warn_user
