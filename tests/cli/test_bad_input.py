@@ -32,7 +32,7 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
         ([*FIT, "--ignore", "a,z"], "--ignore z: events.csv has no such column"),
         ([*FIT, "--ignore", "a,b,c,d,when"], "no column"),
         ([*FIT, "--alarm-rate", "5"], "--alarm-rate 5: give a share between 0 and 1"),
-        ([*FIT, "--method", "Magic"], "'Magic'"),
+        ([*FIT, "--method", "Magic"], "--method Magic: give auto, or one of"),
         ([*FIT, "--anomalies", "bad"], "bad"),
         ([*FIT[:4], "--out", "events.csv"], "would be written over events.csv"),
         ([*FIT[:4], "--out", "no/m.manyone"], "there is no folder no"),

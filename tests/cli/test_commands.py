@@ -146,6 +146,14 @@ def test_upkeep_changes_the_file(here, capsys):
     ]  # fmt: skip
 
 
+def test_what_is_promised_is_what_the_rows_allow(here, capsys):
+    assert main(["recalibrate", "fleet.manyone", "--alarm-rate", "0.001"]) == 0
+    out, err = capsys.readouterr()
+    allowed = manyone.load("fleet.manyone").model_.alarm_rate_.max()
+    assert allowed > 0.005  # one of the rows that thresholds were set on
+    assert f"{allowed:.2%} of normal rows" in out and "cannot promise" in err
+
+
 @pytest.mark.parametrize(
     ("args", "doing"),
     [

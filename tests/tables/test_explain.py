@@ -8,6 +8,7 @@ from manyone import CombinedOneClass, IndependentOCKSR, TableModel
 from manyone.covariance import task_whitenings
 from manyone.datasets import make_fleet
 from manyone.reasons import find_reasons, precision
+from manyone.tables.explain import plain_text
 
 FAST = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
 NAMES = [f"x{j}" for j in range(8)]
@@ -35,6 +36,16 @@ def planted(test, spread, size, seed=0):
     values[place, column] += size * sign * unit[place, column]
     rows[NAMES] = values
     return rows, column, truth, unit[place, column]
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(1720.34, 6, "1720.34"), (1577.3, 3, "1577"), (-12345678.9, 6, "-12345679"),
+     (0.1234, 3, "0.123"), (2.5e-9, 3, "2.5e-09"), (1e300, 6, "1e+300"), (0.0, 3, "0"),
+     (np.inf, 3, "inf")],
+)  # fmt: skip
+def test_numbers_are_written_as_people_write_them(value, digits, text):
+    assert plain_text(value, digits) == text
 
 
 def test_a_column_far_off_is_named_first(fleet):

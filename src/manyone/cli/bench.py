@@ -27,9 +27,10 @@ def bench(
     ),
     quick: Annotated[bool, typer.Option("--quick", help="Small cases only.")] = False,
 ) -> None:
-    """Measure speed, accuracy and memory beside rivals and beside the bare arithmetic.
+    """Measure speed, accuracy and memory beside rivals.
 
-    Everybody runs in one process on the same data with the same BLAS threads, in turns.
+    And beside the bare arithmetic. Everybody runs in one process on the same data with the same
+    BLAS threads, in turns.
     """
     check_folder("--out", out)
     with needs("plot"):

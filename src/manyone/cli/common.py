@@ -80,7 +80,9 @@ def _what_to_mend(error: Exception) -> str:
     from manyone.tablefiles import TableFileError
 
     if hasattr(error, "format_message"):  # of the option parser, which has its own words
-        return str(error.format_message())
+        context = getattr(error, "ctx", None)
+        more = f" See {context.command_path} --help." if context is not None else ""
+        return f"{error.format_message()}{more}"
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}."
     if isinstance(error, (InputError, OSError, MemoryError, ModelFileError, TableFileError)):

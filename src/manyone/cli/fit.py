@@ -24,6 +24,7 @@ from manyone.cli.models import (
     check_rate,
     chosen_columns,
     load_model,
+    promised_rate,
     refuse_same,
     save_model,
     task_columns,
@@ -94,22 +95,25 @@ def fit(
     check_rate(alarm_rate)
     if scheduler is not None and engine != "dask":
         raise InputError(f"--scheduler {scheduler} needs --engine dask.")
+    chosen = _method(method, no_tune)
     with needs("cli,io"):
-        import skops  # noqa: F401 - better to know now than after the fit
+        import polars  # noqa: F401 - better to know now than after the fit
+        import skops  # noqa: F401
 
         from manyone.tables import TableModel
 
     with working("reading"):
         rows = _dask_rows(table, task) if engine == "dask" else _local_rows(table, task)
-    tasks = chosen_columns("--task", task, rows, table)
-    for option, name in (("--time", time), ("--groups", groups), ("--outlier", outlier)):
-        chosen_columns(option, [name] if name is not None else [], rows, table)
+        tasks = chosen_columns("--task", task, rows, table)
+        for option, name in (("--time", time), ("--groups", groups), ("--outlier", outlier)):
+            chosen_columns(option, [name] if name is not None else [], rows, table)
+        ignored = chosen_columns("--ignore", ignore or [], rows, table)
     model = TableModel(
         tasks[0] if len(tasks) == 1 else tasks,
         anomalies=anomalies,
-        method=_method(method, no_tune),
+        method=chosen,
         alarm_rate=alarm_rate,
-        ignore=chosen_columns("--ignore", ignore or [], rows, table),
+        ignore=ignored,
         time=time,
         outlier=outlier,
         groups=groups,
@@ -182,12 +186,13 @@ def _method(method: str, no_tune: bool) -> Any:
     """What TableModel takes for a method."""
     from manyone.estimators import METHODS
 
+    known = {cls.__name__: cls for cls in METHODS.values()}
+    if method not in ("auto", *known):
+        names = ", ".join(sorted(known))
+        raise InputError(f"--method {method}: give auto, or one of {names}.")
     if not no_tune:
         return method
-    if method == "auto":
-        return "default"
-    found = [cls for cls in METHODS.values() if cls.__name__ == method]
-    return found[0]() if found else method
+    return "default" if method == "auto" else known[method]()
 
 
 def _summary(model: TableModel) -> list[tuple[str, str]]:
@@ -219,7 +224,7 @@ def _summary(model: TableModel) -> list[tuple[str, str]]:
             or "none",
         ),
         *_chosen(model),
-        ("promised", f"{model.alarm_rate:.2%} of normal rows raise an alarm"),
+        ("promised", f"{promised_rate(model):.2%} of normal rows raise an alarm"),
     ]
 
 

@@ -136,6 +136,11 @@ def check_rate(alarm_rate: float) -> None:
         raise InputError(f"--alarm-rate {alarm_rate:g}: give a share between 0 and 1, as 0.05.")
 
 
+def promised_rate(model: TableModel) -> float:
+    """What a model promises: the rate asked for, or the lowest that its rows allow."""
+    return float(model.model_.alarm_rate_.max())
+
+
 def label_of(model: TableModel, words: Sequence[str]) -> Any:
     """The label of a task that is written so, in one word or one for each task column."""
     from manyone.tables.frames import joined_label

@@ -54,7 +54,10 @@ def reproduce(
         int | None, typer.Option(help="Processes; default one per core.", min=1)
     ] = None,
 ) -> None:
-    """Redo the paper's experiments, or compare on faults: table, tests, figures and a page."""
+    """Redo the paper's experiments, or compare on faults.
+
+    Writes a table, tests, figures and a page.
+    """
     with needs("cli,plot,report"):
         from joblib import cpu_count
 

@@ -18,7 +18,15 @@ from typing import Annotated
 import typer
 
 from manyone.cli.common import InputError, examples, working
-from manyone.cli.models import about, changing, check_rate, label_of, rows_for, task_columns
+from manyone.cli.models import (
+    about,
+    changing,
+    check_rate,
+    label_of,
+    promised_rate,
+    rows_for,
+    task_columns,
+)
 
 Model = Annotated[Path, typer.Argument(help="File that manyone fit wrote.")]
 
@@ -80,4 +88,4 @@ def recalibrate(
     check_rate(alarm_rate)
     with changing(model) as found, about(model):
         found.recalibrate(alarm_rate)
-    typer.echo(f"{model} promises alarms on {alarm_rate:.2%} of normal rows now.")
+    typer.echo(f"{model} promises alarms on {promised_rate(found):.2%} of normal rows now.")

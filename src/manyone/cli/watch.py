@@ -54,7 +54,10 @@ def watch(
         Path | None, typer.Option(help="Table of answers: the columns id and normal.")
     ] = None,
 ) -> None:
-    """Raise alarms at the promised rate while things drift, and say that they do."""
+    """Raise alarms at the promised rate while things drift.
+
+    And say which do, and since when.
+    """
     for option, path in (("--state", state), ("--out", out)):
         check_place(option, path)
         refuse_same(option, path, model, table, *([feedback] if feedback else []))

@@ -236,14 +236,20 @@ def _text(value: float, kind: str) -> str:
         return "true" if value > 0.5 else "false"
     if kind == "date":
         return str(np.datetime64(int(value), "s")).replace("T", " ")
-    return format(value, ".6g")
+    return plain_text(value, 6)
+
+
+def plain_text(value: float, digits: int) -> str:
+    """A number to some digits, or to the unit if it has more before its point."""
+    text = format(value, f".{digits}g")
+    return format(value, ".0f") if "e+" in text and abs(value) < 1e15 else text
 
 
 def expected_texts(one: Any, kind: str, coordinates: Array) -> list[str]:
     """What a column was expected to be, from its coordinates (n, width)."""
     if isinstance(one, NumberMap):
         texts = one.undo(coordinates).tolist()
-        return [_text(v, kind) if kind == "boolean" else format(v, ".3g") for v in texts]
+        return [_text(v, kind) if kind == "boolean" else plain_text(v, 3) for v in texts]
     if isinstance(one, LevelMap):
         names = one.names()
         return [names[k] for k in coordinates[:, :-1].argmax(axis=1)]
