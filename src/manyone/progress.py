@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol, TypeVar
@@ -39,7 +39,7 @@ def listening(tell: Tell) -> Iterator[None]:
         _count.reset(token)
 
 
-def counted(steps: _Counted[T_co]) -> Iterator[T_co]:
+def counted(steps: _Counted[T_co]) -> Generator[T_co]:
     """Go through steps, and tell who listens; steps that are left out count as done."""
     count = _count.get()
     if count is None:

@@ -5,6 +5,7 @@ import pytest
 
 from manyone import SVDD, IndependentOCKSR, JointOCKSR
 from manyone.engines import Block
+from manyone.progress import listening
 
 RNG = np.random.default_rng(3)
 N = 500
@@ -104,3 +105,23 @@ def test_models_that_want_all_rows(wrong, words):
 def test_groups_may_be_in_many_blocks():
     with pytest.raises(ValueError, match="groups= needs all rows in memory, as those of a group"):
         model().fit(lambda: [(X, TASK)], groups=TASK)
+
+
+def test_progress_is_told(tmp_path):
+    """Passes over two files, and three over four chunks on threads."""
+    pd, da = pytest.importorskip("pandas"), pytest.importorskip("dask.array")
+    heard = []
+    for k in range(2):
+        pd.DataFrame(X[k::2]).rename(columns=str).assign(task=TASK[k::2]).to_parquet(
+            tmp_path / f"{k}.parquet"
+        )
+    with listening(lambda done, total: heard.append((done, total))):
+        model().fit(tmp_path, task="task")
+    done, total = heard[-1]
+    assert done == total > 0
+    assert len(heard) > total
+    heard.clear()
+    with listening(lambda done, total: heard.append((done, total))):
+        model().fit(da.from_array(X, chunks=(-(-len(X) // 4), -1)), task=TASK)
+    assert heard[-1] == (12, 12)
+    assert len(set(heard)) > 6

@@ -7,6 +7,7 @@ import manyone
 from manyone import JointOCKSR
 from manyone.engines import Block
 from manyone.engines.fitting import local_sweep
+from manyone.engines.hashing import row_hashes
 from manyone.engines.joint import joint_passes
 
 RNG = np.random.default_rng(8)
@@ -62,3 +63,13 @@ def test_what_cannot_be_forgotten():
         fitted.forget("b")
     with pytest.raises(ValueError, match="needs all rows of the task"):
         fitted.forget("b", X=X[~OTHERS][:5])
+
+
+def test_a_word_about_landmarks_that_are_gone():
+    X = data(3)
+    half = np.where(np.arange(400) < 250, "most", TASK)
+    fitted = model().fit(X, task=half)
+    gone = np.isin(row_hashes(fitted.X_fit_), row_hashes(X[half == "most"])).sum()
+    with pytest.warns(UserWarning, match=f"{gone} of 30 landmarks were rows of 'most'"):
+        fitted.forget("most", X=X[half == "most"])
+    assert len(fitted.X_fit_) == 30 - gone

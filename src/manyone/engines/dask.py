@@ -7,15 +7,18 @@ that a worker which dies takes nothing along that cannot be computed again.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import dask
 import dask.array as da
 import numpy as np
+from dask.callbacks import Callback
 
 from manyone.engines.blocks import Block
 from manyone.engines.fitting import Step, Sweep
+from manyone.progress import counted
 
 # Partials that are merged at once.
 _FAN_IN = 8
@@ -44,7 +47,8 @@ def dask_sweep(X: Any, task: Any, outlier: Any, weight: Any) -> Sweep:
                 dask.delayed(_merged, pure=False)(shared, parts[i : i + _FAN_IN])
                 for i in range(0, len(parts), _FAN_IN)
             ]
-        with warnings.catch_warnings():
+        steps = counted(range(len(blocks)))
+        with warnings.catch_warnings(), closing(steps), _OnePart(steps):
             # A step is as large as the landmarks and weights that all workers need.
             warnings.filterwarnings("ignore", "Sending large graph")
             found = dask.compute(parts[0])[0]
@@ -120,6 +124,19 @@ def _along(X: Any, role: str, values: Any) -> tuple[Any, bool]:
             f"{role} has {len(delayed)} partitions but X has {number}: make them alike."
         )
     return delayed, False
+
+
+class _OnePart(Callback):
+    """Tells of every part that is done; schedulers in other processes have their own displays."""
+
+    def __init__(self, steps: Iterator[int]) -> None:
+        super().__init__(posttask=self._done)
+        self._steps = steps
+        next(steps, None)
+
+    def _done(self, key: Any, *_: Any) -> None:
+        if "_partial" in str(key):
+            next(self._steps, None)
 
 
 def _partial(step: Step, block: Block) -> Any:

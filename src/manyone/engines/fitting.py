@@ -7,7 +7,7 @@ be pickled; neither grows with the number of rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from dataclasses import replace
 from functools import reduce
 from typing import Any, Protocol
@@ -23,6 +23,7 @@ from manyone.engines.plan import Plan, sample_size, seed_of
 from manyone.engines.reach import Reach
 from manyone.engines.sample import Sample, TakeSample, refuse_unusable
 from manyone.kernels.gram import Gram
+from manyone.progress import counted
 from manyone.rows import TrainingRows
 
 
@@ -54,7 +55,7 @@ def local_sweep(blocks: Iterable[Block]) -> Sweep:
     """
 
     def sweep(step: Step) -> Any:
-        parts = map(step.partial, blocks)
+        parts = map(step.partial, counted(blocks) if isinstance(blocks, Sized) else blocks)
         try:
             first = next(parts)
         except StopIteration:

@@ -50,15 +50,17 @@ class ParquetBlocks:
     outlier: str | None = None
     weight: str | None = None
 
+    def __len__(self) -> int:
+        """About the number of blocks, for progress bars."""
+        pq = _parquet()
+        rows = (pq.read_metadata(path).num_rows for path in self.paths)
+        return sum(max(1, -(-number // _ROWS)) for number in rows)
+
     def __iter__(self) -> Iterator[Block]:
         """Start again with the first file."""
-        try:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-        except ImportError as error:
-            raise ImportError(
-                "Reading Parquet files needs pyarrow: pip install pyarrow."
-            ) from error
+        pq = _parquet()
+        import pyarrow as pa
+
         for path in self.paths:
             for batch in pq.ParquetFile(path).iter_batches(_ROWS):
                 table, weight = pa.Table.from_batches([batch]), None
@@ -66,6 +68,14 @@ class ParquetBlocks:
                     weight = table[self.weight].to_numpy()
                     table = table.drop_columns([self.weight])
                 yield Block(table, self.task, self.outlier, weight)
+
+
+def _parquet() -> Any:
+    try:
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ImportError("Reading Parquet files needs pyarrow: pip install pyarrow.") from error
+    return pq
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from manyone.calibration.tails import Tails
 
 
+# Share of the landmarks that has to be left, or else a word is said.
+_MOST_LOST = 0.75
+
+
 class Updatable(MultiTaskOneClass):
     """`enroll` and `forget` for models whose training rows are at hand.
 
@@ -142,7 +146,16 @@ class Updatable(MultiTaskOneClass):
             X = check_rows(self, X, reset=False)
             labels = np.repeat(self.tasks_[[code]], X.shape[0])
             block = Block(X, labels, outlier, sample_weight)
-            return self._become_sums(*forgotten(self.solution_, code, block))
+            before = len(self.X_fit_)
+            self._become_sums(*forgotten(self.solution_, code, block))
+            if len(self.X_fit_) < _MOST_LOST * before:
+                warn_user(
+                    f"{before - len(self.X_fit_)} of {before} landmarks were rows of {task!r} and "
+                    "are gone with it. Others can take their place only in a new fit to the rows "
+                    "that stay.",
+                    UserWarning,
+                )
+            return self
         tasks = np.delete(self.tasks_, code)
         if isinstance(self.solution_.scorer, InMetric):
             return self._refit(rows_without(self.training_, code), tasks)
