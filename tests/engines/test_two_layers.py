@@ -170,6 +170,8 @@ def test_saved_and_whitened(method, few_drawn, tmp_path):
     save(model, tmp_path / "model")
     twin = load(tmp_path / "model")
     assert np.array_equal(twin.score_tasks(NEW), model.score_tasks(NEW))
+    assert twin.responses_.shape[1] == T
+    assert len(twin.second_kernel_) == len(twin.responses_) <= len(twin.centres_) < N / 2
     assert np.array_equal(twin.pvalues(NEW, task=CLAIM), model.pvalues(NEW, task=CLAIM))
     # The metric makes directions alike: a column in other units changes little but rounding.
     scaled = X * [1.0, 1e3, 1.0]
