@@ -53,8 +53,8 @@ def main() -> int:
     X = rng.normal(size=(10, 8))[task] * 6.0 + rng.normal(size=(250, 8))
     promises: dict[str, tuple[Callable[[], Any], int, int]] = {
         "JointOCKSR().fit": (lambda: JointOCKSR().fit(X, task=task), 65, 13),
-        "NonlinearOCKSR().fit": (lambda: NonlinearOCKSR().fit(X, task=task), 95, 18),
-        "tune(NonlinearOCKSR())": (lambda: tune(NonlinearOCKSR(), X, task=task), 140, 25),
+        "NonlinearOCKSR().fit": (lambda: NonlinearOCKSR().fit(X, task=task), 100, 19),
+        "tune(NonlinearOCKSR())": (lambda: tune(NonlinearOCKSR(), X, task=task), 145, 26),
     }
     kept = True
     for name, (call, most_functions, most_files) in promises.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import starmap
 
 import numpy as np
 
@@ -56,7 +57,7 @@ def solve_with_folds(
     refits = folds_of(rows, assign_folds(rows, similarity, number))
     workers = blas_threads() if len(rows.codes) < _SMALL else 1
     if workers == 1:
-        solution, parts = whole(), [refit(*one) for one in counted(refits)]
+        solution, parts = whole(), list(starmap(refit, counted(refits)))
     else:
         with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
             first = pool.submit(whole)
