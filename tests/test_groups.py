@@ -180,6 +180,60 @@ def test_folds_look_ahead_where_asked(fleet):
     np.testing.assert_allclose(found[mine[block == 3]] / scores, 1.0, atol=0.05)
 
 
+def refit_scores(method, X, task, kept, held, whole):
+    """Scores of rows by a model of others, level with the whole model where rows are far away."""
+    refit = method(gamma=0.3).fit(X[kept], task=task[kept])
+    codes = np.searchsorted(refit.tasks_, task[held])
+    far, wanted = refit.solution_.scorer.far(), whole.scorer.far()
+    unit = np.clip(wanted / far, 0.5, 2.0) if whole.left_out_source == "folds" else np.ones(2)
+    return refit.solution_.scorer.own(X[held], codes) * unit[codes]
+
+
+@methods
+@pytest.mark.parametrize("in_time", [False, True])
+def test_every_method_scores_what_left_as_a_refit_without_it(method, in_time):
+    rng = np.random.default_rng(4)
+    task = np.tile(["a", "b"], 25)
+    X = rng.normal(size=(50, 3)) + 2.0 * (task == "b")[:, None]
+    block = np.arange(50) // 2 * 5 // 25
+    # Groups of one task only, as folds of several tasks share refits; blocks are dealt in order.
+    groups = TimeBlocks(np.arange(50)) if in_time else np.where(task == "a", block, 9)
+    model = method(gamma=0.3)
+    rows, _, source = training_rows(model, X, task=task, groups=groups)
+    whole = learn(model, rows, left_out=True)
+    found = np.full(50, np.nan)
+    found[source] = whole.left_out
+    closed_form = whole.left_out_source == "leave-group-out"
+    assert np.isnan(found[(block == 0) if in_time else (task == "b")]).all()
+    for k in range(1 if in_time else 0, 5):
+        for label in ("a", "b") if in_time and closed_form else ("a",):
+            mine = np.full(50, True) if in_time and not closed_form else task == label
+            gone, held = mine & ((block >= k) if in_time else (block == k)), mine & (block == k)
+            scores = refit_scores(method, X, task, ~gone, held, whole)
+            np.testing.assert_allclose(found[held], scores, atol=1e-8)
+
+
+@pytest.mark.parametrize("in_time", [False, True])
+def test_views_of_a_combination_leave_groups_out_as_they_do_alone(in_time, grouped):
+    X, task, groups = grouped
+    given = TimeBlocks(np.arange(len(X))) if in_time else groups
+    views = [("a", JointOCKSR(alarm_rate=0.2)), ("b", SVDD(alarm_rate=0.2))]
+    model = CombinedOneClass(estimators=views, alarm_rate=0.2).fit(X, task=task, groups=given)
+    lost = np.isnan(model.solution_.left_out)
+    for name, view in views:
+        alone = view.fit(X, task=task, groups=given)
+        left_out = model.views_[name].solution_.left_out
+        np.testing.assert_allclose(left_out, alone.solution_.left_out, atol=1e-8)
+        np.testing.assert_array_equal(np.isnan(left_out), lost)
+    # Lower in every view is lower in the combination.
+    both = np.column_stack([model.views_[name].solution_.left_out for name, _ in views])
+    mine = np.flatnonzero((model.training_.codes == 2) & ~lost)
+    worse = np.all(both[mine, None] < both[None, mine], axis=2)
+    combined = model.solution_.left_out[mine]
+    assert worse.any()
+    assert np.all((combined[:, None] <= combined[None] + 1e-9)[worse])
+
+
 @methods
 def test_a_task_of_one_group_is_pooled(method, fleet):
     X, task = fleet
