@@ -1,5 +1,6 @@
 """Two layers by passes: the first layer of a sample, the second one of all rows."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -186,6 +187,29 @@ def test_names_and_order_do_not_matter(few_drawn):
     other = make(NonlinearOCKSR).fit(X[order], task=names[order])
     mine, theirs = one.score_samples(X, task=TASK), other.score_samples(X, task=names)
     np.testing.assert_allclose(mine, theirs, atol=1e-8)
+
+
+def test_memory_is_that_of_a_block(few_drawn):
+    """Four times the blocks: the same peak, far below rows times tasks."""
+    centres = 3.0 * np.random.default_rng(0).normal(size=(40, 3))
+
+    def peak(n_blocks):
+        def blocks():
+            for seed in range(n_blocks):
+                rng = np.random.default_rng(seed)
+                task = rng.integers(0, 40, 2000)
+                yield rng.normal(size=(2000, 3)) + centres[task], task
+
+        tracemalloc.start()
+        make(NonlinearOCKSR, 40, max_iter=2, tol=1.0).fit(blocks)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    peak(1)  # imports
+    few, many = peak(10), peak(40)
+    assert many < 1.3 * few
+    assert many < 8 * 40 * 2000 * 40
 
 
 @both

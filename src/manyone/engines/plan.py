@@ -109,6 +109,8 @@ class Plan:
 
     def diagonal(self, X: Rows) -> Array:
         """k(x, x) of rows (b, d), shape (b,)."""
+        if self.points.kernel.unit_diagonal:
+            return np.ones(X.shape[0])
         return self.points.diagonal(X if self.metric is None else self.metric.apply(X))
 
 
