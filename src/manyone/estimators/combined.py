@@ -52,7 +52,7 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
     weights : list of float or None
         One for each view. None: 1, or ``10 (1 - m)`` where that is less, m being the median score
         of rows that were left out in units of the score of a row far away: a view to which all new
-        rows are about as far away as any tells them apart by chance.
+        rows are about as far away as any tells them apart by chance. The largest is made 1.
     alarm_rate : float, default=0.05
         Share of normal rows that may raise an alarm.
 
@@ -137,11 +137,12 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
             with np.errstate(under="ignore"):
                 scores[known] /= spreads(*given, len(tasks), far)[0]
                 left_out.append(tails[-1].pooled_value(scores))
-        # Where no view can tell anything, they are all as good.
-        chosen = (
-            (able if any(able) else np.ones(len(able))) if self.weights is None else self.weights
-        )
-        self.weights_ = np.array(chosen, dtype=np.float64)
+        if self.weights is None:
+            # Where no view can tell anything, but for rounding, they are all as good.
+            some = np.maximum(able, 1e-6)
+            self.weights_ = some / some.max()
+        else:
+            self.weights_ = np.array(self.weights, dtype=np.float64)
         solutions = tuple(view.solution_ for view in views.values())
         scorer = CombinedScorer(solutions, tuple(tails), self.weights_, self.rule)
         combined = scorer.combine(np.column_stack(left_out))
