@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
-from manyone import JointOCKSR
+from manyone import IndependentOCKSR, JointOCKSR
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -41,6 +42,18 @@ def test_any_chunks(cuts):
     np.testing.assert_allclose(found.score_tasks(X), FITTED.score_tasks(X), atol=1e-8)
     np.testing.assert_allclose(found.offset_, FITTED.offset_, atol=1e-8)
     np.testing.assert_allclose(found.pvalues(X, task=TASK), FITTED.pvalues(X, task=TASK), atol=1e-8)
+
+
+@pytest.mark.parametrize("metric", ["plain", "whitened"])
+@pytest.mark.parametrize("method", [IndependentOCKSR, JointOCKSR])
+def test_each_task_alone_and_metrics(method, metric, monkeypatch):
+    monkeypatch.setattr("manyone.engines.plan._FEWEST", 300)  # not all rows are in the sample
+    few = method(landmarks=25, random_state=0, metric=metric)
+    known = clone(few).fit(X, task=TASK)
+    with dask.config.set(scheduler="synchronous"):
+        found = few.fit(chunked([20, 310, 500]), task=TASK)
+    np.testing.assert_allclose(found.score_tasks(X), known.score_tasks(X), atol=1e-8)
+    np.testing.assert_allclose(found.offset_, known.offset_, atol=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import manyone
-from manyone import JointOCKSR
+from manyone import IndependentOCKSR, JointOCKSR
 from manyone.engines import Block
 from manyone.engines.fitting import local_sweep
 from manyone.engines.hashing import row_hashes
@@ -73,3 +73,20 @@ def test_a_word_about_landmarks_that_are_gone():
     with pytest.warns(UserWarning, match=f"{gone} of 30 landmarks were rows of 'most'"):
         fitted.forget("most", X=X[half == "most"])
     assert len(fitted.X_fit_) == 30 - gone
+
+
+@pytest.mark.parametrize("method", [JointOCKSR, IndependentOCKSR])
+def test_others_take_the_place_of_landmarks_that_go(method):
+    """With the rows that stay: the model of a fit without the task, wherever these rows are."""
+    X = data(3)
+    stay = {"X": X[OTHERS], "task": TASK[OTHERS]}
+    fitted = method(landmarks=30, random_state=0).fit(X, task=TASK).recalibrate(0.1)
+    fitted.forget("b", others={"X": lambda: [(stay["X"][:90], stay["task"][:90]),
+                                             (stay["X"][90:], stay["task"][90:])]})  # fmt: skip
+    known = method(landmarks=30, random_state=0, alarm_rate=0.1).fit(**stay)
+    np.testing.assert_allclose(fitted.score_tasks(X), known.score_tasks(X), atol=1e-8)
+    np.testing.assert_allclose(fitted.offset_, known.offset_, atol=1e-8)
+    assert len(fitted.X_fit_) == len(known.X_fit_)
+    with pytest.raises(ValueError, match="that stay, 'a', 'c'; they are of 'a', 'c', 'd'"):
+        fitted.forget("d", others=stay)
+    assert fitted.tasks_.tolist() == list("acd")

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._types import Codes
 from manyone.calibration.thresholds import Calibration
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.fitting import with_presence
-from manyone.messages import warn_user
+from manyone.messages import shortlist, warn_user
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
 from manyone.rows import (
@@ -107,7 +109,13 @@ class Updatable(MultiTaskOneClass):
         return self._become(solution, rows, tasks)
 
     def forget(
-        self, task: Any, *, X: Any = None, outlier: Any = None, sample_weight: Any = None
+        self,
+        task: Any,
+        *,
+        X: Any = None,
+        outlier: Any = None,
+        sample_weight: Any = None,
+        others: Mapping[str, Any] | None = None,
     ) -> Self:
         """Remove a task and every row of it from the model.
 
@@ -118,13 +126,19 @@ class Updatable(MultiTaskOneClass):
             All rows of the task, for a model of landmarks, which has not kept them.
         outlier, sample_weight
             Of these rows, as in `fit`.
+        others : dict or None
+            What `fit` is to be given for the rows of all other tasks (``X``, ``task``, ...),
+            wherever they are, for a model of landmarks: it is fitted to them, on landmarks of
+            theirs.
 
         Returns
         -------
         self
-            Equal to a fit to the other rows with ``gamma=model.gamma_``.
+            Equal to a fit to the other rows with ``gamma=model.gamma_`` (of a model of landmarks,
+            with those that are left; with `others`, equal to a fit to these).
         """
-        self._check_updatable("forget")
+        if others is None:
+            self._check_updatable("forget")
         if isinstance(task, list | np.ndarray):
             raise ValueError(f"forget removes one task at a time; got {task!r}. Call it in a loop.")
         code = int(lookup(as_labels([task]), self.tasks_)[0])
@@ -135,11 +149,13 @@ class Updatable(MultiTaskOneClass):
                 f"{task!r} is the only task of the model: a model needs at least one. "
                 "Delete the model instead."
             )
+        if others is not None:
+            return self._refit_to(others, np.delete(self.tasks_, code))
         if "sums" in self.solution_.learned:
             if X is None:
                 raise ValueError(
-                    f"A model of landmarks has kept no rows: forget({task!r}, X=its rows), or fit "
-                    "again without them."
+                    f"A model of landmarks has kept no rows: forget({task!r}, X=its rows), or "
+                    "others=what `fit` is to be given for all other rows."
                 )
             from manyone.engines.updates import Block, forgotten
 
@@ -151,8 +167,8 @@ class Updatable(MultiTaskOneClass):
             if len(self.X_fit_) < _MOST_LOST * before:
                 warn_user(
                     f"{before - len(self.X_fit_)} of {before} landmarks were rows of {task!r} and "
-                    "are gone with it. Others can take their place only in a new fit to the rows "
-                    "that stay.",
+                    "are gone with it. Where the rows of the other tasks are at hand, "
+                    "forget(..., others=...) puts others in their place.",
                     UserWarning,
                 )
             return self
@@ -163,13 +179,27 @@ class Updatable(MultiTaskOneClass):
             solution, rows = self._without_rows(np.flatnonzero(self.training_.codes == code), code)
         return self._become(solution, rows, tasks)
 
+    def _refit_to(self, others: Mapping[str, Any], tasks: NDArray[Any]) -> Self:
+        """Become the model of other rows, which are those of all of these tasks."""
+        check_is_fitted(self)
+        fresh: Self = clone(self).fit(**others)
+        if set(fresh.tasks_.tolist()) != set(tasks.tolist()):
+            raise ValueError(
+                f"others must be the rows of all tasks that stay, {shortlist(tasks.tolist(), 5)}; "
+                f"they are of {shortlist(fresh.tasks_.tolist(), 5)}."
+            )
+        if fresh.promised_rate_ != self.promised_rate_:
+            fresh.recalibrate(self.promised_rate_)
+        self.__dict__.update(vars(fresh))
+        return self
+
     def _check_updatable(self, method: str) -> None:
         check_is_fitted(self)
         if self.training_.X.shape[1] == 0 and "sums" not in self.solution_.learned:
             raise ValueError(
                 f"{method}() needs all training rows to evaluate the kernel on, but this model has "
                 'kept none: it was fitted with landmarks, or with kernel="precomputed". Fit again, '
-                "X= all rows that it is to know."
+                "X= all rows that it is to know; forget(task, others=...) does it, too."
             )
 
     def _become(self, solution: Solution, rows: TrainingRows, tasks: NDArray[Any]) -> Self:
