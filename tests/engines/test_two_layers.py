@@ -253,3 +253,27 @@ def test_better_than_joint_on_strangers(few_drawn):
         aucs = [roc_auc_score(~fleet.test_fault, score) for score in scores]
         gain.append(aucs[0] - aucs[1])
     assert np.mean(gain) > 0
+
+
+def test_sparse_second_layer_is_a_lasso_of_all_rows(few_drawn):
+    """No step away from the coefficients lowers the objective over all rows and the origin."""
+    model = make(SparseOCKSR, kernel="poly").fit(X, task=TASK)
+    scorer, sources = model.solution_.scorer, model.solution_.learned["sources"]
+    Y = np.vstack([scorer.points.values(X) @ scorer.coef, np.zeros(T)])
+    J = np.exp(-scorer.theta * np.square(Y[:, None] - scorer.centres).sum(axis=2))
+    R, weight = np.vstack([np.eye(T)[CODES], np.zeros(T)]), np.append(np.ones(N), 0.1 * N / T)
+
+    def objective(B):
+        blocks = [np.linalg.norm(B[sources == s], axis=0).sum() for s in np.unique(sources)]
+        misfit = float(weight @ np.square(J @ B - R).sum(axis=1))
+        return misfit + model.l1_ * np.abs(B).sum() + model.group_ * sum(blocks)
+
+    B = scorer.second_coef
+    assert np.any(B == 0)
+    best, rng = objective(B), np.random.default_rng(0)
+    for size in (1e-3, 1e-2, 0.1):
+        for _ in range(20):
+            step = size * rng.normal(size=B.shape) * (rng.uniform(size=B.shape) < 0.2)
+            assert objective(B + step) > best
+    assert objective((1 - 1e-3) * B) > best
+    assert objective((1 + 1e-3) * B) > best

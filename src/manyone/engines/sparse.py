@@ -147,12 +147,6 @@ def lasso_layer(statistics: Statistics, sources: Codes, l1: float, group: float)
     return LassoLayer(np.asfortranarray(found.B), mean, found.structure, found.duality_gap)
 
 
-def without_each(parts: list[Statistics]) -> list[Statistics]:
-    """Statistics of all rows but those of each fold."""
-    whole = summed(parts)
-    return [whole + -part for part in parts[1:]]
-
-
 def summed(parts: list[Statistics]) -> Statistics:
     """Statistics of all rows."""
     return reduce(Statistics.__add__, parts)

@@ -217,28 +217,19 @@ class SparseOCKSR(TwoLayerModel):
         }
 
     def _sum_up(self, plan: Plan, part: Solution, sweep: Sweep, drawn: Any) -> tuple[Solution, Any]:
-        from manyone.engines.sparse import (
-            AddUpFolds,
-            Dealer,
-            JudgeFolds,
-            lasso_layer,
-            summed,
-            without_each,
-        )
+        from manyone.engines.sparse import AddUpFolds, Dealer, JudgeFolds, lasso_layer, summed
         from manyone.engines.statistics import AddUp
         from manyone.engines.two_layers import anchored, second_plan
 
         plan, sources = second_plan(plan, layers_of(part), direct=True), part.learned["sources"]
         dealer = Dealer(drawn)
         parts = sweep(AddUpFolds(AddUp(plan), dealer))
-        if self.anchor:
-            parts[0] = anchored(plan, parts[0])
-        whole = summed(parts)
+        whole = anchored(plan, summed(parts)) if self.anchor else summed(parts)
         asked = (sources[:, None] == np.arange(len(plan.tasks))).astype(np.float64)
         l1, group = strengths_of(whole.sums.T, asked, self.l1, self.group)
         layer = lasso_layer(whole, sources, l1, group)
         solution = with_second(part, plan.points.X, layer.coef, layer.mean, "folds")
         learned = {"duality_gap": layer.gap, "l1": l1, "group": group}
         solution.learned.update(learned, structure=layer.structure[: len(plan.tasks)])
-        layers = [lasso_layer(left, sources, l1, group) for left in without_each(parts)]
+        layers = [lasso_layer(whole + -part, sources, l1, group) for part in parts[1:]]
         return solution, JudgeFolds(plan, layers, dealer, unit_of_far(solution))
