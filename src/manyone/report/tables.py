@@ -22,7 +22,7 @@ from manyone.report.fleet import FleetReport, Relations, Rows, Tasks
 from manyone.report.fleet_page import fleet_page
 from manyone.report.page import Cell, Row, Table
 from manyone.tables.answers import BASES, Answers
-from manyone.tables.explain import explain_rows
+from manyone.tables.explain import explain_rows, plain_text
 from manyone.tables.frames import as_table, as_times, read_column, task_labels
 
 if TYPE_CHECKING:
@@ -290,7 +290,10 @@ def _columns(model: TableModel) -> tuple[str, str, Table]:
             Cell(str(told["kind"][k]), mark="text"),
             Cell(str(features) if features else "–", features),
             Cell(f"{missing:.1%}" if missing else "", missing),
-            Cell(f"{low:.4g} … {high:.4g}" if shown else "", low if shown else None),
+            Cell(
+                f"{plain_text(low, 4)} … {plain_text(high, 4)}" if shown else "",
+                low if shown else None,
+            ),
             Cell(str(told["note"][k]), mark="text"),
         )
         lines.append(Row(str(name), cells, soft=not told["used"][k]))
