@@ -104,7 +104,8 @@ def fit(model: Any, sweep: Sweep) -> Any:
     sample = sweep(TakeSample(size, seed, whitened, least))
     refuse_unusable(sample)
     _remember_columns(model, sample)
-    if sample.whole and (whitened or model.can.sample_rows):
+    few = whitened and sample.n_rows <= size
+    if sample.whole and (few or model.can.sample_rows):
         # So few rows shape the metric, or the first layer, much: thresholds come from folds.
         return model._fit_rows(sample.rows().by_task(), sample.tasks, list(sample.roles))
     with np.errstate(under="ignore"):

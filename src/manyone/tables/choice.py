@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Choice = dict[str, NDArray[Any]]
 # Of all rows, and of each task that has more.
-_JOINT_LANDMARKS, _TASK_LANDMARKS = 1000, 300
+_JOINT_LANDMARKS, _TASK_LANDMARKS = 1000, 100
 _BY_NAME = {cls.__name__: cls for cls in METHODS.values()}
 
 
