@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from manyone import IndependentOCKSR, JointOCKSR, Monitor, TableModel
+from manyone import IndependentOCKSR, JointOCKSR, Monitor, TableModel, TimeBlocks
 from manyone.monitor import MonitorState, threshold
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
@@ -51,6 +51,16 @@ def test_nothing_drifts_and_the_rate_holds_by_itself(model):
     found = Monitor(model).update(X, task)
     assert found.drift[-TASKS:].sum() <= binom.ppf(0.999, TASKS, 0.01)
     assert abs(found.alarm.mean() - RATE) < 0.02
+
+
+@pytest.mark.parametrize("forward", [False, True])
+def test_blocks_of_time_are_no_drift(forward):
+    """Scores by models of few early rows are lower than those of new rows: that is no drift."""
+    rng = np.random.default_rng(0)
+    task, when = np.repeat(np.arange(TASKS), 30), np.tile(np.arange(30), TASKS)
+    model = IndependentOCKSR(metric="adaptive", kernel="laplacian", alarm_rate=RATE)
+    model.fit(rng.normal(size=(len(task), 4)), task=task, groups=TimeBlocks(when, forward=forward))
+    assert Monitor(model).update(*stream(300)).drift.sum() == 0
 
 
 def test_a_drift_is_flagged_and_dated(model):

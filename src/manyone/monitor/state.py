@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
 from manyone.files import write_atomically
+from manyone.groups import looks_ahead
 from manyone.monitor import martingale
 from manyone.monitor.memory import Memory
 from manyone.monitor.threshold import WINDOW, anchors_of
@@ -120,6 +121,9 @@ class MonitorState:
         wealth = np.zeros((T, 2))
         # What is borrowed from other tasks is no history of this one: nothing is bet on it.
         wealth[estimator.calibration_.pooled(rate), 1] = -np.inf
+        if estimator.training_.group is not None:
+            # Nor on scores by models of the first blocks, which are lower than those of new rows.
+            wealth[looks_ahead(estimator.training_), 1] = -np.inf
         return cls(
             fingerprint_of(model),
             rate,
