@@ -1,8 +1,8 @@
 """The promise over time, measured: drift flags, held rates, servers, an attack, kills, many tasks.
 
-Run ``python benchmarks/bench_time.py [part ...]`` with the parts exchangeable, shift, blocks,
-servers, spacecraft, keystrokes, attack, kills, size; none is all. Figures are printed beside what
-they are to be.
+Run ``python benchmarks/bench_time.py [part ...]`` with the parts exchangeable, shift, alike,
+blocks, servers, spacecraft, keystrokes, attack, kills, size; none is all. Figures are printed
+beside what they are to be.
 """
 
 from __future__ import annotations
@@ -83,17 +83,37 @@ def shift(sets: int = 8) -> None:
         print(f"shift of {size:g} sd: flagged after {np.median(delays):g} rows{wanted}", flush=True)
 
 
+def resembling(rows: int, tasks: int, columns: int, like: float, seed: int) -> np.ndarray:
+    """Rows (n, T, d) each of which resembles the one before, around a centre of each task."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, tasks, columns))
+    for i in range(1, rows):
+        X[i] = like * X[i - 1] + np.sqrt(1 - like**2) * X[i]
+    return X + 1.5 * rng.normal(size=(tasks, columns))
+
+
+def alike(sets: int = 4) -> None:
+    """Drift flags of streams in which nothing changes, but rows resemble the one before."""
+    T, d, rows, new = 25, 8, 100, 500
+    for like in (0.0, 0.3, 0.5, 0.8):
+        flags = 0
+        for seed in range(sets):
+            X = resembling(rows + new, T, d, like, seed)
+            when, task = np.repeat(np.arange(rows), T), np.tile(np.arange(T), rows + new)
+            model = IndependentOCKSR(alarm_rate=RATE).fit(
+                X[:rows].reshape(-1, d), task=task[: len(when)], groups=TimeBlocks(when, forward=0)
+            )
+            flags += int(watch(Monitor(model), X[rows:], answers=False)[1][-1].sum())
+        print(f"correlation {like:g}: {flags} of {sets * T} quiet streams flagged", flush=True)
+
+
 def blocks(sets: int = 4) -> None:
     """Alarms on the rows after, for independent rows and for rows that resemble those before."""
     for rows, like in itertools.product((30, 100, 250), (0.0, 0.8)):
         rates = {"rows": [], "blocks": [], "earlier blocks": []}
         for seed in range(sets):
-            rng = np.random.default_rng(seed)
             T, d, new = 10, 5, 200
-            X = rng.normal(size=(rows + new, T, d))
-            for i in range(1, rows + new):
-                X[i] = like * X[i - 1] + np.sqrt(1 - like**2) * X[i]
-            X += 1.5 * rng.normal(size=(T, d))
+            X = resembling(rows + new, T, d, like, seed)
             when = np.repeat(np.arange(rows), T)
             for name, groups in zip(
                 rates, (None, TimeBlocks(when, forward=False), TimeBlocks(when)), strict=True
@@ -313,6 +333,7 @@ def size() -> None:
 PARTS = {
     "exchangeable": exchangeable,
     "shift": shift,
+    "alike": alike,
     "blocks": blocks,
     "servers": servers,
     "spacecraft": spacecraft,
