@@ -245,6 +245,14 @@ def test_fit_on_dask(here, capsys):
     assert 0 < scores[0]["alarm"].sum() < 120
 
 
+def test_methods_on_dask_get_landmarks(here, capsys):
+    pytest.importorskip("dask.dataframe")
+    args = ["fit", "events.csv", "--task", "machine", "--out", "new.manyone", "--engine", "dask"]
+    assert main([*args, "--no-tune", "--method", "JointOCKSR"]) == 0
+    assert "JointOCKSR" in capsys.readouterr().out
+    assert manyone.load("new.manyone").model_.landmarks is not None
+
+
 def test_what_dask_cannot_fit(refused):
     pytest.importorskip("dask.dataframe")
     args = ["--task", "machine", "--out", "new.manyone"]

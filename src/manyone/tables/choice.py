@@ -86,22 +86,24 @@ def choose_by_passes(
     """
     if anomalies not in ("any", "strangers", "faults"):
         raise ValueError(f'anomalies must be "any", "strangers" or "faults"; got {anomalies!r}.')
-    estimator, reason = method, "as given"
-    if isinstance(method, str):
-        joint = anomalies == "strangers" and len(set(table.sample.labels.tolist())) > 1
+    if isinstance(method, OneClassEstimator):
+        estimator, reason = _with_landmarks(clone(method), random_state), "as given"
+    elif not isinstance(method, str):
+        raise ValueError(_unknown(method))
+    else:
+        several = len(set(table.sample.labels.tolist())) > 1
         if method not in ("auto", "default", *_BY_NAME):
             raise ValueError(_unknown(method))
         faults = IndependentOCKSR(kernel="laplacian", width=3.0, metric="whitened")
-        model: Any = JointOCKSR() if joint else faults
+        model: Any = JointOCKSR() if anomalies == "strangers" and several else faults
         if method in _BY_NAME:
             model = _BY_NAME[method]()
-        if model.can.blocks:
-            number = _JOINT_LANDMARKS if model.can.joint else _TASK_LANDMARKS
-            model.set_params(landmarks=number, random_state=random_state or 0)
+        model = _with_landmarks(model, random_state)
         refuse_whole_rows(model, None)
         estimator, reason = model, "not tuned"
         if method != "default":
-            criterion = "unseen" if joint else "faults"
+            alone = anomalies == "faults" or not several or not model.can.joint
+            criterion = "faults" if alone else "unseen"
             grid = {**model.can.grid, "metric": ("plain", "whitened")}
             tuned = tune(
                 clone(model).set_params(landmarks=None),
@@ -114,11 +116,17 @@ def choose_by_passes(
             )
             estimator = clone(model).set_params(**{key: getattr(tuned, key) for key in grid})
             reason = f'tuned for "{criterion}" on {len(table.Z):,} of {table.n_rows:,} rows'
-    elif not isinstance(method, OneClassEstimator):
-        raise ValueError(_unknown(method))
     estimator = clone(estimator).set_params(alarm_rate=alarm_rate)
     refuse_whole_rows(estimator, None)
     return fit(estimator, table.sweep), _only(estimator, reason)
+
+
+def _with_landmarks(model: Any, random_state: Any) -> Any:
+    """The model, with landmarks where passes need them and it names none."""
+    if model.can.blocks and model.landmarks is None:
+        number = _JOINT_LANDMARKS if model.can.joint else _TASK_LANDMARKS
+        model.set_params(landmarks=number, random_state=random_state or 0)
+    return model
 
 
 def _unknown(method: Any) -> str:
