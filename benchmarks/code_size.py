@@ -15,8 +15,9 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1] / "src" / "manyone"
-# 8,200 before tables, time and rows beyond memory.
-MOST_LINES, LONGEST_MODULE, LONGEST_FUNCTION = 16_000, 350, 60
+# 8,200 before tables, time and rows beyond memory; 16,000 before every method and table model took
+# rows in blocks.
+MOST_LINES, LONGEST_MODULE, LONGEST_FUNCTION = 17_600, 350, 60
 _LAYOUT = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),

@@ -46,6 +46,8 @@ NormalRows = Annotated[
 Tasks = Annotated[
     list[str], typer.Option(metavar="A,B", help="Column or columns that say whose row it is.")
 ]
+Method = Annotated[str, typer.Option(help="auto, or the name of an estimator, as JointOCKSR.")]
+Rate = Annotated[float, typer.Option(help="Share of normal rows that may raise an alarm.")]
 Groups = Annotated[
     str | None, typer.Option(help="Column of rows that leave together: a session, a day.")
 ]
@@ -67,12 +69,8 @@ def fit(
     anomalies: Annotated[
         Anomalies, typer.Option(help="Rows of somebody else, own rows gone wrong, or both.")
     ] = "any",
-    method: Annotated[
-        str, typer.Option(help="auto, or the name of an estimator, as JointOCKSR.")
-    ] = "auto",
-    alarm_rate: Annotated[
-        float, typer.Option(help="Share of normal rows that may raise an alarm.")
-    ] = 0.05,
+    method: Method = "auto",
+    alarm_rate: Rate = 0.05,
     time: Annotated[
         str | None, typer.Option(help="Column that says when; blocks of time then leave together.")
     ] = None,
