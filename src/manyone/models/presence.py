@@ -33,7 +33,9 @@ _MANY = 2**11
 
 @dataclass(frozen=True, eq=False)
 class Presence:
-    """Scores are lowered by ``unit * max(0, u / limit - 1.1)``; u: distance to the nearest point.
+    """Scores are lowered by ``unit * h(u / limit - 1.1)``; u: distance to the nearest point.
+
+    ``h(e) = min(e^2 / 0.2, e)`` for e > 0, else 0: a little beyond what is usual says little yet.
 
     Parameters
     ----------
@@ -68,7 +70,7 @@ class Presence:
             if len(rows):
                 nearest = distances(self.points, X[rows]).min(axis=1)
                 ratio = ratio_to(nearest, self.limit)
-                excess[rows] = np.clip(ratio - _START, 0.0, _FARTHEST - _START)
+                excess[rows] = _excess(ratio, _FARTHEST)
         return excess
 
     def same_excess(self, other: Presence | None) -> bool:
@@ -119,8 +121,13 @@ def unit_of(far: Array) -> float:
 
 def left_out_excess(ratio: Array, typical: Array) -> Array:
     """By how much training rows that are left out are beyond what is usual, and for their task."""
-    most = np.minimum(_MISTAKE * np.maximum(1.0, typical), _FARTHEST)
-    return np.clip(ratio - _START, 0.0, most - _START)
+    return _excess(ratio, np.minimum(_MISTAKE * np.maximum(1.0, typical), _FARTHEST))
+
+
+def _excess(ratio: Array, most: Array | float) -> Array:
+    """h of :class:`Presence`, of distances in usual ones (n,), which count up to `most`."""
+    beyond = np.clip(ratio - _START, 0.0, most - _START)
+    return np.minimum(beyond**2 / (_MISTAKE - _START), beyond)
 
 
 def typical_ratios(ratio: Array, weight: Array, codes: Codes, n_tasks: int) -> Array:
