@@ -125,7 +125,7 @@ def left_out_excess(ratio: Array, typical: Array) -> Array:
 
 
 def _excess(ratio: Array, most: Array | float) -> Array:
-    """h of :class:`Presence`, of distances in usual ones (n,), which count up to `most`."""
+    """The h of :class:`Presence`, of distances in usual ones (n,), which count up to `most`."""
     beyond = np.clip(ratio - _START, 0.0, most - _START)
     return np.minimum(beyond**2 / (_MISTAKE - _START), beyond)
 
