@@ -84,10 +84,10 @@ def by_task(values, task, rows):
 
 faults = IndependentOCKSR(kernel="laplacian", metric="whitened", alarm_rate=RATE)
 strangers = JointOCKSR(kernel="laplacian", metric="whitened", alarm_rate=RATE)
-figure, axes = plt.subplot_mosaic("abc;ddd", figsize=(11, 7), layout="constrained")
+figure, axes = plt.subplots(1, 3, figsize=(11, 4), layout="constrained")
 results = {}
-for place, read in zip("abc", (servers, satellite, typists), strict=True):
-    model, ax = strangers if read is typists else faults, axes[place]
+for ax, read in zip(axes, (servers, satellite, typists), strict=True):
+    model = strangers if read is typists else faults
     X, task, Z, claim, bad = read()
     model.fit(X, task=task)
     scores, codes = model.score_samples(Z, task=claim), np.searchsorted(np.unique(task), claim)
@@ -108,11 +108,12 @@ for place, read in zip("abc", (servers, satellite, typists), strict=True):
     ax.set(title=read.__name__, xlabel="false alarms, %", xlim=(0, 50), ylim=(0, 100))
 for (stream, name), (false, worst, caught) in results.items():
     print(f"{stream:10s} {name:25s} false {false:.1%}, worst {worst:.0%}, caught {caught:.1%}")
-axes["a"].set_ylabel("caught, %")
-axes["a"].legend(frameon=False, fontsize="small", loc="lower right")
+axes[0].set_ylabel("caught, %")
+axes[0].legend(frameon=False, fontsize="small", loc="lower right")
+plt.show()
 
 # %%
-# The attack, below. A stranger sees every answer, steps outwards after each accepted row and back
+# The attack. A stranger sees every answer, steps outwards after each accepted row and back
 # after each alarm. Whatever is accepted, the border stays within a cap that the training rows set;
 # where his alarms are called abnormal, it does not move outwards at all.
 
@@ -127,7 +128,8 @@ def border(threshold):
     return radii[np.flatnonzero(scores >= threshold)[-1]]
 
 
-ax, borders = axes["d"], {}
+borders = {}
+figure, ax = plt.subplots(figsize=(11, 4), layout="constrained")
 for answered, name in ((False, "nobody answers"), (True, "alarms are called abnormal")):
     monitor, at, borders[name] = Monitor(model), 0, []
     while len(borders[name]) < 1000:
