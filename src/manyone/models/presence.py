@@ -26,14 +26,14 @@ from manyone.rows import TrainingRows
 _MOST_POINTS, _USUAL = 256, 0.99
 # In usual distances: up to the first, scores are as they are; beyond the second a training row is
 # taken for a mistake, which new rows may not hide behind; beyond the third all are equally far.
-_START, _MISTAKE, _FARTHEST = 1.1, 1.3, 4.0
+_START, _MISTAKE, _FARTHEST = 1.2, 1.4, 4.0
 # Beyond so many numbers a product of matrices is faster than differences one by one.
 _MANY = 2**11
 
 
 @dataclass(frozen=True, eq=False)
 class Presence:
-    """Scores are lowered by ``unit * h(u / limit - 1.1)``; u: distance to the nearest point.
+    """Scores are lowered by ``unit * h(u / limit - 1.2)``; u: distance to the nearest point.
 
     ``h(e) = min(e^2 / 0.2, e)`` for e > 0, else 0: a little beyond what is usual says little yet.
 
