@@ -57,7 +57,7 @@ def main(kills: int = 200) -> int:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        time.sleep(rng.uniform(0.3, 1.0) * longest[command])
+        time.sleep(rng.uniform(0.3, 1.2) * longest[command])
         process.send_signal(rng.choice((signal.SIGKILL, signal.SIGTERM)))
         process.wait()
         replaced = Path("fleet.manyone").read_bytes() != before
