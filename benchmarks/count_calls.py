@@ -52,7 +52,7 @@ def main() -> int:
     task = np.repeat(np.arange(10), 25)
     X = rng.normal(size=(10, 8))[task] * 6.0 + rng.normal(size=(250, 8))
     promises: dict[str, tuple[Callable[[], Any], int, int]] = {
-        "JointOCKSR().fit": (lambda: JointOCKSR().fit(X, task=task), 65, 13),
+        "JointOCKSR().fit": (lambda: JointOCKSR().fit(X, task=task), 66, 13),
         "NonlinearOCKSR().fit": (lambda: NonlinearOCKSR().fit(X, task=task), 100, 19),
         "tune(NonlinearOCKSR())": (lambda: tune(NonlinearOCKSR(), X, task=task), 145, 26),
     }
