@@ -15,10 +15,11 @@ from manyone.calibration.folds import Refit, solve_with_folds
 from manyone.covariance import TaskWhitenings, Whitening, pooled_whitening, task_whitenings
 from manyone.groups import renumbered
 from manyone.kernels.gram import Gram, Points
+from manyone.kernels.kernel import Kernel
 from manyone.models.presence import presence_of
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
-from manyone.rows import TrainingRows, row_numbers
+from manyone.rows import TrainingRows
 from manyone.solvers.ridge import NotPositiveDefinite
 from manyone.suspects import standing_alone
 
@@ -95,9 +96,9 @@ def judged_by_folds(
     """
     # (Outliers of every task are not dealt to folds: any metric will do.)
     X = rows.X if metric is None else metric.apply(rows.X, np.maximum(rows.codes, 0))
-    similarity, folds = _similarity(X, rows.weight, solution.scorer.points), model.can.folds
-    refit = _by_rows(model, rows)
-    return solve_with_folds(lambda: solution, refit, similarity, rows, folds or _FOLDS)
+    similarity = _similarity(X, rows, solution.scorer.points.kernel)
+    refit, folds = _by_rows(model, rows), model.can.folds or _FOLDS
+    return solve_with_folds(lambda: solution, refit, similarity, rows, folds)
 
 
 def _solve(model: MultiTaskOneClass, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
@@ -193,16 +194,15 @@ def _by_rows(model: MultiTaskOneClass, rows: TrainingRows) -> Refit:
     return refit
 
 
-def _similarity(X: Any, weight: Array, points: Points) -> Array:
-    """Mean similarity of each row to all, or to some of many: whatever their order or features."""
-    share = weight
-    if len(points) != len(weight) or len(points) > _MOST_POINTS:
-        # Distinct ones, evenly over the order of their content: copies and names do not matter.
-        chosen = np.unique(row_numbers(points.X), return_index=True)[1]
-        if len(chosen) > _MOST_POINTS:
-            chosen = chosen[np.linspace(0, len(chosen) - 1, _MOST_POINTS).astype(np.intp)]
-        points, share = Points(points.kernel, points.X[chosen]), np.ones(len(chosen))
-    similarity = np.empty(len(weight))
-    for part, K in points.blocks(X):
-        similarity[part] = K @ (share / share.sum())
+def _similarity(X: Any, rows: TrainingRows, kernel: Kernel) -> Array:
+    """Mean similarity of each row, in its metric, to the normal ones, or to some of many, (n,)."""
+    points = replace(rows, X=X).take(np.flatnonzero(~rows.outlier)).merged()[0]
+    # By what was given: copies of a row may differ by rounding in a metric.
+    content = np.unique(points.content)
+    if len(content) > _MOST_POINTS:
+        some = content[np.linspace(0, len(content) - 1, _MOST_POINTS).astype(np.intp)]
+        points = points.take(np.flatnonzero(np.isin(points.content, some)))
+    similarity, share = np.empty(len(rows.codes)), points.weight / points.weight.sum()
+    for part, K in Points(kernel, points.X).blocks(X):
+        similarity[part] = K @ share
     return similarity
