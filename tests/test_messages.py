@@ -21,7 +21,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.svm import OneClassSVM
 
 from every_method import EVERY_METHOD, methods, parameters
-from manyone import CalibrationWarning, TaskWhitener, load, save, tune
+from manyone import CalibrationWarning, JointOCKSR, TaskAUC, TaskWhitener, auto, load, save, tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 RNG = np.random.default_rng(0)
@@ -541,6 +541,34 @@ def test_tune_wants_lists(method, grid):
 def test_tune_wants_our_estimators():
     with pytest.raises((TypeError, ValueError), match=r"(?s)OneClassSVM.*manyone"):
         tune(OneClassSVM(), X, task=TASK, grid={"gamma": [0.1]})
+    with pytest.raises(ValueError, match=r"the class JointOCKSR: write JointOCKSR\(\)"):
+        tune(JointOCKSR, X, task=TASK)
+
+
+def test_a_scorer_without_tasks_says_how_they_come():
+    with says("task", "enable_metadata_routing"):
+        TaskAUC()(JointOCKSR(alarm_rate=0.2).fit(X, task=TASK), X)
+
+
+@methods
+def test_a_lazy_frame_is_to_be_collected(method):
+    with says("lazy", "collect()"):
+        method().fit(pl.DataFrame(X).lazy(), task=TASK)
+
+
+def test_auto_takes_no_sparse_rows_for_faults_and_labels_not_as_y():
+    with says("toarray", 'anomalies="strangers"'):
+        auto(sparse.csr_array(X), task=TASK)
+    with pytest.warns(UserWarning, match="pass them as task="):
+        auto(X, TASK, anomalies="faults", alarm_rate=0.2)
+
+
+@methods
+def test_advice_on_supervised_learning_is_left_out(method):
+    rows = np.where(X[7, 1] == X, np.nan, X)
+    with pytest.raises(ValueError) as caught:
+        method().fit(rows, task=TASK)
+    assert len(str(caught.value).splitlines()) == 2
 
 
 @pytest.mark.parametrize("method", tunable())

@@ -5,12 +5,14 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from sklearn.decomposition import PCA
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, StandardScaler
 
 import manyone
-from manyone import IndependentOCKSR, JointOCKSR, TaskWhitener, auto, make_pipeline, tune
+from manyone import IndependentOCKSR, JointOCKSR, TaskAUC, TaskWhitener, auto, make_pipeline, tune
 
 RNG = np.random.default_rng(0)
 TASK = np.repeat(["a", "b", "c", "d"], 30)
@@ -43,6 +45,28 @@ def test_every_method_is_that_of_the_last_step():
     )
     pipeline.calibrate(NEW[kept], task=CLAIM[kept])
     assert pipeline.model_.calibration_.source == "held-out"
+
+
+def test_searches_set_parameters_of_steps():
+    grid = {"jointocksr__alpha": [0.01, 1.0]}
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(StandardScaler(), JointOCKSR()).set_fit_request(task=True)
+        search = GridSearchCV(pipeline, grid, scoring=TaskAUC(), cv=StratifiedKFold(3))
+        search.fit(X, TASK, task=TASK)
+    alphas = [step["jointocksr__alpha"] for step in search.cv_results_["params"]]
+    assert alphas == [0.01, 1.0]
+    assert len(set(search.cv_results_["mean_test_score"])) == 2
+    assert search.best_estimator_.model_.alpha == search.best_params_["jointocksr__alpha"]
+
+
+def test_fitted_attributes_are_those_of_the_steps():
+    table = pd.DataFrame(X, columns=["u", "v", "w"]).assign(task=TASK)
+    pipeline = make_pipeline(PCA(2), "auto").fit(table, task="task")
+    assert pipeline.feature_names_in_.tolist() == ["u", "v", "w"]
+    assert pipeline.n_features_in_ == 3
+    assert pipeline.offset_ is pipeline.model_.offset_
+    views = pipeline.model_.view_scores(pipeline.transform(table[["u", "v", "w"]]), task=TASK)
+    assert np.array_equal(pipeline.view_scores(table, task="task"), views)
 
 
 def test_steps_that_ask_for_the_task_get_it():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from manyone.rows import find, one_per_row
 from manyone.selection.judging import task_aucs
 
 
+@dataclass(frozen=True)
 class TaskAUC:
     """Scorer for :class:`sklearn.model_selection.GridSearchCV` and friends: mean AUC over tasks.
 
@@ -33,7 +35,7 @@ class TaskAUC:
     True
     """
 
-    def __call__(self, estimator: Any, X: Any, y: Any = None, *, task: Any) -> float:
+    def __call__(self, estimator: Any, X: Any, y: Any = None, *, task: Any = None) -> float:
         """Mean AUC over the tasks that have rows both in the training and in the validation fold.
 
         Warns where those are only part of the tasks: a search over sorted rows, cut without
@@ -50,6 +52,11 @@ class TaskAUC:
         -------
         float
         """
+        if task is None:
+            raise ValueError(
+                "TaskAUC needs the task of each validation row, which searches hand on if "
+                "sklearn.set_config(enable_metadata_routing=True) was called before."
+            )
         from sklearn.pipeline import Pipeline  # slow to import, and here it is there already
 
         if isinstance(estimator, Pipeline):

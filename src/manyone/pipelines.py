@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
-from sklearn.pipeline import Pipeline
+from sklearn.base import clone
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import check_is_fitted
 
+from manyone._sklearn import BaseComposition
 from manyone._types import Array, Mask
 from manyone.covariance import task_whitenings
 from manyone.estimators.base import OneClassEstimator
@@ -66,7 +65,7 @@ def make_pipeline(*steps: Any, **options: Any) -> TaskPipeline:
 
 
 @dataclass(eq=False, repr=False)
-class TaskPipeline(BaseEstimator):
+class TaskPipeline(BaseComposition):
     """Transformers and an estimator as one; made by :func:`manyone.make_pipeline`.
 
     Every method of the estimator is there, with rows as the first transformer takes them. What the
@@ -84,7 +83,10 @@ class TaskPipeline(BaseEstimator):
         Fitted.
     model_ : estimator
         The last step, fitted.
-    tasks_ : ndarray of shape (T,)
+    tasks_, offset_ : ndarray of shape (T,)
+        Of the estimator.
+    n_features_in_, feature_names_in_
+        Of the first step.
     choice_, tuning_ : dict of arrays
         What was tried, where `auto` or `tune` chose the last step.
     """
@@ -136,6 +138,34 @@ class TaskPipeline(BaseEstimator):
             setattr(self, table, getattr(model, table))
         return self
 
+    @property
+    def offset_(self) -> Array:
+        """Threshold on the score of each task, shape (T,)."""
+        return self.model_.offset_
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns of the rows that it was fitted to."""
+        return int(self._first.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """Names of these columns, where they have names."""
+        return np.asarray(self._first.feature_names_in_)
+
+    @property
+    def _first(self) -> Any:
+        return self.steps_[0][1] if self.steps_ else self.model_
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters; with `deep`, those of the steps too, as ``<name>__<parameter>``."""
+        return dict(self._get_params("steps", deep=deep))
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, those of a step as ``<name>__<parameter>``, or a step by its name."""
+        self._set_params("steps", **params)
+        return self
+
     def transform(self, X: Any, *, task: Any = None) -> Any:
         """Rows as the estimator gets them."""
         check_is_fitted(self)
@@ -166,6 +196,10 @@ class TaskPipeline(BaseEstimator):
     def select(self, X: Any, *, task: Any = None, fdr: float = 0.1, exact: bool = False) -> Mask:
         """Rows of a batch to call abnormal, with false-discovery control, shape (n,)."""
         return np.asarray(self._ask("select", X, task, fdr=fdr, exact=exact))
+
+    def view_scores(self, X: Any, *, task: Any = None) -> Array:
+        """How abnormal each row looks in each view of a combined estimator, shape (n, V)."""
+        return np.asarray(self._ask("view_scores", X, task))
 
     def score_tasks(self, X: Any) -> Array:
         """Score of every row against every task, shape (n, T)."""
@@ -256,8 +290,7 @@ class TaskPipeline(BaseEstimator):
         """Names of the columns after some steps, or their numbers."""
         if steps and hasattr(self.steps_[steps - 1][1], "get_feature_names_out"):
             return np.asarray(self.steps_[steps - 1][1].get_feature_names_out())
-        first: Any = self.steps_[0][1] if self.steps_ else self.model_
-        return np.asarray(getattr(first, "feature_names_in_", np.arange(width)))
+        return np.asarray(getattr(self._first, "feature_names_in_", np.arange(width)))
 
     def _reference(self) -> TrainingRows:
         """Training rows as the estimator has kept them."""
@@ -291,35 +324,3 @@ def _undo(step: Any, Z: Array, task: NDArray[Any]) -> Array | None:
     if np.shape(rows) != Z.shape or not np.allclose(again, Z, atol=1e-6 * np.ptp(Z)):
         return None
     return np.asarray(rows, dtype=np.float64)
-
-
-def chosen_pipeline(
-    pipeline: TaskPipeline | Pipeline, X: Any, given: dict[str, Any], options: dict[str, Any]
-) -> TaskPipeline:
-    """The pipeline with what `auto` chooses for its last step, fitted to rows."""
-    if not isinstance(pipeline, TaskPipeline | Pipeline) or X is None:
-        raise ValueError(
-            "auto takes rows, or a pipeline and rows: auto(X, task=...), auto(pipeline, X, "
-            f"task=...); got a {type(pipeline).__name__}."
-        )
-    steps = [(name, step) for name, step in pipeline.steps[:-1] if step != "passthrough"]
-    return TaskPipeline([*steps, ("auto", "auto")], options).fit(X, **given)
-
-
-def tuned_pipeline(
-    pipeline: TaskPipeline | Pipeline, tune: Callable[..., Any], X: Any, **given: Any
-) -> TaskPipeline:
-    """The pipeline with its transformers fitted and its estimator tuned on what they make of X."""
-    if not isinstance(pipeline, TaskPipeline | Pipeline):
-        raise ValueError(
-            f"tune works on estimators of manyone; got a {type(pipeline).__name__}. "
-            "Use GridSearchCV with scoring=manyone.TaskAUC() for others."
-        )
-    if pipeline.steps[-1][1] == "auto":
-        raise ValueError('A pipeline that ends in "auto" chooses for itself: call its fit.')
-    names = ("task", "outlier", "groups")
-    X, *values = split_columns(X, **{name: given.pop(name) for name in names})
-    given |= dict(zip(names, values, strict=True))
-    fitted = TaskPipeline([(name, step) for name, step in pipeline.steps if step != "passthrough"])
-    Z = fitted.fit_transformers(X, given["task"])
-    return fitted.become(tune(fitted.steps[-1][1], Z, **given))

@@ -104,7 +104,7 @@ def unknown_task(label: Any, tasks: NDArray[Any]) -> str:
     known = shortlist(tasks.tolist(), 5)
     return (
         f"Unknown task {label!r}. The model knows {len(tasks)} task(s): {known}.{hint} "
-        "Use enroll(X, task=...) to add it, or score_tasks(X) to compare with every known task."
+        "Fit or enroll it first; score_tasks(X) compares rows with every known task."
     )
 
 
@@ -210,7 +210,9 @@ def with_place(error: Exception, X: Any) -> Exception:
         return error
     # scikit-learn wants a TypeError for objects that are no numbers at all.
     foreign = isinstance(error, TypeError) and as_frame(X) is None
-    return (TypeError if foreign else ValueError)(f"{error}\n{where}")
+    # Its first line says what is wrong; the others advise on supervised learning.
+    what = str(error).partition("\n")[0]
+    return (TypeError if foreign else ValueError)(f"{what}\n{where}")
 
 
 def _locate(X: Any) -> str | None:
@@ -220,6 +222,8 @@ def _locate(X: Any) -> str | None:
         cells = zip(coo.data.tolist(), coo.row.tolist(), coo.col.tolist(), strict=True)
         return next((_bad_value(*cell) for cell in cells if not np.isfinite(cell[0])), None)
     frame = as_frame(X)
+    if hasattr(X, "collect") and frame is None:
+        return "X is a lazy frame: call .collect() first."
     schema = {} if frame is None else frame.schema
     text = [name for name, kind in schema.items() if not (kind.is_numeric() or kind == nw.Boolean)]
     if text:

@@ -19,8 +19,9 @@ from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR
 from manyone.rows import TrainingRows, split_named, training_rows
 from manyone.selection.choosing import choose_setting
-from manyone.selection.faults import fault_grid
+from manyone.selection.faults import fault_grid, refuse_unless_dense
 from manyone.selection.judging import Judged, finite_mean, fold_aucs
+from manyone.validation import warn_of_labels_in_y
 
 # Up to so many rows two layers are affordable, and the kernel matrix of all rows is.
 _MOST_TWO_LAYERS, _MOST_JOINT = 1500, 5000
@@ -99,12 +100,14 @@ def auto(
     if budget is not None and not budget > 0:
         raise ValueError(f"budget must be a number of seconds above 0, or None; got {budget!r}.")
     if isinstance(X, BaseEstimator):
-        from manyone.pipelines import chosen_pipeline  # slow to import
+        from manyone.selection.pipelines import chosen_pipeline  # slow to import
 
         given = {"task": task, "outlier": outlier, "sample_weight": sample_weight}
         options = {"anomalies": anomalies, "alarm_rate": alarm_rate, "landmarks": landmarks}
         options |= {"budget": budget, "random_state": random_state}
         return chosen_pipeline(X, y, {**given, "groups": groups}, options)
+    if y is not None and task is None:
+        warn_of_labels_in_y(y)
     begin = time.monotonic()
     X, task, outlier, groups, named = split_named(X, task, outlier, groups)
     probe = IndependentOCKSR(alarm_rate=alarm_rate)
@@ -127,11 +130,9 @@ def auto(
         table = _tuned(view, rows, random_state, until)
         views.append((view.name, table.model))
         tried.append(table)
-    best: OneClassEstimator
-    if len(views) == 1:
-        best = views[0][1].set_params(alarm_rate=alarm_rate)
-    else:
-        best = CombinedOneClass(estimators=views, alarm_rate=alarm_rate)
+    alone = len(views) == 1
+    best: OneClassEstimator = views[0][1] if alone else CombinedOneClass(estimators=views)
+    best.set_params(alarm_rate=alarm_rate)
     best.n_features_in_ = probe.n_features_in_
     if hasattr(probe, "feature_names_in_"):
         best.feature_names_in_ = probe.feature_names_in_
@@ -165,6 +166,8 @@ def _plan(
 ) -> tuple[list[_View], list[tuple[str, str]]]:
     """Views to choose settings for, and what there is to say of them."""
     n, T = len(rows.codes), rows.n_tasks
+    if anomalies != "strangers" or T == 1:
+        refuse_unless_dense(rows, 'anomalies="strangers", with several tasks')
     seed, remarks = random_state or 0, []
     model = IndependentOCKSR()
     if int(np.bincount(rows.codes[~rows.outlier]).max()) > _MOST_JOINT:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
@@ -86,6 +87,15 @@ def synthetic_faults(rows: TrainingRows, rng: np.random.RandomState) -> Array:
     here, there = order[:, None], order[other][:, None]
     swapped[here, chosen] = mean[here, chosen] + scale[here, chosen] * deviation[there, chosen]
     return np.stack([spikes, swapped])
+
+
+def refuse_unless_dense(rows: TrainingRows, instead: str) -> None:
+    """Faults are made from columns: there must be some, and they must be dense."""
+    if rows.columns is not None or sparse.issparse(rows.X):
+        raise ValueError(
+            "Choosing for faults moves columns of the rows: it needs dense rows (X.toarray()), not "
+            f'sparse ones and not kernel="precomputed". Or use {instead}.'
+        )
 
 
 def fault_aucs(

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import clone
 
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.rows import TrainingRows, split_named, training_rows
 from manyone.selection.choosing import choose_setting
-from manyone.selection.faults import fault_grid
+from manyone.selection.faults import fault_grid, refuse_unless_dense
 from manyone.selection.judging import (
     Judged,
     checked_grid,
@@ -105,7 +104,7 @@ def tune(
     3
     """
     if not isinstance(estimator, MultiTaskOneClass):
-        from manyone.pipelines import tuned_pipeline  # slow to import
+        from manyone.selection.pipelines import tuned_pipeline  # slow to import
 
         given = {"task": task, "outlier": outlier, "sample_weight": sample_weight}
         given |= {"groups": groups, "criterion": criterion, "grid": grid, "max_rows": max_rows}
@@ -115,11 +114,8 @@ def tune(
     X, task, outlier, groups, named = split_named(X, task, outlier, groups)
     rows, tasks, _ = training_rows(model, X, task, outlier, sample_weight, groups)
     faults = criterion == "faults"
-    if faults and (rows.columns is not None or sparse.issparse(rows.X)):
-        raise ValueError(
-            'criterion="faults" moves columns of the rows: it needs dense rows, not a sparse '
-            'matrix and not kernel="precomputed". Use criterion="unseen".'
-        )
+    if faults:
+        refuse_unless_dense(rows, 'criterion="unseen"')
     if not faults and rows.n_tasks < 2 and not rows.outlier.any():
         raise ValueError(
             "tune needs negatives to judge by: at least two tasks, or known outliers "

@@ -1,0 +1,45 @@
+"""`auto` and `tune` for the last step of a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sklearn.pipeline import Pipeline
+
+from manyone.pipelines import TaskPipeline
+from manyone.rows import split_columns
+
+
+def chosen_pipeline(
+    pipeline: TaskPipeline | Pipeline, X: Any, given: dict[str, Any], options: dict[str, Any]
+) -> TaskPipeline:
+    """The pipeline with what `auto` chooses for its last step, fitted to rows."""
+    if not isinstance(pipeline, TaskPipeline | Pipeline) or X is None:
+        raise ValueError(
+            "auto takes rows, or a pipeline and rows: auto(X, task=...), auto(pipeline, X, "
+            f"task=...); got a {type(pipeline).__name__}."
+        )
+    steps = [(name, step) for name, step in pipeline.steps[:-1] if step != "passthrough"]
+    return TaskPipeline([*steps, ("auto", "auto")], options).fit(X, **given)
+
+
+def tuned_pipeline(
+    pipeline: TaskPipeline | Pipeline, tune: Callable[..., Any], X: Any, **given: Any
+) -> TaskPipeline:
+    """The pipeline with its transformers fitted and its estimator tuned on what they make of X."""
+    if not isinstance(pipeline, TaskPipeline | Pipeline):
+        name = getattr(pipeline, "__name__", "")
+        got = f"the class {name}: write {name}()" if name else f"a {type(pipeline).__name__}"
+        raise ValueError(
+            f"tune works on estimators of manyone, and pipelines that end in one; got {got}. "
+            "Use GridSearchCV with scoring=manyone.TaskAUC() for others."
+        )
+    if pipeline.steps[-1][1] == "auto":
+        raise ValueError('A pipeline that ends in "auto" chooses for itself: call its fit.')
+    names = ("task", "outlier", "groups")
+    X, *values = split_columns(X, **{name: given.pop(name) for name in names})
+    given |= dict(zip(names, values, strict=True))
+    fitted = TaskPipeline([(name, step) for name, step in pipeline.steps if step != "passthrough"])
+    Z = fitted.fit_transformers(X, given["task"])
+    return fitted.become(tune(fitted.steps[-1][1], Z, **given))
