@@ -1,4 +1,4 @@
-"""What the documentation says is run: doctests of every module, the README's example."""
+"""What the documentation says is run: doctests of modules and pages, the README's example."""
 
 import doctest
 import importlib
@@ -21,6 +21,16 @@ def test_doctests(name):
 
     matplotlib.use("Agg")
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.rst")))
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+def test_examples_of_pages(page):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    result = doctest.testfile(str(ROOT / "docs" / page), module_relative=False)
     assert result.failed == 0
 
 
