@@ -12,12 +12,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.optimize import minimize
 
 from manyone._types import Array, Codes
 from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha
-from manyone.solvers.running import Report, blas_for, record
+from manyone.solvers.running import Report, blas_for, record, solve_definite
 
 _BLOCK = 512  # rows per block: long enough to keep BLAS busy, short enough for one triangle to pay
 # theta="mean": squared distance, in units of the mean squared response, at which rows are unlike
@@ -215,10 +214,9 @@ def second_layer(
     for start in range(0, len(Y), _BLOCK):
         factor[start : start + _BLOCK, start:] = J[start : start + _BLOCK, start:]
     np.fill_diagonal(factor, 1.0 + ridge)
-    lower, info = dpotrf(factor.T, lower=1, clean=0, overwrite_a=1)
-    if info:
+    B = solve_definite(factor, R)
+    if B is None:
         raise np.linalg.LinAlgError("the second-layer kernel plus ridge is not positive definite")
-    B: Array = dpotrs(lower, R, lower=1)[0]
     return B
 
 
