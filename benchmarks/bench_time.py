@@ -93,10 +93,10 @@ def resembling(rows: int, tasks: int, columns: int, like: float, seed: int) -> n
 
 
 def alike(sets: int = 4) -> None:
-    """Drift flags of streams in which nothing changes, but rows resemble the one before."""
+    """Drift flags where rows resemble the one before: of quiet streams, and of moved ones."""
     T, d, rows, new = 25, 8, 100, 500
     for like in (0.0, 0.3, 0.5, 0.8):
-        flags = 0
+        flags, delays = 0, []
         for seed in range(sets):
             X = resembling(rows + new, T, d, like, seed)
             when, task = np.repeat(np.arange(rows), T), np.tile(np.arange(T), rows + new)
@@ -104,7 +104,14 @@ def alike(sets: int = 4) -> None:
                 X[:rows].reshape(-1, d), task=task[: len(when)], groups=TimeBlocks(when, forward=0)
             )
             flags += int(watch(Monitor(model), X[rows:], answers=False)[1][-1].sum())
-        print(f"correlation {like:g}: {flags} of {sets * T} quiet streams flagged", flush=True)
+            X[rows + 200 :] += 2.0
+            flagged = watch(Monitor(model), X[rows:], answers=False)[1][200:]
+            delays += np.where(flagged.any(axis=0), flagged.argmax(axis=0) + 1, 1000).tolist()
+        print(
+            f"correlation {like:g}: {flags} of {sets * T} quiet streams flagged; a shift of 2 sd "
+            f"after {np.median(delays):g} rows",
+            flush=True,
+        )
 
 
 def blocks(sets: int = 4) -> None:

@@ -30,17 +30,32 @@ def test_ranks_are_uniform_and_independent_even_with_ties():
     assert np.abs(np.corrcoef(p.T) - np.eye(12)).max() < 0.1
 
 
-def test_ville():
+@pytest.mark.parametrize("guarded", [False, True])
+def test_ville(guarded):
     """Of streams that do not drift at most a share delta is ever flagged."""
-    p = np.random.default_rng(1).random((4000, 400))
-    wealth, shares = np.zeros(4000), martingale.fresh_shares(4000)
+    p, k = np.random.default_rng(1).random((4000, 400)), 4000
+    wealth, shares = np.zeros(k), martingale.fresh_shares(k)
+    neighbours, count = np.tile(martingale.NEIGHBOURS, (k, 1)), np.ones(k)
     most = wealth
     for i in range(400):
-        wealth, shares = martingale.bet(wealth, shares, p[:, i])
+        wealth, shares = martingale.bet(wealth, shares, p[:, i], count)
         most = np.maximum(most, wealth)
+        if guarded and i:
+            neighbours[:, 0] += martingale.marks(p[:, i]) * martingale.marks(p[:, i - 1])
+            neighbours[:, 1] += 1
+            count = martingale.counted(neighbours)
     for delta in (0.1, 0.01):
-        assert np.sum(most >= -np.log(delta)) <= binom.ppf(0.999, 4000, delta)
+        assert np.sum(most >= -np.log(delta)) <= binom.ppf(0.999, k, delta)
     np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    assert np.median(count) > 0.9  # independent rows count in full, or nearly
+
+
+def test_marks_are_standardised_and_rows_alike_count_less():
+    p = (np.arange(999) + 0.5) / 999
+    assert martingale.marks(p).mean() == pytest.approx(0, abs=1e-12)
+    assert martingale.marks(p).var() == pytest.approx(1)
+    pairs = np.array([[-20.0, 100.0], [0.0, 100.0], [50.0, 100.0], [100.0, 100.0]])
+    assert martingale.counted(pairs) == pytest.approx([1, 1, 0.171573, 0.1], abs=1e-6)
 
 
 def test_numbers_do_not_depend_on_company():

@@ -63,6 +63,26 @@ def test_blocks_of_time_are_no_drift(forward):
     assert Monitor(model).update(*stream(300)).drift.sum() == 0
 
 
+def test_rows_that_resemble_the_one_before_are_no_drift():
+    """Correlation 0.8, nothing changes: without a guard nine streams of ten would be flagged."""
+    rng, d, rows = np.random.default_rng(0), 4, 100
+    X = rng.normal(size=(400, TASKS, d))
+    for i in range(1, len(X)):
+        X[i] = 0.8 * X[i - 1] + 0.6 * X[i]
+    task = np.tile(np.arange(TASKS), len(X))
+    when = np.repeat(np.arange(rows), TASKS)
+    model = IndependentOCKSR(alarm_rate=RATE).fit(
+        X[:rows].reshape(-1, d), task=task[: len(when)], groups=TimeBlocks(when, forward=False)
+    )
+    quiet, moved = X[rows:].copy(), X[rows:].copy()
+    moved[200:] += 3.0
+    drift = [
+        Monitor(model).update(Z.reshape(-1, d), task[: Z.size // d]).drift[-TASKS:].mean()
+        for Z in (quiet, moved)
+    ]
+    assert drift[0] <= 0.2 and drift[1] > 0.8
+
+
 def test_a_drift_is_flagged_and_dated(model):
     X, task = stream(260, shift=2.0, at=200)
     monitor = Monitor(model)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from manyone.monitor import Monitor, Watched
 
 _BATCH = 5000  # rows between two saves
+_ALIKE = 0.5  # rows that count for less resemble the one before
 
 
 def add_to(app: typer.Typer) -> None:
@@ -262,6 +263,8 @@ def _show_answers(monitor: Monitor, answers: dict[str, bool], told: int) -> None
 
 def _show_drift(monitor: Monitor) -> None:
     """What drifts since when, and what to do about it."""
+    from manyone.monitor.martingale import counted
+
     state, tasks = monitor.state, monitor.model.tasks_
     drifting = np.flatnonzero(state.flagged >= 0)
     if not len(drifting):
@@ -274,6 +277,11 @@ def _show_drift(monitor: Monitor) -> None:
     print_lines("Drifting", ("task", "since about", "flagged", "what to do"), lines)
     if len(drifting) > len(lines):
         typer.echo(f"The {len(lines)} clearest of {len(drifting)} tasks.")
+    if np.median(counted(state.neighbours)) < _ALIKE:
+        typer.echo(
+            "Rows resemble the one before them, so flags are less sure: watch fewer, every tenth "
+            "or means over an hour."
+        )
     if state.fleet_flagged[0] >= 0:
         typer.echo("All tasks together drift: look at what they share (a sensor, an import).")
 

@@ -10,6 +10,12 @@ is a martingale, and by Ville's inequality it *ever* exceeds :math:`1/\delta` wi
 most :math:`\delta`. Bets :math:`f_k` lean towards low ranks (rows less normal than before), some
 towards high ones; shares :math:`\pi` follow what has paid, with a little moved back to all at every
 step, so that a change after a long quiet time is still met.
+
+Where rows resemble the one before, low ranks come in runs although nothing changes, and whoever
+bets on them gets rich. So a row counts for :math:`c_n = (1 - r)/(1 + r)` of one, r being about the
+correlation of neighbouring ranks so far: :math:`f_k` is replaced by :math:`f_k^{c_n}`. As
+:math:`c_n \le 1` is known before the rank is, no bet is better than fair (Jensen), and Ville's
+inequality stands; where rows are independent, r soon is about 0.
 """
 
 from __future__ import annotations
@@ -25,6 +31,11 @@ from manyone._types import Array, Codes
 _PRIOR = np.array([0.4, 0.2, 0.3, 0.1])
 # Share of the wealth that is dealt anew at every step.
 _MOVED = 0.005
+# A rank is low below this, and no row counts for less than this: after a change all ranks are low,
+# which is not to pass for likeness altogether.
+_LOW, _LEAST = 1.0 / 3.0, 0.1
+#: Sum of products of neighbouring marks and their number, at first: as if twenty had been unlike.
+NEIGHBOURS = (0.0, 20.0)
 #: Scores that ranks are taken among; then a new history starts, and the wealth stays.
 LONGEST = 1000
 BETS = len(_PRIOR)
@@ -81,7 +92,19 @@ def smoothed_ranks(history: NDArray[Any], scores: NDArray[Any], u: Array) -> Arr
     return (below + u * (equal + 1.0)) / (counts + 1.0)
 
 
-def bet(log_wealth: Array, shares: Array, p: Array) -> tuple[Array, Array]:
+def marks(p: Array) -> Array:
+    """Whether ranks (k,) are low, with mean 0 and variance 1 where they are uniform."""
+    return ((p < _LOW) - _LOW) / np.sqrt(_LOW * (1.0 - _LOW))
+
+
+def counted(neighbours: Array) -> Array:
+    """What the next row of each task counts for (k,), by products of marks (k, 2) so far."""
+    r = np.sin(0.5 * np.pi * np.clip(neighbours[:, 0] / neighbours[:, 1], 0.0, 1.0))
+    weight: Array = np.maximum((1.0 - r) / (1.0 + r), _LEAST)
+    return weight
+
+
+def bet(log_wealth: Array, shares: Array, p: Array, count: Array) -> tuple[Array, Array]:
     """Wealth and its shares after one more rank.
 
     Parameters
@@ -89,13 +112,15 @@ def bet(log_wealth: Array, shares: Array, p: Array) -> tuple[Array, Array]:
     log_wealth, p : ndarray of shape (...)
     shares : ndarray of shape (..., B)
         They sum to 1.
+    count : ndarray that broadcasts with p
+        What the row counts for, from 0 to 1.
 
     Returns
     -------
     log_wealth : ndarray of shape (...)
     shares : ndarray of shape (..., B)
     """
-    grown = ((1.0 - _MOVED) * shares + _MOVED * _PRIOR) * bets(p)
+    grown = ((1.0 - _MOVED) * shares + _MOVED * _PRIOR) * bets(p) ** count[..., None]
     gain = grown.sum(axis=-1)
     return log_wealth + np.log(gain), grown / gain[..., None]
 

@@ -252,6 +252,7 @@ class Monitor:
         t = np.arange(len(tasks)) if task is None else np.flatnonzero(tasks == task)
         state.log_wealth[t], state.least[t] = [0.0, -np.inf], 0.0
         state.shares[t] = martingale.fresh_shares(1)
+        state.neighbours[t], state.mark[t] = martingale.NEIGHBOURS, 0.0
         state.most[t], state.flagged[t], state.counts[t] = -np.inf, -1, 0
         state.since[t], state.since_time[t] = state.rows[t], ""
         state.fleet_flagged[0] = -1

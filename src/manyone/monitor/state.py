@@ -19,7 +19,7 @@ from manyone.monitor import martingale
 from manyone.monitor.memory import Memory
 from manyone.monitor.threshold import WINDOW, anchors_of
 
-_FORMAT = b"manyone monitor state 1\n"
+_FORMAT = b"manyone monitor state 2\n"
 
 
 @dataclass(eq=False)
@@ -49,6 +49,9 @@ class MonitorState:
     log_wealth : ndarray of shape (T, 2)
         Of the bets on ranks among new rows, and among left-out and new rows (-inf: no bets).
     shares : ndarray of shape (T, 2, B)
+    neighbours, mark : ndarray of shape (T, 2), (T,)
+        How far rows resemble the one before, and whether the last one was low (0: no row yet), see
+        `martingale.counted`.
     most, least : ndarray of shape (T,)
         Largest evidence so far, and the smallest of the first wealth.
     since, flagged : ndarray of shape (T,)
@@ -83,6 +86,8 @@ class MonitorState:
     counts: Codes
     log_wealth: Array
     shares: Array
+    neighbours: Array
+    mark: Array
     most: Array
     least: Array
     since: Codes
@@ -144,6 +149,8 @@ class MonitorState:
             zeros.copy(),
             wealth,
             shares,
+            np.tile(martingale.NEIGHBOURS, (T, 1)),
+            np.zeros(T),
             np.full(T, -np.inf),
             np.zeros(T),
             zeros.copy(),
@@ -185,7 +192,7 @@ class MonitorState:
         """
         content = Path(path).read_bytes()
         if not content.startswith(_FORMAT):
-            raise ValueError(f"{path} is not a state of a monitor (version 1). Name another file.")
+            raise ValueError(f"{path} is not a state of a monitor (version 2). Name another file.")
         digest, _, body = content[len(_FORMAT) :].partition(b"\n")
         if hashlib.sha256(body).hexdigest().encode() != digest:
             raise ValueError(f"{path} is damaged: its checksum does not fit. Use a copy of it.")

@@ -63,7 +63,11 @@ def _bet(state: MonitorState, t: Codes, scores: Array, times: NDArray[Any]) -> A
     history[np.arange(most) >= counts[:, None]] = np.nan
     both = np.concatenate([state.anchor[t].astype(np.float32), history], axis=1)
     p = np.column_stack([martingale.smoothed_ranks(past, rounded, u) for past in (history, both)])
-    wealth, shares = martingale.bet(state.log_wealth[t], state.shares[t], p)
+    count = martingale.counted(state.neighbours[t])
+    wealth, shares = martingale.bet(state.log_wealth[t], state.shares[t], p, count[:, None])
+    mark = martingale.marks(p[:, 0])
+    state.neighbours[t] += np.column_stack([mark * state.mark[t], state.mark[t] != 0.0])
+    state.mark[t] = mark
     # Only in the first history: another would be ranked among the left-out scores once more.
     wealth[rows >= martingale.LONGEST, 1] = state.log_wealth[t, 1][rows >= martingale.LONGEST]
     state.log_wealth[t], state.shares[t] = wealth, shares
