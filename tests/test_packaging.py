@@ -60,8 +60,7 @@ def test_citation_names_this_version():
 
 def test_no_install_line_names_a_registry_that_has_no_manyone():
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.rst")]
-    for folder in ("datasets", "plots"):
-        pages += (ROOT / "src" / "manyone" / folder).glob("*.py")
+    pages += (ROOT / "src" / "manyone").rglob("*.py")
     for page in pages:
         wrong = re.findall(r"pip install ['\"]?manyone.*", page.read_text(encoding="utf-8"))
         assert not wrong, f"{page.name}: {wrong}"

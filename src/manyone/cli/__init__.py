@@ -19,7 +19,7 @@ try:
     import typer
 except ImportError as error:
     raise SystemExit(
-        f"manyone: {error}. The command line needs: pip install 'manyone[cli]'"
+        f"manyone: {error}. Install: pip install '.[cli]' in the checkout of manyone"
     ) from error
 
 from manyone.cli import bench, common, demo, fit, reproduce, score, upkeep, watch

@@ -128,9 +128,8 @@ def needs(extras: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise InputError(
-            f"{error}. Install: pip install '.[{extras}]' in the checkout of manyone"
-        ) from error
+        remedy = f". Install: pip install '.[{extras}]' in the checkout of manyone"
+        raise InputError(f"{error}" + remedy * ("pip install" not in str(error))) from error
 
 
 def check_folder(option: str, folder: Path) -> None:

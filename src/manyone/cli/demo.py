@@ -59,7 +59,7 @@ def demo(
     Readings of sixteen machines, raw and with gaps: a model is fitted, today's readings are
     scored, and a page shows the alarms.
     """
-    with needs("cli,io,report,plot"):
+    with needs("cli"):
         import jinja2  # noqa: F401 - better to know now than at the last step
         import polars  # noqa: F401
         import skops  # noqa: F401

@@ -94,7 +94,7 @@ def fit(
     if scheduler is not None and engine != "dask":
         raise InputError(f"--scheduler {scheduler} needs --engine dask.")
     chosen = _method(method, no_tune)
-    with needs("cli,io"):
+    with needs("cli"):
         import polars  # noqa: F401 - better to know now than after the fit
         import skops  # noqa: F401
 

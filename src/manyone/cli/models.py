@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def load_model(path: Path) -> TableModel:
     """A model that ``manyone fit`` wrote."""
-    with needs("cli,io"):
+    with needs("cli"):
         import polars  # noqa: F401 - every table goes through it
 
         from manyone import load

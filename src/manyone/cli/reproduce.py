@@ -58,7 +58,7 @@ def reproduce(
 
     Writes a table, tests, figures and a page.
     """
-    with needs("cli,plot,report"):
+    with needs("cli,plot"):
         from joblib import cpu_count
 
         from manyone.experiments.page import auc_table

@@ -253,7 +253,7 @@ def report(
     check_place("--out", out)
     refuse_same("--out", out, model, *([table] if table else []))
     found = load_model(model)
-    with about(table or model), needs("cli,report"), working("reporting"):
+    with about(table or model), needs("cli"), working("reporting"):
         from manyone.report.tables import write_report
 
         rows = None
