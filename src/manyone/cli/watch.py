@@ -33,7 +33,6 @@ from manyone.tablefiles import Block, check_place, read_table
 if TYPE_CHECKING:
     import polars as pl
 
-    from manyone._types import Mask
     from manyone.monitor import Monitor, Watched
 
 _BATCH = 5000  # rows between two saves
@@ -101,8 +100,9 @@ class _Totals:
     unknown: Counter[str] = field(default_factory=Counter)
     late: list[int] = field(default_factory=list)
 
-    def count(self, found: Watched, new: Mask, labels: list[str]) -> None:
+    def count(self, found: Watched, labels: list[str]) -> None:
         """Count rows, those whose id was seen before apart."""
+        new = found.new
         self.rows += int(new.sum())
         self.alarms += int(found.alarm[new].sum())
         self.repeated += int((~new).sum())
@@ -169,19 +169,17 @@ def _watched(
         ids = column.cast(pl.String).to_list()
     time = monitor.model.time
     when = table.get_column(time).to_list() if time in table.columns else None
-    first = {one: row for row, one in reversed(list(enumerate(ids)))}
-    new = [monitor.state.memory.find(one) < 0 and first[one] == k for k, one in enumerate(ids)]
     with about(source, block.first_row):
         found = monitor.update(table, time=when, id=ids)
         known = task_labels(as_table(table), task_columns(monitor.model))
     labels = [str(label) for label in known]
-    totals.count(found, np.array(new, dtype=bool), labels)
+    totals.count(found, labels)
     if time in table.columns:
-        late = _late(monitor, table, labels, np.flatnonzero(new).tolist())
+        late = _late(monitor, table, labels, np.flatnonzero(found.new).tolist())
         totals.late += [block.first_row + row for row in late]
     columns = {"id": ids, "task": labels, "score": found.score}
     columns |= {"p_value": found.p_value, "alarm": found.alarm, "drift": found.drift}
-    return pl.DataFrame(columns).filter(pl.Series(new, dtype=pl.Boolean))
+    return pl.DataFrame(columns).filter(pl.Series(found.new))
 
 
 def _late(

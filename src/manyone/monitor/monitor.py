@@ -9,7 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Mask
+from manyone.groups import places
 from manyone.messages import warn_user
 from manyone.monitor import martingale
 from manyone.monitor import threshold as thresholds
@@ -39,6 +40,8 @@ class Watched:
         reaches ``-log(drift_level)``. NaN for rows that did not count.
     known : ndarray of bool of shape (n,)
         False for rows of tasks never seen, which are answered by the model alone.
+    new : ndarray of bool of shape (n,)
+        False for rows whose id came before, which are answered as they were.
     fleet_drift : bool
         Whether all tasks taken together have been flagged.
     """
@@ -50,6 +53,7 @@ class Watched:
     score: Array
     evidence: Array
     known: Mask
+    new: Mask
     fleet_drift: bool
 
 
@@ -136,7 +140,7 @@ class Monitor:
         drift, weight, evidence = np.zeros(n, dtype=bool), np.zeros(n), np.full(n, np.nan)
         known = scored.codes >= 0
         fresh = np.flatnonzero(new & known)
-        place = _occurrence(scored.codes[fresh])
+        place = places(scored.codes[fresh], None)[0]
         by_round = np.argsort(place, kind="stable")
         rounds = np.split(fresh[by_round], np.cumsum(np.bincount(place))[:-1]) if len(fresh) else []
         for rows in rounds:
@@ -158,7 +162,7 @@ class Monitor:
             p[row], alarm[row] = memory["p_value"][at], memory["alarm"][at]
             drift[row] = memory["drift"][at]
         flagged = bool(self.state.fleet_flagged[0] >= 0)
-        return Watched(np.array(ids), p, alarm, drift, scored.score, evidence, known, flagged)
+        return Watched(np.array(ids), p, alarm, drift, scored.score, evidence, known, new, flagged)
 
     # ------------------------------------------------------------------------------------- answers
 
@@ -320,13 +324,3 @@ def _as_texts(time: Any, n: int) -> NDArray[Any]:
         return np.where(np.isnat(values), "", texts).astype("U32")
     known = [value is not None and value == value for value in values.tolist()]
     return np.where(known, np.array([str(value) for value in values.tolist()]), "").astype("U32")
-
-
-def _occurrence(codes: Codes) -> Codes:
-    """How often the task of each row came before it, shape (n,)."""
-    order = np.argsort(codes, kind="stable")
-    counts = np.bincount(codes) if len(codes) else np.zeros(0, dtype=np.intp)
-    starts = np.repeat(np.cumsum(counts) - counts, counts)
-    place = np.empty(len(codes), dtype=np.intp)
-    place[order] = np.arange(len(codes)) - starts
-    return place

@@ -121,45 +121,36 @@ class MonitorState:
         rate = float(estimator.promised_rate_)
         found = anchors_of(estimator.calibration_, estimator.offset_, rate)
         T = len(found.low)
-        zeros, none = np.zeros(T, dtype=np.intp), np.full(T, -1)
-        shares = np.stack([martingale.fresh_shares(T)] * 2, axis=1)
         wealth = np.zeros((T, 2))
         # What is borrowed from other tasks is no history of this one: nothing is bet on it.
         wealth[estimator.calibration_.pooled(rate), 1] = -np.inf
         if estimator.training_.group is not None:
             # Nor on scores by models of the first blocks, which are lower than those of new rows.
             wealth[looks_ahead(estimator.training_), 1] = -np.inf
+        blank: dict[str, Any] = dict.fromkeys(("head", "rows", "alarms", "counts", "since"), 0)
+        blank |= dict.fromkeys(("run", "mark", "least", "learned"), 0.0) | {"flagged": -1}
         return cls(
-            fingerprint_of(model),
-            rate,
-            drift_level,
-            int(seed),
-            found.scores,
-            found.scores.copy(),
-            np.zeros((T, WINDOW), dtype=bool),
-            found.low,
-            found.high,
-            np.full(T, rate),
-            np.zeros(T),
-            zeros.copy(),
-            zeros.copy(),
-            zeros.copy(),
-            np.zeros((T, 2)),
-            np.zeros((T, 16), dtype=np.float32),
-            zeros.copy(),
-            wealth,
-            shares,
-            np.tile(martingale.NEIGHBOURS, (T, 1)),
-            np.zeros(T),
-            np.full(T, -np.inf),
-            np.zeros(T),
-            zeros.copy(),
-            none.copy(),
-            np.full(T, "", dtype="U32"),
-            np.full(T, "", dtype="U32"),
-            rows_of_tasks(estimator),
-            np.zeros(T),
-            np.full(1, -1),
+            fingerprint=fingerprint_of(model),
+            rate=rate,
+            drift_level=drift_level,
+            seed=int(seed),
+            anchor=found.scores,
+            window=found.scores.copy(),
+            confirmed=np.zeros((T, WINDOW), dtype=bool),
+            low=found.low,
+            high=found.high,
+            level=np.full(T, rate),
+            answers=np.zeros((T, 2)),
+            history=np.zeros((T, 16), dtype=np.float32),
+            log_wealth=wealth,
+            shares=np.stack([martingale.fresh_shares(T)] * 2, axis=1),
+            neighbours=np.tile(martingale.NEIGHBOURS, (T, 1)),
+            most=np.full(T, -np.inf),
+            fleet_flagged=np.full(1, -1),
+            trained=rows_of_tasks(estimator),
+            since_time=np.full(T, "", dtype="U32"),
+            flagged_time=np.full(T, "", dtype="U32"),
+            **{name: np.full(T, value) for name, value in blank.items()},
         )
 
     def save(self, path: Any) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.stats import binom
 
 from manyone._types import Array
+from manyone.plots.structure import clustered
 from manyone.report.advice import STANDS_OUT, advice
 from manyone.report.chance import band_of, chance_of
 from manyone.report.fleet import FleetReport, Relations
@@ -162,7 +163,7 @@ def task_map(report: FleetReport) -> TaskMap:
     total += np.bincount(relations.second, strength, len(names))
     shown = np.sort(np.argsort(-total, kind="stable")[: min(_ON_MAP, np.count_nonzero(total))])
     square = _square(relations, shown)
-    order = _side_by_side(square)
+    order = clustered(np.abs(square))
     shown, square = shown[order], square[np.ix_(order, order)]
     top = float(np.abs(square).max()) or 1.0
     cells = tuple(
@@ -184,18 +185,6 @@ def _square(relations: Relations, shown: Any) -> Array:
     square = np.zeros((len(shown), len(shown)))
     square[a, b] = square[b, a] = relations.weight[known]
     return square
-
-
-def _side_by_side(square: Array) -> list[int]:
-    """Order of the tasks by hierarchical clustering of their relations."""
-    from scipy.cluster.hierarchy import leaves_list, linkage
-    from scipy.spatial.distance import squareform
-
-    if len(square) < 3:
-        return list(range(len(square)))
-    strength = np.abs(square)
-    far = squareform(strength.max() - strength, checks=False)
-    return [int(k) for k in leaves_list(linkage(far, "average", optimal_ordering=True))]
 
 
 def moment(time: float, dated: bool) -> str:
