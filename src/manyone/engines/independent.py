@@ -194,8 +194,7 @@ def independent_passes(
         What thresholds and p-values need of them.
     """
     found = _solved(plans, sweep(AddUpEach(plans)) if plans.plans else {}, alpha, exact)
-    far, reach = found.scorer.far(), plans.reach
-    unit = 0.0 if far is None else unit_of(far)
+    unit, reach = unit_of(found.scorer), plans.reach
     tails = no_tails(len(plans.tasks))
     if found.exact is not None:
         assert found.exact.left_out is not None

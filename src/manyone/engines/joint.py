@@ -105,8 +105,7 @@ def joint_of_rows(
 def leaving_out(plan: Plan, statistics: Statistics, alpha: float) -> LeaveOut:
     """The last pass, for the solution that statistics have."""
     ridge = solve_statistics(plan, statistics, alpha)
-    far = Expansion(plan.points, ridge.coef, ridge.mean_response).far()
-    unit = 0.0 if far is None else unit_of(far)
+    unit = unit_of(Expansion(plan.points, ridge.coef, ridge.mean_response))
     return LeaveOut(plan, ridge, unit)
 
 

@@ -14,11 +14,9 @@ from manyone.memory import row_blocks
 from manyone.models.presence import (
     Presence,
     Usual,
-    distances,
-    homes,
-    left_out_excess,
+    distances_from,
+    excess_of,
     points_of,
-    ratio_to,
     typical_ratios,
 )
 from manyone.rows import TrainingRows
@@ -55,13 +53,13 @@ class Reach:
             return None
         normal = np.flatnonzero(~rows.outlier)
         X, weight, codes = rows.X[normal], rows.weight[normal], rows.codes[normal]
-        points, few = points_of(kernel, rows)
+        points, few, home = points_of(kernel, rows)
         hashes = row_hashes(X[few])
         nearest = _nearest(points, hashes, X)
         usual = Usual.of(nearest, weight)
-        ratio = ratio_to(nearest, usual.without(nearest, weight))
-        typical = typical_ratios(ratio, weight, codes, rows.n_tasks)
-        return cls(points, hashes, usual, typical, homes(points, few, codes, rows.n_tasks))
+        limits = usual.without(nearest, weight)
+        typical = typical_ratios(nearest, limits, weight, codes, rows.n_tasks)
+        return cls(points, hashes, usual, typical, home)
 
     def recoded(self, codes: Codes, n_tasks: int, gone: Rows | None = None) -> Reach:
         """The same with other numbers for the tasks (T,), and without points that are `gone`."""
@@ -80,9 +78,8 @@ class Reach:
     def grown(self, tasks: Codes, X: Rows, codes: Codes, weight: Array) -> Reach:
         """The same with what is typical of new `tasks`, from their rows (b, d)."""
         nearest = _nearest(self.points, self.hashes, X)
-        ratio = ratio_to(nearest, self.usual.without(nearest, weight))
-        typical = self.typical.copy()
-        typical[tasks] = typical_ratios(ratio, weight, codes, len(typical))[tasks]
+        limits, typical = self.usual.without(nearest, weight), self.typical.copy()
+        typical[tasks] = typical_ratios(nearest, limits, weight, codes, len(typical))[tasks]
         return replace(self, typical=typical)
 
     def presence(self, unit: float) -> Presence:
@@ -93,14 +90,14 @@ class Reach:
         """What the left-out scores of training rows (b, d) are lowered by, shape (b,)."""
         nearest = _nearest(self.points, self.hashes, X)
         limit = self.usual.without(nearest, weight)
-        return unit * left_out_excess(ratio_to(nearest, limit), self.typical[codes])
+        return unit * excess_of(nearest, limit, self.typical[codes])
 
 
 def _nearest(points: Points, hashes: Hashes, X: Rows) -> Array:
     """Distance of each row (b, d) to the nearest point that is not its copy, shape (b,)."""
     nearest = np.empty(X.shape[0])
     for rows in row_blocks(X.shape[0], 3 * (len(points) + X.shape[1])):
-        apart = distances(points, X[rows])
+        apart = distances_from(points, X[rows])
         apart[row_hashes(X[rows])[:, None] == hashes] = np.inf
         nearest[rows] = apart.min(axis=1)
     return nearest

@@ -17,12 +17,13 @@ from manyone import validation
 from manyone._sklearn import Interval, StrOptions, fit_context
 from manyone.calibration.thresholds import Calibration
 from manyone.estimators.capabilities import Capabilities
-from manyone.estimators.fitting import learn, with_presence
+from manyone.estimators.fitting import learn
 from manyone.estimators.scoring import Scoring
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import KERNELS, VALUES_ONLY
 from manyone.memory import NotEnoughMemory, in_memory, too_large
 from manyone.messages import warn_unconverged, warn_user
+from manyone.models.presence import with_presence
 from manyone.models.solution import FitReport, Solution
 from manyone.routing import RoutingState
 from manyone.rows import TrainingRows, split_named, training_rows

@@ -16,11 +16,9 @@ from manyone.covariance import TaskWhitenings, Whitening, pooled_whitening, task
 from manyone.groups import renumbered
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import Kernel
-from manyone.models.presence import presence_of
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
-from manyone.solvers.ridge import NotPositiveDefinite
 from manyone.suspects import standing_alone
 
 if TYPE_CHECKING:
@@ -58,7 +56,7 @@ def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> So
     by_folds = left_out and metric is None and landmarks is None and model.can.folds > 0
     if by_folds and gram.given is None:
         gram = replace(gram, given=gram.matrix())
-    solve = partial(_solve, model, gram, prepared, left_out=left_out and metric is None)
+    solve = partial(model._solve, gram, prepared, left_out=left_out and metric is None)
     if by_folds and rows.n_tasks > 1:  # there is no closed form: the folds need not wait
         return solve_with_folds(solve, *_by_number(model, gram, rows), rows, folds)
     solution = solve()
@@ -99,26 +97,6 @@ def judged_by_folds(
     similarity = _similarity(X, rows, solution.scorer.points.kernel)
     refit, folds = _by_rows(model, rows), model.can.folds or _FOLDS
     return solve_with_folds(lambda: solution, refit, similarity, rows, folds)
-
-
-def _solve(model: MultiTaskOneClass, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
-    try:
-        return model._solve(gram, rows, left_out=left_out)
-    except NotPositiveDefinite as error:
-        raise NotPositiveDefinite(
-            f"{error} Use a larger alpha, or a positive semi-definite kernel on rows of a "
-            "moderate scale."
-        ) from None
-
-
-def with_presence(solution: Solution, rows: TrainingRows) -> Solution:
-    """The solution with scores lowered where rows are far from everything, left-out ones too."""
-    far = solution.scorer.far()
-    if far is None:  # not a kernel of a distance
-        return solution
-    presence, lowered = presence_of(solution.scorer.points.kernel, rows, far)
-    left_out = None if solution.left_out is None else solution.left_out - lowered
-    return replace(solution, presence=presence, left_out=left_out)
 
 
 def scores_of(model: MultiTaskOneClass, rows: TrainingRows, kept: Codes, judged: Codes) -> Array:
@@ -178,7 +156,7 @@ def _by_number(model: MultiTaskOneClass, gram: Gram, rows: TrainingRows) -> tupl
     numbered = replace(gram, columns=np.arange(len(K)))
 
     def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
-        part = _solve(model, numbered.take(kept), rows.take(kept), left_out=False)
+        part = model._solve(numbered.take(kept), rows.take(kept), left_out=False)
         return part, part.scorer.own(K[held], rows.codes[held])
 
     return refit, K @ (rows.weight / rows.weight.sum())

@@ -204,8 +204,7 @@ class LinearOCKSR(MultiTaskOneClass):
                 W, coef = weights_of(plan, problem, found.coef)
                 mean = np.einsum("tm,mt->t", statistics.sums, W) / statistics.counts
                 scorer = Expansion(plan.points, coef, mean)
-                far = scorer.far()
-                unit = 0.0 if far is None else unit_of(far)
+                unit = unit_of(scorer)
                 step = LeaveOutOfStructure.of(plan, problem, found.B, statistics.counts, mean, unit)
                 solution = self._of_structure(scorer, None, found, problem.alpha, problem.unit)
                 presence = None if plan.reach is None else plan.reach.presence(unit)

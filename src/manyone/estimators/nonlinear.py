@@ -16,9 +16,9 @@ from manyone.estimators.two_layers import (
     TwoLayerModel,
     layers_of,
     start,
-    unit_of_far,
     with_second,
 )
+from manyone.models.presence import unit_of
 from manyone.models.solution import Solution
 from manyone.solvers.nonlinear import TwoLayerProblem, solve_nonlinear
 from manyone.solvers.two_layer_landmarks import solve_nonlinear_on
@@ -220,4 +220,4 @@ class NonlinearOCKSR(TwoLayerModel):
             part, plan.points.X, ridge.coef, ridge.mean_response, "leave-one-out"
         )
         solution.learned["beta"] = ridge.alpha
-        return solution, Unseen(LeaveOut(plan, ridge, unit_of_far(solution)), drawn)
+        return solution, Unseen(LeaveOut(plan, ridge, unit_of(solution.scorer)), drawn)

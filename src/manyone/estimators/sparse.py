@@ -18,9 +18,9 @@ from manyone.estimators.two_layers import (
     TwoLayerModel,
     layers_of,
     start,
-    unit_of_far,
     with_second,
 )
+from manyone.models.presence import unit_of
 from manyone.models.solution import Solution
 from manyone.solvers.nonlinear import TwoLayerProblem
 from manyone.solvers.sparse import (
@@ -232,4 +232,4 @@ class SparseOCKSR(TwoLayerModel):
         learned = {"duality_gap": layer.gap, "l1": l1, "group": group}
         solution.learned.update(learned, structure=layer.structure[: len(plan.tasks)])
         layers = [lasso_layer(whole + -part, sources, l1, group) for part in parts[1:]]
-        return solution, JudgeFolds(plan, layers, dealer, unit_of_far(solution))
+        return solution, JudgeFolds(plan, layers, dealer, unit_of(solution.scorer))

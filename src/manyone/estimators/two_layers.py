@@ -162,7 +162,7 @@ class TwoLayerModel(MultiTaskOneClass):
         rows, seed = sample.rows(own_weight=True), seed_of(self.random_state)
         part = self._of_sample(plan, rows, seed)
         solution, judge = self._sum_up(plan, part, sweep, row_hashes(sample.X))
-        tails, unit = sweep(judge), unit_of_far(solution)
+        tails, unit = sweep(judge), unit_of(solution.scorer)
         few = np.append(mostly_drawn(sample), False)[rows.codes] & ~rows.outlier
         if few.any():
             judged = judged_by_folds(self, solution, rows, plan.metric).left_out
@@ -288,12 +288,6 @@ def layers_of(solution: Solution) -> TwoLayers:
     """Both layers of a model of several tasks."""
     assert isinstance(solution.scorer, TwoLayers)
     return solution.scorer
-
-
-def unit_of_far(solution: Solution) -> float:
-    """Of what lowers the scores of rows far from everything; 0 where nothing does."""
-    far = solution.scorer.far()
-    return 0.0 if far is None else unit_of(far)
 
 
 def single_task(model: Any, gram: Gram, rows: TrainingRows) -> Solution:

@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from manyone._types import Codes
 from manyone.calibration.thresholds import Calibration
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.fitting import with_presence
 from manyone.messages import shortlist, warn_user
+from manyone.models.presence import with_presence
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
 from manyone.rows import (

@@ -65,7 +65,7 @@ class Points:
             return np.asarray(values, dtype=np.float64)
         if not sparse.issparse(X):
             X = np.asarray(X, dtype=np.float64)
-        return self.kernel.against(X, self.side if points is None else self.side.take(points))
+        return self.kernel.against(X, self.side, slice(None) if points is None else points)
 
     def blocks(self, X: Rows) -> Iterator[tuple[slice, Array]]:
         """Kernel values of new rows against all points, block by block."""

@@ -50,11 +50,6 @@ class Side(NamedTuple):
     extended: Array | None = None
     reach: float = 0.0
 
-    def take(self, rows: Any) -> Side:
-        """Some of the rows."""
-        extended = None if self.extended is None else self.extended[rows]
-        return Side(self.rows[rows], extended, self.reach)
-
 
 @dataclass(frozen=True)
 class Kernel:
@@ -107,33 +102,25 @@ class Kernel:
             extended *= -self.gamma[0]
             return Side(Y, extended, float(np.max(norms, initial=0.0)))
 
-    def against(self, X: Rows, side: Side) -> Array:
-        """Kernel values (m, n) between the rows of `X` (m, d) and n rows made ready by `side`."""
+    def against(self, X: Rows, side: Side, some: Any = slice(None)) -> Array:
+        """Kernel values (m, n) between rows (m, d) and `some` of those made ready by `side`."""
         with np.errstate(over="ignore", under="ignore"):  # a kernel of 0 is the right answer
             if sparse.issparse(side.rows) or self.name not in _POWERS:
-                return self._by_sklearn(X, side.rows)
+                return self._by_sklearn(X, side.rows[some])
             X = self.scaled(X.toarray() if sparse.issparse(X) else X)
-            if self.name == "rbf":
-                return self._rbf(X, side)
-            values = cdist(X, side.rows, "cityblock")
-            np.exp(np.multiply(values, -self.gamma[-1], out=values), out=values)
-            if self.name == "laplacian":
-                return values
-            values += self._rbf(X, side)
-            values *= 0.5
+            if side.extended is None:
+                return np.exp(-self.gamma[0] * cdist(X, side.rows[some], "cityblock"))
+            left, norms = np.empty((X.shape[0], X.shape[1] + 2)), np.einsum("ij,ij->i", X, X)
+            left[:, :-2], left[:, -2], left[:, -1] = X, norms, 1.0
+            if self.gamma[0] * (norms.max(initial=0.0) + side.reach) < FAR:
+                values = left @ side.extended[some].T
+                np.exp(np.minimum(values, 0.0, out=values), out=values)
+            else:  # rows far apart beside the width: differences first, squares after
+                values = np.exp(-self.gamma[0] * cdist(X, side.rows[some], "sqeuclidean"))
+            if self.name == MIXTURE:
+                values += np.exp(-self.gamma[1] * cdist(X, side.rows[some], "cityblock"))
+                values *= 0.5
             return values
-
-    def _rbf(self, X: Array, side: Side) -> Array:
-        left = np.empty((X.shape[0], X.shape[1] + 2))
-        norms = np.einsum("ij,ij->i", X, X)
-        left[:, :-2], left[:, -2], left[:, -1] = X, norms, 1.0
-        # Rows far apart beside the width: differences first, squares after.
-        if not self.gamma[0] * (norms.max(initial=0.0) + side.reach) < FAR:
-            return np.exp(-self.gamma[0] * cdist(X, side.rows, "sqeuclidean"))
-        assert side.extended is not None
-        values = left @ side.extended.T
-        np.minimum(values, 0.0, out=values)
-        return np.exp(values, out=values)
 
     def gram(self, X: Rows) -> Array:
         """Gram matrix (n, n) of rows (n, d): Fortran order, exactly symmetric, one triangle."""
@@ -146,7 +133,7 @@ class Kernel:
         for start in range(0, n, step):
             stop = min(start + step, n)
             # Columns start:stop from the diagonal down; the mirror image goes above it.
-            block = self.against(X[start:stop], side.take(slice(start, None)))
+            block = self.against(X[start:stop], side, slice(start, None))
             corner = block[:, : stop - start]
             corner[:] = np.tril(corner) + np.tril(corner, -1).T
             if self.unit_diagonal:

@@ -12,14 +12,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
+from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Codes, Rows
 from manyone.groups import cannot_vouch
-from manyone.kernels import widths
 from manyone.kernels.gram import Points
 from manyone.kernels.kernel import MIXTURE, Kernel, resolve_kernel
-from manyone.kernels.widths import DISTANCES
+from manyone.kernels.widths import DISTANCES, distances
 from manyone.memory import row_blocks
+from manyone.models.scorers import Scorer
+from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
 
 # Rows that stand for all, and the share of rows whose distance is usual.
@@ -68,9 +70,8 @@ class Presence:
                 near = distances_to(self.points, X[part], self.home[codes[part]])
                 rows = rows[~(near <= _START * self.limit)]
             if len(rows):
-                nearest = distances(self.points, X[rows]).min(axis=1)
-                ratio = ratio_to(nearest, self.limit)
-                excess[rows] = _excess(ratio, _FARTHEST)
+                nearest = distances_from(self.points, X[rows]).min(axis=1)
+                excess[rows] = excess_of(nearest, self.limit)
         return excess
 
     def same_excess(self, other: Presence | None) -> bool:
@@ -85,64 +86,72 @@ class Presence:
         )
 
 
-def presence_of(kernel: Kernel, rows: TrainingRows, far: Array) -> tuple[Presence, Array]:
-    """Learn what distances are usual.
+def with_presence(solution: Solution, rows: TrainingRows) -> Solution:
+    """The solution with scores lowered where rows are far from everything, left-out ones too.
 
     Parameters
     ----------
-    kernel : Kernel
-        One of a distance.
+    solution : Solution
     rows : TrainingRows
-    far : ndarray of shape (T,)
-        Scores of rows far away, before they are lowered.
+        That it was fitted to.
 
     Returns
     -------
-    Presence, ndarray of shape (n,)
-        And what the score of each training row is lowered by when it is left out; 0 for known
-        outliers.
+    Solution
+        The same where the kernel is not one of a distance.
     """
+    unit = unit_of(solution.scorer)
+    if not unit:
+        return solution
     normal = np.flatnonzero(~rows.outlier)
     codes, weight = rows.codes[normal], rows.weight[normal]
-    points, few = points_of(kernel, rows)
+    points, few, home = points_of(solution.scorer.points.kernel, rows)
     nearest = _nearest_others(points, rows, normal, few)
     usual = Usual.of(nearest, weight)
-    ratio = ratio_to(nearest, usual.without(nearest, weight))
-    typical = typical_ratios(ratio, weight, codes, rows.n_tasks)
-    unit, lowered = unit_of(far), np.zeros(len(rows.codes))
-    lowered[normal] = unit * left_out_excess(ratio, typical[codes])
-    return Presence(points, usual.limit, unit, homes(points, few, codes, rows.n_tasks)), lowered
+    limits = usual.without(nearest, weight)
+    typical = typical_ratios(nearest, limits, weight, codes, rows.n_tasks)
+    presence, left_out = Presence(points, usual.limit, unit, home), solution.left_out
+    if left_out is not None:
+        left_out = left_out.copy()
+        left_out[normal] -= unit * excess_of(nearest, limits, typical[codes])
+    return replace(solution, presence=presence, left_out=left_out)
 
 
-def unit_of(far: Array) -> float:
-    """Unit of the scores, from those of rows far away (T,), of which a mistake is worth one."""
-    return float(np.abs(far).max()) / (_MISTAKE - _START)
+def unit_of(scorer: Scorer) -> float:
+    """Unit of the scores: a mistake is worth the score of rows far away; 0 where there is none."""
+    far = scorer.far()
+    return 0.0 if far is None else float(np.abs(far).max()) / (_MISTAKE - _START)
 
 
-def left_out_excess(ratio: Array, typical: Array) -> Array:
-    """By how much training rows that are left out are beyond what is usual, and for their task."""
-    return _excess(ratio, np.minimum(_MISTAKE * np.maximum(1.0, typical), _FARTHEST))
+def excess_of(nearest: Array, limit: Array | float, typical: Array | None = None) -> Array:
+    """The h of :class:`Presence`, of distances to the nearest point (n,).
 
-
-def _excess(ratio: Array, most: Array | float) -> Array:
-    """The h of :class:`Presence`, of distances in usual ones (n,), which count up to `most`."""
-    beyond = np.clip(ratio - _START, 0.0, most - _START)
+    Training rows that are left out count up to a mistake, or to what is typical of their task (in
+    usual distances, shape (n,)) and as much again.
+    """
+    most: Array | float = _FARTHEST
+    if typical is not None:
+        most = np.minimum(_MISTAKE * np.maximum(1.0, typical), most)
+    beyond = np.clip(ratios(nearest, limit) - _START, 0.0, most - _START)
     return np.minimum(beyond**2 / (_MISTAKE - _START), beyond)
 
 
-def typical_ratios(ratio: Array, weight: Array, codes: Codes, n_tasks: int) -> Array:
-    """Median of each task's distances in usual ones (n,), shape (T,)."""
+def ratios(nearest: Array, limit: Array | float) -> Array:
+    """Distances in usual ones; 0 where there is none, or none but 0, to tell them from."""
+    known = np.isfinite(limit) & (np.asarray(limit) > 0)
+    return np.where(known, nearest / np.where(known, limit, 1.0), 0.0)
+
+
+def typical_ratios(
+    nearest: Array, limits: Array, weight: Array, codes: Codes, n_tasks: int
+) -> Array:
+    """Median of each task's distances (n,) in usual ones, shape (T,)."""
+    ratio = ratios(nearest, limits)
     order = np.lexsort((ratio, codes))
     totals = np.bincount(codes, weight, n_tasks)
     wanted = np.cumsum(totals) - totals + 0.5 * (1.0 - 1e-12) * totals
     found = np.searchsorted(np.cumsum(weight[order]), wanted)
     return ratio[order][np.minimum(found, len(order) - 1)]
-
-
-def ratio_to(nearest: Array, limit: Array | float) -> Array:
-    """Distances in usual ones; 0 where there is none, or none but 0, to tell them from."""
-    known = np.isfinite(limit) & (np.asarray(limit) > 0)
-    return np.where(known, nearest / np.where(known, limit, 1.0), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,18 +193,35 @@ class Usual:
         return np.where(self.mass[-1] > one, others, np.inf)
 
 
-def points_of(kernel: Kernel, rows: TrainingRows) -> tuple[Points, Codes]:
-    """Distinct normal rows that stand for all, and their numbers among the normal rows (p,)."""
+def points_of(kernel: Kernel, rows: TrainingRows) -> tuple[Points, Codes, Codes]:
+    """Distinct normal rows that stand for all, evenly over the order of their content.
+
+    Returns
+    -------
+    points : Points
+    few : ndarray of shape (p,)
+        Their numbers among the normal rows.
+    home : ndarray of shape (T,)
+        For each task the one of its points in the middle of them; 0 where there is none.
+    """
     normal = np.flatnonzero(~rows.outlier)
-    # Evenly over the order of their content.
     few = np.unique(rows.content[normal], return_index=True)[1]
     if len(few) > _MOST_POINTS:
         few = few[np.linspace(0, len(few) - 1, _MOST_POINTS).astype(np.intp)]
+    home = np.zeros(rows.n_tasks, dtype=np.intp)
     if rows.columns is not None:
-        return Points(kernel, np.empty((len(few), 0)), rows.columns[normal[few]]), few
+        return Points(kernel, np.empty((len(few), 0)), rows.columns[normal[few]]), few, home
     name = "laplacian" if kernel.name == MIXTURE else str(kernel.name)
-    scaled = resolve_kernel(name, rows.X[normal], gamma=1.0)
-    return Points(scaled, rows.X[normal[few]]), few
+    points = Points(resolve_kernel(name, rows.X[normal], gamma=1.0), rows.X[normal[few]])
+    if sparse.issparse(rows.X):
+        return points, few, home
+    own = rows.codes[normal[few]]
+    for task in np.unique(own):
+        mine = np.flatnonzero(own == task)
+        Y = points.side.rows[mine]
+        with np.errstate(all="ignore"):
+            home[task] = mine[np.argmin(np.abs(Y - Y.mean(axis=0)).sum(axis=1))]
+    return points, few, home
 
 
 def _nearest_others(points: Points, rows: TrainingRows, normal: Codes, few: Codes) -> Array:
@@ -204,7 +230,7 @@ def _nearest_others(points: Points, rows: TrainingRows, normal: Codes, few: Code
     if points.columns is not None:  # training rows bring their values in the order of the rows
         points = replace(points, columns=normal[few])
     for part in row_blocks(len(normal), 4 * len(few) + 2 * rows.X.shape[1]):
-        apart = distances(points, rows.X[normal[part]])
+        apart = distances_from(points, rows.X[normal[part]])
         # A row and its copies cannot vouch for themselves, nor can rows that leave with it.
         apart[content[part, None] == content[few]] = np.inf
         if rows.group is not None:
@@ -213,13 +239,25 @@ def _nearest_others(points: Points, rows: TrainingRows, normal: Codes, few: Code
     return nearest
 
 
-def distances(points: Points, X: Rows) -> Array:
+def distances_from(points: Points, X: Rows) -> Array:
     """Distances (m, p) of rows (m, d) to the points; squared where the kernel's are."""
+    Y, metric = points.side.rows, DISTANCES.get(str(points.kernel.name), "")
     with np.errstate(all="ignore"):
         if points.columns is not None:
             apart = -np.log(np.maximum(points.values(X), 0.0))
+        elif sparse.issparse(Y) or metric == "chi2":
+            apart = distances(metric, X, Y)
         else:
-            apart = _distances(points.kernel, X, points.side.rows)
+            X = X.toarray() if sparse.issparse(X) else np.asarray(X, dtype=np.float64)
+            X = points.kernel.scaled(X)
+            if metric == "sqeuclidean" and Y.size > _MANY:
+                # |x|^2 + |y|^2 - 2 x'y as one product.
+                left = np.column_stack([X, np.einsum("ij,ij->i", X, X), np.ones(len(X))])
+                right = np.column_stack([-2.0 * Y, np.ones(len(Y)), np.einsum("ij,ij->i", Y, Y)])
+                apart = left @ right.T
+                np.maximum(apart, 0.0, out=apart)
+            else:
+                apart = cdist(X, Y, metric)  # type: ignore[call-overload]
         if np.isnan(apart.sum()):  # differences that overflow
             apart[np.isnan(apart)] = np.inf
     return apart
@@ -237,40 +275,3 @@ def distances_to(points: Points, X: Rows, number: Codes) -> Array:
         if metric == "sqeuclidean":
             return np.asarray(np.einsum("ij,ij->i", apart, apart))
         return np.asarray(np.abs(apart, out=apart).sum(axis=1))
-
-
-def homes(points: Points, few: Codes, codes: Codes, n_tasks: int) -> Codes:
-    """For each task the one of its points in the middle of them, shape (T,); 0 where it has none.
-
-    Parameters
-    ----------
-    points : Points
-    few : ndarray of shape (p,)
-        Numbers of the points among the normal rows.
-    codes : ndarray of shape (n,)
-        Tasks of the normal rows.
-    n_tasks : int
-    """
-    home = np.zeros(n_tasks, dtype=np.intp)
-    if points.columns is not None or sparse.issparse(points.X):
-        return home
-    own = codes[few]
-    for task in np.unique(own):
-        mine = np.flatnonzero(own == task)
-        Y = points.side.rows[mine]
-        with np.errstate(all="ignore"):
-            home[task] = mine[np.argmin(np.abs(Y - Y.mean(axis=0)).sum(axis=1))]
-    return home
-
-
-def _distances(kernel: Kernel, X: Rows, Y: Rows) -> Array:
-    metric = DISTANCES[str(kernel.name)]
-    if not sparse.issparse(Y) and metric != "chi2":
-        X = kernel.scaled(X.toarray() if sparse.issparse(X) else np.asarray(X, dtype=np.float64))
-        if metric == "sqeuclidean" and Y.size > _MANY:
-            # |x|^2 + |y|^2 - 2 x'y as one product.
-            left = np.column_stack([X, np.einsum("ij,ij->i", X, X), np.ones(len(X))])
-            right = np.column_stack([-2.0 * Y, np.ones(len(Y)), np.einsum("ij,ij->i", Y, Y)])
-            apart = left @ right.T
-            return np.maximum(apart, 0.0, out=apart)
-    return widths.distances(metric, X, Y)

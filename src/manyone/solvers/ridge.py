@@ -32,7 +32,8 @@ SMALLEST_RIDGE = 1e3 * np.finfo(float).eps
 class NotPositiveDefinite(ValueError):
     """The kernel matrix plus the ridge has a negative eigenvalue, or is not finite."""
 
-    TEXT = "The kernel matrix plus alpha={:g} is not positive definite (or not finite)."
+    REMEDY = "Use a larger alpha, or a positive semi-definite kernel on rows of a moderate scale."
+    TEXT = f"The kernel matrix plus alpha={{:g}} is not positive definite (or not finite). {REMEDY}"
 
 
 class RidgeSolution(NamedTuple):
@@ -105,7 +106,9 @@ def effective_alpha(alpha: Any, trace: Any) -> Any:
     """
     size = np.abs(trace)
     if not np.all(np.isfinite(size)):
-        raise NotPositiveDefinite("The kernel is not finite on the training rows.")
+        raise NotPositiveDefinite(
+            f"The kernel is not finite on the training rows. {NotPositiveDefinite.REMEDY}"
+        )
     with np.errstate(over="ignore"):
         clipped = np.clip(alpha, SMALLEST_RIDGE * size, 1e10 * size)
     return np.where(size > 0, clipped, np.where(np.greater(alpha, 0), alpha, 1.0))[()]
