@@ -67,6 +67,27 @@ def test_guarded_alarms_are_inside_the_promised_rate(tail):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("news", "tasks", "rows", "columns"), [("free text", 12, 30, 4), ("gaps", 40, 8, 40)]
+)
+def test_what_only_new_rows_have_is_inside_the_promised_rate(news, tasks, rows, columns):
+    def table(rng, rows):
+        found = normal_table(rng, tasks, rows, columns)
+        if news == "gaps":
+            return found.mask(rng.random(found.shape) < 0.003).assign(task=found.task)
+        free = rng.integers(10**6, size=len(found))
+        text = np.where(rng.random(len(found)) < 0.15, free, free % 4)
+        return found.assign(text=text.astype(str))
+
+    false = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        model = TableModel("task", method=FAST).fit(table(rng, rows))
+        false.append(model.score(table(rng, 50)).alarm.mean())
+    assert 0.005 < np.mean(false) < 0.055
+
+
+@pytest.mark.slow
 def test_rows_of_new_tasks_keep_the_rate_on_average():
     false, caught = [], []
     for seed in range(5):

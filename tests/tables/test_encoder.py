@@ -104,12 +104,25 @@ def test_dates_give_cycles_only():
 
 
 def test_rare_levels_are_one_and_new_levels_another():
-    levels = ["a"] * 100 + ["b"] * 50 + ["c", "d"]
+    levels = ["a"] * 100 + ["b"] * 50 + ["c", "d"] * 2
     encoder = learn(pd.DataFrame({"kind": levels}))
     rows = encode(encoder, pd.DataFrame({"kind": ["a", "b", "c", "d", "e", "f"]}))
     assert np.array_equal(rows[2], rows[3])
     assert np.array_equal(rows[4], rows[5])
     assert len(np.unique(rows, axis=0)) == 4
+
+
+def test_what_one_row_has_is_to_the_others_what_is_never_seen():
+    levels = ["a"] * 100 + ["b"] * 50 + ["c", "d"]
+    x = np.where(np.arange(152) == 7, np.nan, np.arange(152) % 5)
+    table = pd.DataFrame({"kind": levels, "x": x})
+    encoder = learn(table)
+    assert note(encoder, "kind") == (True, "2 levels of one row each count as never seen")
+    known = encode(encoder, pd.DataFrame({"kind": ["c", "d", "a"], "x": [1.0, 1.0, np.nan]}))
+    new = encode(encoder, pd.DataFrame({"kind": ["e", "f", "a"], "x": [1.0, 1.0, np.nan]}))
+    np.testing.assert_allclose(known, new, atol=1e-5)
+    without = learn(table.drop(index=150))  # the row left out, its level is one never seen
+    np.testing.assert_array_equal(encode(without, table[150:151])[:, :3], new[:1, :3])
 
 
 def test_gaps_are_filled_by_the_task_then_by_all():

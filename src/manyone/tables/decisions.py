@@ -123,9 +123,12 @@ def _text(name: str, facts: Facts, dropped: Any, seen: dict[str, Any]) -> Decisi
         looks = "; it looks like numbers, convert it to use it" if digits > number / 2 else ""
         return dropped(f"dropped: {number} different texts in {rows} rows name rows{looks}")
     levels = LevelMap.learn(facts.levels)
-    merged = number - len(levels.names()) + 2
-    note = f"{merged} rare levels are one" if merged > 1 else ""
-    return Decision(name, facts.kind, levels, note=note, **seen)
+    if levels.width == 1:
+        return dropped("dropped: no two rows share a text")
+    *shared, alone = np.bincount(levels.place, minlength=levels.width).tolist()
+    notes = [f"{max(shared)} rare levels are one"] * (max(shared) > 1)
+    notes += [f"{alone} levels of one row each count as never seen"] * (alone > 0)
+    return Decision(name, facts.kind, levels, note="; ".join(notes), **seen)
 
 
 def _names_rows(name: str, finite: Any) -> bool:

@@ -16,11 +16,12 @@ from manyone.models.range_guard import ALARM, RangeGuard, floors
 from manyone.tables.decisions import Decision, decide
 from manyone.tables.facts import Facts
 from manyone.tables.frames import Columns, read_columns
-from manyone.tables.maps import LEVEL_HEIGHT, LevelMap, Map, NumberMap, apply_numbers
+from manyone.tables.maps import LEVEL_HEIGHT, NEW_HEIGHT, LevelMap, Map, NumberMap, apply_numbers
 from manyone.tables.ranges import Ranges
 
-# Levels never seen are guarded where at most this share of the rows has a level of its own.
-_NEW_LEVELS = 0.01
+# What was never seen (a level, a gap) is guarded while at most this share of the rows, over the
+# columns guarded, has such of its own: so many normal rows will bring more.
+_NEWS = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,9 @@ class Encoder:
         Which of the used columns have a coordinate for being missing.
     source : ndarray of shape (D,)
         Number of the used column that each coordinate comes from; -1 for the last one, which is
-        set where a column is missing that never was.
+        set where a column is missing that never was, or in one row only.
+    lone : ndarray of int
+        Which of the used columns are missing in one row only.
     fill : ndarray of shape (T + 1, D)
         What stands for missing coordinates: the mean of the task, and, last, of all rows.
     """
@@ -49,6 +52,7 @@ class Encoder:
     maps: tuple[Map, ...]
     indicators: Codes
     source: Codes
+    lone: Codes
     fill: Array
 
     @classmethod
@@ -71,10 +75,12 @@ class Encoder:
             reasons = "; ".join(f"{one.name!r}: {one.note}" for one in decisions[:5])
             raise ValueError(f"No column is left to learn from ({reasons}).")
         maps = tuple(one.map for one in decisions if one.map is not None)
-        indicators = np.flatnonzero([facts[name].missing > 0 for name in used])
+        # A gap that only one row has is news to all others: left out, the row looks as new ones do.
+        gaps = np.array([facts[name].rows - facts[name].known for name in used])
+        indicators, lone = np.flatnonzero(gaps > 1), np.flatnonzero(gaps == 1)
         source = [np.full(one.width, number) for number, one in enumerate(maps)]
         places = np.concatenate([*source, indicators, [-1]])
-        return cls(decisions, linear, maps, indicators, places, np.zeros((1, len(places))))
+        return cls(decisions, linear, maps, indicators, places, lone, np.zeros((1, len(places))))
 
     def filled(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
         """The encoder that imputes means of these rows, of each task and overall."""
@@ -120,12 +126,12 @@ class Encoder:
         """The guard of encoded rows that follows from ranges of the columns of numbers.
 
         A level never seen, or a value missing where none ever was, is out of range at once; where
-        new levels are an everyday matter, they are not guarded.
+        such news are an everyday matter, they are not guarded.
         """
         lower, upper = np.zeros(len(self.source)), np.zeros(len(self.source))
         below, above = np.full((2, len(self.source)), np.inf)
-        above[-1] = LEVEL_HEIGHT / ALARM
-        place = number = 0
+        gaps = [one.missing for one in self.decisions if one.used]
+        place, number, news = 0, 0, [(sum(gaps[k] for k in self.lone), len(self.source) - 1)]
         for one in self.maps:
             if isinstance(one, NumberMap):
                 ends = np.array([ranges.lower[number], ranges.upper[number]])
@@ -133,9 +139,12 @@ class Encoder:
                 below[place] = one.slopes[0] * ranges.below[number]
                 above[place] = one.slopes[1] * ranges.above[number]
                 number += 1
-            elif isinstance(one, LevelMap) and one.singletons <= _NEW_LEVELS:
-                above[place + one.width - 1] = LEVEL_HEIGHT / ALARM
             place += one.width
+            if isinstance(one, LevelMap):
+                news.append((one.singletons, place - 1))
+        shares, places = map(list, zip(*sorted(news), strict=True))
+        upper[places], step = LEVEL_HEIGHT, (NEW_HEIGHT - LEVEL_HEIGHT) / ALARM
+        above[places] = np.where(np.cumsum(shares) <= _NEWS, step, np.inf)
         return RangeGuard(lower, upper, below, above, *floors(calibration))
 
     @property
@@ -179,9 +188,10 @@ class Encoder:
                 Z[:, starts[k] : starts[k + 1]] = one.apply(columns[names[k]])
         missing = np.isnan(Z[:, starts[:-1]])
         gaps = bool(missing.any())
-        often = np.isin(np.arange(len(maps)), self.indicators)
         Z[:, starts[-1] : -1] = missing[:, self.indicators] * LEVEL_HEIGHT
-        Z[:, -1] = missing[:, ~often].any(axis=1) * LEVEL_HEIGHT if gaps else 0.0
+        height = np.full(len(maps), NEW_HEIGHT)
+        height[self.lone], height[self.indicators] = LEVEL_HEIGHT, 0.0
+        Z[:, -1] = (missing * height).max(axis=1) if gaps else 0.0
         return Z, gaps
 
     def _number_maps(self) -> list[NumberMap]:

@@ -22,6 +22,8 @@ _BEYOND = 0.5
 _FARTHEST = 1e3
 #: Height of a category's coordinate: two categories are as far apart as two random numbers.
 LEVEL_HEIGHT = 1 / np.sqrt(2)
+#: That of what no row had: no distance tells it from what one row had, a guard does.
+NEW_HEIGHT = LEVEL_HEIGHT * (1 + 1e-6)
 # A level is rare below so many rows.
 _RARE_ROWS, _MOST_LEVELS = 5, 50
 # Cycles that a date is on, in seconds, and into how many parts each is divided.
@@ -119,10 +121,13 @@ def apply_numbers(maps: Sequence[NumberMap], values: Array) -> Array:
 class LevelMap:
     """One coordinate for each frequent level, one for rare levels, one for levels never seen.
 
+    To all other rows a level that one row has is never seen: it is encoded so, or left-out rows
+    would look more usual than new ones do.
+
     Parameters
     ----------
     levels : ndarray of str
-        Frequent levels, then rare ones.
+        Frequent levels first.
     place : ndarray of int
         Coordinate of each level.
     width : int
@@ -140,37 +145,33 @@ class LevelMap:
     def learn(cls, found: dict[str, int]) -> LevelMap:
         """The map of a column of texts that were found so often."""
         levels, counts = np.array(list(found)), np.array(list(found.values()))
-        total = int(counts.sum())
         order = np.lexsort((levels, -counts))
-        frequent = counts[order] >= max(_RARE_ROWS, 0.005 * total)
+        levels, counts, total = levels[order], counts[order], max(int(counts.sum()), 1)
+        frequent = counts >= max(_RARE_ROWS, 0.005 * total)
         frequent[_MOST_LEVELS:] = False
-        frequent[0] |= len(levels) <= 2
+        frequent[0] |= len(levels) <= 2 and counts[0] > 1
+        alone = ~frequent & (counts <= 1)
         number = int(frequent.sum())
-        rare = number < len(levels)
-        place = np.where(frequent, np.cumsum(frequent) - 1, number)
-        singletons = float(np.sum(counts == 1) / max(total, 1))
-        return cls(levels[order], place, number + rare + 1, singletons)
+        never = number + bool(np.any(~frequent & ~alone))
+        place = np.where(frequent, np.arange(len(levels)), np.where(alone, never, number))
+        return cls(levels, place, never + 1, float(np.sum(counts == 1) / total))
 
     def names(self) -> list[str]:
         """What each coordinate stands for."""
-        frequent = [str(level) for level in self.levels[self.place < self._first_merged()]]
-        rare = ["(rare)"] if len(frequent) < self.width - 1 else []
-        return [*frequent, *rare, "(never seen)"]
-
-    def _first_merged(self) -> int:
-        return self.width - 1 - (len(np.unique(self.place)) < len(self.place))
+        called = [self.levels[self.place == k].tolist() for k in range(self.width - 1)]
+        return [*(c[0] if len(c) == 1 else "(rare)" for c in called), "(never seen)"]
 
     def apply(self, column: Column) -> Array:
         """Coordinates (n, width); NaN where missing."""
         values, levels = column.values, column.levels
         assert levels is not None
         index = dict(zip(self.levels.tolist(), self.place.tolist(), strict=True))
-        never = self.width - 1
-        place = np.array([index.get(level, never) for level in levels.tolist()] + [0])
+        place = np.array([index.get(level, -1) for level in levels.tolist()] + [0])
         missing = np.isnan(values)
         chosen = place[np.where(missing, len(levels), values).astype(np.intp)]
         coordinates = np.zeros((len(values), self.width))
-        coordinates[np.arange(len(values)), chosen] = LEVEL_HEIGHT
+        height = np.where(chosen < 0, NEW_HEIGHT, LEVEL_HEIGHT)
+        coordinates[np.arange(len(values)), chosen] = height  # -1 is the last one
         coordinates[missing] = np.nan
         return coordinates
 
