@@ -67,7 +67,8 @@ def test_columns_that_say_nothing_are_dropped_with_a_note():
             "x": rng.normal(size=n),
             "same": 5.0,
             "nothing": [None] * n,
-            "row_id": rng.permutation(n),
+            "row_id": 1000 * rng.permutation(n),
+            "order": 70_000 + 2 * rng.permutation(n),
             "counter": np.arange(n) * 3 + 7,
             "uuid": [f"u{i}" for i in range(n)],
             "price": [f"{i},{i:03d}" for i in range(n)],
@@ -78,11 +79,24 @@ def test_columns_that_say_nothing_are_dropped_with_a_note():
     assert encoder.used == ["x"]
     words = {"same": "constant", "nothing": "no value", "row_id": "names rows"}
     words |= {"counter": "counter", "uuid": "name rows", "price": "looks like numbers"}
-    words |= {"day": "no day and no week"}
+    words |= {"day": "no day and no week", "order": "names rows"}
     for name, word in words.items():
         used, text = note(encoder, name)
         assert not used
         assert word in text
+
+
+def test_whole_numbers_that_may_well_differ_are_measurements():
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(10), 30)
+    table = pd.DataFrame(
+        {
+            "bytes": rng.permutation(10**6)[:300],  # all different, and no wonder
+            "speed": (1500 + 30 * rng.normal(size=300)).round(),
+            "start": 10_000 * codes + rng.permutation(3000)[:300],
+        }
+    )
+    assert learn(table, codes).used == ["bytes", "speed", "start"]
 
 
 def test_a_counter_inside_each_task_is_a_counter():

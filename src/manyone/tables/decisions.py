@@ -14,6 +14,9 @@ from manyone.tables.maps import DateMap, LevelMap, Map, NumberMap
 
 # A text column with more than this share of different values is an identifier.
 _IDENTIFIER = 0.5
+# Whole numbers are measurements if one occurs twice, or if no more pairs should have been equal,
+# by how close so many of them lie.
+_EXPECTED_TWICE, _CLOSE = 10.0, 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +134,13 @@ def _text(name: str, facts: Facts, dropped: Any, seen: dict[str, Any]) -> Decisi
     return Decision(name, facts.kind, levels, note="; ".join(notes), **seen)
 
 
-def _names_rows(name: str, finite: Any) -> bool:
-    """Whether whole numbers, all different, are called an identifier."""
+def _names_rows(name: str, finite: Array) -> bool:
+    """Whether whole numbers, all different, are called an identifier or lie as close as those."""
+    values = np.sort(finite)
+    if np.any(values != np.round(values)) or np.any(np.diff(values) == 0):
+        return False
     word = name.lower().replace("-", "_").split("_")[-1]
     called = word in ("id", "uuid", "guid", "index", "key", "rowid") or name.endswith("Id")
-    whole = np.all(finite == np.round(finite))
-    return bool(called and whole and len(np.unique(finite)) == len(finite))
+    # Of m measurements within w values about m^2 / 2 w pairs are equal.
+    equal = np.sum(_CLOSE**2 / 2 / np.diff(values[::_CLOSE]))
+    return bool(called or equal > _EXPECTED_TWICE)
