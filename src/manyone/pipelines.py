@@ -276,10 +276,11 @@ class TaskPipeline(BaseComposition):
         """Training rows before the steps that can be undone, and the number of those before."""
         for number in range(len(self.steps_), 0, -1):
             name, step = self.steps_[number - 1]
-            rows = _undo(step, Z, task)
-            if rows is None:
+            rows, why = _undo(step, Z, task)
+            if why:
                 warn_user(
-                    f"{name} cannot be undone: explain() speaks of the columns that it makes.",
+                    f"{name} cannot be undone ({why}): explain() speaks of the columns that it "
+                    "makes.",
                     UserWarning,
                 )
                 return Z, number
@@ -312,15 +313,17 @@ def _asked(step: Any, method: str, task: Any) -> dict[str, Any]:
     return {"task": task} if task is not None and "task" in requests else {}
 
 
-def _undo(step: Any, Z: Array, task: NDArray[Any]) -> Array | None:
-    """Rows (n, d) that a transformer makes into others (n, d); None where it cannot be undone."""
+def _undo(step: Any, Z: Array, task: NDArray[Any]) -> tuple[Array, str]:
+    """Rows (n, d) that a transformer makes into others (n, d), or why it cannot be undone."""
+    if not hasattr(step, "inverse_transform"):
+        return Z, "it has no inverse_transform"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that these rows have no names
             rows = step.inverse_transform(Z, **_asked(step, "inverse_transform", task))
             again = np.asarray(step.transform(rows, **_asked(step, "transform", task)))
-    except (AttributeError, NotImplementedError, ValueError):  # as transformers say so
-        return None
+    except (NotImplementedError, ValueError) as error:  # as transformers say so
+        return Z, str(error).rstrip(".")
     if np.shape(rows) != Z.shape or not np.allclose(again, Z, atol=1e-6 * np.ptp(Z)):
-        return None
-    return np.asarray(rows, dtype=np.float64)
+        return Z, "other rows come back"
+    return np.asarray(rows, dtype=np.float64), ""

@@ -103,6 +103,17 @@ def test_time_line_counts_every_row_and_marks_drift(report):
     assert [b.drift for b in bins if b.drift] == ["drift in coolant temp"]
 
 
+def test_the_band_over_time_knows_that_thresholds_are_uncertain(report):
+    """The lowest of 19 scores has a rate of Beta(1, 19) below it."""
+    only = np.full_like(report.tasks.known_by, 19.0)
+    tasks = replace(report.tasks, known_by=only, reference=only)
+    rows = replace(report.rows, task=np.zeros_like(report.rows.task), time=np.zeros(960))
+    (whole,) = [b for b in time_line(replace(report, tasks=tasks, rows=rows, drift=())) if b.rows]
+    rate = np.random.default_rng(0).beta(1, 19, 100_000)
+    exceeded = np.mean(np.random.default_rng(1).binomial(960, rate) > whole.high)
+    assert exceeded == pytest.approx(0.025, abs=0.003)
+
+
 def test_map_shows_relations_both_ways_and_related_tasks_side_by_side(report):
     shown = task_map(report)
     at = {(a, b): weight for a, b, weight, _ in shown.cells}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
 from scipy.signal import fftconvolve
@@ -28,6 +29,7 @@ _TAIL, _FEWEST, _HEAVY = 0.1, 5, 0.6
 _LONG = 256  # from this length on a convolution by FFT is faster
 
 
+@lru_cache(2**14)
 def alarm_law(rows: int, reference: float, rate: float) -> Array:
     """Probability of 0, 1, ..., `rows` alarms on normal rows.
 

@@ -152,12 +152,15 @@ class FleetReport:
 
     @cached_property
     def law(self) -> Array:
-        """Probability of 0, 1, ... alarms in the whole table if every row is normal.
+        """Probability of 0, 1, ... alarms in the whole table if every row is normal."""
+        return self.law_of(self.counts[0])
+
+    def law_of(self, rows: Codes) -> Array:
+        """Probability of 0, 1, ... alarms among so many normal rows of each task (T,).
 
         Each task is as uncertain as its own rows are few, also where it borrows the threshold.
         """
-        rows, tasks = self.counts[0], self.tasks
-        seen = np.flatnonzero(rows)
+        tasks, seen = self.tasks, np.flatnonzero(rows)
         rates = [attained(self.rate, float(tasks.reference[t])) for t in seen]
         return total_law(
             alarm_law(int(rows[t]), float(tasks.known_by[t]), rate)

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom
 
 from manyone._types import Array
 from manyone.plots.structure import clustered
@@ -120,7 +119,7 @@ class Bin:
 
 
 def time_line(report: FleetReport) -> list[Bin]:
-    """Alarms over time, in stretches of equal length; the rate promised is that of all rows."""
+    """Alarms over time, in stretches of equal length."""
     rows = report.rows
     assert rows is not None
     assert rows.time is not None
@@ -128,9 +127,10 @@ def time_line(report: FleetReport) -> list[Bin]:
     number = min(_BINS, max(1, len(rows.time) // 25))
     edges = np.linspace(begin, end, number + 1)
     place = np.clip(np.searchsorted(edges, rows.time, side="right") - 1, 0, number - 1)
-    counts = np.bincount(place, minlength=number)
+    bins, counts = range(number), np.bincount(place, minlength=number)
     alarms = np.bincount(place[rows.alarm], minlength=number)
-    high = np.asarray(binom.ppf(0.975, counts, report.rate), dtype=int)
+    tasks = [np.bincount(rows.task[place == k], minlength=len(report.tasks.names)) for k in bins]
+    high = [band_of(report.law_of(each))[1] for each in tasks]
     flags: dict[int, list[str]] = {}
     for time, words in report.drift:
         where = int(np.clip(np.searchsorted(edges, time, side="right") - 1, 0, number - 1))
@@ -139,10 +139,10 @@ def time_line(report: FleetReport) -> list[Bin]:
     return [
         Bin(
             *(labels[k], labels[k + 1]),
-            *(int(counts[k]), int(alarms[k]), int(high[k])),
+            *(int(counts[k]), int(alarms[k]), high[k]),
             drift=_few(flags.get(k, [])),
         )
-        for k in range(number)
+        for k in bins
     ]
 
 
