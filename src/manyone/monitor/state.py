@@ -127,8 +127,9 @@ class MonitorState:
         if estimator.training_.group is not None:
             # Nor on scores by models of the first blocks, which are lower than those of new rows.
             wealth[looks_ahead(estimator.training_), 1] = -np.inf
-        blank: dict[str, Any] = dict.fromkeys(("head", "rows", "alarms", "counts", "since"), 0)
-        blank |= dict.fromkeys(("run", "mark", "least", "learned"), 0.0) | {"flagged": -1}
+        zeros = ("head", "rows", "alarms", "counts", "since"), ("run", "mark", "least", "learned")
+        rest: dict[str, Any] = {name: np.zeros(T, dtype=np.intp) for name in zeros[0]}
+        rest |= {name: np.zeros(T) for name in zeros[1]}
         return cls(
             fingerprint=fingerprint_of(model),
             rate=rate,
@@ -146,11 +147,12 @@ class MonitorState:
             shares=np.stack([martingale.fresh_shares(T)] * 2, axis=1),
             neighbours=np.tile(martingale.NEIGHBOURS, (T, 1)),
             most=np.full(T, -np.inf),
+            flagged=np.full(T, -1),
             fleet_flagged=np.full(1, -1),
             trained=rows_of_tasks(estimator),
             since_time=np.full(T, "", dtype="U32"),
             flagged_time=np.full(T, "", dtype="U32"),
-            **{name: np.full(T, value) for name, value in blank.items()},
+            **rest,
         )
 
     def save(self, path: Any) -> None:
