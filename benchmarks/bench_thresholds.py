@@ -28,8 +28,8 @@ def main() -> int:
     rows, tasks, _ = training_rows(NonlinearOCKSR(), X, task)
     times = in_turns(
         {
-            "bare": lambda: NonlinearOCKSR()._fit_rows(rows, tasks, [], calibrate=False),
-            "calibrated": lambda: NonlinearOCKSR()._fit_rows(rows, tasks, []),
+            "bare": lambda: NonlinearOCKSR()._fit_rows(rows, tasks, calibrate=False),
+            "calibrated": lambda: NonlinearOCKSR()._fit_rows(rows, tasks),
         },
         5,
     )

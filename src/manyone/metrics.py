@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.metadata_routing import MetadataRequest
 
+from manyone.labels import find, one_per_row
 from manyone.messages import warn_user
-from manyone.rows import find, one_per_row
 from manyone.selection.judging import task_aucs
 
 

@@ -17,9 +17,10 @@ from manyone._types import Array, Mask
 from manyone.covariance import task_whitenings
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
+from manyone.labels import as_labels, lookup, split_columns
 from manyone.messages import warn_user
 from manyone.reasons import find_reasons
-from manyone.rows import TrainingRows, as_labels, lookup, split_columns
+from manyone.rows import TrainingRows
 
 # Rows that the tasks' common scales and covariance count for where rows are explained.
 _PRIORS = (2.0, 20.0)

@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
 from manyone import validation
-from manyone._sklearn import check_sample_weight
 from manyone._types import Array, Codes, Mask, Rows
-from manyone.content import row_numbers
 from manyone.groups import MISSING, TimeBlocks, group_numbers, joined_groups
+from manyone.labels import check_outlier, check_weight, encode, one_per_row, split_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +142,7 @@ class TrainingRows:
 
 
 def training_rows(
-    estimator: BaseEstimator,
+    estimator: Any,
     X: Any,
     task: Any = None,
     outlier: Any = None,
@@ -158,9 +156,10 @@ def training_rows(
     Parameters
     ----------
     estimator : estimator
-        Remembers (`reset`) or is held to the number and names of features.
+        Remembers (`reset`) or is held to the number and names of features; remembers the columns
+        that hold labels, as a scoring call may bring them along without naming them.
     X, task, outlier, sample_weight, groups
-        As in `fit`, columns of a data frame already taken out.
+        As in `fit`.
     reset : bool
 
     Returns
@@ -171,6 +170,12 @@ def training_rows(
     source : ndarray of shape (n,)
         Where each row stood in `X`.
     """
+    named: list[str] = []
+    if isinstance(task, str) or isinstance(outlier, str) or isinstance(groups, str):
+        named = [name for name in (task, outlier, groups) if isinstance(name, str)]
+        X, task, outlier, groups = split_columns(X, task=task, outlier=outlier, groups=groups)
+    if reset:
+        estimator.label_columns_ = named
     X = check_rows(estimator, X, reset=reset)
     n = X.shape[0]
     weight = np.ones(n) if sample_weight is None else check_weight(sample_weight, X)
@@ -238,113 +243,22 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
         raise validation.with_place(error, X) from None
 
 
-def one_per_row(name: str, values: Any, n_rows: int) -> NDArray[Any]:
-    """Values of a parameter that wants one per row, shape (n_rows,)."""
-    native = isinstance(values, np.ndarray) and values.dtype.kind in "iubU"
-    if native and values.shape == (n_rows,):
-        return np.asarray(values)
-    if not isinstance(values, list):
-        validation.refuse_unless_listed(name, values)
-    try:
-        labels = as_labels(values)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-    if len(labels) != n_rows:
-        raise ValueError(f"{name} has {len(labels)} values but X has {n_rows} rows: one per row.")
-    return labels
+def row_numbers(X: Rows) -> Codes:
+    """A number for each distinct row: equal rows, and only these, share one, shape (n,)."""
+    if sparse.issparse(X):
+        return _sparse_row_numbers(X)
+    # Bytes have an order of their own, whatever the number of columns; -0.0 is 0.0.
+    plain = np.ascontiguousarray(X, dtype=np.float64) + 0.0
+    content = plain.view(np.dtype((np.void, 8 * plain.shape[1]))).ravel()
+    return np.unique(content, return_inverse=True)[1]
 
 
-def check_outlier(outlier: Any, n_rows: int) -> Mask:
-    """Mask of known outliers, shape (n_rows,)."""
-    mask = one_per_row("outlier", outlier, n_rows)
-    validation.refuse_unless_boolean(mask)
-    return mask.astype(bool)
-
-
-def check_weight(weight: Any, X: Any) -> Array:
-    """Counts of the rows, shape (n,): finite, not negative, not all zero."""
-    if isinstance(weight, str):
-        raise ValueError(f"sample_weight must be one number per row; got {weight!r}.")
-    weight = check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
-    if not np.any(weight > 0):
-        raise ValueError("sample_weight is zero for every row: nothing is left to fit.")
-    return np.asarray(weight)
-
-
-def split_columns(X: Any, **roles: Any) -> tuple[Any, ...]:
-    """Take the columns that parameters name out of a data frame; other values pass through.
-
-    Parameters
-    ----------
-    X : array-like or data frame of shape (n, d)
-    **roles : str, array-like or None
-        A string is the name of a column of `X`.
-
-    Returns
-    -------
-    X, *values
-        The frame without the named columns, and one value per role.
-    """
-    for role, name in roles.items():
-        if isinstance(name, str):
-            X, roles[role] = validation.take_column(X, role, name)
-    return X, *roles.values()
-
-
-def split_named(X: Any, *roles: Any) -> tuple[Any, ...]:
-    """Take the columns named by `task`, `outlier`, `groups` out of `X`; and their names."""
-    named = [name for name in roles if isinstance(name, str)]
-    given = dict(zip(("task", "outlier", "groups"), roles, strict=False))
-    return *(split_columns(X, **given) if named else (X, *roles)), named
-
-
-def as_labels(task: Any) -> NDArray[Any]:
-    """One-dimensional array of labels; missing ones (None, NaN, NaT, NA) become None.
-
-    Of a native NumPy type where all labels share one, else of type object.
-    """
-    if isinstance(task, np.ndarray) and task.ndim == 1 and task.dtype.kind in "iubU":
-        return task
-    plain = [validation.plain_label(label) for label in validation.as_sequence(task)]
-    # Native arrays are searched fast; they must give back what they were given (NumPy turns large
-    # integers into floats and strips trailing NULs).
-    if {type(label) for label in plain} in ({str}, {int}, {bool}, {float}):
-        native = np.array(plain)
-        if native.dtype.kind in "Uibf" and native.tolist() == plain:
-            return native
-    # Element by element: NumPy would turn equal-length tuples into a matrix.
-    labels = np.empty(len(plain), dtype=object)
-    for i, label in enumerate(plain):
-        labels[i] = label
-    return labels
-
-
-def encode(labels: NDArray[Any]) -> tuple[NDArray[Any], Codes]:
-    """Sorted distinct labels (T,) and the code of each row (n,), MISSING where it has no label."""
-    if labels.dtype != object:
-        tasks, codes = np.unique(labels, return_inverse=True)
-        return tasks, codes
-    known = as_labels(validation.sorted_labels(labels))
-    return known, lookup(labels, known)
-
-
-def lookup(labels: NDArray[Any], tasks: NDArray[Any]) -> Codes:
-    """Code of each label among `tasks` (MISSING for None), shape (n,); unknown ones are refused."""
-    codes, unknown = find(labels, tasks)
-    if unknown.any():
-        raise ValueError(validation.unknown_task(labels[unknown][0], tasks))
-    return codes
-
-
-def find(labels: NDArray[Any], tasks: NDArray[Any]) -> tuple[Codes, Mask]:
-    """Code of each label among `tasks` (MISSING where there is none), and which are unknown."""
-    if labels.dtype != object and tasks.dtype.kind == labels.dtype.kind and len(tasks):
-        codes = np.searchsorted(tasks, labels)
-        codes[codes == len(tasks)] = 0
-        unknown = tasks[codes] != labels
-        return np.where(unknown, MISSING, codes), unknown
-    index = {task: code for code, task in enumerate(tasks.tolist())}
-    index[None] = MISSING
-    validation.refuse_unhashable(labels)
-    codes = np.array([index.get(label, -2) for label in labels.tolist()], dtype=np.intp)
-    return np.maximum(codes, MISSING), codes == -2
+def _sparse_row_numbers(X: Rows) -> Codes:
+    X = sparse.csr_array(X, copy=True)
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    cuts = X.indptr[1:-1]
+    content = zip(np.split(X.indices, cuts), np.split(X.data, cuts), strict=True)
+    keys = [(indices.tobytes(), data.tobytes()) for indices, data in content]
+    rank = {key: number for number, key in enumerate(sorted(set(keys)))}
+    return np.array([rank[key] for key in keys], dtype=np.intp)

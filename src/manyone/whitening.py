@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from manyone import validation
 from manyone._types import Array, Codes
 from manyone.covariance import TaskWhitenings, Whitening, pooled_whitening, task_whitenings
+from manyone.labels import check_weight, encode, lookup, one_per_row, split_columns
 from manyone.routing import RoutingState
-from manyone.rows import MISSING, check_weight, encode, lookup, one_per_row, split_columns
+from manyone.rows import MISSING
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -240,7 +240,7 @@ def _chosen(model: TableModel) -> list[tuple[str, str]]:
 
 def _rival(model: TableModel) -> list[tuple[str, str]]:
     """What one OneClassSVM per task would have done."""
-    from manyone.rows import find
+    from manyone.labels import find
     from manyone.tables.baseline import svm_false_alarms
 
     codes = find(model.labels_, model.tasks_)[0]

@@ -13,7 +13,8 @@ from sklearn.base import BaseEstimator
 
 from manyone import validation
 from manyone._types import Array, Codes, Mask, Rows
-from manyone.rows import check_outlier, check_rows, check_weight, lookup, one_per_row, split_columns
+from manyone.labels import check_outlier, check_weight, lookup, one_per_row, split_columns
+from manyone.rows import check_rows
 
 # Floats of one kernel block: large enough for BLAS, small enough to be forgotten beside m x m.
 _FLOATS = 2**21

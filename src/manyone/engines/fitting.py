@@ -107,7 +107,7 @@ def fit(model: Any, sweep: Sweep) -> Any:
     few = whitened and sample.n_rows <= size
     if sample.whole and (few or model.can.sample_rows):
         # So few rows shape the metric, or the first layer, much: thresholds come from folds.
-        return model._fit_rows(sample.rows().by_task(), sample.tasks, list(sample.roles))
+        return model._fit_rows(sample.rows().by_task(), sample.tasks)
     with np.errstate(under="ignore"):
         metric = metric_of(sample, sweep) if whitened else None
         plan = _planned(model, sample, seed, metric)
@@ -120,7 +120,7 @@ def fit(model: Any, sweep: Sweep) -> Any:
     model.training_ = TrainingRows(
         np.empty((0, 0)), none, none.astype(bool), np.zeros(0), none, len(plan.tasks)
     )
-    model.tasks_, model.solution_, model.label_columns_ = plan.tasks, solution, list(sample.roles)
+    model.tasks_, model.solution_ = plan.tasks, solution
     model.calibration_ = calibration
     model._set_offsets(model.alarm_rate)
     return model
@@ -137,7 +137,7 @@ def _planned(model: Any, sample: Sample, seed: int, metric: Whitening | None) ->
 
 
 def _remember_columns(model: Any, sample: Sample) -> None:
-    model.n_features_in_ = sample.X.shape[1]
+    model.n_features_in_, model.label_columns_ = sample.X.shape[1], list(sample.roles)
     vars(model).pop("feature_names_in_", None)
     if sample.names is not None:
         model.feature_names_in_ = sample.names

@@ -15,10 +15,10 @@ from scipy import sparse
 
 from manyone import validation
 from manyone._types import Array, Codes, Mask, Rows
-from manyone.content import row_numbers
 from manyone.engines.blocks import Block, CheckedBlock, by_task, stacked
 from manyone.engines.hashing import Hashes, row_hashes
-from manyone.rows import MISSING, TrainingRows, as_labels, encode, lookup
+from manyone.labels import as_labels, encode, lookup
+from manyone.rows import MISSING, TrainingRows, row_numbers
 
 # Rows of a block that are sampled in one go.
 _STEP = 2**17

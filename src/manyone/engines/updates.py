@@ -19,9 +19,10 @@ from manyone.engines.metric import behind_metric
 from manyone.engines.plan import Plan
 from manyone.engines.statistics import AddUp, Statistics, symmetric
 from manyone.kernels.gram import Points
+from manyone.labels import as_labels, encode, lookup
 from manyone.models.resemblance import Resemblance
 from manyone.models.solution import Solution
-from manyone.rows import MISSING, as_labels, encode, lookup
+from manyone.rows import MISSING
 from manyone.solvers.ridge import factorise
 
 

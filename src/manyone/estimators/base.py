@@ -26,7 +26,7 @@ from manyone.messages import warn_unconverged, warn_user
 from manyone.models.presence import with_presence
 from manyone.models.solution import FitReport, Solution
 from manyone.routing import RoutingState
-from manyone.rows import TrainingRows, split_named, training_rows
+from manyone.rows import TrainingRows, training_rows
 
 #: What methods that look at one task at a time can choose of a metric.
 TASK_METRIC: dict[str, list[Any]] = {
@@ -48,9 +48,7 @@ class OneClassEstimator(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
     alarm_rate: float = 0.05
 
     @abstractmethod
-    def _fit_rows(
-        self, rows: TrainingRows, tasks: NDArray[Any], named: list[str], *, calibrate: bool = True
-    ) -> Self:
+    def _fit_rows(self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool = True) -> Self:
         """Become the model of these rows, with thresholds unless told otherwise."""
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -99,9 +97,8 @@ class OneClassEstimator(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
             sweep = sweep_over(self, X, task, outlier, sample_weight, groups)
             if sweep is not None:
                 return fit_passes(self, sweep)
-        X, task, outlier, groups, named = split_named(X, task, outlier, groups)
         rows, tasks, _ = training_rows(self, X, task, outlier, sample_weight, groups)
-        return self._fit_rows(rows, tasks, named)
+        return self._fit_rows(rows, tasks)
 
     def fit_predict(
         self,
@@ -173,9 +170,7 @@ class MultiTaskOneClass(OneClassEstimator):
 
     # ------------------------------------------------------------------------------------- fitting
 
-    def _fit_rows(
-        self, rows: TrainingRows, tasks: NDArray[Any], named: list[str], *, calibrate: bool = True
-    ) -> Self:
+    def _fit_rows(self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool = True) -> Self:
         """Become the model of these rows, with thresholds unless told otherwise."""
         if self.can.merges_copies:
             rows = rows.merged()[0]
@@ -187,8 +182,6 @@ class MultiTaskOneClass(OneClassEstimator):
         except MemoryError:
             raise NotEnoughMemory(too_large(len(rows.codes))) from None
         self.tasks_, self.solution_ = tasks, solution
-        # A scoring call may bring these columns along without naming them: remember their names.
-        self.label_columns_ = named
         # What updates, exact p-values and plots need of the rows; landmarks stand for theirs.
         bare = rows.columns is not None or getattr(self, "landmarks", None) is not None
         self.training_ = replace(rows, X=np.empty((len(rows.codes), 0))) if bare else rows

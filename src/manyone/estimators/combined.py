@@ -22,10 +22,11 @@ from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR
 from manyone.estimators.updates import Updatable
+from manyone.labels import split_columns
 from manyone.messages import CalibrationWarning
 from manyone.models.combined import CombinedScorer, Tail, weight_of
 from manyone.models.solution import Solution
-from manyone.rows import TrainingRows, split_columns
+from manyone.rows import TrainingRows
 
 
 @dataclass(eq=False, repr=False)
@@ -106,20 +107,17 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
 
     # ------------------------------------------------------------------------------------- fitting
 
-    def _fit_rows(
-        self, rows: TrainingRows, tasks: NDArray[Any], named: list[str], *, calibrate: bool = True
-    ) -> Self:
+    def _fit_rows(self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool = True) -> Self:
         views: dict[str, MultiTaskOneClass] = {}
         for name, view in self._views():
             view = clone(view).set_params(alarm_rate=self.alarm_rate)
-            view.n_features_in_ = self.n_features_in_
+            view.n_features_in_, view.label_columns_ = self.n_features_in_, []
             if hasattr(self, "feature_names_in_"):
                 view.feature_names_in_ = self.feature_names_in_
             with warnings.catch_warnings():
                 # What has to be said about thresholds is said about the combined ones.
                 warnings.simplefilter("ignore", CalibrationWarning)
-                views[name] = view._fit_rows(rows, tasks, [])
-        self.label_columns_ = named
+                views[name] = view._fit_rows(rows, tasks)
         return self._combine(views, rows, tasks)
 
     def _combine(

@@ -18,10 +18,11 @@ from manyone.calibration.thresholds import Calibration
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.elsewhere import by_blocks
 from manyone.kernels.kernel import Kernel
+from manyone.labels import check_weight, lookup, one_per_row
 from manyone.messages import warn_user
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
-from manyone.rows import MISSING, TrainingRows, check_rows, check_weight, lookup, one_per_row
+from manyone.rows import MISSING, TrainingRows, check_rows
 
 
 class Scoring:

@@ -16,20 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from manyone._types import Codes
 from manyone.calibration.thresholds import Calibration
 from manyone.estimators.base import MultiTaskOneClass
+from manyone.labels import as_labels, encode, lookup, split_columns
 from manyone.messages import shortlist, warn_user
 from manyone.models.presence import with_presence
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
-from manyone.rows import (
-    MISSING,
-    TrainingRows,
-    as_labels,
-    check_rows,
-    encode,
-    lookup,
-    split_columns,
-    training_rows,
-)
+from manyone.rows import MISSING, TrainingRows, check_rows, training_rows
 
 if TYPE_CHECKING:
     from manyone.calibration.tails import Tails
@@ -227,7 +219,7 @@ class Updatable(MultiTaskOneClass):
 
     def _refit(self, rows: TrainingRows, tasks: NDArray[Any]) -> Self:
         calibrate = "calibration_" in vars(self)
-        return self._fit_rows(rows.by_task(), tasks, self.label_columns_, calibrate=calibrate)
+        return self._fit_rows(rows.by_task(), tasks, calibrate=calibrate)
 
 
 def rows_without(rows: TrainingRows, code: int) -> TrainingRows:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyone._types import Array, Codes, Mask
+from manyone.labels import as_labels, encode, lookup, split_columns
 from manyone.plots.axes import BLUE, GREY, VERMILION, Display, last_step
-from manyone.rows import as_labels, encode, lookup, split_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

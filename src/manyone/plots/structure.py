@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import squareform
 
 from manyone._types import Array, Codes
+from manyone.labels import as_labels
 from manyone.plots.axes import Display, last_step, learned
-from manyone.rows import as_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

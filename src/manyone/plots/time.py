@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
 from manyone._types import Array, Mask
+from manyone.labels import as_labels
 from manyone.plots.axes import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, Display
-from manyone.rows import as_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,7 +17,7 @@ from manyone.estimators.fitting import learn, scores_of
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR
-from manyone.rows import TrainingRows, split_named, training_rows
+from manyone.rows import TrainingRows, training_rows
 from manyone.selection.choosing import choose_setting
 from manyone.selection.faults import fault_grid, refuse_unless_dense
 from manyone.selection.judging import Judged, finite_mean, fold_aucs
@@ -109,7 +109,6 @@ def auto(
     if y is not None and task is None:
         warn_of_labels_in_y(y)
     begin = time.monotonic()
-    X, task, outlier, groups, named = split_named(X, task, outlier, groups)
     probe = IndependentOCKSR(alarm_rate=alarm_rate)
     probe._validate_params()
     rows, tasks, _ = training_rows(probe, X, task, outlier, sample_weight, groups)
@@ -133,10 +132,10 @@ def auto(
     alone = len(views) == 1
     best: OneClassEstimator = views[0][1] if alone else CombinedOneClass(estimators=views)
     best.set_params(alarm_rate=alarm_rate)
-    best.n_features_in_ = probe.n_features_in_
+    best.n_features_in_, best.label_columns_ = probe.n_features_in_, probe.label_columns_
     if hasattr(probe, "feature_names_in_"):
         best.feature_names_in_ = probe.feature_names_in_
-    best._fit_rows(rows, tasks, named)
+    best._fit_rows(rows, tasks)
     if isinstance(best, CombinedOneClass):
         remarks += _light_views(best)
     best.choice_ = _as_columns(tried, remarks)

@@ -7,8 +7,8 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
+from manyone.labels import split_columns
 from manyone.pipelines import TaskPipeline
-from manyone.rows import split_columns
 
 
 def chosen_pipeline(

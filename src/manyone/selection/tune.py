@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.rows import TrainingRows, split_named, training_rows
+from manyone.rows import TrainingRows, training_rows
 from manyone.selection.choosing import choose_setting
 from manyone.selection.faults import fault_grid, refuse_unless_dense
 from manyone.selection.judging import (
@@ -111,7 +111,6 @@ def tune(
         given |= {"calibrate": calibrate, "random_state": random_state}
         return tuned_pipeline(estimator, tune, X, **given)
     model, values = _checked(estimator, criterion, grid, max_rows)
-    X, task, outlier, groups, named = split_named(X, task, outlier, groups)
     rows, tasks, _ = training_rows(model, X, task, outlier, sample_weight, groups)
     faults = criterion == "faults"
     if faults:
@@ -132,7 +131,7 @@ def tune(
         model, rows, values, criterion, grid is None, max_rows, random_state
     )
     model.set_params(**table[best].setting)
-    model._fit_rows(rows, tasks, named, calibrate=calibrate)
+    model._fit_rows(rows, tasks, calibrate=calibrate)
     model.tuning_ = _as_columns(estimator, table, best, judged)
     return model
 

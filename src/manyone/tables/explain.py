@@ -13,9 +13,10 @@ from scipy.spatial.distance import cdist
 from manyone._types import Array, Codes
 from manyone.covariance import TaskWhitenings, task_whitenings
 from manyone.estimators.combined import CombinedOneClass
+from manyone.labels import find
 from manyone.progress import counted
 from manyone.reasons import find_reasons
-from manyone.rows import MISSING, find
+from manyone.rows import MISSING
 from manyone.tables.answers import Answers
 from manyone.tables.encoder import Encoder
 from manyone.tables.frames import Column, like, task_labels

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
+from manyone.labels import as_labels
 from manyone.messages import shortlist
-from manyone.rows import as_labels
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,9 @@ from manyone.engines.blocks import Block, CheckedBlock
 from manyone.engines.fitting import Step, Sweep, local_sweep
 from manyone.engines.sample import Sample, TakeSample, refuse_unusable
 from manyone.engines.sources import blocks_of, is_dask
+from manyone.labels import as_labels, lookup
 from manyone.messages import warn_user
-from manyone.rows import MISSING, as_labels, lookup
+from manyone.rows import MISSING
 from manyone.tables.encoder import Encoder
 from manyone.tables.facts import Facts
 from manyone.tables.frames import Column, as_table

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
 from manyone.groups import TimeBlocks
+from manyone.labels import encode, find
 from manyone.messages import shortlist
-from manyone.rows import MISSING, encode, find
+from manyone.rows import MISSING
 from manyone.tables.frames import (
     Columns,
     joined_label,
