@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
-from sklearn.exceptions import ConvergenceWarning
-
 
 class CalibrationWarning(UserWarning):
     """The promised alarm rate cannot be kept task by task with the rows at hand."""
@@ -23,15 +21,6 @@ def warn_user(message: str, category: type[Warning] = CalibrationWarning) -> Non
     while frame is not None and frame.f_globals.get("__name__", "").startswith(ours):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
-
-
-def warn_unconverged(name: str, max_iter: int, tol: float) -> None:
-    """Say that an iterative fit of the named estimator stopped early."""
-    warn_user(
-        f"{name} stopped after max_iter={max_iter} iterations before tol={tol:g} was reached. "
-        "Increase max_iter, or tol if this is good enough.",
-        ConvergenceWarning,
-    )
 
 
 def shortlist(items: Sequence[Any], most: int) -> str:

@@ -114,7 +114,8 @@ def fit(model: Any, sweep: Sweep) -> Any:
         solution, tails = model._solve_passes(plan, sweep, sample)
         solution = behind_metric(solution, metric)
         calibration = tails.calibration(len(plan.tasks), solution.left_out_source)
-    model._warn_unless_converged(solution.report)
+    if not solution.report.converged:
+        model._warn_unconverged(solution.report)
     validation.warn_of_dominating_column(model, sample.X, solution.scorer.points.kernel)
     none = np.zeros(0, dtype=np.intp)
     model.training_ = TrainingRows(

@@ -22,7 +22,7 @@ from manyone.estimators.scoring import Scoring
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import KERNELS, VALUES_ONLY
 from manyone.memory import NotEnoughMemory, in_memory, too_large
-from manyone.messages import warn_unconverged, warn_user
+from manyone.messages import warn_user
 from manyone.models.presence import with_presence
 from manyone.models.solution import FitReport, Solution
 from manyone.routing import RoutingState
@@ -185,7 +185,8 @@ class MultiTaskOneClass(OneClassEstimator):
         # What updates, exact p-values and plots need of the rows; landmarks stand for theirs.
         bare = rows.columns is not None or getattr(self, "landmarks", None) is not None
         self.training_ = replace(rows, X=np.empty((len(rows.codes), 0))) if bare else rows
-        self._warn_unless_converged(solution.report)
+        if not solution.report.converged:
+            self._warn_unconverged(solution.report)
         validation.warn_of_dominating_column(self, rows.X, solution.scorer.points.kernel)
         if calibrate and solution.left_out is not None:
             with np.errstate(under="ignore"):
@@ -193,11 +194,12 @@ class MultiTaskOneClass(OneClassEstimator):
             self._set_offsets(self.alarm_rate)
         return self
 
-    def _warn_unless_converged(self, report: FitReport) -> None:
-        if not report.converged and report.message is not None:
-            warn_user(report.message, ConvergenceWarning)
-        elif not report.converged:
-            warn_unconverged(type(self).__name__, self.max_iter, self.tol)
+    def _warn_unconverged(self, report: FitReport) -> None:
+        message = report.message or (
+            f"{type(self).__name__} stopped after max_iter={self.max_iter} iterations before "
+            f"tol={self.tol:g} was reached. Increase max_iter, or tol if this is good enough."
+        )
+        warn_user(message, ConvergenceWarning)
 
     def __sklearn_tags__(self) -> Any:
         """Tags: sparse rows where no metric is learned, kernel matrices sliced both ways."""

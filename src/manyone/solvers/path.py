@@ -5,6 +5,7 @@ With :math:`S K S = U \Lambda U'` the solution of :mod:`manyone.solvers.ridge` f
 responses of rows O(n^2), those of whole tasks O(n^2 n_t).
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -97,8 +98,7 @@ def left_out_gaps(
     solved = vectors @ (damped[:, :, None] * rotated[:, None, :]).reshape(len(values), -1)
     solved = solved.reshape(len(values), len(alphas), -1)  # M^-1 S R for every ridge
     # First blocks, for all tasks; then groups, for tasks that their rows are not in.
-    stacks = [(index, False) for index in _by_size(blocks)]
-    stacks += [(index, True) for index in _by_size(groups)]
+    stacks = [*_by_size(blocks, False), *_by_size(groups, True)]
     gaps = np.empty((len(alphas), *R.shape))
     for k, alpha in enumerate(alphas):
         residual = solved[:, k] * (alpha / root)[:, None]
@@ -118,12 +118,13 @@ def left_out_gaps(
     return gaps
 
 
-def _by_size(groups: list[Codes] | None) -> list[Codes]:
-    """Groups (g, n) of each size n: they are solved together."""
+def _by_size(groups: list[Codes] | None, spared: bool) -> Iterator[tuple[Codes, bool]]:
+    """Groups (g, n) of each size n, which are solved together, and whether own tasks are spared."""
     by_size: dict[int, list[Codes]] = {}
     for group in groups or []:
         by_size.setdefault(len(group), []).append(group)
-    return list(map(np.stack, by_size.values()))
+    for same in by_size.values():
+        yield np.stack(same), spared
 
 
 def interpolate_gaps(
