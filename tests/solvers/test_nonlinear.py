@@ -13,7 +13,6 @@ from manyone.solvers.nonlinear import (
     Evaluation,
     NonlinearSolution,
     TwoLayerProblem,
-    capped_weight,
     gram,
     reduced_objective,
     respond,
@@ -309,11 +308,11 @@ def test_one_row_one_task_and_no_responses() -> None:
 
 
 def test_the_problem_is_in_units_of_the_mean_weight_and_knows_the_origin() -> None:
-    Phi, R, W = make(0)
+    Phi, R, _ = make(0)
     codes = np.arange(16) % 3
     codes[15] = -1
     weight = np.random.default_rng(0).uniform(10.0, 30.0, 16)
-    problem = two_layer_problem(Phi, W, R, weight, codes, 2.0)
+    problem = two_layer_problem(Phi, np.ones(16), R, weight, codes, 2.0)
     unit = weight.mean()
     assert problem.unit == pytest.approx(unit)
     assert problem.alpha == pytest.approx(2.0 / unit)
@@ -322,9 +321,12 @@ def test_the_problem_is_in_units_of_the_mean_weight_and_knows_the_origin() -> No
     np.testing.assert_array_equal(problem.groups, [*codes[:15], 3, 3])
     np.testing.assert_allclose(problem.weight[:-1], weight / unit)
     assert problem.weight[-1] == pytest.approx(0.1 * weight[:15].sum() / 3 / unit)
+    # It starts from the ridge regression of the first layer.
+    W = Phi.T @ np.linalg.solve(Phi @ Phi.T + np.diag(2.0 / weight), R)
+    np.testing.assert_allclose(problem.W, W, atol=1e-10)
     mean_square = weight @ np.sum((Phi @ W) ** 2, axis=1) / weight.sum()
     assert problem.theta == pytest.approx(10.0 / mean_square)
-    bare = two_layer_problem(Phi, W, R, weight, codes, 2.0, theta=3.0, anchor=False)
+    bare = two_layer_problem(Phi, np.ones(16), R, weight, codes, 2.0, theta=3.0, anchor=False)
     assert bare.Phi is Phi and bare.theta == 3.0 and len(bare.groups) == 16
     # A ridge of the second layer beyond what a task weighs is brought back to that.
     at_once = Descent(max_iter=0)
@@ -334,9 +336,12 @@ def test_the_problem_is_in_units_of_the_mean_weight_and_knows_the_origin() -> No
 
 
 def test_weights_are_capped_where_the_ridge_would_be_lost() -> None:
-    weight = np.array([1.0, 1e6, 1e30])
-    np.testing.assert_array_equal(capped_weight(weight, np.ones(3), 1e-9), [1.0, 1e6, 1e8])
-    np.testing.assert_allclose(capped_weight(weight, np.ones(3), 0.1)[2], 1.5e11, rtol=0.01)
+    weight, one = np.array([1.0, 1e6, 1e30]), np.ones((3, 1))
+    for alpha, largest in ((1e-9, 1e8), (0.1, 1.5e11)):
+        codes = np.zeros(3, dtype=np.intp)
+        problem = two_layer_problem(np.eye(3), np.ones(3), one, weight, codes, alpha, anchor=False)
+        expected = [1.0, 1e6, largest]
+        np.testing.assert_allclose(problem.weight * problem.unit, expected, rtol=0.01)
     Phi, R, W = make(0)
     heavy = np.where(np.arange(16) == 3, 1e30, 1.0)
     capped = np.minimum(heavy, 1e10 * BETA)

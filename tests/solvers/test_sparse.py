@@ -201,10 +201,10 @@ def test_one_row_one_task_and_no_responses() -> None:
 def test_strengths_stay_where_the_second_layer_is_neither_zero_nor_everything() -> None:
     Phi, R, codes, W = make(1)
     weight = np.random.default_rng(0).uniform(0.5, 2.0, len(R))
-    problem = two_layer_problem(Phi, W, R, weight, codes, ALPHA, anchor=False)
+    problem = two_layer_problem(Phi, np.ones(len(R)), R, weight, codes, ALPHA, anchor=False)
     problem = sparse_problem(problem)
     root = np.sqrt(problem.weight)
-    J = naive_gram(Phi @ W, problem.theta) * root[:, None] * root
+    J = naive_gram(Phi @ problem.W, problem.theta) * root[:, None] * root
     target = R * root[:, None]
     # At these an output would vanish: |2 J'R| per entry, and its length where there is no l1.
     largest = np.abs(2 * J.T @ target / root[:, None]).max(axis=0).min()
@@ -222,11 +222,11 @@ def test_strengths_stay_where_the_second_layer_is_neither_zero_nor_everything() 
 def test_a_lasso_starts_near_the_ridge_and_sees_no_empty_group() -> None:
     Phi, R, codes, W = make(2)
     weight = np.where(np.arange(len(R)) == 0, 1e20, 1.0)
-    problem = two_layer_problem(Phi, W, R, weight, 2 * codes, ALPHA)
+    problem = two_layer_problem(Phi, np.ones(18), R, weight, 2 * codes, ALPHA)
     ready = sparse_problem(problem)
     assert sorted(set(ready.groups.tolist())) == [0, 1, 2, 3]
     assert ready.weight.max() == pytest.approx(1e8 * ready.weight.min())
-    plain = sparse_problem(two_layer_problem(Phi, W, R, np.ones(18), codes, ALPHA))
+    plain = sparse_problem(two_layer_problem(Phi, np.ones(18), R, np.ones(18), codes, ALPHA))
     values = [
         solve_sparse(plain._replace(W=W), L1, GROUP, Descent(max_iter=0)).objective_path[0]
         for W in (plain.W, sparse_start(plain, 50))

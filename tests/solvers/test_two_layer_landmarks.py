@@ -13,7 +13,7 @@ CODES = np.arange(N) % T
 PHI = RNG.normal(size=(N, M)) / 3 + np.eye(T, M)[CODES]
 START = 0.3 * RNG.normal(size=(M, T))
 WEIGHT = RNG.uniform(0.5, 2.0, N)
-PROBLEM = two_layer_problem(PHI, START, np.eye(T)[CODES], WEIGHT, CODES, 0.1, theta=1.3)
+PROBLEM = two_layer_problem(PHI, np.ones(N), np.eye(T)[CODES], WEIGHT, CODES, 0.1, theta=1.3)
 CENTRES = np.array([0, 3, 8, 9, 20, 33, 34, 35, 60])
 EVERY = np.arange(N + 1)
 

@@ -82,13 +82,14 @@ def folds_of(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
         ahead = np.append(looks_ahead(rows), False)[rows.codes]
     elif len(stays):
         refits.append((everyone, stays))
-    for k in range(fold.max() + 1):
+    # Later folds have no more rows of a task, and later blocks of time have more before them.
+    for k in reversed(range(fold.max() + 1)):
         # Nobody comes before the first block: it stays, and so does all after it.
         out = (fold == k) & ~(ahead & (k == 0))
         later = ahead & (fold > k) & (k > 0)
         if out.any():
             refits.append((everyone[~out & ~later], everyone[out]))
-    return sorted(refits, key=lambda one: -len(one[0]))
+    return refits
 
 
 def _unit(whole: Solution, part: Solution, n_tasks: int) -> Array:

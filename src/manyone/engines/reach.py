@@ -57,8 +57,8 @@ class Reach:
         hashes = row_hashes(X[few])
         nearest = _nearest(points, hashes, X)
         usual = Usual.of(nearest, weight)
-        limits = usual.without(nearest, weight)
-        typical = typical_ratios(nearest, limits, weight, codes, rows.n_tasks)
+        ratio = usual.ratios(nearest, weight)
+        typical = typical_ratios(ratio, weight, codes, rows.n_tasks)
         return cls(points, hashes, usual, typical, home)
 
     def recoded(self, codes: Codes, n_tasks: int, gone: Rows | None = None) -> Reach:
@@ -78,8 +78,8 @@ class Reach:
     def grown(self, tasks: Codes, X: Rows, codes: Codes, weight: Array) -> Reach:
         """The same with what is typical of new `tasks`, from their rows (b, d)."""
         nearest = _nearest(self.points, self.hashes, X)
-        limits, typical = self.usual.without(nearest, weight), self.typical.copy()
-        typical[tasks] = typical_ratios(nearest, limits, weight, codes, len(typical))[tasks]
+        ratio, typical = self.usual.ratios(nearest, weight), self.typical.copy()
+        typical[tasks] = typical_ratios(ratio, weight, codes, len(typical))[tasks]
         return replace(self, typical=typical)
 
     def presence(self, unit: float) -> Presence:
@@ -89,8 +89,7 @@ class Reach:
     def penalties(self, X: Rows, codes: Codes, weight: Array, unit: float) -> Array:
         """What the left-out scores of training rows (b, d) are lowered by, shape (b,)."""
         nearest = _nearest(self.points, self.hashes, X)
-        limit = self.usual.without(nearest, weight)
-        return unit * excess_of(nearest, limit, self.typical[codes])
+        return unit * excess_of(self.usual.ratios(nearest, weight), self.typical[codes])
 
 
 def _nearest(points: Points, hashes: Hashes, X: Rows) -> Array:

@@ -25,12 +25,11 @@ from manyone.rows import TrainingRows
 from manyone.solvers.nonlinear import (
     Descent,
     TwoLayerProblem,
-    capped_weight,
     respond,
     two_layer_problem,
 )
 from manyone.solvers.nonlinear import gram as second_gram
-from manyone.solvers.ridge import effective_alpha, factorise, primal_weights
+from manyone.solvers.ridge import factorise
 
 if TYPE_CHECKING:
     from manyone.calibration.tails import Tails
@@ -104,7 +103,7 @@ class TwoLayerModel(MultiTaskOneClass):
             validation.refuse_landmarks(rows, self.landmarks)
             return self._of_many(gram, rows)
         Phi, features = gram.features()
-        problem = first_layer(self, Phi, gram.diagonal(), rows)
+        problem = self._posed(Phi, gram.diagonal(), rows)
         if not (gram.kernel.unit_diagonal or gram.kernel.semidefinite):
             # Features drop what is negative: where that is more than rounding, refuse.
             alpha, weight = problem.alpha, problem.weight[: len(rows.codes)]
@@ -113,6 +112,11 @@ class TwoLayerModel(MultiTaskOneClass):
         dual = np.zeros((len(rows.codes), rows.n_tasks), order="F")
         dual[features.pivots] = features.expand(found.W)
         return two_layers(self, gram.points(), dual, problem, found, rows, None, learned)
+
+    def _posed(self, Phi: Array, diagonal: Array, rows: TrainingRows) -> TwoLayerProblem:
+        """Both layers as arrays, for feature rows (n, m) and self-similarities (n,)."""
+        given = rows.responses(), rows.weight, rows.codes
+        return two_layer_problem(Phi, diagonal, *given, self.alpha, self.theta, self.anchor)
 
     # ----------------------------------------------------------------------------------- landmarks
 
@@ -142,7 +146,7 @@ class TwoLayerModel(MultiTaskOneClass):
             "Give fewer landmarks, or use JointOCKSR, whose memory does not grow with the square "
             "of the number of tasks.",
         )
-        problem = first_layer(self, plan.features(rows.X), plan.diagonal(rows.X), rows)
+        problem = self._posed(plan.features(rows.X), plan.diagonal(rows.X), rows)
         centres = centres_of(problem, rows.content, m, seed)
         found, learned = self._descend(problem, centres)
         dual = np.asfortranarray(plan.expand(found.W))
@@ -175,26 +179,6 @@ class TwoLayerModel(MultiTaskOneClass):
         if plan.reach is not None:
             solution = replace(solution, presence=plan.reach.presence(unit))
         return solution, tails
-
-
-def first_layer(model: Any, Phi: Array, diagonal: Array, rows: TrainingRows) -> TwoLayerProblem:
-    """Both layers as arrays, starting from the ridge regression of the first.
-
-    Parameters
-    ----------
-    model : estimator
-    Phi : ndarray of shape (n, m)
-        Feature rows.
-    diagonal : ndarray of shape (n,)
-        Self-similarities.
-    rows : TrainingRows
-    """
-    R, weight = rows.responses(), capped_weight(rows.weight, diagonal, model.alpha)
-    alpha = float(effective_alpha(model.alpha, diagonal @ weight))
-    W = primal_weights(Phi, R, alpha, weight)[0]
-    return two_layer_problem(
-        Phi, W, R, weight, rows.codes, alpha, theta=model.theta, anchor=model.anchor
-    )
 
 
 def start(model: Any, problem: TwoLayerProblem) -> tuple[TwoLayerProblem, Descent]:

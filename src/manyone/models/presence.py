@@ -64,6 +64,8 @@ class Presence:
     def excess(self, X: Rows, codes: Codes | None = None) -> Array:
         """`penalty` in units of the scores, shape (n,)."""
         n, excess = X.shape[0], np.zeros(X.shape[0])
+        if not 0.0 < self.limit < np.inf:
+            return excess
         for part in row_blocks(n, 3 * (len(self.points) + X.shape[1])):
             rows = np.arange(n)[part]
             if codes is not None:
@@ -71,7 +73,7 @@ class Presence:
                 rows = rows[~(near <= _START * self.limit)]
             if len(rows):
                 nearest = distances_from(self.points, X[rows]).min(axis=1)
-                excess[rows] = excess_of(nearest, self.limit)
+                excess[rows] = excess_of(nearest / self.limit)
         return excess
 
     def same_excess(self, other: Presence | None) -> bool:
@@ -108,12 +110,12 @@ def with_presence(solution: Solution, rows: TrainingRows) -> Solution:
     points, few, home = points_of(solution.scorer.points.kernel, rows)
     nearest = _nearest_others(points, rows, normal, few)
     usual = Usual.of(nearest, weight)
-    limits = usual.without(nearest, weight)
-    typical = typical_ratios(nearest, limits, weight, codes, rows.n_tasks)
+    ratio = usual.ratios(nearest, weight)
+    typical = typical_ratios(ratio, weight, codes, rows.n_tasks)
     presence, left_out = Presence(points, usual.limit, unit, home), solution.left_out
     if left_out is not None:
         left_out = left_out.copy()
-        left_out[normal] -= unit * excess_of(nearest, limits, typical[codes])
+        left_out[normal] -= unit * excess_of(ratio, typical[codes])
     return replace(solution, presence=presence, left_out=left_out)
 
 
@@ -123,30 +125,21 @@ def unit_of(scorer: Scorer) -> float:
     return 0.0 if far is None else float(np.abs(far).max()) / (_MISTAKE - _START)
 
 
-def excess_of(nearest: Array, limit: Array | float, typical: Array | None = None) -> Array:
-    """The h of :class:`Presence`, of distances to the nearest point (n,).
+def excess_of(ratio: Array, typical: Array | None = None) -> Array:
+    """The h of :class:`Presence`, of distances in usual ones (n,).
 
-    Training rows that are left out count up to a mistake, or to what is typical of their task (in
-    usual distances, shape (n,)) and as much again.
+    Training rows that are left out count up to a mistake, or to as much beyond what is typical of
+    their task (n,).
     """
     most: Array | float = _FARTHEST
     if typical is not None:
         most = np.minimum(_MISTAKE * np.maximum(1.0, typical), most)
-    beyond = np.clip(ratios(nearest, limit) - _START, 0.0, most - _START)
+    beyond = np.clip(ratio - _START, 0.0, most - _START)
     return np.minimum(beyond**2 / (_MISTAKE - _START), beyond)
 
 
-def ratios(nearest: Array, limit: Array | float) -> Array:
-    """Distances in usual ones; 0 where there is none, or none but 0, to tell them from."""
-    known = np.isfinite(limit) & (np.asarray(limit) > 0)
-    return np.where(known, nearest / np.where(known, limit, 1.0), 0.0)
-
-
-def typical_ratios(
-    nearest: Array, limits: Array, weight: Array, codes: Codes, n_tasks: int
-) -> Array:
-    """Median of each task's distances (n,) in usual ones, shape (T,)."""
-    ratio = ratios(nearest, limits)
+def typical_ratios(ratio: Array, weight: Array, codes: Codes, n_tasks: int) -> Array:
+    """Median of each task's distances in usual ones (n,), shape (T,)."""
     order = np.lexsort((ratio, codes))
     totals = np.bincount(codes, weight, n_tasks)
     wanted = np.cumsum(totals) - totals + 0.5 * (1.0 - 1e-12) * totals
@@ -179,10 +172,11 @@ class Usual:
         wanted = _USUAL * (1.0 - 1e-12) * self.mass[-1]
         return float(self.ascending[int(np.searchsorted(self.mass, wanted))])
 
-    def without(self, nearest: Array, weight: Array) -> Array:
-        """The same among the other rows, for each row (n,); infinite where there are none.
+    def ratios(self, nearest: Array, weight: Array) -> Array:
+        """Distances of rows (n,) in those that are usual among the other rows.
 
-        That their distances may grow without the row is neglected, to the safe side.
+        0 where there are no others, or none but copies. That the others' distances may grow without
+        the row is neglected, to the safe side.
         """
         one, last = np.minimum(weight, 1.0), len(self.mass) - 1
         wanted = _USUAL * (1.0 - 1e-12) * (self.mass[-1] - one)
@@ -190,7 +184,8 @@ class Usual:
         # Reached below the row, or else it has to be reached without it.
         beyond = np.minimum(np.searchsorted(self.mass, wanted + one), last)
         others = self.ascending[np.where(self.ascending[found] < nearest, found, beyond)]
-        return np.where(self.mass[-1] > one, others, np.inf)
+        known = (self.mass[-1] > one) & (others > 0.0) & np.isfinite(others)
+        return np.where(known, nearest / np.where(known, others, 1.0), 0.0)
 
 
 def points_of(kernel: Kernel, rows: TrainingRows) -> tuple[Points, Codes, Codes]:

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from manyone._types import Array, Codes
-from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha
+from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha, primal_weights
 from manyone.solvers.running import Report, blas_for, record, solve_definite
 
 _BLOCK = 512  # rows per block: long enough to keep BLAS busy, short enough for one triangle to pay
@@ -97,37 +97,29 @@ class NonlinearSolution(NamedTuple):
     beta: float
 
 
-def capped_weight(weight: Array, diagonal: Array, alpha: float) -> Array:
-    """Weights (n,) beside which double precision resolves the ridge of light rows.
-
-    Heavier rows are interpolated to rounding anyway. ``diagonal`` (n,): self-similarities.
-    """
-    resolved = SMALLEST_RIDGE * max(float(np.abs(diagonal).sum()), 1e-200)
-    return np.minimum(weight, max(1e8, min(alpha, 1e50) / resolved))
-
-
 def two_layer_problem(
     Phi: Array,
-    W: Array,
+    diagonal: Array,
     R: Array,
     weight: Array,
     codes: Codes,
     alpha: float,
-    *,
     theta: str | float = "mean",
     anchor: bool = True,
 ) -> TwoLayerProblem:
-    """The problem that `solve_nonlinear` and `solve_sparse` are asked to solve.
+    """What `solve_nonlinear` and `solve_sparse` are to solve, from the ridge of the first layer on.
 
     Parameters
     ----------
     Phi : array of shape (n, m)
         Feature rows.
-    W : array of shape (m, T)
-        Ridge solution of the first layer.
+    diagonal : array of shape (n,)
+        Self-similarities of the rows.
     R : array of shape (n, T)
         Columns are the indicators of the normal rows of each task.
     weight : array of shape (n,)
+        Weights beside which double precision would lose the ridge of light rows are capped: heavier
+        rows are interpolated to rounding anyway.
     codes : array of shape (n,)
         Task of each row; negative for outliers of every task.
     alpha : float
@@ -137,6 +129,10 @@ def two_layer_problem(
         Whether the origin joins as a row that belongs to no task: a row unlike all others has
         features near zero.
     """
+    resolved = SMALLEST_RIDGE * max(float(np.abs(diagonal).sum()), 1e-200)
+    weight = np.minimum(weight, max(1e8, min(alpha, 1e50) / resolved))
+    alpha = float(effective_alpha(alpha, diagonal @ weight))
+    W = primal_weights(Phi, R, alpha, weight)[0]
     T, unit = R.shape[1], float(np.mean(weight))
     groups = np.where(codes < 0, T, codes)
     if isinstance(theta, str):

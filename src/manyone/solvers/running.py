@@ -62,7 +62,7 @@ def solve_definite(M: Array, R: Array) -> Array | None:
     Of M (n, n), in C order, the upper triangle is read, and overwritten by its Cholesky factor.
     """
     X, info = R.copy(order="F"), ctypes.c_int()
-    n, k = (ctypes.byref(ctypes.c_int(number)) for number in X.shape)
+    n, k = map(ctypes.byref, map(ctypes.c_int, X.shape))
     found = M.ctypes.data, n, X.ctypes.data, n, ctypes.byref(info)
     _dposv()(ctypes.c_char_p(b"L"), n, k, *found)
     return X if info.value == 0 else None
