@@ -10,6 +10,7 @@ from scipy.stats import binom
 
 from manyone import IndependentOCKSR, JointOCKSR
 from manyone.datasets import load_mnist
+from manyone.estimators import METHODS as REGISTRY
 
 pytestmark = [pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning"), pytest.mark.slow]
 RATES = (0.05, 0.1, 0.2)
@@ -29,10 +30,10 @@ def simulate(seed, n_rows, n_tasks=4, n_test=1):
     return draw(n_rows), draw(n_test)
 
 
-def alarms(method, n_rows, in_sample=False):
-    """Alarm (0 or 1) on one fresh normal row per task: arrays (DATA_SETS, T) for each rate."""
+def alarms(method, n_rows, in_sample=False, data_sets=DATA_SETS):
+    """Alarm (0 or 1) on one fresh normal row per task: arrays (data sets, T) for each rate."""
     found = {rate: [] for rate in RATES}
-    for seed in range(DATA_SETS):
+    for seed in range(data_sets):
         (X, task), (Z, claim) = simulate(seed, n_rows)
         model = method().fit(X, task=task)
         if in_sample:
@@ -59,6 +60,14 @@ def test_rate_holds_for_each_task_and_over_all(method, n_rows):
         assert alarm.sum() >= binom.ppf(0.001, alarm.size, 0.75 * resolvable)
         if resolvable == 0:  # pooled over tasks: some alarms all the same
             assert alarm.mean() > rate / 5
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY.keys() - {"OCKSR", "C-OCKSR"}))
+def test_rate_holds_for_every_other_method(name):
+    few = 10 if REGISTRY[name].can.folds else 30  # refits take their time
+    for rate, alarm in alarms(REGISTRY[name], 20, data_sets=few).items():
+        assert not too_many(alarm, rate), f"rate {alarm.mean():.3f} > {rate}"
+        assert alarm.sum() >= binom.ppf(0.001, alarm.size, rate / 2)
 
 
 @METHODS
