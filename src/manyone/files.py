@@ -13,7 +13,7 @@ from typing import IO
 _PATIENCE, _PAUSE = 60.0, 0.1  # seconds to wait for another process, and between two looks
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, *, new: bool = False) -> None:
     """Write bytes beside `path`, flush them to disk, then rename: never a half-written file.
 
     Parameters
@@ -21,24 +21,30 @@ def write_atomically(path: Path, content: bytes) -> None:
     path : Path
         A file that is there keeps its content until the new one is complete.
     content : bytes
+    new : bool, default=False
+        Whether the file must not be there: of two processes, one makes it.
 
     Raises
     ------
     FileNotFoundError
         If there is no folder to write into.
+    FileExistsError
+        If it is there, though it is to be new.
     """
-    with written_beside(path) as stream:
+    with written_beside(path, new=new) as stream:
         stream.write(content)
 
 
 @contextmanager
-def written_beside(path: Path) -> Iterator[IO[bytes]]:
+def written_beside(path: Path, *, new: bool = False) -> Iterator[IO[bytes]]:
     """A stream into a file beside `path`, which takes its place when all went well.
 
     Parameters
     ----------
     path : Path
         A file that is there keeps its content until then.
+    new : bool, default=False
+        Whether the file must not be there.
 
     Yields
     ------
@@ -56,7 +62,11 @@ def written_beside(path: Path) -> Iterator[IO[bytes]]:
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
+        if new:
+            os.link(name, path)  # which refuses where there is one
+            os.unlink(name)
+        else:
+            os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise

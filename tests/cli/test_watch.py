@@ -129,5 +129,62 @@ def test_rows_that_look_wrong_are_told(here, capsys):
     assert "40 new rows" in out and "7 rows with an id that came before" in out
     assert "5 rows of tasks never seen ('pump 99')" in out
     assert "1 of 2 answers were new" in out
-    assert "1 answers are about ids that are not among the last rows, as '77777'" in err
+    assert "of 2 answers, 1 name an id that is not among the last 100,000 rows, as '77777'" in err
     assert "is older than a row of its task before it" in err and "sort the table by when" in err
+
+
+def test_contradicting_answers_are_refused(here, refused):
+    pl.DataFrame({"id": [3, 4, 3], "normal": [True, True, False]}).write_csv("answers.csv")
+    refused([*WATCH, "--feedback", "answers.csv"], "answers.csv: row 2: id 3", "Keep one")
+
+
+def test_scores_that_are_gone_are_said_and_never_written_over_a_foreign_file(here, capsys, refused):
+    whole = pl.read_csv("today.csv")
+    whole[:70].write_csv("today.csv")
+    assert main(WATCH) == 0
+    (here / "seen.csv").unlink()
+    capsys.readouterr()
+    assert main(WATCH) == 0
+    out, err = capsys.readouterr()
+    assert "seen.csv is gone" in err and "--state" in err and "Scores" not in out
+    (here / "seen.csv").write_text("mine\n")
+    refused(WATCH, "seen.csv", "Name a new file")
+    (here / "seen.csv").unlink()
+    whole.write_csv("today.csv")
+    assert main(WATCH) == 0
+    assert pl.read_csv("seen.csv")["id"].to_list() == list(range(70, 180))
+
+
+def test_a_full_disk_leaves_what_the_next_run_goes_on_from(here, monkeypatch, capsys):
+    assert main([*WATCH[:4], "t", "--out", "wanted.csv"]) == 0
+    wanted = (here / "wanted.csv").read_bytes()
+    from manyone.monitor import Monitor
+
+    def full(self, path):
+        raise OSError(28, "No space left on device")
+
+    capsys.readouterr()
+    with monkeypatch.context() as patch:
+        patch.setattr(Monitor, "save_state", full)
+        assert main(WATCH) == 2
+    assert capsys.readouterr().err == (
+        "manyone: the disk is full. Make room, and give the command again.\n"
+    )
+    (here / "seen.csv").write_bytes((here / "seen.csv").read_bytes()[:20])
+    assert main(WATCH) == 0
+    assert (here / "seen.csv").read_bytes() == wanted
+
+
+def test_of_two_that_start_at_once_one_is_refused(here, monkeypatch, capsys):
+    from manyone.cli import watch as command
+
+    begin = command._begin
+
+    def another_was_faster(state, model, out):
+        begin(state, model, out)
+        begin(state, model, out)
+
+    monkeypatch.setattr(command, "_begin", another_was_faster)
+    assert main(WATCH) == 2
+    assert "s has just been made by another process" in capsys.readouterr().err
+    assert not (here / "seen.csv").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -83,6 +84,8 @@ def _what_to_mend(error: Exception) -> str:
         context = getattr(error, "ctx", None)
         more = f" See {context.command_path} --help." if context is not None else ""
         return f"{error.format_message()}{more}"
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return "the disk is full. Make room, and give the command again."
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}."
     if isinstance(error, (InputError, OSError, MemoryError, ModelFileError, TableFileError)):

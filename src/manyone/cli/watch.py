@@ -16,7 +16,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from manyone.monitor import Monitor, Watched
 
 _BATCH = 5000  # rows between two saves
+_HEADER = b"id,task,score,p_value,alarm,drift\n"
 _ALIKE = 0.5  # rows that count for less resemble the one before
 
 
@@ -68,26 +69,48 @@ def watch(
     from manyone.monitor import Monitor
 
     found = load_model(model)
-    with locked(state) if state.exists() else nullcontext():
+    with ExitStack() as stack:
+        begun = state.exists()
+        if begun:
+            stack.enter_context(locked(state))
         with about(state):
-            monitor = Monitor(found, state=state)
+            monitor = Monitor(found, state=state if begun else None)
         answers = _answers(feedback)
         told = _tell(monitor, answers)
         scores, totals = _Scores(out, monitor), _Totals()
         with progress("watching", "rows") as update:
             for block in _new_rows(monitor, blocks_for(found, table), table):
-                scores.add(_watched(monitor, block, table, id, totals))
-                monitor.state.sources["tables"][table.name]["rows"] = block.first_row + len(
-                    block.table
-                )
+                rows = _watched(monitor, block, table, id, totals)
+                if not begun:
+                    _begin(state, found, out)
+                    stack.enter_context(locked(state))
+                    begun = True
+                scores.add(rows)
+                seen = block.first_row + len(block.table)
+                monitor.state.sources["tables"][table.name]["rows"] = seen
                 monitor.save_state(state)
-                update(block.first_row + len(block.table), None)
+                update(seen, None)
         told += _tell(monitor, answers)
         monitor.save_state(state)
     totals.show(monitor, table)
-    _show_answers(monitor, answers, told)
+    _show_answers(monitor, answers, told, out)
     _show_drift(monitor)
-    typer.echo(f"Scores: {out}")
+    if out.exists():
+        typer.echo(f"Scores: {out}")
+
+
+def _begin(state: Path, model: Any, out: Path) -> None:
+    """The first state, which only one process can make; it knows the file of scores."""
+    from manyone.monitor import MonitorState
+
+    first = MonitorState.start(model)
+    first.sources["scores"] = {out.name: 0}
+    try:
+        first.save(state, new=True)
+    except FileExistsError:
+        raise InputError(
+            f"{state} has just been made by another process. Try again when that is done."
+        ) from None
 
 
 @dataclass
@@ -197,31 +220,43 @@ def _late(
             latest[labels[row]] = times[row]
 
 
+def _like_scores(path: Path) -> bool:
+    """Whether a file begins as scores do, however little of them was written."""
+    with open(path, "rb") as stream:
+        return _HEADER.startswith(stream.read(len(_HEADER)))
+
+
 class _Scores:
     """A CSV file that is appended to; what the state does not know of is cut off."""
 
     def __init__(self, path: Path, monitor: Monitor) -> None:
         self.path, self.sizes = path, monitor.state.sources.setdefault("scores", {})
-        known = self.sizes.get(path.name, 0) if path.exists() else 0
-        size = path.stat().st_size if path.exists() else 0
+        begun, known, there = path.name in self.sizes, self.sizes.get(path.name, 0), path.exists()
+        if known and not there:
+            typer.echo(
+                f"manyone: --out {path} is gone: only new rows are written to it. For all of them, "
+                "bring it back or start with a new --state.",
+                err=True,
+            )
+        self.sizes[path.name] = known = known if there else 0
+        size = path.stat().st_size if there else 0
         if size < known:
             raise InputError(
                 f"--out {path} is shorter than when it was last written. Name a new file, or bring "
                 "the old one back."
             )
-        if size and not known:
+        if size and not known and not (begun and _like_scores(path)):
             raise InputError(
                 f"--out {path} is there, and the state knows nothing of it. Name a new file."
             )
         if size > known:
             os.truncate(path, known)
-        self.sizes[path.name] = known
 
     def add(self, rows: pl.DataFrame) -> None:
         """Append rows, down to the disk."""
-        begin = self.sizes[self.path.name] == 0
         with open(self.path, "ab") as stream:
-            stream.write(rows.write_csv(include_header=begin).encode())
+            stream.write(b"" if self.sizes[self.path.name] else _HEADER)
+            stream.write(rows.write_csv(include_header=False).encode())
             stream.flush()
             os.fsync(stream.fileno())
             self.sizes[self.path.name] = stream.tell()
@@ -233,11 +268,13 @@ def _answers(path: Path | None) -> dict[str, bool]:
         return {}
     table = read_table(path, find=["normal"])
     chosen_columns("--feedback", ["id", "normal"], table, path)
-    normal = table.get_column("normal").to_list()
-    for row, value in enumerate(normal):
+    ids, answers = map(str, table.get_column("id").to_list()), dict[str, bool]()
+    for row, (one, value) in enumerate(zip(ids, table.get_column("normal").to_list(), strict=True)):
         if value not in (0, 1, True, False):
             raise InputError(f"{path}: row {row}: normal is {value!r}. Give true or false.")
-    return dict(zip(map(str, table.get_column("id").to_list()), map(bool, normal), strict=True))
+        if answers.setdefault(one, bool(value)) != bool(value):
+            raise InputError(f"{path}: row {row}: id {one} is called normal and not. Keep one.")
+    return answers
 
 
 def _tell(monitor: Monitor, answers: dict[str, bool]) -> int:
@@ -246,15 +283,15 @@ def _tell(monitor: Monitor, answers: dict[str, bool]) -> int:
     return monitor.feedback(known, normal=[answers[one] for one in known]) if known else 0
 
 
-def _show_answers(monitor: Monitor, answers: dict[str, bool], told: int) -> None:
+def _show_answers(monitor: Monitor, answers: dict[str, bool], told: int, out: Path) -> None:
     """What became of the answers."""
     if answers:
         typer.echo(f"{told:,} of {len(answers):,} answers were new")
     lost = [one for one in answers if monitor.state.memory.find(one) < 0]
     if lost:
         typer.echo(
-            f"manyone: {len(lost):,} answers are about ids that are not among the last rows, as "
-            f"{shortlist(lost, 3)}: give the ids of the scores.",
+            f"manyone: of {len(answers):,} answers, {len(lost):,} name an id that is not among the "
+            f"last 100,000 rows, as {shortlist(lost, 3)}. Give the ids of {out}.",
             err=True,
         )
 

@@ -97,7 +97,7 @@ class Monitor:
         if self.state.fingerprint != fingerprint_of(model):
             raise ValueError(
                 "The state belongs to another model, or to this one before it was changed (its "
-                "tasks or left-out scores differ). Start anew: another file, or state=None."
+                "tasks or left-out scores differ). Name another file to start anew."
             )
         rate = float(estimator_of(model).promised_rate_)
         if rate != self.state.rate:  # recalibrated: another promise
@@ -157,10 +157,8 @@ class Monitor:
             weight=weight[new],
             answer=np.full(int(new.sum()), -1),
         )
-        for row in np.flatnonzero(~new):
-            at = memory.find(ids[row])
-            p[row], alarm[row] = memory["p_value"][at], memory["alarm"][at]
-            drift[row] = memory["drift"][at]
+        told = memory.rows[[memory.find(ids[row]) for row in np.flatnonzero(~new)]]
+        p[~new], alarm[~new], drift[~new] = told["p_value"], told["alarm"], told["drift"]
         flagged = bool(self.state.fleet_flagged[0] >= 0)
         return Watched(np.array(ids), p, alarm, drift, scored.score, evidence, known, new, flagged)
 

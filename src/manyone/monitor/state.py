@@ -155,8 +155,8 @@ class MonitorState:
             **rest,
         )
 
-    def save(self, path: Any) -> None:
-        """Write to a file, atomically: a kill leaves the file before or the file after."""
+    def save(self, path: Any, *, new: bool = False) -> None:
+        """Write to a file (that must not be there, if `new`): a kill leaves the old one or this."""
         arrays: dict[str, Any] = {}
         plain: dict[str, Any] = {}
         for one in fields(self):
@@ -165,14 +165,14 @@ class MonitorState:
                 arrays[one.name] = value
             elif one.name != "memory":
                 plain[one.name] = value
-        plain["ids"] = self.memory.ids()
-        arrays |= {f"memory_{name}": array for name, array in self.memory.arrays().items()}
+        plain["memory"] = self.memory.count, self.memory.ids
+        arrays["memory"] = self.memory.rows[: len(self.memory.ids)]
         arrays["plain"] = np.frombuffer(json.dumps(plain).encode(), dtype=np.uint8)
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)
         body = buffer.getvalue()
         digest = hashlib.sha256(body).hexdigest().encode() + b"\n"
-        write_atomically(Path(path), _FORMAT + digest + body)
+        write_atomically(Path(path), _FORMAT + digest + body, new=new)
 
     @classmethod
     def load(cls, path: Any) -> Self:
@@ -192,10 +192,8 @@ class MonitorState:
         with np.load(io.BytesIO(body), allow_pickle=False) as saved:
             arrays = {name: saved[name] for name in saved.files}
         plain = json.loads(arrays.pop("plain").tobytes())
-        ids = plain.pop("ids")
-        start = len("memory_")
-        kept = {name[start:]: arrays.pop(name) for name in [*arrays] if name.startswith("memory_")}
-        return cls(memory=Memory.restored(ids, kept), **plain, **arrays)
+        count, ids = plain.pop("memory")
+        return cls(memory=Memory(count, ids, arrays.pop("memory")), **plain, **arrays)
 
 
 def estimator_of(model: Any) -> Any:
