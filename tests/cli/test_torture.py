@@ -158,7 +158,9 @@ BAD = {
     "an old code page": (lambda: text(PLAIN) + b"\x81\x8d,1,2,3\n", "Save the file as UTF-8"),
     "labels only": (lambda: text({"machine": PLAIN["machine"]}), "no column"),
     "constants only": (
-        lambda: text({"machine": PLAIN["machine"], "x": ["1"] * N}), "'x': dropped: constant"),
+        lambda: text({"machine": PLAIN["machine"], "x": ["1"] * N}), "'x' is dropped: constant"),
+    "a task for every row": (
+        lambda: text(PLAIN | {"machine": [f"m{k}" for k in range(N)]}), "has one normal row"),
 }  # fmt: skip
 
 

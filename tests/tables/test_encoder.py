@@ -1,5 +1,7 @@
 """What the encoder decides, and that it never loses or invents a value in silence."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from manyone.tables.encoder import Encoder
 from manyone.tables.frames import as_table, read_columns, task_labels
 from manyone.tables.maps import NumberMap, apply_numbers
+from manyone.tables.ranges import learn_ranges
 
 
 def learn(table, codes=None, linear=0.5):
@@ -72,13 +75,19 @@ def test_columns_that_say_nothing_are_dropped_with_a_note():
             "counter": np.arange(n) * 3 + 7,
             "uuid": [f"u{i}" for i in range(n)],
             "price": [f"{i},{i:03d}" for i in range(n)],
+            "load": [f"{i / 7:.1f} %" for i in range(n)],
             "day": pd.Timestamp("2024-01-01"),
         }
     )
     encoder = learn(table)
     assert encoder.used == ["x"]
     words = {"same": "constant", "nothing": "no value", "row_id": "names rows"}
-    words |= {"counter": "counter", "uuid": "name rows", "price": "looks like numbers"}
+    words |= {
+        "counter": "counter",
+        "uuid": "name rows",
+        "price": "looks like numbers",
+        "load": "looks like",
+    }
     words |= {"day": "no day and no week", "order": "names rows"}
     for name, word in words.items():
         used, text = note(encoder, name)
@@ -162,6 +171,12 @@ def test_infinities_are_wild_unless_they_are_everyday():
     seen = learn(pd.DataFrame({"x": np.append(x, np.inf)}))
     rows = encode(seen, pd.DataFrame({"x": [np.inf]}))
     assert np.abs(rows).max() < 3
+
+
+def test_ranges_reach_to_the_end_of_numbers_without_a_word():
+    with warnings.catch_warnings(action="error"):
+        ranges = learn_ranges(np.array([[1.0], [2.0], [3.0], [1e308]]))
+    assert ranges.upper == 1e308 and ranges.above == np.inf
 
 
 def test_a_column_that_changed_is_refused_by_name():

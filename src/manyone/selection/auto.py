@@ -112,7 +112,7 @@ def auto(
     probe = IndependentOCKSR(alarm_rate=alarm_rate)
     probe._validate_params()
     rows, tasks, _ = training_rows(probe, X, task, outlier, sample_weight, groups)
-    plan, remarks = _plan(rows, anomalies, landmarks, random_state)
+    plan, remarks = plan_views(rows, anomalies, landmarks, random_state)
     tried: list[_Choice] = []
     views: list[tuple[str, MultiTaskOneClass]] = []
     for number, view in enumerate(plan):
@@ -142,7 +142,7 @@ def auto(
     return best
 
 
-class _View(NamedTuple):
+class View(NamedTuple):
     """A view to choose a setting for: its method, what it is judged by, and what is tried."""
 
     name: str
@@ -160,9 +160,9 @@ class _Choice(NamedTuple):
     best: int
 
 
-def _plan(
+def plan_views(
     rows: TrainingRows, anomalies: str, landmarks: int | None, random_state: Any
-) -> tuple[list[_View], list[tuple[str, str]]]:
+) -> tuple[list[View], list[tuple[str, str]]]:
     """Views to choose settings for, and what there is to say of them."""
     n, T = len(rows.codes), rows.n_tasks
     if anomalies != "strangers" or T == 1:
@@ -174,7 +174,7 @@ def _plan(
         remarks.append(
             ("faults", f"{model.landmarks} landmarks stand for the rows of a large task")
         )
-    faults = _View("faults", model, "faults", fault_grid(model)[0])
+    faults = View("faults", model, "faults", fault_grid(model)[0])
     if anomalies == "faults":
         return [faults], remarks
     if T == 1:
@@ -199,8 +199,8 @@ def _plan(
     return [strangers, faults._replace(grid={**faults.grid, "metric": ("adaptive",)})], remarks
 
 
-def _strangers(joint: MultiTaskOneClass) -> _View:
-    return _View("strangers", joint, "unseen", {**joint.can.grid, **joint.can.strengths})
+def _strangers(joint: MultiTaskOneClass) -> View:
+    return View("strangers", joint, "unseen", {**joint.can.grid, **joint.can.strengths})
 
 
 def _cost(model: MultiTaskOneClass, rows: TrainingRows) -> float:
@@ -211,7 +211,7 @@ def _cost(model: MultiTaskOneClass, rows: TrainingRows) -> float:
     return time.monotonic() - begin
 
 
-def _tuned(view: _View, rows: TrainingRows, random_state: Any, until: float) -> _Choice:
+def _tuned(view: View, rows: TrainingRows, random_state: Any, until: float) -> _Choice:
     """The setting to take for a view; the simpler joint method where it is as good."""
     name, model, criterion, grid = view
     values = {key: list(options) for key, options in grid.items()}

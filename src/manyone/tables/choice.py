@@ -16,9 +16,9 @@ from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.joint import JointOCKSR
-from manyone.estimators.nonlinear import NonlinearOCKSR
 from manyone.messages import shortlist
-from manyone.selection.auto import auto
+from manyone.rows import training_rows
+from manyone.selection.auto import auto, plan_views
 from manyone.selection.tune import tune
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 Choice = dict[str, NDArray[Any]]
 # Of all rows, and of each task that has more.
 _JOINT_LANDMARKS, _TASK_LANDMARKS = 1000, 100
+_OFTEN_GOOD: dict[str, dict[str, Any]] = {
+    "strangers": {"kernel": "laplacian"},
+    "faults": {"metric": "adaptive", "kernel": "laplacian", "width": 3.0},
+}
 _BY_NAME = {cls.__name__: cls for cls in METHODS.values()}
 
 
@@ -68,8 +72,9 @@ def choose_model(
         model = tune(estimator, Z, **given, criterion=criterion, random_state=random_state)
         return model, _only(model, f'tuned for "{criterion}"')
     if isinstance(method, str) and method == "default":
-        model = _default(anomalies).set_params(alarm_rate=alarm_rate)
-        return model.fit(Z, **given), _only(model, "not tuned")
+        model, remarks = _untuned(Z, given, anomalies, random_state)
+        model.set_params(alarm_rate=alarm_rate).fit(Z, **given)
+        return model, _only(model, "; ".join(["not tuned", *remarks]))
     if isinstance(method, OneClassEstimator):
         model = clone(method).set_params(alarm_rate=alarm_rate)
         return model.fit(Z, **given), _only(model, "as given")
@@ -136,14 +141,15 @@ def _unknown(method: Any) -> str:
     )
 
 
-def _default(anomalies: str) -> OneClassEstimator:
-    if anomalies == "strangers":
-        return NonlinearOCKSR(kernel="laplacian")
-    faults = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
-    if anomalies == "faults":
-        return faults
-    views = [("strangers", NonlinearOCKSR(kernel="laplacian")), ("faults", faults)]
-    return CombinedOneClass(estimators=views)
+def _untuned(
+    Z: Array, given: dict[str, Any], anomalies: str, random_state: Any
+) -> tuple[OneClassEstimator, list[str]]:
+    """The views that `auto` would choose settings for, with settings that often do well."""
+    rows, _, _ = training_rows(IndependentOCKSR(), Z, given["task"], given["outlier"])
+    plan, remarks = plan_views(rows, anomalies, None, random_state)
+    views = [(view.name, view.model.set_params(**_OFTEN_GOOD[view.name])) for view in plan]
+    model = views[0][1] if len(views) == 1 else CombinedOneClass(estimators=views)
+    return model, [f"{name}: {words}" for name, words in remarks]
 
 
 def _only(model: OneClassEstimator, reason: str) -> Choice:

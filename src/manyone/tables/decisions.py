@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,8 @@ _IDENTIFIER = 0.5
 # Whole numbers are measurements if one occurs twice, or if no more pairs should have been equal,
 # by how close so many of them lie.
 _EXPECTED_TWICE, _CLOSE = 10.0, 10
+# Digits with signs and units around them, as "$ 1,200.50" or "-3.5 °C".
+_NUMBER_IN_TEXT = r"[^\w]{0,3}[\d.,' ]*\d[^\w]{0,3}[^\W\d]{0,4}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +125,7 @@ def _text(name: str, facts: Facts, dropped: Any, seen: dict[str, Any]) -> Decisi
     if number == 1 and seen["missing"] == 0.0:
         return dropped("dropped: constant")
     if number > max(20, _IDENTIFIER * rows):
-        digits = sum(level.replace(",", "").replace(".", "").isdigit() for level in facts.levels)
+        digits = sum(re.fullmatch(_NUMBER_IN_TEXT, level) is not None for level in facts.levels)
         looks = "; it looks like numbers, convert it to use it" if digits > number / 2 else ""
         return dropped(f"dropped: {number} different texts in {rows} rows name rows{looks}")
     levels = LevelMap.learn(facts.levels)

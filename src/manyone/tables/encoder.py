@@ -72,8 +72,10 @@ class Encoder:
         """The encoder that follows from decisions, without what it imputes."""
         used = [one.name for one in decisions if one.used]
         if not used:
-            reasons = "; ".join(f"{one.name!r}: {one.note}" for one in decisions[:5])
-            raise ValueError(f"No column is left to learn from ({reasons}).")
+            reasons = "; ".join(f"{one.name!r} is {one.note}" for one in decisions[:5])
+            raise ValueError(
+                f"No column is left to learn from ({reasons}). Give more rows or other columns."
+            )
         maps = tuple(one.map for one in decisions if one.map is not None)
         # A gap that only one row has is news to all others: left out, the row looks as new ones do.
         gaps = np.array([facts[name].rows - facts[name].known for name in used])

@@ -52,6 +52,7 @@ def fit_table(asked: TableModel, table: Any) -> Fitted:
     wanted = (asked.anomalies, asked.method, asked.alarm_rate, asked.random_state)
     if in_memory(table):
         training = read_training(as_table(table), asked._roles(), asked.ignore)
+        _refuse_lone_rows(training)
         encoder = Encoder.learn(*training.normal(), linear)
         Z = encoder.encode(training.columns, training.codes())
         with _quietly():
@@ -68,11 +69,22 @@ def fit_table(asked: TableModel, table: Any) -> Fitted:
 
 def fit_again(known: TableModel, training: TrainingTable) -> Fitted:
     """Encoder, model and thresholds of other rows, with the settings that were chosen."""
+    _refuse_lone_rows(training)
     encoder = known.encoder_.learned_again(*training.normal())
     Z = encoder.encode(training.columns, training.codes())
     with _quietly():
         model = clone(known.model_).fit(Z, **training.given())
     return _guarded(training, encoder, model, known.choice_, Z)
+
+
+def _refuse_lone_rows(training: TrainingTable) -> None:
+    """Where every task has one row, nothing says how far another one may be from it."""
+    _, codes, tasks = training.normal()
+    if len(codes) == tasks > 1:
+        raise ValueError(
+            f"Each of the {tasks:,} tasks has one normal row, so nothing says how much the rows of "
+            "a task differ. Give more rows, or name a task column that some rows share."
+        )
 
 
 def _quietly() -> warnings.catch_warnings[Any]:

@@ -55,7 +55,8 @@ def ranges_between(middle: Array, lowest: Array, highest: Array) -> Ranges:
         gap = (first - second) / np.where(second > 0, second, span)
         margin = max(margin, float(gap.max(initial=0.0)))
     margin = min(margin, _MOST_MARGIN)
-    return Ranges(ends[0], ends[1], margin * tails[0], margin * tails[1])
+    with np.errstate(over="ignore"):  # nothing is beyond infinity
+        return Ranges(ends[0], ends[1], margin * tails[0], margin * tails[1])
 
 
 def two_highest(values: Array, groups: Codes | None = None) -> Array:

@@ -142,7 +142,9 @@ def read_training(
     apart = {name for names in roles.values() for name in names} | set(ignore)
     names = [name for name in frame.columns if name not in apart]
     if not names:
-        raise ValueError("The table has no column beside those that say what rows are.")
+        raise ValueError(
+            "The table has no column beside those that say what rows are: add some to learn from."
+        )
     columns = read_columns(frame, names)
     times = read_times(frame, roles["time"][0]) if roles["time"] else None
     table = TrainingTable(columns, labels, outlier, groups, times, np.arange(len(labels)))
