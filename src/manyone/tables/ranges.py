@@ -43,6 +43,7 @@ def learn_ranges(values: Array, groups: Codes | None = None) -> Ranges:
     return ranges_between(np.nanmedian(values, axis=0), lowest, highest)
 
 
+@np.errstate(over="ignore")  # nothing is beyond infinity
 def ranges_between(middle: Array, lowest: Array, highest: Array) -> Ranges:
     """Ranges from medians (p,) and the two ends of each column, (2, p), the lower ones negated."""
     span = highest[0] + lowest[0]
@@ -55,8 +56,7 @@ def ranges_between(middle: Array, lowest: Array, highest: Array) -> Ranges:
         gap = (first - second) / np.where(second > 0, second, span)
         margin = max(margin, float(gap.max(initial=0.0)))
     margin = min(margin, _MOST_MARGIN)
-    with np.errstate(over="ignore"):  # nothing is beyond infinity
-        return Ranges(ends[0], ends[1], margin * tails[0], margin * tails[1])
+    return Ranges(ends[0], ends[1], margin * tails[0], margin * tails[1])
 
 
 def two_highest(values: Array, groups: Codes | None = None) -> Array:
