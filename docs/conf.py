@@ -71,9 +71,12 @@ html_css_files = ["formulas.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "show_prev_next": True,
+    "header_links_before_dropdown": 3,
     "secondary_sidebar_items": ["page-toc"],
     "navigation_with_keys": False,
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"index": [], "quickstart": [], "choosing": [], "thresholds": [], "maths": []}
+# Pages without pages below them have nothing to navigate.
+_single = "index quickstart choosing thresholds time page scale results maths"
+html_sidebars: dict[str, list[str]] = {page: [] for page in _single.split()}

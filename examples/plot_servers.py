@@ -47,6 +47,7 @@ low, high = ax.get_ylim()
 ax.fill_between(
     scores["row"], low, high, where=mine["fault"], color="0.8", label="marked as a fault"
 )
-ax.set(title=f"server {name}", xlabel="five-minute steps", ylabel="score, higher is more normal")
-ax.legend(frameon=False, loc="lower right")
+ax.set_title(f"server {name}", loc="left")
+ax.set(xlabel="five-minute steps", ylabel="score, higher is more normal")
+ax.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncol=2, borderaxespad=0)
 plt.show()

@@ -24,30 +24,25 @@ from manyone.estimators import METHODS
 
 
 class CapabilityTable(SphinxDirective):
-    """One row per method, one column per declared field, then what the fields mean.
+    """One row per declared field: what it means, and the methods that have it.
 
-    Fields that are marked ``field(metadata={"internal": True})`` or hold a mapping are not shown.
+    Fields that are marked ``field(metadata={"internal": True})`` or hold more than
+    one value are not shown.
     """
 
     def run(self) -> list[nodes.Node]:
-        """Table and legend."""
-        declared = {method.__name__: method.can for method in METHODS.values()}
+        """Table."""
+        declared = {f":class:`~manyone.{m.__name__}`": m.can for m in METHODS.values()}
         any_of_them = next(iter(declared.values()))
-        shown = [
-            field.name
-            for field in dataclasses.fields(any_of_them)
-            if not field.metadata.get("internal")
-            and not any(isinstance(getattr(can, field.name), Mapping) for can in declared.values())
-        ]
-        rows = [["method", *map(_words, shown)]]
-        for method, can in declared.items():
-            rows.append([f":class:`~manyone.{method}`", *(_cell(getattr(can, n)) for n in shown)])
-        lines = [".. list-table::", "   :header-rows: 1", ""]
-        for first, *others in rows:
-            lines += [f"   * - {first}", *(f"     - {cell}" for cell in others)]
         meaning = {entry.name: entry.desc for entry in ClassDoc(type(any_of_them))["Attributes"]}
-        for name in shown:
-            lines += ["", _words(name), *(f"   {line}" for line in meaning[name])]
+        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 16 40 44", ""]
+        lines += ["   * -", "     - what it is", "     - methods"]
+        for field in dataclasses.fields(any_of_them):
+            values = {method: getattr(can, field.name) for method, can in declared.items()}
+            hidden = isinstance(getattr(any_of_them, field.name), (Mapping, tuple))
+            if not (hidden or field.metadata.get("internal")):
+                lines += [f"   * - {field.name.replace('_', ' ')}"]
+                lines += [f"     - {' '.join(meaning[field.name])}", f"     - {_owners(values)}"]
         return self.parse_text_to_nodes("\n".join(lines))
 
 
@@ -74,17 +69,18 @@ class SolverTable(SphinxDirective):
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def _cell(value: Any) -> str:
-    """Yes or a dash, names, or a number."""
-    if isinstance(value, tuple):
-        return ", ".join(f"``{name}``" for name in value) or "–"
-    if isinstance(value, bool) or value is None:
-        return "yes" if value else "–"
-    return str(value)
+def _owners(values: dict[str, Any]) -> str:
+    """Who has what of one field: methods by value, or those that have it, or lack it."""
+    if all(isinstance(value, bool) for value in values.values()):
+        able = [method for method, value in values.items() if value]
+        others = [method for method in values if method not in able]
+        if len(others) < len(able):
+            return "all" if not others else f"all but {', '.join(others)}"
+        return ", ".join(able)
+    groups: dict[str, list[str]] = {}
+    for method, value in values.items():
+        groups.setdefault(str(value), []).append(method)
+    return "; ".join(f"{value}: {', '.join(methods)}" for value, methods in groups.items())
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
