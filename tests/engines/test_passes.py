@@ -139,13 +139,14 @@ def test_process_pool():
 def test_what_passes_return_does_not_grow_with_the_rows(monkeypatch):
     """Ten times the rows: statistics of the same size, few more rounded scores."""
     monkeypatch.setattr("manyone.calibration.tails._MOST", 600)
+    monkeypatch.setattr("manyone.engines.plan._FEWEST", 4096)
     rng = np.random.default_rng(0)
 
     def fitted(n):
         rows, task = rng.normal(size=(n, 3)), rng.integers(0, 3, n)
         return JointOCKSR(landmarks=10, random_state=0, alarm_rate=0.01).fit(rows, task=task)
 
-    small, large = fitted(6_000), fitted(60_000)
+    small, large = fitted(20_000), fitted(200_000)
     assert len(pickle.dumps(large)) < 1.3 * len(pickle.dumps(small))
     assert len(large.calibration_.scores) < 2 * len(small.calibration_.scores)
 

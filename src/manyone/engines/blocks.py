@@ -140,3 +140,16 @@ def by_task(codes: Codes) -> tuple[Codes, Any]:
     shape = (len(present), len(codes))
     ones = np.ones(len(codes))
     return present, sparse.csr_array((ones, (place, np.arange(len(codes)))), shape=shape)
+
+
+def added(one: Codes, other: Codes, *pairs: tuple[Array, Array]) -> tuple[Any, ...]:
+    """Tasks of both (t,), and for each pair of arrays with one line per task their sum."""
+    if np.array_equal(one, other):
+        return one, *(mine + more for mine, more in pairs)
+    tasks, sums = np.union1d(one, other), []
+    for mine, more in pairs:
+        both = np.zeros((len(tasks), *mine.shape[1:]))
+        both[np.searchsorted(tasks, one)] += mine
+        both[np.searchsorted(tasks, other)] += more
+        sums.append(both)
+    return tasks, *sums

@@ -134,6 +134,8 @@ def _planned(model: Any, sample: Sample, seed: int, metric: Whitening | None) ->
     kernel = Gram.of(moved, model).kernel
     kind: Any = Plan if model.can.joint else TaskPlans
     plan = kind.of(kernel, rows, sample.tasks, model.landmarks, seed, metric)
+    if model.can.joint:
+        plan = plan.learned(sample, model.alpha)
     return replace(plan, reach=Reach.of(kernel, rows))
 
 

@@ -14,7 +14,7 @@ from scipy.linalg import blas
 
 from manyone._types import Array, Codes
 from manyone.calibration.tails import Tails, kept_scores
-from manyone.engines.blocks import Block, by_task, kernel_blocks
+from manyone.engines.blocks import Block, added, by_task, kernel_blocks
 from manyone.engines.plan import Plan
 from manyone.engines.statistics import Ridge
 from manyone.solvers.ridge import left_out_mean, one_minus_leverage
@@ -83,7 +83,8 @@ class LeaveOut:
             if out is not None:
                 out[normal] = scores
                 continue
-            waiting.append(Tails.of(scores, codes, weight, kept))
+            new = self.plan.unseen(rows.X[normal])
+            waiting.append(Tails.of(scores[new], codes[new], weight[new], kept))
             number += len(scores)
             if number >= _WAITING:
                 tails, waiting, number = tails.merged(*waiting), [], 0
@@ -92,15 +93,8 @@ class LeaveOut:
     def merge(self, one: LeftOut, other: LeftOut) -> LeftOut:
         """What both gathered."""
         tails = one.tails.merged(other.tails)
-        if np.array_equal(one.tasks, other.tasks):
-            return LeftOut(tails, one.tasks, one.values + other.values, one.mass + other.mass)
-        tasks = np.union1d(one.tasks, other.tasks)
-        values, mass = np.zeros((len(tasks), one.values.shape[1])), np.zeros(len(tasks))
-        for part in (one, other):
-            place = np.searchsorted(tasks, part.tasks)
-            values[place] += part.values
-            mass[place] += part.mass
-        return LeftOut(tails, tasks, values, mass)
+        pairs = (one.values, other.values), (one.mass, other.mass)
+        return LeftOut(tails, *added(one.tasks, other.tasks, *pairs))
 
     def finished(self, found: LeftOut) -> LeftOut:
         """What all blocks gathered, with sums of kernel values: ``k_i = Q (Q^-1 k_i)``."""

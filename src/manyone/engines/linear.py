@@ -115,7 +115,8 @@ class LeaveOutOfStructure:
         )
         found = []
         for part in kernel_blocks(len(rows.codes), 3 * len(self.basis) + 6 * len(self.Q)):
-            normal = np.flatnonzero(~rows.outlier[part]) + part.start
+            judged = ~rows.outlier[part] & self.plan.unseen(rows.X[part])
+            normal = np.flatnonzero(judged) + part.start
             codes, weight = rows.codes[normal], rows.weight[normal]
             scores = self._judged(rows.X[normal], codes, weight)
             found.append(Tails.of(scores, codes, weight, tails.kept))

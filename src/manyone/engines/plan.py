@@ -6,24 +6,28 @@ them are taken in the same features.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import lapack, solve_triangular
 
-from manyone._types import Array, Rows
+from manyone._types import Array, Mask, Rows
 from manyone.covariance import Whitening
 from manyone.engines.hashing import Hashes, row_hashes
 from manyone.engines.reach import Reach
-from manyone.kernels.gram import Points
+from manyone.engines.sample import Sample
+from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import Kernel
 from manyone.kernels.landmarks import landmark_features
-from manyone.rows import TrainingRows
+from manyone.rows import MISSING, TrainingRows
+from manyone.solvers.landmark_positions import solve_landmark_positions
+from manyone.solvers.ridge import effective_alpha
 
 # Rows to choose from, for each landmark, and at least.
-_CHOICE, _FEWEST = 10, 4096
+_CHOICE, _FEWEST = 10, 10_240
 # Smallest eigenvalue of the landmarks' kernel matrix from which kernel values may be squared.
 _WELL_APART = 1e-3
 
@@ -41,7 +45,7 @@ class Plan:
     factor : ndarray of shape (m, m)
         L, lower Cholesky factor of their kernel matrix.
     hashes : ndarray of shape (m,)
-        Of the rows that became landmarks.
+        Of the rows that became landmarks, or that these started from.
     reach : Reach or None
         Of the kernel's distance, where it has one.
     direct : bool
@@ -49,6 +53,8 @@ class Plan:
         triangular solve per row, and squares the condition number of L.
     metric : Whitening, first layer of two, or None
         What rows go through before they are compared with the landmarks.
+    drawn : ndarray of shape (s,)
+        Hashes of rows that shaped the landmarks: their left-out scores would be too good.
     """
 
     tasks: NDArray[Any]
@@ -58,6 +64,7 @@ class Plan:
     reach: Reach | None = None
     direct: bool = False
     metric: Any = None
+    drawn: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
 
     @classmethod
     def of(
@@ -94,6 +101,43 @@ class Plan:
         direct = smallest_eigenvalue(factor) > _WELL_APART
         hashes = row_hashes(X[features.pivots])
         return cls(tasks, points, factor, hashes, direct=direct, metric=metric)
+
+    def learned(self, sample: Sample, alpha: float) -> Plan:
+        """Landmarks moved to where they serve the regression of all tasks best.
+
+        By at most a quarter of the rows of each task, so that the others can judge. Landmarks stay
+        the rows that they are where such rows are few beside them, or they beside the tasks, and
+        for sparse rows, a single task, and kernels other than "rbf".
+        """
+        kernel, some, m = self.points.kernel, sample.quarter(), len(self.points)
+        enough = len(some.stratum) >= _CHOICE * m and m > 2 * len(self.tasks) > 2
+        if kernel.name != "rbf" or sparse.issparse(some.X) or not enough:
+            return self
+        rows, unit = some.rows(), np.sqrt(kernel.gamma[0])
+        X = kernel.scaled(rows.X if self.metric is None else self.metric.apply(rows.X))
+        Z = kernel.scaled(self.points.X)
+        ridge = float(effective_alpha(alpha, rows.weight.sum()))
+        codes = np.where(rows.outlier, MISSING, rows.codes)
+        moved = solve_landmark_positions(
+            unit * Z, unit * X, codes, rows.weight, len(self.tasks), ridge
+        )
+        Z = self.points.X + kernel.scale * (moved / unit - Z)
+        features = Gram(kernel, Z).features()[1]
+        factor = np.asfortranarray(features.factor)
+        return replace(
+            self,
+            points=Points(kernel, Z[features.pivots]),
+            factor=factor,
+            hashes=self.hashes[features.pivots],
+            direct=smallest_eigenvalue(factor) > _WELL_APART,
+            drawn=row_hashes(some.X),
+        )
+
+    def unseen(self, X: Rows) -> Mask:
+        """Which rows (b, d) had no part in the landmarks, shape (b,)."""
+        if not len(self.drawn):
+            return np.ones(X.shape[0], dtype=bool)
+        return np.isin(row_hashes(X), self.drawn, invert=True)
 
     def values(self, X: Rows) -> Array:
         """Kernel values of rows (b, d) against the landmarks, shape (b, m)."""

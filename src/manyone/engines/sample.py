@@ -87,6 +87,15 @@ class Sample:
         """Weighted mean of all normal rows of each task, shape (T, d), where it was asked for."""
         return np.asarray(self.totals[2::2, 2:] / self.totals[2::2, :1])
 
+    def quarter(self) -> Sample:
+        """Normal rows that make up at most a quarter of each task, and all known outliers."""
+        reached = np.cumsum(self.weight)
+        before = np.searchsorted(self.stratum, self.stratum)
+        reached -= np.concatenate([[0.0], reached])[before]
+        kept = np.flatnonzero(self.outlier | (reached <= 0.25 * self.totals[self.stratum, 0]))
+        X, stratum, hashes = self.X[kept], self.stratum[kept], self.hashes[kept]
+        return replace(self, X=X, stratum=stratum, hashes=hashes, weight=self.weight[kept])
+
     def rows(self, *, own_weight: bool = False) -> TrainingRows:
         """The sample in the order of its content.
 

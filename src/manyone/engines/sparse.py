@@ -16,7 +16,7 @@ import numpy as np
 from manyone._types import Array, Codes
 from manyone.calibration.tails import Tails, kept_scores
 from manyone.engines.blocks import Block, kernel_blocks
-from manyone.engines.hashing import Hashes, row_hashes
+from manyone.engines.hashing import row_hashes
 from manyone.engines.plan import Plan
 from manyone.engines.statistics import AddUp, Statistics
 from manyone.rows import TrainingRows
@@ -43,17 +43,15 @@ class Dealer:
 
     Parameters
     ----------
-    drawn : ndarray of shape (s,)
-        Hashes of the rows that were drawn.
+    plan : Plan
     """
 
-    drawn: Hashes
+    plan: Plan
 
     def parts(self, rows: Any) -> list[Any]:
         """The rows of each fold."""
-        hashes = row_hashes(rows.X)
-        fold = 1 + (hashes % np.uint64(_FOLDS)).astype(np.intp)
-        fold[np.isin(hashes, self.drawn)] = 0
+        fold = 1 + (row_hashes(rows.X) % np.uint64(_FOLDS)).astype(np.intp)
+        fold[~self.plan.unseen(rows.X)] = 0
         return [rows.take(np.flatnonzero(fold == k)) for k in range(_FOLDS + 1)]
 
 

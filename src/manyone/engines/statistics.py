@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import blas, cho_solve, solve_triangular
 
 from manyone._types import Array, Codes
-from manyone.engines.blocks import Block, by_task, kernel_blocks, normal_rows
+from manyone.engines.blocks import Block, added, by_task, kernel_blocks, normal_rows
 from manyone.engines.plan import Plan
 from manyone.solvers.ridge import effective_alpha, factorise
 
@@ -47,15 +47,9 @@ class Statistics:
 
     def __add__(self, other: Statistics) -> Statistics:
         """Statistics of the rows of both."""
-        if np.array_equal(self.tasks, other.tasks):
-            tasks, sums, counts = self.tasks, self.sums + other.sums, self.counts + other.counts
-        else:
-            tasks = np.union1d(self.tasks, other.tasks)
-            sums, counts = np.zeros((len(tasks), self.sums.shape[1])), np.zeros(len(tasks))
-            for part in (self, other):
-                place = np.searchsorted(tasks, part.tasks)
-                sums[place] += part.sums
-                counts[place] += part.counts
+        tasks, sums, counts = added(
+            self.tasks, other.tasks, (self.sums, other.sums), (self.counts, other.counts)
+        )
         moments, trace = self.moments + other.moments, self.trace + other.trace
         return Statistics(moments, tasks, sums, counts, trace, self.n_rows + other.n_rows)
 

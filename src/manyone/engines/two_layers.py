@@ -18,7 +18,6 @@ from manyone.calibration.tails import Tails
 from manyone.covariance import Whitening
 from manyone.engines.blocks import Block, CheckedBlock
 from manyone.engines.fitting import Sweep
-from manyone.engines.hashing import Hashes, row_hashes
 from manyone.engines.left_out import LeaveOut
 from manyone.engines.plan import Plan
 from manyone.engines.sample import Sample, TakeSample
@@ -66,18 +65,16 @@ class Unseen:
     Parameters
     ----------
     step : LeaveOut
-    drawn : ndarray of shape (s,)
-        Hashes of the rows that were.
+        Its plan knows the rows that were.
     """
 
     step: LeaveOut
-    drawn: Hashes
 
     def partial(self, block: Block) -> Tails:
         """Left-out scores of one block."""
         rows = block.checked()
-        new = np.isin(row_hashes(rows.X), self.drawn, invert=True)
-        return self.step.partial(rows.take(np.flatnonzero(new))).tails
+        new = np.flatnonzero(self.step.plan.unseen(rows.X))
+        return self.step.partial(rows.take(new)).tails
 
     def merge(self, one: Tails, other: Tails) -> Tails:
         """Scores of both."""

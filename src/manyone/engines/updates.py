@@ -103,7 +103,8 @@ def forgotten(solution: Solution, code: int, rows: Block) -> tuple[Solution, Tai
     structure = replace(structure, values=structure.values[:, kept])
     plan, statistics = _with_fewer(plan, statistics, kept)
     reach = plan.reach and plan.reach.recoded(codes, len(codes) - 1, block.X)
-    plan = replace(plan, tasks=np.delete(plan.tasks, code), reach=reach)
+    drawn = plan.drawn[~np.isin(plan.drawn, row_hashes(block.X))]
+    plan = replace(plan, tasks=np.delete(plan.tasks, code), reach=reach, drawn=drawn)
     step = leaving_out(plan, statistics, sums.alpha)
     found = _left_out(structure, sums.tails, codes)
     changed, tails = joint_solution_of(step, statistics, sums.alpha, found)

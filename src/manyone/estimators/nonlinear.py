@@ -205,7 +205,7 @@ class NonlinearOCKSR(TwoLayerModel):
             found = solve_nonlinear_on(begun, self.beta, how, centres)
         return found, {"beta": found.beta}
 
-    def _sum_up(self, plan: Plan, part: Solution, sweep: Sweep, drawn: Any) -> tuple[Solution, Any]:
+    def _sum_up(self, plan: Plan, part: Solution, sweep: Sweep) -> tuple[Solution, Any]:
         from manyone.engines.left_out import LeaveOut
         from manyone.engines.statistics import AddUp, solve_statistics
         from manyone.engines.two_layers import Unseen, anchored, second_plan
@@ -220,4 +220,4 @@ class NonlinearOCKSR(TwoLayerModel):
             part, plan.points.X, ridge.coef, ridge.mean_response, "leave-one-out"
         )
         solution.learned["beta"] = ridge.alpha
-        return solution, Unseen(LeaveOut(plan, ridge, unit_of(solution.scorer)), drawn)
+        return solution, Unseen(LeaveOut(plan, ridge, unit_of(solution.scorer)))

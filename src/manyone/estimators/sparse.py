@@ -216,13 +216,13 @@ class SparseOCKSR(TwoLayerModel):
             "group": group * problem.unit * np.sqrt(problem.unit),
         }
 
-    def _sum_up(self, plan: Plan, part: Solution, sweep: Sweep, drawn: Any) -> tuple[Solution, Any]:
+    def _sum_up(self, plan: Plan, part: Solution, sweep: Sweep) -> tuple[Solution, Any]:
         from manyone.engines.sparse import AddUpFolds, Dealer, JudgeFolds, lasso_layer, summed
         from manyone.engines.statistics import AddUp
         from manyone.engines.two_layers import anchored, second_plan
 
         plan, sources = second_plan(plan, layers_of(part), direct=True), part.learned["sources"]
-        dealer = Dealer(drawn)
+        dealer = Dealer(plan)
         parts = sweep(AddUpFolds(AddUp(plan), dealer))
         whole = anchored(plan, summed(parts)) if self.anchor else summed(parts)
         asked = (sources[:, None] == np.arange(len(plan.tasks))).astype(np.float64)

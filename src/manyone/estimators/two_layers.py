@@ -90,10 +90,10 @@ class TwoLayerModel(MultiTaskOneClass):
         """Both layers, the second on centres (None: on all rows), and what else was learned."""
 
     @abstractmethod
-    def _sum_up(self, plan: Plan, part: Solution, sweep: Sweep, drawn: Any) -> tuple[Solution, Any]:
-        """The model with a second layer of all rows, and the pass that judges rows not `drawn`.
+    def _sum_up(self, plan: Plan, part: Solution, sweep: Sweep) -> tuple[Solution, Any]:
+        """The model with a second layer of all rows, and the pass that judges rows not drawn.
 
-        `part` is the model of the drawn rows, and `drawn` (s,) their hashes.
+        `part` is the model of the drawn rows.
         """
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
@@ -133,7 +133,7 @@ class TwoLayerModel(MultiTaskOneClass):
         part = self._of_sample(plan, some, seed)
         if sample is None:
             return part
-        return self._sum_up(plan, part, in_one(rows), row_hashes(sample.X))[0]
+        return self._sum_up(replace(plan, drawn=row_hashes(sample.X)), part, in_one(rows))[0]
 
     def _of_sample(self, plan: Plan, rows: TrainingRows, seed: int) -> Solution:
         """The model of rows that are few enough to be held."""
@@ -165,7 +165,8 @@ class TwoLayerModel(MultiTaskOneClass):
             return as_single_task(solution, sample.counts), tails
         rows, seed = sample.rows(own_weight=True), seed_of(self.random_state)
         part = self._of_sample(plan, rows, seed)
-        solution, judge = self._sum_up(plan, part, sweep, row_hashes(sample.X))
+        plan = replace(plan, drawn=row_hashes(sample.X))
+        solution, judge = self._sum_up(plan, part, sweep)
         tails, unit = sweep(judge), unit_of(solution.scorer)
         few = np.append(mostly_drawn(sample), False)[rows.codes] & ~rows.outlier
         if few.any():

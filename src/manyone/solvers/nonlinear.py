@@ -166,10 +166,7 @@ def solve_nonlinear(problem: TwoLayerProblem, beta: float, how: Descent) -> Nonl
     buffers = np.empty((2, len(problem.R), len(problem.R)))
     evaluate = partial(reduced_objective, problem, beta, buffers)
     with blas_for(len(problem.R)):
-        if how.solver == "paper":
-            found = gradient_steps(evaluate, _first_slope(problem, beta), problem, how)
-        else:
-            found = descend(evaluate, problem, how)
+        found = descend(evaluate, problem, how, lambda *_: _first_slope(problem, beta))
         Y, theta = problem.Phi @ found[0], found[1]
         B = second_layer(Y, problem.R, beta / problem.weight, theta, buffers)
     return NonlinearSolution(*found, B, beta * problem.unit)
@@ -271,12 +268,18 @@ def pull_back(
     return gradient + (2.0 * problem.alpha) * W, by_log_theta
 
 
-def descend(evaluate: Evaluation, problem: TwoLayerProblem, how: Descent) -> Found:
+def descend(
+    evaluate: Evaluation, problem: TwoLayerProblem, how: Descent, first: Evaluation | None = None
+) -> Found:
     """L-BFGS over W, and over log theta if asked; the objective at every accepted point.
 
     The objective is measured by its first value and W by a fifth of its length, which is that of
-    the first step: neither this nor the end depends on units.
+    the first step: neither this nor the end depends on units. The paper's solver takes its own
+    steps, the first by what `first` evaluates, where that is given.
     """
+    if how.solver == "paper":
+        slope = (first or evaluate)(problem.W, problem.theta)
+        return gradient_steps(evaluate, slope, problem, how)
     W, theta, latest = problem.W, problem.theta, 0.0
     tiny = np.finfo(float).tiny
     size = max(0.2 * float(np.linalg.norm(W)), tiny)

@@ -17,7 +17,6 @@ from manyone.solvers.nonlinear import (
     Descent,
     TwoLayerProblem,
     descend,
-    gradient_steps,
     gram,
     pull_back,
     respond,
@@ -193,9 +192,6 @@ def solve_sparse(
     """
     evaluate = SparseObjective(problem, l1, group, centres)
     with blas_for(len(problem.R)):
-        if how.solver == "paper":
-            found = gradient_steps(evaluate, evaluate(problem.W, problem.theta), problem, how)
-        else:
-            found = descend(evaluate, problem, how)
+        found = descend(evaluate, problem, how)
         last = evaluate.second_layer(evaluate.kernel(found[0], found[1])[0])
     return SparseSolution(*found, last.B, last.structure, last.duality_gap)

@@ -18,7 +18,6 @@ from manyone.solvers.nonlinear import (
     NonlinearSolution,
     TwoLayerProblem,
     descend,
-    gradient_steps,
     gram,
     in_units,
 )
@@ -53,10 +52,7 @@ def solve_nonlinear_on(
     problem, beta = in_units(problem, beta)
     evaluate = partial(landmark_objective, problem, beta, centres)
     with blas_for(len(problem.R)):
-        if how.solver == "paper":
-            found = gradient_steps(evaluate, evaluate(problem.W, problem.theta), problem, how)
-        else:
-            found = descend(evaluate, problem, how)
+        found = descend(evaluate, problem, how)
         J = gram(problem.Phi @ found[0], problem.Phi[centres] @ found[0], found[1])
         B = second_layer_on(problem, beta, centres, J)[0]
     return NonlinearSolution(*found, B, beta * problem.unit)
