@@ -183,18 +183,9 @@ def refuse_many_shared(rows: Any, landmarks: int) -> None:
         )
 
 
-def warn_of_dominating_column(model: Any, X: Any, kernel: Any) -> None:
-    """One column may drown all others in the distance between rows (n, d)."""
-    plain = model.metric == "plain" and kernel.unit_diagonal and not sparse.issparse(X)
-    if not plain or X.shape[1] < 2 or not np.all(np.abs(X) < 1e100):
-        return
-    with np.errstate(under="ignore"):
-        spread = (X - X[0]).std(axis=0)
-    second, first = np.partition(spread, -2)[-2:]
-    if not 0 < second < 1e-3 * first:
-        return
+def warn_of_dominating_column(model: Any, column: int) -> None:
+    """One column drowns all others in the distance between rows."""
     names = getattr(model, "feature_names_in_", None)
-    column = int(np.argmax(spread))
     name = column if names is None else repr(names[column])
     warn_user(
         f"In X column {name} varies over a thousand times more than every other: it alone decides "

@@ -61,7 +61,7 @@ def solve_with_folds(
     else:
         with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
             first = pool.submit(whole)
-            found = pool.map(lambda one: refit(*one), refits)
+            found = pool.map(refit, *zip(*refits, strict=True))
             parts = [next(found) for _ in counted(refits)]
             solution = first.result()
     left_out = np.full(len(rows.codes), np.nan)

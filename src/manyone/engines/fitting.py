@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from manyone import validation
 from manyone.covariance import Whitening
 from manyone.engines.blocks import Block
 from manyone.engines.independent import TaskPlans
@@ -114,9 +113,7 @@ def fit(model: Any, sweep: Sweep) -> Any:
         solution, tails = model._solve_passes(plan, sweep, sample)
         solution = behind_metric(solution, metric)
         calibration = tails.calibration(len(plan.tasks), solution.left_out_source)
-    if not solution.report.converged:
-        model._warn_unconverged(solution.report)
-    validation.warn_of_dominating_column(model, sample.X, solution.scorer.points.kernel)
+    model._warn(solution, sample.X)
     none = np.zeros(0, dtype=np.intp)
     model.training_ = TrainingRows(
         np.empty((0, 0)), none, none.astype(bool), np.zeros(0), none, len(plan.tasks)

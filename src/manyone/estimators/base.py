@@ -15,16 +15,18 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyone import validation
 from manyone._sklearn import Interval, StrOptions, fit_context
+from manyone._types import Rows
 from manyone.calibration.thresholds import Calibration
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.fitting import learn
 from manyone.estimators.scoring import Scoring
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import KERNELS, VALUES_ONLY
+from manyone.kernels.widths import dominating_column
 from manyone.memory import NotEnoughMemory, in_memory, too_large
 from manyone.messages import warn_user
 from manyone.models.presence import with_presence
-from manyone.models.solution import FitReport, Solution
+from manyone.models.solution import Solution
 from manyone.routing import RoutingState
 from manyone.rows import TrainingRows, training_rows
 
@@ -185,21 +187,25 @@ class MultiTaskOneClass(OneClassEstimator):
         # What updates, exact p-values and plots need of the rows; landmarks stand for theirs.
         bare = rows.columns is not None or getattr(self, "landmarks", None) is not None
         self.training_ = replace(rows, X=np.empty((len(rows.codes), 0))) if bare else rows
-        if not solution.report.converged:
-            self._warn_unconverged(solution.report)
-        validation.warn_of_dominating_column(self, rows.X, solution.scorer.points.kernel)
+        self._warn(solution, rows.X)
         if calibrate and solution.left_out is not None:
             with np.errstate(under="ignore"):
                 self.calibration_ = Calibration.from_left_out(solution, rows)
             self._set_offsets(self.alarm_rate)
         return self
 
-    def _warn_unconverged(self, report: FitReport) -> None:
-        message = report.message or (
-            f"{type(self).__name__} stopped after max_iter={self.max_iter} iterations before "
-            f"tol={self.tol:g} was reached. Increase max_iter, or tol if this is good enough."
-        )
-        warn_user(message, ConvergenceWarning)
+    def _warn(self, solution: Solution, X: Rows) -> None:
+        """Say what a user should know about a fit to rows (n, d)."""
+        if not solution.report.converged:
+            message = solution.report.message or (
+                f"{type(self).__name__} stopped after max_iter={self.max_iter} iterations before "
+                f"tol={self.tol:g} was reached. Increase max_iter, or tol if this is good enough."
+            )
+            warn_user(message, ConvergenceWarning)
+        if self.metric == "plain" and solution.scorer.points.kernel.unit_diagonal:
+            column = dominating_column(X)
+            if column is not None:
+                validation.warn_of_dominating_column(self, column)
 
     def __sklearn_tags__(self) -> Any:
         """Tags: sparse rows where no metric is learned, kernel matrices sliced both ways."""

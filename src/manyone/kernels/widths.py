@@ -54,6 +54,16 @@ def mean_distance(metric: str, X: Rows, weight: Array) -> float:
     return total
 
 
+def dominating_column(X: Rows) -> int | None:
+    """The column (of n, d) that varies over a thousand times more than every other, if one does."""
+    if sparse.issparse(X) or X.shape[1] < 2 or not np.all(np.abs(X) < 1e100):
+        return None
+    with np.errstate(under="ignore"):
+        spread = (X - X[0]).std(axis=0)
+    second, first = np.partition(spread, -2)[-2:]
+    return int(np.argmax(spread)) if 0 < second < 1e-3 * first else None
+
+
 def squared_norms(X: Rows) -> Array:
     """Squared length of each row, shape (n,)."""
     if sparse.issparse(X):
