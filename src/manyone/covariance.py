@@ -190,12 +190,7 @@ def _shrunk_root(
 
 
 def task_whitenings(
-    X: Array,
-    codes: Codes,
-    weight: Array,
-    n_tasks: int,
-    scale_prior: float,
-    covariance_prior: float,
+    X: Array, codes: Codes, weight: Array, n_tasks: int, scale_prior: float, covariance_prior: float
 ) -> TaskWhitenings:
     r"""``C_t^(-1/2) D_t^(-1) (x - m_t)``, scales and covariance of each task shrunk to the pooled.
 

@@ -14,11 +14,7 @@ from manyone.estimators.capabilities import Capabilities
 from manyone.kernels.gram import Expansion, Gram
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
-from manyone.solvers.eigenbasis import (
-    eigenbasis,
-    left_out_scores_of_structure,
-    resolved_weight,
-)
+from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure, resolved_weight
 from manyone.solvers.output_kernel import solve_output_kernel
 
 

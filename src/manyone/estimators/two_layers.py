@@ -22,12 +22,7 @@ from manyone.models.presence import unit_of
 from manyone.models.scorers import TwoLayers
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
-from manyone.solvers.nonlinear import (
-    Descent,
-    TwoLayerProblem,
-    respond,
-    two_layer_problem,
-)
+from manyone.solvers.nonlinear import Descent, TwoLayerProblem, respond, two_layer_problem
 from manyone.solvers.nonlinear import gram as second_gram
 from manyone.solvers.ridge import factorise
 

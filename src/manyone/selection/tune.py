@@ -14,12 +14,7 @@ from manyone.estimators.base import MultiTaskOneClass
 from manyone.rows import TrainingRows, training_rows
 from manyone.selection.choosing import choose_setting
 from manyone.selection.faults import fault_grid, refuse_unless_dense
-from manyone.selection.judging import (
-    Judged,
-    checked_grid,
-    finite_mean,
-    tunable,
-)
+from manyone.selection.judging import Judged, checked_grid, finite_mean, tunable
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
