@@ -197,7 +197,8 @@ def read_header(path: str | os.PathLike[str], content: bytes | None = None) -> d
         recognised = False
     if not recognised:
         raise ModelFileError(
-            f"{path} is not a manyone model, or is damaged. Give a file that manyone.save wrote."
+            f"{path} is not a manyone model, or is damaged. Give a file that manyone fit or "
+            "manyone.save wrote."
         )
     found = header["format_version"]
     if found != FORMAT_VERSION:

@@ -126,3 +126,13 @@ def test_words_for_levels_dates_gaps_and_truths():
     assert reasons.reason_1[0] == "kind = violet, expected about red"
     assert reasons.reason_1[1].startswith("x = missing, expected about ")
     assert reasons.reason_1[2].startswith("when = 2030-01-02 21:00:00, expected about ")
+
+
+def test_nothing_is_expected_where_there_mostly_is_nothing():
+    rng = np.random.default_rng(0)
+    note = rng.choice(["", "ok", "oil"], 400, p=[0.9, 0.05, 0.05])
+    table = pd.DataFrame({"m": np.repeat(["a", "b"], 200), "x": rng.normal(size=400), "note": note})
+    model = TableModel("m", method=FAST).fit(table)
+    rows = table.iloc[:1].assign(x=0.0, note="ok")
+    (first,) = model.explain(rows, top=1).to_dict("records")
+    assert (first["column"], first["value"], first["expected"]) == ("note", "ok", "missing")

@@ -90,6 +90,7 @@ def about(source: Path, first_row: int = 0) -> Iterator[None]:
         raise
     except ValueError as error:
         text = re.sub(r"^Row (\d+)", lambda found: f"row {int(found[1]) + first_row}", str(error))
+        text = text.replace('unknown="pooled"', "--unknown pooled")
         raise InputError(f"{_name(source)}: {text}") from error
 
 

@@ -20,7 +20,7 @@ from manyone.rows import MISSING
 from manyone.tables.answers import Answers
 from manyone.tables.encoder import Encoder
 from manyone.tables.frames import Column, like, task_labels
-from manyone.tables.maps import DateMap, LevelMap, NumberMap
+from manyone.tables.maps import LEVEL_HEIGHT, DateMap, LevelMap, NumberMap
 from manyone.tables.reading import claimed_tasks
 
 if TYPE_CHECKING:
@@ -158,9 +158,7 @@ def _explain_block(
     low, high = reference.X.min(axis=0), reference.X.max(axis=0)
     reasons = find_reasons(metric, Z, own, encoder.source, low, high)
     outside = _columns_outside(model, encoder, Z, columns)
-    order = np.lexsort((-reasons.gain, -outside))[:, :top] if outside.any() else None
-    if order is None:
-        order = np.argsort(-reasons.gain, axis=1, kind="stable")[:, :top]
+    order = np.lexsort((-reasons.gain, -outside))[:, :top]
     gain = np.maximum(reasons.gain, 0.0)
     share = gain / np.maximum(gain.sum(axis=1, keepdims=True), 1e-300)
     names = np.array(encoder.used, dtype=object)
@@ -171,7 +169,11 @@ def _explain_block(
         one, column = encoder.maps[number], columns[names[number]]
         block = reasons.expected[rows, places[number] : places[number + 1]]
         value[rows, ranks] = value_texts(column, rows)
-        expected[rows, ranks] = expected_texts(one, column.kind, block)
+        texts = np.array(expected_texts(one, column.kind, block), dtype=object)
+        if number in encoder.indicators:
+            place = places[-1] + np.searchsorted(encoder.indicators, number)
+            texts[reasons.expected[rows, place] > LEVEL_HEIGHT / 2] = "missing"
+        expected[rows, ranks] = texts
     return (
         names[order],
         value,
