@@ -78,6 +78,18 @@ def test_ids_count_once_and_answers_are_used(here, capsys):
     assert f"0 of {len(alarms)} answers were new" in capsys.readouterr().out
 
 
+def test_a_single_task_that_drifts_is_told_apart_from_chance(here, capsys):
+    table = pl.read_csv("today.csv").filter(~pl.col("broken"))
+    moved = table.with_columns(
+        pl.when(pl.col("machine") == "pump 2").then(pl.col(name) + 9).otherwise(name).alias(name)
+        for name in "abcd"
+    )
+    pl.concat([table, table, moved, moved]).write_csv("today.csv")
+    assert main(WATCH) == 0
+    out = capsys.readouterr().out
+    assert "pump 2" in out and "Taken together, the 6 tasks drift too: this is not chance" in out
+
+
 def test_drift_is_told_with_what_to_do(here, capsys):
     table = pl.read_csv("today.csv").filter(~pl.col("broken"))
     calm = pl.concat([table] * 3)
@@ -86,6 +98,7 @@ def test_drift_is_told_with_what_to_do(here, capsys):
     assert main(WATCH) == 0
     out = capsys.readouterr().out
     assert "Drifting" in out and "2026-01-" in out and "--feedback" in out
+    assert "Most tasks drift: look at what they share" in out
 
 
 @pytest.mark.parametrize(

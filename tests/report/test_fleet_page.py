@@ -189,6 +189,27 @@ def test_page_starts_without_complaint_or_request(visit):
     assert asked and all(url.startswith(("file:", "data:", "blob:")) for url in asked)
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_rates_promise_and_drift_stand_on_the_time_line(visit, report, scheme):
+    browser = ready(visit(scheme=scheme))
+    bins, bars = time_line(report), browser.find_elements("css selector", ".time i")
+    assert len(bars) == len(bins)
+    marked = [k for k, bar in enumerate(bars) if "▾" in bar.text]
+    assert marked == [k for k, b in enumerate(bins) if b.drift]
+    assert "drift in coolant temp" in bars[marked[0]].get_attribute("title")
+    assert "drift in coolant temp" in browser.find_element("id", "drift").text
+    shown = browser.execute_script(
+        "return [...document.querySelectorAll('.time i')].map(bar =>"
+        " parseFloat(getComputedStyle(bar, '::after').height) / bar.offsetHeight)"
+    )
+    promise = browser.execute_script(
+        "const line = document.querySelector('.time');"
+        "return parseFloat(getComputedStyle(line, '::after').bottom) / line.offsetHeight"
+    )
+    rates = np.array([b.share for b in bins])
+    np.testing.assert_allclose(np.array(shown) * report.rate, rates * promise, atol=0.003)
+
+
 def test_lists_show_the_most_telling_first(visit, report):
     browser = ready(visit())
     found = find_incidents(report.tasks, report.rows, report.rate)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from manyone.monitor import Monitor, Watched
 
 _BATCH = 5000  # rows between two saves
-_HEADER = b"id,task,score,p_value,alarm,drift\n"
+_COLUMNS = ("id", "task", "score", "p_value", "alarm", "drift")
+_HEADER = f"{','.join(_COLUMNS)}\n".encode()
 _ALIKE = 0.5  # rows that count for less resemble the one before
 
 
@@ -200,8 +202,8 @@ def _watched(
     if time in table.columns:
         late = _late(monitor, table, labels, np.flatnonzero(found.new).tolist())
         totals.late += [block.first_row + row for row in late]
-    columns = {"id": ids, "task": labels, "score": found.score}
-    columns |= {"p_value": found.p_value, "alarm": found.alarm, "drift": found.drift}
+    said = found.score, found.p_value, found.alarm, found.drift
+    columns = dict(zip(_COLUMNS, (ids, labels, *said), strict=True))
     return pl.DataFrame(columns).filter(pl.Series(found.new))
 
 
@@ -317,13 +319,19 @@ def _show_drift(monitor: Monitor) -> None:
             "Rows resemble the one before them, so flags are less sure: watch fewer, every tenth "
             "or means over an hour."
         )
-    if state.fleet_flagged[0] >= 0:
-        typer.echo("All tasks together drift: look at what they share (a sensor, an import).")
+    whole = f"Taken together, the {len(tasks):,} tasks"
+    chance = f"chance, which flags one quiet task in {1 / state.drift_level:.0f}."
+    if state.fleet_flagged[0] < 0:
+        typer.echo(f"{whole} do not drift: a flag may be {chance}")
+    elif 2 < len(tasks) < 2 * len(drifting):
+        typer.echo("Most tasks drift: look at what they share (a sensor, an import).")
+    else:
+        typer.echo(f"{whole} drift too: this is not {chance}")
 
 
 def _when(state: Any, t: int, what: str) -> str:
-    time = str(getattr(state, f"{what}_time")[t]).removesuffix(".000000").replace("T", " ")
-    return time or f"its row {getattr(state, what)[t]}"
+    time = str(getattr(state, f"{what}_time")[t]).replace("T", " ")
+    return re.sub(r"\.0+$", "", time) or f"its row {getattr(state, what)[t]}"
 
 
 def _advice(state: Any, t: int) -> str:

@@ -48,5 +48,4 @@ def started_again(old: MonitorState, model: Any, codes: Codes) -> MonitorState:
     new.memory, new.sources, new.trained = old.memory, old.sources, old.trained
     new.learned = old.learned + np.bincount(codes, minlength=len(old.learned))
     new.rows, new.alarms, new.answers = old.rows, old.alarms, old.answers
-    new.level = np.full(len(new.level), new.rate)
     return new

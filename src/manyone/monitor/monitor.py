@@ -132,10 +132,8 @@ class Monitor:
         n, memory = len(scored.score), self.state.memory
         ids = _plain_ids(id, n, memory.count)
         times = np.full(n, "") if time is None else _as_texts(time, n)
-        first = {one: row for row, one in reversed(list(enumerate(ids)))}
-        new = np.array(
-            [memory.find(one) < 0 and first[one] == row for row, one in enumerate(ids)], dtype=bool
-        )
+        first = {one: row for row, one in reversed(list(enumerate(ids))) if memory.find(one) < 0}
+        new = np.array([first.get(one) == row for row, one in enumerate(ids)], dtype=bool)
         p, alarm = scored.p_value.copy(), scored.alarm.copy()
         drift, weight, evidence = np.zeros(n, dtype=bool), np.zeros(n), np.full(n, np.nan)
         known = scored.codes >= 0
@@ -147,20 +145,15 @@ class Monitor:
             found = judge_and_learn(self.state, scored.codes[rows], scored.score[rows], times[rows])
             p[rows], alarm[rows], drift[rows], weight[rows], evidence[rows] = found
         flag_fleet(self.state)
+        said = {"task": scored.codes, "score": scored.score, "p_value": p, "alarm": alarm}
+        said |= {"drift": drift, "weight": weight, "answer": np.full(n, -1)}
         memory.add(
-            [one for one, is_new in zip(ids, new, strict=True) if is_new],
-            task=scored.codes[new],
-            score=scored.score[new],
-            p_value=p[new],
-            alarm=alarm[new],
-            drift=drift[new],
-            weight=weight[new],
-            answer=np.full(int(new.sum()), -1),
+            [ids[row] for row in np.flatnonzero(new)], **{k: v[new] for k, v in said.items()}
         )
         told = memory.rows[[memory.find(ids[row]) for row in np.flatnonzero(~new)]]
         p[~new], alarm[~new], drift[~new] = told["p_value"], told["alarm"], told["drift"]
-        flagged = bool(self.state.fleet_flagged[0] >= 0)
-        return Watched(np.array(ids), p, alarm, drift, scored.score, evidence, known, new, flagged)
+        fleet = bool(self.state.fleet_flagged[0] >= 0)
+        return Watched(np.array(ids), p, alarm, drift, scored.score, evidence, known, new, fleet)
 
     # ------------------------------------------------------------------------------------- answers
 
@@ -318,7 +311,7 @@ def _as_texts(time: Any, n: int) -> NDArray[Any]:
     if len(values) != n:
         raise ValueError(f"time has {len(values)} values but X has {n} rows: one per row.")
     if values.dtype.kind == "M":
-        texts = np.strings.replace(np.datetime_as_string(values, unit="s"), "T", " ")
-        return np.where(np.isnat(values), "", texts).astype("U32")
-    known = [value is not None and value == value for value in values.tolist()]
-    return np.where(known, np.array([str(value) for value in values.tolist()]), "").astype("U32")
+        values = values.astype("datetime64[s]")
+    known = (value is not None and value == value for value in values.tolist())
+    texts = [str(v) if there else "" for v, there in zip(values.tolist(), known, strict=True)]
+    return np.array(texts, dtype="U32")

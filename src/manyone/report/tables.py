@@ -19,7 +19,7 @@ from manyone.progress import counted
 from manyone.report.advice import STANDS_OUT
 from manyone.report.chance import tail_pvalues
 from manyone.report.fleet import FleetReport, Relations, Rows, Tasks
-from manyone.report.fleet_page import fleet_page
+from manyone.report.fleet_page import fleet_page, moment
 from manyone.report.page import Cell, Row, Table
 from manyone.tables.answers import BASES, Answers
 from manyone.tables.explain import explain_rows, plain_text
@@ -80,7 +80,7 @@ def report_of(model: TableModel, table: Any, model_name: str, table_name: str) -
         rows = _rows(model, frame, answers, codes, time, dated)
         remarks = [remark, _unexplained(rows)]
         if rows.time is not None:
-            drift = _drift(model, answers, rows.time)
+            drift = _drift(model, answers, rows.time, rows.dated)
     return FleetReport(
         model=model_name,
         table="" if table is None else table_name,
@@ -183,18 +183,21 @@ def _unexplained(rows: Rows) -> str:
     )
 
 
-def _drift(model: TableModel, answers: Answers, time: Array) -> tuple[tuple[float, str], ...]:
+def _drift(
+    model: TableModel, answers: Answers, time: Array, dated: bool
+) -> tuple[tuple[float, str], ...]:
     """When tasks began to differ from what they were: their martingales over the rows in order."""
     order = np.argsort(time, kind="stable")
     a = answers
     scored = Scored(a.codes[order], a.score[order], a.p_value[order], a.alarm[order])
     state = MonitorState.start(model, drift_level=STANDS_OUT / len(model.tasks_))
-    flagged = order[Monitor(model, state=state)._watch(scored).drift]
-    _, first = np.unique(a.codes[flagged], return_index=True)
-    return tuple(
-        (float(time[k]), f"{_name(model.tasks_[a.codes[k]])} drifts")
-        for k in flagged[np.sort(first)].tolist()
-    )
+    flagged = order[Monitor(model, state=state)._watch(scored, time[order]).drift]
+    found = []
+    for k in np.sort(np.unique(a.codes[flagged], return_index=True)[1]).tolist():
+        code, when = a.codes[flagged[k]], float(time[flagged[k]])
+        since = moment(float(state.since_time[code]), dated)
+        found.append((when, f"{_name(model.tasks_[code])} drifts since about {since}"))
+    return tuple(found)
 
 
 def _tails(model: TableModel, answers: Answers) -> Array:
