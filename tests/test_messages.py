@@ -65,7 +65,7 @@ def test_a_bad_number_is_located(method, kind, value):
 
 
 @methods
-@pytest.mark.parametrize("kind", ["array", "list", "csr", "nullable", "null", "object"])
+@pytest.mark.parametrize("kind", ["array", "list", "csr", "nullable", "null", "object", "masked"])
 def test_a_missing_value_is_located_in_every_container(method, kind):
     rows = X.copy()
     rows[7, 1] = np.nan
@@ -76,6 +76,7 @@ def test_a_missing_value_is_located_in_every_container(method, kind):
         "nullable": pd.DataFrame(rows).rename(columns=str).convert_dtypes(),
         "null": pl.DataFrame(rows, schema=list("abc")).fill_nan(None),
         "object": np.where(np.isnan(rows), None, rows),
+        "masked": np.ma.array(X, mask=np.isnan(rows)),
     }[kind]
     with says("row 7"):
         method().fit(data, task=TASK)

@@ -236,6 +236,8 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
         fits = X.shape[1] == estimator.n_features_in_ and X.shape[0] > 0
         if fits and not hasattr(estimator, "feature_names_in_") and np.isfinite(X).all():
             return X
+    if isinstance(X, np.ma.MaskedArray):  # scikit-learn would read what the mask hides
+        X = X.astype(np.float64).filled(np.nan)
     dtype = np.float64 if reset else [np.float64, np.float32]
     try:
         return validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=dtype)
