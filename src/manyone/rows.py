@@ -237,7 +237,7 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
         if fits and not hasattr(estimator, "feature_names_in_") and np.isfinite(X).all():
             return X
     if isinstance(X, np.ma.MaskedArray):  # scikit-learn would read what the mask hides
-        X = X.astype(np.float64).filled(np.nan)
+        X = np.ma.filled(X.astype(np.float64), np.nan)
     dtype = np.float64 if reset else [np.float64, np.float32]
     try:
         return validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=dtype)
