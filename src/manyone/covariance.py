@@ -256,8 +256,9 @@ def task_scales(
     own = np.where((freedom + prior > 0)[:, None], own, pooled)
     scale = unit * np.sqrt(own)
     # Columns that vary between tasks only, or not at all: in units of what is known of them.
-    between = X.std(axis=0)
-    fallback = np.where(between > 1e-12 * np.abs(X).max(axis=0), between, 1.0)
+    largest = np.abs(X).max(axis=0)
+    between = (X / np.where(largest > 0, largest, 1.0)).std(axis=0)
+    fallback = np.where(between > 1e-12, between * largest, 1.0)
     return np.where(varies & (scale > 0), scale, fallback)
 
 

@@ -1,30 +1,52 @@
-"""Rows that stand alone in their task: perhaps faults among the training rows."""
+"""Rows that stand apart in their task: perhaps faults among the training rows."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy.spatial.distance import cdist
+from scipy.special import gammaincinv
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes
+from manyone.covariance import task_whitenings
 from manyone.groups import group_rows
 from manyone.memory import row_blocks
 
-# In usual distances to the nearest row.
-_ALONE = 2.0
+# In usual distances: rows with others within the first shape the metric that tells what is far;
+# rows within the second of their task's mean are trusted. For few columns it is more: so many
+# Gaussian rows are within.
+_ALONE, _FAR, _WITHIN = 2.0, 1.75, 0.99
+# How fast trust falls with the distance, and what is not worth a weight.
+_FALL, _LEAST = 4, 1e-3
 # Rows of a task that others are looked for among.
 _MOST_OTHERS = 2000
+# What overflows is as far away as can be told.
+_FARTHEST = 1e300
 
 
-def standing_alone(X: Array, codes: Codes, weight: Array, n_tasks: int, scale_prior: float) -> Mask:
-    r"""Rows of which no other row of their task is near.
+def trust(
+    X: Array,
+    codes: Codes,
+    weight: Array,
+    n_tasks: int,
+    scale_prior: float,
+    covariance_prior: float,
+) -> Array:
+    r"""How much of each row to learn from: 1, or less for rows that are far away and alone there.
 
-    Row i of task t stands alone if :math:`\min_j \sum_c |x_{ic} - x_{jc}| / s_{tc} > 2 u_t`, j the
-    other rows of the task: twice what is usual, :math:`u_t` being the median of these minima in
-    the task, or of all that are above 0 if that is larger. Never is it more than half of a task.
+    Let :math:`e_i` be the distance of row i to the second nearest row j of its task, and
+    :math:`v_t` its median in the task, or in all if that is larger. Row i is alone if
+    :math:`e_i > \max(e_j, v_t)`: row j has others nearer than row i. Rows of a rare kind are not,
+    but for those at its border.
 
-    :math:`s_{tc}` is the median deviation of column c from its median in the task, shrunk to the
-    pooled one as standard deviations are in :func:`manyone.covariance.task_scales`. Columns of one
-    value in most rows of a task do not count there: rare values are no mistake yet.
+    Let :math:`\delta_i` be the distance of row i from the mean of its task in the adaptive metric
+    (:func:`manyone.covariance.task_whitenings`) of the other rows that have :math:`e \le 2 v_t`,
+    and :math:`u_t` its median as before. A row that is alone gets the weight
+    :math:`\min(1, (c u_t / \delta_i)^4)`; c is 1.75, or for few columns what 99 % of Gaussian
+    rows keep. At least half of a task is thus trusted.
+
+    Distances e sum up :math:`|x_{ic} - x_{jc}| / s_{tc}` over columns c, with s the median
+    deviation from the median in the task, shrunk to the pooled one as standard deviations are.
+    Columns of one value in most rows of a task do not count there: rare values are no mistake yet.
 
     Others are at most 2,000 rows, evenly over the order they come in: no cost is quadratic beyond.
 
@@ -32,34 +54,90 @@ def standing_alone(X: Array, codes: Codes, weight: Array, n_tasks: int, scale_pr
     ----------
     X : ndarray of shape (n, d)
     codes, weight : ndarray of shape (n,)
-        Task and count of each row; two equal rows are near each other.
+        Task and count of each row, of which copies are near each other.
     n_tasks : int
-    scale_prior : float
-        Rows that the pooled scale of a column counts for.
+    scale_prior, covariance_prior : float
+        Of the metric.
 
     Returns
     -------
-    ndarray of bool of shape (n,)
+    ndarray of shape (n,)
+        0, or between 0.001 and 1.
     """
     scaled = _in_median_deviations(X, codes, weight, n_tasks, scale_prior)
-    nearest = np.full(len(X), np.inf)
-    order, starts = group_rows(codes, n_tasks)
-    for task in np.flatnonzero(np.diff(starts) > 1):
-        own = order[starts[task] : starts[task + 1]]
-        few = np.linspace(0, len(own) - 1, min(len(own), _MOST_OTHERS)).astype(np.intp)
-        for part in row_blocks(len(own), len(few)):
-            between = cdist(scaled[own[part]], scaled[own[few]], "cityblock")
-            between[own[part, None] == own[few]] = np.inf
-            nearest[own[part]] = between.min(axis=1)
-    nearest[weight >= 2.0] = 0.0
-    usual = task_medians(nearest[:, None], codes, weight, n_tasks)[:, 0]
-    # But for copies, and for the only row of a task.
-    apart = np.flatnonzero((nearest > 0.0) & np.isfinite(nearest))
-    if len(apart):
-        overall = task_medians(nearest[apart, None], np.zeros_like(apart), weight[apart], 1)
-        usual = np.maximum(usual, overall[0, 0])
+    second, companion = _second_nearest(scaled, codes, weight, n_tasks)
+    usual = _usual(second, codes, weight, n_tasks)
     # What differs by rounding does not differ.
-    return nearest > (1.0 + 1e-9) * _ALONE * usual[codes]
+    near = second <= (1.0 + 1e-9) * np.maximum(companion, usual)
+    kept = second <= (1.0 + 1e-9) * _ALONE * usual
+    if near.all():
+        return np.ones(len(X))
+    priors = scale_prior, covariance_prior
+    metric = task_whitenings(X[kept], codes[kept], weight[kept], n_tasks, *priors)
+    Z = metric.apply(X, codes)
+    # Without row i its task's scatter A is A - q w z z', z its deviation, which grows by q.
+    mass = np.bincount(codes[kept], weight[kept], n_tasks)[codes]
+    one = np.where(kept, np.minimum(weight, 1.0), 0.0)
+    grown = mass / np.where(mass > one, mass - one, 1.0)
+    rows = np.maximum(mass - 1.0, 0.0) + covariance_prior
+    with np.errstate(over="ignore"):
+        leverage = np.minimum(np.einsum("ij,ij->i", Z, Z), _FARTHEST) / rows
+    left = np.maximum(1.0 - grown * one * leverage, np.finfo(float).eps)
+    far = grown * np.sqrt(leverage / left * np.maximum(rows - one, covariance_prior))
+    half = max(len(metric.pooled.basis), 1) / 2.0
+    cut = max(_FAR, float(np.sqrt(gammaincinv(half, _WITHIN) / gammaincinv(half, 0.5))))
+    allowed = (1.0 + 1e-9) * cut * _usual(far, codes, weight, n_tasks)
+    beyond = ~near & (far > allowed)
+    share = np.where(beyond, allowed / np.where(beyond, far, 1.0), 1.0) ** _FALL
+    return np.where(share < _LEAST, 0.0, share)
+
+
+def _second_nearest(X: Array, codes: Codes, weight: Array, n_tasks: int) -> tuple[Array, Array]:
+    """Distance of each row (n, d) to the second nearest other of its task, and that row's own.
+
+    Copies are others. 0 in tasks of fewer than three rows.
+    """
+    order, starts = group_rows(codes, n_tasks)
+    second, companion = np.zeros((2, len(X)))
+    totals = np.bincount(codes, weight, n_tasks)
+    for task in np.flatnonzero((np.diff(starts) > 1) & (totals > 2.0)):
+        own = order[starts[task] : starts[task + 1]]
+        few = own[np.linspace(0, len(own) - 1, min(len(own), _MOST_OTHERS)).astype(np.intp)]
+        blocks = [own[part] for part in row_blocks(len(own), 3 * len(few))]
+        for rows in blocks:
+            between = _apart(X[rows], X[few])
+            count = np.where(rows[:, None] == few, np.maximum(weight[few] - 1.0, 0.0), weight[few])
+            second[rows] = _reached(between, count, 2.0)
+        for rows in blocks:
+            tied = np.abs(_apart(X[rows], X[few]) - second[rows, None]) <= 1e-9 * second[rows, None]
+            companion[rows] = np.where(tied & (rows[:, None] != few), second[few], 0.0).max(axis=1)
+    return second, companion
+
+
+def _apart(X: Array, Y: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return np.minimum(cdist(X, Y, "cityblock"), _FARTHEST)
+
+
+def _reached(between: Array, count: Array, wanted: float) -> Array:
+    """The distance (n,) up to which so many others are, given distances and counts (n, m)."""
+    few = np.argpartition(between, min(3, between.shape[1] - 1), axis=1)[:, :4]
+    order = np.argsort(np.take_along_axis(between, few, axis=1), axis=1)
+    nearest = np.take_along_axis(few, order, axis=1)
+    mass = np.cumsum(np.take_along_axis(count, nearest, axis=1), axis=1)
+    place = np.minimum((mass < wanted).sum(axis=1), nearest.shape[1] - 1)
+    found = np.take_along_axis(nearest, place[:, None], axis=1)
+    return np.take_along_axis(between, found, axis=1)[:, 0]
+
+
+def _usual(distance: Array, codes: Codes, weight: Array, n_tasks: int) -> Array:
+    """Median of distances (n,) in the task of each row, or of all but 0 if that is larger."""
+    usual = task_medians(distance[:, None], codes, weight, n_tasks)[:, 0]
+    apart = np.flatnonzero((distance > 0.0) & np.isfinite(distance))
+    if len(apart):
+        overall = task_medians(distance[apart, None], np.zeros_like(apart), weight[apart], 1)
+        usual = np.maximum(usual, overall[0, 0])
+    return usual[codes]
 
 
 def task_medians(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Array:

@@ -19,7 +19,7 @@ from manyone.kernels.kernel import Kernel
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
-from manyone.suspects import standing_alone
+from manyone.suspects import trust
 
 if TYPE_CHECKING:
     from manyone.estimators.base import MultiTaskOneClass
@@ -138,11 +138,12 @@ def _in_metric(
         metric = pooled_whitening(*known)
     else:
         told: Any = model  # every method that has this metric has these parameters
-        if told.robust:
-            normal[normal] = ~standing_alone(*known, rows.n_tasks, told.scale_prior)
-            known = rows.X[normal], rows.codes[normal], rows.weight[normal]
-            rows = rows.take(normal | rows.outlier)
         priors = (told.scale_prior, told.covariance_prior)
+        if told.robust:
+            share = trust(*known, rows.n_tasks, *priors)
+            used, normal[normal] = share > 0.0, share == 1.0
+            known = known[0][used], known[1][used], (known[2] * share)[used]
+            rows = rows.take(normal | rows.outlier)
         metric = task_whitenings(*known, rows.n_tasks, *priors)
         rows = rows.shared_out()
     return metric, replace(rows, X=metric.apply(rows.X, rows.codes))

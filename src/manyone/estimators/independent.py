@@ -75,8 +75,9 @@ class IndependentOCKSR(Updatable):
         Rows that the pooled scales and covariance count for beside a task's own, with
         ``metric="adaptive"``.
     robust : bool, default=True
-        With ``metric="adaptive"``: training rows that stand alone in their task, as faults among
-        them do, shape neither metric nor model. They count in the alarm rate.
+        With ``metric="adaptive"``: training rows far from the others of their task and alone
+        there, as faults among them are, hardly shape the metric, and the model not at all. They
+        count in the alarm rate.
     landmarks : int or None
         Rows that stand for all in every task that has more; smaller tasks stay exact. None: all
         rows do. Rows may then come in blocks, with ``metric="plain"`` or ``"whitened"``.

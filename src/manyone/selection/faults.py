@@ -27,7 +27,7 @@ from manyone.groups import places
 from manyone.progress import counted
 from manyone.rows import TrainingRows
 from manyone.selection.judging import Judged, beats, finite_mean
-from manyone.suspects import standing_alone
+from manyone.suspects import trust
 
 _METRICS = ("whitened", "plain")
 _KERNELS: Grid = {"kernel": ("laplacian", "rbf"), "width": (3.0, 1.0, 0.3, 0.1)}
@@ -37,8 +37,8 @@ _FOLDS = 3
 _SPIKE = 4.0
 # Some twenty settings are compared with one: the luckiest of them is often a standard error ahead.
 _ERRORS = 3.0
-# Rows that the pooled column scales count for beside a task's own.
-_SCALE_PRIOR = 2.0
+# Rows that the pooled column scales and covariance count for beside a task's own.
+_SCALE_PRIOR, _COVARIANCE_PRIOR = 2.0, 3.0
 
 
 def synthetic_faults(rows: TrainingRows, rng: np.random.RandomState) -> Array:
@@ -180,7 +180,7 @@ def by_faults(
     random_state: Any,
     until: float,
 ) -> tuple[list[Judged], int]:
-    """Judge settings by faults made from rows that do not stand alone; see `choose_for_faults`."""
+    """Judge settings by faults made from rows that do not stand apart; see `choose_for_faults`."""
     rows = _together(rows.merged()[0])
     # The same faults whenever no others are asked for.
     rng = check_random_state(0 if random_state is None else random_state)
@@ -199,10 +199,10 @@ def by_faults(
 
 
 def _together(rows: TrainingRows) -> TrainingRows:
-    """Without normal rows that stand alone: a fault among them would be taken for normal."""
+    """Without normal rows that stand apart: a fault among them would be taken for normal."""
     kept, normal = np.ones(len(rows.codes), dtype=bool), ~rows.outlier
     known = np.asarray(rows.X)[normal], rows.codes[normal], rows.weight[normal]
-    kept[normal] = ~standing_alone(*known, rows.n_tasks, _SCALE_PRIOR)
+    kept[normal] = trust(*known, rows.n_tasks, _SCALE_PRIOR, _COVARIANCE_PRIOR) == 1.0
     return rows.take(kept)
 
 

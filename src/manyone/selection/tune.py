@@ -62,7 +62,7 @@ def tune(
         is known to the model. ``"unseen"``: rows of other tasks, left out with their whole task,
         which estimates performance on kinds never seen. ``"faults"``: rows of the task itself gone
         wrong, made from rows left out in three folds (one column moved by four standard
-        deviations; a third of the columns with the deviations of another row; rows that stand alone
+        deviations; a third of the columns with the deviations of another row; rows that stand apart
         in their task are not judged by, they may be faults themselves). A setting then replaces the
         preferred one, an adaptive metric (where the method has it) with a wide Laplacian kernel,
         only if it is better at every kind of fault by three standard errors.
