@@ -14,6 +14,7 @@ from manyone.solvers.nonlinear import (
     NonlinearSolution,
     TwoLayerProblem,
     gram,
+    in_units,
     reduced_objective,
     respond,
     second_layer,
@@ -170,6 +171,20 @@ def test_descends_to_a_stationary_point(seed: int) -> None:
     assert value == pytest.approx(result.objective_path[-1], rel=1e-12)
     assert np.linalg.norm(gradient) <= 1e-4
     np.testing.assert_allclose(result.B, second_layer(Phi @ result.W, R, BETA, THETA))
+
+
+def test_close_to_the_least_objective_it_descends_all_the_same() -> None:
+    """With a tiny ridge the start is close to the least: small steps are most of the gain."""
+    Phi, R, _ = make(0)
+    alpha = 1e-4
+    W = Phi.T @ np.linalg.solve(Phi @ Phi.T + alpha * np.eye(len(R)), R)
+    problem = posed(Phi, R, W, alpha=alpha, theta=10.0)
+    least = in_units(problem, BETA)[2]
+    path, best = (
+        solve_nonlinear(problem, BETA, Descent(tol, 5000)).objective_path for tol in (1e-4, 1e-13)
+    )
+    assert least < best[-1] < path[0] < 1.02 * least
+    assert path[-1] - best[-1] < 0.02 * (path[0] - best[-1])
 
 
 def test_no_iterations_leave_the_first_layer_alone() -> None:

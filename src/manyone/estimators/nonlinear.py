@@ -79,8 +79,8 @@ class NonlinearOCKSR(TwoLayerModel):
     solver : {"lbfgs", "paper"}, default="lbfgs"
         ``"lbfgs"``: B is eliminated and W found by quasi-Newton steps. ``"paper"``: the fixed
         gradient steps of the paper's Algorithm 2, until the objective changes by less than `tol`.
-    tol : float, default=1e-5
-        Relative decrease of the objective to stop at.
+    tol : float, default=1e-4
+        Decrease of the objective to stop at, relative to what can be gained from where it starts.
     max_iter : int, default=500
         Most iterations. With 0 the first layer stays that of :class:`JointOCKSR` and the second is
         one more solve.
@@ -188,7 +188,7 @@ class NonlinearOCKSR(TwoLayerModel):
     learn_theta: bool = False
     anchor: bool = True
     solver: str = "lbfgs"
-    tol: float = 1e-5
+    tol: float = 1e-4
     max_iter: int = 500
     landmarks: int | None = None
     random_state: Any = None

@@ -66,7 +66,7 @@ class Descent(NamedTuple):
     Attributes
     ----------
     tol, max_iter : float and int
-        Decrease of the objective to stop at, in units of its first value ("paper": in its own).
+        Decrease to stop at, in units of what can be gained at the start ("paper": its own).
     learn_theta : bool
         Optimise ``log theta`` together with W, or step along ``theta`` ("paper").
     solver : str
@@ -162,21 +162,25 @@ def solve_nonlinear(problem: TwoLayerProblem, beta: float, how: Descent) -> Nonl
         leave nothing for the first layer to learn from: it is brought back to that.
     how : Descent
     """
-    problem, beta = in_units(problem, beta)
+    problem, beta, least = in_units(problem, beta)
     buffers = np.empty((2, len(problem.R), len(problem.R)))
     evaluate = partial(reduced_objective, problem, beta, buffers)
     with blas_for(len(problem.R)):
-        found = descend(evaluate, problem, how, lambda *_: _first_slope(problem, beta))
+        found = descend(evaluate, problem, how, least, lambda *_: _first_slope(problem, beta))
         Y, theta = problem.Phi @ found[0], found[1]
         B = second_layer(Y, problem.R, beta / problem.weight, theta, buffers)
     return NonlinearSolution(*found, B, beta * problem.unit)
 
 
-def in_units(problem: TwoLayerProblem, beta: float) -> tuple[TwoLayerProblem, float]:
-    """`beta` in units of the problem, and the problem with weights that it can be told beside."""
+def in_units(problem: TwoLayerProblem, beta: float) -> tuple[TwoLayerProblem, float, float]:
+    """The problem with weights that beta is resolved beside, beta in its units, the least value.
+
+    As ``J_ij <= 1``, no first layer goes below ``sum_t beta n_t / (beta + n_t)``, n_t task weights.
+    """
     heaviest = float(np.mean(problem.weight @ problem.R))
     beta = float(effective_alpha(min(beta / problem.unit, heaviest), float(len(problem.R))))
-    return problem._replace(weight=np.minimum(problem.weight, 1e10 * beta)), beta
+    problem = problem._replace(weight=np.minimum(problem.weight, 1e10 * beta))
+    return problem, beta, float(np.sum(1.0 / (1.0 / beta + 1.0 / (problem.weight @ problem.R))))
 
 
 def reduced_objective(
@@ -269,20 +273,23 @@ def pull_back(
 
 
 def descend(
-    evaluate: Evaluation, problem: TwoLayerProblem, how: Descent, first: Evaluation | None = None
+    evaluate: Evaluation,
+    problem: TwoLayerProblem,
+    how: Descent,
+    least: float = 0.0,
+    first: Evaluation | None = None,
 ) -> Found:
     """L-BFGS over W, and over log theta if asked; the objective at every accepted point.
 
-    The objective is measured by its first value and W by a fifth of its length, which is that of
-    the first step: neither this nor the end depends on units. The paper's solver takes its own
-    steps, the first by what `first` evaluates, where that is given.
+    The objective is measured by what it starts with above the `least`, and W by a fifth of its
+    length, which is that of the first step: neither this nor the end depends on units. The paper's
+    solver takes its own steps, the first by what `first` evaluates, where that is given.
     """
     if how.solver == "paper":
         slope = (first or evaluate)(problem.W, problem.theta)
         return gradient_steps(evaluate, slope, problem, how)
     W, theta, latest = problem.W, problem.theta, 0.0
-    tiny = np.finfo(float).tiny
-    size = max(0.2 * float(np.linalg.norm(W)), tiny)
+    size = max(0.2 * float(np.linalg.norm(W)), 1e-300)
     path: list[float] = []
 
     def accept(xk: Array) -> None:
@@ -296,18 +303,17 @@ def descend(
         latest, gradient, by_log_theta = evaluate(size * x[:-1].reshape(W.shape), coefficient)
         if not path:
             accept(x)
-        unit = max(path[0], tiny)
+        unit = max(path[0] - least, 1e-300)
         # Without a slope the last coordinate, log theta less its start, stays zero.
         slope = np.append(size * gradient.ravel(), by_log_theta * how.learn_theta)
-        return latest / unit, slope / unit
+        return (latest - least) / unit, slope / unit
 
     x = np.append(W.ravel() / size, 0.0)
     if how.max_iter == 0:
         objective(x)
         return W, theta, np.array(path), 0, False
-    most = {"maxiter": how.max_iter, "maxfun": 10 * how.max_iter}
-    options: Any = {**most, "ftol": how.tol, "gtol": 0.0}
-    found = minimize(objective, x, jac=True, method="L-BFGS-B", callback=accept, options=options)
+    most: Any = {"maxiter": how.max_iter, "maxfun": 10 * how.max_iter, "ftol": how.tol, "gtol": 0.0}
+    found = minimize(objective, x, jac=True, method="L-BFGS-B", callback=accept, options=most)
     W, theta = size * found.x[:-1].reshape(W.shape), theta * float(np.exp(found.x[-1]))
     return W, theta, np.array(path), len(path) - 1, found.status == 0
 

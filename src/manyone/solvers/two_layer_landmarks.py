@@ -49,10 +49,10 @@ def solve_nonlinear_on(
     NonlinearSolution
         With B of shape (q, T).
     """
-    problem, beta = in_units(problem, beta)
+    problem, beta, least = in_units(problem, beta)
     evaluate = partial(landmark_objective, problem, beta, centres)
     with blas_for(len(problem.R)):
-        found = descend(evaluate, problem, how)
+        found = descend(evaluate, problem, how, least)
         J = gram(problem.Phi @ found[0], problem.Phi[centres] @ found[0], found[1])
         B = second_layer_on(problem, beta, centres, J)[0]
     return NonlinearSolution(*found, B, beta * problem.unit)
