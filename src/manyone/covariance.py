@@ -10,6 +10,7 @@ from scipy.linalg import eigh
 
 from manyone._types import Array, Codes
 from manyone.groups import group_rows
+from manyone.memory import row_blocks
 
 # Rows whose distance overflows are as far away as can be told.
 _FAR_AWAY = 1e150
@@ -231,7 +232,9 @@ def task_whitenings(
     basis, stretch = np.zeros((starts[-1], d)), np.zeros(starts[-1])
     floor = np.sqrt((freedom + covariance_prior) / covariance_prior)
     for size in np.unique(sizes):
-        for tasks in _stacks(np.flatnonzero(sizes == size), int(size) * d):
+        same = np.flatnonzero(sizes == size)
+        for part in row_blocks(len(same), 3 * int(size) * d):
+            tasks = same[part]
             rows = white[order[begins[tasks, None] + np.arange(size)]]
             values, directions = _principal(rows)
             shrunk = (values + covariance_prior) / (freedom[tasks] + covariance_prior)[:, None]
@@ -290,9 +293,3 @@ def _by_task(codes: Codes, n_tasks: int) -> list[tuple[int, Codes]]:
         return [(int(codes[0]), np.zeros(1, dtype=np.intp))]
     order, starts = group_rows(codes, n_tasks)
     return [(int(t), order[starts[t] : starts[t + 1]]) for t in np.flatnonzero(np.diff(starts))]
-
-
-def _stacks(tasks: Codes, floats: int) -> list[Codes]:
-    """Tasks in stacks of a moderate size."""
-    step = max(1, 2**20 // max(1, 3 * floats))
-    return [tasks[start : start + step] for start in range(0, len(tasks), step)]

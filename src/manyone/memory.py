@@ -45,16 +45,6 @@ def refuse_without_memory(n_rows: int) -> None:
         raise NotEnoughMemory(too_large(n_rows))
 
 
-def refuse_many_factors(n_tasks: int, landmarks: int) -> None:
-    """Raise where matrices of landmarks, and their factors, of so many tasks cannot be had."""
-    needed = 3 * 8.0 * n_tasks * landmarks**2
-    if needed > available_bytes():
-        raise NotEnoughMemory(
-            f"{n_tasks} tasks with landmarks={landmarks} each take {needed / 2**30:.1f} GiB, and "
-            f"{available_bytes() / 2**30:.1f} GiB can be had: give fewer landmarks."
-        )
-
-
 def refuse_beyond_memory(n_floats: float, what: str, remedy: str) -> None:
     """Raise where so many numbers cannot be held: `what` takes them, and `remedy` helps."""
     if 8.0 * n_floats > available_bytes():

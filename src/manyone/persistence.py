@@ -62,17 +62,8 @@ def trusted_types() -> tuple[str, ...]:
     Ours, sparse rows and dtypes: a list in this code, never read from a file.
     """
     ours: list[type] = [*METHODS.values(), CombinedOneClass, TaskWhitener]
-    ours += [
-        TaskPipeline,
-        TableModel,
-        Encoder,
-        Decision,
-        NumberMap,
-        LevelMap,
-        DateMap,
-        Column,
-        UnknownTasks,
-    ]
+    ours += [TaskPipeline, TableModel, UnknownTasks]
+    ours += [Encoder, Decision, NumberMap, LevelMap, DateMap, Column]
     ours += [Balls, CombinedScorer, Expansion, InMetric, Projection, TaskExpansions, TwoLayers]
     ours += [Solution, FitReport, Presence, Usual, RangeGuard, Tail]
     ours += [Whitening, TaskWhitenings]

@@ -27,7 +27,7 @@ from manyone.engines.statistics import AddUp, Ridge, Statistics, solve_statistic
 from manyone.groups import renumbered
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import Kernel
-from manyone.memory import refuse_many_factors
+from manyone.memory import refuse_beyond_memory
 from manyone.models.presence import unit_of
 from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
@@ -78,7 +78,8 @@ class TaskPlans:
         pairs = np.unique(np.column_stack([rows.codes, rows.content])[known], axis=0)
         large = np.flatnonzero(np.bincount(pairs[:, 0], minlength=len(tasks)) > landmarks)
         few = rows.take(np.flatnonzero(~np.isin(rows.codes, large))).by_task()
-        refuse_many_factors(len(large), landmarks)
+        what = f"{len(large)} tasks with landmarks={landmarks} each"
+        refuse_beyond_memory(3.0 * len(large) * landmarks**2, what, "Give fewer landmarks.")
         plans = {}
         for task in large.tolist():
             own = rows.take(np.flatnonzero((rows.codes == task) | ~known))

@@ -30,6 +30,12 @@ from manyone.models.solution import Solution
 from manyone.routing import RoutingState
 from manyone.rows import TrainingRows, training_rows
 
+#: Constraints of the parameters of a ridge regression, exact or on landmarks.
+RIDGE: dict[str, list[Any]] = {
+    "alpha": [Interval(Real, 0, None, closed="left")],
+    "landmarks": [Interval(Integral, 1, None, closed="left"), None],
+    "random_state": ["random_state"],
+}
 #: What methods that look at one task at a time can choose of a metric.
 TASK_METRIC: dict[str, list[Any]] = {
     "metric": [StrOptions({"plain", "whitened", "adaptive"})],

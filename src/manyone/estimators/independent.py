@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 
 from manyone import validation
-from manyone._sklearn import Interval
 from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
-from manyone.estimators.base import TASK_METRIC
+from manyone.estimators.base import RIDGE, TASK_METRIC
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.task_ridges import (
     TaskRidges,
@@ -144,9 +142,7 @@ class IndependentOCKSR(Updatable):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Updatable._parameter_constraints,
         **TASK_METRIC,
-        "alpha": [Interval(Real, 0, None, closed="left")],
-        "landmarks": [Interval(Integral, 1, None, closed="left"), None],
-        "random_state": ["random_state"],
+        **RIDGE,
     }
 
     alpha: float = 0.1

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from manyone import validation
-from manyone._sklearn import Interval
 from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
+from manyone.estimators.base import RIDGE
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.updates import Updatable, rows_without
 from manyone.groups import leaving_together
@@ -139,9 +138,7 @@ class JointOCKSR(Updatable):
     )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Updatable._parameter_constraints,
-        "alpha": [Interval(Real, 0, None, closed="left")],
-        "landmarks": [Interval(Integral, 1, None, closed="left"), None],
-        "random_state": ["random_state"],
+        **RIDGE,
     }
 
     alpha: float = 0.1

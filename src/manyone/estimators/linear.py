@@ -15,7 +15,7 @@ from manyone._types import Array
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.joint import joint_solution
-from manyone.estimators.structured import STRUCTURED, progress, warm_start
+from manyone.estimators.structured import ITERATED, STRUCTURED, progress, warm_start
 from manyone.kernels.gram import Expansion, Gram
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
@@ -149,15 +149,7 @@ class LinearOCKSR(MultiTaskOneClass):
     can = Capabilities(
         landmarks=True,
         blocks=True,
-        learns=(
-            "alpha_",
-            "structure_",
-            "dual_coef_",
-            "mean_response_",
-            "duality_gap_",
-            "objective_path_",
-            "n_iter_",
-        ),
+        learns=("alpha_", "structure_", "dual_coef_", "mean_response_", "duality_gap_", *ITERATED),
         regression=True,
         left_out_grid="joint",
         strengths={"frobenius": (0.1, 0.01, 1.0)},

@@ -11,6 +11,7 @@ import numpy as np
 from manyone._sklearn import Interval
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Capabilities
+from manyone.estimators.structured import ITERATED
 from manyone.kernels.gram import Expansion, Gram
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
@@ -112,15 +113,7 @@ class OutputKernelOCKSR(MultiTaskOneClass):
     """
 
     can = Capabilities(
-        learns=(
-            "alpha_",
-            "structure_",
-            "coef_",
-            "dual_coef_",
-            "mean_response_",
-            "objective_path_",
-            "n_iter_",
-        ),
+        learns=("alpha_", "structure_", "coef_", "dual_coef_", "mean_response_", *ITERATED),
         grid={
             "kernel": ("rbf", "laplacian", "rbf+laplacian"),
             "width": (0.3, 1.0, 3.0),

@@ -10,15 +10,16 @@ import numpy as np
 
 from manyone._sklearn import Interval
 from manyone._types import Array
+from manyone.estimators.base import RIDGE
 from manyone.solvers.running import Report
 
+#: Fitted attributes that they share.
+ITERATED = ("objective_path_", "n_iter_")
 #: Constraints of the parameters that they share.
 STRUCTURED: dict[str, list[Any]] = {
-    "alpha": [Interval(Real, 0, None, closed="left")],
+    **RIDGE,
     "tol": [Interval(Real, 0, None, closed="left")],
     "max_iter": [Interval(Integral, 1, None, closed="left")],
-    "landmarks": [Interval(Integral, 1, None, closed="left"), None],
-    "random_state": ["random_state"],
     "warm_start": ["boolean"],
     "verbose": ["verbose"],
 }

@@ -15,7 +15,7 @@ from manyone._types import Array, Codes
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.fitting import judged_by_folds
 from manyone.estimators.joint import joint_solution
-from manyone.estimators.structured import STRUCTURED, progress, warm_start
+from manyone.estimators.structured import ITERATED, STRUCTURED, progress, warm_start
 from manyone.kernels.gram import Gram, Points
 from manyone.memory import refuse_beyond_memory
 from manyone.models.presence import unit_of
@@ -43,20 +43,9 @@ TWO_LAYERS: dict[str, list[Any]] = {
     "max_iter": [Interval(Integral, 0, None, closed="left")],
 }
 #: Fitted attributes of both.
-LEARNS = (
-    "alpha_",
-    "theta_",
-    "structure_",
-    "dual_coef_",
-    "first_layer_",
-    "centres_",
-    "second_coef_",
-    "responses_",
-    "second_kernel_",
-    "mean_response_",
-    "objective_path_",
-    "n_iter_",
-)
+_FIRST = ("alpha_", "dual_coef_", "first_layer_", "responses_", "structure_")
+_SECOND = ("theta_", "centres_", "second_coef_", "second_kernel_", "mean_response_")
+LEARNS = (*_FIRST, *_SECOND, *ITERATED)
 
 
 class TwoLayerModel(MultiTaskOneClass):
