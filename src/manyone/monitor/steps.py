@@ -25,7 +25,7 @@ def judge_and_learn(
     low = thresholds.confirmed_low(state.low[t], window, state.confirmed[t])
     p = thresholds.reference_pvalues(window, scores)
     alarm = thresholds.alarms_of(p, state.level[t], scores, low, state.high[t])
-    answered = state.answers.sum(axis=0)
+    answered = np.ones(len(state.answers)) @ state.answers  # faster than sum(axis=0)
     if answered.any():
         # Alarms not answered yet are normal as often as those of the task, or of all, were.
         prior = (1.0 + answered[0]) / (2.0 + answered.sum())
@@ -98,9 +98,9 @@ def _remember_scores(state: MonitorState, t: Codes, scores: NDArray[np.float32])
 def flag_fleet(state: MonitorState) -> None:
     """Flag all tasks together where the mean of their wealth says so."""
     needed = -np.log(state.drift_level)
-    if state.log_wealth.max() < needed:  # no mean is larger
+    if state.fleet_flagged[0] >= 0 or state.log_wealth.max() < needed:  # no mean is larger
         return
     means = [martingale.log_mean_wealth(wealth) for wealth in state.log_wealth.T]
     evidence = (np.array(means) + _LOG_SHARES).max()
-    if evidence >= needed and state.fleet_flagged[0] < 0:
+    if evidence >= needed:
         state.fleet_flagged[0] = state.rows.sum()
