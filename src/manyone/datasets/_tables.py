@@ -47,7 +47,7 @@ def load_keystrokes(
 
 @dataclass(frozen=True)
 class Channel:
-    """One telemetry channel; the commands stay packed until they are asked for.
+    """One telemetry channel.
 
     Attributes
     ----------
@@ -57,6 +57,8 @@ class Channel:
         Telemetry values, float32, scaled by NASA to about [-1, 1]; some channels leave the range.
     label : ndarray of shape (n_test,)
         True where the test series is anomalous.
+    train_commands, test_commands : ndarray of bool of shape (n_train, c) and (n_test, c)
+        Commands sent with each step.
     """
 
     name: str
@@ -64,22 +66,8 @@ class Channel:
     train: NDArray[np.float32] = field(repr=False)
     test: NDArray[np.float32] = field(repr=False)
     label: Mask = field(repr=False)
-    _train_packed: NDArray[np.uint8] = field(repr=False)
-    _test_packed: NDArray[np.uint8] = field(repr=False)
-    _n_commands: int = field(repr=False)
-
-    @property
-    def train_commands(self) -> Mask:
-        """Commands sent with each training row, (n_train, n_commands)."""
-        return self._unpack(self._train_packed)
-
-    @property
-    def test_commands(self) -> Mask:
-        """Commands sent with each test row, (n_test, n_commands)."""
-        return self._unpack(self._test_packed)
-
-    def _unpack(self, packed: NDArray[np.uint8]) -> Mask:
-        return np.unpackbits(packed, axis=1, count=self._n_commands).astype(bool)
+    train_commands: Mask = field(repr=False)
+    test_commands: Mask = field(repr=False)
 
 
 def load_telemetry(
@@ -193,8 +181,9 @@ def load_turbofan(
 def _channel(arrays: Arrays, name: str, spacecraft: str, n_commands: int) -> Channel:
     """The series of one channel."""
     keys = ("train_value", "test_value", "label", "train_cmd", "test_cmd")
-    train, test, label, sent, sent_test = (arrays[f"{name}/{key}"] for key in keys)
-    return Channel(name, spacecraft, train, test, label.astype(bool), sent, sent_test, n_commands)
+    train, test, label, *packed = (arrays[f"{name}/{key}"] for key in keys)
+    sent = (np.unpackbits(bits, axis=1, count=n_commands).astype(bool) for bits in packed)
+    return Channel(name, spacecraft, train, test, label.astype(bool), *sent)
 
 
 def _windows(channel: Channel, split: str, window: int, step: int, features: str) -> Arrays:

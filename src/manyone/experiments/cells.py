@@ -14,7 +14,7 @@ from manyone._types import Array
 from manyone.estimators import METHODS
 from manyone.experiments import data
 from manyone.experiments.corruption import corrupt
-from manyone.experiments.fault_methods import FaultMethod, fault_methods
+from manyone.experiments.fault_methods import fault_methods
 from manyone.experiments.methods import Method, methods, own
 from manyone.experiments.plan import RIDGES, Cell
 from manyone.experiments.protocols import FaultSplit, Split
@@ -68,7 +68,7 @@ def compute(cell: Cell, data_home: str | None = None) -> dict[str, Any]:
     return result | {"seconds": time.process_time() - start}
 
 
-def _method(cell: Cell) -> Method | FaultMethod:
+def _method(cell: Cell) -> Method:
     """The method of a cell, not fitted."""
     if cell.protocol == "faults":
         return fault_methods()[cell.method, cell.setting]

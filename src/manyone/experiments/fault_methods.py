@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
-from importlib.util import find_spec
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from manyone import auto, tune
 from manyone._types import Array
 from manyone.estimators import METHODS
 from manyone.experiments import rivals
+from manyone.experiments.methods import Method, not_installed
 
 _TABLE = tomllib.loads(Path(__file__).with_name("fault_methods.toml").read_text(encoding="utf-8"))
 #: Setting of a method as people use it.
@@ -28,41 +28,19 @@ DEFAULT = "default"
 _OWN_SCALES = ", own scales"
 
 
-@dataclass(frozen=True)
-class FaultMethod:
-    """A method in one setting.
+class FaultMethod(Method):
+    """A method in one setting, `DEFAULT` or what differs from it.
 
-    Attributes
-    ----------
-    name, family : str
-        As written in the table; what it is a variant of.
-    setting : str
-        `DEFAULT`, or what differs from it.
-    model : estimator or str
-        Not fitted; or what `auto` is told about the anomalies.
-    tuned : bool
-        Whether its settings are chosen by synthetic faults made of training rows.
-    quick, alarms : bool
-        Whether a first look has it; whether it sets thresholds that can be tried.
-    package : str
-        Must be installed.
+    Its model may be what `auto` is told about the anomalies; with a criterion, its settings are
+    chosen by synthetic faults made of training rows.
     """
-
-    name: str
-    family: str
-    setting: str
-    model: Any
-    tuned: bool = False
-    quick: bool = True
-    alarms: bool = True
-    package: str = ""
 
     def fit(self, X: Array, task: NDArray[Any], kind: str = "", *, calibrate: bool = True) -> Any:
         """Fit to normal rows (n, d) of the tasks (n,); `kind` is always faults."""
         if isinstance(self.model, str):
             return auto(X, task=task, anomalies=self.model)
-        if self.tuned:
-            return tune(self.model, X, task=task, criterion="faults", calibrate=calibrate)
+        if self.criterion:
+            return tune(self.model, X, task=task, criterion=self.criterion, calibrate=calibrate)
         return clone(self.model).fit(X, task=task)
 
 
@@ -73,7 +51,8 @@ def fault_methods() -> dict[tuple[str, str], FaultMethod]:
         table.append(FaultMethod(name, name, DEFAULT, kind(), quick=kind.can.quick))
         if kind.can.task_metric:
             tuned = f"{name} (tuned for faults)"
-            table.append(FaultMethod(tuned, name, DEFAULT, kind(), True, kind.can.quick))
+            method = FaultMethod(tuned, name, DEFAULT, kind(), None, kind.can.quick)
+            table.append(replace(method, criterion="faults"))
     missing = left_out()
     for name, entry in _TABLE["rivals"].items():
         table += [] if name in missing else _variants(name, **entry)
@@ -87,8 +66,7 @@ def fault_lines() -> list[str]:
 
 def left_out() -> list[str]:
     """Names of the rivals whose package is not installed (extra ``experiments``)."""
-    packages = {name: entry.get("package", "") for name, entry in _TABLE["rivals"].items()}
-    return [name for name, package in packages.items() if package and find_spec(package) is None]
+    return not_installed({name: e.get("package", "") for name, e in _TABLE["rivals"].items()})
 
 
 def _variants(

@@ -129,7 +129,12 @@ def ours(method: str) -> bool:
 
 def left_out() -> list[str]:
     """Names of the rivals whose package is not installed (extra ``experiments``)."""
-    return [name for name, e in _RIVALS.items() if e.package and find_spec(e.package) is None]
+    return not_installed({name: rival.package for name, rival in _RIVALS.items()})
+
+
+def not_installed(packages: Mapping[str, str]) -> list[str]:
+    """Names of what needs a package (if any) that is not there."""
+    return [name for name, needed in packages.items() if needed and find_spec(needed) is None]
 
 
 def own(family: str, setting: str) -> Method:

@@ -38,7 +38,7 @@ class Cell:
     dataset, protocol : str
         Keys of `data.DATASETS` and of its protocols.
     method, family, setting : str
-        See `Method` and `FaultMethod`.
+        See `Method`.
     seed, repetition : int
     shrink : int
         Divides the numbers of test rows.
