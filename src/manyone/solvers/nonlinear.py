@@ -180,7 +180,8 @@ def in_units(problem: TwoLayerProblem, beta: float) -> tuple[TwoLayerProblem, fl
     heaviest = float(np.mean(problem.weight @ problem.R))
     beta = float(effective_alpha(min(beta / problem.unit, heaviest), float(len(problem.R))))
     problem = problem._replace(weight=np.minimum(problem.weight, 1e10 * beta))
-    return problem, beta, float(np.sum(1.0 / (1.0 / beta + 1.0 / (problem.weight @ problem.R))))
+    total = problem.weight @ problem.R
+    return problem, beta, float(np.sum(beta * total / (beta + total)))
 
 
 def reduced_objective(
@@ -293,9 +294,7 @@ def descend(
     path: list[float] = []
 
     def accept(xk: Array) -> None:
-        path.append(latest)  # the accepted point was evaluated last
-        if how.report is not None:
-            how.report(len(path) - 1, latest)
+        record(path, latest, how.report)  # the accepted point was evaluated last
 
     def objective(x: Array) -> tuple[float, Array]:
         nonlocal latest
