@@ -56,7 +56,7 @@ for name, alarm in (("fixed", static), ("told", told), ("not told", alone)):
 
 figure, axes = plt.subplot_mosaic("ab;cc", figsize=(10, 6.4), layout="constrained")
 worn = np.arange(TASKS) % 2 == 1
-for place, name, alarm in (("a", "fixed thresholds", static), ("b", "monitor, told", told)):
+for place, name, alarm in (("a", "fixed thresholds", static), ("b", "monitor with answers", told)):
     RateDisplay.from_predictions(alarm[:, worn].ravel(), rate=RATE, window=300, ax=axes[place])
     axes[place].set(title=f"worn machines, {name}", ylim=(0, 1))
 DriftDisplay.from_watched(said, task=np.tile(now, ROWS), ax=axes["c"])

@@ -485,3 +485,17 @@ def test_time_displays_refuse_what_they_cannot_draw() -> None:
         RateDisplay.from_predictions([], rate=0.1)
     with pytest.raises(ValueError, match="2 paths but 1 labels"):
         DriftDisplay.from_predictions([[0.0], [0.0]], labels=["a"])
+
+
+@pytest.mark.parametrize("style", ["default", "dark_background"])
+def test_lines_in_time_stand_out_from_the_ground(style):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    from matplotlib.colors import to_rgb
+
+    with plt.style.context(style):
+        rate = RateDisplay.from_predictions(np.arange(100) % 10 == 0, rate=0.1)
+        drift = DriftDisplay.from_predictions([[0.0, 1.0, 3.0]])
+    for display in (rate, drift):
+        ground = np.array(to_rgb(display.ax_.get_facecolor()))
+        dashed = [line for line in display.ax_.lines if line.get_linestyle() == "--"]
+        assert [np.abs(to_rgb(line.get_color()) - ground).max() for line in dashed] == [1.0]

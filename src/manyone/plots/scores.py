@@ -260,7 +260,8 @@ class ScoreDisplay(Display):
         if far.any():
             self.far_ = dots(x[far], y[far], c=VERMILION, marker="<", zorder=3)
 
-        line: dict[str, Any] = {"colors": "k", "linewidths": 1.5, "label": "threshold", "zorder": 4}
+        ink = ax.xaxis.label.get_color()  # on dark ground too
+        line: dict[str, Any] = {"colors": ink, "linewidths": 1.5, "label": "threshold", "zorder": 4}
         top, bottom = np.arange(k) - _HALF_ROW, np.arange(k) + _HALF_ROW
         self.threshold_ = ax.vlines(self.offset, top, bottom, **line | (line_kwargs or {}))
         self._dress(ax, alarm)

@@ -121,7 +121,7 @@ class RateDisplay(Display):
         self.band_ = ax.fill_between(
             [1, len(self.alarm)], low, high, color=GREY, alpha=0.25, lw=0, label="expected (95 %)"
         )
-        ax.axhline(self.rate, color="k", lw=1, ls="--", label=f"promised, {100 * self.rate:g} %")
+        _dashed(ax, self.rate, f"promised, {100 * self.rate:g} %")
         label = f"measured over {self.window} rows"
         (self.line_,) = ax.plot(x, self.measured, color=BLUE, lw=1.6, label=label)
         ax.set(xlabel="row", ylabel="alarm rate", ylim=(0, None), xlim=(1, len(self.alarm)))
@@ -262,11 +262,15 @@ class DriftDisplay(Display):
                 label=name if named else None,
                 zorder=2 + drifts + named,
             )
-        words = f"flag (false with probability {self.drift_level:g})"
-        ax.axhline(level, color="k", lw=1, ls="--", label=words)
+        _dashed(ax, level, f"flag (false with probability {self.drift_level:g})")
         ax.set(xlabel="row of the task", ylabel="evidence for drift (powers of 10)")
         _open_spines(ax, legend)
         return self
+
+
+def _dashed(ax: Axes, height: float, label: str) -> None:
+    """A line in the colour of the axes' words, on light and on dark ground."""
+    ax.axhline(height, color=ax.xaxis.label.get_color(), lw=1, ls="--", label=label)
 
 
 def _open_spines(ax: Axes, legend: bool) -> None:
