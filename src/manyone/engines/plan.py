@@ -106,21 +106,19 @@ class Plan:
         """Landmarks moved to where they serve the regression of all tasks best.
 
         By at most a quarter of the rows of each task, so that the others can judge. Landmarks stay
-        the rows that they are where such rows are few beside them, or they beside the tasks, and
-        for sparse rows, a single task, and kernels other than "rbf".
+        the rows that they are where such rows are few beside them or beside the tasks, and for
+        sparse rows, a single task, and kernels other than "rbf".
         """
-        kernel, some, m = self.points.kernel, sample.quarter(), len(self.points)
-        enough = len(some.stratum) >= _CHOICE * m and m > 2 * len(self.tasks) > 2
-        if kernel.name != "rbf" or sparse.issparse(some.X) or not enough:
+        kernel, some, n_tasks = self.points.kernel, sample.quarter(), len(self.tasks)
+        enough = len(some.stratum) >= _CHOICE * max(len(self.points), n_tasks)
+        if kernel.name != "rbf" or sparse.issparse(some.X) or not enough or n_tasks == 1:
             return self
         rows, unit = some.rows(), np.sqrt(kernel.gamma[0])
         X = kernel.scaled(rows.X if self.metric is None else self.metric.apply(rows.X))
         Z = kernel.scaled(self.points.X)
         ridge = float(effective_alpha(alpha, rows.weight.sum()))
         codes = np.where(rows.outlier, MISSING, rows.codes)
-        moved = solve_landmark_positions(
-            unit * Z, unit * X, codes, rows.weight, len(self.tasks), ridge
-        )
+        moved = solve_landmark_positions(unit * Z, unit * X, codes, rows.weight, n_tasks, ridge)
         Z = self.points.X + kernel.scale * (moved / unit - Z)
         features = Gram(kernel, Z).features()[1]
         factor = np.asfortranarray(features.factor)

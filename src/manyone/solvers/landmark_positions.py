@@ -77,10 +77,11 @@ def position_objective(
     sums = (responses.T @ K).T
     C = cho_solve((factorise(moments, 0.0, np.ones(len(Z)), overwrite=True), True), sums)
     value = responses.power(2).sum() - float(np.vdot(sums, C))
-    pull = 4.0 * alpha * (C @ C.T) * own
+    products = C @ C.T
+    pull = 4.0 * alpha * products * own
     slope = pull @ Z - pull.sum(axis=1)[:, None] * Z
     for part in row_blocks(len(X), 2 * len(Z)):
-        push = (K[part] @ C - responses[part]) @ C.T
-        push *= 4.0 * K[part]
+        fitted = (K[part] @ C) @ C.T if 2 * C.shape[1] < len(Z) else K[part] @ products
+        push = 4.0 * K[part] * (fitted - responses[part] @ C.T)
         slope += push.T @ X[part] - push.sum(axis=0)[:, None] * Z
     return float(value), slope.ravel()
