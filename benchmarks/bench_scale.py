@@ -5,7 +5,7 @@ all four. One BLAS thread; processor time, but for `workers`, which needs two fr
 
 scoring   rows scored against their own task, beside the bare kernel product and exponential
 tasks     a million rows as 10,000 tasks of 100, beside 1,000 tasks of 1,000
-workers   two single-threaded Dask workers against one, beside two bare processes against one
+workers   a million rows on two single-threaded Dask workers against one, beside bare processes
 forests   planted faults and strangers: AUC and time beside one IsolationForest per task
 
 Exits with 1 where a promise is broken.
@@ -22,13 +22,14 @@ import subprocess
 import sys
 import time
 import warnings
-from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
 from manyone import JointOCKSR
-from manyone.bench.contenders import CONTENDERS, Data, fleet, floor
+from manyone.bench.cases import Case
+from manyone.bench.contenders import CONTENDERS, FLOOR, OURS, fleet
 from manyone.bench.run import task_auc
+from manyone.bench.workers import times_of
 
 QUICK = "--quick" in sys.argv
 COLUMNS, LANDMARKS = 32, 1000
@@ -96,42 +97,16 @@ def one_fit(n_tasks: int, per_task: int) -> None:
     print(taken, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 
 
-def part_of_floor(rows: int) -> None:
-    X, task = made(100, rows // 100)
-    floor(Data(X, task, X[:1], task[:1], np.zeros(1, bool)), LANDMARKS)
-
-
-def elapsed(call: object, *given: object) -> float:
-    begin = time.perf_counter()
-    call(*given)  # type: ignore[operator]
-    return time.perf_counter() - begin
-
-
 def workers() -> bool:
-    import dask.array as da
-    from dask.distributed import Client, LocalCluster
-
-    rows = 40_000 if QUICK else 200_000
-    X, task = made(100, rows // 100)
-    chunks = da.from_array(X, chunks=(rows // 16, COLUMNS))
-    times: dict[str, list[float]] = {name: [] for name in ("bare 1", "bare 2", "dask 1", "dask 2")}
-    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None}
-    for turn in range(2 if QUICK else 4):
-        for number in (1, 2):
-            with ProcessPoolExecutor(number) as pool:
-                list(pool.map(part_of_floor, [200] * number))  # imports
-                parts = [rows // number] * number
-                bare = elapsed(lambda pool=pool, parts=parts: list(pool.map(part_of_floor, parts)))
-            model = JointOCKSR(landmarks=LANDMARKS, random_state=0)
-            with LocalCluster(n_workers=number, **options) as cluster, Client(cluster):
-                model.fit(chunks[: 2 * rows // 16], task=task[: 2 * rows // 16])  # imports
-                ours = elapsed(lambda model=model: model.fit(chunks, task=task))
-            if turn:
-                times[f"bare {number}"].append(bare)
-                times[f"dask {number}"].append(ours)
-    best = {name: min(taken) for name, taken in times.items()}
-    bare, ours = (best[f"{kind} 1"] / best[f"{kind} 2"] for kind in ("bare", "dask"))
-    print("workers: " + ", ".join(f"{name}: {taken:.1f} s" for name, taken in best.items()))
+    rows, rounds = 40_000 if QUICK else 1_000_000, 2 if QUICK else 1
+    best = {}
+    for number in (1, 2):
+        case = Case("strong", rows, 100, COLUMNS, LANDMARKS, workers=number)
+        taken = times_of(case, rounds)
+        best[number] = [min(taken[name]) for name in (OURS, FLOOR)]
+        ours, bare = best[number]
+        print(f"workers: {number}: Dask {ours:.1f} s, bare processes {bare:.1f} s", flush=True)
+    ours, bare = (one / two for one, two in zip(best[1], best[2], strict=True))
     print(f"workers: bare {bare:.2f}x, Dask {ours:.2f}x: {ours / bare:.2f} of it (at least 0.9)")
     return ours >= 0.9 * bare
 

@@ -18,11 +18,14 @@ class Case:
 
     Attributes
     ----------
-    study : {"rows", "tasks", "landmarks"}
-        What grows from case to case.
+    study : {"rows", "tasks", "landmarks", "strong", "weak"}
+        What grows from case to case: of the last two the workers, with the same rows or with as
+        many rows each.
     n_rows, n_tasks, n_features, landmarks : int
     contenders : tuple of str
         Names in :data:`manyone.bench.contenders.CONTENDERS`.
+    workers : int
+        Single-threaded ones, of Dask; 0: everybody in this process.
     """
 
     study: str
@@ -31,11 +34,24 @@ class Case:
     n_features: int
     landmarks: int
     contenders: tuple[str, ...] = _LINEAR
+    workers: int = 0
 
     @property
     def size(self) -> int:
         """The number that grows."""
-        return {"rows": self.n_rows, "tasks": self.n_tasks, "landmarks": self.landmarks}[self.study]
+        sizes = {"rows": self.n_rows, "tasks": self.n_tasks, "landmarks": self.landmarks}
+        return self.workers or sizes[self.study]
+
+
+def scaling(rows: int, landmarks: int) -> tuple[Case, ...]:
+    """The same rows on one worker and on two, and twice the rows on two."""
+    both = (OURS, FLOOR)
+    return (
+        Case("strong", rows, 100, 32, landmarks, both, 1),
+        Case("strong", rows, 100, 32, landmarks, both, 2),
+        Case("weak", rows, 100, 32, landmarks, both, 1),
+        Case("weak", 2 * rows, 100, 32, landmarks, both, 2),
+    )
 
 
 #: A first look, in well under a minute.
@@ -45,6 +61,7 @@ QUICK = (
     Case("tasks", 2_000, 100, 8, 100, (OURS, FLOOR)),
     Case("landmarks", 2_000, 20, 8, 25, (OURS, FLOOR)),
     Case("landmarks", 2_000, 20, 8, 200, (OURS, FLOOR)),
+    *scaling(8_000, 100),
 )
 #: The whole, in some minutes on two cores.
 CASES = (
@@ -56,4 +73,5 @@ CASES = (
     Case("tasks", 30_000, 300, 32, 500),
     Case("tasks", 30_000, 3_000, 32, 500, (OURS, FLOOR)),
     *(Case("landmarks", 30_000, 100, 32, m) for m in (50, 150, 500, 1_500)),
+    *scaling(200_000, 1_000),
 )

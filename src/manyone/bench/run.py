@@ -66,7 +66,7 @@ def measure(
         tell(done, len(cases))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found += _measured(case, repeats)
+            found += _scaled(case, repeats) if case.workers else _measured(case, repeats)
     tell(len(cases), len(cases))
     return found
 
@@ -104,6 +104,20 @@ def _measured(case: Case, repeats: int) -> list[Measured]:
             peaks[name],
         )
         for name in case.contenders
+    ]
+
+
+def _scaled(case: Case, repeats: int) -> list[Measured]:
+    from manyone.bench.workers import times_of
+
+    try:
+        times = times_of(case, repeats)
+    except ImportError as error:
+        return [Measured(case, name, note=f"not installed: {error}") for name in case.contenders]
+    ours = np.array(times[OURS])
+    return [
+        Measured(case, name, tuple(taken), tuple((np.array(taken) / ours).tolist()))
+        for name, taken in times.items()
     ]
 
 

@@ -16,8 +16,17 @@ from manyone.report.charts import COLOURS, SYMBOLS, Axis, Chart, Curve, Panel
 from manyone.solvers.running import blas_threads
 
 COLUMNS = (
-    *("study", "rows", "tasks", "features", "landmarks", "contender", "seconds", "seconds_min"),
-    *("seconds_max", "ratio_to_ours", "ratio_min", "ratio_max", "auc", "peak_mb", "note"),
+    *("study", "rows", "tasks", "features", "landmarks", "workers", "contender", "seconds"),
+    *(
+        "seconds_min",
+        "seconds_max",
+        "ratio_to_ours",
+        "ratio_min",
+        "ratio_max",
+        "auc",
+        "peak_mb",
+        "note",
+    ),
 )
 
 
@@ -40,6 +49,7 @@ def line(one: Measured) -> list[object]:
     """A line of the table."""
     case = one.case
     numbers = [case.study, case.n_rows, case.n_tasks, case.n_features, case.landmarks]
+    numbers.append(case.workers or "")
     if one.note:
         return [*numbers, one.contender, *[""] * 8, one.note]
     times, ratios = one.seconds, one.ratios
@@ -55,20 +65,24 @@ def as_markdown(found: Sequence[Measured]) -> str:
         "",
         f"Medians over rounds in one process, everybody in turns, {blas_threads()} BLAS thread(s). "
         "A ratio above 1 means slower than JointOCKSR (which sets thresholds, too); in brackets "
-        "the lowest and highest of the rounds. AUC: mean over tasks, faults and strangers.",
+        "the lowest and highest of the rounds. AUC: mean over tasks, faults and strangers. Workers "
+        "have one thread each: JointOCKSR runs on Dask, the floor in bare processes.",
         "",
         "| rows | tasks | landmarks | | seconds | ratio | AUC | peak MB |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for one in found:
         case = one.case
-        head = f"| {case.n_rows:,} | {case.n_tasks:,} | {case.landmarks:,} | {one.contender} |"
+        where = f" on {case.workers} worker(s)" if case.workers else ""
+        size = f"| {case.n_rows:,} | {case.n_tasks:,} | {case.landmarks:,} |"
+        head = f"{size} {one.contender}{where} |"
         if one.note:
             lines.append(f"{head} {one.note} | | | |")
             continue
         ratio = f"{np.median(one.ratios):.2f} ({min(one.ratios):.2f}-{max(one.ratios):.2f})"
         auc = "" if np.isnan(one.auc) else f"{100 * one.auc:.1f}"
-        lines.append(f"{head} {np.median(one.seconds):.3f} | {ratio} | {auc} | {one.peak_mb:.0f} |")
+        peak = "" if np.isnan(one.peak_mb) else f"{one.peak_mb:.0f}"
+        lines.append(f"{head} {np.median(one.seconds):.3f} | {ratio} | {auc} | {peak} |")
     return "\n".join(lines) + "\n"
 
 
@@ -77,12 +91,15 @@ def charts(found: Sequence[Measured]) -> list[Chart]:
     drawn = []
     for study in dict.fromkeys(one.case.study for one in found):
         some = [one for one in found if one.case.study == study and not one.note]
-        panels = (
-            Panel("", Axis(study, log=True), Axis("seconds", log=True), _curves(some, "seconds")),
-            Panel("", Axis(study, log=True), Axis("AUC", percent=True), _curves(some, "auc")),
-        )
-        caption = f"Time and accuracy against {study}, medians in one run."
-        drawn.append(Chart(f"bench_{study}", f"Against {study}", caption, panels))
+        if not some:
+            continue
+        scaling = some[0].case.workers > 0
+        across = Axis(f"workers, {study} scaling") if scaling else Axis(study, log=True)
+        panels = [Panel("", across, Axis("seconds", log=True), _curves(some, "seconds"))]
+        if not scaling:
+            panels.append(Panel("", across, Axis("AUC", percent=True), _curves(some, "auc")))
+        caption = f"Measured against {across.label}; medians in one run."
+        drawn.append(Chart(f"bench_{study}", f"Against {across.label}", caption, tuple(panels)))
     return drawn
 
 
