@@ -13,7 +13,18 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, StandardScaler
 
 import manyone
-from manyone import IndependentOCKSR, JointOCKSR, TaskAUC, TaskWhitener, auto, make_pipeline, tune
+from manyone import (
+    IndependentOCKSR,
+    JointOCKSR,
+    Monitor,
+    ScoreDisplay,
+    StructureDisplay,
+    TaskAUC,
+    TaskWhitener,
+    auto,
+    make_pipeline,
+    tune,
+)
 
 RNG = np.random.default_rng(0)
 TASK = np.repeat(["a", "b", "c", "d"], 30)
@@ -68,6 +79,26 @@ def test_fitted_attributes_are_those_of_the_steps():
     assert pipeline.offset_ is pipeline.model_.offset_
     views = pipeline.model_.view_scores(pipeline.transform(table[["u", "v", "w"]]), task=TASK)
     assert np.array_equal(pipeline.view_scores(table, task="task"), views)
+
+
+def test_pipelines_are_drawn_and_watched_as_their_last_step_is():
+    front, last = TaskWhitener(adaptive=True), JointOCKSR(alarm_rate=0.1)
+    pipeline = make_pipeline(front, last).fit(X, task=TASK)
+    Z = pipeline.transform(NEW, task=CLAIM)
+    drawn = ScoreDisplay.from_estimator(pipeline, NEW, task=CLAIM)
+    assert np.array_equal(drawn.scores, pipeline.model_.score_samples(Z, task=CLAIM))
+    structure = StructureDisplay.from_estimator(pipeline, order=None).structure
+    assert np.array_equal(structure, pipeline.model_.structure_)
+    ours, inner = Monitor(pipeline), Monitor(pipeline.model_)
+    watched, expected = ours.update(NEW, CLAIM), inner.update(Z, CLAIM)
+    assert np.array_equal(watched.p_value, expected.p_value)
+    for monitor, rows in ((ours, NEW), (inner, Z)):
+        monitor.feedback(watched.id, normal=True)
+        assert monitor.enroll(rows, id=watched.id) > 0
+    again = ours.model.score_samples(NEW, task=CLAIM)
+    assert np.array_equal(again, inner.model.score_samples(Z, task=CLAIM))
+    with pytest.raises(ValueError, match="make_pipeline"):
+        Monitor(Pipeline([("s", StandardScaler()), ("m", JointOCKSR())]).fit(X))
 
 
 def test_steps_that_ask_for_the_task_get_it():

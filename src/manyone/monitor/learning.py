@@ -31,6 +31,7 @@ def confirmed_rows(state: MonitorState, ids: list[Any]) -> tuple[Mask, Codes]:
 
 def enrolled(model: Any, X: Any, codes: Codes, chosen: Mask) -> Any:
     """A copy of the model with some rows enrolled."""
+    from manyone.pipelines import TaskPipeline
     from manyone.tables import TableModel
     from manyone.tables.frames import as_table
 
@@ -38,8 +39,12 @@ def enrolled(model: Any, X: Any, codes: Codes, chosen: Mask) -> Any:
     kept = np.flatnonzero(chosen)
     if isinstance(model, TableModel):
         return model.enroll(as_table(X)[kept.tolist()].to_native())
-    rows = model._scoring_features(X)[kept]
-    return model.enroll(rows, task=estimator_of(model).tasks_[codes[kept]])
+    estimator = estimator_of(model)
+    task = estimator.tasks_[codes]
+    if isinstance(model, TaskPipeline):
+        X = model.transform(X, task=task)
+    estimator.enroll(estimator._scoring_features(X)[kept], task=task[kept])
+    return model
 
 
 def started_again(old: MonitorState, model: Any, codes: Codes) -> MonitorState:

@@ -65,7 +65,7 @@ class Monitor:
 
     Parameters
     ----------
-    model : fitted estimator or TableModel
+    model : fitted estimator, TaskPipeline or TableModel
         It is not changed.
     state : MonitorState, path or None
         Where to go on; None starts anew. A path that does not exist yet starts anew too.
@@ -278,7 +278,7 @@ class Monitor:
         Parameters
         ----------
         path : path
-        model : fitted estimator or TableModel
+        model : fitted estimator, TaskPipeline or TableModel
             The same as before.
 
         Returns

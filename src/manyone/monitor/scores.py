@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes, Mask
+from manyone.labels import split_columns
 
 
 class Scored(NamedTuple):
@@ -26,6 +27,7 @@ def resolved(scores: Array) -> Array:
 
 def score_rows(model: Any, X: Any, task: Any) -> Scored:
     """Score rows by a fitted estimator, or the rows of a table by a model of tables."""
+    from manyone.pipelines import TaskPipeline
     from manyone.tables import TableModel
 
     if isinstance(model, TableModel):
@@ -33,6 +35,9 @@ def score_rows(model: Any, X: Any, task: Any) -> Scored:
 
         answers = model._answer(as_table(X), None, "pooled")
         return Scored(answers.codes, resolved(answers.score), answers.p_value, answers.alarm)
+    if isinstance(model, TaskPipeline):
+        X, task = split_columns(X, task=task)
+        X, model = model.transform(X, task=task), model.model_
     rows, codes = model._scoring_rows(X, task)
     scores = resolved(model._own_scores(rows, codes))
     return Scored(codes, scores, np.ones(len(codes)), np.zeros(len(codes), dtype=bool))

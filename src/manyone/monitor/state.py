@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from manyone._types import Array, Codes, Mask
 from manyone.files import write_atomically
@@ -197,10 +198,20 @@ class MonitorState:
 
 
 def estimator_of(model: Any) -> Any:
-    """The fitted estimator inside a model of tables, or the estimator itself."""
+    """The fitted estimator inside a model of tables or a pipeline, or the estimator itself."""
+    from manyone.estimators.base import OneClassEstimator
+    from manyone.pipelines import TaskPipeline
     from manyone.tables import TableModel
 
-    estimator = model.model_ if isinstance(model, TableModel) else model
+    estimator = model
+    if isinstance(model, TableModel | TaskPipeline):
+        check_is_fitted(model)
+        estimator = model.model_
+    if not isinstance(estimator, OneClassEstimator):
+        raise ValueError(
+            "A monitor watches estimators of manyone, its pipelines (manyone.make_pipeline) and "
+            f"TableModel; got a {type(model).__name__}."
+        )
     estimator._check_calibrated()
     return estimator
 

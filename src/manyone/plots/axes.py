@@ -38,12 +38,19 @@ class Display:
         return self.ax_
 
 
-def last_step(estimator: Any) -> Any:
-    """The fitted estimator itself, out of its pipeline."""
+def last_step(estimator: Any, X: Any = None, task: Any = None) -> tuple[Any, Any]:
+    """The fitted estimator itself, out of its pipeline, and rows (n, d) as it gets them."""
     from sklearn.pipeline import Pipeline  # slow to import
 
+    from manyone.pipelines import TaskPipeline
+
     check_is_fitted(estimator)
-    return estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    if isinstance(estimator, TaskPipeline):
+        return estimator.model_, None if X is None else estimator.transform(X, task=task)
+    if not isinstance(estimator, Pipeline):
+        return estimator, X
+    front = X is not None and len(estimator) > 1
+    return estimator[-1], estimator[:-1].transform(X) if front else X
 
 
 def learned(model: Any, attribute: str, what: str) -> Any:

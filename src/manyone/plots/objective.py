@@ -62,7 +62,7 @@ class ObjectiveDisplay(Display):
         -------
         ObjectiveDisplay
         """
-        model = last_step(estimator)
+        model, _ = last_step(estimator)
         path = learned(model, "objective_path_", "path of iterations")
         return cls.from_predictions(path, name=name or type(model).__name__, **kwargs)
 

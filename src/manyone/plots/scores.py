@@ -117,11 +117,9 @@ class ScoreDisplay(Display):
         >>> display.alarm
         array([False,  True])
         """
-        model = last_step(estimator)
-        model._check_calibrated()
         X, task = split_columns(X, task=task)
-        if model is not estimator and len(estimator) > 1:
-            X = estimator[:-1].transform(X)
+        model, X = last_step(estimator, X, task)
+        model._check_calibrated()
         scores = model.score_samples(X, task=task)
         codes = np.zeros(len(scores), dtype=np.intp)
         if task is not None:

@@ -84,7 +84,7 @@ class StructureDisplay(Display):
         -------
         StructureDisplay
         """
-        model = last_step(estimator)
+        model, _ = last_step(estimator)
         structure = learned(model, "structure_", "relation between its tasks")
         return cls.from_predictions(structure, labels=model.tasks_, order=order, **kwargs)
 
