@@ -176,16 +176,11 @@ class Calibration:
         order, starts = group_rows(codes, len(self.spread))
         for task in np.flatnonzero(np.diff(starts)):
             rows = order[starts[task] : starts[task + 1]]
+            own = slice(self.starts[task], self.starts[task + 1])
+            below = np.searchsorted(self.scores[own], scores[rows], side="right")
+            p[rows] = alone = _p_steps(self.weight[own])[below]
             if borrowed[task]:
                 p[rows] = pool[_number_below(self.pool_scores, self.spread[task], scores[rows])]
-            else:
-                own = slice(self.starts[task], self.starts[task + 1])
-                steps = _p_steps(self.weight[own])
-                p[rows] = steps[np.searchsorted(self.scores[own], scores[rows], side="right")]
-            if borrowed[task] and np.isfinite(worst[task]):
-                own = slice(self.starts[task], self.starts[task + 1])
-                steps = _p_steps(self.weight[own])
-                alone = steps[np.searchsorted(self.scores[own], scores[rows], side="right")]
                 p[rows] = np.where(scores[rows] < worst[task], p[rows], np.maximum(p[rows], alone))
         return p
 

@@ -110,18 +110,10 @@ class OneClassEstimator(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         return self._fit_rows(rows, tasks)
 
     def fit_predict(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        task: Any = None,
-        outlier: Any = None,
-        sample_weight: Any = None,
-        groups: Any = None,
+        self, X: Any, y: Any = None, *, task: Any = None, **given: Any
     ) -> NDArray[np.int_]:
-        """Fit, then predict the same rows (see `fit` and `predict`), shape (n,)."""
-        self.fit(X, task=task, outlier=outlier, sample_weight=sample_weight, groups=groups)
-        return self.predict(X, task=task)
+        """Fit (see `fit` for what else may be given), then predict the same rows, shape (n,)."""
+        return self.fit(X, task=task, **given).predict(X, task=task)
 
     def _set_offsets(self, alarm_rate: float) -> None:
         # Kept beside the parameter, which set_params may change without new offsets.

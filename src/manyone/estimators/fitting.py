@@ -95,8 +95,12 @@ def judged_by_folds(
     # (Outliers of every task are not dealt to folds: any metric will do.)
     X = rows.X if metric is None else metric.apply(rows.X, np.maximum(rows.codes, 0))
     similarity = _similarity(X, rows, solution.scorer.points.kernel)
-    refit, folds = _by_rows(model, rows), model.can.folds or _FOLDS
-    return solve_with_folds(lambda: solution, refit, similarity, rows, folds)
+
+    def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
+        part = learn(model, rows.take(kept), left_out=False)
+        return part, part.scorer.own(rows.X[held], rows.codes[held])
+
+    return solve_with_folds(lambda: solution, refit, similarity, rows, model.can.folds or _FOLDS)
 
 
 def scores_of(model: MultiTaskOneClass, rows: TrainingRows, kept: Codes, judged: Codes) -> Array:
@@ -161,16 +165,6 @@ def _by_number(model: MultiTaskOneClass, gram: Gram, rows: TrainingRows) -> tupl
         return part, part.scorer.own(K[held], rows.codes[held])
 
     return refit, K @ (rows.weight / rows.weight.sum())
-
-
-def _by_rows(model: MultiTaskOneClass, rows: TrainingRows) -> Refit:
-    """A model of some rows and its scores of others, metric and width learned anew."""
-
-    def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
-        part = learn(model, rows.take(kept), left_out=False)
-        return part, part.scorer.own(rows.X[held], rows.codes[held])
-
-    return refit
 
 
 def _similarity(X: Any, rows: TrainingRows, kernel: Kernel) -> Array:

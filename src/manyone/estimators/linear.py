@@ -189,9 +189,8 @@ class LinearOCKSR(MultiTaskOneClass):
         statistics, n_tasks = sweep(AddUp(plan)), len(plan.tasks)
         if n_tasks > 1:
             problem = linear_problem(statistics, self.alpha)
-            lam, M = problem.eigenvalues, problem.M
-            found = self._structure(lam, np.eye(len(lam)), M, problem.alpha, problem.unit, n_tasks,
-                                    problem.outside)  # fmt: skip
+            basis = problem.eigenvalues, np.eye(len(problem.M)), problem.M
+            found = self._structure(*basis, problem.alpha, problem.unit, problem.outside)
             if not found.collapsed:
                 W, coef = weights_of(plan, problem, found.coef)
                 mean = np.einsum("tm,mt->t", statistics.sums, W) / statistics.counts
@@ -240,7 +239,7 @@ class LinearOCKSR(MultiTaskOneClass):
             lam, V = eigenbasis(scaled.T @ scaled, alpha, np.ones(Phi.shape[1]))
             U = scaled @ (V / np.sqrt(lam))
         target = root[:, None] * R
-        found = self._structure(lam, U, target, alpha, unit, rows.n_tasks)
+        found = self._structure(lam, U, target, alpha, unit)
         if found.collapsed:
             return None
         # One count is one count of the weights that were given: back to their units.
@@ -255,49 +254,25 @@ class LinearOCKSR(MultiTaskOneClass):
         return self._of_structure(Expansion(points, coef, mean), scores, found, alpha, unit)
 
     def _structure(
-        self,
-        lam: Array,
-        U: Array,
-        target: Array,
-        alpha: float,
-        unit: float,
-        n_tasks: int,
-        outside: float = 0.0,
+        self, lam: Array, U: Array, R: Array, alpha: float, unit: float, outside: float = 0.0
     ) -> LinearSolution:
         return solve_linear(
-            lam,
-            U,
-            target,
-            alpha,
+            *(lam, U, R, alpha),
             # Never so small a penalty that nothing holds B.
-            max(self.frobenius / unit, smallest_frobenius(lam, U.T @ target, alpha)),
+            max(self.frobenius / unit, smallest_frobenius(lam, U.T @ R, alpha)),
             self.nuclear / unit,
             solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
-            B=warm_start(self, "structure", (n_tasks,) * 2),
+            B=warm_start(self, "structure", (R.shape[1],) * 2),
             report=progress(self) if self.verbose else None,
             outside=outside,
         )
 
     def _of_structure(
-        self,
-        scorer: Expansion,
-        scores: Array | None,
-        found: LinearSolution,
-        alpha: float,
-        unit: float,
+        self, scorer: Expansion, scores: Any, found: LinearSolution, alpha: float, unit: float
     ) -> Solution:
-        return Solution(
-            scorer,
-            scores,
-            "leave-one-out, structure fixed",
-            FitReport(found.objective_path * unit, found.n_iter, found.converged),
-            {
-                "alpha": alpha * unit,
-                "structure": found.B,
-                "dual_coef": scorer.coef,
-                "mean_response": scorer.target,
-                "duality_gap": found.duality_gap,
-            },
-        )
+        learned = {"alpha": alpha * unit, "structure": found.B, "duality_gap": found.duality_gap}
+        learned |= {"dual_coef": scorer.coef, "mean_response": scorer.target}
+        report = FitReport(found.objective_path * unit, found.n_iter, found.converged)
+        return Solution(scorer, scores, "leave-one-out, structure fixed", report, learned)
