@@ -188,17 +188,12 @@ class IndependentOCKSR(Updatable):
             weight, alpha = rows.weight[which], float(learned["alpha"][task])
             gram = points.kernel.gram(points.X[which])
             factor = factorise(gram, alpha, np.sqrt(weight), overwrite=True)
+            model = factor, coef, learned["one_minus_leverage"][which], weight, alpha
+            members = np.flatnonzero(~rows.outlier[which])
             for part in row_blocks(len(mine), 8 * len(coef) + X.shape[1]):
-                p[mine[part]] = ridge_pvalues(
-                    points.values(X[mine[part]], which),
-                    points.diagonal(X[mine[part]]),
-                    factor,
-                    coef,
-                    learned["one_minus_leverage"][which],
-                    weight,
-                    alpha,
-                    np.flatnonzero(~rows.outlier[which]),
-                )
+                K = points.values(X[mine[part]], which)
+                diagonal = points.diagonal(X[mine[part]])
+                p[mine[part]] = ridge_pvalues(K, diagonal, *model, members)
         return p
 
     def _with_rows(self, old: TrainingRows, new: TrainingRows) -> tuple[Solution, TrainingRows]:

@@ -154,23 +154,16 @@ class JointOCKSR(Updatable):
         return joint_passes(plan, sweep, self.alpha)
 
     def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
-        scorer, rows, learned = self.solution_.scorer, self.training_, self.solution_.learned
-        factor = learned["factor"].lower
+        points, rows, learned = self._solution.scorer.points, self.training_, self._solution.learned
+        factor, kept = learned["factor"].lower, learned["one_minus_leverage"]
         p = np.empty(X.shape[0])
         for task in np.unique(codes):
             mine = np.flatnonzero(codes == task)
             members = np.flatnonzero((rows.codes == task) & ~rows.outlier)
-            for part, K in scorer.points.blocks(X[mine]):
-                p[mine[part]] = ridge_pvalues(
-                    K,
-                    scorer.points.diagonal(X[mine[part]]),
-                    factor,
-                    learned["dual_coef"][:, task],
-                    learned["one_minus_leverage"],
-                    rows.weight,
-                    learned["alpha"],
-                    members,
-                )
+            model = factor, learned["dual_coef"][:, task], kept, rows.weight, learned["alpha"]
+            for part, K in points.blocks(X[mine]):
+                diagonal = points.diagonal(X[mine[part]])
+                p[mine[part]] = ridge_pvalues(K, diagonal, *model, members)
         return p
 
     # ------------------------------------------------------------------------------------- updates

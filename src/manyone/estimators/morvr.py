@@ -12,12 +12,15 @@ from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Capabilities
+from manyone.estimators.structured import ITERATED
 from manyone.kernels.gram import Expansion, Gram
 from manyone.models.scorers import InMetric
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
 from manyone.solvers.morvr import predictive_covariance_scale, published_start, solve_morvr
 from manyone.solvers.running import blas_for
+
+_POSTERIOR = ("relevance_", "intercept_", "precision_", "posterior_cov_", "noise_cov_")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -133,17 +136,7 @@ class MORVR(MultiTaskOneClass):
     """
 
     can = Capabilities(
-        learns=(
-            "relevance_",
-            "dual_coef_",
-            "intercept_",
-            "precision_",
-            "posterior_cov_",
-            "noise_cov_",
-            "mean_response_",
-            "objective_path_",
-            "n_iter_",
-        ),
+        learns=(*_POSTERIOR, "dual_coef_", "mean_response_", *ITERATED),
         folds=10,
         grid={
             "kernel": ("rbf", "laplacian", "rbf+laplacian"),
