@@ -95,19 +95,21 @@ def trust(
 def _second_nearest(X: Array, codes: Codes, weight: Array, n_tasks: int) -> tuple[Array, Array]:
     """Distance of each row (n, d) to the second nearest other of its task, and that row's own.
 
-    Copies are others. 0 in tasks of fewer than three rows.
+    Copies are others. 0 where there are no two.
     """
     order, starts = group_rows(codes, n_tasks)
     second, companion = np.zeros((2, len(X)))
-    totals = np.bincount(codes, weight, n_tasks)
-    for task in np.flatnonzero((np.diff(starts) > 1) & (totals > 2.0)):
+    for task in np.flatnonzero(np.diff(starts) > 1):
         own = order[starts[task] : starts[task + 1]]
         few = own[np.linspace(0, len(own) - 1, min(len(own), _MOST_OTHERS)).astype(np.intp)]
-        blocks = [own[part] for part in row_blocks(len(own), 3 * len(few))]
+        blocks = [own[part] for part in row_blocks(len(own), 5 * len(few))]
         for rows in blocks:
-            between = _apart(X[rows], X[few])
-            count = np.where(rows[:, None] == few, np.maximum(weight[few] - 1.0, 0.0), weight[few])
-            second[rows] = _reached(between, count, 2.0)
+            between, itself = _apart(X[rows], X[few]), rows[:, None] == few
+            copies = weight[few] - itself
+            once, twice = ~itself | (copies >= 1.0), copies >= 2.0
+            both = np.hstack([np.where(which, between, np.inf) for which in (once, twice)])
+            found = np.partition(both, 1, axis=1)[:, 1]
+            second[rows] = np.where(np.isfinite(found), found, 0.0)
         for rows in blocks:
             tied = np.abs(_apart(X[rows], X[few]) - second[rows, None]) <= 1e-9 * second[rows, None]
             companion[rows] = np.where(tied & (rows[:, None] != few), second[few], 0.0).max(axis=1)
@@ -115,25 +117,15 @@ def _second_nearest(X: Array, codes: Codes, weight: Array, n_tasks: int) -> tupl
 
 
 def _apart(X: Array, Y: Array) -> Array:
+    """Distances (n, m), finite."""
     with np.errstate(over="ignore"):
         return np.minimum(cdist(X, Y, "cityblock"), _FARTHEST)
-
-
-def _reached(between: Array, count: Array, wanted: float) -> Array:
-    """The distance (n,) up to which so many others are, given distances and counts (n, m)."""
-    few = np.argpartition(between, min(3, between.shape[1] - 1), axis=1)[:, :4]
-    order = np.argsort(np.take_along_axis(between, few, axis=1), axis=1)
-    nearest = np.take_along_axis(few, order, axis=1)
-    mass = np.cumsum(np.take_along_axis(count, nearest, axis=1), axis=1)
-    place = np.minimum((mass < wanted).sum(axis=1), nearest.shape[1] - 1)
-    found = np.take_along_axis(nearest, place[:, None], axis=1)
-    return np.take_along_axis(between, found, axis=1)[:, 0]
 
 
 def _usual(distance: Array, codes: Codes, weight: Array, n_tasks: int) -> Array:
     """Median of distances (n,) in the task of each row, or of all but 0 if that is larger."""
     usual = task_medians(distance[:, None], codes, weight, n_tasks)[:, 0]
-    apart = np.flatnonzero((distance > 0.0) & np.isfinite(distance))
+    apart = np.flatnonzero(distance > 0.0)
     if len(apart):
         overall = task_medians(distance[apart, None], np.zeros_like(apart), weight[apart], 1)
         usual = np.maximum(usual, overall[0, 0])
