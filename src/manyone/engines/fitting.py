@@ -96,32 +96,41 @@ def fit(model: Any, sweep: Sweep) -> Any:
     >>> model.tasks_.tolist(), model.calibration_.counts.tolist()
     (['ann', 'bob'], [75.0, 75.0])
     """
+    return fit_judged(model, sweep)[0]
+
+
+def fit_judged(model: Any, sweep: Sweep) -> tuple[Any, Any]:
+    """The fitted model, and the pass that left its rows out, where there is one for all of them."""
     model._validate_params()
     whitened = model.metric == "whitened"
     seed, least = seed_of(model.random_state), 1 if model.can.joint else model.landmarks + 1
     size = max(sample_size(model.landmarks), model.can.sample_rows)
     sample = sweep(TakeSample(size, seed, whitened, least))
     refuse_unusable(sample)
-    _remember_columns(model, sample)
+    remember_columns(model, sample)
     few = whitened and sample.n_rows <= size
     if sample.whole and (few or model.can.sample_rows):
         # So few rows shape the metric, or the first layer, much: thresholds come from folds.
-        return model._fit_rows(sample.rows().by_task(), sample.tasks)
+        return model._fit_rows(sample.rows().by_task(), sample.tasks), None
     with np.errstate(under="ignore"):
         metric = metric_of(sample, sweep) if whitened else None
         plan = _planned(model, sample, seed, metric)
         solution, tails = model._solve_passes(plan, sweep, sample)
+        judge = solution.learned.pop("judge", None)
         solution = behind_metric(solution, metric)
         calibration = tails.calibration(len(plan.tasks), solution.left_out_source)
     model._warn(solution, sample.X)
-    none = np.zeros(0, dtype=np.intp)
-    model.training_ = TrainingRows(
-        np.empty((0, 0)), none, none.astype(bool), np.zeros(0), none, len(plan.tasks)
-    )
+    model.training_ = no_rows(len(plan.tasks))
     model.tasks_, model.solution_ = plan.tasks, solution
     model.calibration_ = calibration
     model._set_offsets(model.alarm_rate)
-    return model
+    return model, judge
+
+
+def no_rows(n_tasks: int) -> TrainingRows:
+    """What a model that has seen its rows in blocks keeps of them."""
+    none = np.zeros(0, dtype=np.intp)
+    return TrainingRows(np.empty((0, 0)), none, none.astype(bool), np.zeros(0), none, n_tasks)
 
 
 def _planned(model: Any, sample: Sample, seed: int, metric: Whitening | None) -> Any:
@@ -136,7 +145,8 @@ def _planned(model: Any, sample: Sample, seed: int, metric: Whitening | None) ->
     return replace(plan, reach=Reach.of(kernel, rows))
 
 
-def _remember_columns(model: Any, sample: Sample) -> None:
+def remember_columns(model: Any, sample: Sample) -> None:
+    """Say how many columns there are, and their names."""
     model.n_features_in_, model.label_columns_ = sample.X.shape[1], list(sample.roles)
     vars(model).pop("feature_names_in_", None)
     if sample.names is not None:

@@ -8,7 +8,7 @@ sample, all of them, and are fitted in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from manyone._types import Array, Codes
 from manyone.calibration.tails import Tails, kept_scores
 from manyone.covariance import Whitening
 from manyone.engines.blocks import Block, CodedRows, stacked
-from manyone.engines.hashing import row_hashes
+from manyone.engines.hashing import Hashes, row_hashes
 from manyone.engines.left_out import LeaveOut
 from manyone.engines.plan import Plan, sample_size, seed_of
 from manyone.engines.reach import Reach
@@ -130,11 +130,16 @@ class AddUpEach:
 
 @dataclass(frozen=True, eq=False)
 class LeaveOutEach:
-    """The pass that leaves every row of every task with a plan out."""
+    """The pass that leaves every row of every task with a plan out.
+
+    Scores of the other rows are known: `scores` (k,), found by `keys` (k,), ascending.
+    """
 
     plans: TaskPlans
     ridges: dict[int, Ridge]
     unit: float
+    keys: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    scores: Array = field(default_factory=lambda: np.zeros(0))
 
     def partial(self, block: Block) -> Tails:
         """Left-out scores of one block."""
@@ -151,6 +156,11 @@ class LeaveOutEach:
             if out is not None and scores is not None:
                 known = ~own.outlier
                 out[which[known]] = scores[known]
+        if out is not None and len(self.keys):
+            keys = _keys(rows)
+            place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+            known = self.keys[place] == keys
+            out[known] = self.scores[place[known]]
         return found
 
     def merge(self, one: Tails, other: Tails) -> Tails:
@@ -162,6 +172,11 @@ class LeaveOutEach:
         if reach is not None:
             reach = replace(reach, typical=reach.typical[[task]], home=reach.home[[task]])
         return replace(self.plans.plans[task], reach=reach)
+
+
+def _keys(rows: Any) -> Hashes:
+    """A number for the content and the task of each row, shape (b,)."""
+    return row_hashes(rows.X) + np.asarray(rows.codes, dtype=np.uint64) * np.uint64(2**32 + 1)
 
 
 class Parts(NamedTuple):
@@ -196,16 +211,19 @@ def independent_passes(
     """
     found = _solved(plans, sweep(AddUpEach(plans)) if plans.plans else {}, alpha, exact)
     unit, reach = unit_of(found.scorer), plans.reach
-    tails = no_tails(len(plans.tasks))
+    tails, judge = no_tails(len(plans.tasks)), LeaveOutEach(plans, found.ridges, unit)
     if found.exact is not None:
         assert found.exact.left_out is not None
         few, normal = plans.few, np.flatnonzero(~plans.few.outlier)
         scores, codes = found.exact.left_out[normal].copy(), few.codes[normal]
         if reach is not None and unit > 0.0:
             scores -= reach.penalties(few.X[normal], codes, few.weight[normal], unit)
-        tails = Tails.of(scores, codes, few.weight[normal], tails.kept)
+        tails, keys = Tails.of(scores, codes, few.weight[normal], tails.kept), _keys(few)[normal]
+        order = np.argsort(keys)
+        judge = replace(judge, keys=keys[order], scores=scores[order])
     if plans.plans:
-        tails = tails.merged(sweep(LeaveOutEach(plans, found.ridges, unit)))
+        tails = tails.merged(sweep(judge))
+    found.learned["judge"] = judge
     presence = None if reach is None else reach.presence(unit)
     return Solution(found.scorer, learned=found.learned, presence=presence), tails
 

@@ -60,7 +60,9 @@ def joint_passes(plan: Plan, sweep: Any, alpha: float) -> tuple[Solution, Tails]
     """
     statistics = sweep(AddUp(plan))
     step = leaving_out(plan, statistics, alpha)
-    return joint_solution_of(step, statistics, alpha, step.finished(sweep(step)))
+    solution, tails = joint_solution_of(step, statistics, alpha, step.finished(sweep(step)))
+    solution.learned["judge"] = step
+    return solution, tails
 
 
 def joint_of_rows(

@@ -80,10 +80,10 @@ class LeaveOut:
             place = np.searchsorted(tasks, present)
             values[place] += (summing * shares) @ half
             mass[place] += summing @ shares
-            if out is not None:
-                out[normal] = scores
-                continue
             new = self.plan.unseen(rows.X[normal])
+            if out is not None:
+                out[normal[new]] = scores[new]
+                continue
             waiting.append(Tails.of(scores[new], codes[new], weight[new], kept))
             number += len(scores)
             if number >= _WAITING:

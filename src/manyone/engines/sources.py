@@ -154,6 +154,8 @@ def sweep_over(
     by_blocks = landmarks is not None and model.can.blocks and model.metric in _METRICS
     by_blocks = by_blocks and model.kernel not in VALUES_ONLY and groups is None
     blocks = blocks_of(X, task, outlier, sample_weight)
+    if getattr(model, "estimators", None):  # views
+        landmarks = min((view.landmarks or 0 for _, view in model.estimators), default=0) or None
     if blocks is not None and not (isinstance(X, np.memmap) and landmarks is None):
         refuse_whole_rows(model, groups)
         return local_sweep(blocks)
@@ -165,7 +167,17 @@ def sweep_over(
 def refuse_whole_rows(model: Any, groups: Any) -> None:
     """Raise where a model wants all rows at once and they come in blocks."""
     from manyone.estimators import METHODS
+    from manyone.estimators.combined import CombinedOneClass
 
+    if isinstance(model, CombinedOneClass):
+        for name, view in model._views():
+            refuse_whole_rows(view, groups)
+            if not view.can.updates:
+                raise ValueError(
+                    f"The view {name!r} is a {type(view).__name__}, and X comes in blocks: views "
+                    "must be JointOCKSR or IndependentOCKSR then, with landmarks."
+                )
+        return
     able = " or ".join(cls.__name__ for cls in METHODS.values() if cls.can.blocks)
     reason = None
     if not getattr(model, "can", None) or not model.can.blocks:

@@ -100,14 +100,19 @@ class OneClassEstimator(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         if y is not None and task is None:
             validation.warn_of_labels_in_y(y)
         if not in_memory(X) or getattr(self, "landmarks", None) is not None:
-            from manyone.engines.fitting import fit as fit_passes
             from manyone.engines.sources import sweep_over
 
             sweep = sweep_over(self, X, task, outlier, sample_weight, groups)
             if sweep is not None:
-                return fit_passes(self, sweep)
+                return self._fit_passes(sweep)
         rows, tasks, _ = training_rows(self, X, task, outlier, sample_weight, groups)
         return self._fit_rows(rows, tasks)
+
+    def _fit_passes(self, sweep: Any) -> Self:
+        """Become the model of rows that only passes over blocks can see."""
+        from manyone.engines.fitting import fit
+
+        return fit(self, sweep)
 
     def fit_predict(
         self, X: Any, y: Any = None, *, task: Any = None, **given: Any

@@ -120,6 +120,34 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
                 views[name] = view._fit_rows(rows, tasks)
         return self._combine(views, rows, tasks)
 
+    def _fit_passes(self, sweep: Any) -> Self:
+        from manyone.engines.fitting import fit_judged, no_rows, remember_columns
+        from manyone.engines.plan import sample_size
+        from manyone.engines.sample import TakeSample, refuse_unusable
+        from manyone.engines.views import combined
+
+        asked = self._views()
+        size = sample_size(max(view.landmarks for _, view in asked))
+        sample = sweep(TakeSample(size))
+        refuse_unusable(sample)
+        remember_columns(self, sample)
+        if sample.n_rows <= size:
+            return self._fit_rows(sample.rows().by_task(), sample.tasks)
+        views, judges = {}, []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CalibrationWarning)
+            for name, view in asked:
+                view = clone(view).set_params(alarm_rate=self.alarm_rate)
+                views[name], judge = fit_judged(view, sweep)
+                judges.append(judge)
+        scorer, tails = combined(list(views.values()), judges, sweep, self.weights, self.rule)
+        source = max(view.solution_.left_out_source for view in views.values())
+        self.views_, self.tasks_, self.weights_ = views, sample.tasks, scorer.weights
+        self.training_, self.solution_ = no_rows(len(sample.tasks)), Solution(scorer, None, source)
+        self.calibration_ = tails.calibration(len(sample.tasks), source)
+        self._set_offsets(self.alarm_rate)
+        return self
+
     def _combine(
         self, views: dict[str, MultiTaskOneClass], rows: TrainingRows, tasks: NDArray[Any]
     ) -> Self:

@@ -17,6 +17,7 @@ from manyone.estimators.fitting import learn, scores_of
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR
+from manyone.memory import in_memory
 from manyone.rows import TrainingRows, training_rows
 from manyone.selection.choosing import choose_setting
 from manyone.selection.faults import fault_grid, refuse_unless_dense
@@ -56,6 +57,8 @@ def auto(
     X : array-like or data frame of shape (n, d)
         Normal rows, but for those marked by `outlier`. Or a pipeline, with the rows second, as in
         ``auto(pipeline, X, task=task)``: what is chosen takes the place of its last step.
+        Rows that are not in memory (see :doc:`scale`) are chosen for on a sample, and fitted by
+        passes: :class:`JointOCKSR`, :class:`IndependentOCKSR`, or both.
     y : ignored, but for the rows behind a pipeline
     task, outlier, sample_weight, groups
         As in `fit`.
@@ -108,6 +111,11 @@ def auto(
         return chosen_pipeline(X, y, {**given, "groups": groups}, options)
     if y is not None and task is None:
         warn_of_labels_in_y(y)
+    if not in_memory(X) and not (isinstance(X, np.memmap) and len(X) <= _MOST_JOINT):
+        from manyone.selection.sampled import auto_by_passes
+
+        given = {"task": task, "outlier": outlier, "sample_weight": sample_weight, "groups": groups}
+        return auto_by_passes(X, given, anomalies, alarm_rate, landmarks, budget, random_state)
     begin = time.monotonic()
     probe = IndependentOCKSR(alarm_rate=alarm_rate)
     probe._validate_params()
@@ -121,12 +129,12 @@ def auto(
             # What is left, shared among the views to come, without their last fits.
             last = _cost(view.model, rows) * _CALIBRATED
             if isinstance(view.model, NonlinearOCKSR) and last > budget / 2:
-                view = _strangers(JointOCKSR())
+                view = strangers_view(JointOCKSR())
                 remarks.append((view.name, "one layer: two would take more than the budget"))
                 last = _cost(view.model, rows) * _CALIBRATED
             left = budget - (time.monotonic() - begin) - last
             until = time.monotonic() + max(0.0, left) / (len(plan) - number)
-        table = _tuned(view, rows, random_state, until)
+        table = tuned(view, rows, random_state, until)
         views.append((view.name, table.model))
         tried.append(table)
     alone = len(views) == 1
@@ -137,8 +145,8 @@ def auto(
         best.feature_names_in_ = probe.feature_names_in_
     best._fit_rows(rows, tasks)
     if isinstance(best, CombinedOneClass):
-        remarks += _light_views(best)
-    best.choice_ = _as_columns(tried, remarks)
+        remarks += light_views(best)
+    best.choice_ = as_columns(tried, remarks)
     return best
 
 
@@ -191,7 +199,7 @@ def plan_views(
         remark = f"{number} landmarks stand for {n} rows"
     if remark:
         remarks.append(("strangers", remark))
-    strangers = _strangers(joint)
+    strangers = strangers_view(joint)
     if anomalies == "strangers":
         return [strangers], remarks
     # Beside another view it must be flat where it knows nothing, as rows with more columns than a
@@ -199,7 +207,8 @@ def plan_views(
     return [strangers, faults._replace(grid={**faults.grid, "metric": ("adaptive",)})], remarks
 
 
-def _strangers(joint: MultiTaskOneClass) -> View:
+def strangers_view(joint: MultiTaskOneClass) -> View:
+    """What is tried of a joint method."""
     return View("strangers", joint, "unseen", {**joint.can.grid, **joint.can.strengths})
 
 
@@ -211,7 +220,7 @@ def _cost(model: MultiTaskOneClass, rows: TrainingRows) -> float:
     return time.monotonic() - begin
 
 
-def _tuned(view: View, rows: TrainingRows, random_state: Any, until: float) -> _Choice:
+def tuned(view: View, rows: TrainingRows, random_state: Any, until: float) -> _Choice:
     """The setting to take for a view; the simpler joint method where it is as good."""
     name, model, criterion, grid = view
     values = {key: list(options) for key, options in grid.items()}
@@ -239,14 +248,14 @@ def _judged_by_folds(model: MultiTaskOneClass, rows: TrainingRows) -> Judged:
     return Judged(setting, aucs, "method")
 
 
-def _light_views(best: CombinedOneClass) -> list[tuple[str, str]]:
+def light_views(best: CombinedOneClass) -> list[tuple[str, str]]:
     """What there is to say of views that do not count fully."""
     words = "weight {:.2g}: rows left out look about as far away to it as any"
     pairs = zip(best.views_, best.weights_.tolist(), strict=True)
     return [(name, words.format(weight)) for name, weight in pairs if weight < 1.0]
 
 
-def _as_columns(tried: list[_Choice], remarks: list[tuple[str, str]]) -> dict[str, NDArray[Any]]:
+def as_columns(tried: list[_Choice], remarks: list[tuple[str, str]]) -> dict[str, NDArray[Any]]:
     """What was tried and what was left out, column by column."""
     reasons: dict[str, str] = {}
     for name, words in remarks:

@@ -1,0 +1,72 @@
+"""Choosing for rows that are not in memory: settings on a sample, then a fit by passes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from manyone.engines.sample import TakeSample, refuse_unusable
+from manyone.engines.sources import sweep_over
+from manyone.estimators.combined import CombinedOneClass
+from manyone.estimators.independent import IndependentOCKSR
+from manyone.estimators.joint import JointOCKSR
+from manyone.selection.auto import View, as_columns, light_views, strangers_view, tuned
+from manyone.selection.faults import fault_grid
+
+# Rows that settings are chosen on; landmarks of all rows, and at most of each task.
+_SAMPLE, _LANDMARKS, _TASK_LANDMARKS = 5000, 1000, 100
+
+
+def auto_by_passes(
+    X: Any,
+    given: dict[str, Any],
+    anomalies: str,
+    alarm_rate: float,
+    landmarks: int | None,
+    budget: float | None,
+    random_state: Any,
+) -> Any:
+    """The fitted model of rows in files, in Dask, or in blocks that a function yields.
+
+    Parameters
+    ----------
+    X : memory-mapped array, path, function, or Dask array or data frame
+    given : dict
+        ``task``, ``outlier``, ``sample_weight`` and ``groups`` as in `fit`.
+    anomalies, alarm_rate, landmarks, budget, random_state
+        As in :func:`manyone.auto`; the budget is that of choosing.
+
+    Returns
+    -------
+    estimator
+    """
+    seed, until = random_state or 0, np.inf if budget is None else time.monotonic() + budget / 2
+    joint = JointOCKSR(landmarks=landmarks or _LANDMARKS, random_state=seed)
+    sweep = sweep_over(joint, X, *given.values())
+    assert sweep is not None
+    sample = sweep(TakeSample(_SAMPLE))
+    refuse_unusable(sample)
+    rows = sample.rows(own_weight=True).by_task()
+    several, plan = rows.n_tasks > 1, []
+    if several and anomalies != "faults":
+        plan.append((strangers_view(JointOCKSR()), joint.landmarks))
+    if not several or anomalies != "strangers":
+        alone = IndependentOCKSR()
+        grid = {**fault_grid(alone)[0], "metric": ("whitened", "plain")}
+        most = min(landmarks or _TASK_LANDMARKS, _TASK_LANDMARKS)
+        plan.append((View("faults", alone, "faults", grid), most))
+    tried, views = [], []
+    for view, number in plan:
+        tried.append(tuned(view, rows, random_state, until))
+        chosen = tried[-1].model.set_params(landmarks=number, random_state=seed)
+        views.append((view.name, chosen))
+    best: Any = views[0][1] if len(views) == 1 else CombinedOneClass(estimators=views)
+    best.set_params(alarm_rate=alarm_rate)._fit_passes(sweep)
+    words = f"{len(rows.codes):,} of {sample.n_rows:,} rows were looked at"
+    remarks = [(view.name, f"{words}; {number} landmarks") for view, number in plan]
+    if isinstance(best, CombinedOneClass):
+        remarks += light_views(best)
+    best.choice_ = as_columns(tried, remarks)
+    return best
