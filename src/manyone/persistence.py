@@ -48,6 +48,7 @@ from manyone.tables.decisions import Decision
 from manyone.tables.encoder import Encoder
 from manyone.tables.frames import Column
 from manyone.tables.maps import DateMap, LevelMap, NumberMap
+from manyone.tables.reading import TrainingTable
 from manyone.tables.unknown import UnknownTasks
 from manyone.whitening import TaskWhitener
 
@@ -62,7 +63,7 @@ def trusted_types() -> tuple[str, ...]:
     Ours, sparse rows and dtypes: a list in this code, never read from a file.
     """
     ours: list[type] = [*METHODS.values(), CombinedOneClass, TaskWhitener]
-    ours += [TaskPipeline, TableModel, UnknownTasks]
+    ours += [TaskPipeline, TableModel, TrainingTable, UnknownTasks]
     ours += [Encoder, Decision, NumberMap, LevelMap, DateMap, Column]
     ours += [Balls, CombinedScorer, Expansion, InMetric, Projection, TaskExpansions, TwoLayers]
     ours += [Solution, FitReport, Presence, Usual, RangeGuard, Tail]

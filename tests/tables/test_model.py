@@ -113,9 +113,11 @@ def in_time(**changes):
 def test_blocks_of_time_set_the_thresholds():
     train, test = walks()
     model = in_time().fit(train)
-    Z = model.encoder_.encode(model.table_, np.searchsorted(model.tasks_, model.labels_))
-    blocks = TimeBlocks(model.times_, forward=250)
-    alone = clone(FAST).set_params(alarm_rate=0.1).fit(Z, task=model.labels_, groups=blocks)
+    _, Z = model._encoded()
+    blocks = TimeBlocks(model.training_.times, forward=250)
+    alone = (
+        clone(FAST).set_params(alarm_rate=0.1).fit(Z, task=model.training_.labels, groups=blocks)
+    )
     np.testing.assert_allclose(model.model_.offset_, alone.offset_, rtol=1e-9)
     assert "blocks of time" in model.calibrated_["on"]
     one_by_one = in_time(time=None, ignore=["when"]).fit(train)

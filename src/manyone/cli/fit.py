@@ -20,6 +20,7 @@ import typer
 
 from manyone.cli.common import InputError, examples, needs, print_lines, working
 from manyone.cli.models import (
+    Model,
     about,
     check_rate,
     chosen_columns,
@@ -27,7 +28,6 @@ from manyone.cli.models import (
     promised_rate,
     refuse_same,
     save_model,
-    task_columns,
 )
 from manyone.messages import shortlist
 from manyone.tablefiles import check_place, read_table
@@ -124,9 +124,7 @@ def fit(
     typer.echo(f"Model: {out}")
 
 
-def info(
-    model: Annotated[Path, typer.Argument(help="File that manyone fit wrote.")],
-) -> None:
+def info(model: Model) -> None:
     """Show what is in a model.
 
     What it was fitted on, what it promises, and what became of every column.
@@ -182,45 +180,33 @@ def _cluster(scheduler: str | None) -> AbstractContextManager[Any]:
 
 def _method(method: str, no_tune: bool) -> Any:
     """What TableModel takes for a method."""
-    from manyone.estimators import METHODS
+    from manyone.tables.choice import BY_NAME
 
-    known = {cls.__name__: cls for cls in METHODS.values()}
-    if method not in ("auto", *known):
-        names = ", ".join(sorted(known))
+    if method not in ("auto", *BY_NAME):
+        names = ", ".join(sorted(BY_NAME))
         raise InputError(f"--method {method}: give auto, or one of {names}.")
     if not no_tune:
         return method
-    return "default" if method == "auto" else known[method]()
+    return "default" if method == "auto" else BY_NAME[method]()
 
 
 def _summary(model: TableModel) -> list[tuple[str, str]]:
     """What there is to say about a fitted model."""
-    used = model.columns_["used"]
-    dropped = [
-        f"{name} ({note.removeprefix('dropped: ')})"
-        for name, note in zip(
-            model.columns_["name"][~used], model.columns_["note"][~used], strict=True
-        )
-    ]
-    names = " and ".join(map(repr, task_columns(model)))
-    counts = np.unique(model.labels_, return_counts=True)[1]
-    if len(model.labels_) < model.n_rows_:  # a sample was kept
+    used, labels = model.columns_["used"], model.training_.labels
+    dropped = [f"{line[0]} ({line[-1]})" for line in _columns(model) if line[2] == "dropped"]
+    more = f" and {len(dropped) - 5} more" if len(dropped) > 5 else ""
+    names = " and ".join(map(repr, model.task_columns))
+    counts = np.unique(labels, return_counts=True)[1]
+    if len(labels) < model.n_rows_:  # a sample was kept
         counts = model.model_.calibration_.counts.astype(int)
-    each = (
-        f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
-    )
+    low, high = counts.min(), counts.max()
+    each = f"{low}" if low == high else f"{low} to {high}"
+    features = model.columns_["features"].sum()
     return [
         ("rows", f"{model.n_rows_:,}"),
         ("tasks", f"{len(model.tasks_):,} by {names}, {each} rows each"),
-        (
-            "columns used",
-            f"{used.sum()} of {len(used)}, as {model.columns_['features'].sum()} numbers",
-        ),
-        (
-            "columns dropped",
-            "; ".join(dropped[:5]) + (f" and {len(dropped) - 5} more" * (len(dropped) > 5))
-            or "none",
-        ),
+        ("columns used", f"{used.sum()} of {len(used)}, as {features} numbers"),
+        ("columns dropped", "; ".join(dropped[:5]) + more or "none"),
         *_chosen(model),
         ("promised", f"{promised_rate(model):.2%} of normal rows raise an alarm"),
     ]
@@ -240,12 +226,10 @@ def _chosen(model: TableModel) -> list[tuple[str, str]]:
 
 def _rival(model: TableModel) -> list[tuple[str, str]]:
     """What one OneClassSVM per task would have done."""
-    from manyone.labels import find
     from manyone.tables.baseline import svm_false_alarms
 
-    codes = find(model.labels_, model.tasks_)[0]
-    Z = model.encoder_.encode(model.table_, codes)
-    normal = ~model.outlier_
+    codes, Z = model._encoded()
+    normal = ~model.training_.outlier
     share, rows = svm_false_alarms(Z[normal], codes[normal], model.alarm_rate)
     text = f"{share:.1%} of {rows:,} left-out normal rows would raise an alarm"
     return [("one OneClassSVM per task", text if rows else "nothing: no task has two rows")]
@@ -253,17 +237,9 @@ def _rival(model: TableModel) -> list[tuple[str, str]]:
 
 def _columns(model: TableModel) -> list[tuple[str, ...]]:
     """What was decided about each column."""
-    columns = model.columns_
+    fields = ("name", "kind", "used", "missing", "note")
+    lines = zip(*(model.columns_[field].tolist() for field in fields), strict=True)
     return [
-        (
-            name,
-            kind,
-            "used" if used else "dropped",
-            f"{missing:.0%}",
-            note.removeprefix("dropped: "),
-        )
-        for name, kind, used, missing, note in zip(
-            *(columns[key].tolist() for key in ("name", "kind", "used", "missing", "note")),
-            strict=True,
-        )
+        (name, kind, "used" if used else "dropped", f"{gaps:.0%}", note.removeprefix("dropped: "))
+        for name, kind, used, gaps, note in lines
     ]

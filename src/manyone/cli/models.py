@@ -6,7 +6,9 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from manyone.cli.common import InputError, needs
 from manyone.files import locked
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from manyone.tablefiles import Block
     from manyone.tables import TableModel
+
+Model = Annotated[Path, typer.Argument(help="File that manyone fit wrote.")]
 
 
 def load_model(path: Path) -> TableModel:
@@ -37,25 +41,20 @@ def load_model(path: Path) -> TableModel:
     return model
 
 
-def task_columns(model: TableModel) -> list[str]:
-    """Names of the columns that say which entity a row belongs to."""
-    return [model.task] if isinstance(model.task, str) else list(model.task)
-
-
 def _kinds(model: TableModel) -> dict[str, Kind]:
     """What the columns of a text file have to be for a model; others stay texts."""
     columns = model.columns_
     used = zip(columns["name"].tolist(), columns["kind"].tolist(), columns["used"], strict=True)
     kinds: dict[str, Kind] = {name: kind for name, kind, is_used in used if is_used}
     label: Kind = "number" if model.tasks_.dtype.kind in "iu" else "text"
-    return kinds | dict.fromkeys(task_columns(model), label)
+    return kinds | dict.fromkeys(model.task_columns, label)
 
 
 def _with_labels(table: pl.DataFrame, model: TableModel) -> pl.DataFrame:
     """A table whose task labels are texts where the model knows them as texts."""
     import polars as pl
 
-    names = [name for name in task_columns(model) if name in table.columns]
+    names = [name for name in model.task_columns if name in table.columns]
     if model.tasks_.dtype.kind in "iu":
         return table
     whole = [name for name in names if table.schema[name].is_integer()]

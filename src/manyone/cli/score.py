@@ -29,6 +29,7 @@ import typer
 
 from manyone.cli.common import ALARMS, InputError, examples, needs, print_lines, progress, working
 from manyone.cli.models import (
+    Model,
     about,
     blocks_for,
     chosen_columns,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from manyone.tables import TableModel
 
 Unknown = Literal["pooled", "error", "skip"]
-Model = Annotated[Path, typer.Argument(help="File that manyone fit wrote.")]
 _STREAM = Path("-")
 
 

@@ -19,16 +19,14 @@ import typer
 
 from manyone.cli.common import InputError, examples, working
 from manyone.cli.models import (
+    Model,
     about,
     changing,
     check_rate,
     label_of,
     promised_rate,
     rows_for,
-    task_columns,
 )
-
-Model = Annotated[Path, typer.Argument(help="File that manyone fit wrote.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -67,7 +65,7 @@ def forget(
 ) -> None:
     """Remove a task and every row of it from a model."""
     with changing(model) as found:
-        columns = task_columns(found)
+        columns = found.task_columns
         if len(task) not in (1, len(columns)):
             names = " and ".join(map(repr, columns))
             raise InputError(f"{' '.join(task)}: give one task, which is a value of {names}.")

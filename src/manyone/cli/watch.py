@@ -180,7 +180,6 @@ def _watched(
     """What the monitor says of rows it has not seen before, as a table."""
     import polars as pl
 
-    from manyone.cli.models import task_columns
     from manyone.tables.frames import as_table, task_labels
 
     table, start = block.table, monitor.state.memory.count
@@ -196,7 +195,7 @@ def _watched(
     when = table.get_column(time).to_list() if time in table.columns else None
     with about(source, block.first_row):
         found = monitor.update(table, time=when, id=ids)
-        known = task_labels(as_table(table), task_columns(monitor.model))
+        known = task_labels(as_table(table), monitor.model.task_columns)
     labels = [str(label) for label in known]
     totals.count(found, labels)
     if time in table.columns:

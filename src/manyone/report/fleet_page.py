@@ -166,16 +166,12 @@ def task_map(report: FleetReport) -> TaskMap:
     order = clustered(np.abs(square))
     shown, square = shown[order], square[np.ix_(order, order)]
     top = float(np.abs(square).max()) or 1.0
+    called = tuple(names[t] for t in shown)
     cells = tuple(
-        (
-            a,
-            b,
-            float(square[a, b] / top),
-            f"{names[shown[a]]}, {names[shown[b]]}: {square[a, b]:.3g}",
-        )
+        (a, b, float(square[a, b] / top), f"{called[a]}, {called[b]}: {square[a, b]:.3g}")
         for a, b in np.argwhere(square).tolist()
     )
-    return TaskMap(tuple(names[t] for t in shown), cells)
+    return TaskMap(called, cells)
 
 
 def _square(relations: Relations, shown: Any) -> Array:

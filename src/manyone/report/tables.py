@@ -75,7 +75,7 @@ def report_of(model: TableModel, table: Any, model_name: str, table_name: str) -
     drift: tuple[tuple[float, str], ...] = ()
     if answers is not None:
         assert frame is not None
-        codes, new = _task_numbers(model, answers, task_labels(frame, model._roles()["task"]))
+        codes, new = _task_numbers(model, answers, task_labels(frame, model.task_columns))
         time, dated, remark = _times(model, frame)
         rows = _rows(model, frame, answers, codes, time, dated)
         remarks = [remark, _unexplained(rows)]

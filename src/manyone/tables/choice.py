@@ -31,7 +31,7 @@ _OFTEN_GOOD: dict[str, dict[str, Any]] = {
     "strangers": {"kernel": "laplacian"},
     "faults": {"metric": "adaptive", "kernel": "laplacian", "width": 3.0},
 }
-_BY_NAME = {cls.__name__: cls for cls in METHODS.values()}
+BY_NAME = {cls.__name__: cls for cls in METHODS.values()}
 
 
 def choose_model(
@@ -58,27 +58,23 @@ def choose_model(
     choice : dict of arrays
         See :func:`manyone.auto`.
     """
-    if anomalies not in ("any", "strangers", "faults"):
-        raise ValueError(f'anomalies must be "any", "strangers" or "faults"; got {anomalies!r}.')
-    if isinstance(method, str) and method == "auto":
-        model = auto(
-            Z, **given, anomalies=anomalies, alarm_rate=alarm_rate, random_state=random_state
-        )
-        return model, model.choice_
-    if isinstance(method, str) and method in _BY_NAME:
-        one_task = len(set(given["task"].tolist())) == 1
-        criterion = "faults" if anomalies == "faults" or one_task else "unseen"
-        estimator = _BY_NAME[method](alarm_rate=alarm_rate)
-        model = tune(estimator, Z, **given, criterion=criterion, random_state=random_state)
-        return model, _only(model, f'tuned for "{criterion}"')
-    if isinstance(method, str) and method == "default":
-        model, remarks = _untuned(Z, given, anomalies, random_state)
-        model.set_params(alarm_rate=alarm_rate).fit(Z, **given)
-        return model, _only(model, "; ".join(["not tuned", *remarks]))
     if isinstance(method, OneClassEstimator):
         model = clone(method).set_params(alarm_rate=alarm_rate)
         return model.fit(Z, **given), _only(model, "as given")
-    raise ValueError(_unknown(method))
+    refuse_unknown(anomalies, method)
+    if method == "auto":
+        options = {"alarm_rate": alarm_rate, "random_state": random_state}
+        model = auto(Z, **given, anomalies=anomalies, **options)
+        return model, model.choice_
+    if method == "default":
+        model, remarks = _untuned(Z, given, anomalies, random_state)
+        model.set_params(alarm_rate=alarm_rate).fit(Z, **given)
+        return model, _only(model, "; ".join(["not tuned", *remarks]))
+    one_task = len(set(given["task"].tolist())) == 1
+    criterion = "faults" if anomalies == "faults" or one_task else "unseen"
+    estimator = BY_NAME[method](alarm_rate=alarm_rate)
+    model = tune(estimator, Z, **given, criterion=criterion, random_state=random_state)
+    return model, _only(model, f'tuned for "{criterion}"')
 
 
 def choose_by_passes(
@@ -89,20 +85,15 @@ def choose_by_passes(
     Strangers are told by a joint model. Else every task is told by its own rows, which many rows
     allow, and which finds faults and strangers.
     """
-    if anomalies not in ("any", "strangers", "faults"):
-        raise ValueError(f'anomalies must be "any", "strangers" or "faults"; got {anomalies!r}.')
     if isinstance(method, OneClassEstimator):
         estimator, reason = _with_landmarks(clone(method), random_state), "as given"
-    elif not isinstance(method, str):
-        raise ValueError(_unknown(method))
     else:
+        refuse_unknown(anomalies, method)
         several = len(set(table.sample.labels.tolist())) > 1
-        if method not in ("auto", "default", *_BY_NAME):
-            raise ValueError(_unknown(method))
         faults = IndependentOCKSR(kernel="laplacian", width=3.0, metric="whitened")
         model: Any = JointOCKSR() if anomalies == "strangers" and several else faults
-        if method in _BY_NAME:
-            model = _BY_NAME[method]()
+        if method in BY_NAME:
+            model = BY_NAME[method]()
         model = _with_landmarks(model, random_state)
         refuse_whole_rows(model, None)
         estimator, reason = model, "not tuned"
@@ -134,11 +125,15 @@ def _with_landmarks(model: Any, random_state: Any) -> Any:
     return model
 
 
-def _unknown(method: Any) -> str:
-    return (
-        f'method must be "auto", "default", an estimator or the name of one ('
-        f"{shortlist(sorted(_BY_NAME), 20)}); got {method!r}."
-    )
+def refuse_unknown(anomalies: Any, method: Any) -> None:
+    """Refuse what is no kind of anomalies and no method."""
+    if anomalies not in ("any", "strangers", "faults"):
+        raise ValueError(f'anomalies must be "any", "strangers" or "faults"; got {anomalies!r}.')
+    if not isinstance(method, str) or method not in ("auto", "default", *BY_NAME):
+        raise ValueError(
+            f'method must be "auto", "default", an estimator or the name of one ('
+            f"{shortlist(sorted(BY_NAME), 20)}); got {method!r}."
+        )
 
 
 def _untuned(
@@ -154,15 +149,8 @@ def _untuned(
 
 def _only(model: OneClassEstimator, reason: str) -> Choice:
     """A choice between one."""
-    words = {"kernel", "width", "alpha", "metric"}
-    setting = {key: value for key, value in model.get_params(deep=False).items() if key in words}
-    line = {
-        "view": "all",
-        "method": type(model).__name__,
-        "setting": ", ".join(f"{key}={value}" for key, value in sorted(setting.items())),
-        "score": np.nan,
-        "stage": "",
-        "chosen": True,
-        "reason": reason,
-    }
-    return {key: np.array([value]) for key, value in line.items()}
+    shown = {"alpha", "kernel", "metric", "width"} & model.get_params(deep=False).keys()
+    setting = ", ".join(f"{key}={getattr(model, key)}" for key in sorted(shown))
+    names = ("view", "method", "setting", "score", "stage", "chosen", "reason")
+    values = ("all", type(model).__name__, setting, np.nan, "", True, reason)
+    return {name: np.array([value]) for name, value in zip(names, values, strict=True)}

@@ -221,9 +221,3 @@ class Encoder:
         fields = ("name", "kind", "used", "features", "missing", "low", "high", "note")
         rows = [one.summary() for one in self.decisions]
         return {field: np.array([row[field] for row in rows]) for field in fields}
-
-    def value(self, name: str, z: Array) -> Any:
-        """Values in the user's units of coordinates (n, width) of a column of numbers."""
-        one = self.maps[self.used.index(name)]
-        assert isinstance(one, NumberMap)
-        return one.undo(z)

@@ -20,30 +20,30 @@ def evaluate_answers(
     frame: nw.DataFrame[Any], answers: Answers, outlier: Mask, model: TableModel
 ) -> Any:
     """AUC, share of anomalies caught and of false alarms, over all and for each task."""
-    truth = outlier[answers.rows]
+    truth, rates = outlier[answers.rows], model.model_.alarm_rate_
     lines = []
     for code in np.unique(answers.codes):
         mine = answers.codes == code
-        name = "(unknown)" if code == MISSING else str(model.tasks_[code])
-        promised = float(model.model_.alarm_rate_[code]) if code != MISSING else model.alarm_rate
+        known = code != MISSING
+        name, promised = (model.tasks_[code], rates[code]) if known else ("(unknown)", rates.max())
         area = auc(answers.score[mine], truth[mine])
-        lines.append((name, *_rates(truth[mine], answers.alarm[mine]), area, promised))
-    areas = np.array([line[5] for line in lines])
+        lines.append(_line(str(name), truth[mine], answers.alarm[mine], area, promised))
+    areas = np.array([line["auc"] for line in lines])
     mean = float(np.nanmean(areas)) if np.isfinite(areas).any() else np.nan
-    promised = float(model.model_.promised_rate_)
-    lines.insert(0, ("(all)", *_rates(truth, answers.alarm), mean, promised))
-    names = ("task", "rows", "anomalies", "caught", "false_alarms", "auc", "promised")
-    found = dict(zip(names, map(list, zip(*lines, strict=True)), strict=True))
-    order = ("task", "rows", "anomalies", "auc", "caught", "false_alarms", "promised")
-    return like(frame, {name: found[name] for name in order})
+    lines.insert(0, _line("(all)", truth, answers.alarm, mean, rates.max()))
+    return like(frame, {name: [line[name] for line in lines] for name in lines[0]})
 
 
-def _rates(truth: Mask, alarm: Mask) -> tuple[int, int, float, float]:
-    """Rows, anomalies among them, share of these alarmed, share of the others alarmed."""
-    bad, good = int(truth.sum()), int((~truth).sum())
-    caught = float(alarm[truth].mean()) if bad else np.nan
-    false = float(alarm[~truth].mean()) if good else np.nan
-    return len(truth), bad, caught, false
+def _line(task: str, truth: Mask, alarm: Mask, area: float, promised: float) -> dict[str, Any]:
+    return {
+        "task": task,
+        "rows": len(truth),
+        "anomalies": int(truth.sum()),
+        "auc": area,
+        "caught": float(alarm[truth].mean()) if truth.any() else np.nan,
+        "false_alarms": float(alarm[~truth].mean()) if not truth.all() else np.nan,
+        "promised": float(promised),
+    }
 
 
 def auc(scores: Array, truth: Mask) -> float:

@@ -13,7 +13,6 @@ from scipy.spatial.distance import cdist
 from manyone._types import Array, Codes
 from manyone.covariance import TaskWhitenings, task_whitenings
 from manyone.estimators.combined import CombinedOneClass
-from manyone.labels import find
 from manyone.progress import counted
 from manyone.reasons import find_reasons
 from manyone.rows import MISSING
@@ -56,13 +55,12 @@ class Reference:
     @classmethod
     def of(cls, model: TableModel) -> Reference:
         """The training rows of a model."""
-        normal = np.flatnonzero(~model.outlier_)
-        codes = find(model.labels_[normal], model.tasks_)[0]
-        order = np.argsort(codes, kind="stable")
-        kept, codes = normal[order], codes[order]
-        X = model.encoder_.encode({k: one.take(kept) for k, one in model.table_.items()}, codes)
+        codes, X = model._encoded()
+        normal = np.flatnonzero(~model.training_.outlier)
+        kept = normal[np.argsort(codes[normal], kind="stable")]
+        X, codes = X[kept], codes[kept]
         metric = task_whitenings(X, codes, np.ones(len(X)), len(model.tasks_), *_PRIORS)
-        return cls(X, codes, model.row_numbers_[kept], metric)
+        return cls(X, codes, model.training_.numbers[kept], metric)
 
 
 @dataclass(frozen=True, eq=False)

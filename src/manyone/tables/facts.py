@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,9 +72,7 @@ class Facts:
         """Facts about the rows of both, of a column of some name."""
         levels = None
         if self.levels is not None and other.levels is not None:
-            levels = dict(self.levels)
-            for level, count in other.levels.items():
-                levels[level] = levels.get(level, 0) + count
+            levels = dict(Counter(self.levels) + Counter(other.levels))
         return Facts(
             _common_kind(self, other, name),
             self.rows + other.rows,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from manyone._types import Array, Codes
+from manyone._types import Array
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.elsewhere import in_memory
 from manyone.messages import CalibrationWarning
@@ -32,8 +32,7 @@ _LINEAR = {"strangers": 0.0, "any": 0.0, "faults": 0.9}
 class Fitted(NamedTuple):
     """A table and what was learned from it.
 
-    `training` are all its rows, or a sample where it was not in memory, `n_rows` is their number,
-    `source` says where each row of the model stands among those of `training`.
+    `training` are all its rows, or a sample where it was not in memory, `n_rows` is their number.
     """
 
     training: TrainingTable
@@ -42,7 +41,6 @@ class Fitted(NamedTuple):
     choice: Choice
     unknown: UnknownTasks
     tasks: NDArray[Any]
-    source: Codes
     n_rows: int
 
 
@@ -115,4 +113,4 @@ def _guarded(
     guard = encoder.guard(ranges[0], model.calibration_)
     model.solution_ = replace(model.solution_, guard=guard)
     unknown = UnknownTasks.learn(X, codes, encoder, ranges[1])
-    return Fitted(training, encoder, model, choice, unknown, tasks, source, len(training.labels))
+    return Fitted(training, encoder, model, choice, unknown, tasks, len(training.labels))

@@ -12,22 +12,15 @@ import narwhals.stable.v2 as nw
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from manyone._types import Array, Codes
+from manyone.labels import find
 from manyone.messages import CalibrationWarning, warn_user
 from manyone.tables.answers import Answers, answer_rows, as_output
 from manyone.tables.evaluation import evaluate_answers
 from manyone.tables.explain import Reference, alarm_reasons, explanation_table
 from manyone.tables.fitting import Fitted, fit_again, fit_table
-from manyone.tables.frames import (
-    as_table,
-    outlier_mask,
-    refuse_missing_columns,
-)
-from manyone.tables.reading import (
-    TrainingTable,
-    claimed_tasks,
-    read_training,
-    refuse_other_labels,
-)
+from manyone.tables.frames import as_table, outlier_mask, refuse_missing_columns
+from manyone.tables.reading import TrainingTable, claimed_tasks, read_training, refuse_other_labels
 
 
 @dataclass(eq=False, repr=False)
@@ -72,6 +65,8 @@ class TableModel(BaseEstimator):
     model_ : estimator
         Fitted to the encoded rows.
     encoder_ : Encoder
+    training_ : TrainingTable
+        The rows it was fitted to, or a sample of them where they were not in memory.
     n_rows_ : int
     calibrated_ : dict
         When and on what thresholds were set.
@@ -117,9 +112,13 @@ class TableModel(BaseEstimator):
         """
         return self._become(fit_table(self, table))
 
+    @property
+    def task_columns(self) -> list[str]:
+        """Names of the columns that say which entity a row belongs to."""
+        return [self.task] if isinstance(self.task, str) else list(self.task)
+
     def _roles(self) -> dict[str, list[str]]:
-        task = [self.task] if isinstance(self.task, str) else list(self.task)
-        roles = {"task": task}
+        roles = {"task": self.task_columns}
         for role in ("time", "outlier", "groups"):
             name = getattr(self, role)
             roles[role] = [] if name is None else [name]
@@ -128,24 +127,28 @@ class TableModel(BaseEstimator):
     def _become(self, found: Fitted) -> Self:
         training, encoder = found.training, found.encoder
         self.model_, self.encoder_, self.columns_ = found.model, encoder, encoder.table()
-        self.tasks_, self.source_, self.unknown_ = found.tasks, found.source, found.unknown
+        self.tasks_, self.unknown_ = found.tasks, found.unknown
         self.choice_, self.n_rows_ = found.choice, found.n_rows
-        self.table_ = {name: training.columns[name] for name in encoder.used}
-        self.labels_, self.outlier_ = training.labels, training.outlier
-        self.groups_, self.times_ = training.groups, training.times
-        self.row_numbers_ = training.numbers
+        used = {name: training.columns[name] for name in encoder.used}
+        self.training_ = replace(training, columns=used)
         self.__dict__.pop("_explained_by", None)
         self._set_rate(self.alarm_rate)
         return self
 
-    def _training(self) -> TrainingTable:
-        if len(self.labels_) < self.n_rows_:
+    def _all_rows(self) -> TrainingTable:
+        """The training rows, if not only a sample of them was kept."""
+        kept = len(self.training_.labels)
+        if kept < self.n_rows_:
             raise ValueError(
-                f"The model has kept {len(self.labels_)} of the {self.n_rows_} rows that it was "
-                "fitted to: fit it again to the rows that it is to know."
+                f"The model has kept {kept} of the {self.n_rows_} rows that it was fitted to: fit "
+                "it again to the rows that it is to know."
             )
-        roles = self.labels_, self.outlier_, self.groups_, self.times_
-        return TrainingTable(self.table_, *roles, self.row_numbers_)
+        return self.training_
+
+    def _encoded(self) -> tuple[Codes, Array]:
+        """Task numbers (n,) of the training rows that were kept, and the rows encoded (n, D)."""
+        codes = find(self.training_.labels, self.tasks_)[0]
+        return codes, self.encoder_.encode(self.training_.columns, codes)
 
     def _set_rate(self, alarm_rate: float) -> None:
         with warnings.catch_warnings():
@@ -168,7 +171,7 @@ class TableModel(BaseEstimator):
     def _left_out_by(self) -> str:
         if self.model_.training_.group is None:
             return ""
-        return "blocks of time, " if self.groups_ is None else f"by {self.groups}, "
+        return "blocks of time, " if self.training_.groups is None else f"by {self.groups}, "
 
     # ------------------------------------------------------------------------------------- scoring
 
@@ -208,7 +211,7 @@ class TableModel(BaseEstimator):
         refuse_missing_columns(frame, keep=list(keep))
         answers = self._answer(frame, fdr, unknown)
         reasons = alarm_reasons(self, frame, answers, explain)
-        return as_output(frame, self._roles()["task"], answers, keep, reasons)
+        return as_output(frame, self.task_columns, answers, keep, reasons)
 
     def explain(self, table: Any, *, top: int = 3) -> Any:
         """Which columns make each row unusual, alarmed or not.
@@ -232,7 +235,7 @@ class TableModel(BaseEstimator):
         """
         check_is_fitted(self)
         frame = as_table(table)
-        return explanation_table(self, frame, self._roles()["task"], top)
+        return explanation_table(self, frame, self.task_columns, top)
 
     def _reference(self) -> Reference:
         """What rows are explained by; worked out when it is first asked for."""
@@ -247,7 +250,7 @@ class TableModel(BaseEstimator):
         return state
 
     def _answer(self, frame: nw.DataFrame[Any], fdr: float | None, unknown: str) -> Answers:
-        codes, rows = claimed_tasks(frame, self._roles()["task"], self.tasks_, unknown)
+        codes, rows = claimed_tasks(frame, self.task_columns, self.tasks_, unknown)
         return answer_rows(self, frame, rows, codes, fdr)
 
     def evaluate(self, table: Any, *, outlier: str) -> Any:
@@ -285,9 +288,9 @@ class TableModel(BaseEstimator):
         check_is_fitted(self)
         frame = as_table(table)
         more = read_training(frame, self._roles(), self.ignore)
-        refuse_other_labels(more.labels, self.tasks_, self._roles()["task"])
+        refuse_other_labels(more.labels, self.tasks_, self.task_columns)
         more = replace(more, columns=self.encoder_.read(frame, more.numbers))
-        return self._become(fit_again(self, self._training().joined(more)))
+        return self._become(fit_again(self, self._all_rows().joined(more)))
 
     def forget(self, task: Any) -> Self:
         """Remove a task and every trace of its rows: as if they had never been there.
@@ -298,7 +301,7 @@ class TableModel(BaseEstimator):
             Of several columns, the list of their values.
         """
         check_is_fitted(self)
-        return self._become(fit_again(self, self._training().without(task)))
+        return self._become(fit_again(self, self._all_rows().without(task)))
 
     def report(self, path: Any, table: Any = None) -> None:
         """Write a page about the model, and about the rows of a table if one is given.

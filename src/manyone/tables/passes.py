@@ -26,7 +26,7 @@ from manyone.rows import MISSING
 from manyone.tables.encoder import Encoder
 from manyone.tables.facts import Facts
 from manyone.tables.frames import Column, as_table
-from manyone.tables.ranges import Ranges, ranges_between, two_highest
+from manyone.tables.ranges import Ranges, ranges_between, top_two, two_highest
 from manyone.tables.reading import TrainingTable, read_training
 
 # Rows that columns are decided by and settings chosen from.
@@ -191,8 +191,7 @@ class AddCoordinates:
             known = np.where(np.isnan(values), -np.inf, sign * values)
             each = np.full((n_tasks, values.shape[1]), -np.inf)
             np.maximum.at(each, codes, known)
-            nothing = np.full((2, values.shape[1]), -np.inf)
-            ends.append((_two(np.vstack([nothing, known])), each))
+            ends.append((top_two(known), each))
         (lowest, task_lowest), (highest, task_highest) = ends
         sums, counts = self.encoder.coordinate_sums(columns, codes, n_tasks)
         return Sums(sums, counts, lowest, highest, task_lowest, task_highest)
@@ -202,30 +201,20 @@ class AddCoordinates:
         return Sums(
             one.sums + other.sums,
             one.counts + other.counts,
-            _two(np.vstack([one.lowest, other.lowest])),
-            _two(np.vstack([one.highest, other.highest])),
+            top_two(np.vstack([one.lowest, other.lowest])),
+            top_two(np.vstack([one.highest, other.highest])),
             np.maximum(one.task_lowest, other.task_lowest),
             np.maximum(one.task_highest, other.task_highest),
         )
 
 
-def _two(values: Array) -> Array:
-    """The two highest values of each column, shape (2, p)."""
-    return np.partition(values, len(values) - 2, axis=0)[: len(values) - 3 : -1]
-
-
 def _ranges(found: Sums, middle: Array) -> tuple[Ranges, Ranges]:
     """Ranges of all rows, and with whole tasks left out; of a single task, with rows left out."""
-    alone = ranges_between(middle, *(_other(ends) for ends in (found.lowest, found.highest)))
+    alone = ranges_between(middle, two_highest(found.lowest), two_highest(found.highest))
     if len(found.task_lowest) == 1:
         return alone, alone
     tasks = two_highest(found.task_lowest), two_highest(found.task_highest)
     return alone, ranges_between(middle, *tasks)
-
-
-def _other(ends: Array) -> Array:
-    """The two ends, the second being the first where there is no other."""
-    return np.where(np.isneginf(ends), ends[0], ends)
 
 
 # ----------------------------------------------------------------------------------- further passes

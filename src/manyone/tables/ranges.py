@@ -65,8 +65,12 @@ def two_highest(values: Array, groups: Codes | None = None) -> Array:
     if groups is not None:
         top = np.full((groups.max() + 1, values.shape[1]), -np.inf)
         np.maximum.at(top, groups, values)
-    if len(top) == 1:
-        return np.stack([top[0], top[0]])
-    second, first = np.partition(top, [len(top) - 2, len(top) - 1], axis=0)[-2:]
+    first, second = top_two(top)
     # A column with no value in any other group has no other range.
     return np.stack([first, np.where(np.isneginf(second), first, second)])
+
+
+def top_two(values: Array) -> Array:
+    """The two highest values of each column, shape (2, p); minus infinity where there is none."""
+    values = np.vstack([np.full((2, values.shape[1]), -np.inf), values])
+    return np.partition(values, [-2, -1], axis=0)[:-3:-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -56,30 +56,26 @@ class TrainingTable:
 
     def take(self, rows: Codes) -> TrainingTable:
         """Some of the rows."""
-        return TrainingTable(
-            {name: column.take(rows) for name, column in self.columns.items()},
-            self.labels[rows],
-            self.outlier[rows],
-            None if self.groups is None else self.groups[rows],
-            None if self.times is None else self.times[rows],
-            self.numbers[rows],
-        )
+        columns = {name: column.take(rows) for name, column in self.columns.items()}
+        arrays: dict[str, Any] = {
+            key: None if value is None else value[rows] for key, value in self._arrays()
+        }
+        return replace(self, columns=columns, **arrays)
 
     def joined(self, more: TrainingTable) -> TrainingTable:
         """These rows, and more, which count on."""
-        groups = times = None
-        if self.groups is not None and more.groups is not None:
-            groups = np.concatenate([self.groups, more.groups])
-        if self.times is not None and more.times is not None:
-            times = np.concatenate([self.times, more.times])
-        return TrainingTable(
-            {name: column.joined(more.columns[name]) for name, column in self.columns.items()},
-            np.concatenate([self.labels, more.labels]),
-            np.concatenate([self.outlier, more.outlier]),
-            groups,
-            times,
-            np.concatenate([self.numbers, more.numbers + self.numbers.max() + 1]),
-        )
+        columns = {name: column.joined(more.columns[name]) for name, column in self.columns.items()}
+        more = replace(more, numbers=more.numbers + self.numbers.max() + 1)
+        pairs = {key: (value, getattr(more, key)) for key, value in self._arrays()}
+        arrays: dict[str, Any] = {
+            key: None if any(part is None for part in pair) else np.concatenate(pair)
+            for key, pair in pairs.items()
+        }
+        return replace(self, columns=columns, **arrays)
+
+    def _arrays(self) -> list[tuple[str, Any]]:
+        """Everything that has an entry for each row, by name."""
+        return [(key, value) for key, value in vars(self).items() if key != "columns"]
 
     def without(self, task: Any) -> TrainingTable:
         """All rows but those of a task, which has to be there, and not alone."""
