@@ -63,9 +63,9 @@ def test_distances_against_brute_force():
     Z, claim = 3.0 * rng.normal(size=(40, 4)), rng.integers(0, 3, 40)
     bare = model.solution_.scorer.own(Z, claim)
     ratio = cdist(Z, X, "sqeuclidean").min(axis=1) / limit
-    unit = 5.0 * model.mean_response_.max()
+    unit = 10.0 * model.mean_response_.max()
     beyond = np.clip(ratio - 1.2, 0.0, 2.8)
-    expected = bare - unit * np.where(beyond < 0.2, beyond**2 / 0.2, beyond)
+    expected = bare - unit * np.where(beyond < 0.2, beyond**3 / 0.04, beyond)
     np.testing.assert_allclose(model.score_samples(Z, task=claim), expected, atol=1e-9)
     assert np.any(ratio < 1.2) and np.any((beyond > 0) & (beyond < 0.2)) and np.any(beyond > 0.2)
 
@@ -77,11 +77,11 @@ def test_left_out_rows_are_compared_with_the_others():
     apart = cdist(X, X, "sqeuclidean")
     np.fill_diagonal(apart, np.inf)
     nearest = apart.min(axis=1)
-    unit = 5.0 * model.mean_response_.max()
+    unit = 10.0 * model.mean_response_.max()
     expected = np.zeros(12)
     for i in range(12):
         ratio = nearest[i] / np.delete(nearest, i).max()
-        expected[i] = unit * np.clip(ratio - 1.2, 0.0, 0.2) ** 2 / 0.2
+        expected[i] = unit * np.clip(ratio - 1.2, 0.0, 0.2) ** 3 / 0.04
     assert expected[0] > 0
     rows, solution = model.training_, model.solution_
     lowered = learn(model, rows, left_out=True).left_out - solution.left_out

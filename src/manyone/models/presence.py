@@ -37,7 +37,7 @@ _MANY = 2**11
 class Presence:
     """Scores are lowered by ``unit * h(u / limit - 1.2)``; u: distance to the nearest point.
 
-    ``h(e) = min(e^2 / 0.2, e)`` for e > 0, else 0: a little beyond what is usual says little yet.
+    ``h(e) = min(e^3 / 0.04, e)`` for e > 0, else 0: a little beyond what is usual says little yet.
 
     Parameters
     ----------
@@ -120,9 +120,12 @@ def with_presence(solution: Solution, rows: TrainingRows) -> Solution:
 
 
 def unit_of(scorer: Scorer) -> float:
-    """Unit of the scores: a mistake is worth the score of rows far away; 0 where there is none."""
+    """Unit of the scores, 0 where none is that of rows far away; a mistake is worth two of those.
+
+    (Left-out rows may respond on the other side of 0: lower than rows far away.)
+    """
     far = scorer.far()
-    return 0.0 if far is None else float(np.abs(far).max()) / (_MISTAKE - _START)
+    return 0.0 if far is None else 2.0 * float(np.abs(far).max()) / (_MISTAKE - _START)
 
 
 def excess_of(ratio: Array, typical: Array | None = None) -> Array:
@@ -135,7 +138,7 @@ def excess_of(ratio: Array, typical: Array | None = None) -> Array:
     if typical is not None:
         most = np.minimum(_MISTAKE * np.maximum(1.0, typical), most)
     beyond = np.clip(ratio - _START, 0.0, most - _START)
-    return np.minimum(beyond**2 / (_MISTAKE - _START), beyond)
+    return np.minimum(beyond**3 / (_MISTAKE - _START) ** 2, beyond)
 
 
 def typical_ratios(ratio: Array, weight: Array, codes: Codes, n_tasks: int) -> Array:
