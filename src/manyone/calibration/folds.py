@@ -57,15 +57,16 @@ def solve_with_folds(
     refits = folds_of(rows, assign_folds(rows, similarity, number))
     workers = blas_threads() if len(rows.codes) < _SMALL else 1
     if workers == 1:
-        solution, parts = whole(), list(starmap(refit, counted(refits)))
+        solution = whole()
+        parts = list(zip(refits, starmap(refit, counted(refits)), strict=True))
     else:
         with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
             first = pool.submit(whole)
             found = pool.map(refit, *zip(*refits, strict=True))
-            parts = [next(found) for _ in counted(refits)]
+            parts = list(zip(counted(refits), found, strict=True))
             solution = first.result()
     left_out = np.full(len(rows.codes), np.nan)
-    for (_, held), (part, scores) in zip(refits, parts, strict=True):
+    for (_, held), (part, scores) in parts:
         left_out[held] = scores * _unit(solution, part, rows.n_tasks)[rows.codes[held]]
     return replace(solution, left_out=left_out, left_out_source="folds")
 
