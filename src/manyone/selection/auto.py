@@ -57,7 +57,7 @@ def auto(
     X : array-like or data frame of shape (n, d)
         Normal rows, but for those marked by `outlier`. Or a pipeline, with the rows second, as in
         ``auto(pipeline, X, task=task)``: what is chosen takes the place of its last step.
-        Rows that are not in memory (see :doc:`scale`) are chosen for on a sample, and fitted by
+        Rows that are not in memory (see :doc:`/scale`) are chosen for on a sample, and fitted by
         passes: :class:`JointOCKSR`, :class:`IndependentOCKSR`, or both.
     y : ignored, but for the rows behind a pipeline
     task, outlier, sample_weight, groups
