@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyone
-from manyone import IndependentOCKSR, JointOCKSR, TableModel
+from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, TableModel
 from manyone.tables.facts import Facts
 from manyone.tables.frames import read_column, text_column
 
@@ -109,9 +109,10 @@ def test_files_and_saving(tmp_path):
 @pytest.mark.parametrize("anomalies", ["any", "strangers"])
 def test_methods_are_chosen_on_the_sample(anomalies):
     found = model(method="auto", anomalies=anomalies).fit(parts([400]))
-    assert type(found.model_) is (JointOCKSR if anomalies == "strangers" else IndependentOCKSR)
-    assert f"of {N} rows" in found.choice_["reason"][0]
-    assert found.model_.landmarks is not None
+    assert type(found.model_) is (JointOCKSR if anomalies == "strangers" else CombinedOneClass)
+    assert f"of {N} rows" in " ".join(found.choice_["reason"])
+    views = getattr(found.model_, "views_", {"all": found.model_}).values()
+    assert all(view.landmarks is not None for view in views)
     assert found.score(TABLE.assign(flow=30.0)).alarm.all()
 
 

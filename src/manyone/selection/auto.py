@@ -102,38 +102,31 @@ def auto(
         raise ValueError(f'anomalies must be "any", "strangers" or "faults"; got {anomalies!r}.')
     if budget is not None and not budget > 0:
         raise ValueError(f"budget must be a number of seconds above 0, or None; got {budget!r}.")
+    given = {"task": task, "outlier": outlier, "sample_weight": sample_weight, "groups": groups}
     if isinstance(X, BaseEstimator):
         from manyone.selection.pipelines import chosen_pipeline  # slow to import
 
-        given = {"task": task, "outlier": outlier, "sample_weight": sample_weight}
         options = {"anomalies": anomalies, "alarm_rate": alarm_rate, "landmarks": landmarks}
         options |= {"budget": budget, "random_state": random_state}
-        return chosen_pipeline(X, y, {**given, "groups": groups}, options)
+        return chosen_pipeline(X, y, given, options)
     if y is not None and task is None:
         warn_of_labels_in_y(y)
     if not in_memory(X) and not (isinstance(X, np.memmap) and len(X) <= _MOST_JOINT):
         from manyone.selection.sampled import auto_by_passes
 
-        given = {"task": task, "outlier": outlier, "sample_weight": sample_weight, "groups": groups}
         return auto_by_passes(X, given, anomalies, alarm_rate, landmarks, budget, random_state)
     begin = time.monotonic()
     probe = IndependentOCKSR(alarm_rate=alarm_rate)
     probe._validate_params()
-    rows, tasks, _ = training_rows(probe, X, task, outlier, sample_weight, groups)
+    rows, tasks, _ = training_rows(probe, X, **given)
     plan, remarks = plan_views(rows, anomalies, landmarks, random_state)
     tried: list[_Choice] = []
     views: list[tuple[str, MultiTaskOneClass]] = []
     for number, view in enumerate(plan):
         until = np.inf
         if budget is not None:
-            # What is left, shared among the views to come, without their last fits.
-            last = _cost(view.model, rows) * _CALIBRATED
-            if isinstance(view.model, NonlinearOCKSR) and last > budget / 2:
-                view = strangers_view(JointOCKSR())
-                remarks.append((view.name, "one layer: two would take more than the budget"))
-                last = _cost(view.model, rows) * _CALIBRATED
-            left = budget - (time.monotonic() - begin) - last
-            until = time.monotonic() + max(0.0, left) / (len(plan) - number)
+            view, left = _affordable(view, rows, budget, time.monotonic() - begin, remarks)
+            until = time.monotonic() + left / (len(plan) - number)
         table = tuned(view, rows, random_state, until)
         views.append((view.name, table.model))
         tried.append(table)
@@ -148,6 +141,18 @@ def auto(
         remarks += light_views(best)
     best.choice_ = as_columns(tried, remarks)
     return best
+
+
+def _affordable(
+    view: View, rows: TrainingRows, budget: float, spent: float, remarks: list[tuple[str, str]]
+) -> tuple[View, float]:
+    """The view, or one of a simpler method, and the seconds left to choose its setting."""
+    last = _cost(view.model, rows) * _CALIBRATED
+    if isinstance(view.model, NonlinearOCKSR) and last > budget / 2:
+        view = strangers_view(JointOCKSR())
+        remarks.append((view.name, "one layer: two would take more than the budget"))
+        last = _cost(view.model, rows) * _CALIBRATED
+    return view, max(0.0, budget - spent - last)
 
 
 class View(NamedTuple):

@@ -12,6 +12,7 @@ from manyone.engines.sources import sweep_over
 from manyone.estimators.combined import CombinedOneClass
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.joint import JointOCKSR
+from manyone.rows import TrainingRows
 from manyone.selection.auto import View, as_columns, light_views, strangers_view, tuned
 from manyone.selection.faults import fault_grid
 
@@ -42,29 +43,63 @@ def auto_by_passes(
     -------
     estimator
     """
-    seed, until = random_state or 0, np.inf if budget is None else time.monotonic() + budget / 2
-    joint = JointOCKSR(landmarks=landmarks or _LANDMARKS, random_state=seed)
+    joint = JointOCKSR(landmarks=landmarks or _LANDMARKS)
     sweep = sweep_over(joint, X, *given.values())
     assert sweep is not None
     sample = sweep(TakeSample(_SAMPLE))
     refuse_unusable(sample)
-    rows = sample.rows(own_weight=True).by_task()
+    rows, until = sample.rows(own_weight=True).by_task(), np.inf
+    if budget is not None:
+        until = time.monotonic() + budget / 2
+    wanted = anomalies, alarm_rate, landmarks, random_state
+    return choose_by_sample(sweep, rows, sample.n_rows, *wanted, until)
+
+
+def choose_by_sample(
+    sweep: Any,
+    rows: TrainingRows,
+    n_rows: int,
+    anomalies: str,
+    alarm_rate: float,
+    landmarks: int | None,
+    random_state: Any,
+    until: float = np.inf,
+) -> Any:
+    """Choose settings on some of the rows, and fit to all by passes.
+
+    Parameters
+    ----------
+    sweep : callable
+        Runs a pass, see :func:`manyone.engines.fit`.
+    rows : TrainingRows
+        Some of them.
+    n_rows : int
+        How many there are.
+    anomalies, alarm_rate, landmarks, random_state
+        As in :func:`manyone.auto`.
+    until : float
+        When to stop choosing.
+
+    Returns
+    -------
+    estimator
+    """
     several, plan = rows.n_tasks > 1, []
     if several and anomalies != "faults":
-        plan.append((strangers_view(JointOCKSR()), joint.landmarks))
+        plan.append((strangers_view(JointOCKSR()), landmarks or _LANDMARKS))
     if not several or anomalies != "strangers":
         alone = IndependentOCKSR()
         grid = {**fault_grid(alone)[0], "metric": ("whitened", "plain")}
         most = min(landmarks or _TASK_LANDMARKS, _TASK_LANDMARKS)
         plan.append((View("faults", alone, "faults", grid), most))
-    tried, views = [], []
-    for view, number in plan:
-        tried.append(tuned(view, rows, random_state, until))
-        chosen = tried[-1].model.set_params(landmarks=number, random_state=seed)
-        views.append((view.name, chosen))
+    tried = [tuned(view, rows, random_state, until) for view, _ in plan]
+    views = [
+        (view.name, choice.model.set_params(landmarks=number, random_state=random_state or 0))
+        for choice, (view, number) in zip(tried, plan, strict=True)
+    ]
     best: Any = views[0][1] if len(views) == 1 else CombinedOneClass(estimators=views)
     best.set_params(alarm_rate=alarm_rate)._fit_passes(sweep)
-    words = f"{len(rows.codes):,} of {sample.n_rows:,} rows were looked at"
+    words = f"{len(rows.codes):,} of {n_rows:,} rows were looked at"
     remarks = [(view.name, f"{words}; {number} landmarks") for view, number in plan]
     if isinstance(best, CombinedOneClass):
         remarks += light_views(best)

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyone._types import Array
-from manyone.engines.fitting import fit
 from manyone.engines.sources import refuse_whole_rows
 from manyone.estimators import METHODS
 from manyone.estimators.base import OneClassEstimator
@@ -19,6 +18,7 @@ from manyone.estimators.joint import JointOCKSR
 from manyone.messages import shortlist
 from manyone.rows import training_rows
 from manyone.selection.auto import auto, plan_views
+from manyone.selection.sampled import choose_by_sample
 from manyone.selection.tune import tune
 
 if TYPE_CHECKING:
@@ -82,39 +82,38 @@ def choose_by_passes(
 ) -> tuple[OneClassEstimator, Choice]:
     """The same for a table that is not in memory: chosen on a sample, fitted by passes.
 
-    Strangers are told by a joint model. Else every task is told by its own rows, which many rows
-    allow, and which finds faults and strangers.
+    Strangers are told by a joint model, faults by the rows of each task alone, both by both.
     """
+    given, several = table.sample.given(), len(set(table.sample.labels.tolist())) > 1
+    estimator: Any
+    if not isinstance(method, OneClassEstimator):
+        refuse_unknown(anomalies, method)
     if isinstance(method, OneClassEstimator):
         estimator, reason = _with_landmarks(clone(method), random_state), "as given"
+    elif method == "auto":
+        rows, _, _ = training_rows(IndependentOCKSR(), table.Z, given["task"], given["outlier"])
+        wanted = anomalies, alarm_rate, None, random_state
+        model = choose_by_sample(table.sweep, rows, table.n_rows, *wanted)
+        return model, model.choice_
+    elif method == "default":
+        model = IndependentOCKSR(kernel="laplacian", width=3.0, metric="whitened")
+        if anomalies == "strangers" and several:
+            model = JointOCKSR()
+        estimator, reason = _with_landmarks(model, random_state), "not tuned"
     else:
-        refuse_unknown(anomalies, method)
-        several = len(set(table.sample.labels.tolist())) > 1
-        faults = IndependentOCKSR(kernel="laplacian", width=3.0, metric="whitened")
-        model: Any = JointOCKSR() if anomalies == "strangers" and several else faults
-        if method in BY_NAME:
-            model = BY_NAME[method]()
-        model = _with_landmarks(model, random_state)
-        refuse_whole_rows(model, None)
-        estimator, reason = model, "not tuned"
-        if method != "default":
-            alone = anomalies == "faults" or not several or not model.can.joint
-            criterion = "faults" if alone else "unseen"
-            grid = {**model.can.grid, "metric": ("plain", "whitened")}
-            tuned = tune(
-                clone(model).set_params(landmarks=None),
-                table.Z,
-                **table.sample.given(),
-                criterion=criterion,
-                grid=grid,
-                calibrate=False,
-                random_state=random_state,
-            )
-            estimator = clone(model).set_params(**{key: getattr(tuned, key) for key in grid})
-            reason = f'tuned for "{criterion}" on {len(table.Z):,} of {table.n_rows:,} rows'
+        estimator = _with_landmarks(BY_NAME[method](), random_state)
+        refuse_whole_rows(estimator, None)
+        alone = anomalies == "faults" or not several or not estimator.can.joint
+        criterion = "faults" if alone else "unseen"
+        grid = {**estimator.can.grid, "metric": ("plain", "whitened")}
+        exact = clone(estimator).set_params(landmarks=None)
+        options = {"criterion": criterion, "grid": grid, "random_state": random_state}
+        tuned = tune(exact, table.Z, **given, **options, calibrate=False)
+        estimator.set_params(**{key: getattr(tuned, key) for key in grid})
+        reason = f'tuned for "{criterion}" on {len(table.Z):,} of {table.n_rows:,} rows'
     estimator = clone(estimator).set_params(alarm_rate=alarm_rate)
     refuse_whole_rows(estimator, None)
-    return fit(estimator, table.sweep), _only(estimator, reason)
+    return estimator._fit_passes(table.sweep), _only(estimator, reason)
 
 
 def _with_landmarks(model: Any, random_state: Any) -> Any:
