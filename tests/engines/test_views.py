@@ -32,6 +32,8 @@ def test_views_of_a_file_are_those_of_a_function_and_of_dask(mapped, tmp_path):
     da = pytest.importorskip("dask.array")
     one = views().fit(mapped, task=TASK)
     assert one.training_.X.shape[0] == 0  # nothing as long as the rows is kept
+    with pytest.raises(ValueError, match="has kept none"):
+        one.enroll(X[:9], task=TASK[:9])
     parts = np.array_split(RNG.permutation(3000), 5)
     other = views().fit(lambda: ((X[part], TASK[part]) for part in parts))
     lazy = views().fit(da.from_array(X, chunks=(700, 4)), task=TASK)

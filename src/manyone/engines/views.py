@@ -9,11 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone.calibration.tails import Tails, kept_scores
-from manyone.engines.blocks import Block, kernel_blocks
-from manyone.engines.independent import no_tails
+from manyone.engines.blocks import Block
 from manyone.models.combined import CombinedScorer, Tail, weight_of
-
-_ROWS = 2**14
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,19 +33,14 @@ class JudgeViews:
 
     def partial(self, block: Block) -> Tails:
         """Combined left-out scores of one block."""
-        checked, found = block.checked(), []
-        for part in kernel_blocks(checked.X.shape[0], _ROWS):
-            rows = checked.take(part).coded(self.tasks)
-            values = np.empty((len(rows.codes), len(self.judges)))
-            for k, (judge, tail) in enumerate(zip(self.judges, self.scorer.tails, strict=True)):
-                scores = np.full(len(rows.codes), np.nan)
-                judge.of(rows, scores)
-                values[:, k] = tail.value(scores, rows.codes)
-            scores = self.scorer.combine(values)
-            known = ~np.isnan(scores) & ~rows.outlier
-            kept = kept_scores(len(self.tasks))
-            found.append(Tails.of(scores[known], rows.codes[known], rows.weight[known], kept))
-        return no_tails(len(self.tasks)).merged(*found)
+        rows = block.checked().coded(self.tasks)
+        values = np.full((len(rows.codes), len(self.judges)), np.nan)
+        for k, (judge, tail) in enumerate(zip(self.judges, self.scorer.tails, strict=True)):
+            judge.of(rows, values[:, k])
+            values[:, k] = tail.value(values[:, k], rows.codes)
+        scores = self.scorer.combine(values)
+        known, kept = ~np.isnan(scores) & ~rows.outlier, kept_scores(len(self.tasks))
+        return Tails.of(scores[known], rows.codes[known], rows.weight[known], kept)
 
     def merge(self, one: Tails, other: Tails) -> Tails:
         """Scores of both."""

@@ -278,6 +278,11 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
 
     def _updated(self, method: str, update: Callable[[Updatable], Any]) -> Self:
         check_is_fitted(self)
+        if not len(self.training_.codes):
+            raise ValueError(
+                f"{method}() needs the training rows, and this model was fitted to rows in blocks, "
+                "of which it has kept none: fit it again to the rows that it is to know."
+            )
         views = deepcopy(self.views_)  # a refusal half-way leaves no trace
         for name, view in views.items():
             if not isinstance(view, Updatable):
