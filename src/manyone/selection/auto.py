@@ -121,21 +121,17 @@ def auto(
     rows, tasks, _ = training_rows(probe, X, **given)
     plan, remarks = plan_views(rows, anomalies, landmarks, random_state)
     tried: list[_Choice] = []
-    views: list[tuple[str, MultiTaskOneClass]] = []
     for number, view in enumerate(plan):
         until = np.inf
         if budget is not None:
             view, left = _affordable(view, rows, budget, time.monotonic() - begin, remarks)
             until = time.monotonic() + left / (len(plan) - number)
-        table = tuned(view, rows, random_state, until)
-        views.append((view.name, table.model))
-        tried.append(table)
-    alone = len(views) == 1
+        tried.append(tuned(view, rows, random_state, until))
+    views, alone = [(choice.view, choice.model) for choice in tried], len(tried) == 1
     best: OneClassEstimator = views[0][1] if alone else CombinedOneClass(estimators=views)
     best.set_params(alarm_rate=alarm_rate)
-    best.n_features_in_, best.label_columns_ = probe.n_features_in_, probe.label_columns_
-    if hasattr(probe, "feature_names_in_"):
-        best.feature_names_in_ = probe.feature_names_in_
+    for name in vars(probe).keys() & {"n_features_in_", "feature_names_in_", "label_columns_"}:
+        setattr(best, name, getattr(probe, name))
     best._fit_rows(rows, tasks)
     if isinstance(best, CombinedOneClass):
         remarks += light_views(best)
