@@ -3,9 +3,10 @@
 MNIST, 20 training digits per task, 200 held-out ones each, methods at their defaults. Run
 ``python benchmarks/bench_alarm_rate.py [--splits N] [--rate R] [method ...]``.
 
-``--simulated SETS``: combinations of detectors, at their defaults and as `auto` chooses them anew
-for each of so many simulated data sets of four related tasks with 8, 20 or 80 rows; one new normal
-row a task is scored, so that the count of alarms has an exact law. 300 sets take an hour.
+``--simulated SETS [--rows N ...]``: combinations of detectors, at their defaults and as `auto`
+chooses them anew for each of so many simulated data sets of four related tasks with 8, 20 or 80
+rows; one new normal row a task is scored, so that the count of alarms has an exact law. 300 sets
+take an hour.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ def related_tasks(seed: int, n_rows: int) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def simulated(data_sets: int) -> None:
+def simulated(data_sets: int, sizes: list[int]) -> None:
     """Alarms on new normal rows beside the exact band of chance about the promise."""
     warnings.simplefilter("ignore")
-    for n_rows in (8, 20, 80):
+    for n_rows in sizes:
         alarms: dict[tuple[str, float], list[Any]] = {}
         for seed in range(data_sets):
             X, task, Z, claim = related_tasks(seed, n_rows)
@@ -87,9 +88,10 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--rate", type=float, default=0.1)
     parser.add_argument("--simulated", type=int, metavar="SETS")
+    parser.add_argument("--rows", type=int, nargs="*", default=[8, 20, 80], help="a simulated task")
     args = parser.parse_args()
     if args.simulated:
-        return simulated(args.simulated)
+        return simulated(args.simulated, args.rows)
     for name in args.methods or METHODS:
         jobs = (joblib.delayed(measured_rate)(name, args.rate, s) for s in range(args.splits))
         rates = 100 * np.array(joblib.Parallel(n_jobs=-1)(jobs))

@@ -209,7 +209,7 @@ def points_of(kernel: Kernel, rows: TrainingRows) -> tuple[Points, Codes, Codes]
     home = np.zeros(rows.n_tasks, dtype=np.intp)
     if rows.columns is not None:
         return Points(kernel, np.empty((len(few), 0)), rows.columns[normal[few]]), few, home
-    name = "laplacian" if kernel.name == MIXTURE else str(kernel.name)
+    name = "rbf" if kernel.name == MIXTURE else str(kernel.name)
     points = Points(resolve_kernel(name, rows.X[normal], gamma=1.0), rows.X[normal[few]])
     if sparse.issparse(rows.X):
         return points, few, home
