@@ -1,14 +1,19 @@
 """The promise over time, measured: drift flags, held rates, servers, an attack, kills, many tasks.
 
 Run ``python benchmarks/bench_time.py [part ...]`` with the parts exchangeable, shift, alike,
-blocks, clumps, servers, spacecraft, keystrokes, attack, kills, size; none is all. Figures are
-printed beside what they are to be.
+blocks, clumps, servers, spacecraft, keystrokes, attack, kills, killed, size; none is all. Figures
+are printed beside what they are to be.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import itertools
+import multiprocessing
+import os
+import signal
 import tempfile
 import time
 import warnings
@@ -17,13 +22,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 from scipy.stats import binom
 from sklearn.base import clone
 
 from manyone import IndependentOCKSR, JointOCKSR, Monitor, TimeBlocks
-from manyone.datasets import load_keystrokes, load_servers, load_telemetry
+from manyone.datasets import load_keystrokes, load_servers, load_telemetry, make_fleet
 
 RATE = 0.1
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["polars", "skops.io", "rich.progress", "manyone.cli", "manyone"])
 
 
 def streams(rows: int, sets: int, length: int, shift: float = 0.0) -> Iterator[tuple]:
@@ -324,6 +332,61 @@ def kills(number: int = 200) -> None:
     print(f"kills: {len(cuts) - 1} resumed runs equal the one without", flush=True)
 
 
+def watch_rows(name: str, writes: int) -> None:
+    """The command in this process, killed when it has written so often."""
+    from manyone.cli import main as cli
+    from manyone.cli import watch as command
+
+    flush, left = os.fsync, iter(range(writes, -1, -1))
+
+    def flush_or_die(handle: int) -> None:
+        if next(left) == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        flush(handle)
+
+    command._BATCH, os.fsync = 20, flush_or_die
+    files = ["--state", f"{name}.state", "--out", f"{name}.csv", "--id", "id"]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        code = cli(["watch", "model", "new.csv", *files])
+    os._exit(code)
+
+
+def killed(number: int = 200) -> None:
+    """The command itself, killed (SIGKILL) while it writes, and given again until it is done."""
+    from manyone.cli import main as cli
+
+    fleet, rng = make_fleet(10, 30, 4, n_test=60, random_state=0), np.random.default_rng(0)
+    kills = runs = 0
+
+    def done(name: str, writes: int) -> bool:
+        """Whether the command was done before it was killed."""
+        child = PROCESSES.Process(target=watch_rows, args=(name, writes))
+        child.start()
+        child.join()
+        assert child.exitcode in (0, -signal.SIGKILL), child.exitcode
+        return child.exitcode == 0
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for path, X, task in (
+            ("old.csv", fleet.data, fleet.task),
+            ("new.csv", fleet.test_data, fleet.test_task),
+        ):
+            columns = dict(zip("abcd", X.T, strict=True))
+            pl.DataFrame({"id": np.arange(len(X)), "machine": task, **columns}).write_csv(path)
+        how = ["--task", "machine", "--ignore", "id", "--anomalies", "faults", "--no-tune"]
+        with contextlib.redirect_stdout(io.StringIO()):
+            assert cli(["fit", "old.csv", "--out", "model", *how]) == 0
+        assert done("whole", 1000)
+        while kills < number:
+            while not done("part", int(rng.integers(12))):
+                kills += 1
+            assert Path("part.csv").read_bytes() == Path("whole.csv").read_bytes()
+            runs += 1
+            os.unlink("part.csv")
+            os.unlink("part.state")
+    print(f"killed: watch, {kills} times; {runs} runs have the scores of one without", flush=True)
+
+
 def size() -> None:
     T, d = 10_000, 4
     rng = np.random.default_rng(0)
@@ -368,6 +431,7 @@ PARTS = {
     "keystrokes": keystrokes,
     "attack": attack,
     "kills": kills,
+    "killed": killed,
     "size": size,
 }
 

@@ -130,6 +130,11 @@ def test_what_is_refused(monkeypatch):
         model().fit(parts([])).forget("fan")
 
 
+def test_parts_cannot_leave_blocks_of_time_out_and_say_so():
+    with pytest.warns(UserWarning, match="left out one by one, not in blocks of 'when'"):
+        model(time="when").fit(parts([300, 600]))
+
+
 def test_facts_of_parts_add_up():
     column, codes = read_column(nw.from_native(TABLE.load, series_only=True)), CODES
     whole = Facts.of(column, codes)
