@@ -179,3 +179,14 @@ def test_a_warm_start_keeps_nothing_where_the_first_layer_is_not_learned(method,
         model.fit(X**2, task=labels)
         fresh = method(max_iter=max_iter, gamma=0.2).fit(X**2, task=labels)
         np.testing.assert_array_equal(model.score_tasks(X), fresh.score_tasks(X))
+
+
+def test_a_first_layer_near_zero_is_no_end():
+    """The first step nearly ends at zero, where the objective is flat but no lower than around."""
+    X = np.array([0.22949019, -0.66777424, 0.76615287, -0.02720475, 1.17189518])[:, None]
+    task = np.array(["fan", "fan", "pump", "fan", "fan"])
+    settings = {"kernel": "linear", "alpha": 0.1, "alarm_rate": 0.5}
+    found = NonlinearOCKSR(**settings).fit(X, task=task)
+    exact = NonlinearOCKSR(tol=1e-12, **settings).fit(X, task=task)
+    assert found.objective_path_[-1] == pytest.approx(exact.objective_path_[-1], abs=1e-6)
+    assert np.ptp(found.score_samples(X, task=task)) > 0.01

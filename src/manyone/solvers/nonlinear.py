@@ -21,6 +21,9 @@ from manyone.solvers.running import Report, blas_for, record, solve_definite
 _BLOCK = 512  # rows per block: long enough to keep BLAS busy, short enough for one triangle to pay
 # theta="mean": squared distance, in units of the mean squared response, at which rows are unlike
 _REACH = 10.0
+# Length of the first step, in that of W. Where it is too short the line search takes five of them,
+# which must not add up to W: at zero all rows respond alike, and rounding decides what follows.
+_FIRST_STEP = 0.17
 ANCHOR = 0.1  #: What the origin weighs, in rows of a typical task.
 
 #: Of a first layer (m, T) and theta: the objective, its gradient, its derivative in log theta.
@@ -282,7 +285,7 @@ def descend(
 ) -> Found:
     """L-BFGS over W, and over log theta if asked; the objective at every accepted point.
 
-    The objective is measured by what it starts with above the `least`, and W by a fifth of its
+    The objective is measured by what it starts with above the `least`, and W by a sixth of its
     length, which is that of the first step: neither this nor the end depends on units. The paper's
     solver takes its own steps, the first by what `first` evaluates, where that is given.
     """
@@ -290,7 +293,7 @@ def descend(
         slope = (first or evaluate)(problem.W, problem.theta)
         return gradient_steps(evaluate, slope, problem, how)
     W, theta, latest = problem.W, problem.theta, 0.0
-    size = max(0.2 * float(np.linalg.norm(W)), 1e-300)
+    size = max(_FIRST_STEP * float(np.linalg.norm(W)), 1e-300)
     path: list[float] = []
 
     def accept(xk: Array) -> None:
