@@ -105,11 +105,22 @@ def test_closed_form_of_landmarks_equals_refits():
     everything = np.arange(40)
     scaled = np.sqrt(weight) * (r - Phi @ solve(everything))
     blocks = [np.array([3, 7]), np.arange(10, 25)]  # smaller and larger than the features
-    solved = solve_primal_without_blocks(Phi, alpha, weight, scaled, blocks)
+    moments = (weight[:, None] * Phi).T @ Phi + alpha * np.eye(5)
+    Z = np.linalg.solve(np.linalg.cholesky(moments), Phi.T).T
+    solved = solve_primal_without_blocks(Z.__getitem__, weight, scaled, blocks)
     for block, found in zip(blocks, solved, strict=True):
         kept = np.setdiff1d(everything, block)
         wanted = np.sqrt(weight[block]) * (r - Phi @ solve(kept))[block]
         np.testing.assert_allclose(found, wanted, atol=1e-10)
+
+
+def test_all_rows_as_landmarks_leave_groups_out_as_none_do(grouped):
+    X, task, groups = grouped
+    exact = JointOCKSR(alarm_rate=0.2).fit(X, task=task, groups=groups)
+    found = JointOCKSR(alarm_rate=0.2, landmarks=len(X)).fit(X, task=task, groups=groups)
+    assert found.calibration_.source == exact.calibration_.source == "leave-group-out"
+    np.testing.assert_allclose(found.solution_.left_out, exact.solution_.left_out, atol=1e-6)
+    np.testing.assert_allclose(found.offset_, exact.offset_, atol=1e-6)
 
 
 @closed

@@ -6,19 +6,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.linalg import blas
 
+from manyone._types import Array, Codes
 from manyone.calibration.tails import Tails
-from manyone.engines.blocks import Block
+from manyone.engines.blocks import Block, kernel_blocks
 from manyone.engines.left_out import LeaveOut, LeftOut
 from manyone.engines.plan import Plan, sample_size, seed_of
 from manyone.engines.sample import TakeSample
-from manyone.engines.statistics import AddUp, Statistics, solve_statistics
+from manyone.engines.statistics import AddUp, Ridge, Statistics, solve_statistics
+from manyone.groups import leaving_together
 from manyone.kernels.gram import Expansion
 from manyone.kernels.kernel import Kernel
 from manyone.models.presence import unit_of
 from manyone.models.resemblance import Resemblance
 from manyone.models.solution import Solution
 from manyone.rows import MISSING, TrainingRows
+from manyone.solvers.leave_blocks import scores_without_blocks, solve_primal_without_blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,15 +97,34 @@ def joint_of_rows(
     step = LeaveOut(plan, solve_statistics(plan, AddUp(plan).of(rows), alpha), 0.0)
     ridge, scores = step.ridge, np.full(len(rows.codes), np.nan)
     found = step.finished(step.of(rows, scores))
+    if rows.group is not None:
+        scores = _without_groups(plan, ridge, rows)
     learned = {
         "alpha": ridge.alpha,
         "dual_coef": ridge.coef,
         "mean_response": ridge.mean_response,
         "structure": Resemblance(ridge.coef, found.values, found.mass, ridge.counts),
     }
-    return Solution(
-        Expansion(plan.points, ridge.coef, ridge.mean_response), scores, learned=learned
-    )
+    scorer = Expansion(plan.points, ridge.coef, ridge.mean_response)
+    return Solution(scorer, scores, rows.left_out_source, learned=learned)
+
+
+def _without_groups(plan: Plan, ridge: Ridge, rows: TrainingRows) -> Array:
+    """Scores (n,) of rows under models without those that leave with them; NaN where none do."""
+    normal, residual = np.flatnonzero(~rows.outlier), np.full(len(rows.codes), np.nan)
+    for part in kernel_blocks(len(normal), len(plan.points)):
+        some = normal[part]
+        K = plan.values(rows.X[some])
+        residual[some] = 1.0 - np.einsum("ij,ij->i", K, ridge.coef.T[rows.codes[some]])
+
+    def features(some: Codes) -> Array:
+        K = np.ascontiguousarray(plan.values(rows.X[some]))
+        return np.asarray(blas.dtrsm(1.0, ridge.factor, K.T, lower=1, overwrite_b=1).T)
+
+    leaving, scaled = leaving_together(rows), np.sqrt(rows.weight) * residual
+    blocks = [left.gone for left in leaving]
+    solved = solve_primal_without_blocks(features, rows.weight, scaled, blocks)
+    return scores_without_blocks(solved, leaving, residual, rows.weight, rows.codes, rows.n_tasks)
 
 
 def leaving_out(plan: Plan, statistics: Statistics, alpha: float) -> LeaveOut:

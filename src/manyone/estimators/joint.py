@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from manyone import validation
 from manyone._types import Array, Codes, Rows
@@ -19,17 +18,12 @@ from manyone.groups import leaving_together
 from manyone.kernels.gram import Expansion, Gram, Points
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
-from manyone.solvers.leave_blocks import (
-    scores_without_blocks,
-    solve_primal_without_blocks,
-    solve_without_blocks,
-)
+from manyone.solvers.leave_blocks import scores_without_blocks, solve_without_blocks
 from manyone.solvers.ridge import (
     RidgeFactor,
     effective_alpha,
     left_out_scores,
     one_minus_leverage,
-    solve_primal_ridge,
     solve_ridge,
 )
 from manyone.solvers.ridge_updates import RidgeState, add_rows, drop_rows
@@ -230,17 +224,9 @@ def joint_solution(
             solution.learned["factor"] = RidgeFactor(points, rows.weight, ridge, lower)
         return solution
     validation.refuse_landmarks(rows, landmarks)
-    if rows.group is None:
-        from manyone.engines.joint import joint_of_rows
+    from manyone.engines.joint import joint_of_rows
 
-        return joint_of_rows(gram.kernel, rows, alpha, landmarks, random_state)
-    ridge = float(effective_alpha(alpha, gram.diagonal() @ rows.weight))
-    R = rows.responses()
-    Phi, features = gram.landmark_features(landmarks, check_random_state(random_state))
-    W, kept = solve_primal_ridge(Phi, R, ridge, rows.weight)
-    points, coef = gram.points(features.pivots), np.asfortranarray(features.expand(W))
-    without = partial(solve_primal_without_blocks, Phi, ridge, rows.weight)
-    return ridge_solution(points, coef, R - Phi @ W, kept, ridge, rows, without)
+    return joint_of_rows(gram.kernel, rows, alpha, landmarks, random_state)
 
 
 def ridge_solution(

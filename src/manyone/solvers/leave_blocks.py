@@ -9,16 +9,16 @@ the rows S, the residuals there are :math:`u = C_{SS}^{-1} \rho_S`, and the weig
 residuals of a task t loses :math:`\rho_S' u`: one solve of the size of the block, no refit.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
-from scipy.linalg import blas, solve, solve_triangular
+from scipy.linalg import blas, solve
 
 from manyone._types import Array, Codes
 from manyone.groups import LeftOut
-from manyone.solvers.ridge import left_out_mean, primal_weights
+from manyone.solvers.ridge import left_out_mean
 
-# Columns that are solved for in one go.
+# Rows that are solved for in one go.
 _COLUMNS = 512
 
 
@@ -37,38 +37,43 @@ def solve_without_blocks(
     blocks : list of ndarray
         Rows that leave together.
     """
-    n, start = len(L), 0
+    n = len(L)
+    for some, rows, ends in _in_turns(blocks):
+        first = int(rows.min())  # columns of L^-1 vanish above their diagonal
+        columns = np.zeros((n - first, len(rows)), order="F")
+        columns[rows - first, np.arange(len(rows))] = 1.0
+        half = blas.dtrsm(1.0, L[first:, first:], columns, lower=1, overwrite_b=1)
+        for block, mine in zip(some, np.split(half, ends, axis=1), strict=True):
+            yield solve(alpha * (mine.T @ mine), scaled[block], assume_a="pos", check_finite=False)
+
+
+def solve_primal_without_blocks(
+    features: Callable[[Codes], Array], weight: Array, scaled: Array, blocks: list[Codes]
+) -> Iterator[Array]:
+    """The same from features (k, m) of rows (k,), in which a leverage is ``w |z|^2``."""
+    for some, rows, ends in _in_turns(blocks):
+        Z = np.sqrt(weight[rows])[:, None] * features(rows)
+        for block, mine in zip(some, np.split(Z, ends), strict=True):
+            size, m = mine.shape
+            if size <= m:
+                C = np.eye(size) - mine @ mine.T
+                yield solve(C, scaled[block], assume_a="pos", check_finite=False)
+            else:  # C^-1 = I + Z (I - Z'Z)^-1 Z'
+                inner = solve(np.eye(m) - mine.T @ mine, mine.T @ scaled[block], assume_a="pos")
+                yield scaled[block] + mine @ inner
+
+
+def _in_turns(blocks: list[Codes]) -> Iterator[tuple[list[Codes], Codes, Codes]]:
+    """Some blocks at a time, their rows one after the other, and where these are to be split."""
+    start = 0
     while start < len(blocks):
         stop, width = start, 0
         while stop < len(blocks) and (stop == start or width + len(blocks[stop]) <= _COLUMNS):
             width += len(blocks[stop])
             stop += 1
-        rows = np.concatenate(blocks[start:stop])
-        first = int(rows.min())  # columns of L^-1 vanish above their diagonal
-        columns = np.zeros((n - first, width), order="F")
-        columns[rows - first, np.arange(width)] = 1.0
-        half = blas.dtrsm(1.0, L[first:, first:], columns, lower=1, overwrite_b=1)
-        ends = np.cumsum([0, *map(len, blocks[start:stop])])
-        for block, low, high in zip(blocks[start:stop], ends, ends[1:], strict=False):
-            C = alpha * (half[:, low:high].T @ half[:, low:high])
-            yield solve(C, scaled[block], assume_a="pos", check_finite=False)
+        some = blocks[start:stop]
+        yield some, np.concatenate(some), np.cumsum([len(block) for block in some])[:-1]
         start = stop
-
-
-def solve_primal_without_blocks(
-    Phi: Array, alpha: float, weight: Array, scaled: Array, blocks: list[Codes]
-) -> Iterator[Array]:
-    """The same for feature rows Phi (n, m), ``K = Phi Phi'``."""
-    L = primal_weights(Phi, np.empty((len(Phi), 0)), alpha, weight)[1]
-    for block in blocks:
-        rows = np.sqrt(weight[block])[:, None] * Phi[block]
-        Z = solve_triangular(L, rows.T, lower=True, check_finite=False)
-        if len(block) <= len(L):
-            C = np.eye(len(block)) - Z.T @ Z
-            yield solve(C, scaled[block], assume_a="pos", check_finite=False)
-        else:  # C^-1 = I + Z' (I - Z Z')^-1 Z
-            inner = solve(np.eye(len(L)) - Z @ Z.T, Z @ scaled[block], assume_a="pos")
-            yield scaled[block] + Z.T @ inner
 
 
 def scores_without_blocks(

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import blas, cho_solve, lapack, solve_triangular
+from scipy.linalg import blas, cho_solve, lapack
 
 from manyone._types import Array, Codes
 
@@ -223,14 +223,6 @@ def primal_weights(Phi: Array, R: Array, alpha: float, weight: Array) -> tuple[A
     scaled = np.sqrt(weight)[:, None] * Phi
     L = factorise(scaled.T @ scaled, alpha, np.ones(Phi.shape[1]), overwrite=True)
     return cho_solve((L, True), Phi.T @ (weight[:, None] * R), check_finite=False), L
-
-
-def solve_primal_ridge(Phi: Array, R: Array, alpha: float, weight: Array) -> tuple[Array, Array]:
-    """The weights (m, T) of :func:`primal_weights`, and one minus the leverages (n,)."""
-    W, L = primal_weights(Phi, R, alpha, weight)
-    scaled = np.sqrt(weight)[:, None] * Phi
-    half = solve_triangular(L, scaled.T, lower=True, check_finite=False)
-    return W, one_minus_leverage(1.0 - np.einsum("ij,ij->j", half, half), weight)
 
 
 def solve_ridge_stack(
