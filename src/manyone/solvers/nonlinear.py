@@ -21,8 +21,7 @@ from manyone.solvers.running import Report, blas_for, record, solve_definite
 _BLOCK = 512  # rows per block: long enough to keep BLAS busy, short enough for one triangle to pay
 # theta="mean": squared distance, in units of the mean squared response, at which rows are unlike
 _REACH = 10.0
-# Length of the first step, in that of W. Where it is too short the line search takes five of them,
-# which must not add up to W: at zero all rows respond alike, and rounding decides what follows.
+# In lengths of W. The line search may take five, which must not end at 0, where all rows are alike.
 _FIRST_STEP = 0.17
 ANCHOR = 0.1  #: What the origin weighs, in rows of a typical task.
 
@@ -312,8 +311,7 @@ def descend(
 
     x = np.append(W.ravel() / size, 0.0)
     if how.max_iter == 0:
-        objective(x)
-        return W, theta, np.array(path), 0, False
+        return W, theta, np.array([evaluate(W, theta)[0]]), 0, False
     most: Any = {"maxiter": how.max_iter, "maxfun": 10 * how.max_iter, "ftol": how.tol, "gtol": 0.0}
     found = minimize(objective, x, jac=True, method="L-BFGS-B", callback=accept, options=most)
     W, theta = size * found.x[:-1].reshape(W.shape), theta * float(np.exp(found.x[-1]))
