@@ -28,6 +28,8 @@ from manyone.solvers.ridge import effective_alpha
 
 # Rows to choose from, for each landmark, and at least.
 _CHOICE, _FEWEST = 10, 10_240
+# Landmarks that are moved: it costs their number cubed, and beyond this more of them are cheaper.
+_MOST_MOVED = 512
 # Smallest eigenvalue of the landmarks' kernel matrix from which kernel values may be squared.
 _WELL_APART = 1e-3
 
@@ -106,12 +108,13 @@ class Plan:
         """Landmarks moved to where they serve the regression of all tasks best.
 
         By at most a quarter of the rows of each task, so that the others can judge. Landmarks stay
-        the rows that they are where such rows are few beside them or beside the tasks, and for
-        sparse rows, a single task, and kernels other than "rbf".
+        the rows that they are where such rows are few beside them or beside the tasks, where more
+        than 512 make up for it, for sparse rows, a single task, and kernels other than "rbf".
         """
         kernel, some, n_tasks = self.points.kernel, sample.quarter(), len(self.tasks)
-        enough = len(some.stratum) >= _CHOICE * max(len(self.points), n_tasks)
-        if kernel.name != "rbf" or sparse.issparse(some.X) or not enough or n_tasks == 1:
+        m, dense = len(self.points), not sparse.issparse(some.X)
+        enough = len(some.stratum) >= _CHOICE * max(m, n_tasks) and m <= _MOST_MOVED
+        if not (enough and dense and n_tasks > 1 and kernel.name == "rbf"):
             return self
         rows, unit = some.rows(), np.sqrt(kernel.gamma[0])
         X = kernel.scaled(rows.X if self.metric is None else self.metric.apply(rows.X))
