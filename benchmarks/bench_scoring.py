@@ -1,12 +1,17 @@
 """``manyone score`` on 1,000,000 rows of Parquet: speed beside the bare kernel arithmetic, memory.
 
 A default model of 20 machines with 20 rows each. The command is a process of its own, in whose
-processor time (its start left out) and memory everything counts; beside it the kernel of all rows
-against the training rows and one product. Exits with 1 where it is less than half as fast, takes
-2 GB, or where one row takes a loaded model 3 ms.
+processor time (its start left out) and memory everything counts, on one BLAS thread; beside it the
+kernel of all rows against the training rows and a product, for each layer that the model's view of
+strangers has. Exits with 1 where it is less than half as fast, takes 2 GB, or where one row takes a
+loaded model 3 ms.
 """
 
 from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import resource
 import subprocess
@@ -34,12 +39,17 @@ def table(X: np.ndarray, task: np.ndarray) -> pl.DataFrame:
     )
 
 
-def bare(X: np.ndarray, rows: np.ndarray, dual: np.ndarray) -> float:
-    """Seconds that the Laplacian kernel of all rows and a product with coefficients take."""
+def bare(X: np.ndarray, rows: np.ndarray, dual: np.ndarray, layers: int) -> float:
+    """Seconds that a Laplacian kernel and a product take, and a Gaussian one of the responses."""
     begin = time.process_time()
+    centres = np.column_stack([dual, -0.5 * np.square(dual).sum(axis=1)]).T
     for start in range(0, len(X), BLOCK):
-        distances = cdist(X[start : start + BLOCK], rows, "cityblock")
-        np.exp(np.multiply(distances, -0.1, out=distances), out=distances) @ dual
+        K = cdist(X[start : start + BLOCK], rows, "cityblock")
+        Y = np.exp(np.multiply(K, -0.1, out=K), out=K) @ dual
+        if layers == 2:  # exp(-|y - c|^2 / 2)
+            J = np.column_stack([Y, np.ones(len(Y))]) @ centres
+            J -= 0.5 * np.square(Y).sum(axis=1)[:, None]
+            np.exp(J, out=J) @ dual
     return time.process_time() - begin
 
 
@@ -55,14 +65,17 @@ def main() -> int:
     fleet = make_fleet(TASKS, ROWS, SENSORS, n_test=SCORED // TASKS, random_state=0)
     with tempfile.TemporaryDirectory() as folder:
         model, rows, scores = (Path(folder) / name for name in ("m", "t.parquet", "s.parquet"))
-        save(TableModel("machine").fit(table(fleet.data, fleet.task)), model)
+        fitted = TableModel("machine").fit(table(fleet.data, fleet.task))
+        strangers = type(fitted.model_.views_["strangers"]).__name__
+        layers = 2 if strangers == "NonlinearOCKSR" else 1
+        save(fitted, model)
         table(fleet.test_data, fleet.test_task).write_parquet(rows)
         dual = np.random.default_rng(0).normal(size=(len(fleet.data), TASKS))
-        arithmetic = bare(fleet.test_data, fleet.data, dual)
+        arithmetic = bare(fleet.test_data, fleet.data, dual, layers)
         command = [sys.executable, "-m", "manyone"]
         taken = run([*command, "score", model, rows, "--out", scores, "--json"])
         taken -= run([*command, "info", model])
-        arithmetic = (arithmetic + bare(fleet.test_data, fleet.data, dual)) / 2
+        arithmetic = (arithmetic + bare(fleet.test_data, fleet.data, dual, layers)) / 2
         loaded, row = load(model), table(fleet.test_data[:1], fleet.test_task[:1])
         times = []
         for _ in range(50):
@@ -71,7 +84,10 @@ def main() -> int:
             times.append(time.perf_counter() - start)
     memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
     one = 1e3 * float(np.median(times))
-    print(f"{SCORED:,} rows: {taken:.1f} s, bare kernel arithmetic {arithmetic:.1f} s")
+    print(
+        f"{SCORED:,} rows: {taken:.1f} s, bare kernel arithmetic of {layers} layer(s)"
+        f" {arithmetic:.1f} s"
+    )
     print(f"speed beside it {arithmetic / taken:.2f} (at least 0.5 promised)")
     print(f"memory {memory:.2f} GB (below 2 promised); one row {one:.2f} ms (below 3 promised)")
     return int(arithmetic / taken < 0.5 or memory >= 2.0 or one >= 3.0)
