@@ -20,6 +20,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import resource
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from sklearn.metrics import roc_auc_score
@@ -31,7 +33,7 @@ QUICK = "--quick" in sys.argv
 LANDMARKS = 100 if QUICK else 500
 
 
-def compared(name: str, X: np.ndarray, task: np.ndarray, judged: object) -> bool:
+def compared(name: str, X: np.ndarray, task: np.ndarray, judged: Callable[..., Any]) -> bool:
     """Fit both; ``judged(model)`` gives scores, the number of the task claimed, and who lies."""
     aucs = []
     for method in (JointOCKSR, NonlinearOCKSR):
@@ -40,7 +42,7 @@ def compared(name: str, X: np.ndarray, task: np.ndarray, judged: object) -> bool
         model.fit(X, task=task)
         taken = time.process_time() - begin
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        scores, claim, stranger = judged(model)  # type: ignore[operator]
+        scores, claim, stranger = judged(model)
         own = [claim == one for one in range(len(model.tasks_))]
         aucs.append(np.mean([roc_auc_score(~stranger[rows], scores[rows]) for rows in own]))
         rate = np.mean((scores < model.offset_[claim])[~stranger])
