@@ -65,12 +65,11 @@ def watch(monitor: Monitor, new: np.ndarray, answers: bool) -> tuple[np.ndarray,
 def exchangeable(sets: int = 40) -> None:
     for rows in (5, 20, 80):
         flags, fed, own = 0, [], []
-        for number, (model, new) in enumerate(streams(rows, sets, 500)):
+        for model, new in streams(rows, sets, 500):
             alarm, drift = watch(Monitor(model), new, answers=False)
             flags += int(drift[-1].sum())
             own.append(alarm.mean())
-            if number < 8:  # answers one by one take longer
-                fed.append(watch(Monitor(model), new, answers=True)[0].mean())
+            fed.append(watch(Monitor(model), new, answers=True)[0].mean())
         total = 25 * sets
         most = int(binom.ppf(0.999, total, 0.01))
         print(
