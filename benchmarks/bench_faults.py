@@ -37,8 +37,7 @@ from manyone._types import Array
 from manyone.datasets import load_coil100, load_faces, load_keystrokes, load_mnist
 from manyone.experiments import Plan, run
 from manyone.experiments.data import DATASETS, load, names, prepared
-from manyone.experiments.fault_methods import DEFAULT, FaultMethod, fault_methods
-from manyone.experiments.methods import ours
+from manyone.experiments.methods import DEFAULT, Method, fault_methods, ours
 from manyone.experiments.protocols import POSITIVE, Protocol, member_aucs
 
 SETS = names("faults")
@@ -192,7 +191,7 @@ def contamination(seeds: int, out: Path) -> bool:
     return all(results)
 
 
-def drop(name: str, seed: int, method: FaultMethod) -> tuple[float, float]:
+def drop(name: str, seed: int, method: Method) -> tuple[float, float]:
     return fault_auc(name, seed, method.fit), fault_auc(name, seed, method.fit, 0.05)
 
 

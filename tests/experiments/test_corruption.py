@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from manyone.experiments.corruption import corrupt
+from manyone.experiments.cells import corrupt
 
 
 @pytest.fixture

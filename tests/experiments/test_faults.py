@@ -9,11 +9,10 @@ import pytest
 
 from manyone.cli import main
 from manyone.datasets import make_fleet
-from manyone.experiments import Plan, data, fault_rows
+from manyone.experiments import Plan, data
 from manyone.experiments.cells import compute
-from manyone.experiments.fault_methods import DEFAULT, fault_methods
-from manyone.experiments.findings import findings
-from manyone.experiments.page import auc_table
+from manyone.experiments.methods import DEFAULT, fault_methods
+from manyone.experiments.page import auc_table, findings
 from manyone.experiments.plan import Cell
 from manyone.experiments.protocols import FAULT, LEARN, NORMAL, FaultProtocol
 from manyone.experiments.runner import Outcome
@@ -38,7 +37,7 @@ def rows():
 @pytest.fixture
 def fleet_for_servers(rows, monkeypatch, tmp_path):
     """Lets the fleet stand for the servers; the folder to name for it."""
-    monkeypatch.setattr(fault_rows, "servers", lambda data_home: rows)
+    monkeypatch.setitem(data.FAULT_ROWS, "servers", lambda data_home: rows)
     dataset = replace(data.DATASETS["servers"], faults={"n_train": 10, "n_normal": 12})
     monkeypatch.setitem(data.DATASETS, "servers", dataset)
     return str(tmp_path)
@@ -104,7 +103,7 @@ def test_aucs_are_those_of_each_task_alone(rows):
 def test_every_method_finds_faults_and_sets_thresholds(key, rows):
     split = PROTOCOL.split(*rows, 0)
     X, method = rows[0], fault_methods()[key]
-    model = method.fit(X[split.train], split.task)
+    model = method.fit(X[split.train], split.task, "faults")
     scores = model.score_samples(X[split.test], task=split.owner)
     assert split.aucs(scores).mean() > 0.55
     loose, strict = (

@@ -7,12 +7,12 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from manyone.experiments.corruption import CORRUPTION_KINDS
 from manyone.experiments.figures import charts
-from manyone.experiments.plan import RIDGES
+from manyone.experiments.plan import CORRUPTION_KINDS, RIDGES
 from manyone.experiments.tables import Results
 from manyone.report import interactive
-from manyone.report.charts import THEMES, Matrix
+from manyone.report.charts import Matrix
+from pages import in_dark_colours
 
 
 @pytest.fixture(scope="module")
@@ -41,18 +41,9 @@ def test_nothing_is_drawn_without_results(outcomes):
 
 
 def test_plotly_takes_every_figure(drawn):
-    def filled(part):
-        if isinstance(part, dict):
-            return {key: filled(value) for key, value in part.items()}
-        if isinstance(part, list):
-            return [filled(value) for value in part]
-        if isinstance(part, str) and part.startswith("--"):
-            return THEMES["dark"][part.removeprefix("--")]
-        return part
-
     for chart in drawn.values():
         for spec in interactive.panels(chart):
-            go.Figure(**filled(spec))  # refuses what it does not know
+            go.Figure(**in_dark_colours(spec))  # refuses what it does not know
 
 
 def test_means_over_the_study_alone(outcomes, drawn):

@@ -10,7 +10,14 @@ from sklearn.exceptions import NotFittedError
 from manyone import JointOCKSR
 from manyone.estimators import METHODS
 from manyone.experiments import methods
-from manyone.experiments.methods import AS_IN_PAPER, Method, _chosen, left_out, own
+from manyone.experiments.methods import (
+    AS_IN_PAPER,
+    RIVALS,
+    Method,
+    _chosen,
+    not_installed,
+    own,
+)
 from manyone.experiments.rivals import Rival
 from manyone.metrics import task_aucs
 from manyone.rows import training_rows
@@ -144,15 +151,15 @@ def test_rivals_need_tasks_to_hold_out(blobs):
 
 
 def test_rivals_that_are_not_installed_are_named(monkeypatch):
-    everything = set(methods()) | set(left_out())
+    everything = set(methods()) | set(not_installed(RIVALS))
     module = sys.modules["manyone.experiments.methods"]  # the package has a function of that name
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    assert set(left_out()) == {
+    assert set(not_installed(RIVALS)) == {
         "ECOD (PyOD)",
         "KPCA (PyOD)",
         "GroupedPredictor (scikit-lego)",
     }
-    assert set(methods()) == everything - set(left_out())
+    assert set(methods()) == everything - set(not_installed(RIVALS))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -183,7 +190,7 @@ def test_two_rows_per_task_are_enough_to_choose_by(blobs):
         methods()["SVC (one-vs-rest)"].fit(X[single], task[single], "seen")
 
 
-def test_kinds_of_anomaly_are_two(blobs):
+def test_other_kinds_of_anomaly_are_refused(blobs):
     X, task, *_ = blobs
     with pytest.raises(ValueError, match="kind must be"):
         methods()["LDA"].fit(X, task, "foo")

@@ -7,8 +7,7 @@ import pytest
 
 from manyone.experiments import Plan
 from manyone.experiments.figures import charts
-from manyone.experiments.findings import findings
-from manyone.experiments.page import auc_table
+from manyone.experiments.page import auc_table, findings
 from manyone.experiments.page import page as make_page
 from manyone.experiments.plan import Cell
 from manyone.experiments.runner import Outcome

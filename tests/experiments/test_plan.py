@@ -11,8 +11,8 @@ from manyone.estimators.capabilities import Capabilities
 from manyone.experiments import Cell, Plan, methods
 from manyone.experiments import plan as declared
 from manyone.experiments.cells import compute
-from manyone.experiments.corruption import CORRUPTION_KINDS, corruptions
 from manyone.experiments.figures import charts
+from manyone.experiments.plan import CORRUPTION_KINDS, corruptions
 from manyone.experiments.runner import Outcome
 from manyone.experiments.tables import Results
 

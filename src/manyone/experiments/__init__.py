@@ -1,4 +1,4 @@
-"""The paper's experiments as code: protocols, methods, a runner that can be killed, a page.
+"""The paper's experiments: protocols, methods, a runner that can be interrupted, a page.
 
 ``manyone reproduce`` runs them all. The same protocols and methods on arrays of your own, here a
 synthetic fleet of machines; four of them are enrolled, and four others are the anomalies:

@@ -1,4 +1,4 @@
-"""The result of one cell: fit, score, and what figures need of the model."""
+"""Compute one cell: fit, score, and keep what the figures show of the model."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from manyone._types import Array
 from manyone.estimators import METHODS
 from manyone.experiments import data
-from manyone.experiments.corruption import corrupt
-from manyone.experiments.fault_methods import fault_methods
-from manyone.experiments.methods import Method, methods, own
+from manyone.experiments.methods import Method, fault_methods, methods, own
 from manyone.experiments.plan import RIDGES, Cell
 from manyone.experiments.protocols import FaultSplit, Split
 from manyone.solvers.nonlinear import respond
 
 #: False-alarm rates that models are asked for.
 ALARM_RATES = (0.05, 0.1, 0.2, 0.3)
-# What figures show of what models learn, and to how many digits.
+# What the figures show of a model, and to how many digits.
 _SHOWN = {"structure_": 6, "objective_path_": 15, "second_kernel_": 3}
 
 
 def compute(cell: Cell, data_home: str | None = None) -> dict[str, Any]:
-    """Result of one cell.
+    """Compute one cell.
 
     Parameters
     ----------
@@ -50,7 +49,7 @@ def compute(cell: Cell, data_home: str | None = None) -> dict[str, Any]:
         parts = corrupt(*parts[0], cell.corruption, rng)
     start = time.process_time()  # of one thread: the same on a busy machine
     with threadpool_limits(1), warnings.catch_warnings():
-        # Few rows per task make many estimators complain; the figures show what it comes to.
+        # With few rows per task many estimators warn; the figures show what that means.
         warnings.simplefilter("ignore")
         models = [
             method.fit(rows, task, cell.protocol, calibrate=cell.measures_alarms)
@@ -76,7 +75,7 @@ def _method(cell: Cell) -> Method:
 
 
 def _aucs(models: Sequence[Any], X: Array, split: Split | FaultSplit) -> Array:
-    """AUC of each task, from models that have some of the tasks each."""
+    """AUC of each task; each model has some of the tasks."""
     if isinstance(split, FaultSplit):
         (model,) = models
         return split.aucs(model.score_samples(X[split.test], task=split.owner))
@@ -87,8 +86,10 @@ def _aucs(models: Sequence[Any], X: Array, split: Split | FaultSplit) -> Array:
 
 
 def _learned(model: Any, cell: Cell) -> dict[str, Any]:
-    """What figures show of a model: the sum of squared errors ``sse`` of regressions with a fixed
-    ridge; in the first repetition, tuned or as in the paper, what else the method has learned.
+    """What the figures show of a model.
+
+    For regressions with a fixed ridge the sum of squared errors, ``sse``. In the first repetition
+    also what else the method has learned, tuned and as in the paper.
     """
     found: dict[str, Any] = {}
     if cell.setting in RIDGES and model.can.regression:
@@ -102,7 +103,7 @@ def _learned(model: Any, cell: Cell) -> dict[str, Any]:
 
 
 def sum_of_squared_errors(model: Any) -> float:
-    """Squared distance of the fitted responses of a regression from those it was asked for.
+    """Sum of squared differences between the fitted responses of a regression and its targets.
 
     Parameters
     ----------
@@ -134,3 +135,46 @@ def _measured_alarms(model: Any, X: Array, split: Split | FaultSplit) -> list[fl
         margins = model.decision_function(X[rows], task=task)
         shares.append(float(np.mean(margins < 0)))
     return shares
+
+
+def corrupt(
+    X: Array, task: NDArray[Any], corruption: str, rng: np.random.Generator
+) -> list[tuple[Array, NDArray[Any]]]:
+    """Corrupt training rows.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    task : ndarray of shape (n,)
+    corruption : str
+        ``"labels=p"``: a share p of all rows, spread over the tasks, change places with rows of
+        other tasks. ``"features=p"``: normal noise, p times as wide as the rows are about their
+        mean. ``"relations=p"``: tasks fall into 1 / (1 - p) groups (rounded) at random, and each
+        group is learned by itself: a share p of all pairs of tasks never meet in a model.
+    rng : Generator
+
+    Returns
+    -------
+    list of (ndarray of shape (m, d), ndarray of shape (m,))
+        Rows and tasks to learn together; more than one entry where relations are missing.
+    """
+    kind, level = corruption.split("=")
+    share = float(level)
+    labels, sizes = np.unique(task, return_counts=True)
+    if kind == "features":
+        spread = float(np.std(X - X.mean(axis=0)))
+        return [(X + share * spread * rng.normal(size=X.shape), task)]
+    if kind == "relations":
+        groups = np.array_split(rng.permutation(labels), round(1.0 / (1.0 - share)))
+        return [(X[mine], task[mine]) for mine in (np.isin(task, group) for group in groups)]
+    # As evenly over the tasks as possible: a task of a few rows cannot give exactly a tenth.
+    counts = np.floor(share * sizes + 1e-9).astype(int)
+    more = round(share * len(task)) - counts.sum()
+    missing = np.round(share * sizes - counts, 9)
+    counts[np.lexsort((rng.random(len(labels)), -missing))[:more]] += 1
+    order = rng.permutation(len(labels))
+    drawn = [rng.permutation(np.flatnonzero(task == labels[t]))[: counts[t]] for t in order]
+    moved, source = np.concatenate(drawn), np.arange(len(X))
+    # Shifted by as many places as any task has moved rows: no task gets its own rows back.
+    source[moved] = np.roll(moved, counts.max())
+    return [(X[source], task)]

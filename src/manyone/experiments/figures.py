@@ -1,4 +1,4 @@
-"""The figures of the paper and ours, made from stored cells alone."""
+"""The figures, made from stored cells alone."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from manyone.estimators import METHODS
 from manyone.experiments.cells import ALARM_RATES
-from manyone.experiments.corruption import CORRUPTION_KINDS
 from manyone.experiments.data import DATASETS
-from manyone.experiments.fault_methods import fault_lines
-from manyone.experiments.methods import families, has_ridge, in_paper, ours
-from manyone.experiments.plan import RIDGES, Cell
+from manyone.experiments.methods import RIVALS, fault_methods, has_ridge, in_paper, ours
+from manyone.experiments.plan import CORRUPTION_KINDS, RIDGES, Cell
 from manyone.experiments.runner import Outcome
 from manyone.experiments.tables import Results, Row
 from manyone.plots.structure import clustered
@@ -24,7 +23,7 @@ from manyone.report.page import sentence
 
 _WORDS = tomllib.loads(Path(__file__).with_name("figures.toml").read_text(encoding="utf-8"))
 _GROUPS = ("methods of the paper", "others in the package", "everyday rivals")
-_MOST_MARKERS = 50  # on a curve; more become a smear
+_MOST_MARKERS = 50  # on a curve; more would blur it
 # Protocols: what the anomalies are, and how they are marked.
 _KINDS = {
     "seen": ("known", COLOURS[0], "circle"),
@@ -62,7 +61,7 @@ def charts(results: Results) -> list[Chart]:
 def _chart(
     name: str, contents: Mapping[str, Matrix | Sequence[Curve]], caption: str, dataset: str = ""
 ) -> Chart:
-    """A figure with its words in ``figures.toml``: panels by their titles, of one or all data sets.
+    """A figure of one or all data sets: panels by their titles; ``figures.toml`` has the words.
 
     Panels without curves are left out.
     """
@@ -167,10 +166,10 @@ def _study(
     *,
     reverse: bool = False,
 ) -> dict[str, list[Curve]]:
-    """Curves by data set: of each method the mean of a value, by the places of its cells.
+    """Curves by data set: for each method the mean of a value at each place on the x axis.
 
-    A study has one protocol and few repetitions. The table has more of them, which are not
-    comparable with it and left out; so are methods that are part of the table only.
+    A study has one protocol and few repetitions. Cells of the table with other protocols or
+    repetitions are not comparable and left out; so are methods that are not in the study.
     """
     found = {}
     for name in names:
@@ -218,11 +217,11 @@ def _objectives(found: Sequence[Outcome], name: str) -> Chart:
 
 
 def _shown(outcomes: Sequence[Outcome], name: str, what: str) -> list[Outcome]:
-    """Of each method the cell to show `what` of: the first repetition, on the first protocol.
+    """For each method the cell whose `what` is shown: first repetition, first protocol.
 
-    In the paper's setting where there is one: the weak ridges that tuning likes make every task a
-    point of its own, and leave tasks little to say to each other. One or two numbers, such as the
-    objective of a method that did not iterate, are not worth a figure.
+    In the paper's setting where there is one: with the weak ridges that tuning prefers, every task
+    becomes a point of its own and tasks hardly relate. One or two numbers, such as the objective of
+    a method that did not iterate, are not worth a figure.
     """
     cells = [o for o in outcomes if o.cell.dataset == name and o.cell.repetition == 0]
     found: dict[str, Outcome] = {}
@@ -235,7 +234,7 @@ def _shown(outcomes: Sequence[Outcome], name: str, what: str) -> list[Outcome]:
 
 
 def _task_order(found: Sequence[Outcome]) -> list[int]:
-    """One order of tasks for all methods, which puts those side by side that help each other."""
+    """One order of tasks for all methods: tasks that help each other stand side by side."""
     matrices = []
     for outcome in found:
         matrix = np.array(outcome.result["structure"], dtype=float)
@@ -253,8 +252,9 @@ def _method_curve(family: str, x: Iterable[float], y: Iterable[float]) -> Curve:
 
 
 def _place(family: str) -> int:
-    """Place of a method among all there are; the last for one that is there no more."""
-    return [*families(), *fault_lines(), family].index(family)
+    """Place of a method among all methods; unknown ones come last."""
+    named = [*METHODS, *RIVALS, *dict.fromkeys(name for name, _ in fault_methods()), family]
+    return named.index(family)
 
 
 def _by_group(curves: Iterable[Curve]) -> list[Curve]:
@@ -268,7 +268,7 @@ def _drawn(contents: Mapping[str, Sequence[Curve]]) -> list[str]:
 
 
 def _repetitions(outcomes: Iterable[Outcome]) -> str:
-    """How many repetitions these cells are of, for a caption."""
+    """How many repetitions these cells cover, for a caption."""
     number = len({o.cell.repetition for o in outcomes})
     return f"first {number} repetitions" if number > 1 else "first repetition"
 

@@ -1,9 +1,9 @@
-"""What is compared: every method of the package and everyday rivals, in two settings."""
+"""What is compared: every method of the package, and everyday rivals."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import product
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from manyone import tune
+from manyone import auto, tune
 from manyone._types import Array
 from manyone.estimators import METHODS
 from manyone.experiments import rivals
@@ -28,34 +28,38 @@ Labels = NDArray[Any]
 _TABLES = tomllib.loads(Path(__file__).with_name("methods.toml").read_text(encoding="utf-8"))
 #: Mean AUC in percent that the paper prints (its Table 1), by data set and method.
 PAPER_AUC: dict[str, dict[str, float]] = _TABLES["paper_auc"]
+#: Entries of the everyday rivals, by their names in the table.
+RIVALS: dict[str, dict[str, Any]] = _TABLES["rivals"]
+#: The same where entities go wrong.
+FAULT_RIVALS: dict[str, dict[str, Any]] = _TABLES["faults"]["rivals"]
+#: Setting of a method as people use it; others are named by what differs from it.
+DEFAULT = "default"
 #: Added to the name of a method in the second setting.
 AS_IN_PAPER = " (as in the paper)"
-# Half of the tasks are held out as anomalies; two must be left to tell apart.
+# Half of the tasks are held out as anomalies; at least two must be left.
 _FEWEST_TASKS = 4
 
 
 @dataclass(frozen=True)
 class Method:
-    """One line of the table.
+    """One line of the table, in one setting.
 
     Attributes
     ----------
     name : str
         As it is written in the table.
     family : str
-        The paper's name of the method, the same for both settings.
+        The paper's name of the method, the same for all its settings.
     setting : str
-        ``"tuned"``, or ``"alpha=..."`` where the ridge is fixed.
-    model : estimator
-        Not fitted.
+        ``"tuned"``, or ``"alpha=..."`` where the ridge is fixed; for faults see `fault_methods`.
+    model : estimator or str
+        Not fitted. A str is what `auto` is told about the anomalies.
     grid : dict or None
         What is chosen on training rows; None is the estimator's own grid.
-    quick, alarms : bool
-        Whether a first look has it; whether it sets thresholds that can be tried.
+    quick : bool
+        Whether a first look has it.
     criterion : str or None
-        Anomalies that a method of the package is chosen for; None: those to expect.
-    package : str
-        Must be installed.
+        Anomalies that a method of the package is tuned for; None: those to expect.
     """
 
     name: str
@@ -64,77 +68,116 @@ class Method:
     model: Any
     grid: Grid | None = None
     quick: bool = True
-    alarms: bool = True
     criterion: str | None = None
-    package: str = ""
+
+    @property
+    def alarms(self) -> bool:
+        """Whether it sets thresholds that can be tried."""
+        able = rivals.Detector | rivals.OwnScales
+        return not isinstance(self.model, rivals.Rival) or isinstance(self.model, able)
 
     def fit(self, X: Array, task: Labels, kind: str = "unseen", *, calibrate: bool = True) -> Any:
-        """Fit with everything that is chosen chosen on these rows.
+        """Fit, with settings chosen on these rows alone.
 
         Parameters
         ----------
         X : ndarray of shape (n, d)
         task : ndarray of shape (n,)
-        kind : {"unseen", "seen"}
+        kind : {"unseen", "seen", "faults"}
             Anomalies to expect.
         calibrate : bool
-            False leaves out the thresholds of the package's methods, which may cost whole refits.
+            False leaves out the thresholds of tuned methods, which may cost whole refits.
 
         Returns
         -------
         fitted model
             With ``score_tasks``.
         """
-        if kind not in ("unseen", "seen"):
-            raise ValueError(f'kind must be "unseen" or "seen"; got {kind!r}.')
+        if kind not in ("unseen", "seen", "faults"):
+            raise ValueError(f'kind must be "unseen", "seen" or "faults"; got {kind!r}.')
         X, task = np.asarray(X, dtype=np.float64), np.asarray(task)
-        if not isinstance(self.model, rivals.Rival):
-            goal = self.criterion or kind
-            return tune(
-                self.model, X, task=task, criterion=goal, grid=self.grid, calibrate=calibrate
-            )
-        return _chosen(self.model, self.grid or {}, X, task, kind).fit(X, task=task)
-
-
-def _rival(name: str, model: str, fixed: Mapping[str, Any] | None = None, **entry: Any) -> Method:
-    """A rival as ``methods.toml`` has it, which says what each entry means."""
-    made = getattr(rivals, model)(**fixed or {})
-    return Method(name, name, "tuned", made, alarms=isinstance(made, rivals.Detector), **entry)
-
-
-_RIVALS = {name: _rival(name, **entry) for name, entry in _TABLES["rivals"].items()}
+        if isinstance(self.model, str):
+            return auto(X, task=task, anomalies=self.model)
+        if self.grid == {}:
+            return clone(self.model).fit(X, task=task)
+        if isinstance(self.model, rivals.Rival):
+            return _chosen(self.model, self.grid or {}, X, task, kind).fit(X, task=task)
+        goal = self.criterion or kind
+        return tune(self.model, X, task=task, criterion=goal, grid=self.grid, calibrate=calibrate)
 
 
 def methods() -> dict[str, Method]:
     """Every line of the table by its name: the package's methods as they are now, and rivals.
 
-    Rivals whose package is not installed are left out, see `left_out`.
+    Rivals whose package is not installed are left out, see `not_installed`.
     """
     table = [own(name, "tuned") for name in METHODS]
     table += [own(name, "alpha=1") for name in METHODS if in_paper(name)]
-    missing = left_out()
-    table += [rival for name, rival in _RIVALS.items() if name not in missing]
+    missing = not_installed(RIVALS)
+    table += [_rival(name, **entry) for name, entry in RIVALS.items() if name not in missing]
     return {method.name: method for method in table}
 
 
-def families() -> list[str]:
-    """Names of all methods, those of the package first, rivals installed or not."""
-    return [*METHODS, *_RIVALS]
+def fault_methods() -> dict[tuple[str, str], Method]:
+    """Every method by its name and setting; rivals whose package is missing are left out."""
+    table = [Method(f"auto ({kind})", "auto", DEFAULT, kind) for kind in _TABLES["faults"]["auto"]]
+    for name in (name for name in METHODS if name not in _TABLES["faults"]["without"]):
+        model, can = METHODS[name](), METHODS[name].can
+        table.append(Method(name, name, DEFAULT, model, {}, can.quick))
+        if can.task_metric:
+            # Its settings are chosen by synthetic faults made of training rows.
+            table.append(
+                Method(f"{name} (tuned for faults)", name, DEFAULT, model, None, can.quick)
+            )
+    missing = not_installed(FAULT_RIVALS)
+    for name in (name for name in FAULT_RIVALS if name not in missing):
+        table += _variants(name, **FAULT_RIVALS[name])
+    return {(method.name, method.setting): method for method in table}
+
+
+def _variants(
+    name: str,
+    model: str,
+    fixed: dict[str, Any] | None = None,
+    grid: Grid | None = None,
+    own_scales: bool = True,
+    quick: bool = True,
+    package: str = "",
+) -> Iterator[Method]:
+    """A rival in every setting; ``methods.toml`` says what the entries mean."""
+    grid = grid or {}
+    for number, values in enumerate(product(*grid.values())):
+        setting = dict(zip(grid, values, strict=True))
+        rival = getattr(rivals, model)(**fixed or {}, **setting)
+        words = ", ".join(f"{key}={value}" for key, value in setting.items())
+        words = words if number else DEFAULT
+        yield Method(name, name, words, rival, {}, quick)
+        if own_scales:
+            scaled = rivals.OwnScales(rival)
+            yield Method(f"{name}, own scales", name, words, scaled, {}, quick)
+
+
+def _rival(
+    name: str,
+    model: str,
+    fixed: Mapping[str, Any] | None = None,
+    grid: Grid | None = None,
+    quick: bool = True,
+    package: str = "",
+) -> Method:
+    """A rival; ``methods.toml`` says what the entries mean."""
+    return Method(name, name, "tuned", getattr(rivals, model)(**fixed or {}), grid or {}, quick)
+
+
+def not_installed(table: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Names of the rivals of a table whose package is missing (extra ``experiments``)."""
+    needed = {name: entry["package"] for name, entry in table.items() if "package" in entry}
+    return [name for name, package in needed.items() if find_spec(package) is None]
 
 
 def ours(method: str) -> bool:
-    """Whether a method of the table, by its name, is of this package."""
+    """Whether a method of the table belongs to this package; takes its name."""
     return method.partition(" (")[0] in (*METHODS, "auto")
-
-
-def left_out() -> list[str]:
-    """Names of the rivals whose package is not installed (extra ``experiments``)."""
-    return not_installed({name: rival.package for name, rival in _RIVALS.items()})
-
-
-def not_installed(packages: Mapping[str, str]) -> list[str]:
-    """Names of what needs a package (if any) that is not there."""
-    return [name for name, needed in packages.items() if needed and find_spec(needed) is None]
 
 
 def own(family: str, setting: str) -> Method:
@@ -187,7 +230,7 @@ def _judged(rival: Any, X: Array, task: Labels, kind: str, splits: Sequence[Spli
     aucs = []
     for train, test, enrolled in splits:
         model = clone(rival).fit(X[train], task=task[train])
-        # Rows of the other tasks of the model are negatives, or rows of the tasks beside it.
+        # Negatives are rows of other tasks: of those in the model, or of those held out.
         others = np.where(enrolled[test] == (kind == "seen"), NEGATIVE, UNUSED)[:, None]
         member = np.where(task[test][:, None] == model.tasks_, POSITIVE, others)
         aucs.append(member_aucs(model.score_tasks(X[test]), member))
@@ -204,7 +247,7 @@ def _splits(rival: Any, X: Array, task: Labels, kind: str) -> list[Split]:
             f'kind="unseen" holds out half of the tasks to judge by and needs at least '
             f'{_FEWEST_TASKS} tasks; got {len(labels)}. Use kind="seen".'
         )
-    # As the package does: rows and tasks in the order of their content, whatever they are called.
+    # As in the package: rows and tasks in the order of their content, not of their names.
     splits = fold_splits(rows.codes, rows.outlier, kind, task_order=content_order(rows))
     back = np.argsort(source)
     return [Split(*(mask[back] for mask in split)) for split in splits]

@@ -1,10 +1,10 @@
-"""What is run: every cell of data set, protocol, method, setting and repetition, declared."""
+"""Declares what is run: a cell for each data set, protocol, method, setting and repetition."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -13,25 +13,35 @@ from typing import Any
 import manyone
 from manyone.estimators import METHODS
 from manyone.experiments import data
-from manyone.experiments import fault_methods as faults
-from manyone.experiments.corruption import corruptions
-from manyone.experiments.methods import has_ridge, left_out, methods, own
+from manyone.experiments.methods import (
+    DEFAULT,
+    FAULT_RIVALS,
+    RIVALS,
+    Method,
+    fault_methods,
+    has_ridge,
+    methods,
+    not_installed,
+    own,
+)
 
 #: First-layer ridges of the paper's last experiment.
 RIDGES = tuple(f"alpha=1e-{k}" if k else "alpha=1" for k in range(7))
-# Repetitions of the studies, of which the alarm rates are one: they cost many fits per repetition.
+#: Levels of each kind that are tried (see `manyone.experiments.cells.corrupt`).
+CORRUPTION_KINDS = {"labels": (0.1, 0.2, 0.4), "features": (0.5, 1.0), "relations": (0.5, 0.8)}
+# Repetitions of the studies, alarm rates included: each repetition takes many fits.
 _STUDY_REPEATS = 3
-# What only presents results, by its path in the package: all the rest may change them.
+# Paths in the package that only present results; all the rest may change them.
 _PRESENTATION = (
     *("cli", "plots", "report", "experiments/templates", "experiments/page.py"),
-    *("experiments/figures.py", "experiments/figures.toml", "experiments/findings.py"),
+    *("experiments/figures.py", "experiments/figures.toml"),
     *("experiments/reproduce.py", "experiments/tables.py"),
 )
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One fit: what it is and nothing of how it is run.
+    """One fit: what is fitted, not how it is run.
 
     Attributes
     ----------
@@ -59,7 +69,7 @@ class Cell:
     @property
     def measures_alarms(self) -> bool:
         """Whether thresholds are set and tried."""
-        return self.setting in ("tuned", faults.DEFAULT) and self.repetition < _STUDY_REPEATS
+        return self.setting in ("tuned", DEFAULT) and self.repetition < _STUDY_REPEATS
 
     @property
     def sizes(self) -> Any:
@@ -102,41 +112,34 @@ class Plan:
         cls, datasets: tuple[str, ...], protocols: tuple[str, ...], repeats: int, seed: int
     ) -> Plan:
         """A first look: methods that are fast or in the paper, few test rows."""
-        table = faults.fault_methods() if "faults" in protocols else methods()
-        only = tuple(dict.fromkeys(m.name for m in table.values() if m.quick))
+        plan = cls(datasets, protocols, repeats, seed, shrink=5)
+        only = tuple(dict.fromkeys(method.name for method in plan.methods() if method.quick))
         studied = (name for name, kind in METHODS.items() if kind.can.quick and kind.can.regression)
-        return cls(datasets, protocols, repeats, seed, 5, only, tuple(studied))
+        return replace(plan, only=only, studied=tuple(studied))
 
     @property
     def missing(self) -> list[str]:
-        """Names of the rivals that it would have, were their packages installed."""
+        """Names of the rivals that are left out because their packages are not installed."""
         if self.only is not None:
             return []
-        return faults.left_out() if "faults" in self.protocols else left_out()
+        return not_installed(FAULT_RIVALS if "faults" in self.protocols else RIVALS)
 
-    @property
-    def study_repeats(self) -> int:
-        """Repetitions of the studies, which have many more cells each than the table."""
-        return max(1, min(self.repeats // 3, _STUDY_REPEATS))
+    def methods(self) -> list[Method]:
+        """Methods in the table."""
+        table = fault_methods() if "faults" in self.protocols else methods()
+        return [m for m in table.values() if self.only is None or m.name in self.only]
 
     def cells(self) -> list[Cell]:
         """Cells of the table, then those of the studies of the ridge and of corrupted rows.
 
-        They are ordered by repetition, so that the time left can be told early. Faults have no such
-        studies.
+        They are ordered by repetition, so that the time left can be told early.
         """
-        if "faults" in self.protocols:
-            return self._cells_of_faults()
-        chosen = [m for m in methods().values() if self.only is None or m.name in self.only]
-        families = {m.family for m in chosen if self.studied is None or m.family in self.studied}
-        table, study = [(method, "") for method in chosen], []
-        for family in (family for family in METHODS if family in families):
-            ridges = RIDGES if has_ridge(family) else RIDGES[:1]
-            study += [(own(family, setting), "") for setting in ridges]
-            study += [(own(family, RIDGES[0]), corruption) for corruption in corruptions(family)]
+        table = [(method, "") for method in self.methods()]
+        # The studies have many more cells for each repetition than the table.
+        study_repeats = max(1, min(self.repeats // 3, _STUDY_REPEATS))
         parts = [
             *product(range(self.repeats), self.datasets, self.protocols, table),
-            *product(range(self.study_repeats), self.datasets, self.protocols[:1], study),
+            *product(range(study_repeats), self.datasets, self.protocols[:1], self._studies()),
         ]
         cells = [
             Cell(data, kind, m.name, m.family, m.setting, self.seed, r, self.shrink, corruption)
@@ -144,13 +147,28 @@ class Plan:
         ]
         return list(dict.fromkeys(cells))
 
-    def _cells_of_faults(self) -> list[Cell]:
-        found = faults.fault_methods().values()
-        table = [m for m in found if self.only is None or m.name in self.only]
-        return [
-            Cell(name, "faults", m.name, m.family, m.setting, self.seed, r, self.shrink)
-            for r, name, m in product(range(self.repeats), self.datasets, table)
-        ]
+    def _studies(self) -> list[tuple[Method, str]]:
+        """Methods with other ridges or corrupted training rows; faults have no such studies."""
+        if "faults" in self.protocols:
+            return []
+        families = {m.family for m in self.methods()}
+        found = []
+        for family in (name for name in METHODS if name in families):
+            if self.studied is None or family in self.studied:
+                ridges = RIDGES if has_ridge(family) else RIDGES[:1]
+                found += [(own(family, setting), "") for setting in ridges]
+                found += [(own(family, RIDGES[0]), kind) for kind in corruptions(family)]
+        return found
+
+
+def corruptions(family: str) -> list[str]:
+    """Ways in which training rows of a method are corrupted (see `corrupt`); none if it is slow."""
+    can = METHODS[family].can
+    # A task learned alone has no relations to lose. The paper's regression of that kind takes part
+    # all the same, as the line to compare with.
+    lost = () if can.joint or can.regression else ("relations",)
+    kinds = [] if can.slow else [kind for kind in CORRUPTION_KINDS if kind not in lost]
+    return [f"{kind}={level}" for kind in kinds for level in CORRUPTION_KINDS[kind]]
 
 
 @lru_cache
@@ -160,7 +178,7 @@ def code_version() -> str:
 
 
 def fingerprint(root: Path) -> str:
-    """Hash of the names and contents of all files of the package but those for presentation."""
+    """Hash of the names and contents of all files of the package except for presentation."""
     digest = hashlib.sha256()
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         name = path.relative_to(root).as_posix()

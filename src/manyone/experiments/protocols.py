@@ -15,9 +15,9 @@ from manyone.selection.judging import task_aucs
 
 #: Marks in `Split.member`.
 NEGATIVE, POSITIVE, UNUSED = 0, 1, -1
-#: What a row may be drawn for where entities go wrong; a row may have more than one role.
+#: Roles of rows where entities go wrong; a row may have more than one.
 LEARN, NORMAL, FAULT = 1, 2, 4
-# With fewer rows a task says nothing.
+# Tasks with fewer rows are left out.
 _FEWEST_NORMAL, _FEWEST_FAULT = 5, 2
 
 
@@ -89,11 +89,9 @@ class FaultSplit:
 
     def aucs(self, scores: Array) -> Array:
         """Area under the ROC curve of each task, (T,), from the scores of the test rows (m,)."""
-        values = np.empty(len(self.tasks))
-        for t, task in enumerate(self.tasks):
-            mine = self.owner == task
-            values[t] = task_aucs(scores[mine, None], np.where(self.fault[mine], -1, 0))[0]
-        return values
+        rows = [np.flatnonzero(self.owner == task) for task in self.tasks]
+        codes = np.where(self.fault, -1, 0)
+        return np.concatenate([task_aucs(scores[mine, None], codes[mine]) for mine in rows])
 
     def normal(self) -> tuple[NDArray[np.intp], NDArray[Any]]:
         """Normal test rows, by their position in the data, and their tasks."""
@@ -101,13 +99,12 @@ class FaultSplit:
 
 
 def member_aucs(scores: Array, member: NDArray[np.integer]) -> Array:
-    """AUC of each task, (T,), from scores (m, T) and what each row is to each task (m, T)."""
-    values = np.empty(scores.shape[1])
-    for t, mine in enumerate(member.T):
+    """AUC of each task, (T,), from scores (m, T) and marks as in `Split.member` (m, T)."""
+    values = []
+    for column, mine in zip(scores.T, member.T, strict=True):
         used = mine != UNUSED
-        owner = np.where(mine[used] == POSITIVE, 0, -1)
-        values[t] = task_aucs(scores[used, t][:, None], owner)[0]
-    return values
+        values.append(task_aucs(column[used, None], np.where(mine[used] == POSITIVE, 0, -1)))
+    return np.concatenate(values)
 
 
 @dataclass(frozen=True)
@@ -212,12 +209,12 @@ class FaultProtocol:
     n_tasks : int or None
         Tasks to draw; None is all that have enough rows.
     n_normal, n_fault : int or None
-        Normal and faulty test rows of each task, fewer where it has not as many; None is all.
+        Normal and faulty test rows of each task, at most; None is all.
     n_test : int or None
-        Draw so many test rows of each task as they come instead.
+        Instead, so many test rows of each task drawn at random, normal or faulty.
     contamination : float
-        Share of the training rows of each task, one row at least, that its faults take the place
-        of; they are not tested with.
+        Share of the training rows of each task, at least one row, that are replaced by faults.
+        Those faults are not tested with.
     """
 
     n_train: int
@@ -256,23 +253,20 @@ class FaultProtocol:
         FaultSplit
         """
         labels, rng = _labels(X, task), np.random.default_rng(seed)
-        counts = {role: _counts(labels, roles & role > 0) for role in (LEARN, NORMAL, FAULT)}
-        tasks = [
-            label
-            for label, learn in counts[LEARN].items()
-            if learn >= self.n_train
-            and counts[NORMAL].get(label, 0) >= _FEWEST_NORMAL
-            and counts[FAULT].get(label, 0) >= _FEWEST_FAULT
-        ]
+        tasks, codes = np.unique(labels, return_inverse=True)
+        fewest = {LEARN: self.n_train, NORMAL: _FEWEST_NORMAL, FAULT: _FEWEST_FAULT}
+        counts = (np.bincount(codes[roles & role > 0], minlength=len(tasks)) for role in fewest)
+        enough = [each >= few for each, few in zip(counts, fewest.values(), strict=True)]
+        tasks = tasks[np.all(enough, axis=0)]
         if self.n_tasks is not None:
             if len(tasks) < self.n_tasks:
                 raise ValueError(
                     f"The protocol needs {self.n_tasks} tasks; only {len(tasks)} have enough rows."
                 )
-            tasks = sorted(rng.permutation(tasks)[: self.n_tasks].tolist())
+            tasks = np.sort(rng.permutation(tasks)[: self.n_tasks])
         drawn = [self._of_task(np.flatnonzero(labels == t), roles, rng) for t in tasks]
         train, test, fault = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
-        return FaultSplit(train, labels[train], np.array(tasks), test, labels[test], fault)
+        return FaultSplit(train, labels[train], tasks, test, labels[test], fault)
 
     def _of_task(
         self, rows: NDArray[np.intp], roles: NDArray[np.uint8], rng: np.random.Generator
@@ -297,8 +291,3 @@ def _labels(X: Any, task: Any) -> NDArray[Any]:
     if len(labels) != len(X):
         raise ValueError(f"X has {len(X)} rows but task has {len(labels)} labels.")
     return labels
-
-
-def _counts(labels: NDArray[Any], mask: Mask) -> dict[Any, int]:
-    found, counts = np.unique(labels[mask], return_counts=True)
-    return dict(zip(found.tolist(), counts.tolist(), strict=True))

@@ -11,7 +11,7 @@ from manyone.experiments.page import page
 from manyone.experiments.plan import Plan
 from manyone.experiments.runner import run
 from manyone.experiments.tables import Results, pairs_csv, table_csv
-from manyone.persistence import write_atomically
+from manyone.files import write_atomically
 from manyone.report.page import Picture, render
 from manyone.report.png import draw_png
 

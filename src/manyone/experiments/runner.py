@@ -1,4 +1,4 @@
-"""Run cells in parallel, store each at once, and go on where a killed run stopped."""
+"""Run cells in parallel, store each at once, and resume a run that was killed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import numpy as np
 
 from manyone.experiments.cells import compute
 from manyone.experiments.plan import Cell, Plan
-from manyone.persistence import write_atomically
+from manyone.files import write_atomically
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell: its result, or nothing and why."""
+    """The result of a cell, or an empty one and the error."""
 
     cell: Cell
     result: dict[str, Any]
@@ -61,7 +61,7 @@ def run(
     folder = out / "cells"
     folder.mkdir(parents=True, exist_ok=True)
     cells = plan.cells()
-    # Names are settled here: a worker may start when the code on disk is no longer the same.
+    # Names are fixed here, because the code on disk may change before a worker starts.
     paths = {cell: folder / f"{cell.key}.json" for cell in cells}
     stored = {cell: _stored(path, cell) for cell, path in paths.items()}
     outcomes = {cell: Outcome(cell, result) for cell, result in stored.items() if result}
@@ -82,7 +82,7 @@ def _compute_and_store(cell: Cell, path: Path, data_home: str | None, master: in
     _stop_without(master)
     try:
         result = compute(cell, data_home)
-    except Exception as error:  # one method must not take the others' results with it
+    except Exception as error:  # a method that fails must not stop the others
         return Outcome(cell, {}, f"{type(error).__name__}: {error}")
     _stop_without(master)
     write_atomically(path, json.dumps({"cell": asdict(cell), "result": result}).encode())
@@ -90,7 +90,7 @@ def _compute_and_store(cell: Cell, path: Path, data_home: str | None, master: in
 
 
 def _stop_without(master: int) -> None:
-    """End a worker whose run was killed: what is left belongs to the run that goes on."""
+    """End a worker whose run was killed: the run that resumes it does the rest."""
     if master not in (os.getpid(), os.getppid()):
         os._exit(1)
 

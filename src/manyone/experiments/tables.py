@@ -62,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Pair:
-    """A paired test of two methods on the same splits; none (None) for a single repetition."""
+    """A paired test of two methods on the same splits; error and p are None for one repetition."""
 
     dataset: str
     protocol: str
@@ -75,13 +75,13 @@ class Pair:
 
     @property
     def unclear(self) -> bool:
-        """Whether there was a test and it does not tell them apart."""
+        """Whether there was a test and it found no clear difference."""
         return self.p is not None and self.p >= LEVEL
 
 
 @dataclass(frozen=True)
 class Results:
-    """What a run gave: its cells, the table made of them, and the paired tests."""
+    """Results of a run: its cells, the table made of them, and the paired tests."""
 
     outcomes: Sequence[Outcome]
     rows: list[Row]
@@ -123,13 +123,13 @@ class Results:
         return next(found, None)
 
     def level(self, row: Row, best: Row) -> bool:
-        """Whether the paired test does not tell a method from the best one."""
+        """Whether the paired test finds no clear difference from the best method."""
         pair = self.pair(row.dataset, row.protocol, row.method, best.method)
         return pair is not None and pair.unclear
 
 
 def ties(row: Row, best: Row) -> bool:
-    """Whether a method has the best mean, as far as digits are shown."""
+    """Whether a method has the best mean, to the digits that are shown."""
     return round(row.mean, 2) == round(best.mean, 2)
 
 

@@ -1,4 +1,4 @@
-"""What people use today, behind the few methods that the experiments need.
+"""What people use today, with the few methods that the experiments need.
 
 PyOD and scikit-lego are optional: their rivals import them when they are fitted.
 """
@@ -6,16 +6,21 @@ PyOD and scikit-lego are optional: their rivals import them when they are fitted
 from manyone.experiments.rivals.base import Detector, OwnScales, Rival
 from manyone.experiments.rivals.distances import (
     LargestDeviation,
-    LinearDiscriminants,
-    PerTaskLocalOutlierFactor,
     PerTaskMahalanobis,
     PerTaskNearestNeighbour,
     PooledMahalanobis,
     ShrunkMahalanobis,
 )
-from manyone.experiments.rivals.forests import PerTaskIsolationForest, PooledIsolationForest
 from manyone.experiments.rivals.pyod_detectors import PerTaskCOPOD, PerTaskECOD, PerTaskKPCA
-from manyone.experiments.rivals.svm import GroupedOneClassSVM, OneVsRestSVC, PerTaskOneClassSVM
+from manyone.experiments.rivals.scikit_learn import (
+    GroupedOneClassSVM,
+    LinearDiscriminants,
+    OneVsRestSVC,
+    PerTaskIsolationForest,
+    PerTaskLocalOutlierFactor,
+    PerTaskOneClassSVM,
+    PooledIsolationForest,
+)
 
 __all__ = [
     "Detector",

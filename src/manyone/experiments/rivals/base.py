@@ -89,9 +89,9 @@ class Detector(Rival):
 
 
 class OwnScales(Rival):
-    """A rival that is given every task about its mean, in its own column scales.
+    """A rival that gets the rows of each task centred and in their own column scales.
 
-    They are shrunk towards the pooled ones, which count for `prior` rows.
+    Scales are shrunk towards the pooled ones, which count for `prior` rows.
     """
 
     def __init__(self, rival: Rival, *, prior: float = 8.0):

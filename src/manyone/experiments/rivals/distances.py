@@ -1,19 +1,15 @@
-"""Distances: to neighbours, to means, between classes."""
+"""Distances to neighbours and to means."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
-from scipy.special import log_softmax
 from sklearn.covariance import ledoit_wolf_shrinkage
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.neighbors import LocalOutlierFactor
 
 from manyone._types import Array
-from manyone.experiments.rivals.base import Detector, Rival
+from manyone.experiments.rivals.base import Detector
 
 
 class PerTaskNearestNeighbour(Detector):
@@ -49,21 +45,6 @@ class LargestDeviation(Detector):
         return -np.max(np.abs(X - self._models[t]) / self._spread, axis=1)
 
 
-class PerTaskLocalOutlierFactor(Detector):
-    """One `LocalOutlierFactor` per task, with no more neighbours than it has other rows."""
-
-    def __init__(self, *, n_neighbors: int = 20):
-        self.n_neighbors = n_neighbors
-
-    def _detectors(self) -> list[LocalOutlierFactor]:
-        most = [max(1, min(self.n_neighbors, len(rows) - 1)) for rows in self._rows]
-        models = [LocalOutlierFactor(n_neighbors=number, novelty=True) for number in most]
-        return [model.fit(rows) for model, rows in zip(models, self._rows, strict=True)]
-
-    def _training_scores(self, t: int) -> Array:
-        return self._models[t].negative_outlier_factor_
-
-
 class ShrunkMahalanobis:
     r"""Mahalanobis distance with a shrunk covariance.
 
@@ -81,7 +62,7 @@ class ShrunkMahalanobis:
     def __init__(self, C: Array, shrinkage: float | Literal["auto"] = "auto"):
         n, d = C.shape
         if isinstance(shrinkage, str):
-            # Of two rows the rule makes 0: about their mean they agree on the one direction.
+            # The rule gives 0 for two rows: about their mean they vary in one direction only.
             advised = float(ledoit_wolf_shrinkage(C, assume_centered=True))
             shrinkage = advised if advised > 1e-6 else 1e-6
         _, singular, self._directions = np.linalg.svd(C, full_matrices=False)
@@ -125,21 +106,3 @@ class PooledMahalanobis(PerTaskMahalanobis):
         """Every row against every task, (n, T), whitened once for all tasks."""
         shared = self._models[0]
         return -cdist(shared.whiten(X), shared.whiten(self._means))
-
-
-class LinearDiscriminants(Rival):
-    """`LinearDiscriminantAnalysis`, covariance shrunk; scores are log probabilities of the tasks.
-
-    They rank rows far better than the bare discriminants do, of which a task in the middle of the
-    others has none of its own.
-    """
-
-    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
-        self._model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(X, codes)
-
-    def score_tasks(self, X: Array) -> Array:
-        """Every row against every task, (n, T)."""
-        values = self._model.decision_function(X)
-        if values.ndim == 1:  # two classes share one discriminant
-            values = np.column_stack([-values, values]) / 2
-        return log_softmax(values, axis=1)  # logarithms of what has underflowed would be ties

@@ -34,7 +34,7 @@ class PerTaskECOD(PyodDetector):
     def _scores(self, X: Array, t: int) -> Array:
         scores = np.zeros(len(X))
         for column, x in zip(np.sort(self._rows[t], axis=0).T, X.T, strict=True):
-            scores -= np.maximum(*_tails(column, x))  # the thinner one counts
+            scores -= np.maximum(*_tails(column, x))  # the thinner tail counts
         return scores
 
 
@@ -48,7 +48,7 @@ class PerTaskCOPOD(PyodDetector):
     def _scores(self, X: Array, t: int) -> Array:
         rows = self._rows[t]
         n, scores = len(rows) + 1.0, np.zeros(len(X))
-        # Sums of powers of the deviations: which tail is long is asked with the row counted in.
+        # Sums of powers of deviations, for the skewness of each column with the row added.
         centre = rows.mean(axis=0)
         second, third = (np.sum((rows - centre) ** power, axis=0) for power in (2, 3))
         for j, (column, x) in enumerate(zip(np.sort(rows, axis=0).T, X.T, strict=True)):
@@ -89,7 +89,7 @@ class PerTaskKPCA(PyodDetector):
 
 
 def _tails(column: Array, x: Array) -> tuple[Array, Array]:
-    """Minus the logarithms of both tails of a sorted column at `x`, each entry counted in."""
+    """Minus the logarithms of both tails of a sorted column at `x`, with `x` among its values."""
     n = len(column)
     below = np.searchsorted(column, x, side="right")
     above = n - np.searchsorted(column, x, side="left")

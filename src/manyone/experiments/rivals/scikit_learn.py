@@ -1,0 +1,154 @@
+"""Detectors and classifiers of scikit-learn, and scikit-lego's loop over groups."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+from sklearn.base import clone
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import IsolationForest
+from sklearn.neighbors import LocalOutlierFactor
+from sklearn.svm import SVC, OneClassSVM
+
+from manyone._types import Array
+from manyone.experiments.rivals.base import Detector, Rival
+from manyone.kernels import resolve_kernel
+
+
+class PerTaskIsolationForest(Detector):
+    """One `IsolationForest` per task."""
+
+    def _detectors(self) -> list[IsolationForest]:
+        return [IsolationForest(random_state=0).fit(rows) for rows in self._rows]
+
+
+class PooledIsolationForest(Detector):
+    """One `IsolationForest` for the rows of all tasks, as they are or about their task's mean.
+
+    Thresholds are those of each task's own rows.
+    """
+
+    def __init__(self, *, centred: bool = True):
+        self.centred = centred
+
+    def _detectors(self) -> list[IsolationForest]:
+        means = [rows.mean(axis=0) for rows in self._rows]
+        self._centres = means if self.centred else [np.zeros_like(mean) for mean in means]
+        rows = [rows - centre for rows, centre in zip(self._rows, self._centres, strict=True)]
+        return [IsolationForest(random_state=0).fit(np.concatenate(rows))] * len(means)
+
+    def _scores(self, X: Array, t: int) -> Array:
+        return self._models[t].score_samples(X - self._centres[t])
+
+    def score_samples(self, X: Array, *, task: NDArray[Any]) -> Array:
+        """Every row against its own task, (n,), by one call."""
+        centres = np.stack(self._centres)[self._codes(task)]
+        return self._models[0].score_samples(X - centres)
+
+
+class PerTaskLocalOutlierFactor(Detector):
+    """One `LocalOutlierFactor` per task, with no more neighbours than it has other rows."""
+
+    def __init__(self, *, n_neighbors: int = 20):
+        self.n_neighbors = n_neighbors
+
+    def _detectors(self) -> list[LocalOutlierFactor]:
+        most = [max(1, min(self.n_neighbors, len(rows) - 1)) for rows in self._rows]
+        models = [LocalOutlierFactor(n_neighbors=number, novelty=True) for number in most]
+        return [model.fit(rows) for model, rows in zip(models, self._rows, strict=True)]
+
+    def _training_scores(self, t: int) -> Array:
+        return self._models[t].negative_outlier_factor_
+
+
+class OneClassSVMs(Detector):
+    """Detectors whose false-alarm rate is set by `nu`: another rate needs another fit."""
+
+    nu: float = OneClassSVM().nu
+
+    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+        self._nu = self.nu
+        super()._fit(X, codes)
+
+    def recalibrate(self, alarm_rate: float) -> Self:
+        """Refit with another `nu`, which is meant to be the share of false alarms."""
+        self._nu = alarm_rate
+        self._models = self._detectors()
+        self.offset_ = np.array([model.offset_[0] for model in self._models])
+        return self
+
+
+class PerTaskOneClassSVM(OneClassSVMs):
+    """One `OneClassSVM` per task, kernel width from the rows of all tasks."""
+
+    def __init__(
+        self, *, kernel: str = "rbf", gamma: str = "mean", width: float = 1.0, nu: float = 0.1
+    ):
+        self.kernel = kernel
+        self.gamma = gamma
+        self.width = width
+        self.nu = nu
+
+    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+        self._kernel = resolve_kernel(self.kernel, X, gamma=self.gamma, width=self.width)
+        super()._fit(X, codes)
+
+    def _detectors(self) -> list[OneClassSVM]:
+        model = OneClassSVM(kernel="precomputed", nu=self._nu)
+        return [clone(model).fit(self._kernel.gram(rows)) for rows in self._rows]
+
+    def _scores(self, X: Array, t: int) -> Array:
+        return self._models[t].score_samples(self._kernel(X, self._rows[t]))
+
+
+class GroupedOneClassSVM(OneClassSVMs):
+    """scikit-lego's `GroupedPredictor` around a `OneClassSVM` with its defaults."""
+
+    def _detectors(self) -> list[OneClassSVM]:
+        # The groups are a column beside the features.
+        tables = [np.insert(rows, 0, t, axis=1) for t, rows in enumerate(self._rows)]
+        grouped = import_module("sklego.meta").GroupedPredictor(OneClassSVM(nu=self._nu), [0])
+        models = grouped.fit(np.concatenate(tables)).estimators_
+        return [models[t] for t in range(len(tables))]
+
+
+class OneVsRestSVC(Rival):
+    """One balanced `SVC` per task against the rows of all other tasks."""
+
+    def __init__(self, *, kernel: str = "rbf", width: float = 1.0, C: float = 1.0):
+        self.kernel = kernel
+        self.width = width
+        self.C = C
+
+    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+        self._X, self._kernel = X, resolve_kernel(self.kernel, X, width=self.width)
+        K = self._kernel.gram(X)
+        model = SVC(kernel="precomputed", C=self.C, class_weight="balanced")
+        self._models = [clone(model).fit(K, codes == t) for t in range(len(self.tasks_))]
+
+    def score_tasks(self, X: Array) -> Array:
+        """Every row against every task, (n, T)."""
+        K = self._kernel(X, self._X)
+        return np.column_stack([model.decision_function(K) for model in self._models])
+
+
+class LinearDiscriminants(Rival):
+    """`LinearDiscriminantAnalysis`, covariance shrunk; scores are log probabilities of the tasks.
+
+    They rank rows far better than the bare discriminants, which cannot single out a task in the
+    middle of the others.
+    """
+
+    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+        self._model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(X, codes)
+
+    def score_tasks(self, X: Array) -> Array:
+        """Every row against every task, (n, T)."""
+        values = self._model.decision_function(X)
+        if values.ndim == 1:  # two classes share one discriminant
+            values = np.column_stack([-values, values]) / 2
+        return log_softmax(values, axis=1)  # probabilities would underflow and tie
