@@ -188,7 +188,7 @@ def test_unknown_ids_are_said_and_wrong_ones_refused(model):
 
 
 def test_the_oldest_ids_are_forgotten(model, monkeypatch):
-    monkeypatch.setattr("manyone.monitor.memory.REMEMBERED", 50)
+    monkeypatch.setattr("manyone.monitor.state.REMEMBERED", 50)
     X, task = stream(10)
     monitor = Monitor(model)
     monitor.update(X[:60], task[:60])

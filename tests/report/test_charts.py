@@ -19,6 +19,7 @@ from manyone.report.charts import (
     Panel,
     task_matrix,
 )
+from pages import in_dark_colours
 
 NAN = float("nan")
 STRANGE = ("Ann", "Bo <b>&'", 'D"ee')  # names that must not be taken for markup
@@ -84,21 +85,10 @@ def test_both_drawings_show_the_numbers_of_the_description(chart):
             np.testing.assert_array_equal(shown, points)
 
 
-def filled(part):
-    """A figure with the colours of the dark page."""
-    if isinstance(part, dict):
-        return {key: filled(value) for key, value in part.items()}
-    if isinstance(part, list):
-        return [filled(value) for value in part]
-    if isinstance(part, str) and part.startswith("--"):
-        return THEMES["dark"][part.removeprefix("--")]
-    return part
-
-
 @pytest.mark.parametrize("chart", every_kind(), ids=lambda chart: chart.name)
 def test_plotly_takes_every_figure(chart):
     for spec in interactive.panels(chart):
-        go.Figure(**filled(spec))  # refuses what it does not know
+        go.Figure(**in_dark_colours(spec))  # refuses what it does not know
 
 
 @pytest.mark.parametrize("chart", every_kind(), ids=lambda chart: chart.name)

@@ -1,6 +1,5 @@
 """The page of a table stands alone, shows what the values say, and works by click and by key."""
 
-import json
 import re
 import time
 from dataclasses import replace
@@ -11,9 +10,8 @@ import numpy as np
 import pytest
 
 from manyone.report.charts import THEMES
-from manyone.report.fleet_data import embedded
-from manyone.report.fleet_page import Summary, fleet_page, task_map, time_line
-from manyone.report.incidents import find_incidents
+from manyone.report.fleet_page import Summary, embedded, fleet_page, task_map, time_line
+from pages import assert_loads_nothing_from_elsewhere
 
 
 @pytest.fixture(scope="module")
@@ -65,14 +63,14 @@ def test_page_is_sound_and_asks_nobody(page, report):
 def test_names_are_data(page, report):
     assert "<script>alert" not in page and "<b>x" not in page and "<b>9</b>" not in page
     static = Text(page).text
-    outstanding = find_incidents(report.tasks, report.rows, report.rate)[0]
+    outstanding = report.incidents[0]
     assert report.tasks.names[outstanding.task] in static
     assert 'pump "<script>alert(1)</script>"' in static  # as text
 
 
 def test_summary_is_read_without_script(page, report):
     static = Text(page).text
-    summary = Summary.of(report, find_incidents(report.tasks, report.rows, report.rate))
+    summary = Summary.of(report)
     assert summary.alarms == report.rows.alarm.sum() and summary.rows == 960
     for words in (str(summary.alarms), f"up to {summary.high}", "More than chance"):
         assert words in static
@@ -124,9 +122,9 @@ def test_map_shows_relations_both_ways_and_related_tasks_side_by_side(report):
 
 
 def test_only_so_many_rows_are_held_alarms_first(report, monkeypatch):
-    monkeypatch.setattr("manyone.report.fleet_data.MOST_ROWS", 100)
-    found = find_incidents(report.tasks, report.rows, report.rate)
-    data = embedded(report, found)
+    monkeypatch.setattr("manyone.report.fleet_page.MOST_ROWS", 100)
+    found = report.incidents
+    data = embedded(report)
     assert len(data["rows"]["p"]) == 100 and sum(data["rows"]["alarm"]) == report.rows.alarm.sum()
     for incident, rows in zip(found, data["incidents"]["rows"], strict=True):
         numbers = [data["rows"]["number"][k] for k in rows]
@@ -177,16 +175,7 @@ def sort(browser, name, head):
 
 
 def test_page_starts_without_complaint_or_request(visit):
-    browser = ready(visit())
-    assert browser.get_log("browser") == []
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = [
-        event["params"]["request"]["url"]
-        for event in events
-        if event["method"] == "Network.requestWillBeSent"
-        and not event["params"]["documentURL"].startswith("chrome://")
-    ]
-    assert asked and all(url.startswith(("file:", "data:", "blob:")) for url in asked)
+    assert_loads_nothing_from_elsewhere(ready(visit()))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -212,7 +201,7 @@ def test_rates_promise_and_drift_stand_on_the_time_line(visit, report, scheme):
 
 def test_lists_show_the_most_telling_first(visit, report):
     browser = ready(visit())
-    found = find_incidents(report.tasks, report.rows, report.rate)
+    found = report.incidents
     names = [report.tasks.names[incident.task] for incident in found]
     seen = lines(browser, "incidents")
     assert len(seen) > 5 and seen == names[: len(seen)]
@@ -283,7 +272,7 @@ def test_a_task_opens_by_click_and_by_key_and_closes_by_escape(visit, report):
 
 def test_an_incident_opens_with_its_rows_in_front(visit, report):
     browser = ready(visit())
-    found = find_incidents(report.tasks, report.rows, report.rate)[1]
+    found = report.incidents[1]
     browser.find_elements("css selector", "#list-incidents .open")[1].click()
     marked = browser.find_elements("css selector", "dialog .mine b")
     numbers = [f"row {report.rows.number[k]}" for k in found.alarms]

@@ -9,14 +9,10 @@ from manyone.report.advice import advice
 from manyone.report.incidents import find_incidents
 
 
-def incidents_of(report):
-    return find_incidents(report.tasks, report.rows, report.rate)
-
-
 @pytest.mark.parametrize("timed", [True, False])
 def test_every_alarm_is_in_one_incident_of_its_task_and_column(fleet_report, timed):
     report = fleet_report(timed=timed)
-    found = incidents_of(report)
+    found = report.incidents
     placed = sorted(row for incident in found for row in incident.alarms)
     assert placed == np.flatnonzero(report.rows.alarm).tolist()
     for incident in found:
@@ -32,7 +28,7 @@ def test_every_alarm_is_in_one_incident_of_its_task_and_column(fleet_report, tim
 @pytest.mark.parametrize("timed", [True, False])
 def test_what_was_planted_comes_first_and_only_that_stands_out(fleet_report, timed):
     planted = fleet_report.planted
-    found = incidents_of(fleet_report(timed=timed))
+    found = fleet_report(timed=timed).incidents
     wanted = {(task, fleet_report.columns[column]) for task, column, _, _ in planted}
     assert {(i.task, i.columns[0]) for i in found[: len(planted)]} == wanted
     outstanding = {(i.task, i.columns[0]) for i in found if i.by_chance < 0.05}
@@ -82,7 +78,7 @@ def test_alarms_led_by_many_columns_are_one_incident_if_only_together_they_tell(
 def test_normal_rows_seldom_show_an_incident(fleet_report, timed):
     # 0.05 tasks of a table are expected to by chance.
     tables = [fleet_report(n=40, seed=seed, timed=timed, planted=()) for seed in range(60)]
-    hits = [sum(i.by_chance < 0.05 for i in incidents_of(report)) for report in tables]
+    hits = [sum(i.by_chance < 0.05 for i in report.incidents) for report in tables]
     assert np.mean(hits) < 0.05 + 2 * np.sqrt(0.05 / len(tables))
 
 
@@ -97,13 +93,13 @@ def test_measured_rate_stays_in_its_band(fleet_report):
 
 def test_advice_names_what_stands_out_and_says_whether_the_rest_is_chance(fleet_report):
     report = fleet_report()
-    found = incidents_of(report)
-    said = [text for text, _ in advice(report, found)]
+    found = report.incidents
+    said = [text for text, _ in advice(report)]
     assert report.tasks.names[found[0].task] in said[0] and found[0].columns[0] in said[0]
     assert any("chance alone explains up to" in text for text in said)
     assert any("fewer than the 19 normal rows" in text for text in said)
     calm = fleet_report(planted=())
-    assert "No incident stands out" in advice(calm, [])[0][0]
+    assert "No incident stands out" in advice(calm)[0][0]
     everywhere = replace(calm.rows, alarm=calm.rows.alarm | (calm.rows.number % 4 == 0))
-    loud = advice(replace(calm, rows=everywhere), [])
+    loud = advice(replace(calm, rows=everywhere))
     assert any("changed since training" in text and "enroll" in command for text, command in loud)

@@ -1,7 +1,6 @@
 """A page made of values stands alone, escapes what it is given, and works in a browser."""
 
 import html
-import json
 import re
 import time
 from html.parser import HTMLParser
@@ -13,6 +12,7 @@ from markupsafe import Markup
 from manyone.report.charts import COLOURS, THEMES, Axis, Chart, Curve, Panel, task_matrix
 from manyone.report.page import Cell, Page, Picture, Row, Section, Table, Topics, render
 from manyone.report.png import draw_png
+from pages import assert_loads_nothing_from_elsewhere
 
 # Names that a page must not take for its own.
 PEOPLE = ("Ann", "Bo <b>&'", "Cy", 'D"ee', "a_very_long_name")
@@ -174,16 +174,7 @@ def test_every_figure_is_drawn_without_complaint_or_request(visit, page):
             plot,
         )
         assert marks > 0 and size > 50 and inside
-    assert browser.get_log("browser") == []
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = [
-        event["params"]["request"]["url"]
-        for event in events
-        if event["method"] == "Network.requestWillBeSent"
-        # Not those of the browser's own first tab, which may still be loading.
-        and not event["params"]["documentURL"].startswith("chrome://")
-    ]
-    assert asked and all(url.startswith(("file:", "data:", "blob:")) for url in asked)
+    assert_loads_nothing_from_elsewhere(browser)
 
 
 @pytest.mark.parametrize("width", [360, 1280])

@@ -8,9 +8,7 @@ import pytest
 from manyone import TableModel
 from manyone.datasets import make_fleet
 from manyone.report.chance import tail_pvalues
-from manyone.report.fleet_data import embedded
-from manyone.report.fleet_page import moment
-from manyone.report.incidents import find_incidents
+from manyone.report.fleet_page import embedded, moment
 from manyone.report.tables import report_of
 
 pd = pytest.importorskip("pandas")
@@ -64,7 +62,7 @@ def test_rows_are_those_of_score(model, tables):
 def test_a_broken_sensor_is_the_first_incident(model, tables):
     _, new, broken = tables
     report = report_of(model, new, "fleet.manyone", "today.csv")
-    first = find_incidents(report.tasks, report.rows, report.rate)[0]
+    first = report.incidents[0]
     assert report.tasks.names[first.task] == "m2" and first.columns[0] == "heat"
     assert set(broken) <= set(report.rows.number[list(first.alarms)])
     assert first.by_chance < 0.05
@@ -109,8 +107,7 @@ def test_what_is_embedded_is_json_whatever_the_scores(model, tables):
     wild = tables[1].copy()
     wild.loc[0, "flow"], wild.loc[1, "heat"], wild.loc[2, NAMES] = np.inf, 1e300, np.nan
     report = report_of(model, wild, "", "")
-    found = find_incidents(report.tasks, report.rows, report.rate)
-    json.dumps(embedded(report, found), allow_nan=False)
+    json.dumps(embedded(report), allow_nan=False)
     assert report.rows.alarm[1]
 
 

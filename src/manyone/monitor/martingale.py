@@ -29,14 +29,14 @@ from manyone._types import Array, Codes
 
 # Cash; low ranks, mildly and strongly; high ranks, mildly.
 _PRIOR = np.array([0.4, 0.2, 0.3, 0.1])
-# Share of the wealth that is dealt anew at every step.
+# Share of the wealth that is spread over all bets again at every step.
 _MOVED = 0.005
-# A rank is low below this, and no row counts for less than this: after a change all ranks are low,
-# which is not to pass for likeness altogether.
+# Ranks below the first are low. No row counts for less than the second: after a change all ranks
+# are low, and that must not be taken for mere likeness of neighbours.
 _LOW, _LEAST = 1.0 / 3.0, 0.1
-#: Sum of products of neighbouring marks and their number, at first: as if twenty had been unlike.
+#: First sum of products of neighbouring marks, and their number: as if twenty pairs were unlike.
 NEIGHBOURS = (0.0, 20.0)
-#: Scores that ranks are taken among; then a new history starts, and the wealth stays.
+#: Most scores that ranks are taken among. Then a new history begins; the wealth stays.
 LONGEST = 1000
 BETS = len(_PRIOR)
 
@@ -93,12 +93,12 @@ def smoothed_ranks(history: NDArray[Any], scores: NDArray[Any], u: Array) -> Arr
 
 
 def marks(p: Array) -> Array:
-    """Whether ranks (k,) are low, with mean 0 and variance 1 where they are uniform."""
+    """Marks (k,) of low ranks, with mean 0 and variance 1 if ranks are uniform."""
     return ((p < _LOW) - _LOW) / np.sqrt(_LOW * (1.0 - _LOW))
 
 
 def counted(neighbours: Array) -> Array:
-    """What the next row of each task counts for (k,), by products of marks (k, 2) so far."""
+    """Weight of the next row of each task (k,), from the products of marks so far (k, 2)."""
     r = np.sin(0.5 * np.pi * np.clip(neighbours[:, 0] / neighbours[:, 1], 0.0, 1.0))
     weight: Array = np.maximum((1.0 - r) / (1.0 + r), _LEAST)
     return weight

@@ -14,9 +14,8 @@ from manyone.groups import places
 from manyone.messages import warn_user
 from manyone.monitor import martingale
 from manyone.monitor import threshold as thresholds
-from manyone.monitor.learning import confirmed_rows, enrolled, started_again
-from manyone.monitor.scores import Scored, score_rows
-from manyone.monitor.state import MonitorState, estimator_of, fingerprint_of
+from manyone.monitor.model import Scored, enrolled, estimator_of, fingerprint_of, score_rows
+from manyone.monitor.state import MonitorState
 from manyone.monitor.steps import flag_fleet, judge_and_learn, push
 
 _FORGET = 0.98
@@ -24,7 +23,7 @@ _FORGET = 0.98
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """What a monitor says of rows, in their order.
+    """What a monitor says about rows, in their order.
 
     Attributes
     ----------
@@ -60,15 +59,15 @@ class Watched:
 class Monitor:
     """Watches rows of a fitted model in the order of time.
 
-    Thresholds follow the rows so that the promised alarm rate is held while things drift, and a
-    flag says that they drift. What it promises, and what not, is told in :doc:`/time`.
+    Thresholds follow the rows, so that the promised alarm rate holds while things drift, and a flag
+    says that they drift. :doc:`/time` says what is promised and what is not.
 
     Parameters
     ----------
     model : fitted estimator, TaskPipeline or TableModel
         It is not changed.
     state : MonitorState, path or None
-        Where to go on; None starts anew. A path that does not exist yet starts anew too.
+        Where to resume; None, or a path that does not exist yet, starts a new one.
 
     Attributes
     ----------
@@ -116,10 +115,10 @@ class Monitor:
         task : array-like of shape (n,) or str or None
             As in `score_samples`; a TableModel knows its column.
         time : array-like of shape (n,) or None
-            Only told back: when a drift began and was flagged.
+            Only used to say when a drift began and was flagged.
         id : array-like of shape (n,) or None
-            Integers or texts. Of the last 100,000 rows an id that comes again is answered as it was
-            and counts once. None: rows are numbered from 0.
+            Integers or texts. If an id of the last 100,000 rows comes again, it gets the same
+            answer and counts once. None: rows are numbered from 0.
 
         Returns
         -------
@@ -205,11 +204,11 @@ class Monitor:
         return used
 
     def enroll(self, X: Any, *, id: Any) -> int:
-        """Make training rows of rows that have been called normal; the rest is left out.
+        """Add rows that have been called normal to the training rows; other rows are ignored.
 
-        The model of the monitor becomes another one (`model`), to be saved with the state. A task
-        may learn half as many rows as it was fitted to, and those never leave: who is called normal
-        by mistake cannot drag the border without bound. References and evidence start anew.
+        The monitor gets a new model (`model`): save it with the state. A task may learn half as
+        many rows as it was fitted to, and the latter stay, so rows called normal by mistake cannot
+        move the border without bound. References and evidence start again.
 
         Parameters
         ----------
@@ -224,10 +223,10 @@ class Monitor:
             Rows that were learned.
         """
         ids = _plain_ids(id, len(X), 0)
-        chosen, codes = confirmed_rows(self.state, ids)
+        chosen, codes = self.state.confirmed_rows(ids)
         if chosen.any():
             self.model = enrolled(self.model, X, codes, chosen)
-            self.state = started_again(self.state, self.model, codes[chosen])
+            self.state = self.state.started_again(self.model, codes[chosen])
         return int(chosen.sum())
 
     def reset(self, task: Any = None) -> Self:
@@ -273,7 +272,7 @@ class Monitor:
 
     @classmethod
     def load_state(cls, path: Any, model: Any) -> Self:
-        """A monitor that goes on where a saved one was.
+        """A monitor that resumes from a saved state.
 
         Parameters
         ----------
@@ -306,7 +305,7 @@ def _plain_ids(ids: Any, n: int | None, start: int) -> list[Any]:
 
 
 def _as_texts(time: Any, n: int) -> NDArray[Any]:
-    """Times to tell back, to the second; empty where there is none."""
+    """Times as text, to the second; empty where there is none."""
     values = np.asarray(time).ravel()
     if len(values) != n:
         raise ValueError(f"time has {len(values)} values but X has {n} rows: one per row.")

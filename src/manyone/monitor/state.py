@@ -1,4 +1,4 @@
-"""What a monitor knows: plain arrays, saved whole or not at all."""
+"""State of a monitor: plain arrays, saved whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,16 +11,76 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from manyone._types import Array, Codes, Mask
 from manyone.files import write_atomically
 from manyone.groups import looks_ahead
 from manyone.monitor import martingale
-from manyone.monitor.memory import Memory
+from manyone.monitor.model import estimator_of, fingerprint_of, rows_of_tasks
 from manyone.monitor.threshold import WINDOW, anchors_of
 
+#: Rows that may be learned for each row that a task was fitted to.
+LEARNED = 0.5
+#: Rows that are remembered.
+REMEMBERED = 100_000
+_ROW = np.dtype(
+    [
+        ("task", np.int32),
+        ("score", np.float64),
+        ("p_value", np.float64),
+        ("alarm", bool),
+        ("drift", bool),
+        ("weight", np.float32),  # with which the row has been taken as normal
+        ("answer", np.int8),  # 1 normal, 0 abnormal, -1 none
+    ]
+)
 _FORMAT = b"manyone monitor state 2\n"
+
+
+class Memory:
+    """The last rows by id: what the monitor said, and what a person answered.
+
+    Parameters
+    ----------
+    count : int
+        Rows ever remembered, repetitions not counted.
+    ids : list
+        By place.
+    rows : ndarray of shape (m,) or None
+        What else is known of them.
+    """
+
+    def __init__(
+        self, count: int = 0, ids: list[Any] | None = None, rows: NDArray[Any] | None = None
+    ) -> None:
+        self.count, self.ids = count, [] if ids is None else ids
+        self.rows = np.zeros(16, dtype=_ROW) if rows is None else rows
+        self._place = {one: place for place, one in enumerate(self.ids)}
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """A field of all rows."""
+        found: NDArray[Any] = self.rows[name]
+        return found
+
+    def find(self, one: Any) -> int:
+        """Place of an id, -1 where it is not remembered."""
+        return self._place.get(one, -1)
+
+    def add(self, ids: list[Any], **values: NDArray[Any]) -> None:
+        """Remember rows that are not remembered yet; the oldest are forgotten."""
+        if min(self.count + len(ids), REMEMBERED) > len(self.rows):
+            wider = np.zeros(min(2 * (self.count + len(ids)), REMEMBERED), dtype=_ROW)
+            wider[: len(self.rows)] = self.rows
+            self.rows = wider
+        last = slice(max(len(ids) - REMEMBERED, 0), None)
+        places = (self.count + np.arange(len(ids))[last]) % REMEMBERED
+        for name, array in values.items():
+            self.rows[name][places] = array[last]
+        for one, place in zip(ids[last], places.tolist(), strict=True):
+            self.ids += [None] * (place + 1 - len(self.ids))
+            self._place.pop(self.ids[place], None)
+            self.ids[place], self._place[one] = one, place
+        self.count += len(ids)
 
 
 @dataclass(eq=False)
@@ -123,10 +183,10 @@ class MonitorState:
         found = anchors_of(estimator.calibration_, estimator.offset_, rate)
         T = len(found.low)
         wealth = np.zeros((T, 2))
-        # What is borrowed from other tasks is no history of this one: nothing is bet on it.
+        # Scores borrowed from other tasks are no history of this one: do not bet on them.
         wealth[estimator.calibration_.pooled(rate), 1] = -np.inf
         if estimator.training_.group is not None:
-            # Nor on scores by models of the first blocks, which are lower than those of new rows.
+            # Nor on scores by models of early blocks only: they are lower than those of new rows.
             wealth[looks_ahead(estimator.training_), 1] = -np.inf
         zeros = ("head", "rows", "alarms", "counts", "since"), ("run", "mark", "least", "learned")
         rest: dict[str, Any] = {name: np.zeros(T, dtype=np.intp) for name in zeros[0]}
@@ -156,8 +216,29 @@ class MonitorState:
             **rest,
         )
 
+    def confirmed_rows(self, ids: list[Any]) -> tuple[Mask, Codes]:
+        """Which rows were called normal and fit under the cap of their task, and their tasks."""
+        chosen, codes = np.zeros(len(ids), dtype=bool), np.full(len(ids), -1)
+        room = np.floor(LEARNED * self.trained - self.learned)
+        for row, at in enumerate(map(self.memory.find, ids)):
+            if at < 0 or self.memory["answer"][at] != 1:
+                continue
+            codes[row] = self.memory["task"][at]
+            if codes[row] >= 0 and room[codes[row]] >= 1:
+                room[codes[row]] -= 1
+                chosen[row] = True
+        return chosen, codes
+
+    def started_again(self, model: Any, codes: Codes) -> Self:
+        """The state for a model that has learned rows of these tasks: other scores, same past."""
+        new = self.start(model, drift_level=self.drift_level, seed=self.seed)
+        new.memory, new.sources, new.trained = self.memory, self.sources, self.trained
+        new.learned = self.learned + np.bincount(codes, minlength=len(self.learned))
+        new.rows, new.alarms, new.answers = self.rows, self.alarms, self.answers
+        return new
+
     def save(self, path: Any, *, new: bool = False) -> None:
-        """Write to a file (that must not be there, if `new`): a kill leaves the old one or this."""
+        """Write to a file, whole or not at all; with `new`, the file must not exist."""
         arrays: dict[str, Any] = {}
         plain: dict[str, Any] = {}
         for one in fields(self):
@@ -195,38 +276,3 @@ class MonitorState:
         plain = json.loads(arrays.pop("plain").tobytes())
         count, ids = plain.pop("memory")
         return cls(memory=Memory(count, ids, arrays.pop("memory")), **plain, **arrays)
-
-
-def estimator_of(model: Any) -> Any:
-    """The fitted estimator inside a model of tables or a pipeline, or the estimator itself."""
-    from manyone.estimators.base import OneClassEstimator
-    from manyone.pipelines import TaskPipeline
-    from manyone.tables import TableModel
-
-    estimator = model
-    if isinstance(model, TableModel | TaskPipeline):
-        check_is_fitted(model)
-        estimator = model.model_
-    if not isinstance(estimator, OneClassEstimator):
-        raise ValueError(
-            "A monitor watches estimators of manyone, its pipelines (manyone.make_pipeline) and "
-            f"TableModel; got a {type(model).__name__}."
-        )
-    estimator._check_calibrated()
-    return estimator
-
-
-def rows_of_tasks(estimator: Any) -> Array:
-    """Normal rows that each task was fitted to, counted by their weights, shape (T,)."""
-    rows = estimator.training_
-    normal = ~rows.outlier
-    counts = np.bincount(rows.codes[normal], rows.weight[normal], rows.n_tasks)
-    return counts.astype(np.float64)
-
-
-def fingerprint_of(model: Any) -> str:
-    """A short text that differs between models with other tasks or other left-out scores."""
-    estimator = estimator_of(model)
-    digest = hashlib.sha256(repr(estimator.tasks_.tolist()).encode())
-    digest.update(np.ascontiguousarray(estimator.calibration_.scores).tobytes())
-    return digest.hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""One more row of each of some tasks: judged first, then learned from."""
+"""One step of a monitor: one row of each of some tasks is judged, then learned from."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from manyone.monitor import martingale
 from manyone.monitor import threshold as thresholds
 from manyone.monitor.state import MonitorState
 
-# Shares of the drift level: ranks among new rows are exactly uniform where nothing drifts; among
-# left-out and new ones nearly so, and only these can tell a drift before the first row.
+# Shares of the drift level. Ranks among new rows are exactly uniform where nothing drifts. Ranks
+# among left-out and new rows are nearly so, and only they can show a drift before the first row.
 _LOG_SHARES = np.log([0.9, 0.1])
 
 
@@ -27,7 +27,7 @@ def judge_and_learn(
     alarm = thresholds.alarms_of(p, state.level[t], scores, low, state.high[t])
     answered = np.ones(len(state.answers)) @ state.answers  # faster than sum(axis=0)
     if answered.any():
-        # Alarms not answered yet are normal as often as those of the task, or of all, were.
+        # Alarms without an answer are taken as normal as often as answered ones of the task were.
         prior = (1.0 + answered[0]) / (2.0 + answered.sum())
         normal, abnormal = state.answers[t].T
         believed = (normal + 2.0 * prior) / (normal + abnormal + 2.0)
@@ -47,7 +47,7 @@ def judge_and_learn(
 
 
 def push(state: MonitorState, t: Codes, scores: Array, *, confirmed: bool) -> None:
-    """Scores (at most one of each task) into the references, the oldest leave."""
+    """Add scores, at most one of each task, to the references; the oldest ones leave."""
     state.window[t, state.head[t]] = scores
     state.confirmed[t, state.head[t]] = confirmed
     state.head[t] = (state.head[t] + 1) % thresholds.WINDOW
@@ -68,7 +68,7 @@ def _bet(state: MonitorState, t: Codes, scores: Array, times: NDArray[Any]) -> A
     mark = martingale.marks(p[:, 0])
     state.neighbours[t] += np.column_stack([mark * state.mark[t], state.mark[t] != 0.0])
     state.mark[t] = mark
-    # Only in the first history: another would be ranked among the left-out scores once more.
+    # Only in the first history: a second one would be ranked among the left-out scores again.
     wealth[rows >= martingale.LONGEST, 1] = state.log_wealth[t, 1][rows >= martingale.LONGEST]
     state.log_wealth[t], state.shares[t] = wealth, shares
     _remember_scores(state, t, rounded)

@@ -9,9 +9,9 @@ moves that level (Gibbs & Candes 2021),
 with w the weight of the belief that the row is normal. Over n normal rows the measured rate is then
 within :math:`(1 + \eta)/(\eta n)` of the promised one, whatever the rows do.
 
-Whoever is accepted is learned from, so thresholds have bounds that no accepted row can move: as far
-below the first threshold as that lies below the median of the left-out scores (`CAP` times), and
-never above that median. Only a row that a person has called normal may carry it further.
+Accepted rows are learned from, so thresholds have bounds that no accepted row can move. They stay
+below the median of the left-out scores, and fall below the first threshold by at most its distance
+from that median (times `CAP`). Only a row that a person has called normal may move them further.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ import numpy as np
 
 from manyone._types import Array, Codes, Mask
 from manyone.calibration import Calibration
-from manyone.monitor.scores import resolved
+from manyone.monitor.model import resolved
 
 #: Rows of a reference.
 WINDOW = 100
 #: Step of the level, with answers and without.
 STEP, GUARDED_STEP = 0.02, 0.005
-#: How far a threshold may fall unconfirmed: in distances of the first one from the median.
+#: How far a threshold may fall unconfirmed, in distances of the first one from the median.
 CAP = 1.0
-# Without answers the level stays within this factor of the rate, and alarms in runs are not
-# learned from: a run is there where the moving average of alarms (of about five rows) exceeds this.
+# Without answers the level stays within this factor of the rate, and alarms in runs are not learned
+# from. There is a run where the moving average of alarms, over about five rows, exceeds `RUN`.
 _FACTOR, RUN, _MEMORY = 2.0, 0.5, 0.8
 _HIGHEST = 0.5
 
@@ -53,7 +53,7 @@ class Anchors(NamedTuple):
 
 
 def anchors_of(calibration: Calibration, offset: Array, rate: float) -> Anchors:
-    """Anchors of all tasks, those of all tasks in its units where a task has too few."""
+    """Anchors of all tasks; a task with too few scores borrows those of all, in its own units."""
     T = len(offset)
     scores = np.full((T, WINDOW), np.nan)
     pool = _thinned(np.repeat(calibration.pool_scores, _whole(calibration.pool_weight)))
@@ -90,7 +90,7 @@ def reference_pvalues(window: Array, scores: Array) -> Array:
 
 
 def alarms_of(p: Array, level: Array, scores: Array, low: Array, high: Array) -> Mask:
-    """Alarms (k,): p at most the level, as far as the threshold may move."""
+    """Alarms (k,): p is at most the level, within the bounds of the threshold."""
     return ((p <= level) & (scores < high)) | (scores < low)
 
 
@@ -110,12 +110,12 @@ def confirmed_low(low: Array, window: Array, confirmed: Mask) -> Array:
 
 
 def moved_level(level: Array, weight: Array, alarm: Mask, rate: float) -> Array:
-    """Levels (k,) after rows that are taken as normal with some weight, answers being given."""
+    """Levels (k,) after rows that count as normal with some weight, if answers were given."""
     return np.clip(level + STEP * weight * (rate - alarm), 0.0, max(_HIGHEST, rate))
 
 
 def guarded_level(level: Array, weight: Array, alarm: Mask, rate: float) -> Array:
-    """The same where no answer was ever given: slowly, and never far."""
+    """The same if no answer was ever given: in small steps, and never far."""
     moved = level + GUARDED_STEP * weight * (rate - alarm)
     return np.clip(moved, rate / _FACTOR, rate * _FACTOR)
 

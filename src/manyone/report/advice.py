@@ -9,21 +9,18 @@ import numpy as np
 from manyone.messages import shortlist
 from manyone.report.chance import band_of
 from manyone.report.fleet import FleetReport
-from manyone.report.incidents import Incident
 
-#: An incident that fewer tasks than this would show by chance stands out.
+#: An incident stands out if fewer tasks than this would show one like it by chance.
 STANDS_OUT = 0.05
 _FIRST = 3
 
 
-def advice(report: FleetReport, incidents: Sequence[Incident]) -> list[tuple[str, str]]:
-    """Sentences, each with a command that does it or an empty string.
+def advice(report: FleetReport) -> list[tuple[str, str]]:
+    """Sentences, each with a command to run, or an empty string.
 
     Parameters
     ----------
     report : FleetReport
-    incidents : sequence of Incident
-        Most telling first.
 
     Returns
     -------
@@ -36,17 +33,17 @@ def advice(report: FleetReport, incidents: Sequence[Incident]) -> list[tuple[str
         said.append(("Look at a table: its incidents and the rows behind them.", page))
         return [*said, *_small_tasks(report)]
     return [
-        *_look_at(report, incidents),
-        *_rate(report, incidents),
+        *_look_at(report),
+        *_rate(report),
         *_drift(report),
         *_tasks_to_enroll(report),
     ]
 
 
-def _look_at(report: FleetReport, incidents: Sequence[Incident]) -> list[tuple[str, str]]:
+def _look_at(report: FleetReport) -> list[tuple[str, str]]:
     """The tasks whose incidents stand out."""
     columns: dict[int, list[str]] = {}
-    for incident in (i for i in incidents if i.by_chance < STANDS_OUT):
+    for incident in (i for i in report.incidents if i.by_chance < STANDS_OUT):
         columns.setdefault(incident.task, []).extend(incident.columns)
     said = []
     for task, led in list(columns.items())[:_FIRST]:
@@ -68,11 +65,11 @@ def _look_at(report: FleetReport, incidents: Sequence[Incident]) -> list[tuple[s
     return said
 
 
-def _rate(report: FleetReport, incidents: Sequence[Incident]) -> list[tuple[str, str]]:
+def _rate(report: FleetReport) -> list[tuple[str, str]]:
     """What to do if there are more or fewer alarms than promised."""
     low, high = band_of(report.law)
     total = int(report.counts[1].sum())
-    telling = {row for i in incidents if i.by_chance < STANDS_OUT for row in i.alarms}
+    telling = {row for i in report.incidents if i.by_chance < STANDS_OUT for row in i.alarms}
     assert report.rows is not None
     loud = report.rows.alarm & (report.by_chance < STANDS_OUT)[report.rows.task]
     rest = total - len(telling | set(np.flatnonzero(loud).tolist()))

@@ -1,12 +1,15 @@
 """How many alarms normal rows raise by chance.
 
 A task's threshold is the k-th lowest of n left-out scores, k = floor(rate (n + 1)). If m new rows
-are drawn as those n were, the number of them below it is beta-binomial, BetaBin(m, k, n + 1 - k):
-binomial, with a rate that is itself uncertain because n rows only speak for the task. The same is
-taken for any other level, with its share r of the left-out rows of all tasks for k = r (n + 1): the
-rows of all say how many to expect, the n rows of the task how far it may be from that. A task never
-seen, n = 0, may well be all below or all above. New rows score higher than training rows left out,
-whose models knew fewer rows: fewer alarms than this are no surprise.
+come from the same distribution, the number of them below it is beta-binomial, BetaBin(m, k, n + 1 -
+k): binomial with an uncertain rate, because only n rows tell about the task.
+
+We use the same law for any other level, with k = r (n + 1) and r the share of the left-out rows of
+all tasks below that level. The rows of all tasks say how many to expect, and the n rows of the task
+how far it may be from that. Of a task never seen (n = 0), all rows or none may be below.
+
+New rows score higher than left-out training rows, whose models knew fewer rows. So fewer alarms
+than this are no surprise.
 """
 
 from __future__ import annotations
@@ -22,9 +25,9 @@ from scipy.special import betaln
 from manyone._types import Array
 
 _ROUNDING = 1e-9
-# Share of the left-out scores that the tail is fitted to, how few of them are too few for one, and
-# its lightest shape: a power, as scores fall steeply where a row is far from everything, and more
-# so for new rows than for training rows left out.
+# The tail is fitted to this share of the left-out scores, unless they are fewer than this. The last
+# is its lightest shape: a power, because scores fall steeply far from everything, and more steeply
+# for new rows than for left-out training rows.
 _TAIL, _FEWEST, _HEAVY = 0.1, 5, 0.6
 _LONG = 256  # from this length on a convolution by FFT is faster
 
@@ -62,7 +65,7 @@ def attained(rate: float, reference: float) -> float:
 
 
 def chance_of(alarms: int, law: Array) -> float:
-    """Probability of so many alarms or more."""
+    """Probability of at least so many alarms."""
     return float(min(1.0, law[alarms:].sum()))
 
 
@@ -90,7 +93,7 @@ def total_law(laws: Iterable[Array]) -> Array:
 
 
 def tail_pvalues(scores: Array, reference: Array) -> Array:
-    """P-values that go on falling below the lowest of the reference scores.
+    """P-values that keep falling below the lowest reference score.
 
     Parameters
     ----------

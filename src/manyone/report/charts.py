@@ -1,4 +1,4 @@
-"""What a figure shows, in plain data: two small back-ends draw it, for files and for the page."""
+"""What a figure shows, as plain data. `png` draws it for files, `interactive` for the page."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-#: Colours and constants of both drawings, as ``look.toml`` has them.
+#: Colours and constants of both drawings.
 LOOK = tomllib.loads(Path(__file__).with_name("look.toml").read_text(encoding="utf-8"))
 #: Colours of the page by name, for light and for dark surroundings.
 THEMES: dict[str, dict[str, str]] = LOOK["themes"]
 #: Colours of curves.
 COLOURS: tuple[str, ...] = tuple(LOOK["curves"])
-#: Shapes of markers, for eyes that do not tell all colours apart.
+#: Shapes of markers, for people who cannot tell all colours apart.
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down")
 
 _MOST_TICKS = 12
@@ -152,7 +152,7 @@ class Chart:
 
     @property
     def legend(self) -> dict[str, list[Curve]]:
-        """One curve for each entry of the legend, by heading; none if titles say it all."""
+        """One curve for each entry of the legend, by heading; none if the titles are enough."""
         groups: dict[str, dict[str, Curve]] = {}
         for panel in (panel for panel in self.panels if len(panel.curves) > 1):
             for curve in (curve for curve in panel.curves if curve.name):

@@ -9,6 +9,7 @@ import numpy as np
 
 from manyone._types import Array, Codes, Mask
 from manyone.report.chance import alarm_law, attained, evidence, total_law
+from manyone.report.incidents import Incident, alarms_by_task, find_incidents
 from manyone.report.page import Table
 
 
@@ -29,7 +30,7 @@ class Tasks:
         Left-out rows of the task itself, which say how far its normal rows may differ from those
         of all tasks, behind `Rows.tail`.
     threshold, unit : ndarray of shape (T,)
-        Score below which a row raises the alarm, and what is a step of the scores.
+        Score below which a row raises the alarm, and the unit in which scores are drawn.
     left_out : ndarray of shape (n,)
         Scores of training rows by models without them, task by task.
     starts : ndarray of shape (T + 1,)
@@ -107,7 +108,7 @@ class Relations:
 
 @dataclass(frozen=True, eq=False)
 class FleetReport:
-    """A model, and what it says of a table.
+    """A model, and what it says about a table.
 
     Attributes
     ----------
@@ -158,7 +159,8 @@ class FleetReport:
     def law_of(self, rows: Codes) -> Array:
         """Probability of 0, 1, ... alarms among so many normal rows of each task (T,).
 
-        Each task is as uncertain as its own rows are few, also where it borrows the threshold.
+        The fewer rows a task has of its own, the more uncertain it is, even with a borrowed
+        threshold.
         """
         tasks, seen = self.tasks, np.flatnonzero(rows)
         rates = [attained(self.rate, float(tasks.reference[t])) for t in seen]
@@ -169,15 +171,17 @@ class FleetReport:
 
     @cached_property
     def by_chance(self) -> Array:
-        """Tasks that would show as much as each one does if all rows were normal, shape (T,)."""
-        rows, alarms = self.counts
-        expected = np.full(len(rows), float(np.count_nonzero(rows)))
-        if self.rows is None or not alarms.any():
-            return expected
-        alarmed = np.flatnonzero(self.rows.alarm)
-        order = alarmed[np.argsort(self.rows.task[alarmed], kind="stable")]
-        for part in np.split(order, np.cumsum(alarms)[:-1]):
-            if len(part):
-                t = self.rows.task[part[0]]
-                expected[t] *= evidence(self.rows.tail[part], int(rows[t]), self.tasks.known_by[t])
+        """For each task, how many tasks would show as much if all rows were normal, shape (T,)."""
+        counts = self.counts[0]
+        expected = np.full(len(counts), float(np.count_nonzero(counts)))
+        if self.rows is not None:
+            task, tail, known_by = self.rows.task, self.rows.tail, self.tasks.known_by
+            for part in alarms_by_task(self.rows):
+                t = task[part[0]]
+                expected[t] *= evidence(tail[part], int(counts[t]), known_by[t])
         return expected
+
+    @cached_property
+    def incidents(self) -> tuple[Incident, ...]:
+        """Alarms that belong together, most telling first."""
+        return find_incidents(self.tasks, self.rows, self.rate) if self.rows else ()

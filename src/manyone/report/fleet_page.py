@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,13 +13,14 @@ from manyone.plots.structure import clustered
 from manyone.report.advice import STANDS_OUT, advice
 from manyone.report.chance import band_of, chance_of
 from manyone.report.fleet import FleetReport, Relations
-from manyone.report.fleet_data import MOST_ROWS, embedded
-from manyone.report.incidents import Incident, find_incidents
-from manyone.report.page import App, Page, Section, render, templates
+from manyone.report.page import App, Page, Section, render, sentence, templates
 
 _STATIC = 12  # lines of a list without script
 _BINS = 60
 _ON_MAP = 32
+#: Rows that a page holds at most, alarms and the lowest p-values first.
+MOST_ROWS = 100_000
+_WIDEST = 6.0  # steps that are drawn below the threshold; one step is that to a typical normal row
 
 
 def fleet_page(report: FleetReport) -> str:
@@ -37,19 +37,18 @@ def fleet_page(report: FleetReport) -> str:
         opens on a click.
     """
     say: Any = templates("manyone.report").get_template("fleet.html").module
-    incidents = find_incidents(report.tasks, report.rows, report.rate) if report.rows else ()
     sections = []
     if report.rows is not None:
-        summary = Summary.of(report, incidents)
+        summary = Summary.of(report)
         over_time = say.over_time(time_line(report), report) if report.rows.time is not None else ""
         shown = (say.alarms(summary, report), over_time, say.remarks(report.remarks))
         sections.append(Section("alarms", "Alarms", shown))
-        lines = say.incidents(incidents[:_STATIC], report, len(incidents))
+        lines = say.incidents(report.incidents[:_STATIC], report, len(report.incidents))
         sections.append(Section("incidents", "Incidents", (lines,)))
-        title, intro = say.headline(summary), say.intro(report)
+        title = sentence("manyone.report", "fleet.html", "headline", summary)
     else:
         sections.append(Section("model", "The model", (say.model(report),)))
-        title, intro = say.model_headline(report), say.intro(report)
+        title = sentence("manyone.report", "fleet.html", "model_headline", report)
     worst = np.lexsort((-report.counts[1], report.by_chance))[:_STATIC].tolist()
     sections.append(Section("tasks", "Tasks", (say.tasks(worst, report),)))
     if report.rows is not None:
@@ -59,11 +58,89 @@ def fleet_page(report: FleetReport) -> str:
         sections.append(Section("related", "Related tasks", (shown,)))
     for section, introduction, table in report.tables:
         sections.append(Section(section.split()[0].lower(), section, (introduction, table)))
-    sections.append(
-        Section("next", "What to do next", (say.next_steps(advice(report, incidents)),))
-    )
-    app = App("fleet", embedded(report, incidents))
-    return render(Page(_line(title), intro, tuple(sections), app))
+    sections.append(Section("next", "What to do next", (say.next_steps(advice(report)),)))
+    app = App("fleet", embedded(report))
+    return render(Page(title, say.intro(report), tuple(sections), app))
+
+
+def embedded(report: FleetReport) -> dict[str, Any]:
+    """What the script of the page works on: plain lists, with as many digits as the eye needs."""
+    tasks, rows, counts = report.tasks, report.rows, report.counts
+    data: dict[str, Any] = {
+        "rate": report.rate,
+        "tasks": {
+            "name": list(tasks.names),
+            "basis": list(tasks.basis),
+            "trained": tasks.trained.tolist(),
+            "threshold": _short(tasks.threshold),
+            "unit": _short(tasks.unit),
+            "rows": counts[0].tolist(),
+            "alarms": counts[1].tolist(),
+            "chance": _short(report.by_chance, 3),
+            "starts": tasks.starts.tolist(),
+        },
+        "left": _short(tasks.left_out),
+        "domain": _domain(report),
+    }
+    if report.relations is not None:
+        r = report.relations
+        data["near"] = {
+            "first": r.first.tolist(),
+            "second": r.second.tolist(),
+            "weight": _short(r.weight, 3),
+        }
+    if rows is None:
+        return data
+    kept = np.lexsort((rows.tail, rows.p_value, ~rows.alarm))[:MOST_ROWS]
+    place = np.full(len(rows.task), -1)
+    place[kept] = np.arange(len(kept))
+    told = [k for k in kept.tolist() if rows.reasons[k]]
+    data["reasons"] = [list(rows.reasons[k]) for k in told]
+    data["notes"] = [rows.notes[k] for k in told]
+    reason = np.full(len(rows.task), -1)
+    reason[told] = np.arange(len(told))
+    data["rows"] = {
+        "number": rows.number[kept].tolist(),
+        "task": rows.task[kept].tolist(),
+        "score": _short(rows.score[kept]),
+        "p": _short(rows.p_value[kept]),
+        "alarm": rows.alarm[kept].astype(int).tolist(),
+        "reason": reason[kept].tolist(),
+    }
+    if rows.time is not None:
+        data["rows"]["time"] = rows.time[kept].tolist()
+        data["dated"] = rows.dated
+    data["incidents"] = {
+        "task": [i.task for i in report.incidents],
+        "column": [", ".join(i.columns) for i in report.incidents],
+        "count": [len(i.alarms) for i in report.incidents],
+        "chance": _short(np.array([i.by_chance for i in report.incidents]), 3),
+        "depth": _short(np.array([i.depth for i in report.incidents]), 3),
+        "rows": [[int(place[k]) for k in i.alarms if place[k] >= 0] for i in report.incidents],
+        "begin": [i.begin for i in report.incidents],
+        "end": [i.end for i in report.incidents],
+    }
+    return data
+
+
+def _domain(report: FleetReport) -> list[float]:
+    """Range of the scores that is drawn; 0 is the threshold and 1 a typical normal row."""
+    tasks = report.tasks
+    owner = np.repeat(np.arange(len(tasks.names)), np.diff(tasks.starts))
+    drawn = (tasks.left_out - tasks.threshold[owner]) / tasks.unit[owner]
+    if report.rows is not None:
+        rows = report.rows
+        new = (rows.score - tasks.threshold[rows.task]) / tasks.unit[rows.task]
+        drawn = np.concatenate([drawn, new])
+    if not len(drawn):
+        return [-1.0, 2.0]
+    low, high = np.quantile(drawn, [0.005, 0.999])
+    return [float(np.clip(low, -_WIDEST, -1.0)), float(np.clip(high, 1.5, 4.0))]
+
+
+def _short(values: Array, digits: int = 5) -> list[float | None]:
+    """Numbers for JSON, to a few digits; None for those that JSON does not have."""
+    return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values.tolist()]
 
 
 @dataclass(frozen=True)
@@ -82,8 +159,8 @@ class Summary:
     axis: float
 
     @classmethod
-    def of(cls, report: FleetReport, incidents: Sequence[Incident]) -> Summary:
-        """Of a report and its incidents."""
+    def of(cls, report: FleetReport) -> Summary:
+        """Of a report."""
         (rows, alarms), (low, high) = report.counts, band_of(report.law)
         total = int(alarms.sum())
         promised = report.rate * rows.sum()
@@ -91,13 +168,13 @@ class Summary:
             *(int(rows.sum()), total, float(promised), low, high),
             chance=chance_of(total, report.law),
             tasks=int(np.count_nonzero(rows)),
-            incidents=len(incidents),
-            outstanding=sum(i.by_chance < STANDS_OUT for i in incidents),
+            incidents=len(report.incidents),
+            outstanding=sum(i.by_chance < STANDS_OUT for i in report.incidents),
             axis=1.06 * max(total, high, promised, 1.0),
         )
 
     def place(self, count: float) -> float:
-        """Of a count on the axis, in percent."""
+        """Place of a count on the axis, in percent."""
         return 100.0 * count / self.axis
 
 
@@ -184,18 +261,13 @@ def _square(relations: Relations, shown: Any) -> Array:
 
 
 def moment(time: float, dated: bool) -> str:
-    """A time in words; dates are those of UTC."""
+    """A time as text; dates are in UTC."""
     if not dated:
         return f"{time:g}"
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _few(words: list[str]) -> str:
-    """Some of them, and how many there are beyond."""
+    """The first three, and how many more there are."""
     more = [f"{len(words) - 3} more"] if len(words) > 3 else []
     return ", ".join([*words[:3], *more])
-
-
-def _line(words: Any) -> str:
-    """What a macro says, as plain text on one line."""
-    return " ".join(words.unescape().split())

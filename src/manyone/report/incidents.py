@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from manyone._types import Codes
 from manyone.report.chance import evidence
-from manyone.report.fleet import Rows, Tasks
 
-# All alarms of a task are one incident where they tell so many times more than those of a column.
+if TYPE_CHECKING:
+    from manyone.report.fleet import Rows, Tasks
+
+# All alarms of a task are one incident if together they are so many times less likely by chance.
 _TOGETHER = 10.0
 
 
 @dataclass(frozen=True)
 class Incident:
-    """Alarms of one task that one column leads, or several if only together they tell something.
+    """Alarms of one task that share a leading column, or all of them if that tells far more.
 
     Attributes
     ----------
@@ -53,8 +56,8 @@ def find_incidents(tasks: Tasks, rows: Rows, rate: float) -> tuple[Incident, ...
     ----------
     tasks : Tasks
     rows : Rows
-        With times, alarms of a task with more than 1 / (2 rate) of its rows in a calm between them
-        are two incidents.
+        With times, alarms of a task belong to two incidents if more than 1 / (2 rate) rows of the
+        task without an alarm lie between them.
     rate : float
         Promised share of alarms among normal rows.
 
@@ -65,7 +68,7 @@ def find_incidents(tasks: Tasks, rows: Rows, rate: float) -> tuple[Incident, ...
     """
     grouping = _Grouping(tasks, rows, rate)
     found: list[Incident] = []
-    for alarms in _alarms_by_task(rows):
+    for alarms in alarms_by_task(rows):
         led: dict[str, list[int]] = {}
         for row in alarms.tolist():
             led.setdefault(rows.leading[row], []).append(row)
@@ -82,7 +85,7 @@ def _least(incidents: Iterable[Incident]) -> float:
     return min(incident.by_chance for incident in incidents)
 
 
-def _alarms_by_task(rows: Rows) -> Iterator[Codes]:
+def alarms_by_task(rows: Rows) -> Iterator[Codes]:
     """Alarmed rows of each task that has any, in the order of time."""
     alarms = np.flatnonzero(rows.alarm)
     if len(alarms):
@@ -92,14 +95,14 @@ def _alarms_by_task(rows: Rows) -> Iterator[Codes]:
 
 
 class _Grouping:
-    """What all incidents of a table are measured by."""
+    """What incidents of one table need to know about it."""
 
     def __init__(self, tasks: Tasks, rows: Rows, rate: float) -> None:
         self.tasks, self.rows = tasks, rows
         self.counts = np.bincount(rows.task, minlength=len(tasks.names))
         self.watched = int(np.count_nonzero(self.counts))
         self.depth = (tasks.threshold[rows.task] - rows.score) / tasks.unit[rows.task]
-        self.calm = np.inf if rows.time is None else 0.5 / rate
+        self.pause = np.inf if rows.time is None else 0.5 / rate
         # Number of each row among those of its task, in the order of time.
         time = np.zeros(len(rows.task)) if rows.time is None else rows.time
         order = np.lexsort((time, rows.task))
@@ -108,9 +111,9 @@ class _Grouping:
         self.place[order] = np.arange(len(order)) - starts[rows.task[order]]
 
     def incidents(self, alarms: Codes) -> Iterator[Incident]:
-        """Alarms of one task, in the order of time, parted where there was a calm."""
-        pause = np.diff(self.place[alarms]) > self.calm
-        for part in np.split(alarms, np.flatnonzero(pause) + 1):
+        """Incidents from alarms of one task in the order of time, split at long pauses."""
+        long = np.diff(self.place[alarms]) > self.pause
+        for part in np.split(alarms, np.flatnonzero(long) + 1):
             yield self._incident(part)
 
     def _incident(self, part: Codes) -> Incident:
@@ -131,12 +134,12 @@ class _Grouping:
         )
 
     def _chance(self, part: Codes, task: int) -> float:
-        """Probability that chance shows as much in the task."""
+        """Probability that the task shows as much by chance."""
         tail, count = self.rows.tail[part], int(self.counts[task])
         known_by = self.tasks.known_by[task]
         chance = evidence(tail, count, known_by)
         window = int(self.place[part[-1]] - self.place[part[0]] + 1)
         if self.rows.time is None or window == count:
             return chance
-        # A dense run somewhere is rarer than as many alarms anywhere; both were tried.
+        # A dense run is rarer than as many alarms anywhere. Both are tried, hence the factor 2.
         return min(1.0, 2 * min(chance, evidence(tail, window, known_by) * (count - window + 1)))

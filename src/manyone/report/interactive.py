@@ -29,7 +29,7 @@ def panels(chart: Chart) -> list[dict[str, Any]]:
 
 
 def shape(chart: Chart) -> str:
-    """Style of the place for a panel on the page: as high as its text needs, or square."""
+    """CSS for the place of a panel on the page: as high as in print, or square."""
     if any(isinstance(panel.content, Matrix) for panel in chart.panels):
         return "aspect-ratio:1.13"
     return f"height:{round(_PIXELS * chart.size[1])}px"
@@ -95,7 +95,7 @@ def _trace(curve: Curve, panel: Panel) -> dict[str, Any]:
 def _heatmap(matrix: Matrix, panel: Panel) -> dict[str, Any]:
     steps = zip(np.linspace(0, 1, len(matrix.shades)).tolist(), matrix.shades, strict=True)
     names = [_text(name) for name in matrix.names]
-    # Values to about a thousandth of their range: finer shades nobody sees.
+    # To about a thousandth of the range: nobody sees finer shades.
     digits = 3 - int(np.floor(np.log10(matrix.high)))
     return {
         **{"type": "heatmap", "x": names, "y": names, "zmin": matrix.low, "zmax": matrix.high},
@@ -108,10 +108,10 @@ def _heatmap(matrix: Matrix, panel: Panel) -> dict[str, Any]:
 
 
 def _text(name: str) -> str:
-    """A name that plotly.js does not take for markup."""
+    """A name, escaped: plotly.js reads markup."""
     return escape(name, quote=False)
 
 
 def _plain(values: tuple[float, ...]) -> list[float | None]:
-    """Numbers that JSON has: a gap instead of NaN."""
+    """Numbers for JSON: None, a gap, instead of NaN."""
     return [float(value) if np.isfinite(value) else None for value in values]

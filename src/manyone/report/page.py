@@ -1,4 +1,4 @@
-"""One self-contained page, laid out from values: text, topics, tables and figures in sections."""
+"""One self-contained page made from values: sections of text, topics, tables and figures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a table: its name and what is in the other columns; `soft` is in the background."""
+    """A line of a table: its name and its other cells; `soft` puts it in the background."""
 
     name: str
     cells: tuple[Cell, ...]
@@ -51,7 +51,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose headings sort it; `heads` begins with that of the names."""
+    """A table that is sorted by a click on a heading; the first of `heads` is that of the names."""
 
     title: str
     heads: tuple[str, ...]
@@ -89,7 +89,7 @@ class Section:
 
 @dataclass(frozen=True, eq=False)
 class App:
-    """What a kind of page has beyond sections: a style and a script of its own, and its data.
+    """What some pages have beside sections: a style and a script of their own, and data.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ def render(page: Page) -> str:
 
 @lru_cache
 def templates(package: str) -> Environment:
-    """Templates in the folder ``templates`` of a package; what they are given is escaped."""
+    """Templates in the folder ``templates`` of a package; their values are escaped."""
     loader = PackageLoader(package)
     found = Environment(autoescape=True, undefined=StrictUndefined, loader=loader)
     found.trim_blocks = found.lstrip_blocks = True
@@ -147,7 +147,7 @@ def templates(package: str) -> Environment:
 
 
 def sentence(package: str, template: str, macro: str, *values: Any) -> str:
-    """What a macro of a template says of some values: plain text on one line."""
+    """Text of a macro of a template for some values, on one line."""
     words = getattr(templates(package).get_template(template).module, macro)(*values)
     return " ".join(words.unescape().split())
 
@@ -164,5 +164,5 @@ def _packed_json(values: Any) -> str:
 
 
 def _packed(text: str) -> str:
-    """Text as the page unpacks it; without a date, so the same text gives the same page."""
+    """Packed text, which the page unpacks; without a date, so that equal texts give equal pages."""
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()

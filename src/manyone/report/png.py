@@ -31,14 +31,14 @@ def draw_png(chart: Chart) -> bytes:
 
 
 def draw(chart: Chart) -> Figure:
-    """A chart as a figure of matplotlib, its panels being the first axes in their order."""
+    """A chart as a figure of matplotlib; its panels are the first axes, in their order."""
     columns = min(len(chart.panels), _MOST_COLUMNS)
     rows = -(-len(chart.panels) // columns)
     matrices = any(isinstance(panel.content, Matrix) for panel in chart.panels)
     width, height = chart.size[0] * columns, chart.size[1] * rows
     entries = [curve for curves in chart.legend.values() for curve in curves]
     legend_columns = max(1, int(width / _LEGEND_ENTRY))
-    # The legend takes its room from nobody.
+    # Room for the legend, so that it takes none from the panels.
     height += _LEGEND_LINE * -(-len(entries) // legend_columns)
     layout: Literal["compressed", "constrained"] = "compressed" if matrices else "constrained"
     figure = Figure(figsize=(width, height), layout=layout, dpi=110)
@@ -46,7 +46,7 @@ def draw(chart: Chart) -> Figure:
     for ax, panel in zip(axes, chart.panels, strict=True):
         _draw_panel(ax, panel)
     if entries:
-        # Above all panels: no place inside them is free for every data set.
+        # Above all panels: inside them there is no place that is free for every data set.
         lines = [_line(curve) for curve in entries]
         figure.legend(handles=lines, ncols=legend_columns, **_LEGEND)
     return figure

@@ -1,8 +1,9 @@
-"""From a model of tables and a scored table to the values of a page."""
+"""From a model of tables, and a table that it scores, to the values of a page."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,7 @@ from manyone._types import Array, Codes
 from manyone.files import write_atomically
 from manyone.models.resemblance import Resemblance
 from manyone.monitor import Monitor, MonitorState
-from manyone.monitor.scores import Scored
-from manyone.monitor.state import rows_of_tasks
+from manyone.monitor.model import Scored, rows_of_tasks
 from manyone.progress import counted
 from manyone.report.advice import STANDS_OUT
 from manyone.report.chance import tail_pvalues
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
 _NEAREST = 5  # relations kept of each task
-_LINES = 256  # tasks whose relations to all are found at a time
+_LINES = 256  # tasks whose relations are computed at a time
 _REASONS = 3
 _MOST_EXPLAINED = 20_000
-# Who finds a row unusual, in words.
+# What it means that a view finds a row unusual.
 _VIEWS = {
     "strangers": "looks like a row of another task",
     "faults": "unlike the rows of its own task",
@@ -67,37 +67,35 @@ def write_report(
 
 def report_of(model: TableModel, table: Any, model_name: str, table_name: str) -> FleetReport:
     """The values of a page; `table` may be None."""
-    frame = None if table is None else as_table(table)
-    answers = None if frame is None else model._answer(frame, None, "pooled")
-    new: list[str] = []
-    remarks: list[str] = []
-    rows: Rows | None = None
-    drift: tuple[tuple[float, str], ...] = ()
-    if answers is not None:
-        assert frame is not None
-        codes, new = _task_numbers(model, answers, task_labels(frame, model.task_columns))
-        time, dated, remark = _times(model, frame)
-        rows = _rows(model, frame, answers, codes, time, dated)
-        remarks = [remark, _unexplained(rows)]
-        if rows.time is not None:
-            drift = _drift(model, answers, rows.time, rows.dated)
-    return FleetReport(
+    report = FleetReport(
         model=model_name,
-        table="" if table is None else table_name,
+        table="",
         method=_method(model),
         rate=float(model.model_.promised_rate_),
-        tasks=_tasks(model, new),
-        rows=rows,
+        tasks=_tasks(model, []),
         relations=_relations(model),
         facts=_facts(model),
         tables=(_columns(model), _choice(model)),
-        drift=drift,
-        remarks=tuple(filter(None, remarks)),
+    )
+    if table is None:
+        return report
+    frame = as_table(table)
+    answers = model._answer(frame, None, "pooled")
+    codes, new = _task_numbers(model, answers, task_labels(frame, model.task_columns))
+    time, dated, remark = _times(model, frame)
+    rows = _rows(model, frame, answers, codes, time, dated)
+    return replace(
+        report,
+        table=table_name,
+        tasks=_tasks(model, new),
+        rows=rows,
+        drift=_drift(model, answers, rows),
+        remarks=tuple(filter(None, [remark, _unexplained(rows)])),
     )
 
 
 def _task_numbers(model: TableModel, answers: Answers, labels: Any) -> tuple[Codes, list[str]]:
-    """Number of each row's task, those never seen counted on, and the names of these."""
+    """Number of each row's task, and names of tasks never seen, which have the last numbers."""
     codes, unseen = answers.codes.copy(), answers.codes < 0
     names, numbers = np.unique(labels[answers.rows][unseen].astype(str), return_inverse=True)
     codes[unseen] = len(model.tasks_) + numbers
@@ -110,44 +108,37 @@ def _tasks(model: TableModel, new: list[str]) -> Tasks:
     starts, scores = calibration.starts, calibration.scores
     pooled = calibration.pooled(rate)
     typical = np.array([np.median(scores[a:b]) if b > a else np.nan for a, b in pairwise(starts)])
-    unseen = np.full(len(new), unknown.offsets(rate)[0][0])
-    threshold = np.concatenate([estimator.offset_, unseen])
-    middle = np.full(len(new), np.median(unknown.scores))
+    reference = np.where(pooled, calibration.pool_count, calibration.counts)
+    threshold = np.append(estimator.offset_, [unknown.offsets(rate)[0][0]] * len(new))
+    typical = np.append(typical, [np.median(unknown.scores)] * len(new))
     return Tasks(
         names=tuple(_name(label) for label in (*model.tasks_.tolist(), *new)),
         trained=np.append(rows_of_tasks(estimator), np.zeros(len(new))).astype(np.intp),
         basis=(*BASES[pooled.astype(int)].tolist(), *["unknown"] * len(new)),
-        reference=np.concatenate(
-            [
-                np.where(pooled, calibration.pool_count, calibration.counts),
-                np.full(len(new), unknown.counts[0]),
-            ]
-        ),
-        known_by=np.append(
-            np.maximum(calibration.counts, 1.0),
-            np.zeros(len(new)),  # never seen: nothing is known
-        ),
+        reference=np.append(reference, [unknown.counts[0]] * len(new)),
+        # Of tasks never seen nothing is known.
+        known_by=np.append(np.maximum(calibration.counts, 1.0), [0.0] * len(new)),
         threshold=np.where(threshold > -1e200, threshold, np.nan),
-        unit=_units(np.concatenate([typical, middle]) - threshold),
+        unit=_units(typical - threshold),
         left_out=scores,
-        starts=np.append(starts, np.full(len(new), starts[-1])),
+        starts=np.append(starts, [starts[-1]] * len(new)).astype(np.intp),
     )
 
 
 def _name(label: Any) -> str:
-    """A label as text that every browser and file can hold."""
+    """A label as text that can be encoded."""
     return str(label).encode("utf-8", "replace").decode()
 
 
 def _units(steps: Array) -> Array:
-    """Distance from the threshold to a typical normal row; that of other tasks where it is 0."""
+    """Distance from the threshold to a typical normal row; the usual one where there is none."""
     sound = np.isfinite(steps) & (steps > 0) & (steps < 1e200)
     usual = float(np.median(steps[sound])) if sound.any() else 1.0
     return np.where(sound, np.maximum(np.where(sound, steps, usual), 0.1 * usual), usual)
 
 
 def _times(model: TableModel, frame: Any) -> tuple[Array | None, bool, str]:
-    """When each row was (n,), whether these are dates, or else why the page says nothing of it."""
+    """Time of each row (n,) and whether times are dates; or None and why there are no times."""
     if model.time is None:
         return None, False, ""
     why = "the table has no such column"
@@ -173,7 +164,7 @@ def _rows(
 
 
 def _unexplained(rows: Rows) -> str:
-    """What is said where there are more alarms than the page explains."""
+    """A remark if there are more alarms than the page explains."""
     alarms = int(rows.alarm.sum())
     if alarms <= _MOST_EXPLAINED:
         return ""
@@ -183,19 +174,18 @@ def _unexplained(rows: Rows) -> str:
     )
 
 
-def _drift(
-    model: TableModel, answers: Answers, time: Array, dated: bool
-) -> tuple[tuple[float, str], ...]:
-    """When tasks began to differ from what they were: their martingales over the rows in order."""
-    order = np.argsort(time, kind="stable")
-    a = answers
+def _drift(model: TableModel, answers: Answers, rows: Rows) -> tuple[tuple[float, str], ...]:
+    """When tasks were found to drift, and since when they do, by a monitor of the rows."""
+    if rows.time is None:
+        return ()
+    a, time, order = answers, rows.time, np.argsort(rows.time, kind="stable")
     scored = Scored(a.codes[order], a.score[order], a.p_value[order], a.alarm[order])
     state = MonitorState.start(model, drift_level=STANDS_OUT / len(model.tasks_))
     flagged = order[Monitor(model, state=state)._watch(scored, time[order]).drift]
     found = []
     for k in np.sort(np.unique(a.codes[flagged], return_index=True)[1]).tolist():
         code, when = a.codes[flagged[k]], float(time[flagged[k]])
-        since = moment(float(state.since_time[code]), dated)
+        since = moment(float(state.since_time[code]), rows.dated)
         found.append((when, f"{_name(model.tasks_[code])} drifts since about {since}"))
     return tuple(found)
 
@@ -237,7 +227,7 @@ def _relations(model: TableModel) -> Relations | None:
     if not found or len(model.tasks_) < 2:
         return None
     structure = found[0].solution_.learned["structure"]
-    whole = not isinstance(structure, Resemblance)  # else its entries are found as they are asked
+    whole = not isinstance(structure, Resemblance)  # else entries are computed on demand
     T = len(model.tasks_)
     k, near = min(_NEAREST, T - 1), []
     for start in counted(range(0, T, _LINES)):

@@ -1,0 +1,98 @@
+"""What a monitor needs of a model, whether an estimator, a pipeline or a model of tables."""
+
+from __future__ import annotations
+
+import hashlib
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from manyone._types import Array, Codes, Mask
+from manyone.labels import split_columns
+
+
+class Scored(NamedTuple):
+    """Task (-1: never seen), score, p-value and alarm of the model alone, each of shape (n,)."""
+
+    codes: Codes
+    score: Array
+    p_value: Array
+    alarm: Mask
+
+
+def resolved(scores: Array) -> Array:
+    """Scores to eleven digits: the others depend on how many rows are scored together."""
+    mantissa, exponent = np.frexp(scores)
+    return np.ldexp(np.rint(mantissa * 2.0**36) / 2.0**36, exponent)
+
+
+def score_rows(model: Any, X: Any, task: Any) -> Scored:
+    """Score rows by a fitted estimator, or the rows of a table by a model of tables."""
+    from manyone.pipelines import TaskPipeline
+    from manyone.tables import TableModel
+    from manyone.tables.frames import as_table
+
+    if isinstance(model, TableModel):
+        answers = model._answer(as_table(X), None, "pooled")
+        return Scored(answers.codes, resolved(answers.score), answers.p_value, answers.alarm)
+    if isinstance(model, TaskPipeline):
+        X, task = split_columns(X, task=task)
+        X, model = model.transform(X, task=task), model.model_
+    rows, codes = model._scoring_rows(X, task)
+    scores = resolved(model._own_scores(rows, codes))
+    return Scored(codes, scores, np.ones(len(codes)), np.zeros(len(codes), dtype=bool))
+
+
+def enrolled(model: Any, X: Any, codes: Codes, chosen: Mask) -> Any:
+    """A copy of the model with some rows enrolled."""
+    from manyone.pipelines import TaskPipeline
+    from manyone.tables import TableModel
+    from manyone.tables.frames import as_table
+
+    model = deepcopy(model)
+    kept = np.flatnonzero(chosen)
+    if isinstance(model, TableModel):
+        return model.enroll(as_table(X)[kept.tolist()].to_native())
+    estimator = estimator_of(model)
+    task = estimator.tasks_[codes]
+    if isinstance(model, TaskPipeline):
+        X = model.transform(X, task=task)
+    estimator.enroll(estimator._scoring_features(X)[kept], task=task[kept])
+    return model
+
+
+def estimator_of(model: Any) -> Any:
+    """The fitted estimator inside a model of tables or a pipeline, or the estimator itself."""
+    from manyone.estimators.base import OneClassEstimator
+    from manyone.pipelines import TaskPipeline
+    from manyone.tables import TableModel
+
+    estimator = model
+    if isinstance(model, TableModel | TaskPipeline):
+        check_is_fitted(model)
+        estimator = model.model_
+    if not isinstance(estimator, OneClassEstimator):
+        raise ValueError(
+            "A monitor watches estimators of manyone, its pipelines (manyone.make_pipeline) and "
+            f"TableModel; got a {type(model).__name__}."
+        )
+    estimator._check_calibrated()
+    return estimator
+
+
+def rows_of_tasks(estimator: Any) -> Array:
+    """Normal rows that each task was fitted to, counted by their weights, shape (T,)."""
+    rows = estimator.training_
+    normal = ~rows.outlier
+    counts = np.bincount(rows.codes[normal], rows.weight[normal], rows.n_tasks)
+    return counts.astype(np.float64)
+
+
+def fingerprint_of(model: Any) -> str:
+    """A short text that tells models apart by their tasks and left-out scores."""
+    estimator = estimator_of(model)
+    digest = hashlib.sha256(repr(estimator.tasks_.tolist()).encode())
+    digest.update(np.ascontiguousarray(estimator.calibration_.scores).tobytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,30 @@
+"""What tests of figures and pages share."""
+
+import json
+
+from manyone.report.charts import THEMES
+
+
+def in_dark_colours(part):
+    """A figure of plotly.js with the colours of the dark page filled in."""
+    if isinstance(part, dict):
+        return {key: in_dark_colours(value) for key, value in part.items()}
+    if isinstance(part, list):
+        return [in_dark_colours(value) for value in part]
+    if isinstance(part, str) and part.startswith("--"):
+        return THEMES["dark"][part.removeprefix("--")]
+    return part
+
+
+def assert_loads_nothing_from_elsewhere(browser):
+    """The page that is open has complained about nothing and asked no server for anything."""
+    assert browser.get_log("browser") == []
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [
+        event["params"]["request"]["url"]
+        for event in events
+        if event["method"] == "Network.requestWillBeSent"
+        # Not those of the browser's own first tab, which may still be loading.
+        and not event["params"]["documentURL"].startswith("chrome://")
+    ]
+    assert asked and all(url.startswith(("file:", "data:", "blob:")) for url in asked)
