@@ -1,4 +1,4 @@
-"""What is measured: cases, declared."""
+"""The cases that are measured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from manyone.bench.contenders import CONTENDERS, FLOOR, OURS
 
-# The last of them hold one-hot responses of all rows, or all kernel values.
+# himalaya holds all kernel values.
 _ALL = tuple(CONTENDERS)
 _LIGHT = tuple(name for name in _ALL if name not in ("himalaya KernelRidge",))
 _LINEAR = (OURS, FLOOR, "Nystroem + Ridge")

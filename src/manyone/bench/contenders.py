@@ -1,4 +1,4 @@
-"""Who is measured: ours, rivals at their best, and the floor: the bare arithmetic by hand."""
+"""Who is measured: our methods, rivals, and the floor, the bare arithmetic by hand."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import blas
+from sklearn.ensemble import IsolationForest
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import Ridge, SGDOneClassSVM
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import OneClassSVM
 
 from manyone._types import Array, Codes, Mask
 from manyone.datasets import make_fleet
@@ -24,7 +29,7 @@ class Data(NamedTuple):
     outlier: Mask
 
 
-#: Fits to data with so many landmarks, and returns scores of its test rows; None for the floor.
+#: Takes data and a number of landmarks, fits, and scores the test rows; the floor returns None.
 Contender = Callable[[Data, int], Array | None]
 
 
@@ -56,7 +61,7 @@ def independent(data: Data, landmarks: int) -> Array:
 def floor(data: Data, landmarks: int) -> None:
     """Two passes of kernel blocks, one dsyrk and one triangular solve for each block."""
     X, Z = data.X, data.X[:landmarks]
-    gamma = 1.0 / (2.0 * X.var(axis=0).sum())
+    gamma = _gamma(X)
     right = np.column_stack([2 * gamma * Z, np.full(len(Z), -gamma), -gamma * (Z**2).sum(axis=1)])
 
     def kernel(rows: Array) -> Array:
@@ -77,14 +82,27 @@ def floor(data: Data, landmarks: int) -> None:
 
 def nystroem_ridge(data: Data, landmarks: int) -> Array:
     """scikit-learn's landmarks and ridge on one-hot responses."""
-    from sklearn.kernel_approximation import Nystroem
-    from sklearn.linear_model import Ridge
-    from sklearn.pipeline import make_pipeline
+    features = Nystroem(gamma=_gamma(data.X), n_components=landmarks, random_state=0)
+    model = make_pipeline(features, Ridge(alpha=0.1, fit_intercept=False))
+    return _own_responses(model, data)
 
-    gamma = 1.0 / (2.0 * data.X.var(axis=0).sum())
-    R = np.eye(data.task.max() + 1)[data.task]
-    features = Nystroem(gamma=gamma, n_components=landmarks, random_state=0)
-    model = make_pipeline(features, Ridge(alpha=0.1, fit_intercept=False)).fit(data.X, R)
+
+def himalaya_ridge(data: Data, landmarks: int) -> Array:
+    """Himalaya's kernel ridge on one-hot responses, all rows."""
+    from himalaya.kernel_ridge import KernelRidge
+
+    model = KernelRidge(alpha=0.1, kernel="rbf", kernel_params={"gamma": _gamma(data.X)})
+    return _own_responses(model, data)
+
+
+def _gamma(X: Array) -> float:
+    """Coefficient of an RBF kernel: one over the mean squared distance of two rows."""
+    return float(1.0 / (2.0 * X.var(axis=0).sum()))
+
+
+def _own_responses(model: Any, data: Data) -> Array:
+    """Fit to one-hot responses; the response of each test row for its own task."""
+    model.fit(data.X, np.eye(data.task.max() + 1)[data.task])
     return np.asarray(model.predict(data.X_test)[np.arange(len(data.X_test)), data.task_test])
 
 
@@ -103,23 +121,7 @@ def each_task(make: Callable[[int], Any]) -> Contender:
     return fit_and_score
 
 
-def _svm(landmarks: int) -> Any:
-    from sklearn.svm import OneClassSVM
-
-    return OneClassSVM(nu=0.1)
-
-
-def _forest(landmarks: int) -> Any:
-    from sklearn.ensemble import IsolationForest
-
-    return IsolationForest(random_state=0)
-
-
 def _sgd(landmarks: int) -> Any:
-    from sklearn.kernel_approximation import Nystroem
-    from sklearn.linear_model import SGDOneClassSVM
-    from sklearn.pipeline import make_pipeline
-
     features = Nystroem(n_components=min(landmarks, 20), random_state=0)
     return make_pipeline(features, SGDOneClassSVM(nu=0.1, random_state=0))
 
@@ -131,24 +133,14 @@ def pyod_ecod(data: Data, landmarks: int) -> Array:
     return -np.asarray(each_task(lambda _: ECOD())(data, landmarks))
 
 
-def himalaya_ridge(data: Data, landmarks: int) -> Array:
-    """Himalaya's kernel ridge on one-hot responses, all rows."""
-    from himalaya.kernel_ridge import KernelRidge
-
-    gamma = 1.0 / (2.0 * data.X.var(axis=0).sum())
-    R = np.eye(data.task.max() + 1)[data.task]
-    model = KernelRidge(alpha=0.1, kernel="rbf", kernel_params={"gamma": gamma}).fit(data.X, R)
-    return np.asarray(model.predict(data.X_test)[np.arange(len(data.X_test)), data.task_test])
-
-
 OURS, FLOOR = "JointOCKSR", "floor (bare arithmetic)"
 CONTENDERS: dict[str, Contender] = {
     OURS: ours,
     FLOOR: floor,
     "IndependentOCKSR": independent,
     "Nystroem + Ridge": nystroem_ridge,
-    "OneClassSVM per task": each_task(_svm),
-    "IsolationForest per task": each_task(_forest),
+    "OneClassSVM per task": each_task(lambda _: OneClassSVM(nu=0.1)),
+    "IsolationForest per task": each_task(lambda _: IsolationForest(random_state=0)),
     "Nystroem + SGDOneClassSVM per task": each_task(_sgd),
     "PyOD ECOD per task": pyod_ecod,
     "himalaya KernelRidge": himalaya_ridge,

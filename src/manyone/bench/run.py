@@ -1,4 +1,4 @@
-"""Measure cases: everybody in one process, in turns, after a round that is not counted."""
+"""Measure cases: all contenders in one process, in turns, after a warm-up round."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from manyone._types import Array
 from manyone.bench.cases import Case
 from manyone.bench.contenders import CONTENDERS, OURS, Data, fleet
+from manyone.tables.evaluation import auc
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def measure(
 def _measured(case: Case, repeats: int) -> list[Measured]:
     data = fleet(case.n_rows, case.n_tasks, case.n_features)
     aucs, peaks, notes = {}, {}, {}
-    for name in case.contenders:  # warms up, too
+    for name in case.contenders:  # this round also warms up
         tracemalloc.start()
         try:
             scores = CONTENDERS[name](data, case.landmarks)
@@ -123,11 +124,5 @@ def _scaled(case: Case, repeats: int) -> list[Measured]:
 
 def task_auc(data: Data, scores: Array) -> float:
     """Mean area under the curve over the tasks that have test rows of both kinds."""
-    areas = []
-    for task in np.unique(data.task_test):
-        mine = data.task_test == task
-        good, bad = scores[mine & ~data.outlier], scores[mine & data.outlier]
-        if len(good) and len(bad):
-            above = (good[:, None] > bad) + 0.5 * (good[:, None] == bad)
-            areas.append(float(above.mean()))
-    return float(np.mean(areas))
+    rows = (np.flatnonzero(data.task_test == task) for task in np.unique(data.task_test))
+    return float(np.nanmean([auc(scores[mine], data.outlier[mine]) for mine in rows]))

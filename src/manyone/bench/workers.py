@@ -1,4 +1,4 @@
-"""Strong and weak scaling: single-threaded Dask workers, beside as many bare processes."""
+"""Strong and weak scaling: single-threaded Dask workers against as many bare processes."""
 
 from __future__ import annotations
 
