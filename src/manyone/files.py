@@ -19,17 +19,17 @@ def write_atomically(path: Path, content: bytes, *, new: bool = False) -> None:
     Parameters
     ----------
     path : Path
-        A file that is there keeps its content until the new one is complete.
+        An existing file keeps its content until the new one is complete.
     content : bytes
     new : bool, default=False
-        Whether the file must not be there: of two processes, one makes it.
+        Whether the file must not exist yet: only one of two processes can make it.
 
     Raises
     ------
     FileNotFoundError
         If there is no folder to write into.
     FileExistsError
-        If it is there, though it is to be new.
+        If `new` and the file exists.
     """
     with written_beside(path, new=new) as stream:
         stream.write(content)
@@ -42,9 +42,9 @@ def written_beside(path: Path, *, new: bool = False) -> Iterator[IO[bytes]]:
     Parameters
     ----------
     path : Path
-        A file that is there keeps its content until then.
+        An existing file keeps its content until then.
     new : bool, default=False
-        Whether the file must not be there.
+        Whether the file must not exist yet.
 
     Yields
     ------
@@ -63,7 +63,7 @@ def written_beside(path: Path, *, new: bool = False) -> Iterator[IO[bytes]]:
         os.umask(umask)
         os.chmod(name, 0o666 & ~umask)
         if new:
-            os.link(name, path)  # which refuses where there is one
+            os.link(name, path)  # refuses to replace a file
             os.unlink(name)
         else:
             os.replace(name, path)
@@ -78,10 +78,10 @@ class BusyError(OSError):
 
 @contextmanager
 def locked(path: Path, patience: float = _PATIENCE) -> Iterator[None]:
-    """Keep other processes from changing a file that is read, changed and replaced.
+    """Keep other processes from changing a file while it is read, changed and replaced.
 
-    The lock is on the file itself and ends with the process, however that ends: there are no lock
-    files that could be left behind. Where the system has no such locks nothing is locked.
+    The lock is on the file itself and ends with the process, however that ends, so no lock file can
+    be left behind. On a system without such locks nothing is locked.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def locked(path: Path, patience: float = _PATIENCE) -> Iterator[None]:
         with open(path, "rb") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Whoever had the lock has put another file in the place of this one.
+                # Unless the last owner of the lock has replaced this file by another.
                 if os.path.samestat(os.fstat(stream.fileno()), os.stat(path)):
                     yield
                     return

@@ -1,9 +1,8 @@
 """Save and load fitted models: plain arrays and known types, nothing that can run.
 
 A file is one line of JSON (format, versions, class, SHA-256 of the rest) followed by a skops
-archive. The checksum is compared before anything else is read, and the archive may only name types
-that are known to be harmless, so that a damaged file is refused and a hostile one has no code to
-offer.
+archive. The checksum is compared before anything else is read, so a damaged file is refused. The
+archive may only name types that are known to be harmless, so a hostile file cannot run code.
 """
 
 from __future__ import annotations

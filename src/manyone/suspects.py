@@ -11,15 +11,15 @@ from manyone.covariance import task_whitenings
 from manyone.groups import group_rows
 from manyone.memory import row_blocks
 
-# In usual distances: rows with others within the first shape the metric that tells what is far;
-# rows within the second of their task's mean are trusted. For few columns it is more: so many
-# Gaussian rows are within.
+# In usual distances. Rows with a neighbour within the first shape the metric of what is far.
+# Rows within the second of their task's mean are trusted; with few columns the limit is larger, so
+# that this share of Gaussian rows is within.
 _ALONE, _FAR, _WITHIN = 2.0, 1.75, 0.99
-# How fast trust falls with the distance, and what is not worth a weight.
+# How fast trust falls with the distance, and below which weight a row is left out.
 _FALL, _LEAST = 4, 1e-3
-# Rows of a task that others are looked for among.
+# Neighbours are looked for among so many rows of a task.
 _MOST_OTHERS = 2000
-# What overflows is as far away as can be told.
+# In place of distances that overflow.
 _FARTHEST = 1e300
 
 
@@ -35,8 +35,8 @@ def trust(
 
     Let :math:`e_i` be the distance of row i to the second nearest row j of its task, and
     :math:`v_t` its median in the task, or in all if that is larger. Row i is alone if
-    :math:`e_i > \max(e_j, v_t)`: row j has others nearer than row i. Rows of a rare kind are not,
-    but for those at its border.
+    :math:`e_i > \max(e_j, v_t)`: row j has nearer neighbours than row i. Rows of a rare kind are
+    not alone, except at its border.
 
     Let :math:`\delta_i` be the distance of row i from the mean of its task in the adaptive metric
     (:func:`manyone.covariance.task_whitenings`) of the other rows that have :math:`e \le 2 v_t`,
@@ -46,15 +46,17 @@ def trust(
 
     Distances e sum up :math:`|x_{ic} - x_{jc}| / s_{tc}` over columns c, with s the median
     deviation from the median in the task, shrunk to the pooled one as standard deviations are.
-    Columns of one value in most rows of a task do not count there: rare values are no mistake yet.
+    Columns with one value in most rows of a task do not count there: a rare value is not yet a
+    mistake.
 
-    Others are at most 2,000 rows, evenly over the order they come in: no cost is quadratic beyond.
+    Neighbours are looked for among at most 2,000 rows of a task, evenly spaced in their order, so
+    that the cost is not quadratic beyond that.
 
     Parameters
     ----------
     X : ndarray of shape (n, d)
     codes, weight : ndarray of shape (n,)
-        Task and count of each row, of which copies are near each other.
+        Task and count of each row; a row counted twice has a copy as its neighbour.
     n_tasks : int
     scale_prior, covariance_prior : float
         Of the metric.
@@ -67,7 +69,7 @@ def trust(
     scaled = _in_median_deviations(X, codes, weight, n_tasks, scale_prior)
     second, companion = _second_nearest(scaled, codes, weight, n_tasks)
     usual = _usual(second, codes, weight, n_tasks)
-    # What differs by rounding does not differ.
+    # Differences of rounding are no differences.
     near = second <= (1.0 + 1e-9) * np.maximum(companion, usual)
     kept = second <= (1.0 + 1e-9) * _ALONE * usual
     if near.all():

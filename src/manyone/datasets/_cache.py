@@ -1,4 +1,4 @@
-"""From the file of a data set, found or made from its original, to what a loader returns.
+"""Find the file of a data set, or make it from its original, and read it.
 
 Every data set that is not embedded lives in one *prepared* ``.npz`` file. `fetch` looks for it
 in the data folders; where it is missing, the *original* archive is taken from the same folders
@@ -34,7 +34,7 @@ Convert = Callable[..., Arrays]  # takes the paths of the originals
 Loaded: TypeAlias = Bunch | tuple[Array, Codes]
 PathLike: TypeAlias = str | os.PathLike[str] | None
 
-# What numpy, zipfile, tarfile and the parsers raise on a file that is not what it should be.
+# What numpy, zipfile, tarfile and the parsers raise on a damaged file.
 _DAMAGED: tuple[type[Exception], ...] = (
     *(OSError, ValueError, KeyError, EOFError, SyntaxError),
     *(zipfile.BadZipFile, tarfile.TarError, zlib.error),
@@ -90,7 +90,7 @@ SOURCES = {name: _source(**entry) for name, entry in tomllib.loads(_TABLE).items
 
 
 def user_cache() -> Path:
-    """Folder ``pooch.os_cache("manyone")`` names, found without pooch."""
+    """The folder that ``pooch.os_cache("manyone")`` gives, without pooch."""
     if sys.platform == "win32":
         local = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
         return Path(local) / "manyone" / "manyone" / "Cache"
@@ -237,7 +237,7 @@ def _original(original: Original, folders: list[Path], scratch: str, download: b
 
 
 def _require(module: str, what: str) -> None:
-    """Say what to install where a module is missing."""
+    """Raise an error that says what to install if a module is missing."""
     if importlib.util.find_spec(module) is None:
         packages = {"PIL": ("pillow", "data"), "pooch": ("pooch", "data")}
         package, extra = packages.get(module, (module, "faces"))

@@ -246,7 +246,7 @@ def _pick(n_rows: int, n_features: int, k: int, rng: RandomState) -> Mask:
 
 
 def _other_machine(task: Codes, machine_type: Codes, rng: RandomState) -> Codes:
-    """For every row another machine than its own, of another type where there is one."""
+    """For every row a machine other than its own, of another type if there is one."""
     group = machine_type if np.ptp(machine_type) else np.arange(len(machine_type))
     by_group = np.argsort(group, kind="stable")
     start = np.searchsorted(group[by_group], group)  # a machine's own group is one block

@@ -191,7 +191,7 @@ def _convert_faces(archive: Path, describe: bool) -> Arrays:
     names = sorted(name for name, n in count.items() if n >= _FEWEST_FACES)
     descriptor = _descriptor() if describe else None
     found = []
-    with tarfile.open(archive) as members:  # anew, as a gzipped tar is read only forwards
+    with tarfile.open(archive) as members:  # again, because a gzipped tar can only be read forwards
         for member in members:
             picture = Path(member.name)
             if picture.suffix != ".jpg" or picture.parent.name not in names:

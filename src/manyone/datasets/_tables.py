@@ -220,7 +220,7 @@ def _windows(channel: Channel, split: str, window: int, step: int, features: str
 def _convert_keystrokes(workbook: Path) -> Arrays:
     """Arrays of the workbook: a header, then the subject and 71 features per row."""
     header, *rows = _read_sheet(workbook)
-    # Blank rows part the subjects.
+    # Blank rows separate the subjects.
     table = np.array([[float(cell) for cell in row[: len(header)]] for row in rows if any(row)])
     if table.ndim != 2 or not np.isfinite(table).all():
         raise ValueError("the workbook has cells that are not numbers")
@@ -261,7 +261,7 @@ def _read_sheet(workbook: Path) -> Iterator[list[str]]:
 
 
 def _convert_turbofan(archive: Path) -> Arrays:
-    """Arrays of the three FD001 text files, which lie in a zip within the zip."""
+    """Arrays of the three FD001 text files, in a zip within the zip."""
     with zipfile.ZipFile(archive) as outer:
         inner = next((name for name in outer.namelist() if name.endswith("CMAPSSData.zip")), None)
         nested = io.BytesIO(outer.read(inner)) if inner else archive

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Of the palette of Okabe and Ito, which stays distinct for colour-blind eyes.
+# From the palette of Okabe and Ito, which colour-blind people can tell apart.
 BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#8C8C8C"
 GREEN, PURPLE, ORANGE, SKY = "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 
@@ -25,7 +25,7 @@ class Display:
     """
 
     def _open(self, ax: Axes | None, figsize: tuple[float, float], layout: Any) -> Axes:
-        """Axes to draw on: those given, or new ones; kept with the figure they belong to."""
+        """Axes to draw on, given or new; they are kept as attributes, with their figure."""
         try:
             import matplotlib.pyplot as plt
         except ImportError as error:
@@ -39,7 +39,7 @@ class Display:
 
 
 def last_step(estimator: Any, X: Any = None, task: Any = None) -> tuple[Any, Any]:
-    """The fitted estimator itself, out of its pipeline, and rows (n, d) as it gets them."""
+    """The fitted estimator at the end of a pipeline, and rows (n, d) as it gets them."""
     from sklearn.pipeline import Pipeline  # slow to import
 
     from manyone.pipelines import TaskPipeline

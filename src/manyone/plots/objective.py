@@ -68,7 +68,7 @@ class ObjectiveDisplay(Display):
 
     @classmethod
     def from_predictions(cls, path: ArrayLike, *, name: str | None = None, **kwargs: Any) -> Self:
-        """Draw a path that is at hand.
+        """Draw a given path.
 
         Parameters
         ----------

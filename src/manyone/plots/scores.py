@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MOST_TASKS = 10  # shown unless the caller chooses
 _DOT_COLUMNS = 80  # columns of dots side by side across the axes
 _HALF_ROW = 0.4  # of the distance between two tasks
-_ROOM = 2.0  # for alarms, in widths of all other dots; lower scores stand at the edge
+_ROOM = 2.0  # for alarms, in widths of all other dots; lower scores are drawn at the edge
 
 
 @dataclass(eq=False, repr=False)
@@ -140,7 +140,7 @@ class ScoreDisplay(Display):
         which: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw scores that are at hand.
+        """Draw given scores.
 
         Parameters
         ----------
@@ -258,18 +258,18 @@ class ScoreDisplay(Display):
         if far.any():
             self.far_ = dots(x[far], y[far], c=VERMILION, marker="<", zorder=3)
 
-        ink = ax.xaxis.label.get_color()  # on dark ground too
+        ink = ax.xaxis.label.get_color()  # readable on a dark background, too
         line: dict[str, Any] = {"colors": ink, "linewidths": 1.5, "label": "threshold", "zorder": 4}
         top, bottom = np.arange(k) - _HALF_ROW, np.arange(k) + _HALF_ROW
         self.threshold_ = ax.vlines(self.offset, top, bottom, **line | (line_kwargs or {}))
-        self._dress(ax, alarm)
+        self._label(ax, alarm)
         if legend:
             above: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
             ax.legend(ncols=4, frameon=False, handletextpad=0.3, columnspacing=1.2, **above)
         return self
 
-    def _dress(self, ax: Axes, alarm: Mask) -> None:
-        """Labels, limits and how many rows of each task raise an alarm."""
+    def _label(self, ax: Axes, alarm: Mask) -> None:
+        """Labels, limits, and how many rows of each task raise an alarm."""
         k = len(self.labels)
         more = "" if self.far_ is None else "; triangles: lower still"
         xlabel = f"score (higher is more normal{more})"

@@ -97,7 +97,7 @@ class StructureDisplay(Display):
         order: str | None = "cluster",
         **kwargs: Any,
     ) -> Self:
-        """Draw a task matrix that is at hand.
+        """Draw a given task matrix.
 
         Parameters
         ----------
@@ -188,7 +188,7 @@ class StructureDisplay(Display):
         return self
 
     def _label_ticks(self, ax: Axes) -> None:
-        """As many labels as have room."""
+        """Label as many tasks as there is room for."""
         T = len(self.order)
         box = ax.get_window_extent().transformed(self.figure_.dpi_scale_trans.inverted())
         step = max(1, int(np.ceil(T * _LABEL_HEIGHT / min(box.width, box.height))))
@@ -202,7 +202,7 @@ class StructureDisplay(Display):
 
 
 def clustered(matrix: Array) -> Codes:
-    """Order of tasks in which like ones are neighbours (average linkage, optimal leaves)."""
+    """Order of tasks that puts similar ones side by side (average linkage, optimal leaves)."""
     T = len(matrix)
     if T < 3:
         return np.arange(T)

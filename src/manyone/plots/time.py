@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _BAND = 0.95
-# Of the tasks that are drawn by name: those with the most evidence.
+# Of the tasks with the most evidence, which the legend names.
 _COLOURS = (VERMILION, BLUE, GREEN, PURPLE, ORANGE, SKY)
 
 
@@ -69,7 +69,7 @@ class RateDisplay(Display):
 
     @property
     def band(self) -> tuple[float, float]:
-        """Between which a measured rate is to be expected."""
+        """Range in which a measured rate is to be expected."""
         tail = (1.0 - _BAND) / 2
         low, high = (float(binom.ppf(q, self.window, self.rate)) for q in (tail, 1.0 - tail))
         return low / self.window, high / self.window
@@ -78,7 +78,7 @@ class RateDisplay(Display):
     def from_predictions(
         cls, alarm: ArrayLike, *, rate: float, window: int | None = None, **kwargs: Any
     ) -> Self:
-        """Draw alarms that are at hand, as those of a `Monitor`.
+        """Draw given alarms, such as those of a `Monitor`.
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class DriftDisplay(Display):
     def from_watched(
         cls, watched: Any, *, task: Any = None, drift_level: float = 0.01, **kwargs: Any
     ) -> Self:
-        """Draw what a `Monitor` has said.
+        """Draw the results of a `Monitor`.
 
         Parameters
         ----------
@@ -211,7 +211,7 @@ class DriftDisplay(Display):
         drift_level: float = 0.01,
         **kwargs: Any,
     ) -> Self:
-        """Draw evidence that is at hand.
+        """Draw given evidence.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class DriftDisplay(Display):
         return cls(values, labels=names, drift_level=drift_level).plot(**kwargs)
 
     def plot(self, ax: Axes | None = None, *, legend: bool = True) -> Self:
-        """Draw one line per task, those that were flagged thick, the clearest of them in colour.
+        """Draw one line per task; flagged ones are thick, the clearest of these in colour.
 
         Parameters
         ----------
@@ -269,7 +269,7 @@ class DriftDisplay(Display):
 
 
 def _dashed(ax: Axes, height: float, label: str) -> None:
-    """A line in the colour of the axes' words, on light and on dark ground."""
+    """A line in the colour of the labels, which suits light and dark backgrounds."""
     ax.axhline(height, color=ax.xaxis.label.get_color(), lw=1, ls="--", label=label)
 
 
