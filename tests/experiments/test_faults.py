@@ -150,7 +150,7 @@ def test_the_best_setting_by_hindsight_is_marked_as_such():
     cells += [outcome("LOF (per task)", "n_neighbors=2", r, 0.80 - r / 100) for r in range(3)]
     cells += [outcome("LOF (per task)", "n_neighbors=5", r, 0.60) for r in range(3)]
     cells += [outcome("auto (faults)", DEFAULT, r, 0.9 + r / 100) for r in range(3)]
-    results = Results.of(cells)
+    results = Results(cells)
     means = {row.method: round(row.mean, 6) for row in results.rows}
     assert means == {"LOF (per task)": 71, "LOF (per task)" + HINDSIGHT: 79, "auto (faults)": 91}
     table = auc_table("valves", results)

@@ -22,7 +22,7 @@ def outcomes(made_up):
 
 @pytest.fixture(scope="module")
 def drawn(outcomes):
-    return {chart.name: chart for chart in charts(Results.of(outcomes))}
+    return {chart.name: chart for chart in charts(Results(outcomes))}
 
 
 def test_every_figure_of_the_paper_and_ours_is_there(drawn):
@@ -37,7 +37,7 @@ def test_every_figure_of_the_paper_and_ours_is_there(drawn):
 
 def test_nothing_is_drawn_without_results(outcomes):
     failed = [replace(outcome, result={}, error="lost") for outcome in outcomes]
-    assert charts(Results.of(failed)) == []
+    assert charts(Results(failed)) == []
 
 
 def test_plotly_takes_every_figure(drawn):

@@ -19,7 +19,7 @@ from manyone.report.png import draw_png
 
 def page_of(plan, outcomes):
     """The page, with one quick drawing in place of all that take long."""
-    results = Results.of(outcomes)
+    results = Results(outcomes)
     line = Panel("", Axis(""), Axis(""), (Curve((0.0, 1.0), (0.0, 1.0)),))
     still = draw_png(Chart("still", "", "", (line,)))
     pictures = [Picture(chart, still) for chart in charts(results)]
@@ -45,7 +45,7 @@ def outcome(method, aucs, protocol="seen", **result):
 
 
 def said(outcomes):
-    return {topic: " ".join(lines) for topic, lines in findings(Results.of(outcomes), [])}
+    return {topic: " ".join(lines) for topic, lines in findings(Results(outcomes), [])}
 
 
 def test_sentences_follow_the_numbers():
@@ -78,7 +78,7 @@ def test_alarm_rates_are_told_with_their_ends():
 def test_table_has_every_method_the_best_marked_and_the_paper_beside(made_up):
     plan, outcomes = made_up()
     text = page_of(plan, outcomes)
-    rows = Results.of(outcomes).rows
+    rows = Results(outcomes).rows
     for row in rows:
         assert f"{row.mean:.2f} ± {row.error:.2f}" in text
         if row.paper is not None:
@@ -97,7 +97,7 @@ def words(text):
 
 def test_one_repetition_claims_nothing(made_up):
     plan, outcomes = made_up(repeats=1)
-    results, text = Results.of(outcomes), page_of(plan, outcomes)
+    results, text = Results(outcomes), page_of(plan, outcomes)
     assert 'class="best"' not in text and 'class="level"' not in text
     seen = words(text)
     assert "±" not in seen and "p-value" not in seen and "t test" not in seen
@@ -116,7 +116,7 @@ def test_one_repetition_claims_nothing(made_up):
 
 def test_a_first_look_names_only_what_it_ran(made_up):
     plan, outcomes = made_up(repeats=1, quick=True)
-    results = Results.of(outcomes)
+    results = Results(outcomes)
     run = {row.family for row in results.rows}
     missing = {"OKL", "MT-OCSVM", "KNFST", "GroupedPredictor", "KPCA"}
     assert not run & missing
@@ -134,7 +134,7 @@ def test_a_first_look_names_only_what_it_ran(made_up):
 @pytest.mark.parametrize("kind", ["seen", "unseen"])
 def test_one_protocol_names_no_other(made_up, kind):
     outcomes = [o for o in made_up()[1] if o.cell.protocol == kind]
-    (chart,) = (c for c in charts(Results.of(outcomes)) if c.name == "seen_unseen")
+    (chart,) = (c for c in charts(Results(outcomes)) if c.name == "seen_unseen")
     assert ("circles" in chart.caption) == ("paper" in chart.caption) == (kind == "seen")
     assert ("diamonds" in chart.caption) == (kind == "unseen")
     assert chart.title == f"{'Known' if kind == 'seen' else 'Unknown'} kinds of anomaly"

@@ -88,7 +88,7 @@ def test_a_registered_method_takes_part_in_everything(monkeypatch):
         for cell in mine
         if cell.protocol == "seen" and cell.setting in wanted and not cell.corruption
     ]
-    results = Results.of([Outcome(cell, compute(cell)) for cell in cells])
+    results = Results([Outcome(cell, compute(cell)) for cell in cells])
     assert [row.method for row in results.rows] == ["OCKSR-X"]
     drawn = {chart.name: chart for chart in charts(results)}
     assert {"seen_unseen", "alarm_rate", "regulariser", "squared_error"} <= set(drawn)

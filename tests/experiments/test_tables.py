@@ -29,8 +29,8 @@ def test_paired_tests_agree_with_the_formula():
 
 
 def test_one_repetition_has_no_spread():
-    rows = summarise([outcome("A", 0, 0.9), outcome("B", 0, 0.9)])
-    assert table_csv(rows).splitlines()[1] == "mnist,seen,A,90.0000,,1,"
-    (pair,) = compare(rows)
+    results = Results([outcome("A", 0, 0.9), outcome("B", 0, 0.9)])
+    assert table_csv(results.rows).splitlines()[1] == "mnist,seen,A,90.0000,,1,"
+    (pair,) = results.pairs
     assert pair.p is None and pair.error is None and not pair.unclear
-    assert not Results([], rows, [pair]).repeated
+    assert not results.repeated

@@ -53,7 +53,7 @@ def reproduce(
     for name in plan.datasets:
         data.load(name, data_home)
     outcomes = run(plan, out, workers=workers, data_home=data_home, progress=progress)
-    results = Results.of(outcomes)
+    results = Results(outcomes)
     pictures = [Picture(chart, draw_png(chart)) for chart in charts(results)]
     (out / "figures").mkdir(exist_ok=True)
     files = {f"figures/{picture.chart.name}.png": picture.png for picture in pictures}

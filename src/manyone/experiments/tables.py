@@ -7,6 +7,7 @@ import io
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -84,14 +85,16 @@ class Results:
     """Results of a run: its cells, the table made of them, and the paired tests."""
 
     outcomes: Sequence[Outcome]
-    rows: list[Row]
-    pairs: list[Pair]
 
-    @classmethod
-    def of(cls, outcomes: Sequence[Outcome]) -> Results:
-        """From the cells alone."""
-        rows = summarise(outcomes)
-        return cls(outcomes, rows, compare(rows))
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Lines of the table."""
+        return summarise(self.outcomes)
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """Paired tests of all lines of the same data set and protocol."""
+        return compare(self.rows)
 
     @property
     def repeated(self) -> bool:
