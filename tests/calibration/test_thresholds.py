@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import beta, binom, norm
 
 from manyone import IndependentOCKSR, JointOCKSR
 from manyone.calibration import Calibration
@@ -171,3 +172,24 @@ def test_tasks_of_one_row_hold_the_rate():
     # It was 0.6 for a single row; 5 % are asked for.
     assert np.mean(rates, axis=0)[:2].mean() < 0.12
     assert np.mean(rates) < 0.07
+
+
+@pytest.mark.parametrize("sigma", [0.5, 2.0])
+@pytest.mark.parametrize("rate", [0.02, 0.05])
+def test_no_task_raises_more_than_its_own_rows_allow(sigma, rate):
+    """However unlike the spreads: no rate above that of the worst own score, Beta(1, 10)."""
+    rng, T, n, draws = np.random.default_rng(0), 50, 10, 40
+    codes, rates = np.repeat(np.arange(T), n), []
+    for _ in range(draws):
+        spread = np.exp(sigma * rng.normal(size=T))
+        scores = -spread[codes] * np.abs(rng.normal(size=T * n))
+        weight = np.ones(T * n)
+        calibration = Calibration.from_scores(scores, codes, weight, T, "held-out")
+        offsets, _ = calibration.offsets(rate)
+        assert np.all(offsets <= scores.reshape(T, n).min(axis=1))
+        rates.append(2.0 * norm.cdf(offsets / spread))
+    worst, mean = np.max(rates, axis=1), np.mean(rates)
+    # As many of the worst tasks lie beyond a quantile of the law as chance allows, or fewer.
+    limit = beta.ppf(0.5 ** (1 / T), 1, n)
+    assert np.sum(worst > limit) <= binom.ppf(0.999, draws, 0.5)
+    assert rate / 5 < mean <= rate
