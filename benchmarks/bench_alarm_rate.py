@@ -69,7 +69,6 @@ def simulated(data_sets: int, sizes: list[int]) -> None:
         for seed in range(data_sets):
             X, task, Z, claim = related_tasks(seed, n_rows)
             chosen = auto(X, task=task)
-            # The views of the choice are what auto chooses for strangers, and for faults.
             models = {"combined": CombinedOneClass().fit(X, task=task), "auto": chosen}
             models |= {f"auto's {name}": view for name, view in chosen.views_.items()}
             for name, model in models.items():

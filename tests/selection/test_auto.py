@@ -9,6 +9,7 @@ from scipy.stats import binom
 
 import manyone
 from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, NonlinearOCKSR
+from manyone.selection.judging import Judged
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning"),
@@ -38,6 +39,28 @@ def test_what_anomalies_look_like_decides_the_method(rows):
     for view in both.views_:
         assert np.sum(choice["chosen"][choice["view"] == view]) == 1
     assert np.all(both.predict(X + 50.0, task=task) == -1)
+
+
+@pytest.mark.parametrize(
+    ("gains", "alone", "hedged"),
+    [
+        ([0.3, 0.2, 0.3], JointOCKSR, JointOCKSR),
+        ([0.3, -0.25, 0.0], NonlinearOCKSR, JointOCKSR),  # in doubt
+        ([-0.1, -0.3, 0.1], NonlinearOCKSR, NonlinearOCKSR),
+    ],
+)
+def test_one_layer_alone_has_to_be_better_by_a_standard_error(
+    rows, monkeypatch, gains, alone, hedged
+):
+    X, task = rows
+    module = importlib.import_module("manyone.selection.auto")
+    aucs = {NonlinearOCKSR: np.full(3, 0.5), JointOCKSR: 0.5 + np.array(gains)}
+    monkeypatch.setattr(
+        module, "_judged_by_folds", lambda model, _: Judged({}, aucs[type(model)], "method")
+    )
+    for anomalies, expected in (("strangers", alone), ("any", hedged)):
+        model = manyone.auto(X, task=task, anomalies=anomalies, alarm_rate=0.1)
+        assert type(getattr(model, "views_", {"strangers": model})["strangers"]) is expected
 
 
 @pytest.mark.parametrize("anomalies", ["faults", "any"])

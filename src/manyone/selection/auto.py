@@ -21,7 +21,7 @@ from manyone.memory import in_memory
 from manyone.rows import TrainingRows, training_rows
 from manyone.selection.choosing import choose_setting
 from manyone.selection.faults import fault_grid, refuse_unless_dense
-from manyone.selection.judging import Judged, finite_mean, fold_aucs
+from manyone.selection.judging import Judged, beats, finite_mean, fold_aucs
 from manyone.validation import warn_of_labels_in_y
 
 # Up to so many rows two layers are affordable, and the kernel matrix of all rows is.
@@ -65,10 +65,11 @@ def auto(
     anomalies : {"any", "strangers", "faults"}
         ``"strangers"``: rows of somebody or something else. A joint method, with other tasks' rows
         as negatives, tuned on tasks left out: :class:`NonlinearOCKSR`, or :class:`JointOCKSR` where
-        the second layer gains nothing or costs too much. ``"faults"``: the task's own rows gone
-        wrong. :class:`IndependentOCKSR`, tuned on faults made from left-out rows; the tasks share
-        their metric. ``"any"``: a :class:`CombinedOneClass` of both, in which a view counts for
-        less, down to nothing, where all new rows look about as far away to it as any.
+        that is better by a standard error, or two layers cost too much. ``"faults"``: the task's
+        own rows gone wrong. :class:`IndependentOCKSR`, tuned on faults made from left-out rows; the
+        tasks share their metric. ``"any"``: a :class:`CombinedOneClass` of both (of one layer where
+        it is as good), in which a view counts for less, down to nothing, where all new rows look
+        about as far away to it as any.
     alarm_rate : float, default=0.05
         Share of normal rows that may raise an alarm.
     landmarks : int or None
@@ -126,7 +127,7 @@ def auto(
         if budget is not None:
             view, left = _affordable(view, rows, budget, time.monotonic() - begin, remarks)
             until = time.monotonic() + left / (len(plan) - number)
-        tried.append(tuned(view, rows, random_state, until))
+        tried.append(tuned(view, rows, random_state, until, alone=len(plan) == 1))
     views, alone = [(choice.view, choice.model) for choice in tried], len(tried) == 1
     best: OneClassEstimator = views[0][1] if alone else CombinedOneClass(estimators=views)
     best.set_params(alarm_rate=alarm_rate)
@@ -221,8 +222,13 @@ def _cost(model: MultiTaskOneClass, rows: TrainingRows) -> float:
     return time.monotonic() - begin
 
 
-def tuned(view: View, rows: TrainingRows, random_state: Any, until: float) -> _Choice:
-    """The setting to take for a view; the simpler joint method where it is as good."""
+def tuned(
+    view: View, rows: TrainingRows, random_state: Any, until: float, alone: bool = False
+) -> _Choice:
+    """The setting to take for a view; the simpler joint method where it is as good.
+
+    Alone, where it is better by a standard error: two layers are better at strangers, as a rule.
+    """
     name, model, criterion, grid = view
     values = {key: list(options) for key, options in grid.items()}
     table, best, judged = choose_setting(
@@ -231,12 +237,13 @@ def tuned(view: View, rows: TrainingRows, random_state: Any, until: float) -> _C
     found = [(type(model).__name__, entry) for entry in table]
     chosen = model.set_params(**table[best].setting)
     if isinstance(model, NonlinearOCKSR) and time.monotonic() < until:
-        # Judged by the same folds, on strangers seen and unseen: is one layer as good?
+        # Judged by the same folds, on strangers seen and unseen.
         shared = {key: getattr(model, key) for key in JointOCKSR().get_params() if key in values}
         simple = JointOCKSR(**shared)
         two, one = (_judged_by_folds(method, judged) for method in (chosen, simple))
         found += [(type(chosen).__name__, two), (type(simple).__name__, one)]
-        if not finite_mean(two.aucs) > finite_mean(one.aucs):
+        as_good = not finite_mean(two.aucs) > finite_mean(one.aucs)
+        if as_good and (not alone or beats(one.aucs, two.aucs)):
             return _Choice(name, simple, found, len(found) - 1)
     return _Choice(name, chosen, found, best)
 
