@@ -1,9 +1,11 @@
 """Rows beyond one kernel matrix: what docs/scale.rst promises, as ratios in one run.
 
-``python benchmarks/bench_scale.py [scoring] [tasks] [workers] [forests] [--quick]``; without names,
-all four. One BLAS thread; processor time, but for `workers`, which needs two free cores.
+``python benchmarks/bench_scale.py [NAME ...] [--quick]``; without names, all of them. One BLAS
+thread and processor time, but for `rival`, `million` and `workers`, which need two free cores.
 
 scoring   rows scored against their own task, beside the bare kernel product and exponential
+rival     100,000 rows beside scikit-learn's Nystroem + Ridge, on one thread and on two
+million   a million rows of 1,000 tasks beside the bare arithmetic, on one thread and on two
 tasks     a million rows as 10,000 tasks of 100, beside 1,000 tasks of 1,000
 workers   a million rows on two single-threaded Dask workers against one, beside bare processes
 forests   planted faults and strangers: AUC and time beside one IsolationForest per task
@@ -51,6 +53,12 @@ def seconds(call: Callable[..., object], *given: object) -> float:
     return time.process_time() - begin
 
 
+def wall(call: Callable[..., object], *given: object) -> float:
+    begin = time.perf_counter()
+    call(*given)
+    return time.perf_counter() - begin
+
+
 def bare_kernel(X: np.ndarray, Z: np.ndarray, gamma: float) -> None:
     """One product and one exponential for every kernel value."""
     right = np.column_stack([2 * gamma * Z, np.full(len(Z), -gamma), -gamma * (Z**2).sum(axis=1)])
@@ -73,18 +81,50 @@ def scoring() -> bool:
     return share >= 0.7
 
 
+def alone(threads: int, *words: object) -> list[float]:
+    """Numbers that a process of its own prints, in whose time and memory everything counts."""
+    command = [sys.executable, __file__, *map(str, words)]
+    limits = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), str(threads))
+    run = subprocess.run(
+        command, check=True, capture_output=True, text=True, env={**os.environ, **limits}
+    )
+    return [float(number) for number in run.stdout.split()]
+
+
+def rival() -> bool:
+    """Everybody in one process, in turns, after a round that is not counted."""
+    rows, slowest = 20_000 if QUICK else 100_000, []
+    for threads in (1, 2):
+        *ratios, ours, theirs = alone(threads, "one-rival", rows)
+        slowest.append(float(np.median(ratios)))
+        spread = f"{slowest[-1]:.2f} of it ({min(ratios):.2f} to {max(ratios):.2f}), below 1"
+        print(f"rival: {threads} threads: {ours:.1f} s, Nystroem + Ridge {theirs:.1f} s: {spread}")
+    return max(slowest) < 1.0
+
+
+def one_rival(rows: int) -> None:
+    data, names, times = fleet(rows, 100, COLUMNS), (OURS, "Nystroem + Ridge"), []
+    for _ in range(4):
+        times.append([wall(CONTENDERS[name], data, LANDMARKS) for name in names])
+    counted = np.array(times[1:])
+    print(*counted[:, 0] / counted[:, 1], *np.median(counted, axis=0))
+
+
+def million() -> bool:
+    rows, good = 100_000 if QUICK else 1_000_000, True
+    for threads in (1, 2):
+        _, memory, ours, bare = alone(threads, "one-fit", 1_000, rows // 1_000, "bare")
+        told = f"{ours:.0f} s, bare {bare:.0f} s: {ours / bare:.2f} of it (at most 1.5)"
+        print(f"million: {threads} threads: {told}, {memory:.2f} GB (below 1.5)", flush=True)
+        good = good and ours <= 1.5 * bare and memory < 1.5
+    return good
+
+
 def tasks() -> bool:
-    """Every fit is a process of its own, in whose time and memory everything counts."""
     rows, found = 100_000 if QUICK else 1_000_000, {}
     for n_tasks in (1_000, 10_000):
-        run = subprocess.run(
-            [sys.executable, __file__, "one-fit", str(n_tasks), str(rows // n_tasks)],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        found[n_tasks] = [float(number) for number in run.stdout.split()]
-        taken, memory = found[n_tasks]
+        found[n_tasks] = alone(1, "one-fit", n_tasks, rows // n_tasks)
+        taken, memory, _ = found[n_tasks]
         print(f"tasks: {n_tasks:,} with {rows // n_tasks:,} rows: {taken:.1f} s, {memory:.2f} GB")
     ratio = found[10_000][0] / found[1_000][0]
     print(f"tasks: ratio {ratio:.2f} (at most 1.3), {found[10_000][1]:.2f} GB (below 2)")
@@ -92,10 +132,16 @@ def tasks() -> bool:
 
 
 def one_fit(n_tasks: int, per_task: int) -> None:
+    """Processor time, memory and seconds of a fit, then the seconds of the bare arithmetic."""
     X, task = made(n_tasks, per_task)
-    model = JointOCKSR(landmarks=LANDMARKS, random_state=0)
+    model, begin = JointOCKSR(landmarks=LANDMARKS, random_state=0), time.perf_counter()
     taken = seconds(lambda: model.fit(X, task=task))
-    print(taken, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+    found = [time.perf_counter() - begin]
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    if "bare" in sys.argv:
+        data = Data(X, task, X[:1], task[:1], np.zeros(1, dtype=bool))
+        found.append(wall(CONTENDERS[FLOOR], data, LANDMARKS))
+    print(taken, memory, *found)
 
 
 def workers() -> bool:
@@ -139,7 +185,11 @@ def main() -> int:
     if "one-fit" in sys.argv:
         one_fit(*(int(word) for word in sys.argv[2:4]))
         return 0
-    studies = {"scoring": scoring, "tasks": tasks, "workers": workers, "forests": forests}
+    if "one-rival" in sys.argv:
+        one_rival(int(sys.argv[2]))
+        return 0
+    parts = (scoring, rival, million, tasks, workers, forests)
+    studies = {part.__name__: part for part in parts}
     chosen = [name for name in studies if name in sys.argv] or list(studies)
     return int(not all([studies[name]() for name in chosen]))
 

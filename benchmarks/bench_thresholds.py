@@ -15,7 +15,7 @@ from timing import in_turns
 
 from manyone import NonlinearOCKSR
 from manyone.rows import training_rows
-from manyone.solvers.running import blas_threads
+from manyone.threads import blas_threads
 
 MOST, MOST_ON_ONE = 3.0, 5.0
 

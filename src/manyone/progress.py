@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from typing import Protocol, TypeVar
 
 Tell = Callable[[int, int], None]
+#: Called with the number of an iteration and the objective there.
+Report = Callable[[int, float], None]
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -55,3 +57,10 @@ def counted(steps: _Counted[T_co]) -> Generator[T_co]:
     finally:
         if left:
             count.add(left, 0)
+
+
+def record(path: list[float], value: float, report: Report | None) -> None:
+    """Append the objective of an accepted iterate, and report it."""
+    path.append(value)
+    if report is not None:
+        report(len(path) - 1, value)

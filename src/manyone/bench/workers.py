@@ -14,7 +14,7 @@ from manyone._types import Array, Codes
 from manyone.bench.cases import Case
 from manyone.bench.contenders import FLOOR, OURS, Data, floor
 from manyone.estimators.joint import JointOCKSR
-from manyone.solvers.running import one_blas_thread
+from manyone.threads import one_blas_thread
 
 # Chunks of each fit: the same for any number of workers.
 _CHUNKS = 16

@@ -13,7 +13,7 @@ from manyone.bench.contenders import CONTENDERS
 from manyone.bench.run import Measured
 from manyone.files import write_atomically
 from manyone.report.charts import COLOURS, SYMBOLS, Axis, Chart, Curve, Panel
-from manyone.solvers.running import blas_threads
+from manyone.threads import blas_threads
 
 COLUMNS = (
     *("study", "rows", "tasks", "features", "landmarks", "workers", "contender"),

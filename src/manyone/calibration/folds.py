@@ -14,7 +14,7 @@ from manyone.groups import looks_ahead
 from manyone.models.solution import Solution
 from manyone.progress import counted
 from manyone.rows import TrainingRows
-from manyone.solvers.running import blas_threads, one_blas_thread
+from manyone.threads import blas_threads, one_blas_thread
 
 # Up to this size folds run side by side, each on one thread; beyond it BLAS has enough to do.
 _SMALL = 512

@@ -46,6 +46,12 @@ class Tails:
         """Tails of rows with these scores."""
         return cls(scores, weight, codes, np.zeros(len(scores), dtype=bool), kept)._sorted()
 
+    @classmethod
+    def none(cls, n_tasks: int) -> Tails:
+        """Tails of no rows yet."""
+        none = np.zeros(0)
+        return cls.of(none, none.astype(np.intp), none, kept_scores(n_tasks))
+
     def merged(self, *others: Tails) -> Tails:
         """Tails of the rows of all."""
         parts = (self, *others)

@@ -119,7 +119,7 @@ class CodedRows:
 
 def kernel_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Slices of rows whose kernel values against `n_columns` points make one block."""
-    step = int(np.clip(_FLOATS // max(n_columns, 1), 256, 65536))
+    step = int(np.clip(_FLOATS // max(n_columns, 1), 256, 16384))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 
@@ -134,12 +134,11 @@ def stacked(parts: list[Rows]) -> Rows:
     return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.vstack(parts)
 
 
-def by_task(codes: Codes) -> tuple[Codes, Any]:
-    """Tasks that occur (u,), and a sparse (u, b) matrix that sums rows by task; none MISSING."""
+def by_task(codes: Codes, weight: Array) -> tuple[Codes, Any]:
+    """Tasks that occur (u,), and a sparse (u, b) matrix that sums weighted rows by task."""
     present, place = np.unique(codes, return_inverse=True)
     shape = (len(present), len(codes))
-    ones = np.ones(len(codes))
-    return present, sparse.csr_array((ones, (place, np.arange(len(codes)))), shape=shape)
+    return present, sparse.csr_array((weight, (place, np.arange(len(codes)))), shape=shape)
 
 
 def added(one: Codes, other: Codes, *pairs: tuple[Array, Array]) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ be pickled; neither grows with the number of rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sized
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import reduce
 from typing import Any, Protocol
@@ -24,6 +25,7 @@ from manyone.engines.sample import Sample, TakeSample, refuse_unusable
 from manyone.kernels.gram import Gram
 from manyone.progress import counted
 from manyone.rows import TrainingRows
+from manyone.threads import threads_for_blocks
 
 
 class Step(Protocol):
@@ -112,7 +114,9 @@ def fit_judged(model: Any, sweep: Sweep) -> tuple[Any, Any]:
     if sample.whole and (few or model.can.sample_rows):
         # So few rows shape the metric, or the first layer, much: thresholds come from folds.
         return model._fit_rows(sample.rows().by_task(), sample.tasks), None
-    with np.errstate(under="ignore"):
+    # Two layers are learned from the sample by BLAS; all else is blocks of rows.
+    spread = nullcontext() if model.can.sample_rows else threads_for_blocks()
+    with np.errstate(under="ignore"), spread:
         metric = metric_of(sample, sweep) if whitened else None
         plan = _planned(model, sample, seed, metric)
         solution, tails = model._solve_passes(plan, sweep, sample)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from manyone import validation
 from manyone._types import Array, Codes
-from manyone.calibration.tails import Tails, kept_scores
+from manyone.calibration.tails import Tails
 from manyone.covariance import Whitening
 from manyone.engines.blocks import Block, CodedRows, stacked
 from manyone.engines.hashing import Hashes, row_hashes
@@ -32,6 +32,7 @@ from manyone.models.presence import unit_of
 from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
 from manyone.rows import MISSING, TrainingRows
+from manyone.threads import on_threads
 
 #: Solves tasks exactly: a kernel and rows, sorted by task, and the ridge.
 Exact = Callable[[Gram, TrainingRows, float], Solution]
@@ -80,13 +81,15 @@ class TaskPlans:
         few = rows.take(np.flatnonzero(~np.isin(rows.codes, large))).by_task()
         what = f"{len(large)} tasks with landmarks={landmarks} each"
         refuse_beyond_memory(3.0 * len(large) * landmarks**2, what, "Give fewer landmarks.")
-        plans = {}
-        for task in large.tolist():
+
+        def planned(task: int) -> tuple[int, Plan]:
             own = rows.take(np.flatnonzero((rows.codes == task) | ~known))
             if len(own.codes) > sample_size(landmarks):
                 lowest = np.argsort(row_hashes(own.X, seed), kind="stable")
                 own = own.take(np.sort(lowest[: sample_size(landmarks)]))
-            plans[task] = Plan.of(kernel, own, tasks[[task]], landmarks, seed, metric)
+            return task, Plan.of(kernel, own, tasks[[task]], landmarks, seed, metric)
+
+        plans = dict(on_threads(planned, large.tolist()))
         return cls(tasks, kernel, few, plans, None, metric)
 
     def parts(self, rows: Any) -> Iterator[tuple[int, Codes, CodedRows]]:
@@ -117,8 +120,12 @@ class AddUpEach:
 
     def of(self, rows: Any) -> dict[int, Statistics]:
         """Statistics of rows whose tasks are numbers."""
-        parts = self.plans.parts(rows)
-        return {task: AddUp(self.plans.plans[task]).of(own) for task, _, own in parts}
+
+        def add_up(part: tuple[int, Codes, CodedRows]) -> tuple[int, Statistics]:
+            task, _, own = part
+            return task, AddUp(self.plans.plans[task]).of(own)
+
+        return dict(on_threads(add_up, self.plans.parts(rows)))
 
     def merge(
         self, one: dict[int, Statistics], other: dict[int, Statistics]
@@ -147,15 +154,19 @@ class LeaveOutEach:
 
     def of(self, rows: Any, out: Array | None = None) -> Tails:
         """Left-out scores of rows whose tasks are numbers; all of them in `out` (n,), if given."""
-        found = no_tails(len(self.plans.tasks))
-        for task, which, own in self.plans.parts(rows):
+
+        def judge(part: tuple[int, Codes, CodedRows]) -> Tails:
+            task, which, own = part
             scores = None if out is None else np.full(len(which), np.nan)
             step = LeaveOut(self._plan(task), self.ridges[task], self.unit)
             tails = step.of(own, scores).tails
-            found = found.merged(replace(tails, codes=np.full(len(tails.codes), task)))
             if out is not None and scores is not None:
                 known = ~own.outlier
                 out[which[known]] = scores[known]
+            return replace(tails, codes=np.full(len(tails.codes), task))
+
+        found = Tails.none(len(self.plans.tasks))
+        found = found.merged(*on_threads(judge, self.plans.parts(rows)))
         if out is not None and len(self.keys):
             keys = _keys(rows)
             place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
@@ -211,7 +222,7 @@ def independent_passes(
     """
     found = _solved(plans, sweep(AddUpEach(plans)) if plans.plans else {}, alpha, exact)
     unit, reach = unit_of(found.scorer), plans.reach
-    tails, judge = no_tails(len(plans.tasks)), LeaveOutEach(plans, found.ridges, unit)
+    tails, judge = Tails.none(len(plans.tasks)), LeaveOutEach(plans, found.ridges, unit)
     if found.exact is not None:
         assert found.exact.left_out is not None
         few, normal = plans.few, np.flatnonzero(~plans.few.outlier)
@@ -247,12 +258,6 @@ def independent_of_rows(
     return Solution(found.scorer, scores, learned=found.learned)
 
 
-def no_tails(n_tasks: int) -> Tails:
-    """Of no rows."""
-    none = np.zeros(0)
-    return Tails.of(none, none.astype(np.intp), none, kept_scores(n_tasks))
-
-
 def _solved(
     plans: TaskPlans, statistics: dict[int, Statistics], alpha: float, exact: Exact
 ) -> Parts:
@@ -265,11 +270,8 @@ def _solved(
     solved, X = None, few.X if plans.metric is None else plans.metric.apply(few.X)
     rows, coefs = {}, {}
     shared = X[few.codes == MISSING] if len(small) else X[:0]
-    used, mean, shared_coef = (
-        np.zeros(n_tasks),
-        np.zeros(n_tasks),
-        np.zeros((shared.shape[0], n_tasks)),
-    )
+    used, mean = np.zeros((2, n_tasks))
+    shared_coef = np.zeros((shared.shape[0], n_tasks))
     if len(small):
         own = replace(few, X=X, codes=renumbered(few.codes, small), n_tasks=len(small))
         solved = exact(Gram(plans.kernel, X), own, alpha)

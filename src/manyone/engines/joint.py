@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas
 
 from manyone._types import Array, Codes
 from manyone.calibration.tails import Tails
@@ -23,6 +22,7 @@ from manyone.models.resemblance import Resemblance
 from manyone.models.solution import Solution
 from manyone.rows import MISSING, TrainingRows
 from manyone.solvers.leave_blocks import scores_without_blocks, solve_primal_without_blocks
+from manyone.threads import solve_lower
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +118,7 @@ def _without_groups(plan: Plan, ridge: Ridge, rows: TrainingRows) -> Array:
         residual[some] = 1.0 - np.einsum("ij,ij->i", K, ridge.coef.T[rows.codes[some]])
 
     def features(some: Codes) -> Array:
-        K = np.ascontiguousarray(plan.values(rows.X[some]))
-        return np.asarray(blas.dtrsm(1.0, ridge.factor, K.T, lower=1, overwrite_b=1).T)
+        return solve_lower(ridge.factor, plan.values(rows.X[some]))
 
     leaving, scaled = leaving_together(rows), np.sqrt(rows.weight) * residual
     blocks = [left.gone for left in leaving]

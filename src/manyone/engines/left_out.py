@@ -13,14 +13,12 @@ import numpy as np
 from scipy.linalg import blas
 
 from manyone._types import Array, Codes
-from manyone.calibration.tails import Tails, kept_scores
+from manyone.calibration.tails import Tails
 from manyone.engines.blocks import Block, added, by_task, kernel_blocks
 from manyone.engines.plan import Plan
 from manyone.engines.statistics import Ridge
 from manyone.solvers.ridge import left_out_mean, one_minus_leverage
-
-# Scores that wait to be sorted.
-_WAITING = 2**20
+from manyone.threads import on_threads, solve_lower
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,26 +66,27 @@ class LeaveOut:
 
     def of(self, rows: Any, out: Array | None = None) -> LeftOut:
         """Left-out scores of rows whose tasks are numbers; all of them in `out` (n,), if given."""
-        kept = kept_scores(len(self.plan.tasks))
-        tasks, m = np.unique(rows.codes[~rows.outlier]), len(self.plan.points)
-        values, mass = np.zeros((len(tasks), m)), np.zeros(len(tasks))
-        tails, waiting, number = Tails.of(np.zeros(0), rows.codes[:0], np.zeros(0), kept), [], 0
-        for part in kernel_blocks(len(rows.codes), m):
+        tasks, tails = np.unique(rows.codes[~rows.outlier]), Tails.none(len(self.plan.tasks))
+        values, mass = np.zeros((len(tasks), len(self.plan.points))), np.zeros(len(tasks))
+
+        def judge(part: slice) -> LeftOut:
             normal = np.flatnonzero(~rows.outlier[part]) + part.start
             codes, weight = rows.codes[normal], rows.weight[normal]
             scores, half, shares = self._judged(rows.X[normal], codes, weight)
-            present, summing = by_task(codes)
-            place = np.searchsorted(tasks, present)
-            values[place] += (summing * shares) @ half
-            mass[place] += summing @ shares
             new = self.plan.unseen(rows.X[normal])
             if out is not None:
                 out[normal[new]] = scores[new]
-                continue
-            waiting.append(Tails.of(scores[new], codes[new], weight[new], kept))
-            number += len(scores)
-            if number >= _WAITING:
-                tails, waiting, number = tails.merged(*waiting), [], 0
+                new[:] = False
+            some = Tails.of(scores[new], codes[new], weight[new], tails.kept)
+            present, summing = by_task(codes, shares)
+            return LeftOut(some, present, summing @ half, summing.sum(axis=1))
+
+        waiting = []
+        for found in on_threads(judge, kernel_blocks(len(rows.codes), len(self.plan.points))):
+            place = np.searchsorted(tasks, found.tasks)
+            values[place] += found.values
+            mass[place] += found.mass
+            waiting.append(found.tails)
         return LeftOut(tails.merged(*waiting), tasks, values, mass)
 
     def merge(self, one: LeftOut, other: LeftOut) -> LeftOut:
@@ -104,9 +103,9 @@ class LeaveOut:
     def _judged(self, X: Any, codes: Codes, weight: Array) -> tuple[Array, Array, Array]:
         """Left-out scores (b,), ``Q^-1 k`` of each row (b, m), ``w / (1 - leverage)`` (b,)."""
         ridge = self.ridge
-        K = np.ascontiguousarray(self.plan.values(X))
+        K = self.plan.values(X)
         own = 1.0 - np.einsum("ij,ij->i", K, ridge.coef.T[codes])
-        half = blas.dtrsm(1.0, ridge.factor, K.T, lower=1, overwrite_b=1).T
+        half = solve_lower(ridge.factor, K)
         leverage = weight * np.einsum("ij,ij->i", half, half)
         kept = one_minus_leverage(1.0 - leverage, weight)
         left, count = own / kept, np.minimum(weight, 1.0)

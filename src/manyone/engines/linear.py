@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import blas, eigh, solve_triangular
+from scipy.linalg import eigh, solve_triangular
 
 from manyone._types import Array, Codes
-from manyone.calibration.tails import Tails, kept_scores
+from manyone.calibration.tails import Tails
 from manyone.engines.blocks import Block, kernel_blocks
 from manyone.engines.plan import Plan
 from manyone.engines.statistics import Statistics, symmetric
 from manyone.solvers.eigenbasis import eigenbasis
 from manyone.solvers.ridge import effective_alpha, left_out_mean, one_minus_leverage
+from manyone.threads import on_threads, solve_lower
 
 
 class LinearProblem(NamedTuple):
@@ -110,25 +111,23 @@ class LeaveOutOfStructure:
     def partial(self, block: Block) -> Tails:
         """Left-out scores of one block."""
         rows = block.checked().coded(self.plan.tasks)
-        tails = Tails.of(
-            np.zeros(0), rows.codes[:0], np.zeros(0), kept_scores(len(self.plan.tasks))
-        )
-        found = []
-        for part in kernel_blocks(len(rows.codes), 3 * len(self.basis) + 6 * len(self.Q)):
+        tails = Tails.none(len(self.plan.tasks))
+
+        def judge(part: slice) -> Tails:
             judged = ~rows.outlier[part] & self.plan.unseen(rows.X[part])
             normal = np.flatnonzero(judged) + part.start
             codes, weight = rows.codes[normal], rows.weight[normal]
-            scores = self._judged(rows.X[normal], codes, weight)
-            found.append(Tails.of(scores, codes, weight, tails.kept))
-        return tails.merged(*found)
+            return Tails.of(self._judged(rows.X[normal], codes, weight), codes, weight, tails.kept)
+
+        blocks = kernel_blocks(len(rows.codes), 3 * len(self.basis) + 6 * len(self.Q))
+        return tails.merged(*on_threads(judge, blocks))
 
     def merge(self, one: Tails, other: Tails) -> Tails:
         """Scores of both."""
         return one.merged(other)
 
     def _judged(self, X: Any, codes: Codes, weight: Array) -> Array:
-        K = np.ascontiguousarray(self.plan.values(X))
-        own = blas.dtrsm(1.0, self.plan.factor, K.T, lower=1, overwrite_b=1).T @ self.basis
+        own = solve_lower(self.plan.factor, self.plan.values(X)) @ self.basis
         back, mine = self.Q[codes], own * self.targets.T[codes]
         residuals = back - own @ ((1.0 - self.shrunk) * (self.targets @ self.Q))
         squares = weight[:, None] * own**2

@@ -7,6 +7,7 @@ tasks, the same rows are drawn, and of small tasks all.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from manyone.engines.blocks import Block, CheckedBlock, by_task, stacked
 from manyone.engines.hashing import Hashes, row_hashes
 from manyone.labels import as_labels, encode, lookup
 from manyone.rows import MISSING, TrainingRows, row_numbers
+from manyone.threads import on_threads
 
 # Rows of a block that are sampled in one go.
 _STEP = 2**17
@@ -140,10 +142,9 @@ class TakeSample:
     def partial(self, block: Block) -> Sample:
         """Sample of one block, which is checked on the way."""
         checked = block.checked()
-        sample = self._of(checked.take(slice(0, _STEP)))
-        for start in range(_STEP, checked.X.shape[0], _STEP):
-            sample = self.merge(sample, self._of(checked.take(slice(start, start + _STEP))))
-        return sample
+        starts = range(0, max(checked.X.shape[0], 1), _STEP)
+        parts = (checked.take(slice(start, start + _STEP)) for start in starts)
+        return reduce(self.merge, on_threads(self._of, parts))
 
     def _of(self, block: CheckedBlock) -> Sample:
         tasks, codes = encode(block.task)
@@ -154,20 +155,12 @@ class TakeSample:
         if self.sums and sparse.issparse(block.X):
             raise ValueError(validation.no_metric("whitened"))
         if self.sums:
-            present, summing = by_task(stratum)
-            totals[present, 2:] = (summing * block.weight) @ block.X
-        drawn = Sample(
-            tasks,
-            block.X,
-            stratum,
-            row_hashes(block.X, self.seed),
-            block.weight,
-            totals,
-            self.size,
-            block.names,
-            block.roles,
+            present, summing = by_task(stratum, block.weight)
+            totals[present, 2:] = summing @ block.X
+        hashes, told = row_hashes(block.X, self.seed), (block.names, block.roles)
+        return self._drawn(
+            Sample(tasks, block.X, stratum, hashes, block.weight, totals, self.size, *told)
         )
-        return self._drawn(drawn)
 
     def merge(self, one: Sample, other: Sample) -> Sample:
         """Sample of the rows of both."""
@@ -185,18 +178,11 @@ class TakeSample:
             totals[2 * place] += part.totals[::2]
             totals[2 * place + 1] += part.totals[1::2]
             strata.append(2 * place[part.stratum // 2] + part.stratum % 2)
+        X, quota = stacked([one.X, other.X]), min(one.quota, other.quota)
+        hashes = np.concatenate([one.hashes, other.hashes])
+        weight, told = np.concatenate([one.weight, other.weight]), (one.names, one.roles)
         return self._drawn(
-            Sample(
-                tasks,
-                stacked([one.X, other.X]),
-                np.concatenate(strata),
-                np.concatenate([one.hashes, other.hashes]),
-                np.concatenate([one.weight, other.weight]),
-                totals,
-                min(one.quota, other.quota),
-                one.names,
-                one.roles,
-            )
+            Sample(tasks, X, np.concatenate(strata), hashes, weight, totals, quota, *told)
         )
 
     def _drawn(self, sample: Sample) -> Sample:

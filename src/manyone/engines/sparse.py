@@ -8,7 +8,7 @@ judges the fold. Drawn rows, which shaped the first layer, have a part in all of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from manyone.rows import TrainingRows
 from manyone.solvers.sparse import as_lasso
 from manyone.solvers.sparse_group_lasso import solve_sparse_group_lasso
 from manyone.solvers.two_layer_landmarks import add_rounding
+from manyone.threads import on_threads
 
 _FOLDS = 5
 _GAP = 1e-6  # relative duality gap
@@ -102,24 +103,26 @@ class JudgeFolds:
 
     def partial(self, block: Block) -> Tails:
         """Scores of one block."""
-        kept, found = kept_scores(len(self.plan.tasks)), []
+        found: list[Tails] = []
         parts = self.dealer.parts(block.checked())[1:]
         for layer, part in zip(self.layers, parts, strict=True):
             rows = part.coded(self.plan.tasks)
-            for piece in kernel_blocks(len(rows.codes), len(self.plan.points)):
-                normal = np.flatnonzero(~rows.outlier[piece]) + piece.start
-                X, codes, weight = rows.X[normal], rows.codes[normal], rows.weight[normal]
-                own = np.einsum("ij,ij->i", self.plan.values(X), layer.coef.T[codes])
-                scores = -np.abs(own - layer.mean[codes])
-                if self.plan.reach is not None and self.unit > 0.0:
-                    scores -= self.plan.reach.penalties(X, codes, weight, self.unit)
-                found.append(Tails.of(scores, codes, weight, kept))
-        none = np.zeros(0)
-        return Tails.of(none, none.astype(np.intp), none, kept).merged(*found)
+            pieces = kernel_blocks(len(rows.codes), len(self.plan.points))
+            found += on_threads(partial(self._judged, layer, rows), pieces)
+        return Tails.none(len(self.plan.tasks)).merged(*found)
 
     def merge(self, one: Tails, other: Tails) -> Tails:
         """Scores of both."""
         return one.merged(other)
+
+    def _judged(self, layer: LassoLayer, rows: Any, piece: slice) -> Tails:
+        normal = np.flatnonzero(~rows.outlier[piece]) + piece.start
+        X, codes, weight = rows.X[normal], rows.codes[normal], rows.weight[normal]
+        own = np.einsum("ij,ij->i", self.plan.values(X), layer.coef.T[codes])
+        scores = -np.abs(own - layer.mean[codes])
+        if self.plan.reach is not None and self.unit > 0.0:
+            scores -= self.plan.reach.penalties(X, codes, weight, self.unit)
+        return Tails.of(scores, codes, weight, kept_scores(len(self.plan.tasks)))
 
 
 def lasso_layer(statistics: Statistics, sources: Codes, l1: float, group: float) -> LassoLayer:

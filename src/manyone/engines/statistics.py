@@ -8,6 +8,7 @@ normal rows of each task. Sums of blocks add up, and what was added can be subtr
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,10 @@ from manyone._types import Array, Codes
 from manyone.engines.blocks import Block, added, by_task, kernel_blocks, normal_rows
 from manyone.engines.plan import Plan
 from manyone.solvers.ridge import effective_alpha, factorise
+from manyone.threads import add_squares, on_threads, solve_lower
+
+# Rows, for each landmark, whose moments one thread sums up before they are added to the others'.
+_LANDMARKS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,28 +89,37 @@ class AddUp:
 
     def of(self, rows: Any) -> Statistics:
         """Statistics of rows whose tasks are numbers."""
-        m = len(self.plan.points)
-        tasks = np.unique(rows.codes[normal_rows(rows)])
+        m, normal = len(self.plan.points), normal_rows(rows)
+        tasks, place = np.unique(rows.codes[normal], return_inverse=True)
         G, sums, trace = np.zeros((m, m), order="F"), np.zeros((len(tasks), m)), 0.0
-        for part in kernel_blocks(len(rows.codes), m):
+        blocks = list(kernel_blocks(len(rows.codes), m))
+        few = 1 + _LANDMARKS * m // blocks[0].stop if blocks else 1
+        parts = [blocks[i : i + few] for i in range(0, len(blocks), few)]
+        for moments, gained, diagonal in on_threads(partial(self._sums, rows), parts):
+            G += moments
+            for present, values in gained:
+                sums[np.searchsorted(tasks, present)] += values
+            trace += diagonal
+        counts = np.bincount(place, rows.weight[normal])
+        return Statistics(G, tasks, sums, counts.astype(np.float64), trace, len(rows.codes))
+
+    def _sums(self, rows: Any, blocks: list[slice]) -> tuple[Array, list[Any], float]:
+        """Of some kernel blocks: moments (m, m), tasks and their sums in each, and the trace."""
+        m, gained, trace = len(self.plan.points), [], 0.0
+        G = np.zeros((m, m), order="F")
+        for part in blocks:
             weight, codes, outlier = rows.weight[part], rows.codes[part], rows.outlier[part]
             trace += float(weight @ self.plan.diagonal(rows.X[part]))
             Phi = np.ascontiguousarray(self.plan.values(rows.X[part]))
             if not self.plan.direct:
-                Phi = blas.dtrsm(1.0, self.plan.factor, Phi.T, lower=1, overwrite_b=1).T
-            if outlier.any():
-                present, summing = by_task(codes[~outlier])
-                gained = (summing * weight[~outlier]) @ Phi[~outlier]
-            else:
-                present, summing = by_task(codes)
-                gained = (summing * weight) @ Phi
-            sums[np.searchsorted(tasks, present)] += gained
+                Phi = solve_lower(self.plan.factor, Phi)
+            known = ~outlier if outlier.any() else slice(None)
+            present, summing = by_task(codes[known], weight[known])
+            gained.append((present, summing @ Phi[known]))
             if not np.all(weight == 1.0):
                 Phi *= np.sqrt(weight)[:, None]
-            G = blas.dsyrk(1.0, Phi.T, beta=1.0, c=G, lower=1, overwrite_c=1)
-        normal = normal_rows(rows)
-        counts = np.bincount(np.searchsorted(tasks, rows.codes[normal]), rows.weight[normal])
-        return Statistics(G, tasks, sums, counts.astype(np.float64), trace, len(rows.codes))
+            add_squares(G, Phi)
+        return G, gained, trace
 
     def merge(self, one: Statistics, other: Statistics) -> Statistics:
         """Statistics of the rows of both."""

@@ -18,7 +18,7 @@ from manyone.models.scorers import InMetric
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
 from manyone.solvers.morvr import predictive_covariance_scale, published_start, solve_morvr
-from manyone.solvers.running import blas_for
+from manyone.threads import blas_for
 
 _POSTERIOR = ("relevance_", "intercept_", "precision_", "posterior_cov_", "noise_cov_")
 

@@ -11,7 +11,7 @@ import numpy as np
 from manyone._sklearn import Interval
 from manyone._types import Array
 from manyone.estimators.base import RIDGE
-from manyone.solvers.running import Report
+from manyone.progress import Report
 
 #: Fitted attributes that they share.
 ITERATED = ("objective_path_", "n_iter_")

@@ -19,9 +19,9 @@ from manyone.models.scorers import Balls
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import MISSING, TrainingRows
 from manyone.solvers.box_qp import CachedRows
-from manyone.solvers.running import blas_for
 from manyone.solvers.svdd import solve_svdd
 from manyone.solvers.svdd_left_out import left_out_scores_of_ball
+from manyone.threads import blas_for
 
 # From this many rows of a task, rows of the kernel are made when the solver asks for them.
 _MANY = 400

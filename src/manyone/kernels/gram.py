@@ -100,12 +100,12 @@ class Expansion:
     def own(self, X: Rows, codes: Codes) -> Array:
         """See :class:`manyone.models.scorers.Scorer`."""
         gap = -self.target[codes]
-        if len(codes) < _RUNS * len(self.target):
+        order = np.argsort(codes, kind="stable")
+        if len(codes) < _RUNS * (1 + np.count_nonzero(np.diff(codes[order]))):
             for rows, K in self.points.blocks(X):
                 gap[rows] += np.einsum("ij,ij->i", K, self.coef.T[codes[rows]])
             return gap if self.one_sided else -np.abs(gap)
         # Many rows of each task: one product for each run of them.
-        order = np.argsort(codes, kind="stable")
         if np.any(np.diff(order) != 1):
             X = X[order]
         for rows, K in self.points.blocks(X):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
-from manyone._types import Array, Rows
+from manyone._types import Array, Codes, Rows
 from manyone.kernels.gram import FeatureMap
 from manyone.kernels.kernel import Kernel
+from manyone.threads import on_threads, solve_lower
+
+# Rows that are worked on at a time.
+_ROWS = 1024
 
 
 def landmark_features(
@@ -50,10 +53,7 @@ def landmark_features(
             residual[drawn] = 0.0
             continue
         chosen = drawn[accepted]
-        columns = kernel(X, X[chosen]) - Phi[:, :m] @ Phi[chosen, :m].T
-        columns = solve_triangular(L, columns.T, lower=True, check_finite=False).T
-        Phi[:, m : m + len(chosen)] = columns
-        residual = np.maximum(residual - np.einsum("ij,ij->i", columns, columns), 0.0)
+        residual = np.maximum(residual - _explained(kernel, X, chosen, L, Phi, m), 0.0)
         residual[chosen] = 0.0
         pivots.extend(chosen.tolist())
     if not pivots:  # a kernel that is zero everywhere: any row will do
@@ -62,6 +62,19 @@ def landmark_features(
     index = np.array(pivots, dtype=np.intp)
     Phi = Phi[:, : len(pivots)]
     return Phi, FeatureMap(index, np.tril(Phi[index]))
+
+
+def _explained(kernel: Kernel, X: Rows, chosen: Codes, L: Array, Phi: Array, m: int) -> Array:
+    """What new landmarks explain of each row (n,), beside the m known ones; Phi is filled in."""
+    side, known = kernel.side(X[chosen]), Phi[chosen, :m].T
+
+    def explain(part: slice) -> Array:
+        columns = kernel.against(X[part], side) - Phi[part, :m] @ known
+        Phi[part, m : m + len(chosen)] = columns = solve_lower(L, columns)
+        return np.einsum("ij,ij->i", columns, columns)
+
+    parts = (slice(start, start + _ROWS) for start in range(0, len(Phi), _ROWS))
+    return np.concatenate(list(on_threads(explain, parts)))
 
 
 def _accept(H: Array, bar: Array) -> tuple[list[int], Array]:

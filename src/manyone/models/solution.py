@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from manyone._types import Array, Codes, Rows
 from manyone.models.resemblance import Resemblance
+from manyone.threads import on_threads
 
 if TYPE_CHECKING:
     from manyone.models.presence import Presence
     from manyone.models.range_guard import RangeGuard
     from manyone.models.scorers import Scorer
+
+# Rows that one thread scores at a time.
+_ROWS = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,22 +75,32 @@ class Solution:
 
     def own(self, X: Rows, codes: Codes, excess: Array | None = None) -> Array:
         """Score of each row against its own task, shape (n,); `excess` of presence, if known."""
-        scores = self.scorer.own(X, codes)
-        if self.presence is not None:
-            excess = self.presence.excess(X, codes) if excess is None else excess
-            scores = scores - self.presence.unit * excess
-        if self.guard is None:
-            return scores
-        return self.guard.guarded(scores, self.guard.floor[codes], X)
+
+        def score(rows: Any) -> Array:
+            some, own = X[rows], codes[rows]
+            scores = self.scorer.own(some, own)
+            if self.presence is not None:
+                far = self.presence.excess(some, own) if excess is None else excess[rows]
+                scores = scores - self.presence.unit * far
+            if self.guard is None:
+                return scores
+            return self.guard.guarded(scores, self.guard.floor[own], some)
+
+        return _in_parts(score, codes)
 
     def all(self, X: Rows) -> Array:
         """Score of each row against every task, shape (n, T)."""
-        scores = self.scorer.all(X)
-        if self.presence is not None:
-            scores = scores - self.presence.penalty(X)[:, None]
-        if self.guard is None:
-            return scores
-        return self.guard.guarded(scores.T, self.guard.floor[:, None], X).T
+
+        def score(rows: Any) -> Array:
+            some = X[rows]
+            scores = self.scorer.all(some)
+            if self.presence is not None:
+                scores = scores - self.presence.penalty(some)[:, None]
+            if self.guard is None:
+                return scores
+            return self.guard.guarded(scores.T, self.guard.floor[:, None], some).T
+
+        return _in_parts(score, np.zeros(X.shape[0]))
 
     def fitted(self, name: str) -> Any:
         """A learned value, or a part of the report."""
@@ -90,3 +108,16 @@ class Solution:
             found = self.learned[name]
             return found.matrix() if isinstance(found, Resemblance) else found
         return getattr(self.report, name)
+
+
+def _in_parts(score: Callable[[Any], Array], codes: Array | Codes) -> Array:
+    """Scores of rows, many of them on several threads, and those of a task (n,) together."""
+    if len(codes) <= _ROWS:
+        return score(slice(None))
+    parts = np.array_split(np.argsort(codes, kind="stable"), -(-len(codes) // _ROWS))
+    found = on_threads(score, parts)
+    first = next(found)
+    scores = np.empty((len(codes), *first.shape[1:]))
+    for rows, some in zip(parts, chain([first], found), strict=True):
+        scores[rows] = some
+    return scores

@@ -35,7 +35,7 @@ from manyone.selection.judging import (
 )
 from manyone.solvers.path import decompose, interpolate_gaps
 from manyone.solvers.ridge import effective_alpha
-from manyone.solvers.running import blas_for
+from manyone.threads import blas_for
 
 # With fewer tasks than this, what two halves of the tasks say about a metric is noise.
 _FEWEST_TASKS_FOR_METRIC = 8

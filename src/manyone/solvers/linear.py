@@ -12,7 +12,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from manyone._types import Array
-from manyone.solvers.running import Report, blas_for, record
+from manyone.progress import Report, record
+from manyone.threads import blas_for
 
 _ROUNDING_GAP = 1e-5
 #: B (T, T), objective path, number of iterations, whether they converged.

@@ -15,8 +15,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from manyone._types import Array, Codes
+from manyone.progress import Report, record
 from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha, primal_weights
-from manyone.solvers.running import Report, blas_for, record, solve_definite
+from manyone.threads import blas_for, solve_definite
 
 _BLOCK = 512  # rows per block: long enough to keep BLAS busy, short enough for one triangle to pay
 # theta="mean": squared distance, in units of the mean squared response, at which rows are unlike
@@ -326,8 +327,7 @@ def gradient_steps(
     `first` is what the first step goes by instead of an evaluation.
     """
     W, theta, (_, gradient, by_log_theta) = problem.W, problem.theta, first
-    # It turns a step on A into one on W = Phi'A.
-    metric = problem.Phi.T @ (problem.weight[:, None] * problem.Phi)
+    metric = problem.Phi.T @ (problem.weight[:, None] * problem.Phi)  # from A to W = Phi'A
     path: list[float] = []
     converged = False
     while len(path) < how.max_iter and not converged:

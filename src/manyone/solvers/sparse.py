@@ -22,9 +22,9 @@ from manyone.solvers.nonlinear import (
     respond,
     solve_nonlinear,
 )
-from manyone.solvers.running import blas_for
 from manyone.solvers.sparse_group_lasso import SparseGroupLassoSolution, solve_sparse_group_lasso
 from manyone.solvers.two_layer_landmarks import moments_of, pull_back_on, solve_nonlinear_on
+from manyone.threads import blas_for
 
 _GAP = 1e-5  # relative duality gap at which the support of a lasso is worth a try
 _ROUGH = 1e-4  # relative decrease at which the ridge's solution is near enough to start from

@@ -15,7 +15,7 @@ from scipy.linalg.lapack import dposv
 
 from manyone._types import Array, Codes, Mask
 from manyone.solvers.lasso_support import Penalty, finish, soft
-from manyone.solvers.running import blas_for
+from manyone.threads import blas_for
 
 _TINY = 1e-300
 _SMALLEST_GAP = 1e-13  # relative, of outputs whose support is hard to tell

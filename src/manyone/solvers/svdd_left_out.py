@@ -5,8 +5,8 @@ from scipy.linalg import lu_factor, lu_solve
 
 from manyone._types import Array, Codes, Mask
 from manyone.solvers.box_qp import KernelRows
-from manyone.solvers.running import blas_for
 from manyone.solvers.svdd import SVDDSolution, solve_svdd
+from manyone.threads import blas_for
 
 #: Up to this many normal rows, every one is left out by itself; beyond, the ball is moved at once.
 _FEW = 100

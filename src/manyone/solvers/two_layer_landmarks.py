@@ -21,7 +21,7 @@ from manyone.solvers.nonlinear import (
     gram,
     in_units,
 )
-from manyone.solvers.running import blas_for
+from manyone.threads import blas_for
 
 _BLOCK = 1024  # rows of a block
 # Responses of a task draw together, and so do the columns of J: what is added to the squares of
