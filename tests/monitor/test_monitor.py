@@ -252,18 +252,23 @@ def test_a_single_task_needs_no_label(method):
     assert monitor.update(rng.normal(size=(5, 3))).alarm.shape == (5,)
 
 
-def test_tables_are_watched_and_unknown_tasks_answered():
+@pytest.fixture
+def pumps():
+    """A model of a table with two pumps."""
     pd = pytest.importorskip("pandas")
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame({"pump": np.repeat(["a", "b"], 40), "flow": rng.normal(9, 1, 80)})
-    model = TableModel("pump", method="default", anomalies="faults", alarm_rate=0.1).fit(table)
-    monitor = Monitor(model)
+    flow = np.random.default_rng(0).normal(9, 1, 80)
+    table = pd.DataFrame({"pump": np.repeat(["a", "b"], 40), "flow": flow})
+    return TableModel("pump", method="default", anomalies="faults", alarm_rate=0.1).fit(table)
+
+
+def test_tables_are_watched_and_unknown_tasks_answered(pumps):
+    pd, monitor = pytest.importorskip("pandas"), Monitor(pumps)
     new = pd.DataFrame({"pump": ["a", "b", "c", "a"], "flow": [9.0, 90.0, 9.0, 9.1]})
     found = monitor.update(new, id=["w", "x", "y", "z"])
     assert found.alarm.tolist()[:2] == [False, True]
     assert found.known.tolist() == [True, True, False, True]
     assert monitor.state.rows.tolist() == [2, 1]
-    answered = model.score(new)
+    answered = pumps.score(new)
     assert found.p_value[2] == answered.p_value[2]
 
 
@@ -287,14 +292,11 @@ def test_confirmed_rows_are_enrolled_within_a_cap(model):
     assert rates[1] < rates[0]
 
 
-def test_confirmed_rows_of_a_table_are_enrolled():
-    pd = pytest.importorskip("pandas")
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame({"pump": np.repeat(["a", "b"], 40), "flow": rng.normal(9, 1, 80)})
-    model = TableModel("pump", method="default", anomalies="faults", alarm_rate=0.1).fit(table)
-    monitor = Monitor(model)
-    new = pd.DataFrame({"pump": ["a"] * 30, "flow": rng.normal(13, 1, 30)})
+def test_confirmed_rows_of_a_table_are_enrolled(pumps):
+    pd, monitor = pytest.importorskip("pandas"), Monitor(pumps)
+    flow = np.random.default_rng(1).normal(13, 1, 30)
+    new = pd.DataFrame({"pump": ["a"] * 30, "flow": flow})
     found = monitor.update(new)
     monitor.feedback(found.id, normal=True)
     assert monitor.enroll(new, id=found.id) == 20
-    assert monitor.model.n_rows_ == model.n_rows_ + 20
+    assert monitor.model.n_rows_ == pumps.n_rows_ + 20
