@@ -1,16 +1,31 @@
-"""Files that appear whole or not at all."""
+"""Files: written whole or not at all, and what several parts of the package read and write."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 _PATIENCE, _PAUSE = 60.0, 0.1  # seconds to wait for another process, and between two looks
+
+
+def toml_beside(module: str, name: str) -> dict[str, Any]:
+    """Content of a TOML file in the folder of a module (its ``__file__``)."""
+    return tomllib.loads(Path(module).with_name(name).read_text(encoding="utf-8"))
+
+
+def csv_text(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
+    """A table as the text of a CSV file."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows([header, *lines])
+    return stream.getvalue()
 
 
 def write_atomically(path: Path, content: bytes, *, new: bool = False) -> None:

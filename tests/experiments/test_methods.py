@@ -10,14 +10,7 @@ from sklearn.exceptions import NotFittedError
 from manyone import JointOCKSR
 from manyone.estimators import METHODS
 from manyone.experiments import methods
-from manyone.experiments.methods import (
-    AS_IN_PAPER,
-    RIVALS,
-    Method,
-    _chosen,
-    not_installed,
-    own,
-)
+from manyone.experiments.methods import AS_IN_PAPER, Method, _chosen, not_installed, own
 from manyone.experiments.rivals import Rival
 from manyone.metrics import task_aucs
 from manyone.rows import training_rows
@@ -151,15 +144,15 @@ def test_rivals_need_tasks_to_hold_out(blobs):
 
 
 def test_rivals_that_are_not_installed_are_named(monkeypatch):
-    everything = set(methods()) | set(not_installed(RIVALS))
+    everything = set(methods()) | set(not_installed(faults=False))
     module = sys.modules["manyone.experiments.methods"]  # the package has a function of that name
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    assert set(not_installed(RIVALS)) == {
+    assert set(not_installed(faults=False)) == {
         "ECOD (PyOD)",
         "KPCA (PyOD)",
         "GroupedPredictor (scikit-lego)",
     }
-    assert set(methods()) == everything - set(not_installed(RIVALS))
+    assert set(methods()) == everything - set(not_installed(faults=False))
 
 
 @pytest.mark.filterwarnings("ignore")

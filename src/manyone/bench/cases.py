@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from manyone.bench.contenders import CONTENDERS, FLOOR, OURS
 
-# himalaya holds all kernel values.
 _ALL = tuple(CONTENDERS)
-_LIGHT = tuple(name for name in _ALL if name not in ("himalaya KernelRidge",))
+# It holds all kernel values.
+_LIGHT = tuple(name for name in _ALL if name != "himalaya KernelRidge")
 _LINEAR = (OURS, FLOOR, "Nystroem + Ridge")
 
 

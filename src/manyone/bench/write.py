@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import numpy as np
 
 from manyone.bench.contenders import CONTENDERS
 from manyone.bench.run import Measured
-from manyone.files import write_atomically
+from manyone.files import csv_text, write_atomically
 from manyone.report.charts import COLOURS, SYMBOLS, Axis, Chart, Curve, Panel
 from manyone.threads import blas_threads
 
@@ -27,11 +25,7 @@ def write_all(found: Sequence[Measured], out: Path) -> None:
     from manyone.report.png import draw_png
 
     out.mkdir(parents=True, exist_ok=True)
-    stream = io.StringIO()
-    table = csv.writer(stream, lineterminator="\n")
-    table.writerow(COLUMNS)
-    table.writerows(line(measured) for measured in found)
-    write_atomically(out / "bench.csv", stream.getvalue().encode())
+    write_atomically(out / "bench.csv", csv_text(COLUMNS, map(line, found)).encode())
     write_atomically(out / "bench.md", as_markdown(found).encode())
     for chart in charts(found):
         write_atomically(out / f"{chart.name}.png", draw_png(chart))

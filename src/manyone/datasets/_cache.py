@@ -14,7 +14,6 @@ import os
 import sys
 import tarfile
 import tempfile
-import tomllib
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from manyone._types import Array, Codes
-from manyone.files import write_atomically
+from manyone.files import toml_beside, write_atomically
 
 Arrays = dict[str, NDArray[Any]]
 Convert = Callable[..., Arrays]  # takes the paths of the originals
@@ -85,8 +84,7 @@ def _source(originals: Sequence[dict[str, str]] = (), **entry: Any) -> Source:
     return Source(originals=tuple(Original(**original) for original in originals), **entry)
 
 
-_TABLE = Path(__file__).with_name("sources.toml").read_text(encoding="utf-8")
-SOURCES = {name: _source(**entry) for name, entry in tomllib.loads(_TABLE).items()}
+SOURCES = {name: _source(**entry) for name, entry in toml_beside(__file__, "sources.toml").items()}
 
 
 def user_cache() -> Path:

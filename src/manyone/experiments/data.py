@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from sklearn.preprocessing import StandardScaler, normalize
 from manyone import datasets
 from manyone._types import Array, Mask
 from manyone.experiments.protocols import FAULT, LEARN, NORMAL, FaultProtocol, Protocol
+from manyone.files import toml_beside
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,10 @@ class Dataset:
         return {kind: Protocol(kind, **given) for kind, given in sizes.items() if given}
 
 
-_TEXT = Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8")
 #: Under the names that ``--data`` takes.
-DATASETS = {name: Dataset(**entry) for name, entry in tomllib.loads(_TEXT).items()}
+DATASETS = {
+    name: Dataset(**entry) for name, entry in toml_beside(__file__, "datasets.toml").items()
+}
 
 
 def names(kind: str) -> tuple[str, ...]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +15,12 @@ from manyone.experiments.methods import RIVALS, fault_methods, has_ridge, in_pap
 from manyone.experiments.plan import CORRUPTION_KINDS, RIDGES, Cell
 from manyone.experiments.runner import Outcome
 from manyone.experiments.tables import Results, Row
+from manyone.files import toml_beside
 from manyone.plots.structure import clustered
 from manyone.report.charts import COLOURS, SYMBOLS, Axis, Chart, Curve, Matrix, Panel, task_matrix
 from manyone.report.page import sentence
 
-_WORDS = tomllib.loads(Path(__file__).with_name("figures.toml").read_text(encoding="utf-8"))
+_WORDS = toml_beside(__file__, "figures.toml")
 _GROUPS = ("methods of the paper", "others in the package", "everyday rivals")
 _MOST_MARKERS = 50  # on a curve; more would blur it
 # Protocols: what the anomalies are, and how they are marked.
@@ -183,7 +182,8 @@ def _study(
         for family, points in values.items():
             order = sorted(points, reverse=reverse)
             means = [float(np.mean(points[place])) for place in order]
-            curves += [_method_curve(family, order, means)] if len(order) > 1 else []
+            if len(order) > 1:
+                curves.append(_method_curve(family, order, means))
         found[DATASETS[name].title] = _by_group(curves)
     return found
 

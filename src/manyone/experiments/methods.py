@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,25 +17,50 @@ from manyone._types import Array
 from manyone.estimators import METHODS
 from manyone.experiments import rivals
 from manyone.experiments.protocols import NEGATIVE, POSITIVE, UNUSED, member_aucs
+from manyone.files import toml_beside
 from manyone.rows import training_rows
 from manyone.selection.judging import Split, content_order, fold_splits
 
 Grid = Mapping[str, Sequence[Any]]
 Labels = NDArray[Any]
 
-_TABLES = tomllib.loads(Path(__file__).with_name("methods.toml").read_text(encoding="utf-8"))
+_TABLES = toml_beside(__file__, "methods.toml")
 #: Mean AUC in percent that the paper prints (its Table 1), by data set and method.
 PAPER_AUC: dict[str, dict[str, float]] = _TABLES["paper_auc"]
-#: Entries of the everyday rivals, by their names in the table.
-RIVALS: dict[str, dict[str, Any]] = _TABLES["rivals"]
-#: The same where entities go wrong.
-FAULT_RIVALS: dict[str, dict[str, Any]] = _TABLES["faults"]["rivals"]
 #: Setting of a method as people use it; others are named by what differs from it.
 DEFAULT = "default"
 #: Added to the name of a method in the second setting.
 AS_IN_PAPER = " (as in the paper)"
 # Half of the tasks are held out as anomalies; at least two must be left.
 _FEWEST_TASKS = 4
+
+
+@dataclass(frozen=True)
+class RivalEntry:
+    """A rival as ``methods.toml`` declares it, which says what the entries mean."""
+
+    model: str
+    fixed: dict[str, Any] = field(default_factory=dict)
+    grid: dict[str, list[Any]] = field(default_factory=dict)
+    own_scales: bool = True
+    quick: bool = True
+    package: str = ""
+
+    @property
+    def missing(self) -> bool:
+        """Whether its package is not installed (extra ``experiments``)."""
+        return bool(self.package) and find_spec(self.package) is None
+
+    def make(self, **setting: Any) -> rivals.Rival:
+        """The model in one setting."""
+        return getattr(rivals, self.model)(**self.fixed, **setting)
+
+
+#: Everyday rivals by their names in the table, on strangers and on faults.
+RIVALS, FAULT_RIVALS = (
+    {name: RivalEntry(**entry) for name, entry in table["rivals"].items()}
+    for table in (_TABLES, _TABLES["faults"])
+)
 
 
 @dataclass(frozen=True)
@@ -109,12 +132,13 @@ class Method:
 def methods() -> dict[str, Method]:
     """Every line of the table by its name: the package's methods as they are now, and rivals.
 
-    Rivals whose package is not installed are left out, see `not_installed`.
+    Rivals whose package is not installed are left out.
     """
     table = [own(name, "tuned") for name in METHODS]
     table += [own(name, "alpha=1") for name in METHODS if in_paper(name)]
-    missing = not_installed(RIVALS)
-    table += [_rival(name, **entry) for name, entry in RIVALS.items() if name not in missing]
+    for name, rival in RIVALS.items():
+        if not rival.missing:
+            table.append(Method(name, name, "tuned", rival.make(), rival.grid, rival.quick))
     return {method.name: method for method in table}
 
 
@@ -129,50 +153,32 @@ def fault_methods() -> dict[tuple[str, str], Method]:
             table.append(
                 Method(f"{name} (tuned for faults)", name, DEFAULT, model, None, can.quick)
             )
-    missing = not_installed(FAULT_RIVALS)
-    for name in (name for name in FAULT_RIVALS if name not in missing):
-        table += _variants(name, **FAULT_RIVALS[name])
+    for name, rival in FAULT_RIVALS.items():
+        if not rival.missing:
+            table += _variants(name, rival)
     return {(method.name, method.setting): method for method in table}
 
 
-def _variants(
-    name: str,
-    model: str,
-    fixed: dict[str, Any] | None = None,
-    grid: Grid | None = None,
-    own_scales: bool = True,
-    quick: bool = True,
-    package: str = "",
-) -> Iterator[Method]:
-    """A rival in every setting; ``methods.toml`` says what the entries mean."""
-    grid = grid or {}
-    for number, values in enumerate(product(*grid.values())):
-        setting = dict(zip(grid, values, strict=True))
-        rival = getattr(rivals, model)(**fixed or {}, **setting)
+def compared(faults: bool) -> list[Method]:
+    """Methods that are compared on faults, or on strangers."""
+    return [*(fault_methods() if faults else methods()).values()]
+
+
+def _variants(name: str, rival: RivalEntry) -> Iterator[Method]:
+    """A rival in every setting of its grid, the default first."""
+    for number, values in enumerate(product(*rival.grid.values())):
+        setting = dict(zip(rival.grid, values, strict=True))
         words = ", ".join(f"{key}={value}" for key, value in setting.items())
-        words = words if number else DEFAULT
-        yield Method(name, name, words, rival, {}, quick)
-        if own_scales:
-            scaled = rivals.OwnScales(rival)
-            yield Method(f"{name}, own scales", name, words, scaled, {}, quick)
+        words, model = words if number else DEFAULT, rival.make(**setting)
+        yield Method(name, name, words, model, {}, rival.quick)
+        if rival.own_scales:
+            scaled = rivals.OwnScales(model)
+            yield Method(f"{name}, own scales", name, words, scaled, {}, rival.quick)
 
 
-def _rival(
-    name: str,
-    model: str,
-    fixed: Mapping[str, Any] | None = None,
-    grid: Grid | None = None,
-    quick: bool = True,
-    package: str = "",
-) -> Method:
-    """A rival; ``methods.toml`` says what the entries mean."""
-    return Method(name, name, "tuned", getattr(rivals, model)(**fixed or {}), grid or {}, quick)
-
-
-def not_installed(table: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Names of the rivals of a table whose package is missing (extra ``experiments``)."""
-    needed = {name: entry["package"] for name, entry in table.items() if "package" in entry}
-    return [name for name, package in needed.items() if find_spec(package) is None]
+def not_installed(faults: bool) -> list[str]:
+    """Names of the rivals whose package is missing."""
+    return [name for name, rival in (FAULT_RIVALS if faults else RIVALS).items() if rival.missing]
 
 
 def ours(method: str) -> bool:

@@ -70,8 +70,11 @@ def auc_table(name: str, results: Results) -> Table:
     best = {p: rows[0] for p, rows in found.items() if rows}
     heads = ["method"]
     for p in best:
-        heads += [_HEADS[p], *(["p"] if results.repeated else [])]
-        heads += ["paper", "difference"] if p == "seen" else []
+        heads.append(_HEADS[p])
+        if results.repeated:
+            heads.append("p")
+        if p == "seen":
+            heads += ["paper", "difference"]
     lines = []
     for method in dict.fromkeys(method for method, _ in mine):
         cells: list[Cell] = []
@@ -144,10 +147,11 @@ def findings(results: Results, charts: Sequence[Chart]) -> tuple[tuple[str, tupl
 def _best(results: Results, name: str) -> tuple[Any, ...]:
     """For each protocol the best rows, and the methods that are level with them."""
     found = []
-    for kind, rows in ((kind, results.of_kind(name, kind)) for kind in _HEADS):
-        first = [row for row in rows if ties(row, rows[0])]
-        level = [row.method for row in rows[len(first) :] if results.level(row, rows[0])]
-        found += [(kind, first, level)] if rows else []
+    for kind in _HEADS:
+        if rows := results.of_kind(name, kind):
+            first = [row for row in rows if ties(row, rows[0])]
+            level = [row.method for row in rows[len(first) :] if results.level(row, rows[0])]
+            found.append((kind, first, level))
     return (found,) if found else ()
 
 
@@ -165,15 +169,16 @@ def _step(results: Results, base: str, methods: Sequence[str], name: str) -> tup
     """For each protocol the paired tests of some methods against another one."""
     found = []
     for kind in _HEADS:
-        pairs = {m: pair for m in methods if (pair := results.pair(name, kind, m, base))}
-        found += [(kind, pairs)] if pairs else []
+        if pairs := {m: pair for m in methods if (pair := results.pair(name, kind, m, base))}:
+            found.append((kind, pairs))
     return (base, found) if found else ()
 
 
 def _rivals(results: Results, name: str) -> tuple[Any, ...]:
     """For each protocol the best of our methods, the best rival, and their paired test."""
     found = []
-    for kind, rows in ((kind, results.of_kind(name, kind)) for kind in _HEADS):
+    for kind in _HEADS:
+        rows = results.of_kind(name, kind)
         mine = next((row for row in rows if ours(row.method)), None)
         other = next((row for row in rows if not ours(row.method)), None)
         if mine and other and (pair := results.pair(name, kind, mine.method, other.method)):
@@ -198,5 +203,6 @@ def _losses(charts: Sequence[Chart], methods: Sequence[str], name: str) -> tuple
     for chart in (chart for chart in charts if chart.name.startswith("robustness_")):
         for panel in (panel for panel in chart.panels if panel.title == DATASETS[name].title):
             losses = sorted((c.y[0] - c.y[-1], c.name) for c in panel.curves if c.name in methods)
-            found |= {chart.title.partition(":")[0]: losses} if losses else {}
+            if losses:
+                found[chart.title.partition(":")[0]] = losses
     return (found,) if found else ()

@@ -13,17 +13,7 @@ from typing import Any
 import manyone
 from manyone.estimators import METHODS
 from manyone.experiments import data
-from manyone.experiments.methods import (
-    DEFAULT,
-    FAULT_RIVALS,
-    RIVALS,
-    Method,
-    fault_methods,
-    has_ridge,
-    methods,
-    not_installed,
-    own,
-)
+from manyone.experiments.methods import DEFAULT, Method, compared, has_ridge, not_installed, own
 
 #: First-layer ridges of the paper's last experiment.
 RIDGES = tuple(f"alpha=1e-{k}" if k else "alpha=1" for k in range(7))
@@ -120,14 +110,12 @@ class Plan:
     @property
     def missing(self) -> list[str]:
         """Names of the rivals that are left out because their packages are not installed."""
-        if self.only is not None:
-            return []
-        return not_installed(FAULT_RIVALS if "faults" in self.protocols else RIVALS)
+        return not_installed("faults" in self.protocols) if self.only is None else []
 
     def methods(self) -> list[Method]:
         """Methods in the table."""
-        table = fault_methods() if "faults" in self.protocols else methods()
-        return [m for m in table.values() if self.only is None or m.name in self.only]
+        found = compared("faults" in self.protocols)
+        return [method for method in found if self.only is None or method.name in self.only]
 
     def cells(self) -> list[Cell]:
         """Cells of the table, then those of the studies of the ridge and of corrupted rows.

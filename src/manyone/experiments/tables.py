@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +14,7 @@ from scipy.stats import ttest_1samp
 from manyone.experiments.methods import AS_IN_PAPER, PAPER_AUC
 from manyone.experiments.plan import Cell
 from manyone.experiments.runner import Outcome
+from manyone.files import csv_text
 
 COLUMNS = ("dataset", "protocol", "method", "auc_mean", "auc_std", "repeats", "paper_auc")
 _TEST = ("mean_difference", "standard_error", "p_value", "repeats")
@@ -187,7 +185,7 @@ def table_csv(rows: Iterable[Row]) -> str:
         (r.dataset, r.protocol, r.method, _n(r.mean), _n(r.std), len(r.aucs), _n(r.paper, ".2f"))
         for r in rows
     )
-    return _csv(COLUMNS, lines)
+    return csv_text(COLUMNS, lines)
 
 
 def pairs_csv(pairs: Iterable[Pair]) -> str:
@@ -195,14 +193,8 @@ def pairs_csv(pairs: Iterable[Pair]) -> str:
     lines = (
         (*astuple(p)[:4], _n(p.difference), _n(p.error), _n(p.p, ".3g"), p.repeats) for p in pairs
     )
-    return _csv(PAIR_COLUMNS, lines)
+    return csv_text(PAIR_COLUMNS, lines)
 
 
 def _n(value: float | None, digits: str = ".4f") -> str:
     return "" if value is None else format(value, digits)
-
-
-def _csv(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([header, *lines])
-    return stream.getvalue()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from manyone.files import toml_beside
+
 #: Colours and constants of both drawings.
-LOOK = tomllib.loads(Path(__file__).with_name("look.toml").read_text(encoding="utf-8"))
+LOOK = toml_beside(__file__, "look.toml")
 #: Colours of the page by name, for light and for dark surroundings.
 THEMES: dict[str, dict[str, str]] = LOOK["themes"]
 #: Colours of curves.

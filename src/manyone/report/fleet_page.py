@@ -13,7 +13,7 @@ from manyone.plots.structure import clustered
 from manyone.report.advice import STANDS_OUT, advice
 from manyone.report.chance import band_of, chance_of
 from manyone.report.fleet import FleetReport, Relations
-from manyone.report.page import App, Page, Section, render, sentence, templates
+from manyone.report.page import Page, Section, render, sentence, templates
 
 _STATIC = 12  # lines of a list without script
 _BINS = 60
@@ -59,8 +59,7 @@ def fleet_page(report: FleetReport) -> str:
     for section, introduction, table in report.tables:
         sections.append(Section(section.split()[0].lower(), section, (introduction, table)))
     sections.append(Section("next", "What to do next", (say.next_steps(advice(report)),)))
-    app = App("fleet", embedded(report))
-    return render(Page(title, say.intro(report), tuple(sections), app))
+    return render(Page(title, say.intro(report), tuple(sections), "fleet", embedded(report)))
 
 
 def embedded(report: FleetReport) -> dict[str, Any]:
@@ -165,7 +164,11 @@ class Summary:
         total = int(alarms.sum())
         promised = report.rate * rows.sum()
         return cls(
-            *(int(rows.sum()), total, float(promised), low, high),
+            rows=int(rows.sum()),
+            alarms=total,
+            promised=float(promised),
+            low=low,
+            high=high,
             chance=chance_of(total, report.law),
             tasks=int(np.count_nonzero(rows)),
             incidents=len(report.incidents),
@@ -208,17 +211,13 @@ def time_line(report: FleetReport) -> list[Bin]:
     alarms = np.bincount(place[rows.alarm], minlength=number)
     tasks = [np.bincount(rows.task[place == k], minlength=len(report.tasks.names)) for k in bins]
     high = [band_of(report.law_of(each))[1] for each in tasks]
-    flags: dict[int, list[str]] = {}
+    flags: list[list[str]] = [[] for _ in bins]
     for time, words in report.drift:
         where = int(np.clip(np.searchsorted(edges, time, side="right") - 1, 0, number - 1))
-        flags.setdefault(where, []).append(words)
+        flags[where].append(words)
     labels = [moment(edge, rows.dated) for edge in edges.tolist()]
     return [
-        Bin(
-            *(labels[k], labels[k + 1]),
-            *(int(counts[k]), int(alarms[k]), high[k]),
-            drift=_few(flags.get(k, [])),
-        )
+        Bin(labels[k], labels[k + 1], int(counts[k]), int(alarms[k]), high[k], _few(flags[k]))
         for k in bins
     ]
 

@@ -52,8 +52,10 @@ def _panel(panel: Panel) -> dict[str, Any]:
 def _axis(axis: Axis) -> dict[str, Any]:
     spec = _SHARED["axis"] | {"title": {"text": _text(axis.label), "standoff": 6}}
     spec |= {"type": "log", "exponentformat": "power"} if axis.log else {"type": "linear"}
-    spec |= {"tickformat": ".0%"} if axis.percent else {}
-    spec |= {"tickformat": "d", "nticks": 6} if axis.whole else {}
+    if axis.percent:
+        spec["tickformat"] = ".0%"
+    if axis.whole:
+        spec |= {"tickformat": "d", "nticks": 6}
     if axis.names:
         names = [_text(name) for name in axis.names]
         spec |= {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": names}
@@ -98,7 +100,11 @@ def _heatmap(matrix: Matrix, panel: Panel) -> dict[str, Any]:
     # To about a thousandth of the range: nobody sees finer shades.
     digits = 3 - int(np.floor(np.log10(matrix.high)))
     return {
-        **{"type": "heatmap", "x": names, "y": names, "zmin": matrix.low, "zmax": matrix.high},
+        "type": "heatmap",
+        "x": names,
+        "y": names,
+        "zmin": matrix.low,
+        "zmax": matrix.high,
         "z": np.round(matrix.values, digits).tolist(),
         "colorscale": [[step, f"--{name}"] for step, name in steps],
         "colorbar": _SHARED["colorbar"],

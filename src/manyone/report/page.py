@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -87,30 +87,25 @@ class Section:
     label: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class App:
-    """What some pages have beside sections: a style and a script of their own, and data.
+@dataclass(frozen=True)
+class Page:
+    """A title, a few words under it, and sections.
 
     Attributes
     ----------
-    name : str
-        Of its templates ``name.css`` and ``name.js``.
+    title, intro : str
+    sections : tuple of Section
+    app : str
+        Name of templates, ``app.css`` and ``app.js``, with a style and a script of its own.
     data : dict
-        What JSON can hold.
+        What the script works on, as JSON can hold it.
     """
-
-    name: str
-    data: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Page:
-    """A title, a few words under it, and sections."""
 
     title: str
     intro: str
     sections: tuple[Section, ...]
-    app: App | None = None
+    app: str = ""
+    data: dict[str, Any] = field(default_factory=dict)
 
 
 def render(page: Page) -> str:
@@ -127,7 +122,7 @@ def render(page: Page) -> str:
     blocks = [block for section in page.sections for block in section.blocks]
     charts = [block.chart for block in blocks if isinstance(block, Picture)]
     figures = {chart.name: interactive.panels(chart) for chart in charts}
-    data = _packed_json(page.app.data) if page.app else ""
+    data = _packed_json(page.data) if page.app else ""
     library, drawn = (_library(), _packed_json(figures)) if charts else ("", "")
     template = templates("manyone.report").get_template("page.html")
     given = {"library": library, "charts": drawn, "data": data}

@@ -16,7 +16,7 @@ from manyone.report.charts import SYMBOLS, THEMES, Axis, Chart, Curve, Matrix, P
 
 _LIGHT = THEMES["light"]
 _MARKERS = dict(zip((*SYMBOLS, "bar", ""), ("o", "s", "D", "^", "v", "|", ""), strict=True))
-_LINES = {"solid": "-", "dotted": ":", "": ""}
+_LINES: dict[str, Any] = {"solid": "-", "dotted": ":", "": ""}
 _LEGEND: dict[str, Any] = {"loc": "outside upper center", "frameon": False, "fontsize": "small"}
 _MOST_COLUMNS = 3
 _LEGEND_ENTRY, _LEGEND_LINE = 2.4, 0.19  # inches: width of the longest name, height of a line
@@ -74,12 +74,17 @@ def _draw_panel(ax: Axes, panel: Panel) -> None:
 
 def _line(curve: Curve, x: Sequence[float] = (), y: Sequence[float] = ()) -> Line2D:
     stroke = curve.symbol == "bar"
-    look: dict[str, Any] = {
-        **{"color": _LIGHT.get(curve.colour, curve.colour), "linestyle": _LINES[curve.line]},
-        **{"linewidth": curve.width, "marker": _MARKERS[curve.symbol], "label": curve.name},
-        **{"markersize": 13 if stroke else 5, "markeredgewidth": 2 if stroke else 0.5},
-    }
-    return Line2D(x, y, **look)
+    return Line2D(
+        x,
+        y,
+        color=_LIGHT.get(curve.colour, curve.colour),
+        linestyle=_LINES[curve.line],
+        linewidth=curve.width,
+        marker=_MARKERS[curve.symbol],
+        markersize=13 if stroke else 5,
+        markeredgewidth=2 if stroke else 0.5,
+        label=curve.name,
+    )
 
 
 def _set_axis(ax: Axes, which: str, axis: Axis) -> None:
