@@ -1,5 +1,7 @@
 """How many alarms normal rows raise by chance.
 
+A *law* is the distribution of a number of alarms: an array of the probabilities of 0, 1, 2, ...
+
 A task's threshold is the k-th lowest of n left-out scores, k = floor(rate (n + 1)). If m new rows
 come from the same distribution, the number of them below it is beta-binomial, BetaBin(m, k, n + 1 -
 k): binomial with an uncertain rate, because only n rows tell about the task.
