@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import Binarizer, FunctionTransformer, StandardScaler
+from sklearn.preprocessing import Binarizer, FunctionTransformer, OneHotEncoder, StandardScaler
 
 import manyone
 from manyone import (
@@ -107,6 +108,19 @@ def test_steps_that_ask_for_the_task_get_it():
     model = IndependentOCKSR().fit(whitener.transform(X, task=TASK), task=TASK)
     expected = model.score_samples(whitener.transform(NEW, task=CLAIM), task=CLAIM)
     assert np.array_equal(pipeline.score_samples(NEW, task=CLAIM), expected)
+
+
+def test_columns_may_each_have_their_own_transformer(tmp_path):
+    table = pd.DataFrame({"a": np.tile([0.0, 1.0, 3.0], 10), "b": np.tile(["x", "y"], 15)})
+    task = np.repeat(["pump", "fan"], 15)
+    steps = ColumnTransformer([("n", StandardScaler(), ["a"]), ("t", OneHotEncoder(), ["b"])])
+    model = manyone.make_pipeline(steps, JointOCKSR()).fit(table.assign(who=task), task="who")
+    rows = steps.fit_transform(table)
+    plain = JointOCKSR().fit(rows, task=task).score_samples(rows, task=task)
+    np.testing.assert_array_equal(model.score_samples(table, task=task), plain)
+    manyone.save(model, tmp_path / "model")
+    again = manyone.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.score_samples(table, task=task), plain)
 
 
 def test_a_column_may_hold_the_tasks(tmp_path):

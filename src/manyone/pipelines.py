@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils.metadata_routing import get_routing_for_object
+from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._sklearn import BaseComposition
@@ -310,8 +310,12 @@ class TaskPipeline(BaseComposition):
 
 def _asked(step: Any, method: str, task: Any) -> dict[str, Any]:
     """The task, for a transformer that asks for it."""
-    requests = getattr(get_routing_for_object(step), method).requests
-    return {"task": task} if task is not None and "task" in requests else {}
+    routing = get_routing_for_object(step)
+    if isinstance(routing, MetadataRequest):
+        asked = "task" in getattr(routing, method).requests
+    else:  # steps inside, as of a ColumnTransformer, have to ask for it
+        asked = bool(routing.consumes(method, {"task"}))
+    return {"task": task} if task is not None and asked else {}
 
 
 def _undo(step: Any, Z: Array, task: NDArray[Any]) -> tuple[Array, str]:
