@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import numpy as np
+import polars as pl
 import pytest
 
 import manyone
@@ -62,6 +63,13 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
 )
 def test_bad_input_is_one_line(args, words, refused):
     refused(args, words)
+
+
+def test_columns_that_leave_nothing_normal_or_hide_an_answer(here, refused):
+    pl.read_csv("today.csv").with_columns(score=1, all=True).write_csv("today.csv")
+    args = ["fit", "today.csv", "--task", "machine", "--out", "m", "--outlier", "all"]
+    refused(args, "today.csv: Every row is marked as abnormal")
+    refused([*SCORE, "--keep", "score"], "'score' is a column of the answers. Rename")
 
 
 def test_models_that_are_not_of_tables(here, refused):

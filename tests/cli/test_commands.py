@@ -108,9 +108,20 @@ def test_tasks_never_seen(here, capsys, refused):
     assert scores["basis"].to_list()[:20] == ["unknown"] * 20 and not scores["score"].has_nulls()
     assert main([*SCORE, "scores.csv", "--unknown", "skip"]) == 0
     out, err = capsys.readouterr()
-    assert "20 rows of tasks never seen skipped" in out and err == ""
+    assert "skipped" not in out and err == "manyone: note: 20 rows of tasks never seen skipped.\n"
     assert pl.read_csv("scores.csv")["row"].to_list() == list(range(20, 180))
     refused([*SCORE, "scores.csv", "--unknown", "error"], "today.csv: row 0: task 'new'")
+    table.with_columns(pl.col("machine") + " ").write_csv("today.csv")
+    assert main([*SCORE, "scores.csv", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["basis"]["unknown"] == len(table)
+    assert "'pump 0 '" in err and "'pump 0'" in err and "written in the same way?" in err
+
+
+def test_tasks_with_equally_many_alarms_are_in_the_order_of_their_names(here, capsys):
+    assert main([*SCORE, "scores.csv", "--json"]) == 0
+    counts = json.loads(capsys.readouterr().out)["alarms_by_task"]
+    assert list(counts) == sorted(counts, key=lambda task: (-counts[task], task))
 
 
 def test_evaluate_tells_what_is_caught(here, capsys):

@@ -11,7 +11,7 @@ from manyone.tablefiles.values import convert, decide_kinds, decimal_style
 
 def values(texts, delimiter=",", **others):
     table = pl.DataFrame({"x": texts, **others}, schema_overrides=dict.fromkeys(["x"], pl.String))
-    style = decimal_style(table, delimiter)
+    style = decimal_style(table, delimiter, "rows.csv")
     return convert(table, decide_kinds(table, style, "rows.csv"), style, "rows.csv")["x"].to_list()
 
 
@@ -27,7 +27,10 @@ def values(texts, delimiter=",", **others):
         (["2026-01-31", "2026-02-01T12:30"], [datetime(2026, 1, 31), datetime(2026, 2, 1, 12, 30)]),
         (["2026-01-31 12:00:00Z", "2026-01-31T12:00:00.5+02:00"],
          [datetime(2026, 1, 31, 12), datetime(2026, 1, 31, 10, 0, 0, 500000)]),
+        (["31.01.2026 9:05", "1.2.2026"], [datetime(2026, 1, 31, 9, 5), datetime(2026, 2, 1)]),
+        (["2026/01/31 12:00", "2026/2/1"], [datetime(2026, 1, 31, 12), datetime(2026, 2, 1)]),
         (["2026-13-45"], ["2026-13-45"]),
+        (["31/01/2026"], ["31/01/2026"]),
         (["a", "1", "NA", None], ["a", "1", "NA", None]),
         ([None, "", None], [None, "", None]),
         (["9" * 30, "1"], [1e30, 1.0]),
@@ -40,9 +43,18 @@ def test_what_strings_stand_for(texts, wanted):
 def test_what_can_be_read_two_ways_follows_the_file():
     with pytest.warns(UserWarning, match=r"'x': '1,234' is read as 1234"):
         assert values(["1,234", "2"]) == [1234, 2]
+    with pytest.warns(UserWarning, match=r"'x': '1.234' is read as 1234"):
+        assert values(["1.234", "2"], delimiter=";") == [1234, 2]
     assert values(["1,234", "2"], delimiter=";") == [1.234, 2.0]
     assert values(["1,234", "2"], y=["0,5", "1"]) == [1.234, 2.0]
     assert values(["1.234", "2.000"], y=["0,5", "1"]) == [1234, 2000]
+
+
+@pytest.mark.parametrize("decider", [["46.7249", "1"], ["0.123", "inf"], ["-1.5", "n/a"]])
+@pytest.mark.filterwarnings("error")
+def test_points_before_decimals_are_seen_between_semicolons_too(decider):
+    assert values(["268.922", "1"], delimiter=";", y=decider) == [268.922, 1.0]
+    assert values(["0,123", "1,234"], y=["5", "7"]) == [0.123, 1.234]
 
 
 def test_a_word_among_many_numbers_is_refused_and_codes_are_texts():

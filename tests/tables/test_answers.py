@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 import manyone
 from manyone import IndependentOCKSR, JointOCKSR, TableModel
@@ -199,3 +200,22 @@ def test_labelled_rows_are_evaluated():
     assert table.false_alarms[0] == scores.alarm[~rows.bad].mean()
     assert table.auc[0] == pytest.approx(table.auc[1:].mean())
     assert table.auc[0] > 0.95
+
+
+def test_kept_columns_stand_beside_the_answers(wide):
+    rows = normal_table(np.random.default_rng(3), rows=2, columns=40).assign(score=7, note="x")
+    assert wide.score(rows, keep="note").columns.tolist()[-1] == "note"
+    assert wide.score(rows, keep=["task"]).columns.tolist()[-1] == "basis"
+    for name in ("score", "reason_1"):
+        with pytest.raises(ValueError, match=f"keep: '{name}' is a column of the answers. Rename"):
+            wide.score(rows.assign(reason_1="y"), keep=[name], explain=1)
+
+
+def test_columns_may_have_numbers_for_names():
+    rng = np.random.default_rng(0)
+    numbered = pd.DataFrame(rng.normal(size=(40, 3)))
+    rows = numbered.assign(who=np.repeat(["a", "b"], 20))
+    named = rows.rename(columns=str)
+    model = TableModel("who", method="IndependentOCKSR", ignore=2)
+    expected = clone(model).set_params(ignore=["2"]).fit(named).score(named, keep=["1"])
+    pd.testing.assert_frame_equal(model.fit(rows).score(rows, keep=1), expected)

@@ -77,6 +77,7 @@ def test_columns_that_say_nothing_are_dropped_with_a_note():
             "price": [f"{i},{i:03d}" for i in range(n)],
             "load": [f"{i / 7:.1f} %" for i in range(n)],
             "day": pd.Timestamp("2024-01-01"),
+            "date": [f"{1 + i // 6}/1/2024" for i in range(n)],
         }
     )
     encoder = learn(table)
@@ -88,7 +89,7 @@ def test_columns_that_say_nothing_are_dropped_with_a_note():
         "price": "looks like numbers",
         "load": "looks like",
     }
-    words |= {"day": "no day and no week", "order": "names rows"}
+    words |= {"day": "no day and no week", "order": "names rows", "date": "looks like dates"}
     for name, word in words.items():
         used, text = note(encoder, name)
         assert not used

@@ -37,6 +37,7 @@ from manyone.cli.models import (
     refuse_same,
     rows_for,
 )
+from manyone.messages import shortlist, warn_user
 from manyone.tablefiles import Block, check_output, check_place, table_writer
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def score(
             totals.count(scores, len(block.table))
             add(scores)
             update(totals.rows, round(totals.rows / block.done) if block.done else None)
+    totals.warn(found, table)
     if as_json:
         typer.echo(json.dumps({"model": str(model), "table": str(table), **totals.summary(out)}))
     else:
@@ -152,7 +154,8 @@ class _Totals:
         tasks = scores["task"].cast(str)
         self.basis.update(dict(scores["basis"].value_counts().rows()))
         self.by_task.update(dict(tasks.value_counts().rows()))
-        self.alarms_by_task.update(dict(tasks.filter(scores["alarm"]).value_counts().rows()))
+        alarms = tasks.filter(scores["alarm"]).value_counts().sort("task")
+        self.alarms_by_task.update(dict(alarms.rows()))
 
     def summary(self, out: Path) -> dict[str, Any]:
         """For machines."""
@@ -170,6 +173,17 @@ class _Totals:
             "seconds": round(time.monotonic() - self.begin, 3),
         }
 
+    def warn(self, model: TableModel, source: Path) -> None:
+        """Say on stderr what was left out, and that no task is known, which is hardly meant."""
+        if self.rows > self.scored:
+            warn_user(f"{self.rows - self.scored:,} rows of tasks never seen skipped.", UserWarning)
+        if self.basis["unknown"] == self.scored > 0:
+            here, known = (
+                shortlist(tasks, 3) for tasks in (sorted(self.by_task), model.tasks_.tolist())
+            )
+            text = f"{source}: no task is known. It has {here}, the model {known}."
+            warn_user(f"{text} Are they written in the same way?", UserWarning)
+
     def show(self, out: Path) -> None:
         """For people; on stderr where stdout is taken by the scores."""
         words = [f"{self.rows:,} rows of {len(self.by_task):,} tasks, {self.alarms:,} alarms"]
@@ -177,8 +191,6 @@ class _Totals:
             words.append(f"{self.alarm_rate * self.scored:,.0f} expected if all rows are normal")
         if self.basis["unknown"]:
             words.append(f"{self.basis['unknown']:,} rows of tasks never seen")
-        if self.rows > self.scored:
-            words.append(f"{self.rows - self.scored:,} rows of tasks never seen skipped")
         if out == _STREAM:
             typer.echo("; ".join(words), err=True)
             return

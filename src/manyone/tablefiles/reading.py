@@ -90,7 +90,7 @@ def read_table(
     _refuse_no_rows(len(table), file.name)
     wanted = [c for c in table.columns if c not in kinds and (find is None or c in find)]
     numbers = [c for c in table.columns if kinds.get(c) == "number"]
-    style = decimal_style(table.select(wanted + numbers), delimiter)
+    style = decimal_style(table.select(wanted + numbers), delimiter, file.name)
     found = decide_kinds(table.select(wanted), style, file.name)
     return convert(table, {**kinds, **found}, style, file.name)
 
@@ -126,7 +126,7 @@ def _converted(
     for table, delimiter in read_text(file.chunks(), file.name):
         if len(table) and style is None:
             numbers = [name for name in table.columns if kinds.get(name) == "number"]
-            style = decimal_style(table.select(numbers), delimiter)
+            style = decimal_style(table.select(numbers), delimiter, file.name)
         yield convert(table, kinds, style or "point", file.name, first_row), file.done()
         first_row += len(table)
 

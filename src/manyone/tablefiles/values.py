@@ -17,9 +17,11 @@ Style = Literal["point", "comma"]  # what stands before the decimals
 
 _MISSING = ("", "na", "n/a", "nan", "null", "none", "#n/a", "-", "?")
 _BOOLEANS = ("true", "false")
-_POINT = r"^[+-]?(\d{1,3}(,\d{3})+(\.\d*)?|\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
-_COMMA = r"^[+-]?(\d{1,3}([. ]\d{3})+(,\d*)?|\d+(,\d*)?|,\d+)([eE][+-]?\d+)?$"
-_DATE = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?)? ?(Z|[+-]\d\d:?\d\d)?$"
+_POINT = r"^[+-]?([1-9]\d{0,2}(,\d{3})+(\.\d*)?|\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
+_COMMA = r"^[+-]?([1-9]\d{0,2}([. ]\d{3})+(,\d*)?|\d+(,\d*)?|,\d+)([eE][+-]?\d+)?$"
+# Dates whose order of day and month is certain: 2026-01-31, 2026/01/31, 31.01.2026.
+_DAY = r"(\d{4}-\d\d-\d\d|\d{4}/\d\d?/\d\d?|\d\d?\.\d\d?\.\d{4})"
+_DATE = rf"^{_DAY}([T ]\d\d?:\d\d(:\d\d(\.\d{{1,9}})?)?)? ?(Z|[+-]\d\d:?\d\d)?$"
 # A text column may well have numbers for some of its levels, but hardly as many as these.
 _MOST_NUMBERS_IN_TEXT = 50
 
@@ -48,23 +50,36 @@ def decide_kinds(table: pl.DataFrame, style: Style, name: str) -> dict[str, Kind
     return {column: _kind(table[column], style, name) for column in counted(table.columns)}
 
 
-def decimal_style(table: pl.DataFrame, delimiter: str) -> Style:
+def decimal_style(table: pl.DataFrame, delimiter: str, name: str) -> Style:
     """Whether the decimals of a table of strings come after a point or after a comma.
 
     One column that can only be read one way decides for all. Where none does, as with "1,234", it
-    is a comma in files whose delimiter is the semicolon, and a point in others.
+    is a comma in files whose delimiter is the semicolon, and a point in others; a warning says how
+    such a value of the file `name` is read.
     """
-    import polars as pl
-
+    found, doubtful = set(), []
     for column in table:
-        if _plain_numbers(column) is not None:
+        if delimiter != ";" and _plain_numbers(column) is not None:
             continue
         texts = _known(column)
-        if texts.cast(pl.Float64, strict=False).null_count():
-            point, comma = texts.str.contains(_POINT).all(), texts.str.contains(_COMMA).all()
-            if point != comma:
-                return "comma" if comma else "point"
-    return "comma" if delimiter == ";" else "point"
+        texts = texts.filter(texts.str.contains(r"\d"))  # or infinite
+        point, comma = texts.str.contains(_POINT).all(), texts.str.contains(_COMMA).all()
+        if point != comma:
+            found.add(comma)
+        elif point:
+            doubtful.append(texts)
+    if found:
+        return "comma" if True in found else "point"  # a text may hold 1.5, hardly 1,5
+    style: Style = "comma" if delimiter == ";" else "point"
+    mark = r"\." if style == "comma" else ","
+    for texts in doubtful:
+        marked = texts.filter(texts.str.contains(mark))
+        if len(marked):
+            number = _numbers(marked, style)[0]
+            warn_user(
+                f"{name}, column {texts.name!r}: {marked[0]!r} is read as {number}.", UserWarning
+            )
+    return style
 
 
 def convert(
@@ -126,12 +141,6 @@ def _kind(column: pl.Series, style: Style, name: str) -> Kind:
         return "date"
     numbers = _numbers(texts, style)
     if numbers.null_count() == 0:
-        if style == "point" and texts.str.contains(_COMMA).all() and texts.str.contains(",").any():
-            at = texts.str.contains(",").arg_true()[0]
-            warn_user(
-                f"{name}, column {column.name!r}: {texts[at]!r} is read as {numbers[at]}.",
-                UserWarning,
-            )
         return "number"
     most = texts.filter(numbers.is_not_null()).n_unique()
     if most > _MOST_NUMBERS_IN_TEXT and numbers.null_count() < len(numbers) / 2:
@@ -195,8 +204,10 @@ def _booleans(texts: pl.Series, style: Style) -> pl.Series:
 
 def _dates(texts: pl.Series, style: Style) -> pl.Series:
     """Times, in UTC where a zone is given; null where there is none."""
-    whole = texts.str.replace(r"^(\d{4}-\d\d-\d\d)T", "$1 ").str.replace(r"^(\S{10})$", "$1 00:00")
-    whole = whole.str.replace(r"^(\S{10} \d\d:\d\d)( ?[Z+-].*)?$", "$1:00$2")
-    whole = whole.str.replace(r"^(\S{10} \d\d:\d\d:\d\d(\.\d+)?)$", "${1}Z")
+    whole = texts.str.replace(r"^(\d{4})/(\d\d?)/(\d\d?)", "$1-$2-$3")
+    whole = whole.str.replace(r"^(\d\d?)\.(\d\d?)\.(\d{4})", "$3-$2-$1")
+    whole = whole.str.replace(r"^([\d-]+)T", "$1 ").str.replace(r"^(\S+)$", "$1 00:00")
+    whole = whole.str.replace(r"^(\S+ \d\d?:\d\d)( ?[Z+-].*)?$", "$1:00$2")
+    whole = whole.str.replace(r"^(\S+ \d\d?:\d\d:\d\d(\.\d+)?)$", "${1}Z")
     form = "%Y-%m-%d %H:%M:%S%.f%#z"
     return whole.str.to_datetime(form, strict=False, time_zone="UTC").dt.replace_time_zone(None)

@@ -102,7 +102,7 @@ def judged(
 
 def as_output(
     frame: nw.DataFrame[Any],
-    task: Sequence[str],
+    task: list[str],
     answers: Answers,
     keep: Sequence[str],
     reasons: Sequence[NDArray[Any]],
@@ -118,6 +118,8 @@ def as_output(
         "alarm": answers.alarm,
         "basis": BASES[answers.basis],
     }
-    columns |= {name: taken.get_column(name) for name in keep}
-    columns |= {f"reason_{k + 1}": texts for k, texts in enumerate(reasons)}
-    return like(frame, columns)
+    kept = {name: taken.get_column(name) for name in keep if [name] != task}
+    why = {f"reason_{k + 1}": texts for k, texts in enumerate(reasons)}
+    if hidden := kept.keys() & (columns | why).keys():
+        raise ValueError(f"keep: {min(hidden)!r} is a column of the answers. Rename yours.")
+    return like(frame, columns | kept | why)

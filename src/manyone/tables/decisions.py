@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ _IDENTIFIER = 0.5
 _EXPECTED_TWICE, _CLOSE = 10.0, 10
 # Digits with signs and units around them, as "$ 1,200.50" or "-3.5 °C".
 _NUMBER_IN_TEXT = r"[^\w]{0,3}[\d.,' ]*\d[^\w]{0,3}[^\W\d]{0,4}"
+_DATE_IN_TEXT = r"((19|20)\d\d([-/.])\d\d?\3\d\d?|\d\d?([-/.])\d\d?\4(19|20)?\d\d)([T ,].*)?"
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,9 +126,14 @@ def _text(name: str, facts: Facts, dropped: Any, seen: dict[str, Any]) -> Decisi
     number, rows = len(facts.levels), facts.known
     if number == 1 and seen["missing"] == 0.0:
         return dropped("dropped: constant")
+    if _most_match(_DATE_IN_TEXT, facts.levels):
+        return dropped(
+            "dropped: it looks like dates, and further rows will have others; convert it to dates "
+            "(in a text file, write 2026-01-31) to use it"
+        )
     if number > max(20, _IDENTIFIER * rows):
-        digits = sum(re.fullmatch(_NUMBER_IN_TEXT, level) is not None for level in facts.levels)
-        looks = "; it looks like numbers, convert it to use it" if digits > number / 2 else ""
+        looks = "; it looks like numbers, convert it to use it"
+        looks *= _most_match(_NUMBER_IN_TEXT, facts.levels)
         return dropped(f"dropped: {number} different texts in {rows} rows name rows{looks}")
     levels = LevelMap.learn(facts.levels)
     if levels.width == 1:
@@ -135,6 +142,10 @@ def _text(name: str, facts: Facts, dropped: Any, seen: dict[str, Any]) -> Decisi
     notes = [f"{max(shared)} rare levels are one"] * (max(shared) > 1)
     notes += [f"{alone} levels of one row each count as never seen"] * (alone > 0)
     return Decision(name, facts.kind, levels, note="; ".join(notes), **seen)
+
+
+def _most_match(pattern: str, levels: Collection[str]) -> bool:
+    return sum(re.fullmatch(pattern, level) is not None for level in levels) > len(levels) / 2
 
 
 def _names_rows(name: str, finite: Array) -> bool:

@@ -205,7 +205,8 @@ class Encoder:
         lost = [name for name in names if name not in known]
         if lost:
             raise ValueError(
-                f"The table has no column {shortlist(lost, 3)}, which the model was fitted with."
+                f"The table has no column {shortlist(lost, 3)}, which the model was fitted with. "
+                "Add it, empty where nobody knows."
             )
         columns = self.checked(read_columns(frame, names))
         if order is not None:

@@ -16,7 +16,7 @@ from manyone.messages import CalibrationWarning
 from manyone.rows import training_rows
 from manyone.tables.choice import Choice, choose_by_passes, choose_model
 from manyone.tables.encoder import Encoder
-from manyone.tables.frames import as_table
+from manyone.tables.frames import as_table, names_of
 from manyone.tables.ranges import Ranges, learn_ranges
 from manyone.tables.reading import TrainingTable, read_training
 from manyone.tables.unknown import UnknownTasks, left_out_together
@@ -49,7 +49,7 @@ def fit_table(asked: TableModel, table: Any) -> Fitted:
     linear = _LINEAR.get(asked.anomalies, 0.5)
     wanted = (asked.anomalies, asked.method, asked.alarm_rate, asked.random_state)
     if in_memory(table):
-        training = read_training(as_table(table), asked._roles(), asked.ignore)
+        training = read_training(as_table(table), asked._roles(), names_of(asked.ignore))
         _refuse_lone_rows(training)
         encoder = Encoder.learn(*training.normal(), linear)
         Z = encoder.encode(training.columns, training.codes())
@@ -58,7 +58,7 @@ def fit_table(asked: TableModel, table: Any) -> Fitted:
         return _guarded(training, encoder, model, choice, Z)
     from manyone.tables.passes import encoded
 
-    found = encoded(table, asked._roles(), asked.ignore, linear)
+    found = encoded(table, asked._roles(), names_of(asked.ignore), linear)
     with _quietly():
         model, choice = choose_by_passes(found, *wanted)
     fitted = _guarded(found.sample, found.encoder, model, choice, found.Z, found.ranges)
@@ -78,6 +78,11 @@ def fit_again(known: TableModel, training: TrainingTable) -> Fitted:
 def _refuse_lone_rows(training: TrainingTable) -> None:
     """Where every task has one row, nothing says how far another one may be from it."""
     _, codes, tasks = training.normal()
+    if not len(codes):
+        raise ValueError(
+            "Every row is marked as abnormal, so nothing says what is normal. Give normal rows, or "
+            "name another outlier column."
+        )
     if len(codes) == tasks > 1:
         raise ValueError(
             f"Each of the {tasks:,} tasks has one normal row, so nothing says how much the rows of "

@@ -78,7 +78,13 @@ def as_table(table: Any, what: str = "table") -> nw.DataFrame[Any]:
         )
     if not len(frame):
         raise ValueError(f"{what} has no rows.")
-    return frame
+    numbers = {name: str(name) for name in frame.columns if not isinstance(name, str)}
+    return frame.rename(numbers) if numbers else frame
+
+
+def names_of(given: Any) -> list[str]:
+    """Names of columns, whether one is given or several."""
+    return [str(name) for name in ([given] if isinstance(given, str | int) else given)]
 
 
 def refuse_missing_columns(frame: nw.DataFrame[Any], **roles: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from manyone.tables.answers import Answers, answer_rows, as_output
 from manyone.tables.evaluation import evaluate_answers
 from manyone.tables.explain import Reference, alarm_reasons, explanation_table
 from manyone.tables.fitting import Fitted, fit_again, fit_table
-from manyone.tables.frames import as_table, outlier_mask, refuse_missing_columns
+from manyone.tables.frames import as_table, names_of, outlier_mask, refuse_missing_columns
 from manyone.tables.reading import TrainingTable, claimed_tasks, read_training, refuse_other_labels
 
 
@@ -115,13 +115,13 @@ class TableModel(BaseEstimator):
     @property
     def task_columns(self) -> list[str]:
         """Names of the columns that say which entity a row belongs to."""
-        return [self.task] if isinstance(self.task, str) else list(self.task)
+        return names_of(self.task)
 
     def _roles(self) -> dict[str, list[str]]:
         roles = {"task": self.task_columns}
         for role in ("time", "outlier", "groups"):
             name = getattr(self, role)
-            roles[role] = [] if name is None else [name]
+            roles[role] = [] if name is None else names_of(name)
         return roles
 
     def _become(self, found: Fitted) -> Self:
@@ -208,10 +208,11 @@ class TableModel(BaseEstimator):
         """
         check_is_fitted(self)
         frame = as_table(table)
-        refuse_missing_columns(frame, keep=list(keep))
+        kept = names_of(keep)
+        refuse_missing_columns(frame, keep=kept)
         answers = self._answer(frame, fdr, unknown)
         reasons = alarm_reasons(self, frame, answers, explain)
-        return as_output(frame, self.task_columns, answers, keep, reasons)
+        return as_output(frame, self.task_columns, answers, kept, reasons)
 
     def explain(self, table: Any, *, top: int = 3) -> Any:
         """Which columns make each row unusual, alarmed or not.
@@ -287,7 +288,7 @@ class TableModel(BaseEstimator):
         """Add normal rows of known tasks, or new tasks; settings stay, thresholds are set anew."""
         check_is_fitted(self)
         frame = as_table(table)
-        more = read_training(frame, self._roles(), self.ignore)
+        more = read_training(frame, self._roles(), names_of(self.ignore))
         refuse_other_labels(more.labels, self.tasks_, self.task_columns)
         more = replace(more, columns=self.encoder_.read(frame, more.numbers))
         return self._become(fit_again(self, self._all_rows().joined(more)))
