@@ -178,10 +178,8 @@ class _Totals:
         if self.rows > self.scored:
             warn_user(f"{self.rows - self.scored:,} rows of tasks never seen skipped.", UserWarning)
         if self.basis["unknown"] == self.scored > 0:
-            here, known = (
-                shortlist(tasks, 3) for tasks in (sorted(self.by_task), model.tasks_.tolist())
-            )
-            text = f"{source}: no task is known. It has {here}, the model {known}."
+            known = shortlist(model.tasks_.tolist(), 3)
+            text = f"{source}: no task is known: {shortlist(sorted(self.by_task), 3)}, not {known}."
             warn_user(f"{text} Are they written in the same way?", UserWarning)
 
     def show(self, out: Path) -> None:
