@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from manyone._types import Array
 from manyone.bench.cases import Case
 from manyone.bench.contenders import CONTENDERS, OURS, Data, fleet
+from manyone.bench.workers import in_turns, times_of
 from manyone.tables.evaluation import auc
 
 
@@ -87,39 +88,25 @@ def _measured(case: Case, repeats: int) -> list[Measured]:
             tracemalloc.stop()
         aucs[name] = float("nan") if scores is None else task_auc(data, scores)
     able = [name for name in case.contenders if name not in notes]
-    times: dict[str, list[float]] = {name: [] for name in able}
-    for _ in range(repeats):
-        for name in able:
-            begin = time.perf_counter()
-            CONTENDERS[name](data, case.landmarks)
-            times[name].append(time.perf_counter() - begin)
-    return [
-        Measured(case, name, note=notes[name])
-        if name in notes
-        else Measured(
-            case,
-            name,
-            tuple(times[name]),
-            tuple(mine / our for mine, our in zip(times[name], times[OURS], strict=True)),
-            aucs[name],
-            peaks[name],
-        )
-        for name in case.contenders
-    ]
+    times = in_turns({n: partial(CONTENDERS[n], data, case.landmarks) for n in able}, repeats)
+    found = {name: Measured(case, name, note=note) for name, note in notes.items()}
+    for name in able:
+        found[name] = replace(_timed(case, name, times), auc=aucs[name], peak_mb=peaks[name])
+    return [found[name] for name in case.contenders]
 
 
 def _scaled(case: Case, repeats: int) -> list[Measured]:
-    from manyone.bench.workers import times_of
-
     try:
         times = times_of(case, repeats)
     except ImportError as error:
         return [Measured(case, name, note=f"not installed: {error}") for name in case.contenders]
-    ours = np.array(times[OURS])
-    return [
-        Measured(case, name, tuple(taken), tuple((np.array(taken) / ours).tolist()))
-        for name, taken in times.items()
-    ]
+    return [_timed(case, name, times) for name in times]
+
+
+def _timed(case: Case, name: str, times: dict[str, list[float]]) -> Measured:
+    """Seconds of a contender, and its time over ours in each round."""
+    ratios = np.divide(times[name], times[OURS])
+    return Measured(case, name, tuple(times[name]), tuple(ratios.tolist()))
 
 
 def task_auc(data: Data, scores: Array) -> float:

@@ -20,6 +20,17 @@ from manyone.threads import one_blas_thread
 _CHUNKS = 16
 
 
+def in_turns(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
+    """Seconds of each call in each round; a round makes every call once."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(repeats):
+        for name, call in calls.items():
+            begin = time.perf_counter()
+            call()
+            times[name].append(time.perf_counter() - begin)
+    return times
+
+
 def made(numbers: Codes, n_tasks: int, n_features: int) -> Array:
     """Rows (n, d) with these numbers, about the centres of their tasks."""
     centres = 2.0 * np.random.default_rng(0).normal(size=(n_tasks, n_features))
@@ -84,10 +95,4 @@ def times_of(case: Case, repeats: int) -> dict[str, list[float]]:
                 OURS: lambda: model.fit(X, task=numbers % case.n_tasks),
                 FLOOR: lambda: list(pool.map(run, np.array_split(numbers, case.workers))),
             }
-            times: dict[str, list[float]] = {name: [] for name in contenders}
-            for _ in range(repeats):
-                for name, call in contenders.items():
-                    begin = time.perf_counter()
-                    call()
-                    times[name].append(time.perf_counter() - begin)
-    return times
+            return in_turns(contenders, repeats)
