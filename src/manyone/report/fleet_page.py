@@ -203,23 +203,19 @@ def time_line(report: FleetReport) -> list[Bin]:
     rows = report.rows
     assert rows is not None
     assert rows.time is not None
-    begin, end = float(rows.time.min()), float(rows.time.max())
     number = min(_BINS, max(1, len(rows.time) // 25))
-    edges = np.linspace(begin, end, number + 1)
-    place = np.clip(np.searchsorted(edges, rows.time, side="right") - 1, 0, number - 1)
-    bins, counts = range(number), np.bincount(place, minlength=number)
-    alarms = np.bincount(place[rows.alarm], minlength=number)
-    tasks = [np.bincount(rows.task[place == k], minlength=len(report.tasks.names)) for k in bins]
-    high = [band_of(report.law_of(each))[1] for each in tasks]
-    flags: list[list[str]] = [[] for _ in bins]
-    for time, words in report.drift:
-        where = int(np.clip(np.searchsorted(edges, time, side="right") - 1, 0, number - 1))
-        flags[where].append(words)
+    edges = np.linspace(rows.time.min(), rows.time.max(), number + 1)
     labels = [moment(edge, rows.dated) for edge in edges.tolist()]
-    return [
-        Bin(labels[k], labels[k + 1], int(counts[k]), int(alarms[k]), high[k], _few(flags[k]))
-        for k in bins
-    ]
+    place = np.digitize(rows.time, edges[1:-1])
+    drift = np.digitize([time for time, _ in report.drift], edges[1:-1])
+    bins = []
+    for k in range(number):
+        mine = place == k
+        tasks = np.bincount(rows.task[mine], minlength=len(report.tasks.names))
+        alarms, high = int(rows.alarm[mine].sum()), band_of(report.law_of(tasks))[1]
+        words = [report.drift[flag][1] for flag in np.flatnonzero(drift == k)]
+        bins.append(Bin(labels[k], labels[k + 1], int(mine.sum()), alarms, high, _few(words)))
+    return bins
 
 
 @dataclass(frozen=True)
