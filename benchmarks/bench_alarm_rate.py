@@ -6,7 +6,7 @@ MNIST, 20 training digits per task, 200 held-out ones each, methods at their def
 ``--simulated SETS [--rows N ...]``: combinations of detectors, at their defaults and as `auto`
 chooses them anew for each of so many simulated data sets of four related tasks with 8, 20 or 80
 rows; one new normal row a task is scored, so that the count of alarms has an exact law. 300 sets
-take an hour.
+take twenty minutes of one processor.
 
 ``--worst DRAWS``: the worst of 50 tasks with ten rows whose spreads are log-normal, scores minus
 half-normal: with our thresholds, with the worst of a task's own scores (whose law is the largest of

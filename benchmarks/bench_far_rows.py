@@ -1,7 +1,7 @@
 """Do rows far from everything raise an alarm? Every method, on blobs that overlap and on real data.
 
 ``python benchmarks/bench_far_rows.py [--data NAME ...] [--methods NAME ...] [--tuned]
-[--rates R ...]``
+[--rates R ...] [--cut SEED]``
 
 Of each set at most twenty tasks and a thousand test rows, so that all of it takes minutes.
 
@@ -46,9 +46,9 @@ def blobs(apart: float) -> tuple[Any, ...]:
     return X, task, Z, task, np.zeros(500, dtype=bool)
 
 
-def strangers(name: str) -> tuple[Any, ...]:
+def strangers(name: str, seed: int) -> tuple[Any, ...]:
     """Training rows, their tasks, test rows, claimed tasks, and which claims are wrong."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     X, y, n_tasks, n_rows = {
         "keystrokes": lambda: (*_xy(datasets.load_keystrokes()), 20, 10),
         "standardised": lambda: (*_xy(datasets.load_keystrokes()), 20, 10),
@@ -76,14 +76,14 @@ def _xy(bunch: Any) -> tuple[Any, Any]:
     return np.asarray(bunch.data, dtype=np.float64), np.asarray(bunch.target)
 
 
-def entities(name: str) -> tuple[Any, ...]:
+def entities(name: str, seed: int) -> tuple[Any, ...]:
     """The same of a set with labelled faults, columns standardised on the training rows."""
     X, task, roles = sets.load(name)
-    split = sets.DATASETS[name].protocols["faults"].split(X, task, roles, seed=0)
+    split = sets.DATASETS[name].protocols["faults"].split(X, task, roles, seed=seed)
     X = sets.prepared(name, X, split.train)
     some = np.unique(split.task)[:TASKS]
     train, test = np.isin(split.task, some), np.isin(split.owner, some)
-    test &= np.random.default_rng(0).random(len(test)) < 1000 / test.sum()
+    test &= np.random.default_rng(seed).random(len(test)) < 1000 / test.sum()
     Z, claim, wrong = X[split.test][test], split.owner[test], split.fault[test]
     return X[split.train][train], split.task[train], Z, claim, wrong
 
@@ -149,6 +149,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=[*METHODS, "combined"])
     parser.add_argument("--tuned", action="store_true")
     parser.add_argument("--rates", nargs="*", type=float, default=(0.05, 0.1))
+    parser.add_argument("--cut", type=int, default=0, help="seed of the cut of the real sets")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     print("data method rate false " + " ".join(f"[{kind}]" for kind in KINDS) + " auc without")
@@ -156,7 +157,7 @@ def main() -> None:
         if name.startswith("blobs"):
             X, task, Z, claim, wrong = blobs(1.0 if name == "blobs1" else 0.5)
         else:
-            X, task, Z, claim, wrong = (entities if name in FAULTS else strangers)(name)
+            X, task, Z, claim, wrong = (entities if name in FAULTS else strangers)(name, asked.cut)
         good, mine = Z[~wrong], claim[~wrong]
         bad = gross(good, X.std(axis=0), np.random.default_rng(1))
         counted = [are_gross(rows, good, X, task) for rows in bad]
