@@ -6,7 +6,7 @@ from sklearn.covariance import ledoit_wolf
 
 from manyone import IndependentOCKSR, TaskWhitener
 from manyone.covariance import pooled_whitening, task_whitenings
-from manyone.estimators.fitting import learn
+from manyone.estimators.base import learn
 from manyone.rows import training_rows
 
 

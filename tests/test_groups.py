@@ -21,7 +21,7 @@ from manyone import (
 )
 from manyone.calibration.folds import assign_folds
 from manyone.estimators import METHODS
-from manyone.estimators.fitting import learn
+from manyone.estimators.base import learn
 from manyone.groups import leaving_together
 from manyone.rows import training_rows
 from manyone.selection.judging import fold_splits

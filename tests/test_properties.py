@@ -23,7 +23,7 @@ from sklearn.metrics.pairwise import pairwise_kernels
 
 from every_method import PAIR, methods, parameters
 from manyone import CombinedOneClass, IndependentOCKSR, MultiTaskOneClassSVM
-from manyone.estimators.fitting import learn
+from manyone.estimators.base import learn
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning"),

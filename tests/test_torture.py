@@ -110,7 +110,7 @@ def assert_healthy(model, X, task, *, normal=None, far=True):
     assert table.shape == (len(codes), len(model.tasks_))
     assert np.all(np.isfinite(table))
     np.testing.assert_allclose(table[np.arange(len(codes)), codes], scores, rtol=1e-8, atol=1e-10)
-    one_sided = isinstance(model, MultiTaskOneClassSVM) and not model.kernel_.unit_diagonal
+    one_sided = isinstance(model, MultiTaskOneClassSVM) and not model.kernel_.fading
     if far and not one_sided:
         alien = np.vstack([far_from(X)] * len(model.tasks_))
         outside = model.score_samples(alien, task=list(model.tasks_))

@@ -39,7 +39,7 @@ class KernelMean(MultiTaskOneClass):
         own = coef.T[np.maximum(rows.codes, 0)]
         mean = rows.mean_by_task(np.einsum("ij,ij->i", K, own))
         return Solution(
-            Expansion(gram.points(), coef, mean),
+            Expansion(gram.points, coef, mean),
             learned={"dual_coef": coef, "structure": coef.T @ K @ coef},
         )
 

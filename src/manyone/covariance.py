@@ -9,8 +9,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from manyone._types import Array, Codes
-from manyone.groups import group_rows
-from manyone.memory import row_blocks
+from manyone.rows import group_rows, row_blocks
 
 # Rows whose distance overflows are as far away as can be told.
 _FAR_AWAY = 1e150

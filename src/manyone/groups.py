@@ -1,4 +1,4 @@
-"""Rows by task, and rows that leave together: groups that are given, or blocks of time."""
+"""Rows that leave together when they are judged: groups that are given, or blocks of time."""
 
 from __future__ import annotations
 
@@ -130,33 +130,6 @@ def joined_groups(old: TrainingRows, new: TrainingRows) -> Codes | None:
     was = np.arange(len(old.codes)) if old.group is None else old.group
     more = new.codes + 1 if new.group is None else new.group
     return np.concatenate([was, was.max() + 1 + more])
-
-
-def renumbered(codes: Codes, used: Codes) -> Codes:
-    """Codes counted among the (ascending) `used` ones; MISSING for all others."""
-    position = np.minimum(np.searchsorted(used, codes), len(used) - 1)
-    return np.where(used[position] == codes, position, MISSING)
-
-
-def group_rows(codes: Codes, n_tasks: int) -> tuple[Codes, Codes]:
-    """Row numbers sorted by task (n,), and where each task starts (T + 1,); codes in range(T)."""
-    order = np.argsort(codes, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n_tasks))])
-    return order, starts
-
-
-def places(owner: Codes, group: Codes | None) -> tuple[Codes, Codes]:
-    """Place of each row (or of its group) among its owner's, and how many these are, (n,)."""
-    order = np.lexsort((np.arange(len(owner)) if group is None else group, owner))
-    new_owner = np.diff(owner[order], prepend=owner[order[:1]] - 1) != 0
-    new = np.ones(len(order), dtype=bool)
-    if group is not None:
-        new = new_owner | (np.diff(group[order], prepend=group[order[:1]]) != 0)
-    number, place = np.cumsum(new) - 1, np.empty((2, len(order)), dtype=np.intp)
-    of_owner = np.cumsum(new_owner) - 1
-    place[0, order] = number - number[new_owner][of_owner]
-    place[1, order] = np.bincount(of_owner, new)[of_owner]
-    return place[0], place[1]
 
 
 class LeftOut(NamedTuple):

@@ -1,17 +1,9 @@
-"""What is in memory, what fits into it, and what is refused before it is asked for."""
+"""What fits into memory, and what is refused before it is asked for."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import sklearn
-
-# Larger blocks than this leave the cache and gain nothing.
-_BLOCK_BYTES = 8 * 2**20
 
 
 class NotEnoughMemory(MemoryError, ValueError):
@@ -65,19 +57,3 @@ def too_large(n_rows: int) -> str:
         f"Give landmarks=1000 or so ({able}), or use IndependentOCKSR, which needs the matrix of "
         "one task at a time."
     )
-
-
-def row_blocks(n_rows: int, floats_per_row: int) -> Iterator[slice]:
-    """Slices that cover `n_rows` rows, temporaries within scikit-learn's ``working_memory``."""
-    budget = min(sklearn.get_config()["working_memory"] * 2**20, _BLOCK_BYTES)
-    step = max(1, int(budget // (8 * max(1, floats_per_row))))
-    for start in range(0, n_rows, step):
-        yield slice(start, min(start + step, n_rows))
-
-
-def in_memory(X: Any) -> bool:
-    """Whether rows are at hand: not in files, in Dask, or in blocks that a function yields."""
-    if type(X) is np.ndarray:
-        return True
-    elsewhere = isinstance(X, np.memmap | str | os.PathLike | Iterator) or callable(X)
-    return not elsewhere and type(X).__module__.partition(".")[0] != "dask"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import sklearn
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import get_tags
@@ -15,6 +18,9 @@ from manyone import validation
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.groups import MISSING, TimeBlocks, group_numbers, joined_groups
 from manyone.labels import check_outlier, check_weight, encode, one_per_row, split_columns
+
+# Larger blocks than this leave the cache and gain nothing.
+_BLOCK_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,11 +127,6 @@ class TrainingRows:
             forward=self.forward,
         )
 
-    @property
-    def left_out_source(self) -> str:
-        """What closed forms leave out of these rows."""
-        return "leave-one-out" if self.group is None else "leave-group-out"
-
     def responses(self) -> Array:
         """One-hot responses (n, T): 1 for the row's own task, all 0 for a known outlier."""
         R = np.zeros((len(self.codes), self.n_tasks), order="F")
@@ -229,6 +230,22 @@ def _grouped(rows: TrainingRows, groups: Any, source: Codes, n_rows: int) -> Tra
     return replace(rows, group=group_numbers(labels, rows.codes, rows.content))
 
 
+def in_memory(X: Any) -> bool:
+    """Whether rows are at hand: not in files, in Dask, or in blocks that a function yields."""
+    if type(X) is np.ndarray:
+        return True
+    elsewhere = isinstance(X, np.memmap | str | os.PathLike | Iterator) or callable(X)
+    return not elsewhere and type(X).__module__.partition(".")[0] != "dask"
+
+
+def row_blocks(n_rows: int, floats_per_row: int) -> Iterator[slice]:
+    """Slices that cover `n_rows` rows, temporaries within scikit-learn's ``working_memory``."""
+    budget = min(sklearn.get_config()["working_memory"] * 2**20, _BLOCK_BYTES)
+    step = max(1, int(budget // (8 * max(1, floats_per_row))))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
 def check_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
     """Rows as scikit-learn checks them: float64 (n, d), or CSR; float32 may pass when scoring."""
     if not reset and type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2:
@@ -264,3 +281,30 @@ def _sparse_row_numbers(X: Rows) -> Codes:
     keys = [(indices.tobytes(), data.tobytes()) for indices, data in content]
     rank = {key: number for number, key in enumerate(sorted(set(keys)))}
     return np.array([rank[key] for key in keys], dtype=np.intp)
+
+
+def renumbered(codes: Codes, used: Codes) -> Codes:
+    """Codes counted among the (ascending) `used` ones; MISSING for all others."""
+    position = np.minimum(np.searchsorted(used, codes), len(used) - 1)
+    return np.where(used[position] == codes, position, MISSING)
+
+
+def group_rows(codes: Codes, n_tasks: int) -> tuple[Codes, Codes]:
+    """Row numbers sorted by task (n,), and where each task starts (T + 1,); codes in range(T)."""
+    order = np.argsort(codes, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n_tasks))])
+    return order, starts
+
+
+def places(owner: Codes, group: Codes | None) -> tuple[Codes, Codes]:
+    """Place of each row (or of its group) among its owner's, and how many these are, (n,)."""
+    order = np.lexsort((np.arange(len(owner)) if group is None else group, owner))
+    new_owner = np.diff(owner[order], prepend=owner[order[:1]] - 1) != 0
+    new = np.ones(len(order), dtype=bool)
+    if group is not None:
+        new = new_owner | (np.diff(group[order], prepend=group[order[:1]]) != 0)
+    number, place = np.cumsum(new) - 1, np.empty((2, len(order)), dtype=np.intp)
+    of_owner = np.cumsum(new_owner) - 1
+    place[0, order] = number - number[new_owner][of_owner]
+    place[1, order] = np.bincount(of_owner, new)[of_owner]
+    return place[0], place[1]

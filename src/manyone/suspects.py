@@ -8,8 +8,7 @@ from scipy.special import gammaincinv
 
 from manyone._types import Array, Codes
 from manyone.covariance import task_whitenings
-from manyone.groups import group_rows
-from manyone.memory import row_blocks
+from manyone.rows import group_rows, row_blocks
 
 # In usual distances. Rows with a neighbour within the first shape the metric of what is far.
 # Rows within the second of their task's mean are trusted; with few columns the limit is larger, so

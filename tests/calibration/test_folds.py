@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from manyone import KNFST, MultiTaskOneClassSVM, NonlinearOCKSR, TimeBlocks
+from manyone import KNFST, IndependentOCKSR, MultiTaskOneClassSVM, NonlinearOCKSR, TimeBlocks
 from manyone.calibration import folds
-from manyone.calibration.folds import assign_folds
-from manyone.rows import TrainingRows
+from manyone.calibration.folds import assign_folds, similarity_of
+from manyone.kernels.kernel import Kernel
+from manyone.rows import TrainingRows, training_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
@@ -81,3 +82,18 @@ def test_models_side_by_side_are_models_one_by_one(method, fleet, monkeypatch):
         model = method().fit(X, task=task)
         found.append([*model.solution_.left_out, *model.score_samples(X, task=task)])
     assert found[0] == found[1]
+
+
+def test_copies_that_rounding_tells_apart_count_as_their_weight():
+    """A metric gives copies of a row other last digits, depending on the processor."""
+    rng = np.random.default_rng(0)
+    X, task, weight = rng.normal(size=(40, 3)), np.tile([0, 1], 20), rng.integers(1, 4, 40)
+    again = np.repeat(np.arange(40), weight)
+    weighted, _, first = training_rows(IndependentOCKSR(), X, task, sample_weight=weight)
+    repeated, _, source = training_rows(IndependentOCKSR(), X[again], task[again])
+    kernel = Kernel("rbf", gamma=(0.3,))
+    expected = np.empty(40)
+    expected[first] = similarity_of(weighted.X, weighted, kernel)
+    rounded = repeated.X * (1.0 + 1e-14 * rng.normal(size=repeated.X.shape))
+    found = similarity_of(rounded, repeated, kernel)
+    np.testing.assert_allclose(found, expected[again[source]], rtol=1e-11)

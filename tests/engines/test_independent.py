@@ -12,7 +12,7 @@ from sklearn.base import clone
 import manyone
 from manyone import IndependentOCKSR, JointOCKSR
 from manyone.engines import Block, fit, local_sweep
-from manyone.estimators.fitting import learn
+from manyone.estimators.base import learn
 from manyone.rows import training_rows
 
 RNG = np.random.default_rng(4)

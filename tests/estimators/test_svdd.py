@@ -6,7 +6,7 @@ from scipy.stats import binom
 from sklearn.svm import OneClassSVM
 
 from manyone import SVDD
-from manyone.estimators.fitting import learn
+from manyone.estimators.base import learn
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 

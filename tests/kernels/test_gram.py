@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from manyone.kernels import Gram, Kernel, resolve_kernel
+from manyone.kernels import Gram, Kernel, Points, resolve_kernel
 from manyone.kernels.landmarks import landmark_features
 
 
 def exact_features(K):
-    return Gram(Kernel("precomputed"), np.empty((len(K), 0)), K, np.arange(len(K))).features()
+    points = Points(Kernel("precomputed"), np.empty((len(K), 0)), np.arange(len(K)))
+    return Gram(points, K).features()
 
 
 @pytest.fixture

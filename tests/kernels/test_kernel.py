@@ -10,7 +10,7 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from manyone.kernels import KERNELS, MIXTURE, resolve_kernel, widths
 from manyone.kernels.stacks import kernel_grams
 from manyone.kernels.widths import weighted_median
-from manyone.memory import row_blocks
+from manyone.rows import row_blocks
 
 NAMED = sorted(KERNELS - {MIXTURE, "precomputed"})
 METRICS = {"rbf": "sqeuclidean", "laplacian": "cityblock"}

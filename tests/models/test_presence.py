@@ -7,7 +7,7 @@ from scipy.stats import binom
 
 from manyone import IndependentOCKSR, JointOCKSR, NonlinearOCKSR
 from manyone.estimators import METHODS
-from manyone.estimators.fitting import learn
+from manyone.estimators.base import learn
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning"),

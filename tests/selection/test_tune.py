@@ -23,9 +23,9 @@ from manyone import (
     tune,
 )
 from manyone.estimators import METHODS
-from manyone.estimators.fitting import scores_of
 from manyone.metrics import task_aucs
 from manyone.rows import training_rows
+from manyone.selection.choosing import scores_of
 from manyone.selection.judging import fold_aucs
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")

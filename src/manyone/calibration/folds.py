@@ -6,11 +6,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import starmap
+from typing import Any
 
 import numpy as np
 
 from manyone._types import Array, Codes
 from manyone.groups import looks_ahead
+from manyone.kernels.gram import Gram, Points
+from manyone.kernels.kernel import Kernel
 from manyone.models.solution import Solution
 from manyone.progress import counted
 from manyone.rows import TrainingRows
@@ -18,7 +21,8 @@ from manyone.threads import blas_threads, one_blas_thread
 
 # Up to this size folds run side by side, each on one thread; beyond it BLAS has enough to do.
 _SMALL = 512
-
+# Points that folds are dealt by.
+_MOST_POINTS = 2000
 
 #: Fits to the rows given by number first: the model, and its scores of those given second.
 Refit = Callable[[Codes, Codes], tuple[Solution, Array]]
@@ -66,8 +70,15 @@ def solve_with_folds(
             parts = list(zip(counted(refits), found, strict=True))
             solution = first.result()
     left_out = np.full(len(rows.codes), np.nan)
+    wanted = solution.scorer.far()
     for (_, held), (part, scores) in parts:
-        left_out[held] = scores * _unit(solution, part, rows.n_tasks)[rows.codes[held]]
+        left_out[held], far = scores, part.scorer.far()
+        if wanted is not None and far is not None:
+            # Responses grow with the number of rows, and many rows may respond as if they were far
+            # away: a threshold must not fall between what two models say of them.
+            with np.errstate(divide="ignore", invalid="ignore"):
+                unit = np.clip(np.nan_to_num(wanted / far, nan=1.0), 0.5, 2.0)
+            left_out[held] *= unit[rows.codes[held]]
     return replace(solution, left_out=left_out, left_out_source="folds")
 
 
@@ -91,19 +102,6 @@ def folds_of(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
         if out.any():
             refits.append((everyone[~out & ~later], everyone[out]))
     return refits
-
-
-def _unit(whole: Solution, part: Solution, n_tasks: int) -> Array:
-    """What scores of a refit are multiplied by: rows far away are level then in both, shape (T,).
-
-    Responses grow with the number of rows, and many rows may respond as if they were far away: a
-    threshold must not fall between what two models say of them.
-    """
-    wanted, far = whole.scorer.far(), part.scorer.far()
-    if wanted is None or far is None:  # not a kernel of a distance
-        return np.ones(n_tasks)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.clip(np.nan_to_num(wanted / far, nan=1.0), 0.5, 2.0)
 
 
 def assign_folds(rows: TrainingRows, similarity: Array, number: int) -> Codes:
@@ -150,3 +148,31 @@ def assign_folds(rows: TrainingRows, similarity: Array, number: int) -> Codes:
     dealt = place * folds // count if rows.forward else place % folds
     fold[normal[order]] = np.where(count > 1, dealt, -1)
     return fold
+
+
+def similarity_of(X: Any, rows: TrainingRows, kernel: Kernel) -> Array:
+    """Mean similarity of each row, in its metric, to the normal ones, or to some of many, (n,)."""
+    points = replace(rows, X=X).take(np.flatnonzero(~rows.outlier)).merged()[0]
+    # By what was given: copies of a row may differ by rounding in a metric.
+    content = np.unique(points.content)
+    if len(content) > _MOST_POINTS:
+        some = content[np.linspace(0, len(content) - 1, _MOST_POINTS).astype(np.intp)]
+        points = points.take(np.flatnonzero(np.isin(points.content, some)))
+    similarity, share = np.empty(len(rows.codes)), points.weight / points.weight.sum()
+    for part, K in Points(kernel, points.X).blocks(X):
+        similarity[part] = K @ share
+    return similarity
+
+
+def by_number(model: Any, gram: Gram, rows: TrainingRows) -> tuple[Refit, Array]:
+    """Models of some rows that score others, by one kernel matrix; and similarities (n,)."""
+    assert gram.given is not None
+    # New rows are lines of the matrix then: parts of it need no kernel again.
+    K, rows = gram.given, replace(rows, group=None)
+    numbered = Gram(replace(gram.points, columns=np.arange(len(K))), K)
+
+    def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
+        part = model._solve(numbered.take(kept), rows.take(kept), left_out=False)
+        return part, part.scorer.own(K[held], rows.codes[held])
+
+    return refit, K @ (rows.weight / rows.weight.sum())

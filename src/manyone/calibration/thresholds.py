@@ -17,16 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
-from manyone.groups import calibration_weight, group_rows
+from manyone.groups import calibration_weight
 from manyone.messages import shortlist
 from manyone.models.solution import Solution
-from manyone.rows import TrainingRows
+from manyone.rows import TrainingRows, group_rows
 
 # Rows that the pooled spread counts for when the spread of one small task is estimated.
 _PRIOR_ROWS = 8.0
 # Least spread beside the scores of rows far away: what is less is rounding.
 _LEAST_SPREAD = 1e-6
-# Most that one row may add to the spread of a task that has no other, see `_size_factors`.
+# Most that one row may add to the spread of a task that has no other, see `spreads`.
 _STEEPEST = 4.0
 
 
@@ -259,7 +259,9 @@ def spreads(
     """Spread of each row's task without the row, and of each task: root mean squares, shrunk.
 
     A model of few rows scores new rows lower than one of many: what a task leans on beside its own
-    scores is what is typical of its number of rows.
+    scores is what is typical of its number n of rows, in which mean squares grow as ``1 + c / n``.
+    c is fitted to those of the tasks; the squared distance of a row from the mean of n others has
+    c = 1, and c = 0 where sizes tell nothing.
     """
     square = scores**2
     count = np.minimum(weight, 1.0)
@@ -267,8 +269,16 @@ def spreads(
     totals = np.bincount(codes, weight, n_tasks).astype(np.float64)
     if np.count_nonzero(totals) <= 1 or not np.any(square > 0):
         return np.ones(len(scores)), np.ones(n_tasks)
+    n, several, slope = np.maximum(totals, 1.0), totals > 1.0, 0.0
     # Left-out scores are those of models with one row less.
-    fewer, now = _size_factors(sums, totals)
+    less = 1.0 / np.maximum(n - 1.0, 1.0)
+    x, share, y = less[several], totals[several], sums[several] / totals[several]
+    if len(x) > 1 and np.ptp(x) > 0:
+        x_mean, y_mean = np.average(x, weights=share), np.average(y, weights=share)
+        b = share @ ((x - x_mean) * (y - y_mean)) / (share @ (x - x_mean) ** 2)
+        a = y_mean - b * x_mean
+        slope = float(np.clip(b / a, 0.0, _STEEPEST) if a > 0 else _STEEPEST * (b > 0))
+    fewer, now = 1.0 + slope * less, 1.0 + slope / n
     total, mass = sums.sum(), totals @ fewer
     others = np.maximum(total - count * square, np.finfo(float).tiny)
     typical = others / (mass - count * fewer[codes]) * fewer[codes]
@@ -279,22 +289,3 @@ def spreads(
     # (Scores have been lowered by a thousandth of this, for ties.)
     least = np.full(n_tasks, 1e-9) if far is None else _LEAST_SPREAD * np.abs(far)
     return np.maximum(unit, least[codes]), np.maximum(spread, least)
-
-
-def _size_factors(sums: Array, totals: Array) -> tuple[Array, Array]:
-    """``1 + c / n``, n the rows of each task without one and with all, shape (T,) each.
-
-    c is fitted to the mean squares of the tasks; the squared distance of a row from the mean of n
-    others has c = 1, and c = 0 where sizes tell nothing.
-    """
-    n = np.maximum(totals, 1.0)
-    less = 1.0 / np.maximum(n - 1.0, 1.0)
-    several = totals > 1.0
-    x, share, y = less[several], totals[several], sums[several] / totals[several]
-    slope = 0.0
-    if len(x) > 1 and np.ptp(x) > 0:
-        x_mean, y_mean = np.average(x, weights=share), np.average(y, weights=share)
-        b = share @ ((x - x_mean) * (y - y_mean)) / (share @ (x - x_mean) ** 2)
-        a = y_mean - b * x_mean
-        slope = float(np.clip(b / a, 0.0, _STEEPEST) if a > 0 else _STEEPEST * (b > 0))
-    return 1.0 + slope * less, 1.0 + slope / n

@@ -141,7 +141,7 @@ def _planned(model: Any, sample: Sample, seed: int, metric: Whitening | None) ->
     """The plan for a sample, or one for each large task, with the parameters of an estimator."""
     rows = sample.rows()
     moved = rows if metric is None else replace(rows, X=metric.apply(rows.X))
-    kernel = Gram.of(moved, model).kernel
+    kernel = Gram.of(moved, model).points.kernel
     kind: Any = Plan if model.can.joint else TaskPlans
     plan = kind.of(kernel, rows, sample.tasks, model.landmarks, seed, metric)
     if model.can.joint:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from manyone._types import Rows
-from manyone.memory import row_blocks
+from manyone.rows import row_blocks
 
 Hashes = NDArray[np.uint64]
 

@@ -24,14 +24,13 @@ from manyone.engines.left_out import LeaveOut
 from manyone.engines.plan import Plan, sample_size, seed_of
 from manyone.engines.reach import Reach
 from manyone.engines.statistics import AddUp, Ridge, Statistics, solve_statistics
-from manyone.groups import renumbered
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import Kernel
 from manyone.memory import refuse_beyond_memory
 from manyone.models.presence import unit_of
 from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
-from manyone.rows import MISSING, TrainingRows
+from manyone.rows import MISSING, TrainingRows, renumbered
 from manyone.threads import on_threads
 
 #: Solves tasks exactly: a kernel and rows, sorted by task, and the ridge.
@@ -274,7 +273,7 @@ def _solved(
     shared_coef = np.zeros((shared.shape[0], n_tasks))
     if len(small):
         own = replace(few, X=X, codes=renumbered(few.codes, small), n_tasks=len(small))
-        solved = exact(Gram(plans.kernel, X), own, alpha)
+        solved = exact(Gram(Points(plans.kernel, X)), own, alpha)
         scorer: Any = solved.scorer
         used[small], mean[small] = solved.learned["alpha"], scorer.target
         shared_coef[:, small] = scorer.shared_coef

@@ -96,9 +96,9 @@ def joint_of_rows(
     plan = Plan.of(kernel, some, tasks, landmarks, seed)
     step = LeaveOut(plan, solve_statistics(plan, AddUp(plan).of(rows), alpha), 0.0)
     ridge, scores = step.ridge, np.full(len(rows.codes), np.nan)
-    found = step.finished(step.of(rows, scores))
+    found, source = step.finished(step.of(rows, scores)), "leave-one-out"
     if rows.group is not None:
-        scores = _without_groups(plan, ridge, rows)
+        scores, source = _without_groups(plan, ridge, rows), "leave-group-out"
     learned = {
         "alpha": ridge.alpha,
         "dual_coef": ridge.coef,
@@ -106,7 +106,7 @@ def joint_of_rows(
         "structure": Resemblance(ridge.coef, found.values, found.mass, ridge.counts),
     }
     scorer = Expansion(plan.points, ridge.coef, ridge.mean_response)
-    return Solution(scorer, scores, rows.left_out_source, learned=learned)
+    return Solution(scorer, scores, source, learned=learned)
 
 
 def _without_groups(plan: Plan, ridge: Ridge, rows: TrainingRows) -> Array:

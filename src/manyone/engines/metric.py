@@ -12,9 +12,9 @@ from manyone._types import Array
 from manyone.covariance import Whitening, whitening_of_sums
 from manyone.engines.blocks import Block, normal_rows
 from manyone.engines.sample import Sample
-from manyone.memory import row_blocks
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
+from manyone.rows import row_blocks
 
 
 @dataclass(frozen=True, eq=False)

@@ -123,7 +123,7 @@ class Plan:
         codes = np.where(rows.outlier, MISSING, rows.codes)
         moved = solve_landmark_positions(unit * Z, unit * X, codes, rows.weight, n_tasks, ridge)
         Z = self.points.X + kernel.scale * (moved / unit - Z)
-        features = Gram(kernel, Z).features()[1]
+        features = Gram(Points(kernel, Z)).features()[1]
         factor = np.asfortranarray(features.factor)
         return replace(
             self,
@@ -154,7 +154,7 @@ class Plan:
 
     def diagonal(self, X: Rows) -> Array:
         """k(x, x) of rows (b, d), shape (b,)."""
-        if self.points.kernel.unit_diagonal:
+        if self.points.kernel.fading:
             return np.ones(X.shape[0])
         return self.points.diagonal(X if self.metric is None else self.metric.apply(X))
 

@@ -10,16 +10,8 @@ from manyone._types import Array, Codes, Rows
 from manyone.engines.hashing import Hashes, row_hashes
 from manyone.kernels.gram import Points
 from manyone.kernels.kernel import Kernel
-from manyone.memory import row_blocks
-from manyone.models.presence import (
-    Presence,
-    Usual,
-    distances_from,
-    excess_of,
-    points_of,
-    typical_ratios,
-)
-from manyone.rows import TrainingRows
+from manyone.models.presence import Presence, Usual, distances_from, points_of
+from manyone.rows import TrainingRows, row_blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,16 +41,16 @@ class Reach:
     @classmethod
     def of(cls, kernel: Kernel, rows: TrainingRows) -> Reach | None:
         """Reach of sampled rows; None where the kernel is not one of a distance."""
-        if not kernel.unit_diagonal:
+        if not kernel.fading:
             return None
         normal = np.flatnonzero(~rows.outlier)
         X, weight, codes = rows.X[normal], rows.weight[normal], rows.codes[normal]
         points, few, home = points_of(kernel, rows)
         hashes = row_hashes(X[few])
         nearest = _nearest(points, hashes, X)
-        usual = Usual.of(nearest, weight)
-        ratio = usual.ratios(nearest, weight)
-        typical = typical_ratios(ratio, weight, codes, rows.n_tasks)
+        order = np.argsort(nearest, kind="stable")
+        usual = Usual(nearest[order], np.cumsum(weight[order]))
+        typical = usual.left_out(nearest, weight, codes, rows.n_tasks)[1]
         return cls(points, hashes, usual, typical, home)
 
     def recoded(self, codes: Codes, n_tasks: int, gone: Rows | None = None) -> Reach:
@@ -78,8 +70,8 @@ class Reach:
     def grown(self, tasks: Codes, X: Rows, codes: Codes, weight: Array) -> Reach:
         """The same with what is typical of new `tasks`, from their rows (b, d)."""
         nearest = _nearest(self.points, self.hashes, X)
-        ratio, typical = self.usual.ratios(nearest, weight), self.typical.copy()
-        typical[tasks] = typical_ratios(ratio, weight, codes, len(typical))[tasks]
+        typical = self.typical.copy()
+        typical[tasks] = self.usual.left_out(nearest, weight, codes, len(typical))[1][tasks]
         return replace(self, typical=typical)
 
     def presence(self, unit: float) -> Presence:
@@ -89,7 +81,8 @@ class Reach:
     def penalties(self, X: Rows, codes: Codes, weight: Array, unit: float) -> Array:
         """What the left-out scores of training rows (b, d) are lowered by, shape (b,)."""
         nearest = _nearest(self.points, self.hashes, X)
-        return unit * excess_of(self.usual.ratios(nearest, weight), self.typical[codes])
+        known = len(self.typical), self.typical
+        return unit * self.usual.left_out(nearest, weight, codes, *known)[0]
 
 
 def _nearest(points: Points, hashes: Hashes, X: Rows) -> Array:

@@ -135,7 +135,7 @@ def second_plan(plan: Plan, layers: TwoLayers, *, direct: bool = False) -> Plan:
     centres, factor = layers.centres, np.zeros((0, 0))
     kernel = resolve_kernel("rbf", centres, gamma=layers.theta)
     if not direct:
-        features = Gram(kernel, centres).features()[1]
+        features = Gram(Points(kernel, centres)).features()[1]
         centres, factor = centres[features.pivots], np.asfortranarray(features.factor)
     first = FirstLayer(plan.points, layers.coef, plan.metric)
     return replace(plan, points=Points(kernel, centres), factor=factor, direct=direct, metric=first)

@@ -1,48 +1,42 @@
-"""What all estimators share, and what all kernel methods do: parameters, fitting, thresholds."""
+"""What all estimators share, and what all kernel methods do: from rows to thresholds."""
 
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from manyone import validation
 from manyone._sklearn import Interval, StrOptions, fit_context
-from manyone._types import Rows
+from manyone._types import Array, Codes, Rows
+from manyone.calibration.folds import by_number, similarity_of, solve_with_folds
 from manyone.calibration.thresholds import Calibration
+from manyone.covariance import TaskWhitenings, Whitening, pooled_whitening, task_whitenings
 from manyone.estimators.capabilities import Capabilities
-from manyone.estimators.fitting import learn
 from manyone.estimators.scoring import Scoring
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import KERNELS, VALUES_ONLY
-from manyone.kernels.widths import dominating_column
-from manyone.memory import NotEnoughMemory, in_memory, too_large
+from manyone.memory import NotEnoughMemory, too_large
 from manyone.messages import warn_user
 from manyone.models.presence import with_presence
+from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
 from manyone.routing import RoutingState
-from manyone.rows import TrainingRows, training_rows
+from manyone.rows import TrainingRows, in_memory, training_rows
+from manyone.suspects import trust
 
-#: Constraints of the parameters of a ridge regression, exact or on landmarks.
-RIDGE: dict[str, list[Any]] = {
-    "alpha": [Interval(Real, 0, None, closed="left")],
-    "landmarks": [Interval(Integral, 1, None, closed="left"), None],
-    "random_state": ["random_state"],
-}
-#: What methods that look at one task at a time can choose of a metric.
-TASK_METRIC: dict[str, list[Any]] = {
-    "metric": [StrOptions({"plain", "whitened", "adaptive"})],
-    "scale_prior": [Interval(Real, 0, None, closed="left")],
-    "covariance_prior": [Interval(Real, 0, None, closed="neither")],
-    "robust": ["boolean"],
-}
+# Refits for thresholds where a learned metric forbids the closed form; the fewer, the more rows a
+# model lacks and the lower it scores those that were left out.
+_FOLDS = 15
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -206,10 +200,14 @@ class MultiTaskOneClass(OneClassEstimator):
                 f"tol={self.tol:g} was reached. Increase max_iter, or tol if this is good enough."
             )
             warn_user(message, ConvergenceWarning)
-        if self.metric == "plain" and solution.scorer.points.kernel.unit_diagonal:
-            column = dominating_column(X)
-            if column is not None:
-                validation.warn_of_dominating_column(self, column)
+        points, dense = solution.scorer.points, X.shape[1] > 1 and not sparse.issparse(X)
+        apart = self.metric == "plain" and points.columns is None and points.kernel.fading
+        if dense and apart and np.all(np.abs(X) < 1e100):
+            with np.errstate(under="ignore"):
+                spread = (X - X[0]).std(axis=0)
+            second, first = np.partition(spread, -2)[-2:]
+            if 0 < second < 1e-3 * first:
+                validation.warn_of_dominating_column(self, int(np.argmax(spread)))
 
     def __sklearn_tags__(self) -> Any:
         """Tags: sparse rows where no metric is learned, kernel matrices sliced both ways."""
@@ -226,3 +224,99 @@ def _learned(name: str) -> property:
         return self._solution.fitted(name.removesuffix("_"))
 
     return property(read)
+
+
+def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> Solution:
+    """Metric, kernel and solution of rows; the model is not changed.
+
+    Parameters
+    ----------
+    model : MultiTaskOneClass
+        Says how to solve.
+    rows : TrainingRows
+    left_out : bool
+        Whether left-out scores are wanted: by closed form, or else by folds.
+
+    Returns
+    -------
+    Solution
+    """
+    if not left_out:
+        rows = replace(rows, group=None)
+    metric, prepared = None, rows
+    if model.metric != "plain":
+        metric, prepared = _in_metric(model, replace(rows, group=None))
+    gram = Gram.of(prepared, model)
+    landmarks, folds = getattr(model, "landmarks", None), model.can.folds or _FOLDS
+    by_folds = left_out and metric is None and landmarks is None and model.can.folds > 0
+    if by_folds and gram.given is None:
+        gram = replace(gram, given=gram.matrix())
+    solve = partial(model._solve, gram, prepared, left_out=left_out and metric is None)
+    if by_folds and rows.n_tasks > 1:  # there is no closed form: the folds need not wait
+        return solve_with_folds(solve, *by_number(model, gram, rows), rows, folds)
+    solution = solve()
+    if metric is not None:
+        # The metric has seen the rows that a closed form leaves out.
+        solution = replace(solution, scorer=InMetric(metric, solution.scorer), left_out=None)
+    if rows.group is not None and solution.left_out_source != "leave-group-out":
+        solution = replace(solution, left_out=None)  # one by one is not what was asked for
+    if not left_out or solution.left_out is not None:
+        return solution
+    if gram.given is not None:
+        return solve_with_folds(lambda: solution, *by_number(model, gram, rows), rows, folds)
+    return judged_by_folds(model, solution, rows, metric)
+
+
+def judged_by_folds(
+    model: MultiTaskOneClass,
+    solution: Solution,
+    rows: TrainingRows,
+    metric: Whitening | TaskWhitenings | None,
+) -> Solution:
+    """The solution with scores of its rows by refits without them, metric and width learned anew.
+
+    Parameters
+    ----------
+    model : MultiTaskOneClass
+    solution : Solution
+    rows : TrainingRows
+    metric : Whitening, TaskWhitenings or None
+        Of the solution.
+
+    Returns
+    -------
+    Solution
+    """
+    # (Outliers of every task are not dealt to folds: any metric will do.)
+    X = rows.X if metric is None else metric.apply(rows.X, np.maximum(rows.codes, 0))
+    similarity = similarity_of(X, rows, solution.scorer.points.kernel)
+
+    def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
+        part = learn(model, rows.take(kept), left_out=False)
+        return part, part.scorer.own(rows.X[held], rows.codes[held])
+
+    return solve_with_folds(lambda: solution, refit, similarity, rows, model.can.folds or _FOLDS)
+
+
+def _in_metric(
+    model: MultiTaskOneClass, rows: TrainingRows
+) -> tuple[Whitening | TaskWhitenings, TrainingRows]:
+    """The learned metric, and the rows in it."""
+    if rows.columns is not None or sparse.issparse(rows.X):
+        raise ValueError(validation.no_metric(model.metric))
+    normal = ~rows.outlier
+    known = rows.X[normal], rows.codes[normal], rows.weight[normal]
+    metric: Whitening | TaskWhitenings
+    if model.metric == "whitened":
+        metric = pooled_whitening(*known)
+    else:
+        told: Any = model  # every method that has this metric has these parameters
+        priors = (told.scale_prior, told.covariance_prior)
+        if told.robust:
+            share = trust(*known, rows.n_tasks, *priors)
+            used, normal[normal] = share > 0.0, share == 1.0
+            known = known[0][used], known[1][used], (known[2] * share)[used]
+            rows = rows.take(normal | rows.outlier)
+        metric = task_whitenings(*known, rows.n_tasks, *priors)
+        rows = rows.shared_out()
+    return metric, replace(rows, X=metric.apply(rows.X, rows.codes))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any
+
+from manyone._sklearn import Interval, StrOptions
 
 Grid = Mapping[str, Sequence[Any]]
 
@@ -15,6 +18,20 @@ _SHARED: Grid = {
     "width": (0.5, 1.0, 2.0),
     "alpha": (1e-3, 10**-2.5, 1e-2, 10**-1.5, 0.1, 10**-0.5, 1.0),
     "metric": ("plain", "whitened"),
+}
+
+#: Constraints of the parameters of a ridge regression, exact or on landmarks.
+RIDGE: dict[str, list[Any]] = {
+    "alpha": [Interval(Real, 0, None, closed="left")],
+    "landmarks": [Interval(Integral, 1, None, closed="left"), None],
+    "random_state": ["random_state"],
+}
+#: What methods that look at one task at a time can choose of a metric.
+TASK_METRIC: dict[str, list[Any]] = {
+    "metric": [StrOptions({"plain", "whitened", "adaptive"})],
+    "scale_prior": [Interval(Real, 0, None, closed="left")],
+    "covariance_prior": [Interval(Real, 0, None, closed="neither")],
+    "robust": ["boolean"],
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from manyone.memory import in_memory
+from manyone.rows import in_memory
 
 
 def by_blocks(method: Callable[..., Any]) -> Callable[..., Any]:

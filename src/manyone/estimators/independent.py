@@ -11,8 +11,7 @@ from scipy import sparse
 from manyone import validation
 from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
-from manyone.estimators.base import RIDGE, TASK_METRIC
-from manyone.estimators.capabilities import Capabilities
+from manyone.estimators.capabilities import RIDGE, TASK_METRIC, Capabilities
 from manyone.estimators.task_ridges import (
     TaskRidges,
     independent_solution,
@@ -20,11 +19,10 @@ from manyone.estimators.task_ridges import (
     solve_tasks,
 )
 from manyone.estimators.updates import Updatable, rows_without
-from manyone.kernels.gram import Gram
-from manyone.memory import row_blocks
+from manyone.kernels.gram import Gram, Points
 from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
-from manyone.rows import MISSING, TrainingRows
+from manyone.rows import MISSING, TrainingRows, row_blocks
 from manyone.solvers.ridge import factorise
 
 if TYPE_CHECKING:
@@ -158,8 +156,8 @@ class IndependentOCKSR(Updatable):
         from manyone.engines.independent import independent_of_rows
 
         validation.refuse_landmarks(rows, self.landmarks)
-        chosen = self.landmarks, self.random_state
-        return independent_of_rows(gram.kernel, rows, self.alpha, *chosen, independent_solution)
+        chosen = self.alpha, self.landmarks, self.random_state
+        return independent_of_rows(gram.points.kernel, rows, *chosen, independent_solution)
 
     def _solve_passes(
         self, plan: TaskPlans, sweep: Sweep, sample: Sample
@@ -208,7 +206,7 @@ class IndependentOCKSR(Updatable):
         solved.shared_coef[: len(known.shared_coef), now] = known.shared_coef
         everyone = np.any(new.codes == MISSING)
         changed = np.arange(rows.n_tasks) if everyone else np.unique(new.codes)
-        gram, alpha = Gram(self.kernel_, rows.X), self.solution_.learned["asked_alpha"]
+        gram, alpha = Gram(Points(self.kernel_, rows.X)), self.solution_.learned["asked_alpha"]
         solve_tasks(gram, rows, alpha, changed, solved)
         return solution_of(gram, rows, alpha, solved), rows
 
@@ -220,7 +218,7 @@ class IndependentOCKSR(Updatable):
             np.delete(known.kept, gone),
             np.delete(known.shared_coef, code, axis=1),
         )
-        gram, alpha = Gram(self.kernel_, rows.X), self.solution_.learned["asked_alpha"]
+        gram, alpha = Gram(Points(self.kernel_, rows.X)), self.solution_.learned["asked_alpha"]
         return solution_of(gram, rows, alpha, solved), rows
 
     def _solved(self) -> TaskRidges:

@@ -11,8 +11,7 @@ import numpy as np
 from manyone import validation
 from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
-from manyone.estimators.base import RIDGE
-from manyone.estimators.capabilities import Capabilities
+from manyone.estimators.capabilities import RIDGE, Capabilities
 from manyone.estimators.updates import Updatable, rows_without
 from manyone.groups import leaving_together
 from manyone.kernels.gram import Expansion, Gram, Points
@@ -140,7 +139,22 @@ class JointOCKSR(Updatable):
     random_state: Any = None
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
-        return joint_solution(gram, rows, self.alpha, self.landmarks, self.random_state)
+        if self.landmarks is not None:
+            validation.refuse_landmarks(rows, self.landmarks)
+            from manyone.engines.joint import joint_of_rows
+
+            return joint_of_rows(
+                gram.points.kernel, rows, self.alpha, self.landmarks, self.random_state
+            )
+        K, R, points = gram.matrix(), rows.responses(), gram.points
+        alpha = float(effective_alpha(self.alpha, np.diagonal(K) @ rows.weight))
+        coef, kept, lower = solve_ridge(K, R, alpha, rows.weight, overwrite=True)
+        residuals = coef * (alpha / rows.weight)[:, None]
+        without = partial(solve_without_blocks, lower, alpha)
+        solution = ridge_solution(points, coef, residuals, kept, alpha, rows, without)
+        if rows.columns is None:
+            solution.learned["factor"] = RidgeFactor(points, rows.weight, alpha, lower)
+        return solution
 
     def _solve_passes(self, plan: Plan, sweep: Sweep, sample: Sample) -> tuple[Solution, Tails]:
         from manyone.engines.joint import joint_passes
@@ -194,41 +208,6 @@ class JointOCKSR(Updatable):
         return solution, rows
 
 
-def joint_solution(
-    gram: Gram, rows: TrainingRows, alpha: float, landmarks: int | None, random_state: Any
-) -> Solution:
-    """Minimise ``sum_i w_i |f(x_i) - r_i|^2 + alpha |f|^2`` for one-hot responses r.
-
-    Parameters
-    ----------
-    gram : Gram
-    rows : TrainingRows
-    alpha : float
-        0 is the smallest that double precision resolves.
-    landmarks : int or None
-        Number of landmarks; None is exact.
-    random_state : int, RandomState or None
-
-    Returns
-    -------
-    Solution
-    """
-    if landmarks is None:
-        K, R, points = gram.matrix(), rows.responses(), gram.points()
-        ridge = float(effective_alpha(alpha, np.diagonal(K) @ rows.weight))
-        coef, kept, lower = solve_ridge(K, R, ridge, rows.weight, overwrite=True)
-        residuals = coef * (ridge / rows.weight)[:, None]
-        blocks = partial(solve_without_blocks, lower, ridge)
-        solution = ridge_solution(points, coef, residuals, kept, ridge, rows, blocks)
-        if rows.columns is None:
-            solution.learned["factor"] = RidgeFactor(points, rows.weight, ridge, lower)
-        return solution
-    validation.refuse_landmarks(rows, landmarks)
-    from manyone.engines.joint import joint_of_rows
-
-    return joint_of_rows(gram.kernel, rows, alpha, landmarks, random_state)
-
-
 def ridge_solution(
     points: Points,
     coef: Array,
@@ -266,8 +245,10 @@ def ridge_solution(
     left_out = np.full(len(rows.codes), np.nan)
     left_alone = left[np.arange(len(normal)), codes]
     if rows.group is None:
+        source = "leave-one-out"
         left_out[normal] = left_out_scores(own, left_alone, left_alone * own, weight, codes, T)
     else:
+        source = "leave-group-out"
         left_out[normal] = own
         leaving = leaving_together(rows)
         solved = without(np.sqrt(rows.weight) * left_out, [left.gone for left in leaving])
@@ -282,4 +263,4 @@ def ridge_solution(
         "structure": np.eye(T) - sums / total[:, None],
     }
     scorer = Expansion(points, coef, mean)
-    return Solution(scorer, left_out, rows.left_out_source, learned=learned)
+    return Solution(scorer, left_out, source, learned=learned)

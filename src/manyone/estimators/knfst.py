@@ -149,7 +149,7 @@ class KNFST(MultiTaskOneClass):
         np.add.at(targets, rows.codes[normal], K[normal] @ projection)
         targets /= np.bincount(rows.codes[normal], minlength=T)[:, None]
         return Solution(
-            Projection(gram.points(), projection, targets),
+            Projection(gram.points, projection, targets),
             report=FitReport(converged=found.converged, message=_NO_NULL_SPACE),
             learned={"projection": projection, "targets": targets},
         )

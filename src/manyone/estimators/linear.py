@@ -14,7 +14,7 @@ from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Capabilities
-from manyone.estimators.joint import joint_solution
+from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.structured import ITERATED, STRUCTURED, progress, warm_start
 from manyone.kernels.gram import Expansion, Gram
 from manyone.models.solution import FitReport, Solution
@@ -209,7 +209,9 @@ class LinearOCKSR(MultiTaskOneClass):
 
     def _unstructured(self, gram: Gram, rows: TrainingRows) -> Solution:
         """One task, with nothing to mix, or penalties that leave a task nothing but 0: B = I."""
-        found = joint_solution(gram, rows, self.alpha, self.landmarks, self.random_state)
+        ridge = JointOCKSR(alpha=self.alpha, landmarks=self.landmarks)
+        ridge.random_state = self.random_state
+        found = ridge._solve(gram, rows, left_out=True)
         total = np.bincount(rows.codes[~rows.outlier], rows.weight[~rows.outlier], rows.n_tasks)
         return self._as_unstructured(found, total.astype(np.float64))
 
@@ -247,9 +249,9 @@ class LinearOCKSR(MultiTaskOneClass):
             lam * unit, U, R, found.B @ found.B, ridge, rows.weight, rows.codes
         )
         coef = root[:, None] * found.coef
-        points = gram.points()
+        points = gram.points
         if features is not None:
-            points, coef = gram.points(features.pivots), features.expand(Phi.T @ coef)
+            points, coef = points.take(features.pivots), features.expand(Phi.T @ coef)
         coef, mean = np.asfortranarray(coef), 1.0 - rows.mean_by_task(residual)
         return self._of_structure(Expansion(points, coef, mean), scores, found, alpha, unit)
 

@@ -190,7 +190,7 @@ class MORVR(MultiTaskOneClass):
         target = rows.mean_by_task(np.einsum("ij,ij->i", K, own))
         scale = np.where(kernel, 1 / size, 1.0)
         return Solution(
-            Expansion(gram.points(), dual, target),
+            Expansion(gram.points, dual, target),
             report=FitReport(found.objective_path, found.n_iter, found.converged),
             learned={
                 "relevance": relevance,

@@ -152,7 +152,7 @@ class OutputKernelOCKSR(MultiTaskOneClass):
         )
         mean = 1.0 - replace(rows, weight=weight).mean_by_task(residual)
         return Solution(
-            Expansion(gram.points(), dual, mean),
+            Expansion(gram.points, dual, mean),
             scores,
             "leave-one-out, structure fixed",
             FitReport(found.objective_path, found.n_iter, found.converged),

@@ -12,8 +12,8 @@ from scipy.linalg import pinvh
 
 from manyone._sklearn import Interval
 from manyone._types import Array, Codes
-from manyone.estimators.base import TASK_METRIC, MultiTaskOneClass
-from manyone.estimators.capabilities import Capabilities
+from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.capabilities import TASK_METRIC, Capabilities
 from manyone.kernels.gram import Gram
 from manyone.models.scorers import Balls
 from manyone.models.solution import FitReport, Solution
@@ -165,7 +165,7 @@ class SVDD(MultiTaskOneClass):
             members, sign = _members(rows, task)
             weight = rows.weight[members]
             K = _task_kernel(gram, members)
-            with blas_for(int(self.nu * len(members))):  # About the number of support vectors.
+            with blas_for(int(self.nu * len(members))):  # about as many support vectors
                 share = weight / weight[sign > 0].sum()
                 ball = solve_svdd(K, 1 / self.nu, sign, share, self.tol, self.max_iter)
             radius[task], norm2[task] = np.sqrt(ball.radius2), ball.centre_norm2
@@ -184,7 +184,7 @@ class SVDD(MultiTaskOneClass):
         dual = sparse.csc_array((b, np.arange(len(b)), starts), shape=(len(b), T))
         similarity, training = _self_similarity(gram)
         return Solution(
-            Balls(gram.points(rows_used), starts, b, norm2, similarity, training),
+            Balls(gram.points.take(rows_used), starts, b, norm2, similarity, training),
             scores if left_out and rows.group is None else None,
             report=FitReport(n_iter=steps, converged=converged),
             learned={
@@ -208,19 +208,17 @@ def _members(rows: TrainingRows, task: int) -> tuple[Codes, Array]:
 def _task_kernel(gram: Gram, members: Codes) -> Any:
     """Kernel matrix of a task's rows, or, for many, something that makes its rows as needed."""
     part = gram.take(members)
-    if len(members) >= _MANY and gram.kernel.unit_diagonal and gram.given is None:
-        side = gram.kernel.side(part.X)
-        return CachedRows(
-            lambda rows: gram.kernel.against(part.X[rows], side), np.ones(len(members))
-        )
+    if len(members) >= _MANY and part.points.kernel.fading and part.given is None:
+        X = part.points.X
+        return CachedRows(lambda rows: part.points.values(X[rows]), np.ones(len(members)))
     return part.semidefinite_matrix()
 
 
 def _self_similarity(gram: Gram) -> tuple[Any, Any]:
     """What k(x, x) of new rows will be taken for when they bring k(x, X_fit) only."""
-    if gram.columns is None:
+    if gram.points.columns is None:
         return None, None
     diagonal = gram.diagonal()
     if np.ptp(diagonal) <= 1e-9 * np.abs(diagonal).max():
         return float(diagonal.mean()), None
-    return pinvh(gram.matrix(), rtol=1e-10), gram.points()
+    return pinvh(gram.matrix(), rtol=1e-10), gram.points

@@ -11,10 +11,9 @@ import numpy as np
 from manyone._types import Array, Codes
 from manyone.groups import LeftOut, leaving_together
 from manyone.kernels.gram import Gram
-from manyone.memory import row_blocks
 from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
-from manyone.rows import MISSING, TrainingRows
+from manyone.rows import MISSING, TrainingRows, row_blocks
 from manyone.solvers.leave_blocks import scores_without_blocks, solve_without_blocks
 from manyone.solvers.ridge import effective_alpha, factorise, left_out_scores, solve_ridge_stack
 
@@ -85,7 +84,7 @@ def solve_tasks(
     for size in np.unique(sizes):
         same = tasks[sizes == size]
         n = size + len(shared)
-        for part in row_blocks(len(same), n * (3 * n + gram.X.shape[1])):
+        for part in row_blocks(len(same), n * (3 * n + gram.points.X.shape[1])):
             own = starts[same[part], None] + np.arange(size)
             block = np.hstack([own, np.broadcast_to(shared, (len(own), len(shared)))])
             ridges, weight = solved.alpha[same[part]], rows.weight[block]
@@ -108,17 +107,19 @@ def solution_of(gram: Gram, rows: TrainingRows, alpha: float, solved: TaskRidges
     own, left = residual[normal], residual[normal] / solved.kept[normal]
     left_out = np.full(len(rows.codes), np.nan)
     if rows.group is None:
+        source = "leave-one-out"
         left_out[normal] = left_out_scores(
             own, left, left * own, rows.weight[normal], rows.codes[normal], rows.n_tasks
         )
     else:
+        source = "leave-group-out"
         left_out[normal] = own
         leaving = leaving_together(rows)
         blocks = _without_blocks(gram, rows, solved, left_out, leaving)
         left_out = scores_without_blocks(
             blocks, leaving, left_out, rows.weight, rows.codes, rows.n_tasks
         )
-    points, starts = gram.points(), _starts(rows)
+    points, starts = gram.points, _starts(rows)
     scorer = TaskExpansions(points, starts, solved.coef, solved.shared_coef, mean)
     learned = {
         "alpha": solved.alpha,
@@ -126,7 +127,7 @@ def solution_of(gram: Gram, rows: TrainingRows, alpha: float, solved: TaskRidges
         "mean_response": mean,
         "one_minus_leverage": solved.kept,
     }
-    return Solution(scorer, left_out, rows.left_out_source, learned=learned)
+    return Solution(scorer, left_out, source, learned=learned)
 
 
 def _without_blocks(

@@ -172,7 +172,7 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         own[members, task] = coef
         dual = own + own.sum(axis=1, keepdims=True) / self.mu
         return Solution(
-            Expansion(gram.points(), dual, margins, one_sided=True),
+            Expansion(gram.points, dual, margins, one_sided=True),
             report=FitReport(n_iter=n_iter, converged=converged),
             learned={
                 "dual_coef": dual,

@@ -12,9 +12,8 @@ import numpy as np
 from manyone import validation
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array, Codes
-from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.fitting import judged_by_folds
-from manyone.estimators.joint import joint_solution
+from manyone.estimators.base import MultiTaskOneClass, judged_by_folds
+from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.structured import ITERATED, STRUCTURED, progress, warm_start
 from manyone.kernels.gram import Gram, Points
 from manyone.memory import refuse_beyond_memory
@@ -87,20 +86,16 @@ class TwoLayerModel(MultiTaskOneClass):
             validation.refuse_landmarks(rows, self.landmarks)
             return self._of_many(gram, rows)
         Phi, features = gram.features()
-        problem = self._posed(Phi, gram.diagonal(), rows)
-        if not (gram.kernel.unit_diagonal or gram.kernel.semidefinite):
+        given = rows.responses(), rows.weight, rows.codes, self.alpha, self.theta, self.anchor
+        problem = two_layer_problem(Phi, gram.diagonal(), *given)
+        if not gram.points.kernel.semidefinite:
             # Features drop what is negative: where that is more than rounding, refuse.
             alpha, weight = problem.alpha, problem.weight[: len(rows.codes)]
             factorise(gram.matrix(), alpha, np.sqrt(weight), overwrite=True)
         found, learned = self._descend(problem, None)
         dual = np.zeros((len(rows.codes), rows.n_tasks), order="F")
         dual[features.pivots] = features.expand(found.W)
-        return two_layers(self, gram.points(), dual, problem, found, rows, None, learned)
-
-    def _posed(self, Phi: Array, diagonal: Array, rows: TrainingRows) -> TwoLayerProblem:
-        """Both layers as arrays, for feature rows (n, m) and self-similarities (n,)."""
-        given = rows.responses(), rows.weight, rows.codes
-        return two_layer_problem(Phi, diagonal, *given, self.alpha, self.theta, self.anchor)
+        return two_layers(self, gram.points, dual, problem, found, rows, None, learned)
 
     # ----------------------------------------------------------------------------------- landmarks
 
@@ -113,7 +108,7 @@ class TwoLayerModel(MultiTaskOneClass):
         seed, tasks = seed_of(self.random_state), np.arange(rows.n_tasks)
         sample = drawn_from(rows, max(self.can.sample_rows, sample_size(self.landmarks)), seed)
         some = rows if sample is None else sample.rows(own_weight=True)
-        plan = Plan.of(gram.kernel, some, tasks, self.landmarks, seed)
+        plan = Plan.of(gram.points.kernel, some, tasks, self.landmarks, seed)
         part = self._of_sample(plan, some, seed)
         if sample is None:
             return part
@@ -130,7 +125,8 @@ class TwoLayerModel(MultiTaskOneClass):
             "Give fewer landmarks, or use JointOCKSR, whose memory does not grow with the square "
             "of the number of tasks.",
         )
-        problem = self._posed(plan.features(rows.X), plan.diagonal(rows.X), rows)
+        given = rows.responses(), rows.weight, rows.codes, self.alpha, self.theta, self.anchor
+        problem = two_layer_problem(plan.features(rows.X), plan.diagonal(rows.X), *given)
         centres = centres_of(problem, rows.content, m, seed)
         found, learned = self._descend(problem, centres)
         dual = np.asfortranarray(plan.expand(found.W))
@@ -261,7 +257,9 @@ def layers_of(solution: Solution) -> TwoLayers:
 
 def single_task(model: Any, gram: Gram, rows: TrainingRows) -> Solution:
     """One task has no pattern of responses to recognise: its model is the first layer alone."""
-    found = joint_solution(gram, rows, model.alpha, model.landmarks, model.random_state)
+    ridge = JointOCKSR(alpha=model.alpha, landmarks=model.landmarks)
+    ridge.random_state = model.random_state
+    found = ridge._solve(gram, rows, left_out=True)
     found.learned.pop("factor", None)
     return as_single_task(found, rows.weight[~rows.outlier].sum(keepdims=True))
 

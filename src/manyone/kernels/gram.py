@@ -18,7 +18,7 @@ from scipy.linalg import LinAlgError, cholesky, eigh, lapack, solve_triangular
 
 from manyone._types import Array, Codes, Rows
 from manyone.kernels.kernel import Kernel, Side, resolve_kernel
-from manyone.memory import row_blocks
+from manyone.rows import row_blocks
 
 if TYPE_CHECKING:
     from manyone.rows import TrainingRows
@@ -47,6 +47,11 @@ class Points:
     def __len__(self) -> int:
         """Return the number of points."""
         return int(self.X.shape[0])
+
+    def take(self, rows: Any) -> Points:
+        """Some of the points."""
+        columns = None if self.columns is None else self.columns[rows]
+        return Points(self.kernel, self.X[rows], columns)
 
     @cached_property
     def side(self) -> Side:
@@ -136,18 +141,14 @@ class Gram:
 
     Parameters
     ----------
-    kernel : Kernel
-    X : array or CSR matrix of shape (n, d)
+    points : Points
+        The rows, and how new ones are compared with them.
     given : ndarray of shape (n, n) or None
         The kernel matrix where it is at hand: precomputed, or shared by folds.
-    columns : ndarray of shape (n,) or None
-        Where the rows stand among the kernel values that new rows bring; None: new rows are rows.
     """
 
-    kernel: Kernel
-    X: Rows
+    points: Points
     given: Array | None = None
-    columns: Codes | None = None
 
     @classmethod
     def of(cls, rows: TrainingRows, model: Any) -> Gram:
@@ -165,7 +166,7 @@ class Gram:
         """
         if rows.columns is not None:
             kernel = Kernel(model.kernel, fades=falls_from_one(rows.X))
-            return cls(kernel, np.empty((len(rows.codes), 0)), rows.X, rows.columns)
+            return cls(Points(kernel, np.empty((len(rows.codes), 0)), rows.columns), rows.X)
         kernel = resolve_kernel(
             model.kernel,
             rows.X,
@@ -176,12 +177,12 @@ class Gram:
             params=model.kernel_params,
             weight=rows.weight,
         )
-        return cls(kernel, rows.X)
+        return cls(Points(kernel, rows.X))
 
     def matrix(self) -> Array:
         """Kernel matrix of shape (n, n), in Fortran order, to be used up by the caller."""
         if self.given is None:
-            return self.kernel.gram(self.X)
+            return self.points.kernel.gram(self.points.X)
         return self.given.copy(order="F")
 
     def finite_matrix(self) -> Array:
@@ -189,15 +190,15 @@ class Gram:
         K = self.matrix()
         if not np.isfinite(K).all():
             raise ValueError(
-                f"kernel={self.kernel.name!r} is not finite on the training rows. Use another "
-                "kernel, or rescale the rows."
+                f"kernel={self.points.kernel.name!r} is not finite on the training rows. Use "
+                "another kernel, or rescale the rows."
             )
         return K
 
     def semidefinite_matrix(self) -> Array:
         """`finite_matrix` in C order, without its negative eigenvalues if it has any."""
         K = np.ascontiguousarray(self.finite_matrix())
-        if self.kernel.semidefinite:
+        if self.points.kernel.semidefinite:
             return K
         size = max(float(np.abs(K).max()), np.finfo(float).tiny)
         try:
@@ -210,22 +211,18 @@ class Gram:
     def diagonal(self) -> Array:
         """Self-similarity of every row, shape (n,)."""
         if self.given is None:
-            return self.kernel.diagonal(self.X)
+            return self.points.kernel.diagonal(self.points.X)
         return np.diagonal(self.given).copy()
 
     def by_number(self) -> Gram:
         """The same for new rows that are lines of the matrix: parts of it need no kernel again."""
         given = self.matrix() if self.given is None else self.given
-        return replace(self, given=given, columns=np.arange(len(given)))
+        return Gram(replace(self.points, columns=np.arange(len(given))), given)
 
     def take(self, rows: Any) -> Gram:
         """Some of the rows."""
-        return replace(
-            self,
-            X=self.X[rows],
-            given=None if self.given is None else self.given[np.ix_(rows, rows)],
-            columns=None if self.columns is None else self.columns[rows],
-        )
+        given = None if self.given is None else self.given[np.ix_(rows, rows)]
+        return Gram(self.points.take(rows), given)
 
     def stacked(self, index: Codes) -> Array:
         """Kernel matrices (g, n, n) of the rows listed in each line of `index` (g, n)."""
@@ -233,16 +230,10 @@ class Gram:
 
         if self.given is not None:
             return self.given[index[:, :, None], index[:, None, :]]
-        if sparse.issparse(self.X):
-            return np.stack([self.kernel.gram(self.X[rows]) for rows in index])
-        return kernel_grams(self.kernel, self.X[index])
-
-    def points(self, rows: Any = None) -> Points:
-        """All rows, or some of them, as points to expand over."""
-        X, columns = self.X, self.columns
-        if rows is not None:
-            X, columns = X[rows], None if columns is None else columns[rows]
-        return Points(self.kernel, X, columns)
+        kernel, X = self.points.kernel, self.points.X
+        if sparse.issparse(X):
+            return np.stack([kernel.gram(X[rows]) for rows in index])
+        return kernel_grams(kernel, X[index])
 
     def features(self) -> tuple[Array, FeatureMap]:
         """Feature rows Phi (n, rank) with ``K = Phi Phi'``, and the map that makes them.
@@ -269,7 +260,7 @@ class Gram:
         """
         from manyone.kernels.landmarks import landmark_features
 
-        return landmark_features(self.kernel, self.X, number, rng)
+        return landmark_features(self.points.kernel, self.points.X, number, rng)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from manyone._types import Array, Rows
 from manyone.kernels import widths
 from manyone.kernels.widths import DISTANCES, PRODUCTS, squared_norms
 from manyone.memory import refuse_without_memory
+from manyone.rows import row_blocks
 
 MIXTURE = "rbf+laplacian"
 #: Names of kernels whose values come in the place of rows.
@@ -136,7 +137,7 @@ class Kernel:
             block = self.against(X[start:stop], side, slice(start, None))
             corner = block[:, : stop - start]
             corner[:] = np.tril(corner) + np.tril(corner, -1).T
-            if self.unit_diagonal:
+            if self.fading:
                 np.fill_diagonal(corner, 1.0)
             K[start:stop, start:] = block
             K[start:, start:stop] = block.T
@@ -144,7 +145,7 @@ class Kernel:
 
     def diagonal(self, X: Rows) -> Array:
         """Kernel value of each row with itself, shape (n,)."""
-        if self.unit_diagonal:
+        if self.fading:
             return np.ones(X.shape[0])
         if not isinstance(self.name, str):
             pairs = (self(X[i : i + 1], X[i : i + 1]) for i in range(X.shape[0]))
@@ -161,21 +162,16 @@ class Kernel:
             return np.tanh(product) if self.name == "sigmoid" else product**self.degree
 
     @property
-    def unit_diagonal(self) -> bool:
-        """Whether k(x, x) = 1 for every row, and k(x, y) = 0 far away."""
-        return self.name in DISTANCES or self.name == MIXTURE
-
-    @property
     def fading(self) -> bool:
-        """Whether values fall from 1 to 0 with the distance between rows."""
-        return self.fades or self.unit_diagonal
+        """Whether values fall with the distance between rows, from k(x, x) = 1 to 0."""
+        return self.fades or self.name in DISTANCES or self.name == MIXTURE
 
     @property
     def semidefinite(self) -> bool:
         """Whether every kernel matrix is known to be positive semi-definite."""
         if self.name in ("poly", "polynomial"):
             return self.coef0 >= 0
-        return self.unit_diagonal or self.name in ("linear", "cosine")
+        return self.name in (*DISTANCES, MIXTURE, "linear", "cosine")
 
     @property
     def reported_gamma(self) -> float | tuple[float, ...] | None:
@@ -268,12 +264,44 @@ def resolve_kernel(
             continue
         if gamma == "scale":
             typical = widths.variance(X if shift is None else X / scale, weight) * X.shape[1]
+        elif name in PRODUCTS:
+            norms = squared_norms(X)
+            mean = float(np.average(norms, weights=weight))
+            typical = mean if gamma == "mean" else widths.weighted_median(norms, weight)
         else:
-            typical = widths.typical(name, gamma, scaled, weight)
+            metric, typical = DISTANCES[name], 0.0
+            if gamma == "median":
+                typical = widths.median_distance(metric, scaled, weight)
+            if typical <= 0.0:  # where most rows are copies, the mean still sees the others
+                typical = mean_distance(metric, scaled, weight)
         # All rows alike: every width gives the same answer on them, take the neutral one.
         value = 1.0 / (typical * width) if typical > np.finfo(float).tiny else 1.0 / width
         parts.append(times_power(value, scale, power - 2) if gamma == "scale" else value)
     return Kernel(kernel, tuple(parts), shift, scale, degree, coef0)
+
+
+def mean_distance(metric: str, X: Rows, weight: Array) -> float:
+    """Mean over all n^2 pairs of rows, counted by their weights."""
+    share = weight / weight.sum()
+    if metric == "sqeuclidean":
+        # mean |x - y|^2 = 2 (mean |x|^2 - |mean x|^2): no pair is visited.
+        centre = X.T @ share
+        if sparse.issparse(X):
+            return 2.0 * (float(share @ squared_norms(X)) - float(centre @ centre))
+        X = X - centre
+        return 2.0 * float(share @ np.einsum("ij,ij->i", X, X))
+    if metric == "chi2":
+        return sum(float(distance @ mass) for distance, mass in widths.pairs(metric, X, share))
+    # Sorted, a value is added once for every row below it and subtracted for every row above.
+    total = 0.0
+    for columns in row_blocks(X.shape[1], 4 * X.shape[0]):
+        values = X[:, columns].toarray() if sparse.issparse(X) else X[:, columns]
+        order = np.argsort(values, axis=0)
+        mass = share[order]
+        below = np.cumsum(mass, axis=0) - mass
+        ordered = np.take_along_axis(values, order, axis=0)
+        total += 2.0 * float(np.sum(ordered * mass * (2 * below + mass - 1.0)))
+    return total
 
 
 def times_power(value: float, scale: float, power: int) -> float:

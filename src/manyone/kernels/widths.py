@@ -9,7 +9,6 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Rows
-from manyone.memory import row_blocks
 
 #: Kernels that are a decreasing function of a distance, and which distance that is.
 DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock", "chi2": "chi2"}
@@ -17,51 +16,6 @@ DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock", "chi2": "chi2"}
 PRODUCTS = frozenset({"poly", "polynomial", "sigmoid"})
 # Bins that one pass over all distances fills, and distances that are few enough to be sorted.
 _BINS, _FEW = 4096, 2**21
-
-
-def typical(name: str, rule: str, X: Rows, weight: Array) -> float:
-    """Mean or median (`rule`) distance of the kernel `name`, or squared norm."""
-    if name in PRODUCTS:
-        norms = squared_norms(X)
-        mean = float(np.average(norms, weights=weight))
-        return mean if rule == "mean" else weighted_median(norms, weight)
-    median = median_distance(DISTANCES[name], X, weight) if rule == "median" else 0.0
-    # Where most rows are copies of each other, the mean still sees the others.
-    return median if median > 0.0 else mean_distance(DISTANCES[name], X, weight)
-
-
-def mean_distance(metric: str, X: Rows, weight: Array) -> float:
-    """Mean over all n^2 pairs of rows, counted by their weights."""
-    share = weight / weight.sum()
-    if metric == "sqeuclidean":
-        # mean |x - y|^2 = 2 (mean |x|^2 - |mean x|^2): no pair is visited.
-        centre = X.T @ share
-        if sparse.issparse(X):
-            return 2.0 * (float(share @ squared_norms(X)) - float(centre @ centre))
-        X = X - centre
-        return 2.0 * float(share @ np.einsum("ij,ij->i", X, X))
-    if metric == "chi2":
-        return sum(float(distance @ mass) for distance, mass in _pairs(metric, X, share))
-    # Sorted, a value is added once for every row below it and subtracted for every row above.
-    total = 0.0
-    for columns in row_blocks(X.shape[1], 4 * X.shape[0]):
-        values = X[:, columns].toarray() if sparse.issparse(X) else X[:, columns]
-        order = np.argsort(values, axis=0)
-        mass = share[order]
-        below = np.cumsum(mass, axis=0) - mass
-        ordered = np.take_along_axis(values, order, axis=0)
-        total += 2.0 * float(np.sum(ordered * mass * (2 * below + mass - 1.0)))
-    return total
-
-
-def dominating_column(X: Rows) -> int | None:
-    """The column (of n, d) that varies over a thousand times more than every other, if one does."""
-    if sparse.issparse(X) or X.shape[1] < 2 or not np.all(np.abs(X) < 1e100):
-        return None
-    with np.errstate(under="ignore"):
-        spread = (X - X[0]).std(axis=0)
-    second, first = np.partition(spread, -2)[-2:]
-    return int(np.argmax(spread)) if 0 < second < 1e-3 * first else None
 
 
 def squared_norms(X: Rows) -> Array:
@@ -95,7 +49,7 @@ def median_distance(metric: str, X: Rows, weight: Array) -> float:
     share = weight / weight.sum()
     if X.shape[0] ** 2 <= 2 * _FEW:
         distance, mass = (
-            np.concatenate(part) for part in zip(*_pairs(metric, X, share), strict=True)
+            np.concatenate(part) for part in zip(*pairs(metric, X, share), strict=True)
         )
         return weighted_median(distance, mass)
     low, high = (_quantile(metric, X, share, target) for target in (0.5 - 1e-12, 0.5 + 1e-12))
@@ -133,12 +87,12 @@ def _quantile(metric: str, X: Rows, share: Array, target: float) -> float:
 def _between(
     metric: str, X: Rows, share: Array, low: float, high: float
 ) -> Iterator[tuple[Array, Array]]:
-    for distance, mass in _pairs(metric, X, share):
+    for distance, mass in pairs(metric, X, share):
         inside = (distance > low) & (distance <= high)
         yield distance[inside], mass[inside]
 
 
-def _pairs(metric: str, X: Rows, share: Array) -> Iterator[tuple[Array, Array]]:
+def pairs(metric: str, X: Rows, share: Array) -> Iterator[tuple[Array, Array]]:
     """Distances of all unordered pairs, in blocks, and the share of ordered pairs of each."""
     n = X.shape[0]
     step = max(1, 2**20 // n)

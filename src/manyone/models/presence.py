@@ -19,10 +19,9 @@ from manyone.groups import cannot_vouch
 from manyone.kernels.gram import Points
 from manyone.kernels.kernel import MIXTURE, Kernel, resolve_kernel
 from manyone.kernels.widths import DISTANCES, distances
-from manyone.memory import row_blocks
 from manyone.models.scorers import Scorer
 from manyone.models.solution import Solution
-from manyone.rows import TrainingRows
+from manyone.rows import TrainingRows, row_blocks
 
 # Rows that stand for all, and the share of rows whose distance is usual.
 _MOST_POINTS, _USUAL = 256, 0.99
@@ -106,16 +105,25 @@ def with_presence(solution: Solution, rows: TrainingRows) -> Solution:
     if not unit:
         return solution
     normal = np.flatnonzero(~rows.outlier)
-    codes, weight = rows.codes[normal], rows.weight[normal]
+    codes, weight, content = rows.codes[normal], rows.weight[normal], rows.content[normal]
     points, few, home = points_of(solution.scorer.points.kernel, rows)
-    nearest = _nearest_others(points, rows, normal, few)
-    usual = Usual.of(nearest, weight)
-    ratio = usual.ratios(nearest, weight)
-    typical = typical_ratios(ratio, weight, codes, rows.n_tasks)
-    presence, left_out = Presence(points, usual.limit, unit, home), solution.left_out
+    # Training rows bring their values in the order of the rows.
+    among = points if points.columns is None else replace(points, columns=normal[few])
+    nearest = np.empty(len(normal))
+    for part in row_blocks(len(normal), 4 * len(few) + 2 * rows.X.shape[1]):
+        apart = distances_from(among, rows.X[normal[part]])
+        # A row and its copies cannot vouch for themselves, nor can rows that leave with it.
+        apart[content[part, None] == content[few]] = np.inf
+        if rows.group is not None:
+            apart[cannot_vouch(rows, normal[part], normal[few])] = np.inf
+        nearest[part] = apart.min(axis=1)
+    order = np.argsort(nearest, kind="stable")
+    usual = Usual(nearest[order], np.cumsum(weight[order]))
+    left_out = solution.left_out
     if left_out is not None:
         left_out = left_out.copy()
-        left_out[normal] -= unit * excess_of(ratio, typical[codes])
+        left_out[normal] -= unit * usual.left_out(nearest, weight, codes, rows.n_tasks)[0]
+    presence = Presence(points, usual.limit, unit, home)
     return replace(solution, presence=presence, left_out=left_out)
 
 
@@ -128,26 +136,10 @@ def unit_of(scorer: Scorer) -> float:
     return 0.0 if far is None else 2.0 * float(np.abs(far).max()) / (_MISTAKE - _START)
 
 
-def excess_of(ratio: Array, typical: Array | None = None) -> Array:
-    """The h of :class:`Presence`, of distances in usual ones (n,).
-
-    Training rows that are left out count up to a mistake, or to as much beyond what is typical of
-    their task (n,).
-    """
-    most: Array | float = _FARTHEST
-    if typical is not None:
-        most = np.minimum(_MISTAKE * np.maximum(1.0, typical), most)
+def excess_of(ratio: Array, most: Array | float = _FARTHEST) -> Array:
+    """The h of :class:`Presence`, of distances (n,) in usual ones, and of no more than `most`."""
     beyond = np.clip(ratio - _START, 0.0, most - _START)
     return np.minimum(beyond**3 / (_MISTAKE - _START) ** 2, beyond)
-
-
-def typical_ratios(ratio: Array, weight: Array, codes: Codes, n_tasks: int) -> Array:
-    """Median of each task's distances in usual ones (n,), shape (T,)."""
-    order = np.lexsort((ratio, codes))
-    totals = np.bincount(codes, weight, n_tasks)
-    wanted = np.cumsum(totals) - totals + 0.5 * (1.0 - 1e-12) * totals
-    found = np.searchsorted(np.cumsum(weight[order]), wanted)
-    return ratio[order][np.minimum(found, len(order) - 1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,23 +155,26 @@ class Usual:
     ascending: Array
     mass: Array
 
-    @classmethod
-    def of(cls, nearest: Array, weight: Array) -> Usual:
-        """Of distances and weights of rows (n,)."""
-        order = np.argsort(nearest, kind="stable")
-        return cls(nearest[order], np.cumsum(weight[order]))
-
     @property
     def limit(self) -> float:
         """What nearly all distances do not exceed."""
         wanted = _USUAL * (1.0 - 1e-12) * self.mass[-1]
         return float(self.ascending[int(np.searchsorted(self.mass, wanted))])
 
-    def ratios(self, nearest: Array, weight: Array) -> Array:
-        """Distances of rows (n,) in those that are usual among the other rows.
+    def left_out(
+        self,
+        nearest: Array,
+        weight: Array,
+        codes: Codes,
+        n_tasks: int,
+        typical: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """The h of :class:`Presence` for training rows that are left out, and what is typical.
 
-        0 where there are no others, or none but copies. That the others' distances may grow without
-        the row is neglected, to the safe side.
+        Distances (n,) are taken in those that are usual among the other rows; as 0 where there are
+        no others, or none but copies. That the others' distances may grow without the row is
+        neglected, to the safe side. Rows count up to a mistake, or to as much beyond what is
+        `typical` of their task (T,), which is the median of such distances unless it is known.
         """
         one, last = np.minimum(weight, 1.0), len(self.mass) - 1
         wanted = _USUAL * (1.0 - 1e-12) * (self.mass[-1] - one)
@@ -188,7 +183,15 @@ class Usual:
         beyond = np.minimum(np.searchsorted(self.mass, wanted + one), last)
         others = self.ascending[np.where(self.ascending[found] < nearest, found, beyond)]
         known = (self.mass[-1] > one) & (others > 0.0) & np.isfinite(others)
-        return np.where(known, nearest / np.where(known, others, 1.0), 0.0)
+        ratio = np.where(known, nearest / np.where(known, others, 1.0), 0.0)
+        if typical is None:
+            order = np.lexsort((ratio, codes))
+            totals = np.bincount(codes, weight, n_tasks)
+            wanted = np.cumsum(totals) - totals + 0.5 * (1.0 - 1e-12) * totals
+            found = np.searchsorted(np.cumsum(weight[order]), wanted)
+            typical = ratio[order][np.minimum(found, len(order) - 1)]
+        most = np.minimum(_MISTAKE * np.maximum(1.0, typical[codes]), _FARTHEST)
+        return excess_of(ratio, most), typical
 
 
 def points_of(kernel: Kernel, rows: TrainingRows) -> tuple[Points, Codes, Codes]:
@@ -220,21 +223,6 @@ def points_of(kernel: Kernel, rows: TrainingRows) -> tuple[Points, Codes, Codes]
         with np.errstate(all="ignore"):
             home[task] = mine[np.argmin(np.abs(Y - Y.mean(axis=0)).sum(axis=1))]
     return points, few, home
-
-
-def _nearest_others(points: Points, rows: TrainingRows, normal: Codes, few: Codes) -> Array:
-    """Distance of each normal row to the nearest other point, shape (n,)."""
-    nearest, content = np.empty(len(normal)), rows.content[normal]
-    if points.columns is not None:  # training rows bring their values in the order of the rows
-        points = replace(points, columns=normal[few])
-    for part in row_blocks(len(normal), 4 * len(few) + 2 * rows.X.shape[1]):
-        apart = distances_from(points, rows.X[normal[part]])
-        # A row and its copies cannot vouch for themselves, nor can rows that leave with it.
-        apart[content[part, None] == content[few]] = np.inf
-        if rows.group is not None:
-            apart[cannot_vouch(rows, normal[part], normal[few])] = np.inf
-        nearest[part] = apart.min(axis=1)
-    return nearest
 
 
 def distances_from(points: Points, X: Rows) -> Array:

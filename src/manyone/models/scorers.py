@@ -15,7 +15,7 @@ from scipy import sparse
 
 from manyone._types import Array, Codes, Rows
 from manyone.kernels.gram import Points
-from manyone.memory import row_blocks
+from manyone.rows import row_blocks
 from manyone.solvers.nonlinear import gram, respond
 
 

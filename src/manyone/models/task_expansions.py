@@ -10,10 +10,9 @@ import numpy as np
 from scipy import sparse
 
 from manyone._types import Array, Codes, Rows
-from manyone.groups import group_rows
 from manyone.kernels.gram import Points
 from manyone.kernels.stacks import kernel_pairs
-from manyone.memory import row_blocks
+from manyone.rows import group_rows, row_blocks
 
 
 @dataclass(frozen=True, eq=False)

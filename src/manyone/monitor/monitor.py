@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Mask
-from manyone.groups import places
 from manyone.messages import warn_user
 from manyone.monitor import martingale
 from manyone.monitor import threshold as thresholds
 from manyone.monitor.model import Scored, enrolled, estimator_of, fingerprint_of, score_rows
 from manyone.monitor.state import MonitorState
 from manyone.monitor.steps import flag_fleet, judge_and_learn, push
+from manyone.rows import places
 
 _FORGET = 0.98
 

@@ -10,16 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
+from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator, learn
 from manyone.estimators.capabilities import Grid
 from manyone.estimators.combined import CombinedOneClass
-from manyone.estimators.fitting import learn, scores_of
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR
-from manyone.memory import in_memory
-from manyone.rows import TrainingRows, training_rows
-from manyone.selection.choosing import choose_setting
+from manyone.rows import TrainingRows, in_memory, training_rows
+from manyone.selection.choosing import choose_setting, scores_of
 from manyone.selection.faults import fault_grid, refuse_unless_dense
 from manyone.selection.judging import Judged, beats, finite_mean, fold_aucs
 from manyone.validation import warn_of_labels_in_y

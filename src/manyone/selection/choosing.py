@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.fitting import scores_of
+from manyone._types import Array, Codes
+from manyone.estimators.base import MultiTaskOneClass, learn
 from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.task_ridges import independent_score_grid
 from manyone.groups import leaving_together
 from manyone.kernels.gram import Gram
 from manyone.messages import warn_user
 from manyone.progress import counted
-from manyone.rows import TrainingRows
+from manyone.rows import TrainingRows, renumbered
 from manyone.selection.faults import by_faults, fault_grid, preferred_first
 from manyone.selection.judging import (
     FEWEST_ROWS,
@@ -122,10 +122,12 @@ class _Search:
         model = self.model
         if model.can.left_out_grid is None:
             return self.by_folds(settings_of(values))
-        shared = {name: values[name] for name in values if name in SHARED}
-        own = {name: values[name] for name in values if name not in SHARED}
         table: list[Judged] = []
+        shared: dict[str, list[Any]] = {}
+        own: dict[str, list[Any]] = {}
         setting: dict[str, Any] = {}
+        for name, options in values.items():
+            (shared if name in SHARED else own)[name] = options
         if shared or not own:
             ridge: MultiTaskOneClass = model
             if model.can.left_out_grid == "joint":
@@ -216,6 +218,32 @@ class _Search:
             score = partial(scores_of, clone(self.model).set_params(**setting), rows)
             table.append(Judged(setting, fold_aucs(score, rows, self.criterion), stage))
         return table, _best(table)
+
+
+def scores_of(model: MultiTaskOneClass, rows: TrainingRows, kept: Codes, judged: Codes) -> Array:
+    """Scores (m, T) of some rows against all tasks of a model of others, for `tune`.
+
+    Parameters
+    ----------
+    model : MultiTaskOneClass
+    rows : TrainingRows
+    kept, judged : ndarray
+        Numbers of the rows to fit to and of the m rows to score.
+
+    Returns
+    -------
+    ndarray of shape (m, T)
+        T tasks that have normal rows among those kept, in the order of their codes.
+    """
+    part = rows.take(kept)
+    used = np.unique(part.codes[~part.outlier])
+    part = replace(
+        part,
+        codes=renumbered(part.codes, used),
+        n_tasks=len(used),
+        columns=None if rows.columns is None else kept,
+    )
+    return learn(model, part, left_out=False).scorer.all(rows.X[judged])
 
 
 def _best(table: list[Judged]) -> int:

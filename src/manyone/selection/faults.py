@@ -20,12 +20,10 @@ from sklearn.utils import check_random_state
 
 from manyone._types import Array, Codes
 from manyone.covariance import task_means, task_scales
-from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.base import MultiTaskOneClass, learn
 from manyone.estimators.capabilities import Grid
-from manyone.estimators.fitting import learn
-from manyone.groups import places
 from manyone.progress import counted
-from manyone.rows import TrainingRows
+from manyone.rows import TrainingRows, places
 from manyone.selection.judging import Judged, beats, finite_mean
 from manyone.suspects import trust
 

@@ -7,56 +7,22 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyone._sklearn import validate_parameter_constraints
 from manyone._types import Array, Codes, Mask
-from manyone.groups import places, renumbered
-from manyone.rows import TrainingRows
+from manyone.rows import TrainingRows, places, renumbered
 
 #: Parameters that :class:`JointOCKSR` has too.
 SHARED = ("kernel", "gamma", "width", "degree", "coef0", "alpha", "metric")
-# How a fit runs, not what it models.
-_RUNNING = {"alarm_rate", "kernel_params", "landmarks", "learn_theta", "max_iter", "random_state"}
-_RUNNING |= {"tol", "verbose", "warm_start"}
 _FOLDS = 3
 # Rows that settings are judged by at least, and what eigendecompositions may cost beyond that.
 FEWEST_ROWS, _CUBES = 1000, 2e10
 # Below this a half of the tasks has a single one, and no other task in the model to tell it from.
 _FEWEST_TASKS_TO_HALVE = 4
-
-
-def tunable(model: Any) -> list[str]:
-    """Names of the parameters that say what is modelled, those of :class:`JointOCKSR` first."""
-    names = set(model.get_params()) - _RUNNING
-    return [*filter(names.__contains__, SHARED), *sorted(names.difference(SHARED))]
-
-
-def checked_grid(model: Any, grid: Any) -> dict[str, list[Any]]:
-    """A grid as lists of values that the model takes."""
-    if not isinstance(grid, Mapping):
-        raise ValueError(f"grid must map names of parameters to lists of values; got {grid!r}.")
-    known, values = tunable(model), {}
-    for name, options in grid.items():
-        if isinstance(options, str) or not isinstance(options, Iterable):
-            raise ValueError(f"grid[{name!r}] must be a list of values; got {options!r}.")
-        if name not in known:
-            raise ValueError(
-                f"grid has {name!r}, which tune cannot choose for {type(model).__name__}. "
-                f"It can choose: {', '.join(sorted(known))}."
-            )
-        values[name] = list(options)
-        if not values[name]:
-            raise ValueError(f"grid[{name!r}] is empty: give at least one value.")
-        for option in values[name]:
-            validate_parameter_constraints(
-                model._parameter_constraints, {name: option}, type(model).__name__
-            )
-    return values
 
 
 class Judged(NamedTuple):

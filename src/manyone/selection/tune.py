@@ -10,17 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from manyone._sklearn import validate_parameter_constraints
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.rows import TrainingRows, training_rows
 from manyone.selection.choosing import choose_setting
 from manyone.selection.faults import fault_grid, refuse_unless_dense
-from manyone.selection.judging import Judged, checked_grid, finite_mean, tunable
+from manyone.selection.judging import SHARED, Judged, finite_mean
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
     from manyone.pipelines import TaskPipeline
 
+# How a fit runs, not what it models.
+_RUNNING = {"alarm_rate", "kernel_params", "landmarks", "learn_theta", "max_iter", "random_state"}
+_RUNNING |= {"tol", "verbose", "warm_start"}
 E = TypeVar("E", bound="MultiTaskOneClass | TaskPipeline | Pipeline")
 
 
@@ -135,7 +139,7 @@ def _as_columns(
     estimator: MultiTaskOneClass, table: list[Judged], best: int, rows: TrainingRows
 ) -> dict[str, NDArray[Any]]:
     """The table of what was tried, column by column."""
-    names, everything = tunable(estimator), estimator.get_params()
+    names, everything = _tunable(estimator), estimator.get_params()
     given = dict(zip(names, map(everything.get, names), strict=True))
     columns: dict[str, list[Any]] = {}
     for number, entry in enumerate(table):
@@ -151,6 +155,12 @@ def _as_columns(
         words = list(map(type, entries)).count(str)
         arrays[name] = np.array(entries, dtype=object if 0 < words < len(entries) else None)
     return arrays
+
+
+def _tunable(model: Any) -> list[str]:
+    """Names of the parameters that say what is modelled, those of :class:`JointOCKSR` first."""
+    names = set(model.get_params()) - _RUNNING
+    return [*filter(names.__contains__, SHARED), *sorted(names.difference(SHARED))]
 
 
 def _checked(
@@ -169,4 +179,22 @@ def _checked(
     if grid is None:
         whole = {**model.can.grid, **model.can.strengths}
         grid = fault_grid(model)[0] if criterion == "faults" else whole
-    return model, checked_grid(model, grid)
+    if not isinstance(grid, Mapping):
+        raise ValueError(f"grid must map names of parameters to lists of values; got {grid!r}.")
+    known, values = _tunable(model), {}
+    for name, options in grid.items():
+        if isinstance(options, str) or not isinstance(options, Iterable):
+            raise ValueError(f"grid[{name!r}] must be a list of values; got {options!r}.")
+        if name not in known:
+            raise ValueError(
+                f"grid has {name!r}, which tune cannot choose for {type(model).__name__}. "
+                f"It can choose: {', '.join(sorted(known))}."
+            )
+        values[name] = list(options)
+        if not values[name]:
+            raise ValueError(f"grid[{name!r}] is empty: give at least one value.")
+        for option in values[name]:
+            validate_parameter_constraints(
+                model._parameter_constraints, {name: option}, type(model).__name__
+            )
+    return model, values

@@ -15,8 +15,8 @@ from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Codes, Mask
 from manyone.calibration import Calibration
-from manyone.memory import row_blocks
 from manyone.models.range_guard import RangeGuard
+from manyone.rows import row_blocks
 from manyone.tables.encoder import Encoder
 from manyone.tables.ranges import Ranges
 
