@@ -1,7 +1,7 @@
 """Rows beyond one kernel matrix: what docs/scale.rst promises, as ratios in one run.
 
 ``python benchmarks/bench_scale.py [NAME ...] [--quick]``; without names, all of them. One BLAS
-thread and processor time, but for `rival`, `million` and `workers`, which need two free cores.
+thread and processor time; on two threads, and for `workers`, time that passes, on two free cores.
 
 scoring   rows scored against their own task, beside the bare kernel product and exponential
 rival     100,000 rows beside scikit-learn's Nystroem + Ridge, on one thread and on two
@@ -33,6 +33,7 @@ from manyone.bench.cases import Case
 from manyone.bench.contenders import CONTENDERS, FLOOR, OURS, Data, fleet
 from manyone.bench.run import task_auc
 from manyone.bench.workers import times_of
+from manyone.threads import blas_threads
 
 QUICK = "--quick" in sys.argv
 COLUMNS, LANDMARKS = 32, 1000
@@ -48,15 +49,11 @@ def made(n_tasks: int, per_task: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def seconds(call: Callable[..., object], *given: object) -> float:
-    begin = time.process_time()
+    """Processor time on one thread; on more of them, time that passes."""
+    clock = time.process_time if blas_threads() == 1 else time.perf_counter
+    begin = clock()
     call(*given)
-    return time.process_time() - begin
-
-
-def wall(call: Callable[..., object], *given: object) -> float:
-    begin = time.perf_counter()
-    call(*given)
-    return time.perf_counter() - begin
+    return clock() - begin
 
 
 def bare_kernel(X: np.ndarray, Z: np.ndarray, gamma: float) -> None:
@@ -105,7 +102,7 @@ def rival() -> bool:
 def one_rival(rows: int) -> None:
     data, names, times = fleet(rows, 100, COLUMNS), (OURS, "Nystroem + Ridge"), []
     for _ in range(4):
-        times.append([wall(CONTENDERS[name], data, LANDMARKS) for name in names])
+        times.append([seconds(CONTENDERS[name], data, LANDMARKS) for name in names])
     counted = np.array(times[1:])
     print(*counted[:, 0] / counted[:, 1], *np.median(counted, axis=0))
 
@@ -113,7 +110,7 @@ def one_rival(rows: int) -> None:
 def million() -> bool:
     rows, good = 100_000 if QUICK else 1_000_000, True
     for threads in (1, 2):
-        _, memory, ours, bare = alone(threads, "one-fit", 1_000, rows // 1_000, "bare")
+        ours, memory, bare = alone(threads, "one-fit", 1_000, rows // 1_000, "bare")
         told = f"{ours:.0f} s, bare {bare:.0f} s: {ours / bare:.2f} of it (at most 1.5)"
         print(f"million: {threads} threads: {told}, {memory:.2f} GB (below 1.5)", flush=True)
         good = good and ours <= 1.5 * bare and memory < 1.5
@@ -124,7 +121,7 @@ def tasks() -> bool:
     rows, found = 100_000 if QUICK else 1_000_000, {}
     for n_tasks in (1_000, 10_000):
         found[n_tasks] = alone(1, "one-fit", n_tasks, rows // n_tasks)
-        taken, memory, _ = found[n_tasks]
+        taken, memory = found[n_tasks]
         print(f"tasks: {n_tasks:,} with {rows // n_tasks:,} rows: {taken:.1f} s, {memory:.2f} GB")
     ratio = found[10_000][0] / found[1_000][0]
     print(f"tasks: ratio {ratio:.2f} (at most 1.3), {found[10_000][1]:.2f} GB (below 2)")
@@ -132,16 +129,15 @@ def tasks() -> bool:
 
 
 def one_fit(n_tasks: int, per_task: int) -> None:
-    """Processor time, memory and seconds of a fit, then the seconds of the bare arithmetic."""
+    """Seconds and memory of a fit; then, if asked for, the seconds of the bare arithmetic."""
     X, task = made(n_tasks, per_task)
-    model, begin = JointOCKSR(landmarks=LANDMARKS, random_state=0), time.perf_counter()
-    taken = seconds(lambda: model.fit(X, task=task))
-    found = [time.perf_counter() - begin]
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    model = JointOCKSR(landmarks=LANDMARKS, random_state=0)
+    found = [seconds(lambda: model.fit(X, task=task))]
+    found.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
     if "bare" in sys.argv:
         data = Data(X, task, X[:1], task[:1], np.zeros(1, dtype=bool))
-        found.append(wall(CONTENDERS[FLOOR], data, LANDMARKS))
-    print(taken, memory, *found)
+        found.append(seconds(CONTENDERS[FLOOR], data, LANDMARKS))
+    print(*found)
 
 
 def workers() -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from manyone.bench.contenders import CONTENDERS
+from manyone.bench.contenders import CONTENDERS, OURS
 from manyone.bench.run import Measured
 from manyone.files import csv_text, write_atomically
 from manyone.report.charts import COLOURS, SYMBOLS, Axis, Chart, Curve, Panel
@@ -17,6 +17,35 @@ COLUMNS = (
     *("study", "rows", "tasks", "features", "landmarks", "workers", "contender"),
     *("seconds", "seconds_min", "seconds_max", "ratio_to_ours", "ratio_min", "ratio_max"),
     *("auc", "peak_mb", "note"),
+)
+#: What grows in a study: a heading, and the name of its axis.
+STUDIES = {
+    "rows": ("More rows", "rows"),
+    "tasks": ("More tasks in as many rows", "tasks"),
+    "landmarks": ("More landmarks", "landmarks"),
+    "strong": ("More workers for the same rows", "workers, the same rows for all"),
+    "weak": ("More workers, as many rows for each", "workers, as many rows for each"),
+}
+_SECONDS, _AUC = "seconds for fit and scores", "AUC, faults and strangers"
+_ABOUT = """# manyone bench
+
+Everybody fits the same rows and scores the same test rows, in one process and in turns, with \
+{threads} BLAS thread(s); a first round is not counted.
+
+- **seconds**: the median of the rounds.
+- **beside JointOCKSR**: these seconds over those of JointOCKSR in the same round, the median and, \
+in brackets, the lowest and the highest. 2 is twice as slow. JointOCKSR sets a threshold for every \
+task in this time, too; rivals do not.
+- **AUC %**: how well faults and readings of other machines are told from normal rows, the mean \
+over tasks. 50 is chance.
+- **MB**: most memory that was held at a time beside the rows.
+- **bare arithmetic** is no model. It is the kernel values, products and triangular solves of \
+JointOCKSR, written by hand: what is left of the time is overhead.
+- **workers** are processes with one thread each: JointOCKSR runs on Dask, the bare arithmetic \
+without it. Of small cases most is the time to send work around."""
+_HEAD = (
+    "| rows | tasks | landmarks | workers | who | seconds | beside JointOCKSR | AUC % | MB |\n"
+    "|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -45,57 +74,52 @@ def line(one: Measured) -> list[object]:
 
 
 def as_markdown(found: Sequence[Measured]) -> str:
-    """All cases as a Markdown page."""
-    lines = [
-        "# manyone bench",
-        "",
-        f"Medians over rounds in one process, everybody in turns, {blas_threads()} BLAS thread(s). "
-        "A ratio above 1 means slower than JointOCKSR (which sets thresholds, too); in brackets "
-        "the lowest and highest of the rounds. AUC: mean over tasks, faults and strangers. Workers "
-        "have one thread each: JointOCKSR runs on Dask, the floor in bare processes.",
-        "",
-        "| rows | tasks | landmarks | | seconds | ratio | AUC | peak MB |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for one in found:
-        case = one.case
-        where = f" on {case.workers} worker(s)" if case.workers else ""
-        size = f"| {case.n_rows:,} | {case.n_tasks:,} | {case.landmarks:,} |"
-        head = f"{size} {one.contender}{where} |"
-        if one.note:
-            lines.append(f"{head} {one.note} | | | |")
-            continue
-        ratio = f"{np.median(one.ratios):.2f} ({min(one.ratios):.2f}-{max(one.ratios):.2f})"
-        auc = "" if np.isnan(one.auc) else f"{100 * one.auc:.1f}"
-        peak = "" if np.isnan(one.peak_mb) else f"{one.peak_mb:.0f}"
-        lines.append(f"{head} {np.median(one.seconds):.3f} | {ratio} | {auc} | {peak} |")
-    return "\n".join(lines) + "\n"
+    """All cases for a reader, what grows under one heading."""
+    parts = [_ABOUT.format(threads=blas_threads())]
+    for study, (heading, _) in STUDIES.items():
+        lines = [_as_row(one) for one in found if one.case.study == study]
+        if lines:
+            parts.append("\n".join([f"## {heading}\n", _HEAD, *lines]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _as_row(one: Measured) -> str:
+    case = one.case
+    head = f"| {case.n_rows:,} | {case.n_tasks:,} | {case.landmarks:,} | {case.workers or ''} |"
+    if one.note:
+        return f"{head} {one.contender} | {one.note} | | | |"
+    ratio = f"{np.median(one.ratios):.2f} ({min(one.ratios):.2f} to {max(one.ratios):.2f})"
+    ratio = "1" if one.contender == OURS else ratio
+    auc = "" if np.isnan(one.auc) else f"{100 * one.auc:.1f}"
+    peak = "" if np.isnan(one.peak_mb) else f"{one.peak_mb:.0f}"
+    seconds = f"{np.median(one.seconds):.3f}"
+    return f"{head} {one.contender} | {seconds} | {ratio} | {auc} | {peak} |"
 
 
 def charts(found: Sequence[Measured]) -> list[Chart]:
     """Time and accuracy against what grows, one chart for each study."""
     drawn = []
-    for study in dict.fromkeys(one.case.study for one in found):
+    for study, (heading, grows) in STUDIES.items():
         some = [one for one in found if one.case.study == study and not one.note]
         if not some:
             continue
-        scaling = some[0].case.workers > 0
-        across = Axis(f"workers, {study} scaling") if scaling else Axis(study, log=True)
-        panels = [Panel("", across, Axis("seconds", log=True), _curves(some, "seconds"))]
-        if not scaling:
-            panels.append(Panel("", across, Axis("AUC", percent=True), _curves(some, "auc")))
-        caption = f"Measured against {across.label}; medians in one run."
-        drawn.append(Chart(f"bench_{study}", f"Against {across.label}", caption, tuple(panels)))
+        sizes = sorted({one.case.size for one in some})
+        across = Axis(grows, names=tuple(f"{size:,}" for size in sizes))
+        panels = [Panel("", across, Axis(_SECONDS, log=True), _curves(some, sizes, "seconds"))]
+        if not some[0].case.workers:
+            panels.append(Panel("", across, Axis(_AUC, percent=True), _curves(some, sizes, "auc")))
+        caption = f"{heading}; medians in one run."
+        drawn.append(Chart(f"bench_{study}", heading, caption, tuple(panels)))
     return drawn
 
 
-def _curves(found: Sequence[Measured], value: str) -> tuple[Curve, ...]:
+def _curves(found: Sequence[Measured], sizes: list[int], value: str) -> tuple[Curve, ...]:
     curves = []
     for number, name in enumerate(CONTENDERS):
-        some = [one for one in found if one.contender == name]
-        mine = sorted((one.case.size, float(np.median(getattr(one, value)))) for one in some)
-        if mine and not np.isnan(mine[0][1]):
-            x, y = zip(*mine, strict=True)
+        mine = [one for one in found if one.contender == name]
+        x = tuple(float(sizes.index(one.case.size)) for one in mine)
+        y = tuple(float(np.median(getattr(one, value))) for one in mine)
+        if mine and not np.isnan(y[0]):
             colour = COLOURS[number % len(COLOURS)]
             curves.append(Curve(x, y, name, "", colour, SYMBOLS[number % len(SYMBOLS)]))
     return tuple(curves)
