@@ -4,10 +4,10 @@ import csv
 
 import numpy as np
 
-from manyone.bench import Case, measure
+from manyone.bench import Case, Measured, measure
 from manyone.bench.contenders import CONTENDERS, FLOOR, OURS, fleet
 from manyone.bench.run import task_auc
-from manyone.bench.write import COLUMNS, write_all
+from manyone.bench.write import COLUMNS, STUDIES, as_markdown, charts, write_all
 from manyone.cli import main
 
 
@@ -29,8 +29,25 @@ def test_cases_are_measured_and_written(tmp_path, monkeypatch):
     assert float(rows[0]["auc"]) > 0.6
     assert rows[1]["auc"] == ""
     assert all(float(row["peak_mb"]) > 0 for row in rows[:4])
-    assert "not installed" in (tmp_path / "bench.md").read_text()
+    page = (tmp_path / "bench.md").read_text()
+    assert "not installed" in page
+    headings = [line for line in page.splitlines() if line.startswith("## ")]
+    assert headings == ["## More rows"]
+    assert page.count(f"| {OURS} |") == 2
     assert (tmp_path / "bench_rows.png").stat().st_size > 1000
+
+
+def test_rows_on_workers_are_told_apart_by_what_grows():
+    cases = [Case("strong", 80, 5, 4, 9, (OURS,), n) for n in (1, 2)]
+    cases += [Case("weak", 80 * n, 5, 4, 9, (OURS,), n) for n in (1, 2)]
+    found = [Measured(case, OURS, (1.0 + case.workers,), (1.0,)) for case in cases]
+    page = as_markdown(found)
+    for study in ("strong", "weak"):
+        assert f"## {STUDIES[study][0]}" in page
+    strong, weak = charts(found)
+    assert strong.panels[0].x.names == weak.panels[0].x.names == ("1", "2")
+    assert strong.panels[0].x.label != weak.panels[0].x.label
+    assert strong.panels[0].content[0].y == (2.0, 3.0)
 
 
 def test_auc_is_the_mean_over_tasks():

@@ -54,7 +54,7 @@ def scaling(rows: int, landmarks: int) -> tuple[Case, ...]:
     )
 
 
-#: A first look, in about a minute.
+#: A first look, in a minute or two.
 QUICK = (
     Case("rows", 1_000, 20, 8, 100, _ALL),
     Case("rows", 4_000, 20, 8, 100),

@@ -105,7 +105,9 @@ def charts(found: Sequence[Measured]) -> list[Chart]:
             continue
         sizes = sorted({one.case.size for one in some})
         across = Axis(grows, names=tuple(f"{size:,}" for size in sizes))
-        panels = [Panel("", across, Axis(_SECONDS, log=True), _curves(some, sizes, "seconds"))]
+        times = [float(np.median(one.seconds)) for one in some]
+        down = Axis(_SECONDS, log=max(times) > 10.0 * min(times))
+        panels = [Panel("", across, down, _curves(some, sizes, "seconds"))]
         if not some[0].case.workers:
             panels.append(Panel("", across, Axis(_AUC, percent=True), _curves(some, sizes, "auc")))
         caption = f"{heading}; medians in one run."

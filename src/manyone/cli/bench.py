@@ -2,7 +2,7 @@
 
 In a shell::
 
-  manyone bench --quick      a first look, about a minute
+  manyone bench --quick      a first look, a minute or two
   manyone bench --out DIR    all cases, some minutes; bench.csv, bench.md and plots
 """
 

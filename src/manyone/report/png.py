@@ -97,7 +97,7 @@ def _set_axis(ax: Axes, which: str, axis: Axis) -> None:
     elif axis.whole:
         side.set_major_locator(MaxNLocator(integer=True))
     if axis.percent:
-        side.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        side.set_major_formatter(PercentFormatter(1.0))
     if axis.limits:
         getattr(ax, f"set_{which}lim")(*axis.limits)
     if axis.reverse:
