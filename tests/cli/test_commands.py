@@ -157,6 +157,17 @@ def test_upkeep_changes_the_file(here, capsys):
     ]  # fmt: skip
 
 
+def test_tasks_that_borrow_a_threshold_are_counted(here, capsys):
+    table = pl.read_csv("events.csv")
+    first = pl.col("machine") == "pump 0"
+    for rows in (table, table.filter(~first | (pl.int_range(pl.len()) % 3 == 0))):
+        rows.write_csv("few.csv")
+        assert main(["fit", "few.csv", "--task", "machine", "--out", "m", *FAST]) == 0
+        cells = capsys.readouterr().out.replace("│", " ").split()
+        borrows = "1 tasks have too few rows for it" in " ".join(cells)
+        assert borrows == (len(rows) < len(table))
+
+
 def test_what_is_promised_is_what_the_rows_allow(here, capsys):
     assert main(["recalibrate", "fleet.manyone", "--alarm-rate", "0.001"]) == 0
     out, err = capsys.readouterr()

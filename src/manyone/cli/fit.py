@@ -201,14 +201,16 @@ def _summary(model: TableModel) -> list[tuple[str, str]]:
         counts = model.model_.calibration_.counts.astype(int)
     low, high = counts.min(), counts.max()
     each = f"{low}" if low == high else f"{low} to {high}"
-    features = model.columns_["features"].sum()
+    features, rate = model.columns_["features"].sum(), promised_rate(model)
+    few = int(model.model_.calibration_.pooled(rate).sum())
+    borrow = f"; {few:,} tasks have too few rows for it and borrow the threshold of all"
     return [
         ("rows", f"{model.n_rows_:,}"),
         ("tasks", f"{len(model.tasks_):,} by {names}, {each} rows each"),
         ("columns used", f"{used.sum()} of {len(used)}, as {features} numbers"),
         ("columns dropped", "; ".join(dropped[:5]) + more or "none"),
         *_chosen(model),
-        ("promised", f"{promised_rate(model):.2%} of normal rows raise an alarm"),
+        ("promised", f"{rate:.2%} of normal rows raise an alarm{borrow * bool(few)}"),
     ]
 
 
