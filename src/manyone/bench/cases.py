@@ -45,13 +45,9 @@ class Case:
 
 def scaling(rows: int, landmarks: int) -> tuple[Case, ...]:
     """The same rows on one worker and on two, and twice the rows on two."""
-    both = (OURS, FLOOR)
-    return (
-        Case("strong", rows, 100, 32, landmarks, both, 1),
-        Case("strong", rows, 100, 32, landmarks, both, 2),
-        Case("weak", rows, 100, 32, landmarks, both, 1),
-        Case("weak", 2 * rows, 100, 32, landmarks, both, 2),
-    )
+    grown = ("strong", rows, 1), ("strong", rows, 2), ("weak", rows, 1), ("weak", 2 * rows, 2)
+    fixed = 100, 32, landmarks, (OURS, FLOOR)
+    return tuple(Case(study, n_rows, *fixed, workers) for study, n_rows, workers in grown)
 
 
 #: A first look, in a minute or two.

@@ -26,27 +26,8 @@ STUDIES = {
     "strong": ("More workers for the same rows", "workers, the same rows for all"),
     "weak": ("More workers, as many rows for each", "workers, as many rows for each"),
 }
+_HEAD = "| rows | tasks | landmarks | workers | who | seconds | beside JointOCKSR | AUC % | MB |"
 _SECONDS, _AUC = "seconds for fit and scores", "AUC, faults and strangers"
-_ABOUT = """# manyone bench
-
-Everybody fits the same rows and scores the same test rows, in one process and in turns, with \
-{threads} BLAS thread(s); a first round is not counted.
-
-- **seconds**: the median of the rounds.
-- **beside JointOCKSR**: these seconds over those of JointOCKSR in the same round, the median and, \
-in brackets, the lowest and the highest. 2 is twice as slow. JointOCKSR sets a threshold for every \
-task in this time, too; rivals do not.
-- **AUC %**: how well faults and readings of other machines are told from normal rows, the mean \
-over tasks. 50 is chance.
-- **MB**: most memory that was held at a time beside the rows.
-- **bare arithmetic** is no model. It is the kernel values, products and triangular solves of \
-JointOCKSR, written by hand: what is left of the time is overhead.
-- **workers** are processes with one thread each: JointOCKSR runs on Dask, the bare arithmetic \
-without it. Of small cases most is the time to send work around."""
-_HEAD = (
-    "| rows | tasks | landmarks | workers | who | seconds | beside JointOCKSR | AUC % | MB |\n"
-    "|---|---|---|---|---|---|---|---|---|"
-)
 
 
 def write_all(found: Sequence[Measured], out: Path) -> None:
@@ -75,12 +56,13 @@ def line(one: Measured) -> list[object]:
 
 def as_markdown(found: Sequence[Measured]) -> str:
     """All cases for a reader, what grows under one heading."""
-    parts = [_ABOUT.format(threads=blas_threads())]
+    about = Path(__file__).with_name("about.md").read_text(encoding="utf-8")
+    parts = [about.format(threads=blas_threads())]
     for study, (heading, _) in STUDIES.items():
         lines = [_as_row(one) for one in found if one.case.study == study]
         if lines:
-            parts.append("\n".join([f"## {heading}\n", _HEAD, *lines]))
-    return "\n\n".join(parts) + "\n"
+            parts.append("\n".join([f"## {heading}\n", _HEAD, "|---" * 9 + "|", *lines, ""]))
+    return "\n".join(parts)
 
 
 def _as_row(one: Measured) -> str:
@@ -92,8 +74,7 @@ def _as_row(one: Measured) -> str:
     ratio = "1" if one.contender == OURS else ratio
     auc = "" if np.isnan(one.auc) else f"{100 * one.auc:.1f}"
     peak = "" if np.isnan(one.peak_mb) else f"{one.peak_mb:.0f}"
-    seconds = f"{np.median(one.seconds):.3f}"
-    return f"{head} {one.contender} | {seconds} | {ratio} | {auc} | {peak} |"
+    return f"{head} {one.contender} | {np.median(one.seconds):.3f} | {ratio} | {auc} | {peak} |"
 
 
 def charts(found: Sequence[Measured]) -> list[Chart]:

@@ -121,8 +121,7 @@ class AddUpEach:
         """Statistics of rows whose tasks are numbers."""
 
         def add_up(part: tuple[int, Codes, CodedRows]) -> tuple[int, Statistics]:
-            task, _, own = part
-            return task, AddUp(self.plans.plans[task]).of(own)
+            return part[0], AddUp(self.plans.plans[part[0]]).of(part[2])
 
         return dict(on_threads(add_up, self.plans.parts(rows)))
 
@@ -164,8 +163,7 @@ class LeaveOutEach:
                 out[which[known]] = scores[known]
             return replace(tails, codes=np.full(len(tails.codes), task))
 
-        found = Tails.none(len(self.plans.tasks))
-        found = found.merged(*on_threads(judge, self.plans.parts(rows)))
+        found = Tails.none(len(self.plans.tasks)).merged(*on_threads(judge, self.plans.parts(rows)))
         if out is not None and len(self.keys):
             keys = _keys(rows)
             place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
