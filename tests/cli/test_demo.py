@@ -1,5 +1,8 @@
 """``manyone demo``: the whole path in one command."""
 
+from contextlib import nullcontext
+from pathlib import Path
+
 import polars as pl
 import pytest
 
@@ -14,6 +17,17 @@ def test_the_example_is_a_table_nobody_prepared():
     assert counts.n_unique() == 2 and set(today["machine"]) > set(events["machine"])
     assert 0.05 < today["fault"].mean() < 0.15
     assert example_tables()[0].equals(events)
+
+
+def test_a_disk_that_is_full_leaves_no_half_of_a_table(tmp_path, capsys, monkeypatch):
+    def fills_up(table, file, **options):
+        with open(file, "wb") if isinstance(file, Path) else nullcontext(file) as stream:
+            stream.write(b"when,mach")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pl.DataFrame, "write_csv", fills_up)
+    assert main(["demo", "--out", str(tmp_path)]) == 2
+    assert "the disk is full" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from manyone.cli.common import check_folder, examples, needs
 from manyone.cli.fit import fit
 from manyone.cli.score import evaluate, report, score
 from manyone.datasets import make_fleet
+from manyone.tablefiles import table_writer
 
 if TYPE_CHECKING:
     import polars as pl
@@ -68,7 +69,8 @@ def demo(
     events, today, model = out / "events.csv", out / "today.csv", out / "fleet.manyone"
     scores, page = out / "scores.csv", out / "page.html"
     for table, path in zip(example_tables(), (events, today), strict=True):
-        table.write_csv(path)
+        with table_writer(path) as add:
+            add(table)
     typer.echo(f"Readings of {_MACHINES} machines: {events}, and {_TODAY} more of each: {today}\n")
     _say("fit", events, "--task", "machine", "--time", "when", "--out", model)
     fit(events, ["machine"], model, time="when")
