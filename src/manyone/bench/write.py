@@ -91,8 +91,7 @@ def charts(found: Sequence[Measured]) -> list[Chart]:
         panels = [Panel("", across, down, _curves(some, sizes, "seconds"))]
         if not some[0].case.workers:
             panels.append(Panel("", across, Axis(_AUC, percent=True), _curves(some, sizes, "auc")))
-        caption = f"{heading}; medians in one run."
-        drawn.append(Chart(f"bench_{study}", heading, caption, tuple(panels)))
+        drawn.append(Chart(f"bench_{study}", heading, f"{heading}, medians", tuple(panels)))
     return drawn
 
 

@@ -69,8 +69,8 @@ def _explained(kernel: Kernel, X: Rows, chosen: Codes, L: Array, Phi: Array, m: 
     side, known = kernel.side(X[chosen]), Phi[chosen, :m].T
 
     def explain(part: slice) -> Array:
-        columns = kernel.against(X[part], side) - Phi[part, :m] @ known
-        Phi[part, m : m + len(chosen)] = columns = solve_lower(L, columns)
+        columns = solve_lower(L, kernel.against(X[part], side) - Phi[part, :m] @ known)
+        Phi[part, m : m + len(chosen)] = columns
         return np.einsum("ij,ij->i", columns, columns)
 
     parts = (slice(start, start + _ROWS) for start in range(0, len(Phi), _ROWS))
