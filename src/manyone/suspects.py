@@ -23,12 +23,7 @@ _FARTHEST = 1e300
 
 
 def trust(
-    X: Array,
-    codes: Codes,
-    weight: Array,
-    n_tasks: int,
-    scale_prior: float,
-    covariance_prior: float,
+    X: Array, codes: Codes, weight: Array, n_tasks: int, scale_prior: float, covariance_prior: float
 ) -> Array:
     r"""How much of each row to learn from: 1, or less for rows that are far away and alone there.
 
@@ -142,13 +137,10 @@ def task_medians(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Array:
         for part in row_blocks(len(same), 4 * int(size) * X.shape[1]):
             rows = order[starts[same[part], None] + np.arange(size)]
             ascending = np.argsort(X[rows], axis=1)
-            mass = np.cumsum(
-                np.take_along_axis(weight[rows][:, :, None], ascending, axis=1), axis=1
-            )
+            own = np.take_along_axis(weight[rows][:, :, None], ascending, axis=1)
+            mass, around = np.cumsum(own, axis=1), (0.5 - 1e-9, 0.5 + 1e-9)
             # Two rows may share the middle.
-            middle = [
-                (mass < share * mass[:, -1:]).sum(axis=1) for share in (0.5 - 1e-9, 0.5 + 1e-9)
-            ]
+            middle = [(mass < share * mass[:, -1:]).sum(axis=1) for share in around]
             values = np.take_along_axis(X[rows], ascending, axis=1)
             both = np.take_along_axis(values, np.stack(middle, axis=1), axis=1)
             medians[same[part]] = (0.5 * both).sum(axis=1)

@@ -101,17 +101,9 @@ class Calibration:
         kept = ~is_singleton | np.all(is_singleton)
         pool, pool_weight = pool[kept], weight[kept]
         ascending = np.argsort(pool, kind="stable")
-        return cls(
-            scores,
-            weight,
-            starts,
-            pool[ascending],
-            pool_weight[ascending],
-            spread,
-            source,
-            np.bincount(codes, weight, n_tasks).astype(np.float64),
-            float(pool_weight.sum()),
-        )
+        counts, total = np.bincount(codes, weight, n_tasks).astype(np.float64), pool_weight.sum()
+        pool, pool_weight = pool[ascending], pool_weight[ascending]
+        return cls(scores, weight, starts, pool, pool_weight, spread, source, counts, float(total))
 
     @classmethod
     def from_left_out(cls, solution: Solution, rows: TrainingRows) -> Calibration:

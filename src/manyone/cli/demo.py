@@ -51,7 +51,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for tables, model, scores, page.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder of tables, model, scores, page.")] = Path(
         "demo"
     ),
 ) -> None:

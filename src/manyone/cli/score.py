@@ -58,9 +58,7 @@ def add_to(app: typer.Typer) -> None:
 def score(
     model: Model,
     table: Annotated[Path, typer.Argument(help="CSV, CSV.gz or Parquet; - is stdin.")],
-    out: Annotated[
-        Path, typer.Option(help="File for the scores, as .csv or .parquet; - is stdout.")
-    ],
+    out: Annotated[Path, typer.Option(help="File for scores, as .csv or .parquet; - is stdout.")],
     explain: Annotated[int, typer.Option(help="Reasons for each alarm.", min=0)] = 0,
     fdr: Annotated[
         float | None, typer.Option(help="Alarms of which at most this share is false.")
@@ -206,9 +204,7 @@ def evaluate(
     model: Model,
     table: Annotated[Path, typer.Argument(help="CSV, CSV.gz or Parquet; - is stdin.")],
     outlier: Annotated[str, typer.Option(help="Column that is true, or 1, for abnormal rows.")],
-    out: Annotated[
-        Path | None, typer.Option(help="File for the table, as .csv or .parquet.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File for it, as .csv or .parquet.")] = None,
 ) -> None:
     """Compare a model with the truth.
 

@@ -125,14 +125,10 @@ class Plan:
         Z = self.points.X + kernel.scale * (moved / unit - Z)
         features = Gram(Points(kernel, Z)).features()[1]
         factor = np.asfortranarray(features.factor)
-        return replace(
-            self,
-            points=Points(kernel, Z[features.pivots]),
-            factor=factor,
-            hashes=self.hashes[features.pivots],
-            direct=smallest_eigenvalue(factor) > _WELL_APART,
-            drawn=row_hashes(some.X),
-        )
+        points, hashes = Points(kernel, Z[features.pivots]), self.hashes[features.pivots]
+        direct, drawn = smallest_eigenvalue(factor) > _WELL_APART, row_hashes(some.X)
+        plan = replace(self, points=points, factor=factor, hashes=hashes)
+        return replace(plan, direct=direct, drawn=drawn)
 
     def unseen(self, X: Rows) -> Mask:
         """Which rows (b, d) had no part in the landmarks, shape (b,)."""

@@ -201,9 +201,8 @@ class LinearOCKSR(MultiTaskOneClass):
                 presence = None if plan.reach is None else plan.reach.presence(unit)
                 return replace(solution, presence=presence), sweep(step)
         last = leaving_out(plan, statistics, self.alpha)
-        solution, tails = joint_solution_of(
-            last, statistics, self.alpha, last.finished(sweep(last))
-        )
+        judged = last.finished(sweep(last))
+        solution, tails = joint_solution_of(last, statistics, self.alpha, judged)
         solution.learned.pop("sums")
         return self._as_unstructured(solution, statistics.counts), tails
 

@@ -173,9 +173,8 @@ class SVDD(MultiTaskOneClass):
             coef.append(ball.coef[ball.support])
             steps, converged = max(steps, ball.n_iter), converged and ball.converged
             if left_out and rows.group is None:
-                own = left_out_scores_of_ball(
-                    K, ball, sign, weight, self.nu, self.tol, self.max_iter
-                )
+                options = self.nu, self.tol, self.max_iter
+                own = left_out_scores_of_ball(K, ball, sign, weight, *options)
                 scores[members[sign > 0]] = own[sign > 0]
         rows_used = np.concatenate(support)
         is_support = np.zeros(len(rows.codes), dtype=bool)
@@ -183,16 +182,12 @@ class SVDD(MultiTaskOneClass):
         starts, b = np.cumsum([0, *map(len, coef)]), np.concatenate(coef)
         dual = sparse.csc_array((b, np.arange(len(b)), starts), shape=(len(b), T))
         similarity, training = _self_similarity(gram)
+        learned = {"radius": radius, "centre_norm2": norm2, "support": is_support}
         return Solution(
             Balls(gram.points.take(rows_used), starts, b, norm2, similarity, training),
             scores if left_out and rows.group is None else None,
             report=FitReport(n_iter=steps, converged=converged),
-            learned={
-                "radius": radius,
-                "centre_norm2": norm2,
-                "support": is_support,
-                "dual_coef": dual,
-            },
+            learned=learned | {"dual_coef": dual},
         )
 
 

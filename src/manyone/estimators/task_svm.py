@@ -171,15 +171,11 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         own = np.zeros((len(rows.codes), T), order="F")
         own[members, task] = coef
         dual = own + own.sum(axis=1, keepdims=True) / self.mu
+        learned = {"dual_coef": dual, "margin": margins, "support": np.any(own != 0, axis=1)}
         return Solution(
             Expansion(gram.points, dual, margins, one_sided=True),
             report=FitReport(n_iter=n_iter, converged=converged),
-            learned={
-                "dual_coef": dual,
-                "margin": margins,
-                "support": np.any(own != 0, axis=1),
-                "objective": objective,
-            },
+            learned=learned | {"objective": objective},
         )
 
     def _bounds(self, rows: TrainingRows, members: Codes, task: Codes) -> Array:

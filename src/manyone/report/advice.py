@@ -32,12 +32,7 @@ def advice(report: FleetReport) -> list[tuple[str, str]]:
         page = f"manyone report {report.model} TABLE --out page.html"
         said.append(("Look at a table: its incidents and the rows behind them.", page))
         return [*said, *_small_tasks(report)]
-    return [
-        *_look_at(report),
-        *_rate(report),
-        *_drift(report),
-        *_tasks_to_enroll(report),
-    ]
+    return [*_look_at(report), *_rate(report), *_drift(report), *_tasks_to_enroll(report)]
 
 
 def _look_at(report: FleetReport) -> list[tuple[str, str]]:
@@ -56,9 +51,8 @@ def _look_at(report: FleetReport) -> list[tuple[str, str]]:
             text += f" It has {trained} only: if these rows are normal, enroll them."
         said.append((text, ""))
     if len(columns) > _FIRST:
-        said.append(
-            (f"{_plural(len(columns) - _FIRST, 'more task')} stand out; see Incidents.", "")
-        )
+        more = _plural(len(columns) - _FIRST, "more task")
+        said.append((f"{more} stand out; see Incidents.", ""))
     if not said:
         text = "No incident stands out from chance; look at the first ones if in doubt."
         said.append((text, ""))

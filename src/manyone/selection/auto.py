@@ -179,9 +179,8 @@ def plan_views(
     model = IndependentOCKSR()
     if int(np.bincount(rows.codes[~rows.outlier]).max()) > _MOST_JOINT:
         model = IndependentOCKSR(landmarks=landmarks or _TASK_LANDMARKS, random_state=seed)
-        remarks.append(
-            ("faults", f"{model.landmarks} landmarks stand for the rows of a large task")
-        )
+        words = f"{model.landmarks} landmarks stand for the rows of a large task"
+        remarks.append(("faults", words))
     faults = View("faults", model, "faults", fault_grid(model)[0])
     if anomalies == "faults":
         return [faults], remarks

@@ -52,16 +52,10 @@ class Facts:
         if column.levels is not None:
             counts = np.bincount(finite.astype(np.intp), minlength=len(column.levels))
             levels = dict(zip(column.levels.tolist(), counts.tolist(), strict=True))
-        return cls(
-            column.kind,
-            len(values),
-            int(np.isnan(values).sum()),
-            int(np.isinf(values).sum()),
-            float(finite.min(initial=np.inf)),
-            float(finite.max(initial=-np.inf)),
-            _only_grows(values, codes),
-            levels,
-        )
+        missing, infinite = int(np.isnan(values).sum()), int(np.isinf(values).sum())
+        low, high = float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf))
+        grows = _only_grows(values, codes)
+        return cls(column.kind, len(values), missing, infinite, low, high, grows, levels)
 
     @property
     def known(self) -> int:
@@ -73,16 +67,11 @@ class Facts:
         levels = None
         if self.levels is not None and other.levels is not None:
             levels = dict(Counter(self.levels) + Counter(other.levels))
-        return Facts(
-            _common_kind(self, other, name),
-            self.rows + other.rows,
-            self.missing + other.missing,
-            self.infinite + other.infinite,
-            min(self.low, other.low),
-            max(self.high, other.high),
-            _both_grow(self.grows, other.grows),
-            levels,
-        ).bounded()
+        kind, grows = _common_kind(self, other, name), _both_grow(self.grows, other.grows)
+        rows, missing = self.rows + other.rows, self.missing + other.missing
+        infinite = self.infinite + other.infinite
+        low, high = min(self.low, other.low), max(self.high, other.high)
+        return Facts(kind, rows, missing, infinite, low, high, grows, levels).bounded()
 
     def bounded(self) -> Facts:
         """Without the texts where they are too many to be counted."""
