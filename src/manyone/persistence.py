@@ -23,6 +23,7 @@ import manyone
 from manyone.calibration import Calibration
 from manyone.calibration.tails import Tails
 from manyone.covariance import TaskWhitenings, Whitening
+from manyone.engines.independent import TaskPlans
 from manyone.engines.joint import Sums
 from manyone.engines.plan import Plan
 from manyone.engines.reach import Reach
@@ -68,7 +69,7 @@ def trusted_types() -> tuple[str, ...]:
     ours += [Solution, FitReport, Presence, Usual, RangeGuard, Tail]
     ours += [Whitening, TaskWhitenings]
     ours += [Calibration, Kernel, Points, TrainingRows, RidgeFactor]
-    ours += [Plan, Reach, Statistics, Resemblance, Sums, Tails]
+    ours += [Plan, Reach, Statistics, Resemblance, Sums, Tails, TaskPlans]
     ours += [csc_array, csr_array, csr_matrix, np.dtype]
     return tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in ours)
 

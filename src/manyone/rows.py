@@ -66,16 +66,9 @@ class TrainingRows:
         X = self.X[rows]
         if self.columns is not None:
             X = X[:, rows]
-        return replace(
-            self,
-            X=X,
-            codes=self.codes[rows],
-            outlier=self.outlier[rows],
-            weight=self.weight[rows],
-            content=self.content[rows],
-            columns=None if self.columns is None else self.columns[rows],
-            group=None if self.group is None else self.group[rows],
-        )
+        names = ("codes", "outlier", "weight", "content", "columns", "group")
+        known = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return replace(self, X=X, **{name: value[rows] for name, value in known.items()})
 
     def keys(self, like: TrainingRows) -> Codes:
         """Equal for copies of a row of a task (and of a group), also beside rows alike, (n,)."""
@@ -112,20 +105,26 @@ class TrainingRows:
         last = np.where(self.codes == MISSING, self.n_tasks, self.codes)
         return self.take(np.lexsort((self.content, last)))
 
+    def recoded(self, codes: Codes, n_tasks: int) -> TrainingRows:
+        """The same with other numbers for the tasks (T,); rows of negative ones are left out."""
+        # MISSING is -1: it picks the last entry, which is MISSING again.
+        new = np.append(codes, MISSING)[self.codes]
+        kept = np.flatnonzero((new >= 0) | (self.codes == MISSING))
+        return replace(self.take(kept), codes=new[kept], n_tasks=n_tasks)
+
+    def without(self, code: int) -> TrainingRows:
+        """All rows but those of a task, the tasks after it counted anew."""
+        return self.recoded(codes_without(code, self.n_tasks), self.n_tasks - 1)
+
     def joined(self, more: TrainingRows) -> TrainingRows:
         """These rows followed by more rows."""
         both = [self.X, more.X]
         X = sparse.vstack(both, format="csr") if sparse.issparse(self.X) else np.vstack(both)
-        return TrainingRows(
-            X,
-            np.concatenate([self.codes, more.codes]),
-            np.concatenate([self.outlier, more.outlier]),
-            np.concatenate([self.weight, more.weight]),
-            row_numbers(X),
-            max(self.n_tasks, more.n_tasks),
-            group=joined_groups(self, more),
-            forward=self.forward,
-        )
+        codes, weight = np.append(self.codes, more.codes), np.append(self.weight, more.weight)
+        outlier, content = np.append(self.outlier, more.outlier), row_numbers(X)
+        n_tasks, group = max(self.n_tasks, more.n_tasks), joined_groups(self, more)
+        rows = TrainingRows(X, codes, outlier, weight, content, n_tasks, group=group)
+        return replace(rows, forward=self.forward)
 
     def responses(self) -> Array:
         """One-hot responses (n, T): 1 for the row's own task, all 0 for a known outlier."""
@@ -140,6 +139,12 @@ class TrainingRows:
         codes, weight = self.codes[normal], self.weight[normal]
         total = np.bincount(codes, weight, self.n_tasks)
         return np.bincount(codes, weight * values[normal], self.n_tasks) / total
+
+
+def codes_without(code: int, n_tasks: int) -> Codes:
+    """New numbers (T,) of the tasks where one of them goes; its own is MISSING."""
+    left = np.arange(n_tasks)
+    return np.where(left == code, MISSING, left - (left > code))
 
 
 def training_rows(
@@ -205,15 +210,10 @@ def training_rows(
         content = row_numbers(np.column_stack([row_numbers(np.sort(X, axis=1)), content]))
     order = np.lexsort((content, np.where(codes == MISSING, len(tasks), codes)))
     source = kept[order]
-    rows = TrainingRows(
-        X[np.ix_(order, order)] if square else X[order],
-        codes[order],
-        mask[source],
-        weight[source],
-        content[order],
-        len(tasks),
-        source if square else None,
-    )
+    X = X[np.ix_(order, order)] if square else X[order]
+    codes, mask, weight, content = codes[order], mask[source], weight[source], content[order]
+    columns = source if square else None
+    rows = TrainingRows(X, codes, mask, weight, content, len(tasks), columns)
     if reset and outlier is not None:
         validation.refuse_empty_tasks(rows.codes, rows.outlier, tasks)
     if groups is not None:

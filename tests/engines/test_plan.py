@@ -7,7 +7,6 @@ from sklearn.metrics import roc_auc_score
 import manyone
 from manyone import JointOCKSR, LinearOCKSR
 from manyone.engines import Block, fit, local_sweep
-from manyone.engines.hashing import row_hashes
 
 RNG = np.random.default_rng(3)
 CENTRES = RNG.normal(size=(4, 3, 6))  # each task lives in three places
@@ -56,13 +55,21 @@ def test_order_blocks_and_names_do_not_matter():
     np.testing.assert_allclose(*scores, atol=1e-7)
 
 
-def test_a_forgotten_task_takes_its_landmarks_along(tmp_path):
+def test_rows_that_moved_landmarks_are_not_subtracted(tmp_path):
+    """What they have moved would stay where it is; rows that came later have moved nothing."""
     model = JointOCKSR(landmarks=12, random_state=0).fit(X, task=TASK)
     manyone.save(model, tmp_path / "m.manyone")
-    model, gone = manyone.load(tmp_path / "m.manyone"), TASK == "b"
-    before = model.solution_.learned["sums"].plan
-    after = model.forget("b", X=X[gone]).solution_.learned["sums"].plan
-    kept = ~np.isin(before.hashes, row_hashes(X[gone]))
-    assert not kept.all()
-    np.testing.assert_array_equal(after.points.X, before.points.X[kept])
-    assert not np.isin(after.drawn, row_hashes(X[gone])).any()
+    model, before = manyone.load(tmp_path / "m.manyone"), model.score_tasks(NEW)
+    with pytest.raises(ValueError, match=r"'b' may have shaped the landmarks.* others="):
+        model.forget("b", X=X[TASK == "b"])
+    model.enroll(X[:50] + 0.5, task=["late"] * 50)
+    assert np.abs(model.score_tasks(NEW)[:, :4] - before).max() > 1e-4
+    model.forget("late", X=X[:50] + 0.5)
+    known = JointOCKSR(landmarks=12, random_state=0).fit(X, task=TASK).solution_.scorer
+    np.testing.assert_allclose(model.solution_.scorer.all(NEW), known.all(NEW), atol=1e-8)
+    stay = TASK != "b"
+    model.forget("b", others={"X": X[stay], "task": TASK[stay]})
+    known = JointOCKSR(landmarks=12, random_state=0).fit(X[stay], task=TASK[stay])
+    np.testing.assert_array_equal(model.X_fit_, known.X_fit_)
+    np.testing.assert_array_equal(model.score_tasks(NEW), known.score_tasks(NEW))
+    np.testing.assert_array_equal(model.offset_, known.offset_)

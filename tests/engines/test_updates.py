@@ -1,14 +1,21 @@
 """Rows that come and go: the functions of a fit to what is left, in the same landmarks."""
 
+import io
+import zipfile
+
 import numpy as np
 import pytest
+from scipy import sparse
+from sklearn.base import clone
 
 import manyone
 from manyone import IndependentOCKSR, JointOCKSR
 from manyone.engines import Block
 from manyone.engines.fitting import local_sweep
 from manyone.engines.hashing import row_hashes
+from manyone.engines.independent import independent_passes
 from manyone.engines.joint import joint_passes
+from manyone.estimators.task_ridges import independent_solution
 
 RNG = np.random.default_rng(8)
 TASK = np.array(["a", "b", "c", "d"])[RNG.integers(0, 4, 400)]
@@ -90,3 +97,128 @@ def test_others_take_the_place_of_landmarks_that_go(method):
     with pytest.raises(ValueError, match="that stay, 'a', 'c'; they are of 'a', 'c', 'd'"):
         fitted.forget("d", others=stay)
     assert fitted.tasks_.tolist() == list("acd")
+
+
+# --------------------------------------------------------------------------------- each task alone
+
+SIZES = {"big": 300, "mid": 90, "small": 25, "one": 1}
+LABEL = np.repeat(list(SIZES), list(SIZES.values())).astype(object)
+N = len(LABEL)
+ROWS = (
+    RNG.normal(size=(N, 3))
+    + 2.0 * RNG.normal(size=(4, 3))[np.unique(LABEL, return_inverse=True)[1]]
+)
+ODD = (np.arange(N) % 29 == 0) & (np.arange(N) < 400)
+LABEL[[29, 58, 87]] = None  # outliers of every task
+COUNT = RNG.integers(1, 3, N).astype(float)
+NAME = LABEL.astype(str)
+
+
+def alone(**options):
+    return IndependentOCKSR(landmarks=40, random_state=0, alarm_rate=0.1, **options)
+
+
+def given(rows):
+    return {"task": LABEL[rows], "outlier": ODD[rows], "sample_weight": COUNT[rows]}
+
+
+def few(rng):
+    """Rows to begin with: of one task none, of another fewer than landmarks."""
+    first = (rng.uniform(size=N) < 0.6) & (NAME != "small")
+    first[np.flatnonzero(NAME == "mid")[20:]] = False
+    return first | (NAME == "one")
+
+
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_of_each_task_are_added_to_it_alone(seed, tmp_path):
+    first = few(np.random.default_rng(seed))
+    model = alone().fit(ROWS[first], **given(first))
+    manyone.save(model, tmp_path / "m.manyone")
+    model = manyone.load(tmp_path / "m.manyone").enroll(ROWS[~first], **given(~first))
+    whole = alone(gamma=model.gamma_).fit(ROWS, **given(slice(None)))
+    found, known = model.solution_.scorer.all(ROWS), whole.solution_.scorer.all(ROWS)
+    # New and small tasks, and one that has more rows than landmarks only now: a fit to all rows.
+    big, *others = (model.tasks_.tolist().index(name) for name in ("big", "mid", "small", "one"))
+    np.testing.assert_allclose(found[:, others], known[:, others], atol=1e-8)
+    # A large task: the fit to all rows with the landmarks that it had.
+    plan = model.solution_.learned["sums"].plan
+    block = Block(ROWS, LABEL, ODD, COUNT)
+    again, tails = independent_passes(plan, local_sweep([block]), 0.1, independent_solution)
+    np.testing.assert_allclose(found, again.scorer.all(ROWS), atol=1e-8)
+    own = tails.calibration(4, "leave-one-out")
+    np.testing.assert_array_equal(model.calibration_.counts, own.counts)
+    for code in others:
+        part = slice(own.starts[code], own.starts[code + 1])
+        np.testing.assert_allclose(model.calibration_.scores[part], own.scores[part], atol=1e-8)
+    part = slice(own.starts[big], own.starts[big + 1])
+    gap = np.abs(np.sort(model.calibration_.scores[part]) - own.scores[part])
+    assert np.median(gap) < 0.05 * np.ptp(own.scores[part])
+
+
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+@pytest.mark.parametrize("name", ["big", "mid", "small"])
+def test_a_task_alone_goes_with_all_that_it_was(name, tmp_path):
+    gone, stay = name == NAME, name != NAME
+    model = alone().fit(ROWS, **given(slice(None)))
+    left = manyone_again(model, tmp_path).forget(name)
+    known = alone(gamma=model.gamma_).fit(ROWS[stay], **given(stay))
+    assert left.tasks_.tolist() == known.tasks_.tolist()
+    found = left.solution_.scorer.all(ROWS)
+    np.testing.assert_allclose(found, known.solution_.scorer.all(ROWS), atol=1e-8)
+    np.testing.assert_array_equal(left.calibration_.counts, known.calibration_.counts)
+    assert np.mean(left.predict(ROWS[stay & ~ODD], task=NAME[stay & ~ODD]) < 0) < 0.2
+    manyone.save(left, tmp_path / "left.manyone")
+    texts = [file_of(path) for path in (tmp_path / "m.manyone", tmp_path / "left.manyone")]
+    rows = [row.tobytes() for row in ROWS[gone & ~np.isin(NAME, ["None"])]]
+    hits = [sum(row in text for row in rows) for text in texts]
+    assert hits[0] >= 25 and hits[1] == 0
+    # What it had is what it gets when it comes back.
+    back = left.enroll(ROWS[gone], **given(gone)).solution_.scorer.all(ROWS)
+    np.testing.assert_allclose(back, model.solution_.scorer.all(ROWS), atol=1e-8)
+
+
+def manyone_again(model, folder):
+    manyone.save(model, folder / "m.manyone")
+    return manyone.load(folder / "m.manyone")
+
+
+def file_of(path):
+    payload = path.read_bytes().partition(b"\n")[2]
+    with zipfile.ZipFile(io.BytesIO(payload)) as members:
+        return b"".join(members.read(name) for name in members.namelist())
+
+
+def test_a_metric_of_all_rows_takes_the_rows_that_stay(monkeypatch):
+    monkeypatch.setattr("manyone.engines.plan._FEWEST", 100)
+    rows, task = data(3), TASK
+    white = IndependentOCKSR(landmarks=20, random_state=0, metric="whitened")
+    fitted = clone(white).fit(rows, task=task)
+    with pytest.raises(ValueError, match=r"'b' may have shaped the metric.* others="):
+        fitted.forget("b")
+    fitted.forget("b", others={"X": rows[OTHERS], "task": task[OTHERS]})
+    known = white.fit(rows[OTHERS], task=task[OTHERS])
+    np.testing.assert_array_equal(fitted.score_tasks(rows), known.score_tasks(rows))
+    np.testing.assert_array_equal(fitted.offset_, known.offset_)
+
+
+@pytest.mark.parametrize("method", [JointOCKSR, IndependentOCKSR])
+@pytest.mark.parametrize("own", [np.asarray, sparse.csr_array])
+def test_rows_come_and_go_dense_or_sparse(method, own):
+    X = data(4)
+    X[np.abs(X) < 0.5] = 0.0
+    found, gone = [], X[TASK == "c"]
+    for held in (np.asarray, sparse.csr_array):
+        one = method(landmarks=30, random_state=0, alarm_rate=0.1)
+        one.fit(own(X[OTHERS]), task=TASK[OTHERS]).enroll(held(X[~OTHERS]), task=TASK[~OTHERS])
+        one.forget("c", X=held(gone))
+        left = one.X_fit_.toarray() if sparse.issparse(one.X_fit_) else one.X_fit_
+        assert not {row.tobytes() for row in left} & {row.tobytes() for row in gone}
+        found.append(one.score_tasks(X))
+    np.testing.assert_array_equal(*found)
+
+
+def test_groups_cannot_be_kept_by_passes():
+    X = data(3)
+    with pytest.raises(ValueError, match="groups= needs a model of rows in memory"):
+        model().fit(X, task=TASK).enroll(X[:4], task=TASK[:4], groups=[1, 1, 2, 2])

@@ -1,10 +1,13 @@
 """Views by passes, and one alarm: as in memory, wherever the rows are."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 
 import manyone
 from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, NonlinearOCKSR
+from manyone.engines.hashing import row_hashes
 
 RNG = np.random.default_rng(2)
 CODES = RNG.integers(0, 6, 3000)
@@ -32,8 +35,6 @@ def test_views_of_a_file_are_those_of_a_function_and_of_dask(mapped, tmp_path):
     da = pytest.importorskip("dask.array")
     one = views().fit(mapped, task=TASK)
     assert one.training_.X.shape[0] == 0  # nothing as long as the rows is kept
-    with pytest.raises(ValueError, match="has kept none"):
-        one.enroll(X[:9], task=TASK[:9])
     parts = np.array_split(RNG.permutation(3000), 5)
     other = views().fit(lambda: ((X[part], TASK[part]) for part in parts))
     lazy = views().fit(da.from_array(X, chunks=(700, 4)), task=TASK)
@@ -58,6 +59,50 @@ def test_alarms_hold_and_both_kinds_are_found(mapped):
     fault, other = fresh + 5.0, [f"pump {(c + 1) % 6}" for c in codes]
     assert np.mean(model.predict(fault, task=claim) < 0) > 0.9
     assert np.mean(model.predict(fresh, task=other) < 0) > 0.7
+
+
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+def test_rows_come_to_every_view_and_then_to_the_alarm(mapped, tmp_path):
+    """Views as if each had enrolled alone; one scale for rows that were there and for new ones."""
+    first, last = CODES != 3, CODES == 3
+    model = views().fit(lambda: [(X[first], TASK[first])])
+    alone = {name: deepcopy(view) for name, view in model.views_.items()}
+    before = model.score_samples(X[first], task=TASK[first])
+    manyone.save(model, tmp_path / "m.manyone")
+    model = manyone.load(tmp_path / "m.manyone").enroll(X[last], task=TASK[last])
+    for name, view in model.views_.items():
+        alone[name].enroll(X[last], task=TASK[last])
+        np.testing.assert_array_equal(view.score_tasks(X[NEW]), alone[name].score_tasks(X[NEW]))
+    drawn = np.isin(row_hashes(X), alone["strangers"].solution_.learned["sums"].plan.drawn)
+    counts = np.bincount(CODES[~drawn])
+    np.testing.assert_array_equal(model.calibration_.counts, counts)
+    # Each task alone has not changed, the joint view hardly.
+    assert np.corrcoef(before, model.score_samples(X[first], task=TASK[first]))[0, 1] > 0.99
+    rng = np.random.default_rng(7)
+    for code in (2, 3):
+        fresh = X[code == CODES].mean(axis=0) + rng.normal(size=(3000, 4))
+        assert np.mean(model.predict(fresh, task=[f"pump {code}"] * 3000) < 0) == pytest.approx(
+            0.1, abs=0.04
+        )
+        assert np.mean(model.predict(fresh + 5.0, task=[f"pump {code}"] * 3000) < 0) > 0.9
+    with pytest.raises(ValueError, match="7 tasks: say with task="):
+        model.enroll(X[:3])
+    with pytest.raises(ValueError, match="2 features"):
+        model.enroll(X[:3, :2], task=TASK[:3])
+
+
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+def test_forgetting_takes_the_rows_that_stay(mapped):
+    stay = CODES != 3
+    model = views().fit(mapped, task=TASK).recalibrate(0.2)
+    with pytest.raises(ValueError, match=r"others=what `fit` is to be given for the rows that sta"):
+        model.forget("pump 3")
+    with pytest.raises(ValueError, match="'pump 9'"):
+        model.forget("pump 9")
+    model.forget("pump 3", others={"X": lambda: [(X[stay], TASK[stay])]})
+    known = views().set_params(alarm_rate=0.2).fit(lambda: [(X[stay], TASK[stay])])
+    np.testing.assert_array_equal(model.score_tasks(X[NEW]), known.score_tasks(X[NEW]))
+    np.testing.assert_array_equal(model.offset_, known.offset_)
 
 
 def test_few_rows_are_fitted_in_memory():

@@ -54,14 +54,9 @@ class Tails:
 
     def merged(self, *others: Tails) -> Tails:
         """Tails of the rows of all."""
-        parts = (self, *others)
-        return Tails(
-            np.concatenate([part.scores for part in parts]),
-            np.concatenate([part.weight for part in parts]),
-            np.concatenate([part.codes for part in parts]),
-            np.concatenate([part.rounded for part in parts]),
-            self.kept,
-        )._sorted()
+        rows = [(part.scores, part.weight, part.codes, part.rounded) for part in (self, *others)]
+        scores, weight, codes, rounded = map(np.concatenate, zip(*rows, strict=True))
+        return Tails(scores, weight, codes, rounded, self.kept)._sorted()
 
     def recoded(self, codes: Codes) -> Tails:
         """The same with other numbers for the tasks (T,); negative ones are left out."""

@@ -20,6 +20,7 @@ from manyone.calibration.tails import Tails
 from manyone.covariance import Whitening
 from manyone.engines.blocks import Block, CodedRows, stacked
 from manyone.engines.hashing import Hashes, row_hashes
+from manyone.engines.joint import Sums
 from manyone.engines.left_out import LeaveOut
 from manyone.engines.plan import Plan, sample_size, seed_of
 from manyone.engines.reach import Reach
@@ -33,6 +34,8 @@ from manyone.models.task_expansions import TaskExpansions
 from manyone.rows import MISSING, TrainingRows, renumbered
 from manyone.threads import on_threads
 
+#: Statistics of tasks that have a plan, by number.
+Each = dict[int, Statistics]
 #: Solves tasks exactly: a kernel and rows, sorted by task, and the ridge.
 Exact = Callable[[Gram, TrainingRows, float], Solution]
 
@@ -125,9 +128,7 @@ class AddUpEach:
 
         return dict(on_threads(add_up, self.plans.parts(rows)))
 
-    def merge(
-        self, one: dict[int, Statistics], other: dict[int, Statistics]
-    ) -> dict[int, Statistics]:
+    def merge(self, one: Each, other: Each) -> Each:
         """Statistics of the rows of both."""
         both = {task: one[task] + other[task] for task in one.keys() & other.keys()}
         return {**one, **other, **both}
@@ -217,23 +218,32 @@ def independent_passes(
     tails : Tails
         What thresholds and p-values need of them.
     """
-    found = _solved(plans, sweep(AddUpEach(plans)) if plans.plans else {}, alpha, exact)
+    statistics = sweep(AddUpEach(plans)) if plans.plans else {}
+    sums = Sums(plans, statistics, alpha, Tails.none(len(plans.tasks)))
+    return independent_of_sums(sums, sweep, exact)
+
+
+def independent_of_sums(sums: Sums, sweep: Any, exact: Exact) -> tuple[Solution, Tails]:
+    """The model that sums have, whose tails are those of other rows of tasks with a plan."""
+    plans, tails = sums.plan, sums.tails
+    found = _solved(plans, sums.statistics, sums.alpha, exact)
     unit, reach = unit_of(found.scorer), plans.reach
-    tails, judge = Tails.none(len(plans.tasks)), LeaveOutEach(plans, found.ridges, unit)
+    judge, small = LeaveOutEach(plans, found.ridges, unit), Tails.none(len(plans.tasks))
     if found.exact is not None:
         assert found.exact.left_out is not None
         few, normal = plans.few, np.flatnonzero(~plans.few.outlier)
         scores, codes = found.exact.left_out[normal].copy(), few.codes[normal]
         if reach is not None and unit > 0.0:
             scores -= reach.penalties(few.X[normal], codes, few.weight[normal], unit)
-        tails, keys = Tails.of(scores, codes, few.weight[normal], tails.kept), _keys(few)[normal]
+        small, keys = Tails.of(scores, codes, few.weight[normal], small.kept), _keys(few)[normal]
         order = np.argsort(keys)
         judge = replace(judge, keys=keys[order], scores=scores[order])
     if plans.plans:
         tails = tails.merged(sweep(judge))
-    found.learned["judge"] = judge
+    found.learned.update(judge=judge, sums=replace(sums, tails=tails))
     presence = None if reach is None else reach.presence(unit)
-    return Solution(found.scorer, learned=found.learned, presence=presence), tails
+    solution = Solution(found.scorer, learned=found.learned, presence=presence)
+    return solution, tails.merged(small)
 
 
 def independent_of_rows(
@@ -255,9 +265,7 @@ def independent_of_rows(
     return Solution(found.scorer, scores, learned=found.learned)
 
 
-def _solved(
-    plans: TaskPlans, statistics: dict[int, Statistics], alpha: float, exact: Exact
-) -> Parts:
+def _solved(plans: TaskPlans, statistics: Each, alpha: float, exact: Exact) -> Parts:
     """Functions of all tasks, one after the other."""
     n_tasks, few = len(plans.tasks), plans.few
     small = np.setdiff1d(np.arange(n_tasks), list(plans.plans))

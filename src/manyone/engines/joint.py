@@ -31,16 +31,17 @@ class Sums:
 
     Attributes
     ----------
-    plan : Plan
-    statistics : Statistics
+    plan : Plan or TaskPlans
+    statistics : Statistics, or dict of int to Statistics
+        Of each task that has a plan of its own, by number.
     alpha : float
         The ridge that was asked for.
     tails : Tails
         Left-out scores.
     """
 
-    plan: Plan
-    statistics: Statistics
+    plan: Any
+    statistics: Any
     alpha: float
     tails: Tails
 

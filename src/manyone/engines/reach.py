@@ -6,12 +6,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from manyone._types import Array, Codes, Rows
+from manyone._types import Array, Codes, Mask, Rows
+from manyone.engines.blocks import stacked
 from manyone.engines.hashing import Hashes, row_hashes
 from manyone.kernels.gram import Points
 from manyone.kernels.kernel import Kernel
-from manyone.models.presence import Presence, Usual, distances_from, points_of
+from manyone.models.presence import MOST_POINTS, Presence, Usual, distances_from, points_of
 from manyone.rows import TrainingRows, row_blocks
+
+# Rows that are looked at when more come.
+_MOST_ROWS = 2**13
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +34,8 @@ class Reach:
         Median distance in each task, in usual ones.
     home : ndarray of shape (T,)
         Number of a point in the middle of each task.
+    codes : ndarray of shape (p,) or None
+        Task of each point; None in models that were saved before it was kept.
     """
 
     points: Points
@@ -37,6 +43,7 @@ class Reach:
     usual: Usual
     typical: Array
     home: Codes
+    codes: Codes | None = None
 
     @classmethod
     def of(cls, kernel: Kernel, rows: TrainingRows) -> Reach | None:
@@ -48,31 +55,47 @@ class Reach:
         points, few, home = points_of(kernel, rows)
         hashes = row_hashes(X[few])
         nearest = _nearest(points, hashes, X)
-        order = np.argsort(nearest, kind="stable")
-        usual = Usual(nearest[order], np.cumsum(weight[order]))
+        usual = _usual(nearest, weight)
         typical = usual.left_out(nearest, weight, codes, rows.n_tasks)[1]
-        return cls(points, hashes, usual, typical, home)
+        return cls(points, hashes, usual, typical, home, codes[few])
 
-    def recoded(self, codes: Codes, n_tasks: int, gone: Rows | None = None) -> Reach:
-        """The same with other numbers for the tasks (T,), and without points that are `gone`."""
+    def recoded(self, codes: Codes, n_tasks: int) -> Reach:
+        """The same with other numbers for the tasks (T,)."""
         typical, home = np.zeros(n_tasks), np.zeros(n_tasks, dtype=np.intp)
         typical[codes[codes >= 0]] = self.typical[codes >= 0]
         home[codes[codes >= 0]] = self.home[codes >= 0]
-        if gone is None:
-            return replace(self, typical=typical, home=home)
-        kept = np.flatnonzero(~np.isin(self.hashes, row_hashes(gone)))
-        kept = kept if len(kept) else np.arange(len(self.hashes))
-        points = Points(self.points.kernel, self.points.X[kept])
-        # Any point will do where the one in the middle is gone.
-        home = np.minimum(np.searchsorted(kept, home), len(kept) - 1)
-        return Reach(points, self.hashes[kept], self.usual, typical, home)
+        own = None if self.codes is None else codes[self.codes]
+        return replace(self, typical=typical, home=home, codes=own)
 
-    def grown(self, tasks: Codes, X: Rows, codes: Codes, weight: Array) -> Reach:
-        """The same with what is typical of new `tasks`, from their rows (b, d)."""
+    def without(self, gone: Mask) -> Reach | None:
+        """Reach of the points that are left, which then say what is usual; None: there are none."""
+        kept = np.flatnonzero(~gone)
+        if not len(kept):
+            return None
+        points, hashes = Points(self.points.kernel, self.points.X[kept]), self.hashes[kept]
+        usual = _usual(_nearest(points, hashes, points.X), np.ones(len(kept)))
+        # Any point will do where the one in the middle is gone.
+        home = np.minimum(np.searchsorted(kept, self.home), len(kept) - 1)
+        own = None if self.codes is None else self.codes[kept]
+        return Reach(points, hashes, usual, self.typical, home, own)
+
+    def grown(self, X: Rows, codes: Codes, weight: Array) -> Reach:
+        """Reach of more normal rows (b, d), too; some far from all points become points."""
+        some = np.argsort(row_hashes(X))[:_MOST_ROWS]
+        some = some[np.argsort(codes[some], kind="stable")]
+        X, codes, weight, n_tasks = X[some], codes[some], weight[some], len(self.typical)
         nearest = _nearest(self.points, self.hashes, X)
-        typical = self.typical.copy()
-        typical[tasks] = self.usual.left_out(nearest, weight, codes, len(typical))[1][tasks]
-        return replace(self, typical=typical)
+        far = np.flatnonzero(self.usual.left_out(nearest, weight, codes, n_tasks)[0] > 0.0)
+        number = min(max(1, MOST_POINTS * len(np.unique(codes[far])) // n_tasks), len(far))
+        few = far[np.linspace(0, len(far) - 1, number).astype(np.intp)]
+        points = Points(self.points.kernel, stacked([self.points.X, X[few]]))
+        hashes = np.append(self.hashes, row_hashes(X[few]))
+        nearest, mass = _nearest(points, hashes, X), np.diff(self.usual.mass, prepend=0.0)
+        usual = _usual(np.append(self.usual.ascending, nearest), np.append(mass, weight))
+        new, typical = np.setdiff1d(codes, np.flatnonzero(self.typical)), self.typical.copy()
+        typical[new] = usual.left_out(nearest, weight, codes, n_tasks)[1][new]
+        own = None if self.codes is None else np.append(self.codes, codes[few])
+        return Reach(points, hashes, usual, typical, self.home, own)
 
     def presence(self, unit: float) -> Presence:
         """What lowers scores of rows far away."""
@@ -83,6 +106,11 @@ class Reach:
         nearest = _nearest(self.points, self.hashes, X)
         known = len(self.typical), self.typical
         return unit * self.usual.left_out(nearest, weight, codes, *known)[0]
+
+
+def _usual(nearest: Array, weight: Array) -> Usual:
+    order = np.argsort(nearest, kind="stable")
+    return Usual(nearest[order], np.cumsum(weight[order]))
 
 
 def _nearest(points: Points, hashes: Hashes, X: Rows) -> Array:

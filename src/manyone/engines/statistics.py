@@ -67,9 +67,8 @@ class Statistics:
 
     def __neg__(self) -> Statistics:
         """Statistics that take the rows away when they are added."""
-        return Statistics(
-            -self.moments, self.tasks, -self.sums, -self.counts, -self.trace, -self.n_rows
-        )
+        moments, sums, counts = -self.moments, -self.sums, -self.counts
+        return Statistics(moments, self.tasks, sums, counts, -self.trace, -self.n_rows)
 
 
 @dataclass(frozen=True, eq=False)

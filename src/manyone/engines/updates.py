@@ -7,84 +7,105 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas
 
 from manyone._types import Codes
 from manyone.calibration.tails import Tails
 from manyone.engines.blocks import Block
 from manyone.engines.hashing import row_hashes
-from manyone.engines.joint import joint_solution_of, leaving_out
+from manyone.engines.independent import AddUpEach, TaskPlans, independent_of_sums
+from manyone.engines.joint import Sums, joint_solution_of, leaving_out
 from manyone.engines.left_out import LeftOut
 from manyone.engines.metric import behind_metric
-from manyone.engines.plan import Plan
+from manyone.engines.plan import Plan, seed_of
 from manyone.engines.statistics import AddUp, Statistics, symmetric
 from manyone.kernels.gram import Points
 from manyone.labels import as_labels, encode, lookup
+from manyone.messages import warn_user
 from manyone.models.resemblance import Resemblance
 from manyone.models.solution import Solution
-from manyone.rows import MISSING
-from manyone.solvers.ridge import factorise
+from manyone.rows import TrainingRows, codes_without, row_numbers
+
+Changed = tuple[Solution, Tails, NDArray[Any]]
+# Share of the landmarks that has to be left, or else a word is said.
+_MOST_LOST = 0.75
 
 
-def enrolled(solution: Solution, rows: Block) -> tuple[Solution, Tails, NDArray[Any]]:
-    """The model with more rows, in the landmarks and the width that it has.
+def enrolled(model: Any, rows: Block) -> Changed:
+    """The model with more rows, in the landmarks, the metric and the width that it has.
 
     Its functions are those of a fit to all rows. New rows get left-out scores under the new model;
-    those that were there keep the ones they had.
+    those that were there keep the ones they had, but for small tasks of a model of each task alone.
 
     Parameters
     ----------
-    solution : Solution
-        Of a fit by passes.
+    model : estimator
+        Fitted by passes.
     rows : Block
         Of known or new tasks.
 
     Returns
     -------
     solution : Solution
+        With the pass that leaves rows out of it, ``learned["judge"]``.
     tails : Tails
     tasks : ndarray of shape (T,)
     """
-    block, sums = rows.checked(), solution.learned["sums"]
+    block, sums = rows.checked(), model.solution_.learned["sums"]
     new = encode(block.task[~block.outlier])[0]
     tasks = encode(as_labels([*sums.plan.tasks.tolist(), *new.tolist()]))[0]
     codes = lookup(sums.plan.tasks, tasks)
     reach = sums.plan.reach and sums.plan.reach.recoded(codes, len(tasks))
-    if reach is not None and len(tasks) > len(codes):
+    if reach is not None and len(new):
         more = block.take(~block.outlier).coded(tasks)
-        unknown = np.setdiff1d(np.arange(len(tasks)), codes)
-        reach = reach.grown(unknown, more.X, more.codes, more.weight)
+        reach = reach.grown(more.X, more.codes, more.weight)
     plan = replace(sums.plan, tasks=tasks, reach=reach)
+    if isinstance(plan, TaskPlans):
+        own, outlier, weight = lookup(block.task, tasks), block.outlier, block.weight
+        given = TrainingRows(block.X, own, outlier, weight, row_numbers(block.X), len(tasks))
+        return _each(model, plan, codes, given)
     statistics = sums.statistics.recoded(codes) + AddUp(plan).partial(block)
     step = leaving_out(plan, statistics, sums.alpha)
-    old = _left_out(solution.learned["structure"], sums.tails, codes)
+    old = _left_out(model.solution_.learned["structure"], sums.tails, codes)
     found = step.merge(old, step.finished(step.partial(block)))
     changed, tails = joint_solution_of(step, statistics, sums.alpha, found)
+    changed.learned["judge"] = step
     return behind_metric(changed, plan.metric), tails, tasks
 
 
-def forgotten(solution: Solution, code: int, rows: Block) -> tuple[Solution, Tails, NDArray[Any]]:
+def forgotten(model: Any, code: int, rows: Block) -> Changed:
     """The model without a task: its rows taken away, and the landmarks that were among them.
 
     Its functions are those of a fit to the other rows with the landmarks that are left.
 
     Parameters
     ----------
-    solution : Solution
-        Of a fit by passes.
+    model : estimator
+        Fitted by passes.
     code : int
         The task.
     rows : Block
-        All rows of the task, and no other.
+        All rows of the task, and no other; none are needed where each task is alone.
 
     Returns
     -------
-    solution : Solution
-    tails : Tails
-    tasks : ndarray of shape (T,)
+    solution, tails, tasks
+        As above.
     """
-    block, sums = rows.checked(), solution.learned["sums"]
-    plan, label = sums.plan, sums.plan.tasks[code]
+    sums = model.solution_.learned["sums"]
+    plan, codes = sums.plan, codes_without(code, len(sums.plan.tasks))
+    label = plan.tasks.tolist()[code]
+    _refuse_shaped(plan.metric is not None, "metric", label)
+    if isinstance(plan, TaskPlans):
+        plan = _without_task(plan, code, plan.reach and plan.reach.codes == code)
+        return _each(model, plan, codes, plan.few.take(slice(0, 0)))
+    if rows.X is None:
+        raise ValueError(
+            f"A model of landmarks has kept no rows: forget({label!r}, X=its rows), or "
+            "others=what `fit` is to be given for all other rows."
+        )
+    block = rows.checked()
+    hashes = row_hashes(block.X)
+    _refuse_shaped(np.isin(hashes, plan.drawn).any(), "landmarks", label)
     gone = AddUp(plan).partial(block)
     weight, known = gone.counts.sum(), float(sums.statistics.counts[code])
     if gone.tasks.tolist() != [code] or not np.isclose(weight, known):
@@ -92,48 +113,74 @@ def forgotten(solution: Solution, code: int, rows: Block) -> tuple[Solution, Tai
             f"forget({label!r}, X=...) needs all rows of the task, which weigh {known:g}; "
             f"those that were given weigh {weight:g}."
         )
-    left = np.arange(len(plan.tasks))
-    codes = np.where(left == code, MISSING, left - (left > code))
     statistics = (sums.statistics + -gone).recoded(codes)
-    private = np.isin(plan.hashes, row_hashes(block.X))
-    if private.all():
-        raise ValueError(f"All landmarks are rows of {label!r}: fit again without its rows.")
-    kept = np.flatnonzero(~private)
-    structure = solution.learned["structure"]
+    kept, before = np.flatnonzero(~np.isin(plan.hashes, hashes)), len(plan.points)
+    _refuse_shaped(not len(kept), "landmarks", label)
+    if len(kept) < _MOST_LOST * before:
+        lost = f"{before - len(kept)} of {before} landmarks were rows of {label!r} and are gone"
+        warn_user(f"{lost}: forget(..., others=...) puts others in their place.", UserWarning)
+    structure = model.solution_.learned["structure"]
     structure = replace(structure, values=structure.values[:, kept])
     plan, statistics = _with_fewer(plan, statistics, kept)
-    reach = plan.reach and plan.reach.recoded(codes, len(codes) - 1, block.X)
-    drawn = plan.drawn[~np.isin(plan.drawn, row_hashes(block.X))]
-    plan = replace(plan, tasks=np.delete(plan.tasks, code), reach=reach, drawn=drawn)
+    plan = _without_task(plan, code, plan.reach and np.isin(plan.reach.hashes, hashes))
     step = leaving_out(plan, statistics, sums.alpha)
     found = _left_out(structure, sums.tails, codes)
-    changed, tails = joint_solution_of(step, statistics, sums.alpha, found)
-    return behind_metric(changed, plan.metric), tails, plan.tasks
+    return *joint_solution_of(step, statistics, sums.alpha, found), plan.tasks
+
+
+def _each(model: Any, plans: Any, codes: Codes, more: TrainingRows) -> Changed:
+    """Each task alone: with other numbers for the tasks (T,), without negative ones, and more rows.
+
+    Small tasks, all rows of which are kept, and new ones are fitted anew.
+    """
+    sums = model.solution_.learned["sums"]
+    at_hand = plans.few.recoded(codes, len(plans.tasks)).joined(more)
+    large, statistics = (
+        {int(codes[task]): value for task, value in values.items() if codes[task] >= 0}
+        for values in (plans.plans, sums.statistics)
+    )
+    rest = at_hand.take(np.flatnonzero(~np.isin(at_hand.codes, list(large))))
+    m, seed = model.landmarks, seed_of(model.random_state)
+    new = TaskPlans.of(plans.kernel, rest, plans.tasks, m, seed, plans.metric)
+    step = AddUpEach(replace(plans, plans=large))
+    statistics = step.merge(statistics, step.of(more)) | AddUpEach(new).of(at_hand)
+    plans = replace(plans, few=new.few, plans=large | new.plans)
+    changed = Sums(plans, statistics, sums.alpha, sums.tails.recoded(codes))
+    solution, tails = independent_of_sums(changed, lambda step: step.of(at_hand), model._exactly)
+    return behind_metric(solution, plans.metric), tails, plans.tasks
+
+
+def _without_task(plan: Any, code: int, gone: Any) -> Any:
+    """A plan without a task, and without points of its reach that are `gone`."""
+    tasks, reach = np.delete(plan.tasks, code), plan.reach and plan.reach.without(gone)
+    reach = reach and reach.recoded(codes_without(code, len(plan.tasks)), len(tasks))
+    return replace(plan, tasks=tasks, reach=reach)
+
+
+def _refuse_shaped(shaped: Any, what: str, label: Any) -> None:
+    """Sums cannot undo what the rows of a task have shaped."""
+    if shaped:
+        raise ValueError(
+            f"Rows of {label!r} may have shaped the {what} of this model: give the rows that stay, "
+            f"forget({label!r}, others=what `fit` is to be given for them)."
+        )
 
 
 def _left_out(structure: Resemblance, tails: Tails, codes: Codes) -> LeftOut:
     """What the last pass found, with other numbers for the tasks."""
     known = np.flatnonzero(codes >= 0)
     order = known[np.argsort(codes[known])]
-    return LeftOut(
-        tails.recoded(codes), codes[order], structure.values[order], structure.mass[order]
-    )
+    values, mass = structure.values[order], structure.mass[order]
+    return LeftOut(tails.recoded(codes), codes[order], values, mass)
 
 
 def _with_fewer(plan: Plan, statistics: Statistics, kept: Codes) -> tuple[Plan, Statistics]:
-    """Plan and statistics of some of the landmarks: kernel values are linear in feature rows."""
+    """Plan and statistics of some of the landmarks: feature rows in a part of the space."""
     if len(kept) == len(plan.points):
         return plan, statistics
-    L, G, sums = plan.factor, symmetric(statistics.moments), statistics.sums
-    if not plan.direct:
-        G, sums = L @ G @ L.T, sums @ L.T
-    G, sums = np.asfortranarray(G[np.ix_(kept, kept)]), np.asfortranarray(sums[:, kept].T)
-    factor = np.tril(factorise((L @ L.T)[np.ix_(kept, kept)], 0.0, np.ones(len(kept))))
-    if not plan.direct:
-        half = blas.dtrsm(1.0, factor, G, lower=1)
-        G = blas.dtrsm(1.0, factor, np.asfortranarray(half.T), lower=1)
-        sums = blas.dtrsm(1.0, factor, sums, lower=1)
-    points = Points(plan.points.kernel, plan.points.X[kept])
-    factor = np.asfortranarray(factor)
-    plan = replace(plan, points=points, factor=factor, hashes=plan.hashes[kept])
-    return plan, replace(statistics, moments=np.asfortranarray(G), sums=sums.T)
+    Q, R = np.linalg.qr(plan.factor[kept].T)
+    turn = np.eye(len(Q))[kept] if plan.direct else Q.T
+    moments = np.asfortranarray(turn @ symmetric(statistics.moments) @ turn.T)
+    points, hashes = Points(plan.points.kernel, plan.points.X[kept]), plan.hashes[kept]
+    plan = replace(plan, points=points, factor=np.asfortranarray(R.T), hashes=hashes)
+    return plan, replace(statistics, moments=moments, sums=statistics.sums @ turn.T)

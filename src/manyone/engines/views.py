@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from manyone.calibration import Calibration
 from manyone.calibration.tails import Tails, kept_scores
 from manyone.engines.blocks import Block
-from manyone.models.combined import CombinedScorer, Tail, weight_of
+from manyone.engines.updates import enrolled
+from manyone.labels import lookup
+from manyone.models.combined import CombinedScorer, Tail, relative_weights, weight_of
+from manyone.models.solution import Solution
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +53,8 @@ class JudgeViews:
 
 def combined(
     views: list[Any], judges: list[Any], sweep: Any, weights: Any, rule: str
-) -> tuple[CombinedScorer, Tails]:
-    """The combination of views that were fitted by passes, and its left-out scores.
+) -> tuple[Solution, Calibration]:
+    """The combination of views that were fitted by passes, and its calibration.
 
     Parameters
     ----------
@@ -67,7 +71,39 @@ def combined(
         far, known = view.solution_.scorer.far(), view.calibration_
         codes = np.repeat(np.arange(len(view.tasks_)), np.diff(known.starts))
         tails.append(Tail.of(known, far))
-        able.append(max(weight_of(known.scores, codes, known.weight, far), 1e-6))
-    counts = np.array(able) / max(able) if weights is None else np.asarray(weights, dtype=float)
+        able.append(weight_of(known.scores, codes, known.weight, far))
+    counts = relative_weights(able) if weights is None else np.asarray(weights, dtype=float)
     scorer = CombinedScorer(tuple(view.solution_ for view in views), tuple(tails), counts, rule)
-    return scorer, sweep(JudgeViews(views[0].tasks_, tuple(judges), scorer))
+    return _calibrated(scorer, sweep(JudgeViews(views[0].tasks_, tuple(judges), scorer)))
+
+
+def _calibrated(scorer: CombinedScorer, tails: Tails) -> tuple[Solution, Calibration]:
+    source = max(view.left_out_source for view in scorer.views)
+    calibration = tails.calibration(len(scorer.tails[0].spread), source)
+    return Solution(scorer, None, source, learned={"tails": tails}), calibration
+
+
+def enrolled_views(solution: Any, views: list[Any], rows: Block) -> tuple[Solution, Calibration]:
+    """The same with more rows, which every view gets; weights and tail values stay what they were.
+
+    New rows get left-out scores under the new views, those that were there keep theirs.
+
+    Parameters
+    ----------
+    solution : Solution
+        Of a combination that was fitted by passes.
+    views : list of estimator
+        Are changed.
+    rows : Block
+    """
+    scorer, known = solution.scorer, views[0].tasks_
+    judges = [view._become_sums(*enrolled(view, rows)) for view in views]
+    tasks, tails = views[0].tasks_, []
+    codes = lookup(known, tasks)
+    for view, tail in zip(views, scorer.tails, strict=True):
+        spread = view.calibration_.spread.copy()
+        spread[codes] = tail.spread
+        tails.append(replace(tail, spread=spread))
+    scorer = replace(scorer, views=tuple(view.solution_ for view in views), tails=tuple(tails))
+    found = JudgeViews(tasks, tuple(judges), scorer).partial(rows)
+    return _calibrated(scorer, solution.learned["tails"].recoded(codes).merged(found))

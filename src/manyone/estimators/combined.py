@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from copy import deepcopy
+from collections.abc import Mapping
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted
 
 from manyone._sklearn import BaseComposition, StrOptions
 from manyone._types import Array
@@ -21,10 +20,9 @@ from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR
-from manyone.estimators.updates import Updatable
-from manyone.labels import split_columns
+from manyone.estimators.updates import Updatable, code_of, refit_without, rows_to_enroll
 from manyone.messages import CalibrationWarning
-from manyone.models.combined import CombinedScorer, Tail, weight_of
+from manyone.models.combined import CombinedScorer, Tail, relative_weights, weight_of
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
 
@@ -114,11 +112,10 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
             view.n_features_in_, view.label_columns_ = self.n_features_in_, []
             if hasattr(self, "feature_names_in_"):
                 view.feature_names_in_ = self.feature_names_in_
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
                 # What has to be said about thresholds is said about the combined ones.
-                warnings.simplefilter("ignore", CalibrationWarning)
                 views[name] = view._fit_rows(rows, tasks)
-        return self._combine(views, rows, tasks)
+        return self._combine(views, rows, self.alarm_rate)
 
     def _fit_passes(self, sweep: Any) -> Self:
         from manyone.engines.fitting import fit_judged, no_rows, remember_columns
@@ -134,23 +131,16 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         if sample.n_rows <= size:
             return self._fit_rows(sample.rows().by_task(), sample.tasks)
         views, judges = {}, []
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CalibrationWarning)
+        with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
             for name, view in asked:
                 view = clone(view).set_params(alarm_rate=self.alarm_rate)
                 views[name], judge = fit_judged(view, sweep)
                 judges.append(judge)
-        scorer, tails = combined(list(views.values()), judges, sweep, self.weights, self.rule)
-        source = max(view.solution_.left_out_source for view in views.values())
-        self.views_, self.tasks_, self.weights_ = views, sample.tasks, scorer.weights
-        self.training_, self.solution_ = no_rows(len(sample.tasks)), Solution(scorer, None, source)
-        self.calibration_ = tails.calibration(len(sample.tasks), source)
-        self._set_offsets(self.alarm_rate)
-        return self
+        self.training_ = no_rows(len(sample.tasks))
+        found = combined(list(views.values()), judges, sweep, self.weights, self.rule)
+        return self._become(views, *found, self.alarm_rate)
 
-    def _combine(
-        self, views: dict[str, MultiTaskOneClass], rows: TrainingRows, tasks: NDArray[Any]
-    ) -> Self:
+    def _combine(self, views: dict[str, Any], rows: TrainingRows, rate: float) -> Self:
         """Become the combination of fitted views; thresholds from their left-out scores."""
         tails, left_out, able = [], [], []
         for view in views.values():
@@ -161,23 +151,21 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
             given = scores[known], rows.codes[known], rows.weight[known]
             able.append(weight_of(*given, far))
             with np.errstate(under="ignore"):
-                scores[known] /= spreads(*given, len(tasks), far)[0]
+                scores[known] /= spreads(*given, rows.n_tasks, far)[0]
                 left_out.append(tails[-1].pooled_value(scores))
-        if self.weights is None:
-            # Where no view can tell anything, but for rounding, they are all as good.
-            some = np.maximum(able, 1e-6)
-            self.weights_ = some / some.max()
-        else:
-            self.weights_ = np.array(self.weights, dtype=np.float64)
         solutions = tuple(view.solution_ for view in views.values())
-        scorer = CombinedScorer(solutions, tuple(tails), self.weights_, self.rule)
+        weights = relative_weights(able) if self.weights is None else np.array(self.weights, float)
+        scorer = CombinedScorer(solutions, tuple(tails), weights, self.rule)
         combined = scorer.combine(np.column_stack(left_out))
-        source = max(solution.left_out_source for solution in solutions)
-        self.views_, self.tasks_ = views, tasks
+        solution = Solution(scorer, combined, max(one.left_out_source for one in solutions))
         self.training_ = replace(rows, X=np.empty((len(rows.codes), 0)))
-        self.solution_ = Solution(scorer, combined, source)
-        self.calibration_ = Calibration.from_left_out(self.solution_, rows)
-        self._set_offsets(self.alarm_rate)
+        return self._become(views, solution, Calibration.from_left_out(solution, rows), rate)
+
+    def _become(self, views: Any, solution: Any, calibration: Calibration, rate: float) -> Self:
+        self.views_, self.tasks_ = views, next(iter(views.values())).tasks_
+        self.solution_, self.calibration_ = solution, calibration
+        self.weights_ = solution.scorer.weights
+        self._set_offsets(rate)
         return self
 
     def _views(self) -> list[tuple[str, MultiTaskOneClass]]:
@@ -257,49 +245,65 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         -------
         self
         """
-        X, task, outlier, groups = split_columns(X, task=task, outlier=outlier, groups=groups)
-        roles = {"task": task, "outlier": outlier, "groups": groups}
+        X, task, outlier, groups = rows_to_enroll(self, X, task, outlier, groups)
+        if not len(self.training_.codes):
+            return self._enroll_passes(X, task, outlier, sample_weight)
         return self._updated(
-            "enroll", lambda view: view.enroll(X, sample_weight=sample_weight, **roles)
+            "enroll", X, task=task, outlier=outlier, sample_weight=sample_weight, groups=groups
         )
 
-    def forget(self, task: Any) -> Self:
+    def forget(self, task: Any, *, others: Mapping[str, Any] | None = None) -> Self:
         """Remove a task and every row of it from every view.
 
         Parameters
         ----------
         task : label
+        others : dict or None
+            What `fit` is to be given for the rows of all other tasks (``X``, ``task``, ...), for a
+            model of rows in blocks: it is fitted to them.
 
         Returns
         -------
         self
         """
-        return self._updated("forget", lambda view: view.forget(task))
-
-    def _updated(self, method: str, update: Callable[[Updatable], Any]) -> Self:
-        check_is_fitted(self)
+        if others is not None:
+            return refit_without(self, task, others)
+        code_of(self, task)
         if not len(self.training_.codes):
             raise ValueError(
-                f"{method}() needs the training rows, and this model was fitted to rows in blocks, "
-                "of which it has kept none: fit it again to the rows that it is to know."
+                f"Rows of {task!r} have shaped what makes the views of this model comparable, and "
+                "it was fitted to rows in blocks, of which it has kept none: "
+                f"forget({task!r}, others=what `fit` is to be given for the rows that stay)."
             )
-        views = deepcopy(self.views_)  # a refusal half-way leaves no trace
+        return self._updated("forget", task)
+
+    def _enroll_passes(self, X: Any, task: Any, outlier: Any, sample_weight: Any) -> Self:
+        """Add rows to views that were fitted by passes."""
+        from manyone.engines.views import Block, enrolled_views
+
+        if "tails" not in self.solution_.learned:
+            raise ValueError("This model was saved before such models could grow: fit it again.")
+        views = {name: copy(view) for name, view in self.views_.items()}
+        X = next(iter(views.values()))._alike(X)
+        with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
+            block = Block(X, task, outlier, sample_weight)
+            found = enrolled_views(self.solution_, list(views.values()), block)
+        return self._become(views, *found, self.promised_rate_)
+
+    def _updated(self, method: str, *given: Any, **roles: Any) -> Self:
+        # Copies: a refusal half-way leaves no trace.
+        views = {name: copy(view) for name, view in self.views_.items()}
         for name, view in views.items():
             if not isinstance(view, Updatable):
                 raise ValueError(
                     f"{method}() needs views that can be updated; {name!r} is a "
                     f"{type(view).__name__}, which has to be fitted again."
                 )
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", CalibrationWarning)
-                update(view)
-        first = next(iter(views.values()))
-        rows = first.training_
+            with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
+                getattr(view, method)(*given, **roles)
+        rows = next(iter(views.values())).training_
         order = np.lexsort((rows.content, np.where(rows.codes < 0, rows.n_tasks, rows.codes)))
-        rate = self.promised_rate_
-        self._combine(views, rows.take(order), first.tasks_)
-        self._set_offsets(rate)
-        return self
+        return self._combine(views, rows.take(order), self.promised_rate_)
 
     # ---------------------------------------------------------------------------------- parameters
 

@@ -18,7 +18,7 @@ from manyone.estimators.task_ridges import (
     solution_of,
     solve_tasks,
 )
-from manyone.estimators.updates import Updatable, rows_without
+from manyone.estimators.updates import Updatable
 from manyone.kernels.gram import Gram, Points
 from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
@@ -28,7 +28,6 @@ from manyone.solvers.ridge import factorise
 if TYPE_CHECKING:
     from manyone.calibration.tails import Tails
     from manyone.engines.fitting import Sweep
-    from manyone.engines.independent import TaskPlans
     from manyone.engines.sample import Sample
 
 
@@ -150,6 +149,8 @@ class IndependentOCKSR(Updatable):
     landmarks: int | None = None
     random_state: Any = None
 
+    _exactly = staticmethod(independent_solution)
+
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         if self.landmarks is None:
             return independent_solution(gram, rows, self.alpha)
@@ -159,12 +160,10 @@ class IndependentOCKSR(Updatable):
         chosen = self.alpha, self.landmarks, self.random_state
         return independent_of_rows(gram.points.kernel, rows, *chosen, independent_solution)
 
-    def _solve_passes(
-        self, plan: TaskPlans, sweep: Sweep, sample: Sample
-    ) -> tuple[Solution, Tails]:
+    def _solve_passes(self, plan: Any, sweep: Sweep, sample: Sample) -> tuple[Solution, Tails]:
         from manyone.engines.independent import independent_passes
 
-        return independent_passes(plan, sweep, self.alpha, independent_solution)
+        return independent_passes(plan, sweep, self.alpha, self._exactly)
 
     @property
     def dual_coef_(self) -> sparse.csc_array:
@@ -211,7 +210,7 @@ class IndependentOCKSR(Updatable):
         return solution_of(gram, rows, alpha, solved), rows
 
     def _without_rows(self, gone: Codes, code: int) -> tuple[Solution, TrainingRows]:
-        rows, known = rows_without(self.training_, code), self._solved()
+        rows, known = self.training_.without(code), self._solved()
         solved = TaskRidges(
             np.delete(known.alpha, code),
             np.delete(known.coef, gone),

@@ -12,7 +12,7 @@ from manyone import validation
 from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
 from manyone.estimators.capabilities import RIDGE, Capabilities
-from manyone.estimators.updates import Updatable, rows_without
+from manyone.estimators.updates import Updatable
 from manyone.groups import leaving_together
 from manyone.kernels.gram import Expansion, Gram, Points
 from manyone.models.solution import Solution
@@ -195,7 +195,7 @@ class JointOCKSR(Updatable):
     def _without_rows(self, gone: Codes, code: int) -> tuple[Solution, TrainingRows]:
         changed = drop_rows(self._state(), gone)
         changed = changed._replace(coef=np.delete(changed.coef, code, axis=1))
-        return self._updated(changed, rows_without(self.training_, code))
+        return self._updated(changed, self.training_.without(code))
 
     def _updated(self, changed: RidgeState, rows: TrainingRows) -> tuple[Solution, TrainingRows]:
         coef, complement, lower, _, alpha = changed

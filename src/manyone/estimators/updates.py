@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from manyone._types import Codes
+from manyone._types import Codes, Rows
 from manyone.calibration.thresholds import Calibration
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.labels import as_labels, encode, lookup, split_columns
@@ -25,10 +25,6 @@ from manyone.rows import MISSING, TrainingRows, check_rows, training_rows
 
 if TYPE_CHECKING:
     from manyone.calibration.tails import Tails
-
-
-# Share of the landmarks that has to be left, or else a word is said.
-_MOST_LOST = 0.75
 
 
 class Updatable(MultiTaskOneClass):
@@ -71,18 +67,12 @@ class Updatable(MultiTaskOneClass):
             Equal to a fit to all rows with ``gamma=model.gamma_``.
         """
         self._check_updatable("enroll")
-        if task is None and len(self.tasks_) > 1:
-            raise ValueError(
-                f"This model has {len(self.tasks_)} tasks: say with task=... where rows belong."
-            )
-        X, task, outlier, groups = split_columns(X, task=task, outlier=outlier, groups=groups)
-        if task is None:
-            task = np.repeat(self.tasks_, X.shape[0] if hasattr(X, "shape") else len(X))
+        X, task, outlier, groups = rows_to_enroll(self, X, task, outlier, groups)
         if "sums" in self.solution_.learned:
             from manyone.engines.updates import Block, enrolled
 
-            block = Block(check_rows(self, X, reset=False), task, outlier, sample_weight)
-            return self._become_sums(*enrolled(self.solution_, block))
+            self._become_sums(*enrolled(self, Block(self._alike(X), task, outlier, sample_weight)))
+            return self
         more, names, _ = training_rows(self, X, task, outlier, sample_weight, groups, reset=False)
         more = replace(more, X=_like(self.training_.X, more.X))
         known = self.tasks_.tolist()
@@ -92,8 +82,8 @@ class Updatable(MultiTaskOneClass):
             if label not in has_normal:
                 raise ValueError(f"New task {label!r} has no normal row: enrol one, or drop it.")
         tasks, _ = encode(as_labels([*known, *new_labels]))
-        old = _recoded(self.training_, lookup(self.tasks_, tasks), len(tasks))
-        more = _recoded(more, lookup(names, tasks), len(tasks))
+        old = self.training_.recoded(lookup(self.tasks_, tasks), len(tasks))
+        more = more.recoded(lookup(names, tasks), len(tasks))
         if isinstance(self.solution_.scorer, InMetric):
             return self._refit(old.joined(more), tasks)
         with np.errstate(under="ignore"):
@@ -115,7 +105,8 @@ class Updatable(MultiTaskOneClass):
         ----------
         task : label
         X : array-like, sparse matrix or data frame of shape (k, d) or None
-            All rows of the task, for a model of landmarks, which has not kept them.
+            All rows of the task, for a joint model of landmarks, which has not kept them. Rows that
+            have moved landmarks or shaped a metric are refused: see `others`.
         outlier, sample_weight
             Of these rows, as in `fit`.
         others : dict or None
@@ -126,64 +117,27 @@ class Updatable(MultiTaskOneClass):
         Returns
         -------
         self
-            Equal to a fit to the other rows with ``gamma=model.gamma_`` (of a model of landmarks,
-            with those that are left; with `others`, equal to a fit to these).
+            Equal to a fit to the other rows with ``gamma=model.gamma_``; of a model of landmarks,
+            with those that are left, thresholds from the scores that there were. With `others`,
+            equal to a fit to these.
         """
-        if others is None:
-            self._check_updatable("forget")
-        if isinstance(task, list | np.ndarray):
-            raise ValueError(f"forget removes one task at a time; got {task!r}. Call it in a loop.")
-        code = int(lookup(as_labels([task]), self.tasks_)[0])
-        if code == MISSING:
-            raise ValueError("forget needs the label of a task; got a missing value.")
-        if len(self.tasks_) == 1:
-            raise ValueError(
-                f"{task!r} is the only task of the model: a model needs at least one. "
-                "Delete the model instead."
-            )
         if others is not None:
-            return self._refit_to(others, np.delete(self.tasks_, code))
+            return refit_without(self, task, others)
+        self._check_updatable("forget")
+        code = code_of(self, task)
         if "sums" in self.solution_.learned:
-            if X is None:
-                raise ValueError(
-                    f"A model of landmarks has kept no rows: forget({task!r}, X=its rows), or "
-                    "others=what `fit` is to be given for all other rows."
-                )
             from manyone.engines.updates import Block, forgotten
 
-            X = check_rows(self, X, reset=False)
-            labels = np.repeat(self.tasks_[[code]], X.shape[0])
-            block = Block(X, labels, outlier, sample_weight)
-            before = len(self.X_fit_)
-            self._become_sums(*forgotten(self.solution_, code, block))
-            if len(self.X_fit_) < _MOST_LOST * before:
-                warn_user(
-                    f"{before - len(self.X_fit_)} of {before} landmarks were rows of {task!r} and "
-                    "are gone with it. Where the rows of the other tasks are at hand, "
-                    "forget(..., others=...) puts others in their place.",
-                    UserWarning,
-                )
+            X = None if X is None else self._alike(X)
+            labels = np.repeat(self.tasks_[[code]], 0 if X is None else X.shape[0])
+            self._become_sums(*forgotten(self, code, Block(X, labels, outlier, sample_weight)))
             return self
         tasks = np.delete(self.tasks_, code)
         if isinstance(self.solution_.scorer, InMetric):
-            return self._refit(rows_without(self.training_, code), tasks)
+            return self._refit(self.training_.without(code), tasks)
         with np.errstate(under="ignore"):
             solution, rows = self._without_rows(np.flatnonzero(self.training_.codes == code), code)
         return self._become(solution, rows, tasks)
-
-    def _refit_to(self, others: Mapping[str, Any], tasks: NDArray[Any]) -> Self:
-        """Become the model of other rows, which are those of all of these tasks."""
-        check_is_fitted(self)
-        fresh: Self = clone(self).fit(**others)
-        if set(fresh.tasks_.tolist()) != set(tasks.tolist()):
-            raise ValueError(
-                f"others must be the rows of all tasks that stay, {shortlist(tasks.tolist(), 5)}; "
-                f"they are of {shortlist(fresh.tasks_.tolist(), 5)}."
-            )
-        if fresh.promised_rate_ != self.promised_rate_:
-            fresh.recalibrate(self.promised_rate_)
-        self.__dict__.update(vars(fresh))
-        return self
 
     def _check_updatable(self, method: str) -> None:
         check_is_fitted(self)
@@ -193,6 +147,10 @@ class Updatable(MultiTaskOneClass):
                 'kept none: it was fitted with landmarks, or with kernel="precomputed". Fit again, '
                 "X= all rows that it is to know; forget(task, others=...) does it, too."
             )
+
+    def _alike(self, X: Any) -> Rows:
+        """Rows as the landmarks of a model by passes are: dense or sparse."""
+        return _like(self.X_fit_, check_rows(self, X, reset=False))
 
     def _become(self, solution: Solution, rows: TrainingRows, tasks: NDArray[Any]) -> Self:
         """Take over a solution; nothing was changed before, so a refusal leaves no trace."""
@@ -210,31 +168,68 @@ class Updatable(MultiTaskOneClass):
             self._set_offsets(self.promised_rate_)
         return self
 
-    def _become_sums(self, solution: Solution, tails: Tails, tasks: NDArray[Any]) -> Self:
-        """Take over a solution of landmarks."""
+    def _become_sums(self, solution: Solution, tails: Tails, tasks: NDArray[Any]) -> Any:
+        """Take over a solution of landmarks; the pass that leaves rows out of it, if known."""
+        judge = solution.learned.pop("judge", None)
         self.solution_, self.tasks_ = solution, tasks
         self.calibration_ = tails.calibration(len(tasks), solution.left_out_source)
         self._set_offsets(self.promised_rate_)
-        return self
+        return judge
 
     def _refit(self, rows: TrainingRows, tasks: NDArray[Any]) -> Self:
         calibrate = "calibration_" in vars(self)
         return self._fit_rows(rows.by_task(), tasks, calibrate=calibrate)
 
 
-def rows_without(rows: TrainingRows, code: int) -> TrainingRows:
-    """All rows but those of a task, the tasks after it counted anew."""
-    kept = rows.take(np.flatnonzero(rows.codes != code))
-    return replace(kept, codes=kept.codes - (kept.codes > code), n_tasks=rows.n_tasks - 1)
+def rows_to_enroll(model: Any, X: Any, task: Any, outlier: Any, groups: Any) -> tuple[Any, ...]:
+    """Rows for a fitted model, the tasks of all of them, and what else is said about them."""
+    check_is_fitted(model)
+    number = len(model.tasks_)
+    if task is None and number > 1:
+        raise ValueError(f"This model has {number} tasks: say with task=... where rows belong.")
+    if groups is not None and not len(model.training_.codes):
+        raise ValueError("groups= needs a model of rows in memory; this one was fitted by passes.")
+    X, task, *rest = split_columns(X, task=task, outlier=outlier, groups=groups)
+    if task is None:
+        task = np.repeat(model.tasks_, X.shape[0] if hasattr(X, "shape") else len(X))
+    return X, task, *rest
 
 
-def _recoded(rows: TrainingRows, positions: Codes, n_tasks: int) -> TrainingRows:
-    # MISSING is -1: it picks the last entry, which is MISSING again.
-    return replace(rows, codes=np.append(positions, MISSING)[rows.codes], n_tasks=n_tasks)
+def code_of(model: Any, task: Any) -> int:
+    """Number of a task that a model can do without, or why it cannot."""
+    check_is_fitted(model)
+    if isinstance(task, list | np.ndarray):
+        raise ValueError(f"forget removes one task at a time; got {task!r}. Call it in a loop.")
+    code = int(lookup(as_labels([task]), model.tasks_)[0])
+    if code == MISSING:
+        raise ValueError("forget needs the label of a task; got a missing value.")
+    if len(model.tasks_) == 1:
+        raise ValueError(f"{task!r} is the only task of the model: delete the model instead.")
+    return code
 
 
-def _like(old: Any, new: Any) -> Any:
+def refit_without(model: Any, task: Any, others: Mapping[str, Any]) -> Any:
+    """The model, become that of other rows: those of all tasks but one."""
+    tasks = np.delete(model.tasks_, code_of(model, task))
+    fresh = clone(model).fit(**others)
+    refuse_other_tasks(fresh.tasks_, tasks)
+    if fresh.promised_rate_ != model.promised_rate_:
+        fresh.recalibrate(model.promised_rate_)
+    vars(model).update(vars(fresh))
+    return model
+
+
+def refuse_other_tasks(found: NDArray[Any], tasks: NDArray[Any]) -> None:
+    """Raise where rows are not those of the tasks that stay."""
+    if found.tolist() != tasks.tolist():
+        raise ValueError(
+            f"others must be the rows of all tasks that stay, {shortlist(tasks.tolist(), 5)}; "
+            f"they are of {shortlist(found.tolist(), 5)}."
+        )
+
+
+def _like(old: Any, new: Any) -> Rows:
     """New rows held as the old ones are: dense or sparse."""
     if sparse.issparse(old) != sparse.issparse(new):
         new = sparse.csr_array(new) if sparse.issparse(old) else new.toarray()
-    return new.astype(np.float64)
+    return cast(Rows, new.astype(np.float64))

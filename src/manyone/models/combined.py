@@ -116,6 +116,12 @@ def weight_of(left_out: Array, codes: Codes, weight: Array, far: Array | None) -
     return float(np.clip((1.0 - median) / _NEARER, 0.0, 1.0))
 
 
+def relative_weights(able: list[float]) -> Array:
+    """What views count for, the largest 1; where none can tell anything, they are all as good."""
+    some = np.maximum(able, 1e-6)
+    return np.asarray(some / some.max())
+
+
 @dataclass(frozen=True, eq=False)
 class CombinedScorer:
     """Score: minus the weighted sum, or the maximum, of the tail values of several views.

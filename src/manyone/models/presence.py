@@ -23,8 +23,10 @@ from manyone.models.scorers import Scorer
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows, row_blocks
 
-# Rows that stand for all, and the share of rows whose distance is usual.
-_MOST_POINTS, _USUAL = 256, 0.99
+#: Rows that stand for all.
+MOST_POINTS = 256
+# Share of rows whose distance is usual.
+_USUAL = 0.99
 # In usual distances: up to the first, scores are as they are; beyond the second a training row is
 # taken for a mistake, which new rows may not hide behind; beyond the third all are equally far.
 _START, _MISTAKE, _FARTHEST = 1.2, 1.4, 4.0
@@ -207,8 +209,8 @@ def points_of(kernel: Kernel, rows: TrainingRows) -> tuple[Points, Codes, Codes]
     """
     normal = np.flatnonzero(~rows.outlier)
     few = np.unique(rows.content[normal], return_index=True)[1]
-    if len(few) > _MOST_POINTS:
-        few = few[np.linspace(0, len(few) - 1, _MOST_POINTS).astype(np.intp)]
+    if len(few) > MOST_POINTS:
+        few = few[np.linspace(0, len(few) - 1, MOST_POINTS).astype(np.intp)]
     home = np.zeros(rows.n_tasks, dtype=np.intp)
     if rows.columns is not None:
         return Points(kernel, np.empty((len(few), 0)), rows.columns[normal[few]]), few, home
