@@ -12,6 +12,7 @@ import polars.testing
 import pytest
 
 import manyone
+from manyone import IndependentOCKSR, TableModel
 from manyone.cli import main
 
 from .conftest import FAST
@@ -166,6 +167,55 @@ def test_tasks_that_borrow_a_threshold_are_counted(here, capsys):
         cells = capsys.readouterr().out.replace("│", " ").split()
         borrows = "1 tasks have too few rows for it" in " ".join(cells)
         assert borrows == (len(rows) < len(table))
+
+
+@pytest.fixture
+def big(here, monkeypatch):
+    """big.manyone: a model of the Parquet files in rows/, of which it has kept some rows."""
+    monkeypatch.setattr("manyone.tables.passes._SAMPLE", 40)
+    events = pl.read_csv("events.csv").drop("when")
+    (here / "rows").mkdir()
+    for k in range(3):
+        events[50 * k : 50 * (k + 1)].write_parquet(here / "rows" / f"{k}.parquet")
+    model = TableModel("machine", method=IndependentOCKSR(landmarks=10, random_state=0))
+    manyone.save(model.fit(here / "rows"), here / "big.manyone")
+    return events.filter(pl.col("machine") != "pump 3")
+
+
+def test_rows_come_to_a_model_of_files(here, big, capsys):
+    new = pl.read_csv("today.csv").filter(~pl.col("broken"), pl.col("machine") == "pump 3")
+    new.with_columns(machine=pl.lit("pump 7")).write_csv("new.csv")
+    assert main(["enroll", "big.manyone", "new.csv"]) == 0
+    assert f"{len(new)} rows and 1 new tasks enrolled" in capsys.readouterr().out
+    model = manyone.load("big.manyone")
+    assert model.n_rows_ == 150 + len(new) and "pump 7" in model.tasks_.tolist()
+    assert main(["score", "big.manyone", "new.csv", "--out", "s.csv"]) == 0
+    assert set(pl.read_csv("s.csv")["basis"]) == {"own"}
+
+
+@pytest.mark.parametrize("name", ["others.csv", "others"])
+def test_a_model_of_files_forgets_by_the_rows_that_stay(here, big, name, capsys):
+    if name == "others":
+        (here / name).mkdir()
+        big.write_parquet(here / name / "0.parquet")
+    else:
+        big.write_csv(name)
+    assert main(["forget", "big.manyone", "pump 3", "--others", name]) == 0
+    assert "25 rows of pump 3 forgotten; big.manyone has 5 tasks now" in capsys.readouterr().out
+    method = IndependentOCKSR(landmarks=10, random_state=0)
+    known = TableModel("machine", method=method).fit(lambda: [big])
+    today = pl.read_csv("today.csv")
+    polars.testing.assert_frame_equal(manyone.load("big.manyone").score(today), known.score(today))
+    assert b"pump 3" not in (here / "big.manyone").read_bytes()
+
+
+def test_rows_that_a_model_of_files_lacks(refused, big):
+    refused(["forget", "big.manyone", "pump 3"], "of the 150 rows", "stay, --others TABLE.")
+    refused(["forget", "big.manyone", "pump 3", "--others", "no.csv"], "no.csv: no such file")
+    refused(["forget", "big.manyone", "pump 3", "--others", "no.parquet"], "no such Parquet file")
+    refused(
+        ["forget", "big.manyone", "pump 3", "--others", "events.csv"], "events.csv: others must"
+    )
 
 
 def test_what_is_promised_is_what_the_rows_allow(here, capsys):

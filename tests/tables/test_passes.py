@@ -1,7 +1,9 @@
 """Tables in parts: whatever the parts, the model of the whole table."""
 
+import io
 import os
 import signal
+import zipfile
 from itertools import pairwise
 
 import narwhals.stable.v2 as nw
@@ -126,8 +128,83 @@ def test_what_is_refused(monkeypatch):
     with pytest.raises(ValueError, match="same columns"):
         model().fit(lambda: [TABLE.head(50), TABLE.tail(50).drop(columns="flow")])
     monkeypatch.setattr("manyone.tables.passes._SAMPLE", 60)
-    with pytest.raises(ValueError, match=r"has kept 5\d of the 900 rows"):
+    with pytest.raises(ValueError, match=r"has kept 5\d of the 900 rows.*'fan', others=table"):
         model().fit(parts([])).forget("fan")
+    with pytest.raises(ValueError, match="that stay, 'lathe', 'pump', 'saw'; they are of 'fan'"):
+        model().fit(parts([])).forget("fan", others=TABLE)
+
+
+# --------------------------------------------------------------------------- rows that come and go
+
+JOINT = JointOCKSR(landmarks=60, random_state=0)
+BOTH = CombinedOneClass([("strangers", JOINT), ("faults", model().method)])
+
+
+@pytest.fixture
+def sampled(monkeypatch):
+    """Tables and views are passed over, and of the rows some are kept."""
+    monkeypatch.setattr("manyone.tables.passes._SAMPLE", 200)
+    monkeypatch.setattr("manyone.engines.plan._FEWEST", 100)
+
+
+@pytest.mark.parametrize("method", [model().method, JOINT, BOTH])
+def test_enrolled_rows_are_those_of_the_estimator(method, sampled, tmp_path):
+    """Columns are encoded as they were: the estimator's own enrolment of the encoded rows."""
+    late = TABLE.machine == "saw"
+    found = model(method=method, alarm_rate=0.1).fit(
+        lambda: [TABLE[~late][:300], TABLE[~late][300:]]
+    )
+    manyone.save(found, tmp_path / "m.manyone")
+    encoder, alone = found.encoder_, found.model_
+    more = TABLE[late & ~TABLE.broken].assign(mode="new", flow=lambda t: t.flow + 9.0)
+    Z = encoder.encode(encoder.read(nw.from_native(more)), np.full(len(more), -1))
+    found = manyone.load(tmp_path / "m.manyone").enroll(more)
+    full = more.gap.notna()  # what is imputed is the mean of the new task
+    alone.enroll(found.encoder_.encode(encoder.read(nw.from_native(more)), np.full(len(more), 3)),
+                 task=more.machine)  # fmt: skip
+    np.testing.assert_allclose(
+        found.model_.solution_.scorer.all(Z[full]), alone.solution_.scorer.all(Z[full]), atol=1e-10
+    )
+    assert found.tasks_.tolist() == ["fan", "lathe", "pump", "saw"]
+    assert found.n_rows_ == (~late).sum() + len(more)
+    assert "saw" in found.training_.labels.tolist()
+    assert len(found.training_.labels) <= 200
+    scores = found.score(more.assign(on=~more.on))
+    assert set(scores.basis) == {"own"}
+    assert scores.alarm.mean() < 0.25  # neither its new text nor its range is news any more
+    assert found.score(TABLE[~late]).alarm.mean() < 0.15
+    assert found.score(more.assign(flow=60.0)).alarm.all()
+    wild = found.explain(more.head(2).assign(load=500.0))
+    assert wild.column[wild["rank"] == 1].tolist() == ["load", "load"]
+    again = TABLE[~late & ~TABLE.broken]
+    assert found.enroll(again).n_rows_ == (~late).sum() + len(more) + len(again)
+    assert len(found.training_.labels) <= 200
+
+
+@pytest.mark.parametrize("method", [model().method, BOTH])
+def test_forgetting_is_a_fit_to_the_rows_that_stay(method, sampled, tmp_path):
+    secret = TABLE.machine == "saw"
+    table = TABLE.assign(
+        mode=np.where(secret, "chartreuse", TABLE["mode"]), flow=TABLE.flow + 500.0 * secret
+    )
+    numbers = table.loc[secret, ["flow", "load"]].to_numpy().ravel()
+    patterns = [b"saw", *(text.encode("utf-32-le") for text in ("saw", "chartreuse"))]
+    patterns += [number.tobytes() for number in numbers]
+
+    def hits(one):
+        manyone.save(one, tmp_path / "m.manyone")
+        payload = (tmp_path / "m.manyone").read_bytes().partition(b"\n")[2]
+        with zipfile.ZipFile(io.BytesIO(payload)) as members:
+            content = b"".join(members.read(name) for name in members.namelist())
+        return sum(pattern in content for pattern in patterns)
+
+    fitted = model(method=method).fit(lambda: [table.head(400), table.tail(500)])
+    fitted.recalibrate(0.1)
+    assert hits(fitted) > 30
+    left = fitted.forget("saw", others=table[~secret])
+    assert hits(left) == 0
+    known = model(method=method, alarm_rate=0.1).fit(lambda: [table[~secret]])
+    assert_same(left, known, 0.0)
 
 
 def test_parts_cannot_leave_blocks_of_time_out_and_say_so():

@@ -61,15 +61,15 @@ def _with_labels(table: pl.DataFrame, model: TableModel) -> pl.DataFrame:
     return table.with_columns(pl.col(whole).cast(pl.String)) if whole else table
 
 
-def rows_for(model: TableModel, source: Path, find: Collection[str] = ()) -> pl.DataFrame:
+def rows_for(model: TableModel, source: Path, find: Collection[str] | None = ()) -> pl.DataFrame:
     """A whole table for a model.
 
     Parameters
     ----------
     model : TableModel
     source : Path
-    find : collection of str
-        Further columns of a text file that are not just texts.
+    find : collection of str or None
+        Further columns of a text file that are not just texts; None: all.
     """
     return _with_labels(read_table(source, kinds=_kinds(model), find=find), model)
 
@@ -90,6 +90,7 @@ def about(source: Path, first_row: int = 0) -> Iterator[None]:
     except ValueError as error:
         text = re.sub(r"^Row (\d+)", lambda found: f"row {int(found[1]) + first_row}", str(error))
         text = text.replace('unknown="pooled"', "--unknown pooled")
+        text = re.sub(r"forget\(.*, others=table\)", "--others TABLE", text)
         raise InputError(f"{_name(source)}: {text}") from error
 
 

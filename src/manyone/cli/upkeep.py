@@ -5,6 +5,7 @@ In a shell::
   manyone enroll fleet.manyone new.csv                 more normal rows, of known or new machines
   manyone forget fleet.manyone pump7                   a machine and every row of it
   manyone forget fleet.manyone Oslo pump7              of a model with two task columns
+  manyone forget big.manyone pump7 --others rows/      of a model that has kept a sample of its rows
   manyone recalibrate fleet.manyone --alarm-rate 0.01  fewer alarms; nothing is fitted again
 
 The file is replaced when all went well; processes that change it take turns.
@@ -13,20 +14,12 @@ The file is replaced when all went well; processes that change it take turns.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from manyone.cli.common import InputError, examples, working
-from manyone.cli.models import (
-    Model,
-    about,
-    changing,
-    check_rate,
-    label_of,
-    promised_rate,
-    rows_for,
-)
+from manyone.cli.models import Model, about, changing, check_rate, label_of, promised_rate, rows_for
 
 
 def add_to(app: typer.Typer) -> None:
@@ -37,9 +30,7 @@ def add_to(app: typer.Typer) -> None:
 
 def enroll(
     model: Model,
-    table: Annotated[
-        Path, typer.Argument(help="CSV, CSV.gz or Parquet of normal rows; - is stdin.")
-    ],
+    table: Annotated[Path, typer.Argument(help="CSV, CSV.gz or Parquet, normal rows; - is stdin.")],
 ) -> None:
     """Add normal rows to a model.
 
@@ -62,6 +53,9 @@ def forget(
     task: Annotated[
         list[str], typer.Argument(help="Task; with several task columns, the value of each.")
     ],
+    others: Annotated[
+        Path | None, typer.Option(help="Rows of all other tasks, where the model asks for them.")
+    ] = None,
 ) -> None:
     """Remove a task and every row of it from a model."""
     with changing(model) as found:
@@ -70,17 +64,18 @@ def forget(
             names = " and ".join(map(repr, columns))
             raise InputError(f"{' '.join(task)}: give one task, which is a value of {names}.")
         rows = found.n_rows_
-        with about(model), working("forgetting"):
-            found.forget(label_of(found, task))
+        stay: Any = others
+        if others is not None and not (others.is_dir() or others.suffix in (".parquet", ".pq")):
+            stay = rows_for(found, others, find=None)
+        with about(others or model), working("forgetting"):
+            found.forget(label_of(found, task), others=stay)
         rows, tasks = rows - found.n_rows_, len(found.tasks_)
     typer.echo(f"{rows:,} rows of {' / '.join(task)} forgotten; {model} has {tasks:,} tasks now.")
 
 
 def recalibrate(
     model: Model,
-    alarm_rate: Annotated[
-        float, typer.Option(help="Share of normal rows that may raise an alarm.")
-    ],
+    alarm_rate: Annotated[float, typer.Option(help="Share of normal rows that may raise alarms.")],
 ) -> None:
     """Promise another alarm rate; nothing is fitted again."""
     check_rate(alarm_rate)

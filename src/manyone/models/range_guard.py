@@ -42,6 +42,12 @@ class RangeGuard:
     floor: Array
     reach: float
 
+    def widened(self, X: Array, calibration: Calibration) -> RangeGuard:
+        """Ranges that reach to more normal rows (n, d), with the margins that there are."""
+        lower = np.minimum(self.lower, X.min(axis=0, initial=np.inf))
+        upper = np.maximum(self.upper, X.max(axis=0, initial=-np.inf))
+        return RangeGuard(lower, upper, self.below, self.above, *floors(calibration))
+
     def outside(self, X: Rows, columns: Any = slice(None)) -> Array:
         """Margins that each value of some columns is out of its range, shape (n, columns)."""
         X = X[:, columns]

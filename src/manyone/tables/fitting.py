@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -12,14 +14,16 @@ from sklearn.base import clone
 from manyone._types import Array
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.elsewhere import in_memory
+from manyone.estimators.updates import refuse_other_tasks
+from manyone.labels import encode
 from manyone.messages import CalibrationWarning
 from manyone.rows import training_rows
 from manyone.tables.choice import Choice, choose_by_passes, choose_model
 from manyone.tables.encoder import Encoder
 from manyone.tables.frames import as_table, names_of
-from manyone.tables.ranges import Ranges, learn_ranges
+from manyone.tables.ranges import learn_ranges
 from manyone.tables.reading import TrainingTable, read_training
-from manyone.tables.unknown import UnknownTasks, left_out_together
+from manyone.tables.unknown import Guard, UnknownTasks, left_out_together
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -55,13 +59,13 @@ def fit_table(asked: TableModel, table: Any) -> Fitted:
         Z = encoder.encode(training.columns, training.codes())
         with _quietly():
             model, choice = choose_model(Z, training.given(), *wanted)
-        return _guarded(training, encoder, model, choice, Z)
+        return guarded(training, encoder, model, choice, Z)
     from manyone.tables.passes import encoded
 
     found = encoded(table, asked._roles(), names_of(asked.ignore), linear)
     with _quietly():
         model, choice = choose_by_passes(found, *wanted)
-    fitted = _guarded(found.sample, found.encoder, model, choice, found.Z, found.ranges)
+    fitted = guarded(found.sample, found.encoder, model, choice, found.Z, found.guards)
     return fitted._replace(n_rows=found.n_rows)
 
 
@@ -72,7 +76,15 @@ def fit_again(known: TableModel, training: TrainingTable) -> Fitted:
     Z = encoder.encode(training.columns, training.codes())
     with _quietly():
         model = clone(known.model_).fit(Z, **training.given())
-    return _guarded(training, encoder, model, known.choice_, Z)
+    return guarded(training, encoder, model, known.choice_, Z)
+
+
+def fit_others(known: TableModel, left: TrainingTable, others: Any) -> Fitted:
+    """All but the settings anew, from a table of the tasks that are left, part by part."""
+    table = (lambda: [others]) if in_memory(others) else others
+    found = fit_table(clone(known).set_params(method=clone(known.model_)), table)
+    refuse_other_tasks(found.tasks, encode(left.labels)[0])
+    return found._replace(choice=known.choice_)
 
 
 def _refuse_lone_rows(training: TrainingTable) -> None:
@@ -95,27 +107,27 @@ def _quietly() -> warnings.catch_warnings[Any]:
     return warnings.catch_warnings(action="ignore", category=CalibrationWarning)
 
 
-def _guarded(
+def guarded(
     training: TrainingTable,
     encoder: Encoder,
     model: OneClassEstimator,
     choice: Choice,
     Z: Array,
-    ranges: tuple[Ranges, Ranges] | None = None,
+    guards: Sequence[Guard] = (),
 ) -> Fitted:
     """The model with ranges guarded and unknown tasks met.
 
-    `ranges` are those of all rows, and with whole tasks left out, where not all are at hand.
+    `guards` are for ranges of all rows, and with whole tasks left out, where not all are at hand.
     """
     rows, tasks, source = training_rows(
         model, Z, training.labels, training.given()["outlier"], reset=False
     )
     normal = ~rows.outlier
     X, codes = rows.X[normal], rows.codes[normal]
-    if ranges is None:
+    if not guards:
         values = encoder.numbers(training.columns)[source][normal]
-        ranges = learn_ranges(values), learn_ranges(values, left_out_together(codes))
-    guard = encoder.guard(ranges[0], model.calibration_)
-    model.solution_ = replace(model.solution_, guard=guard)
-    unknown = UnknownTasks.learn(X, codes, encoder, ranges[1])
+        groups = None, left_out_together(codes)
+        guards = [partial(encoder.guard, learn_ranges(values, one)) for one in groups]
+    model.solution_ = replace(model.solution_, guard=guards[0](model.calibration_))
+    unknown = UnknownTasks.learn(X, codes, guards[1])
     return Fitted(training, encoder, model, choice, unknown, tasks, len(training.labels))

@@ -18,9 +18,9 @@ from manyone.messages import CalibrationWarning, warn_user
 from manyone.tables.answers import Answers, answer_rows, as_output
 from manyone.tables.evaluation import evaluate_answers
 from manyone.tables.explain import Reference, alarm_reasons, explanation_table
-from manyone.tables.fitting import Fitted, fit_again, fit_table
+from manyone.tables.fitting import Fitted, fit_again, fit_others, fit_table
 from manyone.tables.frames import as_table, names_of, outlier_mask, refuse_missing_columns
-from manyone.tables.reading import TrainingTable, claimed_tasks, read_training, refuse_other_labels
+from manyone.tables.reading import claimed_tasks, read_training, refuse_other_labels
 
 
 @dataclass(eq=False, repr=False)
@@ -134,16 +134,6 @@ class TableModel(BaseEstimator):
         self.__dict__.pop("_explained_by", None)
         self._set_rate(self.alarm_rate)
         return self
-
-    def _all_rows(self) -> TrainingTable:
-        """The training rows, if not only a sample of them was kept."""
-        kept = len(self.training_.labels)
-        if kept < self.n_rows_:
-            raise ValueError(
-                f"The model has kept {kept} of the {self.n_rows_} rows that it was fitted to: fit "
-                "it again to the rows that it is to know."
-            )
-        return self.training_
 
     def _encoded(self) -> tuple[Codes, Array]:
         """Task numbers (n,) of the training rows that were kept, and the rows encoded (n, D)."""
@@ -285,24 +275,46 @@ class TableModel(BaseEstimator):
         return self
 
     def enroll(self, table: Any) -> Self:
-        """Add normal rows of known tasks, or new tasks; settings stay, thresholds are set anew."""
+        """Add normal rows of known tasks, or new tasks; settings stay, thresholds are set anew.
+
+        A model that has kept a sample of its rows only (see `fit`) encodes columns as it did, and
+        adds the rows to what it knows; others are fitted to all rows.
+
+        Parameters
+        ----------
+        table : data frame
+        """
         check_is_fitted(self)
         frame = as_table(table)
         more = read_training(frame, self._roles(), names_of(self.ignore))
         refuse_other_labels(more.labels, self.tasks_, self.task_columns)
         more = replace(more, columns=self.encoder_.read(frame, more.numbers))
-        return self._become(fit_again(self, self._all_rows().joined(more)))
+        if len(self.training_.labels) == self.n_rows_:
+            return self._become(fit_again(self, self.training_.joined(more)))
+        from manyone.tables.passes import enrolled
 
-    def forget(self, task: Any) -> Self:
+        return self._become(enrolled(self, more))
+
+    def forget(self, task: Any, *, others: Any = None) -> Self:
         """Remove a task and every trace of its rows: as if they had never been there.
 
         Parameters
         ----------
         task : label
             Of several columns, the list of their values.
+        others : data frame, path, function or Dask data frame, or None
+            The rows of all other tasks, for a model that has kept a sample of its rows only (see
+            `fit`): it is fitted to them, with the settings that were chosen.
         """
         check_is_fitted(self)
-        return self._become(fit_again(self, self._all_rows().without(task)))
+        left, kept = self.training_.without(task), len(self.training_.labels)
+        if others is None and kept < self.n_rows_:
+            raise ValueError(
+                f"The model has kept {kept} of the {self.n_rows_} rows that it was fitted to: give "
+                f"the table of those that stay, forget({task!r}, others=table)."
+            )
+        found = fit_again(self, left) if others is None else fit_others(self, left, others)
+        return self._become(found)
 
     def report(self, path: Any, table: Any = None) -> None:
         """Write a page about the model, and about the rows of a table if one is given.

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +20,22 @@ from numpy.typing import NDArray
 from manyone._types import Array
 from manyone.engines.blocks import Block, CheckedBlock
 from manyone.engines.fitting import Step, Sweep, local_sweep
+from manyone.engines.hashing import row_hashes
 from manyone.engines.sample import Sample, TakeSample, refuse_unusable
 from manyone.engines.sources import blocks_of, is_dask
-from manyone.labels import as_labels, lookup
+from manyone.labels import as_labels, encode, lookup
 from manyone.messages import warn_user
 from manyone.rows import MISSING
 from manyone.tables.encoder import Encoder
 from manyone.tables.facts import Facts
+from manyone.tables.fitting import Fitted, guarded
 from manyone.tables.frames import Column, as_table
 from manyone.tables.ranges import Ranges, ranges_between, top_two, two_highest
 from manyone.tables.reading import TrainingTable, read_training
+from manyone.tables.unknown import Guard
+
+if TYPE_CHECKING:
+    from manyone.tables.model import TableModel
 
 # Rows that columns are decided by and settings chosen from.
 _SAMPLE = 2**14
@@ -111,13 +119,8 @@ class TakeLook:
                 known = ~np.isnan(column.values)
                 words[known, k] = np.array(numbers)[column.values[known].astype(np.intp)]
         words[np.isnan(words)] = np.nan  # the bits of all of them are the same
-        checked = CheckedBlock(
-            words,
-            training.labels,
-            training.outlier,
-            np.ones(len(words)),
-            np.array(list(facts), dtype=object),
-        )
+        names, weight = np.array(list(facts), dtype=object), np.ones(len(words))
+        checked = CheckedBlock(words, training.labels, training.outlier, weight, names)
         return _pruned(Look(facts, self.step.partial(checked), texts))
 
     def merge(self, one: Look, other: Look) -> Look:
@@ -159,16 +162,14 @@ def _text_column(values: Array, texts: dict[float, str]) -> Column:
 class Sums(NamedTuple):
     """Sums and counts of known coordinates (T, D), ends of columns of numbers.
 
-    `lowest` and `highest` (2, p) are the two ends, `task_lowest` and `task_highest` (T, p) those of
-    each task; low ends are negated.
+    `ends` (2, 2, p) are the two ends on either side, `task_ends` (2, T, p) those of each task; low
+    ends come first, and are negated.
     """
 
     sums: Array
     counts: Array
-    lowest: Array
-    highest: Array
-    task_lowest: Array
-    task_highest: Array
+    ends: Array
+    task_ends: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,35 +187,27 @@ class AddCoordinates:
         codes = lookup(training.labels[normal], self.tasks)
         columns = self.encoder.checked(training.take(normal).columns)
         values = self.encoder.numbers(columns)
-        ends = []
-        for sign in (-1.0, 1.0):
-            known = np.where(np.isnan(values), -np.inf, sign * values)
-            each = np.full((n_tasks, values.shape[1]), -np.inf)
-            np.maximum.at(each, codes, known)
-            ends.append((top_two(known), each))
-        (lowest, task_lowest), (highest, task_highest) = ends
+        both = np.where(np.isnan(values), -np.inf, np.stack([-values, values]))
+        each = np.full((2, n_tasks, values.shape[1]), -np.inf)
+        for side, known in zip(each, both, strict=True):
+            np.maximum.at(side, codes, known)
         sums, counts = self.encoder.coordinate_sums(columns, codes, n_tasks)
-        return Sums(sums, counts, lowest, highest, task_lowest, task_highest)
+        return Sums(sums, counts, np.stack([top_two(side) for side in both]), each)
 
     def merge(self, one: Sums, other: Sums) -> Sums:
         """Sums over both."""
-        return Sums(
-            one.sums + other.sums,
-            one.counts + other.counts,
-            top_two(np.vstack([one.lowest, other.lowest])),
-            top_two(np.vstack([one.highest, other.highest])),
-            np.maximum(one.task_lowest, other.task_lowest),
-            np.maximum(one.task_highest, other.task_highest),
-        )
+        both = np.concatenate([one.ends, other.ends], axis=1)
+        ends = np.stack([top_two(side) for side in both])
+        each = np.maximum(one.task_ends, other.task_ends)
+        return Sums(one.sums + other.sums, one.counts + other.counts, ends, each)
 
 
 def _ranges(found: Sums, middle: Array) -> tuple[Ranges, Ranges]:
     """Ranges of all rows, and with whole tasks left out; of a single task, with rows left out."""
-    alone = ranges_between(middle, two_highest(found.lowest), two_highest(found.highest))
-    if len(found.task_lowest) == 1:
+    alone = ranges_between(middle, *map(two_highest, found.ends))
+    if found.task_ends.shape[1] == 1:
         return alone, alone
-    tasks = two_highest(found.task_lowest), two_highest(found.task_highest)
-    return alone, ranges_between(middle, *tasks)
+    return alone, ranges_between(middle, *map(two_highest, found.task_ends))
 
 
 # ----------------------------------------------------------------------------------- further passes
@@ -246,21 +239,19 @@ class OnEncoded:
 class Encoded(NamedTuple):
     """The table as encoded rows.
 
-    `sweep` passes over them, `sample` is a part of the table, `Z` the sample encoded, `ranges` are
-    those of all rows and with whole tasks left out, `n_rows` is their number.
+    `sweep` passes over them, `sample` is a part of the table, `Z` the sample encoded, `guards` are
+    for ranges of all rows and with whole tasks left out, `n_rows` is their number.
     """
 
     sweep: Sweep
     sample: TrainingTable
     encoder: Encoder
     Z: Array
-    ranges: tuple[Ranges, Ranges]
+    guards: list[Guard]
     n_rows: int
 
 
-def encoded(
-    table: Any, roles: dict[str, list[str]], ignore: Sequence[str], linear: float
-) -> Encoded:
+def encoded(table: Any, roles: dict[str, Any], ignore: Sequence[str], linear: float) -> Encoded:
     """Look at a table twice, and encode it.
 
     Parameters
@@ -301,5 +292,45 @@ def encoded(
     def over_encoded(step: Step) -> Any:
         return sweep(OnEncoded(step, reader, encoder, tasks))
 
-    ranges = _ranges(found, middle)
-    return Encoded(over_encoded, sample, encoder, Z, ranges, look.sample.n_rows)
+    guards: list[Guard] = [partial(encoder.guard, one) for one in _ranges(found, middle)]
+    return Encoded(over_encoded, sample, encoder, Z, guards, look.sample.n_rows)
+
+
+# ---------------------------------------------------------------------------------- rows that come
+
+
+def enrolled(known: TableModel, more: TrainingTable) -> Fitted:
+    """A model of a table in parts with more rows: columns are encoded as they were.
+
+    Views get the rows; ranges are widened to them; what is imputed for a new task is its mean; rows
+    that are explained by are drawn anew from those kept and these.
+
+    Parameters
+    ----------
+    known : TableModel
+        Is not changed.
+    more : TrainingTable
+        With the columns that it uses.
+
+    Returns
+    -------
+    Fitted
+    """
+    normal = np.flatnonzero(~more.outlier)
+    tasks = encode(as_labels([*known.tasks_.tolist(), *more.labels[normal].tolist()]))[0]
+    codes = lookup(more.labels, tasks)
+    encoder = known.encoder_.filled(more.take(normal).columns, codes[normal], len(tasks))
+    encoder.fill[[*lookup(known.tasks_, tasks), -1]] = known.encoder_.fill
+    Z, model = encoder.encode(more.columns, codes), copy(known.model_)
+    model.enroll(Z, task=more.labels, outlier=more.outlier)
+    before: Any = known.model_.solution_.guard, known.unknown_.guard
+    guards = [partial(guard.widened, Z[normal]) for guard in before]
+    training = known.training_.joined(more)
+    codes = lookup(training.labels, tasks)
+    Z = encoder.encode(training.columns, codes)
+    whose = np.column_stack([Z, codes])
+    block = CheckedBlock(whose, training.labels, training.outlier, np.ones(len(Z)))
+    hashes, first = np.unique(row_hashes(whose), return_index=True)
+    kept = np.sort(first[np.isin(hashes, TakeSample(_SAMPLE).partial(block).hashes)])
+    found = guarded(training.take(kept), encoder, model, known.choice_, Z[kept], guards)
+    return found._replace(n_rows=known.n_rows_ + len(more.labels))

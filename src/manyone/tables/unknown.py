@@ -8,6 +8,7 @@ over new tasks.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +18,9 @@ from manyone._types import Array, Codes, Mask
 from manyone.calibration import Calibration
 from manyone.models.range_guard import RangeGuard
 from manyone.rows import row_blocks
-from manyone.tables.encoder import Encoder
-from manyone.tables.ranges import Ranges
 
+#: The guard that follows from left-out scores.
+Guard = Callable[[Calibration], RangeGuard]
 # Rows that stand for all.
 _MOST_ROWS = 2000
 
@@ -42,8 +43,8 @@ class UnknownTasks:
     calibration: Calibration
 
     @classmethod
-    def learn(cls, X: Array, codes: Codes, encoder: Encoder, ranges: Ranges) -> UnknownTasks:
-        """From normal rows (n, d), sorted by task, and ranges with whole tasks left out."""
+    def learn(cls, X: Array, codes: Codes, guard: Guard) -> UnknownTasks:
+        """From normal rows (n, d), sorted by task; `guard`: of ranges with whole tasks left out."""
         tasks = np.unique(codes, return_inverse=True)[1]
         groups = left_out_together(codes)
         if len(X) > _MOST_ROWS:
@@ -61,7 +62,7 @@ class UnknownTasks:
         calibration = Calibration.from_scores(
             scores, np.zeros(len(X), dtype=np.intp), weight, 1, "held-out"
         )
-        return cls(X, encoder.guard(ranges, calibration), calibration)
+        return cls(X, guard(calibration), calibration)
 
     def scores(self, X: Array) -> Array:
         """Score of each row, shape (n,); higher is more normal."""
