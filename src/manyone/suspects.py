@@ -60,7 +60,7 @@ def trust(
     ndarray of shape (n,)
         0, or between 0.001 and 1.
     """
-    scaled = _in_median_deviations(X, codes, weight, n_tasks, scale_prior)
+    scaled = _in_deviations(X, codes, weight, n_tasks, scale_prior)
     second, companion = _second_nearest(scaled, codes, weight, n_tasks)
     usual = _usual(second, codes, weight, n_tasks)
     # Differences of rounding are no differences.
@@ -147,9 +147,7 @@ def task_medians(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Array:
     return medians
 
 
-def _in_median_deviations(
-    X: Array, codes: Codes, weight: Array, n_tasks: int, prior: float
-) -> Array:
+def _in_deviations(X: Array, codes: Codes, weight: Array, n_tasks: int, prior: float) -> Array:
     """Rows (n, d) about the medians of their task, in units of its median deviations."""
     with np.errstate(over="ignore"):
         deviation = X - task_medians(X, codes, weight, n_tasks)[codes]

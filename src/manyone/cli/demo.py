@@ -51,9 +51,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder of tables, model, scores, page.")] = Path(
-        "demo"
-    ),
+    out: Annotated[Path, typer.Option(help="Folder for all that it writes.")] = Path("demo"),
 ) -> None:
     """Go the whole path on an example table.
 

@@ -120,9 +120,8 @@ def _along(X: Any, role: str, values: Any) -> tuple[Any, bool]:
     delayed = np.ravel(values.to_delayed())
     number = X.numblocks[0] if isinstance(X, da.Array) else X.npartitions
     if len(delayed) != number:
-        raise ValueError(
-            f"{role} has {len(delayed)} partitions but X has {number}: make them alike."
-        )
+        parts = f"{role} has {len(delayed)} partitions but X has {number}"
+        raise ValueError(f"{parts}: make them alike.")
     return delayed, False
 
 

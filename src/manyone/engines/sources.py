@@ -115,9 +115,7 @@ def blocks_of(X: Any, task: Any = None, outlier: Any = None, weight: Any = None)
     if isinstance(X, str | os.PathLike):
         for name, value in (("task", task), ("outlier", outlier), ("sample_weight", weight)):
             if not (value is None or isinstance(value, str)):
-                raise ValueError(
-                    f"X is a file: {name} must name a column of it; got {value!r:.60}."
-                )
+                raise ValueError(f"X is a file: {name} must name its column; got {value!r:.60}.")
         return ParquetBlocks(_files(Path(X)), task, outlier, weight)
     if isinstance(X, Iterator):
         raise ValueError(

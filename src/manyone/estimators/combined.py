@@ -271,8 +271,7 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         code_of(self, task)
         if not len(self.training_.codes):
             raise ValueError(
-                f"Rows of {task!r} have shaped what makes the views of this model comparable, and "
-                "it was fitted to rows in blocks, of which it has kept none: "
+                f"Rows of {task!r} have made the views comparable, and the model has kept no rows: "
                 f"forget({task!r}, others=what `fit` is to be given for the rows that stay)."
             )
         return self._updated("forget", task)
@@ -285,8 +284,8 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
             raise ValueError("This model was saved before such models could grow: fit it again.")
         views = {name: copy(view) for name, view in self.views_.items()}
         X = next(iter(views.values()))._alike(X)
+        block = Block(X, task, outlier, sample_weight)
         with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
-            block = Block(X, task, outlier, sample_weight)
             found = enrolled_views(self.solution_, list(views.values()), block)
         return self._become(views, *found, self.promised_rate_)
 

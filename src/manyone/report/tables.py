@@ -305,9 +305,8 @@ def _choice(model: TableModel) -> tuple[str, str, Table]:
     for k in np.flatnonzero(tried["chosen"] | (tried["reason"] != "")).tolist():
         score = float(tried["score"][k])
         judged = Cell(f"{100 * score:.1f}", score) if np.isfinite(score) else Cell()
-        setting = re.sub(
-            r"\d+\.\d{4,}", lambda found: f"{float(found[0]):.3g}", tried["setting"][k]
-        )
+        long = r"\d+\.\d{4,}"
+        setting = re.sub(long, lambda found: f"{float(found[0]):.3g}", tried["setting"][k])
         texts = (str(tried["method"][k]), str(setting), str(tried["reason"][k]))
         method, how, reason = (Cell(text, mark="text") for text in texts)
         lines.append(Row(str(tried["view"][k]), (method, how, judged, reason)))

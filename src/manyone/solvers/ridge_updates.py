@@ -152,10 +152,8 @@ def remove_rows(L: Array, rows: Codes) -> Array:
         if trailing.size:
             lost = np.asfortranarray(L[stop:, start:stop].T)
             block = max(1, min(32, trailing.shape[0]))
-            trailing, _, _, _ = lapack.dtpqrt(
-                0, block, trailing, lost, overwrite_a=1, overwrite_b=1
-            )
-            trailing = np.triu(trailing)
+            found = lapack.dtpqrt(0, block, trailing, lost, overwrite_a=1, overwrite_b=1)
+            trailing = np.triu(found[0])
             trailing *= np.where(np.diag(trailing) < 0, -1.0, 1.0)[:, None]
         keep = np.r_[0:start, stop : L.shape[0]]
         L = L[np.ix_(keep, keep)]
