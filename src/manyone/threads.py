@@ -40,10 +40,8 @@ def _controller() -> ThreadpoolController:
 
 def blas_threads() -> int:
     """Threads that BLAS may use now."""
-    threads = 1
-    for pool in _controller().select(user_api="blas").info():
-        threads = max(threads, int(pool["num_threads"]))
-    return threads
+    pools = _controller().select(user_api="blas").info()
+    return max([1, *(int(pool["num_threads"]) for pool in pools)])
 
 
 @contextmanager
@@ -140,12 +138,8 @@ def solve_lower(L: Array, K: Array) -> Array:
 
 
 def add_squares(G: Array, Phi: Array) -> None:
-    """Add ``Phi' Phi`` to the lower triangle of G (m, m), while other threads run.
-
-    Phi (b, m) is in C order, G in Fortran order.
-    """
-    b, m = Phi.shape
-    assert Phi.flags.c_contiguous
+    """Add ``Phi' Phi`` to the lower triangle of G (m, m), in Fortran order, as others run."""
+    Phi, (b, m) = np.ascontiguousarray(Phi), Phi.shape
     assert G.flags.f_contiguous
     _call(cython_blas, "dsyrk", b"L", b"N", m, b, 1.0, Phi, m, 1.0, G, m)
 

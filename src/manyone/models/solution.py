@@ -77,14 +77,12 @@ class Solution:
         """Score of each row against its own task, shape (n,); `excess` of presence, if known."""
 
         def score(rows: Any) -> Array:
-            some, own = X[rows], codes[rows]
+            some, own, guard = X[rows], codes[rows], self.guard
             scores = self.scorer.own(some, own)
             if self.presence is not None:
                 far = self.presence.excess(some, own) if excess is None else excess[rows]
                 scores = scores - self.presence.unit * far
-            if self.guard is None:
-                return scores
-            return self.guard.guarded(scores, self.guard.floor[own], some)
+            return scores if guard is None else guard.guarded(scores, guard.floor[own], some)
 
         return _in_parts(score, codes)
 
@@ -92,13 +90,13 @@ class Solution:
         """Score of each row against every task, shape (n, T)."""
 
         def score(rows: Any) -> Array:
-            some = X[rows]
+            some, guard = X[rows], self.guard
             scores = self.scorer.all(some)
             if self.presence is not None:
                 scores = scores - self.presence.penalty(some)[:, None]
-            if self.guard is None:
-                return scores
-            return self.guard.guarded(scores.T, self.guard.floor[:, None], some).T
+            if guard is not None:
+                scores = guard.guarded(scores.T, guard.floor[:, None], some).T
+            return scores
 
         return _in_parts(score, np.zeros(X.shape[0]))
 
