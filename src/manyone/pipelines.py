@@ -312,10 +312,10 @@ def _asked(step: Any, method: str, task: Any) -> dict[str, Any]:
     """The task, for a transformer that asks for it."""
     routing = get_routing_for_object(step)
     if isinstance(routing, MetadataRequest):
-        asked = "task" in getattr(routing, method).requests
+        asked = getattr(routing, method).requests
     else:  # steps inside, as of a ColumnTransformer, have to ask for it
-        asked = bool(routing.consumes(method, {"task"}))
-    return {"task": task} if task is not None and asked else {}
+        asked = routing.consumes(method, {"task"})
+    return {"task": task} if task is not None and "task" in asked else {}
 
 
 def _undo(step: Any, Z: Array, task: NDArray[Any]) -> tuple[Array, str]:

@@ -202,7 +202,7 @@ def _summary(model: TableModel) -> list[tuple[str, str]]:
     low, high = counts.min(), counts.max()
     each = f"{low}" if low == high else f"{low} to {high}"
     features, rate = model.columns_["features"].sum(), promised_rate(model)
-    few = int(model.model_.calibration_.pooled(rate).sum())
+    few = model.model_.calibration_.pooled(rate).sum()
     borrow = f"; {few:,} tasks have too few rows for it and borrow the threshold of all"
     return [
         ("rows", f"{model.n_rows_:,}"),

@@ -75,10 +75,8 @@ def decimal_style(table: pl.DataFrame, delimiter: str, name: str) -> Style:
     for texts in doubtful:
         marked = texts.filter(texts.str.contains(mark))
         if len(marked):
-            number = _numbers(marked, style)[0]
-            warn_user(
-                f"{name}, column {texts.name!r}: {marked[0]!r} is read as {number}.", UserWarning
-            )
+            text = f"{marked[0]!r} is read as {_numbers(marked, style)[0]}"
+            warn_user(f"{name}, column {texts.name!r}: {text}.", UserWarning)
     return style
 
 

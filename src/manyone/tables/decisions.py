@@ -127,10 +127,8 @@ def _text(name: str, facts: Facts, dropped: Any, seen: dict[str, Any]) -> Decisi
     if number == 1 and seen["missing"] == 0.0:
         return dropped("dropped: constant")
     if _most_match(_DATE_IN_TEXT, facts.levels):
-        return dropped(
-            "dropped: it looks like dates, and further rows will have others; convert it to dates "
-            "(in a text file, write 2026-01-31) to use it"
-        )
+        note = "dropped: it looks like dates, and further rows have others; convert it to use it"
+        return dropped(f"{note} (in a text file, write 2026-01-31)")
     if number > max(20, _IDENTIFIER * rows):
         looks = "; it looks like numbers, convert it to use it"
         looks *= _most_match(_NUMBER_IN_TEXT, facts.levels)
