@@ -1,16 +1,64 @@
-"""All benchmarks, one after the other: ``make bench``."""
+"""All promises, one after the other: ``make bench``, or ``python benchmarks/run.py [--studies]``.
+
+Promises are ratios and bounds that one run shows: on two free cores half an hour. The studies
+behind the figures of the documentation (real data, many seeds, kills, streams) take hours, each of
+them as long as its own help says: ``--studies`` runs them too. Exits with 1 where a promise is
+broken.
+"""
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-if __name__ == "__main__":
+FOLDER = Path(__file__).parent
+PROMISES = (
+    ("code_size.py",),
+    ("count_calls.py",),
+    ("bench_import.py",),
+    ("bench_latency.py",),
+    ("bench_thresholds.py",),
+    ("bench_checks.py",),
+    ("bench_foundation.py",),
+    ("bench_structure.py",),
+    ("bench_rivals.py",),
+    ("bench_scoring.py",),
+    ("bench_landmarks.py",),
+    ("bench_page.py",),
+    ("bench_faults.py", "speed"),
+    ("bench_scale.py",),
+)
+STUDIES = (
+    ("bench_accuracy.py",),
+    ("bench_alarm_rate.py",),
+    ("bench_explanations.py",),
+    ("bench_far_rows.py",),
+    ("bench_faults.py",),
+    ("bench_tables.py",),
+    ("bench_time.py",),
+    ("bench_two_layers.py",),
+    ("kill_commands.py",),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--studies", action="store_true", help="the studies too: hours")
+    studies = STUDIES if parser.parse_args().studies else ()
     broken = []
-    for script in sorted(Path(__file__).parent.glob("bench_*.py")):
-        print(f"\n== {script.name}", flush=True)
-        if subprocess.run([sys.executable, str(script), *sys.argv[1:]]).returncode:
-            broken.append(script.name)
+    for script, *given in (*PROMISES, *studies):
+        print(f"\n== {' '.join([script, *given])}", flush=True)
+        begin = time.monotonic()
+        if subprocess.run([sys.executable, str(FOLDER / script), *given]).returncode:
+            broken.append(script)
+        print(f"({time.monotonic() - begin:.0f} s)", flush=True)
     if broken:
-        sys.exit(f"\nnot finished, or a promise broken: {', '.join(broken)}")
+        print(f"\nnot finished, or a promise broken: {', '.join(broken)}")
+    return int(bool(broken))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -6,7 +6,8 @@ import sys
 import pytest
 import typer
 
-from manyone.cli import common
+import manyone
+from manyone.cli import common, main
 from manyone.report.page import Cell, Row, Table
 
 
@@ -110,3 +111,8 @@ def test_python_m_is_the_same_command():
     )
     assert found.returncode == 2 and found.stderr.startswith("manyone: ")
     assert "cifar" in found.stderr and found.stderr.count("\n") == 1
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"manyone {manyone.__version__}\n"

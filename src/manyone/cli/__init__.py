@@ -14,6 +14,7 @@ In a shell::
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 try:
     import typer
@@ -22,15 +23,21 @@ except ImportError as error:
         f"manyone: {error}. Install: pip install '.[cli]' in the checkout of manyone"
     ) from error
 
+from manyone import __version__
 from manyone.cli import bench, common, demo, fit, reproduce, score, upkeep, watch
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, invoke_without_command=True)
 
 
 @app.callback(epilog=common.examples(__doc__))
-def manyone(context: typer.Context) -> None:
+def manyone(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Say which version this is.")] = False,
+) -> None:
     """One-class classification for many related tasks with few normal samples each."""
-    if context.invoked_subcommand is None:
+    if version:
+        typer.echo(f"manyone {__version__}")
+    elif context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
 
