@@ -66,9 +66,11 @@ class TrainingRows:
         X = self.X[rows]
         if self.columns is not None:
             X = X[:, rows]
-        names = ("codes", "outlier", "weight", "content", "columns", "group")
-        known = {name: value for name in names if (value := getattr(self, name)) is not None}
-        return replace(self, X=X, **{name: value[rows] for name, value in known.items()})
+        some: dict[str, Any] = {"X": X}
+        for name in ("codes", "outlier", "weight", "content", "columns", "group"):
+            value = getattr(self, name)
+            some[name] = None if value is None else value[rows]
+        return replace(self, **some)
 
     def keys(self, like: TrainingRows) -> Codes:
         """Equal for copies of a row of a task (and of a group), also beside rows alike, (n,)."""

@@ -12,7 +12,7 @@ import ctypes
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import cache
 from itertools import chain, islice
@@ -31,6 +31,8 @@ Found = TypeVar("Found")
 # Threads that blocks may use, where that is not what BLAS may use now.
 _threads: ContextVar[int | None] = ContextVar("threads", default=None)
 _limited = Lock()
+# Size of matrices from which all threads of BLAS pay.
+_LARGE = 512
 
 
 @cache
@@ -45,9 +47,12 @@ def blas_threads() -> int:
 
 
 @contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """A block in which BLAS uses one thread; who comes first, of all threads, ends it."""
-    if not _limited.acquire(blocking=False):
+def one_blas_thread(size: int = 0) -> Iterator[None]:
+    """A block in which BLAS uses one thread; who comes first, of all threads, ends it.
+
+    Not so for matrices of a large `size`: beside small ones, waking the others costs too much.
+    """
+    if size >= _LARGE or not _limited.acquire(blocking=False):
         yield
         return
     try:
@@ -55,11 +60,6 @@ def one_blas_thread() -> Iterator[None]:
             yield
     finally:
         _limited.release()
-
-
-def blas_for(size: int) -> AbstractContextManager[Any]:
-    """One BLAS thread while matrices are small: waking the others costs more than they do."""
-    return nullcontext() if size >= 512 else one_blas_thread()
 
 
 @contextmanager

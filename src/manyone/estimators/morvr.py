@@ -18,7 +18,7 @@ from manyone.models.scorers import InMetric
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
 from manyone.solvers.morvr import predictive_covariance_scale, published_start, solve_morvr
-from manyone.threads import blas_for
+from manyone.threads import one_blas_thread
 
 _POSTERIOR = ("relevance_", "intercept_", "precision_", "posterior_cov_", "noise_cov_")
 
@@ -171,7 +171,7 @@ class MORVR(MultiTaskOneClass):
         weight = rows.weight / unit * np.clip(unit, 1e-6, 1e6)
         constant = np.ones((n, int(self.fit_intercept and np.ptp(R, axis=0).any())))
         published = self.start == "published"
-        with blas_for(n):
+        with one_blas_thread(n):
             found = solve_morvr(
                 # Last, so that where all rows are alike they are relevant and not the constant.
                 np.column_stack([K / size, constant]),

@@ -21,7 +21,7 @@ from manyone.rows import MISSING, TrainingRows
 from manyone.solvers.box_qp import CachedRows
 from manyone.solvers.svdd import solve_svdd
 from manyone.solvers.svdd_left_out import left_out_scores_of_ball
-from manyone.threads import blas_for
+from manyone.threads import one_blas_thread
 
 # From this many rows of a task, rows of the kernel are made when the solver asks for them.
 _MANY = 400
@@ -165,7 +165,7 @@ class SVDD(MultiTaskOneClass):
             members, sign = _members(rows, task)
             weight = rows.weight[members]
             K = _task_kernel(gram, members)
-            with blas_for(int(self.nu * len(members))):  # about as many support vectors
+            with one_blas_thread(int(self.nu * len(members))):  # about as many support vectors
                 share = weight / weight[sign > 0].sum()
                 ball = solve_svdd(K, 1 / self.nu, sign, share, self.tol, self.max_iter)
             radius[task], norm2[task] = np.sqrt(ball.radius2), ball.centre_norm2

@@ -167,8 +167,8 @@ class Gram:
         if rows.columns is not None:
             kernel = Kernel(model.kernel, fades=falls_from_one(rows.X))
             return cls(Points(kernel, np.empty((len(rows.codes), 0)), rows.columns), rows.X)
-        asked = {name: getattr(model, name) for name in ("gamma", "width", "degree", "coef0")}
-        asked |= {"params": model.kernel_params, "weight": rows.weight}
+        asked = {"gamma": model.gamma, "width": model.width, "degree": model.degree}
+        asked |= {"coef0": model.coef0, "params": model.kernel_params, "weight": rows.weight}
         return cls(Points(resolve_kernel(model.kernel, rows.X, **asked), rows.X))
 
     def matrix(self) -> Array:

@@ -35,7 +35,7 @@ from manyone.selection.judging import (
 )
 from manyone.solvers.path import decompose, interpolate_gaps
 from manyone.solvers.ridge import effective_alpha
-from manyone.threads import blas_for
+from manyone.threads import one_blas_thread
 
 # With fewer tasks than this, what two halves of the tasks say about a metric is noise.
 _FEWEST_TASKS_FOR_METRIC = 8
@@ -86,7 +86,7 @@ def choose_setting(
     if criterion != "faults" and narrow and "plain" in values.get("metric", ()):
         values = {**values, "metric": ["plain"]}
     # Most of the work is on folds, which have about half of the rows.
-    with np.errstate(under="ignore"), blas_for(len(judged.codes) // 2):
+    with np.errstate(under="ignore"), one_blas_thread(len(judged.codes) // 2):
         if criterion == "faults":
             strengths = fault_grid(model)[1] if whole else {}
             settings = preferred_first(settings_of(values))
@@ -196,7 +196,7 @@ class _Search:
             else:
                 K = gram.matrix()
                 ridges = effective_alpha(alphas, float(np.diagonal(K) @ rows.weight))
-                with blas_for(len(K)):
+                with one_blas_thread(len(K)):
                     gaps = interpolate_gaps(decompose(K, rows.weight), R, ridges, of_tasks, leaving)
                 scores = -np.abs(gaps, out=gaps)
             found = task_aucs(scores, rows.codes, rows.outlier, rows.weight)

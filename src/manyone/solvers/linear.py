@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from manyone._types import Array
 from manyone.progress import Report, record
-from manyone.threads import blas_for
+from manyone.threads import one_blas_thread
 
 _ROUNDING_GAP = 1e-5
 #: B (T, T), objective path, number of iterations, whether they converged.
@@ -155,7 +155,7 @@ def solve_linear(
     lam, M = np.maximum(eigenvalues, 0.0), eigenvectors.T @ R
     outside += max(float(np.vdot(R, R) - np.vdot(M, M)), 0.0)
     problem = _Problem(lam, M, alpha, frobenius, nuclear, outside)
-    with blas_for(M.shape[1]):
+    with one_blas_thread(M.shape[1]):
         if solver == "paper":
             first = np.eye(M.shape[1]) if B is None else B
             A, found = _paper(problem, first, step, tol, max_iter, report)

@@ -17,7 +17,7 @@ from scipy.optimize import minimize
 from manyone._types import Array, Codes
 from manyone.progress import Report, record
 from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha, primal_weights
-from manyone.threads import blas_for, solve_definite
+from manyone.threads import one_blas_thread, solve_definite
 
 _BLOCK = 512  # rows per block: long enough to keep BLAS busy, short enough for one triangle to pay
 # theta="mean": squared distance, in units of the mean squared response, at which rows are unlike
@@ -168,7 +168,7 @@ def solve_nonlinear(problem: TwoLayerProblem, beta: float, how: Descent) -> Nonl
     problem, beta, least = in_units(problem, beta)
     buffers = np.empty((2, len(problem.R), len(problem.R)))
     evaluate = partial(reduced_objective, problem, beta, buffers)
-    with blas_for(len(problem.R)):
+    with one_blas_thread(len(problem.R)):
         found = descend(evaluate, problem, how, least, lambda *_: _first_slope(problem, beta))
         Y, theta = problem.Phi @ found[0], found[1]
         B = second_layer(Y, problem.R, beta / problem.weight, theta, buffers)

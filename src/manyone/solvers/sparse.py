@@ -24,7 +24,7 @@ from manyone.solvers.nonlinear import (
 )
 from manyone.solvers.sparse_group_lasso import SparseGroupLassoSolution, solve_sparse_group_lasso
 from manyone.solvers.two_layer_landmarks import moments_of, pull_back_on, solve_nonlinear_on
-from manyone.threads import blas_for
+from manyone.threads import one_blas_thread
 
 _GAP = 1e-5  # relative duality gap at which the support of a lasso is worth a try
 _ROUGH = 1e-4  # relative decrease at which the ridge's solution is near enough to start from
@@ -191,7 +191,7 @@ def solve_sparse(
         ``duality_gap`` is that of the final lasso.
     """
     evaluate = SparseObjective(problem, l1, group, centres)
-    with blas_for(len(problem.R)):
+    with one_blas_thread(len(problem.R)):
         found = descend(evaluate, problem, how)
         last = evaluate.second_layer(evaluate.kernel(found[0], found[1])[0])
     return SparseSolution(*found, last.B, last.structure, last.duality_gap)

@@ -15,7 +15,7 @@ from scipy.linalg.lapack import dposv
 
 from manyone._types import Array, Codes, Mask
 from manyone.solvers.lasso_support import Penalty, finish, soft
-from manyone.threads import blas_for
+from manyone.threads import one_blas_thread
 
 _TINY = 1e-300
 _SMALLEST_GAP = 1e-13  # relative, of outputs whose support is hard to tell
@@ -74,7 +74,7 @@ def solve_sparse_group_lasso(
     order, sizes = np.argsort(groups, kind="stable"), np.bincount(groups)
     entrywise = np.broadcast_to(np.asarray(l1, dtype=float), len(order))[order][:, None]
     penalty = Penalty(entrywise, float(group), sizes)
-    with blas_for(len(order)):
+    with one_blas_thread(len(order)):
         start = None if B is None else B[order]
         rounds = _Rounds(np.ascontiguousarray(J[:, order]), R, penalty, tol, start)
         while rounds.evaluate() and rounds.n_iter < max_iter:

@@ -6,7 +6,7 @@ from scipy.linalg import lu_factor, lu_solve
 from manyone._types import Array, Codes, Mask
 from manyone.solvers.box_qp import KernelRows
 from manyone.solvers.svdd import SVDDSolution, solve_svdd
-from manyone.threads import blas_for
+from manyone.threads import one_blas_thread
 
 #: Up to this many normal rows, every one is left out by itself; beyond, the ball is moved at once.
 _FEW = 100
@@ -52,7 +52,7 @@ def left_out_scores_of_ball(
     distance2 = ball.distance2.copy()
     if len(normal) > _FEW:
         rows = normal[excess[normal] > 0]
-        with blas_for(int(free.sum())):
+        with one_blas_thread(int(free.sum())):
             distance2[rows] = left_out_distances2(K, ball, rows, excess[rows], free)
     else:
         # Bounds grow as the task shrinks: no matter, unless one was active.

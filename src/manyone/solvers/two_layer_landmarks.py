@@ -21,7 +21,7 @@ from manyone.solvers.nonlinear import (
     gram,
     in_units,
 )
-from manyone.threads import blas_for
+from manyone.threads import one_blas_thread
 
 _BLOCK = 1024  # rows of a block
 # Responses of a task draw together, and so do the columns of J: what is added to the squares of
@@ -51,7 +51,7 @@ def solve_nonlinear_on(
     """
     problem, beta, least = in_units(problem, beta)
     evaluate = partial(landmark_objective, problem, beta, centres)
-    with blas_for(len(problem.R)):
+    with one_blas_thread(len(problem.R)):
         found = descend(evaluate, problem, how, least)
         J = gram(problem.Phi @ found[0], problem.Phi[centres] @ found[0], found[1])
         B = second_layer_on(problem, beta, centres, J)[0]
