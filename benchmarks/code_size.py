@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1] / "src" / "manyone"
 # 8,200 before tables, time and rows beyond memory; 16,000 before every method and table model took
 # rows in blocks; 17,600 before combinations did, landmarks moved, and workers were measured.
-MOST_LINES, LONGEST_MODULE, LONGEST_FUNCTION = 17_769, 350, 60
+MOST_LINES, LONGEST_MODULE, LONGEST_FUNCTION = 17_800, 350, 60
 _LAYOUT = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),

@@ -118,6 +118,28 @@ def test_a_counter_inside_each_task_is_a_counter():
     assert learn(table.iloc[mixed], codes[mixed]).used == ["cycle", "x"]  # not in order: no counter
 
 
+def test_texts_that_never_return_are_a_counter():
+    """Batches that a machine works off, or that all machines have at a time; not what recurs."""
+    codes, step = np.tile(np.arange(5), 40), np.repeat(np.arange(40), 5)  # five machines, in time
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "batch": [f"m{machine}-{turn // 4}" for machine, turn in zip(codes, step, strict=True)],
+            "week": [f"w{turn // 4}" for turn in step],
+            "site": [f"s{machine}" for machine in codes],
+            "product": [f"p{kind}" for kind in rng.integers(12, size=200)],
+        }
+    )
+    encoder = learn(table, codes)
+    assert encoder.used == ["site", "product"]
+    assert "further rows have others" in note(encoder, "batch")[1]
+    # Sorted by machine, batches are what they were, and products in their order are still used.
+    by_machine = table.assign(codes=codes).sort_values(["codes", "product"], kind="stable")
+    assert "product" in learn(by_machine[["product"]], by_machine["codes"].to_numpy()).used
+    order = np.argsort(codes, kind="stable")
+    assert learn(table.iloc[order], codes[order]).used == ["week", "site", "product"]
+
+
 def test_dates_give_cycles_only():
     when = pd.date_range("2024-01-01", periods=500, freq="h")
     table = pd.DataFrame({"when": when})

@@ -133,6 +133,8 @@ def _text(name: str, facts: Facts, dropped: Any, seen: dict[str, Any]) -> Decisi
         looks = "; it looks like numbers, convert it to use it"
         looks *= _most_match(_NUMBER_IN_TEXT, facts.levels)
         return dropped(f"dropped: {number} different texts in {rows} rows name rows{looks}")
+    if facts.grows:
+        return dropped("dropped: its texts come one after the other, further rows have others")
     levels = LevelMap.learn(facts.levels)
     if levels.width == 1:
         return dropped("dropped: no two rows share a text")

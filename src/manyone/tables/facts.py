@@ -11,7 +11,8 @@ import numpy as np
 from manyone._types import Codes
 from manyone.tables.frames import Column, grouped_numbers
 
-# So many rows have to grow one after the other before a column is taken for a counter.
+# So many rows have to grow one after the other, or texts to follow each other, before a column is
+# taken for a counter.
 _COUNTER_ROWS = 8
 #: Different texts that are counted where a table comes in parts.
 MOST_TEXTS = 10_000
@@ -30,7 +31,8 @@ class Facts:
     low, high : float
         Range of the finite values; infinite where there is none.
     grows : bool or None
-        Whether values grow from row to row, of the table or of each task; None: nobody can tell.
+        Whether values grow from row to row, of the table or of each task; of texts, whether they
+        come one after the other and never return, as names of batches do. None: nobody can tell.
     levels : dict of str to int or None
         How often each text occurs; None where there are too many.
     """
@@ -54,7 +56,7 @@ class Facts:
             levels = dict(zip(column.levels.tolist(), counts.tolist(), strict=True))
         missing, infinite = int(np.isnan(values).sum()), int(np.isinf(values).sum())
         low, high = float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf))
-        grows = _only_grows(values, codes)
+        grows = _only_grows(values, codes) if column.levels is None else _pass(values, codes)
         return cls(column.kind, len(values), missing, infinite, low, high, grows, levels)
 
     @property
@@ -64,10 +66,12 @@ class Facts:
 
     def merged(self, other: Facts, name: str) -> Facts:
         """Facts about the rows of both, of a column of some name."""
-        levels = None
+        levels, grows = None, _both_grow(self.grows, other.grows)
         if self.levels is not None and other.levels is not None:
             levels = dict(Counter(self.levels) + Counter(other.levels))
-        kind, grows = _common_kind(self, other, name), _both_grow(self.grows, other.grows)
+            # One text may go on where the next part begins.
+            grows = grows and len(levels) >= len(self.levels) + len(other.levels) - 1
+        kind = _common_kind(self, other, name)
         rows, missing = self.rows + other.rows, self.missing + other.missing
         infinite = self.infinite + other.infinite
         low, high = min(self.low, other.low), max(self.high, other.high)
@@ -111,3 +115,16 @@ def _only_grows(values: Any, codes: Codes) -> bool | None:
     if grouped_numbers(codes).max() + 1 < 3 or len(steps) < _COUNTER_ROWS:
         return None
     return bool(np.all(steps > 0))
+
+
+def _pass(texts: Any, codes: Codes) -> bool | None:
+    """Whether texts, given by number (n,), come in one run each, of the table or of one task."""
+    known = np.isfinite(texts)
+    texts, codes = texts[known], codes[known]
+    order = np.argsort(codes, kind="stable")
+    other_task, other_text = np.diff(codes[order]) != 0, np.diff(texts[order]) != 0
+    number = len(np.unique(texts))
+    if number not in (1 + np.sum(np.diff(texts) != 0), 1 + np.sum(other_text | other_task)):
+        return False
+    # What never changes within a task is a fact about the task.
+    return True if min(number, np.sum(other_text & ~other_task)) >= _COUNTER_ROWS else None
