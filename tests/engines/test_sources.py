@@ -66,7 +66,7 @@ def test_parquet(tmp_path, fitted):
     )
     with pytest.raises(ValueError, match="no such Parquet file"):
         model().fit(tmp_path / "none.parquet", task="shop")
-    with pytest.raises(ValueError, match="must name a column"):
+    with pytest.raises(ValueError, match="must name its column"):
         model().fit(tmp_path / "1.parquet", task=TASK)
 
 
