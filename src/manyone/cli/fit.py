@@ -203,7 +203,7 @@ def _summary(model: TableModel) -> list[tuple[str, str]]:
     each = f"{low}" if low == high else f"{low} to {high}"
     features, rate = model.columns_["features"].sum(), promised_rate(model)
     few = model.model_.calibration_.pooled(rate).sum()
-    borrow = f"; {few:,} tasks have too few rows for it and borrow the threshold of all"
+    borrow = f"; tasks with too few rows for it, which borrow the threshold of all: {few:,}"
     return [
         ("rows", f"{model.n_rows_:,}"),
         ("tasks", f"{len(model.tasks_):,} by {names}, {each} rows each"),
