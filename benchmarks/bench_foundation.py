@@ -1,7 +1,8 @@
 """The two closed-form methods beside the bare calls they come down to, and beside rivals.
 
 Run with ``make bench`` or ``python benchmarks/bench_foundation.py [--quick]``. Every line is a
-ratio of times taken in turns in one run; the bound is what the project promises.
+ratio of times taken in turns in one run; the bound is what the project promises. Exits
+with 1 where a promise is broken.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def many_small_tasks(n_tasks: int, n_rows: int, d: int, n_score: int, repeats: i
     report(
         f"loop of OneClassSVM scoring / IndependentOCKSR scoring, {n_score} rows",
         times["svm score"] / times["score"],
-        5.0,
+        1.5,  # 5 before every row was asked how far from everything it is
         below=False,
     )
 
@@ -139,7 +140,7 @@ def scoring_memory(n: int) -> None:
     report(name, float(done.stdout), 1.0, " GiB")
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="smaller sizes, a minute or less")
     quick = parser.parse_args().quick
@@ -150,7 +151,8 @@ def main() -> None:
     scoring_memory(100_000 if quick else 1_000_000)
     missed = [name for name, *_, good in rows if not good]
     print(f"\n{len(rows) - len(missed)} of {len(rows)} promises kept")
+    return int(bool(missed))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
