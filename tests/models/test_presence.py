@@ -88,6 +88,21 @@ def test_left_out_rows_are_compared_with_the_others():
     np.testing.assert_allclose(np.sort(lowered), np.sort(expected), atol=1e-9)
 
 
+@methods
+def test_copies_in_a_kernel_matrix_may_differ_by_rounding(method):
+    """A row and its copy are not each other's neighbours, whatever the last digit says."""
+    rng = np.random.default_rng(0)
+    once, task = blobs(n_tasks=4, n_rows=10)
+    apart = cdist(once, once, "sqeuclidean")
+    twice = np.ix_(*[np.repeat(np.arange(40), 2)] * 2)
+    noise = np.triu(1e-15 * rng.random((80, 80)), 1)
+    K = np.exp(-0.1 * apart)[twice] - noise - noise.T
+    model = method(kernel="precomputed").fit(K, task=np.repeat(task, 2))
+    np.fill_diagonal(apart, np.inf)
+    expected = 0.1 * apart.min(axis=1).max()  # of forty rows 99 %: all
+    np.testing.assert_allclose(model.solution_.presence.limit, expected, rtol=1e-9)
+
+
 def test_a_task_of_wide_rows_is_not_all_alarms():
     """Most rows of one task in 150 are farther from everything than is usual."""
     rng = np.random.default_rng(0)

@@ -30,6 +30,9 @@ _USUAL = 0.99
 # In usual distances: up to the first, scores are as they are; beyond the second a training row is
 # taken for a mistake, which new rows may not hide behind; beyond the third all are equally far.
 _START, _MISTAKE, _FARTHEST = 1.2, 1.4, 4.0
+# Rows of a kernel matrix at most so far apart are copies: whether kernel values of copies are 1 to
+# the last digit is a matter of the processor. (KNFST takes them so too.)
+_COPIES = 5e-13
 # Beyond so many numbers a product of matrices is faster than differences one by one.
 _MANY = 2**11
 
@@ -116,6 +119,8 @@ def with_presence(solution: Solution, rows: TrainingRows) -> Solution:
         apart = distances_from(among, rows.X[normal[part]])
         # A row and its copies cannot vouch for themselves, nor can rows that leave with it.
         apart[content[part, None] == content[few]] = np.inf
+        if points.columns is not None:
+            apart[apart <= _COPIES] = np.inf
         if rows.group is not None:
             apart[cannot_vouch(rows, normal[part], normal[few])] = np.inf
         nearest[part] = apart.min(axis=1)
