@@ -197,6 +197,21 @@ def test_the_oldest_ids_are_forgotten(model, monkeypatch):
     assert found == [False] * 45 + [True] * 50
 
 
+def test_ids_that_new_rows_drive_out_get_the_answer_they_had(model, monkeypatch):
+    monkeypatch.setattr("manyone.monitor.state.REMEMBERED", TASKS)
+    X, task = stream(3)
+    monitor = Monitor(model)
+    first = monitor.update(X[:TASKS], task[:TASKS], id=np.arange(TASKS))
+    # As many new rows as are remembered, then the first ones, twice.
+    ids = np.r_[TASKS : 2 * TASKS, np.arange(TASKS), 0]
+    rows = np.r_[TASKS : 2 * TASKS, np.arange(TASKS), 0]
+    again = monitor.update(X[rows], task[rows], id=ids)
+    assert again.new.tolist() == [True] * TASKS + [False] * (TASKS + 1)
+    for name in ("p_value", "alarm", "drift"):
+        told = getattr(first, name)
+        np.testing.assert_array_equal(getattr(again, name)[TASKS:], np.append(told, told[0]))
+
+
 def test_kills_lose_nothing_and_count_nothing_twice(model, tmp_path):
     X, task = stream(20, shift=1.0, at=10)
     path = tmp_path / "state"

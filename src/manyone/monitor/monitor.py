@@ -131,8 +131,10 @@ class Monitor:
         n, memory = len(scored.score), self.state.memory
         ids = _plain_ids(id, n, memory.count)
         times = np.full(n, "") if time is None else _as_texts(time, n)
-        first = {one: row for row, one in reversed(list(enumerate(ids))) if memory.find(one) < 0}
-        new = np.array([first.get(one) == row for row, one in enumerate(ids)], dtype=bool)
+        remembered = np.array([memory.find(one) for one in ids], dtype=np.intp)
+        first: dict[Any, int] = {}
+        same = [first.setdefault(one, row) for row, one in enumerate(ids)]
+        new = (remembered < 0) & (same == np.arange(n))
         p, alarm = scored.p_value.copy(), scored.alarm.copy()
         drift, weight, evidence = np.zeros(n, dtype=bool), np.zeros(n), np.full(n, np.nan)
         known = scored.codes >= 0
@@ -144,13 +146,16 @@ class Monitor:
             found = judge_and_learn(self.state, scored.codes[rows], scored.score[rows], times[rows])
             p[rows], alarm[rows], drift[rows], weight[rows], evidence[rows] = found
         flag_fleet(self.state)
+        # Before new rows are remembered, which may drive out those that are answered again.
+        again = remembered >= 0
+        told = memory.rows[remembered[again]]
+        p[again], alarm[again], drift[again] = told["p_value"], told["alarm"], told["drift"]
+        p, alarm, drift = p[same], alarm[same], drift[same]
         said = {"task": scored.codes, "score": scored.score, "p_value": p, "alarm": alarm}
         said |= {"drift": drift, "weight": weight, "answer": np.full(n, -1)}
         memory.add(
             [ids[row] for row in np.flatnonzero(new)], **{k: v[new] for k, v in said.items()}
         )
-        told = memory.rows[[memory.find(ids[row]) for row in np.flatnonzero(~new)]]
-        p[~new], alarm[~new], drift[~new] = told["p_value"], told["alarm"], told["drift"]
         fleet = bool(self.state.fleet_flagged[0] >= 0)
         return Watched(np.array(ids), p, alarm, drift, scored.score, evidence, known, new, fleet)
 
