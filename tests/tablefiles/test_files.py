@@ -39,6 +39,15 @@ def test_what_is_written_is_read(tmp_path, suffix, monkeypatch):
     assert read_table(Path("-")).equals(TABLE)
 
 
+def test_files_are_read_where_stdin_is_closed(tmp_path, monkeypatch):
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n1,2\n")
+    monkeypatch.setattr(sys, "stdin", None)  # as Python has it in a process without one
+    assert read_table(path).rows() == [(1, 2)]
+    with pytest.raises(TableFileError, match="stdin is closed"):
+        read_table(Path("-"))
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])
 def test_blocks_are_the_table_in_pieces(tmp_path, suffix, monkeypatch):
     path = tmp_path / f"table{suffix}"

@@ -183,8 +183,10 @@ class _File(NamedTuple):
 def _opened(source: Path) -> Iterator[_File]:
     """Open a file or stdin, and refuse what is known to be no table."""
     given = str(source) == STREAM
-    stdin: Any = sys.stdin.buffer
-    with nullcontext(stdin) if given else open(source, "rb") as stream:
+    if given and sys.stdin is None:
+        raise TableFileError("stdin is closed. Name a file, or let a command write into a pipe.")
+    opened: Any = nullcontext(sys.stdin.buffer) if given else open(source, "rb")
+    with opened as stream:
         size = None if given else os.fstat(stream.fileno()).st_size
         file = _File(stream, stream.peek(8), "stdin" if given else str(source), size)
         for mark, what in _OTHERS.items():
