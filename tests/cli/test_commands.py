@@ -37,6 +37,16 @@ def test_fit_ends_with_what_was_learned(here, capsys):
     assert model.tasks_.tolist() == [f"pump {k}" for k in range(6)]
 
 
+def test_rows_of_no_task_may_be_abnormal(here, capsys):
+    table = pl.read_csv("events.csv").with_columns(bad=pl.lit(0))
+    nobody = table.head(3).with_columns(machine=pl.lit(None, pl.String), bad=pl.lit(1))
+    pl.concat([table, nobody]).write_csv("events.csv")
+    roles = ["--task", "machine", "--outlier", "bad", "--ignore", "when"]
+    assert main(["fit", "events.csv", *roles, "--out", "m.manyone", *FAST]) == 0
+    out = capsys.readouterr().out
+    assert "153" in out and "6 by 'machine', 25 rows each" in out
+
+
 def test_fit_takes_every_role(here, capsys):
     table = pl.read_csv("events.csv").with_columns(
         site=pl.lit("x, y"), bad=pl.lit(0), day=pl.col("when").str.head(10)

@@ -29,6 +29,7 @@ from manyone.cli.models import (
     refuse_same,
     save_model,
 )
+from manyone.labels import lookup
 from manyone.messages import shortlist
 from manyone.tablefiles import check_place, read_table
 
@@ -196,7 +197,7 @@ def _summary(model: TableModel) -> list[tuple[str, str]]:
     dropped = [f"{line[0]} ({line[-1]})" for line in _columns(model) if line[2] == "dropped"]
     more = f" and {len(dropped) - 5} more" if len(dropped) > 5 else ""
     names = " and ".join(map(repr, model.task_columns))
-    counts = np.unique(labels, return_counts=True)[1]
+    counts = np.bincount(lookup(labels, model.tasks_) + 1)[1:]  # without rows of no task
     if len(labels) < model.n_rows_:  # a sample was kept
         counts = model.model_.calibration_.counts.astype(int)
     low, high = counts.min(), counts.max()
