@@ -182,3 +182,24 @@ def test_times_that_are_missing_or_unreadable_are_refused_by_row():
     odd = train.assign(when=train.when.astype(str).where(train.index != 9, "noon"))
     with pytest.raises(ValueError, match="Row 9: 'noon' in the time column 'when' is no time"):
         in_time().fit(odd)
+
+
+def test_large_whole_numbers_name_tasks(tmp_path):
+    """Hashes of 64 bits are beyond signed integers, and were taken for negative ones."""
+    rng, labels = np.random.default_rng(0), [2**63 + 5, 2**64 - 1, 7]
+    task = np.repeat(np.array(labels, dtype=np.uint64), 20)
+    table = pd.DataFrame({"user": task, "a": rng.normal(size=60), "b": rng.normal(size=60)})
+    manyone.save(TableModel("user", method="default").fit(table), tmp_path / "m")
+    model = manyone.load(tmp_path / "m")
+    assert model.tasks_.tolist() == sorted(labels)
+    assert model.score(table)["task"].tolist() == task.tolist()
+    assert model.forget(2**64 - 1).tasks_.tolist() == [7, 2**63 + 5]
+
+
+@pytest.mark.parametrize("method", ["JointOCKSR", "IndependentOCKSR"])
+def test_rows_of_no_task_make_no_second_task(method):
+    rng = np.random.default_rng(0)
+    columns = {"a": rng.normal(size=40), "b": rng.normal(size=40)}
+    table = pd.DataFrame({"user": ["x"] * 37 + [None] * 3, **columns, "bad": [0] * 37 + [1] * 3})
+    model = TableModel("user", outlier="bad", method=method).fit(table)
+    assert model.tasks_.tolist() == ["x"] and model.choice_["reason"] == ['tuned for "faults"']

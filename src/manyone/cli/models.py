@@ -46,19 +46,24 @@ def _kinds(model: TableModel) -> dict[str, Kind]:
     columns = model.columns_
     used = zip(columns["name"].tolist(), columns["kind"].tolist(), columns["used"], strict=True)
     kinds: dict[str, Kind] = {name: kind for name, kind, is_used in used if is_used}
-    label: Kind = "number" if model.tasks_.dtype.kind in "iu" else "text"
+    label: Kind = "text" if _has_text_labels(model) else "number"
     return kinds | dict.fromkeys(model.task_columns, label)
+
+
+def _has_text_labels(model: TableModel) -> bool:
+    """Whether tasks are named by texts, not by whole numbers."""
+    return any(isinstance(label, str) for label in model.tasks_.tolist())
 
 
 def _with_labels(table: pl.DataFrame, model: TableModel) -> pl.DataFrame:
     """A table whose task labels are texts where the model knows them as texts."""
     import polars as pl
 
-    names = [name for name in model.task_columns if name in table.columns]
-    if model.tasks_.dtype.kind in "iu":
+    if not _has_text_labels(model):
         return table
+    names = [name for name in model.task_columns if name in table.columns]
     whole = [name for name in names if table.schema[name].is_integer()]
-    return table.with_columns(pl.col(whole).cast(pl.String)) if whole else table
+    return table.with_columns(pl.col(whole).cast(pl.String))
 
 
 def rows_for(model: TableModel, source: Path, find: Collection[str] | None = ()) -> pl.DataFrame:

@@ -15,6 +15,7 @@ from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.joint import JointOCKSR
+from manyone.labels import encode
 from manyone.messages import shortlist
 from manyone.rows import training_rows
 from manyone.selection.auto import auto, plan_views
@@ -70,7 +71,7 @@ def choose_model(
         model, remarks = _untuned(Z, given, anomalies, random_state)
         model.set_params(alarm_rate=alarm_rate).fit(Z, **given)
         return model, _only(model, "; ".join(["not tuned", *remarks]))
-    one_task = len(set(given["task"].tolist())) == 1
+    one_task = len(encode(given["task"])[0]) == 1
     criterion = "faults" if anomalies == "faults" or one_task else "unseen"
     estimator = BY_NAME[method](alarm_rate=alarm_rate)
     model = tune(estimator, Z, **given, criterion=criterion, random_state=random_state)
@@ -84,7 +85,8 @@ def choose_by_passes(
 
     Strangers are told by a joint model, faults by the rows of each task alone, both by both.
     """
-    given, several = table.sample.given(), len(set(table.sample.labels.tolist())) > 1
+    given = table.sample.given()
+    several = len(encode(given["task"])[0]) > 1
     estimator: Any
     if not isinstance(method, OneClassEstimator):
         refuse_unknown(anomalies, method)

@@ -238,7 +238,8 @@ def joined_label(values: Sequence[Any]) -> str | None:
 
 
 def _labels(series: nw.Series[Any]) -> NDArray[Any]:
-    if series.dtype.is_integer() and not series.null_count():
+    fits = series.dtype.is_integer() and series.dtype != nw.UInt64  # which goes beyond int64
+    if fits and not series.null_count():
         return np.asarray(series.to_numpy(), dtype=np.int64)
     if series.dtype == nw.String and not series.null_count():
         texts = series.to_list()
