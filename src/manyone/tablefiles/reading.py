@@ -185,8 +185,8 @@ def _opened(source: Path) -> Iterator[_File]:
     given = str(source) == STREAM
     if given and sys.stdin is None:
         raise TableFileError("stdin is closed. Name a file, or let a command write into a pipe.")
-    opened: Any = nullcontext(sys.stdin.buffer) if given else open(source, "rb")
-    with opened as stream:
+    stdin: Any = sys.stdin.buffer if given else None
+    with nullcontext(stdin) if given else open(source, "rb") as stream:
         size = None if given else os.fstat(stream.fileno()).st_size
         file = _File(stream, stream.peek(8), "stdin" if given else str(source), size)
         for mark, what in _OTHERS.items():
