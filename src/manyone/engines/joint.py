@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -96,18 +96,12 @@ def joint_of_rows(
         some = TakeSample(size, seed).partial(block).rows()
     plan = Plan.of(kernel, some, tasks, landmarks, seed)
     step = LeaveOut(plan, solve_statistics(plan, AddUp(plan).of(rows), alpha), 0.0)
-    ridge, scores = step.ridge, np.full(len(rows.codes), np.nan)
-    found, source = step.finished(step.of(rows, scores)), "leave-one-out"
-    if rows.group is not None:
-        scores, source = _without_groups(plan, ridge, rows), "leave-group-out"
-    learned = {
-        "alpha": ridge.alpha,
-        "dual_coef": ridge.coef,
-        "mean_response": ridge.mean_response,
-        "structure": Resemblance(ridge.coef, found.values, found.mass, ridge.counts),
-    }
-    scorer = Expansion(plan.points, ridge.coef, ridge.mean_response)
-    return Solution(scorer, scores, source, learned=learned)
+    scores = np.full(len(rows.codes), np.nan)
+    solution = _solution(step, step.finished(step.of(rows, scores)))
+    if rows.group is None:
+        return replace(solution, left_out=scores)
+    scores = _without_groups(plan, step.ridge, rows)
+    return replace(solution, left_out=scores, left_out_source="leave-group-out")
 
 
 def _without_groups(plan: Plan, ridge: Ridge, rows: TrainingRows) -> Array:
@@ -138,14 +132,20 @@ def joint_solution_of(
     step: LeaveOut, statistics: Statistics, alpha: float, found: LeftOut
 ) -> tuple[Solution, Tails]:
     """The model, and the tails of its left-out scores, from what the last pass found."""
+    solution = _solution(step, found)
+    solution.learned["sums"] = Sums(step.plan, statistics, alpha, found.tails)
+    return solution, found.tails
+
+
+def _solution(step: LeaveOut, found: LeftOut) -> Solution:
+    """The model without left-out scores."""
     plan, ridge = step.plan, step.ridge
     learned = {
         "alpha": ridge.alpha,
         "dual_coef": ridge.coef,
         "mean_response": ridge.mean_response,
         "structure": Resemblance(ridge.coef, found.values, found.mass, ridge.counts),
-        "sums": Sums(plan, statistics, alpha, found.tails),
     }
     scorer = Expansion(plan.points, ridge.coef, ridge.mean_response)
     presence = None if plan.reach is None else plan.reach.presence(step.unit)
-    return Solution(scorer, learned=learned, presence=presence), found.tails
+    return Solution(scorer, learned=learned, presence=presence)
