@@ -6,6 +6,7 @@ the model without it is :math:`e_i / (1 - \ell_i)`, and the mean response of its
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +20,9 @@ from manyone.engines.plan import Plan
 from manyone.engines.statistics import Ridge
 from manyone.solvers.ridge import left_out_mean, one_minus_leverage
 from manyone.threads import on_threads, solve_lower
+
+#: Takes rows (b, d), their tasks and weights (b,), and returns left-out scores (b,).
+Score = Callable[[Any, Codes, Array], Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +46,36 @@ class LeftOut:
     tasks: Codes
     values: Array
     mass: Array
+
+
+def tails_of(plan: Plan, rows: Any, score: Score, unit: float, width: int) -> Tails:
+    """Tails of the left-out scores of normal rows that had no part in the landmarks.
+
+    Parameters
+    ----------
+    plan : Plan
+    rows : CodedRows
+    score : callable
+        See `Score`.
+    unit : float
+        Of what lowers the scores of rows far from everything.
+    width : int
+        Floats that `score` needs for each row.
+
+    Returns
+    -------
+    Tails
+    """
+    none = Tails.none(len(plan.tasks))
+
+    def judge(part: slice) -> Tails:
+        judged = ~rows.outlier[part] & plan.unseen(rows.X[part])
+        normal = np.flatnonzero(judged) + part.start
+        X, codes, weight = rows.X[normal], rows.codes[normal], rows.weight[normal]
+        scores = plan.lowered(score(X, codes, weight), X, codes, weight, unit)
+        return Tails.of(scores, codes, weight, none.kept)
+
+    return none.merged(*on_threads(judge, kernel_blocks(len(rows.codes), width)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +146,5 @@ class LeaveOut:
         total = ridge.counts[codes]
         residual_sum = (ridge.counts * (1.0 - ridge.mean_response))[codes]
         mean = left_out_mean(residual_sum, count * left * own, total, count)
-        scores = -np.abs(left - mean)
-        if self.plan.reach is not None and self.unit > 0.0:
-            scores -= self.plan.reach.penalties(X, codes, weight, self.unit)
+        scores = self.plan.lowered(-np.abs(left - mean), X, codes, weight, self.unit)
         return scores, half, weight / kept

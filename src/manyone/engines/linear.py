@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh, solve_triangular
+from scipy.linalg import eigh
 
 from manyone._types import Array, Codes
 from manyone.calibration.tails import Tails
-from manyone.engines.blocks import Block, kernel_blocks
+from manyone.engines.blocks import Block
+from manyone.engines.left_out import tails_of
 from manyone.engines.plan import Plan
 from manyone.engines.statistics import Statistics, symmetric
 from manyone.solvers.eigenbasis import eigenbasis
 from manyone.solvers.ridge import effective_alpha, left_out_mean, one_minus_leverage
-from manyone.threads import on_threads, solve_lower
+from manyone.threads import solve_lower
 
 
 class LinearProblem(NamedTuple):
@@ -111,22 +112,14 @@ class LeaveOutOfStructure:
     def partial(self, block: Block) -> Tails:
         """Left-out scores of one block."""
         rows = block.checked().coded(self.plan.tasks)
-        tails = Tails.none(len(self.plan.tasks))
-
-        def judge(part: slice) -> Tails:
-            judged = ~rows.outlier[part] & self.plan.unseen(rows.X[part])
-            normal = np.flatnonzero(judged) + part.start
-            codes, weight = rows.codes[normal], rows.weight[normal]
-            return Tails.of(self._judged(rows.X[normal], codes, weight), codes, weight, tails.kept)
-
-        blocks = kernel_blocks(len(rows.codes), 3 * len(self.basis) + 6 * len(self.Q))
-        return tails.merged(*on_threads(judge, blocks))
+        width = 3 * len(self.basis) + 6 * len(self.Q)
+        return tails_of(self.plan, rows, self._scores, self.unit, width)
 
     def merge(self, one: Tails, other: Tails) -> Tails:
         """Scores of both."""
         return one.merged(other)
 
-    def _judged(self, X: Any, codes: Codes, weight: Array) -> Array:
+    def _scores(self, X: Any, codes: Codes, weight: Array) -> Array:
         own = solve_lower(self.plan.factor, self.plan.values(X)) @ self.basis
         back, mine = self.Q[codes], own * self.targets.T[codes]
         residuals = back - own @ ((1.0 - self.shrunk) * (self.targets @ self.Q))
@@ -138,14 +131,10 @@ class LeaveOutOfStructure:
         moved = np.einsum("iq,iq->i", back, left_out * unexplained)
         count, total = np.minimum(weight, 1.0), self.counts[codes]
         residual_sum = (self.counts * (1.0 - self.mean_response))[codes]
-        scores = -np.abs(left - left_out_mean(residual_sum, count * moved, total, count))
-        if self.plan.reach is not None and self.unit > 0.0:
-            scores -= self.plan.reach.penalties(X, codes, weight, self.unit)
-        return scores
+        return -np.abs(left - left_out_mean(residual_sum, count * moved, total, count))
 
 
 def weights_of(plan: Plan, problem: LinearProblem, coef: Array) -> tuple[Array, Array]:
     """Weights of the feature rows (m, T), and coefficients of the landmarks (m, T)."""
     W = problem.V @ (np.sqrt(problem.eigenvalues)[:, None] * coef)
-    dual = solve_triangular(plan.factor, W, lower=True, trans="T", check_finite=False)
-    return W, np.asfortranarray(dual)
+    return W, np.asfortranarray(plan.expand(W))

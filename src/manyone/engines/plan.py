@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import lapack, solve_triangular
 
-from manyone._types import Array, Mask, Rows
+from manyone._types import Array, Codes, Mask, Rows
 from manyone.covariance import Whitening
 from manyone.engines.hashing import Hashes, row_hashes
 from manyone.engines.reach import Reach
@@ -153,6 +153,12 @@ class Plan:
         if self.points.kernel.fading:
             return np.ones(X.shape[0])
         return self.points.diagonal(X if self.metric is None else self.metric.apply(X))
+
+    def lowered(self, scores: Array, X: Rows, codes: Codes, weight: Array, unit: float) -> Array:
+        """Left-out scores (b,) of training rows (b, d), lower where those are far from all."""
+        if self.reach is None or not unit > 0.0:
+            return scores
+        return scores - self.reach.penalties(X, codes, weight, unit)
 
 
 def smallest_eigenvalue(factor: Array) -> float:

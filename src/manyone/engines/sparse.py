@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes
-from manyone.calibration.tails import Tails, kept_scores
-from manyone.engines.blocks import Block, kernel_blocks
+from manyone.calibration.tails import Tails
+from manyone.engines.blocks import Block
 from manyone.engines.hashing import row_hashes
+from manyone.engines.left_out import tails_of
 from manyone.engines.plan import Plan
 from manyone.engines.statistics import AddUp, Statistics
 from manyone.rows import TrainingRows
 from manyone.solvers.sparse import as_lasso
 from manyone.solvers.sparse_group_lasso import solve_sparse_group_lasso
 from manyone.solvers.two_layer_landmarks import add_rounding
-from manyone.threads import on_threads
 
 _FOLDS = 5
 _GAP = 1e-6  # relative duality gap
@@ -103,26 +103,20 @@ class JudgeFolds:
 
     def partial(self, block: Block) -> Tails:
         """Scores of one block."""
-        found: list[Tails] = []
+        found = []
         parts = self.dealer.parts(block.checked())[1:]
         for layer, part in zip(self.layers, parts, strict=True):
-            rows = part.coded(self.plan.tasks)
-            pieces = kernel_blocks(len(rows.codes), len(self.plan.points))
-            found += on_threads(partial(self._judged, layer, rows), pieces)
-        return Tails.none(len(self.plan.tasks)).merged(*found)
+            rows, score = part.coded(self.plan.tasks), partial(self._scores, layer)
+            found.append(tails_of(self.plan, rows, score, self.unit, len(self.plan.points)))
+        return found[0].merged(*found[1:])
 
     def merge(self, one: Tails, other: Tails) -> Tails:
         """Scores of both."""
         return one.merged(other)
 
-    def _judged(self, layer: LassoLayer, rows: Any, piece: slice) -> Tails:
-        normal = np.flatnonzero(~rows.outlier[piece]) + piece.start
-        X, codes, weight = rows.X[normal], rows.codes[normal], rows.weight[normal]
+    def _scores(self, layer: LassoLayer, X: Any, codes: Codes, weight: Array) -> Array:
         own = np.einsum("ij,ij->i", self.plan.values(X), layer.coef.T[codes])
-        scores = -np.abs(own - layer.mean[codes])
-        if self.plan.reach is not None and self.unit > 0.0:
-            scores -= self.plan.reach.penalties(X, codes, weight, self.unit)
-        return Tails.of(scores, codes, weight, kept_scores(len(self.plan.tasks)))
+        return -np.abs(own - layer.mean[codes])
 
 
 def lasso_layer(statistics: Statistics, sources: Codes, l1: float, group: float) -> LassoLayer:
