@@ -11,9 +11,10 @@ from manyone.rows import row_blocks
 
 Hashes = NDArray[np.uint64]
 
-# Odd multipliers of the finaliser of splitmix64, and the step between its states.
+# Odd multipliers of the finaliser of splitmix64.
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_STEP = 0x9E3779B97F4A7C15
+#: Step between the states of splitmix64.
+STEP = 0x9E3779B97F4A7C15
 
 
 def row_hashes(X: Rows, seed: int = 0) -> Hashes:
@@ -29,18 +30,18 @@ def row_hashes(X: Rows, seed: int = 0) -> Hashes:
     -------
     ndarray of uint64 of shape (n,)
     """
-    start = (seed * 0xD1342543DE82EF95 + _STEP) % 2**64
+    start = (seed * 0xD1342543DE82EF95 + STEP) % 2**64
     if sparse.issparse(X):
         X = sparse.csr_array(X, copy=True)
         X.sum_duplicates()
         X.eliminate_zeros()
-        words = _words(X.data) + np.asarray(X.indices, dtype=np.uint64) * np.uint64(_STEP)
-        sums = np.concatenate([[np.uint64(0)], np.cumsum(_mixed(words + np.uint64(start)))])
-        return _mixed(sums[X.indptr[1:]] - sums[X.indptr[:-1]])  # modulo 2^64, as all of it
-    states = np.array([(start + j * _STEP) % 2**64 for j in range(X.shape[1])], dtype=np.uint64)
+        words = _words(X.data) + np.asarray(X.indices, dtype=np.uint64) * np.uint64(STEP)
+        sums = np.concatenate([[np.uint64(0)], np.cumsum(mixed(words + np.uint64(start)))])
+        return mixed(sums[X.indptr[1:]] - sums[X.indptr[:-1]])  # modulo 2^64, as all of it
+    states = np.array([(start + j * STEP) % 2**64 for j in range(X.shape[1])], dtype=np.uint64)
     hashes = np.empty(X.shape[0], dtype=np.uint64)
     for rows in row_blocks(X.shape[0], 4 * X.shape[1]):
-        hashes[rows] = _mixed(_mixed(_words(X[rows]) + states).sum(axis=1, dtype=np.uint64))
+        hashes[rows] = mixed(mixed(_words(X[rows]) + states).sum(axis=1, dtype=np.uint64))
     return hashes
 
 
@@ -49,7 +50,8 @@ def _words(values: NDArray[np.floating]) -> Hashes:
     return (np.ascontiguousarray(values, dtype=np.float64) + 0.0).view(np.uint64)
 
 
-def _mixed(words: Hashes) -> Hashes:
+def mixed(words: Hashes) -> Hashes:
+    """Numbers of 64 bits that look random, one for each word; `words` are overwritten."""
     words ^= words >> np.uint64(30)
     words *= _FIRST
     words ^= words >> np.uint64(27)

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes
+from manyone.engines.hashing import STEP, mixed
 
 # Cash; low ranks, mildly and strongly; high ranks, mildly.
 _PRIOR = np.array([0.4, 0.2, 0.3, 0.1])
@@ -60,13 +61,9 @@ def uniforms(seed: int, codes: Codes, counts: Codes) -> Array:
     Drawn by hashing (splitmix64) and not from a stream, so that it does not matter how rows are
     batched, in which order tasks come, or where a run was resumed.
     """
-    with np.errstate(over="ignore"):
-        x = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + codes.astype(np.uint64)
-        for salt in (np.uint64(0), counts.astype(np.uint64)):
-            x = (x ^ salt) + np.uint64(0x9E3779B97F4A7C15)
-            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            x ^= x >> np.uint64(31)
+    x = codes.astype(np.uint64) + np.uint64(seed * STEP % 2**64)
+    x = mixed(x + np.uint64(STEP))
+    x = mixed((x ^ counts.astype(np.uint64)) + np.uint64(STEP))
     return ((x >> np.uint64(12)).astype(np.float64) + 0.5) / 2.0**52
 
 
