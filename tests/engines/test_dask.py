@@ -81,6 +81,13 @@ def test_data_frames():
     assert found.predict_task(frame).compute().tolist() == FITTED.predict_task(X).tolist()
 
 
+def test_labels_in_memory():
+    pd = pytest.importorskip("pandas")
+    for labels in (pd.Series(TASK), TASK.tolist(), TASK.astype(object)):
+        found = model().fit(chunked([100, 350]), task=labels)
+        np.testing.assert_allclose(found.offset_, FITTED.offset_, atol=1e-8)
+
+
 def test_wrong_lengths():
     with pytest.raises(ValueError, match="task has 3 values but X has 600 rows"):
         model().fit(chunked([]), task=np.array(["a", "b", "c"]))

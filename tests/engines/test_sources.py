@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from manyone import SVDD, IndependentOCKSR, JointOCKSR
+from manyone import SVDD, CombinedOneClass, IndependentOCKSR, JointOCKSR
 from manyone.engines import Block
 from manyone.progress import listening
 
@@ -43,6 +43,14 @@ def test_memory_mapped(tmp_path, fitted):
     np.save(tmp_path / "single.npy", X.astype(np.float32))
     single = model().fit(np.load(tmp_path / "single.npy", mmap_mode="r"), task=TASK)
     assert_same(single, model().fit(X.astype(np.float32).astype(float), task=TASK))
+
+
+def test_views_without_landmarks_read_a_mapped_file_whole(tmp_path):
+    np.save(tmp_path / "rows.npy", X)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    views = [("border", SVDD()), ("joint", JointOCKSR())]
+    found, whole = (CombinedOneClass(views).fit(rows, task=TASK) for rows in (mapped, X))
+    np.testing.assert_array_equal(found.offset_, whole.offset_)
 
 
 def test_parquet(tmp_path, fitted):

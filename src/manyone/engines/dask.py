@@ -106,10 +106,10 @@ def _along(X: Any, role: str, values: Any) -> tuple[Any, bool]:
     """Values for each chunk of `X`, or one for all: a name, or nothing."""
     if values is None or isinstance(values, str):
         return values, True
-    if isinstance(values, np.ndarray | list):
+    if not hasattr(values, "to_delayed"):  # in memory
         if not isinstance(X, da.Array):
             raise ValueError(f"{role} must be a column or a Dask series where X is a Dask frame.")
-        values = da.from_array(np.asarray(values))
+        values = da.from_array(np.asarray(values), chunks=-1)
     if isinstance(values, da.Array) and isinstance(X, da.Array):
         known = not np.isnan(sum(X.chunks[0]) + sum(values.chunks[0]))
         if known and sum(X.chunks[0]) != values.shape[0]:

@@ -62,12 +62,13 @@ class ParquetBlocks:
         import pyarrow as pa
 
         for path in self.paths:
-            for batch in pq.ParquetFile(path).iter_batches(_ROWS):
-                table, weight = pa.Table.from_batches([batch]), None
-                if self.weight is not None:
-                    weight = table[self.weight].to_numpy()
-                    table = table.drop_columns([self.weight])
-                yield Block(table, self.task, self.outlier, weight)
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(_ROWS):
+                    table, weight = pa.Table.from_batches([batch]), None
+                    if self.weight is not None:
+                        weight = table[self.weight].to_numpy()
+                        table = table.drop_columns([self.weight])
+                    yield Block(table, self.task, self.outlier, weight)
 
 
 def _parquet() -> Any:
@@ -148,18 +149,20 @@ def sweep_over(
 
         refuse_whole_rows(model, groups)
         return dask_sweep(X, task, outlier, sample_weight)
-    landmarks = getattr(model, "landmarks", None)
-    by_blocks = landmarks is not None and model.can.blocks and model.metric in _METRICS
-    by_blocks = by_blocks and model.kernel not in VALUES_ONLY and groups is None
     blocks = blocks_of(X, task, outlier, sample_weight)
-    if getattr(model, "estimators", None):  # views
-        landmarks = min((view.landmarks or 0 for _, view in model.estimators), default=0) or None
-    if blocks is not None and not (isinstance(X, np.memmap) and landmarks is None):
+    # A memory-mapped array can be read whole by a model without landmarks.
+    if blocks is not None and not (isinstance(X, np.memmap) and not _has_landmarks(model)):
         refuse_whole_rows(model, groups)
         return local_sweep(blocks)
-    if not by_blocks:
+    if _why_whole_rows(model, groups):
         return None
     return local_sweep([Block(X, task, outlier, sample_weight).checked()])
+
+
+def _has_landmarks(model: Any) -> bool:
+    """Whether an estimator, or every view of a combination, is given landmarks."""
+    views = [view for _, view in getattr(model, "estimators", None) or [("", model)]]
+    return all(getattr(view, "landmarks", None) is not None for view in views)
 
 
 def refuse_whole_rows(model: Any, groups: Any) -> None:
@@ -176,20 +179,24 @@ def refuse_whole_rows(model: Any, groups: Any) -> None:
                     "must be JointOCKSR or IndependentOCKSR then, with landmarks."
                 )
         return
-    able = " or ".join(cls.__name__ for cls in METHODS.values() if cls.can.blocks)
-    reason = None
-    if not getattr(model, "can", None) or not model.can.blocks:
-        reason = f"{type(model).__name__} needs all rows in memory"
-    elif model.landmarks is None:
-        reason = "Without landmarks all rows are needed in memory"
-    elif model.kernel in VALUES_ONLY:
-        reason = f"kernel={model.kernel!r} has no rows"
-    elif model.metric not in _METRICS:
-        reason = f"metric={model.metric!r} needs all rows in memory"
-    elif groups is not None:
-        reason = "groups= needs all rows in memory, as those of a group may be in many blocks"
-    if reason is not None:
+    if reason := _why_whole_rows(model, groups):
+        able = " or ".join(cls.__name__ for cls in METHODS.values() if cls.can.blocks)
         raise ValueError(f"{reason}, but X comes in blocks. Use {able} with landmarks=1000 or so.")
+
+
+def _why_whole_rows(model: Any, groups: Any) -> str:
+    """Why an estimator has to see all rows at once; empty where passes over blocks will do."""
+    if not getattr(model, "can", None) or not model.can.blocks:
+        return f"{type(model).__name__} needs all rows in memory"
+    if model.landmarks is None:
+        return "Without landmarks all rows are needed in memory"
+    if model.kernel in VALUES_ONLY:
+        return f"kernel={model.kernel!r} has no rows"
+    if model.metric not in _METRICS:
+        return f"metric={model.metric!r} needs all rows in memory"
+    if groups is not None:
+        return "groups= needs all rows in memory, as those of a group may be in many blocks"
+    return ""
 
 
 def scored_by_blocks(method: Callable[..., Any], model: Any, X: Any, given: dict[str, Any]) -> Any:
