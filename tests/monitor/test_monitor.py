@@ -287,6 +287,31 @@ def test_tables_are_watched_and_unknown_tasks_answered(pumps):
     assert found.p_value[2] == answered.p_value[2]
 
 
+def test_columns_of_a_table_may_say_when_and_which(pumps):
+    pd = pytest.importorskip("pandas")
+    new = pd.DataFrame({"pump": list("abab"), "flow": [9.0, 90.0, 9.2, 9.1]})
+    when, ids = pd.date_range("2026-01-01", periods=4), np.array(list("wxyz"))
+    wide = new.assign(when=when, reading=ids)
+    estimator = IndependentOCKSR(alarm_rate=RATE).fit(new.iloc[[0, 2, 3] * 9], task="pump")
+    for watched, task in ((pumps, None), (estimator, "pump")):
+        named, given = Monitor(watched), Monitor(watched)
+        found = named.update(wide, task, time="when", id="reading")
+        assert equal(found, given.update(new, task, time=when, id=ids))
+        assert found.id.tolist() == list("wxyz")
+    assert named.feedback("w", normal=True) == 1
+    assert named.enroll(wide.drop(columns="when"), id="reading") == 1
+
+
+@pytest.mark.parametrize("normal", ["no", "False", [True, False, True], [True, None], 2])
+def test_answers_are_true_or_false_for_each_id(model, normal):
+    X, task = stream(1)
+    monitor = Monitor(model)
+    monitor.update(X, task)
+    with pytest.raises(ValueError, match="normal must be True or False"):
+        monitor.feedback([0, 1], normal=normal)
+    assert monitor.feedback([0, 1], normal=[1, np.False_]) == 2
+
+
 def test_confirmed_rows_are_enrolled_within_a_cap(model):
     X, task = stream(40, shift=1.0)
     monitor = Monitor(model)

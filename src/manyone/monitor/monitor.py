@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Mask
+from manyone.labels import split_columns
 from manyone.messages import warn_user
 from manyone.monitor import martingale
 from manyone.monitor import threshold as thresholds
@@ -114,16 +115,18 @@ class Monitor:
             In the order of time. How a stream is cut into calls does not matter.
         task : array-like of shape (n,) or str or None
             As in `score_samples`; a TableModel knows its column.
-        time : array-like of shape (n,) or None
+        time : array-like of shape (n,) or str or None
             Only used to say when a drift began and was flagged.
-        id : array-like of shape (n,) or None
+        id : array-like of shape (n,) or str or None
             Integers or texts. If an id of the last 100,000 rows comes again, it gets the same
-            answer and counts once. None: rows are numbered from 0.
+            answer and counts once. None: rows are numbered from 0. This, as `time`, may be the name
+            of a column of `X`.
 
         Returns
         -------
         Watched
         """
+        X, time, id = split_columns(X, time=time, id=id)
         return self._watch(score_rows(self.model, X, task), time, id)
 
     def _watch(self, scored: Scored, time: Any = None, id: Any = None) -> Watched:
@@ -177,7 +180,10 @@ class Monitor:
         """
         state, memory = self.state, self.state.memory
         ids = _plain_ids(ids, None, 0)
-        answers = np.broadcast_to(np.asarray(normal, dtype=bool), (len(ids),))
+        told = np.asarray(normal)
+        if told.shape not in ((), (len(ids),)) or not {*told.ravel().tolist()} <= {True, False}:
+            raise ValueError(f"normal must be True or False, once or for each id; got {normal!r}.")
+        answers = np.broadcast_to(told.astype(bool), (len(ids),))
         used = forgotten = 0
         for one, good in zip(ids, answers.tolist(), strict=True):
             at = memory.find(one)
@@ -219,14 +225,15 @@ class Monitor:
         ----------
         X : array-like or data frame of shape (n, d)
             As they were watched.
-        id : array-like of shape (n,)
-            Their ids.
+        id : array-like of shape (n,) or str
+            Their ids, or the name of a column of `X`.
 
         Returns
         -------
         int
             Rows that were learned.
         """
+        X, id = split_columns(X, id=id)
         ids = _plain_ids(id, len(X), 0)
         chosen, codes = self.state.confirmed_rows(ids)
         if chosen.any():
@@ -300,12 +307,10 @@ def _plain_ids(ids: Any, n: int | None, start: int) -> list[Any]:
     values = np.asarray(ids, dtype=object).ravel().tolist() if not np.isscalar(ids) else [ids]
     if n is not None and len(values) != n:
         raise ValueError(f"id has {len(values)} values but X has {n} rows: one per row.")
-    plain = []
-    for value in values:
-        value = value.item() if isinstance(value, np.generic) else value
+    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    for value in plain:
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise ValueError(f"id must be integers or texts; got {value!r}.")
-        plain.append(value)
     return plain
 
 
@@ -316,6 +321,5 @@ def _as_texts(time: Any, n: int) -> NDArray[Any]:
         raise ValueError(f"time has {len(values)} values but X has {n} rows: one per row.")
     if values.dtype.kind == "M":
         values = values.astype("datetime64[s]")
-    known = (value is not None and value == value for value in values.tolist())
-    texts = [str(v) if there else "" for v, there in zip(values.tolist(), known, strict=True)]
+    texts = ["" if value is None or value != value else str(value) for value in values.tolist()]
     return np.array(texts, dtype="U32")
