@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from sklearn.metrics import roc_auc_score
@@ -49,6 +50,23 @@ def test_scorer_sees_through_pipelines_and_unknown_tasks():
         assert TaskAUC()(pipe, X, task=task) == pytest.approx(expected)
     with pytest.raises(ValueError, match="StratifiedKFold"):
         TaskAUC()(pipe, X[-1:], task=task[-1:])
+
+
+def test_a_column_may_hold_the_tasks_of_a_search():
+    rng = np.random.default_rng(0)
+    task = np.tile(list("abc"), 20)
+    X = rng.normal(size=(60, 2)) + np.tile([0.0, 3.0, 6.0], 20)[:, None]
+    table = pd.DataFrame(X, columns=["x", "y"]).assign(who=task)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = JointOCKSR(alarm_rate=0.1).set_fit_request(task=True)
+        searches = [
+            GridSearchCV(model, {"alpha": [0.1, 1.0]}, scoring=TaskAUC(), cv=3).fit(
+                rows, task=given
+            )
+            for rows, given in ((table, "who"), (table[["x", "y"]], task))
+        ]
+    scores = [search.cv_results_["mean_test_score"] for search in searches]
+    assert np.array_equal(*scores) and np.isfinite(scores[0]).all()
 
 
 def sorted_tasks():

@@ -60,6 +60,23 @@ def test_every_method_is_that_of_the_last_step():
     assert pipeline.model_.calibration_.source == "held-out"
 
 
+@pytest.mark.parametrize("by_tuning", [False, True])
+def test_columns_of_labels_may_come_along(by_tuning):
+    rows = pd.DataFrame(X, columns=["x", "y", "z"])
+    table = rows.assign(who=TASK, bad=False)
+    pipeline = make_pipeline(StandardScaler(), JointOCKSR(alarm_rate=0.1))
+    if by_tuning:
+        pipeline = tune(pipeline, table, task="who", outlier="bad", grid={"alpha": [0.1]})
+    else:
+        pipeline.fit(table, task="who", outlier="bad")
+    assert np.array_equal(pipeline.score_tasks(table), pipeline.score_tasks(rows))
+    assert np.array_equal(pipeline.predict_task(table), pipeline.predict_task(rows))
+    for given in ("who", TASK):
+        assert np.array_equal(
+            pipeline.predict(table, task=given), pipeline.predict(rows, task=TASK)
+        )
+
+
 def test_searches_set_parameters_of_steps():
     grid = {"jointocksr__alpha": [0.01, 1.0]}
     with sklearn.config_context(enable_metadata_routing=True):

@@ -45,6 +45,8 @@ def test_nothing_varies_and_column_names():
     X = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0], "who": ["x", "y"]})
     whitened = TaskWhitener().fit_transform(X, task="who")
     np.testing.assert_allclose(whitened, X[["a", "b"]])
+    fitted = TaskWhitener().fit(X, task="who")
+    np.testing.assert_allclose(fitted.transform(X), fitted.transform(X[["a", "b"]]))
     with pytest.raises(ValueError, match="shrinkage"):
         TaskWhitener(shrinkage=2.0).fit(X[["a", "b"]])
 

@@ -66,6 +66,12 @@ def split_columns(X: Any, **roles: Any) -> tuple[Any, ...]:
     return X, *roles.values()
 
 
+def without_columns(X: Any, names: list[str]) -> Any:
+    """A data frame without columns of labels, which calls may bring along; other rows as given."""
+    frame = validation.as_frame(X) if names else None
+    return X if frame is None else frame.drop(names, strict=False).to_native()
+
+
 def as_labels(task: Any) -> NDArray[Any]:
     """One-dimensional array of labels; missing ones (None, NaN, NaT, NA) become None.
 

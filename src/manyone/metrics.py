@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from manyone.labels import find, one_per_row
+from manyone.labels import find, one_per_row, split_columns
 from manyone.messages import warn_user
 from manyone.selection.judging import task_aucs
 
@@ -46,12 +46,13 @@ class TaskAUC:
         estimator : fitted estimator
         X : array-like of shape (n, d)
         y : ignored
-        task : array-like of shape (n,)
+        task : array-like of shape (n,), or the name of a column of `X`
 
         Returns
         -------
         float
         """
+        X, task = split_columns(X, task=task)
         if task is None:
             raise ValueError(
                 "TaskAUC needs the task of each validation row, which searches hand on if "

@@ -17,7 +17,7 @@ from manyone._types import Array, Mask
 from manyone.covariance import task_whitenings
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
-from manyone.labels import as_labels, lookup, split_columns
+from manyone.labels import as_labels, lookup, split_columns, without_columns
 from manyone.messages import warn_user
 from manyone.reasons import find_reasons
 from manyone.rows import TrainingRows
@@ -107,11 +107,8 @@ class TaskPipeline(BaseComposition):
     ) -> Self:
         """Fit the transformers, then the estimator; see its `fit`."""
         last = self.steps[-1][1]
-        given = {"sample_weight": sample_weight}
-        X, given["task"], given["outlier"], given["groups"] = split_columns(
-            X, task=task, outlier=outlier, groups=groups
-        )
-        Z = self.fit_transformers(X, given["task"])
+        Z, given = self.fit_transformers(X, task=task, outlier=outlier, groups=groups)
+        given["sample_weight"] = sample_weight
         if isinstance(last, str) and last == "auto":
             from manyone.selection.auto import auto  # choosing knows pipelines
 
@@ -119,18 +116,19 @@ class TaskPipeline(BaseComposition):
         elif isinstance(last, OneClassEstimator):
             model = clone(last).fit(Z, **given)
         else:
-            raise ValueError(
-                f'The last step must be an estimator of manyone, or "auto"; got {last!r}.'
-            )
+            raise ValueError(f'The last step must be a manyone estimator or "auto"; got {last!r}.')
         return self.become(model)
 
-    def fit_transformers(self, X: Any, task: Any) -> Any:
-        """Rows as the estimator gets them."""
+    def fit_transformers(self, X: Any, **labels: Any) -> tuple[Any, dict[str, Any]]:
+        """Rows as the estimator gets them, and labels (task, outlier, groups) as values."""
+        self.label_columns_ = [name for name in labels.values() if isinstance(name, str)]
+        X, *values = split_columns(X, **labels)
+        given = dict(zip(labels, values, strict=True))
         self.steps_ = [(name, clone(step)) for name, step in self.steps[:-1]]
         for _, step in self.steps_:
-            step.fit(X, **_asked(step, "fit", task))
-            X = step.transform(X, **_asked(step, "transform", task))
-        return X
+            step.fit(X, **_asked(step, "fit", given["task"]))
+            X = step.transform(X, **_asked(step, "transform", given["task"]))
+        return X, given
 
     def become(self, model: OneClassEstimator) -> Self:
         """Take a fitted estimator for the last step."""
@@ -170,6 +168,7 @@ class TaskPipeline(BaseComposition):
     def transform(self, X: Any, *, task: Any = None) -> Any:
         """Rows as the estimator gets them."""
         check_is_fitted(self)
+        X = without_columns(X, self.label_columns_)
         for _, step in self.steps_:
             X = step.transform(X, **_asked(step, "transform", task))
         return X

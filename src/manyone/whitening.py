@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from manyone import validation
 from manyone._types import Array, Codes
 from manyone.covariance import TaskWhitenings, Whitening, pooled_whitening, task_whitenings
-from manyone.labels import check_weight, encode, lookup, one_per_row, split_columns
+from manyone.labels import check_weight, encode, lookup, one_per_row, split_columns, without_columns
 from manyone.routing import RoutingState
 from manyone.rows import MISSING
 
@@ -96,6 +96,7 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         self
         """
         self._check_parameters()
+        self.label_columns_ = [task] if isinstance(task, str) else []
         X, task = split_columns(X, task=task)
         X = validate_data(self, X, dtype=np.float64)
         labels = np.zeros(len(X)) if task is None else one_per_row("task", task, len(X))
@@ -130,6 +131,7 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         """
         check_is_fitted(self)
         X, task = split_columns(X, task=task)
+        X = without_columns(X, self.label_columns_)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         with np.errstate(under="ignore"):
             return self.whitening_.apply(X, self._codes(task, len(X)))

@@ -18,7 +18,7 @@ from manyone.calibration.thresholds import Calibration
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.elsewhere import by_blocks
 from manyone.kernels.kernel import Kernel
-from manyone.labels import check_weight, lookup, one_per_row
+from manyone.labels import check_weight, lookup, one_per_row, without_columns
 from manyone.messages import warn_user
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
@@ -255,9 +255,7 @@ class Scoring:
     def _scoring_features(self, X: Any) -> Rows:
         if "solution_" not in vars(self):
             check_is_fitted(self)
-        if self.label_columns_ and (frame := validation.as_frame(X)) is not None:
-            X = frame.drop(self.label_columns_, strict=False).to_native()
-        return check_rows(self, X, reset=False)
+        return check_rows(self, without_columns(X, self.label_columns_), reset=False)
 
     def _own_scores(self, X: Rows, codes: Codes) -> Array:
         with np.errstate(under="ignore"):

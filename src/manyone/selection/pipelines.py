@@ -7,7 +7,6 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
-from manyone.labels import split_columns
 from manyone.pipelines import TaskPipeline
 
 
@@ -37,9 +36,7 @@ def tuned_pipeline(
         )
     if pipeline.steps[-1][1] == "auto":
         raise ValueError('A pipeline that ends in "auto" chooses for itself: call its fit.')
-    names = ("task", "outlier", "groups")
-    X, *values = split_columns(X, **{name: given.pop(name) for name in names})
-    given |= dict(zip(names, values, strict=True))
+    labels = {name: given.pop(name) for name in ("task", "outlier", "groups")}
     fitted = TaskPipeline([(name, step) for name, step in pipeline.steps if step != "passthrough"])
-    Z = fitted.fit_transformers(X, given["task"])
-    return fitted.become(tune(fitted.steps[-1][1], Z, **given))
+    Z, labels = fitted.fit_transformers(X, **labels)
+    return fitted.become(tune(fitted.steps[-1][1], Z, **labels, **given))

@@ -171,9 +171,7 @@ def _checked(
         raise ValueError(f'criterion must be "unseen", "seen" or "faults"; got {criterion!r}.')
     counted = isinstance(max_rows, Integral) and max_rows >= 2
     if not (counted or max_rows is None or max_rows == "auto"):
-        raise ValueError(
-            f'max_rows must be "auto", None or an integer of at least 2; got {max_rows!r}.'
-        )
+        raise ValueError(f'max_rows must be "auto", None or an integer >= 2; got {max_rows!r}.')
     model = clone(estimator)
     model._validate_params()
     if grid is None:
