@@ -18,7 +18,10 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["fit", "no.csv", "--task", "a", "--out", "m"], "no.csv: no such file"),
+        (
+            ["fit", "no.csv", "--task", "a", "--out", "m"],
+            "no.csv: no such file or directory. Check the name.",
+        ),
         (["fit", ".", "--task", "a", "--out", "m"], ".: is a directory"),
         (["fit", "events.csv", "--out", "m"], "--task"),
         ([*FIT[:2], "--task", "pump", "--out", "m"], "--task pump: events.csv has no such column"),
@@ -38,6 +41,7 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
         ([*FIT[:4], "--out", "events.csv"], "would be written over events.csv"),
         ([*FIT[:4], "--out", "no/m.manyone"], "there is no folder no"),
         ([*FIT[:4], "--out", "."], "is a folder"),
+        ([*FIT[:4], "--out", "-"], "--out - is a folder, or stdout. Name a file"),
         (["score", "no.manyone", "today.csv", "--out", "s.csv"], "no.manyone: no such file"),
         (["score", "today.csv", "today.csv", "--out", "s.csv"], "today.csv is not a manyone model"),
         (["score", "fleet.manyone", "no.csv", "--out", "s.csv"], "no.csv: no such file"),
@@ -47,6 +51,7 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
         ([*SCORE, "--fdr", "2"], "--fdr 2: give a share between 0 and 1"),
         ([*SCORE, "--explain", "-1"], "--explain"),
         ([*SCORE, "--unknown", "guess"], "guess"),
+        ([*SCORE, "--guess"], "No such option: --guess. See manyone score --help."),
         ([*SCORE[:4], "-", "--json"], "both want stdout"),
         (["evaluate", "fleet.manyone", "today.csv", "--outlier", "z"], "--outlier z"),
         (["evaluate", "fleet.manyone", "today.csv", "--outlier", "a"], "today.csv: "),
@@ -57,6 +62,7 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
         (["recalibrate", "fleet.manyone", "--alarm-rate", "0"], "between 0 and 1"),
         (["report", "fleet.manyone", "no.csv", "--out", "p.html"], "no.csv: no such file"),
         (["report", "fleet.manyone", "--out", "no/p.html"], "there is no folder"),
+        (["report", "fleet.manyone", "--out", "-"], "stdout. Name a file"),
         (["info", "today.csv"], "not a manyone model"),
         (["demo", "--out", "today.csv"], "today.csv is a file"),
     ],

@@ -206,6 +206,9 @@ def test_kept_columns_stand_beside_the_answers(wide):
     rows = normal_table(np.random.default_rng(3), rows=2, columns=40).assign(score=7, note="x")
     assert wide.score(rows, keep="note").columns.tolist()[-1] == "note"
     assert wide.score(rows, keep=["task"]).columns.tolist()[-1] == "basis"
+    renamed = TableModel("pump", method=FAST).fit(rows.rename(columns={"task": "pump"}))
+    kept = renamed.score(rows.rename(columns={"task": "pump"}), keep=["pump"])
+    assert kept.columns.tolist()[-1] == "pump" and kept.pump.tolist() == kept.task.tolist()
     for name in ("score", "reason_1"):
         with pytest.raises(ValueError, match=f"keep: '{name}' is a column of the answers. Rename"):
             wide.score(rows.assign(reason_1="y"), keep=[name], explain=1)

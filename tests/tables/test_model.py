@@ -44,6 +44,27 @@ def test_the_same_library_comes_out(fitted):
         assert pandas[name].tolist() == polars[name].to_list() == arrow[name].to_pylist()
 
 
+@pytest.mark.parametrize("task", [None, []])
+def test_a_model_needs_a_task_column(fitted, task):
+    with pytest.raises(ValueError, match="task must name a column"):
+        TableModel(task).fit(fitted[1])
+
+
+@pytest.mark.parametrize("number", ["2", 1.5, -1])
+def test_numbers_of_reasons_are_whole(fitted, number):
+    model, _, test = fitted
+    with pytest.raises((TypeError, ValueError), match=r"^explain"):
+        model.score(test, explain=number)
+    with pytest.raises((TypeError, ValueError), match=r"^top"):
+        model.explain(test, top=number)
+
+
+def test_a_truth_that_is_none_is_shown(fitted):
+    model, _, test = fitted
+    with pytest.raises(ValueError, match=r"'fault' must be true .* got 'no', 'yes'"):
+        model.evaluate(test.assign(fault=["no", "yes"] * (len(test) // 2)), outlier="fault")
+
+
 def test_alarms_are_small_p_values(fitted):
     model, _, test = fitted
     scores = model.score(test)

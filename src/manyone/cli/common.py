@@ -83,14 +83,16 @@ def _what_to_mend(error: Exception) -> str:
     if hasattr(error, "format_message"):  # of the option parser, which has its own words
         context = getattr(error, "ctx", None)
         more = f" See {context.command_path} --help." if context is not None else ""
-        return f"{error.format_message()}{more}"
+        return f"{error.format_message().rstrip('.')}.{more}"
     full = (f"[Errno {errno.ENOSPC}]", f"(os error {errno.ENOSPC})")  # of Python and of polars
     if isinstance(error, OSError) and any(words in str(error) for words in full):
         return "the disk is full. Make room, and give the command again."
     if isinstance(error, OSError) and error.filename and error.strerror:
         why = f"{error.strerror[0].lower()}{error.strerror[1:]}"
         beside = str(error.filename).endswith(".part")  # a file that was to be renamed
-        return f"{Path(error.filename).parent if beside else error.filename}: {why}."
+        return (
+            f"{Path(error.filename).parent if beside else error.filename}: {why}. Check the name."
+        )
     if isinstance(error, (InputError, OSError, MemoryError, ModelFileError, TableFileError)):
         return str(error) or "not enough memory. Give fewer rows."
     return ""

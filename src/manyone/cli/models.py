@@ -155,9 +155,7 @@ def label_of(model: TableModel, words: Sequence[str]) -> Any:
     for label in model.tasks_.tolist():
         if str(label) == text:
             return label
-    raise InputError(
-        f"there is no task {text!r}. The model knows {shortlist(model.tasks_.tolist(), 5)}."
-    )
+    raise InputError(f"no task {text!r}. The model knows {shortlist(model.tasks_.tolist(), 5)}.")
 
 
 def save_model(model: TableModel, path: Path) -> None:

@@ -283,17 +283,12 @@ def _columns(model: TableModel) -> tuple[str, str, Table]:
             Cell(str(told["kind"][k]), mark="text"),
             Cell(str(features) if features else "–", features),
             Cell(f"{missing:.1%}" if missing else "", missing),
-            Cell(
-                f"{plain_text(low, 4)} … {plain_text(high, 4)}" if shown else "",
-                low if shown else None,
-            ),
+            Cell(f"{plain_text(low, 4)} … {plain_text(high, 4)}", low) if shown else Cell(),
             Cell(str(told["note"][k]), mark="text"),
         )
         lines.append(Row(str(name), cells, soft=not told["used"][k]))
     used = int(np.sum(told["used"]))
-    intro = (
-        f"{used} of {len(lines)} columns are features; the task, time and label columns never are."
-    )
+    intro = f"{used} of {len(lines)} columns are features; task, time and label columns never are."
     heads = ("column", "kind", "features", "missing", "range seen", "note")
     return "Columns", intro, Table("What the encoder did", heads, tuple(lines))
 

@@ -29,6 +29,7 @@ _OTHERS = {
     b"BZh": "compressed with bzip2",
     b"\xfd7zXZ": "compressed with xz",
     b"ARROW1": "an Arrow file",
+    **dict.fromkeys((b'{"', b"[{"), "JSON"),
 }
 
 

@@ -44,8 +44,8 @@ def check_output(option: str, path: Path) -> None:
 
 def check_place(option: str, path: Path) -> None:
     """Refuse a file that cannot be written, before anything is computed."""
-    if path.is_dir():
-        raise TableFileError(f"{option} {path} is a folder. Name a file.")
+    if path.is_dir() or str(path) == STREAM:
+        raise TableFileError(f"{option} {path} is a folder, or stdout. Name a file.")
     if not path.parent.is_dir():
         raise TableFileError(f"{option} {path}: there is no folder {path.parent}. Make it first.")
     if not os.access(path.parent, os.W_OK):

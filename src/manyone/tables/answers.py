@@ -118,7 +118,7 @@ def as_output(
         "alarm": answers.alarm,
         "basis": BASES[answers.basis],
     }
-    kept = {name: taken.get_column(name) for name in keep if [name] != task}
+    kept = {name: taken.get_column(name) for name in keep if name != "task" or task != [name]}
     why = {f"reason_{k + 1}": texts for k, texts in enumerate(reasons)}
     if hidden := kept.keys() & (columns | why).keys():
         raise ValueError(f"keep: {min(hidden)!r} is a column of the answers. Rename yours.")

@@ -83,8 +83,9 @@ def as_table(table: Any, what: str = "table") -> nw.DataFrame[Any]:
 
 
 def names_of(given: Any) -> list[str]:
-    """Names of columns, whether one is given or several."""
-    return [str(name) for name in ([given] if isinstance(given, str | int) else given)]
+    """Names of columns, whether one is given, or several, or None."""
+    given = [given] if isinstance(given, str | int) else given
+    return [] if given is None else [str(name) for name in given]
 
 
 def refuse_missing_columns(frame: nw.DataFrame[Any], **roles: Sequence[str]) -> None:
@@ -265,9 +266,8 @@ def outlier_mask(frame: nw.DataFrame[Any], name: str) -> Mask:
     column = read_column(frame.get_column(name))
     values = np.nan_to_num(column.values)
     if column.kind not in ("boolean", "number") or not np.isin(values, (0.0, 1.0)).all():
-        raise ValueError(
-            f"Column {name!r} must be true (or 1) where a row is abnormal, else false (or 0)."
-        )
+        found = shortlist([*dict.fromkeys(frame.get_column(name).to_list())], 3)
+        raise ValueError(f"Column {name!r} must be true (abnormal) or false, 1 or 0; got {found}.")
     return values == 1.0
 
 

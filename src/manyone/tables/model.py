@@ -6,11 +6,12 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
+from numbers import Integral
 from typing import Any, Self
 
 import narwhals.stable.v2 as nw
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, check_scalar
 
 from manyone._types import Array, Codes
 from manyone.labels import find
@@ -118,10 +119,10 @@ class TableModel(BaseEstimator):
         return names_of(self.task)
 
     def _roles(self) -> dict[str, list[str]]:
-        roles = {"task": self.task_columns}
-        for role in ("time", "outlier", "groups"):
-            name = getattr(self, role)
-            roles[role] = [] if name is None else names_of(name)
+        named = ("task", "time", "outlier", "groups")
+        roles = {role: names_of(getattr(self, role)) for role in named}
+        if not roles["task"]:
+            raise ValueError(f"task must name a column of the table; got {self.task!r}.")
         return roles
 
     def _become(self, found: Fitted) -> Self:
@@ -197,6 +198,7 @@ class TableModel(BaseEstimator):
             ``reason_1`` ... where asked for.
         """
         check_is_fitted(self)
+        check_scalar(explain, "explain", Integral, min_val=0)
         frame = as_table(table)
         kept = names_of(keep)
         refuse_missing_columns(frame, keep=kept)
@@ -225,6 +227,7 @@ class TableModel(BaseEstimator):
             numbers of the closest normal rows of the task in the training table.
         """
         check_is_fitted(self)
+        check_scalar(top, "top", Integral, min_val=0)
         frame = as_table(table)
         return explanation_table(self, frame, self.task_columns, top)
 
