@@ -211,8 +211,11 @@ def test_a_column_that_changed_is_refused_by_name():
         encode(encoder, pd.DataFrame({"x": [1.0], "k": [3.0]}))
     with pytest.raises(ValueError, match="no column 'k'"):
         encode(encoder, pd.DataFrame({"x": [1.0]}))
-    empty = pd.DataFrame({"x": [None], "k": [None]})
-    assert np.isfinite(encode(encoder, empty)).all()
+    with pytest.raises(ValueError, match=r"'x' was numeric .* is List"):
+        encode(encoder, pl.DataFrame({"x": [[1.0, 2.0]], "k": ["a"]}))
+    for nothing in (None, np.nan):  # a column of texts without any is read as numbers by pandas
+        empty = pd.DataFrame({"x": [nothing], "k": [nothing]})
+        assert np.isfinite(encode(encoder, empty)).all()
 
 
 def test_the_library_does_not_matter():

@@ -54,6 +54,10 @@ class Decision:
         """Whether it is a feature."""
         return self.map is not None
 
+    def dropped(self, why: str) -> Decision:
+        """The decision not to use the column."""
+        return replace(self, note=f"dropped: {why}")
+
     def summary(self) -> dict[str, Any]:
         """A line of `TableModel.columns_`."""
         features = 0 if self.map is None else self.map.width
@@ -63,8 +67,8 @@ class Decision:
         """A further column of this name, if it is of the kind that was seen."""
         if column.kind == self.kind or {column.kind, self.kind} <= {"number", "boolean"}:
             return column
-        empty = bool(np.isnan(column.values).all())
-        if empty and (column.kind == "text" or column.values.size == 0 or self.kind != "text"):
+        # Values of a kind that is not used are missing whatever they are.
+        if not column.values.size or (column.kind in _WORDS and np.isnan(column.values).all()):
             levels = np.empty(0, dtype="U1") if self.kind == "text" else None
             return Column(self.kind, np.full(len(column.values), np.nan), levels)
         raise ValueError(
@@ -81,67 +85,64 @@ def decide(name: str, column: Column, facts: Facts, linear: float) -> Decision:
 
     `linear` says how numbers are scaled, see :class:`NumberMap`.
     """
-    values = column.values
-    seen: dict[str, Any] = {"missing": 1.0 - facts.known / facts.rows}
-    if facts.kind in ("number", "boolean", "date") and facts.known:
-        seen |= {"low": facts.low, "high": facts.high}
-
-    def dropped(note: str) -> Decision:
-        return Decision(name, facts.kind, None, note=note, **seen)
-
+    seen = Decision(name, facts.kind, None, missing=1.0 - facts.known / facts.rows)
     if facts.kind not in _WORDS:
-        return dropped(f"dropped: values of type {facts.kind} are not used")
+        return seen.dropped(f"values of type {facts.kind} are not used")
     if not facts.known:
-        return dropped("dropped: no value")
+        return seen.dropped("no value")
     if facts.kind == "text":
-        return _text(name, facts, dropped, seen)
+        return _decide_text(seen, facts)
+    seen, values = replace(seen, low=facts.low, high=facts.high), column.values
     if facts.kind == "date":
         cycles = DateMap.learn(values)
         if not cycles.width:
-            return dropped("dropped: a date that goes through no day and no week")
+            return seen.dropped("a date that goes through no day and no week")
         note = "hour of day and day of week only, as future dates are all new"
-        return Decision(name, facts.kind, cycles, note=note, **seen)
+        return replace(seen, map=cycles, note=note)
     if facts.low == facts.high:
-        return dropped("dropped: constant")
+        return seen.dropped("constant")
     if facts.grows:
-        return dropped("dropped: a counter, every further row would be out of range")
+        return seen.dropped("a counter, every further row would be out of range")
     if _names_rows(name, values[np.isfinite(values)]):
-        return dropped("dropped: a number that names rows")
+        return seen.dropped("a number that names rows")
     note = f"{facts.infinite} infinite values taken as missing" if facts.infinite else ""
     numbers = NumberMap.learn(np.append(values, _ends(values, facts)), linear)
-    numbers = replace(numbers, infinite=facts.infinite > 0)
-    return Decision(name, facts.kind, numbers, note=note, **seen)
+    return replace(seen, map=replace(numbers, infinite=facts.infinite > 0), note=note)
 
 
 def _ends(values: Array, facts: Facts) -> list[float]:
     """Lowest and highest value of all rows, where those at hand do not reach so far."""
     finite = values[np.isfinite(values)]
-    lower, higher = facts.low < finite.min(initial=np.inf), facts.high > finite.max(initial=-np.inf)
-    return [facts.low] * bool(lower) + [facts.high] * bool(higher)
+    lowest, highest = finite.min(initial=np.inf), finite.max(initial=-np.inf)
+    return [end for end in (facts.low, facts.high) if end < lowest or end > highest]
 
 
-def _text(name: str, facts: Facts, dropped: Any, seen: dict[str, Any]) -> Decision:
+def _decide_text(seen: Decision, facts: Facts) -> Decision:
     if facts.levels is None:
-        return dropped(f"dropped: more than {MOST_TEXTS:,} different texts")
+        return seen.dropped(f"more than {MOST_TEXTS:,} different texts")
     number, rows = len(facts.levels), facts.known
-    if number == 1 and seen["missing"] == 0.0:
-        return dropped("dropped: constant")
+    if number == 1 and seen.missing == 0.0:
+        return seen.dropped("constant")
     if _most_match(_DATE_IN_TEXT, facts.levels):
-        note = "dropped: it looks like dates, and further rows have others; convert it to use it"
-        return dropped(f"{note} (in a text file, write 2026-01-31)")
+        note = "it looks like dates, and further rows have others; convert it to use it"
+        return seen.dropped(f"{note} (in a text file, write 2026-01-31)")
     if number > max(20, _IDENTIFIER * rows):
-        looks = "; it looks like numbers, convert it to use it"
-        looks *= _most_match(_NUMBER_IN_TEXT, facts.levels)
-        return dropped(f"dropped: {number} different texts in {rows} rows name rows{looks}")
+        note = f"{number} different texts in {rows} rows name rows"
+        if _most_match(_NUMBER_IN_TEXT, facts.levels):
+            note += "; it looks like numbers, convert it to use it"
+        return seen.dropped(note)
     if facts.grows:
-        return dropped("dropped: its texts come one after the other, further rows have others")
+        return seen.dropped("its texts come one after the other, further rows have others")
     levels = LevelMap.learn(facts.levels)
     if levels.width == 1:
-        return dropped("dropped: no two rows share a text")
+        return seen.dropped("no two rows share a text")
     *shared, alone = np.bincount(levels.place, minlength=levels.width).tolist()
-    notes = [f"{max(shared)} rare levels are one"] * (max(shared) > 1)
-    notes += [f"{alone} levels of one row each count as never seen"] * (alone > 0)
-    return Decision(name, facts.kind, levels, note="; ".join(notes), **seen)
+    notes = []
+    if max(shared) > 1:
+        notes.append(f"{max(shared)} rare levels are one")
+    if alone:
+        notes.append(f"{alone} levels of one row each count as never seen")
+    return replace(seen, map=levels, note="; ".join(notes))
 
 
 def _most_match(pattern: str, levels: Collection[str]) -> bool:
