@@ -23,6 +23,7 @@ from manyone.selection.sampled import choose_by_sample
 from manyone.selection.tune import tune
 
 if TYPE_CHECKING:
+    from manyone.tables.model import TableModel
     from manyone.tables.passes import Encoded
 
 Choice = dict[str, NDArray[Any]]
@@ -36,22 +37,17 @@ BY_NAME = {cls.__name__: cls for cls in METHODS.values()}
 
 
 def choose_model(
-    Z: Array,
-    given: dict[str, Any],
-    anomalies: str,
-    method: Any,
-    alarm_rate: float,
-    random_state: Any,
+    asked: TableModel, Z: Array, given: dict[str, Any]
 ) -> tuple[OneClassEstimator, Choice]:
     """The fitted model of encoded rows (n, D), and what was tried.
 
     Parameters
     ----------
+    asked : TableModel
+        Says which anomalies, method, alarm rate and random state.
     Z : ndarray of shape (n, D)
     given : dict
         What `fit` is told about the rows: ``task``, ``outlier``, ``groups``.
-    anomalies, method, alarm_rate, random_state
-        As in `TableModel`.
 
     Returns
     -------
@@ -59,63 +55,65 @@ def choose_model(
     choice : dict of arrays
         See :func:`manyone.auto`.
     """
+    method, rate, seed = asked.method, asked.alarm_rate, asked.random_state
     if isinstance(method, OneClassEstimator):
-        model = clone(method).set_params(alarm_rate=alarm_rate)
+        model = clone(method).set_params(alarm_rate=rate)
         return model.fit(Z, **given), _only(model, "as given")
-    refuse_unknown(anomalies, method)
+    refuse_unknown(asked.anomalies, method)
     if method == "auto":
-        options = {"alarm_rate": alarm_rate, "random_state": random_state}
-        model = auto(Z, **given, anomalies=anomalies, **options)
+        model = auto(Z, **given, anomalies=asked.anomalies, alarm_rate=rate, random_state=seed)
         return model, model.choice_
     if method == "default":
-        model, remarks = _untuned(Z, given, anomalies, random_state)
-        model.set_params(alarm_rate=alarm_rate).fit(Z, **given)
+        model, remarks = _untuned(Z, given, asked.anomalies, seed)
+        model.set_params(alarm_rate=rate).fit(Z, **given)
         return model, _only(model, "; ".join(["not tuned", *remarks]))
     one_task = len(encode(given["task"])[0]) == 1
-    criterion = "faults" if anomalies == "faults" or one_task else "unseen"
-    estimator = BY_NAME[method](alarm_rate=alarm_rate)
-    model = tune(estimator, Z, **given, criterion=criterion, random_state=random_state)
+    criterion = "faults" if asked.anomalies == "faults" or one_task else "unseen"
+    estimator = BY_NAME[method](alarm_rate=rate)
+    model = tune(estimator, Z, **given, criterion=criterion, random_state=seed)
     return model, _only(model, f'tuned for "{criterion}"')
 
 
-def choose_by_passes(
-    table: Encoded, anomalies: str, method: Any, alarm_rate: float, random_state: Any
-) -> tuple[OneClassEstimator, Choice]:
+def choose_by_passes(asked: TableModel, table: Encoded) -> tuple[OneClassEstimator, Choice]:
     """The same for a table that is not in memory: chosen on a sample, fitted by passes.
 
     Strangers are told by a joint model, faults by the rows of each task alone, both by both.
     """
-    given = table.sample.given()
+    method, given, seed = asked.method, table.sample.given(), asked.random_state
     several = len(encode(given["task"])[0]) > 1
-    estimator: Any
-    if not isinstance(method, OneClassEstimator):
-        refuse_unknown(anomalies, method)
     if isinstance(method, OneClassEstimator):
-        estimator, reason = _with_landmarks(clone(method), random_state), "as given"
-    elif method == "auto":
+        return _fitted_by_passes(asked, method, table, "as given")
+    refuse_unknown(asked.anomalies, method)
+    if method == "auto":
         rows, _, _ = training_rows(IndependentOCKSR(), table.Z, given["task"], given["outlier"])
-        wanted = anomalies, alarm_rate, None, random_state
+        wanted = asked.anomalies, asked.alarm_rate, None, seed
         model = choose_by_sample(table.sweep, rows, table.n_rows, *wanted)
         return model, model.choice_
-    elif method == "default":
+    if method == "default":
         model = IndependentOCKSR(kernel="laplacian", width=3.0, metric="whitened")
-        if anomalies == "strangers" and several:
+        if asked.anomalies == "strangers" and several:
             model = JointOCKSR()
-        estimator, reason = _with_landmarks(model, random_state), "not tuned"
-    else:
-        estimator = _with_landmarks(BY_NAME[method](), random_state)
-        refuse_whole_rows(estimator, None)
-        alone = anomalies == "faults" or not several or not estimator.can.joint
-        criterion = "faults" if alone else "unseen"
-        grid = {**estimator.can.grid, "metric": ("plain", "whitened")}
-        exact = clone(estimator).set_params(landmarks=None)
-        options = {"criterion": criterion, "grid": grid, "random_state": random_state}
-        tuned = tune(exact, table.Z, **given, **options, calibrate=False)
-        estimator.set_params(**{key: getattr(tuned, key) for key in grid})
-        reason = f'tuned for "{criterion}" on {len(table.Z):,} of {table.n_rows:,} rows'
-    estimator = clone(estimator).set_params(alarm_rate=alarm_rate)
+        return _fitted_by_passes(asked, model, table, "not tuned")
+    estimator = _with_landmarks(BY_NAME[method](), seed)
     refuse_whole_rows(estimator, None)
-    return estimator._fit_passes(table.sweep), _only(estimator, reason)
+    alone = asked.anomalies == "faults" or not several or not estimator.can.joint
+    criterion = "faults" if alone else "unseen"
+    grid = {**estimator.can.grid, "metric": ("plain", "whitened")}
+    exact = clone(estimator).set_params(landmarks=None)
+    options = {"criterion": criterion, "grid": grid, "random_state": seed}
+    tuned = tune(exact, table.Z, **given, **options, calibrate=False)
+    estimator.set_params(**{key: getattr(tuned, key) for key in grid})
+    reason = f'tuned for "{criterion}" on {len(table.Z):,} of {table.n_rows:,} rows'
+    return _fitted_by_passes(asked, estimator, table, reason)
+
+
+def _fitted_by_passes(
+    asked: TableModel, model: OneClassEstimator, table: Encoded, reason: str
+) -> tuple[OneClassEstimator, Choice]:
+    model = _with_landmarks(clone(model), asked.random_state)
+    model.set_params(alarm_rate=asked.alarm_rate)
+    refuse_whole_rows(model, None)
+    return model._fit_passes(table.sweep), _only(model, reason)
 
 
 def _with_landmarks(model: Any, random_state: Any) -> Any:

@@ -51,20 +51,19 @@ class Fitted(NamedTuple):
 def fit_table(asked: TableModel, table: Any) -> Fitted:
     """What a table model asks for, of a table wherever it is."""
     linear = _LINEAR.get(asked.anomalies, 0.5)
-    wanted = (asked.anomalies, asked.method, asked.alarm_rate, asked.random_state)
     if in_memory(table):
         training = read_training(as_table(table), asked._roles(), names_of(asked.ignore))
         _refuse_lone_rows(training)
         encoder = Encoder.learn(*training.normal(), linear)
         Z = encoder.encode(training.columns, training.codes())
-        with _quietly():
-            model, choice = choose_model(Z, training.given(), *wanted)
+        with quietly():
+            model, choice = choose_model(asked, Z, training.given())
         return guarded(training, encoder, model, choice, Z)
     from manyone.tables.passes import encoded
 
     found = encoded(table, asked._roles(), names_of(asked.ignore), linear)
-    with _quietly():
-        model, choice = choose_by_passes(found, *wanted)
+    with quietly():
+        model, choice = choose_by_passes(asked, found)
     fitted = guarded(found.sample, found.encoder, model, choice, found.Z, found.guards)
     return fitted._replace(n_rows=found.n_rows)
 
@@ -74,7 +73,7 @@ def fit_again(known: TableModel, training: TrainingTable) -> Fitted:
     _refuse_lone_rows(training)
     encoder = known.encoder_.learned_again(*training.normal())
     Z = encoder.encode(training.columns, training.codes())
-    with _quietly():
+    with quietly():
         model = clone(known.model_).fit(Z, **training.given())
     return guarded(training, encoder, model, known.choice_, Z)
 
@@ -102,7 +101,7 @@ def _refuse_lone_rows(training: TrainingTable) -> None:
         )
 
 
-def _quietly() -> warnings.catch_warnings[Any]:
+def quietly() -> warnings.catch_warnings[Any]:
     """Without warnings about thresholds: `basis` says it row by row."""
     return warnings.catch_warnings(action="ignore", category=CalibrationWarning)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
@@ -15,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted, check_scalar
 
 from manyone._types import Array, Codes
 from manyone.labels import find
-from manyone.messages import CalibrationWarning, warn_user
+from manyone.messages import warn_user
 from manyone.tables.answers import Answers, answer_rows, as_output
 from manyone.tables.evaluation import evaluate_answers
 from manyone.tables.explain import Reference, alarm_reasons, explanation_table
-from manyone.tables.fitting import Fitted, fit_again, fit_others, fit_table
+from manyone.tables.fitting import Fitted, fit_again, fit_others, fit_table, quietly
 from manyone.tables.frames import as_table, names_of, outlier_mask, refuse_missing_columns
 from manyone.tables.reading import claimed_tasks, read_training, refuse_other_labels
 
@@ -142,8 +141,7 @@ class TableModel(BaseEstimator):
         return codes, self.encoder_.encode(self.training_.columns, codes)
 
     def _set_rate(self, alarm_rate: float) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CalibrationWarning)
+        with quietly():
             self.model_.recalibrate(alarm_rate)
         promised, calibration = float(self.model_.alarm_rate_.max()), self.model_.calibration_
         if promised > alarm_rate:
