@@ -9,6 +9,7 @@ import numpy as np
 
 from manyone._types import Array, Mask
 from manyone.rows import MISSING
+from manyone.selection.judging import task_aucs
 from manyone.tables.answers import Answers
 from manyone.tables.frames import like
 
@@ -48,8 +49,4 @@ def _line(task: str, truth: Mask, alarm: Mask, area: float, promised: float) -> 
 
 def auc(scores: Array, truth: Mask) -> float:
     """Chance that a normal row scores above an anomaly; NaN where there are not both."""
-    normal, bad = np.sort(scores[~truth]), scores[truth]
-    if not len(normal) or not len(bad):
-        return float("nan")
-    below = np.searchsorted(normal, bad, side="left") + np.searchsorted(normal, bad, side="right")
-    return float(1.0 - below.mean() / (2 * len(normal)))
+    return float(task_aucs(scores[:, None], np.where(truth, MISSING, 0))[0])
