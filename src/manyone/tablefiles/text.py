@@ -186,7 +186,8 @@ class _Reader:
         self.name, self.line, self.row, self.encoding = name, line, 0, ""
         self.delimiter = _find_delimiter(records)
         header = records.content[: records.end[0]]
-        self._check(_Records(header + b"\n", records.end[:1], records.quoted[: len(header) + 1]))
+        first = _Records(header + b"\n", records.end[:1], records.quoted[: len(header) + 1])
+        self._refuse_stray_quotes(first)
         (fields,) = csv.reader(
             [self._decoded(header).decode().rstrip("\r")], delimiter=self.delimiter
         )
@@ -204,7 +205,8 @@ class _Reader:
         import polars as pl
 
         schema = dict.fromkeys(self.names, pl.String)
-        self._check(records)
+        self._refuse_stray_quotes(records)
+        self._refuse_other_widths(records)
         kept, lines = ~records.blank(), records.content.count(b"\n")
         rows, content = int(kept.sum()), self._decoded(records.content_of(kept))
         table = pl.DataFrame(schema=schema)
@@ -223,15 +225,16 @@ class _Reader:
         self.line, self.row = self.line + lines, self.row + rows
         return table
 
-    def _check(self, records: _Records) -> None:
-        """Refuse quotes inside plain fields, and records that are too short or too long."""
+    def _refuse_stray_quotes(self, records: _Records) -> None:
+        """Refuse quotes inside plain fields."""
         if (at := records.stray_quote(self.delimiter)) is not None:
             raise TableFileError(
                 f"{self.name}, line {self._line(records, at)}: a quote inside a field. Put the "
                 "whole field in quotes and double the quotes inside it."
             )
-        if not hasattr(self, "names"):
-            return
+
+    def _refuse_other_widths(self, records: _Records) -> None:
+        """Refuse records that are too short or too long."""
         widths, wanted, blank = records.widths(self.delimiter), len(self.names), records.blank()
         wrong = np.flatnonzero((widths != wanted) & ~blank)
         if not len(wrong):
