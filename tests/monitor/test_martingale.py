@@ -43,7 +43,7 @@ def test_ville(guarded):
         if guarded and i:
             neighbours[:, 0] += martingale.marks(p[:, i]) * martingale.marks(p[:, i - 1])
             neighbours[:, 1] += 1
-            count = martingale.counted(neighbours)
+            count = martingale.weights_of_rows(neighbours)
     for delta in (0.1, 0.01):
         assert np.sum(most >= -np.log(delta)) <= binom.ppf(0.999, k, delta)
     np.testing.assert_allclose(shares.sum(axis=1), 1.0)
@@ -55,7 +55,7 @@ def test_marks_are_standardised_and_rows_alike_count_less():
     assert martingale.marks(p).mean() == pytest.approx(0, abs=1e-12)
     assert martingale.marks(p).var() == pytest.approx(1)
     pairs = np.array([[-20.0, 100.0], [0.0, 100.0], [50.0, 100.0], [100.0, 100.0]])
-    assert martingale.counted(pairs) == pytest.approx([1, 1, 0.171573, 0.1], abs=1e-6)
+    assert martingale.weights_of_rows(pairs) == pytest.approx([1, 1, 0.171573, 0.1], abs=1e-6)
 
 
 def test_numbers_do_not_depend_on_company():

@@ -299,7 +299,7 @@ def _show_answers(monitor: Monitor, answers: dict[str, bool], told: int, out: Pa
 
 def _show_drift(monitor: Monitor) -> None:
     """What drifts since when, and what to do about it."""
-    from manyone.monitor.martingale import counted
+    from manyone.monitor.martingale import weights_of_rows
 
     state, tasks = monitor.state, monitor.model.tasks_
     drifting = np.flatnonzero(state.flagged >= 0)
@@ -313,7 +313,7 @@ def _show_drift(monitor: Monitor) -> None:
     print_lines("Drifting", ("task", "since about", "flagged", "what to do"), lines)
     if len(drifting) > len(lines):
         typer.echo(f"The {len(lines)} clearest of {len(drifting)} tasks.")
-    if np.median(counted(state.neighbours)) < _ALIKE:
+    if np.median(weights_of_rows(state.neighbours)) < _ALIKE:
         typer.echo(
             "Rows resemble the one before them, so flags are less sure: watch fewer, every tenth "
             "or means over an hour."

@@ -94,7 +94,7 @@ def marks(p: Array) -> Array:
     return ((p < _LOW) - _LOW) / np.sqrt(_LOW * (1.0 - _LOW))
 
 
-def counted(neighbours: Array) -> Array:
+def weights_of_rows(neighbours: Array) -> Array:
     """Weight of the next row of each task (k,), from the products of marks so far (k, 2)."""
     r = np.sin(0.5 * np.pi * np.clip(neighbours[:, 0] / neighbours[:, 1], 0.0, 1.0))
     weight: Array = np.maximum((1.0 - r) / (1.0 + r), _LEAST)

@@ -112,7 +112,7 @@ class MonitorState:
     shares : ndarray of shape (T, 2, B)
     neighbours, mark : ndarray of shape (T, 2), (T,)
         How far rows resemble the one before, and whether the last one was low (0: no row yet), see
-        `martingale.counted`.
+        `martingale.weights_of_rows`.
     most, least : ndarray of shape (T,)
         Largest evidence so far, and the smallest of the first wealth.
     since, flagged : ndarray of shape (T,)

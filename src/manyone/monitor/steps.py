@@ -63,7 +63,7 @@ def _bet(state: MonitorState, t: Codes, scores: Array, times: NDArray[Any]) -> A
     history[np.arange(most) >= counts[:, None]] = np.nan
     both = np.concatenate([state.anchor[t].astype(np.float32), history], axis=1)
     p = np.column_stack([martingale.smoothed_ranks(past, rounded, u) for past in (history, both)])
-    count = martingale.counted(state.neighbours[t])
+    count = martingale.weights_of_rows(state.neighbours[t])
     wealth, shares = martingale.bet(state.log_wealth[t], state.shares[t], p, count[:, None])
     mark = martingale.marks(p[:, 0])
     state.neighbours[t] += np.column_stack([mark * state.mark[t], state.mark[t] != 0.0])

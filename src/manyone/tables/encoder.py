@@ -181,10 +181,10 @@ class Encoder:
         starts = np.concatenate([[0], np.cumsum([one.width for one in maps])])
         n = len(columns[names[0]].values)
         Z = np.empty((n, len(self.source)))
-        numbers = [k for k, one in enumerate(maps) if isinstance(one, NumberMap)]
+        numbers = {k: one for k, one in enumerate(maps) if isinstance(one, NumberMap)}
         if numbers:
             values = np.column_stack([columns[names[k]].values for k in numbers])
-            Z[:, starts[numbers]] = apply_numbers(self._number_maps(), values)
+            Z[:, starts[list(numbers)]] = apply_numbers(list(numbers.values()), values)
         for k, one in enumerate(maps):
             if not isinstance(one, NumberMap):
                 Z[:, starts[k] : starts[k + 1]] = one.apply(columns[names[k]])
@@ -195,9 +195,6 @@ class Encoder:
         height[self.lone], height[self.indicators] = LEVEL_HEIGHT, 0.0
         Z[:, -1] = (missing * height).max(axis=1) if gaps else 0.0
         return Z, gaps
-
-    def _number_maps(self) -> list[NumberMap]:
-        return [one for one in self.maps if isinstance(one, NumberMap)]
 
     def read(self, frame: nw.DataFrame[Any], order: Codes | None = None) -> Columns:
         """The columns that are used, rows in some order, or what is wrong with them, by name."""

@@ -159,7 +159,7 @@ def _text_column(values: Array, texts: dict[float, str]) -> Column:
 # ------------------------------------------------------------------------------------- second pass
 
 
-class Sums(NamedTuple):
+class ColumnSums(NamedTuple):
     """Sums and counts of known coordinates (T, D), ends of columns of numbers.
 
     `ends` (2, 2, p) are the two ends on either side, `task_ends` (2, T, p) those of each task; low
@@ -180,7 +180,7 @@ class AddCoordinates:
     encoder: Encoder
     tasks: NDArray[Any]
 
-    def partial(self, block: Block) -> Sums:
+    def partial(self, block: Block) -> ColumnSums:
         """Sums over one part."""
         training, n_tasks = self.reader(block), len(self.tasks)
         normal = np.flatnonzero(~training.outlier)
@@ -192,17 +192,17 @@ class AddCoordinates:
         for side, known in zip(each, both, strict=True):
             np.maximum.at(side, codes, known)
         sums, counts = self.encoder.coordinate_sums(columns, codes, n_tasks)
-        return Sums(sums, counts, np.stack([top_two(side) for side in both]), each)
+        return ColumnSums(sums, counts, np.stack([top_two(side) for side in both]), each)
 
-    def merge(self, one: Sums, other: Sums) -> Sums:
+    def merge(self, one: ColumnSums, other: ColumnSums) -> ColumnSums:
         """Sums over both."""
         both = np.concatenate([one.ends, other.ends], axis=1)
         ends = np.stack([top_two(side) for side in both])
         each = np.maximum(one.task_ends, other.task_ends)
-        return Sums(one.sums + other.sums, one.counts + other.counts, ends, each)
+        return ColumnSums(one.sums + other.sums, one.counts + other.counts, ends, each)
 
 
-def _ranges(found: Sums, middle: Array) -> tuple[Ranges, Ranges]:
+def _ranges(found: ColumnSums, middle: Array) -> tuple[Ranges, Ranges]:
     """Ranges of all rows, and with whole tasks left out; of a single task, with rows left out."""
     alone = ranges_between(middle, *map(two_highest, found.ends))
     if found.task_ends.shape[1] == 1:
@@ -284,7 +284,7 @@ def encoded(table: Any, roles: dict[str, Any], ignore: Sequence[str], linear: fl
     sample, tasks = look.training(), look.sample.tasks
     columns, _, _ = sample.normal()
     decided = Encoder.decided(look.facts, columns, linear)
-    found: Sums = sweep(AddCoordinates(reader, decided, tasks))
+    found: ColumnSums = sweep(AddCoordinates(reader, decided, tasks))
     encoder = decided.imputing(found.sums, found.counts)
     middle = np.nanmedian(encoder.numbers(columns), axis=0)
     Z = encoder.encode(sample.columns, lookup(sample.labels, tasks))
