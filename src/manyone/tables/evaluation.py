@@ -49,4 +49,5 @@ def _line(task: str, truth: Mask, alarm: Mask, area: float, promised: float) -> 
 
 def auc(scores: Array, truth: Mask) -> float:
     """Chance that a normal row scores above an anomaly; NaN where there are not both."""
-    return float(task_aucs(scores[:, None], np.where(truth, MISSING, 0))[0])
+    plain = scores[:, None] + 0.0  # -0.0 is 0.0
+    return float(task_aucs(plain, np.where(truth, MISSING, 0))[0])
