@@ -39,6 +39,13 @@ def test_no_update_is_lost(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["number"]
 
 
+def test_errors_of_who_holds_the_lock_are_theirs(tmp_path):
+    path = tmp_path / "number"
+    path.write_bytes(b"0")
+    with pytest.raises(BlockingIOError, match="a pipe is full"), locked(path, patience=1.0):
+        raise BlockingIOError("a pipe is full")  # what a lock that is taken raises, too
+
+
 def test_waiting_ends_with_a_clear_line_and_the_lock_with_its_process(tmp_path):
     path, ready = tmp_path / "number", fork.Event()
     path.write_bytes(b"0")

@@ -120,14 +120,15 @@ def locked(path: Path, patience: float = _PATIENCE) -> Iterator[None]:
         with open(path, "rb") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Unless the last owner of the lock has replaced this file by another.
-                if os.path.samestat(os.fstat(stream.fileno()), os.stat(path)):
-                    yield
-                    return
-                continue
             except BlockingIOError:
                 if time.monotonic() > until:
                     raise BusyError(
                         f"{path} is being changed by another process. Try again when it is done."
                     ) from None
+            else:
+                # Unless the last owner of the lock has replaced this file by another.
+                if os.path.samestat(os.fstat(stream.fileno()), os.stat(path)):
+                    yield
+                    return
+                continue
         time.sleep(_PAUSE)
