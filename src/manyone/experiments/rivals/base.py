@@ -45,11 +45,17 @@ class Detector(Rival):
 
     offset_: Array
     _rows: list[Array]
+    _means: Array
     _models: list[Any]
 
     def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
         self._rows = [X[codes == t] for t in range(len(self.tasks_))]
+        self._means = np.stack([rows.mean(axis=0) for rows in self._rows])
         self._models = self._detectors()
+
+    def _centred_rows(self) -> list[Array]:
+        """The rows of each task about their mean."""
+        return [rows - mean for rows, mean in zip(self._rows, self._means, strict=True)]
 
     @abstractmethod
     def _detectors(self) -> list[Any]:

@@ -35,14 +35,11 @@ class LargestDeviation(Detector):
     """Largest deviation of a column from the mean of its task, in pooled standard deviations."""
 
     def _detectors(self) -> list[Array]:
-        means = [rows.mean(axis=0) for rows in self._rows]
-        gaps = [rows - mean for rows, mean in zip(self._rows, means, strict=True)]
-        spread = np.concatenate(gaps).std(axis=0)
-        self._spread = np.where(spread > 0, spread, 1.0)
-        return means
+        spread = np.concatenate(self._centred_rows()).std(axis=0)
+        return [np.where(spread > 0, spread, 1.0)] * len(self.tasks_)
 
     def _scores(self, X: Array, t: int) -> Array:
-        return -np.max(np.abs(X - self._models[t]) / self._spread, axis=1)
+        return -np.max(np.abs(X - self._means[t]) / self._models[t], axis=1)
 
 
 class ShrunkMahalanobis:
@@ -86,10 +83,6 @@ class PerTaskMahalanobis(Detector):
 
     def _detectors(self) -> list[ShrunkMahalanobis]:
         return [ShrunkMahalanobis(rows, self.shrinkage) for rows in self._centred_rows()]
-
-    def _centred_rows(self) -> list[Array]:
-        self._means = np.stack([rows.mean(axis=0) for rows in self._rows])
-        return [rows - mean for rows, mean in zip(self._rows, self._means, strict=True)]
 
     def _scores(self, X: Array, t: int) -> Array:
         return -np.linalg.norm(self._models[t].whiten(X - self._means[t]), axis=1)

@@ -36,18 +36,16 @@ class PooledIsolationForest(Detector):
         self.centred = centred
 
     def _detectors(self) -> list[IsolationForest]:
-        means = [rows.mean(axis=0) for rows in self._rows]
-        self._centres = means if self.centred else [np.zeros_like(mean) for mean in means]
-        rows = [rows - centre for rows, centre in zip(self._rows, self._centres, strict=True)]
-        return [IsolationForest(random_state=0).fit(np.concatenate(rows))] * len(means)
+        self._centres = self._means if self.centred else np.zeros_like(self._means)
+        rows = self._centred_rows() if self.centred else self._rows
+        return [IsolationForest(random_state=0).fit(np.concatenate(rows))] * len(rows)
 
     def _scores(self, X: Array, t: int) -> Array:
         return self._models[t].score_samples(X - self._centres[t])
 
     def score_samples(self, X: Array, *, task: NDArray[Any]) -> Array:
         """Every row against its own task, (n,), by one call."""
-        centres = np.stack(self._centres)[self._codes(task)]
-        return self._models[0].score_samples(X - centres)
+        return self._models[0].score_samples(X - self._centres[self._codes(task)])
 
 
 class PerTaskLocalOutlierFactor(Detector):
