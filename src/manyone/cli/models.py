@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from manyone.tables import TableModel
 
 Model = Annotated[Path, typer.Argument(help="File that manyone fit wrote.")]
+Rows = Annotated[Path, typer.Argument(help="CSV, CSV.gz or Parquet; - is stdin.")]
 
 
 def load_model(path: Path) -> TableModel:

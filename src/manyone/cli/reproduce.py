@@ -72,7 +72,8 @@ def reproduce(
     if data_home is not None and not data_home.is_dir():
         raise InputError(f"--data-home {data_home} is not a folder. Name one that exists.")
     command = f"manyone reproduce --data {data} --protocol {protocol} --repeats {repeats}"
-    command += f" --seed {seed} --out {shlex.quote(str(out))}{' --quick' * quick}"
+    command += f" --seed {seed} --out {shlex.quote(str(out))}"
+    command += " --quick" if quick else ""
     with progress("reproducing", "cells", delay=0.0) as update:
         processes, home = workers or cpu_count(), str(data_home) if data_home else None
         run = partial(run_plan, workers=processes, data_home=home, command=command)

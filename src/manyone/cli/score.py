@@ -30,6 +30,7 @@ import typer
 from manyone.cli.common import ALARMS, InputError, examples, needs, print_lines, progress, working
 from manyone.cli.models import (
     Model,
+    Rows,
     about,
     blocks_for,
     chosen_columns,
@@ -57,7 +58,7 @@ def add_to(app: typer.Typer) -> None:
 
 def score(
     model: Model,
-    table: Annotated[Path, typer.Argument(help="CSV, CSV.gz or Parquet; - is stdin.")],
+    table: Rows,
     out: Annotated[Path, typer.Option(help="File for scores, as .csv or .parquet; - is stdout.")],
     explain: Annotated[int, typer.Option(help="Reasons for each alarm.", min=0)] = 0,
     fdr: Annotated[
@@ -202,7 +203,7 @@ class _Totals:
 
 def evaluate(
     model: Model,
-    table: Annotated[Path, typer.Argument(help="CSV, CSV.gz or Parquet; - is stdin.")],
+    table: Rows,
     outlier: Annotated[str, typer.Option(help="Column that is true, or 1, for abnormal rows.")],
     out: Annotated[Path | None, typer.Option(help="File for it, as .csv or .parquet.")] = None,
 ) -> None:
@@ -262,9 +263,8 @@ def report(
     with about(table or model), needs("cli"), working("reporting"):
         from manyone.report.tables import write_report
 
-        rows = None
-        if table is not None:
-            rows = rows_for(found, table, find=[name for name in (found.time,) if name is not None])
+        times = [] if found.time is None else [found.time]
+        rows = None if table is None else rows_for(found, table, find=times)
         names = {"model_name": model.name, "table_name": table.name if table else ""}
         write_report(found, out, rows, **names)
     typer.echo(f"Page: {out}")

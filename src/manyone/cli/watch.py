@@ -26,7 +26,7 @@ import numpy as np
 import typer
 
 from manyone.cli.common import InputError, examples, print_lines, progress
-from manyone.cli.models import about, blocks_for, chosen_columns, load_model, refuse_same
+from manyone.cli.models import Model, about, blocks_for, chosen_columns, load_model, refuse_same
 from manyone.files import locked
 from manyone.messages import shortlist
 from manyone.tablefiles import Block, check_place, read_table
@@ -48,7 +48,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def watch(
-    model: Annotated[Path, typer.Argument(help="File that manyone fit wrote.")],
+    model: Model,
     table: Annotated[Path, typer.Argument(help="Rows in the order of time; - is stdin.")],
     state: Annotated[Path, typer.Option(help="File for what has been seen; made if missing.")],
     out: Annotated[Path, typer.Option(help="CSV file that scores are appended to.")],

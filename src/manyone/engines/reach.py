@@ -83,7 +83,8 @@ class Reach:
         """Reach of more normal rows (b, d), too; some far from all points become points."""
         some = np.argsort(row_hashes(X))[:_MOST_ROWS]
         some = some[np.argsort(codes[some], kind="stable")]
-        X, codes, weight, n_tasks = X[some], codes[some], weight[some], len(self.typical)
+        X, codes, weight = X[some], codes[some], weight[some]
+        n_tasks = len(self.typical)
         nearest = _nearest(self.points, self.hashes, X)
         far = np.flatnonzero(self.usual.left_out(nearest, weight, codes, n_tasks)[0] > 0.0)
         number = min(max(1, MOST_POINTS * len(np.unique(codes[far])) // n_tasks), len(far))

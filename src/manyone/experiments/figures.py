@@ -246,7 +246,8 @@ def _task_order(found: Sequence[Outcome]) -> list[int]:
 def _method_curve(family: str, x: Iterable[float], y: Iterable[float]) -> Curve:
     """A method's curve, in the same colour wherever the method appears."""
     k, mine = _place(family), ours(family)
-    group = _GROUPS[0 if in_paper(family) else 1 if mine else 2]
+    others = _GROUPS[1] if mine else _GROUPS[2]
+    group = _GROUPS[0] if in_paper(family) else others
     look = (COLOURS[k % len(COLOURS)], SYMBOLS[k % len(SYMBOLS)], "solid" if mine else "dotted")
     return Curve(tuple(map(float, x)), tuple(map(float, y)), family, group, *look)
 

@@ -98,7 +98,9 @@ def _auc_cells(row: Row | None, best: Row, results: Results) -> list[Cell]:
         return [Cell()] * (1 + results.repeated)
     if not results.repeated:
         return [Cell(str(row), row.mean)]
-    mark = "best" if ties(row, best) else "level" if results.level(row, best) else ""
+    mark = "level" if results.level(row, best) else ""
+    if ties(row, best):
+        mark = "best"
     pair = results.pair(row.dataset, row.protocol, row.method, best.method)
     p = pair.p if pair else None
     test = Cell("< 0.001", p, "soft") if p is not None and p < 0.001 else _cell(p, ".3f", "soft")

@@ -144,10 +144,7 @@ class Protocol:
 
     def smaller(self, factor: int) -> Protocol:
         """The same protocol with test rows divided by a factor of 1 or more."""
-        if factor < 1:
-            raise ValueError(f"factor must be at least 1; got {factor!r}.")
-        positive, negative = (max(1, n // factor) for n in (self.n_positive, self.n_negative))
-        return replace(self, n_positive=positive, n_negative=negative)
+        return replace(self, **_divided(self, factor, "n_positive", "n_negative"))
 
     def split(self, X: Any, task: Any, seed: int | Sequence[int]) -> Split:
         """Draw the rows of one repetition.
@@ -226,11 +223,7 @@ class FaultProtocol:
 
     def smaller(self, factor: int) -> FaultProtocol:
         """The same protocol with test rows divided by a factor of 1 or more."""
-        if factor < 1:
-            raise ValueError(f"factor must be at least 1; got {factor!r}.")
-        sizes = {name: getattr(self, name) for name in ("n_normal", "n_fault", "n_test")}
-        fewer = {name: max(1, n // factor) for name, n in sizes.items() if n is not None}
-        return replace(self, **fewer)
+        return replace(self, **_divided(self, factor, "n_normal", "n_fault", "n_test"))
 
     def split(
         self, X: Any, task: Any, roles: NDArray[np.uint8], seed: int | Sequence[int]
@@ -284,6 +277,14 @@ class FaultProtocol:
         if self.n_test is not None:
             test = rng.permutation(test)[: self.n_test]
         return learn, test, np.isin(test, fault)
+
+
+def _divided(protocol: Any, factor: int, *names: str) -> dict[str, Any]:
+    """Numbers of rows that are given, divided by a factor of 1 or more."""
+    if factor < 1:
+        raise ValueError(f"factor must be at least 1; got {factor!r}.")
+    sizes = {name: getattr(protocol, name) for name in names}
+    return {name: max(1, n // factor) for name, n in sizes.items() if n is not None}
 
 
 def _labels(X: Any, task: Any) -> NDArray[Any]:
