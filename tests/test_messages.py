@@ -21,7 +21,17 @@ from sklearn.exceptions import NotFittedError
 from sklearn.svm import OneClassSVM
 
 from every_method import EVERY_METHOD, methods, parameters
-from manyone import CalibrationWarning, JointOCKSR, TaskAUC, TaskWhitener, auto, load, save, tune
+from manyone import (
+    CalibrationWarning,
+    CombinedOneClass,
+    JointOCKSR,
+    TaskAUC,
+    TaskWhitener,
+    auto,
+    load,
+    save,
+    tune,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 RNG = np.random.default_rng(0)
@@ -545,6 +555,14 @@ def test_tune_wants_our_estimators():
         tune(OneClassSVM(), X, task=TASK, grid={"gamma": [0.1]})
     with pytest.raises(ValueError, match=r"the class JointOCKSR: write JointOCKSR\(\)"):
         tune(JointOCKSR, X, task=TASK)
+    with pytest.raises(ValueError, match=r"got a CombinedOneClass. Tune the views .* manyone.auto"):
+        tune(CombinedOneClass(), X, task=TASK)
+
+
+@pytest.mark.parametrize("budget", [0, -1.0, "soon", np.nan])
+def test_a_budget_is_a_number_of_seconds(budget):
+    with says("budget", "seconds", repr(budget)):
+        auto(X, task=TASK, budget=budget)
 
 
 def test_a_scorer_without_tasks_says_how_they_come():

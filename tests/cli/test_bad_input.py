@@ -20,7 +20,7 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
     [
         (
             ["fit", "no.csv", "--task", "a", "--out", "m"],
-            "no.csv: no such file or directory. Check the name.",
+            "no.csv: no such file or directory. Check its name and permissions.",
         ),
         (["fit", ".", "--task", "a", "--out", "m"], ".: is a directory"),
         (["fit", "events.csv", "--out", "m"], "--task"),

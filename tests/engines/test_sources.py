@@ -76,6 +76,11 @@ def test_parquet(tmp_path, fitted):
         model().fit(tmp_path / "none.parquet", task="shop")
     with pytest.raises(ValueError, match="must name its column"):
         model().fit(tmp_path / "1.parquet", task=TASK)
+    table.to_csv(tmp_path / "rows.csv")
+    with pytest.raises(
+        ValueError, match=r"rows\.csv is no Parquet file\. Read it into a data frame"
+    ):
+        model().fit(tmp_path / "rows.csv", task="shop")
 
 
 def test_functions_that_yield_blocks(fitted):

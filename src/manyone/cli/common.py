@@ -90,9 +90,8 @@ def _what_to_mend(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename and error.strerror:
         why = f"{error.strerror[0].lower()}{error.strerror[1:]}"
         beside = str(error.filename).endswith(".part")  # a file that was to be renamed
-        return (
-            f"{Path(error.filename).parent if beside else error.filename}: {why}. Check the name."
-        )
+        place = Path(error.filename).parent if beside else error.filename
+        return f"{place}: {why}. Check its name and permissions."
     if isinstance(error, (InputError, OSError, MemoryError, ModelFileError, TableFileError)):
         return str(error) or "not enough memory. Give fewer rows."
     return ""

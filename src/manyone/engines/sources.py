@@ -137,6 +137,10 @@ def _files(path: Path) -> list[Path]:
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or not files[0].exists():
         raise ValueError(f"X={str(path)!r}: there is no such Parquet file, or none in that folder.")
+    for file in files:
+        with open(file, "rb") as stream:
+            if stream.read(4) != b"PAR1":
+                raise ValueError(f"X: {file} is no Parquet file. Read it into a data frame first.")
     return files
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,7 +100,7 @@ def auto(
     """
     if anomalies not in ("any", "strangers", "faults"):
         raise ValueError(f'anomalies must be "any", "strangers" or "faults"; got {anomalies!r}.')
-    if budget is not None and not budget > 0:
+    if budget is not None and not (isinstance(budget, Real) and budget > 0):
         raise ValueError(f"budget must be a number of seconds above 0, or None; got {budget!r}.")
     given = {"task": task, "outlier": outlier, "sample_weight": sample_weight, "groups": groups}
     if isinstance(X, BaseEstimator):

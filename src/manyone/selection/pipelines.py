@@ -31,8 +31,9 @@ def tuned_pipeline(
         name = getattr(pipeline, "__name__", "")
         got = f"the class {name}: write {name}()" if name else f"a {type(pipeline).__name__}"
         raise ValueError(
-            f"tune works on estimators of manyone, and pipelines that end in one; got {got}. "
-            "Use GridSearchCV with scoring=manyone.TaskAUC() for others."
+            f"tune works on estimators of manyone, and pipelines that end in one; got {got}. Tune "
+            "the views of a combination one by one, or let manyone.auto make one; use GridSearchCV "
+            "with scoring=manyone.TaskAUC() for others."
         )
     if pipeline.steps[-1][1] == "auto":
         raise ValueError('A pipeline that ends in "auto" chooses for itself: call its fit.')
