@@ -77,6 +77,37 @@ def test_columns_of_labels_may_come_along(by_tuning):
         )
 
 
+@pytest.mark.filterwarnings("ignore:.*landmarks were rows")
+def test_rows_that_come_and_go_are_transformed():
+    frame = pd.DataFrame(X, columns=["x", "y", "z"]).assign(task=TASK, odd=np.arange(120) == 7)
+    asked = TaskWhitener(adaptive=True)
+    last = JointOCKSR(landmarks=20, random_state=0, alarm_rate=0.1)
+    pipeline = make_pipeline(asked, last).fit(X, task=TASK)
+    Z = pipeline.transform(X, task=TASK)
+    model = JointOCKSR(landmarks=20, random_state=0, alarm_rate=0.1).fit(Z, task=TASK)
+    weight, gone, stay = np.full(120, 2.0), TASK == "c", TASK != "c"
+    roles = {"task": "task", "outlier": "odd", "sample_weight": weight}
+    pipeline.enroll(frame, **roles)
+    model.enroll(Z, task=TASK, outlier=frame.odd, sample_weight=weight)
+    assert np.array_equal(pipeline.score_samples(X, task=TASK), model.score_samples(Z, task=TASK))
+    twice = np.concatenate([X[gone]] * 3), np.concatenate([Z[gone]] * 3)
+    pipeline.forget("c", X=twice[0])
+    model.forget("c", X=twice[1])
+    assert pipeline.tasks_.tolist() == ["a", "b", "d"]
+    kept = np.array_equal(
+        pipeline.pvalues(X[stay], task=TASK[stay]), model.pvalues(Z[stay], task=TASK[stay])
+    )
+    assert kept
+    left = frame[np.isin(TASK, ["a", "b"])]
+    pipeline.forget("d", others={"X": left, "task": "task", "outlier": "odd"})
+    rows = Z[:60], TASK[:60]
+    known = JointOCKSR(landmarks=20, random_state=0, alarm_rate=0.1)
+    known.fit(rows[0], task=rows[1], outlier=left.odd)
+    assert np.array_equal(
+        pipeline.predict(X[:60], task=TASK[:60]), known.predict(*rows[:1], task=rows[1])
+    )
+
+
 def test_searches_set_parameters_of_steps():
     grid = {"jointocksr__alpha": [0.01, 1.0]}
     with sklearn.config_context(enable_metadata_routing=True):

@@ -132,15 +132,20 @@ class TaskPipeline(BaseComposition):
 
     def become(self, model: OneClassEstimator) -> Self:
         """Take a fitted estimator for the last step."""
-        self.model_, self.tasks_ = model, model.tasks_
+        self.model_: Any = model
         for table in {"choice_", "tuning_"} & vars(model).keys():
             setattr(self, table, getattr(model, table))
         return self
 
     @property
+    def tasks_(self) -> NDArray[Any]:
+        """Labels, sorted, shape (T,)."""
+        return np.asarray(self.model_.tasks_)
+
+    @property
     def offset_(self) -> Array:
         """Threshold on the score of each task, shape (T,)."""
-        return self.model_.offset_
+        return np.asarray(self.model_.offset_)
 
     @property
     def n_features_in_(self) -> int:
@@ -203,11 +208,11 @@ class TaskPipeline(BaseComposition):
 
     def score_tasks(self, X: Any) -> Array:
         """Score of every row against every task, shape (n, T)."""
-        return self.model_.score_tasks(self.transform(X))
+        return np.asarray(self.model_.score_tasks(self.transform(X)))
 
     def predict_task(self, X: Any) -> NDArray[Any]:
         """The task that accepts a row best, or none, shape (n,)."""
-        return self.model_.predict_task(self.transform(X))
+        return np.asarray(self.model_.predict_task(self.transform(X)))
 
     def recalibrate(self, alarm_rate: float) -> Self:
         """Promise another alarm rate; nothing is refitted."""
@@ -220,21 +225,29 @@ class TaskPipeline(BaseComposition):
         self._ask("calibrate", X, task, sample_weight=sample_weight)
         return self
 
-    def enroll(self, X: Any, *, task: Any = None, outlier: Any = None) -> Self:
-        """Add rows of known tasks, or new tasks, where the estimator can."""
-        X, task, outlier = split_columns(X, task=task, outlier=outlier)
-        model: Any = self.model_
-        model.enroll(self.transform(X, task=task), task=task, outlier=outlier)
-        self.tasks_ = model.tasks_
+    def enroll(self, X: Any, *, task: Any = None, **given: Any) -> Self:
+        """Add rows of known tasks, or new tasks, where the estimator can; see its `enroll`."""
+        self.model_.enroll(**self._prepared(X, task=task, **given))
         return self
 
-    def forget(self, task: Any) -> Self:
-        """Remove a task and its rows from the estimator."""
+    def forget(self, task: Any, *, X: Any = None, others: Any = None, **given: Any) -> Self:
+        """Remove a task and its rows from the estimator; see its `forget`.
+
+        Rows that are given, its own or those of all others, are as the first transformer takes
+        them.
+        """
         check_is_fitted(self)
-        model: Any = self.model_
-        model.forget(task)
-        self.tasks_ = model.tasks_
+        if X is not None:
+            X = self.transform(X, task=np.repeat(as_labels([task]), np.shape(X)[0]))
+        others = others and self._prepared(**others)
+        self.model_.forget(task, X=X, others=others, **given)
         return self
+
+    def _prepared(self, X: Any, **given: Any) -> dict[str, Any]:
+        """What the estimator is given for rows, columns that are no features taken out of them."""
+        X, *values = split_columns(X, **given)
+        given = dict(zip(given, values, strict=True))
+        return {**given, "X": self.transform(X, task=given.get("task"))}
 
     def explain(self, X: Any, *, task: Any = None, top: int = 3) -> dict[str, NDArray[Any]]:
         """Which columns make each row unusual for its task.
@@ -296,7 +309,7 @@ class TaskPipeline(BaseComposition):
     def _reference(self) -> TrainingRows:
         """Training rows as the estimator has kept them."""
         check_is_fitted(self)
-        model: Any = self.model_
+        model = self.model_
         if isinstance(model, CombinedOneClass):
             model = next(iter(model.views_.values()))
         rows: TrainingRows = model.training_

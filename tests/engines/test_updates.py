@@ -218,6 +218,44 @@ def test_rows_come_and_go_dense_or_sparse(method, own):
     np.testing.assert_array_equal(*found)
 
 
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+@pytest.mark.parametrize("method", [JointOCKSR, IndependentOCKSR])
+def test_few_rows_in_a_metric_grow_in_it(method):
+    """The functions of a fit in the same metric and landmarks; only new rows are judged in it."""
+    X = data(5)
+    white = method(landmarks=30, random_state=0, metric="whitened", alarm_rate=0.1)
+    grown = white.fit(X[OTHERS], task=TASK[OTHERS])
+    assert grown.calibration_.source == "folds"
+    before = grown.calibration_
+    grown.enroll(X[~OTHERS], task=TASK[~OTHERS])
+    plan, block = grown.solution_.learned["sums"].plan, Block(X, TASK)
+    if method is JointOCKSR:
+        again, tails = joint_passes(plan, local_sweep([block]), 0.1)
+    else:
+        again, tails = independent_passes(plan, local_sweep([block]), 0.1, independent_solution)
+    found = grown.solution_.scorer.scorer.all(plan.metric.apply(X))
+    np.testing.assert_allclose(found, again.scorer.all(plan.metric.apply(X)), atol=1e-8)
+    own, found = tails.calibration(4, "leave-one-out"), grown.calibration_
+    np.testing.assert_allclose(found.scores[slice(*found.starts[1:3])], own.scores, atol=1e-8)
+    ratio = found.scores[: found.starts[1]] / before.scores[: before.starts[1]]
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("metric", ["plain", "whitened"])
+def test_alarms_of_the_tasks_that_were_there_hold_beside_new_ones(metric):
+    rates = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        centres, codes = 2.0 * rng.normal(size=(8, 10)), np.repeat(np.arange(8), 30)
+        mix, old, claim = rng.normal(size=(10, 10)) / 3.0, codes < 6, np.repeat(np.arange(8), 200)
+        X, fresh = (centres[own] + rng.normal(size=(len(own), 10)) @ mix for own in (codes, claim))
+        few = JointOCKSR(landmarks=40, random_state=0, alarm_rate=0.1, metric=metric)
+        few.fit(X[old], task=codes[old]).enroll(X[~old], task=codes[~old])
+        alarm = few.predict(fresh, task=claim) < 0
+        rates.append([alarm[claim < 6].mean(), alarm[claim >= 6].mean()])
+    assert np.all(np.mean(rates, axis=0) < 0.125)
+
+
 def test_groups_cannot_be_kept_by_passes():
     X = data(3)
     with pytest.raises(ValueError, match="groups= needs a model of rows in memory"):

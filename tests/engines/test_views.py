@@ -61,11 +61,18 @@ def test_alarms_hold_and_both_kinds_are_found(mapped):
     assert np.mean(model.predict(fresh, task=other) < 0) > 0.7
 
 
+def wherever(where, rows, task):
+    """Rows for `fit`: in memory, or yielded by a function."""
+    return {"X": rows, "task": task} if where == "memory" else {"X": lambda: [(rows, task)]}
+
+
 @pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
-def test_rows_come_to_every_view_and_then_to_the_alarm(mapped, tmp_path):
+@pytest.mark.parametrize("where", ["memory", "blocks"])
+def test_rows_come_to_every_view_and_then_to_the_alarm(where, mapped, tmp_path):
     """Views as if each had enrolled alone; one scale for rows that were there and for new ones."""
     first, last = CODES != 3, CODES == 3
-    model = views().fit(lambda: [(X[first], TASK[first])])
+    model = views().fit(**wherever(where, X[first], TASK[first]))
+    assert model.training_.X.shape[0] == 0
     alone = {name: deepcopy(view) for name, view in model.views_.items()}
     before = model.score_samples(X[first], task=TASK[first])
     manyone.save(model, tmp_path / "m.manyone")
@@ -77,7 +84,7 @@ def test_rows_come_to_every_view_and_then_to_the_alarm(mapped, tmp_path):
     counts = np.bincount(CODES[~drawn])
     np.testing.assert_array_equal(model.calibration_.counts, counts)
     # Each task alone has not changed, the joint view hardly.
-    assert np.corrcoef(before, model.score_samples(X[first], task=TASK[first]))[0, 1] > 0.99
+    assert np.corrcoef(before, model.score_samples(X[first], task=TASK[first]))[0, 1] > 0.98
     rng = np.random.default_rng(7)
     for code in (2, 3):
         fresh = X[code == CODES].mean(axis=0) + rng.normal(size=(3000, 4))
@@ -95,21 +102,76 @@ def test_rows_come_to_every_view_and_then_to_the_alarm(mapped, tmp_path):
 def test_forgetting_takes_the_rows_that_stay(mapped):
     stay = CODES != 3
     model = views().fit(mapped, task=TASK).recalibrate(0.2)
-    with pytest.raises(ValueError, match=r"others=what `fit` is to be given for the rows that sta"):
+    with pytest.raises(ValueError, match=r"X=its rows\), or others=what `fit` is to be given"):
         model.forget("pump 3")
+    with pytest.raises(ValueError, match=r"shaped the landmarks.* others="):
+        model.forget("pump 3", X=X[~stay])
     with pytest.raises(ValueError, match="'pump 9'"):
         model.forget("pump 9")
+    assert len(model.tasks_) == 7 == len(model.views_["faults"].tasks_)
     model.forget("pump 3", others={"X": lambda: [(X[stay], TASK[stay])]})
     known = views().set_params(alarm_rate=0.2).fit(lambda: [(X[stay], TASK[stay])])
     np.testing.assert_array_equal(model.score_tasks(X[NEW]), known.score_tasks(X[NEW]))
     np.testing.assert_array_equal(model.offset_, known.offset_)
 
 
-def test_few_rows_are_fitted_in_memory():
-    few = CombinedOneClass(views().estimators, alarm_rate=0.1)
-    one = few.fit(lambda: [(X[8:], TASK[8:])])
-    again = CombinedOneClass(views().estimators, alarm_rate=0.1).fit(X[8:], task=TASK[8:])
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning", "ignore:.*landmarks were rows")
+@pytest.mark.parametrize("where", ["memory", "blocks"])
+def test_rows_of_a_task_are_taken_from_every_view(where, tmp_path):
+    """Views as if each had forgotten alone, and a task that comes and goes leaves no trace."""
+    some = np.arange(900)  # too few to move landmarks
+    rows, task, gone = X[some], TASK[some], TASK[some] == "pump 3"
+    model = views().fit(**wherever(where, rows, task))
+    alone = {name: deepcopy(view) for name, view in model.views_.items()}
+    manyone.save(model, tmp_path / "m.manyone")
+    model = manyone.load(tmp_path / "m.manyone").forget("pump 3", X=rows[gone])
+    for name, view in model.views_.items():
+        alone[name].forget("pump 3", X=rows[gone])
+        np.testing.assert_array_equal(view.score_tasks(rows), alone[name].score_tasks(rows))
+    counts = np.unique(task[~gone], return_counts=True)[1]
+    np.testing.assert_array_equal(model.calibration_.counts, counts)
+    known = views().fit(rows[~gone], task=task[~gone])
+    fresh, claim = X[900:][CODES[900:] != 3], TASK[900:][CODES[900:] != 3]
+    rate = [np.mean(one.predict(fresh, task=claim) < 0) for one in (model, known)]
+    assert rate[0] == pytest.approx(rate[1], abs=0.03) == pytest.approx(0.1, abs=0.05)
+    before = [view.solution_.scorer.all(rows) for view in model.views_.values()]
+    scores = model.calibration_.scores
+    model.enroll(rows[gone], task=task[gone]).forget("pump 3", X=rows[gone])
+    for view, known in zip(model.views_.values(), before, strict=True):
+        np.testing.assert_allclose(view.solution_.scorer.all(rows), known, atol=1e-8)
+    np.testing.assert_array_equal(model.calibration_.scores, scores)
+
+
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+def test_a_view_that_has_kept_its_rows_lends_them_to_one_with_landmarks():
+    """A fit to the new set of rows, where a metric is learned anew anyway."""
+    faults = IndependentOCKSR(kernel="laplacian", width=3.0, metric="adaptive")
+    mixed = [("strangers", JointOCKSR(landmarks=60, random_state=0)), ("faults", faults)]
+    rows, task, old = X[:600], TASK[:600], CODES[:600] != 3
+    model = CombinedOneClass(mixed).fit(rows[old], task=task[old])
+    model.enroll(rows[~old], task=task[~old])
+    whole = CombinedOneClass(mixed).fit(rows, task=task)
+    np.testing.assert_allclose(model.score_tasks(rows), whole.score_tasks(rows), atol=1e-8)
+    np.testing.assert_allclose(model.offset_, whole.offset_, atol=1e-8)
+    model.forget("pump 3")
+    part = CombinedOneClass(mixed).fit(rows[old], task=task[old])
+    np.testing.assert_allclose(model.score_tasks(rows), part.score_tasks(rows), atol=1e-8)
+    np.testing.assert_allclose(model.offset_, part.offset_, atol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+@pytest.mark.parametrize("metric", ["plain", "whitened"])
+def test_rows_in_memory_are_those_of_blocks(metric):
+    given = {f"{name}__metric": metric for name in ("strangers", "faults")}
+    one = (
+        views()
+        .set_params(**given)
+        .fit(lambda: [(X[:300], TASK[:300]), (X[300:700], TASK[300:700])])
+    )
+    again = views().set_params(**given).fit(X[:700], task=TASK[:700])
     np.testing.assert_allclose(one.score_tasks(X[NEW]), again.score_tasks(X[NEW]), atol=1e-8)
+    np.testing.assert_allclose(one.offset_, again.offset_, atol=1e-8)
+    assert (again.calibration_.source == "folds") == (metric == "whitened")
 
 
 def test_what_cannot_be_combined_in_blocks():
@@ -118,6 +180,20 @@ def test_what_cannot_be_combined_in_blocks():
         two.fit(lambda: [(X, TASK)])
     with pytest.raises(ValueError, match="landmarks"):
         CombinedOneClass([("one", JointOCKSR())]).fit(lambda: [(X, TASK)])
+
+
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+@pytest.mark.parametrize("anomalies", ["any", "strangers"])
+def test_what_auto_and_tune_choose_can_grow(anomalies):
+    """With landmarks, of rows in memory."""
+    rows, task, old = X[:600], TASK[:600], CODES[:600] != 3
+    model = manyone.auto(rows[old], task=task[old], anomalies=anomalies, landmarks=30)
+    grid = {"alpha": [0.1, 1.0]}
+    tuned = manyone.tune(JointOCKSR(landmarks=30), rows[old], task=task[old], grid=grid)
+    for one in (model, tuned):
+        one.enroll(rows[~old], task=task[~old])
+        assert "pump 3" in one.tasks_
+        assert np.mean(one.predict(rows[~old], task=task[~old]) < 0) < 0.15
 
 
 @pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")

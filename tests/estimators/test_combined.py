@@ -162,7 +162,7 @@ def test_a_refused_update_changes_nothing(fleet):
     views = [("alone", IndependentOCKSR()), ("two layers", NonlinearOCKSR(max_iter=2))]
     model = CombinedOneClass(estimators=views).fit(X, task=task)
     before = model.score_tasks(X)
-    with pytest.raises(ValueError, match="'two layers' is a NonlinearOCKSR"):
+    with pytest.raises(ValueError, match="NonlinearOCKSR, the view 'two layers'"):
         model.enroll(X[:2], task=task[:2])
     np.testing.assert_array_equal(model.score_tasks(X), before)
 

@@ -15,14 +15,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from manyone.calibration.tails import Tails, kept_scores
 from manyone.covariance import Whitening
 from manyone.engines.blocks import Block
+from manyone.engines.hashing import row_hashes
 from manyone.engines.independent import TaskPlans
+from manyone.engines.left_out import KnownScores, scores_by_folds
 from manyone.engines.metric import behind_metric, metric_of
 from manyone.engines.plan import Plan, sample_size, seed_of
 from manyone.engines.reach import Reach
 from manyone.engines.sample import Sample, TakeSample, refuse_unusable
 from manyone.kernels.gram import Gram
+from manyone.models.solution import Solution
 from manyone.progress import counted
 from manyone.rows import TrainingRows
 from manyone.threads import threads_for_blocks
@@ -110,23 +114,24 @@ def fit_judged(model: Any, sweep: Sweep) -> tuple[Any, Any]:
     sample = sweep(TakeSample(size, seed, whitened, least))
     refuse_unusable(sample)
     remember_columns(model, sample)
-    few = whitened and sample.n_rows <= size
-    if sample.whole and (few or model.can.sample_rows):
-        # So few rows shape the metric, or the first layer, much: thresholds come from folds.
+    if sample.whole and model.can.sample_rows:
         return model._fit_rows(sample.rows().by_task(), sample.tasks), None
+    # So few rows shape the metric much: thresholds come from folds.
+    few = whitened and sample.n_rows <= size
     # Two layers are learned from the sample by BLAS; all else is blocks of rows.
     spread = nullcontext() if model.can.sample_rows else threads_for_blocks()
     with np.errstate(under="ignore"), spread:
         metric = metric_of(sample, sweep) if whitened else None
-        plan = _planned(model, sample, seed, metric)
+        plan = _planned(model, sample, seed, metric, few)
         solution, tails = model._solve_passes(plan, sweep, sample)
         judge = solution.learned.pop("judge", None)
         solution = behind_metric(solution, metric)
-        calibration = tails.calibration(len(plan.tasks), solution.left_out_source)
+    if few:
+        solution, tails, judge = _by_folds(model, plan, solution, sample.rows().by_task())
+    calibration = tails.calibration(len(plan.tasks), solution.left_out_source)
     model._warn(solution, sample.X)
     model.training_ = no_rows(len(plan.tasks))
-    model.tasks_, model.solution_ = plan.tasks, solution
-    model.calibration_ = calibration
+    model.tasks_, model.solution_, model.calibration_ = plan.tasks, solution, calibration
     model._set_offsets(model.alarm_rate)
     return model, judge
 
@@ -137,14 +142,26 @@ def no_rows(n_tasks: int) -> TrainingRows:
     return TrainingRows(np.empty((0, 0)), none, none.astype(bool), np.zeros(0), none, n_tasks)
 
 
-def _planned(model: Any, sample: Sample, seed: int, metric: Whitening | None) -> Any:
+def _by_folds(model: Any, plan: Any, solution: Solution, rows: TrainingRows) -> tuple[Any, ...]:
+    """Solution, tails and scores of rows that have all shaped its metric, judged without them."""
+    normal = np.flatnonzero(~rows.outlier)
+    some, scores = rows.take(normal), scores_by_folds(model, solution, rows, plan)[normal]
+    tails = Tails.of(scores, some.codes, some.weight, kept_scores(rows.n_tasks))
+    if "sums" in solution.learned:
+        solution.learned["sums"] = replace(solution.learned["sums"], tails=tails)
+    return replace(solution, left_out_source="folds"), tails, KnownScores.among(some, scores)
+
+
+def _planned(model: Any, sample: Sample, seed: int, metric: Whitening | None, few: bool) -> Any:
     """The plan for a sample, or one for each large task, with the parameters of an estimator."""
     rows = sample.rows()
     moved = rows if metric is None else replace(rows, X=metric.apply(rows.X))
     kernel = Gram.of(moved, model).points.kernel
     kind: Any = Plan if model.can.joint else TaskPlans
     plan = kind.of(kernel, rows, sample.tasks, model.landmarks, seed, metric)
-    if model.can.joint:
+    if few:
+        plan = replace(plan, drawn=row_hashes(sample.X))
+    elif model.can.joint:
         plan = plan.learned(sample, model.alpha)
     return replace(plan, reach=Reach.of(kernel, rows))
 

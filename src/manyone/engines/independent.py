@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from manyone import validation
 from manyone._types import Array, Codes
-from manyone.calibration.tails import Tails
+from manyone.calibration.tails import IntoTails, Tails
 from manyone.covariance import Whitening
 from manyone.engines.blocks import Block, CodedRows, stacked
 from manyone.engines.hashing import Hashes, row_hashes
 from manyone.engines.joint import Sums
-from manyone.engines.left_out import LeaveOut
+from manyone.engines.left_out import KnownScores, LeaveOut
 from manyone.engines.plan import Plan, sample_size, seed_of
 from manyone.engines.reach import Reach
 from manyone.engines.statistics import AddUp, Ridge, Statistics, solve_statistics
@@ -56,6 +56,8 @@ class TaskPlans:
         Of the other tasks, by number.
     reach : Reach or None
     metric : Whitening or None
+    drawn : ndarray of shape (s,)
+        See :class:`~manyone.engines.Plan`.
     """
 
     tasks: NDArray[Any]
@@ -64,6 +66,7 @@ class TaskPlans:
     plans: dict[int, Plan]
     reach: Reach | None = None
     metric: Whitening | None = None
+    drawn: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
 
     @classmethod
     def of(
@@ -135,17 +138,16 @@ class AddUpEach:
 
 
 @dataclass(frozen=True, eq=False)
-class LeaveOutEach:
+class LeaveOutEach(IntoTails):
     """The pass that leaves every row of every task with a plan out.
 
-    Scores of the other rows are known: `scores` (k,), found by `keys` (k,), ascending.
+    Scores of the other rows are `known`.
     """
 
     plans: TaskPlans
     ridges: dict[int, Ridge]
     unit: float
-    keys: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
-    scores: Array = field(default_factory=lambda: np.zeros(0))
+    known: KnownScores | None = None
 
     def partial(self, block: Block) -> Tails:
         """Left-out scores of one block."""
@@ -165,27 +167,15 @@ class LeaveOutEach:
             return replace(tails, codes=np.full(len(tails.codes), task))
 
         found = Tails.none(len(self.plans.tasks)).merged(*on_threads(judge, self.plans.parts(rows)))
-        if out is not None and len(self.keys):
-            keys = _keys(rows)
-            place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-            known = self.keys[place] == keys
-            out[known] = self.scores[place[known]]
+        if out is not None and self.known is not None:
+            self.known.of(rows, out)
         return found
-
-    def merge(self, one: Tails, other: Tails) -> Tails:
-        """Scores of both."""
-        return one.merged(other)
 
     def _plan(self, task: int) -> Plan:
         reach = self.plans.reach
         if reach is not None:
             reach = replace(reach, typical=reach.typical[[task]], home=reach.home[[task]])
-        return replace(self.plans.plans[task], reach=reach)
-
-
-def _keys(rows: Any) -> Hashes:
-    """A number for the content and the task of each row, shape (b,)."""
-    return row_hashes(rows.X) + np.asarray(rows.codes, dtype=np.uint64) * np.uint64(2**32 + 1)
+        return replace(self.plans.plans[task], reach=reach, drawn=self.plans.drawn)
 
 
 class Parts(NamedTuple):
@@ -231,13 +221,12 @@ def independent_of_sums(sums: Sums, sweep: Any, exact: Exact) -> tuple[Solution,
     judge, small = LeaveOutEach(plans, found.ridges, unit), Tails.none(len(plans.tasks))
     if found.exact is not None:
         assert found.exact.left_out is not None
-        few, normal = plans.few, np.flatnonzero(~plans.few.outlier)
-        scores, codes = found.exact.left_out[normal].copy(), few.codes[normal]
+        new = ~plans.few.outlier & ~np.isin(row_hashes(plans.few.X), plans.drawn)
+        few, scores = plans.few.take(np.flatnonzero(new)), found.exact.left_out[new]
         if reach is not None and unit > 0.0:
-            scores -= reach.penalties(few.X[normal], codes, few.weight[normal], unit)
-        small, keys = Tails.of(scores, codes, few.weight[normal], small.kept), _keys(few)[normal]
-        order = np.argsort(keys)
-        judge = replace(judge, keys=keys[order], scores=scores[order])
+            scores -= reach.penalties(few.X, few.codes, few.weight, unit)
+        small = Tails.of(scores, few.codes, few.weight, small.kept)
+        judge = replace(judge, known=KnownScores.among(few, scores))
     if plans.plans:
         tails = tails.merged(sweep(judge))
     found.learned.update(judge=judge, sums=replace(sums, tails=tails))
@@ -246,18 +235,11 @@ def independent_of_sums(sums: Sums, sweep: Any, exact: Exact) -> tuple[Solution,
     return solution, tails.merged(small)
 
 
-def independent_of_rows(
-    kernel: Kernel,
-    rows: TrainingRows,
-    alpha: float,
-    landmarks: int,
-    random_state: Any,
-    exact: Exact,
-) -> Solution:
+def independent_of_rows(model: Any, kernel: Kernel, rows: TrainingRows) -> Solution:
     """The same for rows in memory: the left-out score of every one of them is kept."""
-    rows, seed = replace(rows, group=None), seed_of(random_state)
-    plans = TaskPlans.of(kernel, rows, np.arange(rows.n_tasks), landmarks, seed)
-    found = _solved(plans, AddUpEach(plans).of(rows), alpha, exact)
+    rows, seed = replace(rows, group=None), seed_of(model.random_state)
+    plans = TaskPlans.of(kernel, rows, np.arange(rows.n_tasks), model.landmarks, seed)
+    found = _solved(plans, AddUpEach(plans).of(rows), model.alpha, model._exactly)
     scores = np.full(len(rows.codes), np.nan)
     LeaveOutEach(plans, found.ridges, 0.0).of(rows, scores)
     if found.exact is not None:

@@ -9,10 +9,10 @@ import numpy as np
 
 from manyone._types import Array, Codes
 from manyone.calibration.tails import Tails
-from manyone.engines.blocks import Block, kernel_blocks
+from manyone.engines.blocks import kernel_blocks
 from manyone.engines.left_out import LeaveOut, LeftOut
 from manyone.engines.plan import Plan, sample_size, seed_of
-from manyone.engines.sample import TakeSample
+from manyone.engines.sample import drawn_from
 from manyone.engines.statistics import AddUp, Ridge, Statistics, solve_statistics
 from manyone.groups import leaving_together
 from manyone.kernels.gram import Expansion
@@ -20,7 +20,7 @@ from manyone.kernels.kernel import Kernel
 from manyone.models.presence import unit_of
 from manyone.models.resemblance import Resemblance
 from manyone.models.solution import Solution
-from manyone.rows import MISSING, TrainingRows
+from manyone.rows import TrainingRows
 from manyone.solvers.leave_blocks import scores_without_blocks, solve_primal_without_blocks
 from manyone.threads import solve_lower
 
@@ -38,12 +38,15 @@ class Sums:
         The ridge that was asked for.
     tails : Tails
         Left-out scores.
+    scale : float or ndarray of shape (T,)
+        What those of rows that were there were multiplied by when others came or went.
     """
 
     plan: Any
     statistics: Any
     alpha: float
     tails: Tails
+    scale: Any = 1.0
 
 
 def joint_passes(plan: Plan, sweep: Any, alpha: float) -> tuple[Solution, Tails]:
@@ -70,32 +73,26 @@ def joint_passes(plan: Plan, sweep: Any, alpha: float) -> tuple[Solution, Tails]
     return solution, tails
 
 
-def joint_of_rows(
-    kernel: Kernel, rows: TrainingRows, alpha: float, landmarks: int, random_state: Any
-) -> Solution:
+def joint_of_rows(model: Any, kernel: Kernel, rows: TrainingRows) -> Solution:
     """The same for rows in memory: the left-out score of every one of them is kept.
 
     Parameters
     ----------
+    model : estimator
+        With `alpha`, `landmarks` and `random_state`.
     kernel : Kernel
     rows : TrainingRows
-    alpha : float
-    landmarks : int
-    random_state : int, RandomState or None
 
     Returns
     -------
     Solution
         Without presence.
     """
-    tasks, some, size = np.arange(rows.n_tasks), rows, sample_size(landmarks)
-    seed = seed_of(random_state)
-    if len(rows.codes) > size:
-        known = np.flatnonzero(rows.codes != MISSING)
-        block = Block(rows.X[known], rows.codes[known], rows.outlier[known], rows.weight[known])
-        some = TakeSample(size, seed).partial(block).rows()
-    plan = Plan.of(kernel, some, tasks, landmarks, seed)
-    step = LeaveOut(plan, solve_statistics(plan, AddUp(plan).of(rows), alpha), 0.0)
+    seed = seed_of(model.random_state)
+    sample = drawn_from(rows, sample_size(model.landmarks), seed)
+    some = rows if sample is None else sample.rows()
+    plan = Plan.of(kernel, some, np.arange(rows.n_tasks), model.landmarks, seed)
+    step = LeaveOut(plan, solve_statistics(plan, AddUp(plan).of(rows), model.alpha), 0.0)
     scores = np.full(len(rows.codes), np.nan)
     solution = _solution(step, step.finished(step.of(rows, scores)))
     if rows.group is None:
@@ -129,11 +126,11 @@ def leaving_out(plan: Plan, statistics: Statistics, alpha: float) -> LeaveOut:
 
 
 def joint_solution_of(
-    step: LeaveOut, statistics: Statistics, alpha: float, found: LeftOut
+    step: LeaveOut, statistics: Statistics, alpha: float, found: LeftOut, scale: Any = 1.0
 ) -> tuple[Solution, Tails]:
     """The model, and the tails of its left-out scores, from what the last pass found."""
     solution = _solution(step, found)
-    solution.learned["sums"] = Sums(step.plan, statistics, alpha, found.tails)
+    solution.learned["sums"] = Sums(step.plan, statistics, alpha, found.tails, scale)
     return solution, found.tails
 
 

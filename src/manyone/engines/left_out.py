@@ -16,8 +16,12 @@ from scipy.linalg import blas
 from manyone._types import Array, Codes
 from manyone.calibration.tails import Tails
 from manyone.engines.blocks import Block, added, by_task, kernel_blocks
+from manyone.engines.hashing import Hashes, row_hashes
 from manyone.engines.plan import Plan
 from manyone.engines.statistics import Ridge
+from manyone.models.presence import unit_of
+from manyone.models.solution import Solution
+from manyone.rows import TrainingRows
 from manyone.solvers.ridge import left_out_mean, one_minus_leverage
 from manyone.threads import on_threads, solve_lower
 
@@ -76,6 +80,42 @@ def tails_of(plan: Plan, rows: Any, score: Score, unit: float, width: int) -> Ta
         return Tails.of(scores, codes, weight, none.kept)
 
     return none.merged(*on_threads(judge, kernel_blocks(len(rows.codes), width)))
+
+
+@dataclass(frozen=True, eq=False)
+class KnownScores:
+    """Left-out scores (k,) of rows, found by their content and task: `keys` (k,), ascending."""
+
+    keys: Hashes
+    scores: Array
+
+    @classmethod
+    def among(cls, rows: Any, scores: Array) -> KnownScores:
+        """Scores (k,) of rows whose tasks are numbers."""
+        keys = _keys(rows)
+        order = np.argsort(keys)
+        return cls(keys[order], scores[order])
+
+    def of(self, rows: Any, out: Array) -> None:
+        """Put the scores of those of the rows that have one into `out` (n,)."""
+        keys = _keys(rows)
+        place = np.searchsorted(self.keys, keys)
+        known = np.append(self.keys, np.uint64(0))[place] == keys
+        out[known] = np.append(self.scores, np.nan)[place[known]]
+
+
+def _keys(rows: Any) -> Hashes:
+    """A number for the content and the task of each row, shape (b,)."""
+    return row_hashes(rows.X) + np.asarray(rows.codes, dtype=np.uint64) * np.uint64(2**32 + 1)
+
+
+def scores_by_folds(model: Any, solution: Solution, rows: TrainingRows, plan: Any) -> Array:
+    """Scores (n,) of the rows of an estimator by refits without them, as a plan lowers them."""
+    scores, normal = model._judged_by_folds(solution, rows, plan.metric).left_out, ~rows.outlier
+    if plan.reach is not None:
+        given = rows.X[normal], rows.codes[normal], rows.weight[normal]
+        scores[normal] -= plan.reach.penalties(*given, unit_of(solution.scorer))
+    return np.asarray(scores)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from manyone._types import Array, Codes
-from manyone.calibration.tails import Tails
+from manyone.calibration.tails import IntoTails, Tails
 from manyone.engines.blocks import Block
 from manyone.engines.left_out import tails_of
 from manyone.engines.plan import Plan
@@ -68,7 +68,7 @@ def linear_problem(statistics: Statistics, alpha: float) -> LinearProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class LeaveOutOfStructure:
+class LeaveOutOfStructure(IntoTails):
     """The pass that leaves every row out, the structure held fixed.
 
     See :func:`manyone.solvers.eigenbasis.left_out_scores_of_structure`.
@@ -114,10 +114,6 @@ class LeaveOutOfStructure:
         rows = block.checked().coded(self.plan.tasks)
         width = 3 * len(self.basis) + 6 * len(self.Q)
         return tails_of(self.plan, rows, self._scores, self.unit, width)
-
-    def merge(self, one: Tails, other: Tails) -> Tails:
-        """Scores of both."""
-        return one.merged(other)
 
     def _scores(self, X: Any, codes: Codes, weight: Array) -> Array:
         own = solve_lower(self.plan.factor, self.plan.values(X)) @ self.basis

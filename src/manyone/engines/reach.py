@@ -34,8 +34,8 @@ class Reach:
         Median distance in each task, in usual ones.
     home : ndarray of shape (T,)
         Number of a point in the middle of each task.
-    codes : ndarray of shape (p,) or None
-        Task of each point; None in models that were saved before it was kept.
+    codes : ndarray of shape (p,)
+        Task of each point.
     """
 
     points: Points
@@ -43,7 +43,7 @@ class Reach:
     usual: Usual
     typical: Array
     home: Codes
-    codes: Codes | None = None
+    codes: Codes
 
     @classmethod
     def of(cls, kernel: Kernel, rows: TrainingRows) -> Reach | None:
@@ -64,8 +64,7 @@ class Reach:
         typical, home = np.zeros(n_tasks), np.zeros(n_tasks, dtype=np.intp)
         typical[codes[codes >= 0]] = self.typical[codes >= 0]
         home[codes[codes >= 0]] = self.home[codes >= 0]
-        own = None if self.codes is None else codes[self.codes]
-        return replace(self, typical=typical, home=home, codes=own)
+        return replace(self, typical=typical, home=home, codes=codes[self.codes])
 
     def without(self, gone: Mask) -> Reach | None:
         """Reach of the points that are left, which then say what is usual; None: there are none."""
@@ -76,8 +75,7 @@ class Reach:
         usual = _usual(_nearest(points, hashes, points.X), np.ones(len(kept)))
         # Any point will do where the one in the middle is gone.
         home = np.minimum(np.searchsorted(kept, self.home), len(kept) - 1)
-        own = None if self.codes is None else self.codes[kept]
-        return Reach(points, hashes, usual, self.typical, home, own)
+        return Reach(points, hashes, usual, self.typical, home, self.codes[kept])
 
     def grown(self, X: Rows, codes: Codes, weight: Array) -> Reach:
         """Reach of more normal rows (b, d), too; some far from all points become points."""
@@ -95,7 +93,7 @@ class Reach:
         usual = _usual(np.append(self.usual.ascending, nearest), np.append(mass, weight))
         new, typical = np.setdiff1d(codes, np.flatnonzero(self.typical)), self.typical.copy()
         typical[new] = usual.left_out(nearest, weight, codes, n_tasks)[1][new]
-        own = None if self.codes is None else np.append(self.codes, codes[few])
+        own = np.append(self.codes, codes[few])
         return Reach(points, hashes, usual, typical, self.home, own)
 
     def presence(self, unit: float) -> Presence:

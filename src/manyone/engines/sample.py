@@ -221,3 +221,14 @@ def refuse_unusable(sample: Sample) -> None:
     if not sample.n_rows:
         raise ValueError("sample_weight is zero for every row: nothing is left to fit.")
     validation.refuse_empty_tasks(sample.codes, sample.outlier, sample.tasks)
+
+
+def drawn_from(rows: TrainingRows, size: int, seed: int) -> Sample | None:
+    """A sample of rows in memory; None where they are few enough to take them all."""
+    if len(rows.codes) <= size:
+        return None
+    labels: NDArray[Any] = rows.codes
+    if np.any(labels == MISSING):
+        labels = labels.astype(object)
+        labels[rows.codes == MISSING] = None
+    return TakeSample(size, seed).partial(CheckedBlock(rows.X, labels, rows.outlier, rows.weight))

@@ -155,7 +155,8 @@ def sweep_over(
         return dask_sweep(X, task, outlier, sample_weight)
     blocks = blocks_of(X, task, outlier, sample_weight)
     # A memory-mapped array can be read whole by a model without landmarks.
-    if blocks is not None and not (isinstance(X, np.memmap) and not _has_landmarks(model)):
+    whole = isinstance(X, np.memmap) and getattr(model, "landmarks", None) is None
+    if blocks is not None and not whole:
         refuse_whole_rows(model, groups)
         return local_sweep(blocks)
     if _why_whole_rows(model, groups):
@@ -163,33 +164,25 @@ def sweep_over(
     return local_sweep([Block(X, task, outlier, sample_weight).checked()])
 
 
-def _has_landmarks(model: Any) -> bool:
-    """Whether an estimator, or every view of a combination, is given landmarks."""
-    views = [view for _, view in getattr(model, "estimators", None) or [("", model)]]
-    return all(getattr(view, "landmarks", None) is not None for view in views)
-
-
 def refuse_whole_rows(model: Any, groups: Any) -> None:
     """Raise where a model wants all rows at once and they come in blocks."""
     from manyone.estimators import METHODS
-    from manyone.estimators.combined import CombinedOneClass
 
-    if isinstance(model, CombinedOneClass):
-        for name, view in model._views():
-            refuse_whole_rows(view, groups)
-            if not view.can.updates:
-                raise ValueError(
-                    f"The view {name!r} is a {type(view).__name__}, and X comes in blocks: views "
-                    "must be JointOCKSR or IndependentOCKSR then, with landmarks."
-                )
-        return
-    if reason := _why_whole_rows(model, groups):
-        able = " or ".join(cls.__name__ for cls in METHODS.values() if cls.can.blocks)
-        raise ValueError(f"{reason}, but X comes in blocks. Use {able} with landmarks=1000 or so.")
+    if why := _why_whole_rows(model, groups):
+        views = hasattr(model, "estimators")
+        able = [cls for cls in METHODS.values() if cls.can.blocks and cls.can.updates >= views]
+        names = " or ".join(cls.__name__ for cls in able)
+        raise ValueError(f"{why}, but X comes in blocks. Use {names} with landmarks=1000 or so.")
 
 
 def _why_whole_rows(model: Any, groups: Any) -> str:
-    """Why an estimator has to see all rows at once; empty where passes over blocks will do."""
+    """Why a model has to see all rows at once; empty where passes over blocks will do."""
+    if hasattr(model, "estimators"):
+        for name, view in model._views():
+            why = _why_whole_rows(view, groups)
+            if why or not view.can.updates:
+                return why or f"The view {name!r} is a {type(view).__name__}"
+        return ""
     if not getattr(model, "can", None) or not model.can.blocks:
         return f"{type(model).__name__} needs all rows in memory"
     if model.landmarks is None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes
-from manyone.calibration.tails import Tails
+from manyone.calibration.tails import IntoTails, Tails
 from manyone.engines.blocks import Block
 from manyone.engines.hashing import row_hashes
 from manyone.engines.left_out import tails_of
@@ -83,7 +83,7 @@ class AddUpFolds:
 
 
 @dataclass(frozen=True, eq=False)
-class JudgeFolds:
+class JudgeFolds(IntoTails):
     """The pass that scores every row that was not drawn by the layer without its fold.
 
     Parameters
@@ -109,10 +109,6 @@ class JudgeFolds:
             rows, score = part.coded(self.plan.tasks), partial(self._scores, layer)
             found.append(tails_of(self.plan, rows, score, self.unit, len(self.plan.points)))
         return found[0].merged(*found[1:])
-
-    def merge(self, one: Tails, other: Tails) -> Tails:
-        """Scores of both."""
-        return one.merged(other)
 
     def _scores(self, layer: LassoLayer, X: Any, codes: Codes, weight: Array) -> Array:
         own = np.einsum("ij,ij->i", self.plan.values(X), layer.coef.T[codes])

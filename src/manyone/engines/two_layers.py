@@ -7,26 +7,22 @@ a ridge regression on responses, leaves out all that they had a part in.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from manyone._types import Array, Codes, Mask, Rows
-from manyone.calibration.tails import Tails
+from manyone.calibration.tails import IntoTails, Tails
 from manyone.covariance import Whitening
-from manyone.engines.blocks import Block, CheckedBlock
-from manyone.engines.fitting import Sweep
+from manyone.engines.blocks import Block
 from manyone.engines.left_out import LeaveOut
 from manyone.engines.plan import Plan
-from manyone.engines.sample import Sample, TakeSample
+from manyone.engines.sample import Sample
 from manyone.engines.statistics import Statistics
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import resolve_kernel
 from manyone.kernels.landmarks import landmark_features
 from manyone.models.scorers import TwoLayers
-from manyone.rows import MISSING, TrainingRows
 from manyone.solvers.nonlinear import ANCHOR, TwoLayerProblem
 
 # Centres of the second layer for each task, at least.
@@ -59,7 +55,7 @@ class FirstLayer:
 
 
 @dataclass(frozen=True, eq=False)
-class Unseen:
+class Unseen(IntoTails):
     """The pass that leaves out, one by one, rows that were not drawn.
 
     Parameters
@@ -75,10 +71,6 @@ class Unseen:
         rows = block.checked()
         new = np.flatnonzero(self.step.plan.unseen(rows.X))
         return self.step.partial(rows.take(new)).tails
-
-    def merge(self, one: Tails, other: Tails) -> Tails:
-        """Scores of both."""
-        return one.merged(other)
 
 
 def centres_of(problem: TwoLayerProblem, content: Codes, landmarks: int, seed: int) -> Codes | None:
@@ -156,19 +148,3 @@ def mostly_drawn(sample: Sample) -> Mask:
     """Tasks (T,) with more rows in the sample than out of it."""
     drawn = np.bincount(sample.stratum, sample.weight, len(sample.totals))
     return np.asarray(drawn[2::2] > 0.5 * sample.counts)
-
-
-def drawn_from(rows: TrainingRows, size: int, seed: int) -> Sample | None:
-    """A sample of rows in memory; None where they are few enough to take them all."""
-    if len(rows.codes) <= size:
-        return None
-    labels: NDArray[Any] = rows.codes
-    if np.any(labels == MISSING):
-        labels = labels.astype(object)
-        labels[rows.codes == MISSING] = None
-    return TakeSample(size, seed).partial(CheckedBlock(rows.X, labels, rows.outlier, rows.weight))
-
-
-def in_one(rows: TrainingRows) -> Sweep:
-    """Passes over rows in memory."""
-    return lambda step: step.of(rows)

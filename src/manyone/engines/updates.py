@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Codes
+from manyone._types import Array, Codes
 from manyone.calibration.tails import Tails
 from manyone.engines.blocks import Block
 from manyone.engines.hashing import row_hashes
 from manyone.engines.independent import AddUpEach, TaskPlans, independent_of_sums
 from manyone.engines.joint import Sums, joint_solution_of, leaving_out
-from manyone.engines.left_out import LeftOut
+from manyone.engines.left_out import LeaveOut, LeftOut
 from manyone.engines.metric import behind_metric
 from manyone.engines.plan import Plan, seed_of
 from manyone.engines.statistics import AddUp, Statistics, symmetric
@@ -28,13 +28,16 @@ from manyone.rows import TrainingRows, codes_without, row_numbers
 Changed = tuple[Solution, Tails, NDArray[Any]]
 # Share of the landmarks that has to be left, or else a word is said.
 _MOST_LOST = 0.75
+# Rows that all tasks count for when it is asked how the scores of one have changed.
+_PRIOR_ROWS = 8.0
 
 
 def enrolled(model: Any, rows: Block) -> Changed:
     """The model with more rows, in the landmarks, the metric and the width that it has.
 
     Its functions are those of a fit to all rows. New rows get left-out scores under the new model;
-    those that were there keep the ones they had, but for small tasks of a model of each task alone.
+    those that were there keep the ones they had, in the new model's scale, but for small tasks of a
+    model of each task alone.
 
     Parameters
     ----------
@@ -65,9 +68,10 @@ def enrolled(model: Any, rows: Block) -> Changed:
         return _each(model, plan, codes, given)
     statistics = sums.statistics.recoded(codes) + AddUp(plan).partial(block)
     step = leaving_out(plan, statistics, sums.alpha)
-    old = _left_out(model.solution_.learned["structure"], sums.tails, codes)
+    scale = _change_of_scale(sums, codes, step)
+    old = _left_out(model.solution_.learned["structure"], sums.tails, codes, scale)
     found = step.merge(old, step.finished(step.partial(block)))
-    changed, tails = joint_solution_of(step, statistics, sums.alpha, found)
+    changed, tails = joint_solution_of(step, statistics, sums.alpha, found, scale)
     changed.learned["judge"] = step
     return behind_metric(changed, plan.metric), tails, tasks
 
@@ -124,8 +128,9 @@ def forgotten(model: Any, code: int, rows: Block) -> Changed:
     plan, statistics = _with_fewer(plan, statistics, kept)
     plan = _without_task(plan, code, plan.reach and np.isin(plan.reach.hashes, hashes))
     step = leaving_out(plan, statistics, sums.alpha)
-    found = _left_out(structure, sums.tails, codes)
-    return *joint_solution_of(step, statistics, sums.alpha, found), plan.tasks
+    scale = _change_of_scale(sums, codes, step)
+    found = _left_out(structure, sums.tails, codes, scale)
+    return *joint_solution_of(step, statistics, sums.alpha, found, scale), plan.tasks
 
 
 def _each(model: Any, plans: Any, codes: Codes, more: TrainingRows) -> Changed:
@@ -166,12 +171,47 @@ def _refuse_shaped(shaped: Any, what: str, label: Any) -> None:
         )
 
 
-def _left_out(structure: Resemblance, tails: Tails, codes: Codes) -> LeftOut:
-    """What the last pass found, with other numbers for the tasks."""
+def _change_of_scale(sums: Sums, codes: Codes, step: LeaveOut) -> Array:
+    """What left-out scores that there were are multiplied by under a new model, task by task.
+
+    A row scores lower beside tasks that resemble its own. How much, the points of the reach tell,
+    which are some of the rows: the ratio of their mean scores in each task, shrunk to that in all.
+
+    Parameters
+    ----------
+    sums : Sums
+        Of the model that was.
+    codes : ndarray of shape (T,)
+        Numbers of its tasks in the new one.
+    step : LeaveOut
+        Of the new model.
+
+    Returns
+    -------
+    ndarray of shape (T',)
+    """
+    scale, reach = np.ones(len(step.plan.tasks)), sums.plan.reach
+    if reach is None:
+        return scale
+    some = np.flatnonzero(codes[reach.codes] >= 0)
+    X, own, one = reach.points.X[some], reach.codes[some], np.ones(len(some))
+    old, new = leaving_out(sums.plan, sums.statistics, sums.alpha), codes[own]
+    before = replace(old, unit=0.0)._judged(X, own, one)[0]
+    after = replace(step, unit=0.0)._judged(X, new, one)[0]
+    if np.any(before < 0.0):
+        both = (np.bincount(new, s, len(scale)) + _PRIOR_ROWS * s.mean() for s in (after, before))
+        scale = np.divide(*both)
+    return scale
+
+
+def _left_out(structure: Resemblance, tails: Tails, codes: Codes, scale: Array) -> LeftOut:
+    """What the last pass found, with other numbers for the tasks, scores times what is given."""
     known = np.flatnonzero(codes >= 0)
     order = known[np.argsort(codes[known])]
     values, mass = structure.values[order], structure.mass[order]
-    return LeftOut(tails.recoded(codes), codes[order], values, mass)
+    tails = tails.recoded(codes)
+    tails = replace(tails, scores=scale[tails.codes] * tails.scores)
+    return LeftOut(tails, codes[order], values, mass)
 
 
 def _with_fewer(plan: Plan, statistics: Statistics, kept: Codes) -> tuple[Plan, Statistics]:

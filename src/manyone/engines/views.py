@@ -8,17 +8,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyone._types import Codes
 from manyone.calibration import Calibration
-from manyone.calibration.tails import Tails, kept_scores
+from manyone.calibration.tails import IntoTails, Tails, kept_scores
 from manyone.engines.blocks import Block
 from manyone.engines.updates import enrolled
 from manyone.labels import lookup
 from manyone.models.combined import CombinedScorer, Tail, relative_weights, weight_of
 from manyone.models.solution import Solution
+from manyone.rows import codes_without
+
+#: A combination of views, and its calibration.
+Combined = tuple[Solution, Calibration]
 
 
 @dataclass(frozen=True, eq=False)
-class JudgeViews:
+class JudgeViews(IntoTails):
     """The pass that leaves every row out of all views at once.
 
     Rows that shaped the landmarks of a view are not judged.
@@ -46,14 +51,8 @@ class JudgeViews:
         known, kept = ~np.isnan(scores) & ~rows.outlier, kept_scores(len(self.tasks))
         return Tails.of(scores[known], rows.codes[known], rows.weight[known], kept)
 
-    def merge(self, one: Tails, other: Tails) -> Tails:
-        """Scores of both."""
-        return one.merged(other)
 
-
-def combined(
-    views: list[Any], judges: list[Any], sweep: Any, weights: Any, rule: str
-) -> tuple[Solution, Calibration]:
+def combined(views: list[Any], judges: list[Any], sweep: Any, weights: Any, rule: str) -> Combined:
     """The combination of views that were fitted by passes, and its calibration.
 
     Parameters
@@ -77,13 +76,13 @@ def combined(
     return _calibrated(scorer, sweep(JudgeViews(views[0].tasks_, tuple(judges), scorer)))
 
 
-def _calibrated(scorer: CombinedScorer, tails: Tails) -> tuple[Solution, Calibration]:
+def _calibrated(scorer: CombinedScorer, tails: Tails) -> Combined:
     source = max(view.left_out_source for view in scorer.views)
     calibration = tails.calibration(len(scorer.tails[0].spread), source)
     return Solution(scorer, None, source, learned={"tails": tails}), calibration
 
 
-def enrolled_views(solution: Any, views: list[Any], rows: Block) -> tuple[Solution, Calibration]:
+def enrolled_views(solution: Any, views: list[Any], rows: Block) -> Combined:
     """The same with more rows, which every view gets; weights and tail values stay what they were.
 
     New rows get left-out scores under the new views, those that were there keep theirs.
@@ -96,14 +95,40 @@ def enrolled_views(solution: Any, views: list[Any], rows: Block) -> tuple[Soluti
         Are changed.
     rows : Block
     """
-    scorer, known = solution.scorer, views[0].tasks_
+    known = views[0].tasks_
     judges = [view._become_sums(*enrolled(view, rows)) for view in views]
-    tasks, tails = views[0].tasks_, []
-    codes = lookup(known, tasks)
-    for view, tail in zip(views, scorer.tails, strict=True):
-        spread = view.calibration_.spread.copy()
-        spread[codes] = tail.spread
-        tails.append(replace(tail, spread=spread))
-    scorer = replace(scorer, views=tuple(view.solution_ for view in views), tails=tuple(tails))
-    found = JudgeViews(tasks, tuple(judges), scorer).partial(rows)
+    codes = lookup(known, views[0].tasks_)
+    scorer = _changed(solution.scorer, views, codes)
+    found = JudgeViews(views[0].tasks_, tuple(judges), scorer).partial(rows)
     return _calibrated(scorer, solution.learned["tails"].recoded(codes).merged(found))
+
+
+def forgotten_views(solution: Any, views: list[Any], code: int, *rows: Any) -> Combined:
+    """The same without a task, which every view forgets; weights and tail values stay.
+
+    Parameters
+    ----------
+    solution : Solution
+        Of a combination that was fitted by passes.
+    views : list of estimator
+        Are changed.
+    code : int
+        The task.
+    *rows
+        Rows of the task, which of them are outliers, and their weights; or None.
+    """
+    codes = codes_without(code, len(views[0].tasks_))
+    for view in views:
+        view._forgotten(code, *rows)
+    scorer = _changed(solution.scorer, views, codes)
+    return _calibrated(scorer, solution.learned["tails"].recoded(codes))
+
+
+def _changed(scorer: CombinedScorer, views: list[Any], codes: Codes) -> CombinedScorer:
+    """The scorer of views that have changed, with other numbers for the tasks they had (T,)."""
+    tails, kept = [], codes >= 0
+    for view, tail in zip(views, scorer.tails, strict=True):
+        spread, scale = view.calibration_.spread.copy(), view.solution_.learned["sums"].scale
+        spread[codes[kept]] = (scale * np.ones(len(spread)))[codes[kept]] * tail.spread[kept]
+        tails.append(replace(tail, spread=spread))
+    return replace(scorer, views=tuple(view.solution_ for view in views), tails=tuple(tails))

@@ -192,6 +192,21 @@ class MultiTaskOneClass(OneClassEstimator):
             self._set_offsets(self.alarm_rate)
         return self
 
+    def _judged_by_folds(self, solution: Solution, rows: TrainingRows, metric: Any) -> Solution:
+        """The solution with scores of its rows by refits without them, metric learned anew, too.
+
+        `metric` is that of the solution, None where it has none.
+        """
+        # (Outliers of every task are not dealt to folds: any metric will do.)
+        X = rows.X if metric is None else metric.apply(rows.X, np.maximum(rows.codes, 0))
+        similarity = similarity_of(X, rows, solution.scorer.points.kernel)
+
+        def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
+            part = learn(self, rows.take(kept), left_out=False)
+            return part, part.scorer.own(rows.X[held], rows.codes[held])
+
+        return solve_with_folds(lambda: solution, refit, similarity, rows, self.can.folds or _FOLDS)
+
     def _warn(self, solution: Solution, X: Rows) -> None:
         """Say what a user should know about a fit to rows (n, d)."""
         if not solution.report.converged:
@@ -264,38 +279,7 @@ def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> So
         return solution
     if gram.given is not None:
         return solve_with_folds(lambda: solution, *by_number(model, gram, rows), rows, folds)
-    return judged_by_folds(model, solution, rows, metric)
-
-
-def judged_by_folds(
-    model: MultiTaskOneClass,
-    solution: Solution,
-    rows: TrainingRows,
-    metric: Whitening | TaskWhitenings | None,
-) -> Solution:
-    """The solution with scores of its rows by refits without them, metric and width learned anew.
-
-    Parameters
-    ----------
-    model : MultiTaskOneClass
-    solution : Solution
-    rows : TrainingRows
-    metric : Whitening, TaskWhitenings or None
-        Of the solution.
-
-    Returns
-    -------
-    Solution
-    """
-    # (Outliers of every task are not dealt to folds: any metric will do.)
-    X = rows.X if metric is None else metric.apply(rows.X, np.maximum(rows.codes, 0))
-    similarity = similarity_of(X, rows, solution.scorer.points.kernel)
-
-    def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
-        part = learn(model, rows.take(kept), left_out=False)
-        return part, part.scorer.own(rows.X[held], rows.codes[held])
-
-    return solve_with_folds(lambda: solution, refit, similarity, rows, model.can.folds or _FOLDS)
+    return model._judged_by_folds(solution, rows, metric)
 
 
 def _in_metric(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
@@ -20,7 +19,7 @@ from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR
-from manyone.estimators.updates import Updatable, code_of, refit_without, rows_to_enroll
+from manyone.estimators.updates import Updatable, Updates
 from manyone.messages import CalibrationWarning
 from manyone.models.combined import CombinedScorer, Tail, relative_weights, weight_of
 from manyone.models.solution import Solution
@@ -28,7 +27,7 @@ from manyone.rows import TrainingRows
 
 
 @dataclass(eq=False, repr=False)
-class CombinedOneClass(OneClassEstimator, BaseComposition):
+class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
     r"""Several detectors as views of one row, and one alarm whose rate holds.
 
     Every view is fitted to all rows. A row's tail value in a view is
@@ -118,25 +117,19 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         return self._combine(views, rows, self.alarm_rate)
 
     def _fit_passes(self, sweep: Any) -> Self:
-        from manyone.engines.fitting import fit_judged, no_rows, remember_columns
-        from manyone.engines.plan import sample_size
-        from manyone.engines.sample import TakeSample, refuse_unusable
+        from manyone.engines.fitting import fit_judged, no_rows
         from manyone.engines.views import combined
 
-        asked = self._views()
-        size = sample_size(max(view.landmarks for _, view in asked))
-        sample = sweep(TakeSample(size))
-        refuse_unusable(sample)
-        remember_columns(self, sample)
-        if sample.n_rows <= size:
-            return self._fit_rows(sample.rows().by_task(), sample.tasks)
         views, judges = {}, []
         with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
-            for name, view in asked:
+            for name, view in self._views():
                 view = clone(view).set_params(alarm_rate=self.alarm_rate)
                 views[name], judge = fit_judged(view, sweep)
                 judges.append(judge)
-        self.training_ = no_rows(len(sample.tasks))
+        self.training_ = no_rows(len(view.tasks_))
+        self.__dict__.pop("feature_names_in_", None)
+        columns = {"n_features_in_", "feature_names_in_", "label_columns_"}
+        self.__dict__.update({name: vars(view)[name] for name in columns & vars(view).keys()})
         found = combined(list(views.values()), judges, sweep, self.weights, self.rule)
         return self._become(views, *found, self.alarm_rate)
 
@@ -167,6 +160,11 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         self.weights_ = solution.scorer.weights
         self._set_offsets(rate)
         return self
+
+    @property
+    def landmarks(self) -> int | None:
+        """The fewest that a view has; None where one has none."""
+        return min(getattr(view, "landmarks", None) or 0 for _, view in self._views()) or None
 
     def _views(self) -> list[tuple[str, MultiTaskOneClass]]:
         """The views that were asked for, or what is wrong with them."""
@@ -224,82 +222,40 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
 
     # ------------------------------------------------------------------------------------- updates
 
-    def enroll(
-        self,
-        X: Any,
-        *,
-        task: Any = None,
-        outlier: Any = None,
-        sample_weight: Any = None,
-        groups: Any = None,
-    ) -> Self:
-        """Add rows to known tasks or enrol new tasks, in every view; thresholds are set anew.
-
-        Parameters
-        ----------
-        X : array-like or data frame of shape (k, d)
-        task, outlier, sample_weight, groups
-            As in `fit`.
-
-        Returns
-        -------
-        self
-        """
-        X, task, outlier, groups = rows_to_enroll(self, X, task, outlier, groups)
+    def _enrolled(self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any) -> Self:
         if not len(self.training_.codes):
-            return self._enroll_passes(X, task, outlier, sample_weight)
-        return self._updated(
-            "enroll", X, task=task, outlier=outlier, sample_weight=sample_weight, groups=groups
-        )
+            from manyone.engines.views import Block, enrolled_views
 
-    def forget(self, task: Any, *, others: Mapping[str, Any] | None = None) -> Self:
-        """Remove a task and every row of it from every view.
+            X = next(iter(self.views_.values()))._alike(X)
+            return self._changed(enrolled_views, Block(X, task, outlier, sample_weight))
+        return self._updated("_enrolled", X, task, outlier, sample_weight, groups)
 
-        Parameters
-        ----------
-        task : label
-        others : dict or None
-            What `fit` is to be given for the rows of all other tasks (``X``, ``task``, ...), for a
-            model of rows in blocks: it is fitted to them.
-
-        Returns
-        -------
-        self
-        """
-        if others is not None:
-            return refit_without(self, task, others)
-        code_of(self, task)
+    def _forgotten(self, code: int, X: Any, outlier: Any, sample_weight: Any) -> Self:
         if not len(self.training_.codes):
-            raise ValueError(
-                f"Rows of {task!r} have made the views comparable, and the model has kept no rows: "
-                f"forget({task!r}, others=what `fit` is to be given for the rows that stay)."
-            )
-        return self._updated("forget", task)
+            from manyone.engines.views import forgotten_views
 
-    def _enroll_passes(self, X: Any, task: Any, outlier: Any, sample_weight: Any) -> Self:
-        """Add rows to views that were fitted by passes."""
-        from manyone.engines.views import Block, enrolled_views
+            return self._changed(forgotten_views, code, X, outlier, sample_weight)
+        return self._updated("_forgotten", code, X, outlier, sample_weight)
 
-        if "tails" not in self.solution_.learned:
-            raise ValueError("This model was saved before such models could grow: fit it again.")
-        views = {name: copy(view) for name, view in self.views_.items()}
-        X = next(iter(views.values()))._alike(X)
-        block = Block(X, task, outlier, sample_weight)
-        with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
-            found = enrolled_views(self.solution_, list(views.values()), block)
-        return self._become(views, *found, self.promised_rate_)
-
-    def _updated(self, method: str, *given: Any, **roles: Any) -> Self:
+    def _changed(self, change: Any, *given: Any) -> Self:
+        """Change views that were fitted by passes."""
         # Copies: a refusal half-way leaves no trace.
         views = {name: copy(view) for name, view in self.views_.items()}
+        with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
+            solution, calibration = change(self.solution_, list(views.values()), *given)
+        return self._become(views, solution, calibration, self.promised_rate_)
+
+    def _updated(self, method: str, *given: Any) -> Self:
+        """Change views of rows in memory; one that has kept all lends them to the others."""
+        views = {name: copy(view) for name, view in self.views_.items()}
+        whole = [view.training_ for view in views.values() if view.training_.X.shape[1]]
         for name, view in views.items():
             if not isinstance(view, Updatable):
-                raise ValueError(
-                    f"{method}() needs views that can be updated; {name!r} is a "
-                    f"{type(view).__name__}, which has to be fitted again."
-                )
+                raise ValueError(f"{type(view).__name__}, the view {name!r}, must be fitted again.")
+            if whole and view.landmarks is not None:
+                view.training_ = whole[0]
             with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
-                getattr(view, method)(*given, **roles)
+                getattr(view, method)(*given)
         rows = next(iter(views.values())).training_
         order = np.lexsort((rows.content, np.where(rows.codes < 0, rows.n_tasks, rows.codes)))
         return self._combine(views, rows.take(order), self.promised_rate_)

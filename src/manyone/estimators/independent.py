@@ -157,8 +157,7 @@ class IndependentOCKSR(Updatable):
         from manyone.engines.independent import independent_of_rows
 
         validation.refuse_landmarks(rows, self.landmarks)
-        chosen = self.alpha, self.landmarks, self.random_state
-        return independent_of_rows(gram.points.kernel, rows, *chosen, independent_solution)
+        return independent_of_rows(self, gram.points.kernel, rows)
 
     def _solve_passes(self, plan: Any, sweep: Sweep, sample: Sample) -> tuple[Solution, Tails]:
         from manyone.engines.independent import independent_passes

@@ -143,9 +143,7 @@ class JointOCKSR(Updatable):
             validation.refuse_landmarks(rows, self.landmarks)
             from manyone.engines.joint import joint_of_rows
 
-            return joint_of_rows(
-                gram.points.kernel, rows, self.alpha, self.landmarks, self.random_state
-            )
+            return joint_of_rows(self, gram.points.kernel, rows)
         K, R, points = gram.matrix(), rows.responses(), gram.points
         alpha = float(effective_alpha(self.alpha, np.diagonal(K) @ rows.weight))
         coef, kept, lower = solve_ridge(K, R, alpha, rows.weight, overwrite=True)

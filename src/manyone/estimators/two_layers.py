@@ -12,7 +12,7 @@ import numpy as np
 from manyone import validation
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array, Codes
-from manyone.estimators.base import MultiTaskOneClass, judged_by_folds
+from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.structured import ITERATED, STRUCTURED, progress, warm_start
 from manyone.kernels.gram import Gram, Points
@@ -103,7 +103,7 @@ class TwoLayerModel(MultiTaskOneClass):
         """The model of rows in memory, on landmarks."""
         from manyone.engines.hashing import row_hashes
         from manyone.engines.plan import Plan, sample_size, seed_of
-        from manyone.engines.two_layers import drawn_from, in_one
+        from manyone.engines.sample import drawn_from
 
         seed, tasks = seed_of(self.random_state), np.arange(rows.n_tasks)
         sample = drawn_from(rows, max(self.can.sample_rows, sample_size(self.landmarks)), seed)
@@ -112,7 +112,8 @@ class TwoLayerModel(MultiTaskOneClass):
         part = self._of_sample(plan, some, seed)
         if sample is None:
             return part
-        return self._sum_up(replace(plan, drawn=row_hashes(sample.X)), part, in_one(rows))[0]
+        plan = replace(plan, drawn=row_hashes(sample.X))
+        return self._sum_up(plan, part, lambda step: step.of(rows))[0]
 
     def _of_sample(self, plan: Plan, rows: TrainingRows, seed: int) -> Solution:
         """The model of rows that are few enough to be held."""
@@ -136,6 +137,7 @@ class TwoLayerModel(MultiTaskOneClass):
         from manyone.calibration.tails import Tails
         from manyone.engines.hashing import row_hashes
         from manyone.engines.joint import joint_passes
+        from manyone.engines.left_out import scores_by_folds
         from manyone.engines.plan import seed_of
         from manyone.engines.two_layers import mostly_drawn
 
@@ -150,13 +152,8 @@ class TwoLayerModel(MultiTaskOneClass):
         tails, unit = sweep(judge), unit_of(solution.scorer)
         few = np.append(mostly_drawn(sample), False)[rows.codes] & ~rows.outlier
         if few.any():
-            judged = judged_by_folds(self, solution, rows, plan.metric).left_out
-            assert judged is not None
-            scores = judged[few]
-            X, codes, weight = rows.X[few], rows.codes[few], rows.weight[few]
-            if plan.reach is not None:
-                scores -= plan.reach.penalties(X, codes, weight, unit)
-            tails = tails.merged(Tails.of(scores, codes, weight, tails.kept))
+            scores = scores_by_folds(self, solution, rows, plan)[few]
+            tails = tails.merged(Tails.of(scores, rows.codes[few], rows.weight[few], tails.kept))
         if plan.reach is not None:
             solution = replace(solution, presence=plan.reach.presence(unit))
         return solution, tails

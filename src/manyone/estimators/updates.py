@@ -27,21 +27,8 @@ if TYPE_CHECKING:
     from manyone.calibration.tails import Tails
 
 
-class Updatable(MultiTaskOneClass):
-    """`enroll` and `forget` for models whose training rows are at hand.
-
-    The kernel width stays what it was: the result equals a fit to the new set of rows with
-    ``gamma=model.gamma_``. A whitened metric, which every row shapes, is learned anew: there, and
-    only there, the change is a whole fit.
-    """
-
-    @abstractmethod
-    def _with_rows(self, old: TrainingRows, new: TrainingRows) -> tuple[Solution, TrainingRows]:
-        """The solution for old and new rows, and these; codes count the tasks after the change."""
-
-    @abstractmethod
-    def _without_rows(self, gone: Codes, code: int) -> tuple[Solution, TrainingRows]:
-        """The solution without the rows `gone`, which are those of the task `code`."""
+class Updates:
+    """`enroll` and `forget`, as all models have them that have them."""
 
     def enroll(
         self,
@@ -64,31 +51,11 @@ class Updatable(MultiTaskOneClass):
         Returns
         -------
         self
-            Equal to a fit to all rows with ``gamma=model.gamma_``.
+            Equal to a fit to all rows with ``gamma=model.gamma_``; of a model of landmarks, with
+            those that it has, its metric, and, in a combination, what makes views comparable.
         """
-        self._check_updatable("enroll")
         X, task, outlier, groups = rows_to_enroll(self, X, task, outlier, groups)
-        if "sums" in self.solution_.learned:
-            from manyone.engines.updates import Block, enrolled
-
-            self._become_sums(*enrolled(self, Block(self._alike(X), task, outlier, sample_weight)))
-            return self
-        more, names, _ = training_rows(self, X, task, outlier, sample_weight, groups, reset=False)
-        more = replace(more, X=_like(self.training_.X, more.X))
-        known = self.tasks_.tolist()
-        new_labels = [name for name in names.tolist() if name not in set(known)]
-        has_normal = set(names[more.codes[~more.outlier]].tolist())
-        for label in new_labels:
-            if label not in has_normal:
-                raise ValueError(f"New task {label!r} has no normal row: enrol one, or drop it.")
-        tasks, _ = encode(as_labels([*known, *new_labels]))
-        old = self.training_.recoded(lookup(self.tasks_, tasks), len(tasks))
-        more = more.recoded(lookup(names, tasks), len(tasks))
-        if isinstance(self.solution_.scorer, InMetric):
-            return self._refit(old.joined(more), tasks)
-        with np.errstate(under="ignore"):
-            solution, rows = self._with_rows(old, more)
-        return self._become(solution, rows, tasks)
+        return self._enrolled(X, task, outlier, sample_weight, groups)
 
     def forget(
         self,
@@ -118,13 +85,64 @@ class Updatable(MultiTaskOneClass):
         -------
         self
             Equal to a fit to the other rows with ``gamma=model.gamma_``; of a model of landmarks,
-            with those that are left, thresholds from the scores that there were. With `others`,
-            equal to a fit to these.
+            with those that are left, thresholds from the scores that there were, and, in a
+            combination, what makes views comparable. With `others`, equal to a fit to these.
         """
         if others is not None:
             return refit_without(self, task, others)
+        return self._forgotten(code_of(self, task), X, outlier, sample_weight)
+
+    @abstractmethod
+    def _enrolled(self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any) -> Self:
+        """Become the model with more rows, whose tasks are given."""
+
+    @abstractmethod
+    def _forgotten(self, code: int, X: Any, outlier: Any, sample_weight: Any) -> Self:
+        """Become the model without a task; of its rows what was given."""
+
+
+class Updatable(Updates, MultiTaskOneClass):
+    """A kernel method whose model can be changed where its rows, or sums over them, are at hand.
+
+    The kernel width stays what it was: the result equals a fit to the new set of rows with
+    ``gamma=model.gamma_``. A whitened metric, which every row shapes, is learned anew, and so are
+    landmarks of rows at hand: there, and only there, the change is a whole fit.
+    """
+
+    @abstractmethod
+    def _with_rows(self, old: TrainingRows, new: TrainingRows) -> tuple[Solution, TrainingRows]:
+        """The solution for old and new rows, and these; codes count the tasks after the change."""
+
+    @abstractmethod
+    def _without_rows(self, gone: Codes, code: int) -> tuple[Solution, TrainingRows]:
+        """The solution without the rows `gone`, which are those of the task `code`."""
+
+    def _enrolled(self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any) -> Self:
+        self._check_updatable("enroll")
+        if "sums" in self.solution_.learned:
+            from manyone.engines.updates import Block, enrolled
+
+            self._become_sums(*enrolled(self, Block(self._alike(X), task, outlier, sample_weight)))
+            return self
+        more, names, _ = training_rows(self, X, task, outlier, sample_weight, groups, reset=False)
+        more = replace(more, X=_like(self.training_.X, more.X))
+        known = self.tasks_.tolist()
+        new_labels = [name for name in names.tolist() if name not in set(known)]
+        has_normal = set(names[more.codes[~more.outlier]].tolist())
+        for label in new_labels:
+            if label not in has_normal:
+                raise ValueError(f"New task {label!r} has no normal row: enrol one, or drop it.")
+        tasks, _ = encode(as_labels([*known, *new_labels]))
+        old = self.training_.recoded(lookup(self.tasks_, tasks), len(tasks))
+        more = more.recoded(lookup(names, tasks), len(tasks))
+        if self._fitted_as_a_whole:
+            return self._refit(old.joined(more), tasks)
+        with np.errstate(under="ignore"):
+            solution, rows = self._with_rows(old, more)
+        return self._become(solution, rows, tasks)
+
+    def _forgotten(self, code: int, X: Any, outlier: Any, sample_weight: Any) -> Self:
         self._check_updatable("forget")
-        code = code_of(self, task)
         if "sums" in self.solution_.learned:
             from manyone.engines.updates import Block, forgotten
 
@@ -133,20 +151,25 @@ class Updatable(MultiTaskOneClass):
             self._become_sums(*forgotten(self, code, Block(X, labels, outlier, sample_weight)))
             return self
         tasks = np.delete(self.tasks_, code)
-        if isinstance(self.solution_.scorer, InMetric):
+        if self._fitted_as_a_whole:
             return self._refit(self.training_.without(code), tasks)
         with np.errstate(under="ignore"):
             solution, rows = self._without_rows(np.flatnonzero(self.training_.codes == code), code)
         return self._become(solution, rows, tasks)
 
     def _check_updatable(self, method: str) -> None:
-        check_is_fitted(self)
         if self.training_.X.shape[1] == 0 and "sums" not in self.solution_.learned:
             raise ValueError(
                 f"{method}() needs all training rows to evaluate the kernel on, but this model has "
                 'kept none: it was fitted with landmarks, or with kernel="precomputed". Fit again, '
                 "X= all rows that it is to know; forget(task, others=...) does it, too."
             )
+
+    @property
+    def _fitted_as_a_whole(self) -> bool:
+        """Whether rows at hand are fitted anew when some come or go: metric and landmarks are."""
+        model: Any = self
+        return isinstance(self.solution_.scorer, InMetric) or model.landmarks is not None
 
     def _alike(self, X: Any) -> Rows:
         """Rows as the landmarks of a model by passes are: dense or sparse."""
@@ -191,7 +214,7 @@ def rows_to_enroll(model: Any, X: Any, task: Any, outlier: Any, groups: Any) -> 
         raise ValueError("groups= needs a model of rows in memory; this one was fitted by passes.")
     X, task, *rest = split_columns(X, task=task, outlier=outlier, groups=groups)
     if task is None:
-        task = np.repeat(model.tasks_, X.shape[0] if hasattr(X, "shape") else len(X))
+        task = np.repeat(model.tasks_, np.shape(X)[0])
     return X, task, *rest
 
 

@@ -118,7 +118,7 @@ def auto(
     begin = time.monotonic()
     probe = IndependentOCKSR(alarm_rate=alarm_rate)
     probe._validate_params()
-    rows, tasks, _ = training_rows(probe, X, **given)
+    rows = training_rows(probe, X, **given)[0]
     plan, remarks = plan_views(rows, anomalies, landmarks, random_state)
     tried: list[_Choice] = []
     for number, view in enumerate(plan):
@@ -129,13 +129,8 @@ def auto(
         tried.append(tuned(view, rows, random_state, until, alone=len(plan) == 1))
     views, alone = [(choice.view, choice.model) for choice in tried], len(tried) == 1
     best: OneClassEstimator = views[0][1] if alone else CombinedOneClass(estimators=views)
-    best.set_params(alarm_rate=alarm_rate)
-    for name in vars(probe).keys() & {"n_features_in_", "feature_names_in_", "label_columns_"}:
-        setattr(best, name, getattr(probe, name))
-    best._fit_rows(rows, tasks)
-    if isinstance(best, CombinedOneClass):
-        remarks += light_views(best)
-    best.choice_ = as_columns(tried, remarks)
+    best.set_params(alarm_rate=alarm_rate).fit(X, **given)
+    best.choice_ = as_columns(tried, remarks + light_views(best))
     return best
 
 
@@ -254,8 +249,10 @@ def _judged_by_folds(model: MultiTaskOneClass, rows: TrainingRows) -> Judged:
     return Judged(setting, aucs, "method")
 
 
-def light_views(best: CombinedOneClass) -> list[tuple[str, str]]:
-    """What there is to say of views that do not count fully."""
+def light_views(best: Any) -> list[tuple[str, str]]:
+    """What there is to say of views, where there are any, that do not count fully."""
+    if not isinstance(best, CombinedOneClass):
+        return []
     words = "weight {:.2g}: rows left out look about as far away to it as any"
     pairs = zip(best.views_, best.weights_.tolist(), strict=True)
     return [(name, words.format(weight)) for name, weight in pairs if weight < 1.0]

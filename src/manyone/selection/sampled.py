@@ -101,7 +101,5 @@ def choose_by_sample(
     best.set_params(alarm_rate=alarm_rate)._fit_passes(sweep)
     words = f"{len(rows.codes):,} of {n_rows:,} rows were looked at"
     remarks = [(view.name, f"{words}; {number} landmarks") for view, number in plan]
-    if isinstance(best, CombinedOneClass):
-        remarks += light_views(best)
-    best.choice_ = as_columns(tried, remarks)
+    best.choice_ = as_columns(tried, remarks + light_views(best))
     return best

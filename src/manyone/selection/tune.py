@@ -102,15 +102,15 @@ def tune(
     >>> len(model.tuning_["score"])
     3
     """
+    given = {"task": task, "outlier": outlier, "sample_weight": sample_weight, "groups": groups}
     if not isinstance(estimator, MultiTaskOneClass):
         from manyone.selection.pipelines import tuned_pipeline  # slow to import
 
-        given = {"task": task, "outlier": outlier, "sample_weight": sample_weight}
-        given |= {"groups": groups, "criterion": criterion, "grid": grid, "max_rows": max_rows}
-        given |= {"calibrate": calibrate, "random_state": random_state}
-        return tuned_pipeline(estimator, tune, X, **given)
+        how = {"criterion": criterion, "grid": grid, "max_rows": max_rows}
+        how |= {"calibrate": calibrate, "random_state": random_state}
+        return tuned_pipeline(estimator, tune, X, **given, **how)
     model, values = _checked(estimator, criterion, grid, max_rows)
-    rows, tasks, _ = training_rows(model, X, task, outlier, sample_weight, groups)
+    rows, tasks, _ = training_rows(model, X, **given)
     faults = criterion == "faults"
     if faults:
         refuse_unless_dense(rows, 'criterion="unseen"')
@@ -130,7 +130,10 @@ def tune(
         model, rows, values, criterion, grid is None, max_rows, random_state
     )
     model.set_params(**table[best].setting)
-    model._fit_rows(rows, tasks, calibrate=calibrate)
+    if calibrate:
+        model.fit(X, **given)
+    else:
+        model._fit_rows(rows, tasks, calibrate=False)
     model.tuning_ = _as_columns(estimator, table, best, judged)
     return model
 
