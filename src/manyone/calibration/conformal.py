@@ -6,6 +6,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from manyone._types import Array, Codes, Mask
+from manyone.messages import warn_user
 from manyone.solvers.ridge import left_out_mean
 
 
@@ -102,3 +103,20 @@ def benjamini_hochberg(p: Array, fdr: float) -> Mask:
     ascending = np.sort(p)
     passing = np.flatnonzero(ascending <= fdr * (1 + 1e-12) * np.arange(1, len(p) + 1) / len(p))
     return p <= (ascending[passing[-1]] if len(passing) else -1.0)
+
+
+def select_rows(p: Array, fdr: float, floor: float) -> Mask:
+    """Rows of a batch to call abnormal, shape (m,), by p-values of which none can be below `floor`.
+
+    Warns where there are none because of that.
+    """
+    chosen = benjamini_hochberg(p, fdr)
+    needed = int(np.ceil(len(p) * floor / fdr - 1e-9))
+    if not chosen.any() and needed > 1:
+        warn_user(
+            f"No row selected. The smallest p-value possible here is {floor:.3g}, so "
+            f"Benjamini-Hochberg at fdr={fdr:g} can select rows of this batch only if at least "
+            f"{needed} of its {len(p)} rows look that abnormal. Use smaller batches, more "
+            "calibration rows, or a larger fdr."
+        )
+    return chosen

@@ -13,13 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 from manyone import validation
 from manyone._sklearn import validate_parameter_constraints
 from manyone._types import Array, Codes, Mask, Rows
-from manyone.calibration.conformal import benjamini_hochberg
+from manyone.calibration.conformal import select_rows
 from manyone.calibration.thresholds import Calibration
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.elsewhere import by_blocks
 from manyone.kernels.kernel import Kernel
 from manyone.labels import check_weight, lookup, one_per_row, without_columns
-from manyone.messages import warn_user
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
 from manyone.rows import MISSING, TrainingRows, check_rows
@@ -129,17 +128,7 @@ class Scoring:
         else:
             p = self.calibration_.pvalues(self._own_scores(X, codes), codes, finest)
             floors = self.calibration_.smallest_pvalues(finest)
-        chosen = benjamini_hochberg(p, fdr)
-        floor = floors[codes].min()
-        needed = int(np.ceil(len(p) * floor / fdr - 1e-9))
-        if not chosen.any() and needed > 1:
-            warn_user(
-                f"No row selected. The smallest p-value possible here is {floor:.3g}, so "
-                f"Benjamini-Hochberg at fdr={fdr:g} can select rows of this batch only if at least "
-                f"{needed} of its {len(p)} rows look that abnormal. Use smaller batches, more "
-                "calibration rows, or a larger fdr."
-            )
-        return chosen
+        return select_rows(p, fdr, floors[codes].min())
 
     @by_blocks
     def score_tasks(self, X: Any) -> Array:

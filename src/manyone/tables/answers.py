@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
-from manyone.calibration.conformal import benjamini_hochberg
+from manyone.calibration.conformal import select_rows
 from manyone.progress import counted
 from manyone.rows import MISSING
 from manyone.tables.frames import label_column, like
@@ -94,7 +94,9 @@ def judged(
     if not known.all():
         p[~known], alarm[~known] = model.unknown_.judge(score[~known], rate, finest)
     if fdr is not None and len(rows):
-        alarm = benjamini_hochberg(p, fdr)
+        parts = (estimator.calibration_, model.unknown_.calibration)  # tasks never seen are last
+        floors = np.concatenate([part.smallest_pvalues(finest) for part in parts])
+        alarm = select_rows(p, fdr, floors[codes].min())
     pooled = np.append(estimator.calibration_.pooled(finest), False)
     basis = np.where(known, pooled[codes].astype(np.intp), 2)
     return Answers(rows, codes, score, p, alarm, basis)
