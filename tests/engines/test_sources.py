@@ -83,6 +83,21 @@ def test_parquet(tmp_path, fitted):
         model().fit(tmp_path / "rows.csv", task="shop")
 
 
+def test_blocks_without_rows_change_nothing(fitted):
+    parts = [slice(0, 0), slice(0, 300), slice(300, 300), slice(300, N)]
+
+    def blocks():
+        return ((X[part], TASK[part]) for part in parts)
+
+    found = model().fit(blocks)
+    assert_same(found, fitted)
+    np.testing.assert_allclose(
+        found.score_samples(blocks), found.score_samples(X, task=TASK), atol=1e-8
+    )
+    with pytest.raises(ValueError, match="no block of rows"):
+        model().fit(lambda: [X[:0]])
+
+
 def test_functions_that_yield_blocks(fitted):
     def blocks():
         for start in range(0, N, 130):

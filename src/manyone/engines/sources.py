@@ -81,14 +81,16 @@ def _parquet() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class CalledBlocks:
-    """Blocks that a function yields, called anew for every pass."""
+    """Blocks that a function yields, called anew for every pass; empty ones are left out."""
 
     function: Callable[[], Iterable[Any]]
 
     def __iter__(self) -> Iterator[Block]:
         """Call the function again."""
-        for block in self.function():
-            yield block if isinstance(block, Block) else Block(*_as_pair(block))
+        for given in self.function():
+            block = given if isinstance(given, Block) else Block(*_as_pair(given))
+            if np.shape(block.X)[0]:
+                yield block
 
 
 def _as_pair(block: Any) -> tuple[Any, ...]:
