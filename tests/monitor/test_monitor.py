@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.stats import binom
 
 from manyone import IndependentOCKSR, JointOCKSR, Monitor, TableModel, TimeBlocks
@@ -330,6 +331,14 @@ def test_confirmed_rows_are_enrolled_within_a_cap(model):
     mine = claim < 3
     rates = [np.mean(m.predict(later[mine], task=claim[mine]) < 0) for m in (model, monitor.model)]
     assert rates[1] < rates[0]
+
+
+def test_confirmed_sparse_rows_are_enrolled():
+    X = sparse.csr_array(np.random.default_rng(0).normal(size=(40, 3)).clip(0.0))
+    monitor = Monitor(JointOCKSR(alarm_rate=RATE).fit(X))
+    monitor.update(X[:4])
+    monitor.feedback([0, 1], normal=True)
+    assert monitor.enroll(X[:4], id=range(4)) == 2
 
 
 def test_confirmed_rows_of_a_table_are_enrolled(pumps):

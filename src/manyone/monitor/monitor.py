@@ -234,7 +234,7 @@ class Monitor:
             Rows that were learned.
         """
         X, id = split_columns(X, id=id)
-        ids = _plain_ids(id, len(X), 0)
+        ids = _plain_ids(id, np.shape(X)[0], 0)
         chosen, codes = self.state.confirmed_rows(ids)
         if chosen.any():
             self.model = enrolled(self.model, X, codes, chosen)
