@@ -10,7 +10,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._types import Array, Codes, Mask
+from manyone.estimators.base import OneClassEstimator
 from manyone.labels import split_columns
+from manyone.pipelines import TaskPipeline
+from manyone.tables import TableModel
+from manyone.tables.frames import as_table
 
 
 class Scored(NamedTuple):
@@ -30,10 +34,6 @@ def resolved(scores: Array) -> Array:
 
 def score_rows(model: Any, X: Any, task: Any) -> Scored:
     """Score rows by a fitted estimator, or the rows of a table by a model of tables."""
-    from manyone.pipelines import TaskPipeline
-    from manyone.tables import TableModel
-    from manyone.tables.frames import as_table
-
     if isinstance(model, TableModel):
         answers = model._answer(as_table(X), None, "pooled")
         return Scored(answers.codes, resolved(answers.score), answers.p_value, answers.alarm)
@@ -47,10 +47,6 @@ def score_rows(model: Any, X: Any, task: Any) -> Scored:
 
 def enrolled(model: Any, X: Any, codes: Codes, chosen: Mask) -> Any:
     """A copy of the model with some rows enrolled."""
-    from manyone.pipelines import TaskPipeline
-    from manyone.tables import TableModel
-    from manyone.tables.frames import as_table
-
     model = deepcopy(model)
     kept = np.flatnonzero(chosen)
     if isinstance(model, TableModel):
@@ -65,10 +61,6 @@ def enrolled(model: Any, X: Any, codes: Codes, chosen: Mask) -> Any:
 
 def estimator_of(model: Any) -> Any:
     """The fitted estimator inside a model of tables or a pipeline, or the estimator itself."""
-    from manyone.estimators.base import OneClassEstimator
-    from manyone.pipelines import TaskPipeline
-    from manyone.tables import TableModel
-
     estimator = model
     if isinstance(model, TableModel | TaskPipeline):
         check_is_fitted(model)
