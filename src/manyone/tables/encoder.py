@@ -196,22 +196,19 @@ class Encoder:
         Z[:, -1] = (missing * height).max(axis=1) if gaps else 0.0
         return Z, gaps
 
-    def read(self, frame: nw.DataFrame[Any], order: Codes | None = None) -> Columns:
-        """The columns that are used, rows in some order, or what is wrong with them, by name."""
-        names, known = self.used, set(frame.columns)
-        lost = [name for name in names if name not in known]
+    def read(self, frame: nw.DataFrame[Any]) -> Columns:
+        """The columns that are used, or what is wrong with them, by name."""
+        known = set(frame.columns)
+        return self.checked(read_columns(frame, [name for name in self.used if name in known]))
+
+    def checked(self, columns: Columns) -> Columns:
+        """The columns that are used, each of the kind that it was."""
+        lost = [name for name in self.used if name not in columns]
         if lost:
             raise ValueError(
                 f"The table has no column {shortlist(lost, 3)}, which the model was fitted with. "
                 "Add it, empty where nobody knows."
             )
-        columns = self.checked(read_columns(frame, names))
-        if order is not None:
-            return {name: column.take(order) for name, column in columns.items()}
-        return columns
-
-    def checked(self, columns: Columns) -> Columns:
-        """The columns that are used, each of the kind that it was."""
         return {one.name: one.checked(columns[one.name]) for one in self.decisions if one.used}
 
     def table(self) -> dict[str, NDArray[Any]]:

@@ -286,10 +286,9 @@ class TableModel(BaseEstimator):
         table : data frame
         """
         check_is_fitted(self)
-        frame = as_table(table)
-        more = read_training(frame, self._roles(), names_of(self.ignore))
+        more = read_training(as_table(table), self._roles(), names_of(self.ignore))
         refuse_other_labels(more.labels, self.tasks_, self.task_columns)
-        more = replace(more, columns=self.encoder_.read(frame, more.numbers))
+        more = replace(more, columns=self.encoder_.checked(more.columns))
         if len(self.training_.labels) == self.n_rows_:
             return self._become(fit_again(self, self.training_.joined(more)))
         from manyone.tables.passes import enrolled
