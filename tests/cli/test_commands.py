@@ -234,6 +234,10 @@ def test_what_is_promised_is_what_the_rows_allow(here, capsys):
     allowed = manyone.load("fleet.manyone").model_.alarm_rate_.max()
     assert allowed > 0.005  # one of the rows that thresholds were set on
     assert f"{allowed:.2%} of normal rows" in out and "cannot promise" in err
+    assert main([*SCORE, "s.csv", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["alarm_rate"] == allowed
+    assert told["expected_false_alarms"] == pytest.approx(allowed * told["rows"], abs=0.1)
 
 
 @pytest.mark.parametrize(

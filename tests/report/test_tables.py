@@ -1,6 +1,7 @@
 """The page of a fitted model says what the model says."""
 
 import json
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -89,6 +90,18 @@ def test_model_alone_and_every_column_and_choice(model):
     dropped = next(row for row in columns.rows if row.name == "site")
     assert dropped.soft and "constant" in dropped.cells[-1].text
     assert choice.rows[0].cells[0].text
+
+
+def test_the_page_promises_what_the_rows_allow(model, tables):
+    """A threshold below all left-out rows raises alarms now and then; the page must expect them."""
+    rare = deepcopy(model)
+    with pytest.warns(UserWarning, match="cannot promise"):
+        rare.recalibrate(1e-4)
+    report, allowed = report_of(rare, tables[1], "", ""), rare.model_.alarm_rate_.max()
+    assert report.rate == allowed > 1e-4
+    assert f"at most {allowed:.3g} of normal rows" in dict(report.facts)["Promise"]
+    mean = float(report.law @ np.arange(len(report.law)))
+    assert mean == pytest.approx(allowed * len(tables[1]), rel=0.01)
 
 
 def test_report_writes_one_page_for_every_library(model, tables, tmp_path):

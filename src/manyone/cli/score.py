@@ -35,6 +35,7 @@ from manyone.cli.models import (
     blocks_for,
     chosen_columns,
     load_model,
+    promised_rate,
     refuse_same,
     rows_for,
 )
@@ -83,7 +84,7 @@ def score(
     if fdr is not None and not 0.0 < fdr < 1.0:
         raise InputError(f"--fdr {fdr:g}: give a share between 0 and 1, as 0.1.")
     found = load_model(model)
-    totals = _Totals(found.alarm_rate if fdr is None else None)
+    totals = _Totals(promised_rate(found) if fdr is None else None)
     ask = {"explain": explain, "fdr": fdr, "unknown": unknown}
     with table_writer(out) as add, _bar(whole=fdr is not None) as update:
         for block in _blocks(found, table, whole=fdr is not None):

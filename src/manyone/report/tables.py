@@ -71,7 +71,7 @@ def report_of(model: TableModel, table: Any, model_name: str, table_name: str) -
         model=model_name,
         table="",
         method=_method(model),
-        rate=float(model.model_.promised_rate_),
+        rate=float(model.model_.alarm_rate_.max()),
         tasks=_tasks(model, []),
         relations=_relations(model),
         facts=_facts(model),
@@ -267,7 +267,7 @@ def _facts(model: TableModel) -> tuple[tuple[str, str], ...]:
         ("Method", _method(model)),
         ("Trained on", f"{model.n_rows_:,} rows of {len(model.tasks_):,} tasks"),
         ("Thresholds", f"set {done['when'][:10]} on {done['rows']:,} {done['on']}"),
-        ("Promise", f"at most {done['alarm_rate']:.3g} of normal rows raise an alarm"),
+        ("Promise", f"at most {model.model_.alarm_rate_.max():.3g} of normal rows raise an alarm"),
     )
 
 
