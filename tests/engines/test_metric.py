@@ -12,6 +12,8 @@ from manyone.covariance import pooled_whitening
 from manyone.engines import Block, TakeSample, fit, local_sweep
 from manyone.engines.joint import joint_passes
 from manyone.engines.metric import metric_of
+from manyone.estimators.base import learn
+from manyone.rows import training_rows
 
 RNG = np.random.default_rng(2)
 N, D = 900, 4
@@ -110,3 +112,21 @@ def test_rows_come_and_go_in_the_metric_that_there_is(monkeypatch):
 def test_sparse_rows_have_no_metric():
     with pytest.raises(ValueError, match="needs dense rows"):
         JointOCKSR(landmarks=5, metric="whitened").fit(sparse.csr_array(X), task=TASK)
+
+
+def test_many_rows_in_memory_are_left_out_with_the_metric_fixed(monkeypatch):
+    """As by passes: folds, each with a metric of its own, are for rows few enough to shape it."""
+    monkeypatch.setattr("manyone.engines.plan._FEWEST", 300)
+    model = JointOCKSR(landmarks=25, random_state=0, metric="whitened")
+    rows, *_ = training_rows(model, X, TASK)
+    found = learn(model, rows, left_out=True)
+    assert found.left_out_source == "leave-one-out, metric fixed"
+    Z, points = found.scorer.metric.apply(rows.X), found.scorer.points
+    K, inner, alpha = points.values(Z), points.values(points.X), found.learned["alpha"]
+    for i in (0, 400, 899):
+        kept = np.delete(np.arange(N), i)
+        normal = K[kept].T @ K[kept] + alpha * inner
+        coef = np.linalg.solve(normal, K[kept].T @ rows.responses()[kept])
+        own = rows.codes[i]
+        mean = (K[kept] @ coef[:, own])[rows.codes[kept] == own].mean()
+        assert found.left_out[i] == pytest.approx(-abs(K[i] @ coef[:, own] - mean), abs=1e-8)

@@ -26,7 +26,7 @@ from manyone.estimators import METHODS
 from manyone.metrics import task_aucs
 from manyone.rows import training_rows
 from manyone.selection.choosing import scores_of
-from manyone.selection.judging import fold_aucs
+from manyone.selection.judging import content_order, fold_aucs, fold_splits
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
@@ -314,3 +314,44 @@ def test_columns_on_other_scales_are_told_without_thresholds_too(fleet):
             grid={"alpha": [0.1]},
             calibrate=False,
         )
+
+
+@pytest.mark.parametrize("kind", ["seen", "unseen"])
+def test_areas_of_folds_are_those_of_scikit_learn(kind, fleet):
+    """Every task of a model against the rows that are negatives of it, with ties and weights."""
+    X, task = fleet
+    rng = np.random.default_rng(0)
+    weight, outlier = rng.integers(1, 4, len(X)).astype(float), rng.random(len(X)) < 0.1
+    rows, *_ = training_rows(JointOCKSR(), X, task, outlier, weight)
+    scores = np.round(rng.normal(size=(len(rows.codes), rows.n_tasks)), 1)
+
+    def scores_of_part(kept, judged):
+        return scores[judged][:, np.unique(rows.codes[kept][~rows.outlier[kept]])]
+
+    expected = []
+    order = content_order(rows)
+    for train, test, enrolled in fold_splits(rows.codes, rows.outlier, kind, task_order=order):
+        areas = []
+        for t in np.unique(rows.codes[train & ~rows.outlier]):
+            own = test & enrolled & ~rows.outlier & (rows.codes == t)
+            others = test & ((rows.codes != t) | rows.outlier)
+            if kind == "unseen":
+                others &= ~enrolled | rows.outlier
+            else:
+                others &= enrolled | rows.outlier
+            used = own | others
+            if own.any() and others.any():
+                areas.append(
+                    roc_auc_score(own[used], scores[used, t], sample_weight=rows.weight[used])
+                )
+        expected.append(np.mean(areas))
+    np.testing.assert_allclose(fold_aucs(scores_of_part, rows, kind), expected, atol=1e-12)
+
+
+def test_as_many_landmarks_as_rows_are_judged_as_none(fleet):
+    X, task = fleet
+    grid = {"alpha": [0.01, 1.0], "metric": ["whitened"]}
+    few = tune(JointOCKSR(landmarks=len(X), random_state=0), X, task=task, grid=grid)
+    exact = tune(JointOCKSR(), X, task=task, grid=grid)
+    np.testing.assert_array_equal(few.tuning_["score"], exact.tuning_["score"])
+    assert few.landmarks == len(X)

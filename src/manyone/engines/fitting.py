@@ -21,11 +21,12 @@ from manyone.engines.blocks import Block
 from manyone.engines.hashing import row_hashes
 from manyone.engines.independent import TaskPlans
 from manyone.engines.left_out import KnownScores, scores_by_folds
-from manyone.engines.metric import behind_metric, metric_of
+from manyone.engines.metric import metric_of
 from manyone.engines.plan import Plan, sample_size, seed_of
 from manyone.engines.reach import Reach
 from manyone.engines.sample import Sample, TakeSample, refuse_unusable
 from manyone.kernels.gram import Gram
+from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution
 from manyone.progress import counted
 from manyone.rows import TrainingRows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,6 @@ from manyone._types import Array
 from manyone.covariance import Whitening, whitening_of_sums
 from manyone.engines.blocks import Block, normal_rows
 from manyone.engines.sample import Sample
-from manyone.models.scorers import InMetric
-from manyone.models.solution import Solution
 from manyone.rows import row_blocks
 
 
@@ -82,14 +80,6 @@ class AddSpread:
     def merge(self, one: Spread, other: Spread) -> Spread:
         """Sums over the rows of both."""
         return one + other
-
-
-def behind_metric(solution: Solution, metric: Whitening | None) -> Solution:
-    """A solution for rows in a metric as one for the rows as they are."""
-    if metric is None:
-        return solution
-    source = f"{solution.left_out_source}, metric fixed"
-    return replace(solution, scorer=InMetric(metric, solution.scorer), left_out_source=source)
 
 
 def metric_of(sample: Sample, sweep: Any) -> Whitening:

@@ -15,13 +15,13 @@ from manyone.engines.hashing import row_hashes
 from manyone.engines.independent import AddUpEach, TaskPlans, independent_of_sums
 from manyone.engines.joint import Sums, joint_solution_of, leaving_out
 from manyone.engines.left_out import LeaveOut, LeftOut
-from manyone.engines.metric import behind_metric
 from manyone.engines.plan import Plan, seed_of
 from manyone.engines.statistics import AddUp, Statistics, symmetric
 from manyone.kernels.gram import Points
 from manyone.labels import as_labels, encode, lookup
 from manyone.messages import warn_user
 from manyone.models.resemblance import Resemblance
+from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows, codes_without, row_numbers
 

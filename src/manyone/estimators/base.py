@@ -28,7 +28,7 @@ from manyone.kernels.kernel import KERNELS, VALUES_ONLY
 from manyone.memory import NotEnoughMemory, too_large
 from manyone.messages import warn_user
 from manyone.models.presence import with_presence
-from manyone.models.scorers import InMetric
+from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution
 from manyone.routing import RoutingState
 from manyone.rows import TrainingRows, in_memory, training_rows
@@ -266,13 +266,14 @@ def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> So
     by_folds = left_out and metric is None and landmarks is None and model.can.folds > 0
     if by_folds and gram.given is None:
         gram = replace(gram, given=gram.matrix())
-    solve = partial(model._solve, gram, prepared, left_out=left_out and metric is None)
+    closed = metric is None or _metric_stays(metric, rows, landmarks)
+    solve = partial(model._solve, gram, prepared, left_out=left_out and closed)
     if by_folds and rows.n_tasks > 1:  # there is no closed form: the folds need not wait
         return solve_with_folds(solve, *by_number(model, gram, rows), rows, folds)
     solution = solve()
-    if metric is not None:
-        # The metric has seen the rows that a closed form leaves out.
-        solution = replace(solution, scorer=InMetric(metric, solution.scorer), left_out=None)
+    solution = behind_metric(solution, metric)
+    if not closed:
+        solution = replace(solution, left_out=None)
     if rows.group is not None and solution.left_out_source != "leave-group-out":
         solution = replace(solution, left_out=None)  # one by one is not what was asked for
     if not left_out or solution.left_out is not None:
@@ -280,6 +281,20 @@ def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> So
     if gram.given is not None:
         return solve_with_folds(lambda: solution, *by_number(model, gram, rows), rows, folds)
     return model._judged_by_folds(solution, rows, metric)
+
+
+def _metric_stays(
+    metric: Whitening | TaskWhitenings, rows: TrainingRows, landmarks: int | None
+) -> bool:
+    """Whether a metric would be the same, for all that counts, without any one of its rows.
+
+    If not, rows that a closed form leaves out have shaped it, and thresholds come from folds.
+    """
+    if landmarks is None or rows.group is not None or not metric.shared:
+        return False
+    from manyone.engines.plan import sample_size
+
+    return len(rows.codes) > sample_size(landmarks)
 
 
 def _in_metric(

@@ -7,7 +7,7 @@ Every scorer is a frozen value with three questions to it: the score of rows aga
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ from scipy import sparse
 
 from manyone._types import Array, Codes, Rows
 from manyone.kernels.gram import Points
+from manyone.models.solution import Solution
 from manyone.rows import row_blocks
 from manyone.solvers.nonlinear import gram, respond
 
@@ -219,3 +220,11 @@ class InMetric:
     def far(self) -> Array | None:
         """See :class:`Scorer`."""
         return self.scorer.far()
+
+
+def behind_metric(solution: Solution, metric: Any) -> Solution:
+    """The solution of rows in a learned metric (or in none) as one of the rows as they are."""
+    if metric is None:
+        return solution
+    source = f"{solution.left_out_source}, metric fixed"
+    return replace(solution, scorer=InMetric(metric, solution.scorer), left_out_source=source)

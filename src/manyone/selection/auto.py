@@ -27,8 +27,9 @@ from manyone.validation import warn_of_labels_in_y
 _MOST_TWO_LAYERS, _MOST_JOINT = 1500, 5000
 # Landmarks beyond that.
 _LANDMARKS = 1000
-# Of each task that has more than the rows of a kernel matrix.
-_TASK_LANDMARKS = 300
+# Of each task that has more rows, where exact fits of all tasks would cost more than this, in
+# cubes of their numbers of rows.
+_TASK_LANDMARKS, _MOST_CUBES = 300, 2e10
 # What a fit with thresholds takes of a budget, beside a bare one.
 _CALIBRATED = 6.0
 
@@ -173,7 +174,7 @@ def plan_views(
         refuse_unless_dense(rows, 'anomalies="strangers", with several tasks')
     seed, remarks = random_state or 0, []
     model = IndependentOCKSR()
-    if int(np.bincount(rows.codes[~rows.outlier]).max()) > _MOST_JOINT:
+    if np.sum(np.bincount(rows.codes[~rows.outlier]) ** 3.0) > _MOST_CUBES:
         model = IndependentOCKSR(landmarks=landmarks or _TASK_LANDMARKS, random_state=seed)
         words = f"{model.landmarks} landmarks stand for the rows of a large task"
         remarks.append(("faults", words))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes, Mask
-from manyone.rows import TrainingRows, places, renumbered
+from manyone.rows import TrainingRows, places, renumbered, row_blocks
 
 #: Parameters that :class:`JointOCKSR` has too.
 SHARED = ("kernel", "gamma", "width", "degree", "coef0", "alpha", "metric")
@@ -144,13 +144,11 @@ def fold_aucs(scores_of: Callable[[Codes, Codes], Array], rows: TrainingRows, ki
         owner = np.where(known, renumbered(rows.codes[test], used), -1)
         means = []
         for one in ("seen", "unseen") if kind == "both" else (kind,):
-            # Rows of other enrolled tasks are negatives of a seen kind only.
-            other = (known | abnormal) if one == "seen" else ~known
-            aucs = np.empty(len(used))
-            for t in range(len(used)):
-                kept = (owner == t) | other
-                own = np.where(owner[kept] == t, 0, -1)
-                aucs[t] = task_aucs(scores[kept][:, [t]], own, weight=mass[kept])[0]
+            if one == "seen":
+                part = known | abnormal
+                aucs = task_aucs(scores[part], owner[part], weight=mass[part])
+            else:  # rows of other tasks of the model are of a kind that it has seen
+                aucs = _against(scores, owner, ~known, mass)
             means.append(finite_mean(aucs))
         found.append(finite_mean(np.array(means)))
     return np.array(found)
@@ -218,19 +216,33 @@ def task_aucs(
         wins = np.einsum("cn,n->c", ascending & 1, np.arange(n)) - count * (count - 1) / 2.0
         wins *= mass[0] ** 2
     for line in np.flatnonzero(tied):
-        wins[line] = _wins_with_ties(curves[line], owner == task[line], mass)
+        own = owner == task[line]
+        wins[line] = _wins(curves[line, own], curves[line, ~own], mass[own], mass[~own])
     aucs = np.divide(wins, pairs, out=np.full(len(wins), np.nan), where=pairs > 0)
     return aucs.reshape(*stack, T)
 
 
-def _wins_with_ties(scores: Array, own: Mask, mass: Array) -> float:
-    """Weight of the pairs won by positives, those that tie counted half."""
-    order = np.argsort(scores[~own])
-    ascending = scores[~own][order]
-    cumulative_weight = np.concatenate([[0.0], np.cumsum(mass[~own][order])])
-    below = cumulative_weight[np.searchsorted(ascending, scores[own], side="left")]
-    up_to = cumulative_weight[np.searchsorted(ascending, scores[own], side="right")]
-    return float((below + up_to) @ mass[own]) / 2.0
+def _against(scores: Array, owner: Codes, negative: Mask, mass: Array) -> Array:
+    """AUC (T,) of the rows of each task against the same negatives; scores are (n, T)."""
+    own, T = np.flatnonzero(owner >= 0), scores.shape[1]
+    task, mine, against = owner[own], scores[own, owner[own]], scores[negative]
+    won = np.empty(len(own))
+    for part in row_blocks(len(own), 4 * len(against)):
+        others = against[:, task[part]]
+        won[part] = mass[negative] @ ((others < mine[part]) + 0.5 * (others == mine[part]))
+    pairs = np.bincount(task, mass[own], T) * mass[negative].sum()
+    wins = np.bincount(task, mass[own] * won, T)
+    return np.divide(wins, pairs, out=np.full(T, np.nan), where=pairs > 0)
+
+
+def _wins(scores: Array, against: Array, mass: Array, weight: Array) -> float:
+    """Weight of the pairs won by scores against others, those that tie counted half."""
+    order = np.argsort(against)
+    ascending = against[order]
+    cumulative_weight = np.concatenate([[0.0], np.cumsum(weight[order])])
+    below = cumulative_weight[np.searchsorted(ascending, scores, side="left")]
+    up_to = cumulative_weight[np.searchsorted(ascending, scores, side="right")]
+    return float((below + up_to) @ mass) / 2.0
 
 
 def thinned(
