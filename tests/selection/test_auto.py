@@ -149,13 +149,13 @@ def test_alarm_rate_holds():
 
 def test_large_tasks_have_landmarks_of_their_own(monkeypatch):
     module = importlib.import_module("manyone.selection.auto")
-    monkeypatch.setattr(module, "_MOST_JOINT", 100)
+    monkeypatch.setattr(module, "_MOST_CUBES", 1e6)
     rng = np.random.default_rng(0)
     task = np.repeat(["big", "small"], [400, 20])
     X = rng.normal(size=(420, 3))
     model = manyone.auto(X, task=task, anomalies="faults", landmarks=50, alarm_rate=0.1)
     assert model.landmarks == 50
     assert 50 < len(model.X_fit_) <= 70
-    assert "50 landmarks stand for the rows of a large task" in model.choice_["reason"]
+    assert "50 landmarks stand for the rows of each large task" in model.choice_["reason"]
     fresh = rng.normal(size=(1000, 3))
     assert np.mean(model.predict(fresh, task=["big"] * 1000) < 0) == pytest.approx(0.1, abs=0.04)

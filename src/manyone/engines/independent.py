@@ -235,11 +235,15 @@ def independent_of_sums(sums: Sums, sweep: Any, exact: Exact) -> tuple[Solution,
     return solution, tails.merged(small)
 
 
-def independent_of_rows(model: Any, kernel: Kernel, rows: TrainingRows) -> Solution:
-    """The same for rows in memory: the left-out score of every one of them is kept."""
+def independent_of_rows(
+    model: Any, kernel: Kernel, rows: TrainingRows, *, left_out: bool
+) -> Solution:
+    """The same for rows in memory: the left-out score of every one of them is kept, if wanted."""
     rows, seed = replace(rows, group=None), seed_of(model.random_state)
     plans = TaskPlans.of(kernel, rows, np.arange(rows.n_tasks), model.landmarks, seed)
     found = _solved(plans, AddUpEach(plans).of(rows), model.alpha, model._exactly)
+    if not left_out:
+        return Solution(found.scorer, learned=found.learned)
     scores = np.full(len(rows.codes), np.nan)
     LeaveOutEach(plans, found.ridges, 0.0).of(rows, scores)
     if found.exact is not None:

@@ -157,7 +157,7 @@ class IndependentOCKSR(Updatable):
         from manyone.engines.independent import independent_of_rows
 
         validation.refuse_landmarks(rows, self.landmarks)
-        return independent_of_rows(self, gram.points.kernel, rows)
+        return independent_of_rows(self, gram.points.kernel, rows, left_out=left_out)
 
     def _solve_passes(self, plan: Any, sweep: Sweep, sample: Sample) -> tuple[Solution, Tails]:
         from manyone.engines.independent import independent_passes

@@ -176,7 +176,7 @@ def plan_views(
     model = IndependentOCKSR()
     if np.sum(np.bincount(rows.codes[~rows.outlier]) ** 3.0) > _MOST_CUBES:
         model = IndependentOCKSR(landmarks=landmarks or _TASK_LANDMARKS, random_state=seed)
-        words = f"{model.landmarks} landmarks stand for the rows of a large task"
+        words = f"{model.landmarks} landmarks stand for the rows of each large task"
         remarks.append(("faults", words))
     faults = View("faults", model, "faults", fault_grid(model)[0])
     if anomalies == "faults":
