@@ -271,9 +271,9 @@ def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> So
     if by_folds and rows.n_tasks > 1:  # there is no closed form: the folds need not wait
         return solve_with_folds(solve, *by_number(model, gram, rows), rows, folds)
     solution = solve()
-    solution = behind_metric(solution, metric)
-    if not closed:
-        solution = replace(solution, left_out=None)
+    if metric is not None:
+        solution = behind_metric(solution, metric)
+        solution = solution if closed else replace(solution, left_out=None)
     if rows.group is not None and solution.left_out_source != "leave-group-out":
         solution = replace(solution, left_out=None)  # one by one is not what was asked for
     if not left_out or solution.left_out is not None:
