@@ -127,3 +127,19 @@ def test_one_task_of_many_rows_beside_tasks_of_one():
     assert np.mean(model.predict(fresh, task=task) < 0) == pytest.approx(0.02, abs=0.006)
     assert np.mean(model.predict(fresh + 6.0, task=task) < 0) > 0.99
     assert model.predict(np.full((1, 8), -2.0), task=["fan 7"])[0] == 1
+
+
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+@pytest.mark.parametrize("method", [IndependentOCKSR, JointOCKSR])
+def test_alarms_of_small_tasks_hold_beside_one_with_nearly_all_rows(method):
+    rng = np.random.default_rng(0)
+    codes = np.concatenate(
+        [np.zeros(100_000, int), np.arange(1, 61), np.repeat(np.arange(61, 81), 30)]
+    )
+    centres, claim = 4.0 * rng.normal(size=(81, 5)), np.repeat(np.arange(81), 60)
+    rows, fresh = (centres[own] + rng.normal(size=(len(own), 5)) for own in (codes, claim))
+    few = method(landmarks=100, random_state=0).fit(rows, task=codes)
+    alarm = few.predict(fresh, task=claim) < 0
+    assert alarm[claim > 60].mean() < 0.08  # 1 of 31 on average over fits
+    assert alarm[(claim > 0) & (claim < 61)].mean() < 0.5  # one row promises no more
+    assert np.mean(few.predict(fresh + 30.0, task=claim) < 0) > 0.95

@@ -164,7 +164,8 @@ def _planned(model: Any, sample: Sample, seed: int, metric: Whitening | None, fe
         plan = replace(plan, drawn=row_hashes(sample.X))
     elif model.can.joint:
         plan = plan.learned(sample, model.alpha)
-    return replace(plan, reach=Reach.of(kernel, rows))
+    # A task with nearly all rows must not make those of all others unusual.
+    return replace(plan, reach=Reach.of(kernel, sample.rows(own_weight=True)))
 
 
 def remember_columns(model: Any, sample: Sample) -> None:
