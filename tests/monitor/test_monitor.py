@@ -99,6 +99,15 @@ def test_a_drift_is_flagged_and_dated(model):
     assert (monitor.state.flagged < 0).all()
 
 
+def test_what_is_flagged_has_begun_before(model):
+    """Also where rows were other than the model's from the first on, and then stay as they are."""
+    monitor = Monitor(model)
+    monitor.update(*stream(400, shift=1.5))
+    flagged = monitor.state.flagged >= 0
+    assert flagged.all()
+    assert (monitor.state.since <= monitor.state.flagged).all()
+
+
 def test_a_drift_before_the_first_row_is_flagged(model):
     X, task = stream(60, shift=1.5)
     assert Monitor(model).update(X, task).drift[-TASKS:].mean() > 0.8

@@ -72,15 +72,16 @@ def _bet(state: MonitorState, t: Codes, scores: Array, times: NDArray[Any]) -> A
     wealth[rows >= martingale.LONGEST, 1] = state.log_wealth[t, 1][rows >= martingale.LONGEST]
     state.log_wealth[t], state.shares[t] = wealth, shares
     _remember_scores(state, t, rounded)
-    lower = wealth[:, 0] < state.least[t]
-    state.least[t] = np.where(lower, wealth[:, 0], state.least[t])
-    state.since[t] = np.where(lower, rows + 1, state.since[t])
-    state.since_time[t] = np.where(lower | (rows == 0), times, state.since_time[t])
     evidence = (wealth + _LOG_SHARES).max(axis=1)
     state.most[t] = np.maximum(state.most[t], evidence)
     raised = (evidence >= -np.log(state.drift_level)) & (state.flagged[t] < 0)
     state.flagged[t[raised]] = rows[raised]
     state.flagged_time[t[raised]] = times[raised]
+    # What is flagged has begun before.
+    lower = (wealth[:, 0] < state.least[t]) & (state.flagged[t] < 0)
+    state.least[t] = np.where(lower, wealth[:, 0], state.least[t])
+    state.since[t] = np.where(lower, rows + 1, state.since[t])
+    state.since_time[t] = np.where(lower | (rows == 0), times, state.since_time[t])
     return evidence
 
 
