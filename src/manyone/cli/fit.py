@@ -107,17 +107,9 @@ def fit(
         for option, name in (("--time", time), ("--groups", groups), ("--outlier", outlier)):
             chosen_columns(option, [name] if name is not None else [], rows, table)
         ignored = chosen_columns("--ignore", ignore or [], rows, table)
-    model = TableModel(
-        tasks[0] if len(tasks) == 1 else tasks,
-        anomalies=anomalies,
-        method=chosen,
-        alarm_rate=alarm_rate,
-        ignore=ignored,
-        time=time,
-        outlier=outlier,
-        groups=groups,
-        random_state=0,
-    )
+    model = TableModel(tasks[0] if len(tasks) == 1 else tasks, method=chosen, random_state=0)
+    model.set_params(anomalies=anomalies, alarm_rate=alarm_rate, ignore=ignored)
+    model.set_params(time=time, outlier=outlier, groups=groups)
     with about(table), _cluster(scheduler), working("fitting"):
         model.fit(rows)
     save_model(model, out)

@@ -109,14 +109,9 @@ class Sample:
         share[np.isclose(share, 1.0, rtol=1e-9) | own_weight] = 1.0
         content = row_numbers(self.X)
         order = np.lexsort((self.outlier, content))
-        return TrainingRows(
-            self.X[order],
-            self.codes[order],
-            self.outlier[order],
-            (self.weight * share[self.stratum])[order],
-            content[order],
-            len(self.tasks),
-        )
+        weight = (self.weight * share[self.stratum])[order]
+        rows = self.X[order], self.codes[order], self.outlier[order], weight, content[order]
+        return TrainingRows(*rows, len(self.tasks))
 
 
 @dataclass(frozen=True)
@@ -206,14 +201,8 @@ class TakeSample:
             quota = max(self.least, int(possible[np.argmax(possible < ascending)]))
         kept = np.flatnonzero(rank < quota)
         place = order[starts[kept]]
-        return replace(
-            sample,
-            X=sample.X[place],
-            stratum=stratum[kept],
-            hashes=sample.hashes[place],
-            weight=weight[kept],
-            quota=quota,
-        )
+        sample = replace(sample, X=sample.X[place], hashes=sample.hashes[place], quota=quota)
+        return replace(sample, stratum=stratum[kept], weight=weight[kept])
 
 
 def refuse_unusable(sample: Sample) -> None:

@@ -84,14 +84,9 @@ def report_of(model: TableModel, table: Any, model_name: str, table_name: str) -
     codes, new = _task_numbers(model, answers, task_labels(frame, model.task_columns))
     time, dated, remark = _times(model, frame)
     rows = _rows(model, frame, answers, codes, time, dated)
-    return replace(
-        report,
-        table=table_name,
-        tasks=_tasks(model, new),
-        rows=rows,
-        drift=_drift(model, answers, rows),
-        remarks=tuple(filter(None, [remark, _unexplained(rows)])),
-    )
+    remarks = tuple(filter(None, [remark, _unexplained(rows)]))
+    report = replace(report, table=table_name, tasks=_tasks(model, new), remarks=remarks)
+    return replace(report, rows=rows, drift=_drift(model, answers, rows))
 
 
 def _task_numbers(model: TableModel, answers: Answers, labels: Any) -> tuple[Codes, list[str]]:

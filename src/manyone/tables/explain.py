@@ -120,13 +120,9 @@ def explanation_table(
         "row": np.repeat(rows, k),
         "task": np.repeat(task_labels(frame, task), k),
         "rank": np.tile(np.arange(1, k + 1), len(rows)),
-        "column": found.column.ravel(),
-        "value": found.value.ravel(),
-        "expected": found.expected.ravel(),
-        "share": found.share.ravel(),
-        "view": np.repeat(found.view, k),
-        "nearest": np.repeat(found.nearest, k),
     }
+    for name, values in vars(found).items():
+        columns[name] = values.ravel() if values.ndim == 2 else np.repeat(values, k)
     return like(frame, columns)
 
 
@@ -172,14 +168,9 @@ def _explain_block(
             place = places[-1] + np.searchsorted(encoder.indicators, number)
             texts[reasons.expected[rows, place] > LEVEL_HEIGHT / 2] = "missing"
         expected[rows, ranks] = texts
-    return (
-        names[order],
-        value,
-        expected,
-        np.take_along_axis(share, order, axis=1),
-        _views(model, Z, codes, outside.any(axis=1)),
-        _nearest(reference, Z, own),
-    )
+    share = np.take_along_axis(share, order, axis=1)
+    view, nearest = _views(model, Z, codes, outside.any(axis=1)), _nearest(reference, Z, own)
+    return names[order], value, expected, share, view, nearest
 
 
 def _columns_outside(model: TableModel, encoder: Encoder, Z: Array, columns: Any) -> Array:
