@@ -5,7 +5,7 @@ import pytest
 from sklearn.covariance import ledoit_wolf
 
 from manyone import IndependentOCKSR, TaskWhitener
-from manyone.covariance import pooled_whitening, task_whitenings
+from manyone.covariance import pooled_whitening, switches, task_whitenings
 from manyone.estimators.base import learn
 from manyone.rows import training_rows
 
@@ -142,3 +142,30 @@ def test_pooled_whitening_of_nothing_that_varies():
     X, codes = np.ones((4, 2)), np.array([0, 0, 1, 1])
     metric = pooled_whitening(X, codes, np.ones(4))
     np.testing.assert_array_equal(metric.apply(X), X)
+
+
+def test_switches_stand_beside_the_metric_of_the_other_columns(rows):
+    X, codes, weight = rows
+    switch = 7.0 + 3.0 * (np.arange(46) % 3 == 0)
+    both = np.insert(X, 2, switch, axis=1)
+    assert switches(both, codes, weight, 4).tolist() == [False, False, True, False, False, False]
+    metric = task_whitenings(both, codes, weight, 4, 2.0, 3.0)
+    others = task_whitenings(X, codes, weight, 4, 2.0, 3.0)
+    Z = metric.apply(both, codes)
+    np.testing.assert_allclose(np.delete(Z, 2, axis=1), others.apply(X, codes), atol=1e-10)
+    for t in range(4):
+        mine = np.unique(Z[codes == t, 2].round(12))
+        assert np.diff(mine) == pytest.approx([2**-0.5] * (len(mine) - 1))
+    np.testing.assert_allclose(metric.undo(Z, codes), both, atol=1e-8)
+
+
+def test_columns_that_tell_tasks_apart_are_no_switches(rows):
+    X, codes, weight = rows
+    of_task = (codes % 2).astype(float)
+    stray = np.where(np.arange(46) == 45, 0.0, of_task)
+    three = (np.arange(46) % 3).astype(float)
+    every = np.column_stack([of_task, stray, three, np.zeros(46)])
+    assert not switches(every, codes, weight, 4).any()
+    nothing_else = (np.arange(46) % 2).astype(float)[:, None]
+    Z = task_whitenings(nothing_else, codes, weight, 4, 2.0, 3.0).apply(nothing_else, codes)
+    assert np.ptp(Z[codes == 0]) == pytest.approx(2**-0.5)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import eigh
 
-from manyone._types import Array, Codes
+from manyone._types import Array, Codes, Mask
 from manyone.rows import group_rows, row_blocks
 
 # Rows whose distance overflows are as far away as can be told.
@@ -202,6 +202,10 @@ def task_whitenings(
     The root taken is :math:`M_t^{-1/2} W^{-1/2}`, :math:`M_t` being :math:`C_t` after whitening
     with W: a few directions per task, :math:`O(n_t d \min(n_t, d))`.
 
+    Columns of two values that vary inside tasks, see :func:`switches`, stay out of it: rows that
+    differ there differ by :math:`2^{-1/2}`. A value that few rows of a task have had, or none by
+    chance, would else be further away than any fault.
+
     Parameters
     ----------
     X : ndarray of shape (n, d)
@@ -214,9 +218,14 @@ def task_whitenings(
     -------
     TaskWhitenings
     """
+    switch = switches(X, codes, weight, n_tasks)
+    mean = task_means(X, codes, weight, n_tasks)
+    if switch.any():
+        priors = scale_prior, covariance_prior
+        others = task_whitenings(X[:, ~switch], codes, weight, n_tasks, *priors)
+        return _beside(others, mean, switch, np.ptp(X, axis=0))
     counts = np.bincount(codes, weight, n_tasks)
     freedom = np.maximum(counts - 1.0, 0.0)
-    mean = task_means(X, codes, weight, n_tasks)
     centred = X - mean[codes]
     scale = task_scales(centred, X, codes, weight, freedom, scale_prior)
     centred /= scale[codes]
@@ -240,6 +249,42 @@ def task_whitenings(
             own = starts[tasks, None] + np.arange(min(size, d))
             basis[own], stretch[own] = directions, 1.0 / np.sqrt(shrunk) - floor[tasks, None]
     return TaskWhitenings(mean, scale, pooled, starts, basis, stretch, floor)
+
+
+def switches(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Mask:
+    """Which columns of rows (n, d) have two values and vary inside tasks as much as between them.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    codes, weight : ndarray of shape (n,)
+        Task and count of each row.
+    n_tasks : int
+
+    Returns
+    -------
+    ndarray of bool of shape (d,)
+    """
+    low, high = X.min(axis=0), X.max(axis=0)
+    found = np.asarray((high > low) & np.all((low == X) | (high == X), axis=0), dtype=bool)
+    upper = (X[:, found] == high[found]).astype(np.float64)
+    share = weight @ upper / weight.sum()
+    inside = weight @ (upper - task_means(upper, codes, weight, n_tasks)[codes]) ** 2
+    freedom = np.maximum(np.bincount(codes, weight, n_tasks) - 1.0, 0.0).sum()
+    found[found] = inside > freedom * share * (1.0 - share) / 2.0
+    return found
+
+
+def _beside(others: TaskWhitenings, mean: Array, switch: Mask, span: Array) -> TaskWhitenings:
+    """A metric of all columns, of means (T, d) and ranges (d,), from that of all but switches."""
+    places = np.flatnonzero(switch) - np.arange(switch.sum())
+    narrow = others.scale, others.basis, others.pooled.basis
+    scale, basis, common = (np.insert(one, places, 0.0, axis=1) for one in narrow)
+    # No direction has a part in a switch, so the floors are all that it is multiplied with.
+    floors = others.pooled.floor * others.floor[:, None]
+    scale[:, switch] = np.sqrt(2.0) * span[switch] * floors
+    pooled = replace(others.pooled, basis=common)
+    return replace(others, mean=mean, scale=scale, pooled=pooled, basis=basis)
 
 
 def task_scales(

@@ -7,7 +7,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammaincinv
 
 from manyone._types import Array, Codes, Mask
-from manyone.covariance import task_whitenings
+from manyone.covariance import switches, task_whitenings
 from manyone.rows import group_rows, row_blocks
 
 # In usual distances. Rows with a neighbour within the first shape the metric of what is far.
@@ -36,7 +36,8 @@ def trust(
     (:func:`manyone.covariance.task_whitenings`) of the other rows that have :math:`e \le 2 v_t`,
     and :math:`u_t` its median as before. A row that is alone gets the weight
     :math:`\min(1, (c u_t / \delta_i)^4)`; c is 1.75, or for few columns what 99 % of Gaussian
-    rows keep. At least half of a task is thus trusted.
+    rows keep. At least half of a task is thus trusted. Columns of two values that vary inside
+    tasks do not count in this distance.
 
     Distances e sum up :math:`|x_{ic} - x_{jc}| / s_{tc}` over columns c, with s the median
     deviation from the median in the task, shrunk to the pooled one as standard deviations are.
@@ -69,6 +70,7 @@ def trust(
     if near.all():
         return np.ones(len(X))
     priors = scale_prior, covariance_prior
+    X = np.where(switches(X, codes, weight, n_tasks), 0.0, X)
     metric = task_whitenings(X[kept], codes[kept], weight[kept], n_tasks, *priors)
     Z = metric.apply(X, codes)
     # Without row i its task's scatter A is A - q w z z', z its deviation, which grows by q.

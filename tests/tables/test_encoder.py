@@ -187,6 +187,18 @@ def test_gaps_are_filled_by_the_task_then_by_all():
     assert np.isfinite(rows).all()
 
 
+def test_gaps_of_levels_and_of_true_and_false_get_the_value_that_is_usual_in_the_task():
+    codes = np.repeat([0, 1], 20)
+    kind = ["a"] * 15 + ["b"] * 4 + [None] + ["b"] * 19 + [None]
+    flag = [True] * 15 + [False] * 4 + [None] + [False] * 19 + [None]
+    table = pd.DataFrame({"kind": kind, "flag": pd.array(flag, dtype="boolean")})
+    encoder = learn(table, codes)
+    Z = encode(encoder, table, codes)
+    like = np.isin(encoder.source, [0, 1]) & (np.arange(Z.shape[1]) < len(encoder.source) - 3)
+    np.testing.assert_array_equal(Z[19, like], Z[0, like])
+    np.testing.assert_array_equal(Z[39, like], Z[20, like])
+
+
 def test_infinities_are_wild_unless_they_are_everyday():
     x = np.random.default_rng(0).normal(size=50)
     rows = encode(learn(pd.DataFrame({"x": x})), pd.DataFrame({"x": [np.inf, -np.inf, 0.0]}))

@@ -237,3 +237,22 @@ def test_rows_of_no_task_make_no_second_task(method):
     table = pd.DataFrame({"user": ["x"] * 37 + [None] * 3, **columns, "bad": [0] * 37 + [1] * 3})
     model = TableModel("user", outlier="bad", method=method).fit(table)
     assert model.tasks_.tolist() == ["x"] and model.choice_["reason"] == ['tuned for "faults"']
+
+
+def test_faults_are_found_beside_a_category_and_gaps_that_rows_have_by_chance():
+    rng = np.random.default_rng(0)
+
+    def rows(n):
+        shop = np.repeat(np.arange(60), n)
+        table = pd.DataFrame(rng.normal(size=(60 * n, 4)), columns=list("abcd"))
+        table += 3.0 * np.random.default_rng(1).normal(size=(60, 4))[shop]
+        table["day"] = rng.choice(["Mo", "Tu", "We", "Th", "Fr", "Sa"], len(table))
+        table["e"] = np.where(rng.random(len(table)) < 0.04, np.nan, rng.normal(size=len(table)))
+        return table.assign(shop=shop)
+
+    model = TableModel("shop", anomalies="faults", method="default", random_state=0).fit(rows(25))
+    assert model.score(rows(10)).alarm.mean() <= 0.07
+    faults = rows(10).assign(a=lambda table: table.a + 8.0)  # 8 standard deviations
+    found = model.score(faults, explain=1)
+    assert found.alarm.mean() > 0.8
+    assert found.reason_1[found.alarm].str.startswith("a =").mean() > 0.95

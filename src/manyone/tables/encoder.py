@@ -44,7 +44,8 @@ class Encoder:
     lone : ndarray of int
         Which of the used columns are missing in one row only.
     fill : ndarray of shape (T + 1, D)
-        What stands for missing coordinates: the mean of the task, and, last, of all rows.
+        What stands for missing coordinates: the mean of the task, and, last, of all rows; of a
+        coordinate with two values the one that is closer to the mean.
     """
 
     decisions: tuple[Decision, ...]
@@ -101,7 +102,14 @@ class Encoder:
         """The encoder that imputes means, from sums of known coordinates and their counts."""
         overall = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1.0)
         fill = np.where(counts > 0, sums / np.maximum(counts, 1.0), overall)
-        return replace(self, fill=np.vstack([fill, overall]))
+        fill = np.vstack([fill, overall])
+        for k, one in enumerate(self.maps):
+            levels = [0.0, LEVEL_HEIGHT] * isinstance(one, LevelMap)
+            values = one.scores.tolist() if isinstance(one, NumberMap) else levels
+            if len(values) == 2:
+                mine = fill[:, self.source == k]
+                fill[:, self.source == k] = np.where(mine > sum(values) / 2, values[1], values[0])
+        return replace(self, fill=fill)
 
     def learned_again(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
         """The same use of the same columns, learned from other rows."""
@@ -113,8 +121,7 @@ class Encoder:
             else decide(one.name, columns[one.name], facts[one.name], self.linear)
             for one in self.decisions
         )
-        encoder = Encoder.of(decisions, facts, self.linear)
-        return encoder.filled(columns, codes, n_tasks)
+        return Encoder.of(decisions, facts, self.linear).filled(columns, codes, n_tasks)
 
     def numbers(self, columns: Columns) -> Array:
         """Finite values of the columns of numbers (n, p), NaN where there is none."""
