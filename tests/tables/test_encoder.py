@@ -199,6 +199,12 @@ def test_gaps_of_levels_and_of_true_and_false_get_the_value_that_is_usual_in_the
     np.testing.assert_array_equal(Z[39, like], Z[20, like])
 
 
+def test_texts_that_look_like_numbers_are_told_where_they_are_used_too():
+    power = [f"{k % 60}.5 kW" for k in range(300)]
+    used, words = note(learn(pd.DataFrame({"power": power})), "power")
+    assert used and "looks like numbers, convert it" in words
+
+
 def test_infinities_are_wild_unless_they_are_everyday():
     x = np.random.default_rng(0).normal(size=50)
     rows = encode(learn(pd.DataFrame({"x": x})), pd.DataFrame({"x": [np.inf, -np.inf, 0.0]}))

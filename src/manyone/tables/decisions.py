@@ -126,18 +126,18 @@ def _decide_text(seen: Decision, facts: Facts) -> Decision:
     if _most_match(_DATE_IN_TEXT, facts.levels):
         note = "it looks like dates, and further rows have others; convert it to use it"
         return seen.dropped(f"{note} (in a text file, write 2026-01-31)")
+    notes = []
+    if number > 20 and _most_match(_NUMBER_IN_TEXT, facts.levels):
+        notes.append("it looks like numbers, convert it to use it as such")
     if number > max(20, _IDENTIFIER * rows):
-        note = f"{number} different texts in {rows} rows name rows"
-        if _most_match(_NUMBER_IN_TEXT, facts.levels):
-            note += "; it looks like numbers, convert it to use it"
-        return seen.dropped(note)
+        notes.insert(0, f"{number} different texts in {rows} rows name rows")
+        return seen.dropped("; ".join(notes))
     if facts.grows:
         return seen.dropped("its texts come one after the other, further rows have others")
     levels = LevelMap.learn(facts.levels)
     if levels.width == 1:
         return seen.dropped("no two rows share a text")
     *shared, alone = np.bincount(levels.place, minlength=levels.width).tolist()
-    notes = []
     if max(shared) > 1:
         notes.append(f"{max(shared)} rare levels are one")
     if alone:
