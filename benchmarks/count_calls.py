@@ -56,8 +56,8 @@ def main() -> int:
     X = rng.normal(size=(10, 8))[task] * 6.0 + rng.normal(size=(250, 8))
     promises: dict[str, tuple[Callable[[], Any], int, int]] = {
         "JointOCKSR().fit": (lambda: JointOCKSR().fit(X, task=task), 45, 8),
-        "NonlinearOCKSR().fit": (lambda: NonlinearOCKSR().fit(X, task=task), 81, 14),
-        "tune(NonlinearOCKSR())": (lambda: tune(NonlinearOCKSR(), X, task=task), 120, 20),
+        "NonlinearOCKSR().fit": (lambda: NonlinearOCKSR().fit(X, task=task), 79, 14),
+        "tune(NonlinearOCKSR())": (lambda: tune(NonlinearOCKSR(), X, task=task), 123, 20),
     }
     kept = True
     for name, (call, most_functions, most_files) in promises.items():

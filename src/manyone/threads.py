@@ -146,8 +146,11 @@ def add_squares(G: Array, Phi: Array) -> None:
 
 def _call(module: Any, name: str, *given: Any) -> None:
     """Call a function of BLAS or LAPACK, all of whose arguments are addresses."""
-    arrays = [np.asarray(one, dtype=np.intc if isinstance(one, int) else None) for one in given]
-    _at(module, name)(*(ctypes.c_void_p(array.ctypes.data) for array in arrays))
+    arrays, addresses = [], []
+    for one in given:
+        arrays.append(np.asarray(one, dtype=np.intc if isinstance(one, int) else None))
+        addresses.append(ctypes.c_void_p(arrays[-1].ctypes.data))
+    _at(module, name)(*addresses)
 
 
 @cache
