@@ -90,6 +90,17 @@ def test_tail_goes_on_where_ranks_end():
     assert tail_pvalues(np.array([-99.0]), np.full(300, -1.0)).tolist() == [1 / 301]
 
 
+def test_weights_are_rows_of_the_same_score():
+    rng = np.random.default_rng(2)
+    left_out, weight = np.sort(-rng.gamma(3, size=300)), rng.integers(1, 4, size=300)
+    scores = np.append(-rng.gamma(3, size=50), left_out[0] - [0.1, 1.0, 10.0])
+    found = tail_pvalues(scores, left_out, weight.astype(float))
+    copies = tail_pvalues(scores, np.repeat(left_out, weight))
+    inside = scores >= left_out[0]
+    np.testing.assert_allclose(found[inside], copies[inside], rtol=1e-12)
+    np.testing.assert_allclose(found, copies, rtol=0.1)  # a tail through about as many scores
+
+
 @pytest.mark.parametrize("rows", [stats.norm(), stats.expon(), stats.t(3), stats.lognorm(1.0)])
 def test_tail_does_not_exaggerate(rows):
     rng = np.random.default_rng(3)

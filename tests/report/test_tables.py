@@ -77,7 +77,8 @@ def test_tails_continue_the_pooled_p_values(model, tables):
     ranks = calibration.pvalues(report.rows.score[known], codes, 1e-9)
     scaled = report.rows.score[known] / calibration.spread[codes]
     inside = scaled >= calibration.pool_scores[0]
-    own = np.isclose(report.rows.tail[known], tail_pvalues(scaled, calibration.pool_scores))
+    pool = calibration.pool_scores, calibration.pool_weight
+    own = np.isclose(report.rows.tail[known], tail_pvalues(scaled, *pool))
     assert own.all() and inside.any()
     assert (report.rows.tail[known][inside] <= ranks[inside] + 1e-12).all()
 
@@ -90,6 +91,19 @@ def test_model_alone_and_every_column_and_choice(model):
     dropped = next(row for row in columns.rows if row.name == "site")
     assert dropped.soft and "constant" in dropped.cells[-1].text
     assert choice.rows[0].cells[0].text
+
+
+def test_tails_of_unknown_tasks_count_every_known_task_alike():
+    """As their p-values do, however many rows each known task has."""
+    rng, task = np.random.default_rng(0), np.repeat(np.arange(10), [300] + [10] * 9)
+    X = rng.normal(size=(len(task), 2)) * np.where(task > 0, 3.0, 1.0)[:, None]
+    known = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "machine": [f"m{t}" for t in task]})
+    model = TableModel("machine", method="default").fit(known)
+    new = pd.DataFrame(3.0 * rng.normal(size=(200, 2)), columns=["a", "b"])
+    rows = report_of(model, new.assign(machine="never seen"), "", "").rows
+    inside = rows.tail > 0.05
+    assert inside.sum() > 100
+    np.testing.assert_allclose(rows.tail[inside], rows.p_value[inside], rtol=1e-9)
 
 
 def test_the_page_promises_what_the_rows_allow(model, tables):

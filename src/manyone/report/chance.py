@@ -94,7 +94,7 @@ def total_law(laws: Iterable[Array]) -> Array:
     return law
 
 
-def tail_pvalues(scores: Array, reference: Array) -> Array:
+def tail_pvalues(scores: Array, reference: Array, weight: Array | None = None) -> Array:
     """P-values that keep falling below the lowest reference score.
 
     Parameters
@@ -102,6 +102,8 @@ def tail_pvalues(scores: Array, reference: Array) -> Array:
     scores : ndarray of shape (m,)
     reference : ndarray of shape (n,)
         Scores of left-out rows, ascending.
+    weight : ndarray of shape (n,) or None
+        Rows that each of these scores stands for; None: one.
 
     Returns
     -------
@@ -111,21 +113,22 @@ def tail_pvalues(scores: Array, reference: Array) -> Array:
         its uncertainty. Ranks alone cannot tell a row just below all others from one a hundred
         times as far.
     """
-    n = len(reference)
-    ranks = np.searchsorted(reference, scores, side="right").astype(np.float64)
-    p: Array = (1.0 + ranks) / (n + 1.0)
-    kept = int(n * _TAIL)
+    weight = np.ones(len(reference)) if weight is None else weight
+    below = np.append(0.0, np.cumsum(weight))
+    p: Array = (1.0 + below[np.searchsorted(reference, scores, side="right")]) / (below[-1] + 1.0)
+    kept = int(np.searchsorted(below, below[-1] * _TAIL, side="right")) - 1
     if kept < _FEWEST:
         return p
-    excess = reference[kept] - reference[:kept]  # descending
-    mean = float(excess.mean())
+    excess, share = reference[kept] - reference[:kept], weight[:kept]  # excess descends
+    mean = float(np.average(excess, weights=share))
     if not mean > 0:
         return p
-    weighted = float((excess * (np.arange(kept) + 0.35) / kept).mean())
+    ranks = below[:kept] + 0.35 * share
+    weighted = float(np.average(excess * ranks / below[kept], weights=share))
     shape = 2.0 - mean / max(mean - 2.0 * weighted, 1e-300) + kept**-0.5
     shape = float(np.clip(shape, _HEAVY, 0.9))
     y = np.maximum(reference[kept] - scores, 0.0) / (mean * (1.0 - shape))
-    tail = (kept + 1.0) / (n + 1.0) * np.exp(-np.log1p(shape * y) / shape)
+    tail = (below[kept] + 1.0) / (below[-1] + 1.0) * np.exp(-np.log1p(shape * y) / shape)
     continued: Array = np.where(scores < reference[0], np.clip(tail, 1e-300, p), p)
     return continued
 

@@ -188,10 +188,11 @@ def _drift(model: TableModel, answers: Answers, rows: Rows) -> tuple[tuple[float
 def _tails(model: TableModel, answers: Answers) -> Array:
     """P-values among the left-out rows of all tasks, in units of each task's scores."""
     known, calibration = answers.codes >= 0, model.model_.calibration_
+    unseen = model.unknown_.calibration
     tail = np.empty(len(known))
     score = answers.score[known] / calibration.spread[answers.codes[known]]
-    tail[known] = tail_pvalues(score, calibration.pool_scores)
-    tail[~known] = tail_pvalues(answers.score[~known], model.unknown_.calibration.scores)
+    tail[known] = tail_pvalues(score, calibration.pool_scores, calibration.pool_weight)
+    tail[~known] = tail_pvalues(answers.score[~known], unseen.scores, unseen.weight)
     return tail
 
 
