@@ -32,13 +32,8 @@ class Resemblance:
 
     def matrix(self) -> Array:
         """Entry (s, t): mean left-out response of task t's function to rows of task s."""
-        return self.lines(slice(None))
-
-    def lines(self, tasks: slice) -> Array:
-        """Lines of some tasks, shape (tasks, T)."""
-        own = np.arange(len(self.counts))[tasks]
-        responses = self.values[tasks] @ self.coef / self.counts[tasks, None]
-        responses[np.arange(len(own)), own] += 1.0 - self.mass[own] / self.counts[own]
+        responses = self.values @ self.coef / self.counts[:, None]
+        responses[np.diag_indices(len(self.mass))] += 1.0 - self.mass / self.counts
         return responses
 
     def entries(self, lines: Codes, columns: Codes) -> Array:
@@ -48,3 +43,23 @@ class Resemblance:
             values, coef = self.values[lines[part]], self.coef.T[columns[part]]
             found[part] = np.einsum("ij,ij->i", values, coef) / self.counts[lines[part]]
         return found
+
+    def strongest(self, number: int) -> Codes:
+        """Pairs (2, p) of different tasks: the `number` of largest entries in each line.
+
+        Looked for among tasks whose functions rest on the landmarks that a task's rows are nearest
+        to, so that the cost is linear in the number of tasks.
+        """
+        few = min(number + 1, len(self.coef))
+        near = np.argpartition(-np.abs(self.values), few - 1, axis=1)[:, :few]
+        some = min(number + 1, len(self.mass))
+        resting = np.argpartition(-np.abs(self.coef), some - 1, axis=1)[:, :some]
+        columns = np.sort(resting[near].reshape(len(near), -1), axis=1)
+        lines = np.broadcast_to(np.arange(len(columns))[:, None], columns.shape)
+        size = np.abs(self.entries(lines.ravel(), columns.ravel())).reshape(columns.shape)
+        again = np.diff(columns, axis=1, prepend=-1) == 0
+        size[again | (columns == lines)] = -1.0
+        largest = np.argsort(-size, axis=1)[:, :number]
+        found = np.take_along_axis(size, largest, axis=1) >= 0.0
+        chosen = np.take_along_axis(columns, largest, axis=1)
+        return np.stack([lines[:, : chosen.shape[1]][found], chosen[found]])

@@ -15,7 +15,6 @@ from manyone.files import write_atomically
 from manyone.models.resemblance import Resemblance
 from manyone.monitor import Monitor, MonitorState
 from manyone.monitor.model import Scored, rows_of_tasks
-from manyone.progress import counted
 from manyone.report.advice import STANDS_OUT
 from manyone.report.chance import tail_pvalues
 from manyone.report.fleet import FleetReport, Relations, Rows, Tasks
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
 _NEAREST = 5  # relations kept of each task
-_LINES = 256  # tasks whose relations are computed at a time
+_ALL_PAIRS = 2000  # tasks whose relations are all looked at
 _REASONS = 3
 _MOST_EXPLAINED = 20_000
 # What it means that a view finds a row unusual.
@@ -223,20 +222,8 @@ def _relations(model: TableModel) -> Relations | None:
     if not found or len(model.tasks_) < 2:
         return None
     structure = found[0].solution_.learned["structure"]
-    whole = not isinstance(structure, Resemblance)  # else entries are computed on demand
-    T = len(model.tasks_)
-    k, near = min(_NEAREST, T - 1), []
-    for start in counted(range(0, T, _LINES)):
-        part = slice(start, start + _LINES)
-        strength = np.abs(structure[part] if whole else structure.lines(part))
-        strength[np.arange(len(strength)), np.arange(T)[part]] = -1.0
-        near.append(np.argpartition(-strength, k - 1, axis=1)[:, :k])
-    own = np.repeat(np.arange(T), k)
-    pairs = np.unique(np.sort(np.stack([own, np.concatenate(near).ravel()]), axis=0), axis=1)
-    there, back = (
-        structure[one, other] if whole else structure.entries(one, other)
-        for one, other in (pairs, pairs[::-1])
-    )
+    pairs = _strongest(structure, len(model.tasks_))
+    there, back = (_entries(structure, *both) for both in (pairs, pairs[::-1]))
     weight = np.where(np.abs(there) >= np.abs(back), there, back)
     kept = np.abs(weight) > 1e-6 * np.abs(weight).max(initial=0.0)
     meaning = (
@@ -244,6 +231,25 @@ def _relations(model: TableModel) -> Relations | None:
         "it, blue ones are set apart."
     )
     return Relations(pairs[0][kept], pairs[1][kept], weight[kept], meaning)
+
+
+def _strongest(structure: Any, n_tasks: int) -> Codes:
+    """Pairs (2, p) of different tasks, the strongest relations of each, every pair once."""
+    if isinstance(structure, Resemblance) and n_tasks > _ALL_PAIRS:
+        pairs = structure.strongest(_NEAREST)
+    else:
+        matrix = structure.matrix() if isinstance(structure, Resemblance) else structure
+        strength, k = np.abs(matrix), min(_NEAREST, n_tasks - 1)
+        np.fill_diagonal(strength, -1.0)
+        near = np.argpartition(-strength, k - 1, axis=1)[:, :k]
+        pairs = np.stack([np.repeat(np.arange(n_tasks), k), near.ravel()])
+    return np.unique(np.sort(pairs, axis=0), axis=1)
+
+
+def _entries(structure: Any, lines: Codes, columns: Codes) -> Array:
+    if isinstance(structure, Resemblance):
+        return structure.entries(lines, columns)
+    return np.asarray(structure[lines, columns])
 
 
 def _method(model: TableModel) -> str:
