@@ -88,13 +88,10 @@ class CalledBlocks:
     def __iter__(self) -> Iterator[Block]:
         """Call the function again."""
         for given in self.function():
-            block = given if isinstance(given, Block) else Block(*_as_pair(given))
+            parts = given if isinstance(given, tuple) else (given,)
+            block = given if isinstance(given, Block) else Block(*parts)
             if np.shape(block.X)[0]:
                 yield block
-
-
-def _as_pair(block: Any) -> tuple[Any, ...]:
-    return block if isinstance(block, tuple) else (block,)
 
 
 def blocks_of(X: Any, task: Any = None, outlier: Any = None, weight: Any = None) -> Any:

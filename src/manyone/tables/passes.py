@@ -29,7 +29,7 @@ from manyone.rows import MISSING
 from manyone.tables.encoder import Encoder
 from manyone.tables.facts import Facts
 from manyone.tables.fitting import Fitted, guarded
-from manyone.tables.frames import Column, as_table
+from manyone.tables.frames import Column, as_table, text_column
 from manyone.tables.ranges import Ranges, ranges_between, top_two, two_highest
 from manyone.tables.reading import TrainingTable, read_training
 from manyone.tables.unknown import Guard
@@ -89,13 +89,13 @@ class Look:
             values = self.sample.X[:, k]
             columns[name] = Column(facts.kind, values)
             if facts.kind == "text":
-                columns[name] = _text_column(values, self.texts.get(name, {}))
+                texts = self.texts.get(name, {})
+                columns[name] = text_column([texts.get(number) for number in values.tolist()])
         labels = self.sample.tasks
         if np.any(self.sample.codes == MISSING):
             labels = as_labels([*labels.tolist(), None])
-        number = len(self.sample.codes)
         labels, outlier = labels[self.sample.codes], self.sample.outlier
-        return TrainingTable(columns, labels, outlier, None, None, np.arange(number))
+        return TrainingTable(columns, labels, outlier, None, None, np.arange(len(outlier)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,15 +145,6 @@ def _pruned(look: Look) -> Look:
             kept = set(look.sample.X[:, k].tolist())
             texts[name] = {n: text for n, text in look.texts[name].items() if n in kept}
     return Look(look.facts, look.sample, texts)
-
-
-def _text_column(values: Array, texts: dict[float, str]) -> Column:
-    known = ~np.isnan(values)
-    numbers, place = np.unique(values[known], return_inverse=True)
-    found = np.full(len(values), np.nan)
-    found[known] = place
-    levels = np.array([texts[n] for n in numbers.tolist()], dtype=np.str_)
-    return Column("text", found, levels if len(levels) else np.empty(0, dtype="U1"))
 
 
 # ------------------------------------------------------------------------------------- second pass
