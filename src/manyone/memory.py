@@ -46,14 +46,15 @@ def refuse_beyond_memory(n_floats: float, what: str, remedy: str) -> None:
         )
 
 
-def too_large(n_rows: int) -> str:
-    """What a kernel matrix of so many rows would take, and what to do."""
+def too_large(n_rows: int, joint: bool = True) -> str:
+    """What a kernel matrix of so many rows, of all tasks or of one, would take, and what to do."""
     from manyone.estimators import METHODS
 
     able = ", ".join(cls.__name__ for cls in METHODS.values() if cls.can.landmarks)
-    return (
-        f"The kernel matrix of {n_rows} rows and one factor of it take "
-        f"{16.0 * n_rows**2 / 2**30:.1f} GiB, and {available_bytes() / 2**30:.1f} GiB can be had. "
-        f"Give landmarks=1000 or so ({able}), or use IndependentOCKSR, which needs the matrix of "
-        "one task at a time."
+    text = (
+        f"The kernel matrix of {n_rows} rows{'' if joint else ' of one task'} and one factor of it "
+        f"take {16.0 * n_rows**2 / 2**30:.1f} GiB, and {available_bytes() / 2**30:.1f} GiB can be "
+        f"had. Give landmarks=1000 or so ({able})"
     )
+    alone = ", or use IndependentOCKSR, which needs the matrix of one task at a time."
+    return text + (alone if joint else ".")

@@ -144,6 +144,9 @@ def test_a_memory_error_of_numpy_says_what_to_do(fleet, monkeypatch):
     monkeypatch.setattr("manyone.estimators.joint.solve_ridge", full)
     with pytest.raises(NotEnoughMemory, match="landmarks="):
         JointOCKSR().fit(X, task=task)
+    monkeypatch.setattr("manyone.estimators.task_ridges.solve_ridge_stack", full)
+    with pytest.raises(NotEnoughMemory, match=r"20 rows of one task .*SparseOCKSR\)\.$"):
+        IndependentOCKSR().fit(X, task=task)  # the largest task has 20 rows
 
 
 @pytest.mark.parametrize("n_rows", [18, 19, 30, 60])

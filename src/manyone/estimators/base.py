@@ -180,7 +180,9 @@ class MultiTaskOneClass(OneClassEstimator):
         except NotEnoughMemory:
             raise
         except MemoryError:
-            raise NotEnoughMemory(too_large(len(rows.codes))) from None
+            largest = np.bincount(rows.codes[rows.codes >= 0]).max(initial=1)
+            joint = self.can.joint
+            raise NotEnoughMemory(too_large(len(rows.codes) if joint else largest, joint)) from None
         self.tasks_, self.solution_ = tasks, solution
         # What updates, exact p-values and plots need of the rows; landmarks stand for theirs.
         bare = rows.columns is not None or getattr(self, "landmarks", None) is not None
