@@ -31,6 +31,7 @@ _ROUNDING = 1e-9
 # is its lightest shape: a power, because scores fall steeply far from everything, and more steeply
 # for new rows than for left-out training rows.
 _TAIL, _FEWEST, _HEAVY = 0.1, 5, 0.6
+_OUTSIDE = 0.05  # probability of a number of alarms outside its band
 _LONG = 256  # from this length on a convolution by FFT is faster
 
 
@@ -71,10 +72,10 @@ def chance_of(alarms: int, law: Array) -> float:
     return float(min(1.0, law[alarms:].sum()))
 
 
-def band_of(law: Array, outside: float = 0.05) -> tuple[int, int]:
-    """Fewest and most alarms, each exceeded with probability `outside` / 2 at most."""
-    low = int(np.searchsorted(np.cumsum(law), outside / 2))
-    high = len(law) - 1 - int(np.searchsorted(np.cumsum(law[::-1]), outside / 2))
+def band_of(law: Array) -> tuple[int, int]:
+    """Fewest and most alarms, either end exceeded with a probability of 2.5 % at most."""
+    low = int(np.searchsorted(np.cumsum(law), _OUTSIDE / 2))
+    high = len(law) - 1 - int(np.searchsorted(np.cumsum(law[::-1]), _OUTSIDE / 2))
     return low, max(low, high)
 
 

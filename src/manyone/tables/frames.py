@@ -61,23 +61,23 @@ class Column:
 Columns = dict[str, Column]
 
 
-def as_table(table: Any, what: str = "table") -> nw.DataFrame[Any]:
+def as_table(table: Any) -> nw.DataFrame[Any]:
     """A narwhals frame whose columns have different names, or what is wrong with it."""
     if hasattr(table, "collect"):
-        raise ValueError(f"{what} is a lazy frame: call .collect() first.")
+        raise ValueError("table is a lazy frame: call .collect() first.")
     names = [str(name) for name in getattr(table, "columns", ())]
     if hasattr(table, "column_names"):  # pyarrow
         names = [str(name) for name in table.column_names]
     if len(names) != len(set(names)):
         twice = sorted({name for name in names if names.count(name) > 1})
-        raise ValueError(f"{what} has several columns named {shortlist(twice, 3)}: rename them.")
+        raise ValueError(f"table has several columns named {shortlist(twice, 3)}: rename them.")
     frame = nw.from_native(table, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
         raise ValueError(
-            f"{what} must be a data frame of pandas, polars or pyarrow; got {type(table).__name__}."
+            f"table must be a data frame of pandas, polars or pyarrow; got {type(table).__name__}."
         )
     if not len(frame):
-        raise ValueError(f"{what} has no rows.")
+        raise ValueError("table has no rows.")
     numbers = {name: str(name) for name in frame.columns if not isinstance(name, str)}
     return frame.rename(numbers) if numbers else frame
 
