@@ -9,7 +9,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from manyone import IndependentOCKSR, JointOCKSR, LinearOCKSR
-from manyone.engines.statistics import AddUp
+from manyone.engines import AddUp
 from manyone.threads import (
     add_squares,
     blas_threads,

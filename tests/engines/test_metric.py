@@ -9,10 +9,9 @@ from sklearn.base import clone
 
 from manyone import JointOCKSR, LinearOCKSR
 from manyone.covariance import pooled_whitening
-from manyone.engines import Block, fit, local_sweep
+from manyone.engines import Block, TakeSample, fit, local_sweep
 from manyone.engines.joint import joint_passes
 from manyone.engines.metric import metric_of
-from manyone.engines.sample import TakeSample
 from manyone.estimators.base import learn
 from manyone.rows import training_rows
 

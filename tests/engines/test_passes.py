@@ -12,9 +12,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from manyone import JointOCKSR, LinearOCKSR
-from manyone.engines import Block, fit, local_sweep
-from manyone.engines.sample import TakeSample
-from manyone.engines.statistics import AddUp
+from manyone.engines import AddUp, Block, TakeSample, fit, local_sweep
 
 RNG = np.random.default_rng(0)
 N, T = 400, 7

@@ -57,7 +57,7 @@ class TaskPlans:
     reach : Reach or None
     metric : Whitening or None
     drawn : ndarray of shape (s,)
-        See :class:`~manyone.engines.plan.Plan`.
+        See :class:`~manyone.engines.Plan`.
     """
 
     tasks: NDArray[Any]
