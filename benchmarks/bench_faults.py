@@ -261,10 +261,13 @@ def strangers(seeds: int, out: Path) -> bool:
 
 
 def speed(seeds: int, out: Path) -> bool:
-    """Seconds and memory of `auto` on 30 tasks and on 2,000."""
+    """Seconds and memory of `auto`, on few rows and on many, of few tasks and of many."""
     rng = np.random.default_rng(0)
     results = []
-    sizes = ((30, 20, "any", 10.0), (2000, 30, "faults", 60.0), (2000, 30, "any", 120.0))
+    sizes = (
+        *((30, 20, "any", 10.0), (2000, 30, "faults", 60.0), (2000, 30, "any", 120.0)),
+        *((300, 100, "any", 60.0), (50, 2000, "any", 120.0)),
+    )
     for n_tasks, n_rows, kind, most in sizes:
         task = np.repeat(np.arange(n_tasks), n_rows)
         mixing = rng.normal(size=(20, 20))
