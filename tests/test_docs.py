@@ -41,7 +41,7 @@ def test_readme_example_runs(tmp_path, monkeypatch):
     scope: dict = {}
     exec(compile(code, "README.md", "exec"), scope)
     assert scope["alarm"].mean() > 0.05  # a quarter of the test rows are faults
-    assert (tmp_path / "fleet.manyone").exists()
+    assert (tmp_path / "model.manyone").exists()
     assert scope["why"].shape == (len(scope["alarm"]), 2)
 
 
