@@ -35,6 +35,10 @@ def test_nothing_to_compare_is_nan():
     assert np.isnan(aucs).all()
 
 
+def test_zeros_of_either_sign_are_ties():
+    assert task_aucs(np.array([[-0.0], [0.0]]), np.array([0, -1])) == [0.5]
+
+
 def test_scorer_sees_through_pipelines_and_unknown_tasks():
     rng = np.random.default_rng(0)
     task = np.repeat([0, 1, 2], [20, 20, 1])

@@ -198,8 +198,8 @@ def task_aucs(
     """
     *stack, n, T = scores.shape
     owner = codes if outlier is None else np.where(outlier, -1, codes)
-    # One line per curve, so that all of them are sorted by one call.
-    curves = np.ascontiguousarray(np.moveaxis(scores, -1, -2)).reshape(-1, n)
+    # One line per curve, so that all of them are sorted by one call; -0.0 is 0.0.
+    curves = np.ascontiguousarray(np.moveaxis(scores, -1, -2)).reshape(-1, n) + 0.0
     task = np.resize(np.arange(T), len(curves))
     mass = np.ones(n) if weight is None else weight
     positives = np.bincount(owner[owner >= 0], mass[owner >= 0], T)[:T]
