@@ -8,6 +8,7 @@ Merging is exact: the order of rows and blocks does not matter.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -45,6 +46,12 @@ class Tails:
     def of(cls, scores: Array, codes: Codes, weight: Array, kept: int) -> Tails:
         """Tails of rows with these scores."""
         return cls(scores, weight, codes, np.zeros(len(scores), dtype=bool), kept)._sorted()
+
+    @classmethod
+    def known(cls, scores: Array, rows: Any, n_tasks: int) -> Tails:
+        """Tails of rows with tasks and weights, some of which have scores (n,), the others NaN."""
+        some = ~np.isnan(scores)
+        return cls.of(scores[some], rows.codes[some], rows.weight[some], kept_scores(n_tasks))
 
     @classmethod
     def none(cls, n_tasks: int) -> Tails:

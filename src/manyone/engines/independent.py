@@ -153,23 +153,29 @@ class LeaveOutEach(IntoTails):
         """Left-out scores of one block."""
         return self.of(block.checked().coded(self.plans.tasks))
 
-    def of(self, rows: Any, out: Array | None = None) -> Tails:
-        """Left-out scores of rows whose tasks are numbers; all of them in `out` (n,), if given."""
+    def of(self, rows: Any) -> Tails:
+        """Tails of the left-out scores of rows whose tasks are numbers and have a plan."""
+        return Tails.known(self._of_plans(rows), rows, len(self.plans.tasks))
 
-        def judge(part: tuple[int, Codes, CodedRows]) -> Tails:
+    def judged(self, rows: Any) -> Array:
+        """Left-out scores (n,); NaN for outliers, and for rows that shaped the landmarks."""
+        scores = self._of_plans(rows)
+        if self.known is None:
+            return scores
+        known = self.known.judged(rows)
+        return np.where(np.isnan(known), scores, known)
+
+    def _of_plans(self, rows: Any) -> Array:
+        def judge(part: tuple[int, Codes, CodedRows]) -> tuple[Codes, Array]:
             task, which, own = part
-            scores = None if out is None else np.full(len(which), np.nan)
+            normal = ~own.outlier  # outliers of every task are part of all
             step = LeaveOut(self._plan(task), self.ridges[task], self.unit)
-            tails = step.of(own, scores).tails
-            if out is not None and scores is not None:
-                known = ~own.outlier
-                out[which[known]] = scores[known]
-            return replace(tails, codes=np.full(len(tails.codes), task))
+            return which[normal], step.judged(own)[normal]
 
-        found = Tails.none(len(self.plans.tasks)).merged(*on_threads(judge, self.plans.parts(rows)))
-        if out is not None and self.known is not None:
-            self.known.of(rows, out)
-        return found
+        scores = np.full(len(rows.codes), np.nan)
+        for which, found in on_threads(judge, self.plans.parts(rows)):
+            scores[which] = found
+        return scores
 
     def _plan(self, task: int) -> Plan:
         reach = self.plans.reach
@@ -244,8 +250,7 @@ def independent_of_rows(
     found = _solved(plans, AddUpEach(plans).of(rows), model.alpha, model._exactly)
     if not left_out:
         return Solution(found.scorer, learned=found.learned)
-    scores = np.full(len(rows.codes), np.nan)
-    LeaveOutEach(plans, found.ridges, 0.0).of(rows, scores)
+    scores = LeaveOutEach(plans, found.ridges, 0.0).judged(rows)
     if found.exact is not None:
         scores[~np.isin(rows.codes, list(plans.plans))] = found.exact.left_out
     return Solution(found.scorer, scores, learned=found.learned)

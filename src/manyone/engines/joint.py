@@ -93,8 +93,8 @@ def joint_of_rows(model: Any, kernel: Kernel, rows: TrainingRows) -> Solution:
     some = rows if sample is None else sample.rows()
     plan = Plan.of(kernel, some, np.arange(rows.n_tasks), model.landmarks, seed)
     step = LeaveOut(plan, solve_statistics(plan, AddUp(plan).of(rows), model.alpha), 0.0)
-    scores = np.full(len(rows.codes), np.nan)
-    solution = _solution(step, step.finished(step.of(rows, scores)))
+    found, scores = step.gathered(rows)
+    solution = _solution(step, step.finished(found))
     if rows.group is None:
         return replace(solution, left_out=scores)
     scores = _without_groups(plan, step.ridge, rows)

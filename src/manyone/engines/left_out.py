@@ -96,12 +96,12 @@ class KnownScores:
         order = np.argsort(keys)
         return cls(keys[order], scores[order])
 
-    def of(self, rows: Any, out: Array) -> None:
-        """Put the scores of those of the rows that have one into `out` (n,)."""
+    def judged(self, rows: Any) -> Array:
+        """Scores (n,) of rows whose tasks are numbers; NaN where there is none."""
         keys = _keys(rows)
         place = np.searchsorted(self.keys, keys)
         known = np.append(self.keys, np.uint64(0))[place] == keys
-        out[known] = np.append(self.scores, np.nan)[place[known]]
+        return np.where(known, np.append(self.scores, np.nan)[place], np.nan)
 
 
 def _keys(rows: Any) -> Hashes:
@@ -138,30 +138,36 @@ class LeaveOut:
         """Left-out scores of one block."""
         return self.of(block.checked().coded(self.plan.tasks))
 
-    def of(self, rows: Any, out: Array | None = None) -> LeftOut:
-        """Left-out scores of rows whose tasks are numbers; all of them in `out` (n,), if given."""
-        tasks, tails = np.unique(rows.codes[~rows.outlier]), Tails.none(len(self.plan.tasks))
+    def of(self, rows: Any) -> LeftOut:
+        """Tails of the left-out scores of rows whose tasks are numbers, and sums over them."""
+        return self.gathered(rows)[0]
+
+    def judged(self, rows: Any) -> Array:
+        """Left-out scores (n,); NaN for outliers, and for rows that shaped the landmarks."""
+        return self.gathered(rows)[1]
+
+    def gathered(self, rows: Any) -> tuple[LeftOut, Array]:
+        """What `of` and `judged` give."""
+        tasks, scores = np.unique(rows.codes[~rows.outlier]), np.full(len(rows.codes), np.nan)
         values, mass = np.zeros((len(tasks), len(self.plan.points))), np.zeros(len(tasks))
 
-        def judge(part: slice) -> LeftOut:
+        def judge(part: slice) -> tuple[Codes, Array, Any, Array]:
             normal = np.flatnonzero(~rows.outlier[part]) + part.start
-            codes, weight = rows.codes[normal], rows.weight[normal]
-            scores, half, shares = self._judged(rows.X[normal], codes, weight)
-            new = self.plan.unseen(rows.X[normal])
-            if out is not None:
-                out[normal[new]] = scores[new]
-                new[:] = False
-            some = Tails.of(scores[new], codes[new], weight[new], tails.kept)
-            present, summing = by_task(codes, shares)
-            return LeftOut(some, present, summing @ half, summing.sum(axis=1))
+            found, half, shares = self._judged(
+                rows.X[normal], rows.codes[normal], rows.weight[normal]
+            )
+            found[~self.plan.unseen(rows.X[normal])] = np.nan
+            present, summing = by_task(rows.codes[normal], shares)
+            return normal, found, (present, summing.sum(axis=1)), summing @ half
 
-        waiting = []
-        for found in on_threads(judge, kernel_blocks(len(rows.codes), len(self.plan.points))):
-            place = np.searchsorted(tasks, found.tasks)
-            values[place] += found.values
-            mass[place] += found.mass
-            waiting.append(found.tails)
-        return LeftOut(tails.merged(*waiting), tasks, values, mass)
+        blocks = kernel_blocks(len(rows.codes), len(self.plan.points))
+        for normal, found, (present, shares), sums in on_threads(judge, blocks):
+            scores[normal] = found
+            place = np.searchsorted(tasks, present)
+            values[place] += sums
+            mass[place] += shares
+        tails = Tails.known(scores, rows, len(self.plan.tasks))
+        return LeftOut(tails, tasks, values, mass), scores
 
     def merge(self, one: LeftOut, other: LeftOut) -> LeftOut:
         """What both gathered."""

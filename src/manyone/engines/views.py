@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from manyone._types import Codes
 from manyone.calibration import Calibration
-from manyone.calibration.tails import IntoTails, Tails, kept_scores
+from manyone.calibration.tails import IntoTails, Tails
 from manyone.engines.blocks import Block
 from manyone.engines.updates import enrolled
 from manyone.labels import lookup
@@ -32,7 +32,7 @@ class JudgeViews(IntoTails):
     ----------
     tasks : ndarray of shape (T,)
     judges : tuple
-        The last pass of each view, whose ``of(rows, out)`` gives left-out scores.
+        The last pass of each view, whose ``judged(rows)`` gives left-out scores.
     scorer : CombinedScorer
     """
 
@@ -43,13 +43,10 @@ class JudgeViews(IntoTails):
     def partial(self, block: Block) -> Tails:
         """Combined left-out scores of one block."""
         rows = block.checked().coded(self.tasks)
-        values = np.full((len(rows.codes), len(self.judges)), np.nan)
-        for k, (judge, tail) in enumerate(zip(self.judges, self.scorer.tails, strict=True)):
-            judge.of(rows, values[:, k])
-            values[:, k] = tail.value(values[:, k], rows.codes)
-        scores = self.scorer.combine(values)
-        known, kept = ~np.isnan(scores) & ~rows.outlier, kept_scores(len(self.tasks))
-        return Tails.of(scores[known], rows.codes[known], rows.weight[known], kept)
+        pairs = zip(self.judges, self.scorer.tails, strict=True)
+        values = [tail.value(judge.judged(rows), rows.codes) for judge, tail in pairs]
+        scores = self.scorer.combine(np.column_stack(values))
+        return Tails.known(np.where(rows.outlier, np.nan, scores), rows, len(self.tasks))
 
 
 def combined(views: list[Any], judges: list[Any], sweep: Any, weights: Any, rule: str) -> Combined:
