@@ -187,6 +187,51 @@ def test_gaps_are_filled_by_the_task_then_by_all():
     assert np.isfinite(rows).all()
 
 
+def related(n=40, seed=0):
+    """Twenty tasks; `b` and `c` follow `a`, and a tenth of them are missing in the second table."""
+    rng = np.random.default_rng(seed)
+    codes = np.repeat(np.arange(20), n)
+    a = rng.normal(size=len(codes))
+    noise, place = rng.normal(size=(3, len(codes))), np.random.default_rng(1).normal(size=(3, 20))
+    columns = [a + place[0, codes], 2.0 * a + 0.1 * noise[0] + 9.0 * place[1, codes]]
+    columns += [5.0 - a + 0.1 * noise[1] + 3.0 * place[2, codes], noise[2]]
+    table = pd.DataFrame(np.column_stack(columns), columns=list("abcd"))
+    return codes, table, table.mask((rng.random(table.shape) < 0.1) & (table.columns > "a"))
+
+
+def test_a_gap_gets_what_least_squares_expect_from_the_other_columns_and_the_task():
+    codes, complete, table = related()
+    encoder = learn(table, codes, linear=1.0)
+    Z, truth = encode(encoder, table, codes), encode(encoder, complete, codes)
+    own = truth - np.array([truth[codes == t].mean(axis=0) for t in range(20)])[codes]
+    for lost, known in (((1,), (0, 2, 3)), ((1, 2), (0, 3)), ((3,), (0, 1, 2))):
+        rows = (table.isna().to_numpy() == np.isin(np.arange(4), lost)).all(axis=1)
+        slopes = np.linalg.lstsq(own[:, known], own[:, lost], rcond=None)[0]
+        expected = truth[rows][:, lost] - own[rows][:, lost] + own[rows][:, known] @ slopes
+        error = np.abs(Z[rows][:, lost] - expected) / own[:, lost].std(axis=0)
+        assert rows.sum() > 5 and np.sqrt(np.mean(error**2)) < 0.1
+    unknown = encode(encoder, table, np.full(len(codes), -1))
+    assert len(np.unique(unknown[table.b.isna(), 1])) == 1  # the mean of all
+
+
+def test_what_a_gap_gets_does_not_depend_on_other_rows_and_stays_in_range():
+    codes, _, table = related()
+    encoder, order = learn(table, codes), np.random.default_rng(2).permutation(len(table))
+    Z = encode(encoder, table, codes)
+    again = learn(table.iloc[order], codes[order])
+    np.testing.assert_allclose(encode(again, table, codes), Z, atol=1e-10)
+    for row in np.flatnonzero(table.b.isna())[:5]:
+        alone = encode(encoder, table[row : row + 1], codes[row : row + 1])
+        np.testing.assert_allclose(alone[0], Z[row], atol=1e-12)
+    wild = encode(encoder, pd.DataFrame({"a": [1e9], "b": np.nan, "c": 0.0, "d": 0.0}), codes[:1])
+    assert wild[0, 0] > 100 and Z[:, 1].min() <= wild[0, 1] <= Z[:, 1].max()
+
+
+def test_without_a_gap_no_relation_is_learned():
+    codes, complete, _ = related()
+    assert learn(complete, codes).precision is None
+
+
 def test_gaps_of_levels_and_of_true_and_false_get_the_value_that_is_usual_in_the_task():
     codes = np.repeat([0, 1], 20)
     kind = ["a"] * 15 + ["b"] * 4 + [None] + ["b"] * 19 + [None]

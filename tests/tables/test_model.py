@@ -256,3 +256,31 @@ def test_faults_are_found_beside_a_category_and_gaps_that_rows_have_by_chance():
     found = model.score(faults, explain=1)
     assert found.alarm.mean() > 0.8
     assert found.reason_1[found.alarm].str.startswith("a =").mean() > 0.95
+
+
+def test_gaps_use_up_no_alarms_and_hide_no_fault():
+    """Machines whose columns follow their load, with and without 4 % of the values."""
+
+    def rows(n, seed, share):
+        rng = np.random.default_rng(seed)
+        machine = np.repeat(np.arange(40), n)
+        place = 3.0 * np.random.default_rng(1).normal(size=(40, 5))
+        values = rng.uniform(-2.0, 2.0, (len(machine), 1)) + 0.1 * rng.normal(size=(40 * n, 5))
+        gaps = rng.random((len(machine), 5)) < np.where(np.arange(5) < 2, 0.0, share)
+        table = pd.DataFrame(values + place[machine], columns=list("abcde"))
+        return table.mask(gaps).assign(machine=machine)
+
+    caught = {}
+    for share in (0.0, 0.04):
+        model = TableModel("machine", anomalies="faults", method="default", random_state=0)
+        model.fit(rows(30, 2, share))
+        new = rows(50, 3, share)
+        alarm = model.score(new).alarm
+        assert alarm.mean() <= 0.05
+        gap = new.isna().any(axis=1)
+        assert not gap.any() or alarm[gap].mean() <= 0.08
+        for column in "ad":
+            faults = new.assign(**{column: new[column] + 1.0})[new[column].notna()]
+            caught[column, share] = model.score(faults).alarm.mean()
+    for column in "ad":
+        assert caught[column, 0.04] > caught[column, 0.0] - 0.05 > 0.7

@@ -165,6 +165,7 @@ def test_enrolled_rows_are_those_of_the_estimator(method, sampled, tmp_path):
     np.testing.assert_allclose(
         found.model_.solution_.scorer.all(Z[full]), alone.solution_.scorer.all(Z[full]), atol=1e-10
     )
+    np.testing.assert_array_equal(found.encoder_.precision, encoder.precision)
     assert found.tasks_.tolist() == ["fan", "lathe", "pump", "saw"]
     assert found.n_rows_ == (~late).sum() + len(more)
     assert "saw" in found.training_.labels.tolist()

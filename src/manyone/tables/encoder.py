@@ -9,19 +9,22 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Array, Codes
+from manyone._types import Array, Codes, Mask
 from manyone.calibration import Calibration
 from manyone.messages import shortlist
 from manyone.models.range_guard import ALARM, RangeGuard, floors
 from manyone.tables.decisions import Decision, decide
 from manyone.tables.facts import Facts
 from manyone.tables.frames import Columns, read_columns
+from manyone.tables.gaps import completed, relations
 from manyone.tables.maps import LEVEL_HEIGHT, NEW_HEIGHT, LevelMap, Map, NumberMap, apply_numbers
 from manyone.tables.ranges import Ranges
 
 # What was never seen (a level, a gap) is guarded while at most this share of the rows, over the
 # columns guarded, has such of its own: so many normal rows will bring more.
 _NEWS = 0.01
+# Beyond so many measurements, what is missing is not expected from the others: means stand for it.
+_MOST_RELATED = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +49,10 @@ class Encoder:
     fill : ndarray of shape (T + 1, D)
         What stands for missing coordinates: the mean of the task, and, last, of all rows; of a
         coordinate with two values the one that is closer to the mean.
+    precision : ndarray of shape (m, m) or None
+        Inverse covariance, inside tasks, of the coordinates of measurements (columns of numbers
+        with more than two values): by it a missing one is expected from the others of its row.
+        None where no value was missing, or of more than a thousand measurements.
     """
 
     decisions: tuple[Decision, ...]
@@ -55,6 +62,7 @@ class Encoder:
     source: Codes
     lone: Codes
     fill: Array
+    precision: Array | None = None
 
     @classmethod
     def learn(cls, columns: Columns, codes: Codes, n_tasks: int, linear: float) -> Encoder:
@@ -86,8 +94,9 @@ class Encoder:
         return cls(decisions, linear, maps, indicators, places, lone, np.zeros((1, len(places))))
 
     def filled(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
-        """The encoder that imputes means of these rows, of each task and overall."""
-        return self.imputing(*self.coordinate_sums(columns, codes, n_tasks))
+        """The encoder that imputes by means of these rows and by how their columns are related."""
+        means = self.imputing(*self.coordinate_sums(columns, codes, n_tasks))
+        return means.relating(columns, codes)
 
     def coordinate_sums(self, columns: Columns, codes: Codes, n_tasks: int) -> tuple[Array, Array]:
         """Sums of the coordinates that are known, and how many are, each (T, D)."""
@@ -110,6 +119,15 @@ class Encoder:
                 mine = fill[:, self.source == k]
                 fill[:, self.source == k] = np.where(mine > sum(values) / 2, values[1], values[0])
         return replace(self, fill=fill)
+
+    def relating(self, columns: Columns, codes: Codes) -> Encoder:
+        """The encoder that also imputes by how measurements of these rows vary in their tasks."""
+        places = self._measurements()[0]
+        no_gaps = not len(self.indicators) and not len(self.lone)
+        if no_gaps or not 1 < len(places) <= _MOST_RELATED:
+            return self
+        about = self._coordinates(columns)[0][:, places] - self.fill[codes][:, places]
+        return replace(self, precision=relations(about, len(codes) - len(np.unique(codes))))
 
     def learned_again(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
         """The same use of the same columns, learned from other rows."""
@@ -178,9 +196,34 @@ class Encoder:
         """
         Z, gaps = self._coordinates(columns)
         if gaps:
-            rows, places = np.nonzero(np.isnan(Z))
+            missing = np.isnan(Z)
+            rows, places = np.nonzero(missing)
             Z[rows, places] = self.fill[codes[rows], places]
+            if self.precision is not None:
+                self._expect(Z, missing, codes, self.precision)
         return Z
+
+    def _expect(self, Z: Array, missing: Mask, codes: Codes, precision: Array) -> None:
+        """Put what is expected, given the others, where measurements of known tasks are missing.
+
+        It stays within what the column has had: a wild value makes no other one wild.
+        """
+        places, low, high = self._measurements()
+        rows = np.flatnonzero(missing[:, places].any(axis=1) & (codes >= 0))
+        here, means = np.ix_(rows, places), self.fill[np.ix_(codes[rows], places)]
+        expected = means + completed(Z[here] - means, missing[here], precision)
+        Z[here] = np.where(missing[here], np.clip(expected, low, high), Z[here])
+
+    def _measurements(self) -> tuple[Codes, Array, Array]:
+        """Coordinates (m,) of numbers with more than two values, and the ends of their ranges."""
+        starts = np.cumsum([0, *(one.width for one in self.maps)])
+        scores = {
+            start: one.scores[[0, -1]]
+            for start, one in zip(starts.tolist(), self.maps, strict=False)
+            if isinstance(one, NumberMap) and len(one.scores) > 2
+        }
+        low, high = np.array([*scores.values()]).reshape(-1, 2).T
+        return np.array([*scores], dtype=np.intp), low, high
 
     def _coordinates(self, columns: Columns) -> tuple[Array, bool]:
         """Coordinates with NaN where values are missing, and whether any is."""

@@ -276,9 +276,10 @@ def encoded(table: Any, roles: dict[str, Any], ignore: Sequence[str], linear: fl
     columns, _, _ = sample.normal()
     decided = Encoder.decided(look.facts, columns, linear)
     found: ColumnSums = sweep(AddCoordinates(reader, decided, tasks))
-    encoder = decided.imputing(found.sums, found.counts)
+    codes = lookup(sample.labels, tasks)
+    encoder = decided.imputing(found.sums, found.counts).relating(columns, codes[~sample.outlier])
     middle = np.nanmedian(encoder.numbers(columns), axis=0)
-    Z = encoder.encode(sample.columns, lookup(sample.labels, tasks))
+    Z = encoder.encode(sample.columns, codes)
 
     def over_encoded(step: Step) -> Any:
         return sweep(OnEncoded(step, reader, encoder, tasks))
@@ -310,7 +311,8 @@ def enrolled(known: TableModel, more: TrainingTable) -> Fitted:
     normal = np.flatnonzero(~more.outlier)
     tasks = encode(as_labels([*known.tasks_.tolist(), *more.labels[normal].tolist()]))[0]
     codes = lookup(more.labels, tasks)
-    encoder = known.encoder_.filled(more.take(normal).columns, codes[normal], len(tasks))
+    means = known.encoder_.coordinate_sums(more.take(normal).columns, codes[normal], len(tasks))
+    encoder = known.encoder_.imputing(*means)
     encoder.fill[[*lookup(known.tasks_, tasks), -1]] = known.encoder_.fill
     Z, model = encoder.encode(more.columns, codes), copy(known.model_)
     model.enroll(Z, task=more.labels, outlier=more.outlier)

@@ -1,0 +1,69 @@
+"""What a missing measurement is expected to be: from the others of its row, as tasks have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from manyone._types import Array, Codes, Mask
+from manyone.rows import row_blocks
+
+# How often gaps are filled by relations, and these learned again: more rounds change next to
+# nothing, unless most values are missing.
+_ROUNDS = 5
+
+
+def relations(about: Array, freedom: int) -> Array:
+    """Inverse covariance of measurements from rows with gaps, by expectation and maximisation.
+
+    So that few rows say little, it is as if as many further rows as there are measurements had
+    been seen, with unrelated values.
+
+    Parameters
+    ----------
+    about : ndarray of shape (n, m)
+        Deviations from the means of tasks, NaN where missing.
+    freedom : int
+        How many more rows than tasks there are.
+
+    Returns
+    -------
+    ndarray of shape (m, m)
+    """
+    lost, unrelated = np.isnan(about), np.eye(about.shape[1])
+    rows = np.where(lost, 0.0, about)
+    scale = np.sqrt((rows**2).sum(axis=0) / np.maximum((~lost).sum(axis=0), 1))
+    scale[scale == 0.0] = 1.0
+    rows /= scale
+    share, prior, precision = freedom / len(rows), len(unrelated), unrelated
+    for _ in range(_ROUNDS):
+        rows = completed(rows, lost, precision)
+        scatter = rows.T @ rows
+        for _, gaps, among in _lost_together(lost, precision):
+            # What is missing varies about what is expected.
+            np.add.at(scatter, (gaps[:, :, None], gaps[:, None, :]), np.linalg.inv(among))
+        covariance = (share * scatter + prior * unrelated) / (freedom + prior)
+        precision = cho_solve(cho_factor(covariance), unrelated)
+    return np.asarray(precision / np.outer(scale, scale))
+
+
+def completed(about: Array, lost: Mask, precision: Array) -> Array:
+    """Deviations from means (n, m) with the expected ones where they are lost (n, m)."""
+    found = np.where(lost, 0.0, about)
+    pull = found @ precision
+    for rows, gaps, among in _lost_together(lost, precision):
+        expected = np.linalg.solve(among, -pull[rows[:, None], gaps][:, :, None])
+        found[rows[:, None], gaps] = expected[:, :, 0]
+    return found
+
+
+def _lost_together(lost: Mask, precision: Array) -> Iterator[tuple[Codes, Codes, Array]]:
+    """Rows (k,) that lack equally many values g, which (k, g), and their precision (k, g, g)."""
+    number = lost.sum(axis=1)
+    for g in np.unique(number[number > 0]).tolist():
+        same = np.flatnonzero(number == g)
+        for part in row_blocks(len(same), 3 * g * g):
+            gaps = np.nonzero(lost[same[part]])[1].reshape(-1, g)
+            yield same[part], gaps, precision[gaps[:, :, None], gaps[:, None, :]]
