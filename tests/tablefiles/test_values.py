@@ -1,4 +1,4 @@
-"""Strings become what they stand for, by one rule for a whole file."""
+"""Strings become what they stand for, by one rule for every column."""
 
 from datetime import datetime
 
@@ -6,13 +6,15 @@ import polars as pl
 import pytest
 
 from manyone.tablefiles import TableFileError, read_table
-from manyone.tablefiles.values import convert, decide_kinds, decimal_style
+from manyone.tablefiles.values import convert, decide_kinds, decimal_styles
 
 
 def values(texts, delimiter=",", **others):
     table = pl.DataFrame({"x": texts, **others}, schema_overrides=dict.fromkeys(["x"], pl.String))
-    style = decimal_style(table, delimiter, "rows.csv")
-    return convert(table, decide_kinds(table, style, "rows.csv"), style, "rows.csv")["x"].to_list()
+    styles = decimal_styles(table, delimiter, "rows.csv")
+    return convert(table, decide_kinds(table, styles, "rows.csv"), styles, "rows.csv")[
+        "x"
+    ].to_list()
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,23 @@ def test_what_can_be_read_two_ways_follows_the_file():
 def test_points_before_decimals_are_seen_between_semicolons_too(decider):
     assert values(["268.922", "1"], delimiter=";", y=decider) == [268.922, 1.0]
     assert values(["0,123", "1,234"], y=["5", "7"]) == [0.123, 1.234]
+
+
+@pytest.mark.filterwarnings("error")
+def test_points_and_commas_before_decimals_may_stand_in_one_file():
+    """A column with 2.64 beside 3.375, and another with 7,82: no value becomes a thousand times."""
+    assert values(["2.64", "3.375"], y=["7,82", "9,9"]) == [2.64, 3.375]
+    assert values(["7,82", "9,123"], y=["2.64", "3.375"]) == [7.82, 9.123]
+    assert values(["2.64", "3.375"], delimiter=";", y=["7,82", "9,9"]) == [2.64, 3.375]
+    both = {"y": ["7,82", "9,9"], "z": ["2.64", "3.375"]}
+    assert values(["3.375", "1"], **both) == [3.375, 1.0]
+    assert values(["3,375", "1"], **both) == [3.375, 1.0]
+
+
+def test_points_and_commas_before_decimals_in_one_column_are_refused():
+    texts = [f"{k},5" for k in range(60)]
+    with pytest.raises(TableFileError, match=r"column 'x', row 60: '2.64' among numbers"):
+        values([*texts, "2.64"], delimiter=";")
 
 
 def test_a_word_among_many_numbers_is_refused_and_codes_are_texts():

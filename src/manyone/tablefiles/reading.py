@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from manyone.tablefiles.text import TableFileError, read_text
-from manyone.tablefiles.values import Kind, convert, decide_kinds, decimal_style
+from manyone.tablefiles.values import Kind, Style, convert, decide_kinds, decimal_styles
 
 if TYPE_CHECKING:
     import polars as pl
@@ -91,9 +91,9 @@ def read_table(
     _refuse_no_rows(len(table), file.name)
     wanted = [c for c in table.columns if c not in kinds and (find is None or c in find)]
     numbers = [c for c in table.columns if kinds.get(c) == "number"]
-    style = decimal_style(table.select(wanted + numbers), delimiter, file.name)
-    found = decide_kinds(table.select(wanted), style, file.name)
-    return convert(table, {**kinds, **found}, style, file.name)
+    styles = decimal_styles(table.select(wanted + numbers), delimiter, file.name)
+    found = decide_kinds(table.select(wanted), styles, file.name)
+    return convert(table, {**kinds, **found}, styles, file.name)
 
 
 def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
@@ -123,12 +123,13 @@ def _converted(
     file: _File, kinds: Mapping[str, Kind]
 ) -> Iterator[tuple[pl.DataFrame, float | None]]:
     """Blocks of a text file, with their columns as what they are."""
-    style, first_row = None, 0
+    styles: dict[str, Style] | None = None
+    first_row = 0
     for table, delimiter in read_text(file.chunks(), file.name):
-        if len(table) and style is None:
+        if len(table) and styles is None:
             numbers = [name for name in table.columns if kinds.get(name) == "number"]
-            style = decimal_style(table.select(numbers), delimiter, file.name)
-        yield convert(table, kinds, style or "point", file.name, first_row), file.done()
+            styles = decimal_styles(table.select(numbers), delimiter, file.name)
+        yield convert(table, kinds, styles or {}, file.name, first_row), file.done()
         first_row += len(table)
 
 

@@ -26,14 +26,14 @@ _DATE = rf"^{_DAY}([T ]\d\d?:\d\d(:\d\d(\.\d{{1,9}})?)?)? ?(Z|[+-]\d\d:?\d\d)?$"
 _MOST_NUMBERS_IN_TEXT = 50
 
 
-def decide_kinds(table: pl.DataFrame, style: Style, name: str) -> dict[str, Kind]:
+def decide_kinds(table: pl.DataFrame, styles: Mapping[str, Style], name: str) -> dict[str, Kind]:
     """Kind of every column of a table of strings, from all of its values.
 
     Parameters
     ----------
     table : polars.DataFrame
-    style : {"point", "comma"}
-        See `decimal_style`.
+    styles : mapping
+        Of the columns, see `decimal_styles`.
     name : str
         The file, for messages.
 
@@ -47,41 +47,66 @@ def decide_kinds(table: pl.DataFrame, style: Style, name: str) -> dict[str, Kind
     TableFileError
         If a column of numbers holds something else here and there: as a text it would be lost.
     """
-    return {column: _kind(table[column], style, name) for column in counted(table.columns)}
+    return {column: _kind(table[column], styles[column], name) for column in counted(table.columns)}
 
 
-def decimal_style(table: pl.DataFrame, delimiter: str, name: str) -> Style:
-    """Whether the decimals of a table of strings come after a point or after a comma.
+def decimal_styles(table: pl.DataFrame, delimiter: str, name: str) -> dict[str, Style]:
+    """Whether the decimals of each column of strings come after a point or after a comma.
 
-    One column that can only be read one way decides for all. Where none does, as with "1,234", it
-    is a comma in files whose delimiter is the semicolon, and a point in others; a warning says how
-    such a value of the file `name` is read.
+    Columns that can be read both ways, as "1,234", follow those that cannot. Where these differ,
+    such a point or comma stands before decimals too. Where there are none, or between semicolons,
+    it is a comma in files whose delimiter is the semicolon, and a point in others; a warning says
+    how such a value of the file `name` is read.
     """
-    found, doubtful = set(), []
-    for column in table:
-        if delimiter != ";" and _plain_numbers(column) is not None:
-            continue
+    usual: Style = "comma" if delimiter == ";" else "point"
+    quick = [c for c in table if delimiter != ";" and _plain_numbers(c) is not None]
+    names = {column.name for column in quick}
+    styles, doubtful = _sure([column for column in table if column.name not in names])
+    if "comma" in styles.values():
+        more = _sure(quick)
+        styles, doubtful = styles | more[0], doubtful + more[1]
+    found = set(styles.values())
+    if len(found) == 1:
+        usual = found.pop()
+    elif found and delimiter != ";":
+        commas = (texts.name for texts in doubtful if texts.str.contains(",").any())
+        styles |= dict.fromkeys(commas, "comma")
+    else:
+        _tell(doubtful, usual, name)
+    return {column: styles.get(column, usual) for column in table.columns}
+
+
+def _sure(columns: list[pl.Series]) -> tuple[dict[str, Style], list[pl.Series]]:
+    """Styles of columns that can be read one way only, and texts of those that have two."""
+    styles: dict[str, Style] = {}
+    both = []
+    for column in columns:
         texts = _known(column)
         texts = texts.filter(texts.str.contains(r"\d"))  # or infinite
         point, comma = texts.str.contains(_POINT).all(), texts.str.contains(_COMMA).all()
         if point != comma:
-            found.add(comma)
+            styles[column.name] = "comma" if comma else "point"
         elif point:
-            doubtful.append(texts)
-    if found:
-        return "comma" if True in found else "point"  # a text may hold 1.5, hardly 1,5
-    style: Style = "comma" if delimiter == ";" else "point"
+            both.append(texts)
+    return styles, both
+
+
+def _tell(doubtful: list[pl.Series], style: Style, name: str) -> None:
+    """Warn of values that are read with thousands, and might have decimals."""
     mark = r"\." if style == "comma" else ","
     for texts in doubtful:
         marked = texts.filter(texts.str.contains(mark))
         if len(marked):
             text = f"{marked[0]!r} is read as {_numbers(marked, style)[0]}"
             warn_user(f"{name}, column {texts.name!r}: {text}.", UserWarning)
-    return style
 
 
 def convert(
-    table: pl.DataFrame, kinds: Mapping[str, Kind], style: Style, name: str, first_row: int = 0
+    table: pl.DataFrame,
+    kinds: Mapping[str, Kind],
+    styles: Mapping[str, Style],
+    name: str,
+    first_row: int = 0,
 ) -> pl.DataFrame:
     """Strings as what they stand for; columns without a kind stay strings.
 
@@ -90,7 +115,8 @@ def convert(
     table : polars.DataFrame
     kinds : mapping
         Kinds by column.
-    style : {"point", "comma"}
+    styles : mapping
+        Of the columns of numbers, see `decimal_styles`.
     name : str
         The file, for messages.
     first_row : int
@@ -105,7 +131,7 @@ def convert(
 
     columns = []
     for column in counted(table.get_columns()):
-        kind = kinds.get(column.name, "text")
+        kind, style = kinds.get(column.name, "text"), styles.get(column.name, "point")
         if kind == "text":
             columns.append(column)
             continue
@@ -181,6 +207,8 @@ def _numbers(texts: pl.Series, style: Style) -> pl.Series:
 
     if style == "comma":
         marked = texts.str.contains(_COMMA)
+        # "2.64" beside "3.375" or "7,82": one of them would be a thousand times too large.
+        texts = texts.set(~marked & texts.str.contains(r"\."), None)
         plain = texts.str.replace_all(r"[. ]", "").str.replace(",", ".")
     else:
         marked = texts.str.contains(_POINT)
