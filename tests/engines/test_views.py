@@ -210,3 +210,25 @@ def test_auto_chooses_for_rows_that_are_not_in_memory(anomalies, monkeypatch):
     assert type(one) is kind[anomalies]
     assert np.mean(one.predict(X, task=TASK) < 0) < 0.12
     assert "of 3,000 rows were looked at" in " ".join(one.choice_["reason"])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+def test_the_rate_holds_with_few_rows_a_task():
+    """Whether views have landmarks or not, which take other ways to the same promise."""
+    rates = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        centres = 2.0 * rng.normal(size=(20, 5))
+        task, claimed = np.repeat(np.arange(20), 8), np.repeat(np.arange(20), 50)
+        rows = rng.normal(size=(160, 5)) + centres[task]
+        fresh = rng.normal(size=(1000, 5)) + centres[claimed]
+        for landmarks in (None, 160):
+            joint = JointOCKSR(landmarks=landmarks, random_state=0)
+            alone = IndependentOCKSR(landmarks=landmarks, random_state=0, kernel="laplacian")
+            model = CombinedOneClass([("joint", joint), ("alone", alone)], alarm_rate=0.1)
+            alarm = model.fit(rows, task=task).predict(fresh, task=claimed) < 0
+            rates.append(alarm.mean())
+    rates = np.reshape(rates, (12, 2))
+    error = rates.std(axis=0, ddof=1) / np.sqrt(12)
+    assert np.all(rates.mean(axis=0) <= 0.1 + 3.0 * error)

@@ -26,7 +26,8 @@ Combined = tuple[Solution, Calibration]
 class JudgeViews(IntoTails):
     """The pass that leaves every row out of all views at once.
 
-    Rows that shaped the landmarks of a view are not judged.
+    Rows that shaped the landmarks of a view are not judged. Scores are taken in units of the spread
+    that their task has with the row, not without it as in memory: the rate holds all the same.
 
     Parameters
     ----------
