@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
@@ -120,3 +121,12 @@ def test_rows_without_a_task_are_no_task():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert TaskAUC()(model, X, task=labels) > 0.8
+
+
+def test_labels_that_do_not_fit_the_rows_and_models_that_are_not_fitted_are_told():
+    X, task = sorted_tasks()
+    model = JointOCKSR(alarm_rate=0.1).fit(X, task=task)
+    with pytest.raises(ValueError, match="task has 3 values but X has 60 rows"):
+        TaskAUC()(model, X, task=task[:3])
+    with pytest.raises(NotFittedError):
+        TaskAUC()(JointOCKSR(), X, task=task)

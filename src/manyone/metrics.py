@@ -62,10 +62,11 @@ class TaskAUC:
 
         if isinstance(estimator, Pipeline):
             X, estimator = estimator[:-1].transform(X), estimator[-1]
+        scores = estimator.score_tasks(X)
         # Tasks without a training row in this fold cannot be judged; their rows are negatives.
-        labels = one_per_row("task", task, len(task))
+        labels = one_per_row("task", task, len(scores))
         codes, _ = find(labels, estimator.tasks_)
-        aucs = task_aucs(estimator.score_tasks(X), codes)
+        aucs = task_aucs(scores, codes)
         judged = np.count_nonzero(np.isfinite(aucs))
         if judged == 0:
             raise ValueError(

@@ -126,11 +126,20 @@ def test_a_budget_is_kept(rows):
 
 
 @pytest.mark.parametrize(
-    ("given", "words"), [({"anomalies": "odd"}, "anomalies"), ({"budget": 0.0}, "budget")]
+    ("name", "wrong"),
+    [
+        *(("anomalies", "odd"), ("budget", 0.0), ("alarm_rate", 1.0), ("random_state", "odd")),
+        *(("landmarks", 0), ("landmarks", -1), ("landmarks", "few")),
+    ],
 )
-def test_what_is_refused(rows, given, words):
-    with pytest.raises(ValueError, match=words):
-        manyone.auto(rows[0], task=rows[1], **given)
+@pytest.mark.parametrize("anomalies", ["faults", "strangers"])
+def test_what_is_refused(rows, anomalies, name, wrong):
+    X, task = rows
+    given = {"anomalies": anomalies, name: wrong}
+    with pytest.raises(ValueError, match=name):
+        manyone.auto(X, task=task, **given)
+    with pytest.raises(ValueError, match=name):
+        manyone.auto(lambda: iter([(X, task)]), **given)
 
 
 @pytest.mark.slow

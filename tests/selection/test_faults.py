@@ -121,6 +121,16 @@ def test_tuning_finds_the_metric_that_relations_need(correlated, method):
     np.testing.assert_array_equal(model.tuning_["score"], again.tuning_["score"])
 
 
+def test_no_setting_is_judged_twice(correlated):
+    """Strengths are tried beside the model's own, which the settings before them have had."""
+    X, task = correlated
+    model = tune(IndependentOCKSR(alpha=1.0), X, task=task, criterion="faults")
+    names = [name for name in model.get_params() if name in model.tuning_]
+    settings = [*zip(*(model.tuning_[name].tolist() for name in names), strict=True)]
+    assert {0.01, 0.1, 1.0} <= {*model.tuning_["alpha"]}
+    assert len({*settings}) == len(settings)
+
+
 def test_one_task_and_tasks_of_one_row(correlated):
     X, task = correlated
     alone = tune(JointOCKSR(), X[task == 0], criterion="faults", grid={"width": [0.3, 3.0]})

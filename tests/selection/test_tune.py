@@ -167,6 +167,10 @@ def test_misuse_is_explained(fleet):
         tune(JointOCKSR(), X, task=task, grid={"alpha": []})
     with pytest.raises(ValueError, match="kernel"):
         tune(JointOCKSR(), X, task=task, grid={"kernel": ["rbff"]})
+    with pytest.raises(ValueError, match=r"X are rows.*JointOCKSR\(kernel="):
+        tune(JointOCKSR(), X @ X.T, task=task, grid={"kernel": ["rbf", "precomputed"]})
+    with pytest.raises(ValueError, match="no rows to choose 'degree' for"):
+        tune(JointOCKSR(kernel="precomputed"), X @ X.T, task=task, grid={"degree": [2, 3]})
 
 
 @pytest.mark.parametrize("method", [LinearOCKSR, NonlinearOCKSR, SparseOCKSR])
@@ -278,6 +282,8 @@ def test_known_outliers_of_a_single_task_are_negatives(criterion):
 def test_tasks_that_cannot_be_judged_are_told():
     with pytest.warns(UserWarning, match="No setting could be judged"):
         tune(SVDD(), np.eye(4), task=[0, 1, 2, 3], grid={"nu": [0.1, 0.5]})
+    with pytest.warns(UserWarning, match="distinct rows. The first setting"):
+        tune(SVDD(), np.eye(4), task=[0, 1, 2, 3], grid={"nu": [0.1, 0.5]}, criterion="faults")
 
 
 @pytest.mark.parametrize("wrong", [{"alarm_rate": 2}, {"gamma": "foo"}, {"landmarks": -2}])

@@ -112,13 +112,13 @@ def auto(
         return chosen_pipeline(X, y, given, options)
     if y is not None and task is None:
         warn_of_labels_in_y(y)
+    probe = IndependentOCKSR(alarm_rate=alarm_rate, landmarks=landmarks, random_state=random_state)
+    probe._validate_params()
     if not in_memory(X) and not (isinstance(X, np.memmap) and len(X) <= _MOST_JOINT):
         from manyone.selection.sampled import auto_by_passes
 
         return auto_by_passes(X, given, anomalies, alarm_rate, landmarks, budget, random_state)
     begin = time.monotonic()
-    probe = IndependentOCKSR(alarm_rate=alarm_rate)
-    probe._validate_params()
     rows = training_rows(probe, X, **given)[0]
     plan, remarks = plan_views(rows, anomalies, landmarks, random_state)
     tried: list[_Choice] = []
@@ -178,7 +178,7 @@ def plan_views(
         model = IndependentOCKSR(landmarks=landmarks or _TASK_LANDMARKS, random_state=seed)
         words = f"{model.landmarks} landmarks stand for the rows of each large task"
         remarks.append(("faults", words))
-    faults = View("faults", model, "faults", fault_grid(model)[0])
+    faults = View("faults", model, "faults", fault_grid(model))
     if anomalies == "faults":
         return [faults], remarks
     if T == 1:

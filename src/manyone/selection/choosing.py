@@ -22,7 +22,7 @@ from manyone.kernels.gram import Gram
 from manyone.messages import warn_user
 from manyone.progress import counted
 from manyone.rows import TrainingRows, renumbered
-from manyone.selection.faults import by_faults, fault_grid, preferred_first
+from manyone.selection.faults import by_faults, fault_strengths, preferred_first
 from manyone.selection.judging import (
     FEWEST_ROWS,
     SHARED,
@@ -91,12 +91,18 @@ def choose_setting(
     # Most of the work is on folds, which have about half of the rows.
     with np.errstate(under="ignore"), one_blas_thread(len(judged.codes) // 2):
         if criterion == "faults":
-            strengths = fault_grid(model)[1] if whole else {}
+            strengths = fault_strengths(model) if whole else {}
             settings = preferred_first(settings_of(values))
-            found = by_faults(model, judged, settings, strengths, random_state, until)
+            table, best = by_faults(model, judged, settings, strengths, random_state, until)
         else:
-            found = _Search(model, judged, criterion, until).choose(values, whole)
-    return *found, judged
+            table, best = _Search(model, judged, criterion, until).choose(values, whole)
+    if not any(np.isfinite(entry.aucs).any() for entry in table):
+        others = ", and rows of other tasks or known outliers to tell them from"
+        warn_user(
+            "No setting could be judged: that needs tasks of two or more distinct rows"
+            f"{'' if criterion == 'faults' else others}. The first setting was taken."
+        )
+    return table, best, judged
 
 
 #: What was tried, and the number of the best.
@@ -250,14 +256,6 @@ def scores_of(model: MultiTaskOneClass, rows: TrainingRows, kept: Codes, judged:
 
 
 def _best(table: list[Judged]) -> int:
-    best, top = 0, -np.inf
-    for number, entry in enumerate(table):
-        mean = finite_mean(entry.aucs)
-        if mean > top:
-            best, top = number, mean
-    if top == -np.inf:
-        warn_user(
-            "No setting could be judged: folds need tasks of two or more distinct rows, and rows "
-            "of other tasks or known outliers to tell them from. The first setting was taken."
-        )
-    return best
+    """Number of the first of the best settings; 0 where none could be judged."""
+    means = np.array([finite_mean(entry.aucs) for entry in table])
+    return int(np.argmax(np.where(np.isnan(means), -np.inf, means)))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -29,8 +29,12 @@ from manyone.suspects import trust
 
 _METRICS = ("whitened", "plain")
 _KERNELS: Grid = {"kernel": ("laplacian", "rbf"), "width": (3.0, 1.0, 0.3, 0.1)}
-_STRENGTHS: Grid = {"alpha": (0.01, 0.1, 1.0), "nu": (0.02, 0.1, 0.5)}
-_TASK_STRENGTHS: Grid = {"scale_prior": (0.5, 2.0, 8.0), "covariance_prior": (1.0, 3.0, 10.0)}
+_STRENGTHS: Grid = {
+    "alpha": (0.01, 0.1, 1.0),
+    "nu": (0.02, 0.1, 0.5),
+    "scale_prior": (0.5, 2.0, 8.0),
+    "covariance_prior": (1.0, 3.0, 10.0),
+}
 _FOLDS = 3
 _SPIKE = 4.0
 # Some twenty settings are compared with one: the luckiest of them is often a standard error ahead.
@@ -144,12 +148,19 @@ def _paired_aucs(scores: Array, codes: Codes, n_tasks: int) -> Array:
     return aucs
 
 
-def fault_grid(model: MultiTaskOneClass) -> tuple[Grid, Grid]:
-    """What is tried for faults: a grid, what to prefer first, and strengths to try afterwards."""
-    metrics = ("adaptive", *_METRICS) if model.can.task_metric else _METRICS
-    strengths = {**_STRENGTHS, **(_TASK_STRENGTHS if model.can.task_metric else {})}
+def fault_grid(model: MultiTaskOneClass) -> Grid:
+    """What is tried for faults, what to prefer first."""
+    return {"metric": ("adaptive", *_METRICS) if model.can.task_metric else _METRICS, **_KERNELS}
+
+
+def fault_strengths(model: MultiTaskOneClass) -> Grid:
+    """What is tried afterwards, one parameter at a time: other values than the model's own."""
     known = model.get_params()
-    return {"metric": metrics, **_KERNELS}, {k: v for k, v in strengths.items() if k in known}
+    return {
+        name: [value for value in values if value != known[name]]
+        for name, values in _STRENGTHS.items()
+        if name in known
+    }
 
 
 def preferred_first(settings: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -161,13 +172,6 @@ def preferred_first(settings: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return metric != "adaptive", metric == "plain", kernel != "laplacian", -width
 
     return sorted(settings, key=rank)
-
-
-class Tried(NamedTuple):
-    """A setting and its AUC (k, m) for each kind of fault."""
-
-    setting: dict[str, Any]
-    aucs: Array
 
 
 def by_faults(
@@ -193,7 +197,7 @@ def by_faults(
         return fault_aucs(score, rows, made)
 
     found, best = choose_for_faults(judge, settings, strengths, until)
-    return [Judged(tried.setting, tried.aucs.mean(axis=0), "faults") for tried in found], best
+    return [one._replace(aucs=one.aucs.mean(axis=0)) for one in found], best
 
 
 def _together(rows: TrainingRows) -> TrainingRows:
@@ -209,7 +213,7 @@ def choose_for_faults(
     settings: list[dict[str, Any]],
     strengths: Grid,
     until: float = math.inf,
-) -> tuple[list[Tried], int]:
+) -> tuple[list[Judged], int]:
     """Try settings; leave the first only for one that is better at every kind of fault.
 
     A setting may be good at one kind that was made up and bad at those that will come, so it must
@@ -228,33 +232,36 @@ def choose_for_faults(
 
     Returns
     -------
-    list of Tried, int
-        Everything that was tried, and the number of the setting to take.
+    list of Judged, int
+        Everything that was tried, AUC (k, m) for each kind of fault, and the number of the setting
+        to take.
     """
-    table: list[Tried] = []
-    for setting in counted(settings):
+    table: list[Judged] = []
+
+    def attempt(setting: dict[str, Any]) -> None:
         if not table or time.monotonic() < until:
-            table.append(Tried(setting, judge(setting)))
-    best = _cautious(table, 0)
+            table.append(Judged(setting, judge(setting), "faults"))
+
+    for setting in counted(settings):
+        attempt(setting)
+    best = _cautious(table)
     for name, values in strengths.items():
         chosen, first = table[best], len(table)
         if name.endswith("_prior") and chosen.setting.get("metric", "adaptive") != "adaptive":
             continue
         for value in counted(values):
-            setting = {**chosen.setting, name: value}
-            if setting != chosen.setting and time.monotonic() < until:
-                table.append(Tried(setting, judge(setting)))
-        better = _cautious([chosen, *table[first:]], 0)
+            attempt({**chosen.setting, name: value})
+        better = _cautious([chosen, *table[first:]])
         best = best if better == 0 else first + better - 1
     return table, best
 
 
-def _cautious(table: list[Tried], start: int) -> int:
-    """The best of those settings that beat the one to start from at every kind of fault."""
-    best, top = start, finite_mean(table[start].aucs)
-    for number, tried in enumerate(table):
-        mean = finite_mean(tried.aucs)
-        pairs = zip(tried.aucs, table[start].aucs, strict=True)
+def _cautious(table: list[Judged]) -> int:
+    """The best of those settings that beat the first at every kind of fault, or the first."""
+    best, top = 0, finite_mean(table[0].aucs)
+    for number, one in enumerate(table):
+        mean = finite_mean(one.aucs)
+        pairs = zip(one.aucs, table[0].aucs, strict=True)
         if mean > top and all(beats(new, old, _ERRORS) for new, old in pairs):
             best, top = number, mean
     return best

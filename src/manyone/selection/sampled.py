@@ -89,7 +89,7 @@ def choose_by_sample(
         plan.append((strangers_view(JointOCKSR()), landmarks or _LANDMARKS))
     if not several or anomalies != "strangers":
         alone = IndependentOCKSR()
-        grid = {**fault_grid(alone)[0], "metric": ("whitened", "plain")}
+        grid = {**fault_grid(alone), "metric": ("whitened", "plain")}
         most = min(landmarks or _TASK_LANDMARKS, _TASK_LANDMARKS)
         plan.append((View("faults", alone, "faults", grid), most))
     tried = [tuned(view, rows, random_state, until) for view, _ in plan]

@@ -120,11 +120,16 @@ def tune(
             f"(outlier=...). Got {rows.n_tasks} task and no outlier. Or judge by faults made from "
             'the rows: criterion="faults".'
         )
-    fixed = {"kernel", "gamma", "width", "metric"}.intersection(values)
+    fixed = [name for name in SHARED if name in values and name != "alpha"]
     if rows.columns is not None and fixed:
         raise ValueError(
-            f'With kernel="precomputed" there are no rows to choose {min(fixed)!r} for: '
+            f'With kernel="precomputed" there are no rows to choose {fixed[0]!r} for: '
             'give grid={"alpha": [...]}.'
+        )
+    if rows.columns is None and "precomputed" in values.get("kernel", ()):
+        raise ValueError(
+            'grid["kernel"] has "precomputed", but X are rows. Tune a kernel matrix by itself: '
+            f'tune({type(model).__name__}(kernel="precomputed"), K, ...).'
         )
     table, best, judged = choose_setting(
         model, rows, values, criterion, grid is None, max_rows, random_state
@@ -179,7 +184,7 @@ def _checked(
     model._validate_params()
     if grid is None:
         whole = {**model.can.grid, **model.can.strengths}
-        grid = fault_grid(model)[0] if criterion == "faults" else whole
+        grid = fault_grid(model) if criterion == "faults" else whole
     if not isinstance(grid, Mapping):
         raise ValueError(f"grid must map names of parameters to lists of values; got {grid!r}.")
     known, values = _tunable(model), {}
