@@ -54,6 +54,20 @@ def test_nothing_drifts_and_the_rate_holds_by_itself(model):
     assert abs(found.alarm.mean() - RATE) < 0.02
 
 
+@pytest.mark.parametrize("n", [10, 30, 120])  # thresholds are borrowed, own, of a full window
+def test_the_rate_holds_from_the_first_rows_on(n):
+    rng, T, found = np.random.default_rng(0), 25, []
+    for _ in range(4):
+        centres, task = 1.5 * rng.normal(size=(T, 8)), np.arange(T)
+        X = np.repeat(centres, n, axis=0) + rng.normal(size=(T * n, 8))
+        model = IndependentOCKSR(alarm_rate=0.05).fit(X, task=np.repeat(task, n))
+        new = (centres + rng.normal(size=(40, T, 8))).reshape(-1, 8)
+        found.append(Monitor(model).update(new, np.tile(task, 40)).alarm)
+    for rows in np.split(np.array(found).reshape(4, 40, T), [10, 20], axis=1):
+        # (Rows of a task share a threshold: half as many alarms again as independent rows.)
+        assert rows.sum() <= 1.5 * binom.ppf(0.999, rows.size, 0.05)
+
+
 @pytest.mark.parametrize("forward", [False, True])
 def test_blocks_of_time_are_no_drift(forward):
     """Scores by models of few early rows are lower than those of new rows: that is no drift."""

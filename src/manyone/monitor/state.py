@@ -17,7 +17,7 @@ from manyone.files import write_atomically
 from manyone.groups import looks_ahead
 from manyone.monitor import martingale
 from manyone.monitor.model import estimator_of, fingerprint_of, rows_of_tasks
-from manyone.monitor.threshold import WINDOW, anchors_of
+from manyone.monitor.threshold import WINDOW, anchors_of, first_window
 
 #: Rows that may be learned for each row that a task was fitted to.
 LEARNED = 0.5
@@ -197,7 +197,7 @@ class MonitorState:
             drift_level=drift_level,
             seed=int(seed),
             anchor=found.scores,
-            window=found.scores.copy(),
+            window=first_window(found.scores),
             confirmed=np.zeros((T, WINDOW), dtype=bool),
             low=found.low,
             high=found.high,

@@ -1,6 +1,7 @@
 r"""Thresholds that follow the rows: adaptive conformal inference with a sliding reference.
 
-The reference of a task is its last 100 rows taken as normal (at first its left-out scores). A row
+The reference of a task is its last 100 rows taken as normal (at first its left-out scores, which
+give way to rows evenly, low and high ones alike). A row
 raises the alarm where its p-value is at most the level q of its task, and every row taken as normal
 moves that level (Gibbs & Candes 2021),
 
@@ -69,6 +70,17 @@ def anchors_of(calibration: Calibration, offset: Array, rate: float) -> Anchors:
     middle = np.nanmedian(scores, axis=1)
     first = np.minimum(np.maximum(offset, np.nanmin(scores, axis=1)), middle)
     return Anchors(scores, first - CAP * (middle - first), middle)
+
+
+def first_window(scores: Array) -> Array:
+    """References (T, WINDOW) to start from, in the order in which scores leave.
+
+    Empty places are filled first. Then those of the left-out scores leave that lie evenly among
+    them (multiples of the golden ratio): if the lowest left first, thresholds would rise.
+    """
+    turn = (np.arange(WINDOW) + 0.5) * (np.sqrt(5.0) - 1.0) / 2.0 % 1.0
+    leaving = np.where(np.isnan(scores), -1.0, turn)
+    return np.take_along_axis(scores, np.argsort(leaving, axis=1, kind="stable"), axis=1)
 
 
 def _whole(weight: Array) -> Codes:
