@@ -154,7 +154,7 @@ def sweep_over(
         return dask_sweep(X, task, outlier, sample_weight)
     blocks = blocks_of(X, task, outlier, sample_weight)
     # A memory-mapped array can be read whole by a model without landmarks.
-    whole = isinstance(X, np.memmap) and getattr(model, "landmarks", None) is None
+    whole = isinstance(X, np.memmap) and model.landmarks is None
     if blocks is not None and not whole:
         refuse_whole_rows(model, groups)
         return local_sweep(blocks)

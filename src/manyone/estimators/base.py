@@ -49,6 +49,11 @@ class OneClassEstimator(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
 
     alarm_rate: float = 0.05
 
+    @property
+    def landmarks(self) -> int | None:
+        """Rows that stand for all, a parameter of methods that declare it; None: all rows do."""
+        return None
+
     @abstractmethod
     def _fit_rows(self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool = True) -> Self:
         """Become the model of these rows, with thresholds unless told otherwise."""
@@ -93,7 +98,7 @@ class OneClassEstimator(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         """
         if y is not None and task is None:
             validation.warn_of_labels_in_y(y)
-        if not in_memory(X) or getattr(self, "landmarks", None) is not None:
+        if not in_memory(X) or self.landmarks is not None:
             from manyone.engines.sources import sweep_over
 
             sweep = sweep_over(self, X, task, outlier, sample_weight, groups)
@@ -185,7 +190,7 @@ class MultiTaskOneClass(OneClassEstimator):
             raise NotEnoughMemory(too_large(len(rows.codes) if joint else largest, joint)) from None
         self.tasks_, self.solution_ = tasks, solution
         # What updates, exact p-values and plots need of the rows; landmarks stand for theirs.
-        bare = rows.columns is not None or getattr(self, "landmarks", None) is not None
+        bare = rows.columns is not None or self.landmarks is not None
         self.training_ = replace(rows, X=np.empty((len(rows.codes), 0))) if bare else rows
         self._warn(solution, rows.X)
         if calibrate and solution.left_out is not None:
@@ -264,7 +269,7 @@ def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> So
     if model.metric != "plain":
         metric, prepared = _in_metric(model, replace(rows, group=None))
     gram = Gram.of(prepared, model)
-    landmarks, folds = getattr(model, "landmarks", None), model.can.folds or _FOLDS
+    landmarks, folds = model.landmarks, model.can.folds or _FOLDS
     by_folds = left_out and metric is None and landmarks is None and model.can.folds > 0
     if by_folds and gram.given is None:
         gram = replace(gram, given=gram.matrix())

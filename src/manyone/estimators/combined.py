@@ -164,7 +164,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
     @property
     def landmarks(self) -> int | None:
         """The fewest that a view has; None where one has none."""
-        return min(getattr(view, "landmarks", None) or 0 for _, view in self._views()) or None
+        return min(view.landmarks or 0 for _, view in self._views()) or None
 
     def _views(self) -> list[tuple[str, MultiTaskOneClass]]:
         """The views that were asked for, or what is wrong with them."""

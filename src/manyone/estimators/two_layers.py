@@ -105,6 +105,7 @@ class TwoLayerModel(MultiTaskOneClass):
         from manyone.engines.plan import Plan, sample_size, seed_of
         from manyone.engines.sample import drawn_from
 
+        assert self.landmarks is not None
         seed, tasks = seed_of(self.random_state), np.arange(rows.n_tasks)
         sample = drawn_from(rows, max(self.can.sample_rows, sample_size(self.landmarks)), seed)
         some = rows if sample is None else sample.rows(own_weight=True)
@@ -119,6 +120,7 @@ class TwoLayerModel(MultiTaskOneClass):
         """The model of rows that are few enough to be held."""
         from manyone.engines.two_layers import centres_of, most_centres
 
+        assert self.landmarks is not None
         n, m, T = len(rows.codes), self.landmarks, rows.n_tasks
         refuse_beyond_memory(
             n * (m + 4 * T + 2 * min(n, most_centres(m, T))),

@@ -81,7 +81,7 @@ def choose_setting(
     judged = rows
     if max_rows is not None and len(rows.codes) > (FEWEST_ROWS if max_rows == "auto" else 0):
         judged = thinned(rows, max_rows, values)
-    landmarks = getattr(model, "landmarks", None)
+    landmarks = model.landmarks
     if landmarks is not None and landmarks >= len(judged.codes):
         model = clone(model).set_params(landmarks=None)  # the same model, found faster
     few = _FEWEST_TASKS_FOR_METRIC if whole else _FEWEST_TASKS
