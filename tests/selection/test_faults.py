@@ -67,6 +67,31 @@ def test_faults_do_not_depend_on_order_or_names(correlated):
     np.testing.assert_allclose(found[0], found[1], atol=1e-9)
 
 
+def test_levels_of_categories_stay_where_there_are_numbers(correlated):
+    X, task = correlated
+    levels = np.eye(4)[np.random.default_rng(1).integers(4, size=len(X))]
+    rows, *_ = training_rows(IndependentOCKSR(), np.hstack([levels, X]), task)
+    for made in synthetic_faults(rows, np.random.RandomState(0)):
+        np.testing.assert_array_equal(made[:, :4], rows.X[:, :4])
+        assert np.all((made != rows.X).any(axis=1))
+    rows, *_ = training_rows(IndependentOCKSR(), levels, task)  # nothing else could move
+    assert np.all(
+        [np.any(made != rows.X) for made in synthetic_faults(rows, np.random.RandomState(0))]
+    )
+
+
+def test_categories_do_not_change_what_finds_faults_of_numbers():
+    """Values between 0 and 1, which no category has, are found best by a metric bad at others."""
+    rng, task = np.random.default_rng(0), np.repeat(np.arange(8), 12)
+    X = rng.normal(size=(96, 1)) @ rng.normal(size=(1, 4)) + 0.3 * rng.normal(size=(96, 4))
+    X += 2.0 * rng.normal(size=(8, 4))[task]
+    levels = [np.eye(k)[rng.integers(k, size=96)] for k in (2, 4, 5, 6)]
+    grid = {"metric": ["adaptive", "whitened"], "width": [3.0, 0.1]}
+    for Z in (X, np.hstack([X, *levels, np.eye(4)[task % 4]])):
+        found = tune(IndependentOCKSR(), Z, task=task, criterion="faults", grid=grid)
+        assert (found.metric, found.width) == ("adaptive", 3.0)
+
+
 def test_outliers_and_rows_that_do_not_vary_stay():
     X, outlier = np.ones((6, 2)), np.arange(6) == 5
     X[5] = 9.0

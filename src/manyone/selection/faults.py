@@ -3,7 +3,9 @@
 Rows of other tasks are the wrong judge of a detector of faults: a worn pump does not look like
 another pump. Two kinds of fault are made from every row. A *spike* moves one column by four
 standard deviations of its task. *Swapped residuals* give a third of the columns the deviations of
-another row: each column stays plausible, their relations break.
+another row: each column stays plausible, their relations break. Columns of two values (levels of a
+category) stay as they are where there are others: a value between the two, or beyond, is no fault
+that will ever come, and the narrowest kernel would find it best.
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ def synthetic_faults(rows: TrainingRows, rng: np.random.RandomState) -> Array:
     freedom = np.maximum(np.bincount(codes, rows.weight, rows.n_tasks) - 1.0, 0.0)
     scale = task_scales(X - mean, X, codes, rows.weight, freedom, _SCALE_PRIOR)[codes]
     deviation = (X - mean) / scale
-    varies = np.flatnonzero(np.ptp(deviation, axis=0) > 0)
+    varies = np.ptp(deviation, axis=0) > 0
+    measured = varies & ~np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)
+    varies = np.flatnonzero(measured if measured.any() else varies)
     spikes, swapped = X.copy(), X.copy()
     if not len(varies):
         return np.stack([spikes, swapped])
