@@ -101,6 +101,19 @@ def test_drift_is_told_with_what_to_do(here, capsys):
     assert "Most tasks drift: look at what they share" in out
 
 
+def test_answers_before_a_drift_do_not_say_that_it_is_normal(here, capsys):
+    """False alarms that were answered tell nothing of the rows that came after them."""
+    table = pl.read_csv("today.csv").filter(~pl.col("broken"))
+    pl.concat([table] * 3).write_csv("today.csv")
+    assert main(WATCH) == 0
+    seen = pl.read_csv(WATCH[WATCH.index("--out") + 1]).filter("alarm")
+    seen.select("id", normal=pl.lit(True)).write_csv("answers.csv")
+    table.with_columns(pl.col("a", "b", "c", "d") * 3 + 5).write_csv("today.csv")
+    assert main([*WATCH, "--feedback", "answers.csv"]) == 0
+    out = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "if its rows since then are normal" in out
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [

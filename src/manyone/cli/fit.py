@@ -194,11 +194,13 @@ def _summary(model: TableModel) -> list[tuple[str, str]]:
         counts = model.model_.calibration_.counts.astype(int)
     low, high = counts.min(), counts.max()
     each = f"{low}" if low == high else f"{low} to {high}"
+    bad = model.training_.outlier.sum()
+    known = f", of which {bad:,} are known to be abnormal ('{model.outlier}')"
     features, rate = model.columns_["features"].sum(), promised_rate(model)
     few = model.model_.calibration_.pooled(rate).sum()
     borrow = f"; tasks with too few rows for it, which borrow the threshold of all: {few:,}"
     return [
-        ("rows", f"{model.n_rows_:,}"),
+        ("rows", f"{model.n_rows_:,}{known * bool(bad)}"),
         ("tasks", f"{len(model.tasks_):,} by {names}, {each} rows each"),
         ("columns used", f"{used.sum()} of {len(used)}, as {features} numbers"),
         ("columns dropped", "; ".join(dropped[:5]) + more or "none"),

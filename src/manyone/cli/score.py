@@ -184,7 +184,7 @@ class _Totals:
 
     def show(self, out: Path) -> None:
         """For people; on stderr where stdout is taken by the scores."""
-        words = [f"{self.rows:,} rows of {len(self.by_task):,} tasks, {self.alarms:,} alarms"]
+        words = [f"{self.scored:,} rows of {len(self.by_task):,} tasks, {self.alarms:,} alarms"]
         if self.alarm_rate is not None:
             words.append(f"{self.alarm_rate * self.scored:,.0f} expected if all rows are normal")
         if self.basis["unknown"]:

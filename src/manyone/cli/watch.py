@@ -338,5 +338,5 @@ def _advice(state: Any, t: int) -> str:
     if normal + abnormal < 1:
         return "look at its alarms, and answer some with --feedback"
     if normal >= abnormal:
-        return "its rows have changed and are normal: manyone enroll them, start a new state"
+        return "if its rows since then are normal: manyone enroll them, start a new state"
     return "its alarms are real: mend it"

@@ -51,8 +51,9 @@ def _look_at(report: FleetReport) -> list[tuple[str, str]]:
             text += f" It has {trained} only: if these rows are normal, enroll them."
         said.append((text, ""))
     if len(columns) > _FIRST:
-        more = _plural(len(columns) - _FIRST, "more task")
-        said.append((f"{more} stand out; see Incidents.", ""))
+        more = len(columns) - _FIRST
+        verb = "stands" if more == 1 else "stand"
+        said.append((f"{_plural(more, 'more task')} {verb} out; see Incidents.", ""))
     if not said:
         text = "No incident stands out from chance; look at the first ones if in doubt."
         said.append((text, ""))
