@@ -169,3 +169,13 @@ def test_columns_that_tell_tasks_apart_are_no_switches(rows):
     nothing_else = (np.arange(46) % 2).astype(float)[:, None]
     Z = task_whitenings(nothing_else, codes, weight, 4, 2.0, 3.0).apply(nothing_else, codes)
     assert np.ptp(Z[codes == 0]) == pytest.approx(2**-0.5)
+
+
+@pytest.mark.parametrize("value", [1e17 / 3.0, 1e30 / 3.0])
+def test_a_large_constant_does_not_vary(rows, value):
+    X, codes, weight = rows
+    small, large = (np.column_stack([X, np.full(len(X), c)]) for c in (1.0, value))
+    pooled = [pooled_whitening(rows, codes, weight) for rows in (small, large)]
+    np.testing.assert_allclose(pooled[0].apply(small)[:, :5], pooled[1].apply(large)[:, :5])
+    own = [task_whitenings(rows, codes, weight, 4, 2.0, 3.0) for rows in (small, large)]
+    np.testing.assert_allclose(own[0].apply(small, codes), own[1].apply(large, codes), atol=1e-12)

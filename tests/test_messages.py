@@ -382,6 +382,14 @@ def test_chi2_of_negative_rows_names_the_kernel(method):
         method(kernel="chi2").fit(X, task=TASK)
 
 
+@pytest.mark.parametrize("gamma", ["mean", 1.0])
+@pytest.mark.parametrize("kernel", ["chi2", "additive_chi2"])
+def test_chi2_of_sparse_rows_names_the_kernel(kernel, gamma):
+    for form in (sparse.csr_array, sparse.csr_matrix):
+        with says(kernel, "sparse", "toarray"):
+            JointOCKSR(kernel=kernel, gamma=gamma).fit(form(np.abs(X)), task=TASK)
+
+
 @methods
 def test_precomputed_needs_a_square(method):
     with says("precomputed", "square", "(40, 3)"):

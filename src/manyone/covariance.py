@@ -324,12 +324,14 @@ def _principal(rows: Array) -> tuple[Array, Array]:
 
 
 def task_means(X: Array, codes: Codes, weight: Array, n_tasks: int = 0) -> Array:
-    """Weighted mean of the rows (n, d) of each task, shape (T, d)."""
+    """Weighted mean of the rows (n, d) of each task, shape (T, d); of equal values, their value."""
     counts = np.bincount(codes, weight, n_tasks)
-    sums = np.zeros((len(counts), X.shape[1]))
-    share = weight / np.where(counts > 0, counts, 1.0)[codes]
-    np.add.at(sums, codes, share[:, None] * X)
-    return sums
+    share = (weight / np.where(counts > 0, counts, 1.0)[codes])[:, None]
+    # About one row of each task: the rounding of a large constant would pass for its variation.
+    mean = np.zeros((len(counts), X.shape[1]))
+    mean[codes] = X
+    np.add.at(mean, codes, share * X - share * mean[codes])
+    return mean
 
 
 def _by_task(codes: Codes, n_tasks: int) -> list[tuple[int, Codes]]:

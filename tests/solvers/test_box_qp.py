@@ -67,3 +67,16 @@ def test_rows_are_computed_once_and_only_when_asked_for():
     np.testing.assert_array_equal(rows[np.array([1, 3])], [[1.0] * 5, [3.0] * 5])
     assert asked == [3, 1]
     np.testing.assert_array_equal(rows.diagonal(), np.arange(5.0))
+
+
+def test_copies_of_huge_rows_share_what_one_row_would_have():
+    # Between copies curvature is rounding: a step along it must not overflow.
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        X, copies = rng.normal(size=(7, 5)), np.r_[:7, rng.integers(0, 7, 19)]
+        K = X[copies] @ X[copies].T
+        scale, bound = np.sqrt(np.diag(K).max()), np.full(26, 1 / (0.9 * 26))
+        qp = solve_box_qp(1e100 * K, 1e100 * np.diag(K) / 2, 0 * bound, bound)
+        one = solve_box_qp(X @ X.T, (X**2).sum(axis=1) / 2, np.zeros(7), np.bincount(copies, bound))
+        assert qp.converged
+        np.testing.assert_allclose(qp.coef @ X[copies], one.coef @ X, atol=1e-6 * scale)

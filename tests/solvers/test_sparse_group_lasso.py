@@ -272,6 +272,24 @@ def test_scale_is_feasible_and_tight(seed: int) -> None:
     assert not feasible(1.01 * scale)[scale < 1.0].any()
 
 
+@pytest.mark.parametrize("strength", [1e-9, 1e-18])
+def test_feasible_scale_of_a_group_penalty_that_hardly_matters(strength: float) -> None:
+    V = 1e3 * np.random.default_rng(0).normal(size=(6, 4))
+    penalty = Penalty(np.ones((6, 1)), strength, np.array([2, 4]))
+    np.testing.assert_allclose(feasible_scale(V, penalty), 1.0 / np.abs(V).max(axis=0), rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bounds_hold_where_the_penalty_is_below_rounding_of_a_singular_design(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    Y, R = rng.normal(size=(5, 2)), np.eye(2)[rng.integers(0, 2, 5)]
+    J = np.exp(-1e-4 * ((Y[:, None] - Y) ** 2).sum(axis=2))
+    found = solve_sparse_group_lasso(J, R, np.zeros(5, dtype=int), 1e-11, 0.0)
+    free = np.linalg.lstsq(J, R)[0]
+    bound = (1.0 - found.duality_gap) * found.objective_path[-1]
+    assert bound <= np.sum((J @ free - R) ** 2) + 1e-11 * np.abs(free).sum()
+
+
 def test_prox_beats_perturbations() -> None:
     rng = np.random.default_rng(0)
     sizes = np.array([2, 3])

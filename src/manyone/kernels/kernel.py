@@ -245,6 +245,8 @@ def resolve_kernel(
     """
     if not isinstance(kernel, str):
         return Kernel(kernel, params=dict(params or {}))
+    if kernel.endswith("chi2") and sparse.issparse(X):
+        raise ValueError(f"kernel={kernel!r} takes no sparse rows. Give them by X.toarray().")
     if kernel in ("precomputed", "linear", "cosine", "additive_chi2"):
         return Kernel(kernel)
     weight = np.ones(X.shape[0]) if weight is None else weight

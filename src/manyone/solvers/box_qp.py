@@ -236,7 +236,9 @@ def _pair_steps(qp: _BoxQP, coef: Array, gradient: Array, gap: float, max_iter: 
         if not excess.max() > gap:
             return n_iter
         row_up = K[up]
-        curvature = np.maximum(diagonal[rows] - 2 * row_up[rows] + diagonal[up], 1e-300)
+        curvature = diagonal[rows] - 2 * row_up[rows] + diagonal[up]
+        # Between copies it is zero, and the bounds end the step.
+        curvature = np.maximum(curvature, np.finfo(float).eps * qp.scale)
         excess = np.maximum(excess, 0.0)
         step_to = excess / curvature
         best = int((excess * step_to).argmax())

@@ -189,7 +189,8 @@ class _Rounds:
             bend += self.gram[entries[:, None], entries]
             bend.flat[:: len(entries) + 1] += ridge
             _, y, info = dposv(bend.T, right[entries, column], overwrite_a=1)
-            solution[entries, column] = y if info == 0 else right[entries, column] / bend.diagonal()
+            if not info:  # else the step is that of the gradient
+                solution[entries, column] = y
         return self.J @ solution - rho[:, columns]
 
     def _line_search(self, rho: Array, step: Array, trying: Mask) -> Mask:
@@ -251,7 +252,7 @@ def feasible_scale(V: Array, penalty: Penalty) -> Array:
         return np.ones(high.shape[1])
     # The excess is convex in c: Newton steps from the right stay above the root, chords below.
     for _ in range(5):
-        high = np.where(violated, high - above / np.maximum(slope, _TINY), 1.0)
+        high = high - np.divide(above, slope, out=np.zeros_like(high), where=above > 0.0)
         above, slope = excess(high)
     near = (1.0 - 1e-13) * high
     # The l1 norm of a block bounds its largest entry and its length: a feasible point for a chord.
