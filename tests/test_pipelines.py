@@ -26,6 +26,8 @@ from manyone import (
     make_pipeline,
     tune,
 )
+from manyone.covariance import task_whitenings
+from manyone.reasons import find_reasons
 
 RNG = np.random.default_rng(0)
 TASK = np.repeat(["a", "b", "c", "d"], 30)
@@ -205,6 +207,69 @@ def test_explain_speaks_of_the_rows_that_were_given():
         assert found["column"][0, 0] == "v" and found["value"][0, 0] == 9000.0
         assert abs(found["expected"][0, 0]) < 300.0
         np.testing.assert_allclose(found["expected"], before["expected"], rtol=1e-6)
+
+
+def planted(rng, number):
+    """Rows of three related tasks, and rows that are wrong in one column each, and in which."""
+    task = np.repeat(["a", "b", "c"], number)
+    mix = rng.normal(size=(6, 6)) * [1.0, 30.0, 0.1, 1.0, 5.0, 1.0]
+    rows = (
+        rng.normal(size=(3 * number, 6)) @ mix
+        + 4.0 * np.unique(task, return_inverse=True)[1][:, None]
+    )
+    wrong, column = rows[::5].copy(), np.arange(len(rows[::5])) % 6
+    wrong[np.arange(len(wrong)), column] += 6.0 * rows.std(axis=0)[column]
+    return rows, task, wrong, task[::5], column
+
+
+def test_explanations_of_landmarks_are_those_of_the_exact_model(tmp_path):
+    """Also after rows have come and gone, and from a file."""
+    rows, task, wrong, claim, column = planted(np.random.default_rng(3), 80)
+    steps, first = [StandardScaler().fit(rows), PCA()], task != "c"
+    few = JointOCKSR(landmarks=20, random_state=0)
+
+    def same(pipeline, known):
+        kept = np.isin(claim, pipeline.tasks_)
+        whole = make_pipeline(*steps, JointOCKSR()).fit(rows[known], task=task[known])
+        found, exact = (one.explain(wrong[kept], task=claim[kept]) for one in (pipeline, whole))
+        assert np.array_equal(found["column"], exact["column"])
+        for part in ("value", "expected", "share"):
+            np.testing.assert_allclose(found[part], exact[part], rtol=1e-6, atol=1e-9)
+        assert np.mean(found["column"][:, 0] == column[kept]) > 0.9
+
+    same(make_pipeline(*steps, few).fit(rows, task=task), task == task)
+    fixed = make_pipeline(FunctionTransformer(steps[0].transform, steps[0].inverse_transform), few)
+    fixed.fit(rows[first], task=task[first])
+    fixed.enroll(rows[~first], task=task[~first])
+    fixed.forget("a", X=rows[task == "a"])
+    same(fixed, task != "a")
+    kept = make_pipeline(few).fit(rows, task=task)
+    manyone.save(kept, tmp_path / "model")
+    again = manyone.load(tmp_path / "model")
+    kept.forget("b", others={"X": rows[task != "b"], "task": task[task != "b"]})
+    same(again.forget("b", X=rows[task == "b"]), task != "b")
+    same(kept, task != "b")
+
+
+@pytest.mark.parametrize("combined", [False, True])
+def test_a_sample_of_the_rows_explains_what_all_of_them_do(combined, monkeypatch):
+    """Wherever rows are: the planted column is named, as by the model that keeps all rows."""
+    rows, task, wrong, claim, column = planted(np.random.default_rng(4), 4000)
+    monkeypatch.setattr("manyone.pipelines._KEPT", 1000)
+    model = JointOCKSR(landmarks=30, random_state=0)
+    if combined:
+        model = manyone.CombinedOneClass([("one", model), ("two", IndependentOCKSR(landmarks=30))])
+    blocks = [(rows[part], task[part]) for part in (slice(0, 5000), slice(5000, None))]
+    pipeline = make_pipeline(model).fit(lambda: blocks)
+    assert len(pipeline.sample_.X) <= 1000
+    reasons = pipeline.explain(wrong, task=claim)
+    assert np.mean(reasons["column"][:, 0] == column) > 0.9
+    codes = np.unique(task, return_inverse=True)[1]
+    metric = task_whitenings(rows, codes, np.ones(len(rows)), 3, 2.0, 20.0)
+    known = find_reasons(metric, wrong, np.unique(claim, return_inverse=True)[1],
+                         np.arange(6), rows.min(axis=0), rows.max(axis=0))  # fmt: skip
+    first = known.gain.argmax(axis=1)
+    assert np.mean(reasons["column"][:, 0] == first) > 0.95
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from manyone.engines.independent import TaskPlans
 from manyone.engines.joint import Sums
 from manyone.engines.plan import Plan
 from manyone.engines.reach import Reach
+from manyone.engines.sample import Sample
 from manyone.engines.statistics import Statistics
 from manyone.estimators import METHODS
 from manyone.estimators.combined import CombinedOneClass
@@ -69,7 +70,7 @@ def trusted_types() -> tuple[str, ...]:
     ours += [Solution, FitReport, Presence, Usual, RangeGuard, Tail]
     ours += [Whitening, TaskWhitenings]
     ours += [Calibration, Kernel, Points, TrainingRows, RidgeFactor]
-    ours += [Plan, Reach, Statistics, Resemblance, Sums, Tails, TaskPlans]
+    ours += [Plan, Reach, Statistics, Resemblance, Sample, Sums, Tails, TaskPlans]
     ours += [csc_array, csr_array, csr_matrix, np.dtype]
     return tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in ours)
 

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._sklearn import BaseComposition
 from manyone._types import Array, Mask
 from manyone.covariance import task_whitenings
+from manyone.engines.sample import TakeSample
+from manyone.engines.sources import sweep_of
 from manyone.estimators.base import OneClassEstimator
-from manyone.estimators.combined import CombinedOneClass
+from manyone.estimators.updates import code_of, rows_to_enroll
 from manyone.labels import as_labels, lookup, split_columns, without_columns
-from manyone.messages import warn_user
 from manyone.reasons import find_reasons
+from manyone.routing import asked, undone
 from manyone.rows import TrainingRows
 
+# Rows that a model which keeps none is explained by: all of as many, or a sample.
+_KEPT = 2**14
 # Rows that the tasks' common scales and covariance count for where rows are explained.
 _PRIORS = (2.0, 20.0)
 
@@ -88,6 +90,8 @@ class TaskPipeline(BaseComposition):
         Of the estimator.
     n_features_in_, feature_names_in_
         Of the first step.
+    sample_ : Sample or None
+        Rows that others are explained by, where the estimator keeps none: it has landmarks.
     choice_, tuning_ : dict of arrays
         What was tried, where `auto` or `tune` chose the last step.
     """
@@ -117,7 +121,7 @@ class TaskPipeline(BaseComposition):
             model = clone(last).fit(Z, **given)
         else:
             raise ValueError(f'The last step must be a manyone estimator or "auto"; got {last!r}.')
-        return self.become(model)
+        return self.become(model, Z, **given)
 
     def fit_transformers(self, X: Any, **labels: Any) -> tuple[Any, dict[str, Any]]:
         """Rows as the estimator gets them, and labels (task, outlier, groups) as values."""
@@ -126,15 +130,25 @@ class TaskPipeline(BaseComposition):
         given = dict(zip(labels, values, strict=True))
         self.steps_ = [(name, clone(step)) for name, step in self.steps[:-1]]
         for _, step in self.steps_:
-            step.fit(X, **_asked(step, "fit", given["task"]))
-            X = step.transform(X, **_asked(step, "transform", given["task"]))
+            step.fit(X, **asked(step, "fit", given["task"]))
+            X = step.transform(X, **asked(step, "transform", given["task"]))
         return X, given
 
-    def become(self, model: OneClassEstimator) -> Self:
-        """Take a fitted estimator for the last step."""
+    def become(self, model: OneClassEstimator, X: Any, **given: Any) -> Self:
+        """Take a fitted estimator for the last step, and what it was given."""
         self.model_: Any = model
         for table in {"choice_", "tuning_"} & vars(model).keys():
             setattr(self, table, getattr(model, table))
+        return self._keep_some(X, **given)
+
+    def _keep_some(
+        self, X: Any, task: Any = None, outlier: Any = None, sample_weight: Any = None, **_: Any
+    ) -> Self:
+        """Keep a sample of rows, to explain others by, where the estimator keeps none."""
+        self.sample_: Any = None
+        if self.model_.landmarks is not None:
+            sample = sweep_of(X, task, outlier, sample_weight)(TakeSample(_KEPT))
+            self.sample_ = replace(sample, names=None, roles=())
         return self
 
     @property
@@ -175,7 +189,7 @@ class TaskPipeline(BaseComposition):
         check_is_fitted(self)
         X = without_columns(X, self.label_columns_)
         for _, step in self.steps_:
-            X = step.transform(X, **_asked(step, "transform", task))
+            X = step.transform(X, **asked(step, "transform", task))
         return X
 
     def _ask(self, method: str, X: Any, task: Any, **options: Any) -> Any:
@@ -227,7 +241,14 @@ class TaskPipeline(BaseComposition):
 
     def enroll(self, X: Any, *, task: Any = None, **given: Any) -> Self:
         """Add rows of known tasks, or new tasks, where the estimator can; see its `enroll`."""
-        self.model_.enroll(**self._prepared(X, task=task, **given))
+        rows = self._prepared(X, task=task, **given)
+        X, task, outlier, _ = rows_to_enroll(
+            self.model_, rows["X"], rows["task"], rows.get("outlier"), rows.get("groups")
+        )
+        self.model_.enroll(**rows)
+        if (before := vars(self).get("sample_")) is not None:
+            self._keep_some(X, task, outlier, rows.get("sample_weight"))
+            self.sample_ = TakeSample(_KEPT).merge(before, self.sample_)
         return self
 
     def forget(self, task: Any, *, X: Any = None, others: Any = None, **given: Any) -> Self:
@@ -239,8 +260,12 @@ class TaskPipeline(BaseComposition):
         check_is_fitted(self)
         if X is not None:
             X = self.transform(X, task=np.repeat(as_labels([task]), np.shape(X)[0]))
-        others = others and self._prepared(**others)
+        others, code = others and self._prepared(**others), code_of(self.model_, task)
         self.model_.forget(task, X=X, others=others, **given)
+        if others:
+            return self._keep_some(**others)
+        if (sample := vars(self).get("sample_")) is not None:
+            self.sample_ = sample.without(code)
         return self
 
     def _prepared(self, X: Any, **given: Any) -> dict[str, Any]:
@@ -264,15 +289,16 @@ class TaskPipeline(BaseComposition):
             ``column``: names of the columns, or their numbers where they have none; ``value`` and
             ``expected``, what would be normal given the other columns; ``share`` in what is
             unusual. Columns and values are yours where every transformer can be undone; else those
-            that the last one that cannot be undone makes, and a warning names it.
+            that the last one that cannot be undone makes, and a warning names it. A model with
+            landmarks compares with a sample of its rows, all of up to 16,384.
         """
         X, task = split_columns(X, task=task)
         training = self._reference()
         normal = training.take(np.flatnonzero(~training.outlier))
         rows, codes = np.asarray(normal.X, dtype=np.float64), normal.codes
-        rows, steps = self._undone(rows, self.tasks_[codes])
+        rows, steps = undone(self.steps_, rows, self.tasks_[codes])
         for _, step in self.steps_[:steps]:
-            X = step.transform(X, **_asked(step, "transform", task))
+            X = step.transform(X, **asked(step, "transform", task))
         Z = np.asarray(X, dtype=np.float64)
         claimed = np.full(len(Z), self.tasks_[0]) if task is None else as_labels(task)
         metric = task_whitenings(rows, codes, normal.weight, normal.n_tasks, *_PRIORS)
@@ -285,21 +311,6 @@ class TaskPipeline(BaseComposition):
         found = {name: np.take_along_axis(part, order, axis=1) for name, part in parts.items()}
         return {"column": self._names(steps, Z.shape[1])[order], **found}
 
-    def _undone(self, Z: Array, task: NDArray[Any]) -> tuple[Array, int]:
-        """Training rows before the steps that can be undone, and the number of those before."""
-        for number in range(len(self.steps_), 0, -1):
-            name, step = self.steps_[number - 1]
-            rows, why = _undo(step, Z, task)
-            if why:
-                warn_user(
-                    f"{name} cannot be undone ({why}): explain() speaks of the columns that it "
-                    "makes.",
-                    UserWarning,
-                )
-                return Z, number
-            Z = rows
-        return Z, 0
-
     def _names(self, steps: int, width: int) -> NDArray[Any]:
         """Names of the columns after some steps, or their numbers."""
         if steps and hasattr(self.steps_[steps - 1][1], "get_feature_names_out"):
@@ -307,40 +318,16 @@ class TaskPipeline(BaseComposition):
         return np.asarray(getattr(self._first, "feature_names_in_", np.arange(width)))
 
     def _reference(self) -> TrainingRows:
-        """Training rows as the estimator has kept them."""
+        """Training rows as the estimator has kept them, or a sample of them."""
         check_is_fitted(self)
-        model = self.model_
-        if isinstance(model, CombinedOneClass):
-            model = next(iter(model.views_.values()))
-        rows: TrainingRows = model.training_
+        if (sample := vars(self).get("sample_")) is not None:
+            rows: TrainingRows = sample.rows()
+            return rows
+        views = list(getattr(self.model_, "views_", {"": self.model_}).values())
+        rows = max((view.training_ for view in views), key=lambda one: one.X.shape[1])
         if rows.X.shape[1] == 0:
             raise ValueError(
-                "explain() needs the training rows, which a model with landmarks does not keep."
+                "explain() needs rows, but this model knows kernel values only, or it was saved "
+                "before models with landmarks kept a sample of them: fit it again."
             )
         return rows
-
-
-def _asked(step: Any, method: str, task: Any) -> dict[str, Any]:
-    """The task, for a transformer that asks for it."""
-    routing = get_routing_for_object(step)
-    if isinstance(routing, MetadataRequest):
-        asked = getattr(routing, method).requests
-    else:  # steps inside, as of a ColumnTransformer, have to ask for it
-        asked = routing.consumes(method, {"task"})
-    return {"task": task} if task is not None and "task" in asked else {}
-
-
-def _undo(step: Any, Z: Array, task: NDArray[Any]) -> tuple[Array, str]:
-    """Rows (n, d) that a transformer makes into others (n, d), or why it cannot be undone."""
-    if not hasattr(step, "inverse_transform"):
-        return Z, "it has no inverse_transform"
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that these rows have no names
-            rows = step.inverse_transform(Z, **_asked(step, "inverse_transform", task))
-            again = np.asarray(step.transform(rows, **_asked(step, "transform", task)))
-    except (NotImplementedError, ValueError) as error:  # as transformers say so
-        return Z, str(error).rstrip(".")
-    if np.shape(rows) != Z.shape or not np.allclose(again, Z, atol=1e-6 * np.ptp(Z)):
-        return Z, "other rows come back"
-    return np.asarray(rows, dtype=np.float64), ""

@@ -98,6 +98,14 @@ class Sample:
         X, stratum, hashes = self.X[kept], self.stratum[kept], self.hashes[kept]
         return replace(self, X=X, stratum=stratum, hashes=hashes, weight=self.weight[kept])
 
+    def without(self, code: int) -> Sample:
+        """The sample without a task."""
+        kept = np.flatnonzero(self.codes != code)
+        stratum = self.stratum[kept] - 2 * (self.codes[kept] > code)
+        totals = np.delete(self.totals, [2 * code + 2, 2 * code + 3], axis=0)
+        left = replace(self, tasks=np.delete(self.tasks, code), stratum=stratum, totals=totals)
+        return replace(left, X=self.X[kept], hashes=self.hashes[kept], weight=self.weight[kept])
+
     def rows(self, *, own_weight: bool = False) -> TrainingRows:
         """The sample in the order of its content.
 

@@ -13,6 +13,7 @@ import numpy as np
 from manyone.engines.blocks import Block
 from manyone.engines.fitting import Sweep, local_sweep
 from manyone.kernels.kernel import VALUES_ONLY
+from manyone.rows import in_memory
 
 # Rows of an array or a file that make one block.
 _ROWS = 2**16
@@ -143,24 +144,29 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
+def sweep_of(X: Any, task: Any = None, outlier: Any = None, weight: Any = None) -> Sweep:
+    """How to pass over rows, wherever they are; see :func:`blocks_of` for what is given."""
+    if is_dask(X):
+        from manyone.engines.dask import dask_sweep
+
+        return dask_sweep(X, task, outlier, weight)
+    blocks = blocks_of(X, task, outlier, weight)
+    return local_sweep([Block(X, task, outlier, weight).checked()] if blocks is None else blocks)
+
+
 def sweep_over(
     model: Any, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any
 ) -> Sweep | None:
     """How to pass over the rows that an estimator is given; None: it wants them all at once."""
-    if is_dask(X):
-        from manyone.engines.dask import dask_sweep
-
-        refuse_whole_rows(model, groups)
-        return dask_sweep(X, task, outlier, sample_weight)
-    blocks = blocks_of(X, task, outlier, sample_weight)
     # A memory-mapped array can be read whole by a model without landmarks.
-    whole = isinstance(X, np.memmap) and model.landmarks is None
-    if blocks is not None and not whole:
-        refuse_whole_rows(model, groups)
-        return local_sweep(blocks)
-    if _why_whole_rows(model, groups):
+    mapped = isinstance(X, np.memmap) and model.landmarks is None
+    at_hand = mapped or in_memory(X)
+    if at_hand and _why_whole_rows(model, groups):
         return None
-    return local_sweep([Block(X, task, outlier, sample_weight).checked()])
+    sweep = sweep_of(X, task, outlier, sample_weight)
+    if not at_hand:
+        refuse_whole_rows(model, groups)
+    return sweep
 
 
 def refuse_whole_rows(model: Any, groups: Any) -> None:

@@ -40,4 +40,5 @@ def tuned_pipeline(
     labels = {name: given.pop(name) for name in ("task", "outlier", "groups")}
     fitted = TaskPipeline([(name, step) for name, step in pipeline.steps if step != "passthrough"])
     Z, labels = fitted.fit_transformers(X, **labels)
-    return fitted.become(tune(fitted.steps[-1][1], Z, **labels, **given))
+    model = tune(fitted.steps[-1][1], Z, **labels, **given)
+    return fitted.become(model, Z, **labels, sample_weight=given.get("sample_weight"))

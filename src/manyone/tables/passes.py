@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from manyone._types import Array
 from manyone.engines.blocks import Block, CheckedBlock
-from manyone.engines.fitting import Step, Sweep, local_sweep
+from manyone.engines.fitting import Step, Sweep
 from manyone.engines.hashing import row_hashes
 from manyone.engines.sample import Sample, TakeSample, refuse_unusable
-from manyone.engines.sources import blocks_of, is_dask
+from manyone.engines.sources import sweep_of
 from manyone.labels import as_labels, encode, lookup
 from manyone.messages import warn_user
 from manyone.rows import MISSING
@@ -50,15 +50,6 @@ class Reader(NamedTuple):
     def __call__(self, block: Block) -> TrainingTable:
         """Rows of one part."""
         return read_training(as_table(block.X), self.roles, self.ignore)
-
-
-def table_sweep(table: Any) -> Sweep:
-    """Passes over the parts of a table that is not in memory."""
-    if is_dask(table):
-        from manyone.engines.dask import dask_sweep
-
-        return dask_sweep(table, None, None, None)
-    return local_sweep(blocks_of(table))
 
 
 # -------------------------------------------------------------------------------------- first pass
@@ -269,7 +260,7 @@ def encoded(table: Any, roles: dict[str, Any], ignore: Sequence[str], linear: fl
             f"{roles['time'][0]!r}, when thresholds are set. Where rows of a task depend on each "
             "other, more of them will raise an alarm than promised."
         )
-    sweep, reader = table_sweep(table), Reader(roles, ignore)
+    sweep, reader = sweep_of(table), Reader(roles, ignore)
     look: Look = sweep(TakeLook(reader, TakeSample(_SAMPLE)))
     refuse_unusable(look.sample)
     sample, tasks = look.training(), look.sample.tasks
