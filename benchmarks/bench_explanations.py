@@ -23,7 +23,6 @@ from sklearn.ensemble import IsolationForest
 
 from manyone import TableModel
 from manyone._types import Array, Codes
-from manyone.covariance import task_means
 from manyone.datasets import (
     load_keystrokes,
     load_servers,
@@ -31,6 +30,7 @@ from manyone.datasets import (
     load_turbofan,
     make_fleet,
 )
+from manyone.scales import task_means
 
 PLANTS = ("8 sd", "4 sd", "wrong for the row")
 

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from sklearn.covariance import ledoit_wolf
 
 from manyone import IndependentOCKSR, TaskWhitener
-from manyone.covariance import pooled_whitening, switches, task_whitenings
+from manyone.covariance import pooled_whitening, task_whitenings
 from manyone.estimators.base import learn
 from manyone.rows import training_rows
+from manyone.scales import switches
 
 
 @pytest.fixture
@@ -179,3 +181,29 @@ def test_a_large_constant_does_not_vary(rows, value):
     np.testing.assert_allclose(pooled[0].apply(small)[:, :5], pooled[1].apply(large)[:, :5])
     own = [task_whitenings(rows, codes, weight, 4, 2.0, 3.0) for rows in (small, large)]
     np.testing.assert_allclose(own[0].apply(small, codes), own[1].apply(large, codes), atol=1e-12)
+
+
+@pytest.mark.parametrize("switch", [False, True])
+def test_tasks_like_others_are_what_they_are_beside_them(switch):
+    """Given what all tasks have in common, each has the metric that it has among them."""
+    rng = np.random.default_rng(5)
+    codes = np.repeat(np.arange(5), [30, 12, 2, 1, 25])
+    X = rng.normal(size=(70, 4)) * np.exp(rng.normal(size=(5, 4)))[codes] + 3.0 * codes[:, None]
+    X[:, 3] = 7.0 * codes  # varies between tasks only
+    if switch:
+        X = np.column_stack([rng.integers(0, 2, 70), X, 4.0 * rng.integers(0, 2, 70)])
+    weight = rng.integers(1, 3, 70).astype(float)
+    whole = task_whitenings(X, codes, weight, 5, 2.0, 3.0)
+    some = np.array([3, 0, 2])
+    mine = np.flatnonzero(np.isin(codes, some))
+    order = np.array([1, -1, 2, 0, -1])[codes[mine]]
+    again = task_whitenings(X[mine], order, weight[mine], 3, 2.0, 3.0, whole)
+    assert np.count_nonzero(whole.switch) == 2 * switch
+    expected, found = whole.take(some), again
+    for own in range(3):
+        claim = np.full(70, own)
+        one, other = (m.apply(X, claim) for m in (expected, found))
+        np.testing.assert_allclose(cdist(one, one), cdist(other, other), rtol=1e-6, atol=1e-9)
+    both = whole.take(np.array([0, 1])).joined(whole.take(np.array([4])))
+    last = both.apply(X[-25:], np.full(25, 2))
+    np.testing.assert_array_equal(last, whole.apply(X[-25:], codes[-25:]))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import eigh
 
 from manyone._types import Array, Codes, Mask
 from manyone.rows import group_rows, row_blocks
+from manyone.scales import scales_like, switches, task_means, task_scales
 
 # Rows whose distance overflows are as far away as can be told.
 _FAR_AWAY = 1e150
@@ -69,6 +70,10 @@ class TaskWhitenings:
     stretch : ndarray of shape (r,)
     floor : ndarray of shape (T,)
         As in :class:`Whitening`, for each task.
+    common : ndarray of shape (d,) or None
+        Scale of each column in all tasks, or the range of a switch; None: not known.
+    switch : ndarray of bool of shape (d,) or None
+        See :func:`~manyone.scales.switches`.
     """
 
     shared: ClassVar[bool] = False
@@ -80,9 +85,12 @@ class TaskWhitenings:
     basis: Array
     stretch: Array
     floor: Array
+    common: Array | None = None
+    switch: Mask | None = None
 
-    def apply(self, X: Array, codes: Codes) -> Array:
-        """Rows (n, d) in the metric of the task that each claims, shape (n, d)."""
+    def apply(self, X: Array, codes: Codes | None = None) -> Array:
+        """Rows (n, d) in the metric of the task (n,) that each claims, or of the first."""
+        codes = np.zeros(len(X), dtype=np.intp) if codes is None else codes
         with np.errstate(over="ignore", invalid="ignore"):
             Z = self.pooled.apply((X - self.mean[codes]) / self.scale[codes])
             for task, rows in _by_task(codes, len(self.floor)):
@@ -95,6 +103,24 @@ class TaskWhitenings:
         for task, rows in _by_task(codes, len(self.floor)):
             X[rows] = self._of(task).undo(X[rows])
         return self.pooled.undo(X) * self.scale[codes] + self.mean[codes]
+
+    def take(self, tasks: Codes) -> TaskWhitenings:
+        """The metric of some tasks, in this order."""
+        sizes = np.diff(self.starts)[tasks]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        own = np.repeat(self.starts[tasks] - starts[:-1], sizes) + np.arange(starts[-1])
+        mean, scale, floor = self.mean[tasks], self.scale[tasks], self.floor[tasks]
+        some = replace(self, mean=mean, scale=scale, floor=floor, starts=starts)
+        return replace(some, basis=self.basis[own], stretch=self.stretch[own])
+
+    def joined(self, more: TaskWhitenings) -> TaskWhitenings:
+        """The metric of these tasks followed by others that have the same in common."""
+        names = ("mean", "scale", "basis", "stretch", "floor")
+        parts: dict[str, Any] = {
+            one: np.concatenate([getattr(self, one), getattr(more, one)]) for one in names
+        }
+        starts = np.concatenate([self.starts, self.starts[-1] + more.starts[1:]])
+        return replace(self, starts=starts, **parts)
 
     def _of(self, task: int) -> Whitening:
         own = slice(self.starts[task], self.starts[task + 1])
@@ -190,7 +216,13 @@ def _shrunk_root(
 
 
 def task_whitenings(
-    X: Array, codes: Codes, weight: Array, n_tasks: int, scale_prior: float, covariance_prior: float
+    X: Array,
+    codes: Codes,
+    weight: Array,
+    n_tasks: int,
+    scale_prior: float,
+    covariance_prior: float,
+    like: TaskWhitenings | None = None,
 ) -> TaskWhitenings:
     r"""``C_t^(-1/2) D_t^(-1) (x - m_t)``, scales and covariance of each task shrunk to the pooled.
 
@@ -202,9 +234,9 @@ def task_whitenings(
     The root taken is :math:`M_t^{-1/2} W^{-1/2}`, :math:`M_t` being :math:`C_t` after whitening
     with W: a few directions per task, :math:`O(n_t d \min(n_t, d))`.
 
-    Columns of two values that vary inside tasks, see :func:`switches`, stay out of it: rows that
-    differ there differ by :math:`2^{-1/2}`. A value that few rows of a task have had, or none by
-    chance, would else be further away than any fault.
+    Columns of two values that vary inside tasks, see :func:`~manyone.scales.switches`, stay out of
+    it: rows that differ there differ by :math:`2^{-1/2}`. A value that few rows of a task have had,
+    or none by chance, would else be further away than any fault.
 
     Parameters
     ----------
@@ -213,26 +245,45 @@ def task_whitenings(
         Task and count of each row; every task has one.
     n_tasks : int
     scale_prior, covariance_prior : float
+    like : TaskWhitenings or None
+        Of other tasks: what these have in common is what the tasks are shrunk to.
 
     Returns
     -------
     TaskWhitenings
     """
-    switch = switches(X, codes, weight, n_tasks)
+    switch, span = switches(X, codes, weight, n_tasks), np.ptp(X, axis=0)
+    if like is not None:
+        assert like.common is not None
+        assert like.switch is not None
+        switch, span = like.switch, like.common
     mean = task_means(X, codes, weight, n_tasks)
     if switch.any():
+        if like is not None:
+            pooled = replace(like.pooled, basis=like.pooled.basis[:, ~switch])
+            like = replace(like, scale=like.scale[:, ~switch], pooled=pooled)
+            like = replace(like, common=span[~switch], switch=switch[~switch])
         priors = scale_prior, covariance_prior
-        others = task_whitenings(X[:, ~switch], codes, weight, n_tasks, *priors)
-        return _beside(others, mean, switch, np.ptp(X, axis=0))
+        others = task_whitenings(X[:, ~switch], codes, weight, n_tasks, *priors, like)
+        return _beside(others, mean, switch, span)
     counts = np.bincount(codes, weight, n_tasks)
     freedom = np.maximum(counts - 1.0, 0.0)
     centred = X - mean[codes]
-    scale = task_scales(centred, X, codes, weight, freedom, scale_prior)
-    centred /= scale[codes]
-    pooled = pooled_whitening(centred, codes, weight)
-    # Divided by the degrees of freedom, as the covariances of the tasks are.
-    unit = np.sqrt(max(freedom.sum(), 1.0) / weight.sum()) if freedom.any() else 1.0
-    pooled = Whitening(pooled.basis, unit * pooled.stretch, unit * pooled.floor, pooled.shrinkage)
+    given = weight, freedom
+    if like is not None:
+        common, pooled = span, like.pooled
+        scale = scales_like(centred, codes, *given, scale_prior, common, like.scale)
+        centred /= scale[codes]
+    else:
+        whole = weight, freedom.sum(keepdims=True)
+        common = task_scales(centred, X, np.zeros_like(codes), *whole, 0.0)[0]
+        scale = task_scales(centred, X, codes, *given, scale_prior)
+        centred /= scale[codes]
+        pooled = pooled_whitening(centred, codes, weight)
+        # Divided by the degrees of freedom, as the covariances of the tasks are.
+        unit = np.sqrt(max(freedom.sum(), 1.0) / weight.sum()) if freedom.any() else 1.0
+        stretch, floor = unit * pooled.stretch, unit * pooled.floor
+        pooled = Whitening(pooled.basis, stretch, floor, pooled.shrinkage)
     white = pooled.apply(centred) * np.sqrt(weight)[:, None]
     order, begins = group_rows(codes, n_tasks)
     sizes, d = np.diff(begins), X.shape[1]
@@ -248,31 +299,7 @@ def task_whitenings(
             shrunk = (values + covariance_prior) / (freedom[tasks] + covariance_prior)[:, None]
             own = starts[tasks, None] + np.arange(min(size, d))
             basis[own], stretch[own] = directions, 1.0 / np.sqrt(shrunk) - floor[tasks, None]
-    return TaskWhitenings(mean, scale, pooled, starts, basis, stretch, floor)
-
-
-def switches(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Mask:
-    """Which columns of rows (n, d) have two values and vary inside tasks as much as between them.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    codes, weight : ndarray of shape (n,)
-        Task and count of each row.
-    n_tasks : int
-
-    Returns
-    -------
-    ndarray of bool of shape (d,)
-    """
-    low, high = X.min(axis=0), X.max(axis=0)
-    found = np.asarray((high > low) & np.all((low == X) | (high == X), axis=0), dtype=bool)
-    upper = (X[:, found] == high[found]).astype(np.float64)
-    share = weight @ upper / weight.sum()
-    inside = weight @ (upper - task_means(upper, codes, weight, n_tasks)[codes]) ** 2
-    freedom = np.maximum(np.bincount(codes, weight, n_tasks) - 1.0, 0.0).sum()
-    found[found] = inside > freedom * share * (1.0 - share) / 2.0
-    return found
+    return TaskWhitenings(mean, scale, pooled, starts, basis, stretch, floor, common, switch)
 
 
 def _beside(others: TaskWhitenings, mean: Array, switch: Mask, span: Array) -> TaskWhitenings:
@@ -283,30 +310,10 @@ def _beside(others: TaskWhitenings, mean: Array, switch: Mask, span: Array) -> T
     # No direction has a part in a switch, so the floors are all that it is multiplied with.
     floors = others.pooled.floor * others.floor[:, None]
     scale[:, switch] = np.sqrt(2.0) * span[switch] * floors
-    pooled = replace(others.pooled, basis=common)
-    return replace(others, mean=mean, scale=scale, pooled=pooled, basis=basis)
-
-
-def task_scales(
-    centred: Array, X: Array, codes: Codes, weight: Array, freedom: Array, prior: float
-) -> Array:
-    """Standard deviation of each column in each task (T, d), shrunk to the pooled one."""
-    # In units of the largest deviation, so that squares neither overflow nor vanish.
-    unit = np.abs(centred).max(axis=0)
-    # What differs by rounding does not vary.
-    varies = unit > 1e-12 * np.abs(X).max(axis=0)
-    unit = np.where(varies, unit, 1.0)
-    squares = np.zeros((len(freedom), X.shape[1]))
-    np.add.at(squares, codes, weight[:, None] * (centred / unit) ** 2)
-    pooled = squares.sum(axis=0) / max(freedom.sum(), np.finfo(float).tiny)
-    own = (squares + prior * pooled) / np.maximum(freedom + prior, np.finfo(float).tiny)[:, None]
-    own = np.where((freedom + prior > 0)[:, None], own, pooled)
-    scale = unit * np.sqrt(own)
-    # Columns that vary between tasks only, or not at all: in units of what is known of them.
-    largest = np.abs(X).max(axis=0)
-    between = (X / np.where(largest > 0, largest, 1.0)).std(axis=0)
-    fallback = np.where(between > 1e-12, between * largest, 1.0)
-    return np.where(varies & (scale > 0), scale, fallback)
+    pooled, known = replace(others.pooled, basis=common), span.copy()
+    known[~switch] = others.common
+    both = replace(others, mean=mean, scale=scale, pooled=pooled, basis=basis)
+    return replace(both, common=known, switch=switch)
 
 
 def _principal(rows: Array) -> tuple[Array, Array]:
@@ -321,17 +328,6 @@ def _principal(rows: Array) -> tuple[Array, Array]:
     if wide:
         directions = directions @ rows / np.sqrt(np.where(kept, values, 1.0))[:, :, None]
     return values, np.where(kept[:, :, None], directions, 0.0)
-
-
-def task_means(X: Array, codes: Codes, weight: Array, n_tasks: int = 0) -> Array:
-    """Weighted mean of the rows (n, d) of each task, shape (T, d); of equal values, their value."""
-    counts = np.bincount(codes, weight, n_tasks)
-    share = (weight / np.where(counts > 0, counts, 1.0)[codes])[:, None]
-    # About one row of each task: the rounding of a large constant would pass for its variation.
-    mean = np.zeros((len(counts), X.shape[1]))
-    mean[codes] = X
-    np.add.at(mean, codes, share * X - share * mean[codes])
-    return mean
 
 
 def _by_task(codes: Codes, n_tasks: int) -> list[tuple[int, Codes]]:

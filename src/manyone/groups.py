@@ -129,7 +129,7 @@ def joined_groups(old: TrainingRows, new: TrainingRows) -> Codes | None:
         return None
     was = np.arange(len(old.codes)) if old.group is None else old.group
     more = new.codes + 1 if new.group is None else new.group
-    return np.concatenate([was, was.max() + 1 + more])
+    return np.concatenate([was, was.max(initial=-1) + 1 + more])
 
 
 class LeftOut(NamedTuple):
@@ -139,20 +139,26 @@ class LeftOut(NamedTuple):
     judged: NDArray[np.bool_]
 
 
-def leaving_together(rows: TrainingRows) -> list[LeftOut]:
-    """What leaves when groups are judged; nothing for tasks of one group, which has to stay."""
+def leaving_together(rows: TrainingRows, others: NDArray[np.bool_] | None = None) -> list[LeftOut]:
+    """What leaves when groups are judged; nothing for tasks of one group, which has to stay.
+
+    `others` (T,) are tasks that have earlier groups, which are not among the rows.
+    """
     assert rows.group is not None
-    found, ahead = [], looks_ahead(rows)
+    others = np.zeros(rows.n_tasks, dtype=bool) if others is None else others
+    found, ahead = [], looks_ahead(rows) | (others & bool(rows.forward))
     normal = np.flatnonzero(~rows.outlier)
     order = normal[np.lexsort((rows.group[normal], rows.codes[normal]))]
     for mine in np.split(order, np.flatnonzero(np.diff(rows.codes[order])) + 1):
         groups = rows.group[mine]
         starts = np.flatnonzero(np.diff(groups, prepend=groups[0] - 1))
         ends = np.append(starts[1:], len(mine))
-        if len(starts) == 1:
+        task = rows.codes[mine[0]]
+        if len(starts) == 1 and not others[task]:
             continue
-        if ahead[rows.codes[mine[0]]]:
-            for start, end in zip(starts[1:], ends[1:], strict=True):
+        if ahead[task]:
+            first = 0 if others[task] else 1
+            for start, end in zip(starts[first:], ends[first:], strict=True):
                 found.append(LeftOut(mine[start:], np.arange(len(mine) - start) < end - start))
         else:
             for start, end in zip(starts, ends, strict=True):
@@ -192,36 +198,48 @@ def looks_ahead(rows: TrainingRows) -> NDArray[np.bool_]:
     return enough & bool(rows.forward)
 
 
-def calibration_weight(scores: Array, rows: TrainingRows) -> Array:
+def calibration_weight(scores: Array, rows: TrainingRows, alike: float | None = None) -> Array:
     r"""What each left-out score counts for: rows of a group that score alike count as fewer.
 
-    :math:`w / (1 + (m - 1) \rho)` for a group of m rows, with :math:`\rho` the correlation of
-    ranks inside groups, by the analysis of variance over all tasks. Rows of tasks that are judged
-    by earlier blocks count in full: their blocks differ because the models that judge them do.
+    :math:`w / (1 + (m - 1) \rho)` for a group of m rows, with :math:`\rho` from :func:`likeness`.
+    Rows of tasks that are judged by earlier blocks count in full: their blocks differ because the
+    models that judge them do.
 
     Parameters
     ----------
     scores : ndarray of shape (n,)
         NaN where a row was not left out.
     rows : TrainingRows
+    alike : float or None
+        The correlation, where other rows have told it.
 
     Returns
     -------
     ndarray of shape (n,)
     """
+    alike = likeness(scores, rows) if alike is None else alike
+    known, group = _judged_groups(scores, rows)
+    counted, weight = rows.weight.copy(), rows.weight[known]
+    counted[known] /= 1.0 + np.maximum(np.bincount(group, weight)[group] - 1.0, 0.0) * alike
+    return counted
+
+
+def _judged_groups(scores: Array, rows: TrainingRows) -> tuple[Codes, Codes]:
+    """Numbers of rows with left-out scores that later blocks have no part in, and their groups."""
     assert rows.group is not None
-    if np.isnan(scores).all():
-        raise ValueError(
-            "groups has one group in every task: no row can be left out, and no threshold set. "
-            "Give two groups or more per task, or groups=None where rows are independent."
-        )
     ahead = np.append(looks_ahead(rows), False)[rows.codes]
     known = np.flatnonzero(~np.isnan(scores) & ~ahead)
-    if not len(known):
-        return rows.weight
+    return known, np.unique(rows.group[known], return_inverse=True)[1]
+
+
+def likeness(scores: Array, rows: TrainingRows) -> float:
+    """Correlation of ranks inside groups, by the analysis of variance over all tasks.
+
+    Of left-out scores (n,), NaN where there is none; 1 where each task has one group only.
+    """
+    known, group = _judged_groups(scores, rows)
     codes, weight = rows.codes[known], rows.weight[known]
     order = np.lexsort((scores[known], codes))
-    group = np.unique(rows.group[known], return_inverse=True)[1]
     starts = np.searchsorted(codes[order], codes)
     rank = np.empty(len(known))
     rank[order] = np.arange(len(known))
@@ -233,11 +251,11 @@ def calibration_weight(scores: Array, rows: TrainingRows) -> Array:
     within = weight @ np.square(rank - of_group[group])
     tasks = np.count_nonzero(total)
     freedom, rest = len(size) - tasks, weight.sum() - len(size)
+    if not freedom:
+        return 1.0
     typical = (weight.sum() - (weight * size[group] / total[codes]).sum()) / freedom
     if rest <= 0 or typical <= 1:
-        return rows.weight
+        return 0.0
     between, within = between / freedom, within / rest
     alike = (between - within) / max(between + (typical - 1) * within, np.finfo(float).tiny)
-    counted = rows.weight.copy()
-    counted[known] /= 1.0 + np.maximum(size[group] - 1.0, 0.0) * np.clip(alike, 0.0, 1.0)
-    return counted
+    return float(np.clip(alike, 0.0, 1.0))

@@ -24,20 +24,40 @@ _BLOCK_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingRows:
-    """Rows of a fit: without zero weights, sorted by task, then by content.
-
-    The order of the rows that were given does not matter, therefore, to the last bit.
+class CodedRows:
+    """Rows whose tasks are numbers.
 
     Attributes
     ----------
     X : array or CSR matrix of shape (n, d)
         Of a precomputed kernel, its matrix of shape (n, n).
     codes : ndarray of shape (n,)
-        Task of each row; MISSING, and last, for outliers of every task.
+        Task of each row; MISSING for outliers of every task.
     outlier : ndarray of bool of shape (n,)
     weight : ndarray of shape (n,)
         Counts.
+    """
+
+    X: Rows
+    codes: Codes
+    outlier: Mask
+    weight: Array
+
+    def take(self, rows: Any) -> CodedRows:
+        """The rows selected by an index."""
+        parts = (self.X, self.codes, self.outlier, self.weight)
+        return CodedRows(*(part[rows] for part in parts))
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRows(CodedRows):
+    """Rows of a fit: without zero weights, sorted by task, then by content.
+
+    Outliers of every task come last. The order of the rows that were given does not matter,
+    therefore, to the last bit.
+
+    Attributes
+    ----------
     content : ndarray of shape (n,)
         Equal for equal rows (of a precomputed kernel: equal rows of its matrix), else different.
     n_tasks : int
@@ -51,10 +71,6 @@ class TrainingRows:
         a number: in tasks with so many rows.
     """
 
-    X: Rows
-    codes: Codes
-    outlier: Mask
-    weight: Array
     content: Codes
     n_tasks: int
     columns: Codes | None = None

@@ -7,8 +7,9 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammaincinv
 
 from manyone._types import Array, Codes, Mask
-from manyone.covariance import switches, task_whitenings
+from manyone.covariance import task_whitenings
 from manyone.rows import group_rows, row_blocks
+from manyone.scales import switches
 
 # In usual distances. Rows with a neighbour within the first shape the metric of what is far.
 # Rows within the second of their task's mean are trusted; with few columns the limit is larger, so

@@ -95,7 +95,7 @@ def test_saved_sparse_whitened_and_groups(tmp_path):
     assert_same(clone(white).fit(X, **GIVEN), fit(white, local_sweep(cut([90]))), 1e-8)
     groups = IndependentOCKSR(landmarks=40, random_state=0)
     groups.fit(X, **GIVEN, groups=np.arange(N) // 3)
-    assert groups.calibration_.source == "folds"
+    assert groups.calibration_.source == "leave-group-out"
 
 
 def test_too_many_outliers_of_every_task():

@@ -162,12 +162,11 @@ def test_misuse_is_explained(method, fleet):
     np.testing.assert_array_equal(model.score_tasks(X), method().fit(X, task=task).score_tasks(X))
 
 
-def test_landmark_models_say_why_not(fleet):
+def test_models_of_kernel_matrices_say_why_not(fleet):
     X, task = fleet
-    groups = np.arange(len(X)) // 2
-    model = JointOCKSR(landmarks=20, random_state=0).fit(X, task=task, groups=groups)
-    with pytest.raises(ValueError, match="landmarks"):
-        model.enroll(X, task=task)
+    model = JointOCKSR(kernel="precomputed").fit(X @ X.T, task=task)
+    with pytest.raises(ValueError, match="precomputed"):
+        model.enroll(X @ X.T, task=task)
 
 
 @both

@@ -8,12 +8,13 @@ Merging is exact: the order of rows and blocks does not matter.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from manyone._types import Array, Codes, Mask
 from manyone.calibration.thresholds import Calibration
+from manyone.groups import calibration_weight
+from manyone.rows import CodedRows, TrainingRows
 
 # Scores that are kept exactly: of all tasks together about, of one task at least and at most.
 _ALL, _LEAST, _MOST = 2**20, 512, 2**16
@@ -48,10 +49,17 @@ class Tails:
         return cls(scores, weight, codes, np.zeros(len(scores), dtype=bool), kept)._sorted()
 
     @classmethod
-    def known(cls, scores: Array, rows: Any, n_tasks: int) -> Tails:
-        """Tails of rows with tasks and weights, some of which have scores (n,), the others NaN."""
-        some = ~np.isnan(scores)
-        return cls.of(scores[some], rows.codes[some], rows.weight[some], kept_scores(n_tasks))
+    def known(
+        cls, scores: Array, rows: CodedRows, n_tasks: int, alike: float | None = None
+    ) -> Tails:
+        """Tails of rows, some of which have scores (n,), the others NaN.
+
+        Rows of a group count as fewer, as they are `alike` or as their scores tell.
+        """
+        some, weight = ~np.isnan(scores), rows.weight
+        if isinstance(rows, TrainingRows) and rows.group is not None:
+            weight = calibration_weight(scores, rows, alike)
+        return cls.of(scores[some], rows.codes[some], weight[some], kept_scores(n_tasks))
 
     @classmethod
     def none(cls, n_tasks: int) -> Tails:

@@ -111,6 +111,12 @@ class Calibration:
         scores, weight = solution.left_out, rows.weight
         assert scores is not None
         if rows.group is not None:
+            if np.isnan(scores).all():
+                raise ValueError(
+                    "groups has one group in every task: no row can be left out, and no threshold "
+                    "set. Give two groups or more per task, or groups=None where rows are "
+                    "independent."
+                )
             weight = calibration_weight(scores, rows)
         source, far = solution.left_out_source, solution.scorer.far()
         return cls.from_scores(scores, rows.codes, weight, rows.n_tasks, source, far)

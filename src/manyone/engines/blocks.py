@@ -12,9 +12,9 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from manyone import validation
-from manyone._types import Array, Codes, Mask, Rows
+from manyone._types import Array, Codes, Rows
 from manyone.labels import check_outlier, check_weight, lookup, one_per_row, split_columns
-from manyone.rows import check_rows
+from manyone.rows import CodedRows, check_rows
 
 # Floats of one kernel block: large enough for BLAS, small enough to be forgotten beside m x m.
 _FLOATS = 2**21
@@ -96,25 +96,6 @@ class CheckedBlock(Block):
     def coded(self, tasks: NDArray[Any]) -> CodedRows:
         """The rows with the number of each one's task among `tasks`."""
         return CodedRows(self.X, lookup(self.task, tasks), self.outlier, self.weight)
-
-
-@dataclass(frozen=True, eq=False)
-class CodedRows:
-    """Rows as the passes want them; :class:`manyone.rows.TrainingRows` are such rows too.
-
-    Attributes
-    ----------
-    X : array or CSR matrix of shape (b, d)
-    codes : ndarray of shape (b,)
-        Task of each row; MISSING for outliers of every task.
-    outlier : ndarray of bool of shape (b,)
-    weight : ndarray of shape (b,)
-    """
-
-    X: Rows
-    codes: Codes
-    outlier: Mask
-    weight: Array
 
 
 def kernel_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from manyone import validation
 from manyone._types import Array, Codes
 from manyone.calibration.tails import IntoTails, Tails
-from manyone.covariance import Whitening
-from manyone.engines.blocks import Block, CodedRows, stacked
+from manyone.covariance import TaskWhitenings, Whitening
+from manyone.engines.blocks import Block, stacked
 from manyone.engines.hashing import Hashes, row_hashes
 from manyone.engines.joint import Sums
 from manyone.engines.left_out import KnownScores, LeaveOut
@@ -31,7 +31,7 @@ from manyone.memory import refuse_beyond_memory
 from manyone.models.presence import unit_of
 from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
-from manyone.rows import MISSING, TrainingRows, renumbered
+from manyone.rows import MISSING, CodedRows, TrainingRows, renumbered
 from manyone.threads import on_threads
 
 #: Statistics of tasks that have a plan, by number.
@@ -56,7 +56,7 @@ class TaskPlans:
         Of the other tasks, by number.
     reach : Reach or None
     metric : Whitening or None
-    drawn : ndarray of shape (s,)
+    drawn, alike
         See :class:`~manyone.engines.Plan`.
     """
 
@@ -65,8 +65,9 @@ class TaskPlans:
     few: TrainingRows
     plans: dict[int, Plan]
     reach: Reach | None = None
-    metric: Whitening | None = None
+    metric: Whitening | TaskWhitenings | None = None
     drawn: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    alike: float | None = None
 
     @classmethod
     def of(
@@ -76,7 +77,7 @@ class TaskPlans:
         tasks: NDArray[Any],
         landmarks: int,
         seed: int,
-        metric: Whitening | None = None,
+        metric: Whitening | TaskWhitenings | None = None,
     ) -> TaskPlans:
         """Plans for rows: all of small tasks, some of large ones, more than there are landmarks."""
         validation.refuse_many_shared(rows, landmarks)
@@ -92,7 +93,7 @@ class TaskPlans:
             if len(own.codes) > sample_size(landmarks):
                 lowest = np.argsort(row_hashes(own.X, seed), kind="stable")
                 own = own.take(np.sort(lowest[: sample_size(landmarks)]))
-            return task, Plan.of(kernel, own, tasks[[task]], landmarks, seed, metric)
+            return task, Plan.of(kernel, own, tasks[[task]], landmarks, seed, of_task(metric, task))
 
         plans = dict(on_threads(planned, large.tolist()))
         return cls(tasks, kernel, few, plans, None, metric)
@@ -106,11 +107,12 @@ class TaskPlans:
             which = np.sort(np.concatenate([order[:shared], order[start:stop]]))
             if len(which):
                 codes = np.where(rows.codes[which] == task, 0, MISSING)
-                yield (
-                    task,
-                    which,
-                    CodedRows(rows.X[which], codes, rows.outlier[which], rows.weight[which]),
-                )
+                yield task, which, replace(rows.take(which), codes=codes)
+
+
+def of_task(metric: Any, task: int) -> Any:
+    """The metric of one task alone, where each has its own."""
+    return metric if metric is None or metric.shared else metric.take(np.array([task]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +157,8 @@ class LeaveOutEach(IntoTails):
 
     def of(self, rows: Any) -> Tails:
         """Tails of the left-out scores of rows whose tasks are numbers and have a plan."""
-        return Tails.known(self._of_plans(rows), rows, len(self.plans.tasks))
+        scores, plans = self._of_plans(rows), self.plans
+        return Tails.known(scores, rows, len(plans.tasks), plans.alike)
 
     def judged(self, rows: Any) -> Array:
         """Left-out scores (n,); NaN for outliers, and for rows that shaped the landmarks."""
@@ -219,22 +222,33 @@ def independent_passes(
     return independent_of_sums(sums, sweep, exact)
 
 
-def independent_of_sums(sums: Sums, sweep: Any, exact: Exact) -> tuple[Solution, Tails]:
-    """The model that sums have, whose tails are those of other rows of tasks with a plan."""
+def independent_of_sums(
+    sums: Sums, sweep: Any, exact: Exact, judged: tuple[TrainingRows, Array] | None = None
+) -> tuple[Solution, Tails]:
+    """The model that sums have, whose tails are those of other rows of tasks with a plan.
+
+    Rows of the others that are not drawn are judged anew, or have been `judged`: rows, and scores.
+    """
     plans, tails = sums.plan, sums.tails
     found = _solved(plans, sums.statistics, sums.alpha, exact)
     unit, reach = unit_of(found.scorer), plans.reach
     judge, small = LeaveOutEach(plans, found.ridges, unit), Tails.none(len(plans.tasks))
-    if found.exact is not None:
+    anew = judged is None
+    if judged is None and found.exact is not None:
         assert found.exact.left_out is not None
-        new = ~plans.few.outlier & ~np.isin(row_hashes(plans.few.X), plans.drawn)
-        few, scores = plans.few.take(np.flatnonzero(new)), found.exact.left_out[new]
+        new = np.flatnonzero(~np.isin(row_hashes(plans.few.X), plans.drawn))
+        judged = plans.few.take(new), found.exact.left_out[new]
+    if judged is not None:
+        normal = np.flatnonzero(~judged[0].outlier)
+        few, scores = judged[0].take(normal), judged[1][normal]
         if reach is not None and unit > 0.0:
-            scores -= reach.penalties(few.X, few.codes, few.weight, unit)
-        small = Tails.of(scores, few.codes, few.weight, small.kept)
+            scores -= reach.penalties(few.X, few.codes, few.weight, unit, few.group)
+        small = Tails.known(scores, few, len(plans.tasks), plans.alike)
         judge = replace(judge, known=KnownScores.among(few, scores))
     if plans.plans:
         tails = tails.merged(sweep(judge))
+    if not anew:
+        tails, small = tails.merged(small), Tails.none(len(plans.tasks))
     found.learned.update(judge=judge, sums=replace(sums, tails=tails))
     presence = None if reach is None else reach.presence(unit)
     solution = Solution(found.scorer, learned=found.learned, presence=presence)
@@ -245,15 +259,18 @@ def independent_of_rows(
     model: Any, kernel: Kernel, rows: TrainingRows, *, left_out: bool
 ) -> Solution:
     """The same for rows in memory: the left-out score of every one of them is kept, if wanted."""
-    rows, seed = replace(rows, group=None), seed_of(model.random_state)
-    plans = TaskPlans.of(kernel, rows, np.arange(rows.n_tasks), model.landmarks, seed)
-    found = _solved(plans, AddUpEach(plans).of(rows), model.alpha, model._exactly)
+    seed, tasks = seed_of(model.random_state), np.arange(rows.n_tasks)
+    plans = TaskPlans.of(kernel, rows, tasks, model.landmarks, seed)
+    sums = Sums(plans, AddUpEach(plans).of(rows), model.alpha, Tails.none(rows.n_tasks))
+    found = _solved(plans, sums.statistics, model.alpha, model._exactly)
+    found.learned["sums"] = sums
     if not left_out:
         return Solution(found.scorer, learned=found.learned)
     scores = LeaveOutEach(plans, found.ridges, 0.0).judged(rows)
     if found.exact is not None:
         scores[~np.isin(rows.codes, list(plans.plans))] = found.exact.left_out
-    return Solution(found.scorer, scores, learned=found.learned)
+    source = "leave-one-out" if rows.group is None else "leave-group-out"
+    return Solution(found.scorer, scores, source, learned=found.learned)
 
 
 def _solved(plans: TaskPlans, statistics: Each, alpha: float, exact: Exact) -> Parts:
@@ -263,7 +280,7 @@ def _solved(plans: TaskPlans, statistics: Each, alpha: float, exact: Exact) -> P
     ridges = {
         task: solve_statistics(plan, statistics[task], alpha) for task, plan in plans.plans.items()
     }
-    solved, X = None, few.X if plans.metric is None else plans.metric.apply(few.X)
+    solved, X = None, few.X if plans.metric is None else plans.metric.apply(few.X, few.codes)
     rows, coefs = {}, {}
     shared = X[few.codes == MISSING] if len(small) else X[:0]
     used, mean = np.zeros((2, n_tasks))

@@ -7,22 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from manyone._types import Array, Codes
 from manyone.calibration.tails import Tails
-from manyone.engines.blocks import kernel_blocks
 from manyone.engines.left_out import LeaveOut, LeftOut
 from manyone.engines.plan import Plan, sample_size, seed_of
 from manyone.engines.sample import drawn_from
-from manyone.engines.statistics import AddUp, Ridge, Statistics, solve_statistics
-from manyone.groups import leaving_together
+from manyone.engines.statistics import AddUp, Statistics, solve_statistics
 from manyone.kernels.gram import Expansion
 from manyone.kernels.kernel import Kernel
 from manyone.models.presence import unit_of
 from manyone.models.resemblance import Resemblance
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
-from manyone.solvers.leave_blocks import scores_without_blocks, solve_primal_without_blocks
-from manyone.threads import solve_lower
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,30 +87,12 @@ def joint_of_rows(model: Any, kernel: Kernel, rows: TrainingRows) -> Solution:
     sample = drawn_from(rows, sample_size(model.landmarks), seed)
     some = rows if sample is None else sample.rows()
     plan = Plan.of(kernel, some, np.arange(rows.n_tasks), model.landmarks, seed)
-    step = LeaveOut(plan, solve_statistics(plan, AddUp(plan).of(rows), model.alpha), 0.0)
+    statistics = AddUp(plan).of(rows)
+    step = LeaveOut(plan, solve_statistics(plan, statistics, model.alpha), 0.0)
     found, scores = step.gathered(rows)
-    solution = _solution(step, step.finished(found))
-    if rows.group is None:
-        return replace(solution, left_out=scores)
-    scores = _without_groups(plan, step.ridge, rows)
-    return replace(solution, left_out=scores, left_out_source="leave-group-out")
-
-
-def _without_groups(plan: Plan, ridge: Ridge, rows: TrainingRows) -> Array:
-    """Scores (n,) of rows under models without those that leave with them; NaN where none do."""
-    normal, residual = np.flatnonzero(~rows.outlier), np.full(len(rows.codes), np.nan)
-    for part in kernel_blocks(len(normal), len(plan.points)):
-        some = normal[part]
-        K = plan.values(rows.X[some])
-        residual[some] = 1.0 - np.einsum("ij,ij->i", K, ridge.coef.T[rows.codes[some]])
-
-    def features(some: Codes) -> Array:
-        return solve_lower(ridge.factor, plan.values(rows.X[some]))
-
-    leaving, scaled = leaving_together(rows), np.sqrt(rows.weight) * residual
-    blocks = [left.gone for left in leaving]
-    solved = solve_primal_without_blocks(features, rows.weight, scaled, blocks)
-    return scores_without_blocks(solved, leaving, residual, rows.weight, rows.codes, rows.n_tasks)
+    solution = joint_solution_of(step, statistics, model.alpha, step.finished(found))[0]
+    source = "leave-one-out" if rows.group is None else "leave-group-out"
+    return replace(solution, left_out=scores, left_out_source=source)
 
 
 def leaving_out(plan: Plan, statistics: Statistics, alpha: float) -> LeaveOut:

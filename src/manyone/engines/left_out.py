@@ -19,9 +19,11 @@ from manyone.engines.blocks import Block, added, by_task, kernel_blocks
 from manyone.engines.hashing import Hashes, row_hashes
 from manyone.engines.plan import Plan
 from manyone.engines.statistics import Ridge
+from manyone.groups import leaving_together
 from manyone.models.presence import unit_of
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
+from manyone.solvers.leave_blocks import scores_without_blocks, solve_primal_without_blocks
 from manyone.solvers.ridge import left_out_mean, one_minus_leverage
 from manyone.threads import on_threads, solve_lower
 
@@ -166,8 +168,36 @@ class LeaveOut:
             place = np.searchsorted(tasks, present)
             values[place] += sums
             mass[place] += shares
-        tails = Tails.known(scores, rows, len(self.plan.tasks))
+        if isinstance(rows, TrainingRows) and rows.group is not None:
+            new = np.flatnonzero(self.plan.unseen(rows.X))
+            scores[new] = self._without_groups(rows.take(new))
+        tails = Tails.known(scores, rows, len(self.plan.tasks), self.plan.alike)
         return LeftOut(tails, tasks, values, mass), scores
+
+    def _without_groups(self, rows: TrainingRows) -> Array:
+        """Scores (n,) of rows under models without those that leave with them; NaN: none do."""
+        plan, ridge = self.plan, self.ridge
+        normal, residual = np.flatnonzero(~rows.outlier), np.full(len(rows.codes), np.nan)
+        if not len(normal):
+            return residual
+        for part in kernel_blocks(len(normal), len(plan.points)):
+            some = normal[part]
+            K = plan.values(rows.X[some])
+            residual[some] = 1.0 - np.einsum("ij,ij->i", K, ridge.coef.T[rows.codes[some]])
+
+        def features(some: Codes) -> Array:
+            return solve_lower(ridge.factor, plan.values(rows.X[some]))
+
+        here = np.bincount(rows.codes[normal], rows.weight[normal], len(ridge.counts))
+        leaving = leaving_together(rows, ridge.counts > here * (1.0 + 1e-9))
+        scaled, blocks = np.sqrt(rows.weight) * residual, [left.gone for left in leaving]
+        solved = solve_primal_without_blocks(features, rows.weight, scaled, blocks)
+        told = rows.weight, rows.codes, ridge.counts, ridge.mean_response
+        scores = scores_without_blocks(solved, leaving, residual, *told)
+        assert rows.group is not None
+        given = rows.X[normal], rows.codes[normal], rows.weight[normal], self.unit
+        scores[normal] = plan.lowered(scores[normal], *given, rows.group[normal])
+        return scores
 
     def merge(self, one: LeftOut, other: LeftOut) -> LeftOut:
         """What both gathered."""

@@ -57,6 +57,8 @@ class Plan:
         What rows go through before they are compared with the landmarks.
     drawn : ndarray of shape (s,)
         Hashes of rows that shaped the landmarks: their left-out scores would be too good.
+    alike : float or None
+        How alike rows of a group score, see :func:`manyone.groups.likeness`; None: there are none.
     """
 
     tasks: NDArray[Any]
@@ -67,6 +69,7 @@ class Plan:
     direct: bool = False
     metric: Any = None
     drawn: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    alike: float | None = None
 
     @classmethod
     def of(
@@ -154,11 +157,19 @@ class Plan:
             return np.ones(X.shape[0])
         return self.points.diagonal(X if self.metric is None else self.metric.apply(X))
 
-    def lowered(self, scores: Array, X: Rows, codes: Codes, weight: Array, unit: float) -> Array:
+    def lowered(
+        self,
+        scores: Array,
+        X: Rows,
+        codes: Codes,
+        weight: Array,
+        unit: float,
+        group: Codes | None = None,
+    ) -> Array:
         """Left-out scores (b,) of training rows (b, d), lower where those are far from all."""
         if self.reach is None or not unit > 0.0:
             return scores
-        return scores - self.reach.penalties(X, codes, weight, unit)
+        return scores - self.reach.penalties(X, codes, weight, unit, group)
 
 
 def smallest_eigenvalue(factor: Array) -> float:

@@ -9,21 +9,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes
+from manyone.calibration.folds import similarity_of, solve_with_folds
 from manyone.calibration.tails import Tails
-from manyone.engines.blocks import Block
+from manyone.covariance import TaskWhitenings
 from manyone.engines.hashing import row_hashes
-from manyone.engines.independent import AddUpEach, TaskPlans, independent_of_sums
+from manyone.engines.independent import (
+    AddUpEach,
+    TaskPlans,
+    independent_of_rows,
+    independent_of_sums,
+    of_task,
+)
 from manyone.engines.joint import Sums, joint_solution_of, leaving_out
 from manyone.engines.left_out import LeaveOut, LeftOut
 from manyone.engines.plan import Plan, seed_of
+from manyone.engines.reach import Reach
 from manyone.engines.statistics import AddUp, Statistics, symmetric
+from manyone.groups import likeness
 from manyone.kernels.gram import Points
-from manyone.labels import as_labels, encode, lookup
+from manyone.kernels.kernel import Kernel
+from manyone.labels import lookup
 from manyone.messages import warn_user
 from manyone.models.resemblance import Resemblance
 from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution
-from manyone.rows import TrainingRows, codes_without, row_numbers
+from manyone.rows import MISSING, TrainingRows, codes_without, renumbered
 
 Changed = tuple[Solution, Tails, NDArray[Any]]
 # Share of the landmarks that has to be left, or else a word is said.
@@ -32,19 +42,58 @@ _MOST_LOST = 0.75
 _PRIOR_ROWS = 8.0
 
 
-def enrolled(model: Any, rows: Block) -> Changed:
+def with_sums(solution: Solution, rows: TrainingRows, known: TrainingRows, tasks: Any) -> None:
+    """Let a solution of rows in memory keep what rows are added to and taken from.
+
+    Parameters
+    ----------
+    solution : Solution
+        Of landmarks; is changed.
+    rows : TrainingRows
+        That it was fitted to.
+    known : TrainingRows
+        What its left-out scores belong to, copies merged perhaps; values are not needed.
+    tasks : ndarray of shape (T,)
+    """
+    sums, left_out, alike = solution.learned["sums"], solution.left_out, None
+    plan, metric = sums.plan, getattr(solution.scorer, "metric", None)
+    left_out = np.full(len(known.codes), np.nan) if left_out is None else left_out
+    if known.group is not None:
+        alike = likeness(left_out, known)
+    if isinstance(plan, TaskPlans):
+        content, first = np.unique(rows.content, return_index=True)
+        few = replace(plan.few, X=rows.X[first[np.searchsorted(content, plan.few.content)]])
+        plans = {
+            task: replace(own, tasks=tasks[[task]], metric=of_task(metric, task))
+            for task, own in plan.plans.items()
+        }
+        plan = replace(plan, few=few, plans=plans)
+        if metric is None:  # small tasks are judged anew
+            left_out = np.where(np.isin(known.codes, list(plans)), left_out, np.nan)
+        else:
+            plan = replace(plan, drawn=row_hashes(few.X))
+    reach = Reach.of(solution.scorer.points.kernel, rows)
+    plan = replace(plan, tasks=tasks, metric=metric, reach=reach, alike=alike)
+    tails = Tails.known(left_out, known, len(tasks), alike)
+    solution.learned["sums"] = replace(sums, plan=plan, tails=tails)
+
+
+def enrolled(model: Any, more: TrainingRows, tasks: NDArray[Any]) -> Changed:
     """The model with more rows, in the landmarks, the metric and the width that it has.
 
-    Its functions are those of a fit to all rows. New rows get left-out scores under the new model;
-    those that were there keep the ones they had, in the new model's scale, but for small tasks of a
-    model of each task alone.
+    Its functions are those of a fit to all rows. New rows get left-out scores under the new model,
+    those of a group together; those that were there keep the ones they had, in the new model's
+    scale, but for small tasks of a model of each task alone. Where each task has a metric, small
+    and new ones learn theirs, like those that there are.
 
     Parameters
     ----------
     model : estimator
-        Fitted by passes.
-    rows : Block
+        With sums.
+    more : TrainingRows
         Of known or new tasks.
+    tasks : ndarray of shape (T,)
+        Labels of both.
 
     Returns
     -------
@@ -53,30 +102,27 @@ def enrolled(model: Any, rows: Block) -> Changed:
     tails : Tails
     tasks : ndarray of shape (T,)
     """
-    block, sums = rows.checked(), model.solution_.learned["sums"]
-    new = encode(block.task[~block.outlier])[0]
-    tasks = encode(as_labels([*sums.plan.tasks.tolist(), *new.tolist()]))[0]
-    codes = lookup(sums.plan.tasks, tasks)
+    sums = model.solution_.learned["sums"]
+    if more.group is None and sums.plan.alike is not None:
+        more = replace(more, group=more.codes + 1)
+    codes, normal = lookup(sums.plan.tasks, tasks), np.flatnonzero(~more.outlier)
     reach = sums.plan.reach and sums.plan.reach.recoded(codes, len(tasks))
-    if reach is not None and len(new):
-        more = block.take(~block.outlier).coded(tasks)
-        reach = reach.grown(more.X, more.codes, more.weight)
+    if reach is not None and len(normal):
+        reach = reach.grown(more.take(normal))
     plan = replace(sums.plan, tasks=tasks, reach=reach)
     if isinstance(plan, TaskPlans):
-        own, outlier, weight = lookup(block.task, tasks), block.outlier, block.weight
-        given = TrainingRows(block.X, own, outlier, weight, row_numbers(block.X), len(tasks))
-        return _each(model, plan, codes, given)
-    statistics = sums.statistics.recoded(codes) + AddUp(plan).partial(block)
+        return _each(model, plan, codes, more)
+    statistics = sums.statistics.recoded(codes) + AddUp(plan).of(more)
     step = leaving_out(plan, statistics, sums.alpha)
     scale = _change_of_scale(sums, codes, step)
     old = _left_out(model.solution_.learned["structure"], sums.tails, codes, scale)
-    found = step.merge(old, step.finished(step.partial(block)))
+    found = step.merge(old, step.finished(step.of(more)))
     changed, tails = joint_solution_of(step, statistics, sums.alpha, found, scale)
     changed.learned["judge"] = step
     return behind_metric(changed, plan.metric), tails, tasks
 
 
-def forgotten(model: Any, code: int, rows: Block) -> Changed:
+def forgotten(model: Any, code: int, gone: TrainingRows | None) -> Changed:
     """The model without a task: its rows taken away, and the landmarks that were among them.
 
     Its functions are those of a fit to the other rows with the landmarks that are left.
@@ -84,10 +130,10 @@ def forgotten(model: Any, code: int, rows: Block) -> Changed:
     Parameters
     ----------
     model : estimator
-        Fitted by passes.
+        With sums.
     code : int
         The task.
-    rows : Block
+    gone : TrainingRows or None
         All rows of the task, and no other; none are needed where each task is alone.
 
     Returns
@@ -98,26 +144,32 @@ def forgotten(model: Any, code: int, rows: Block) -> Changed:
     sums = model.solution_.learned["sums"]
     plan, codes = sums.plan, codes_without(code, len(sums.plan.tasks))
     label = plan.tasks.tolist()[code]
-    _refuse_shaped(plan.metric is not None, "metric", label)
+    _refuse_shaped(plan.metric is not None and plan.metric.shared, "metric", label)
     if isinstance(plan, TaskPlans):
+        if plan.metric is not None:
+            warn_user(
+                f"What the metrics of all tasks are shrunk to was learned from rows of {label!r}, "
+                f"too, and stays: forget({label!r}, others=...) leaves nothing of them.",
+                UserWarning,
+            )
         plan = _without_task(plan, code, plan.reach and plan.reach.codes == code)
-        return _each(model, plan, codes, plan.few.take(slice(0, 0)))
-    if rows.X is None:
+        none = plan.few.take(slice(0, 0)).recoded(codes, len(plan.tasks))
+        return _each(model, plan, codes, none)
+    if gone is None:
         raise ValueError(
             f"A model of landmarks has kept no rows: forget({label!r}, X=its rows), or "
             "others=what `fit` is to be given for all other rows."
         )
-    block = rows.checked()
-    hashes = row_hashes(block.X)
+    hashes = row_hashes(gone.X)
     _refuse_shaped(np.isin(hashes, plan.drawn).any(), "landmarks", label)
-    gone = AddUp(plan).partial(block)
-    weight, known = gone.counts.sum(), float(sums.statistics.counts[code])
-    if gone.tasks.tolist() != [code] or not np.isclose(weight, known):
+    taken = AddUp(plan).of(gone)
+    weight, known = taken.counts.sum(), float(sums.statistics.counts[code])
+    if taken.tasks.tolist() != [code] or not np.isclose(weight, known):
         raise ValueError(
             f"forget({label!r}, X=...) needs all rows of the task, which weigh {known:g}; "
             f"those that were given weigh {weight:g}."
         )
-    statistics = (sums.statistics + -gone).recoded(codes)
+    statistics = (sums.statistics + -taken).recoded(codes)
     kept, before = np.flatnonzero(~np.isin(plan.hashes, hashes)), len(plan.points)
     _refuse_shaped(not len(kept), "landmarks", label)
     if len(kept) < _MOST_LOST * before:
@@ -133,26 +185,95 @@ def forgotten(model: Any, code: int, rows: Block) -> Changed:
     return *joint_solution_of(step, statistics, sums.alpha, found, scale), plan.tasks
 
 
-def _each(model: Any, plans: Any, codes: Codes, more: TrainingRows) -> Changed:
+def _each(model: Any, plans: TaskPlans, codes: Codes, more: TrainingRows) -> Changed:
     """Each task alone: with other numbers for the tasks (T,), without negative ones, and more rows.
 
     Small tasks, all rows of which are kept, and new ones are fitted anew.
     """
-    sums = model.solution_.learned["sums"]
-    at_hand = plans.few.recoded(codes, len(plans.tasks)).joined(more)
+    sums, m, seed = model.solution_.learned["sums"], model.landmarks, seed_of(model.random_state)
+    large: dict[int, Any]
+    statistics: dict[int, Any]
     large, statistics = (
         {int(codes[task]): value for task, value in values.items() if codes[task] >= 0}
         for values in (plans.plans, sums.statistics)
     )
+    tails, judged, own = sums.tails.recoded(codes), None, plans.metric
+    if isinstance(own, TaskWhitenings):
+        more = more.shared_out()
+    at_hand = plans.few.recoded(codes, len(plans.tasks)).joined(more)
     rest = at_hand.take(np.flatnonzero(~np.isin(at_hand.codes, list(large))))
-    m, seed = model.landmarks, seed_of(model.random_state)
-    new = TaskPlans.of(plans.kernel, rest, plans.tasks, m, seed, plans.metric)
+    if isinstance(own, TaskWhitenings):
+        changed = np.setdiff1d(more.codes, list(large))
+        judged, rest, own = _relearned(model, plans.kernel, own, codes, rest, changed)
+        kept, shaped = np.arange(len(plans.tasks)), np.isin(at_hand.codes, rest.codes)
+        kept[changed] = MISSING
+        tails = tails.recoded(kept)
+        plans = replace(plans, metric=own, drawn=row_hashes(at_hand.X[shaped]))
+    new = TaskPlans.of(plans.kernel, rest, plans.tasks, m, seed, own)
     step = AddUpEach(replace(plans, plans=large))
-    statistics = step.merge(statistics, step.of(more)) | AddUpEach(new).of(at_hand)
+    statistics = step.merge(statistics, step.of(more)) | AddUpEach(new).of(rest)
     plans = replace(plans, few=new.few, plans=large | new.plans)
-    changed = Sums(plans, statistics, sums.alpha, sums.tails.recoded(codes))
-    solution, tails = independent_of_sums(changed, lambda step: step.of(at_hand), model._exactly)
-    return behind_metric(solution, plans.metric), tails, plans.tasks
+    sums = Sums(plans, statistics, sums.alpha, tails)
+    solution, tails = independent_of_sums(
+        sums, lambda step: step.of(at_hand), model._exactly, judged
+    )
+    return behind_metric(solution, own), tails, plans.tasks
+
+
+def _relearned(
+    model: Any,
+    kernel: Kernel,
+    metric: TaskWhitenings,
+    codes: Codes,
+    rows: TrainingRows,
+    changed: Codes,
+) -> tuple[tuple[TrainingRows, Array], TrainingRows, TaskWhitenings]:
+    """Metrics of tasks that have changed, like those that there are.
+
+    Parameters
+    ----------
+    model : estimator
+    kernel : Kernel
+    metric : TaskWhitenings
+        Of the tasks that there were.
+    codes : ndarray of shape (T,)
+        Their new numbers.
+    rows : TrainingRows
+        All rows of the tasks that have changed, and of others.
+    changed : ndarray of shape (c,)
+
+    Returns
+    -------
+    judged : tuple of TrainingRows and ndarray of shape (k,)
+        Rows of the tasks that have changed, and their scores by refits without them.
+    rows : TrainingRows
+        Without those that stand apart in these tasks.
+    metric : TaskWhitenings
+        Of all tasks.
+    """
+    place = np.zeros(rows.n_tasks, dtype=np.intp)
+    place[codes[codes >= 0]] = np.flatnonzero(codes >= 0)
+    others = rows.take(np.flatnonzero(~np.isin(rows.codes, changed)))
+    if not len(changed):
+        return (others.take(slice(0, 0)), np.zeros(0)), others, metric.take(place)
+    mine = rows.take(np.flatnonzero(np.isin(rows.codes, changed))).by_task()
+    own = replace(mine, codes=renumbered(mine.codes, changed), n_tasks=len(changed))
+
+    def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
+        theirs, few = model._learned_metric(replace(own.take(kept), group=None), metric)
+        few = replace(few, X=theirs.apply(few.X, few.codes))
+        part = independent_of_rows(model, kernel, few, left_out=False)
+        part = behind_metric(part, theirs)
+        return part, part.scorer.own(own.X[held], own.codes[held])
+
+    fresh, kept = model._learned_metric(own, metric)
+    similarity = similarity_of(fresh.apply(own.X, own.codes), own, kernel)
+    everyone = np.arange(len(own.codes))
+    solution = solve_with_folds(lambda: refit(everyone, everyone)[0], refit, similarity, own)
+    assert solution.left_out is not None
+    place[changed] = len(metric.floor) + np.arange(len(changed))
+    kept = replace(kept, codes=changed[kept.codes], n_tasks=rows.n_tasks)
+    return (mine, solution.left_out), others.joined(kept), metric.joined(fresh).take(place)
 
 
 def _without_task(plan: Any, code: int, gone: Any) -> Any:

@@ -13,10 +13,11 @@ from manyone.calibration import Calibration
 from manyone.calibration.tails import IntoTails, Tails
 from manyone.engines.blocks import Block
 from manyone.engines.updates import enrolled
+from manyone.groups import likeness
 from manyone.labels import lookup
 from manyone.models.combined import CombinedScorer, Tail, relative_weights, weight_of
 from manyone.models.solution import Solution
-from manyone.rows import codes_without
+from manyone.rows import CodedRows, TrainingRows, codes_without
 
 #: A combination of views, and its calibration.
 Combined = tuple[Solution, Calibration]
@@ -35,19 +36,26 @@ class JudgeViews(IntoTails):
     judges : tuple
         The last pass of each view, whose ``judged(rows)`` gives left-out scores.
     scorer : CombinedScorer
+    alike : float or None
+        See :class:`~manyone.engines.Plan`.
     """
 
     tasks: NDArray[Any]
     judges: tuple[Any, ...]
     scorer: CombinedScorer
+    alike: float | None = None
 
     def partial(self, block: Block) -> Tails:
         """Combined left-out scores of one block."""
-        rows = block.checked().coded(self.tasks)
+        return self.of(block.checked().coded(self.tasks))
+
+    def of(self, rows: CodedRows) -> Tails:
+        """Combined left-out scores of rows whose tasks are numbers."""
         pairs = zip(self.judges, self.scorer.tails, strict=True)
         values = [tail.value(judge.judged(rows), rows.codes) for judge, tail in pairs]
         scores = self.scorer.combine(np.column_stack(values))
-        return Tails.known(np.where(rows.outlier, np.nan, scores), rows, len(self.tasks))
+        scores = np.where(rows.outlier, np.nan, scores)
+        return Tails.known(scores, rows, len(self.tasks), self.alike)
 
 
 def combined(views: list[Any], judges: list[Any], sweep: Any, weights: Any, rule: str) -> Combined:
@@ -74,13 +82,24 @@ def combined(views: list[Any], judges: list[Any], sweep: Any, weights: Any, rule
     return _calibrated(scorer, sweep(JudgeViews(views[0].tasks_, tuple(judges), scorer)))
 
 
-def _calibrated(scorer: CombinedScorer, tails: Tails) -> Combined:
+def _calibrated(scorer: CombinedScorer, tails: Tails, alike: float | None = None) -> Combined:
     source = max(view.left_out_source for view in scorer.views)
     calibration = tails.calibration(len(scorer.tails[0].spread), source)
-    return Solution(scorer, None, source, learned={"tails": tails}), calibration
+    learned = {"tails": tails, "alike": alike}
+    return Solution(scorer, None, source, learned=learned), calibration
 
 
-def enrolled_views(solution: Any, views: list[Any], rows: Block) -> Combined:
+def with_tails(solution: Solution, rows: TrainingRows) -> None:
+    """Let a combination of rows in memory keep what more rows are added to."""
+    assert solution.left_out is not None
+    alike = None if rows.group is None else likeness(solution.left_out, rows)
+    tails = Tails.known(solution.left_out, rows, rows.n_tasks, alike)
+    solution.learned.update(tails=tails, alike=alike)
+
+
+def enrolled_views(
+    solution: Any, views: list[Any], more: TrainingRows, tasks: NDArray[Any]
+) -> Combined:
     """The same with more rows, which every view gets; weights and tail values stay what they were.
 
     New rows get left-out scores under the new views, those that were there keep theirs.
@@ -88,17 +107,20 @@ def enrolled_views(solution: Any, views: list[Any], rows: Block) -> Combined:
     Parameters
     ----------
     solution : Solution
-        Of a combination that was fitted by passes.
+        Of a combination that has kept its tails.
     views : list of estimator
         Are changed.
-    rows : Block
+    more : TrainingRows
+    tasks : ndarray of shape (T,)
+        Labels of both.
     """
-    known = views[0].tasks_
-    judges = [view._become_sums(*enrolled(view, rows)) for view in views]
-    codes = lookup(known, views[0].tasks_)
+    codes, alike = lookup(views[0].tasks_, tasks), solution.learned.get("alike")
+    if more.group is None and alike is not None:
+        more = replace(more, group=more.codes + 1)
+    judges = [view._become_sums(*enrolled(view, more, tasks)) for view in views]
     scorer = _changed(solution.scorer, views, codes)
-    found = JudgeViews(views[0].tasks_, tuple(judges), scorer).partial(rows)
-    return _calibrated(scorer, solution.learned["tails"].recoded(codes).merged(found))
+    found = JudgeViews(tasks, tuple(judges), scorer, alike).of(more)
+    return _calibrated(scorer, solution.learned["tails"].recoded(codes).merged(found), alike)
 
 
 def forgotten_views(solution: Any, views: list[Any], code: int, *rows: Any) -> Combined:
@@ -119,7 +141,8 @@ def forgotten_views(solution: Any, views: list[Any], code: int, *rows: Any) -> C
     for view in views:
         view._forgotten(code, *rows)
     scorer = _changed(solution.scorer, views, codes)
-    return _calibrated(scorer, solution.learned["tails"].recoded(codes))
+    tails, alike = solution.learned["tails"].recoded(codes), solution.learned.get("alike")
+    return _calibrated(scorer, tails, alike)
 
 
 def _changed(scorer: CombinedScorer, views: list[Any], codes: Codes) -> CombinedScorer:

@@ -199,6 +199,29 @@ class MultiTaskOneClass(OneClassEstimator):
             self._set_offsets(self.alarm_rate)
         return self
 
+    def _learned_metric(
+        self, rows: TrainingRows, like: TaskWhitenings | None = None
+    ) -> tuple[Whitening | TaskWhitenings, TrainingRows]:
+        """The metric, of tasks like others where these are given, and the rows to learn from."""
+        if rows.columns is not None or sparse.issparse(rows.X):
+            raise ValueError(validation.no_metric(self.metric))
+        normal = ~rows.outlier
+        known = rows.X[normal], rows.codes[normal], rows.weight[normal]
+        metric: Whitening | TaskWhitenings
+        if self.metric == "whitened":
+            metric = pooled_whitening(*known)
+        else:
+            told: Any = self  # every method that has this metric has these parameters
+            priors = (told.scale_prior, told.covariance_prior)
+            if told.robust:
+                share = trust(*known, rows.n_tasks, *priors)
+                used, normal[normal] = share > 0.0, share == 1.0
+                known = known[0][used], known[1][used], (known[2] * share)[used]
+                rows = rows.take(normal | rows.outlier)
+            metric = task_whitenings(*known, rows.n_tasks, *priors, like)
+            rows = rows.shared_out()
+        return metric, rows
+
     def _judged_by_folds(self, solution: Solution, rows: TrainingRows, metric: Any) -> Solution:
         """The solution with scores of its rows by refits without them, metric learned anew, too.
 
@@ -267,7 +290,8 @@ def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> So
         rows = replace(rows, group=None)
     metric, prepared = None, rows
     if model.metric != "plain":
-        metric, prepared = _in_metric(model, replace(rows, group=None))
+        metric, prepared = model._learned_metric(replace(rows, group=None))
+        prepared = replace(prepared, X=metric.apply(prepared.X, prepared.codes))
     gram = Gram.of(prepared, model)
     landmarks, folds = model.landmarks, model.can.folds or _FOLDS
     by_folds = left_out and metric is None and landmarks is None and model.can.folds > 0
@@ -302,27 +326,3 @@ def _metric_stays(
     from manyone.engines.plan import sample_size
 
     return len(rows.codes) > sample_size(landmarks)
-
-
-def _in_metric(
-    model: MultiTaskOneClass, rows: TrainingRows
-) -> tuple[Whitening | TaskWhitenings, TrainingRows]:
-    """The learned metric, and the rows in it."""
-    if rows.columns is not None or sparse.issparse(rows.X):
-        raise ValueError(validation.no_metric(model.metric))
-    normal = ~rows.outlier
-    known = rows.X[normal], rows.codes[normal], rows.weight[normal]
-    metric: Whitening | TaskWhitenings
-    if model.metric == "whitened":
-        metric = pooled_whitening(*known)
-    else:
-        told: Any = model  # every method that has this metric has these parameters
-        priors = (told.scale_prior, told.covariance_prior)
-        if told.robust:
-            share = trust(*known, rows.n_tasks, *priors)
-            used, normal[normal] = share > 0.0, share == 1.0
-            known = known[0][used], known[1][used], (known[2] * share)[used]
-            rows = rows.take(normal | rows.outlier)
-        metric = task_whitenings(*known, rows.n_tasks, *priors)
-        rows = rows.shared_out()
-    return metric, replace(rows, X=metric.apply(rows.X, rows.codes))

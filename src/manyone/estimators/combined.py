@@ -19,7 +19,7 @@ from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR
-from manyone.estimators.updates import Updatable, Updates
+from manyone.estimators.updates import Updatable, Updates, more_rows
 from manyone.messages import CalibrationWarning
 from manyone.models.combined import CombinedScorer, Tail, relative_weights, weight_of
 from manyone.models.solution import Solution
@@ -152,6 +152,10 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         combined = scorer.combine(np.column_stack(left_out))
         solution = Solution(scorer, combined, max(one.left_out_source for one in solutions))
         self.training_ = replace(rows, X=np.empty((len(rows.codes), 0)))
+        if all("sums" in one.learned for one in solutions):
+            from manyone.engines.views import with_tails
+
+            with_tails(solution, rows)
         return self._become(views, solution, Calibration.from_left_out(solution, rows), rate)
 
     def _become(self, views: Any, solution: Any, calibration: Calibration, rate: float) -> Self:
@@ -223,26 +227,30 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
     # ------------------------------------------------------------------------------------- updates
 
     def _enrolled(self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any) -> Self:
-        if not len(self.training_.codes):
-            from manyone.engines.views import Block, enrolled_views
+        if "tails" in self.solution_.learned:
+            from manyone.engines.views import enrolled_views
 
-            X = next(iter(self.views_.values()))._alike(X)
-            return self._changed(enrolled_views, Block(X, task, outlier, sample_weight))
+            return self._changed(
+                enrolled_views, *more_rows(self, X, task, outlier, sample_weight, groups)
+            )
         return self._updated("_enrolled", X, task, outlier, sample_weight, groups)
 
     def _forgotten(self, code: int, X: Any, outlier: Any, sample_weight: Any) -> Self:
-        if not len(self.training_.codes):
+        if "tails" in self.solution_.learned:
             from manyone.engines.views import forgotten_views
 
             return self._changed(forgotten_views, code, X, outlier, sample_weight)
         return self._updated("_forgotten", code, X, outlier, sample_weight)
 
     def _changed(self, change: Any, *given: Any) -> Self:
-        """Change views that were fitted by passes."""
+        """Change views that have kept sums over their rows."""
+        from manyone.engines.fitting import no_rows
+
         # Copies: a refusal half-way leaves no trace.
         views = {name: copy(view) for name, view in self.views_.items()}
         with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
             solution, calibration = change(self.solution_, list(views.values()), *given)
+        self.training_ = no_rows(len(next(iter(views.values())).tasks_))
         return self._become(views, solution, calibration, self.promised_rate_)
 
     def _updated(self, method: str, *given: Any) -> Self:

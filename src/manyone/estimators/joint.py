@@ -238,7 +238,7 @@ def ridge_solution(
     normal, T = np.flatnonzero(~rows.outlier), rows.n_tasks
     codes, weight = rows.codes[normal], rows.weight[normal]
     own, left = residuals[normal, codes], residuals[normal] / kept[normal, None]
-    total = np.bincount(codes, weight, T)
+    total = np.bincount(codes, weight, T).astype(np.float64)
     mean = 1.0 - np.bincount(codes, weight * own, T) / total
     left_out = np.full(len(rows.codes), np.nan)
     left_alone = left[np.arange(len(normal)), codes]
@@ -250,7 +250,9 @@ def ridge_solution(
         left_out[normal] = own
         leaving = leaving_together(rows)
         solved = without(np.sqrt(rows.weight) * left_out, [left.gone for left in leaving])
-        left_out = scores_without_blocks(solved, leaving, left_out, rows.weight, rows.codes, T)
+        left_out = scores_without_blocks(
+            solved, leaving, left_out, rows.weight, rows.codes, total, mean
+        )
     sums = np.zeros((T, T))
     np.add.at(sums, codes, weight[:, None] * left)
     learned = {

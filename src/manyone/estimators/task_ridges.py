@@ -115,9 +115,10 @@ def solution_of(gram: Gram, rows: TrainingRows, alpha: float, solved: TaskRidges
         source = "leave-group-out"
         left_out[normal] = own
         leaving = leaving_together(rows)
+        total = np.bincount(rows.codes[normal], rows.weight[normal], rows.n_tasks).astype(float)
         blocks = _without_blocks(gram, rows, solved, left_out, leaving)
         left_out = scores_without_blocks(
-            blocks, leaving, left_out, rows.weight, rows.codes, rows.n_tasks
+            blocks, leaving, left_out, rows.weight, rows.codes, total, mean
         )
     points, starts = gram.points, _starts(rows)
     scorer = TaskExpansions(points, starts, solved.coef, solved.shared_coef, mean)

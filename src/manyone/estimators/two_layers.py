@@ -259,7 +259,8 @@ def single_task(model: Any, gram: Gram, rows: TrainingRows) -> Solution:
     ridge = JointOCKSR(alpha=model.alpha, landmarks=model.landmarks)
     ridge.random_state = model.random_state
     found = ridge._solve(gram, rows, left_out=True)
-    found.learned.pop("factor", None)
+    for name in ("factor", "sums"):
+        found.learned.pop(name, None)
     return as_single_task(found, rows.weight[~rows.outlier].sum(keepdims=True))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from manyone._types import Codes, Rows
+from manyone._types import Codes
 from manyone.calibration.thresholds import Calibration
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.labels import as_labels, encode, lookup, split_columns
@@ -21,7 +21,7 @@ from manyone.messages import shortlist, warn_user
 from manyone.models.presence import with_presence
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
-from manyone.rows import MISSING, TrainingRows, check_rows, training_rows
+from manyone.rows import MISSING, TrainingRows, row_numbers, training_rows
 
 if TYPE_CHECKING:
     from manyone.calibration.tails import Tails
@@ -52,7 +52,9 @@ class Updates:
         -------
         self
             Equal to a fit to all rows with ``gamma=model.gamma_``; of a model of landmarks, with
-            those that it has, its metric, and, in a combination, what makes views comparable.
+            those that it has, its metric, and, in a combination, what makes views comparable. (Of
+            an adaptive metric what all tasks have in common stays; small and new ones learn their
+            own anew.)
         """
         X, task, outlier, groups = rows_to_enroll(self, X, task, outlier, groups)
         return self._enrolled(X, task, outlier, sample_weight, groups)
@@ -73,7 +75,8 @@ class Updates:
         task : label
         X : array-like, sparse matrix or data frame of shape (k, d) or None
             All rows of the task, for a joint model of landmarks, which has not kept them. Rows that
-            have moved landmarks or shaped a metric are refused: see `others`.
+            have moved landmarks or shaped a whitened metric are refused: see `others`. What the
+            tasks of an adaptive metric have in common stays, and a warning says so.
         outlier, sample_weight
             Of these rows, as in `fit`.
         others : dict or None
@@ -117,24 +120,23 @@ class Updatable(Updates, MultiTaskOneClass):
     def _without_rows(self, gone: Codes, code: int) -> tuple[Solution, TrainingRows]:
         """The solution without the rows `gone`, which are those of the task `code`."""
 
-    def _enrolled(self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any) -> Self:
-        self._check_updatable("enroll")
+    def _fit_rows(self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool = True) -> Self:
+        super()._fit_rows(rows, tasks, calibrate=calibrate)
         if "sums" in self.solution_.learned:
-            from manyone.engines.updates import Block, enrolled
+            from manyone.engines.updates import with_sums
 
-            self._become_sums(*enrolled(self, Block(self._alike(X), task, outlier, sample_weight)))
+            with_sums(self.solution_, rows, self.training_, tasks)
+        return self
+
+    def _enrolled(self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any) -> Self:
+        by_sums = self._keeps_sums("enroll")
+        more, tasks = more_rows(self, X, task, outlier, sample_weight, groups)
+        if by_sums:
+            from manyone.engines.updates import enrolled
+
+            self._become_sums(*enrolled(self, more, tasks))
             return self
-        more, names, _ = training_rows(self, X, task, outlier, sample_weight, groups, reset=False)
-        more = replace(more, X=_like(self.training_.X, more.X))
-        known = self.tasks_.tolist()
-        new_labels = [name for name in names.tolist() if name not in set(known)]
-        has_normal = set(names[more.codes[~more.outlier]].tolist())
-        for label in new_labels:
-            if label not in has_normal:
-                raise ValueError(f"New task {label!r} has no normal row: enrol one, or drop it.")
-        tasks, _ = encode(as_labels([*known, *new_labels]))
         old = self.training_.recoded(lookup(self.tasks_, tasks), len(tasks))
-        more = more.recoded(lookup(names, tasks), len(tasks))
         if self._fitted_as_a_whole:
             return self._refit(old.joined(more), tasks)
         with np.errstate(under="ignore"):
@@ -142,13 +144,14 @@ class Updatable(Updates, MultiTaskOneClass):
         return self._become(solution, rows, tasks)
 
     def _forgotten(self, code: int, X: Any, outlier: Any, sample_weight: Any) -> Self:
-        self._check_updatable("forget")
-        if "sums" in self.solution_.learned:
-            from manyone.engines.updates import Block, forgotten
+        if self._keeps_sums("forget"):
+            from manyone.engines.updates import forgotten
 
-            X = None if X is None else self._alike(X)
-            labels = np.repeat(self.tasks_[[code]], 0 if X is None else X.shape[0])
-            self._become_sums(*forgotten(self, code, Block(X, labels, outlier, sample_weight)))
+            gone = None
+            if X is not None:
+                task = np.repeat(self.tasks_[[code]], np.shape(X)[0])
+                gone = more_rows(self, X, task, outlier, sample_weight)[0]
+            self._become_sums(*forgotten(self, code, gone))
             return self
         tasks = np.delete(self.tasks_, code)
         if self._fitted_as_a_whole:
@@ -157,23 +160,24 @@ class Updatable(Updates, MultiTaskOneClass):
             solution, rows = self._without_rows(np.flatnonzero(self.training_.codes == code), code)
         return self._become(solution, rows, tasks)
 
-    def _check_updatable(self, method: str) -> None:
-        if self.training_.X.shape[1] == 0 and "sums" not in self.solution_.learned:
+    def _keeps_sums(self, method: str) -> bool:
+        """Whether the model has kept sums over its rows, or else all of them."""
+        if self.training_.X.shape[1]:
+            return False
+        if "sums" not in self.solution_.learned:
             raise ValueError(
                 f"{method}() needs all training rows to evaluate the kernel on, but this model has "
-                'kept none: it was fitted with landmarks, or with kernel="precomputed". Fit again, '
-                "X= all rows that it is to know; forget(task, others=...) does it, too."
+                'kept none: it was fitted with kernel="precomputed", or with landmarks by a '
+                "version before this. Fit again, X= all rows that it is to know; "
+                "forget(task, others=...) does it, too."
             )
+        return True
 
     @property
     def _fitted_as_a_whole(self) -> bool:
         """Whether rows at hand are fitted anew when some come or go: metric and landmarks are."""
         model: Any = self
         return isinstance(self.solution_.scorer, InMetric) or model.landmarks is not None
-
-    def _alike(self, X: Any) -> Rows:
-        """Rows as the landmarks of a model by passes are: dense or sparse."""
-        return _like(self.X_fit_, check_rows(self, X, reset=False))
 
     def _become(self, solution: Solution, rows: TrainingRows, tasks: NDArray[Any]) -> Self:
         """Take over a solution; nothing was changed before, so a refusal leaves no trace."""
@@ -193,10 +197,13 @@ class Updatable(Updates, MultiTaskOneClass):
 
     def _become_sums(self, solution: Solution, tails: Tails, tasks: NDArray[Any]) -> Any:
         """Take over a solution of landmarks; the pass that leaves rows out of it, if known."""
+        from manyone.engines.fitting import no_rows
+
         judge = solution.learned.pop("judge", None)
-        self.solution_, self.tasks_ = solution, tasks
-        self.calibration_ = tails.calibration(len(tasks), solution.left_out_source)
-        self._set_offsets(self.promised_rate_)
+        self.solution_, self.tasks_, self.training_ = solution, tasks, no_rows(len(tasks))
+        if "calibration_" in vars(self):
+            self.calibration_ = tails.calibration(len(tasks), solution.left_out_source)
+            self._set_offsets(self.promised_rate_)
         return judge
 
     def _refit(self, rows: TrainingRows, tasks: NDArray[Any]) -> Self:
@@ -210,12 +217,27 @@ def rows_to_enroll(model: Any, X: Any, task: Any, outlier: Any, groups: Any) -> 
     number = len(model.tasks_)
     if task is None and number > 1:
         raise ValueError(f"This model has {number} tasks: say with task=... where rows belong.")
-    if groups is not None and not len(model.training_.codes):
-        raise ValueError("groups= needs a model of rows in memory; this one was fitted by passes.")
     X, task, *rest = split_columns(X, task=task, outlier=outlier, groups=groups)
     if task is None:
         task = np.repeat(model.tasks_, np.shape(X)[0])
     return X, task, *rest
+
+
+def more_rows(model: Any, X: Any, task: Any, *given: Any) -> tuple[TrainingRows, NDArray[Any]]:
+    """Rows for a fitted model, dense or sparse as its own are, and the tasks (T,) of both."""
+    more, names, _ = training_rows(model, X, task, *given, reset=False)
+    own = next(iter(getattr(model, "views_", {"": model}).values())).X_fit_
+    if sparse.issparse(own) != sparse.issparse(more.X):
+        X = sparse.csr_array(more.X) if sparse.issparse(own) else more.X.toarray()
+        more = replace(more, X=X, content=row_numbers(X)).by_task()
+    more = replace(more, X=more.X.astype(np.float64))
+    known = set(model.tasks_.tolist())
+    has_normal = set(names[more.codes[~more.outlier]].tolist())
+    for label in names.tolist():
+        if label not in known | has_normal:
+            raise ValueError(f"New task {label!r} has no normal row: enrol one, or drop it.")
+    tasks, _ = encode(as_labels([*model.tasks_.tolist(), *(set(names.tolist()) - known)]))
+    return more.recoded(lookup(names, tasks), len(tasks)), tasks
 
 
 def code_of(model: Any, task: Any) -> int:
@@ -249,10 +271,3 @@ def refuse_other_tasks(found: NDArray[Any], tasks: NDArray[Any]) -> None:
             f"others must be the rows of all tasks that stay, {shortlist(tasks.tolist(), 5)}; "
             f"they are of {shortlist(found.tolist(), 5)}."
         )
-
-
-def _like(old: Any, new: Any) -> Rows:
-    """New rows held as the old ones are: dense or sparse."""
-    if sparse.issparse(old) != sparse.issparse(new):
-        new = sparse.csr_array(new) if sparse.issparse(old) else new.toarray()
-    return cast(Rows, new.astype(np.float64))

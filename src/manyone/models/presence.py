@@ -110,8 +110,21 @@ def with_presence(solution: Solution, rows: TrainingRows) -> Solution:
     if not unit:
         return solution
     normal = np.flatnonzero(~rows.outlier)
-    codes, weight, content = rows.codes[normal], rows.weight[normal], rows.content[normal]
-    points, few, home = points_of(solution.scorer.points.kernel, rows)
+    codes, weight = rows.codes[normal], rows.weight[normal]
+    points, _, home, nearest = nearest_points(solution.scorer.points.kernel, rows)
+    usual = Usual.of(nearest, weight)
+    left_out = solution.left_out
+    if left_out is not None:
+        left_out = left_out.copy()
+        left_out[normal] -= unit * usual.left_out(nearest, weight, codes, rows.n_tasks)[0]
+    presence = Presence(points, usual.limit, unit, home)
+    return replace(solution, presence=presence, left_out=left_out)
+
+
+def nearest_points(kernel: Kernel, rows: TrainingRows) -> tuple[Points, Codes, Codes, Array]:
+    """What :func:`points_of` gives, and the distance of each normal row to the nearest, (k,)."""
+    normal = np.flatnonzero(~rows.outlier)
+    content, (points, few, home) = rows.content[normal], points_of(kernel, rows)
     # Training rows bring their values in the order of the rows.
     among = points if points.columns is None else replace(points, columns=normal[few])
     nearest = np.empty(len(normal))
@@ -124,14 +137,7 @@ def with_presence(solution: Solution, rows: TrainingRows) -> Solution:
         if rows.group is not None:
             apart[cannot_vouch(rows, normal[part], normal[few])] = np.inf
         nearest[part] = apart.min(axis=1)
-    order = np.argsort(nearest, kind="stable")
-    usual = Usual(nearest[order], np.cumsum(weight[order]))
-    left_out = solution.left_out
-    if left_out is not None:
-        left_out = left_out.copy()
-        left_out[normal] -= unit * usual.left_out(nearest, weight, codes, rows.n_tasks)[0]
-    presence = Presence(points, usual.limit, unit, home)
-    return replace(solution, presence=presence, left_out=left_out)
+    return points, few, home, nearest
 
 
 def unit_of(scorer: Scorer) -> float:
@@ -161,6 +167,12 @@ class Usual:
 
     ascending: Array
     mass: Array
+
+    @classmethod
+    def of(cls, nearest: Array, weight: Array) -> Usual:
+        """Distances (n,) of rows, in whatever order, and their weights (n,)."""
+        order = np.argsort(nearest, kind="stable")
+        return cls(nearest[order], np.cumsum(weight[order]))
 
     @property
     def limit(self) -> float:

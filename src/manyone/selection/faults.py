@@ -21,11 +21,11 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from manyone._types import Array, Codes
-from manyone.covariance import task_means, task_scales
 from manyone.estimators.base import MultiTaskOneClass, learn
 from manyone.estimators.capabilities import Grid
 from manyone.progress import counted
 from manyone.rows import TrainingRows, places
+from manyone.scales import task_means, task_scales
 from manyone.selection.judging import Judged, beats, finite_mean
 from manyone.suspects import trust
 

@@ -82,7 +82,8 @@ def scores_without_blocks(
     residual: Array,
     weight: Array,
     codes: Codes,
-    n_tasks: int,
+    total: Array,
+    mean: Array,
 ) -> Array:
     """Score of normal rows under models refitted without their block.
 
@@ -98,7 +99,8 @@ def scores_without_blocks(
     residual : ndarray of shape (n,)
         1 - f_t(x) of each normal row for its own task t; NaN for known outliers.
     weight, codes : ndarray of shape (n,)
-    n_tasks : int
+    total, mean : ndarray of shape (T,)
+        What all normal rows of each task weigh, and their mean response.
 
     Returns
     -------
@@ -106,12 +108,10 @@ def scores_without_blocks(
         NaN where a row never leaves.
     """
     scores, root = np.full(len(codes), np.nan), np.sqrt(weight)
-    own = np.isfinite(residual)
-    total = np.bincount(codes[own], weight[own], n_tasks)
-    summed = np.bincount(codes[own], (weight * residual)[own], n_tasks)
+    summed = total * (1.0 - mean)
     for without, (gone, judged) in zip(solved, leaving, strict=True):
         task = codes[gone[0]]
         lost, removed = (root[gone] * residual[gone]) @ without, weight[gone].sum()
-        mean = left_out_mean(summed[task], lost, total[task], removed)
-        scores[gone[judged]] = -np.abs(without / root[gone] - mean)[judged]
+        others = left_out_mean(summed[task], lost, total[task], removed)
+        scores[gone[judged]] = -np.abs(without / root[gone] - others)[judged]
     return scores
