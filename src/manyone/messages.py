@@ -23,6 +23,16 @@ def warn_user(message: str, category: type[Warning] = CalibrationWarning) -> Non
     warnings.warn(message, category, stacklevel=level)
 
 
+def plural(number: int, word: str) -> str:
+    """A number of things: "1 row", "2,000 rows"."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def label_text(label: Any) -> str:
+    """What a task is called where people read."""
+    return "(none)" if label is None else str(label)
+
+
 def shortlist(items: Sequence[Any], most: int) -> str:
     """The first few items, quoted, and how many more there are."""
     shown = ", ".join(repr(item) for item in items[:most])

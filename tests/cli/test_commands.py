@@ -94,8 +94,26 @@ def test_blocks_do_not_matter(here, monkeypatch, capsys):
     lines = (here / "today.csv").read_text().splitlines()
     lines[150] = "," * lines[0].count(",")
     (here / "today.csv").write_text("\n".join([*lines, ""]))
-    assert main([*SCORE, "none.csv"]) == 2
+    assert main([*SCORE, "none.csv", "--unknown", "error"]) == 2
     assert "today.csv: row 149 has no value in the task column" in capsys.readouterr().err
+
+
+def test_a_row_without_a_task_is_answered_by_every_command(here, capsys):
+    (here / "today.csv").write_text("machine,when,a,b,c,d,broken\n,2026-01-01,90,0,0,0,1\n")
+    assert main([*SCORE, "scores.csv", "--explain", "1"]) == 0
+    said = "1 row of 0 tasks, 1 alarm; 0 expected if all rows are normal; 1 row of tasks never seen"
+    assert f"{said} (1 without a task)" in capsys.readouterr().out
+    line = pl.read_csv("scores.csv").row(0, named=True)
+    assert (line["task"], line["basis"], line["alarm"]) == (None, "unknown", True)
+    watch = ["watch", "fleet.manyone", "today.csv", "--state", "s", "--out", "seen.csv"]
+    assert main(watch) == 0
+    out = capsys.readouterr().out
+    assert "1 new row, 1 alarm" in out and "1 row of tasks never seen ('(none)')" in out
+    assert pl.read_csv("seen.csv")["task"].to_list() == [None]
+    assert main(["evaluate", "fleet.manyone", "today.csv", "--outlier", "broken"]) == 0
+    assert "(unknown)" in capsys.readouterr().out
+    assert main(["report", "fleet.manyone", "today.csv", "--out", "page.html"]) == 0
+    assert "(none)" in (here / "page.html").read_text()
 
 
 def test_a_scheduler_gets_json_and_a_code(here, capsys):
@@ -164,7 +182,7 @@ def test_upkeep_changes_the_file(here, capsys):
     new.write_csv("new.csv")
     capsys.readouterr()
     assert main(["enroll", "fleet.manyone", "new.csv"]) == 0
-    assert f"{len(new)} rows and 1 new tasks enrolled" in capsys.readouterr().out
+    assert f"{len(new)} rows and 1 new task enrolled" in capsys.readouterr().out
     assert manyone.load("fleet.manyone").n_rows_ == 125 + len(new)
     assert sorted(path.name for path in here.iterdir()) == [
         "events.csv", "fleet.manyone", "new.csv", "today.csv",
@@ -199,7 +217,7 @@ def test_rows_come_to_a_model_of_files(here, big, capsys):
     new = pl.read_csv("today.csv").filter(~pl.col("broken"), pl.col("machine") == "pump 3")
     new.with_columns(machine=pl.lit("pump 7")).write_csv("new.csv")
     assert main(["enroll", "big.manyone", "new.csv"]) == 0
-    assert f"{len(new)} rows and 1 new tasks enrolled" in capsys.readouterr().out
+    assert f"{len(new)} rows and 1 new task enrolled" in capsys.readouterr().out
     model = manyone.load("big.manyone")
     assert model.n_rows_ == 150 + len(new) and "pump 7" in model.tasks_.tolist()
     assert main(["score", "big.manyone", "new.csv", "--out", "s.csv"]) == 0

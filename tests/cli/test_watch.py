@@ -155,13 +155,23 @@ def test_rows_that_look_wrong_are_told(here, capsys):
     assert "40 new rows" in out and "7 rows with an id that came before" in out
     assert "5 rows of tasks never seen ('pump 99')" in out
     assert "1 of 2 answers were new" in out
-    assert "of 2 answers, 1 name an id that is not among the last 100,000 rows, as '77777'" in err
+    assert "Of 2 answers, 1 name an id that is not among the last 100,000 rows, as '77777'" in err
     assert "is older than a row of its task before it" in err and "sort the table by when" in err
 
 
 def test_contradicting_answers_are_refused(here, refused):
     pl.DataFrame({"id": [3, 4, 3], "normal": [True, True, False]}).write_csv("answers.csv")
     refused([*WATCH, "--feedback", "answers.csv"], "answers.csv: row 2: id 3", "Keep one")
+    pl.DataFrame({"id": [3, 4], "normal": ["yes", None]}).write_csv("answers.csv")
+    refused([*WATCH, "--feedback", "answers.csv"], "row 1 has no value in the column normal")
+    pl.DataFrame({"id": [3, 4], "normal": ["yes", "maybe"]}).write_csv("answers.csv")
+    refused([*WATCH, "--feedback", "answers.csv"], "answers.csv: Column 'normal'", "got 'maybe'")
+
+
+def test_answers_may_be_words(here, capsys):
+    pl.DataFrame({"id": [3, 4], "normal": ["yes", "no"]}).write_csv("answers.csv")
+    assert main([*WATCH, "--feedback", "answers.csv"]) == 0
+    assert "2 of 2 answers were new" in capsys.readouterr().out
 
 
 def test_scores_that_are_gone_are_said_and_never_written_over_a_foreign_file(here, capsys, refused):

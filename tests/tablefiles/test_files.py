@@ -2,11 +2,15 @@
 
 import gzip
 import io
+import re
 import sys
+import tempfile
 from pathlib import Path
 
 import polars as pl
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from manyone.tablefiles import (
     TableFileError,
@@ -61,6 +65,31 @@ def test_blocks_are_the_table_in_pieces(tmp_path, suffix, monkeypatch):
     assert [block.first_row for block in blocks] == [sum(rows[:k]) for k in range(len(rows))]
     done = [block.done for block in blocks]
     assert done == sorted(done) and done[-1] == 1.0
+
+
+NUMBERS = st.sampled_from(["1", "1,234", "3.375", "7,82", "2.64", "1.234,5", "1,234.5", "0.125"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), min_size=2, max_size=4), st.sampled_from(",;")
+)
+@example([("5", "7,82", "2.64"), ("1,234", "7,82", "2.64")], ",")
+@pytest.mark.filterwarnings("ignore")
+def test_numbers_of_blocks_are_those_of_the_table_or_refused(rows, delimiter):
+    """Where decimals are written in another way further down, nobody has read the file wrongly."""
+    lines = [delimiter.join(f'"{text}"' for text in row) for row in (("a", "b", "c"), *rows)]
+    kinds = dict.fromkeys("abc", "number")
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        path = Path(folder) / "rows.csv"
+        path.write_text("\n".join(lines))
+        patch.setattr(reading, "_CHUNK", 1)  # a block for each row
+        try:
+            parts = pl.concat([b.table.cast(pl.Float64) for b in read_blocks(path, kinds)])
+        except TableFileError as error:
+            assert re.search(r"column '[abc]', row \d: '.*' is not written ", str(error))
+            return
+        assert parts.equals(read_table(path, kinds=kinds, find=()).cast(pl.Float64))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet"])

@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 import manyone
-from manyone import IndependentOCKSR, JointOCKSR, TableModel
+from manyone import IndependentOCKSR, JointOCKSR, Monitor, TableModel
 
 FAST = IndependentOCKSR(metric="whitened", kernel="laplacian")
 
@@ -115,10 +115,28 @@ def test_unknown_tasks_may_be_refused_or_left_out(wide, capsys):
     left = wide.score(rows, unknown="skip")
     assert left.row.tolist() == [row for row in range(24) if row != 5]
     assert "skipped: 1." in capsys.readouterr().err
-    rows = rows.astype({"task": object})
-    rows.loc[3, "task"] = None
-    with pytest.raises(ValueError, match="Row 3 has no value in the task column"):
-        wide.score(rows)
+
+
+def test_a_row_without_a_task_is_of_a_task_never_seen():
+    rng = np.random.default_rng(4)
+    table = normal_table(rng, rows=12, columns=3).astype({"task": str})
+    model = TableModel("task", anomalies="faults", method="default").fit(table)
+    rows = table.assign(broken=False)
+    rows.loc[[2, 5], "task"] = None
+    called = rows.assign(task=rows.task.fillna("never seen"))
+    answers = ["row", "score", "p_value", "alarm", "basis"]
+    found = model.score(rows, explain=1)
+    assert found[answers].equals(model.score(called)[answers])
+    assert found[found.basis == "unknown"].row.tolist() == [2, 5]
+    pd.testing.assert_frame_equal(
+        model.evaluate(rows, outlier="broken"), model.evaluate(called, outlier="broken")
+    )
+    assert np.array_equal(
+        Monitor(model).update(rows).p_value, Monitor(model).update(called).p_value
+    )
+    assert len(model.score(rows, unknown="skip")) == len(rows) - 2
+    with pytest.raises(ValueError, match="Row 2 has no value in the task column"):
+        model.score(rows, unknown="error")
 
 
 def test_tasks_of_one_row_are_answered():

@@ -74,8 +74,20 @@ def test_an_fdr_that_the_rows_cannot_reach_is_told(fitted, known):
 
 def test_a_truth_that_is_none_is_shown(fitted):
     model, _, test = fitted
-    with pytest.raises(ValueError, match=r"'fault' must be true .* got 'no', 'yes'"):
-        model.evaluate(test.assign(fault=["no", "yes"] * (len(test) // 2)), outlier="fault")
+    with pytest.raises(ValueError, match=r"'fault' must say true or false, .* got 'ja', 'nein'"):
+        model.evaluate(test.assign(fault=["ja", "nein"] * (len(test) // 2)), outlier="fault")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("yes", "no"), ("Y", " n "), ("TRUE", "False"), ("t", "f"), ("1", "0"), (1.0, 0.0), (1, None)],
+)
+def test_a_truth_may_be_told_in_words(fitted, words):
+    model, _, test = fitted
+    bad = np.arange(len(test)) % 3 == 0
+    told = test.assign(fault=[words[0] if one else words[1] for one in bad])
+    wanted = model.evaluate(test.assign(fault=bad), outlier="fault")
+    pd.testing.assert_frame_equal(model.evaluate(told, outlier="fault"), wanted)
 
 
 def test_alarms_are_small_p_values(fitted):

@@ -53,7 +53,7 @@ Groups = Annotated[
     str | None, typer.Option(help="Column of rows that leave together: a session, a day.")
 ]
 Outlier = Annotated[
-    str | None, typer.Option(help="Column that is true, or 1, for rows known to be abnormal.")
+    str | None, typer.Option(help="Column that says yes, true or 1 of rows known to be abnormal.")
 ]
 
 

@@ -39,7 +39,7 @@ from manyone.cli.models import (
     refuse_same,
     rows_for,
 )
-from manyone.messages import shortlist, warn_user
+from manyone.messages import label_text, plural, shortlist, warn_user
 from manyone.tablefiles import Block, check_output, check_place, table_writer
 
 if TYPE_CHECKING:
@@ -148,10 +148,14 @@ class _Totals:
     def alarms(self) -> int:
         return self.alarms_by_task.total()
 
+    @property
+    def tasks(self) -> int:
+        return len(self.by_task.keys() - {label_text(None)})
+
     def count(self, scores: pl.DataFrame, rows: int) -> None:
         self.rows += rows
         self.scored += len(scores)
-        tasks = scores["task"].cast(str)
+        tasks = scores["task"].cast(str).fill_null(label_text(None))
         self.basis.update(dict(scores["basis"].value_counts().rows()))
         self.by_task.update(dict(tasks.value_counts().rows()))
         alarms = tasks.filter(scores["alarm"]).value_counts().sort("task")
@@ -164,7 +168,7 @@ class _Totals:
             "scores": str(out),
             "rows": self.rows,
             "skipped": self.rows - self.scored,
-            "tasks": len(self.by_task),
+            "tasks": self.tasks,
             "alarms": self.alarms,
             "alarm_rate": rate,
             "expected_false_alarms": None if rate is None else round(rate * self.scored, 1),
@@ -176,7 +180,8 @@ class _Totals:
     def warn(self, model: TableModel, source: Path) -> None:
         """Say on stderr what was left out, and that no task is known, which is hardly meant."""
         if self.rows > self.scored:
-            warn_user(f"{self.rows - self.scored:,} rows of tasks never seen skipped.", UserWarning)
+            skipped = plural(self.rows - self.scored, "row")
+            warn_user(f"{skipped} of tasks never seen skipped.", UserWarning)
         if self.basis["unknown"] == self.scored > 0:
             known = shortlist(model.tasks_.tolist(), 3)
             text = f"{source}: no task is known: {shortlist(sorted(self.by_task), 3)}, not {known}."
@@ -184,11 +189,14 @@ class _Totals:
 
     def show(self, out: Path) -> None:
         """For people; on stderr where stdout is taken by the scores."""
-        words = [f"{self.scored:,} rows of {len(self.by_task):,} tasks, {self.alarms:,} alarms"]
+        rows, tasks = plural(self.scored, "row"), plural(self.tasks, "task")
+        words = [f"{rows} of {tasks}, {plural(self.alarms, 'alarm')}"]
         if self.alarm_rate is not None:
             words.append(f"{self.alarm_rate * self.scored:,.0f} expected if all rows are normal")
         if self.basis["unknown"]:
-            words.append(f"{self.basis['unknown']:,} rows of tasks never seen")
+            words.append(f"{plural(self.basis['unknown'], 'row')} of tasks never seen")
+        if lost := self.by_task[label_text(None)]:
+            words[-1] += f" ({lost:,} without a task)"
         if out == _STREAM:
             typer.echo("; ".join(words), err=True)
             return
@@ -205,7 +213,7 @@ class _Totals:
 def evaluate(
     model: Model,
     table: Rows,
-    outlier: Annotated[str, typer.Option(help="Column that is true, or 1, for abnormal rows.")],
+    outlier: Annotated[str, typer.Option(help="Column that says yes, true or 1 of abnormal rows.")],
     out: Annotated[Path | None, typer.Option(help="File for it, as .csv or .parquet.")] = None,
 ) -> None:
     """Compare a model with the truth.

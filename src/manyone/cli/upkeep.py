@@ -20,6 +20,7 @@ import typer
 
 from manyone.cli.common import InputError, examples, working
 from manyone.cli.models import Model, about, changing, check_rate, label_of, promised_rate, rows_for
+from manyone.messages import plural
 
 
 def add_to(app: typer.Typer) -> None:
@@ -43,8 +44,8 @@ def enroll(
             found.enroll(rows_for(found, table, find=roles))
         after = found.n_rows_, len(found.tasks_)
     typer.echo(
-        f"{after[0] - before[0]:,} rows and {after[1] - before[1]:,} new tasks enrolled; {model} "
-        f"has {after[0]:,} rows of {after[1]:,} tasks now."
+        f"{plural(after[0] - before[0], 'row')} and {plural(after[1] - before[1], 'new task')} "
+        f"enrolled; {model} has {plural(after[0], 'row')} of {plural(after[1], 'task')} now."
     )
 
 
@@ -69,8 +70,8 @@ def forget(
             stay = rows_for(found, others, find=None)
         with about(others or model), working("forgetting"):
             found.forget(label_of(found, task), others=stay)
-        rows, tasks = rows - found.n_rows_, len(found.tasks_)
-    typer.echo(f"{rows:,} rows of {' / '.join(task)} forgotten; {model} has {tasks:,} tasks now.")
+        gone, tasks = plural(rows - found.n_rows_, "row"), plural(len(found.tasks_), "task")
+    typer.echo(f"{gone} of {' / '.join(task)} forgotten; {model} has {tasks} now.")
 
 
 def recalibrate(

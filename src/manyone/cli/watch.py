@@ -28,7 +28,7 @@ import typer
 from manyone.cli.common import InputError, examples, print_lines, progress
 from manyone.cli.models import Model, about, blocks_for, chosen_columns, load_model, refuse_same
 from manyone.files import locked
-from manyone.messages import shortlist
+from manyone.messages import label_text, plural, shortlist, warn_user
 from manyone.tablefiles import Block, check_place, read_table
 
 if TYPE_CHECKING:
@@ -137,21 +137,21 @@ class _Totals:
         """Rows and alarms on stdout, what looks wrong with them on stderr."""
         share = f", {100 * self.alarms / self.rows:.1f} %" if self.rows else ""
         promised = f"{100 * monitor.state.rate:g} % promised"
-        typer.echo(f"{self.rows:,} new rows, {self.alarms:,} alarms{share} ({promised})")
+        alarms = plural(self.alarms, "alarm")
+        typer.echo(f"{plural(self.rows, 'new row')}, {alarms}{share} ({promised})")
         if self.repeated:
-            typer.echo(f"{self.repeated:,} rows with an id that came before: they count once")
+            typer.echo(f"{plural(self.repeated, 'row')} with an id that came before, counted once")
         if self.unknown:
             names = shortlist(list(self.unknown), 3)
             typer.echo(
-                f"{self.unknown.total():,} rows of tasks never seen ({names}): compared with all "
-                "tasks, nothing is learned from them; manyone enroll makes them known"
+                f"{plural(self.unknown.total(), 'row')} of tasks never seen ({names}): compared "
+                "with all tasks, nothing is learned from them; manyone enroll makes tasks known"
             )
         if self.late:
-            typer.echo(
-                f"manyone: {source}: row {self.late[0]} is older than a row of its task before it "
-                f"({len(self.late):,} such rows). They were taken as they came: sort the table by "
-                f"{monitor.model.time}.",
-                err=True,
+            warn_user(
+                f"{source}: row {self.late[0]} is older than a row of its task before it "
+                f"({plural(len(self.late), 'such row')}). Rows were taken as they came: sort the "
+                f"table by {monitor.model.time}."
             )
 
 
@@ -186,23 +186,21 @@ def _watched(
     ids = [str(start + row) for row in range(len(table))]
     if id is not None:
         chosen_columns("--id", [id], table, source)
-        column = table.get_column(id)
-        if column.null_count():
-            row = block.first_row + int(np.argmax(column.is_null().to_numpy()))
-            raise InputError(f"{source}: row {row} has no value in the column {id}. Fill it in.")
-        ids = column.cast(pl.String).to_list()
+        _refuse_gaps(id, table, source, block.first_row)
+        ids = table[id].cast(str).to_list()
     time = monitor.model.time
     when = table.get_column(time).to_list() if time in table.columns else None
     with about(source, block.first_row):
         found = monitor.update(table, time=when, id=ids)
         known = task_labels(as_table(table), monitor.model.task_columns)
-    labels = [str(label) for label in known]
+    labels = [label_text(label) for label in known.tolist()]
     totals.count(found, labels)
     if time in table.columns:
-        late = _late(monitor, table, labels, np.flatnonzero(found.new).tolist())
+        late = _late(monitor, table, labels, np.flatnonzero(found.new & found.known).tolist())
         totals.late += [block.first_row + row for row in late]
     said = found.score, found.p_value, found.alarm, found.drift
-    columns = dict(zip(_COLUMNS, (ids, labels, *said), strict=True))
+    tasks = [None if label is None else str(label) for label in known.tolist()]
+    columns = dict(zip(_COLUMNS, (ids, tasks, *said), strict=True))
     return pl.DataFrame(columns).filter(pl.Series(found.new))
 
 
@@ -234,10 +232,9 @@ class _Scores:
         self.path, self.sizes = path, monitor.state.sources.setdefault("scores", {})
         begun, known, there = path.name in self.sizes, self.sizes.get(path.name, 0), path.exists()
         if known and not there:
-            typer.echo(
-                f"manyone: --out {path} is gone: only new rows are written to it. For all of them, "
-                "bring it back or start with a new --state.",
-                err=True,
+            warn_user(
+                f"--out {path} is gone: only new rows are written to it. For all of them, bring it "
+                "back or start with a new --state."
             )
         self.sizes[path.name] = known = known if there else 0
         size = path.stat().st_size if there else 0
@@ -267,15 +264,26 @@ def _answers(path: Path | None) -> dict[str, bool]:
     """Answers by id."""
     if path is None:
         return {}
+    from manyone.tables.frames import as_table, read_yes_no
+
     table = read_table(path, find=["normal"])
     chosen_columns("--feedback", ["id", "normal"], table, path)
-    ids, answers = map(str, table.get_column("id").to_list()), dict[str, bool]()
-    for row, (one, value) in enumerate(zip(ids, table.get_column("normal").to_list(), strict=True)):
-        if value not in (0, 1, True, False):
-            raise InputError(f"{path}: row {row}: normal is {value!r}. Give true or false.")
-        if answers.setdefault(one, bool(value)) != bool(value):
+    for name in ("id", "normal"):
+        _refuse_gaps(name, table, path)
+    with about(path):
+        normal = read_yes_no(as_table(table), "normal").tolist()
+    answers: dict[str, bool] = {}
+    for row, (one, value) in enumerate(zip(table["id"].cast(str).to_list(), normal, strict=True)):
+        if answers.setdefault(one, value) != value:
             raise InputError(f"{path}: row {row}: id {one} is called normal and not. Keep one.")
     return answers
+
+
+def _refuse_gaps(name: str, table: pl.DataFrame, source: Path, first_row: int = 0) -> None:
+    """Refuse a column with empty fields."""
+    if len(lost := table[name].is_null().arg_true()):
+        row = first_row + lost[0]
+        raise InputError(f"{source}: row {row} has no value in the column {name}. Fill it in.")
 
 
 def _tell(monitor: Monitor, answers: dict[str, bool]) -> int:
@@ -290,10 +298,9 @@ def _show_answers(monitor: Monitor, answers: dict[str, bool], told: int, out: Pa
         typer.echo(f"{told:,} of {len(answers):,} answers were new")
     lost = [one for one in answers if monitor.state.memory.find(one) < 0]
     if lost:
-        typer.echo(
-            f"manyone: of {len(answers):,} answers, {len(lost):,} name an id that is not among the "
-            f"last 100,000 rows, as {shortlist(lost, 3)}. Give the ids of {out}.",
-            err=True,
+        warn_user(
+            f"Of {len(answers):,} answers, {len(lost):,} name an id that is not among the last "
+            f"100,000 rows, as {shortlist(lost, 3)}. Give the ids of {out}."
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from manyone.messages import shortlist
+from manyone.messages import plural, shortlist
 from manyone.report.chance import band_of
 from manyone.report.fleet import FleetReport
 
@@ -44,16 +44,17 @@ def _look_at(report: FleetReport) -> list[tuple[str, str]]:
     for task, led in list(columns.items())[:_FIRST]:
         rows, alarms = report.counts[:, task]
         named = list(dict.fromkeys(led))[:_FIRST]
-        text = f"Look at {report.tasks.names[task]}: {_plural(int(alarms), 'alarm')} in {rows} rows"
+        text = f"Look at {report.tasks.names[task]}: {plural(int(alarms), 'alarm')} in "
+        text += plural(int(rows), "row")
         text += f", led by {_listed(named)}." if named else "."
         if report.tasks.basis[task] == "pooled":
-            trained = _plural(int(report.tasks.trained[task]), "training row")
+            trained = plural(int(report.tasks.trained[task]), "training row")
             text += f" It has {trained} only: if these rows are normal, enroll them."
         said.append((text, ""))
     if len(columns) > _FIRST:
         more = len(columns) - _FIRST
         verb = "stands" if more == 1 else "stand"
-        said.append((f"{_plural(more, 'more task')} {verb} out; see Incidents.", ""))
+        said.append((f"{plural(more, 'more task')} {verb} out; see Incidents.", ""))
     if not said:
         text = "No incident stands out from chance; look at the first ones if in doubt."
         said.append((text, ""))
@@ -76,7 +77,7 @@ def _rate(report: FleetReport) -> list[tuple[str, str]]:
         )
         return [(text, f"manyone enroll {report.model} NORMAL_ROWS")]
     if rest < total:
-        left = _plural(rest, "other alarm")
+        left = plural(rest, "other alarm")
         return [(f"Let the {left} pass: chance alone explains up to {high:,}.", "")]
     if total < low:
         text = "Fewer alarms than promised: a higher rate would catch more at the cost agreed on."
@@ -106,7 +107,7 @@ def _tasks_to_enroll(report: FleetReport) -> list[tuple[str, str]]:
     if unseen:
         names = shortlist([report.tasks.names[t] for t in unseen], _FIRST)
         text = (
-            f"{_plural(len(unseen), 'task')} never seen in training ({names}), judged by all tasks "
+            f"{plural(len(unseen), 'task')} never seen in training ({names}), judged by all tasks "
             "together: enroll normal rows of them."
         )
         said.append((text, f"manyone enroll {report.model} NORMAL_ROWS"))
@@ -124,10 +125,6 @@ def _small_tasks(report: FleetReport) -> list[tuple[str, str]]:
         "holds on average over them. More rows give each its own."
     )
     return [(text, f"manyone enroll {report.model} NORMAL_ROWS")]
-
-
-def _plural(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _listed(names: Sequence[str]) -> str:

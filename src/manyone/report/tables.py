@@ -12,6 +12,7 @@ import numpy as np
 
 from manyone._types import Array, Codes
 from manyone.files import write_atomically
+from manyone.messages import label_text, plural
 from manyone.models.resemblance import Resemblance
 from manyone.monitor import Monitor, MonitorState
 from manyone.monitor.model import Scored, rows_of_tasks
@@ -91,7 +92,8 @@ def report_of(model: TableModel, table: Any, model_name: str, table_name: str) -
 def _task_numbers(model: TableModel, answers: Answers, labels: Any) -> tuple[Codes, list[str]]:
     """Number of each row's task, and names of tasks never seen, which have the last numbers."""
     codes, unseen = answers.codes.copy(), answers.codes < 0
-    names, numbers = np.unique(labels[answers.rows][unseen].astype(str), return_inverse=True)
+    texts = [label_text(label) for label in labels[answers.rows][unseen].tolist()]
+    names, numbers = np.unique(texts, return_inverse=True)
     codes[unseen] = len(model.tasks_) + numbers
     return codes, names.tolist()
 
@@ -267,7 +269,7 @@ def _facts(model: TableModel) -> tuple[tuple[str, str], ...]:
     return (
         ("Looks for", kinds[model.anomalies]),
         ("Method", _method(model)),
-        ("Trained on", f"{model.n_rows_:,} rows of {len(model.tasks_):,} tasks"),
+        ("Trained on", f"{plural(model.n_rows_, 'row')} of {plural(len(model.tasks_), 'task')}"),
         ("Thresholds", f"set {done['when'][:10]} on {done['rows']:,} {done['on']}"),
         ("Promise", f"at most {model.model_.alarm_rate_.max():.3g} of normal rows raise an alarm"),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
@@ -13,12 +14,18 @@ if TYPE_CHECKING:
     import polars as pl
 
 Kind = Literal["number", "boolean", "date", "text"]
-Style = Literal["point", "comma"]  # what stands before the decimals
+# What stands before the decimals; "either" only where it cannot stand between thousands.
+Style = Literal["point", "comma", "either"]
 
 _MISSING = ("", "na", "n/a", "nan", "null", "none", "#n/a", "-", "?")
 _BOOLEANS = ("true", "false")
 _POINT = r"^[+-]?([1-9]\d{0,2}(,\d{3})+(\.\d*)?|\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
 _COMMA = r"^[+-]?([1-9]\d{0,2}([. ]\d{3})+(,\d*)?|\d+(,\d*)?|,\d+)([eE][+-]?\d+)?$"
+_WRITTEN: dict[Style, str] = {
+    "point": "written with a decimal point, as others are",
+    "comma": "written with a decimal comma, as others are",
+    "either": "written as others are: some have a decimal point, some a decimal comma",
+}
 # Dates whose order of day and month is certain: 2026-01-31, 2026/01/31, 31.01.2026.
 _DAY = r"(\d{4}-\d\d-\d\d|\d{4}/\d\d?/\d\d?|\d\d?\.\d\d?\.\d{4})"
 _DATE = rf"^{_DAY}([T ]\d\d?:\d\d(:\d\d(\.\d{{1,9}})?)?)? ?(Z|[+-]\d\d:?\d\d)?$"
@@ -69,8 +76,7 @@ def decimal_styles(table: pl.DataFrame, delimiter: str, name: str) -> dict[str, 
     if len(found) == 1:
         usual = found.pop()
     elif found and delimiter != ";":
-        commas = (texts.name for texts in doubtful if texts.str.contains(",").any())
-        styles |= dict.fromkeys(commas, "comma")
+        usual = "either"
     else:
         _tell(doubtful, usual, name)
     return {column: styles.get(column, usual) for column in table.columns}
@@ -144,9 +150,13 @@ def convert(
         wrong = (values.is_null() & texts.is_not_null()).arg_true()
         if len(wrong):
             what = {"number": "a number", "boolean": "true or false", "date": "a date"}[kind]
+            remedy = "Mend it, or leave the field empty."
+            if kind == "number" and re.search(f"{_POINT}|{_COMMA}", texts[wrong[0]]):
+                what = _WRITTEN[style]
+                remedy = "Write all numbers of the file with a decimal point."
             raise TableFileError(
                 f"{name}, column {column.name!r}, row {first_row + wrong[0]}: "
-                f"{column[wrong[0]]!r} is not {what}. Mend it, or leave the field empty."
+                f"{column[wrong[0]]!r} is not {what}. {remedy}"
             )
         columns.append(values)
     return pl.DataFrame(columns)
@@ -205,14 +215,16 @@ def _numbers(texts: pl.Series, style: Style) -> pl.Series:
     """Numbers, whole ones as integers; null where there is none."""
     import polars as pl
 
+    marked, plain = texts.str.contains(_POINT), texts.str.replace_all(",", "")
     if style == "comma":
         marked = texts.str.contains(_COMMA)
         # "2.64" beside "3.375" or "7,82": one of them would be a thousand times too large.
         texts = texts.set(~marked & texts.str.contains(r"\."), None)
         plain = texts.str.replace_all(r"[. ]", "").str.replace(",", ".")
-    else:
-        marked = texts.str.contains(_POINT)
-        plain = texts.str.replace_all(",", "")
+    elif style == "either":
+        marked &= texts.str.contains(_COMMA)
+        texts = texts.set(~marked & texts.str.contains(r"\d"), None)
+        plain = texts.str.replace(",", ".")
     plain = pl.select(pl.when(marked).then(plain).otherwise(texts)).to_series()
     plain = plain.alias(texts.name)
     whole = plain.cast(pl.Int64, strict=False)

@@ -15,6 +15,10 @@ from manyone._types import Array, Codes, Mask
 from manyone.labels import as_labels
 from manyone.messages import shortlist
 
+_YES_OR_NO = dict.fromkeys(("true", "t", "yes", "y", "1", "1.0"), True)
+_YES_OR_NO |= dict.fromkeys(("false", "f", "no", "n", "0", "0.0"), False)
+_YES_OR_NO |= dict.fromkeys(("", "none", "nan", "nat", "<na>"), False)  # missing
+
 
 @dataclass(frozen=True, eq=False)
 class Column:
@@ -261,14 +265,15 @@ def _label(label: Any) -> Any:
     return str(label)
 
 
-def outlier_mask(frame: nw.DataFrame[Any], name: str) -> Mask:
-    """True where the column says that a row is abnormal: booleans, or 0 and 1."""
-    column = read_column(frame.get_column(name))
-    values = np.nan_to_num(column.values)
-    if column.kind not in ("boolean", "number") or not np.isin(values, (0.0, 1.0)).all():
-        found = shortlist([*dict.fromkeys(frame.get_column(name).to_list())], 3)
-        raise ValueError(f"Column {name!r} must be true (abnormal) or false, 1 or 0; got {found}.")
-    return values == 1.0
+def read_yes_no(frame: nw.DataFrame[Any], name: str) -> Mask:
+    """Where a column says yes, shape (n,): booleans, 0 and 1, or words; what is missing is no."""
+    texts = [str(value).strip().lower() for value in frame.get_column(name).to_list()]
+    found = {text: _YES_OR_NO.get(text) for text in dict.fromkeys(texts)}
+    if wrong := [text for text, said in found.items() if said is None]:
+        raise ValueError(
+            f"Column {name!r} must say true or false, yes or no, 1 or 0; got {shortlist(wrong, 3)}."
+        )
+    return np.array([found[text] for text in texts], dtype=bool)
 
 
 def like(frame: nw.DataFrame[Any], columns: dict[str, Any]) -> Any:

@@ -19,7 +19,7 @@ from manyone.tables.answers import Answers, answer_rows, as_output
 from manyone.tables.evaluation import evaluate_answers
 from manyone.tables.explain import Reference, alarm_reasons, explanation_table
 from manyone.tables.fitting import Fitted, fit_again, fit_others, fit_table, quietly
-from manyone.tables.frames import as_table, names_of, outlier_mask, refuse_missing_columns
+from manyone.tables.frames import as_table, names_of, read_yes_no, refuse_missing_columns
 from manyone.tables.reading import claimed_tasks, read_training, refuse_other_labels
 
 
@@ -184,8 +184,8 @@ class TableModel(BaseEstimator):
             Alarms are then the rows of this table that can be called abnormal with at most this
             share of false ones expected (Benjamini-Hochberg).
         unknown : {"pooled", "error", "skip"}
-            Rows of tasks that were never seen: compared with all tasks, refused, or left out (and
-            counted on stderr, as are rows without a task).
+            Rows of tasks that were never seen, and rows without a task: compared with all tasks,
+            refused, or left out (and counted on stderr).
         keep : list of str
             Columns of the table to hand through.
 
@@ -264,7 +264,7 @@ class TableModel(BaseEstimator):
         frame = as_table(table)
         refuse_missing_columns(frame, outlier=[outlier])
         answers = self._answer(frame, None, "pooled")
-        return evaluate_answers(frame, answers, outlier_mask(frame, outlier), self)
+        return evaluate_answers(frame, answers, read_yes_no(frame, outlier), self)
 
     # -------------------------------------------------------------------------------------- upkeep
 

@@ -18,9 +18,9 @@ from manyone.rows import MISSING
 from manyone.tables.frames import (
     Columns,
     joined_label,
-    outlier_mask,
     read_columns,
     read_times,
+    read_yes_no,
     refuse_missing_columns,
     task_labels,
 )
@@ -132,7 +132,7 @@ def read_training(
     labels = task_labels(frame, roles["task"])
     outlier = np.zeros(len(labels), dtype=bool)
     for name in roles["outlier"]:
-        outlier = outlier_mask(frame, name)
+        outlier = read_yes_no(frame, name)
     _refuse_rows_without_task(labels, ~outlier, roles["task"])
     groups = task_labels(frame, roles["groups"]) if roles["groups"] else None
     apart = {name for names in roles.values() for name in names} | set(ignore)
@@ -150,7 +150,10 @@ def read_training(
 def claimed_tasks(
     frame: nw.DataFrame[Any], names: list[str], tasks: NDArray[Any], unknown: str
 ) -> tuple[Codes, Codes]:
-    """Number of each row's task (MISSING where it was never seen), and the rows to answer."""
+    """Number of each row's task, and the rows to answer.
+
+    MISSING where the task was never seen, or where the row has none: it may be of any.
+    """
     if unknown not in ("pooled", "error", "skip"):
         raise ValueError(f'unknown must be "pooled", "error" or "skip"; got {unknown!r}.')
     refuse_missing_columns(frame, task=names)
@@ -159,13 +162,14 @@ def claimed_tasks(
     codes, new = find(labels, tasks)
     if unknown == "skip":
         return codes, np.flatnonzero(codes != MISSING)
-    _refuse_rows_without_task(labels, codes == MISSING, names)
-    if unknown == "error" and new.any():
-        row, label = int(np.argmax(new)), labels[new].tolist()[0]
-        raise ValueError(
-            f"Row {row}: task {label!r} was never seen ({int(new.sum())} in all). "
-            'Enrol it, or use unknown="pooled" to compare it with all tasks.'
-        )
+    if unknown == "error":
+        _refuse_rows_without_task(labels, codes == MISSING, names)
+        if new.any():
+            row, label = int(np.argmax(new)), labels[new].tolist()[0]
+            raise ValueError(
+                f"Row {row}: task {label!r} was never seen ({int(new.sum())} in all). "
+                'Enrol it, or use unknown="pooled" to compare it with all tasks.'
+            )
     return codes, np.arange(len(codes))
 
 
