@@ -4,6 +4,7 @@ import io
 import os
 import signal
 import zipfile
+from functools import reduce
 from itertools import pairwise
 
 import narwhals.stable.v2 as nw
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 import manyone
 from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, TableModel
 from manyone.tables.facts import Facts
-from manyone.tables.frames import read_column, text_column
+from manyone.tables.frames import Column, read_column, text_column
 
 RNG = np.random.default_rng(6)
 N = 900
@@ -215,12 +216,43 @@ def test_parts_cannot_leave_blocks_of_time_out_and_say_so():
 
 def test_facts_of_parts_add_up():
     column, codes = read_column(nw.from_native(TABLE.load, series_only=True)), CODES
-    whole = Facts.of(column, codes)
-    halves = [Facts.of(column.take(rows), codes[rows]) for rows in (slice(0, 400), slice(400, N))]
+    whole = Facts.of(column, codes, range(4))
+    halves = [
+        Facts.of(column.take(rows), codes[rows], range(4))
+        for rows in (slice(0, 400), slice(400, N))
+    ]
     assert vars(halves[0].merged(halves[1], "load")) == vars(whole)
-    texts = Facts.of(text_column([f"{k}" for k in range(11_000)]), np.zeros(11_000, dtype=int))
+    codes = np.zeros(11_000, dtype=int)
+    texts = Facts.of(text_column([f"{k}" for k in range(11_000)]), codes, ["a"])
     assert texts.bounded().levels is None
     assert len(texts.levels) == 11_000
+
+
+SEVERAL = np.arange(240) % 3  # tasks take turns
+COUNTS = {  # what 240 rows hold, and whether it grows
+    "a counter": (np.arange(240.0), True),
+    "a counter of each task": (np.arange(240.0) // 3 + 7.0 * SEVERAL, True),
+    "sorted within every part": (np.arange(240.0) % 60, False),
+    "sorted within every task of a part": (np.arange(240.0) // 3 % 20 + 7.0 * SEVERAL, False),
+    "batches": ([f"b{k // 12}" for k in range(240)], True),
+    "batches of each task": ([f"{k % 3}-{k // 24}" for k in range(240)], True),
+    "batches that return": ([f"b{k // 6 % 20}" for k in range(240)], False),
+    "levels": ([f"{'abc'[k % 3]}{k % 2}" for k in range(240)], False),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("places", [[], [60, 120, 180], [*range(2, 240, 2)], [1, 130]])
+def test_what_grows_over_the_whole_table_grows_in_parts(name, places):
+    values, wanted = COUNTS[name]
+    texts = isinstance(values, list)
+    facts = []
+    for i, j in pairwise([0, *places, 240]):
+        column = text_column(values[i:j]) if texts else Column("number", values[i:j])
+        names, codes = np.unique(SEVERAL[i:j], return_inverse=True)  # each part counts for itself
+        facts.append(Facts.of(column, codes, names.tolist()))
+    merged = reduce(lambda one, other: one.merged(other, name), facts)
+    assert merged.grows == wanted
 
 
 def die_once(part, marker):

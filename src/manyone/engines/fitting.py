@@ -1,8 +1,8 @@
 """Fits by passes over blocks of rows: the same few lines, wherever the blocks are.
 
 An engine is a function ``sweep(step)``: it calls ``step.partial(block)`` for every block and merges
-what comes back, two at a time and in any order, by ``step.merge``. Steps and what they return can
-be pickled; neither grows with the number of rows.
+what comes back, two neighbours at a time, by ``step.merge``. Steps and what they return can be
+pickled; neither grows with the number of rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Step(Protocol):
         """What one block gives."""
 
     def merge(self, one: Any, other: Any) -> Any:
-        """What two sets of blocks give together; the order does not matter."""
+        """What two sets of blocks give together, `other` being the one that follows `one`."""
 
 
 #: Runs one pass over all blocks.

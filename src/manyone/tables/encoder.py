@@ -67,7 +67,8 @@ class Encoder:
     @classmethod
     def learn(cls, columns: Columns, codes: Codes, n_tasks: int, linear: float) -> Encoder:
         """Decide about columns of normal rows of tasks given by number (n,)."""
-        facts = {name: Facts.of(column, codes) for name, column in columns.items()}
+        tasks = range(n_tasks)
+        facts = {name: Facts.of(column, codes, tasks) for name, column in columns.items()}
         return cls.decided(facts, columns, linear).filled(columns, codes, n_tasks)
 
     @classmethod
@@ -131,7 +132,7 @@ class Encoder:
 
     def learned_again(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
         """The same use of the same columns, learned from other rows."""
-        facts = {name: Facts.of(columns[name], codes) for name in self.used}
+        facts = {name: Facts.of(columns[name], codes, range(n_tasks)) for name in self.used}
         # Of columns that were dropped no value is left, so none of rows that are gone either.
         decisions = tuple(
             replace(one, low=np.nan, high=np.nan)

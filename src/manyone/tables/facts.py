@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from manyone._types import Codes
-from manyone.tables.frames import Column, grouped_numbers
+from manyone.tables.frames import Column
+from manyone.tables.growth import Growth
 
 # So many rows have to grow one after the other, or texts to follow each other, before a column is
 # taken for a counter.
@@ -30,9 +32,8 @@ class Facts:
         All rows, those without a value, and those with an infinite one.
     low, high : float
         Range of the finite values; infinite where there is none.
-    grows : bool or None
-        Whether values grow from row to row, of the table or of each task; of texts, whether they
-        come one after the other and never return, as names of batches do. None: nobody can tell.
+    growth : Growth or None
+        None where values do not grow, and texts return.
     levels : dict of str to int or None
         How often each text occurs; None where there are too many.
     """
@@ -43,12 +44,12 @@ class Facts:
     infinite: int
     low: float
     high: float
-    grows: bool | None
+    growth: Growth | None
     levels: dict[str, int] | None
 
     @classmethod
-    def of(cls, column: Column, codes: Codes) -> Facts:
-        """Facts about a column whose rows belong to tasks given by number (n,), in their order."""
+    def of(cls, column: Column, codes: Codes, tasks: Sequence[Any]) -> Facts:
+        """Facts about a column whose rows, in their order, are of tasks given by number (n,)."""
         values, levels = column.values, {}
         finite = values[np.isfinite(values)]
         if column.levels is not None:
@@ -56,31 +57,44 @@ class Facts:
             levels = dict(zip(column.levels.tolist(), counts.tolist(), strict=True))
         missing, infinite = int(np.isnan(values).sum()), int(np.isinf(values).sum())
         low, high = float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf))
-        grows = _only_grows(values, codes) if column.levels is None else _pass(values, codes)
-        return cls(column.kind, len(values), missing, infinite, low, high, grows, levels)
+        growth = Growth.of(column, codes, tasks)
+        return cls(column.kind, len(values), missing, infinite, low, high, growth, levels)
 
     @property
     def known(self) -> int:
         """Rows with a finite value."""
         return self.rows - self.missing - self.infinite
 
+    @property
+    def grows(self) -> bool:
+        """Whether further rows will have values, or texts, beyond all that were seen."""
+        growth = self.growth
+        if growth is None or not growth.ends:
+            return False
+        if self.kind == "text":  # what never changes within a task is a fact about the task
+            return min(len(self.levels or ()), growth.changes) >= _COUNTER_ROWS
+        longest = max(rows for task, (_, _, rows) in growth.ends.items() if task is not None)
+        by_task = growth.tasks and longest >= 3 and growth.changes >= _COUNTER_ROWS
+        return by_task or (growth.table and self.rows >= _COUNTER_ROWS)
+
     def merged(self, other: Facts, name: str) -> Facts:
-        """Facts about the rows of both, of a column of some name."""
-        levels, grows = None, _both_grow(self.grows, other.grows)
+        """Facts about the rows of both, those of `other` being later, of a column of some name."""
+        levels, growth, shared = None, None, None
         if self.levels is not None and other.levels is not None:
             levels = dict(Counter(self.levels) + Counter(other.levels))
-            # One text may go on where the next part begins.
-            grows = grows and len(levels) >= len(self.levels) + len(other.levels) - 1
+            shared = len(self.levels) + len(other.levels) - len(levels) if levels else None
+        if self.growth is not None and other.growth is not None:
+            growth = self.growth.followed(other.growth, shared)
         kind = _common_kind(self, other, name)
         rows, missing = self.rows + other.rows, self.missing + other.missing
         infinite = self.infinite + other.infinite
         low, high = min(self.low, other.low), max(self.high, other.high)
-        return Facts(kind, rows, missing, infinite, low, high, grows, levels).bounded()
+        return Facts(kind, rows, missing, infinite, low, high, growth, levels).bounded()
 
     def bounded(self) -> Facts:
         """Without the texts where they are too many to be counted."""
         many = self.levels is not None and len(self.levels) > MOST_TEXTS
-        return replace(self, levels=None) if many else self
+        return replace(self, levels=None, growth=None) if many else self
 
 
 def _common_kind(one: Facts, other: Facts, name: str) -> str:
@@ -93,38 +107,3 @@ def _common_kind(one: Facts, other: Facts, name: str) -> str:
         f"Column {name!r} is {one.kind} in one part of the table and {other.kind} in another: "
         "convert it."
     )
-
-
-def _both_grow(one: bool | None, other: bool | None) -> bool | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one and other
-
-
-def _only_grows(values: Any, codes: Codes) -> bool | None:
-    """Whether values grow from row to row, of the table or of each task."""
-    if not np.isfinite(values).all():
-        return False
-    if len(values) < _COUNTER_ROWS:
-        return None
-    if np.all(np.diff(values) > 0):
-        return True
-    order = np.argsort(codes, kind="stable")
-    same = np.diff(codes[order]) == 0
-    steps = np.diff(values[order])[same]
-    if grouped_numbers(codes).max() + 1 < 3 or len(steps) < _COUNTER_ROWS:
-        return None
-    return bool(np.all(steps > 0))
-
-
-def _pass(texts: Any, codes: Codes) -> bool | None:
-    """Whether texts, given by number (n,), come in one run each, of the table or of one task."""
-    known = np.isfinite(texts)
-    texts, codes = texts[known], codes[known]
-    order = np.argsort(codes, kind="stable")
-    other_task, other_text = np.diff(codes[order]) != 0, np.diff(texts[order]) != 0
-    number = len(np.unique(texts))
-    if number not in (1 + np.sum(np.diff(texts) != 0), 1 + np.sum(other_text | other_task)):
-        return False
-    # What never changes within a task is a fact about the task.
-    return True if min(number, np.sum(other_text & ~other_task)) >= _COUNTER_ROWS else None

@@ -100,7 +100,9 @@ class TakeLook:
         """Look at one part."""
         training = self.reader(block)
         columns, codes, _ = training.normal()
-        facts = {name: Facts.of(column, codes).bounded() for name, column in columns.items()}
+        tasks = encode(training.labels)[0].tolist()
+        looked = {name: Facts.of(column, codes, tasks) for name, column in columns.items()}
+        facts = {name: fact.bounded() for name, fact in looked.items()}
         texts, words = {}, np.empty((len(training.labels), len(facts)))
         for k, (name, column) in enumerate(training.columns.items()):
             words[:, k] = column.values
