@@ -96,6 +96,32 @@ def test_reasons_stand_beside_alarms_only(fleet):
     assert text.str.fullmatch(r"x\d = \S+, expected about \S+").all()
 
 
+@pytest.mark.parametrize("size", [60.0, 1e300])
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_wild_value_makes_no_other_one_unexpected(size, trained):
+    """The other reasons of a row are those of the row without the column that is beyond all."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(300, 3)), columns=list("abc"))
+    table["m"] = np.arange(300) % 5
+    table["d"] = 2 * table.a + 0.01 * rng.normal(size=300)
+    if trained:
+        table.loc[7, "b"] = 1e300
+    model = TableModel("m", method=FAST).fit(table)
+    rows = table.head(20).assign(a=size)
+    rows.loc[5:9, "c"] = 1e300
+    found = model.explain(rows, top=4)
+    beyond = found[found.column.isin(["a", "c"]) & (found.value.astype(float) >= size)]
+    assert (beyond["rank"] <= 2).all() and len(beyond) == 25
+    error = beyond[beyond.column == "a"].expected.astype(float).to_numpy() - rows.d.to_numpy() / 2
+    assert np.abs(error).max() < 0.3  # what d says, and not what a wild c lets expect
+    rest = found[found.column == "d"]
+    near = rest.expected.astype(float).to_numpy() - rest.value.astype(float).to_numpy()
+    assert np.abs(near).max() < 1.0
+    assert (model.score(rows.head(5), explain=2).reason_2 == "").all()
+    both = model.score(rows.head(5).assign(a=1e300, d=1e300), explain=2)
+    assert both.reason_2.str.contains(" = 1e+300, expected about", regex=False).all()
+
+
 def test_views_and_nearest_rows_are_named(fleet):
     _, test, _ = fleet
     table = test.copy()

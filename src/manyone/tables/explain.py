@@ -10,15 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from manyone._types import Array, Codes
+from manyone._types import Array, Codes, Mask
 from manyone.covariance import TaskWhitenings, task_whitenings
 from manyone.estimators.combined import CombinedOneClass
 from manyone.progress import counted
-from manyone.reasons import find_reasons
+from manyone.reasons import find_reasons, precision
 from manyone.rows import MISSING
 from manyone.tables.answers import Answers
 from manyone.tables.encoder import Encoder
 from manyone.tables.frames import Column, like, task_labels
+from manyone.tables.gaps import completed
 from manyone.tables.maps import LEVEL_HEIGHT, DateMap, LevelMap, NumberMap
 from manyone.tables.reading import claimed_tasks
 
@@ -150,10 +151,16 @@ def _explain_block(
         closest = cdist(Z, metric.mean, "cityblock").argmin(axis=1)
         own = np.where(codes == MISSING, closest, codes)
     low, high = reference.X.min(axis=0), reference.X.max(axis=0)
-    reasons = find_reasons(metric, Z, own, encoder.source, low, high)
     outside = _columns_outside(model, encoder, Z, columns)
-    order = np.lexsort((-reasons.gain, -outside))[:, :top]
+    wild = (np.insert(outside, 0, 0.0, axis=1) > 0.0)[:, encoder.source + 1]
+    # Nothing is expected from a value beyond all that was seen.
+    tame = _without(wild, Z, own, metric)
+    reasons = find_reasons(metric, tame, own, encoder.source, low, high)
     gain = np.maximum(reasons.gain, 0.0)
+    for number in np.flatnonzero(outside.any(axis=0)):
+        step = np.where(wild & (encoder.source == number), Z - reasons.expected, 0.0)
+        gain[:, number] += (metric.apply(metric.mean[own] + step, own) ** 2).sum(axis=1)
+    order = np.lexsort((-gain, -outside))[:, :top]
     share = gain / np.maximum(gain.sum(axis=1, keepdims=True), 1e-300)
     names = np.array(encoder.used, dtype=object)
     value, expected = np.empty(order.shape, dtype=object), np.empty(order.shape, dtype=object)
@@ -171,6 +178,15 @@ def _explain_block(
     share = np.take_along_axis(share, order, axis=1)
     view, nearest = _views(model, Z, codes, outside.any(axis=1)), _nearest(reference, Z, own)
     return names[order], value, expected, share, view, nearest
+
+
+def _without(wild: Mask, Z: Array, codes: Codes, metric: TaskWhitenings) -> Array:
+    """Rows (n, D) with what their others make one expect where they are wild (n, D)."""
+    found = Z.copy()
+    for task in np.unique(codes[wild.any(axis=1)]).tolist():
+        rows, mean = np.flatnonzero(codes == task), metric.mean[task]
+        found[rows] = mean + completed(Z[rows] - mean, wild[rows], precision(metric, task))
+    return found
 
 
 def _columns_outside(model: TableModel, encoder: Encoder, Z: Array, columns: Any) -> Array:
