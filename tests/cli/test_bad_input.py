@@ -29,7 +29,10 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
             [*FIT, "--time", "now"],
             "--time now: events.csv has no such column. The columns are 'machine'",
         ),
-        ([*FIT, "--time", "machine"], "'pump 0' in the time column 'machine' is no time"),
+        (
+            [*FIT, "--time", "machine"],
+            "row 0 has 'pump 0', which is no time, in the time column 'machine'",
+        ),
         ([*FIT, "--groups", "g"], "--groups g: events.csv has no such column"),
         ([*FIT, "--outlier", "machine"], "'machine'"),
         ([*FIT, "--outlier", "a"], "'a'"),

@@ -226,7 +226,7 @@ def test_times_that_are_missing_or_unreadable_are_refused_by_row():
     with pytest.raises(ValueError, match="Row 7 has no value in the time column 'when'"):
         in_time().fit(train.assign(when=train.when.where(train.index != 7)))
     odd = train.assign(when=train.when.astype(str).where(train.index != 9, "noon"))
-    with pytest.raises(ValueError, match="Row 9: 'noon' in the time column 'when' is no time"):
+    with pytest.raises(ValueError, match="Row 9 has 'noon', which is no time, in"):
         in_time().fit(odd)
 
 

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import typer
 
@@ -150,28 +150,29 @@ def check_folder(option: str, folder: Path) -> None:
 
 def print_table(table: Table, leave_out: Collection[str] = ()) -> None:
     """Print a table of a page, without the columns under some headings."""
-    from rich.console import Console
-    from rich.table import Table as Lines
-
+    rows = [[row.name, *(cell.text for cell in row.cells)] for row in table.rows]
     kept = [k for k, head in enumerate(table.heads) if head not in leave_out]
-    lines = Lines(title=table.title)
-    for k in kept:
-        lines.add_column(table.heads[k], justify="right" if k else "left", no_wrap=k > 0)
-    for row in table.rows:
-        texts = [row.name, *(cell.text for cell in row.cells)]
-        lines.add_row(*(texts[k] for k in kept))
-    Console().print(lines)
+    heads, *lines = [[row[k] for k in kept] for row in (table.heads, *rows)]
+    print_lines(table.title, heads, lines, "right")
 
 
-def print_lines(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    """Print texts as a small table, whatever they hold; without heads if these are empty."""
+def print_lines(
+    title: str,
+    heads: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    justify: Literal["left", "right"] = "left",
+) -> None:
+    """Print texts as a small table, whatever they hold; without heads if these are empty.
+
+    `justify` is for all columns but the first.
+    """
     from rich.console import Console
     from rich.table import Table as Lines
     from rich.text import Text
 
     table = Lines(title=title, title_justify="left", show_header=any(heads))
-    for head in heads:
-        table.add_column(head, overflow="fold")
+    for k, head in enumerate(heads):
+        table.add_column(head, overflow="fold", justify=justify if k else "left")
     for line in lines:
         table.add_row(*(Text(" ".join(str(text).split())) for text in line))
     Console().print(table)

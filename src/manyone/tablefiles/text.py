@@ -211,12 +211,8 @@ class _Reader:
         rows, content = int(kept.sum()), self._decoded(records.content_of(kept))
         table = pl.DataFrame(schema=schema)
         if rows:
-            form: dict[str, Any] = {
-                "has_header": False,
-                "separator": self.delimiter,
-                "null_values": [""],
-            }
-            table = pl.read_csv(content, schema=schema, **form)
+            form: dict[str, Any] = {"separator": self.delimiter, "null_values": [""]}
+            table = pl.read_csv(content, has_header=False, schema=schema, **form)
         if len(table) != rows:  # two readers disagree: trust neither
             raise TableFileError(
                 f"{self.name}, lines {self.line} to {self.line + lines - 1}: {rows} rows by their "

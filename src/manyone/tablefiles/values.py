@@ -21,11 +21,6 @@ _MISSING = ("", "na", "n/a", "nan", "null", "none", "#n/a", "-", "?")
 _BOOLEANS = ("true", "false")
 _POINT = r"^[+-]?([1-9]\d{0,2}(,\d{3})+(\.\d*)?|\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
 _COMMA = r"^[+-]?([1-9]\d{0,2}([. ]\d{3})+(,\d*)?|\d+(,\d*)?|,\d+)([eE][+-]?\d+)?$"
-_WRITTEN: dict[Style, str] = {
-    "point": "written with a decimal point, as others are",
-    "comma": "written with a decimal comma, as others are",
-    "either": "written as others are: some have a decimal point, some a decimal comma",
-}
 # Dates whose order of day and month is certain: 2026-01-31, 2026/01/31, 31.01.2026.
 _DAY = r"(\d{4}-\d\d-\d\d|\d{4}/\d\d?/\d\d?|\d\d?\.\d\d?\.\d{4})"
 _DATE = rf"^{_DAY}([T ]\d\d?:\d\d(:\d\d(\.\d{{1,9}})?)?)? ?(Z|[+-]\d\d:?\d\d)?$"
@@ -152,8 +147,8 @@ def convert(
             what = {"number": "a number", "boolean": "true or false", "date": "a date"}[kind]
             remedy = "Mend it, or leave the field empty."
             if kind == "number" and re.search(f"{_POINT}|{_COMMA}", texts[wrong[0]]):
-                what = _WRITTEN[style]
-                remedy = "Write all numbers of the file with a decimal point."
+                what = "written as the numbers before it"
+                remedy = "Write all of the file with a decimal point."
             raise TableFileError(
                 f"{name}, column {column.name!r}, row {first_row + wrong[0]}: "
                 f"{column[wrong[0]]!r} is not {what}. {remedy}"

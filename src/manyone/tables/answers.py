@@ -15,7 +15,7 @@ from manyone._types import Array, Codes, Mask
 from manyone.calibration.conformal import select_rows
 from manyone.progress import counted
 from manyone.rows import MISSING
-from manyone.tables.frames import label_column, like
+from manyone.tables.frames import like, task_labels
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -114,7 +114,7 @@ def as_output(
     taken = frame if len(rows) == len(frame) else frame[rows.tolist()]
     columns: dict[str, Any] = {
         "row": rows,
-        "task": label_column(taken, task),
+        "task": task_labels(taken, task),
         "score": answers.score,
         "p_value": answers.p_value,
         "alarm": answers.alarm,

@@ -11,9 +11,9 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Mask
 from manyone.labels import as_labels
-from manyone.messages import shortlist
+from manyone.messages import plural, shortlist
 
 _YES_OR_NO = dict.fromkeys(("true", "t", "yes", "y", "1", "1.0"), True)
 _YES_OR_NO |= dict.fromkeys(("false", "f", "no", "n", "0", "0.0"), False)
@@ -50,16 +50,14 @@ class Column:
 
     def joined(self, more: Column) -> Column:
         """These values followed by more values of the same kind."""
-        if self.levels is None or more.levels is None:
+        if self.levels is None:
             return replace(self, values=np.concatenate([self.values, more.values]))
-        index = {level: number for number, level in enumerate(self.levels.tolist())}
-        new = [level for level in more.levels.tolist() if level not in index]
-        levels = _strings([*self.levels.tolist(), *new])
-        index |= {level: len(index) + number for number, level in enumerate(new)}
-        place = np.array([*map(index.get, more.levels.tolist()), np.nan], dtype=np.float64)
-        numbers = np.where(np.isnan(more.values), len(place) - 1, more.values).astype(np.intp)
-        values = np.concatenate([self.values, place[numbers]])
-        return replace(self, values=values, levels=levels)
+        return text_column([*self.texts(), *more.texts()])
+
+    def texts(self) -> list[str | None]:
+        """Values of a text column, None where missing."""
+        levels = [] if self.levels is None else self.levels.tolist()
+        return [None if value != value else levels[int(value)] for value in self.values.tolist()]
 
 
 Columns = dict[str, Column]
@@ -69,9 +67,8 @@ def as_table(table: Any) -> nw.DataFrame[Any]:
     """A narwhals frame whose columns have different names, or what is wrong with it."""
     if hasattr(table, "collect"):
         raise ValueError("table is a lazy frame: call .collect() first.")
-    names = [str(name) for name in getattr(table, "columns", ())]
-    if hasattr(table, "column_names"):  # pyarrow
-        names = [str(name) for name in table.column_names]
+    given = table.column_names if hasattr(table, "column_names") else getattr(table, "columns", ())
+    names = [str(name) for name in given]
     if len(names) != len(set(names)):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise ValueError(f"table has several columns named {shortlist(twice, 3)}: rename them.")
@@ -127,16 +124,12 @@ def read_times(frame: nw.DataFrame[Any], name: str) -> Array:
     column = read_column(frame.get_column(name))
     times = as_times(column)
     lost = np.flatnonzero(~np.isfinite(times))
-    if len(lost) and np.isfinite(column.values[lost[0]]) and column.levels is not None:
-        text = str(column.levels[int(column.values[lost[0]])])
-        raise ValueError(
-            f"Row {lost[0]}: {text!r} in the time column {name!r} is no time. Give dates, texts "
-            "as 2026-01-31 12:00, or numbers."
-        )
     if len(lost):
+        text = column.take(lost[:1]).texts()[0] if column.levels is not None else None
+        wrong = "has no value" if text is None else f"has {text!r}, which is no time,"
         raise ValueError(
-            f"Row {lost[0]} has no value in the time column {name!r} ({len(lost)} such rows). "
-            "Fill it in or remove them."
+            f"Row {lost[0]} {wrong} in the time column {name!r} ({plural(len(lost), 'such row')}). "
+            "Give dates, texts as 2026-01-31 12:00, or numbers, or remove the rows."
         )
     return times
 
@@ -145,15 +138,13 @@ def as_times(column: Column) -> Array:
     """Times as numbers, shape (n,); NaN where there is none, or none that can be read."""
     if column.levels is None:
         return column.values
-    seconds = np.array([*map(_iso_seconds, column.levels.tolist()), np.nan])
-    known = np.where(np.isnan(column.values), len(column.levels), column.values)
-    return np.asarray(seconds[known.astype(np.intp)])
+    return np.array([_iso_seconds(text) for text in column.texts()])
 
 
-def _iso_seconds(text: str) -> float:
+def _iso_seconds(text: str | None) -> float:
     """Seconds since 1970 of a date that is written down (as UTC where it does not say), or NaN."""
     try:
-        when = datetime.fromisoformat(text.strip())
+        when = datetime.fromisoformat((text or "").strip())
     except ValueError:
         return np.nan
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
@@ -192,11 +183,10 @@ def text_column(values: list[Any]) -> Column:
 def _mixed(values: list[Any]) -> Column:
     """Python objects: numbers if all of them are, else texts."""
     known = [value for value in values if value is not None and value == value]
-    if known and all(isinstance(value, bool | np.bool_) for value in known):
-        return Column("boolean", np.array([_number(value) for value in values]))
-    if known and all(hasattr(value, "__float__") for value in known):
-        return Column("number", np.array([_number(value) for value in values]))
-    return text_column(values)
+    if not known or not all(hasattr(value, "__float__") for value in known):
+        return text_column(values)
+    boolean = all(isinstance(value, bool | np.bool_) for value in known)
+    return Column("boolean" if boolean else "number", np.array([_number(v) for v in values]))
 
 
 def _number(value: Any) -> float:
@@ -226,13 +216,6 @@ def task_labels(frame: nw.DataFrame[Any], names: Sequence[str]) -> NDArray[Any]:
         return parts[0]
     rows = zip(*(part.tolist() for part in parts), strict=True)
     return as_labels([joined_label(row) for row in rows])
-
-
-def label_column(frame: nw.DataFrame[Any], names: Sequence[str]) -> Any:
-    """What `task_labels` says, for a column of a table: as it came where it came as texts."""
-    if len(names) == 1 and (column := frame.get_column(names[0])).dtype == nw.String:
-        return column
-    return task_labels(frame, names)
 
 
 def joined_label(values: Sequence[Any]) -> str | None:
@@ -285,12 +268,3 @@ def like(frame: nw.DataFrame[Any], columns: dict[str, Any]) -> Any:
         for name, values in columns.items()
     }
     return nw.from_dict(plain, backend=frame.implementation).to_native()
-
-
-def grouped_numbers(codes: Codes) -> Codes:
-    """Place of each row among the rows of its task, in the order of the rows."""
-    order = np.argsort(codes, kind="stable")
-    counts = np.bincount(codes)
-    place = np.empty(len(codes), dtype=np.intp)
-    place[order] = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return place

@@ -65,7 +65,6 @@ class NumberMap:
 
         `linear` is the share of the standardised value in it, the rest is its normal score.
         """
-        infinite = bool(np.isinf(values).any())
         values = np.sort(values[np.isfinite(values)])
         distinct, first, counts = np.unique(values, return_index=True, return_counts=True)
         normal = ndtri((first + counts / 2) / len(values))
@@ -85,7 +84,7 @@ class NumberMap:
         middle = np.median(values)
         tails = np.array([middle - distinct[0], distinct[-1] - middle])
         slopes = _BEYOND / np.where(tails > 0, tails, distinct[-1] - distinct[0])
-        return cls(distinct[chosen], scores[chosen], slopes, infinite)
+        return cls(distinct[chosen], scores[chosen], slopes)
 
     def undo(self, coordinates: Array) -> Array:
         """Values (n,) that become these coordinates (n, 1)."""

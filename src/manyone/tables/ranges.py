@@ -37,9 +37,9 @@ class Ranges:
 
 def learn_ranges(values: Array, groups: Codes | None = None) -> Ranges:
     """Ranges of columns (n, p), NaN where missing; groups (n,) are left out together."""
-    known = np.isnan(values)
-    lowest = two_highest(np.where(known, -np.inf, -values), groups)
-    highest = two_highest(np.where(known, -np.inf, values), groups)
+    missing = np.isnan(values)
+    lowest = two_highest(np.where(missing, -np.inf, -values), groups)
+    highest = two_highest(np.where(missing, -np.inf, values), groups)
     return ranges_between(np.nanmedian(values, axis=0), lowest, highest)
 
 
