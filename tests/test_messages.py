@@ -18,6 +18,7 @@ import pytest
 import sklearn
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import OneClassSVM
 
 from every_method import EVERY_METHOD, methods, parameters
@@ -29,6 +30,7 @@ from manyone import (
     TaskWhitener,
     auto,
     load,
+    make_pipeline,
     save,
     tune,
 )
@@ -442,6 +444,19 @@ def test_recalibrate_and_select_check_their_rate(method):
 
 def updatable():
     return [m for m in EVERY_METHOD.values() if hasattr(m, "enroll")]
+
+
+@methods
+def test_what_cannot_be_updated_says_what_to_do(method):
+    if method in updatable():
+        pytest.skip("can be updated")
+    model = method().fit(X, task=TASK)
+    pipeline = make_pipeline(StandardScaler(), method()).fit(X, task=TASK)
+    for name, given in (("enroll", {"X": X, "task": TASK}), ("forget", {"task": "pump"})):
+        for one in (model, pipeline):
+            with pytest.raises(AttributeError, match=f"{method.__name__} has no {name}: fit it "):
+                getattr(one, name)(**given)
+        assert not hasattr(model, name)
 
 
 @pytest.mark.parametrize("method", updatable())

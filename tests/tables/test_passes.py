@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyone
-from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, TableModel
+from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, NonlinearOCKSR, TableModel
 from manyone.tables.facts import Facts
 from manyone.tables.frames import Column, read_column, text_column
 
@@ -207,6 +207,14 @@ def test_forgetting_is_a_fit_to_the_rows_that_stay(method, sampled, tmp_path):
     assert hits(left) == 0
     known = model(method=method, alarm_rate=0.1).fit(lambda: [table[~secret]])
     assert_same(left, known, 0.0)
+
+
+def test_a_method_that_cannot_learn_more_rows_of_a_table_in_parts_says_so(monkeypatch):
+    monkeypatch.setattr("manyone.tables.passes._SAMPLE", 300)
+    method = NonlinearOCKSR(landmarks=20, random_state=0)
+    fitted = model(method=method).fit(parts([300, 600]))
+    with pytest.raises(ValueError, match="NonlinearOCKSR has no enroll: fit it again"):
+        fitted.enroll(TABLE.head(9))
 
 
 def test_parts_cannot_leave_blocks_of_time_out_and_say_so():

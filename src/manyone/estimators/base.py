@@ -39,6 +39,25 @@ from manyone.suspects import trust
 _FOLDS = 15
 
 
+class NoUpdateError(AttributeError, ValueError):
+    """A method cannot change its model: there is no such attribute, and the message says why."""
+
+
+class NoUpdate:
+    """`enroll` or `forget` of a method that has to be fitted again."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Remember which of the two it is."""
+        self.name = name
+
+    def __get__(self, model: Any, owner: type) -> Any:
+        """Refuse, with what to do instead."""
+        raise NoUpdateError(
+            f"{owner.__name__} has no {self.name}: fit it again to all rows that it is to know. "
+            f"TableModel.{self.name} does so where the model has kept its rows."
+        )
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class OneClassEstimator(Scoring, RoutingState, OutlierMixin, BaseEstimator, metaclass=ABCMeta):
     """Base class of all estimators: rows in, a solution with left-out scores, thresholds."""
@@ -48,6 +67,8 @@ class OneClassEstimator(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
     }
 
     alarm_rate: float = 0.05
+    enroll: ClassVar[Any] = NoUpdate()
+    forget: ClassVar[Any] = NoUpdate()
 
     @property
     def landmarks(self) -> int | None:
