@@ -97,6 +97,19 @@ def test_nuclear_norm_solution_is_stationary(frobenius: float, nuclear: float) -
     np.testing.assert_allclose(core[:rank, rank:], 0.0, atol=1e-4)
 
 
+@pytest.mark.parametrize("nuclear", [0.5, 5.0, 6.0])
+@pytest.mark.parametrize("frobenius", [1e-6, 1e-3, 0.1])
+def test_nuclear_norm_solution_is_below_every_multiple_of_the_identity(
+    frobenius: float, nuclear: float
+) -> None:
+    K, R = make(2, n=40, T=6)
+    found = solve(K, R, 0.1, frobenius, nuclear).objective_path[-1]
+    for scale in np.geomspace(0.1, 10.0, 41):
+        B = scale * np.eye(R.shape[1])
+        A = scale * np.linalg.solve(scale**2 * K + 0.1 * np.eye(len(K)), R)
+        assert found <= objective(K, R, A, B, 0.1, frobenius, nuclear)
+
+
 def test_stronger_nuclear_norm_lowers_the_rank_until_it_collapses() -> None:
     K, R = make(5, n=30, T=5)
     ranks = []

@@ -129,8 +129,9 @@ def solve_linear(
     For ``nuclear=0`` this is the convex problem ``min_C |KC-R|^2 + 2 sqrt(alpha frobenius)
     |K^(1/2) C|_*``: it is solved to its global optimum by L-BFGS over B, with a duality gap as
     certificate. For ``nuclear>0`` the problem is only bi-convex and the zero model is always a
-    local minimum; proximal gradient steps (accelerated, monotone) start from the solution of
-    ``nuclear=0``, and raise ``nuclear`` in stages if they fall into zero otherwise.
+    local minimum: proximal gradient steps (accelerated, monotone) go down from the best multiple of
+    the identity. (From the solution of ``nuclear=0``, whose B grows as `frobenius` falls, they end
+    in zero, or in a worse minimum, more often.)
 
     Parameters
     ----------
@@ -160,8 +161,9 @@ def solve_linear(
             first = np.eye(M.shape[1]) if B is None else B
             A, found = _paper(problem, first, step, tol, max_iter, report)
             return _solution(problem, eigenvectors, found, A)
-        found = _optimise(problem, B, tol, max_iter, report)
-        return _solution(problem, eigenvectors, found)
+        descend = _proximal if nuclear else _lbfgs
+        start = problem.scaled_identity() if B is None else B
+        return _solution(problem, eigenvectors, descend(problem, start, tol, max_iter, report))
 
 
 def _solution(
@@ -185,31 +187,8 @@ def _solution(
     return LinearSolution(A, symmetric, coef, np.array(path), n_iter, converged, gap, collapsed)
 
 
-def _optimise(
-    problem: _Problem, B: Array | None, tol: float, max_iter: int, report: Report | None
-) -> _Found:
-    start: Array = problem.scaled_identity() if B is None else B
-    if problem.nuclear == 0.0:
-        return _lbfgs(problem, start, tol, max_iter, report)
-    n_iter = 0
-    if problem.frobenius > 0.0:
-        start, _, n_iter, _ = _lbfgs(problem._replace(nuclear=0.0), start, 1e-3, max_iter)
-    # Zero is a local minimum: where a direct descent falls into it, raise nuclear in stages.
-    for shares in ((1.0,), (0.25, 0.5, 0.75, 1.0)):
-        found = start
-        for share in shares:
-            stage, goal, told = problem._replace(nuclear=share * problem.nuclear), 1e-4, None
-            if share == 1.0:
-                stage, goal, told = problem, tol, report
-            found, path, more, converged = _proximal(stage, found, goal, max_iter - n_iter, told)
-            n_iter += more
-        if found.any():
-            break
-    return found, path, n_iter, converged
-
-
 def _lbfgs(
-    problem: _Problem, B: Array, tol: float, max_iter: int, report: Report | None = None
+    problem: _Problem, B: Array, tol: float, max_iter: int, report: Report | None
 ) -> _Found:
     """Smooth case: quasi-Newton over B until the relative duality gap is below ``tol``."""
     latest = problem.at(B)
@@ -261,7 +240,7 @@ def _polish(problem: _Problem, B: Array, steps: int = 20) -> Array:
 
 
 def _proximal(
-    problem: _Problem, B: Array, tol: float, max_iter: int, report: Report | None = None
+    problem: _Problem, B: Array, tol: float, max_iter: int, report: Report | None
 ) -> _Found:
     """Matrix elastic net over B: accelerated proximal gradient with backtracking and restarts."""
     here = problem.at(B)
