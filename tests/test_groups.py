@@ -26,7 +26,7 @@ from manyone.groups import leaving_together
 from manyone.rows import training_rows
 from manyone.selection.judging import fold_splits
 from manyone.solvers.leave_blocks import solve_primal_without_blocks
-from manyone.solvers.path import decompose, left_out_gaps
+from manyone.solvers.path import left_out_gaps
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 methods = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
@@ -276,7 +276,7 @@ def test_closed_form_of_tune_equals_refits(grouped):
     blocks = [left.gone for left in leaving_together(rows)]
     of_tasks = [np.flatnonzero(rows.codes == t) for t in range(rows.n_tasks)]
     for whole in (None, of_tasks):
-        gaps = left_out_gaps(decompose(K.copy(), rows.weight), R, alphas, whole, blocks)
+        gaps = left_out_gaps(K.copy(), R, alphas, rows.weight, whole, blocks)
         for k, alpha in enumerate(alphas):
             for block in blocks[::3]:
                 for t in range(rows.n_tasks):

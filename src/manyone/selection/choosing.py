@@ -33,7 +33,7 @@ from manyone.selection.judging import (
     task_aucs,
     thinned,
 )
-from manyone.solvers.path import decompose, interpolate_gaps
+from manyone.solvers.path import left_out_gaps
 from manyone.solvers.ridge import effective_alpha
 from manyone.threads import one_blas_thread
 
@@ -206,7 +206,7 @@ class _Search:
                 K = gram.matrix()
                 ridges = effective_alpha(alphas, float(np.diagonal(K) @ rows.weight))
                 with one_blas_thread(len(K)):
-                    gaps = interpolate_gaps(decompose(K, rows.weight), R, ridges, of_tasks, leaving)
+                    gaps = left_out_gaps(K, R, ridges, rows.weight, of_tasks, leaving)
                 scores = -np.abs(gaps, out=gaps)
             found = task_aucs(scores, rows.codes, rows.outlier, rows.weight)
             for alpha, aucs in zip(alphas.tolist(), found, strict=True):

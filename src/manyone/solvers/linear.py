@@ -187,9 +187,7 @@ def _solution(
     return LinearSolution(A, symmetric, coef, np.array(path), n_iter, converged, gap, collapsed)
 
 
-def _lbfgs(
-    problem: _Problem, B: Array, tol: float, max_iter: int, report: Report | None
-) -> _Found:
+def _lbfgs(problem: _Problem, B: Array, tol: float, max_iter: int, report: Report | None) -> _Found:
     """Smooth case: quasi-Newton over B until the relative duality gap is below ``tol``."""
     latest = problem.at(B)
     gap = problem.gap(latest)

@@ -6,60 +6,20 @@ responses of rows O(n^2), those of whole tasks O(n^2 n_t).
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
+from numpy.polynomial.chebyshev import chebvander
 from scipy.linalg import eigh
 
 from manyone._types import Array, Codes
 from manyone.solvers.ridge import left_out_mean, one_minus_leverage
 
 
-class Spectrum(NamedTuple):
-    """Eigendecomposition of S K S.
-
-    Attributes
-    ----------
-    values : ndarray of shape (n,)
-    vectors : ndarray of shape (n, n)
-    squares : ndarray of shape (n, n)
-        Squared entries of `vectors`: they give the diagonal of the inverse for any ridge.
-    root : ndarray of shape (n,)
-        Square roots of the weights.
-    """
-
-    values: Array
-    vectors: Array
-    squares: Array
-    root: Array
-
-
-def decompose(K: Array, weight: Array) -> Spectrum:
-    """Eigendecomposition that serves every ridge.
-
-    Parameters
-    ----------
-    K : ndarray of shape (n, n)
-        Destroyed.
-    weight : ndarray of shape (n,)
-
-    Returns
-    -------
-    Spectrum
-        Negative eigenvalues, which a kernel matrix has from rounding alone, are set to zero.
-    """
-    root = np.sqrt(weight)
-    if not np.all(weight == 1.0):
-        K *= root[:, None]
-        K *= root
-    values, vectors = eigh(K, driver="evd", overwrite_a=True, check_finite=False)
-    return Spectrum(np.maximum(values, 0.0), vectors, vectors**2, root)
-
-
 def left_out_gaps(
-    spectrum: Spectrum,
+    K: Array,
     R: Array,
     alphas: Array,
+    weight: Array,
     groups: list[Codes] | None = None,
     blocks: list[Codes] | None = None,
 ) -> Array:
@@ -67,10 +27,13 @@ def left_out_gaps(
 
     Parameters
     ----------
-    spectrum : Spectrum
+    K : ndarray of shape (n, n)
+        Kernel matrix, positive semi-definite but for rounding. Destroyed.
     R : ndarray of shape (n, T)
         Responses; columns are indicators of the normal rows of each task.
     alphas : ndarray of shape (k,)
+        Ridges; a long grid is interpolated from fewer of them, see :func:`chebyshev`.
+    weight : ndarray of shape (n,)
     groups : list of ndarray or None
         None: each row is left out alone (one count of it). Else: each group is left out as a
         whole when its rows answer for tasks they are not in; for its own task a row is left out
@@ -84,23 +47,25 @@ def left_out_gaps(
         Entry (i, t): f_t(x_i) minus the mean of f_t over the rows of task t, under the model
         without row i (or without its group). Minus its absolute value is the score of the row.
     """
-    values, vectors, squares, root = spectrum
-    weight = root**2
-    count = np.minimum(weight, 1.0)[:, None]
-    own = R > 0
+    nodes, basis = chebyshev(alphas)
+    root, count, own = np.sqrt(weight), np.minimum(weight, 1.0)[:, None], R > 0
+    if not np.all(weight == 1.0):
+        K *= root[:, None]
+        K *= root
+    values, vectors = eigh(K, driver="evd", overwrite_a=True, check_finite=False)
+    damped = 1.0 / (np.maximum(values, 0.0)[:, None] + nodes)
+    kept = one_minus_leverage((nodes * (vectors**2 @ damped)).T, weight)
+    rotated = vectors.T @ (root[:, None] * R)
+    solved = vectors @ (damped[:, :, None] * rotated[:, None, :]).reshape(len(values), -1)
+    solved = solved.reshape(len(values), len(nodes), -1)  # M^-1 S R for every ridge
     total, leaves = weight @ R, count.copy()
     for block in blocks or []:
         leaves[block] = weight[block].sum()
     removed = np.where(own, leaves, 0.0)
-    damped = 1.0 / (values[:, None] + alphas)
-    kept = one_minus_leverage((alphas * (squares @ damped)).T, weight)
-    rotated = vectors.T @ (root[:, None] * R)
-    solved = vectors @ (damped[:, :, None] * rotated[:, None, :]).reshape(len(values), -1)
-    solved = solved.reshape(len(values), len(alphas), -1)  # M^-1 S R for every ridge
     # First blocks, for all tasks; then groups, for tasks that their rows are not in.
     stacks = [*_by_size(blocks, False), *_by_size(groups, True)]
-    gaps = np.empty((len(alphas), *R.shape))
-    for k, alpha in enumerate(alphas):
+    gaps = np.empty((len(nodes), *R.shape))
+    for k, alpha in enumerate(nodes):
         residual = solved[:, k] * (alpha / root)[:, None]
         left_out = residual / kept[k][:, None]
         lost = count * left_out * residual
@@ -115,7 +80,7 @@ def left_out_gaps(
             left_out[index] = np.where(mine, left_out[index], inner)
         mean = left_out_mean(weight @ (residual * R), lost, total, removed)
         gaps[k] = (R - left_out) - (1.0 - mean)
-    return gaps
+    return gaps if basis is None else np.tensordot(basis, gaps, 1)
 
 
 def _by_size(groups: list[Codes] | None, spared: bool) -> Iterator[tuple[Codes, bool]]:
@@ -127,42 +92,22 @@ def _by_size(groups: list[Codes] | None, spared: bool) -> Iterator[tuple[Codes, 
         yield np.stack(same), spared
 
 
-def interpolate_gaps(
-    spectrum: Spectrum,
-    R: Array,
-    alphas: Array,
-    groups: list[Codes] | None = None,
-    blocks: list[Codes] | None = None,
-) -> Array:
-    """The same as :func:`left_out_gaps`, for a long grid from fewer evaluations.
+def chebyshev(alphas: Array) -> tuple[Array, Array | None]:
+    """Ridges (m,) that a grid is interpolated from to about 1e-5, and by which matrix (k, m).
 
     Every left-out response is a sum of terms c / (lambda + alpha) with lambda >= 0, so it is
-    analytic in log(alpha) within pi of the real axis: polynomials through N Chebyshev nodes miss it
-    by rho^-N with rho = r + sqrt(r^2 + 1), r = 2 pi / log(largest / smallest ridge).
-
-    Parameters
-    ----------
-    spectrum, R, alphas, groups, blocks
-        As in :func:`left_out_gaps`.
-
-    Returns
-    -------
-    ndarray of shape (k, n, T)
-        To about 1e-5; exact where the grid is no longer than the nodes.
+    analytic in log(alpha) within pi of the real axis: polynomials through m Chebyshev nodes miss it
+    by rho^-m with rho = r + sqrt(r^2 + 1), r = 2 pi / log(largest / smallest ridge). A grid that is
+    no longer than that stays as it is, without a matrix.
     """
     low, high = np.log(alphas.min()), np.log(alphas.max())
     r = 2 * np.pi / max(high - low, 1e-9)
     n_nodes = int(np.ceil(np.log(1e5) / np.log(r + np.sqrt(r * r + 1)))) + 1
     if len(alphas) <= n_nodes:
-        return left_out_gaps(spectrum, R, alphas, groups, blocks)
-    angles = (2 * np.arange(n_nodes) + 1) * np.pi / (2 * n_nodes)
-    nodes = (low + high) / 2 + (high - low) / 2 * np.cos(angles)
-    # Barycentric weights of Chebyshev nodes of the first kind.
-    weights = (-1.0) ** np.arange(n_nodes) * np.sin(angles)
-    distance = np.log(alphas)[:, None] - nodes
-    hit = np.abs(distance) < 1e-14 * (1 + np.abs(nodes))
-    basis = weights / np.where(hit, 1.0, distance)
-    basis[hit.any(axis=1)] = hit[hit.any(axis=1)]
-    basis /= basis.sum(axis=1, keepdims=True)
-    gaps = left_out_gaps(spectrum, R, np.exp(nodes), groups, blocks)
-    return (basis @ gaps.reshape(n_nodes, -1)).reshape(len(alphas), *R.shape)
+        return alphas, None
+    middle, half = (low + high) / 2, (high - low) / 2
+    nodes = np.cos((2 * np.arange(n_nodes) + 1) * np.pi / (2 * n_nodes))
+    # Over these nodes the polynomials are orthogonal: values give coefficients by a product.
+    there = chebvander(nodes, n_nodes - 1)
+    here = chebvander((np.log(alphas) - middle) / half, n_nodes - 1)
+    return np.exp(middle + half * nodes), here @ (there / np.square(there).sum(axis=0)).T
