@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from manyone._types import Array
 from manyone.datasets import load_keystrokes
-from manyone.experiments.data import DATASETS, load
+from manyone.experiments.data import DATASETS, draw
 from manyone.experiments.methods import methods
 from manyone.experiments.protocols import Protocol, Split
 
@@ -30,21 +30,16 @@ FLOORS = {
 }
 
 
-def _keystrokes() -> tuple[Array, Array]:
-    bunch = load_keystrokes()
-    return bunch.data, bunch.target
-
-
 def prepare(name: str, seed: int) -> tuple[Array, Split, str]:
     """Prepared rows, the split of one repetition, and the kind of anomaly to expect."""
     if name == "keys":
-        X, y = _keystrokes()
-        split = Protocol("unseen", 30, 10, 41, 500, n_unseen=26).split(X, y, seed)
+        X, y = load_keystrokes(return_X_y=True)
+        split = Protocol("unseen", 30, 10, 41, 500, n_unseen=26).split(X, y, seed=seed)
         scale = QuantileTransformer(n_quantiles=100, output_distribution="normal")
         return scale.fit(X[split.train]).transform(X), split, "unseen"
     data, _, kind = name.partition("-")
-    X, y = load(data)
-    return X, DATASETS[data].protocols[kind or "seen"].split(X, y, seed), kind or "seen"
+    kind = kind or "seen"
+    return *draw(data, DATASETS[data].protocols[kind], seed), kind
 
 
 def auc(name: str, method: str, seed: int) -> float:

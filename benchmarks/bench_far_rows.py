@@ -28,9 +28,9 @@ from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 from manyone import CombinedOneClass, auto, datasets, tune
 from manyone.estimators import METHODS
-from manyone.experiments import data as sets
+from manyone.experiments.data import DATASETS, draw, names
 
-FAULTS = ("servers", "spacecraft", "turbofan", "products", "valves")
+FAULTS = names("faults")
 TASKS = 20
 SEVERAL = 3.0  # standard deviations
 LOW = "  *"  # after lines with less than 99 %
@@ -78,9 +78,7 @@ def _xy(bunch: Any) -> tuple[Any, Any]:
 
 def entities(name: str, seed: int) -> tuple[Any, ...]:
     """The same of a set with labelled faults, columns standardised on the training rows."""
-    X, task, roles = sets.load(name)
-    split = sets.DATASETS[name].protocols["faults"].split(X, task, roles, seed=seed)
-    X = sets.prepared(name, X, split.train)
+    X, split = draw(name, DATASETS[name].protocols["faults"], seed)
     some = np.unique(split.task)[:TASKS]
     train, test = np.isin(split.task, some), np.isin(split.owner, some)
     test &= np.random.default_rng(seed).random(len(test)) < 1000 / test.sum()

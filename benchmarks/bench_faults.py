@@ -36,7 +36,7 @@ from manyone import IndependentOCKSR, NonlinearOCKSR, auto, tune
 from manyone._types import Array
 from manyone.datasets import load_coil100, load_faces, load_keystrokes, load_mnist
 from manyone.experiments import Plan, run
-from manyone.experiments.data import DATASETS, load, names, prepared
+from manyone.experiments.data import DATASETS, draw, names
 from manyone.experiments.methods import DEFAULT, Method, fault_methods, ours
 from manyone.experiments.protocols import POSITIVE, Protocol, member_aucs
 
@@ -118,9 +118,8 @@ def faults(seeds: int, out: Path) -> bool:
 
 def fault_auc(name: str, seed: int, fit: Callable[..., Any], contamination: float = 0.0) -> float:
     """Mean AUC over the tasks of what `fit` makes of the training rows and tasks."""
-    loaded, protocol = load(name), DATASETS[name].protocols["faults"]
-    split = replace(protocol, contamination=contamination).split(*loaded, (0, seed))
-    X = prepared(name, loaded[0], split.train)
+    protocol = replace(DATASETS[name].protocols["faults"], contamination=contamination)
+    X, split = draw(name, protocol, (0, seed))
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         scores = fit(X[split.train], split.task).score_samples(X[split.test], task=split.owner)
@@ -201,7 +200,7 @@ def drop(name: str, seed: int, method: Method) -> tuple[float, float]:
 def strangers_auc(name: str, seed: int) -> dict[str, tuple[float, float]]:
     """AUC on seen and on unseen strangers, of a tuned NonlinearOCKSR and of `auto`."""
     X, labels = _stranger_rows(name)
-    split = STRANGERS[name].split(X, labels, (0, seed))
+    split = STRANGERS[name].split(X, labels, seed=(0, seed))
     if name.startswith("keystrokes"):
         scale = QuantileTransformer(n_quantiles=100, output_distribution="normal")
         X = scale.fit(X[split.train]).transform(X)

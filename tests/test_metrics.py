@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from manyone import JointOCKSR, TaskAUC
 from manyone.metrics import task_aucs
+from manyone.selection.judging import own_aucs
 
 
 @pytest.mark.parametrize("digits", [1, 8])
@@ -29,6 +30,21 @@ def test_equals_scikit_learn(digits, weighted):
         truth = (codes == t) & ~outlier
         expected = roc_auc_score(truth, scores[:, t], sample_weight=weight)
         assert aucs[t] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("digits", [1, 8])
+def test_areas_inside_tasks_equal_scikit_learn(digits):
+    rng = np.random.default_rng(0)
+    codes, outlier = rng.integers(0, 4, 60), rng.uniform(size=60) < 0.3
+    outlier[codes == 2] = False  # nothing to compare
+    scores = rng.normal(size=60).round(digits)
+    scores[:3] = -np.inf
+    aucs = own_aucs(scores, codes, outlier, 5)
+    shown = np.maximum(scores, -1e9)  # scikit-learn takes no infinite scores
+    for t in (0, 1, 3):
+        expected = roc_auc_score(~outlier[codes == t], shown[codes == t])
+        assert aucs[t] == pytest.approx(expected, abs=1e-15)
+    assert np.isnan(aucs[[2, 4]]).all()
 
 
 def test_nothing_to_compare_is_nan():

@@ -126,7 +126,7 @@ def test_beats_the_paper_on_digits():
     X = digits.data / np.linalg.norm(digits.data, axis=1, keepdims=True)
     aucs = []
     for seed in range(2):
-        split = DATASETS["mnist"].protocols["seen"].split(X, digits.target, seed)
+        split = DATASETS["mnist"].protocols["seen"].split(X, digits.target, seed=seed)
         model = MORVR().fit(X[split.train], task=split.task)
         aucs.append(100 * split.aucs(model.score_tasks(X[split.test])).mean())
     assert np.mean(aucs) > 95.43

@@ -31,7 +31,7 @@ def rows():
     machine = np.array([f"m{t}" for t in range(6)])
     task = machine[np.concatenate([fleet.task, fleet.test_task])]
     X = np.concatenate([fleet.data, fleet.test_data])
-    return X, task, np.concatenate(roles).astype(np.uint8)
+    return data.Rows(X, task, np.concatenate(roles).astype(np.uint8))
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def fleet_for_servers(rows, monkeypatch, tmp_path):
 
 def test_rows_are_drawn_for_what_they_may_be(rows):
     X, task, roles = rows
-    split = PROTOCOL.split(X, task, roles, 3)
+    split = PROTOCOL.split(*rows, seed=3)
     assert split.tasks.tolist() == [f"m{t}" for t in range(6)]
     for label in split.tasks:
         assert (split.task == label).sum() == 10
@@ -56,7 +56,7 @@ def test_rows_are_drawn_for_what_they_may_be(rows):
     np.testing.assert_array_equal(task[split.test], split.owner)
     assert not set(split.train) & set(split.test)
     assert len(set(split.train) | set(split.test)) == 6 * 28
-    again, other = PROTOCOL.split(X, task, roles, 3), PROTOCOL.split(X, task, roles, 4)
+    again, other = (PROTOCOL.split(*rows, seed=seed) for seed in (3, 4))
     np.testing.assert_array_equal(split.test, again.test)
     assert set(split.train) != set(other.train)
     normal, owner = split.normal()
@@ -65,32 +65,32 @@ def test_rows_are_drawn_for_what_they_may_be(rows):
 
 
 def test_test_rows_as_they_come_and_tasks_at_random(rows):
-    split = FaultProtocol(10, n_tasks=4, n_test=20).split(*rows, 0)
+    split = FaultProtocol(10, n_tasks=4, n_test=20).split(*rows, seed=0)
     assert len(split.tasks) == 4 and (np.unique(split.owner, return_counts=True)[1] == 20).all()
     assert 0.05 < split.fault.mean() < 0.5
     with pytest.raises(ValueError, match="needs 9 tasks; only 6"):
-        FaultProtocol(10, n_tasks=9).split(*rows, 0)
+        FaultProtocol(10, n_tasks=9).split(*rows, seed=0)
     with pytest.raises(ValueError, match="labels"):
-        PROTOCOL.split(rows[0], rows[1][1:], rows[2], 0)
+        PROTOCOL.split(rows[0], rows[1][1:], rows[2], seed=0)
     assert PROTOCOL.smaller(4) == FaultProtocol(10, n_normal=3, n_fault=1)
 
 
 def test_tasks_without_enough_rows_are_left_out(rows):
     X, task, roles = rows
     roles = np.where((task == "m2") & (roles == FAULT), 0, roles).astype(np.uint8)
-    assert "m2" not in PROTOCOL.split(X, task, roles, 0).tasks
+    assert "m2" not in PROTOCOL.split(X, task, roles, seed=0).tasks
 
 
 def test_contaminated_rows_are_faults_that_are_not_tested_with(rows):
     roles = rows[2]
-    split = replace(PROTOCOL, contamination=0.05).split(*rows, 0)
+    split = replace(PROTOCOL, contamination=0.05).split(*rows, seed=0)
     bad = roles[split.train] == FAULT
     assert bad.sum() == 6 and len(split.train) == 60
     assert not set(split.train) & set(split.test)
 
 
 def test_aucs_are_those_of_each_task_alone(rows):
-    split = PROTOCOL.split(*rows, 0)
+    split = PROTOCOL.split(*rows, seed=0)
     scores = np.random.default_rng(0).normal(size=len(split.test))
     for t, label in enumerate(split.tasks):
         mine = split.owner == label
@@ -101,7 +101,7 @@ def test_aucs_are_those_of_each_task_alone(rows):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("key", [key for key in fault_methods() if key[1] == DEFAULT], ids=str)
 def test_every_method_finds_faults_and_sets_thresholds(key, rows):
-    split = PROTOCOL.split(*rows, 0)
+    split = PROTOCOL.split(*rows, seed=0)
     X, method = rows[0], fault_methods()[key]
     model = method.fit(X[split.train], split.task, "faults")
     scores = model.score_samples(X[split.test], task=split.owner)
@@ -126,9 +126,7 @@ def test_a_cell_is_prepared_on_its_training_rows(fleet_for_servers):
     cell = Cell("servers", "faults", "1-NN (L2)", "1-NN (L2)", DEFAULT, 0, 0)
     found = compute(cell, fleet_for_servers)
     assert len(found["auc"]) == 6 and len(found["alarms"]) == 4
-    X, task, roles = data.load("servers", fleet_for_servers)
-    split = cell.sizes.split(X, task, roles, (0, 0))
-    Z = data.prepared("servers", X, split.train)
+    Z, split = data.draw("servers", cell.sizes, (0, 0), fleet_for_servers)
     np.testing.assert_allclose(Z[split.train].mean(axis=0), 0.0, atol=1e-12)
     np.testing.assert_allclose(Z[split.train].std(axis=0), 1.0)
     aucs = []
@@ -225,7 +223,7 @@ def test_faults_have_a_table_and_no_studies():
 )
 def test_real_sets_are_cut_as_documented(name, n_tasks, columns, data_home: Path):
     X, task, roles = data.load(name, str(data_home))
-    split = data.DATASETS[name].protocols["faults"].split(X, task, roles, 0)
+    split = data.DATASETS[name].protocols["faults"].split(X, task, roles, seed=0)
     assert X.shape[1] == columns and len(split.tasks) == n_tasks
     assert np.all(roles[split.train] & LEARN) and not set(split.train) & set(split.test)
     counts = np.unique(split.task, return_counts=True)[1]

@@ -46,7 +46,7 @@ def test_sizes_and_disjointness(name, kind, tasks, train, positive, negative):
 def test_seed_fixes_the_split_and_changes_it():
     labels = labels_like("mnist")
     protocol = Protocol("unseen", 4, 5, 20, 30, n_unseen=3)
-    a, b, c = (protocol.split(labels, labels, seed) for seed in ((0, 1), (0, 1), (0, 2)))
+    a, b, c = (protocol.split(labels, labels, seed=seed) for seed in ((0, 1), (0, 1), (0, 2)))
     assert np.array_equal(a.train, b.train) and np.array_equal(a.member, b.member)
     assert not np.array_equal(a.train, c.train)
 
@@ -55,7 +55,7 @@ def test_aucs_agree_with_scikit_learn():
     from sklearn.metrics import roc_auc_score
 
     labels = labels_like("face")
-    split = Protocol("seen", 5, 4, 10, 17).split(labels, labels, 0)
+    split = Protocol("seen", 5, 4, 10, 17).split(labels, labels, seed=0)
     scores = np.random.default_rng(0).normal(size=split.member.shape)
     expected = [
         roc_auc_score(member[member >= 0], column[member >= 0])
@@ -76,7 +76,7 @@ def test_aucs_agree_with_scikit_learn():
 def test_data_that_is_too_small_is_refused(protocol, words):
     labels = labels_like("face")
     with pytest.raises(ValueError, match=words):
-        protocol.split(labels, labels, 0)
+        protocol.split(labels, labels, seed=0)
 
 
 def test_contradictory_protocols_are_refused():
@@ -85,7 +85,7 @@ def test_contradictory_protocols_are_refused():
     with pytest.raises(ValueError, match="n_unseen"):
         Protocol("unseen", 2, 2, 2, 2)
     with pytest.raises(ValueError, match="labels"):
-        Protocol("seen", 2, 2, 2, 2).split(np.zeros((4, 1)), [0, 1], 0)
+        Protocol("seen", 2, 2, 2, 2).split(np.zeros((4, 1)), [0, 1], seed=0)
 
 
 @pytest.mark.parametrize("name", ["n_tasks", "n_train", "n_positive", "n_negative"])

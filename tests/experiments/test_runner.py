@@ -33,3 +33,18 @@ def test_methods_that_fail_leave_the_others_alone(tmp_path, monkeypatch):
     failed = {o.cell.method for o in outcomes if o.error}
     assert failed == {"C-OCKSR"} and "lost" in next(o.error for o in outcomes if o.error)
     assert {row.method for row in summarise(outcomes)} == set(methods()) - failed
+
+
+def test_files_that_killed_runs_left_go_and_those_of_others_stay(tmp_path, monkeypatch):
+    folder = tmp_path / "cells"
+    folder.mkdir()
+    left, written = folder / ".a.json.left.part", folder / ".b.json.now.part"
+    left.touch()
+
+    def compute(cell, data_home=None):
+        written.touch()  # by another run in the same folder
+        return {"auc": [0.5]}
+
+    monkeypatch.setattr(runner, "compute", compute)
+    run(Plan(repeats=1), tmp_path)
+    assert not left.exists() and written.exists()

@@ -14,7 +14,7 @@ from manyone._types import Array
 from manyone.bench.cases import Case
 from manyone.bench.contenders import CONTENDERS, OURS, Data, fleet
 from manyone.bench.workers import in_turns, times_of
-from manyone.tables.evaluation import auc
+from manyone.selection.judging import own_aucs
 
 
 @dataclass(frozen=True)
@@ -111,5 +111,5 @@ def _timed(case: Case, name: str, times: dict[str, list[float]]) -> Measured:
 
 def task_auc(data: Data, scores: Array) -> float:
     """Mean area under the curve over the tasks that have test rows of both kinds."""
-    rows = (np.flatnonzero(data.task_test == task) for task in np.unique(data.task_test))
-    return float(np.nanmean([auc(scores[mine], data.outlier[mine]) for mine in rows]))
+    n_tasks = int(data.task_test.max()) + 1
+    return float(np.nanmean(own_aucs(scores, data.task_test, data.outlier, n_tasks)))

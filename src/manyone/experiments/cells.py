@@ -40,12 +40,12 @@ def compute(cell: Cell, data_home: str | None = None) -> dict[str, Any]:
         repetitions; of the package's methods what `_learned` finds; in the first repetition the
         ``tasks``; ``seconds``.
     """
-    loaded, sizes = data.load(cell.dataset, data_home), cell.sizes
-    split: Split | FaultSplit = sizes.split(*loaded, (cell.seed, cell.repetition))
-    X, method = data.prepared(cell.dataset, loaded[0], split.train), _method(cell)
+    seed = (cell.seed, cell.repetition)
+    X, split = data.draw(cell.dataset, cell.sizes, seed, data_home)
+    method = _method(cell)
     parts = [(X[split.train], split.task)]
     if cell.corruption:
-        rng = np.random.default_rng((cell.seed, cell.repetition, 1))
+        rng = np.random.default_rng((*seed, 1))
         parts = corrupt(*parts[0], cell.corruption, rng)
     start = time.process_time()  # of one thread: the same on a busy machine
     with threadpool_limits(1), warnings.catch_warnings():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,60 +50,83 @@ def names(kind: str) -> tuple[str, ...]:
     return tuple(name for name, dataset in DATASETS.items() if kind in dataset.protocols)
 
 
-@lru_cache(maxsize=5)
-def load(name: str, data_home: str | None = None) -> tuple[NDArray[Any], ...]:
-    """Rows (n, d) and the name of the class or entity of each (n,); for faults also roles (n,).
+class Rows(NamedTuple):
+    """Rows of a data set, as the ``split`` of a protocol takes them.
 
-    A role is a sum of `LEARN`, `NORMAL` and `FAULT`. The ``split`` of a protocol takes all of
-    this. The last few sets are kept for the next call.
+    Attributes
+    ----------
+    X : ndarray of shape (n, d)
+    task : ndarray of shape (n,)
+        Name of the class or entity of each row.
+    roles : ndarray of shape (n,)
+        What each row may be drawn for, a sum of `LEARN`, `NORMAL` and `FAULT`.
     """
+
+    X: Array
+    task: NDArray[Any]
+    roles: NDArray[np.uint8]
+
+
+def draw(
+    name: str, protocol: Any, seed: int | Sequence[int], data_home: str | None = None
+) -> tuple[Array, Any]:
+    """Rows (n, d) of a data set as methods get them, and the split of one repetition.
+
+    For faults, columns are standardised on the training rows.
+    """
+    rows = load(name, data_home)
+    split = protocol.split(*rows, seed=seed)
+    if DATASETS[name].faults is None:
+        return rows.X, split
+    return np.asarray(StandardScaler().fit(rows.X[split.train]).transform(rows.X)), split
+
+
+@lru_cache(maxsize=5)
+def load(name: str, data_home: str | None = None) -> Rows:
+    """Rows of a data set; the last few sets are kept for the next call."""
     dataset = DATASETS[name]
     if dataset.faults is not None:
         return FAULT_ROWS[name](data_home)
     bunch = _load(dataset.loader, data_home, **dataset.options)
     X = normalize(bunch.data) if dataset.unit_length else np.asarray(bunch.data)
-    return X, _entities(bunch)
+    anything = np.ones(len(X), dtype=bool)
+    return Rows(X, _entities(bunch), _roles(anything, anything, ~anything))
 
 
-def prepared(name: str, X: Array, train: NDArray[np.intp]) -> Array:
-    """Rows as methods get them: for faults, columns are standardised on the training rows."""
-    if DATASETS[name].faults is None:
-        return X
-    return np.asarray(StandardScaler().fit(X[train]).transform(X))
-
-
-def _servers(data_home: str | None) -> tuple[NDArray[Any], ...]:
+def _servers(data_home: str | None) -> Rows:
     """Learn from the first half of the time, test with the second."""
     early, late = (_load("servers", data_home, split=split) for split in ("train", "test"))
     return _joined(early, late, late.label, ~late.label)
 
 
-def _spacecraft(data_home: str | None) -> tuple[NDArray[Any], ...]:
+def _spacecraft(data_home: str | None) -> Rows:
     """Windows of telemetry; a fault lasts for half of the steps of its window or more."""
     options: dict[str, Any] = {"window": 50, "step": 25, "features": "values"}
     early, late = (_load("telemetry", data_home, split=s, **options) for s in ("train", "test"))
     return _joined(early, late, late.anomalous >= 0.5, late.anomalous == 0.0)
 
 
-def _turbofan(data_home: str | None) -> tuple[NDArray[Any], ...]:
+def _turbofan(data_home: str | None) -> Rows:
     """Early cycles of engines, and their last ones; sensors that do not vary are left out."""
     engines = _load("turbofan", data_home)
     early, varies = engines.cycle <= 80, np.ptp(engines.data, axis=0) > 0
-    return engines.data[:, varies], _entities(engines), _roles(early, early, engines.rul < 20)
+    roles = _roles(early, early, engines.rul < 20)
+    return Rows(engines.data[:, varies], _entities(engines), roles)
 
 
-def _products(data_home: str | None) -> tuple[NDArray[Any], ...]:
+def _products(data_home: str | None) -> Rows:
     """Intact products and defective ones."""
     images = _load("products", data_home)
-    return images.data, _entities(images), _roles(~images.label, ~images.label, images.label)
+    roles = _roles(~images.label, ~images.label, images.label)
+    return Rows(images.data, _entities(images), roles)
 
 
-def _valves(data_home: str | None) -> tuple[NDArray[Any], ...]:
+def _valves(data_home: str | None) -> Rows:
     """Learn from normal rows of the beginning of each run, test with all that comes later."""
     runs = _load("valves", data_home)
     begin = np.arange(len(runs.target)) - np.searchsorted(runs.target, runs.target) < 300
     roles = _roles(begin & ~runs.label, ~begin & ~runs.label, ~begin & runs.label)
-    return runs.data, _entities(runs), roles
+    return Rows(runs.data, _entities(runs), roles)
 
 
 #: Functions that load the sets of faults.
@@ -119,12 +143,12 @@ def _load(name: str, data_home: str | None, **options: Any) -> Any:
     return getattr(datasets, f"load_{name}")(data_home=data_home, **options)
 
 
-def _joined(early: Any, late: Any, fault: Mask, normal: Mask) -> tuple[NDArray[Any], ...]:
+def _joined(early: Any, late: Any, fault: Mask, normal: Mask) -> Rows:
     """Two series of the same entities: learn from the early one, test with the late one."""
     learn = np.arange(len(early.data) + len(late.data)) < len(early.data)
     normal, fault = (np.append(np.zeros(len(early.data), bool), part) for part in (normal, fault))
     entities = np.append(_entities(early), _entities(late))
-    return np.concatenate([early.data, late.data]), entities, _roles(learn, normal, fault)
+    return Rows(np.concatenate([early.data, late.data]), entities, _roles(learn, normal, fault))
 
 
 def _entities(bunch: Any) -> NDArray[Any]:

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyone import auto, tune
-from manyone._types import Array
+from manyone._types import Array, Codes
 from manyone.estimators import METHODS
 from manyone.experiments import rivals
-from manyone.experiments.protocols import NEGATIVE, POSITIVE, UNUSED, member_aucs
 from manyone.files import toml_beside
 from manyone.rows import training_rows
-from manyone.selection.judging import Split, content_order, fold_splits
+from manyone.selection.judging import finite_mean, fold_aucs
 
 Grid = Mapping[str, Sequence[Any]]
 Labels = NDArray[Any]
@@ -223,30 +222,12 @@ def has_ridge(family: str) -> bool:
 
 
 def _chosen(rival: Any, grid: Grid, X: Array, task: Labels, kind: str) -> Any:
-    """The best candidate of a grid, judged by AUC in folds of the training rows; not fitted."""
+    """The best candidate of a grid, not fitted; judged as the methods of the package are."""
     settings = (zip(grid, values, strict=True) for values in product(*grid.values()))
-    best, *others = [clone(rival).set_params(**dict(setting)) for setting in settings]
-    if others:
-        splits = _splits(rival, X, task, kind)
-        best = max([best, *others], key=lambda model: _judged(model, X, task, kind, splits))
-    return best
-
-
-def _judged(rival: Any, X: Array, task: Labels, kind: str, splits: Sequence[Split]) -> float:
-    """Mean AUC over splits and tasks."""
-    aucs = []
-    for train, test, enrolled in splits:
-        model = clone(rival).fit(X[train], task=task[train])
-        # Negatives are rows of other tasks: of those in the model, or of those held out.
-        others = np.where(enrolled[test] == (kind == "seen"), NEGATIVE, UNUSED)[:, None]
-        member = np.where(task[test][:, None] == model.tasks_, POSITIVE, others)
-        aucs.append(member_aucs(model.score_tasks(X[test]), member))
-    return float(np.nanmean(np.concatenate(aucs)))
-
-
-def _splits(rival: Any, X: Array, task: Labels, kind: str) -> list[Split]:
-    """Splits to judge a candidate by: the same as for the methods of the package."""
-    rows, labels, source = training_rows(clone(rival), X, task)
+    candidates = [clone(rival).set_params(**dict(setting)) for setting in settings]
+    if len(candidates) == 1:
+        return candidates[0]
+    rows, labels, _ = training_rows(clone(rival), X, task)
     if np.bincount(rows.codes).max() < 2:
         raise ValueError("Every task has a single row: there is none to judge a setting by.")
     if kind == "unseen" and len(labels) < _FEWEST_TASKS:
@@ -254,7 +235,12 @@ def _splits(rival: Any, X: Array, task: Labels, kind: str) -> list[Split]:
             f'kind="unseen" holds out half of the tasks to judge by and needs at least '
             f'{_FEWEST_TASKS} tasks; got {len(labels)}. Use kind="seen".'
         )
-    # As in the package: rows and tasks in the order of their content, not of their names.
-    splits = fold_splits(rows.codes, rows.outlier, kind, task_order=content_order(rows))
-    back = np.argsort(source)
-    return [Split(*(mask[back] for mask in split)) for split in splits]
+
+    def judged(model: Any) -> float:
+        def scores_of(kept: Codes, held: Codes) -> Array:
+            model.fit(rows.X[kept], task=rows.codes[kept])
+            return np.asarray(model.score_tasks(rows.X[held]))
+
+        return finite_mean(fold_aucs(scores_of, rows, kind))
+
+    return max(candidates, key=judged)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Mask
-from manyone.selection.judging import task_aucs
+from manyone.selection.judging import own_aucs, task_aucs
 
 #: Marks in `Split.member`.
 NEGATIVE, POSITIVE, UNUSED = 0, 1, -1
@@ -89,9 +89,8 @@ class FaultSplit:
 
     def aucs(self, scores: Array) -> Array:
         """Area under the ROC curve of each task, (T,), from the scores of the test rows (m,)."""
-        rows = [np.flatnonzero(self.owner == task) for task in self.tasks]
-        codes = np.where(self.fault, -1, 0)
-        return np.concatenate([task_aucs(scores[mine, None], codes[mine]) for mine in rows])
+        codes = np.searchsorted(self.tasks, self.owner)
+        return own_aucs(scores, codes, self.fault, len(self.tasks))
 
     def normal(self) -> tuple[NDArray[np.intp], NDArray[Any]]:
         """Normal test rows, by their position in the data, and their tasks."""
@@ -146,7 +145,7 @@ class Protocol:
         """The same protocol with test rows divided by a factor of 1 or more."""
         return replace(self, **_divided(self, factor, "n_positive", "n_negative"))
 
-    def split(self, X: Any, task: Any, seed: int | Sequence[int]) -> Split:
+    def split(self, X: Any, task: Any, roles: object = None, *, seed: int | Sequence[int]) -> Split:
         """Draw the rows of one repetition.
 
         Parameters
@@ -155,6 +154,8 @@ class Protocol:
             Only its length is looked at.
         task : array-like of shape (n,)
             Class of each row.
+        roles : ignored
+            Every row may be drawn for anything.
         seed : int or sequence of int
             The same seed and labels give the same split.
 
@@ -226,7 +227,7 @@ class FaultProtocol:
         return replace(self, **_divided(self, factor, "n_normal", "n_fault", "n_test"))
 
     def split(
-        self, X: Any, task: Any, roles: NDArray[np.uint8], seed: int | Sequence[int]
+        self, X: Any, task: Any, roles: NDArray[np.uint8], *, seed: int | Sequence[int]
     ) -> FaultSplit:
         """Draw the rows of one repetition.
 

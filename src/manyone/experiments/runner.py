@@ -68,12 +68,14 @@ def run(
     progress(len(outcomes), len(cells))
     job, master = joblib.delayed(_compute_and_store), os.getpid()
     jobs = [job(cell, paths[cell], data_home, master) for cell in cells if cell not in outcomes]
+    # Of a run that was killed while it wrote; whoever else writes now will be done soon.
+    abandoned = list(folder.glob("*.part")) if jobs else []
     workers = max(1, min(workers, len(jobs)))
     parallel = joblib.Parallel(workers, return_as="generator_unordered", batch_size=1)
     for outcome in parallel(jobs):
         outcomes[outcome.cell] = outcome
         progress(len(outcomes), len(cells))
-    for part in folder.glob("*.part"):  # of runs that were killed while they wrote
+    for part in abandoned:
         part.unlink(missing_ok=True)
     return [outcomes[cell] for cell in cells]
 

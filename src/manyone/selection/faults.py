@@ -26,7 +26,7 @@ from manyone.estimators.capabilities import Grid
 from manyone.progress import counted
 from manyone.rows import TrainingRows, places
 from manyone.scales import task_means, task_scales
-from manyone.selection.judging import Judged, beats, finite_mean
+from manyone.selection.judging import Judged, beats, finite_mean, own_aucs
 from manyone.suspects import trust
 
 _METRICS = ("whitened", "plain")
@@ -136,20 +136,11 @@ def fault_aucs(
             continue
         codes = rows.codes[held]
         new = np.concatenate([rows.X[held], *faults[:, held]])
-        scores = score(kept, new, np.tile(codes, len(faults) + 1))
-        found.append(_paired_aucs(scores.reshape(-1, len(held)), codes, rows.n_tasks))
+        scores = score(kept, new, np.tile(codes, len(faults) + 1)).reshape(-1, len(held))
+        twice, fault = np.tile(codes, 2), np.repeat([False, True], len(held))
+        pairs = (np.append(scores[0], faulty) for faulty in scores[1:])
+        found.append([own_aucs(both, twice, fault, rows.n_tasks) for both in pairs])
     return np.concatenate(found, axis=1) if found else np.empty((len(faults), 0))
-
-
-def _paired_aucs(scores: Array, codes: Codes, n_tasks: int) -> Array:
-    """AUC (k, T) of the first line of scores (1 + k, m) against each other line, task by task."""
-    aucs = np.full((len(scores) - 1, n_tasks), np.nan)
-    for task in np.unique(codes):
-        normal, *faulty = scores[:, codes == task]
-        for kind, bad in enumerate(faulty):
-            wins = (normal[:, None] > bad) + 0.5 * (normal[:, None] == bad)
-            aucs[kind, task] = wins.mean()
-    return aucs
 
 
 def fault_grid(model: MultiTaskOneClass) -> Grid:

@@ -222,6 +222,38 @@ def task_aucs(
     return aucs.reshape(*stack, T)
 
 
+def own_aucs(scores: Array, codes: Codes, outlier: Mask, n_tasks: int) -> Array:
+    """Area under the ROC curve of each task: its normal rows against its own abnormal ones.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        Score of every row against its task.
+    codes : ndarray of shape (n,)
+        Task of each row, from 0 to T - 1.
+    outlier : ndarray of bool of shape (n,)
+    n_tasks : int
+        T.
+
+    Returns
+    -------
+    ndarray of shape (T,)
+        NaN where a task has no normal or no abnormal row. Ties count one half.
+    """
+    order = np.lexsort((scores, codes))
+    scores, codes, normal = scores[order], codes[order], ~outlier[order]
+    changes = np.flatnonzero((codes[1:] != codes[:-1]) | (scores[1:] != scores[:-1])) + 1
+    # Abnormal rows so far, in all tasks: before equal scores, and with them.
+    below = np.append(0, np.cumsum(~normal))
+    first, last = np.append(0, changes), np.append(changes, len(scores))
+    level = np.repeat(0.5 * (below[first] + below[last]), last - first)
+    level -= below[np.searchsorted(codes, codes)]
+    positives, rows = (np.bincount(codes, each, n_tasks) for each in (normal, None))
+    pairs = positives * (rows - positives)
+    wins = np.bincount(codes, level * normal, n_tasks)
+    return np.divide(wins, pairs, out=np.full(n_tasks, np.nan), where=pairs > 0)
+
+
 def _against(scores: Array, owner: Codes, negative: Mask, mass: Array) -> Array:
     """AUC (T,) of the rows of each task against the same negatives; scores are (n, T)."""
     own, T = np.flatnonzero(owner >= 0), scores.shape[1]
