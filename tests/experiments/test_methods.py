@@ -11,7 +11,7 @@ from manyone import JointOCKSR
 from manyone.estimators import METHODS
 from manyone.experiments import methods
 from manyone.experiments.methods import AS_IN_PAPER, Method, _chosen, not_installed, own
-from manyone.experiments.rivals import Rival
+from manyone.experiments.rivals.base import Rival
 from manyone.metrics import task_aucs
 from manyone.rows import training_rows
 from manyone.selection.judging import content_order, fold_splits

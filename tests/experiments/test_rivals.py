@@ -8,7 +8,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors
 from sklearn.svm import OneClassSVM
 
-from manyone.experiments import rivals
+from manyone.experiments.rivals import base, distances, pyod_detectors, scikit_learn
 
 
 @pytest.fixture
@@ -26,10 +26,10 @@ def test_shrunk_mahalanobis_agrees_with_scikit_learn(n, d):
     C = rng.normal(size=(n, d)) * rng.uniform(0.5, 2, d)
     Z = rng.normal(size=(9, d))
     expected = LedoitWolf(assume_centered=True).fit(C).mahalanobis(Z)
-    found = rivals.ShrunkMahalanobis(C).whiten(Z)
+    found = distances.ShrunkMahalanobis(C).whiten(Z)
     np.testing.assert_allclose(np.sum(found**2, axis=1), expected)
     shrunk = ShrunkCovariance(shrinkage=0.3, assume_centered=True).fit(C)
-    ours = rivals.ShrunkMahalanobis(C, 0.3)
+    ours = distances.ShrunkMahalanobis(C, 0.3)
     np.testing.assert_allclose(np.sum(ours.whiten(Z) ** 2, axis=1), shrunk.mahalanobis(Z))
     solved = ours.whiten(ours.whiten(Z))
     np.testing.assert_allclose(solved, Z @ shrunk.precision_, rtol=1e-9, atol=1e-9)
@@ -38,11 +38,11 @@ def test_shrunk_mahalanobis_agrees_with_scikit_learn(n, d):
 def test_mahalanobis_of_one_task_and_of_all(rows):
     X, task, Z = rows
     own = LedoitWolf().fit(X[:20]).mahalanobis(Z)
-    scores = rivals.PerTaskMahalanobis().fit(X, task=task).score_tasks(Z)
+    scores = distances.PerTaskMahalanobis().fit(X, task=task).score_tasks(Z)
     np.testing.assert_allclose(scores[:, 0], -np.sqrt(own))
     centred = X - np.repeat([X[:20].mean(axis=0), X[20:].mean(axis=0)], 20, axis=0)
     shared = LedoitWolf(assume_centered=True).fit(centred)
-    scores = rivals.PooledMahalanobis().fit(X, task=task).score_tasks(Z)
+    scores = distances.PooledMahalanobis().fit(X, task=task).score_tasks(Z)
     expected = shared.mahalanobis(Z - X[20:].mean(axis=0))
     np.testing.assert_allclose(scores[:, 1], -np.sqrt(expected))
 
@@ -51,8 +51,11 @@ def test_mahalanobis_of_one_task_and_of_all(rows):
 @pytest.mark.parametrize(
     ("rival", "detector"),
     [
-        (rivals.PerTaskIsolationForest(), IsolationForest(random_state=0)),
-        (rivals.PerTaskLocalOutlierFactor(n_neighbors=5), LocalOutlierFactor(5, novelty=True)),
+        (scikit_learn.PerTaskIsolationForest(), IsolationForest(random_state=0)),
+        (
+            scikit_learn.PerTaskLocalOutlierFactor(n_neighbors=5),
+            LocalOutlierFactor(5, novelty=True),
+        ),
     ],
 )
 def test_contamination_of_scikit_learn(rows, rival, detector, rate):
@@ -65,13 +68,13 @@ def test_contamination_of_scikit_learn(rows, rival, detector, rate):
 def test_few_rows_bound_the_neighbours():
     X = np.random.default_rng(0).normal(size=(9, 2))
     task = np.repeat([0, 1, 2], [2, 3, 4])
-    scores = rivals.PerTaskLocalOutlierFactor().fit(X, task=task).score_tasks(X)
+    scores = scikit_learn.PerTaskLocalOutlierFactor().fit(X, task=task).score_tasks(X)
     assert np.all(np.isfinite(scores))
 
 
 def test_one_class_svms_are_asked_through_nu(rows):
     X, task, Z = rows
-    rival = rivals.PerTaskOneClassSVM(gamma="scale").fit(X, task=task).recalibrate(0.3)
+    rival = scikit_learn.PerTaskOneClassSVM(gamma="scale").fit(X, task=task).recalibrate(0.3)
     detector = OneClassSVM(gamma=1 / (6 * X.var()), nu=0.3).fit(X[:20])
     found = rival.decision_function(Z, task=np.repeat("a", 11))
     np.testing.assert_allclose(found, detector.decision_function(Z), atol=1e-6)
@@ -81,7 +84,7 @@ def test_one_class_svms_are_asked_through_nu(rows):
 def test_grouped_predictor_of_scikit_lego(rows, rate):
     meta = pytest.importorskip("sklego.meta", reason="needs manyone[experiments]")
     X, task, Z = rows
-    rival = rivals.GroupedOneClassSVM().fit(X, task=task).recalibrate(rate)
+    rival = scikit_learn.GroupedOneClassSVM().fit(X, task=task).recalibrate(rate)
     model = meta.GroupedPredictor(OneClassSVM(nu=rate), groups=[0])
     model.fit(np.column_stack([task == "b", X]))
     for t, label in enumerate("ab"):
@@ -95,19 +98,19 @@ def test_detectors_of_pyod(rows, rate):
     copod = pytest.importorskip("pyod.models.copod")
     kpca = pytest.importorskip("pyod.models.kpca")
     X, task, Z = rows
-    rival = rivals.PerTaskECOD().fit(X, task=task).recalibrate(rate)
+    rival = pyod_detectors.PerTaskECOD().fit(X, task=task).recalibrate(rate)
     detector = ecod.ECOD(contamination=rate).fit(X[20:])
     alone = np.concatenate([detector.decision_function(row[None]) for row in Z])
     np.testing.assert_allclose(rival.score_tasks(Z)[:, 1], -alone)
     assert rival.offset_[1] == pytest.approx(-detector.threshold_)
 
-    rival = rivals.PerTaskCOPOD().fit(X, task=task).recalibrate(rate)
+    rival = pyod_detectors.PerTaskCOPOD().fit(X, task=task).recalibrate(rate)
     detector = copod.COPOD(contamination=rate).fit(X[20:])
     alone = np.concatenate([detector.decision_function(row[None]) for row in Z])
     np.testing.assert_allclose(rival.score_tasks(Z)[:, 1], -alone)
     assert rival.offset_[1] == pytest.approx(-detector.threshold_)
 
-    rival = rivals.PerTaskKPCA(n_components=3).fit(X, task=task).recalibrate(rate)
+    rival = pyod_detectors.PerTaskKPCA(n_components=3).fit(X, task=task).recalibrate(rate)
     gamma = 1 / ((X[:, None] - X) ** 2).sum(axis=2).mean()
     detector = kpca.KPCA(gamma=gamma, n_components=3, contamination=rate).fit(X[20:])
     np.testing.assert_allclose(rival.score_tasks(Z)[:, 1], -detector.decision_function(Z))
@@ -117,7 +120,7 @@ def test_detectors_of_pyod(rows, rate):
 @pytest.mark.parametrize(("norm", "p"), [("euclidean", 2), ("cityblock", 1)])
 def test_nearest_neighbours(rows, norm, p):
     X, task, Z = rows
-    rival = rivals.PerTaskNearestNeighbour(norm=norm).fit(X, task=task)
+    rival = distances.PerTaskNearestNeighbour(norm=norm).fit(X, task=task)
     expected = NearestNeighbors(n_neighbors=1, p=p).fit(X[20:]).kneighbors(Z)[0][:, 0]
     np.testing.assert_allclose(rival.score_samples(Z, task=np.repeat("b", 11)), -expected)
     between = NearestNeighbors(n_neighbors=1, p=p).fit(X[:20]).kneighbors()[0][:, 0]
@@ -126,7 +129,7 @@ def test_nearest_neighbours(rows, norm, p):
 
 def test_the_largest_deviation_is_that_of_the_moved_column(rows):
     X, task, Z = rows
-    rival = rivals.LargestDeviation().fit(X, task=task)
+    rival = distances.LargestDeviation().fit(X, task=task)
     Z[:, 1] = X[20:, 1].mean() + 50.0
     spread = np.concatenate([X[:20, 1] - X[:20, 1].mean(), X[20:, 1] - X[20:, 1].mean()]).std()
     np.testing.assert_allclose(rival.score_tasks(Z)[:, 1], -50.0 / spread)
@@ -134,13 +137,13 @@ def test_the_largest_deviation_is_that_of_the_moved_column(rows):
 
 def test_one_forest_for_all_tasks(rows):
     X, task, Z = rows
-    rival = rivals.PooledIsolationForest(centred=False).fit(X, task=task)
+    rival = scikit_learn.PooledIsolationForest(centred=False).fit(X, task=task)
     expected = IsolationForest(random_state=0).fit(X).score_samples(Z)
     np.testing.assert_allclose(rival.score_samples(Z, task=np.repeat("a", 11)), expected)
     np.testing.assert_allclose(rival.score_tasks(Z)[:, 0], expected)
     moved = X + np.where(task == "a", 100.0, 0.0)[:, None]
     scores = [
-        rivals.PooledIsolationForest().fit(rows, task=task).score_samples(rows, task=task)
+        scikit_learn.PooledIsolationForest().fit(rows, task=task).score_samples(rows, task=task)
         for rows in (X, moved)
     ]
     np.testing.assert_allclose(*scores)
@@ -149,7 +152,7 @@ def test_one_forest_for_all_tasks(rows):
 def test_own_scales_undo_the_units_of_each_task(rows):
     X, task, Z = rows
     label, units = np.repeat("a", 11), np.array([1e3, 1.0, 1e-3, 1.0, 1.0, 10.0])
-    rival = rivals.OwnScales(rivals.PerTaskNearestNeighbour(), prior=0.0)
+    rival = base.OwnScales(distances.PerTaskNearestNeighbour(), prior=0.0)
     plain = rival.fit(X, task=task).score_samples(Z, task=label)
     there = X * np.where((task == "a")[:, None], units, 1.0)
     scaled = rival.fit(there, task=task)
@@ -165,5 +168,5 @@ def test_discriminants_give_the_posterior_of_scikit_learn(T):
     codes = np.repeat(np.arange(T), 12)
     X = rng.normal(size=(12 * T, 4)) + rng.normal(size=(T, 4))[codes]
     model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(X, codes)
-    scores = rivals.LinearDiscriminants().fit(X, task=codes).score_tasks(X)
+    scores = scikit_learn.LinearDiscriminants().fit(X, task=codes).score_tasks(X)
     np.testing.assert_allclose(scores, model.predict_log_proba(X))

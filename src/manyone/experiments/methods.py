@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import product
 from typing import Any
@@ -15,7 +16,7 @@ from sklearn.base import clone
 from manyone import auto, tune
 from manyone._types import Array, Codes
 from manyone.estimators import METHODS
-from manyone.experiments import rivals
+from manyone.experiments.rivals.base import Detector, OwnScales, Rival
 from manyone.files import toml_beside
 from manyone.rows import training_rows
 from manyone.selection.judging import finite_mean, fold_aucs
@@ -50,9 +51,11 @@ class RivalEntry:
         """Whether its package is not installed (extra ``experiments``)."""
         return bool(self.package) and find_spec(self.package) is None
 
-    def make(self, **setting: Any) -> rivals.Rival:
+    def make(self, **setting: Any) -> Rival:
         """The model in one setting."""
-        return getattr(rivals, self.model)(**self.fixed, **setting)
+        file, _, name = self.model.partition(".")
+        found = getattr(import_module(f"manyone.experiments.rivals.{file}"), name)
+        return found(**self.fixed, **setting)
 
 
 #: Everyday rivals by their names in the table, on strangers and on faults.
@@ -95,8 +98,7 @@ class Method:
     @property
     def alarms(self) -> bool:
         """Whether it sets thresholds that can be tried."""
-        able = rivals.Detector | rivals.OwnScales
-        return not isinstance(self.model, rivals.Rival) or isinstance(self.model, able)
+        return not isinstance(self.model, Rival) or isinstance(self.model, Detector | OwnScales)
 
     def fit(self, X: Array, task: Labels, kind: str = "unseen", *, calibrate: bool = True) -> Any:
         """Fit, with settings chosen on these rows alone.
@@ -122,7 +124,7 @@ class Method:
             return auto(X, task=task, anomalies=self.model)
         if self.grid == {}:
             return clone(self.model).fit(X, task=task)
-        if isinstance(self.model, rivals.Rival):
+        if isinstance(self.model, Rival):
             return _chosen(self.model, self.grid or {}, X, task, kind).fit(X, task=task)
         goal = self.criterion or kind
         return tune(self.model, X, task=task, criterion=goal, grid=self.grid, calibrate=calibrate)
@@ -171,7 +173,7 @@ def _variants(name: str, rival: RivalEntry) -> Iterator[Method]:
         words, model = words if number else DEFAULT, rival.make(**setting)
         yield Method(name, name, words, model, {}, rival.quick)
         if rival.own_scales:
-            scaled = rivals.OwnScales(model)
+            scaled = OwnScales(model)
             yield Method(f"{name}, own scales", name, words, scaled, {}, rival.quick)
 
 

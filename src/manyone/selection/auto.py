@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator, learn
 from manyone.estimators.capabilities import Grid
@@ -125,8 +125,11 @@ def auto(
     for number, view in enumerate(plan):
         until = np.inf
         if budget is not None:
-            view, left = _affordable(view, rows, budget, time.monotonic() - begin, remarks)
-            until = time.monotonic() + left / (len(plan) - number)
+            able, last = _affordable(view, rows, budget)
+            if able is not view:
+                remarks.append((view.name, "one layer: two would take more than the budget"))
+            view, left = able, budget - (time.monotonic() - begin) - last
+            until = time.monotonic() + max(0.0, left) / (len(plan) - number)
         tried.append(tuned(view, rows, random_state, until, alone=len(plan) == 1))
     views, alone = [(choice.view, choice.model) for choice in tried], len(tried) == 1
     best: OneClassEstimator = views[0][1] if alone else CombinedOneClass(estimators=views)
@@ -135,16 +138,13 @@ def auto(
     return best
 
 
-def _affordable(
-    view: View, rows: TrainingRows, budget: float, spent: float, remarks: list[tuple[str, str]]
-) -> tuple[View, float]:
-    """The view, or one of a simpler method, and the seconds left to choose its setting."""
+def _affordable(view: View, rows: TrainingRows, budget: float) -> tuple[View, float]:
+    """The view, or one of a simpler method, and the seconds that its last fit will take."""
     last = _cost(view.model, rows) * _CALIBRATED
     if isinstance(view.model, NonlinearOCKSR) and last > budget / 2:
         view = strangers_view(JointOCKSR())
-        remarks.append((view.name, "one layer: two would take more than the budget"))
         last = _cost(view.model, rows) * _CALIBRATED
-    return view, max(0.0, budget - spent - last)
+    return view, last
 
 
 class View(NamedTuple):
@@ -229,10 +229,10 @@ def tuned(
         model, rows, values, criterion, True, "auto", random_state, until
     )
     found = [(type(model).__name__, entry) for entry in table]
-    chosen = model.set_params(**table[best].setting)
+    chosen = clone(model).set_params(**table[best].setting)
     if isinstance(model, NonlinearOCKSR) and time.monotonic() < until:
         # Judged by the same folds, on strangers seen and unseen.
-        shared = {key: getattr(model, key) for key in JointOCKSR().get_params() if key in values}
+        shared = {key: getattr(chosen, key) for key in JointOCKSR().get_params() if key in values}
         simple = JointOCKSR(**shared)
         two, one = (_judged_by_folds(method, judged) for method in (chosen, simple))
         found += [(type(chosen).__name__, two), (type(simple).__name__, one)]

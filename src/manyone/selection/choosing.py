@@ -96,7 +96,7 @@ def choose_setting(
             table, best = by_faults(model, judged, settings, strengths, random_state, until)
         else:
             table, best = _Search(model, judged, criterion, until).choose(values, whole)
-    if not any(np.isfinite(entry.aucs).any() for entry in table):
+    if not np.isfinite(table[best].aucs).any():
         others = ", and rows of other tasks or known outliers to tell them from"
         warn_user(
             "No setting could be judged: that needs tasks of two or more distinct rows"
@@ -256,6 +256,9 @@ def scores_of(model: MultiTaskOneClass, rows: TrainingRows, kept: Codes, judged:
 
 
 def _best(table: list[Judged]) -> int:
-    """Number of the first of the best settings; 0 where none could be judged."""
-    means = np.array([finite_mean(entry.aucs) for entry in table])
-    return int(np.argmax(np.where(np.isnan(means), -np.inf, means)))
+    """Number of the best setting, the first of equals; 0 where none could be judged."""
+    best, top = 0, -np.inf
+    for number, entry in enumerate(table):
+        if (mean := finite_mean(entry.aucs)) > top:
+            best, top = number, mean
+    return best

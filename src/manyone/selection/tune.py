@@ -120,10 +120,10 @@ def tune(
             f"(outlier=...). Got {rows.n_tasks} task and no outlier. Or judge by faults made from "
             'the rows: criterion="faults".'
         )
-    fixed = [name for name in SHARED if name in values and name != "alpha"]
+    fixed = set(SHARED).difference(["alpha"]).intersection(values)
     if rows.columns is not None and fixed:
         raise ValueError(
-            f'With kernel="precomputed" there are no rows to choose {fixed[0]!r} for: '
+            f'With kernel="precomputed" there are no rows to choose {min(fixed)!r} for: '
             'give grid={"alpha": [...]}.'
         )
     if rows.columns is None and "precomputed" in values.get("kernel", ()):
