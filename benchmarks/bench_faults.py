@@ -198,7 +198,7 @@ def drop(name: str, seed: int, method: Method) -> tuple[float, float]:
 
 
 def strangers_auc(name: str, seed: int) -> dict[str, tuple[float, float]]:
-    """AUC on seen and on unseen strangers, of a tuned NonlinearOCKSR and of `auto`."""
+    """AUC on seen and on unseen strangers, of a tuned NonlinearOCKSR and of every `auto`."""
     X, labels = _stranger_rows(name)
     split = STRANGERS[name].split(X, labels, seed=(0, seed))
     if name.startswith("keystrokes"):
@@ -210,7 +210,7 @@ def strangers_auc(name: str, seed: int) -> dict[str, tuple[float, float]]:
     fits: dict[str, Callable[[], Any]] = {
         "tuned": lambda: tune(NonlinearOCKSR(), rows, task=task, calibrate=False)
     }
-    for kind in ("strangers", "any"):
+    for kind in ("strangers", "any", "faults"):
         fits[kind] = lambda kind=kind: auto(rows, task=task, anomalies=kind)
     found = {}
     with threadpool_limits(1), warnings.catch_warnings():

@@ -9,6 +9,9 @@ million   a million rows of 1,000 tasks beside the bare arithmetic, on one threa
 tasks     a million rows as 10,000 tasks of 100, beside 1,000 tasks of 1,000
 workers   a million rows on two single-threaded Dask workers against one, beside bare processes
 forests   planted faults and strangers: AUC and time beside one IsolationForest per task
+large     one task with 100,000 rows beside small ones: time, memory and alarms
+enrolled  alarms of six tasks beside two that were enrolled later
+table     TableModel on Parquet files of 100,000 rows each: time and memory
 
 Exits with 1 where a promise is broken.
 """
@@ -22,13 +25,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
 
 import numpy as np
+import polars as pl
 
-from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR
+from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, TableModel
 from manyone.bench.cases import Case
 from manyone.bench.contenders import CONTENDERS, FLOOR, OURS, Data, fleet
 from manyone.bench.run import task_auc
@@ -176,15 +181,86 @@ def forests() -> bool:
     return all(aucs[name] > aucs[rival] and taken[name] < 0.5 * taken[rival] for name in ours)
 
 
+def large() -> bool:
+    rows, good = 20_000 if QUICK else 100_000, True
+    for landmarks in (300, 1_000):
+        taken, memory, alarms = alone(1, "one-large", rows, landmarks)
+        told = f"{taken:.1f} s, {memory:.2f} GB beside the rows"
+        print(f"large: {landmarks} landmarks: {told}, {100 * alarms:.1f} % alarms (5)", flush=True)
+        good = good and alarms < 0.06
+    small = []
+    for method in (IndependentOCKSR, JointOCKSR):
+        rng = np.random.default_rng(0)
+        codes = np.append(np.zeros(rows, dtype=int), np.repeat(np.arange(1, 21), 30))
+        centres, claim = 4.0 * rng.normal(size=(21, 5)), np.repeat(np.arange(1, 21), 100)
+        X, Z = (centres[own] + rng.normal(size=(len(own), 5)) for own in (codes, claim))
+        model = method(landmarks=100, random_state=0).fit(X, task=codes)
+        small.append(float(np.mean(model.predict(Z, task=claim) == -1)))
+        print(f"large: {method.__name__}, tasks of 30 beside it: {100 * small[-1]:.1f} % (5)")
+    return good and max(small) < 0.08
+
+
+def one_large(rows: int, landmarks: int) -> None:
+    """Seconds and memory of a fit, and alarms on new rows of the large task."""
+    rng = np.random.default_rng(0)
+    task = np.append(np.zeros(rows, dtype=int), np.arange(1, 1_001))
+    X, Z = (rng.normal(size=(n, COLUMNS)) for n in (len(task), 10_000))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    model = IndependentOCKSR(landmarks=landmarks, random_state=0)
+    found = [seconds(lambda: model.fit(X, task=task))]
+    found.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20 - before)
+    print(*found, np.mean(model.predict(Z, task=np.zeros(len(Z), dtype=int)) == -1))
+
+
+def enrolled() -> bool:
+    rates = []
+    for seed in range(10 if QUICK else 40):
+        rng = np.random.default_rng(seed)
+        centres, task = 1.5 * rng.normal(size=(8, 3)), np.repeat(np.arange(8), 60)
+        claim = np.repeat(np.arange(8), 100)
+        X, Z = (centres[own] + rng.normal(size=(len(own), 3)) for own in (task, claim))
+        model = JointOCKSR(landmarks=40, random_state=0, alarm_rate=0.1)
+        model.fit(X[task < 6], task=task[task < 6]).enroll(X[task >= 6], task=task[task >= 6])
+        alarm = model.predict(Z, task=claim) == -1
+        rates.append([100 * alarm[claim < 6].mean(), 100 * alarm[claim >= 6].mean()])
+    old, new = np.mean(rates, axis=0)
+    print(f"enrolled: alarms of six tasks {old:.1f} %, of two new ones {new:.1f} % (10)")
+    return max(old, new) < 11.0
+
+
+def table() -> bool:
+    for files in (1, 2) if QUICK else (2, 10):
+        taken, memory = alone(1, "one-table", files)
+        print(f"table: {files} files of 100,000 rows: {taken:.0f} s, {memory:.2f} GB", flush=True)
+    return memory < 1.0
+
+
+def one_table(files: int) -> None:
+    """Seconds and memory of a fit to Parquet files of 300 tasks and 20 columns of numbers."""
+    rng = np.random.default_rng(0)
+    centres = 2.0 * rng.normal(size=(300, 20))
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(files):
+            task = rng.integers(0, 300, 100_000)
+            X = centres[task] + rng.normal(size=(len(task), 20))
+            rows = pl.DataFrame(X, schema=[f"x{k}" for k in range(20)])
+            rows.with_columns(task=pl.Series(task)).write_parquet(f"{folder}/{number}.parquet")
+        del task, X, rows
+        model = TableModel("task", method=JointOCKSR(landmarks=300), random_state=0)
+        taken = seconds(lambda: model.fit(folder))
+    print(taken, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+
+
 def main() -> int:
     warnings.simplefilter("ignore")
     if "one-fit" in sys.argv:
         one_fit(*(int(word) for word in sys.argv[2:4]))
         return 0
-    if "one-rival" in sys.argv:
-        one_rival(int(sys.argv[2]))
+    children = {"one-rival": one_rival, "one-large": one_large, "one-table": one_table}
+    if sys.argv[1:] and sys.argv[1] in children:
+        children[sys.argv[1]](*(int(word) for word in sys.argv[2:]))
         return 0
-    parts = (scoring, rival, million, tasks, workers, forests)
+    parts = (scoring, rival, million, tasks, workers, forests, large, enrolled, table)
     studies = {part.__name__: part for part in parts}
     chosen = [name for name in studies if name in sys.argv] or list(studies)
     return int(not all([studies[name]() for name in chosen]))
