@@ -212,6 +212,8 @@ def test_faults_can_be_found_by_one_who_knows_the_truth():
     ("parameter", "value"),
     [
         ("n_tasks", 0),
+        ("n_tasks", 2.5),
+        ("n_samples", "3"),
         ("n_samples", 0),
         ("n_features", 1),
         ("n_test", -1),

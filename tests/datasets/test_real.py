@@ -288,8 +288,9 @@ def test_a_data_set_that_is_not_there_says_which_file_to_put_where(load, tmp_pat
         (lambda: datasets.load_servers(split="both"), "split must be one of 'train', 'test'"),
         (lambda: datasets.load_telemetry(features="all"), "features must be one of 'commands'"),
         (lambda: datasets.load_telemetry(spacecraft="Mir"), "None, 'SMAP', 'MSL', got 'Mir'"),
-        (lambda: datasets.load_telemetry(window=1), "window must be at least 2"),
-        (lambda: datasets.load_telemetry(step=0), "step at least 1"),
+        (lambda: datasets.load_telemetry(window=1), "window must be an integer of at least 2"),
+        (lambda: datasets.load_telemetry(window=9.5), "window must be an integer of at least 2"),
+        (lambda: datasets.load_telemetry(step=0), "step must be an integer of at least 1"),
     ],
 )
 def test_bad_options_name_the_choices(call, message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -125,8 +126,8 @@ def make_fleet(
         *(("n_tasks", n_tasks, 1), ("n_samples", n_samples, 1), ("n_features", n_features, 2)),
         *(("n_test", n_test, 0), ("n_types", n_types, 1), ("n_factors", n_factors, 1)),
     ):
-        if count < least:
-            raise ValueError(f"{name} must be at least {least}, got {count}.")
+        if not isinstance(count, Integral) or count < least:
+            raise ValueError(f"{name} must be an integer of at least {least}, got {count!r}.")
     for name, fraction in (("fault_rate", fault_rate), ("relatedness", relatedness)):
         if not 0 <= fraction <= 1:
             raise ValueError(f"{name} must lie between 0 and 1, got {fraction}.")

@@ -7,6 +7,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -117,8 +118,9 @@ def load_telemetry(
     choose("split", split, ("train", "test"))
     choose("features", features, ("commands", "values"))
     step = window if step is None else step
-    if window < 2 or step < 1:
-        raise ValueError(f"window must be at least 2 and step at least 1, got {window} and {step}.")
+    for name, count, least in (("window", window, 2), ("step", step, 1)):
+        if not isinstance(count, Integral) or count < least:
+            raise ValueError(f"{name} must be an integer of at least {least}, got {count!r}.")
     arrays = fetch("telemetry", None, data_home, download=False)
     index = zip(*(arrays[key].tolist() for key in ("channels", "spacecraft", "n_cmd")), strict=True)
     every = [_channel(arrays, *entry) for entry in index]
