@@ -19,3 +19,8 @@ def in_turns(calls: dict[str, Callable[[], Any]], repeats: int = 5) -> dict[str,
             if turn:
                 times[name].append(time.perf_counter() - start)
     return {name: float(np.min(taken)) for name, taken in times.items()}
+
+
+def shortest(call: Callable[[], Any], repeats: int = 5) -> float:
+    """Shortest time of one call, after a warm-up."""
+    return in_turns({"it": call}, repeats)["it"]
