@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import eigh
 
 from manyone._types import Array, Codes, Mask
 from manyone.rows import group_rows, row_blocks
@@ -147,24 +146,13 @@ def pooled_whitening(
     Whitening
     """
     centred = X - task_means(X, codes, weight)[codes]
-    scale = np.abs(centred).max(initial=0.0)
-    d = X.shape[1]
-    if scale == 0.0:
-        # No task varies: there is no metric to learn, every direction counts the same.
-        return Whitening(np.zeros((0, d)), np.zeros(0), 1.0, 1.0)
+    scale = np.abs(centred).max(initial=0.0) or 1.0
     centred /= scale
     total = weight.sum()
     norms = np.einsum("ij,ij->i", centred, centred)
     fourth = float(weight @ norms**2) / total
-    centred *= np.sqrt(weight)[:, None]
-    wide = d > len(centred)
-    values, vectors = eigh((centred @ centred.T if wide else centred.T @ centred) / total)
-    kept = values > max(centred.shape) * np.finfo(float).eps * values[-1]
-    values, vectors = values[kept], vectors[:, kept]
-    basis = vectors.T
-    if wide:
-        basis = (vectors.T @ centred) / np.sqrt(values * total)[:, None]
-    return _shrunk_root(values, basis, fourth, total, scale, shrinkage)
+    centred *= np.sqrt(weight / total)[:, None]
+    return _shrunk_root(*_principal(centred), fourth, total, scale, shrinkage)
 
 
 def whitening_of_sums(
@@ -187,19 +175,20 @@ def whitening_of_sums(
     -------
     Whitening
     """
-    d = len(scatter)
-    values, vectors = eigh(scatter / total)
-    if not values[-1] > 0.0:
-        return Whitening(np.zeros((0, d)), np.zeros(0), 1.0, 1.0)
-    kept = values > max(n_rows, d) * np.finfo(float).eps * values[-1]
-    return _shrunk_root(values[kept], vectors.T[kept], fourth / total, total, unit, "auto")
+    values, vectors = np.linalg.eigh(scatter / total)
+    values = np.where(values > _rounding(values, max(n_rows, len(values))), values, 0.0)
+    return _shrunk_root(values, vectors.T, fourth / total, total, unit, "auto")
 
 
 def _shrunk_root(
     values: Array, basis: Array, fourth: float, total: float, scale: float, shrinkage: float | str
 ) -> Whitening:
     """Inverse root of the shrunk covariance that has these eigenvalues, in units of `scale`."""
-    d = basis.shape[1]
+    d, kept = basis.shape[1], values > 0.0
+    values, basis = values[kept], basis[kept]
+    if not len(values):
+        # No task varies: there is no metric to learn, every direction counts the same.
+        return Whitening(basis, values, 1.0, 1.0)
     mu = values.sum() / d
     if isinstance(shrinkage, str):
         # Ledoit and Wolf: from the eigenvalues and the mean fourth power of the norms.
@@ -317,17 +306,24 @@ def _beside(others: TaskWhitenings, mean: Array, switch: Mask, span: Array) -> T
 
 
 def _principal(rows: Array) -> tuple[Array, Array]:
-    """Eigenvalues (g, m) and directions (g, m, d) of the scatter of stacks of rows (g, n, d)."""
-    wide = rows.shape[2] > rows.shape[1]
-    across = np.swapaxes(rows, 1, 2)
+    """Eigenvalues (..., m) and directions (..., m, d) of the scatter of (stacks of) rows (n, d).
+
+    Both are 0 where rounding alone is left.
+    """
+    wide = rows.shape[-1] > rows.shape[-2]
+    across = np.swapaxes(rows, -1, -2)
     values, vectors = np.linalg.eigh(rows @ across if wide else across @ rows)
-    directions = np.swapaxes(vectors, 1, 2)
-    rounding = max(rows.shape[1:]) * np.finfo(float).eps * values[:, -1:]
-    kept = values > np.maximum(rounding, np.finfo(float).tiny)
+    directions = np.swapaxes(vectors, -1, -2)
+    kept = values > _rounding(values, max(rows.shape[-2:]))
     values = np.where(kept, values, 0.0)
     if wide:
-        directions = directions @ rows / np.sqrt(np.where(kept, values, 1.0))[:, :, None]
-    return values, np.where(kept[:, :, None], directions, 0.0)
+        directions = directions @ rows / np.sqrt(np.where(kept, values, 1.0))[..., None]
+    return values, np.where(kept[..., None], directions, 0.0)
+
+
+def _rounding(values: Array, size: int) -> Array:
+    """What eigenvalues (..., m), ascending, are to exceed, of a matrix of products of `size`."""
+    return np.maximum(size * np.finfo(float).eps * values[..., -1:], np.finfo(float).tiny)
 
 
 def _by_task(codes: Codes, n_tasks: int) -> list[tuple[int, Codes]]:

@@ -44,7 +44,7 @@ def test_dual_is_that_of_the_solver(fleet, shared_offset):
 
 
 def test_one_offset_for_all_counts_weights_and_takes_outliers(fleet):
-    """Through libsvm; with outliers by our own solver, which must agree where there are none."""
+    """An outlier far from everything changes nothing."""
     X, task = fleet
     weight = np.random.default_rng(0).integers(1, 4, len(X))
     again = np.repeat(np.arange(len(X)), weight)

@@ -127,7 +127,7 @@ def test_primal_equals_dual():
     rng = np.random.default_rng(0)
     Phi = rng.normal(size=(40, 6))
     _, _, R, _, weight = problem(40)
-    W = primal_weights(Phi, R, 0.3, weight)[0]
+    W = primal_weights(Phi, R, 0.3, weight)
     dual = solve_ridge(Phi @ Phi.T, R, 0.3, weight)
     np.testing.assert_allclose(W, Phi.T @ dual.coef, atol=1e-10)
 

@@ -15,7 +15,7 @@ from manyone.estimators.capabilities import Capabilities
 from manyone.kernels.gram import Expansion, Gram
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import MISSING, TrainingRows
-from manyone.solvers.task_svm import by_libsvm, solve_task_svm, task_kernel
+from manyone.solvers.task_svm import solve_task_svm
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -58,8 +58,7 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         for all. The T tasks together pull with T / mu at a task's function, against 1 of its own.
     shared_offset : bool, default=False
         One margin for all tasks, and `nu` a share of all rows: the ordinary one-class machine with
-        the kernel over rows with tasks, solved by libsvm (which knows no outliers: with some, by
-        the solver of the other variant).
+        the kernel over rows with tasks.
     tol : float, default=1e-10
         Largest violation of the optimality conditions, relative to the largest self-similarity.
     max_iter : int, default=100_000
@@ -155,27 +154,18 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         members, task = _variables(rows)
         K, T = gram.semidefinite_matrix()[np.ix_(members, members)], rows.n_tasks
-        converged = True
-        if self.shared_offset and not rows.outlier.any():
-            G = task_kernel(K, task, task, self.mu)
-            coef, margin, objective, n_iter = by_libsvm(G, rows.weight[members], self.nu)
-            margins = np.full(T, margin)
-        else:
-            sign = np.where(rows.outlier[members], -1.0, 1.0)
-            bound = self._bounds(rows, members, task)
-            found = solve_task_svm(
-                K, task, self.mu, bound, sign, self.shared_offset, self.tol, self.max_iter
-            )
-            coef, margins, converged = found.coef, found.offset, found.converged
-            objective, n_iter = found.objective, found.n_iter
+        sign = np.where(rows.outlier[members], -1.0, 1.0)
+        bound = self._bounds(rows, members, task)
+        options = self.shared_offset, self.tol, self.max_iter
+        found = solve_task_svm(K, task, self.mu, bound, sign, *options)
         own = np.zeros((len(rows.codes), T), order="F")
-        own[members, task] = coef
+        own[members, task] = found.coef
         dual = own + own.sum(axis=1, keepdims=True) / self.mu
-        learned = {"dual_coef": dual, "margin": margins, "support": np.any(own != 0, axis=1)}
+        learned = {"dual_coef": dual, "margin": found.offset, "objective": found.objective}
         return Solution(
-            Expansion(gram.points, dual, margins, one_sided=True),
-            report=FitReport(n_iter=n_iter, converged=converged),
-            learned=learned | {"objective": objective},
+            Expansion(gram.points, dual, found.offset, one_sided=True),
+            report=FitReport(n_iter=found.n_iter, converged=found.converged),
+            learned=learned | {"support": np.any(own != 0, axis=1)},
         )
 
     def _bounds(self, rows: TrainingRows, members: Codes, task: Codes) -> Array:

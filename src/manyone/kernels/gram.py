@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import LinAlgError, cholesky, eigh, lapack, solve_triangular
+from scipy.linalg import eigh, lapack, solve_triangular
 
 from manyone._types import Array, Codes, Rows
 from manyone.kernels.kernel import Kernel, Side, resolve_kernel
+from manyone.kernels.stacks import kernel_grams
 from manyone.rows import row_blocks
 
 if TYPE_CHECKING:
@@ -192,13 +193,12 @@ class Gram:
         K = np.ascontiguousarray(self.finite_matrix())
         if self.points.kernel.semidefinite:
             return K
-        size = max(float(np.abs(K).max()), np.finfo(float).tiny)
-        try:
-            cholesky(K + 1e-10 * size * np.eye(len(K)), lower=True)
-        except LinAlgError:
-            values, vectors = eigh(K)
-            return (vectors * np.maximum(values, 0.0)) @ vectors.T
-        return K
+        shifted = K.copy()
+        np.einsum("ii->i", shifted)[:] += 1e-10 * max(np.abs(K).max(), np.finfo(float).tiny)
+        if lapack.dpotrf(shifted.T, overwrite_a=1)[1] == 0:
+            return K
+        values, vectors = eigh(K)
+        return (vectors * np.maximum(values, 0.0)) @ vectors.T
 
     def diagonal(self) -> Array:
         """Self-similarity of every row, shape (n,)."""
@@ -218,8 +218,6 @@ class Gram:
 
     def stacked(self, index: Codes) -> Array:
         """Kernel matrices (g, n, n) of the rows listed in each line of `index` (g, n)."""
-        from manyone.kernels.stacks import kernel_grams
-
         if self.given is not None:
             return self.given[index[:, :, None], index[:, None, :]]
         kernel, X = self.points.kernel, self.points.X
@@ -238,7 +236,7 @@ class Gram:
         factor, pivots, rank, _ = lapack.dpstrf(K, tol=tol, lower=1, overwrite_a=1)
         pivots = np.asarray(pivots[:n], dtype=np.intp) - 1
         Phi = np.zeros((n, max(rank, 1)))  # one empty column where the kernel is zero everywhere
-        Phi[pivots, :rank] = np.tril(factor)[:, :rank]
+        Phi[pivots, :rank] = np.tril(factor[:, :rank])
         if not rank:
             return Phi, FeatureMap(np.zeros(1, dtype=np.intp), np.ones((1, 1)))
         return Phi, FeatureMap(pivots[:rank], np.tril(factor[:rank, :rank]))

@@ -92,11 +92,12 @@ def finish(
     for _ in range(rounds):
         todo = np.flatnonzero(~done)
         here = outputs[todo]
-        moved = penalty.prox(X[:, todo] + step * (moments[:, here] - 2.0 * gram @ X[:, todo]), step)
-        still = np.abs(moved[0] - X[:, todo]).max(axis=0, initial=0.0) <= enough[here]
+        slope = 2.0 * gram @ X[:, todo] - moments[:, here]
+        moved = penalty.prox(X[:, todo] - step * slope, step)[0]
+        still = np.abs(moved - X[:, todo]).max(axis=0, initial=0.0) <= enough[here]
         done[todo[still]] = True
         for t in np.flatnonzero(~still):
-            X[:, todo[t]] = _newton(gram, moments[:, here[t]], penalty, moved[0][:, t])
+            X[:, todo[t]] = _newton(gram, moments[:, here[t]], penalty, moved[:, t])
         if done.all():
             break
     B[:, outputs[done]] = X[:, done]

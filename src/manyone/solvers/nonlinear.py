@@ -135,7 +135,7 @@ def two_layer_problem(
     resolved = SMALLEST_RIDGE * max(float(np.abs(diagonal).sum()), 1e-200)
     weight = np.minimum(weight, max(1e8, min(alpha, 1e50) / resolved))
     alpha = float(effective_alpha(alpha, diagonal @ weight))
-    W = primal_weights(Phi, R, alpha, weight)[0]
+    W = primal_weights(Phi, R, alpha, weight)
     T, unit = R.shape[1], float(np.mean(weight))
     groups = np.where(codes < 0, T, codes)
     if isinstance(theta, str):

@@ -203,7 +203,7 @@ def one_minus_leverage(complement: Array, weight: Array) -> Array:
     return (weight - count + count * complement) / weight
 
 
-def primal_weights(Phi: Array, R: Array, alpha: float, weight: Array) -> tuple[Array, Array]:
+def primal_weights(Phi: Array, R: Array, alpha: float, weight: Array) -> Array:
     r"""Minimise :math:`\sum_i w_i |\phi_i' W - r_i|^2 + \alpha |W|_F^2` over feature weights W.
 
     Parameters
@@ -216,13 +216,11 @@ def primal_weights(Phi: Array, R: Array, alpha: float, weight: Array) -> tuple[A
 
     Returns
     -------
-    W : ndarray of shape (m, T)
-    L : ndarray of shape (m, m)
-        Lower Cholesky factor of Phi' diag(w) Phi + alpha I.
+    ndarray of shape (m, T)
     """
     scaled = np.sqrt(weight)[:, None] * Phi
     L = factorise(scaled.T @ scaled, alpha, np.ones(Phi.shape[1]), overwrite=True)
-    return cho_solve((L, True), Phi.T @ (weight[:, None] * R), check_finite=False), L
+    return cho_solve((L, True), Phi.T @ (weight[:, None] * R), check_finite=False)
 
 
 def solve_ridge_stack(

@@ -60,9 +60,9 @@ def add_rows(state: RidgeState, cross: Array, corner: Array, R: Array, root: Arr
     corner = root[:, None] * corner * root
     corner[np.diag_indices_from(corner)] += alpha
     factor = append_rows(L, scaled, corner)
-    corner_factor = factor[len(L) :, len(L) :]
+    below, corner_factor = np.split(factor[len(L) :], [len(L)], axis=1)
     # Old rows give way to the new ones in proportion to M^-1 cross'.
-    share = cho_solve((L, True), scaled.T)
+    share = solve_triangular(L, below.T, lower=True, trans="T")
     fresh = cho_solve((corner_factor, True), root[:, None] * (R - cross @ coef))
     coef = np.vstack([coef - old_root[:, None] * (share @ fresh), root[:, None] * fresh])
     gain = solve_triangular(corner_factor, share.T, lower=True)

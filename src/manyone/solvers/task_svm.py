@@ -37,34 +37,6 @@ def task_kernel(K: Array, row_task: Codes, column_task: Codes, mu: float) -> Arr
     return K * (1.0 / mu + (row_task[:, None] == column_task))
 
 
-def by_libsvm(G: Array, weight: Array, nu: float) -> tuple[Array, float, float, int]:
-    """Minimise a'Ga / 2 over 0 <= a <= weight / (nu sum(weight)), sum(a) = 1, through libsvm.
-
-    Parameters
-    ----------
-    G : array of shape (n, n)
-        Positive semi-definite; with a task kernel, the machine of all tasks with a single offset.
-    weight : array of shape (n,)
-    nu : float
-
-    Returns
-    -------
-    coef : array of shape (n,)
-    offset : float
-    objective : float
-    n_iter : int
-    """
-    from sklearn.svm import OneClassSVM  # slow to import, and rarely needed
-
-    size = max(float(np.abs(G.diagonal()).max()), np.finfo(float).tiny)
-    svm = OneClassSVM(kernel="precomputed", nu=nu, tol=1e-9)
-    svm.fit(G / size, sample_weight=weight / weight.mean())
-    coef = np.zeros(len(G))
-    coef[svm.support_] = svm.dual_coef_[0] / (nu * len(G))
-    offset = size * float(svm.offset_[0]) / (nu * len(G))
-    return coef, offset, 0.5 * float(coef @ G @ coef), int(svm.n_iter_)
-
-
 def solve_task_svm(
     K: Array,
     task: Codes,
