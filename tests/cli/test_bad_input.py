@@ -48,6 +48,10 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
         (["score", "no.manyone", "today.csv", "--out", "s.csv"], "no.manyone: no such file"),
         (["score", "today.csv", "today.csv", "--out", "s.csv"], "today.csv is not a manyone model"),
         (["score", "fleet.manyone", "no.csv", "--out", "s.csv"], "no.csv: no such file"),
+        (
+            ["score", "fleet.manyone", "fleet.manyone", "--out", "s.csv"],
+            "fleet.manyone is a model. Give a table in CSV",
+        ),
         ([*SCORE[:4], "s.xlsx"], "ends in .csv, .csv.gz or .parquet"),
         ([*SCORE[:4], "today.csv"], "would be written over today.csv"),
         ([*SCORE, "--keep", "z"], "--keep z: today.csv has no such column"),

@@ -152,8 +152,8 @@ BAD = {
     "column names twice": (lambda: text(PLAIN).replace(b"z", b"x", 1), "are both called 'x'"),
     "no label": (lambda: text(PLAIN) + b",1,2,3\n", "row 80 has no value in the task column"),
     "not a table": (lambda: bytes(range(256)) * 20, "zero bytes"),
-    "a list in JSON": (lambda: b'[{"machine": "m0", "x": 1}]', "is JSON. Save it as CSV"),
-    "lines of JSON": (lambda: b'{"machine": "m0", "x": 1}\n', "is JSON. Save it as CSV"),
+    "a list in JSON": (lambda: b'[{"machine": "m0", "x": 1}]', "is JSON. Give a table in CSV"),
+    "lines of JSON": (lambda: b'{"machine": "m0", "x": 1}\n', "is JSON. Give a table in CSV"),
     "a spreadsheet": (lambda: b"PK\x03\x04" + bytes(500), "a spreadsheet"),
     "a word among numbers": (
         lambda: text(replaced(PLAIN, "x", 7, "oops")), "column 'x', row 7: 'oops' among numbers"),

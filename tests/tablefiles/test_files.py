@@ -117,7 +117,7 @@ def test_stdout_gets_everything_or_nothing(capfdbinary):
     ("content", "words"),
     [
         (b"a,b\n", "a header and no rows"),
-        (b"PK\x03\x04" + bytes(99), "is a spreadsheet or another zip archive. Save it as CSV"),
+        (b"PK\x03\x04" + bytes(99), "is a spreadsheet or another zip archive. Give a table in CSV"),
         (b"PAR1" + bytes(99), "cannot be read as Parquet"),
         (gzip.compress(b"a,b\n1,2\n" * 999)[:-20], "is damaged or cut off"),
         (gzip.compress(b"a,b\n1,2\n" * 999)[:20] + b"\xff" * 40, "is damaged or cut off"),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from manyone import IndependentOCKSR, TableModel
 from manyone.tables.encoder import Encoder
 from manyone.tables.frames import as_table, read_columns, task_labels
 from manyone.tables.maps import NumberMap, apply_numbers
@@ -52,6 +53,14 @@ def test_numbers_keep_their_order_and_come_back(values, linear):
     np.testing.assert_allclose(one.undo(z), probe, atol=1e-6 * scale)
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_largest_numbers_raise_no_warning():
+    values = np.where(np.arange(60) % 2, 1e308, -1e308) * np.linspace(0.5, 1, 60)
+    table = pd.DataFrame({"m": np.arange(60) % 3, "x": values, "y": np.sin(np.arange(60))})
+    model = TableModel("m", method=IndependentOCKSR(alarm_rate=0.2), alarm_rate=0.2).fit(table)
+    assert np.isfinite(model.score(table.assign(x=3.0), explain=2).score).all()
+
+
 def test_wild_values_stay_wild_and_heavy_tails_are_tamed():
     values = np.random.default_rng(0).standard_t(1, size=400)
     one = NumberMap.learn(values, 0.0)
@@ -60,6 +69,25 @@ def test_wild_values_stay_wild_and_heavy_tails_are_tamed():
     far = values.max() + np.array([1.0, 2.0, 3.0]) * (values.max() - np.median(values))
     steps = np.diff(apply_numbers([one], far[:, None])[:, 0])
     np.testing.assert_allclose(steps, 0.5)  # linear beyond the range
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+def test_decimal_commas_in_texts_are_those_of_numbers(library):
+    rng = np.random.default_rng(0)
+    x, m = (1500 * rng.random(80)).round(2), np.arange(80) % 4
+    texts = [f"{v:,.2f}".translate(str.maketrans(",.", ".,")) for v in x]
+    table = library({"m": m, "x": [*texts[:79], "n/a"], "y": rng.random(80)})
+    plain = library({"m": m, "x": [*x[:79], None], "y": np.asarray(table["y"])})
+    models = [TableModel("m", method=IndependentOCKSR()).fit(one) for one in (table, plain)]
+    rows = [library({"m": [0, 1], "x": [a, None], "y": [0.5, 0.5]}) for a in ("7,5", 7.5)]
+    found, wanted = (model.score(given) for model, given in zip(models, rows, strict=True))
+    assert models[0].columns_["kind"].tolist() == ["number", "number"]
+    assert np.asarray(found["score"]).tolist() == np.asarray(wanted["score"]).tolist()
+    with pytest.raises(ValueError, match=r"'x' was numeric .* and is text now"):
+        models[0].score(library({"m": [0], "x": ["7"], "y": [0.5]}))
+    codes = library({"m": m, "x": ["1,234", "2,345"] * 40, "y": np.asarray(table["y"])})
+    kept = TableModel("m", method=IndependentOCKSR()).fit(codes)
+    assert kept.columns_["kind"].tolist() == ["text", "number"]  # thousands or decimals: who knows
 
 
 def test_columns_that_say_nothing_are_dropped_with_a_note():
@@ -269,7 +297,7 @@ def test_a_column_that_changed_is_refused_by_name():
     table = pd.DataFrame({"x": np.random.default_rng(0).normal(size=30), "k": ["a", "b"] * 15})
     encoder = learn(table)
     with pytest.raises(ValueError, match=r"'x' was numeric .* is text now"):
-        encode(encoder, pd.DataFrame({"x": ["1,5", "2"], "k": ["a", "b"]}))
+        encode(encoder, pd.DataFrame({"x": ["1.5 mm", "2"], "k": ["a", "b"]}))
     with pytest.raises(ValueError, match=r"'k' was text .* is numeric now"):
         encode(encoder, pd.DataFrame({"x": [1.0], "k": [3.0]}))
     with pytest.raises(ValueError, match="no column 'k'"):

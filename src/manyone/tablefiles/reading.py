@@ -23,6 +23,7 @@ _CHUNK = 2**23  # bytes of text at a time
 _ROWS = 2**16  # rows of Parquet at a time
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 _OTHERS = {
+    b'{"format": "manyone': "a model",
     b"PK\x03\x04": "a spreadsheet or another zip archive",
     b"\xd0\xcf\x11\xe0": "an old spreadsheet",
     b"(\xb5/\xfd": "compressed with zstd",
@@ -194,7 +195,7 @@ def _opened(source: Path) -> Iterator[_File]:
         for mark, what in _OTHERS.items():
             if file.start.startswith(mark):
                 raise TableFileError(
-                    f"{file.name} is {what}. Save it as CSV (gzipped or not) or Parquet."
+                    f"{file.name} is {what}. Give a table in CSV (gzipped or not) or Parquet."
                 )
         yield file
 

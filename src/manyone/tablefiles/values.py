@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from manyone.messages import warn_user
@@ -225,6 +225,20 @@ def _numbers(texts: pl.Series, style: Style) -> pl.Series:
     whole = plain.cast(pl.Int64, strict=False)
     lossless = whole.null_count() == texts.null_count()
     return whole if lossless else plain.cast(pl.Float64, strict=False)
+
+
+def comma_numbers(texts: Sequence[str]) -> list[float] | None:
+    """Numbers that are written with decimal commas, NaN where missing.
+
+    None if one of them is not, or if all can be read with decimal points.
+    """
+    plain = [text.strip() if text.strip().lower() not in _MISSING else "nan" for text in texts]
+    known = [text for text in plain if text != "nan"]
+    point, comma = (all(re.search(form, text) for text in known) for form in (_POINT, _COMMA))
+    if point or not comma:
+        return None
+    points = str.maketrans({".": "", " ": "", ",": "."})
+    return [float(text.translate(points)) for text in plain]
 
 
 def _booleans(texts: pl.Series, style: Style) -> pl.Series:

@@ -65,6 +65,8 @@ class Decision:
 
     def checked(self, column: Column) -> Column:
         """A further column of this name, if it is of the kind that was seen."""
+        if self.kind == "number" and column.kind == "text":
+            column = column.as_numbers()
         if column.kind == self.kind or {column.kind, self.kind} <= {"number", "boolean"}:
             return column
         # Values of a kind that is not used are missing whatever they are.
@@ -149,6 +151,7 @@ def _most_match(pattern: str, levels: Collection[str]) -> bool:
     return sum(re.fullmatch(pattern, level) is not None for level in levels) > len(levels) / 2
 
 
+@np.errstate(over="ignore")  # numbers that are infinitely far apart name nothing
 def _names_rows(name: str, finite: Array) -> bool:
     """Whether whole numbers, all different, are called an identifier or lie as close as those."""
     values = np.sort(finite)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from manyone._types import Array, Mask
 from manyone.labels import as_labels
 from manyone.messages import plural, shortlist
+from manyone.tablefiles.values import comma_numbers
 
 _YES_OR_NO = dict.fromkeys(("true", "t", "yes", "y", "1", "1.0"), True)
 _YES_OR_NO |= dict.fromkeys(("false", "f", "no", "n", "0", "0.0"), False)
@@ -58,6 +59,15 @@ class Column:
         """Values of a text column, None where missing."""
         levels = [] if self.levels is None else self.levels.tolist()
         return [None if value != value else levels[int(value)] for value in self.values.tolist()]
+
+    def as_numbers(self) -> Column:
+        """Texts as numbers where all are written with decimal commas, see `comma_numbers`."""
+        levels = None if self.levels is None else self.levels.tolist()
+        found = comma_numbers(levels) if levels else None
+        if found is None:
+            return self
+        place = np.where(np.isnan(self.values), len(found), self.values).astype(np.intp)
+        return Column("number", np.array([*found, np.nan])[place])
 
 
 Columns = dict[str, Column]

@@ -33,6 +33,7 @@ class Growth:
     changes: int
 
     @classmethod
+    @np.errstate(over="ignore")  # numbers may be infinitely far apart
     def of(cls, column: Column, codes: Codes, tasks: Sequence[Any]) -> Growth | None:
         """That of a column, or None; codes (n,) are the numbers of the rows' tasks."""
         known = np.isfinite(column.values)

@@ -60,6 +60,7 @@ class NumberMap:
         return 1
 
     @classmethod
+    @np.errstate(over="ignore")  # nothing is beyond infinity
     def learn(cls, values: Array, linear: float) -> NumberMap:
         """The map of a column (n,) with two different finite values or more.
 
