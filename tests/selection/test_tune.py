@@ -262,6 +262,20 @@ def test_copies_are_judged_as_weights_are(method, fleet):
     np.testing.assert_allclose(copied.tuning_["score"], weighted.tuning_["score"], atol=1e-9)
 
 
+@pytest.mark.parametrize("method", [JointOCKSR, IndependentOCKSR])
+def test_rows_given_twice_choose_what_rows_given_once_do(method):
+    """A copy that stays tells its row from others: the smallest ridge would remember every row."""
+    rng, task = np.random.default_rng(0), np.repeat(np.arange(6), 15)
+    X = 2.0 * rng.normal(size=(6, 4))[task] + rng.normal(size=(90, 4))
+    grid = {"alpha": [0.001, 0.1, 1.0], "kernel": ["rbf", "laplacian"]}
+    once = tune(method(), X, task=task, grid=grid)
+    twice = tune(method(), np.tile(X, (2, 1)), task=np.tile(task, 2), grid=grid)
+    heavy = tune(method(), X, task=task, sample_weight=np.full(90, 2.0), grid=grid)
+    for other in (twice, heavy):
+        np.testing.assert_allclose(other.tuning_["score"], once.tuning_["score"], atol=1e-9)
+        assert (other.alpha, other.kernel) == (once.alpha, once.kernel)
+
+
 @pytest.mark.parametrize("criterion", ["seen", "unseen"])
 def test_known_outliers_of_a_single_task_are_negatives(criterion):
     """The width that tells outliers apart is found, though there is no other task."""

@@ -185,7 +185,9 @@ class _Search:
 
     def by_closed_form(self, values: dict[str, list[Any]]) -> Tried:
         """Every setting for all ridges at once."""
-        model, rows = self.model, replace(self.rows, forward=False)
+        model, rows = self.model, self.rows.merged()[0]
+        # A row whose copy (or whose further weight) stays would be told from others by that.
+        rows = replace(rows, weight=np.minimum(rows.weight, 1.0), forward=False)
         alphas = np.array(values.pop("alpha", [getattr(model, "alpha", 0.1)]), dtype=np.float64)
         table: list[Judged] = []
         R = rows.responses()
