@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
+from manyone.bench.workers import in_turns as rounds
 
 
 def in_turns(calls: dict[str, Callable[[], Any]], repeats: int = 5) -> dict[str, float]:
     """Shortest time of each call in seconds; one warm-up round is not counted."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(repeats + 1):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            if turn:
-                times[name].append(time.perf_counter() - start)
-    return {name: float(np.min(taken)) for name, taken in times.items()}
+    return {name: min(taken[1:]) for name, taken in rounds(calls, repeats + 1).items()}
 
 
 def shortest(call: Callable[[], Any], repeats: int = 5) -> float:

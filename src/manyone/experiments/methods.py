@@ -19,7 +19,7 @@ from manyone.estimators import METHODS
 from manyone.experiments.rivals.base import Detector, OwnScales, Rival
 from manyone.files import toml_beside
 from manyone.rows import training_rows
-from manyone.selection.judging import finite_mean, fold_aucs
+from manyone.selection.judging import FEWEST_TASKS_TO_HALVE, finite_mean, fold_aucs
 
 Grid = Mapping[str, Sequence[Any]]
 Labels = NDArray[Any]
@@ -31,8 +31,6 @@ PAPER_AUC: dict[str, dict[str, float]] = _TABLES["paper_auc"]
 DEFAULT = "default"
 #: Added to the name of a method in the second setting.
 AS_IN_PAPER = " (as in the paper)"
-# Half of the tasks are held out as anomalies; at least two must be left.
-_FEWEST_TASKS = 4
 
 
 @dataclass(frozen=True)
@@ -232,10 +230,10 @@ def _chosen(rival: Any, grid: Grid, X: Array, task: Labels, kind: str) -> Any:
     rows, labels, _ = training_rows(clone(rival), X, task)
     if np.bincount(rows.codes).max() < 2:
         raise ValueError("Every task has a single row: there is none to judge a setting by.")
-    if kind == "unseen" and len(labels) < _FEWEST_TASKS:
+    if kind == "unseen" and len(labels) < FEWEST_TASKS_TO_HALVE:
         raise ValueError(
             f'kind="unseen" holds out half of the tasks to judge by and needs at least '
-            f'{_FEWEST_TASKS} tasks; got {len(labels)}. Use kind="seen".'
+            f'{FEWEST_TASKS_TO_HALVE} tasks; got {len(labels)}. Use kind="seen".'
         )
 
     def judged(model: Any) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Mask
-from manyone.selection.judging import own_aucs, task_aucs
+from manyone.selection.judging import own_aucs
 
 #: Marks in `Split.member`.
 NEGATIVE, POSITIVE, UNUSED = 0, 1, -1
@@ -99,11 +99,9 @@ class FaultSplit:
 
 def member_aucs(scores: Array, member: NDArray[np.integer]) -> Array:
     """AUC of each task, (T,), from scores (m, T) and marks as in `Split.member` (m, T)."""
-    values = []
-    for column, mine in zip(scores.T, member.T, strict=True):
-        used = mine != UNUSED
-        values.append(task_aucs(column[used, None], np.where(mine[used] == POSITIVE, 0, -1)))
-    return np.concatenate(values)
+    rows, tasks = np.nonzero(member != UNUSED)
+    negative = member[rows, tasks] == NEGATIVE
+    return own_aucs(scores[rows, tasks], tasks, negative, member.shape[1])
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from manyone.rows import TrainingRows, renumbered
 from manyone.selection.faults import by_faults, fault_strengths, preferred_first
 from manyone.selection.judging import (
     FEWEST_ROWS,
+    FEWEST_TASKS_TO_HALVE,
     SHARED,
     Judged,
     beats,
@@ -39,7 +40,6 @@ from manyone.threads import one_blas_thread
 
 # With fewer tasks than this, what two halves of the tasks say about a metric is noise.
 _FEWEST_TASKS_FOR_METRIC = 8
-_FEWEST_TASKS = 4
 
 
 def settings_of(grid: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
@@ -84,7 +84,7 @@ def choose_setting(
     landmarks = model.landmarks
     if landmarks is not None and landmarks >= len(judged.codes):
         model = clone(model).set_params(landmarks=None)  # the same model, found faster
-    few = _FEWEST_TASKS_FOR_METRIC if whole else _FEWEST_TASKS
+    few = _FEWEST_TASKS_FOR_METRIC if whole else FEWEST_TASKS_TO_HALVE
     narrow = judged.X.shape[1] < 2 or judged.n_tasks < few
     if criterion != "faults" and narrow and "plain" in values.get("metric", ()):
         values = {**values, "metric": ["plain"]}

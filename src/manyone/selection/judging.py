@@ -21,8 +21,8 @@ SHARED = ("kernel", "gamma", "width", "degree", "coef0", "alpha", "metric")
 _FOLDS = 3
 # Rows that settings are judged by at least, and what eigendecompositions may cost beyond that.
 FEWEST_ROWS, _CUBES = 1000, 2e10
-# Below this a half of the tasks has a single one, and no other task in the model to tell it from.
-_FEWEST_TASKS_TO_HALVE = 4
+#: Below this a half of the tasks has a single one, and no other task in the model to tell it from.
+FEWEST_TASKS_TO_HALVE = 4
 
 
 class Judged(NamedTuple):
@@ -103,7 +103,7 @@ def fold_splits(
     fold %= _FOLDS
     half = np.empty(n_tasks, dtype=np.intp)
     half[np.arange(n_tasks) if task_order is None else task_order] = np.arange(n_tasks) % 2
-    if kind == "seen" and n_tasks < _FEWEST_TASKS_TO_HALVE:
+    if kind == "seen" and n_tasks < FEWEST_TASKS_TO_HALVE:
         half[:] = 0
     of_task = codes >= 0
     # The task -1 comes last, with no half.

@@ -43,15 +43,13 @@ def auto_by_passes(
     -------
     estimator
     """
-    joint = JointOCKSR(landmarks=landmarks or _LANDMARKS)
-    sweep = sweep_over(joint, X, *given.values())
+    sweep = sweep_over(JointOCKSR(landmarks=landmarks or _LANDMARKS), X, *given.values())
     assert sweep is not None
     sample = sweep(TakeSample(_SAMPLE))
     refuse_unusable(sample)
-    rows, until = sample.rows(own_weight=True).by_task(), np.inf
-    if budget is not None:
-        until = time.monotonic() + budget / 2
     wanted = anomalies, alarm_rate, landmarks, random_state
+    until = np.inf if budget is None else time.monotonic() + budget / 2
+    rows = sample.rows(own_weight=True).by_task()
     return choose_by_sample(sweep, rows, sample.n_rows, *wanted, until)
 
 
