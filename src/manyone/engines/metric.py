@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,7 @@ from manyone.engines.sample import Sample
 from manyone.rows import row_blocks
 
 
-@dataclass(frozen=True, eq=False)
-class Spread:
+class Spread(NamedTuple):
     """Sums over normal rows c about the means of their tasks.
 
     Attributes
@@ -34,15 +33,6 @@ class Spread:
     fourth: float
     total: float
     n_rows: int
-
-    def __add__(self, other: Spread) -> Spread:
-        """Sums over the rows of both."""
-        return Spread(
-            self.scatter + other.scatter,
-            self.fourth + other.fourth,
-            self.total + other.total,
-            self.n_rows + other.n_rows,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +69,8 @@ class AddSpread:
 
     def merge(self, one: Spread, other: Spread) -> Spread:
         """Sums over the rows of both."""
-        return one + other
+        parts: Any = zip(one, other, strict=True)
+        return Spread(*(mine + more for mine, more in parts))
 
 
 def metric_of(sample: Sample, sweep: Any) -> Whitening:

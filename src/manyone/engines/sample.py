@@ -7,7 +7,7 @@ tasks, the same rows are drawn, and of small tasks all.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,10 @@ from scipy import sparse
 
 from manyone import validation
 from manyone._types import Array, Codes, Mask, Rows
-from manyone.engines.blocks import Block, CheckedBlock, by_task, stacked
+from manyone.engines.blocks import Block, by_task, stacked
 from manyone.engines.hashing import Hashes, row_hashes
 from manyone.labels import as_labels, encode, lookup
-from manyone.rows import MISSING, TrainingRows, row_numbers
+from manyone.rows import MISSING, CodedRows, TrainingRows, row_numbers
 from manyone.threads import on_threads
 
 # Rows of a block that are sampled in one go.
@@ -56,8 +56,8 @@ class Sample:
     weight: Array
     totals: Array
     quota: int
-    names: NDArray[Any] | None
-    roles: tuple[str, ...]
+    names: NDArray[Any] | None = None
+    roles: tuple[str, ...] = ()
 
     @property
     def codes(self) -> Codes:
@@ -145,25 +145,28 @@ class TakeSample:
     def partial(self, block: Block) -> Sample:
         """Sample of one block, which is checked on the way."""
         checked = block.checked()
-        starts = range(0, max(checked.X.shape[0], 1), _STEP)
-        parts = (checked.take(slice(start, start + _STEP)) for start in starts)
-        return reduce(self.merge, on_threads(self._of, parts))
+        tasks = encode(checked.task)[0]
+        sample = self.of(checked.coded(tasks), tasks)
+        return replace(sample, names=checked.names, roles=checked.roles)
 
-    def _of(self, block: CheckedBlock) -> Sample:
-        tasks, codes = encode(block.task)
-        stratum = 2 * (codes + 1) + block.outlier
-        totals = np.zeros((2 * len(tasks) + 2, 2 + self.sums * block.X.shape[1]))
-        totals[:, 0] = np.bincount(stratum, block.weight, len(totals))
+    def of(self, rows: CodedRows, tasks: NDArray[Any]) -> Sample:
+        """Sample of rows whose tasks are numbers of these."""
+        starts = range(0, max(rows.X.shape[0], 1), _STEP)
+        parts = (rows.take(slice(start, start + _STEP)) for start in starts)
+        return reduce(self.merge, on_threads(partial(self._part, tasks), parts))
+
+    def _part(self, tasks: NDArray[Any], rows: CodedRows) -> Sample:
+        stratum = 2 * (rows.codes + 1) + rows.outlier
+        totals = np.zeros((2 * len(tasks) + 2, 2 + self.sums * rows.X.shape[1]))
+        totals[:, 0] = np.bincount(stratum, rows.weight, len(totals))
         totals[:, 1] = np.bincount(stratum, minlength=len(totals))
-        if self.sums and sparse.issparse(block.X):
+        if self.sums and sparse.issparse(rows.X):
             raise ValueError(validation.no_metric("whitened"))
         if self.sums:
-            present, summing = by_task(stratum, block.weight)
-            totals[present, 2:] = summing @ block.X
-        hashes, told = row_hashes(block.X, self.seed), (block.names, block.roles)
-        return self._drawn(
-            Sample(tasks, block.X, stratum, hashes, block.weight, totals, self.size, *told)
-        )
+            present, summing = by_task(stratum, rows.weight)
+            totals[present, 2:] = summing @ rows.X
+        hashes, size = row_hashes(rows.X, self.seed), self.size
+        return self._drawn(Sample(tasks, rows.X, stratum, hashes, rows.weight, totals, size))
 
     def merge(self, one: Sample, other: Sample) -> Sample:
         """Sample of the rows of both."""
@@ -224,8 +227,4 @@ def drawn_from(rows: TrainingRows, size: int, seed: int) -> Sample | None:
     """A sample of rows in memory; None where they are few enough to take them all."""
     if len(rows.codes) <= size:
         return None
-    labels: NDArray[Any] = rows.codes
-    if np.any(labels == MISSING):
-        labels = labels.astype(object)
-        labels[rows.codes == MISSING] = None
-    return TakeSample(size, seed).partial(CheckedBlock(rows.X, labels, rows.outlier, rows.weight))
+    return TakeSample(size, seed).of(rows, np.arange(rows.n_tasks))

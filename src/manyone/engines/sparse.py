@@ -20,7 +20,7 @@ from manyone.engines.hashing import row_hashes
 from manyone.engines.left_out import tails_of
 from manyone.engines.plan import Plan
 from manyone.engines.statistics import AddUp, Statistics
-from manyone.rows import TrainingRows
+from manyone.rows import CodedRows
 from manyone.solvers.sparse import as_lasso
 from manyone.solvers.sparse_group_lasso import solve_sparse_group_lasso
 from manyone.solvers.two_layer_landmarks import add_rounding
@@ -38,22 +38,11 @@ class LassoLayer(NamedTuple):
     gap: float
 
 
-@dataclass(frozen=True, eq=False)
-class Dealer:
-    """Deals rows to folds: 1, 2, ... by their content, 0 if they were drawn.
-
-    Parameters
-    ----------
-    plan : Plan
-    """
-
-    plan: Plan
-
-    def parts(self, rows: Any) -> list[Any]:
-        """The rows of each fold."""
-        fold = 1 + (row_hashes(rows.X) % np.uint64(_FOLDS)).astype(np.intp)
-        fold[~self.plan.unseen(rows.X)] = 0
-        return [rows.take(np.flatnonzero(fold == k)) for k in range(_FOLDS + 1)]
+def dealt(plan: Plan, rows: CodedRows) -> list[CodedRows]:
+    """Rows of each fold: 1, 2, ... by their content, 0 if they were drawn."""
+    fold = 1 + (row_hashes(rows.X) % np.uint64(_FOLDS)).astype(np.intp)
+    fold[~plan.unseen(rows.X)] = 0
+    return [rows.take(np.flatnonzero(fold == k)) for k in range(_FOLDS + 1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,20 +51,18 @@ class AddUpFolds:
 
     Parameters
     ----------
-    step : AddUp
-    dealer : Dealer
+    plan : Plan
     """
 
-    step: AddUp
-    dealer: Dealer
+    plan: Plan
 
     def partial(self, block: Block) -> list[Statistics]:
         """Statistics of the folds of one block."""
-        return [self.step.partial(part) for part in self.dealer.parts(block.checked())]
+        return self.of(block.checked().coded(self.plan.tasks))
 
-    def of(self, rows: TrainingRows) -> list[Statistics]:
+    def of(self, rows: CodedRows) -> list[Statistics]:
         """Statistics of the folds of rows whose tasks are numbers."""
-        return [self.step.of(part) for part in self.dealer.parts(rows)]
+        return [AddUp(self.plan).of(part) for part in dealt(self.plan, rows)]
 
     def merge(self, one: list[Statistics], other: list[Statistics]) -> list[Statistics]:
         """Statistics of the rows of both."""
@@ -91,22 +78,19 @@ class JudgeFolds(IntoTails):
     plan : Plan
         Of the second layer.
     layers : list of LassoLayer
-    dealer : Dealer
     unit : float
         Of what lowers the scores of rows far from everything.
     """
 
     plan: Plan
     layers: list[LassoLayer]
-    dealer: Dealer
     unit: float
 
     def partial(self, block: Block) -> Tails:
         """Scores of one block."""
-        found = []
-        parts = self.dealer.parts(block.checked())[1:]
-        for layer, part in zip(self.layers, parts, strict=True):
-            rows, score = part.coded(self.plan.tasks), partial(self._scores, layer)
+        found, parts = [], dealt(self.plan, block.checked().coded(self.plan.tasks))[1:]
+        for layer, rows in zip(self.layers, parts, strict=True):
+            score = partial(self._scores, layer)
             found.append(tails_of(self.plan, rows, score, self.unit, len(self.plan.points)))
         return found[0].merged(*found[1:])
 

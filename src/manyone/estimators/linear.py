@@ -203,7 +203,6 @@ class LinearOCKSR(MultiTaskOneClass):
         last = leaving_out(plan, statistics, self.alpha)
         judged = last.finished(sweep(last))
         solution, tails = joint_solution_of(last, statistics, self.alpha, judged)
-        solution.learned.pop("sums")
         return self._as_unstructured(solution, statistics.counts), tails
 
     def _unstructured(self, gram: Gram, rows: TrainingRows) -> Solution:
@@ -220,7 +219,8 @@ class LinearOCKSR(MultiTaskOneClass):
         penalty = len(total) * (self.frobenius + self.nuclear)
         gap = 0.0 if self.nuclear == 0 else np.nan
         learned = {**found.learned, "structure": np.eye(len(total)), "duality_gap": gap}
-        learned.pop("factor", None)
+        for name in ("factor", "sums"):
+            learned.pop(name, None)
         return replace(found, report=FitReport(np.array([cost + penalty])), learned=learned)
 
     def _structured(self, gram: Gram, rows: TrainingRows) -> Solution | None:

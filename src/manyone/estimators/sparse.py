@@ -217,13 +217,11 @@ class SparseOCKSR(TwoLayerModel):
         }
 
     def _sum_up(self, plan: Plan, part: Solution, sweep: Sweep) -> tuple[Solution, Any]:
-        from manyone.engines.sparse import AddUpFolds, Dealer, JudgeFolds, lasso_layer, summed
-        from manyone.engines.statistics import AddUp
+        from manyone.engines.sparse import AddUpFolds, JudgeFolds, lasso_layer, summed
         from manyone.engines.two_layers import anchored, second_plan
 
         plan, sources = second_plan(plan, layers_of(part), direct=True), part.learned["sources"]
-        dealer = Dealer(plan)
-        parts = sweep(AddUpFolds(AddUp(plan), dealer))
+        parts = sweep(AddUpFolds(plan))
         whole = anchored(plan, summed(parts)) if self.anchor else summed(parts)
         asked = (sources[:, None] == np.arange(len(plan.tasks))).astype(np.float64)
         l1, group = strengths_of(whole.sums.T, asked, self.l1, self.group)
@@ -232,4 +230,4 @@ class SparseOCKSR(TwoLayerModel):
         learned = {"duality_gap": layer.gap, "l1": l1, "group": group}
         solution.learned.update(learned, structure=layer.structure[: len(plan.tasks)])
         layers = [lasso_layer(whole + -part, sources, l1, group) for part in parts[1:]]
-        return solution, JudgeFolds(plan, layers, dealer, unit_of(solution.scorer))
+        return solution, JudgeFolds(plan, layers, unit_of(solution.scorer))

@@ -145,7 +145,6 @@ class TwoLayerModel(MultiTaskOneClass):
 
         if len(plan.tasks) == 1:
             solution, tails = joint_passes(plan, sweep, self.alpha)
-            solution.learned.pop("sums")
             return as_single_task(solution, sample.counts), tails
         rows, seed = sample.rows(own_weight=True), seed_of(self.random_state)
         part = self._of_sample(plan, rows, seed)
@@ -259,12 +258,11 @@ def single_task(model: Any, gram: Gram, rows: TrainingRows) -> Solution:
     ridge = JointOCKSR(alpha=model.alpha, landmarks=model.landmarks)
     ridge.random_state = model.random_state
     found = ridge._solve(gram, rows, left_out=True)
-    for name in ("factor", "sums"):
-        found.learned.pop(name, None)
     return as_single_task(found, rows.weight[~rows.outlier].sum(keepdims=True))
 
 
 def as_single_task(found: Solution, total: Array) -> Solution:
     """The model of the first layer alone, where the rows of the task weigh `total` (1,)."""
     cost = total.sum() * (1.0 - found.learned["mean_response"])
-    return replace(found, report=FitReport(np.asarray(cost)))
+    learned = {name: v for name, v in found.learned.items() if name not in ("factor", "sums")}
+    return replace(found, report=FitReport(np.asarray(cost)), learned=learned)
