@@ -93,6 +93,23 @@ def test_tables_are_printed_without_some_columns(capsys):
     assert "A title" in out and "score" in out and "1.0" in out and "0.01" not in out
 
 
+def test_ctrl_c_is_heard_while_the_command_is_imported():
+    code = """
+import sys
+class Interrupted:
+    def find_spec(self, name, *rest):
+        if name == "manyone.cli":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+from manyone.__main__ import main
+sys.exit(main())
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
+    )
+    assert (found.returncode, found.stderr) == (130, "manyone: stopped.\n")
+
+
 def test_the_command_starts_without_what_it_may_not_need():
     heavy = ("matplotlib", "plotly", "jinja2", "manyone.experiments", "polars")
     code = f"import sys, manyone.cli; print([name for name in {heavy!r} if name in sys.modules])"
