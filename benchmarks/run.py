@@ -37,6 +37,7 @@ STUDIES = (
     ("bench_explanations.py",),
     ("bench_far_rows.py",),
     ("bench_faults.py",),
+    ("bench_regimes.py",),
     ("bench_tables.py",),
     ("bench_time.py",),
     ("bench_two_layers.py",),
