@@ -22,7 +22,7 @@ def test_whitens_the_shrunk_within_task_covariance(n, d):
     np.testing.assert_allclose(W, W.T, atol=1e-9)
 
 
-@pytest.mark.parametrize("shrinkage", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("shrinkage", [0.0, 0.3, 1.0, np.int64(1), np.float32(0.5)])
 def test_fixed_shrinkage(shrinkage):
     X = np.random.default_rng(0).normal(size=(50, 3)) * [1, 2, 5]
     whitener = TaskWhitener(shrinkage=shrinkage).fit(X)
@@ -47,6 +47,10 @@ def test_nothing_varies_and_column_names():
     np.testing.assert_allclose(whitened, X[["a", "b"]])
     fitted = TaskWhitener().fit(X, task="who")
     np.testing.assert_allclose(fitted.transform(X), fitted.transform(X[["a", "b"]]))
+    with pytest.raises(ValueError, match=r"scale_prior.*inf"):
+        TaskWhitener(adaptive=True, scale_prior=np.inf).fit(X[["a", "b"]])
+    with pytest.raises(ValueError, match=r"covariance_prior.*None"):
+        TaskWhitener(covariance_prior=None).fit(X[["a", "b"]])
     with pytest.raises(ValueError, match="shrinkage"):
         TaskWhitener(shrinkage=2.0).fit(X[["a", "b"]])
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from numbers import Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from manyone import validation
+from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array, Codes
 from manyone.covariance import TaskWhitenings, Whitening, pooled_whitening, task_whitenings
 from manyone.labels import check_weight, encode, lookup, one_per_row, split_columns, without_columns
@@ -75,6 +77,13 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
     True
     """
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "shrinkage": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
+        "adaptive": ["boolean"],
+        "scale_prior": [Interval(Real, 0, None, closed="left")],
+        "covariance_prior": [Interval(Real, 0, None, closed="neither")],
+    }
+
     shrinkage: float | str = "auto"
     adaptive: bool = False
     scale_prior: float = 2.0
@@ -95,7 +104,7 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         -------
         self
         """
-        self._check_parameters()
+        self._validate_params()
         self.label_columns_ = [task] if isinstance(task, str) else []
         X, task = split_columns(X, task=task)
         X = validate_data(self, X, dtype=np.float64)
@@ -180,12 +189,3 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         labels: NDArray[Any] = one_per_row("task", task, n)
         validation.refuse_rows_without_task(labels, np.zeros(n, dtype=bool))
         return lookup(labels, self.tasks_)
-
-    def _check_parameters(self) -> None:
-        rho = self.shrinkage
-        if rho != "auto" and not (isinstance(rho, int | float) and 0 <= rho <= 1):
-            raise ValueError(f'shrinkage must be "auto" or a number in [0, 1]; got {rho!r}.')
-        if not self.scale_prior >= 0:
-            raise ValueError(f"scale_prior must be at least 0; got {self.scale_prior!r}.")
-        if not self.covariance_prior > 0:
-            raise ValueError(f"covariance_prior must be above 0; got {self.covariance_prior!r}.")
