@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import polars as pl
 import pytest
 import typer
 
@@ -39,6 +40,7 @@ def fail(error):
         (FileNotFoundError(2, "No such file", "rows.csv"), 2, "rows.csv"),
         (OSError(28, "No space left on device"), 2, "the disk is full"),
         (OSError("No space left on device (os error 28)"), 2, "the disk is full"),
+        (pl.exceptions.ComputeError("parquet: (os error 28)"), 2, "the disk is full"),
         (OSError(30, "Read-only", "models/.m.x1.part"), 2, "manyone: models: read-only."),
         (KeyboardInterrupt(), 130, "stopped. Run the same command again"),
         (TypeError("of our own"), 1, "unexpected TypeError: of our own."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
 import time
@@ -84,8 +85,8 @@ def _what_to_mend(error: Exception) -> str:
         context = getattr(error, "ctx", None)
         more = f" See {context.command_path} --help." if context is not None else ""
         return f"{error.format_message().rstrip('.')}.{more}"
-    full = (f"[Errno {errno.ENOSPC}]", f"(os error {errno.ENOSPC})")  # of Python and of polars
-    if isinstance(error, OSError) and any(words in str(error) for words in full):
+    # Of Python and of polars, which has errors of its own.
+    if re.search(rf"\[Errno {errno.ENOSPC}\]|\(os error {errno.ENOSPC}\)", str(error)):
         return "the disk is full. Make room, and give the command again."
     if isinstance(error, OSError) and error.filename and error.strerror:
         why = f"{error.strerror[0].lower()}{error.strerror[1:]}"
