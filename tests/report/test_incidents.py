@@ -103,3 +103,11 @@ def test_advice_names_what_stands_out_and_says_whether_the_rest_is_chance(fleet_
     everywhere = replace(calm.rows, alarm=calm.rows.alarm | (calm.rows.number % 4 == 0))
     loud = advice(replace(calm, rows=everywhere))
     assert any("changed since training" in text and "enroll" in command for text, command in loud)
+
+
+@pytest.mark.parametrize(
+    ("n", "words"), [(4, "1 more task stands out"), (5, "2 more tasks stand out")]
+)
+def test_advice_counts_tasks_beyond_the_first_three(fleet_report, n, words):
+    report = fleet_report(planted=[(4 + t, 0, 5, 35) for t in range(n)])
+    assert any(words in text for text, _ in advice(report))
