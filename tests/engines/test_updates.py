@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
 import manyone
-from manyone import IndependentOCKSR, JointOCKSR
+from manyone import IndependentOCKSR, JointOCKSR, TimeBlocks
 from manyone.engines import Block
 from manyone.engines.fitting import local_sweep
 from manyone.engines.hashing import row_hashes
@@ -332,6 +332,38 @@ def test_a_task_with_groups_goes(method, tmp_path):
     manyone.save(left, tmp_path / "left.manyone")
     text, gone = file_of(tmp_path / "left.manyone"), [row.tobytes() for row in X[~OTHERS]]
     assert not any(row in text for row in gone)
+
+
+def test_new_blocks_of_time_are_judged_by_earlier_ones():
+    X, code, new = data(3), 1, np.arange(400) >= 300
+    one = JointOCKSR(landmarks=30, random_state=0, kernel="poly", degree=2, gamma="scale")
+    one.fit(X[~new], task=TASK[~new], groups=TimeBlocks(np.arange(300)))
+    before = one.calibration_
+    one.enroll(X[new], task=TASK[new], groups=TimeBlocks(np.arange(100)))
+    plan, mine = one.solution_.learned["sums"].plan, np.flatnonzero(new & (TASK == "b"))
+    block, expected = np.arange(len(mine)) * 5 // len(mine), []
+    for k in range(5):
+        kept = np.delete(np.arange(400), mine[block >= k])
+        part, _ = joint_passes(plan, local_sweep([Block(X[kept], TASK[kept])]), 0.1)
+        held = mine[block == k]
+        expected.append(part.scorer.own(X[held], np.full(len(held), code)))
+    old, found = (c.scores[slice(*c.starts[code : code + 2])] for c in (before, one.calibration_))
+    np.testing.assert_allclose(found, np.sort(np.concatenate([old, *expected])), atol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+def test_what_is_tuned_and_chosen_with_groups_can_change():
+    X, old, new = data(4), {"task": TASK[OTHERS]}, {"task": TASK[~OTHERS]}
+    old, new = old | {"groups": DAY[OTHERS]}, new | {"groups": DAY[~OTHERS]}
+    bare = manyone.tune(
+        JointOCKSR(landmarks=30), X[OTHERS], **old, grid={"alpha": [0.1]}, calibrate=False
+    )
+    assert not hasattr(bare.enroll(X[~OTHERS], **new), "offset_")
+    chosen = manyone.auto(X[OTHERS], **old, landmarks=30, alarm_rate=0.1)
+    chosen.enroll(X[~OTHERS], **new)
+    assert np.mean(chosen.predict(X, task=TASK) < 0) < 0.12
+    chosen.forget("a", X=X[TASK == "a"])
+    assert chosen.tasks_.tolist() == list("bcd")
 
 
 def test_a_new_task_of_one_group_borrows_scores():
