@@ -10,7 +10,7 @@ up for another has little to do with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from manyone._types import Array, Codes
 from manyone.covariance import TaskWhitenings
 
 
-@dataclass(frozen=True, eq=False)
-class Reasons:
+class Reasons(NamedTuple):
     """Counterfactuals of rows.
 
     Parameters

@@ -187,7 +187,7 @@ def text_column(values: list[Any]) -> Column:
     known = sorted({text for text in texts if text})
     index: dict[str | None, float] = {text: float(number) for number, text in enumerate(known)}
     found = np.array([index.get(text, np.nan) for text in texts], dtype=np.float64)
-    return Column("text", found, _strings(known))
+    return Column("text", found, np.array(known, dtype=np.str_))
 
 
 def _mixed(values: list[Any]) -> Column:
@@ -207,10 +207,6 @@ def _seconds(series: nw.Series[Any]) -> Array:
     if series.dtype == nw.Date:
         series = series.cast(nw.Datetime("us"))
     return numbers(series.dt.timestamp("ms")) / 1e3
-
-
-def _strings(values: list[str]) -> NDArray[Any]:
-    return np.array(values, dtype=np.str_) if values else np.empty(0, dtype="U1")
 
 
 # ------------------------------------------------------------------------------------------ labels

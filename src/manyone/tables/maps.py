@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,11 +53,7 @@ class NumberMap:
     scores: Array
     slopes: Array
     infinite: bool = False
-
-    @property
-    def width(self) -> int:
-        """Number of coordinates."""
-        return 1
+    width: ClassVar[int] = 1  # number of coordinates
 
     @classmethod
     @np.errstate(over="ignore")  # nothing is beyond infinity

@@ -8,7 +8,7 @@ so that a normal row of n + 1 leaves it with a chance of at most 1 / (n + 1).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from manyone._types import Array, Codes
 _LEAST_MARGIN, _MOST_MARGIN = 0.25, 2.0
 
 
-@dataclass(frozen=True, eq=False)
-class Ranges:
+class Ranges(NamedTuple):
     """Ranges of columns of numbers.
 
     Parameters
