@@ -110,6 +110,18 @@ def test_nuclear_norm_solution_is_below_every_multiple_of_the_identity(
         assert found <= objective(K, R, A, B, 0.1, frobenius, nuclear)
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1e12, 1e20])
+@pytest.mark.parametrize(("frobenius", "nuclear"), [(0.1, 0.0), (0.1, 1.0), (1e-3, 5.0)])
+def test_units_of_the_kernel_do_not_matter(frobenius: float, nuclear: float, unit: float) -> None:
+    """Of ``unit K`` the minimiser is ``B / sqrt(unit)``, the penalties being in these units."""
+    K, R = make(2, n=40, T=6)
+    plain = solve(K, R, 0.1, frobenius, nuclear)
+    other = solve(unit * K, R, 0.1, unit * frobenius, np.sqrt(unit) * nuclear)
+    assert other.converged
+    assert other.objective_path[-1] == pytest.approx(plain.objective_path[-1], rel=1e-6)
+    np.testing.assert_allclose(np.sqrt(unit) * other.B, plain.B, atol=1e-3)
+
+
 def test_stronger_nuclear_norm_lowers_the_rank_until_it_collapses() -> None:
     K, R = make(5, n=30, T=5)
     ranks = []

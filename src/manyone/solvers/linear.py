@@ -87,13 +87,15 @@ class _Problem(NamedTuple):
     def scaled_identity(self) -> Array:
         """Best multiple of the identity: tasks independent, the two layers balanced."""
         n_tasks = self.M.shape[1]
-        scales = np.logspace(-4, 4, 81)
+        # At the unit half of the strongest direction is fitted, four orders below it nothing.
+        unit = np.sqrt(self.alpha / (self.lam.max(initial=0.0) or 1.0))
+        scales = unit * np.logspace(-4, 8, 121)
         energy = np.einsum("it,it->i", self.M, self.M)
         fits = self.alpha * (energy / (np.outer(scales**2, self.lam) + self.alpha)).sum(axis=1)
         values = fits + n_tasks * (self.frobenius * scales**2 + self.nuclear * scales)
         best = int(values.argmin())
-        # An optimum at the lower end is the trap at zero: start where the paper does instead.
-        return np.eye(n_tasks) * (scales[best] if best > 0 else 1.0)
+        # An optimum at the lower end is the trap at zero: start where nine tenths are fitted.
+        return np.eye(n_tasks) * (scales[best] if best > 0 else 3.0 * unit)
 
 
 def _right_singular(B: Array) -> tuple[Array, Array]:
