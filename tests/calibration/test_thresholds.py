@@ -1,10 +1,12 @@
 """P-values, thresholds and full conformal prediction against their definitions."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.stats import beta, binom, norm
 
-from manyone import IndependentOCKSR, JointOCKSR
+from manyone import SVDD, CalibrationWarning, IndependentOCKSR, JointOCKSR, LinearOCKSR
 from manyone.calibration import Calibration
 from manyone.calibration.conformal import benjamini_hochberg
 
@@ -193,3 +195,22 @@ def test_no_task_raises_more_than_its_own_rows_allow(sigma, rate):
     limit = beta.ppf(0.5 ** (1 / T), 1, n)
     assert np.sum(worst > limit) <= binom.ppf(0.999, draws, 0.5)
     assert rate / 5 < mean <= rate
+
+
+@pytest.mark.parametrize("method", [IndependentOCKSR, JointOCKSR, SVDD, LinearOCKSR])
+def test_copies_that_make_thresholds_too_tight_are_told(method):
+    rng, task = np.random.default_rng(0), np.repeat(np.arange(5), 20)
+    X = rng.normal(size=(100, 4)) + 3.0 * rng.normal(size=(5, 4))[task]
+    twice = np.tile(np.arange(100), 2)
+    with pytest.warns(CalibrationWarning, match="200 of 200 rows have a copy"):
+        method(alarm_rate=0.1).fit(X[twice], task=task[twice])
+    with warnings.catch_warnings(action="error"):
+        method(alarm_rate=0.1).fit(X, task=task)
+        method(alarm_rate=0.1).fit(X[twice], task=task[twice], groups=twice)
+
+
+def test_rows_of_few_values_are_alike_by_chance():
+    rng, task = np.random.default_rng(0), np.repeat(np.arange(5), 20)
+    X = rng.integers(2, size=(100, 4)).astype(float)
+    with warnings.catch_warnings(action="error"):
+        JointOCKSR(alarm_rate=0.1).fit(X, task=task)

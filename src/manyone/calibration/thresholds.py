@@ -21,6 +21,7 @@ from manyone.groups import calibration_weight
 from manyone.messages import shortlist
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows, group_rows
+from manyone.validation import warn_of_copies
 
 # Rows that the pooled spread counts for when the spread of one small task is estimated.
 _PRIOR_ROWS = 8.0
@@ -119,6 +120,8 @@ class Calibration:
                 )
             weight = calibration_weight(scores, rows)
         source, far = solution.left_out_source, solution.scorer.far()
+        if source.startswith("leave-one-out"):
+            warn_of_copies(rows.X, rows.keys(rows))
         return cls.from_scores(scores, rows.codes, weight, rows.n_tasks, source, far)
 
     def pooled(self, alarm_rate: float) -> Mask:
