@@ -17,8 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1] / "src" / "manyone"
 # 8,200 before tables, time and rows beyond memory; 16,000 before every method and table model took
 # rows in blocks; 17,600 before combinations did, landmarks moved, and workers were measured; 17,800
-# before combinations with landmarks grew and missing numbers were expected from the others.
-MOST_LINES, LONGEST_MODULE, LONGEST_FUNCTION = 17_950, 350, 60
+# before combinations with landmarks grew and missing numbers were expected from the others; 17,950
+# before rows came and went in models with landmarks and groups or a metric for each task.
+MOST_LINES, LONGEST_MODULE, LONGEST_FUNCTION = 18_250, 350, 60
 _LAYOUT = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),

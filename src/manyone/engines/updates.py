@@ -42,18 +42,13 @@ _MOST_LOST = 0.75
 _PRIOR_ROWS = 8.0
 
 
-def with_sums(solution: Solution, rows: TrainingRows, known: TrainingRows, tasks: Any) -> None:
-    """Let a solution of rows in memory keep what rows are added to and taken from.
+def with_sums(
+    solution: Solution, rows: TrainingRows, known: TrainingRows, tasks: NDArray[Any]
+) -> Solution:
+    """The solution of landmarks and rows in memory, with what rows are added to and taken from.
 
-    Parameters
-    ----------
-    solution : Solution
-        Of landmarks; is changed.
-    rows : TrainingRows
-        That it was fitted to.
-    known : TrainingRows
-        What its left-out scores belong to, copies merged perhaps; values are not needed.
-    tasks : ndarray of shape (T,)
+    `known` are the rows that its left-out scores belong to, copies merged perhaps; their values are
+    not needed. The labels of the tasks are of shape (T,).
     """
     sums, left_out, alike = solution.learned["sums"], solution.left_out, None
     plan, metric = sums.plan, getattr(solution.scorer, "metric", None)
@@ -75,7 +70,8 @@ def with_sums(solution: Solution, rows: TrainingRows, known: TrainingRows, tasks
     reach = Reach.of(solution.scorer.points.kernel, rows)
     plan = replace(plan, tasks=tasks, metric=metric, reach=reach, alike=alike)
     tails = Tails.known(left_out, known, len(tasks), alike)
-    solution.learned["sums"] = replace(sums, plan=plan, tails=tails)
+    learned = {**solution.learned, "sums": replace(sums, plan=plan, tails=tails)}
+    return replace(solution, learned=learned)
 
 
 def enrolled(model: Any, more: TrainingRows, tasks: NDArray[Any]) -> Changed:

@@ -125,7 +125,7 @@ class Updatable(Updates, MultiTaskOneClass):
         if "sums" in self.solution_.learned:
             from manyone.engines.updates import with_sums
 
-            with_sums(self.solution_, rows, self.training_, tasks)
+            self.solution_ = with_sums(self.solution_, rows, self.training_, tasks)
         return self
 
     def _enrolled(self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any) -> Self:
