@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1] / "src" / "manyone"
 # rows in blocks; 17,600 before combinations did, landmarks moved, and workers were measured; 17,800
 # before combinations with landmarks grew and missing numbers were expected from the others; 17,950
 # before rows came and went in models with landmarks and groups or a metric for each task.
-MOST_LINES, LONGEST_MODULE, LONGEST_FUNCTION = 18_250, 350, 60
+MOST_LINES, LONGEST_MODULE, LONGEST_FUNCTION = 18_300, 350, 60
 _LAYOUT = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),

@@ -32,7 +32,8 @@ def advice(report: FleetReport) -> list[tuple[str, str]]:
         page = f"manyone report {report.model} TABLE --out page.html"
         said.append(("Look at a table: its incidents and the rows behind them.", page))
         return [*said, *_small_tasks(report)]
-    return [*_look_at(report), *_rate(report), *_drift(report), *_tasks_to_enroll(report)]
+    gaps = [(words, "") for words in report.gaps]
+    return [*_look_at(report), *gaps, *_rate(report), *_drift(report), *_tasks_to_enroll(report)]
 
 
 def _look_at(report: FleetReport) -> list[tuple[str, str]]:

@@ -128,6 +128,8 @@ class FleetReport:
         Times at which something changed, and what.
     remarks : tuple of str
         What the page does not show, and why.
+    gaps : tuple of str
+        What is missing more often than in training.
     """
 
     model: str
@@ -141,6 +143,7 @@ class FleetReport:
     tables: tuple[tuple[str, str, Table], ...] = ()
     drift: tuple[tuple[float, str], ...] = ()
     remarks: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
 
     @cached_property
     def counts(self) -> Codes:

@@ -20,6 +20,7 @@ from manyone.report.advice import STANDS_OUT
 from manyone.report.chance import tail_pvalues
 from manyone.report.fleet import FleetReport, Relations, Rows, Tasks
 from manyone.report.fleet_page import fleet_page, moment
+from manyone.report.gaps import new_gaps
 from manyone.report.page import Cell, Row, Table
 from manyone.tables.answers import BASES, Answers
 from manyone.tables.explain import explain_rows, plain_text
@@ -86,7 +87,8 @@ def report_of(model: TableModel, table: Any, model_name: str, table_name: str) -
     rows = _rows(model, frame, answers, codes, time, dated)
     remarks = tuple(filter(None, [remark, _unexplained(rows)]))
     report = replace(report, table=table_name, tasks=_tasks(model, new), remarks=remarks)
-    return replace(report, rows=rows, drift=_drift(model, answers, rows))
+    gaps = new_gaps(model, frame[answers.rows.tolist()], codes, report.tasks.names)
+    return replace(report, rows=rows, drift=_drift(model, answers, rows), gaps=gaps)
 
 
 def _task_numbers(model: TableModel, answers: Answers, labels: Any) -> tuple[Codes, list[str]]:
