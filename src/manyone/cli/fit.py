@@ -137,6 +137,9 @@ def info(model: Model) -> None:
 
 
 def _local_rows(table: Path, task: list[str]) -> Any:
+    if table.is_dir():
+        words = "is a folder. Name a file, or give --engine dask, which takes folders of Parquet."
+        raise InputError(f"{table} {words}")
     parts = [part.strip() for text in task for part in (text, *text.split(","))]
     return read_table(table, kinds=dict.fromkeys(parts, "text"))
 
