@@ -22,7 +22,10 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
             ["fit", "no.csv", "--task", "a", "--out", "m"],
             "no.csv: no such file or directory. Check its name and permissions.",
         ),
-        (["fit", ".", "--task", "a", "--out", "m"], ". is a folder. Name a file, or give --engine dask"),
+        (
+            ["fit", ".", "--task", "a", "--out", "m"],
+            ". is a folder. Name a file, or give --engine dask",
+        ),
         (["fit", "events.csv", "--out", "m"], "--task"),
         ([*FIT[:2], "--task", "pump", "--out", "m"], "--task pump: events.csv has no such column"),
         (
