@@ -92,7 +92,8 @@ class _Problem(NamedTuple):
         scales = unit * np.logspace(-4, 8, 121)
         energy = np.einsum("it,it->i", self.M, self.M)
         fits = self.alpha * (energy / (np.outer(scales**2, self.lam) + self.alpha)).sum(axis=1)
-        values = fits + n_tasks * (self.frobenius * scales**2 + self.nuclear * scales)
+        with np.errstate(over="ignore"):  # infinite is never the best
+            values = fits + n_tasks * (self.frobenius * scales**2 + self.nuclear * scales)
         best = int(values.argmin())
         # An optimum at the lower end is the trap at zero: start where nine tenths are fitted.
         return np.eye(n_tasks) * (scales[best] if best > 0 else 3.0 * unit)
