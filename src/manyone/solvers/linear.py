@@ -95,8 +95,10 @@ class _Problem(NamedTuple):
         with np.errstate(over="ignore"):  # infinite is never the best
             values = fits + n_tasks * (self.frobenius * scales**2 + self.nuclear * scales)
         best = int(values.argmin())
-        # An optimum at the lower end is the trap at zero: start where nine tenths are fitted.
-        return np.eye(n_tasks) * (scales[best] if best > 0 else 3.0 * unit)
+        # An optimum at the lower end is the trap at zero: start where nine tenths are fitted (and
+        # the penalty does not overflow).
+        fallback = min(3.0 * unit, np.sqrt(1e300 / max(self.frobenius, 1.0)))
+        return np.eye(n_tasks) * (scales[best] if best > 0 else fallback)
 
 
 def _right_singular(B: Array) -> tuple[Array, Array]:
