@@ -5,6 +5,7 @@ import pytest
 
 from manyone import TableModel
 from manyone.report.advice import advice
+from manyone.report.fleet_page import fleet_page
 from manyone.report.tables import report_of
 
 pd = pytest.importorskip("pandas")
@@ -38,6 +39,13 @@ def test_a_dead_sensor_is_told(model):
     told = f"flow is missing in 16 of 16 rows of m3 (training: {missing} of 30)"
     assert words == f"{told}: is it still measured?"
     assert (words, "") in advice(report)
+
+
+def test_names_on_the_page_are_no_markup(model):
+    table = rows_of(16, np.random.default_rng(1)).replace({"machine": {"m3": "<i>m3"}})
+    table.loc[table.machine == "<i>m3", "flow"] = np.nan
+    page = fleet_page(report_of(model, table, "MODEL", "TABLE"))
+    assert "flow is missing in 16 of 16 rows of &lt;i&gt;m3 (training: " in page
 
 
 def test_usual_gaps_are_seldom_told(model):

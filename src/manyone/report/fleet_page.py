@@ -41,7 +41,8 @@ def fleet_page(report: FleetReport) -> str:
     if report.rows is not None:
         summary = Summary.of(report)
         over_time = say.over_time(time_line(report), report) if report.rows.time is not None else ""
-        shown = (say.alarms(summary, report), over_time, say.remarks(report.remarks))
+        said = say.gaps(report.gaps), say.remarks(report.remarks)
+        shown = (say.alarms(summary, report), over_time, *said)
         sections.append(Section("alarms", "Alarms", shown))
         lines = say.incidents(report.incidents[:_STATIC], report, len(report.incidents))
         sections.append(Section("incidents", "Incidents", (lines,)))
