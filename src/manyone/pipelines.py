@@ -17,9 +17,10 @@ from manyone.engines.sample import TakeSample
 from manyone.engines.sources import sweep_of
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.updates import code_of, rows_to_enroll
+from manyone.inverse import undone
 from manyone.labels import as_labels, lookup, split_columns, without_columns
 from manyone.reasons import find_reasons
-from manyone.routing import asked, undone
+from manyone.routing import asked
 from manyone.rows import TrainingRows
 
 # Rows that a model which keeps none is explained by: all of as many, or a sample.
