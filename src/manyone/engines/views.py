@@ -89,12 +89,12 @@ def _calibrated(scorer: CombinedScorer, tails: Tails, alike: float | None = None
     return Solution(scorer, None, source, learned=learned), calibration
 
 
-def with_tails(solution: Solution, rows: TrainingRows) -> None:
-    """Let a combination of rows in memory keep what more rows are added to."""
+def with_tails(solution: Solution, rows: TrainingRows) -> Solution:
+    """The combination of rows in memory, with what more rows are added to."""
     assert solution.left_out is not None
     alike = None if rows.group is None else likeness(solution.left_out, rows)
     tails = Tails.known(solution.left_out, rows, rows.n_tasks, alike)
-    solution.learned.update(tails=tails, alike=alike)
+    return replace(solution, learned={**solution.learned, "tails": tails, "alike": alike})
 
 
 def enrolled_views(

@@ -155,7 +155,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         if all("sums" in one.learned for one in solutions):
             from manyone.engines.views import with_tails
 
-            with_tails(solution, rows)
+            solution = with_tails(solution, rows)
         return self._become(views, solution, Calibration.from_left_out(solution, rows), rate)
 
     def _become(self, views: Any, solution: Any, calibration: Calibration, rate: float) -> Self:
