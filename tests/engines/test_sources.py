@@ -1,9 +1,19 @@
 """Rows from files, functions and Dask: the model and the scores of the same rows in memory."""
 
+import warnings
+
 import numpy as np
 import pytest
 
-from manyone import SVDD, CombinedOneClass, IndependentOCKSR, JointOCKSR
+from manyone import (
+    SVDD,
+    CombinedOneClass,
+    IndependentOCKSR,
+    JointOCKSR,
+    LinearOCKSR,
+    NonlinearOCKSR,
+    SparseOCKSR,
+)
 from manyone.engines import Block
 from manyone.progress import listening
 
@@ -153,3 +163,23 @@ def test_progress_is_told(tmp_path):
         model().fit(da.from_array(X, chunks=(-(-len(X) // 4), -1)), task=TASK)
     assert heard[-1] == (12, 12)
     assert len(set(heard)) > 6
+
+
+@pytest.mark.parametrize("method", [LinearOCKSR, NonlinearOCKSR, SparseOCKSR])
+def test_iterations_pass_over_no_rows(method):
+    """As many passes, however long the descent: no features to keep, or to compute again."""
+    rng, task = np.random.default_rng(0), np.repeat(np.arange(4), 150)
+    X, begun = rng.normal(size=(600, 3)) + 3.0 * rng.normal(size=(4, 3))[task], []
+
+    def blocks():
+        begun.append(1)
+        return ((X[k : k + 100], task[k : k + 100]) for k in range(0, 600, 100))
+
+    passes = []
+    for most in (1, 30):
+        begun.clear()
+        with warnings.catch_warnings(action="ignore"):
+            found = method(landmarks=20, max_iter=most, tol=0.0, random_state=0).fit(blocks)
+        passes.append(len(begun))
+    assert found.n_iter_ > 1
+    assert passes[0] == passes[1] <= 3
