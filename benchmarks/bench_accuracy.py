@@ -58,12 +58,23 @@ def main() -> None:
     with joblib.Parallel(n_jobs=-1) as parallel:
         for name in arguments.data or FLOORS:
             for method, floor in zip(METHODS, FLOORS[name], strict=True):
-                jobs = (joblib.delayed(auc)(name, method, seed) for seed in range(arguments.splits))
+                jobs = (
+                    joblib.delayed(auc)(name, method, seed)
+                    for seed in range(arguments.splits)
+                )
                 found = np.array(parallel(jobs))
-                error = np.std(found, ddof=1) / np.sqrt(len(found)) if len(found) > 1 else np.nan
-                verdict = "" if floor is None else "ok  " if found.mean() >= floor else "LOW "
+                error = (
+                    np.std(found, ddof=1) / np.sqrt(len(found))
+                    if len(found) > 1
+                    else np.nan
+                )
+                verdict = (
+                    "" if floor is None else "ok  " if found.mean() >= floor else "LOW "
+                )
                 line = f"{verdict:4s} {name:13s} {method:18s} {found.mean():6.2f} +- {error:.2f}"
-                print(line + ("" if floor is None else f"  (floor {floor})"), flush=True)
+                print(
+                    line + ("" if floor is None else f"  (floor {floor})"), flush=True
+                )
 
 
 if __name__ == "__main__":

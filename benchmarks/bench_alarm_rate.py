@@ -84,7 +84,10 @@ def simulated(data_sets: int, sizes: list[int]) -> None:
             count, size = np.sum(found), np.size(found)
             # Of n rows a rate of k / (n + 1) can be promised, or one from the pool of all tasks.
             resolvable = np.floor(rate * (n_rows + 1) + 1e-9) / (n_rows + 1)
-            low, high = binom.ppf(0.001, size, 0.75 * resolvable), binom.ppf(0.999, size, rate)
+            low, high = (
+                binom.ppf(0.001, size, 0.75 * resolvable),
+                binom.ppf(0.999, size, rate),
+            )
             inside = "inside" if low <= count <= high else "OUTSIDE"
             print(
                 f"{n_rows:3d} rows {name:17s} asked {100 * rate:2.0f} %, measured "
@@ -98,7 +101,9 @@ def informed_thresholds(D: Array, sigma: float, rate: float) -> Array:
     """Of rows (T, n) the distance that a new one exceeds at this rate, both laws known, (T,)."""
     log_spread = np.linspace(-5.0, 5.0, 81) * sigma
     spread = np.exp(log_spread)
-    likelihood = -0.5 * (D**2).sum(axis=1)[:, None] / spread**2 - D.shape[1] * log_spread
+    likelihood = (
+        -0.5 * (D**2).sum(axis=1)[:, None] / spread**2 - D.shape[1] * log_spread
+    )
     posterior = softmax(likelihood + norm.logpdf(np.linspace(-5.0, 5.0, 81)), axis=1)
     low, high = np.zeros(len(D)), 50.0 * D.max(axis=1)
     for _ in range(40):
@@ -111,7 +116,9 @@ def informed_thresholds(D: Array, sigma: float, rate: float) -> Array:
 def worst_of_many(draws: int, rate: float, n_tasks: int = 50, n_rows: int = 10) -> None:
     """Mean rate and that of the worst task, by how unlike the spreads are."""
     law = 100 * beta.ppf(np.array([0.5, 0.95, 0.999]) ** (1 / n_tasks), 1, n_rows)
-    print(f"worst of {n_tasks} of Beta(1, {n_rows}): 50, 95 and 99.9 % quantile {law.round(1)} %")
+    print(
+        f"worst of {n_tasks} of Beta(1, {n_rows}): 50, 95 and 99.9 % quantile {law.round(1)} %"
+    )
     codes = np.repeat(np.arange(n_tasks), n_rows)
     for sigma in (0.0, 0.5, 1.0, 1.5):
         rng, found = np.random.default_rng(0), []
@@ -121,7 +128,9 @@ def worst_of_many(draws: int, rate: float, n_tasks: int = 50, n_rows: int = 10) 
             ours = Calibration.from_scores(
                 -D.ravel(), codes, np.ones(D.size), n_tasks, "held-out"
             ).offsets(rate)[0]
-            limits = np.array([-ours, D.max(axis=1), informed_thresholds(D, sigma, rate)])
+            limits = np.array(
+                [-ours, D.max(axis=1), informed_thresholds(D, sigma, rate)]
+            )
             found.append(200 * norm.sf(limits / spread))
         names = ("ours", "worst own", "informed")
         for name, rates in zip(names, np.swapaxes(found, 0, 1), strict=True):
@@ -141,9 +150,18 @@ def worst_of_fitted(name: str, draws: int, rate: float, n_tasks: int = 50) -> No
     found = []
     for seed in range(draws):
         rng = np.random.default_rng(seed)
-        centres, spread = 3.0 * rng.normal(size=(n_tasks, 5)), np.exp(rng.normal(size=(n_tasks, 1)))
-        X, Z = (centres[t] + spread[t] * rng.normal(size=(len(t), 5)) for t in (codes, claim))
-        alarm = METHODS[name](alarm_rate=rate).fit(X, task=codes).predict(Z, task=claim) == -1
+        centres, spread = (
+            3.0 * rng.normal(size=(n_tasks, 5)),
+            np.exp(rng.normal(size=(n_tasks, 1))),
+        )
+        X, Z = (
+            centres[t] + spread[t] * rng.normal(size=(len(t), 5))
+            for t in (codes, claim)
+        )
+        alarm = (
+            METHODS[name](alarm_rate=rate).fit(X, task=codes).predict(Z, task=claim)
+            == -1
+        )
         found.append(100 * alarm.reshape(n_tasks, -1).mean(axis=1))
     worst = np.max(found, axis=1)
     print(
@@ -162,12 +180,21 @@ def from_training_scores(draws: int, rate: float) -> None:
         model = JointOCKSR(alarm_rate=rate).fit(fleet.data, task=fleet.task)
         seen, new = (
             model.score_samples(X, task=task)
-            for X, task in ((fleet.data, fleet.task), (fleet.test_data, fleet.test_task))
+            for X, task in (
+                (fleet.data, fleet.task),
+                (fleet.test_data, fleet.test_task),
+            )
         )
-        limit = np.array([np.quantile(seen[fleet.task == t], rate) for t in model.tasks_])
-        found.append([np.mean(new < at[fleet.test_task]) for at in (limit, model.offset_)])
+        limit = np.array(
+            [np.quantile(seen[fleet.task == t], rate) for t in model.tasks_]
+        )
+        found.append(
+            [np.mean(new < at[fleet.test_task]) for at in (limit, model.offset_)]
+        )
     naive, ours = 100 * np.mean(found, axis=0)
-    print(f"asked {100 * rate:.0f} %: from training scores {naive:.1f} %, ours {ours:.1f} %")
+    print(
+        f"asked {100 * rate:.0f} %: from training scores {naive:.1f} %, ours {ours:.1f} %"
+    )
 
 
 def main() -> None:
@@ -176,7 +203,9 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--rate", type=float, default=0.1)
     parser.add_argument("--simulated", type=int, metavar="SETS")
-    parser.add_argument("--rows", type=int, nargs="*", default=[8, 20, 80], help="a simulated task")
+    parser.add_argument(
+        "--rows", type=int, nargs="*", default=[8, 20, 80], help="a simulated task"
+    )
     parser.add_argument("--training", type=int, metavar="DRAWS")
     parser.add_argument("--worst", type=int, metavar="DRAWS")
     args = parser.parse_args()
@@ -189,7 +218,10 @@ def main() -> None:
     if args.simulated:
         return simulated(args.simulated, args.rows)
     for name in args.methods or METHODS:
-        jobs = (joblib.delayed(measured_rate)(name, args.rate, s) for s in range(args.splits))
+        jobs = (
+            joblib.delayed(measured_rate)(name, args.rate, s)
+            for s in range(args.splits)
+        )
         rates = 100 * np.array(joblib.Parallel(n_jobs=-1)(jobs))
         error = rates.std(ddof=1) / np.sqrt(len(rates))
         print(

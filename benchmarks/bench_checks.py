@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import warnings
 
-os.environ["SCIPY_ARRAY_API"] = "1"  # before scipy is imported: the array-API checks need it
+os.environ["SCIPY_ARRAY_API"] = (
+    "1"  # before scipy is imported: the array-API checks need it
+)
 
 from sklearn.ensemble import IsolationForest
 from sklearn.exceptions import SkipTestWarning
@@ -23,4 +25,6 @@ if __name__ == "__main__":
         results = check_estimator(estimator, on_fail=None, on_skip=None)
         failed = [r["check_name"] for r in results if r["status"] == "failed"]
         name = type(estimator).__name__
-        print(f"{name:<22} {len(failed)} of {len(results)} checks failed  {', '.join(failed)}")
+        print(
+            f"{name:<22} {len(failed)} of {len(results)} checks failed  {', '.join(failed)}"
+        )

@@ -98,7 +98,10 @@ def plant(data: Rows, n_rows: int, rng: np.random.Generator) -> Planted:
         if len(mine) >= data.number + 5:
             chosen.append(mine[: data.number])
             held.append(mine[data.number :])
-    train, codes = data.X[np.concatenate(chosen)], np.repeat(np.arange(len(chosen)), data.number)
+    train, codes = (
+        data.X[np.concatenate(chosen)],
+        np.repeat(np.arange(len(chosen)), data.number),
+    )
     kept = np.ptp(train, axis=0) > 0
     train = train[:, kept]
     means = task_means(train, codes, np.ones(len(train)))
@@ -127,7 +130,9 @@ def plant(data: Rows, n_rows: int, rng: np.random.Generator) -> Planted:
 
 
 def as_frame(X: Array, task: Codes) -> pd.DataFrame:
-    return pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])]).assign(task=task)
+    return pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])]).assign(
+        task=task
+    )
 
 
 def ours(planted: Planted, anomalies: str) -> Iterator[tuple[str, Array, float]]:
@@ -138,13 +143,19 @@ def ours(planted: Planted, anomalies: str) -> Iterator[tuple[str, Array, float]]
         begin = time.perf_counter()
         found = model.explain(as_frame(X, planted.task), top=3)
         seconds = (time.perf_counter() - begin) / len(X)
-        yield name, found.column.str[1:].astype(int).to_numpy().reshape(len(X), -1), seconds
+        yield (
+            name,
+            found.column.str[1:].astype(int).to_numpy().reshape(len(X), -1),
+            seconds,
+        )
 
 
 def largest_z(planted: Planted) -> Iterator[tuple[str, Array, float]]:
     train, codes = planted.train, planted.codes
     means = task_means(train, codes, np.ones(len(train)))
-    spread = np.sqrt(((train - means[codes]) ** 2).sum(axis=0) / (len(train) - len(means)))
+    spread = np.sqrt(
+        ((train - means[codes]) ** 2).sum(axis=0) / (len(train) - len(means))
+    )
     for name, X in planted.rows.items():
         z = np.abs(X - means[planted.task]) / np.where(spread > 0, spread, np.inf)
         yield name, np.argsort(-z, axis=1)[:, :3], 0.0
@@ -176,7 +187,10 @@ def main() -> None:
         rng = np.random.default_rng(0)
         data = SETS[name](rng)
         planted = plant(data, arguments.rows, rng)
-        ways = {"TableModel": ours(planted, data.anomalies), "largest |z|": largest_z(planted)}
+        ways = {
+            "TableModel": ours(planted, data.anomalies),
+            "largest |z|": largest_z(planted),
+        }
         if arguments.shap:
             ways["KernelSHAP"] = kernel_shap(planted, arguments.shap)
         for way, answers in ways.items():
@@ -184,7 +198,9 @@ def main() -> None:
                 hit = named == planted.column[: len(named), None]
                 first, three = 100 * hit[:, 0].mean(), 100 * hit.any(axis=1).mean()
                 line = f"{name:11s} {kind:18s} {way:12s} {first:5.1f} / {three:5.1f}"
-                print(f"{line}   {1e3 * seconds:7.2f} ms  ({len(named)} rows)", flush=True)
+                print(
+                    f"{line}   {1e3 * seconds:7.2f} ms  ({len(named)} rows)", flush=True
+                )
 
 
 if __name__ == "__main__":

@@ -147,16 +147,26 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=[*METHODS, "combined"])
     parser.add_argument("--tuned", action="store_true")
     parser.add_argument("--rates", nargs="*", type=float, default=(0.05, 0.1))
-    parser.add_argument("--cut", type=int, default=0, help="seed of the cut of the real sets")
-    parser.add_argument("--tasks", type=int, default=TASKS, help="at most so many of a set")
+    parser.add_argument(
+        "--cut", type=int, default=0, help="seed of the cut of the real sets"
+    )
+    parser.add_argument(
+        "--tasks", type=int, default=TASKS, help="at most so many of a set"
+    )
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
-    print("data method rate false " + " ".join(f"[{kind}]" for kind in KINDS) + " auc without")
+    print(
+        "data method rate false "
+        + " ".join(f"[{kind}]" for kind in KINDS)
+        + " auc without"
+    )
     for name in asked.data:
         if name.startswith("blobs"):
             X, task, Z, claim, wrong = blobs(1.0 if name == "blobs1" else 0.5)
         else:
-            X, task, Z, claim, wrong = (entities if name in FAULTS else strangers)(name, asked.cut)
+            X, task, Z, claim, wrong = (entities if name in FAULTS else strangers)(
+                name, asked.cut
+            )
         some = np.unique(task)[: asked.tasks]
         X, task = X[np.isin(task, some)], task[np.isin(task, some)]
         Z, wrong, claim = (values[np.isin(claim, some)] for values in (Z, wrong, claim))
@@ -164,20 +174,29 @@ def main() -> None:
         bad = gross(good, X.std(axis=0), np.random.default_rng(1))
         counted = [are_gross(rows, good, X, task) for rows in bad]
         if name.startswith("blobs"):  # some are among normal rows still
-            nearest = [cdist(rows, centres(task, X), "sqeuclidean").min(axis=1) for rows in bad]
+            nearest = [
+                cdist(rows, centres(task, X), "sqeuclidean").min(axis=1) for rows in bad
+            ]
             counted = [apart > chi2.ppf(0.999, X.shape[1]) for apart in nearest]
         shares = " ".join(f"{100 * np.mean(kept):6.1f}" for kept in counted)
         print(f"{name:11s} {'(counted)':20s} {shares}", flush=True)
         for method in asked.methods:
             if method == "combined":
-                model = auto(X, task=task) if asked.tuned else CombinedOneClass().fit(X, task=task)
+                model = (
+                    auto(X, task=task)
+                    if asked.tuned
+                    else CombinedOneClass().fit(X, task=task)
+                )
             elif asked.tuned:
                 model = tune(METHODS[method](), X, task=task)
             else:
                 model = METHODS[method]().fit(X, task=task)
             bare = without_presence(model.solution_)
             codes = np.searchsorted(model.tasks_, claim)
-            aucs = [auc_by_task(s.own(Z, codes), claim, wrong) for s in (model.solution_, bare)]
+            aucs = [
+                auc_by_task(s.own(Z, codes), claim, wrong)
+                for s in (model.solution_, bare)
+            ]
             for rate in asked.rates:
                 model.recalibrate(rate)
                 false = np.mean(model.predict(good, task=mine) == -1)
@@ -188,7 +207,9 @@ def main() -> None:
                 shown = " ".join(f"{100 * share:6.1f}" for share in caught)
                 print(
                     f"{name:11s} {method:9s} {rate:4.2f} {100 * false:5.1f} {shown} "
-                    f"{aucs[0]:6.2f} {aucs[1] - aucs[0]:+6.2f}" + LOW * bool(min(caught) < 0.99),
+                    f"{aucs[0]:6.2f} {aucs[1] - aucs[0]:+6.2f}"
+                    + LOW
+                    * bool(min(caught) < 0.99),
                     flush=True,
                 )
 

@@ -92,12 +92,16 @@ def faults(seeds: int, out: Path) -> bool:
     for key in aucs:
         if key[0] not in best or aucs[key].mean() > aucs[best[key[0]]].mean():
             best[key[0]] = key
-    print(f"{'mean AUC over the sets, best fixed setting':50s} {'':15s}", *SETS, sep="  ")
+    print(
+        f"{'mean AUC over the sets, best fixed setting':50s} {'':15s}", *SETS, sep="  "
+    )
     for key in sorted(best.values(), key=lambda key: -aucs[key].mean()):
         each = "  ".join(f"{value:6.2f}" for value in aucs[key].mean(axis=1))
         print(f"{', '.join(key):50.50s} {shown(aucs[key].mean(axis=0))}  {each}")
     for (method, name), rates in sorted(alarms.items()):
-        print(f"{method} on {name}: 10 % false alarms asked for, {np.mean(rates):.1%} raised")
+        print(
+            f"{method} on {name}: 10 % false alarms asked for, {np.mean(rates):.1%} raised"
+        )
     mine, hedge = (aucs[f"auto ({kind})", DEFAULT] for kind in ("faults", "any"))
     rivals = {key[0]: aucs[key] for key in best.values() if not ours(key[0])}
     top = max(rivals, key=lambda name: rivals[name].mean())
@@ -106,23 +110,37 @@ def faults(seeds: int, out: Path) -> bool:
     gain = (mine - rivals[top]).mean(axis=0)
     least = mine.mean() - max(used.values())
     results = [
-        verdict(mine.mean() >= 82.7, f"auto (faults) {shown(mine.mean(axis=0))}, 82.7 asked for"),
-        verdict(gain.mean() > 0, f"ahead of the best rival at its best, {top}, by {shown(gain)}"),
-        verdict(least >= 4.5, f"ahead of {AS_USED} as they are used by {least:.2f} or more"),
+        verdict(
+            mine.mean() >= 82.7,
+            f"auto (faults) {shown(mine.mean(axis=0))}, 82.7 asked for",
+        ),
+        verdict(
+            gain.mean() > 0,
+            f"ahead of the best rival at its best, {top}, by {shown(gain)}",
+        ),
+        verdict(
+            least >= 4.5, f"ahead of {AS_USED} as they are used by {least:.2f} or more"
+        ),
         verdict(mine[engines].mean() >= 99.5, f"turbofans {shown(mine[engines])}"),
         verdict(cost.mean() <= 1.8, f"the hedge costs {shown(cost)}, 1.8 allowed"),
-        verdict(hedge[engines].mean() >= 99.0, f"hedged, turbofans {shown(hedge[engines])}"),
+        verdict(
+            hedge[engines].mean() >= 99.0, f"hedged, turbofans {shown(hedge[engines])}"
+        ),
     ]
     return all(results)
 
 
-def fault_auc(name: str, seed: int, fit: Callable[..., Any], contamination: float = 0.0) -> float:
+def fault_auc(
+    name: str, seed: int, fit: Callable[..., Any], contamination: float = 0.0
+) -> float:
     """Mean AUC over the tasks of what `fit` makes of the training rows and tasks."""
     protocol = replace(DATASETS[name].protocols["faults"], contamination=contamination)
     X, split = draw(name, protocol, (0, seed))
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        scores = fit(X[split.train], split.task).score_samples(X[split.test], task=split.owner)
+        scores = fit(X[split.train], split.task).score_samples(
+            X[split.test], task=split.owner
+        )
     return 100 * float(np.nanmean(split.aucs(scores)))
 
 
@@ -156,7 +174,9 @@ def choosing(seeds: int, out: Path) -> bool:
     for name in SETS:
         found = _parallel(regret, [(name, seed) for seed in range(seeds)])
         lost.append(np.array(found))
-        print(f"{name:11s} chosen {shown(lost[-1][:, 0])}, default {shown(lost[-1][:, 1])}")
+        print(
+            f"{name:11s} chosen {shown(lost[-1][:, 0])}, default {shown(lost[-1][:, 1])}"
+        )
     mean = np.mean(lost, axis=0)[:, 0]
     return verdict(mean.mean() <= 1.3, f"regret {shown(mean)}, 1.3 allowed")
 
@@ -168,11 +188,22 @@ def contamination(seeds: int, out: Path) -> bool:
     """AUC lost to faults among the training rows, of `auto` and of rivals as they are used."""
     aucs = {}
     for (name, setting), method in fault_methods().items():
-        if setting == DEFAULT and (name == "auto (faults)" or not ours(name)) and method.quick:
+        if (
+            setting == DEFAULT
+            and (name == "auto (faults)" or not ours(name))
+            and method.quick
+        ):
             jobs = [(data, seed, method) for data in SETS for seed in range(seeds)]
-            found = np.array(_parallel(drop, jobs)).reshape(len(SETS), seeds, 2).mean(axis=0)
+            found = (
+                np.array(_parallel(drop, jobs))
+                .reshape(len(SETS), seeds, 2)
+                .mean(axis=0)
+            )
             aucs[name] = clean, dirty = found.T
-            print(f"{name:50s} lost {shown(clean - dirty)}, left {shown(dirty)}", flush=True)
+            print(
+                f"{name:50s} lost {shown(clean - dirty)}, left {shown(dirty)}",
+                flush=True,
+            )
     clean, dirty = aucs.pop("auto (faults)")
     lost = {name: (one[0] - one[1]).mean() for name, one in aucs.items()}
     best = max(aucs, key=lambda name: aucs[name][0].mean())
@@ -181,7 +212,9 @@ def contamination(seeds: int, out: Path) -> bool:
     words = f"auto (faults) loses {shown(clean - dirty)}; the best rival on clean rows"
     print(f"the rival that loses least, {least}, loses {lost[least]:.2f}")
     results = [
-        verdict((clean - dirty).mean() <= lost[best], f"{words}, {best}, {lost[best]:.2f}"),
+        verdict(
+            (clean - dirty).mean() <= lost[best], f"{words}, {best}, {lost[best]:.2f}"
+        ),
         verdict(
             dirty.mean() > aucs[most][1].mean(),
             f"{shown(dirty)} are left; of rivals {most} has most, {shown(aucs[most][1])}",
@@ -242,7 +275,9 @@ def strangers(seeds: int, out: Path) -> bool:
         found = _parallel(strangers_auc, [(name, seed) for seed in range(seeds)])
         table = {kind: np.array([one[kind] for one in found]) for kind in found[0]}
         for kind, aucs in table.items():
-            print(f"{name:17s} {kind:10s} seen {shown(aucs[:, 0])}, unseen {shown(aucs[:, 1])}")
+            print(
+                f"{name:17s} {kind:10s} seen {shown(aucs[:, 0])}, unseen {shown(aucs[:, 1])}"
+            )
         gain = table["strangers"] - table["tuned"]
         low &= verdict(
             bool(gain.mean(axis=0).min() >= -0.1),
@@ -270,13 +305,18 @@ def speed(seeds: int, out: Path) -> bool:
     for n_tasks, n_rows, kind, most in sizes:
         task = np.repeat(np.arange(n_tasks), n_rows)
         mixing = rng.normal(size=(20, 20))
-        X = rng.normal(size=(len(task), 20)) @ mixing + rng.normal(size=(n_tasks, 20))[task]
+        X = (
+            rng.normal(size=(len(task), 20)) @ mixing
+            + rng.normal(size=(n_tasks, 20))[task]
+        )
         start = time.perf_counter()
         auto(X, task=task, anomalies=kind)
         taken = time.perf_counter() - start
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         words = f"auto ({kind}), {n_tasks} tasks x {n_rows} rows x 20: {taken:.1f} s, {peak:.2f} GB"
-        results.append(verdict(taken < most and peak < 2.0, f"{words}, {most:.0f} s allowed"))
+        results.append(
+            verdict(taken < most and peak < 2.0, f"{words}, {most:.0f} s allowed")
+        )
     return all(results)
 
 
@@ -297,11 +337,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="default: all")
     parser.add_argument("--seeds", type=int, default=3, help="random cuts of each set")
-    parser.add_argument("--workers", type=int, default=-1, help="processes; default one per core")
-    parser.add_argument("--out", type=Path, help="keeps what was computed; default: nothing is")
+    parser.add_argument(
+        "--workers", type=int, default=-1, help="processes; default one per core"
+    )
+    parser.add_argument(
+        "--out", type=Path, help="keeps what was computed; default: nothing is"
+    )
     arguments = parser.parse_args()
     kept = True
-    with tempfile.TemporaryDirectory() as folder, joblib.parallel_config(n_jobs=arguments.workers):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        joblib.parallel_config(n_jobs=arguments.workers),
+    ):
         for part in arguments.parts or PARTS:
             print(f"\n-- {part}, {arguments.seeds} seeds", flush=True)
             kept &= PARTS[part](arguments.seeds, arguments.out or Path(folder))

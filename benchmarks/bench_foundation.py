@@ -24,10 +24,14 @@ warnings.simplefilter("ignore", CalibrationWarning)
 rows: list[tuple[str, float, str, bool]] = []
 
 
-def report(name: str, value: float, bound: float, unit: str = "x", *, below: bool = True) -> None:
+def report(
+    name: str, value: float, bound: float, unit: str = "x", *, below: bool = True
+) -> None:
     good = value <= bound if below else value >= bound
     rows.append((name, value, f"{'<=' if below else '>='} {bound:g}{unit}", good))
-    print(f"{'ok  ' if good else 'MISS'} {name:<74} {value:8.2f}{unit}  (promise {rows[-1][2]})")
+    print(
+        f"{'ok  ' if good else 'MISS'} {name:<74} {value:8.2f}{unit}  (promise {rows[-1][2]})"
+    )
 
 
 def bare_joint(X: np.ndarray, R: np.ndarray, gamma: float) -> None:
@@ -60,7 +64,9 @@ def joint_fit(n: int, n_tasks: int, d: int, repeats: int) -> None:
     report(name, times["ours"] / times["bare"], 1.6)
 
 
-def many_small_tasks(n_tasks: int, n_rows: int, d: int, n_score: int, repeats: int) -> None:
+def many_small_tasks(
+    n_tasks: int, n_rows: int, d: int, n_score: int, repeats: int
+) -> None:
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(n_tasks), n_rows)
     X = rng.normal(size=(len(task), d))
@@ -75,7 +81,9 @@ def many_small_tasks(n_tasks: int, n_rows: int, d: int, n_score: int, repeats: i
             "svm fit": lambda: [OneClassSVM().fit(block) for block in blocks],
             "score": lambda: model.score_samples(Z, task=claim),
             "svm score": lambda: [
-                m.score_samples(part) for m, part in zip(machines, parts, strict=True) if len(part)
+                m.score_samples(part)
+                for m, part in zip(machines, parts, strict=True)
+                if len(part)
             ],
         },
         repeats,
@@ -105,15 +113,21 @@ def alpha_grid(n: int, n_tasks: int, d: int, repeats: int) -> None:
     most = None if n <= 250 else 200
     for k in (10, 100):
         grid = {"alpha": np.logspace(-4, 1, k)}
-        calls[f"{k}"] = lambda grid=grid: tune(JointOCKSR(), X, task=task, grid=grid, max_rows=most)
+        calls[f"{k}"] = lambda grid=grid: tune(
+            JointOCKSR(), X, task=task, grid=grid, max_rows=most
+        )
     K = JointOCKSR().fit(X, task=task).kernel_.gram(X)
     calls["eigh"] = lambda: eigh(K, driver="evd")
-    calls["auto"] = lambda: tune(JointOCKSR(), X, task=task, grid={"alpha": np.logspace(-4, 1, 10)})
+    calls["auto"] = lambda: tune(
+        JointOCKSR(), X, task=task, grid={"alpha": np.logspace(-4, 1, 10)}
+    )
     times = in_turns(calls, repeats)
     if n == 1000:
         floor = times["eigh"] + times["fit"]
         report(
-            f"tune, max_rows='auto' / (eigh + fit), n={n}, T={n_tasks}", times["auto"] / floor, 2
+            f"tune, max_rows='auto' / (eigh + fit), n={n}, T={n_tasks}",
+            times["auto"] / floor,
+            2,
         )
     for k, bound in (("10", 5.0), ("100", 12.0)):
         name = f"tune over {k} ridges / one JointOCKSR.fit, n={n}, T={n_tasks}, d={d}"
@@ -134,7 +148,10 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 
 def scoring_memory(n: int) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", MEMORY.format(n=n)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", MEMORY.format(n=n)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     name = f"peak memory of a process that scores {n} rows (d=16) against n=2000"
     report(name, float(done.stdout), 1.0, " GiB")
@@ -142,7 +159,9 @@ def scoring_memory(n: int) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="smaller sizes, a minute or less")
+    parser.add_argument(
+        "--quick", action="store_true", help="smaller sizes, a minute or less"
+    )
     quick = parser.parse_args().quick
     joint_fit(1000 if quick else 4000, 100, 64, 3)
     many_small_tasks(1000, 20, 20, 100_000, 3)

@@ -14,13 +14,20 @@ import sys
 import numpy as np
 
 MOST, TURNS = 1.2, 7
-STATEMENTS = ("import sklearn, scipy.linalg, scipy.spatial", "from manyone import JointOCKSR")
+STATEMENTS = (
+    "import sklearn, scipy.linalg, scipy.spatial",
+    "from manyone import JointOCKSR",
+)
 
 
 def seconds(statement: str) -> float:
     """Processor time of `statement` in a fresh interpreter, whose own start is not counted."""
     script = f"import time; t = time.process_time(); {statement}; print(time.process_time() - t)"
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name != "PYTHONDONTWRITEBYTECODE"
+    }
     return float(subprocess.check_output([sys.executable, "-c", script], env=kept))
 
 

@@ -29,7 +29,9 @@ def main() -> int:
         model, begin = JointOCKSR(landmarks=m, random_state=0), time.process_time()
         model.fit(X[train], task=task[train])
         taken, scores = time.process_time() - begin, model.score_tasks(X[~train])
-        aucs.append(100 * np.mean([roc_auc_score(true == t, scores[:, t]) for t in range(10)]))
+        aucs.append(
+            100 * np.mean([roc_auc_score(true == t, scores[:, t]) for t in range(10)])
+        )
         rates.append(np.mean(scores[np.arange(len(true)), true] < model.offset_[true]))
         print(
             f"{m} landmarks: AUC {aucs[-1]:.2f} %, {taken:.0f} s,"

@@ -31,10 +31,18 @@ def microseconds(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
 def main() -> int:
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(TASKS), ROWS)
-    X = 2.0 * rng.normal(size=(TASKS, WIDTH))[task] + rng.normal(size=(len(task), WIDTH))
+    X = 2.0 * rng.normal(size=(TASKS, WIDTH))[task] + rng.normal(
+        size=(len(task), WIDTH)
+    )
     row, label = X[:1] + 0.1, task[:1]
-    joint, alone = (cls(alarm_rate=0.1).fit(X, task=task) for cls in (JointOCKSR, IndependentOCKSR))
-    gamma, squares, coefficients = 0.05, np.einsum("ij,ij->i", X, X), rng.normal(size=len(X))
+    joint, alone = (
+        cls(alarm_rate=0.1).fit(X, task=task) for cls in (JointOCKSR, IndependentOCKSR)
+    )
+    gamma, squares, coefficients = (
+        0.05,
+        np.einsum("ij,ij->i", X, X),
+        rng.normal(size=len(X)),
+    )
 
     def arithmetic() -> bool:
         distances = squares - 2.0 * (X @ row[0]) + row[0] @ row[0]
@@ -43,7 +51,9 @@ def main() -> int:
     times = microseconds(
         {
             "bare arithmetic": arithmetic,
-            "scikit-learn's validate_data": lambda: validate_data(joint, row, reset=False),
+            "scikit-learn's validate_data": lambda: validate_data(
+                joint, row, reset=False
+            ),
             "JointOCKSR.predict": lambda: joint.predict(row, task=label),
             "IndependentOCKSR.predict": lambda: alone.predict(row, task=label),
         }
@@ -51,7 +61,9 @@ def main() -> int:
     for name, time in times.items():
         promise = f"  (at most {MOST:.0f} promised)" if name.endswith("predict") else ""
         print(f"{name:<30}{time:8.1f} microseconds{promise}")
-    return int(max(time for name, time in times.items() if name.endswith("predict")) > MOST)
+    return int(
+        max(time for name, time in times.items() if name.endswith("predict")) > MOST
+    )
 
 
 if __name__ == "__main__":

@@ -58,20 +58,28 @@ def opened(path: Path) -> list[tuple[str, float, str]]:
     options.binary_location = shutil.which("chromium")
     for flag in ("--headless", "--no-sandbox", "--disable-gpu"):
         options.add_argument(flag)
-    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    driver = webdriver.Chrome(
+        options=options, service=Service(shutil.which("chromedriver"))
+    )
     try:
         begin = time.perf_counter()
         driver.get(path.as_uri())
-        while not driver.execute_script("return 'ready' in document.documentElement.dataset"):
+        while not driver.execute_script(
+            "return 'ready' in document.documentElement.dataset"
+        ):
             time.sleep(0.01)
         found = [("open", time.perf_counter() - begin, "")]
-        driver.execute_script("document.querySelector('#list-rows .only input').click()")
+        driver.execute_script(
+            "document.querySelector('#list-rows .only input').click()"
+        )
         for action, value in (
             *(("search", "feed"), ("search", "press 77"), ("search", "")),
             *(("sort", "task"), ("sort", "score"), ("scroll", 1_500_000), ("task", "")),
         ):
             ms, lines, said = driver.execute_async_script(_ACT, action, value)
-            found.append((f"{action} {value}", ms / 1e3 - 0.08, f"{said}, {lines} lines drawn"))
+            found.append(
+                (f"{action} {value}", ms / 1e3 - 0.08, f"{said}, {lines} lines drawn")
+            )
         return found
     finally:
         driver.quit()

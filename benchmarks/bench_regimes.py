@@ -62,7 +62,9 @@ class Fleet:
         self.way = regime.drift * rng.normal(size=(T, d))
         factors = [np.linalg.qr(rng.normal(size=(d, d)))[0][:2] for _ in range(T)]
         self.factor = factors if regime.unlike else [factors[0]] * T
-        self.scale = np.exp(rng.normal(size=(T, d))) if regime.unlike else np.ones((T, d))
+        self.scale = (
+            np.exp(rng.normal(size=(T, d))) if regime.unlike else np.ones((T, d))
+        )
         self.share = rng.dirichlet(np.ones(max(regime.levels, 1)), size=(T, 4))
 
     def noise(self, n: int, d: int) -> np.ndarray:
@@ -81,7 +83,9 @@ class Fleet:
     def categories(self, t: int, n: int) -> np.ndarray:
         """Levels of the categories as columns of 0 and 1, by shares of the task."""
         k = self.regime.levels
-        drawn = [np.eye(k)[self.rng.choice(k, n, p=share)] for share in self.share[t] if k]
+        drawn = [
+            np.eye(k)[self.rng.choice(k, n, p=share)] for share in self.share[t] if k
+        ]
         return np.hstack(drawn) if drawn else np.empty((n, 0))
 
     def faults(self, t: int, when: np.ndarray) -> np.ndarray:
@@ -120,11 +124,15 @@ ALONE = {
     "nearest neighbour": nearest,
     "Mahalanobis": lambda train, new: -LedoitWolf().fit(train).mahalanobis(new),
     "OneClassSVM": lambda train, new: OneClassSVM(nu=0.1).fit(train).score_samples(new),
-    "IsolationForest": lambda a, b: IsolationForest(random_state=0).fit(a).score_samples(b),
+    "IsolationForest": lambda a, b: (
+        IsolationForest(random_state=0).fit(a).score_samples(b)
+    ),
 }
 
 
-def pooled(X: np.ndarray, task: np.ndarray, Z: np.ndarray, who: np.ndarray) -> np.ndarray:
+def pooled(
+    X: np.ndarray, task: np.ndarray, Z: np.ndarray, who: np.ndarray
+) -> np.ndarray:
     """Mahalanobis distance by the covariance inside all tasks."""
     mean = np.array([X[task == t].mean(axis=0) for t in range(task.max() + 1)])
     found = LedoitWolf(assume_centered=True).fit(X - mean[task])
@@ -144,7 +152,8 @@ def measured(regime: Regime, seed: int) -> tuple[dict[str, float], float]:
         scores[f"auto ({kind})"] = model.score_samples(Z, task=who)
     alarm = model.predict(Z[~fault], task=who[~fault]) == -1
     aucs = {
-        name: 100 * np.mean([roc_auc_score(~fault[who == t], one[who == t]) for t in set(who)])
+        name: 100
+        * np.mean([roc_auc_score(~fault[who == t], one[who == t]) for t in set(who)])
         for name, one in scores.items()
     }
     return aucs, 100 * alarm.mean()
@@ -163,7 +172,11 @@ def main() -> None:
         print(f"{name}: {np.mean([alarms for _, alarms in found]):.1f} % false alarms")
         for method in found[0][0]:
             values = [aucs[method] for aucs, _ in found]
-            error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+            error = (
+                np.std(values, ddof=1) / np.sqrt(len(values))
+                if len(values) > 1
+                else np.nan
+            )
             print(f"    {method:22s} {np.mean(values):5.1f} ± {error:.1f}", flush=True)
 
 

@@ -48,11 +48,17 @@ def bench_svdd(n: int = 2000) -> bool:
                 f"SVDD {1e3 * times['ours']:6.1f} ({ratio:4.2f}x)  "
                 f"{ours.support_.sum()} support vectors, {ours.n_iter_} steps"
             )
-    print(f"  largest ratio {worst:.2f}, promised 1.5: {'kept' if worst <= 1.5 else 'BROKEN'}")
+    print(
+        f"  largest ratio {worst:.2f}, promised 1.5: {'kept' if worst <= 1.5 else 'BROKEN'}"
+    )
     for size in (7, 15, 50):
         X, task = clusters(50, size, d=10)
-        each = in_turns({"fit": partial(SVDD().fit, X, task=task)}, repeats=2)["fit"] / 50
-        print(f"  50 tasks of {size:2d} rows, left out one by one: {1e3 * each:.2f} per task")
+        each = (
+            in_turns({"fit": partial(SVDD().fit, X, task=task)}, repeats=2)["fit"] / 50
+        )
+        print(
+            f"  50 tasks of {size:2d} rows, left out one by one: {1e3 * each:.2f} per task"
+        )
     return worst <= 1.5
 
 
@@ -112,7 +118,12 @@ def bench_morvr() -> None:
     model = MORVR().fit(X, task=task)
     whole = time.perf_counter() - start
     start = time.perf_counter()
-    solve_morvr(model.kernel_.gram(X), np.eye(10)[task], shrinkage=model.shrinkage, tol=model.tol)
+    solve_morvr(
+        model.kernel_.gram(X),
+        np.eye(10)[task],
+        shrinkage=model.shrinkage,
+        tol=model.tol,
+    )
     once = time.perf_counter() - start
     print(
         f"  MORVR.fit, 10 x 50 rows {whole:6.2f}, of which {once:.2f} for the solution and the "
@@ -131,11 +142,17 @@ def score_morvr(repeats: int = 5) -> None:
             except DatasetNotFoundError as error:
                 print(f"  {name}: skipped. {error}")
                 break
-            train, test, labels = X[split.train], X[split.test], split.task[:, None] == split.tasks
+            train, test, labels = (
+                X[split.train],
+                X[split.test],
+                split.task[:, None] == split.tasks,
+            )
             distances2 = euclidean_distances(train, squared=True)
             width = distances2[np.triu_indices(len(train), 1)].mean()
             design = with_bias(np.exp(-distances2 / width))
-            new = with_bias(np.exp(-euclidean_distances(test, train, squared=True) / width))
+            new = with_bias(
+                np.exp(-euclidean_distances(test, train, squared=True) / width)
+            )
             Y = labels.astype(float)
             for kind, scores in results.items():
                 if kind == "guarded":
@@ -143,11 +160,15 @@ def score_morvr(repeats: int = 5) -> None:
                     bases.append(len(solution.active))
                 else:
                     start = published_start(Y)
-                    solution = solve_morvr(design, Y, shrinkage=0.0, noise=start, max_iter=1000)
+                    solution = solve_morvr(
+                        design, Y, shrinkage=0.0, noise=start, max_iter=1000
+                    )
                 fitted = design[:, solution.active] @ solution.mean
                 predicted = new[:, solution.active] @ solution.mean
                 centre = (fitted * Y).sum(axis=0) / Y.sum(axis=0)
-                scores.append(100 * float(split.aucs(-np.abs(predicted - centre)).mean()))
+                scores.append(
+                    100 * float(split.aucs(-np.abs(predicted - centre)).mean())
+                )
         for kind, scores in results.items():
             if scores:
                 spread = f"({min(scores):.2f}, {max(scores):.2f})"

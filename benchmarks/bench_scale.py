@@ -63,7 +63,9 @@ def seconds(call: Callable[..., object], *given: object) -> float:
 
 def bare_kernel(X: np.ndarray, Z: np.ndarray, gamma: float) -> None:
     """One product and one exponential for every kernel value."""
-    right = np.column_stack([2 * gamma * Z, np.full(len(Z), -gamma), -gamma * (Z**2).sum(axis=1)])
+    right = np.column_stack(
+        [2 * gamma * Z, np.full(len(Z), -gamma), -gamma * (Z**2).sum(axis=1)]
+    )
     for start in range(0, len(X), 2048):
         rows = X[start : start + 2048]
         left = np.column_stack([rows, (rows**2).sum(axis=1), np.ones(len(rows))])
@@ -79,7 +81,9 @@ def scoring() -> bool:
         ours = seconds(lambda: model.score_samples(X, task=task))
         shares.append(seconds(bare_kernel, X, model.X_fit_, model.gamma_) / ours)
     share = float(np.median(shares))
-    print(f"scoring: {share:.2f} of the bare rate ({min(shares):.2f} to {max(shares):.2f}), 0.70")
+    print(
+        f"scoring: {share:.2f} of the bare rate ({min(shares):.2f} to {max(shares):.2f}), 0.70"
+    )
     return share >= 0.7
 
 
@@ -88,7 +92,11 @@ def alone(threads: int, *words: object) -> list[float]:
     command = [sys.executable, __file__, *map(str, words)]
     limits = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), str(threads))
     run = subprocess.run(
-        command, check=True, capture_output=True, text=True, env={**os.environ, **limits}
+        command,
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **limits},
     )
     return [float(number) for number in run.stdout.split()]
 
@@ -99,8 +107,12 @@ def rival() -> bool:
     for threads in (1, 2):
         *ratios, ours, theirs = alone(threads, "one-rival", rows)
         slowest.append(float(np.median(ratios)))
-        spread = f"{slowest[-1]:.2f} of it ({min(ratios):.2f} to {max(ratios):.2f}), below 1"
-        print(f"rival: {threads} threads: {ours:.1f} s, Nystroem + Ridge {theirs:.1f} s: {spread}")
+        spread = (
+            f"{slowest[-1]:.2f} of it ({min(ratios):.2f} to {max(ratios):.2f}), below 1"
+        )
+        print(
+            f"rival: {threads} threads: {ours:.1f} s, Nystroem + Ridge {theirs:.1f} s: {spread}"
+        )
     return max(slowest) < 1.0
 
 
@@ -117,7 +129,10 @@ def million() -> bool:
     for threads in (1, 2):
         ours, memory, bare = alone(threads, "one-fit", 1_000, rows // 1_000, "bare")
         told = f"{ours:.0f} s, bare {bare:.0f} s: {ours / bare:.2f} of it (at most 1.5)"
-        print(f"million: {threads} threads: {told}, {memory:.2f} GB (below 1.5)", flush=True)
+        print(
+            f"million: {threads} threads: {told}, {memory:.2f} GB (below 1.5)",
+            flush=True,
+        )
         good = good and ours <= 1.5 * bare and memory < 1.5
     return good
 
@@ -127,9 +142,13 @@ def tasks() -> bool:
     for n_tasks in (1_000, 10_000):
         found[n_tasks] = alone(1, "one-fit", n_tasks, rows // n_tasks)
         taken, memory = found[n_tasks]
-        print(f"tasks: {n_tasks:,} with {rows // n_tasks:,} rows: {taken:.1f} s, {memory:.2f} GB")
+        print(
+            f"tasks: {n_tasks:,} with {rows // n_tasks:,} rows: {taken:.1f} s, {memory:.2f} GB"
+        )
     ratio = found[10_000][0] / found[1_000][0]
-    print(f"tasks: ratio {ratio:.2f} (at most 1.3), {found[10_000][1]:.2f} GB (below 2)")
+    print(
+        f"tasks: ratio {ratio:.2f} (at most 1.3), {found[10_000][1]:.2f} GB (below 2)"
+    )
     return ratio <= 1.3 and found[10_000][1] < 2.0
 
 
@@ -153,17 +172,26 @@ def workers() -> bool:
         taken = times_of(case, rounds)
         best[number] = [min(taken[name]) for name in (OURS, FLOOR)]
         ours, bare = best[number]
-        print(f"workers: {number}: Dask {ours:.1f} s, bare processes {bare:.1f} s", flush=True)
+        print(
+            f"workers: {number}: Dask {ours:.1f} s, bare processes {bare:.1f} s",
+            flush=True,
+        )
     ours, bare = (one / two for one, two in zip(best[1], best[2], strict=True))
-    print(f"workers: bare {bare:.2f}x, Dask {ours:.2f}x: {ours / bare:.2f} of it (at least 0.9)")
+    print(
+        f"workers: bare {bare:.2f}x, Dask {ours:.2f}x: {ours / bare:.2f} of it (at least 0.9)"
+    )
     return ours >= 0.9 * bare
 
 
 def both(data: Data, landmarks: int) -> np.ndarray:
     """A joint model and each task alone, one alarm, from blocks of rows."""
-    alone = IndependentOCKSR(kernel="laplacian", width=3.0, metric="whitened", landmarks=100)
+    alone = IndependentOCKSR(
+        kernel="laplacian", width=3.0, metric="whitened", landmarks=100
+    )
     views = [("strangers", JointOCKSR(landmarks=landmarks)), ("faults", alone)]
-    model = CombinedOneClass([(name, view.set_params(random_state=0)) for name, view in views])
+    model = CombinedOneClass(
+        [(name, view.set_params(random_state=0)) for name, view in views]
+    )
     cuts = range(0, len(data.X), 8192)
     model.fit(lambda: ((data.X[k : k + 8192], data.task[k : k + 8192]) for k in cuts))
     return model.score_samples(data.X_test, task=data.task_test)
@@ -178,7 +206,9 @@ def forests() -> bool:
         aucs[name] = task_auc(data, contender(data, 500))
         taken[name] = time.process_time() - begin
         print(f"forests: {name}: AUC {aucs[name]:.3f}, {taken[name]:.1f} s", flush=True)
-    return all(aucs[name] > aucs[rival] and taken[name] < 0.5 * taken[rival] for name in ours)
+    return all(
+        aucs[name] > aucs[rival] and taken[name] < 0.5 * taken[rival] for name in ours
+    )
 
 
 def large() -> bool:
@@ -186,17 +216,25 @@ def large() -> bool:
     for landmarks in (300, 1_000):
         taken, memory, alarms = alone(1, "one-large", rows, landmarks)
         told = f"{taken:.1f} s, {memory:.2f} GB beside the rows"
-        print(f"large: {landmarks} landmarks: {told}, {100 * alarms:.1f} % alarms (5)", flush=True)
+        print(
+            f"large: {landmarks} landmarks: {told}, {100 * alarms:.1f} % alarms (5)",
+            flush=True,
+        )
         good = good and alarms < 0.06
     small = []
     for method in (IndependentOCKSR, JointOCKSR):
         rng = np.random.default_rng(0)
         codes = np.append(np.zeros(rows, dtype=int), np.repeat(np.arange(1, 21), 30))
-        centres, claim = 4.0 * rng.normal(size=(21, 5)), np.repeat(np.arange(1, 21), 100)
+        centres, claim = (
+            4.0 * rng.normal(size=(21, 5)),
+            np.repeat(np.arange(1, 21), 100),
+        )
         X, Z = (centres[own] + rng.normal(size=(len(own), 5)) for own in (codes, claim))
         model = method(landmarks=100, random_state=0).fit(X, task=codes)
         small.append(float(np.mean(model.predict(Z, task=claim) == -1)))
-        print(f"large: {method.__name__}, tasks of 30 beside it: {100 * small[-1]:.1f} % (5)")
+        print(
+            f"large: {method.__name__}, tasks of 30 beside it: {100 * small[-1]:.1f} % (5)"
+        )
     return good and max(small) < 0.08
 
 
@@ -220,18 +258,25 @@ def enrolled() -> bool:
         claim = np.repeat(np.arange(8), 100)
         X, Z = (centres[own] + rng.normal(size=(len(own), 3)) for own in (task, claim))
         model = JointOCKSR(landmarks=40, random_state=0, alarm_rate=0.1)
-        model.fit(X[task < 6], task=task[task < 6]).enroll(X[task >= 6], task=task[task >= 6])
+        model.fit(X[task < 6], task=task[task < 6]).enroll(
+            X[task >= 6], task=task[task >= 6]
+        )
         alarm = model.predict(Z, task=claim) == -1
         rates.append([100 * alarm[claim < 6].mean(), 100 * alarm[claim >= 6].mean()])
     old, new = np.mean(rates, axis=0)
-    print(f"enrolled: alarms of six tasks {old:.1f} %, of two new ones {new:.1f} % (10)")
+    print(
+        f"enrolled: alarms of six tasks {old:.1f} %, of two new ones {new:.1f} % (10)"
+    )
     return max(old, new) < 11.0
 
 
 def table() -> bool:
     for files in (1, 2) if QUICK else (2, 10):
         taken, memory = alone(1, "one-table", files)
-        print(f"table: {files} files of 100,000 rows: {taken:.0f} s, {memory:.2f} GB", flush=True)
+        print(
+            f"table: {files} files of 100,000 rows: {taken:.0f} s, {memory:.2f} GB",
+            flush=True,
+        )
     return memory < 1.0
 
 
@@ -244,7 +289,9 @@ def one_table(files: int) -> None:
             task = rng.integers(0, 300, 100_000)
             X = centres[task] + rng.normal(size=(len(task), 20))
             rows = pl.DataFrame(X, schema=[f"x{k}" for k in range(20)])
-            rows.with_columns(task=pl.Series(task)).write_parquet(f"{folder}/{number}.parquet")
+            rows.with_columns(task=pl.Series(task)).write_parquet(
+                f"{folder}/{number}.parquet"
+            )
         del task, X, rows
         model = TableModel("task", method=JointOCKSR(landmarks=300), random_state=0)
         taken = seconds(lambda: model.fit(folder))

@@ -64,7 +64,9 @@ def run(command: list[object]) -> float:
 def main() -> int:
     fleet = make_fleet(TASKS, ROWS, SENSORS, n_test=SCORED // TASKS, random_state=0)
     with tempfile.TemporaryDirectory() as folder:
-        model, rows, scores = (Path(folder) / name for name in ("m", "t.parquet", "s.parquet"))
+        model, rows, scores = (
+            Path(folder) / name for name in ("m", "t.parquet", "s.parquet")
+        )
         fitted = TableModel("machine").fit(table(fleet.data, fleet.task))
         strangers = type(fitted.model_.views_["strangers"]).__name__
         layers = 2 if strangers == "NonlinearOCKSR" else 1
@@ -89,7 +91,9 @@ def main() -> int:
         f" {arithmetic:.1f} s"
     )
     print(f"speed beside it {arithmetic / taken:.2f} (at least 0.5 promised)")
-    print(f"memory {memory:.2f} GB (below 2 promised); one row {one:.2f} ms (below 3 promised)")
+    print(
+        f"memory {memory:.2f} GB (below 2 promised); one row {one:.2f} ms (below 3 promised)"
+    )
     return int(arithmetic / taken < 0.5 or memory >= 2.0 or one >= 3.0)
 
 

@@ -45,9 +45,14 @@ def rows(name: str) -> Array:
     except DatasetNotFoundError:
         print(f"{name}: not found, Gaussian clusters instead")
         centres = rng.normal(size=(n_tasks, 1, 20))
-        return (centres + 0.7 * rng.normal(size=(n_tasks, per_task, 20))).reshape(-1, 20)
+        return (centres + 0.7 * rng.normal(size=(n_tasks, per_task, 20))).reshape(
+            -1, 20
+        )
     classes = rng.choice(np.unique(y), size=n_tasks, replace=False)
-    chosen = [rng.choice(np.flatnonzero(y == c), size=per_task, replace=False) for c in classes]
+    chosen = [
+        rng.choice(np.flatnonzero(y == c), size=per_task, replace=False)
+        for c in classes
+    ]
     return X[np.concatenate(chosen)]
 
 
@@ -60,7 +65,9 @@ def first_layer(name: str, alpha: float = 0.1) -> tuple[Array, Array, NDArray[np
     return np.exp(-distance / distance.mean()), np.eye(n_tasks)[groups], groups
 
 
-def second_layer_kernel(K: Array, R: Array, multiple: float, alpha: float = 0.1) -> Array:
+def second_layer_kernel(
+    K: Array, R: Array, multiple: float, alpha: float = 0.1
+) -> Array:
     Y = K @ scipy.linalg.solve(K + alpha * np.eye(len(K)), R, assume_a="pos")
     distance = cdist(Y, Y, "sqeuclidean")
     return np.exp(-multiple * distance / distance.mean())
@@ -75,15 +82,26 @@ def bench_linear() -> bool:
 
     def kronecker() -> Array:
         system = np.kron(B @ B.T, K) + np.eye(small * n_rows)
-        return scipy.linalg.solve(system, (R[:, :small] @ B.T).ravel(order="F"), assume_a="pos")
+        return scipy.linalg.solve(
+            system, (R[:, :small] @ B.T).ravel(order="F"), assume_a="pos"
+        )
 
     kron = shortest(kronecker, 1) * (n_tasks / small) ** 3
-    print(f"linear, n={n_rows} T={n_tasks}: eigh(K) {1e3 * eigh:.1f} ms, one A-step by Kronecker")
+    print(
+        f"linear, n={n_rows} T={n_tasks}: eigh(K) {1e3 * eigh:.1f} ms, one A-step by Kronecker"
+    )
     print(f"  {kron:.0f} s (scaled from T={small}); whole solve with its eigh:")
-    for alpha, frobenius, nuclear in [(1, 1, 0), (0.1, 0.1, 0), (0.1, 0.1, 0.1), (1, 1, 1)]:
+    for alpha, frobenius, nuclear in [
+        (1, 1, 0),
+        (0.1, 0.1, 0),
+        (0.1, 0.1, 0.1),
+        (1, 1, 1),
+    ]:
         result = solve_linear(*scipy.linalg.eigh(K), R, alpha, frobenius, nuclear)
         taken = shortest(
-            lambda s=(alpha, frobenius, nuclear): solve_linear(*scipy.linalg.eigh(K), R, *s)
+            lambda s=(alpha, frobenius, nuclear): solve_linear(
+                *scipy.linalg.eigh(K), R, *s
+            )
         )
         print(
             f"  alpha={alpha} frobenius={frobenius} nuclear={nuclear}: {1e3 * taken:.1f} ms = "
@@ -155,7 +173,9 @@ def bench_paper(iterations: int = 500) -> bool:
     return kept
 
 
-def skglm_time(J: Array, R: Array, groups: NDArray[np.intp], l1: float, group: float) -> str:
+def skglm_time(
+    J: Array, R: Array, groups: NDArray[np.intp], l1: float, group: float
+) -> str:
     """Loosest of two tolerances of skglm with relative gap 1e-6, by the same certificate."""
     try:
         from skglm.datafits import QuadraticGroup
@@ -176,25 +196,36 @@ def skglm_time(J: Array, R: Array, groups: NDArray[np.intp], l1: float, group: f
             indices,
         )
     )
-    datafit, design = compiled_clone(QuadraticGroup(pointer, indices)), np.asfortranarray(J)
+    datafit, design = (
+        compiled_clone(QuadraticGroup(pointer, indices)),
+        np.asfortranarray(J),
+    )
     for tol in (1e-5, 1e-7):
-        solver = GroupBCD(tol=tol, max_iter=100, max_epochs=20_000, ws_strategy="fixpoint")
+        solver = GroupBCD(
+            tol=tol, max_iter=100, max_epochs=20_000, ws_strategy="fixpoint"
+        )
         solver.solve(design, R[:, 0].copy(), datafit, penalty)  # compiles
         start = time.perf_counter()
         columns = [solver.solve(design, r.copy(), datafit, penalty)[0] for r in R.T]
         taken = time.perf_counter() - start
         B = np.column_stack(columns)
-        gap = solve_sparse_group_lasso(J, R, groups, l1, group, B=B, max_iter=0).duality_gap
+        gap = solve_sparse_group_lasso(
+            J, R, groups, l1, group, B=B, max_iter=0
+        ).duality_gap
         if gap <= 1e-6:
             break
     return f"skglm {1e3 * taken:.0f} ms (tol {tol:.0e}, gap {gap:.0e})"
 
 
-def strengths(J: Array, R: Array, groups: NDArray[np.intp], share: float) -> tuple[float, float]:
+def strengths(
+    J: Array, R: Array, groups: NDArray[np.intp], share: float
+) -> tuple[float, float]:
     """A share of the smallest l1, and then of the smallest group penalty, at which B is zero."""
     slope = 2.0 * J.T @ R
     l1 = share * float(np.abs(slope).max())
-    blocks = np.add.reduceat(soft(slope, l1) ** 2, np.flatnonzero(np.diff(groups, prepend=-1)))
+    blocks = np.add.reduceat(
+        soft(slope, l1) ** 2, np.flatnonzero(np.diff(groups, prepend=-1))
+    )
     return l1, share * float(np.sqrt(blocks.max()))
 
 
@@ -206,7 +237,9 @@ def bench_lasso() -> None:
             for share in (0.1, 0.01):
                 l1, group = strengths(J, R, groups, share)
                 result = solve_sparse_group_lasso(J, R, groups, l1, group)
-                taken = shortest(partial(solve_sparse_group_lasso, J, R, groups, l1, group), 3)
+                taken = shortest(
+                    partial(solve_sparse_group_lasso, J, R, groups, l1, group), 3
+                )
                 print(
                     f"sparse group lasso {name}, theta {multiple:g}/mean, {share} of the maximum: "
                     f"{1e3 * taken:.0f} ms, gap {result.duality_gap:.0e}, {result.n_iter} rounds; "
@@ -231,7 +264,11 @@ print(model.n_iter_, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 
 def bench_memory() -> bool:
     peaks = []
-    for method in ("LinearOCKSR()", "NonlinearOCKSR(max_iter=2)", "SparseOCKSR(max_iter=2)"):
+    for method in (
+        "LinearOCKSR()",
+        "NonlinearOCKSR(max_iter=2)",
+        "SparseOCKSR(max_iter=2)",
+    ):
         script = MEMORY.format(method=method)
         done = subprocess.run(
             [sys.executable, "-c", script], capture_output=True, text=True, check=True

@@ -43,9 +43,13 @@ def keystrokes(seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     mine = [rng.permutation(np.flatnonzero(data.target == user)) for user in users[:30]]
     impostors = np.flatnonzero(np.isin(data.target, users[30:]))
     table = pd.DataFrame(data.data, columns=data.feature_names)
-    claims = pd.concat([table.iloc[rows[10:]].assign(user=u) for u, rows in enumerate(mine)])
+    claims = pd.concat(
+        [table.iloc[rows[10:]].assign(user=u) for u, rows in enumerate(mine)]
+    )
     others = pd.concat([table.iloc[impostors].assign(user=u) for u in range(30)])
-    train = pd.concat([table.iloc[rows[:10]].assign(user=u) for u, rows in enumerate(mine)])
+    train = pd.concat(
+        [table.iloc[rows[:10]].assign(user=u) for u, rows in enumerate(mine)]
+    )
     test = pd.concat([claims.assign(bad=False), others.assign(bad=True)])
     return train, test
 
@@ -76,20 +80,28 @@ SETS = {
 }
 
 
-def summary(score: Array, alarm: Mask, task: Codes, bad: Mask) -> tuple[float, float, float]:
+def summary(
+    score: Array, alarm: Mask, task: Codes, bad: Mask
+) -> tuple[float, float, float]:
     """Mean AUC over tasks, false alarms, anomalies caught; all in percent."""
     areas = [auc(score[task == one], bad[task == one]) for one in np.unique(task)]
     return 100 * np.nanmean(areas), 100 * alarm[~bad].mean(), 100 * alarm[bad].mean()
 
 
-def ours(train: pd.DataFrame, test: pd.DataFrame, anomalies: str) -> tuple[float, float, float]:
+def ours(
+    train: pd.DataFrame, test: pd.DataFrame, anomalies: str
+) -> tuple[float, float, float]:
     model = TableModel("user", anomalies=anomalies, alarm_rate=RATE).fit(train)
     found = model.score(test.drop(columns="bad"))
     alarm = found.alarm.to_numpy()
-    return summary(found.score.to_numpy(), alarm, test.user.to_numpy(), test.bad.to_numpy())
+    return summary(
+        found.score.to_numpy(), alarm, test.user.to_numpy(), test.bad.to_numpy()
+    )
 
 
-def rivals(train: pd.DataFrame, test: pd.DataFrame) -> dict[str, tuple[float, float, float]]:
+def rivals(
+    train: pd.DataFrame, test: pd.DataFrame
+) -> dict[str, tuple[float, float, float]]:
     """One detector per task, and the nearest neighbour with each task's own column scales."""
     task, bad = test.user.to_numpy(), test.bad.to_numpy()
     scaler = StandardScaler().fit(train.drop(columns="user"))
@@ -98,7 +110,9 @@ def rivals(train: pd.DataFrame, test: pd.DataFrame) -> dict[str, tuple[float, fl
     detectors: dict[str, Any] = {
         "OneClassSVM": OneClassSVM(nu=RATE),
         "IsolationForest": IsolationForest(contamination=RATE, random_state=0),
-        "LocalOutlierFactor": LocalOutlierFactor(n_neighbors=5, novelty=True, contamination=RATE),
+        "LocalOutlierFactor": LocalOutlierFactor(
+            n_neighbors=5, novelty=True, contamination=RATE
+        ),
     }
     found = {}
     for name, detector in detectors.items():
@@ -113,25 +127,39 @@ def rivals(train: pd.DataFrame, test: pd.DataFrame) -> dict[str, tuple[float, fl
         scale = task_scales(X - mean[codes], X, codes, np.ones(len(X)), freedom, prior)
         score = np.empty(len(Y))
         for one in np.unique(task):
-            near = cdist(Y[task == one] / scale[one], X[codes == one] / scale[one], "cityblock")
+            near = cdist(
+                Y[task == one] / scale[one], X[codes == one] / scale[one], "cityblock"
+            )
             score[task == one] = -near.min(axis=1)
-        found[f"1-NN L1, own scales (k={prior:g})"] = summary(score, score < -np.inf, task, bad)
+        found[f"1-NN L1, own scales (k={prior:g})"] = summary(
+            score, score < -np.inf, task, bad
+        )
     return found
 
 
 def shops(n: int, share: float, rng: np.random.Generator) -> pd.DataFrame:
     """So many rows of each shop."""
-    shop, places = np.repeat(np.arange(100), n), np.random.default_rng(1).normal(size=(100, 4))
-    table = pd.DataFrame(3.0 * places[shop] + rng.normal(size=(100 * n, 4)), columns=list("abcd"))
+    shop, places = (
+        np.repeat(np.arange(100), n),
+        np.random.default_rng(1).normal(size=(100, 4)),
+    )
+    table = pd.DataFrame(
+        3.0 * places[shop] + rng.normal(size=(100 * n, 4)), columns=list("abcd")
+    )
     day = rng.choice(["Mo", "Tu", "We", "Th", "Fr", "Sa", "Su"], len(table))
     return table.assign(day=day, promotion=rng.random(len(table)) < 0.3, user=shop)
 
 
 def machines(n: int, share: float, rng: np.random.Generator) -> pd.DataFrame:
     """So many rows of each machine, a share of the values of three sensors missing."""
-    machine, places = np.repeat(np.arange(40), n), np.random.default_rng(1).normal(size=(40, 5))
+    machine, places = (
+        np.repeat(np.arange(40), n),
+        np.random.default_rng(1).normal(size=(40, 5)),
+    )
     load, noise = rng.uniform(-2.0, 2.0, (40 * n, 1)), rng.normal(size=(40 * n, 5))
-    table = pd.DataFrame(3.0 * places[machine] + load + 0.1 * noise, columns=list("abcde"))
+    table = pd.DataFrame(
+        3.0 * places[machine] + load + 0.1 * noise, columns=list("abcde")
+    )
     gaps = rng.random(table.shape) < np.where(np.arange(5) < 2, 0.0, share)
     return table.mask(gaps).assign(user=machine)
 
@@ -146,14 +174,23 @@ def simulated(name: str, seeds: int) -> None:
         found = []
         for seed in range(seeds):
             rng = np.random.default_rng(seed)
-            model = TableModel("user", anomalies="faults", method="default", random_state=0)
+            model = TableModel(
+                "user", anomalies="faults", method="default", random_state=0
+            )
             model.fit(make(size, share, rng))
             new = make(20, share, rng)
-            alarm, gap = model.score(new).alarm.to_numpy(), new.isna().any(axis=1).to_numpy()
+            alarm, gap = (
+                model.score(new).alarm.to_numpy(),
+                new.isna().any(axis=1).to_numpy(),
+            )
             numbers = new.select_dtypes("float").columns[[0, -1]]
-            faulty = [new.assign(**{c: new[c] + fault})[new[c].notna()] for c in numbers]
+            faulty = [
+                new.assign(**{c: new[c] + fault})[new[c].notna()] for c in numbers
+            ]
             caught = [model.score(rows).alarm.mean() for rows in faulty]
-            found.append([alarm[~gap].mean(), alarm[gap].mean() if share else np.nan, *caught])
+            found.append(
+                [alarm[~gap].mean(), alarm[gap].mean() if share else np.nan, *caught]
+            )
         whole, gapped, first, last = 100 * np.mean(found, axis=0)
         beside = f", {gapped:.1f} % of those with a gap" if share else ""
         print(
@@ -180,11 +217,15 @@ def main() -> None:
             lines.setdefault("TableModel", []).append(ours(train, test, anomalies))
             for rival, line in rivals(train, test).items():
                 lines.setdefault(rival, []).append(line)
-        print(f"{name} ({anomalies}, {arguments.seeds} seeds): AUC, false alarms, caught (%)")
+        print(
+            f"{name} ({anomalies}, {arguments.seeds} seeds): AUC, false alarms, caught (%)"
+        )
         for rival, found in lines.items():
             area, false, caught = np.mean(found, axis=0)
             error = np.std([one[0] for one in found]) / np.sqrt(max(len(found) - 1, 1))
-            print(f"  {rival:28s} {area:6.2f} +- {error:.2f}  {false:5.1f}  {caught:5.1f}")
+            print(
+                f"  {rival:28s} {area:6.2f} +- {error:.2f}  {false:5.1f}  {caught:5.1f}"
+            )
 
 
 if __name__ == "__main__":

@@ -31,7 +31,9 @@ from manyone.datasets import load_keystrokes, load_servers, load_telemetry, make
 
 RATE = 0.1
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["polars", "skops.io", "rich.progress", "manyone.cli", "manyone"])
+PROCESSES.set_forkserver_preload(
+    ["polars", "skops.io", "rich.progress", "manyone.cli", "manyone"]
+)
 
 
 def streams(rows: int, sets: int, length: int, shift: float = 0.0) -> Iterator[tuple]:
@@ -41,13 +43,17 @@ def streams(rows: int, sets: int, length: int, shift: float = 0.0) -> Iterator[t
         rng = np.random.default_rng(seed)
         centres = 1.5 * rng.normal(size=(T, d))
         X = np.repeat(centres, rows, axis=0) + rng.normal(size=(T * rows, d))
-        model = IndependentOCKSR(alarm_rate=RATE).fit(X, task=np.repeat(np.arange(T), rows))
+        model = IndependentOCKSR(alarm_rate=RATE).fit(
+            X, task=np.repeat(np.arange(T), rows)
+        )
         new = centres + rng.normal(size=(length, T, d))
         new[200:] += shift
         yield model, new
 
 
-def watch(monitor: Monitor, new: np.ndarray, answers: bool) -> tuple[np.ndarray, np.ndarray]:
+def watch(
+    monitor: Monitor, new: np.ndarray, answers: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """Alarms and drift flags (length, T) of normal rows, each alarm refuted at once or never."""
     n, T, d = new.shape
     tasks = np.arange(T)
@@ -85,12 +91,19 @@ def shift(sets: int = 8) -> None:
         delays = []
         for model, new in streams(50, sets, 500, size):
             flagged = watch(Monitor(model), new, answers=False)[1][200:]
-            delays += np.where(flagged.any(axis=0), flagged.argmax(axis=0) + 1, 1000).tolist()
+            delays += np.where(
+                flagged.any(axis=0), flagged.argmax(axis=0) + 1, 1000
+            ).tolist()
         wanted = " (at most 40)" if size == 2 else ""
-        print(f"shift of {size:g} sd: flagged after {np.median(delays):g} rows{wanted}", flush=True)
+        print(
+            f"shift of {size:g} sd: flagged after {np.median(delays):g} rows{wanted}",
+            flush=True,
+        )
 
 
-def resembling(rows: int, tasks: int, columns: int, like: float, seed: int) -> np.ndarray:
+def resembling(
+    rows: int, tasks: int, columns: int, like: float, seed: int
+) -> np.ndarray:
     """Rows (n, T, d) each of which resembles the one before, around a centre of each task."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rows, tasks, columns))
@@ -106,14 +119,21 @@ def alike(sets: int = 4) -> None:
         flags, delays = 0, []
         for seed in range(sets):
             X = resembling(rows + new, T, d, like, seed)
-            when, task = np.repeat(np.arange(rows), T), np.tile(np.arange(T), rows + new)
+            when, task = (
+                np.repeat(np.arange(rows), T),
+                np.tile(np.arange(T), rows + new),
+            )
             model = IndependentOCKSR(alarm_rate=RATE).fit(
-                X[:rows].reshape(-1, d), task=task[: len(when)], groups=TimeBlocks(when, forward=0)
+                X[:rows].reshape(-1, d),
+                task=task[: len(when)],
+                groups=TimeBlocks(when, forward=0),
             )
             flags += int(watch(Monitor(model), X[rows:], answers=False)[1][-1].sum())
             X[rows + 200 :] += 2.0
             flagged = watch(Monitor(model), X[rows:], answers=False)[1][200:]
-            delays += np.where(flagged.any(axis=0), flagged.argmax(axis=0) + 1, 1000).tolist()
+            delays += np.where(
+                flagged.any(axis=0), flagged.argmax(axis=0) + 1, 1000
+            ).tolist()
         print(
             f"correlation {like:g}: {flags} of {sets * T} quiet streams flagged; a shift of 2 sd "
             f"after {np.median(delays):g} rows",
@@ -130,15 +150,28 @@ def blocks(sets: int = 4) -> None:
             X = resembling(rows + new, T, d, like, seed)
             when = np.repeat(np.arange(rows), T)
             for name, groups in zip(
-                rates, (None, TimeBlocks(when, forward=False), TimeBlocks(when)), strict=True
+                rates,
+                (None, TimeBlocks(when, forward=False), TimeBlocks(when)),
+                strict=True,
             ):
                 model = IndependentOCKSR(
                     metric="adaptive", kernel="laplacian", width=3.0, alarm_rate=RATE
-                ).fit(X[:rows].reshape(-1, d), task=np.tile(np.arange(T), rows), groups=groups)
-                found = model.predict(X[rows:].reshape(-1, d), task=np.tile(np.arange(T), new))
+                ).fit(
+                    X[:rows].reshape(-1, d),
+                    task=np.tile(np.arange(T), rows),
+                    groups=groups,
+                )
+                found = model.predict(
+                    X[rows:].reshape(-1, d), task=np.tile(np.arange(T), new)
+                )
                 rates[name].append(np.mean(found == -1))
-        told = ", ".join(f"{name} {100 * np.mean(found):.1f} %" for name, found in rates.items())
-        print(f"left out, {rows} rows a task, correlation {like:g}: {told} (10 asked)", flush=True)
+        told = ", ".join(
+            f"{name} {100 * np.mean(found):.1f} %" for name, found in rates.items()
+        )
+        print(
+            f"left out, {rows} rows a task, correlation {like:g}: {told} (10 asked)",
+            flush=True,
+        )
 
 
 def clumps(sets: int = 50) -> None:
@@ -151,14 +184,21 @@ def clumps(sets: int = 50) -> None:
         X = np.repeat(centres[code] + rng.normal(size=(len(code), d)), 10, axis=0)
         X += 0.05 * rng.normal(size=X.shape)
         new = np.repeat(centres, 20, axis=0) + rng.normal(size=(20 * T, d))
-        for name, groups in (("rows", None), ("groups", np.repeat(np.arange(len(code)), 10))):
+        for name, groups in (
+            ("rows", None),
+            ("groups", np.repeat(np.arange(len(code)), 10)),
+        ):
             model = IndependentOCKSR(alarm_rate=RATE).fit(
                 X, task=np.repeat(code, 10), groups=groups
             )
             found = model.predict(new, task=np.repeat(np.arange(T), 20))
             raised[name].append(np.mean(found == -1))
-    told = ", ".join(f"{name} {100 * np.mean(found):.1f} %" for name, found in raised.items())
-    print(f"clumps of ten, left out: {told} (10 asked; 12 clumps allow 7.7)", flush=True)
+    told = ", ".join(
+        f"{name} {100 * np.mean(found):.1f} %" for name, found in raised.items()
+    )
+    print(
+        f"clumps of ten, left out: {told} (10 asked; 12 clumps allow 7.7)", flush=True
+    )
 
 
 class Stream(NamedTuple):
@@ -180,14 +220,22 @@ def servers() -> None:
     ]
     some = np.concatenate(some)
     stream = Stream(
-        train.data[some], train.target[some], test.data, test.target, test.label.astype(bool)
+        train.data[some],
+        train.target[some],
+        test.data,
+        test.target,
+        test.label.astype(bool),
     )
-    side_by_side(stream, IndependentOCKSR(kernel="laplacian", metric="whitened", alarm_rate=RATE))
+    side_by_side(
+        stream, IndependentOCKSR(kernel="laplacian", metric="whitened", alarm_rate=RATE)
+    )
 
 
 def spacecraft() -> None:
     """Channels of the satellite SMAP that have 20 training windows, and their later windows."""
-    train, test = (load_telemetry(spacecraft="SMAP", split=s) for s in ("train", "test"))
+    train, test = (
+        load_telemetry(spacecraft="SMAP", split=s) for s in ("train", "test")
+    )
     enough = np.flatnonzero(np.bincount(train.target) >= 20)
     known, later = np.isin(train.target, enough), np.isin(test.target, enough)
     stream = Stream(
@@ -197,7 +245,9 @@ def spacecraft() -> None:
         np.searchsorted(enough, test.target[later]),
         test.label[later].astype(bool),
     )
-    side_by_side(stream, IndependentOCKSR(kernel="laplacian", metric="whitened", alarm_rate=RATE))
+    side_by_side(
+        stream, IndependentOCKSR(kernel="laplacian", metric="whitened", alarm_rate=RATE)
+    )
 
 
 def keystrokes() -> None:
@@ -209,12 +259,21 @@ def keystrokes() -> None:
         mine = np.flatnonzero(typing.target == user)
         X.append(mine[:20])
         rows = mine[20:]
-        later.append(np.insert(rows, np.arange(2, len(rows), 2), rng.choice(strangers, 15)))
-    task, claim = np.repeat(np.arange(40), 20), np.repeat(np.arange(40), list(map(len, later)))
+        later.append(
+            np.insert(rows, np.arange(2, len(rows), 2), rng.choice(strangers, 15))
+        )
+    task, claim = (
+        np.repeat(np.arange(40), 20),
+        np.repeat(np.arange(40), list(map(len, later))),
+    )
     later = np.concatenate(later)
     bad = typing.target[later] >= 40
-    stream = Stream(typing.data[np.concatenate(X)], task, typing.data[later], claim, bad)
-    side_by_side(stream, JointOCKSR(kernel="laplacian", metric="whitened", alarm_rate=RATE))
+    stream = Stream(
+        typing.data[np.concatenate(X)], task, typing.data[later], claim, bad
+    )
+    side_by_side(
+        stream, JointOCKSR(kernel="laplacian", metric="whitened", alarm_rate=RATE)
+    )
 
 
 def side_by_side(stream: Stream, model: Any) -> None:
@@ -288,7 +347,9 @@ def attack() -> None:
             reach = [radii[np.flatnonzero(scores >= s)[-1]] for s in (first, lowest)]
             most.append(accepted)
             moved.append(reach[1] / reach[0] - 1)
-            allowed.append(radii[np.flatnonzero(scores >= monitor.state.low[0])[-1]] / reach[0] - 1)
+            allowed.append(
+                radii[np.flatnonzero(scores >= monitor.state.low[0])[-1]] / reach[0] - 1
+            )
         name = "alarms refused" if answered else "no answers"
         print(
             f"attack, {name}, {np.mean(most):.0f} rows accepted: border "
@@ -303,7 +364,9 @@ def kills(number: int = 200) -> None:
     rng = np.random.default_rng(0)
     model, new = next(streams(20, 1, 400, 1.0))
     X, task = new.reshape(-1, 8), np.tile(np.arange(25), 400)
-    cuts = np.unique(np.r_[0, np.sort(rng.choice(len(X), number, replace=False)), len(X)])
+    cuts = np.unique(
+        np.r_[0, np.sort(rng.choice(len(X), number, replace=False)), len(X)]
+    )
 
     def answer(monitor: Monitor, found: np.ndarray) -> None:
         monitor.feedback(found.id[found.alarm], normal=found.id[found.alarm] % 3 > 0)
@@ -317,7 +380,9 @@ def kills(number: int = 200) -> None:
             parts.append(found)
             monitor = Monitor(model, state=path)
             again = max(low - 7, 0)  # some rows come twice
-            seen = monitor.update(X[again:high], task[again:high], id=np.arange(again, high))
+            seen = monitor.update(
+                X[again:high], task[again:high], id=np.arange(again, high)
+            )
             answer(monitor, found)
             same = all(
                 np.array_equal(getattr(found, name), getattr(seen, name)[low - again :])
@@ -345,7 +410,10 @@ def watch_rows(name: str, writes: int) -> None:
 
     command._BATCH, os.fsync = 20, flush_or_die
     files = ["--state", f"{name}.state", "--out", f"{name}.csv", "--id", "id"]
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         code = cli(["watch", "model", "new.csv", *files])
     os._exit(code)
 
@@ -354,7 +422,10 @@ def killed(number: int = 200) -> None:
     """The command itself, killed (SIGKILL) while it writes, and given again until it is done."""
     from manyone.cli import main as cli
 
-    fleet, rng = make_fleet(10, 30, 4, n_test=60, random_state=0), np.random.default_rng(0)
+    fleet, rng = (
+        make_fleet(10, 30, 4, n_test=60, random_state=0),
+        np.random.default_rng(0),
+    )
     kills = runs = 0
 
     def done(name: str, writes: int) -> bool:
@@ -371,8 +442,18 @@ def killed(number: int = 200) -> None:
             ("new.csv", fleet.test_data, fleet.test_task),
         ):
             columns = dict(zip("abcd", X.T, strict=True))
-            pl.DataFrame({"id": np.arange(len(X)), "machine": task, **columns}).write_csv(path)
-        how = ["--task", "machine", "--ignore", "id", "--anomalies", "faults", "--no-tune"]
+            pl.DataFrame(
+                {"id": np.arange(len(X)), "machine": task, **columns}
+            ).write_csv(path)
+        how = [
+            "--task",
+            "machine",
+            "--ignore",
+            "id",
+            "--anomalies",
+            "faults",
+            "--no-tune",
+        ]
         with contextlib.redirect_stdout(io.StringIO()):
             assert cli(["fit", "old.csv", "--out", "model", *how]) == 0
         assert done("whole", 1000)
@@ -383,14 +464,19 @@ def killed(number: int = 200) -> None:
             runs += 1
             os.unlink("part.csv")
             os.unlink("part.state")
-    print(f"killed: watch, {kills} times; {runs} runs have the scores of one without", flush=True)
+    print(
+        f"killed: watch, {kills} times; {runs} runs have the scores of one without",
+        flush=True,
+    )
 
 
 def size() -> None:
     T, d = 10_000, 4
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(T), 10)
-    model = IndependentOCKSR(alarm_rate=RATE).fit(rng.normal(size=(10 * T, d)), task=task)
+    model = IndependentOCKSR(alarm_rate=RATE).fit(
+        rng.normal(size=(10 * T, d)), task=task
+    )
     monitor, X, everyone = Monitor(model), rng.normal(size=(T, d)), np.arange(T)
     begin = time.process_time()
     for _ in range(100):

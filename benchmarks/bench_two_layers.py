@@ -33,7 +33,9 @@ QUICK = "--quick" in sys.argv
 LANDMARKS = 100 if QUICK else 500
 
 
-def compared(name: str, X: np.ndarray, task: np.ndarray, judged: Callable[..., Any]) -> bool:
+def compared(
+    name: str, X: np.ndarray, task: np.ndarray, judged: Callable[..., Any]
+) -> bool:
     """Fit both; ``judged(model)`` gives scores, the number of the task claimed, and who lies."""
     aucs = []
     for method in (JointOCKSR, NonlinearOCKSR):
@@ -44,7 +46,9 @@ def compared(name: str, X: np.ndarray, task: np.ndarray, judged: Callable[..., A
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         scores, claim, stranger = judged(model)
         own = [claim == one for one in range(len(model.tasks_))]
-        aucs.append(np.mean([roc_auc_score(~stranger[rows], scores[rows]) for rows in own]))
+        aucs.append(
+            np.mean([roc_auc_score(~stranger[rows], scores[rows]) for rows in own])
+        )
         rate = np.mean((scores < model.offset_[claim])[~stranger])
         print(
             f"{name}: {method.__name__} AUC {100 * aucs[-1]:.3f} %, {taken:.0f} s, {memory:.2f} GB,"
@@ -56,7 +60,9 @@ def compared(name: str, X: np.ndarray, task: np.ndarray, judged: Callable[..., A
 
 def fleet() -> bool:
     number = 20 if QUICK else 100
-    made = make_fleet(number, 1500 if QUICK else 2000, n_test=100, fault="stranger", random_state=0)
+    made = make_fleet(
+        number, 1500 if QUICK else 2000, n_test=100, fault="stranger", random_state=0
+    )
     claim = np.searchsorted(np.unique(made.task), made.test_task)
 
     def judged(model: JointOCKSR) -> tuple:
@@ -69,7 +75,9 @@ def fleet() -> bool:
 def mnist() -> bool:
     digits = load_mnist(subset=False)
     X, task, train = digits.data, digits.target, digits.split == "train"
-    claim = np.tile(np.arange(10), int(np.sum(~train)))  # every digit claims to be each of them
+    claim = np.tile(
+        np.arange(10), int(np.sum(~train))
+    )  # every digit claims to be each of them
     stranger = np.repeat(task[~train], 10) != claim
 
     def judged(model: JointOCKSR) -> tuple:

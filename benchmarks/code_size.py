@@ -51,7 +51,12 @@ def long_functions(tree: ast.Module) -> list[tuple[str, int]]:
     found = []
     for node in ast.walk(tree):
         if isinstance(node, Function):
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1 - len(docstring_lines(node))
+            lines = (
+                (node.end_lineno or node.lineno)
+                - node.lineno
+                + 1
+                - len(docstring_lines(node))
+            )
             if lines > LONGEST_FUNCTION:
                 found.append((node.name, lines))
     return found
@@ -59,18 +64,25 @@ def long_functions(tree: ast.Module) -> list[tuple[str, int]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--list", action="store_true", help="also print the lines of every module")
+    parser.add_argument(
+        "--list", action="store_true", help="also print the lines of every module"
+    )
     every = parser.parse_args().list
     folders: Counter[str] = Counter()
     modules, too_long = {}, []
     for path in sorted(ROOT.rglob("*.py")):
-        name, source = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+        name, source = (
+            path.relative_to(ROOT).as_posix(),
+            path.read_text(encoding="utf-8"),
+        )
         tree = ast.parse(source)
         modules[name] = len(code_lines(source, tree))
         folders[name.rpartition("/")[0] or "."] += modules[name]
         physical = len(source.splitlines())
         if physical > LONGEST_MODULE:
-            too_long.append(f"{name}: {physical} lines, at most {LONGEST_MODULE} promised")
+            too_long.append(
+                f"{name}: {physical} lines, at most {LONGEST_MODULE} promised"
+            )
         too_long += [
             f"{name}: {function}() {lines} lines, at most {LONGEST_FUNCTION} promised"
             for function, lines in long_functions(tree)

@@ -48,7 +48,9 @@ def entered(call: Callable[[], Any]) -> set[CodeType]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--list", action="store_true", help="also print the names, file by file")
+    parser.add_argument(
+        "--list", action="store_true", help="also print the names, file by file"
+    )
     every = parser.parse_args().list
     warnings.simplefilter("ignore")
     rng = np.random.default_rng(0)
@@ -57,7 +59,11 @@ def main() -> int:
     promises: dict[str, tuple[Callable[[], Any], int, int]] = {
         "JointOCKSR().fit": (lambda: JointOCKSR().fit(X, task=task), 48, 9),
         "NonlinearOCKSR().fit": (lambda: NonlinearOCKSR().fit(X, task=task), 81, 14),
-        "tune(NonlinearOCKSR())": (lambda: tune(NonlinearOCKSR(), X, task=task), 126, 21),
+        "tune(NonlinearOCKSR())": (
+            lambda: tune(NonlinearOCKSR(), X, task=task),
+            126,
+            21,
+        ),
     }
     kept = True
     for name, (call, most_functions, most_files) in promises.items():
@@ -70,7 +76,9 @@ def main() -> int:
         )
         kept = kept and len(codes) <= most_functions and len(files) <= most_files
         for file in files if every else ():
-            names = sorted(code.co_qualname for code in codes if code.co_filename == file)
+            names = sorted(
+                code.co_qualname for code in codes if code.co_filename == file
+            )
             print(f"    {Path(file).relative_to(SOURCE)}: {', '.join(names)}")
     return int(not kept)
 

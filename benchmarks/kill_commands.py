@@ -27,7 +27,16 @@ from manyone.cli import main as cli
 from manyone.datasets import make_fleet
 
 COMMANDS = (
-    ("fit", "events.csv", "--task", "machine", "--out", "fleet.manyone", "--anomalies", "faults"),
+    (
+        "fit",
+        "events.csv",
+        "--task",
+        "machine",
+        "--out",
+        "fleet.manyone",
+        "--anomalies",
+        "faults",
+    ),
     ("enroll", "fleet.manyone", "today.csv"),
     ("score", "fleet.manyone", "today.csv", "--out", "scores.csv"),
 )
@@ -53,7 +62,9 @@ def start(command: tuple[str, ...]) -> Any:
 def spent(process: Any) -> float:
     """Seconds of processor time; infinite once it has ended."""
     try:
-        stat = Path(f"/proc/{process.pid}/stat").read_text() if process.is_alive() else ""
+        stat = (
+            Path(f"/proc/{process.pid}/stat").read_text() if process.is_alive() else ""
+        )
     except (FileNotFoundError, ProcessLookupError):
         stat = ""
     if not stat:
@@ -100,18 +111,26 @@ def main(kills: int = 200) -> int:
             machine=pl.Series([f"m{k}" for k in task])
         )
         table.write_csv(f"{name}.csv")
-    save(TableModel("machine", anomalies="faults").fit(pl.read_csv("events.csv")), MODEL)
+    save(
+        TableModel("machine", anomalies="faults").fit(pl.read_csv("events.csv")), MODEL
+    )
     before, wanted, lives = MODEL.read_bytes(), load(MODEL).score(table), {}
     for command in COMMANDS:  # when nobody kills it
         lives[command] = life_of(command)
-        print(f"{command[0]}: {lives[command][0]:.2f} s, writes for {lives[command][1]:.4f} s")
+        print(
+            f"{command[0]}: {lives[command][0]:.2f} s, writes for {lives[command][1]:.4f} s"
+        )
         MODEL.write_bytes(before)
     for number in range(kills):
         command = COMMANDS[number % len(COMMANDS)]
         SCORES.unlink(missing_ok=True)
         used, writing = lives[command]
         process = start(command)
-        wait_for(process, rng.uniform(0, used) if number % 2 else None, rng.uniform(0, writing))
+        wait_for(
+            process,
+            rng.uniform(0, used) if number % 2 else None,
+            rng.uniform(0, writing),
+        )
         alive, begun = process.is_alive(), bool(parts())
         if alive:
             os.kill(process.pid, rng.choice((signal.SIGKILL, signal.SIGTERM)))
@@ -124,9 +143,17 @@ def main(kills: int = 200) -> int:
             outcome["WRONG: other scores"] += 1
         else:
             new = replaced or SCORES.exists()
-            when = "after its end" if not alive else "after it wrote" if new else "before it wrote"
+            when = (
+                "after its end"
+                if not alive
+                else "after it wrote"
+                if new
+                else "before it wrote"
+            )
             done = "new file" if new else "nothing changed"
-            outcome[f"{command[0]}, killed {'while it wrote' if begun else when}: {done}"] += 1
+            outcome[
+                f"{command[0]}, killed {'while it wrote' if begun else when}: {done}"
+            ] += 1
         outcome["temporary files that SIGKILL left behind"] += len(parts())
         for path in parts():
             path.unlink()

@@ -38,7 +38,9 @@ numpydoc_xref_param_type = False
 
 # Examples on real data are run where these data are.
 data = Path(
-    os.environ.setdefault("MANYONE_DATA", str(Path(__file__).parents[2] / "shared" / "data"))
+    os.environ.setdefault(
+        "MANYONE_DATA", str(Path(__file__).parents[2] / "shared" / "data")
+    )
 )
 real = (
     ""

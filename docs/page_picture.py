@@ -30,7 +30,9 @@ def pictures(page: Path) -> tuple[Image.Image, Image.Image]:
     options.binary_location = shutil.which("chromium")
     for flag in ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
         options.add_argument(flag)
-    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    driver = webdriver.Chrome(
+        options=options, service=Service(shutil.which("chromedriver"))
+    )
 
     def take(size: tuple[int, int], scheme: str, script: str) -> Image.Image:
         metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": SCALE}

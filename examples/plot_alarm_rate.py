@@ -47,7 +47,9 @@ for repeat in range(REPEATS):
         ours[repeat, k] = our_rates(model.recalibrate(rate), fleet)
 
 for k, rate in enumerate(RATES):
-    print(f"promised {rate:.0%}: OneClassSVM {svm[:, k].mean():.1%}, ours {ours[:, k].mean():.1%}")
+    print(
+        f"promised {rate:.0%}: OneClassSVM {svm[:, k].mean():.1%}, ours {ours[:, k].mean():.1%}"
+    )
 
 # %%
 # The left picture shows the mean over repetitions with its standard error. 15 rows can only tell
@@ -62,22 +64,46 @@ for k, rate in enumerate(RATES):
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 left.plot([0, 0.5], [0, 0.5], color="0.6", lw=1, label="as promised")
 steps = np.linspace(0, 0.5, 1000)
-left.plot(steps, np.floor(steps * (ROWS + 1)) / (ROWS + 1), ":", color="0.3", label="resolution")
+left.plot(
+    steps,
+    np.floor(steps * (ROWS + 1)) / (ROWS + 1),
+    ":",
+    color="0.3",
+    label="resolution",
+)
 for name, rates, colour, marker in [
     ("OneClassSVM per task", svm, "#D55E00", "s"),
     ("JointOCKSR", ours, "#0072B2", "o"),
 ]:
     means = rates.mean(axis=2)
     error = means.std(axis=0, ddof=1) / np.sqrt(REPEATS)
-    left.errorbar(RATES, means.mean(axis=0), error, color=colour, marker=marker, label=name)
-left.set(xlabel="promised false-alarm rate", ylabel="measured", xlim=(0, 0.45), ylim=(0, 0.7))
+    left.errorbar(
+        RATES, means.mean(axis=0), error, color=colour, marker=marker, label=name
+    )
+left.set(
+    xlabel="promised false-alarm rate", ylabel="measured", xlim=(0, 0.45), ylim=(0, 0.7)
+)
 left.legend(loc="upper left", frameon=False)
 
 k = 1  # the second of RATES
 count = int(np.floor(RATES[k] * (ROWS + 1)))
 bins = np.arange(-0.005, 1, 0.03)  # three of the possible values 0, 0.01, 0.02 ... each
-right.hist(svm[:, k].ravel(), bins, density=True, color="#D55E00", alpha=0.6, label="OneClassSVM")
-right.hist(ours[:, k].ravel(), bins, density=True, color="#0072B2", alpha=0.6, label="JointOCKSR")
+right.hist(
+    svm[:, k].ravel(),
+    bins,
+    density=True,
+    color="#D55E00",
+    alpha=0.6,
+    label="OneClassSVM",
+)
+right.hist(
+    ours[:, k].ravel(),
+    bins,
+    density=True,
+    color="#0072B2",
+    alpha=0.6,
+    label="JointOCKSR",
+)
 x = np.linspace(0, 1, 500)
 law = beta(count, ROWS + 1 - count)
 right.plot(x, law.pdf(x), color="black", label=f"Beta({count}, {ROWS + 1 - count})")

@@ -40,7 +40,9 @@ plt.show()
 # %%
 # It is guarded like the others at once.
 
-ScoreDisplay.from_estimator(model, fleet.test_data, task=test_task, which=["m0", "m3", "m7"])
+ScoreDisplay.from_estimator(
+    model, fleet.test_data, task=test_task, which=["m0", "m3", "m7"]
+)
 plt.show()
 
 # %%
@@ -53,8 +55,12 @@ print("left:", *model.tasks_, f"({len(model.X_fit_)} rows)")
 # The same numbers come out of a new fit to the rows that are left, with the same kernel width.
 
 kept = task != "m2"
-fresh = JointOCKSR(alarm_rate=0.1, gamma=model.gamma_).fit(fleet.data[kept], task=task[kept])
+fresh = JointOCKSR(alarm_rate=0.1, gamma=model.gamma_).fit(
+    fleet.data[kept], task=task[kept]
+)
 asked = test_task != "m2"
 X, who = fleet.test_data[asked], test_task[asked]
-gap = np.abs(model.decision_function(X, task=who) - fresh.decision_function(X, task=who)).max()
+gap = np.abs(
+    model.decision_function(X, task=who) - fresh.decision_function(X, task=who)
+).max()
 print(f"largest difference from a new fit: {gap:.1e}")

@@ -17,7 +17,9 @@ from manyone import TableModel
 
 SHOPS, DAYS, TEST, RATE = 90, 30, 40, 0.05
 rng = np.random.default_rng(0)
-size = np.exp(rng.normal(5.0, 1.0, SHOPS))  # some shops are a hundred times as large as others
+size = np.exp(
+    rng.normal(5.0, 1.0, SHOPS)
+)  # some shops are a hundred times as large as others
 
 
 def days(number):
@@ -27,7 +29,9 @@ def days(number):
     revenue = orders * 40.0 * np.exp(0.1 * rng.normal(size=len(shop)))
     returned = orders * 0.08 * np.exp(0.2 * rng.normal(size=len(shop)))
     names = np.array([f"shop {k:02}" for k in range(SHOPS)])[shop]
-    return pl.DataFrame({"shop": names, "orders": orders, "revenue": revenue, "returns": returned})
+    return pl.DataFrame(
+        {"shop": names, "orders": orders, "revenue": revenue, "returns": returned}
+    )
 
 
 model = TableModel("shop", anomalies="faults", alarm_rate=RATE).fit(days(DAYS))

@@ -18,9 +18,13 @@ table = pl.DataFrame(typing.data, schema=typing.feature_names.tolist())
 table = table.with_columns(user=pl.Series(typing.target_names[typing.target]))
 
 rng, known = np.random.default_rng(0), typing.target < 30
-ten = [rng.choice(np.flatnonzero(typing.target == user), 10, False) for user in range(30)]
+ten = [
+    rng.choice(np.flatnonzero(typing.target == user), 10, False) for user in range(30)
+]
 enrolled = np.isin(np.arange(len(table)), ten)
-model = TableModel("user", anomalies="strangers", alarm_rate=0.1).fit(table.filter(enrolled))
+model = TableModel("user", anomalies="strangers", alarm_rate=0.1).fit(
+    table.filter(enrolled)
+)
 
 # %%
 # Held-out rows of the thirty, and rows of the others under a name drawn at random.
@@ -36,10 +40,18 @@ print(
 # An alarm is a p-value of at most 0.1; genuine rows spread evenly, as p-values should.
 
 figure, ax = plt.subplots(figsize=(8, 4), layout="constrained")
-for scores, name, colour in ((genuine, "genuine", "#0072B2"), (impostors, "impostors", "#D55E00")):
+for scores, name, colour in (
+    (genuine, "genuine", "#0072B2"),
+    (impostors, "impostors", "#D55E00"),
+):
     share = np.full(len(scores), 1 / len(scores))
     ax.hist(
-        scores["p_value"], np.linspace(0, 1, 21), weights=share, alpha=0.7, label=name, color=colour
+        scores["p_value"],
+        np.linspace(0, 1, 21),
+        weights=share,
+        alpha=0.7,
+        label=name,
+        color=colour,
     )
 ax.axvline(0.1, color="0.3", ls="--", lw=1)
 ax.set(xlabel="p-value of the row for the user it claims to be", ylabel="share of rows")

@@ -47,17 +47,31 @@ for t, label in enumerate(model.tasks_):
 margin = (model.score_tasks(grid) - model.offset_).max(axis=1)
 
 colours = ["#0072B2", "#D55E00", "#009E73", "#CC79A7"]
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained", sharey=True)
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(10, 4.6), layout="constrained", sharey=True
+)
 shown = np.ma.masked_less(region.reshape(side, side), 0)
-left.imshow(shown, ListedColormap(colours), vmin=0, vmax=3, extent=box, origin="lower", alpha=0.3)
+left.imshow(
+    shown,
+    ListedColormap(colours),
+    vmin=0,
+    vmax=3,
+    extent=box,
+    origin="lower",
+    alpha=0.3,
+)
 for label, colour in zip(model.tasks_, colours, strict=True):
     left.scatter(*X[task == label].T, s=12, color=colour, label=label)
 left.scatter(*strangers.T, marker="x", color="black", label="stranger")
-left.legend(loc="upper center", ncols=5, columnspacing=1, handletextpad=0.2, frameon=False)
+left.legend(
+    loc="upper center", ncols=5, columnspacing=1, handletextpad=0.2, frameon=False
+)
 left.set(title="predict_task")
 
 levels = np.linspace(-0.6, 0.6, 13)
-filled = right.contourf(u, v, margin.reshape(side, side), levels, cmap="RdBu", extend="both")
+filled = right.contourf(
+    u, v, margin.reshape(side, side), levels, cmap="RdBu", extend="both"
+)
 right.contour(u, v, margin.reshape(side, side), [0.0], colors="black", linewidths=1)
 right.scatter(*X.T, s=4, color="black")
 right.set(title="score minus threshold, best task", aspect="equal")

@@ -16,11 +16,15 @@ from manyone.datasets import load_products
 products = load_products()
 table = pl.DataFrame(products.data, schema=[f"f{k}" for k in range(512)])
 table = table.with_columns(
-    product=pl.Series(products.target_names[products.target]), defect=pl.Series(products.label)
+    product=pl.Series(products.target_names[products.target]),
+    defect=pl.Series(products.label),
 )
 rng, intact = np.random.default_rng(0), ~products.label
 train = np.concatenate(
-    [rng.choice(np.flatnonzero(intact & (products.target == t)), 30, False) for t in range(15)]
+    [
+        rng.choice(np.flatnonzero(intact & (products.target == t)), 30, False)
+        for t in range(15)
+    ]
 )
 test = np.setdiff1d(np.arange(len(table)), train)
 
@@ -37,7 +41,13 @@ print(results)
 shown = results[1:].sort("caught")
 figure, ax = plt.subplots(figsize=(8, 5), layout="constrained")
 ax.barh(shown["task"], shown["caught"], color="#0072B2", label="defects caught")
-ax.barh(shown["task"], shown["false_alarms"], height=0.4, color="#D55E00", label="false alarms")
+ax.barh(
+    shown["task"],
+    shown["false_alarms"],
+    height=0.4,
+    color="#D55E00",
+    label="false alarms",
+)
 ax.axvline(0.05, color="0.3", ls="--", lw=1, label="promised")
 ax.xaxis.set_major_formatter("{x:.0%}")
 ax.set_xlabel("share of its defective, and of its intact, images that raise an alarm")

@@ -48,7 +48,10 @@ def forest_scores(train, test, seed):
     for d in range(10):
         mine = images[train[digit[train] == d]]
         forest = IsolationForest(random_state=seed).fit(mine)
-        yield forest.score_samples(mine), forest.score_samples(images[test[digit[test] == d]])
+        yield (
+            forest.score_samples(mine),
+            forest.score_samples(images[test[digit[test] == d]]),
+        )
 
 
 # %%
@@ -69,7 +72,9 @@ for repeat in range(REPEATS):
 
 for name, rates in measured.items():
     error = rates.std(axis=0, ddof=1) / np.sqrt(REPEATS)
-    cells = (f"{m:.1%} ± {e:.1%}" for m, e in zip(rates.mean(axis=0), error, strict=True))
+    cells = (
+        f"{m:.1%} ± {e:.1%}" for m, e in zip(rates.mean(axis=0), error, strict=True)
+    )
     print(f"{name:>7}:", " | ".join(cells))
 
 # %%
@@ -84,7 +89,12 @@ figure, (left, right) = plt.subplots(
 )
 left.plot([0, 0.35], [0, 0.35], color="0.6", ls="--", lw=1)
 left.annotate(
-    "as promised", (0.352, 0.352), (0, 6), textcoords="offset points", ha="right", color="0.4"
+    "as promised",
+    (0.352, 0.352),
+    (0, 6),
+    textcoords="offset points",
+    ha="right",
+    color="0.4",
 )
 for name, title, colour, marker in [
     ("svm", "OneClassSVM per task", "#D55E00", "s"),
@@ -94,7 +104,13 @@ for name, title, colour, marker in [
     rates = measured[name]
     error = rates.std(axis=0, ddof=1) / np.sqrt(REPEATS)
     left.errorbar(
-        RATES, rates.mean(axis=0), error, color=colour, marker=marker, capsize=3, label=title
+        RATES,
+        rates.mean(axis=0),
+        error,
+        color=colour,
+        marker=marker,
+        capsize=3,
+        label=title,
     )
 left.set(
     title=f"False alarms on held-out digits ({ROWS} training images each)",

@@ -16,19 +16,27 @@ from manyone.datasets import load_servers
 
 def table(servers, rows):
     frame = pl.DataFrame(servers.data[rows], schema=servers.feature_names.tolist())
-    return frame.with_columns(server=pl.Series(servers.target_names[servers.target[rows]]))
+    return frame.with_columns(
+        server=pl.Series(servers.target_names[servers.target[rows]])
+    )
 
 
 train, test = load_servers(split="train"), load_servers(split="test")
 rng = np.random.default_rng(0)
-some = np.concatenate([rng.choice(np.flatnonzero(train.target == s), 30, False) for s in range(8)])
-model = TableModel("server", anomalies="faults", alarm_rate=0.05).fit(table(train, some))
+some = np.concatenate(
+    [rng.choice(np.flatnonzero(train.target == s), 30, False) for s in range(8)]
+)
+model = TableModel("server", anomalies="faults", alarm_rate=0.05).fit(
+    table(train, some)
+)
 
 # %%
 # The second half of the time is labelled. Some servers do other work by then, and nothing but a
 # model that follows them (``manyone watch``) can know that this is normal.
 
-labelled = table(test, np.arange(len(test.target))).with_columns(fault=pl.Series(test.label))
+labelled = table(test, np.arange(len(test.target))).with_columns(
+    fault=pl.Series(test.label)
+)
 print(model.evaluate(labelled, outlier="fault"))
 
 # %%
@@ -45,9 +53,16 @@ alarms = scores.filter("alarm")
 ax.plot(alarms["row"], alarms["score"], ".", color="#D55E00", ms=4, label="alarm")
 low, high = ax.get_ylim()
 ax.fill_between(
-    scores["row"], low, high, where=mine["fault"], color="0.8", label="marked as a fault"
+    scores["row"],
+    low,
+    high,
+    where=mine["fault"],
+    color="0.8",
+    label="marked as a fault",
 )
 ax.set_title(f"server {name}", loc="left")
 ax.set(xlabel="five-minute steps", ylabel="score, higher is more normal")
-ax.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncol=2, borderaxespad=0)
+ax.legend(
+    frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncol=2, borderaxespad=0
+)
 plt.show()

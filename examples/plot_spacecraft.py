@@ -26,7 +26,9 @@ def table(windows):
 train = table(load_telemetry(spacecraft="MSL", split="train"))
 test = table(load_telemetry(spacecraft="MSL", split="test"))
 train = train.filter(pl.int_range(pl.len()).over("channel") < 30)
-model = TableModel("channel", anomalies="faults", alarm_rate=0.1, ignore=["start", "anomaly"])
+model = TableModel(
+    "channel", anomalies="faults", alarm_rate=0.1, ignore=["start", "anomaly"]
+)
 model.fit(train)
 
 # %%
@@ -45,7 +47,9 @@ figure, ax = plt.subplots(figsize=(10, 6), layout="constrained")
 for line, name in enumerate(names):
     mine = scores.filter(pl.col("task") == name)
     wrong, alarm = mine.filter("anomaly"), mine.filter("alarm")
-    ax.hlines(line, mine["start"].min(), mine["start"].max(), color="0.9", lw=0.8, zorder=0)
+    ax.hlines(
+        line, mine["start"].min(), mine["start"].max(), color="0.9", lw=0.8, zorder=0
+    )
     ax.plot(wrong["start"], np.full(len(wrong), line), "s", ms=5, color="0.75")
     ax.plot(alarm["start"], np.full(len(alarm), line), "o", ms=2.5, color="#D55E00")
 ax.set_yticks(range(len(names)), names, fontsize=7)
@@ -54,5 +58,11 @@ handles = [
     plt.Line2D([], [], ls="", marker="s", ms=5, color="0.75", label="anomaly"),
     plt.Line2D([], [], ls="", marker="o", ms=2.5, color="#D55E00", label="alarm"),
 ]
-ax.legend(handles=handles, frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))
+ax.legend(
+    handles=handles,
+    frameon=False,
+    ncols=2,
+    loc="lower right",
+    bbox_to_anchor=(1.0, 1.0),
+)
 plt.show()

@@ -25,7 +25,9 @@ def servers():
     """A hundred rows of each server; every third row of the weeks after."""
     train, test = load_servers(), load_servers(split="test")
     mine = [np.flatnonzero(train.target == t) for t in range(len(train.target_names))]
-    first = np.concatenate([rows[np.linspace(0, len(rows) - 1, 100).astype(int)] for rows in mine])
+    first = np.concatenate(
+        [rows[np.linspace(0, len(rows) - 1, 100).astype(int)] for rows in mine]
+    )
     later = np.arange(0, len(test.data), 3)
     return train.data[first], train.target[first], test.data[later], test.target[later], (
         test.label[later].astype(bool)
@@ -34,7 +36,9 @@ def servers():
 
 def satellite():
     """Channels that have twenty windows to learn from."""
-    train, test = (load_telemetry(spacecraft="SMAP", split=split) for split in ("train", "test"))
+    train, test = (
+        load_telemetry(spacecraft="SMAP", split=split) for split in ("train", "test")
+    )
     enough = np.flatnonzero(np.bincount(train.target) >= 20)
     first, later = np.isin(train.target, enough), np.isin(test.target, enough)
     return train.data[first], train.target[first], test.data[later], test.target[later], (
@@ -52,7 +56,10 @@ def typists():
         np.insert(rows[20:], np.arange(2, len(rows) - 20, 2), rng.choice(strangers, 15))
         for rows in mine
     ]
-    claim, later = np.repeat(np.arange(40), list(map(len, later))), np.concatenate(later)
+    claim, later = (
+        np.repeat(np.arange(40), list(map(len, later))),
+        np.concatenate(later),
+    )
     bad = typing.target[later] >= 40
     return typing.data[first], typing.target[first], typing.data[later], claim, bad
 
@@ -93,9 +100,17 @@ for ax, read in zip(axes, (servers, satellite, typists), strict=True):
     model = strangers if read is typists else faults
     X, task, Z, claim, bad = read()
     model.fit(X, task=task)
-    scores, codes = model.score_samples(Z, task=claim), np.searchsorted(np.unique(task), claim)
+    scores, codes = (
+        model.score_samples(Z, task=claim),
+        np.searchsorted(np.unique(task), claim),
+    )
     found = {"fixed": scores < model.offset_[codes]}
-    told = {"rows answered": 2.0, "alarms answered": 1.0, "half answered": 0.5, "no answers": 0.0}
+    told = {
+        "rows answered": 2.0,
+        "alarms answered": 1.0,
+        "half answered": 0.5,
+        "no answers": 0.0,
+    }
     for name, answered in told.items():
         found[f"monitor, {name}"] = watch(model, Z, claim, bad, answered)
     model.fit(X, task=task, groups=TimeBlocks(np.arange(len(X)), forward=False))
@@ -106,13 +121,27 @@ for ax, read in zip(axes, (servers, satellite, typists), strict=True):
         size = 13 if mark.endswith("s") else 9
         ax.plot(100 * false.mean(), 100 * caught, mark, ms=size, label=name)
     rates = np.linspace(0, 0.5, 26)
-    lines = [[np.quantile(scores[~bad & (claim == t)], r) for t in np.unique(claim)] for r in rates]
-    best = [by_task(scores < np.array(line)[codes], claim, bad).mean() for line in lines]
-    ax.plot(100 * rates, 100 * np.array(best), color="0.7", lw=1, zorder=0, label="with hindsight")
+    lines = [
+        [np.quantile(scores[~bad & (claim == t)], r) for t in np.unique(claim)]
+        for r in rates
+    ]
+    best = [
+        by_task(scores < np.array(line)[codes], claim, bad).mean() for line in lines
+    ]
+    ax.plot(
+        100 * rates,
+        100 * np.array(best),
+        color="0.7",
+        lw=1,
+        zorder=0,
+        label="with hindsight",
+    )
     ax.axvline(100 * RATE, color="k", lw=1, ls="--", label="promised")
     ax.set(title=read.__name__, xlabel="false alarms, %", xlim=(0, 50), ylim=(0, 100))
 for (stream, name), (false, worst, caught) in results.items():
-    print(f"{stream:10s} {name:25s} false {false:.1%}, worst {worst:.0%}, caught {caught:.1%}")
+    print(
+        f"{stream:10s} {name:25s} false {false:.1%}, worst {worst:.0%}, caught {caught:.1%}"
+    )
 axes[0].set_ylabel("caught, %")
 axes[0].legend(frameon=False, fontsize="small", loc="lower right")
 plt.show()
@@ -122,7 +151,9 @@ plt.show()
 # after each alarm. Whatever is accepted, the border stays within a cap that the training rows set;
 # where his alarms are called abnormal, it does not move outwards at all.
 
-model = IndependentOCKSR(alarm_rate=RATE).fit(np.random.default_rng(0).normal(size=(50, 8)))
+model = IndependentOCKSR(alarm_rate=RATE).fit(
+    np.random.default_rng(0).normal(size=(50, 8))
+)
 radii = np.linspace(0.0, 12.0, 4000)
 way = radii[:, None] * np.full(8, 1 / np.sqrt(8))
 scores = model.score_samples(way)
@@ -147,6 +178,8 @@ for answered, name in ((False, "nobody answers"), (True, "alarms are called abno
     ax.plot(np.arange(1, 1001), borders[name], label=name)
 cap = border(monitor.state.low[0])
 ax.axhline(cap, color="k", lw=1, ls="--", label="cap")
-ax.set(title="an attack", xlabel="accepted rows of the attacker", ylabel="border: distance")
+ax.set(
+    title="an attack", xlabel="accepted rows of the attacker", ylabel="border: distance"
+)
 ax.legend(frameon=False)
 plt.show()

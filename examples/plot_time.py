@@ -43,11 +43,16 @@ def watch(answers):
     return alarm, said
 
 
-static = model.predict(Z.reshape(-1, COLUMNS), task=np.tile(now, ROWS)).reshape(ROWS, TASKS) < 0
+static = (
+    model.predict(Z.reshape(-1, COLUMNS), task=np.tile(now, ROWS)).reshape(ROWS, TASKS)
+    < 0
+)
 told, said = watch(answers=True)
 alone, _ = watch(answers=False)
 for name, alarm in (("fixed", static), ("told", told), ("not told", alone)):
-    print(f"{name:9s} false alarms {alarm[~broken].mean():.1%}, caught {alarm[broken].mean():.0%}")
+    print(
+        f"{name:9s} false alarms {alarm[~broken].mean():.1%}, caught {alarm[broken].mean():.0%}"
+    )
 
 # %%
 # With answers about alarms the rate is held while machines wear, and the broken one is still
@@ -56,8 +61,13 @@ for name, alarm in (("fixed", static), ("told", told), ("not told", alone)):
 
 figure, axes = plt.subplot_mosaic("ab;cc", figsize=(10, 6.4), layout="constrained")
 worn = np.arange(TASKS) % 2 == 1
-for place, name, alarm in (("a", "fixed thresholds", static), ("b", "monitor with answers", told)):
-    RateDisplay.from_predictions(alarm[:, worn].ravel(), rate=RATE, window=300, ax=axes[place])
+for place, name, alarm in (
+    ("a", "fixed thresholds", static),
+    ("b", "monitor with answers", told),
+):
+    RateDisplay.from_predictions(
+        alarm[:, worn].ravel(), rate=RATE, window=300, ax=axes[place]
+    )
     axes[place].set(title=f"worn machines, {name}", ylim=(0, 1))
 DriftDisplay.from_watched(said, task=np.tile(now, ROWS), ax=axes["c"])
 axes["c"].set_title("evidence: machine 0 breaks, odd ones wear")

@@ -19,7 +19,9 @@ table = pl.DataFrame(engines.data, schema=list(engines.feature_names)).with_colu
     cycle=pl.Series(engines.cycle),
     left=pl.Series(engines.rul),
 )
-model = TableModel("engine", anomalies="faults", time="cycle", ignore=["left"], alarm_rate=0.05)
+model = TableModel(
+    "engine", anomalies="faults", time="cycle", ignore=["left"], alarm_rate=0.05
+)
 model.fit(table.filter(pl.col("cycle") <= 30))
 print(pl.DataFrame(model.columns_).filter(~pl.col("used")).select("name", "note"))
 
@@ -28,13 +30,17 @@ print(pl.DataFrame(model.columns_).filter(~pl.col("used")).select("name", "note"
 
 later = table.filter(pl.col("cycle") > 30)
 scores = model.score(later, keep=["left"])
-share = scores.group_by("left").agg(pl.col("alarm").mean(), engines=pl.len()).sort("left")
+share = (
+    scores.group_by("left").agg(pl.col("alarm").mean(), engines=pl.len()).sort("left")
+)
 share = share.filter(pl.col("engines") >= 20)
 
 figure, ax = plt.subplots(figsize=(8, 4), layout="constrained")
 ax.plot(share["left"], share["alarm"], color="#0072B2")
 ax.axhline(0.05, color="0.3", ls="--", lw=1, label="promised for normal rows")
-ax.set(xlabel="flights left before failure", ylabel="engines with an alarm", ylim=(0, 1.02))
+ax.set(
+    xlabel="flights left before failure", ylabel="engines with an alarm", ylim=(0, 1.02)
+)
 ax.invert_xaxis()
 ax.yaxis.set_major_formatter("{x:.0%}")
 ax.legend(frameon=False)

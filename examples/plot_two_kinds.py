@@ -21,7 +21,11 @@ from manyone.datasets import make_fleet
 
 KINDS = {"stranger": "strangers", "own": "faults"}
 SIZES, TASKS, REPEATS = (10, 40), 20, 3
-FLEET = {"n_types": 1, "relatedness": 0.95, "n_test": 80}  # machines of one make, much alike
+FLEET = {
+    "n_types": 1,
+    "relatedness": 0.95,
+    "n_test": 80,
+}  # machines of one make, much alike
 
 # %%
 # Rivals look at one machine at a time. Each gives a function that scores rows, higher for normal.
@@ -56,7 +60,9 @@ OURS = {
     "IndependentOCKSR": IndependentOCKSR(),
     "... whitened": IndependentOCKSR(metric="whitened", kernel="laplacian"),
     "... adaptive": ADAPTIVE,
-    "CombinedOneClass": CombinedOneClass(estimators=[("joint", JointOCKSR()), ("own", ADAPTIVE)]),
+    "CombinedOneClass": CombinedOneClass(
+        estimators=[("joint", JointOCKSR()), ("own", ADAPTIVE)]
+    ),
 }
 
 # %%
@@ -65,7 +71,9 @@ OURS = {
 
 def mean_auc(fleet, scores):
     tasks = [fleet.test_task == t for t in range(TASKS)]
-    return np.mean([roc_auc_score(~fleet.test_fault[mine], scores[mine]) for mine in tasks])
+    return np.mean(
+        [roc_auc_score(~fleet.test_fault[mine], scores[mine]) for mine in tasks]
+    )
 
 
 def compare(fleet):
@@ -115,8 +123,13 @@ places = np.arange(len(aucs["own"]))[::-1]
 for axis, (kind, title) in zip(axes, KINDS.items(), strict=True):
     for n_rows, shade in zip(SIZES, ("#6baed6", "#08306b"), strict=True):
         found = [aucs[kind][name][n_rows] for name in aucs[kind]]
-        means, error = np.mean(found, axis=1), np.std(found, axis=1, ddof=1) / np.sqrt(REPEATS)
-        axis.errorbar(means, places, xerr=error, fmt="o", color=shade, label=f"{n_rows} rows each")
+        means, error = (
+            np.mean(found, axis=1),
+            np.std(found, axis=1, ddof=1) / np.sqrt(REPEATS),
+        )
+        axis.errorbar(
+            means, places, xerr=error, fmt="o", color=shade, label=f"{n_rows} rows each"
+        )
     axis.axhline(len(RIVALS) - 0.5, color="0.8", lw=1)
     axis.set(title=title, xlabel="AUC (%)", yticks=places, yticklabels=list(aucs[kind]))
 axes[0].legend(frameon=False)

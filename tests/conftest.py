@@ -32,15 +32,27 @@ def fleet():
 @pytest.fixture
 def data_home():
     """Folder with the prepared real data, or a visible skip."""
-    home = Path(os.environ.get("MANYONE_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    home = Path(
+        os.environ.get("MANYONE_DATA", Path(__file__).parents[2] / "shared" / "data")
+    )
     if not (home / "mnist.npz").exists():
         pytest.skip(f"no real data: set MANYONE_DATA, or put mnist.npz into {home}")
     return home
 
 
 FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *(
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+    ),
+    *(
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ),
     "--hide-scrollbars",
 )
 
@@ -58,8 +70,12 @@ def browser(tmp_path_factory):
     options.binary_location = chromium
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
         options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(executable_path=chromedriver))
+    options.set_capability(
+        "goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"}
+    )
+    driver = webdriver.Chrome(
+        options=options, service=Service(executable_path=chromedriver)
+    )
     driver.set_script_timeout(60)
     yield driver
     driver.quit()
@@ -72,13 +88,20 @@ def visit(browser, page, tmp_path_factory):
     path.write_text(page, encoding="utf-8")
 
     def open_page(width=1280, scheme="light", media="", script=True):
-        metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+        metrics = {
+            "width": width,
+            "height": 800,
+            "deviceScaleFactor": 1,
+            "mobile": width < 500,
+        }
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         wishes = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
         features = [{"name": name, "value": value} for name, value in wishes.items()]
         look = {"media": media, "features": features}
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", look)
-        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not script})
+        browser.execute_cdp_cmd(
+            "Emulation.setScriptExecutionDisabled", {"value": not script}
+        )
         for kind in ("browser", "performance"):
             browser.get_log(kind)  # forget what was before
         browser.get(path.as_uri())

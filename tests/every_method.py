@@ -22,7 +22,9 @@ class Pair:
 
 PAIR = Pair()
 EVERY_METHOD = {**METHODS, "combined": PAIR}
-methods = pytest.mark.parametrize("method", EVERY_METHOD.values(), ids=EVERY_METHOD.keys())
+methods = pytest.mark.parametrize(
+    "method", EVERY_METHOD.values(), ids=EVERY_METHOD.keys()
+)
 
 
 def parameters(method) -> set[str]:

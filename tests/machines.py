@@ -23,10 +23,32 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 #: Where numbers are tested, and by which words: solvers against references, and whatever says that
 #: two ways to the same model agree. Refits of whole methods that say nothing new here are left out.
-PATHS = ("tests/solvers", "tests/estimators", "tests/test_properties.py", "tests/test_torture.py")
+PATHS = (
+    "tests/solvers",
+    "tests/estimators",
+    "tests/test_properties.py",
+    "tests/test_torture.py",
+)
 NAMES = (
-    *("solvers", "order", "weight", "repetition", "removal", "twice", "translation", "rotation"),
-    *("units", "constant", "left_out", "precomputed", "sparse_rows", "blocks", "independent"),
+    *(
+        "solvers",
+        "order",
+        "weight",
+        "repetition",
+        "removal",
+        "twice",
+        "translation",
+        "rotation",
+    ),
+    *(
+        "units",
+        "constant",
+        "left_out",
+        "precomputed",
+        "sparse_rows",
+        "blocks",
+        "independent",
+    ),
 )
 #: What else than the solvers the sample takes.
 FEW_NAMES = ("solvers", "order", "weight_one_task_huge")
@@ -64,12 +86,19 @@ def machines(sample: bool) -> list[Machine]:
     numeric = chosen(PATHS, NAMES)
     plain = {"NPY_DISABLE_CPU_FEATURES": " ".join(dispatched())}
     return [
-        *(Machine(f"kernel {name}", {"OPENBLAS_CORETYPE": name}, numeric) for name in KERNELS),
+        *(
+            Machine(f"kernel {name}", {"OPENBLAS_CORETYPE": name}, numeric)
+            for name in KERNELS
+        ),
         Machine("NumPy without its dispatch", plain, numeric),
         Machine("1 BLAS thread", {"OPENBLAS_NUM_THREADS": "1"}, numeric),
-        Machine("2 BLAS threads", {"OPENBLAS_NUM_THREADS": "2"}, chosen(PATHS, FEW_NAMES)),
+        Machine(
+            "2 BLAS threads", {"OPENBLAS_NUM_THREADS": "2"}, chosen(PATHS, FEW_NAMES)
+        ),
         *(
-            Machine(f"seed {seed}", {}, (*chosen(DRAWN, NAMES), f"--hypothesis-seed={seed}"))
+            Machine(
+                f"seed {seed}", {}, (*chosen(DRAWN, NAMES), f"--hypothesis-seed={seed}")
+            )
             for seed in (1, 2, 3)
         ),
     ]
@@ -85,14 +114,20 @@ def dispatched() -> list[str]:
 def run(machine: Machine) -> str:
     """Run the tests of one configuration: "passed", "failed" or why it was skipped."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **machine.environment}
-    probe = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True)
+    probe = subprocess.run(
+        [sys.executable, "-c", PROBE], env=environment, capture_output=True
+    )
     if probe.returncode < 0:
         return f"skipped: this processor cannot run it (signal {-probe.returncode})"
     if probe.returncode:
         return f"failed: {probe.stderr.decode().strip().splitlines()[-1]}"
     pytest = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "--dist", "worksteal"]
     done = subprocess.run([*pytest, *machine.arguments], env=environment, cwd=ROOT)
-    return "passed" if done.returncode == 0 else f"failed: pytest ended with {done.returncode}"
+    return (
+        "passed"
+        if done.returncode == 0
+        else f"failed: pytest ended with {done.returncode}"
+    )
 
 
 def main() -> int:

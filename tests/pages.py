@@ -19,7 +19,10 @@ def in_dark_colours(part):
 def assert_loads_nothing_from_elsewhere(browser):
     """The page that is open has complained about nothing and asked no server for anything."""
     assert browser.get_log("browser") == []
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    events = [
+        json.loads(entry["message"])["message"]
+        for entry in browser.get_log("performance")
+    ]
     asked = [
         event["params"]["request"]["url"]
         for event in events

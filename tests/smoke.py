@@ -35,14 +35,20 @@ def main() -> None:
         alarm = model.predict(fleet.test_data, task=fleet.test_task) == -1
         p = model.pvalues(fleet.test_data, task=fleet.test_task)
         false, caught = alarm[~fleet.test_fault].mean(), alarm[fleet.test_fault].mean()
-        print(f"{cls.__name__:<22}{false:6.1%} false alarms, {caught:4.0%} of the faults caught")
+        print(
+            f"{cls.__name__:<22}{false:6.1%} false alarms, {caught:4.0%} of the faults caught"
+        )
         assert np.array_equal(alarm, p <= 0.1), "alarms and p-values disagree"
         assert false < 0.2 and caught > false + 0.1, "this model tells nothing apart"
 
     tuned = manyone.tune(manyone.JointOCKSR(), fleet.data, task=fleet.task)
     assert tuned.predict_task(fleet.data).tolist().count(-1) < len(fleet.data)
     assert load_mnist().data.shape == (6000, 784), "the embedded digits are missing"
-    refused(FileNotFoundError, "nasa_smap_msl.npz", lambda: load_telemetry(data_home="nowhere"))
+    refused(
+        FileNotFoundError,
+        "nasa_smap_msl.npz",
+        lambda: load_telemetry(data_home="nowhere"),
+    )
     if find_spec("skops") is None:
         refused(ImportError, "skops", lambda: manyone.save(tuned, "nowhere"))
     print(f"manyone {manyone.__version__} works on Python {sys.version.split()[0]}")

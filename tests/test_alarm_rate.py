@@ -12,7 +12,10 @@ from manyone import IndependentOCKSR, JointOCKSR
 from manyone.datasets import load_mnist
 from manyone.estimators import METHODS as REGISTRY
 
-pytestmark = [pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning"), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning"),
+    pytest.mark.slow,
+]
 RATES = (0.05, 0.1, 0.2)
 DATA_SETS = 300
 METHODS = pytest.mark.parametrize("method", [IndependentOCKSR, JointOCKSR])
@@ -24,8 +27,12 @@ def simulate(seed, n_rows, n_tasks=4, n_test=1):
     centres = 1.5 * rng.normal(size=(n_tasks, 3))
 
     def draw(k):
-        noise = rng.normal(size=(n_tasks, k, 3)) * rng.gamma(2.0, 0.5, size=(n_tasks, k, 1))
-        return (centres[:, None] + noise).reshape(-1, 3), np.repeat(np.arange(n_tasks), k)
+        noise = rng.normal(size=(n_tasks, k, 3)) * rng.gamma(
+            2.0, 0.5, size=(n_tasks, k, 1)
+        )
+        return (centres[:, None] + noise).reshape(-1, 3), np.repeat(
+            np.arange(n_tasks), k
+        )
 
     return draw(n_rows), draw(n_test)
 
@@ -98,9 +105,15 @@ def test_measured_rate_on_real_digits(method):
     for seed in range(5):
         rng = np.random.default_rng(seed)
         order = rng.permutation(len(digits.data))
-        train = np.concatenate([order[digits.target[order] == t][:20] for t in range(10)])
-        test = np.concatenate([order[digits.target[order] == t][20:320] for t in range(10)])
-        model = method(alarm_rate=0.1).fit(digits.data[train], task=digits.target[train])
+        train = np.concatenate(
+            [order[digits.target[order] == t][:20] for t in range(10)]
+        )
+        test = np.concatenate(
+            [order[digits.target[order] == t][20:320] for t in range(10)]
+        )
+        model = method(alarm_rate=0.1).fit(
+            digits.data[train], task=digits.target[train]
+        )
         alarm = model.predict(digits.data[test], task=digits.target[test]) == -1
         rates.append(alarm.mean())
     assert 0.05 <= np.mean(rates) <= 0.11, f"measured rates {np.round(rates, 3)}"

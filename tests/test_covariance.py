@@ -18,7 +18,10 @@ def rows():
     rng = np.random.default_rng(0)
     codes = np.repeat(np.arange(4), [12, 3, 1, 30])
     mix = rng.normal(size=(4, 5, 5))
-    X = np.einsum("ij,ijk->ik", rng.normal(size=(46, 5)), mix[codes]) + 3.0 * codes[:, None]
+    X = (
+        np.einsum("ij,ijk->ik", rng.normal(size=(46, 5)), mix[codes])
+        + 3.0 * codes[:, None]
+    )
     return X, codes, np.ones(46)
 
 
@@ -27,7 +30,9 @@ def written_out(X, codes, scale_prior, covariance_prior):
     T, d = codes.max() + 1, X.shape[1]
     mean = np.array([X[codes == t].mean(axis=0) for t in range(T)])
     freedom = np.bincount(codes) - 1.0
-    squares = np.array([((X - mean[codes])[codes == t] ** 2).sum(axis=0) for t in range(T)])
+    squares = np.array(
+        [((X - mean[codes])[codes == t] ** 2).sum(axis=0) for t in range(T)]
+    )
     pooled = squares.sum(axis=0) / freedom.sum()
     scale = np.sqrt((squares + scale_prior * pooled) / (freedom + scale_prior)[:, None])
     Z = (X - mean[codes]) / scale[codes]
@@ -108,11 +113,15 @@ def test_an_adaptive_whitener_asks_for_tasks(rows):
 
 def test_a_model_in_an_adaptive_metric_is_one_of_transformed_rows(rows):
     X, codes, _ = rows
-    model = IndependentOCKSR(metric="adaptive", robust=False, gamma=0.1).fit(X, task=codes)
+    model = IndependentOCKSR(metric="adaptive", robust=False, gamma=0.1).fit(
+        X, task=codes
+    )
     Z = TaskWhitener(adaptive=True).fit_transform(X, task=codes)
     plain = IndependentOCKSR(gamma=0.1).fit(Z, task=codes)
     np.testing.assert_allclose(
-        model.solution_.scorer.own(X, codes), plain.solution_.scorer.own(Z, codes), atol=1e-9
+        model.solution_.scorer.own(X, codes),
+        plain.solution_.scorer.own(Z, codes),
+        atol=1e-9,
     )
 
 
@@ -150,11 +159,20 @@ def test_switches_stand_beside_the_metric_of_the_other_columns(rows):
     X, codes, weight = rows
     switch = 7.0 + 3.0 * (np.arange(46) % 3 == 0)
     both = np.insert(X, 2, switch, axis=1)
-    assert switches(both, codes, weight, 4).tolist() == [False, False, True, False, False, False]
+    assert switches(both, codes, weight, 4).tolist() == [
+        False,
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]
     metric = task_whitenings(both, codes, weight, 4, 2.0, 3.0)
     others = task_whitenings(X, codes, weight, 4, 2.0, 3.0)
     Z = metric.apply(both, codes)
-    np.testing.assert_allclose(np.delete(Z, 2, axis=1), others.apply(X, codes), atol=1e-10)
+    np.testing.assert_allclose(
+        np.delete(Z, 2, axis=1), others.apply(X, codes), atol=1e-10
+    )
     for t in range(4):
         mine = np.unique(Z[codes == t, 2].round(12))
         assert np.diff(mine) == pytest.approx([2**-0.5] * (len(mine) - 1))
@@ -169,7 +187,9 @@ def test_columns_that_tell_tasks_apart_are_no_switches(rows):
     every = np.column_stack([of_task, stray, three, np.zeros(46)])
     assert not switches(every, codes, weight, 4).any()
     nothing_else = (np.arange(46) % 2).astype(float)[:, None]
-    Z = task_whitenings(nothing_else, codes, weight, 4, 2.0, 3.0).apply(nothing_else, codes)
+    Z = task_whitenings(nothing_else, codes, weight, 4, 2.0, 3.0).apply(
+        nothing_else, codes
+    )
     assert np.ptp(Z[codes == 0]) == pytest.approx(2**-0.5)
 
 
@@ -178,9 +198,13 @@ def test_a_large_constant_does_not_vary(rows, value):
     X, codes, weight = rows
     small, large = (np.column_stack([X, np.full(len(X), c)]) for c in (1.0, value))
     pooled = [pooled_whitening(rows, codes, weight) for rows in (small, large)]
-    np.testing.assert_allclose(pooled[0].apply(small)[:, :5], pooled[1].apply(large)[:, :5])
+    np.testing.assert_allclose(
+        pooled[0].apply(small)[:, :5], pooled[1].apply(large)[:, :5]
+    )
     own = [task_whitenings(rows, codes, weight, 4, 2.0, 3.0) for rows in (small, large)]
-    np.testing.assert_allclose(own[0].apply(small, codes), own[1].apply(large, codes), atol=1e-12)
+    np.testing.assert_allclose(
+        own[0].apply(small, codes), own[1].apply(large, codes), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("switch", [False, True])
@@ -188,7 +212,10 @@ def test_tasks_like_others_are_what_they_are_beside_them(switch):
     """Given what all tasks have in common, each has the metric that it has among them."""
     rng = np.random.default_rng(5)
     codes = np.repeat(np.arange(5), [30, 12, 2, 1, 25])
-    X = rng.normal(size=(70, 4)) * np.exp(rng.normal(size=(5, 4)))[codes] + 3.0 * codes[:, None]
+    X = (
+        rng.normal(size=(70, 4)) * np.exp(rng.normal(size=(5, 4)))[codes]
+        + 3.0 * codes[:, None]
+    )
     X[:, 3] = 7.0 * codes  # varies between tasks only
     if switch:
         X = np.column_stack([rng.integers(0, 2, 70), X, 4.0 * rng.integers(0, 2, 70)])
@@ -203,7 +230,9 @@ def test_tasks_like_others_are_what_they_are_beside_them(switch):
     for own in range(3):
         claim = np.full(70, own)
         one, other = (m.apply(X, claim) for m in (expected, found))
-        np.testing.assert_allclose(cdist(one, one), cdist(other, other), rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(
+            cdist(one, one), cdist(other, other), rtol=1e-6, atol=1e-9
+        )
     both = whole.take(np.array([0, 1])).joined(whole.take(np.array([4])))
     last = both.apply(X[-25:], np.full(25, 2))
     np.testing.assert_array_equal(last, whole.apply(X[-25:], codes[-25:]))

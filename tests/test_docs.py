@@ -11,7 +11,9 @@ import pytest
 import manyone
 
 ROOT = Path(__file__).parents[1]
-MODULES = sorted(module.name for module in pkgutil.walk_packages(manyone.__path__, "manyone."))
+MODULES = sorted(
+    module.name for module in pkgutil.walk_packages(manyone.__path__, "manyone.")
+)
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -20,11 +22,15 @@ def test_doctests(name):
     import matplotlib
 
     matplotlib.use("Agg")
-    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    result = doctest.testmod(
+        importlib.import_module(name), optionflags=doctest.ELLIPSIS
+    )
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.rst")))
+@pytest.mark.parametrize(
+    "page", sorted(path.name for path in (ROOT / "docs").glob("*.rst"))
+)
 @pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 def test_examples_of_pages(page):
     import matplotlib

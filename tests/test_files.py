@@ -16,13 +16,19 @@ def test_content_and_permissions_are_those_of_a_plain_write(tmp_path):
     finally:
         os.umask(umask)
     assert (tmp_path / "new").read_bytes() == b"whole"
-    modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("new", "plain")}
+    modes = {
+        stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("new", "plain")
+    }
     assert modes == {0o640}
 
 
 @pytest.mark.parametrize("step", ["fsync", "chmod", "replace"])
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_a_failure_leaves_what_was_there_and_nothing_else(tmp_path, monkeypatch, step, error):
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), KeyboardInterrupt()]
+)
+def test_a_failure_leaves_what_was_there_and_nothing_else(
+    tmp_path, monkeypatch, step, error
+):
     path = tmp_path / "model"
     path.write_bytes(b"before")
 
@@ -37,5 +43,7 @@ def test_a_failure_leaves_what_was_there_and_nothing_else(tmp_path, monkeypatch,
 
 
 def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere to write model into"):
+    with pytest.raises(
+        FileNotFoundError, match=r"no folder .*nowhere to write model into"
+    ):
         write_atomically(tmp_path / "nowhere" / "model", b"")

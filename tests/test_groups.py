@@ -63,7 +63,10 @@ def test_a_kernel_matrix_gives_the_scores_of_its_rows(method, grouped):
 def test_closed_forms_equal_refits(method, forward, grouped):
     X, task, groups = grouped
     rng = np.random.default_rng(2)
-    weight, outlier = rng.integers(1, 4, size=len(X)).astype(float), rng.random(len(X)) < 0.1
+    weight, outlier = (
+        rng.integers(1, 4, size=len(X)).astype(float),
+        rng.random(len(X)) < 0.1,
+    )
     given, position = groups, groups
     if forward is not None:
         given = TimeBlocks(np.arange(len(X)), forward=forward)
@@ -86,7 +89,10 @@ def test_closed_forms_equal_refits(method, forward, grouped):
                 assert np.isnan(found[judged]).all()
                 continue
             refit = method(gamma=0.3).fit(
-                X[~gone], task=task[~gone], outlier=outlier[~gone], sample_weight=weight[~gone]
+                X[~gone],
+                task=task[~gone],
+                outlier=outlier[~gone],
+                sample_weight=weight[~gone],
             )
             scores = refit.solution_.scorer.own(
                 X[judged], np.searchsorted(refit.tasks_, task[judged])
@@ -96,7 +102,12 @@ def test_closed_forms_equal_refits(method, forward, grouped):
 
 def test_closed_form_of_landmarks_equals_refits():
     rng = np.random.default_rng(0)
-    Phi, r, weight, alpha = rng.normal(size=(40, 5)), np.ones(40), rng.uniform(1, 3, 40), 0.3
+    Phi, r, weight, alpha = (
+        rng.normal(size=(40, 5)),
+        np.ones(40),
+        rng.uniform(1, 3, 40),
+        0.3,
+    )
 
     def solve(rows):
         A = (weight[rows, None] * Phi[rows]).T @ Phi[rows] + alpha * np.eye(5)
@@ -104,7 +115,10 @@ def test_closed_form_of_landmarks_equals_refits():
 
     everything = np.arange(40)
     scaled = np.sqrt(weight) * (r - Phi @ solve(everything))
-    blocks = [np.array([3, 7]), np.arange(10, 25)]  # smaller and larger than the features
+    blocks = [
+        np.array([3, 7]),
+        np.arange(10, 25),
+    ]  # smaller and larger than the features
     moments = (weight[:, None] * Phi).T @ Phi + alpha * np.eye(5)
     Z = np.linalg.solve(np.linalg.cholesky(moments), Phi.T).T
     solved = solve_primal_without_blocks(Z.__getitem__, weight, scaled, blocks)
@@ -117,9 +131,13 @@ def test_closed_form_of_landmarks_equals_refits():
 def test_all_rows_as_landmarks_leave_groups_out_as_none_do(grouped):
     X, task, groups = grouped
     exact = JointOCKSR(alarm_rate=0.2).fit(X, task=task, groups=groups)
-    found = JointOCKSR(alarm_rate=0.2, landmarks=len(X)).fit(X, task=task, groups=groups)
+    found = JointOCKSR(alarm_rate=0.2, landmarks=len(X)).fit(
+        X, task=task, groups=groups
+    )
     assert found.calibration_.source == exact.calibration_.source == "leave-group-out"
-    np.testing.assert_allclose(found.solution_.left_out, exact.solution_.left_out, atol=1e-6)
+    np.testing.assert_allclose(
+        found.solution_.left_out, exact.solution_.left_out, atol=1e-6
+    )
     np.testing.assert_allclose(found.offset_, exact.offset_, atol=1e-6)
 
 
@@ -128,7 +146,9 @@ def test_groups_of_single_rows_change_nothing(method, fleet):
     X, task = fleet
     alone = method(alarm_rate=0.2).fit(X, task=task)
     single = method(alarm_rate=0.2).fit(X, task=task, groups=np.arange(len(X)))
-    np.testing.assert_allclose(single.solution_.left_out, alone.solution_.left_out, atol=1e-12)
+    np.testing.assert_allclose(
+        single.solution_.left_out, alone.solution_.left_out, atol=1e-12
+    )
     np.testing.assert_allclose(single.offset_, alone.offset_, atol=1e-12)
 
 
@@ -138,7 +158,9 @@ def test_order_and_names_do_not_matter(method, grouped):
     model = method(alarm_rate=0.2).fit(X, task=task, groups=groups)
     order = np.random.default_rng(3).permutation(len(X))
     names = np.array(["e", "d", "c", "b", "a"])[groups]
-    other = method(alarm_rate=0.2).fit(X[order], task=task[order], groups=names[order].tolist())
+    other = method(alarm_rate=0.2).fit(
+        X[order], task=task[order], groups=names[order].tolist()
+    )
     np.testing.assert_array_equal(model.offset_, other.offset_)
 
 
@@ -151,7 +173,10 @@ def test_folds_and_closed_forms_have_not_seen_the_group(method, fleet):
         twice, task=twice_task, groups=np.tile(np.arange(len(X)), 2)
     )
     apart = method(alarm_rate=0.2).fit(twice, task=twice_task)
-    assert np.nanmean(together.solution_.left_out) < np.nanmean(apart.solution_.left_out) - 1e-4
+    assert (
+        np.nanmean(together.solution_.left_out)
+        < np.nanmean(apart.solution_.left_out) - 1e-4
+    )
 
 
 def test_folds_keep_groups_together_and_blocks_in_order(grouped):
@@ -168,7 +193,9 @@ def test_folds_keep_groups_together_and_blocks_in_order(grouped):
     for code in range(rows.n_tasks):
         mine = rows.codes == code
         assert np.all(np.diff(fold[mine][np.argsort(time[source][mine])]) >= 0)
-    rows, _, source = training_rows(JointOCKSR(), X, task, groups=TimeBlocks(time, number=9))
+    rows, _, source = training_rows(
+        JointOCKSR(), X, task, groups=TimeBlocks(time, number=9)
+    )
     fold = assign_folds(rows, np.zeros(len(X)), 3)  # fewer folds than blocks
     assert fold.max() == 2
     for code in range(rows.n_tasks):
@@ -196,7 +223,11 @@ def refit_scores(method, X, task, kept, held, whole):
     refit = method(gamma=0.3).fit(X[kept], task=task[kept])
     codes = np.searchsorted(refit.tasks_, task[held])
     far, wanted = refit.solution_.scorer.far(), whole.scorer.far()
-    unit = np.clip(wanted / far, 0.5, 2.0) if whole.left_out_source == "folds" else np.ones(2)
+    unit = (
+        np.clip(wanted / far, 0.5, 2.0)
+        if whole.left_out_source == "folds"
+        else np.ones(2)
+    )
     return refit.solution_.scorer.own(X[held], codes) * unit[codes]
 
 
@@ -219,7 +250,10 @@ def test_every_method_scores_what_left_as_a_refit_without_it(method, in_time):
     for k in range(1 if in_time else 0, 5):
         for label in ("a", "b") if in_time and closed_form else ("a",):
             mine = np.full(50, True) if in_time and not closed_form else task == label
-            gone, held = mine & ((block >= k) if in_time else (block == k)), mine & (block == k)
+            gone, held = (
+                mine & ((block >= k) if in_time else (block == k)),
+                mine & (block == k),
+            )
             scores = refit_scores(method, X, task, ~gone, held, whole)
             np.testing.assert_allclose(found[held], scores, atol=1e-8)
 
@@ -229,7 +263,9 @@ def test_views_of_a_combination_leave_groups_out_as_they_do_alone(in_time, group
     X, task, groups = grouped
     given = TimeBlocks(np.arange(len(X))) if in_time else groups
     views = [("a", JointOCKSR(alarm_rate=0.2)), ("b", SVDD(alarm_rate=0.2))]
-    model = CombinedOneClass(estimators=views, alarm_rate=0.2).fit(X, task=task, groups=given)
+    model = CombinedOneClass(estimators=views, alarm_rate=0.2).fit(
+        X, task=task, groups=given
+    )
     lost = np.isnan(model.solution_.left_out)
     for name, view in views:
         alone = view.fit(X, task=task, groups=given)
@@ -263,7 +299,9 @@ def test_clumps_count_as_few(method):
     rng = np.random.default_rng(0)
     X, task = np.repeat(rng.normal(size=(24, 3)), 10, axis=0), np.repeat([0, 1, 2], 80)
     X += 1e-6 * rng.normal(size=X.shape)
-    model = method(alarm_rate=0.2).fit(X, task=task, groups=np.repeat(np.arange(24), 10))
+    model = method(alarm_rate=0.2).fit(
+        X, task=task, groups=np.repeat(np.arange(24), 10)
+    )
     np.testing.assert_allclose(model.calibration_.counts, 8, atol=1)
 
 
@@ -281,7 +319,11 @@ def test_closed_form_of_tune_equals_refits(grouped):
             for block in blocks[::3]:
                 for t in range(rows.n_tasks):
                     own = rows.codes[block[0]] == t
-                    gone = block if own or whole is None else of_tasks[rows.codes[block[0]]]
+                    gone = (
+                        block
+                        if own or whole is None
+                        else of_tasks[rows.codes[block[0]]]
+                    )
                     kept = np.setdiff1d(np.arange(len(K)), gone)
                     G = K[np.ix_(kept, kept)] + alpha * np.eye(len(kept))
                     coef = np.linalg.solve(G, R[kept, t])
@@ -313,7 +355,9 @@ def test_tune_with_groups(method, criterion, grouped):
 def test_auto_and_combined_models_take_groups(grouped):
     X, task, groups = grouped
     for anomalies in ("faults", "any"):
-        model = auto(X, task=task, groups=groups, anomalies=anomalies, alarm_rate=0.2, budget=5.0)
+        model = auto(
+            X, task=task, groups=groups, anomalies=anomalies, alarm_rate=0.2, budget=5.0
+        )
         assert model.training_.group is not None
     model = CombinedOneClass(
         estimators=[("a", JointOCKSR()), ("b", IndependentOCKSR())], alarm_rate=0.2
@@ -326,7 +370,9 @@ def test_auto_and_combined_models_take_groups(grouped):
 def test_enrolled_rows_are_a_group_of_their_own(method, grouped):
     X, task, groups = grouped
     known = np.arange(len(X)) < 50
-    model = method(gamma=0.3, alarm_rate=0.2).fit(X[known], task=task[known], groups=groups[known])
+    model = method(gamma=0.3, alarm_rate=0.2).fit(
+        X[known], task=task[known], groups=groups[known]
+    )
     model.enroll(X[~known], task=task[~known])
     marked = np.where(known, groups, 9)
     whole = method(gamma=0.3, alarm_rate=0.2).fit(X, task=task, groups=marked)
@@ -355,7 +401,9 @@ def test_messages(fleet):
     with pytest.raises(ValueError, match="groups has 3 values but X has 60 rows"):
         JointOCKSR().fit(X, task=task, groups=[1, 2, 3])
     with pytest.raises(ValueError, match="time is missing in row 2"):
-        JointOCKSR().fit(X, task=task, groups=TimeBlocks([0.0, 1.0, np.nan, *range(57)]))
+        JointOCKSR().fit(
+            X, task=task, groups=TimeBlocks([0.0, 1.0, np.nan, *range(57)])
+        )
     with pytest.raises(ValueError, match="Parse it first"):
         JointOCKSR().fit(X, task=task, groups=TimeBlocks(["noon"] * 60))
     with pytest.raises(ValueError, match="at least 2"):
@@ -366,7 +414,9 @@ def test_times_may_be_dates_and_equal(fleet):
     X, task = fleet
     days = np.datetime64("2026-01-01") + np.arange(60) // 6
     dates = JointOCKSR(alarm_rate=0.2).fit(X, task=task, groups=TimeBlocks(days))
-    numbers = JointOCKSR(alarm_rate=0.2).fit(X, task=task, groups=TimeBlocks(np.arange(60) // 6))
+    numbers = JointOCKSR(alarm_rate=0.2).fit(
+        X, task=task, groups=TimeBlocks(np.arange(60) // 6)
+    )
     np.testing.assert_array_equal(dates.offset_, numbers.offset_)
 
 
@@ -390,4 +440,6 @@ def test_random_left_out_rows_lie_about_clumps_and_groups_do_not(method):
     most = binom.ppf(0.999, sets * tasks, rate)
     assert counts["rows"] > most
     assert counts["groups"] <= most
-    assert counts["groups"] > binom.ppf(0.001, sets * tasks, 0.75 * np.floor(rate * 13) / 13)
+    assert counts["groups"] > binom.ppf(
+        0.001, sets * tasks, 0.75 * np.floor(rate * 13) / 13
+    )

@@ -42,7 +42,10 @@ def test_no_update_is_lost(tmp_path):
 def test_errors_of_who_holds_the_lock_are_theirs(tmp_path):
     path = tmp_path / "number"
     path.write_bytes(b"0")
-    with pytest.raises(BlockingIOError, match="a pipe is full"), locked(path, patience=1.0):
+    with (
+        pytest.raises(BlockingIOError, match="a pipe is full"),
+        locked(path, patience=1.0),
+    ):
         raise BlockingIOError("a pipe is full")  # what a lock that is taken raises, too
 
 
@@ -52,7 +55,9 @@ def test_waiting_ends_with_a_clear_line_and_the_lock_with_its_process(tmp_path):
     process = fork.Process(target=hold, args=(path, ready))
     process.start()
     assert ready.wait(60)
-    with pytest.raises(BusyError, match=r"number is being changed by another process. Try again"):
+    with pytest.raises(
+        BusyError, match=r"number is being changed by another process. Try again"
+    ):
         locked(path, patience=0.2).__enter__()
     os.kill(process.pid, signal.SIGKILL)
     process.join(60)

@@ -77,7 +77,9 @@ def test_a_bad_number_is_located(method, kind, value):
 
 
 @methods
-@pytest.mark.parametrize("kind", ["array", "list", "csr", "nullable", "null", "object", "masked"])
+@pytest.mark.parametrize(
+    "kind", ["array", "list", "csr", "nullable", "null", "object", "masked"]
+)
 def test_a_missing_value_is_located_in_every_container(method, kind):
     rows = X.copy()
     rows[7, 1] = np.nan
@@ -97,7 +99,11 @@ def test_a_missing_value_is_located_in_every_container(method, kind):
 @methods
 @pytest.mark.parametrize("kind", list(FRAMES))
 def test_a_text_column_is_named(method, kind):
-    table = {"speed": X[:, 0], "colour": np.array(["red", "blue"] * 20), "machine": TASK}
+    table = {
+        "speed": X[:, 0],
+        "colour": np.array(["red", "blue"] * 20),
+        "machine": TASK,
+    }
     with says("colour", "encode"):
         method().fit(FRAMES[kind](table), task="machine")
 
@@ -182,7 +188,8 @@ def test_duplicate_column_names(method):
 
 @methods
 @pytest.mark.parametrize(
-    "call", ["score_samples", "decision_function", "predict", "pvalues", "select", "calibrate"]
+    "call",
+    ["score_samples", "decision_function", "predict", "pvalues", "select", "calibrate"],
 )
 def test_an_unknown_task_lists_known_ones(method, call):
     model = method().fit(X, task=TASK)
@@ -211,7 +218,8 @@ def test_of_very_many_tasks_only_a_few_are_listed(method):
 
 @methods
 @pytest.mark.parametrize(
-    "call", ["score_samples", "decision_function", "predict", "pvalues", "select", "calibrate"]
+    "call",
+    ["score_samples", "decision_function", "predict", "pvalues", "select", "calibrate"],
 )
 def test_several_tasks_need_a_task(method, call):
     model = method().fit(X, task=TASK)
@@ -260,7 +268,13 @@ def test_lengths_must_match(method):
 
 @methods
 def test_task_must_be_one_label_per_row(method):
-    for wrong in (3, True, TASK[:, None], TASK.astype(object)[:, None], [[t] for t in TASK]):
+    for wrong in (
+        3,
+        True,
+        TASK[:, None],
+        TASK.astype(object)[:, None],
+        [[t] for t in TASK],
+    ):
         with says("task"):
             method().fit(X, task=wrong)
 
@@ -268,7 +282,11 @@ def test_task_must_be_one_label_per_row(method):
 @methods
 def test_a_frame_is_not_a_column(method):
     """task=df[["machine"]] is one bracket too many, not a task called "machine"."""
-    for frame in (FRAME[["machine"]], pl.DataFrame({"machine": TASK}), pa.table({"machine": TASK})):
+    for frame in (
+        FRAME[["machine"]],
+        pl.DataFrame({"machine": TASK}),
+        pa.table({"machine": TASK}),
+    ):
         with says("task"):
             method().fit(X, task=frame)
 
@@ -420,7 +438,14 @@ def test_what_a_precomputed_kernel_cannot_do(method):
 
 @methods
 def test_an_unfitted_model_says_so(method):
-    for call in ("predict", "score_samples", "pvalues", "score_tasks", "predict_task", "calibrate"):
+    for call in (
+        "predict",
+        "score_samples",
+        "pvalues",
+        "score_tasks",
+        "predict_task",
+        "calibrate",
+    ):
         with pytest.raises(NotFittedError, match="fit"):
             getattr(method(), call)(X)
     with pytest.raises(NotFittedError, match="fit"):
@@ -452,9 +477,14 @@ def test_what_cannot_be_updated_says_what_to_do(method):
         pytest.skip("can be updated")
     model = method().fit(X, task=TASK)
     pipeline = make_pipeline(StandardScaler(), method()).fit(X, task=TASK)
-    for name, given in (("enroll", {"X": X, "task": TASK}), ("forget", {"task": "pump"})):
+    for name, given in (
+        ("enroll", {"X": X, "task": TASK}),
+        ("forget", {"task": "pump"}),
+    ):
         for one in (model, pipeline):
-            with pytest.raises(AttributeError, match=f"{method.__name__} has no {name}: fit it "):
+            with pytest.raises(
+                AttributeError, match=f"{method.__name__} has no {name}: fit it "
+            ):
                 getattr(one, name)(**given)
         assert not hasattr(model, name)
 
@@ -475,7 +505,11 @@ def test_enroll_misuse_leaves_the_model_alone(method):
         (("task", "outlier"), X[:2], {"task": [None, "pump"]}),
         (("task", "outlier"), X[:2], {"task": [None, None]}),
         (("task", "outlier"), X[:2], {"task": [None, "valve"]}),
-        (("sample_weight", "negative"), X[:2], {"task": ["fan"] * 2, "sample_weight": [-1, 1]}),
+        (
+            ("sample_weight", "negative"),
+            X[:2],
+            {"task": ["fan"] * 2, "sample_weight": [-1, 1]},
+        ),
     ]
     for words, rows, extra in attempts:
         with says(*words):
@@ -488,7 +522,9 @@ def test_enroll_misuse_leaves_the_model_alone(method):
 
 @pytest.mark.parametrize("method", updatable())
 def test_an_enrolment_that_fails_in_the_solver_leaves_the_model_alone(method):
-    model = make(method, kernel="sigmoid", gamma=0.01, coef0=0.0, alpha=0.5).fit(X, task=TASK)
+    model = make(method, kernel="sigmoid", gamma=0.01, coef0=0.0, alpha=0.5).fit(
+        X, task=TASK
+    )
     before = model.score_samples(X, task=TASK)
     with says("positive definite"):
         model.enroll(300.0 * X[:6] * [1, -1, 1], task=["valve"] * 6)
@@ -578,7 +614,9 @@ def test_tune_wants_our_estimators():
         tune(OneClassSVM(), X, task=TASK, grid={"gamma": [0.1]})
     with pytest.raises(ValueError, match=r"the class JointOCKSR: write JointOCKSR\(\)"):
         tune(JointOCKSR, X, task=TASK)
-    with pytest.raises(ValueError, match=r"got a CombinedOneClass. Tune the views .* manyone.auto"):
+    with pytest.raises(
+        ValueError, match=r"got a CombinedOneClass. Tune the views .* manyone.auto"
+    ):
         tune(CombinedOneClass(), X, task=TASK)
 
 
@@ -764,7 +802,9 @@ def test_tune_and_search_do_not_repeat_the_warning(method):
     if not method.can.left_out_grid:
         pytest.skip("this method cannot be tuned by closed forms")
     grid = {"alpha": [0.1, 1.0], "metric": ["plain", "whitened"]}
-    caught = calibration_warnings(lambda: tune(method(), X, task=np.arange(40) % 5, grid=grid))
+    caught = calibration_warnings(
+        lambda: tune(method(), X, task=np.arange(40) % 5, grid=grid)
+    )
     assert len(caught) == 1
 
 

@@ -113,7 +113,9 @@ def test_stratified_search_judges_every_task_and_says_nothing():
 def test_search_over_sorted_rows_says_how_few_tasks_it_judges():
     with sklearn.config_context(enable_metadata_routing=True):
         grid, X, task = search(KFold(4))  # a task and a half in each validation fold
-        with pytest.warns(UserWarning, match="StratifiedKFold on the task labels") as caught:
+        with pytest.warns(
+            UserWarning, match="StratifiedKFold on the task labels"
+        ) as caught:
             grid.fit(X, task, task=task)
     told = [str(w.message) for w in caught if "TaskAUC" in str(w.message)]
     assert len(told) == 4 * 2  # once for each fold and setting

@@ -9,7 +9,9 @@ from pathlib import Path
 import manyone
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+    "project"
+]
 # Where the name of a module is not that of its distribution.
 DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "sklego": "scikit-lego"}
 
@@ -33,7 +35,12 @@ def test_every_imported_package_is_declared():
     files = (ROOT / "src").rglob("*.py")
     found = {name.partition(".")[0] for path in files for name in imported(path)}
     found -= {*sys.stdlib_module_names, "manyone"}
-    assert {"numpy", "sklearn", "matplotlib", "pyod"} <= found  # the search finds what is there
+    assert {
+        "numpy",
+        "sklearn",
+        "matplotlib",
+        "pyod",
+    } <= found  # the search finds what is there
     declared = names(PROJECT["dependencies"])
     for extra in PROJECT["optional-dependencies"].values():
         declared |= names(extra)
@@ -47,7 +54,9 @@ def test_what_comes_with_scikit_learn_and_is_imported_is_declared():
 def test_python_versions_agree():
     lowest = PROJECT["requires-python"].removeprefix(">=")
     prefix = "Programming Language :: Python :: 3."
-    versions = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if c.startswith(prefix)]
+    versions = [
+        c.rpartition(" ")[2] for c in PROJECT["classifiers"] if c.startswith(prefix)
+    ]
     workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
     assert versions[0] == lowest
     assert f"python: [{', '.join(map(repr, versions))}]".replace("'", '"') in workflow
@@ -62,5 +71,7 @@ def test_no_install_line_names_a_registry_that_has_no_manyone():
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.rst")]
     pages += (ROOT / "src" / "manyone").rglob("*.py")
     for page in pages:
-        wrong = re.findall(r"pip install ['\"]?manyone.*", page.read_text(encoding="utf-8"))
+        wrong = re.findall(
+            r"pip install ['\"]?manyone.*", page.read_text(encoding="utf-8")
+        )
         assert not wrong, f"{page.name}: {wrong}"

@@ -16,7 +16,12 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import manyone
 from manyone import IndependentOCKSR, JointOCKSR, TaskWhitener, load, save
-from manyone.persistence import FORMAT_VERSION, ModelFileError, read_header, trusted_types
+from manyone.persistence import (
+    FORMAT_VERSION,
+    ModelFileError,
+    read_header,
+    trusted_types,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
@@ -51,7 +56,9 @@ def test_round_trip(estimator, fleet, tmp_path):
     save(estimator, tmp_path / "m")
     twin = load(tmp_path / "m")
     assert np.array_equal(twin.score_tasks(rows), estimator.score_tasks(rows))
-    assert np.array_equal(twin.pvalues(rows, task=task), estimator.pvalues(rows, task=task))
+    assert np.array_equal(
+        twin.pvalues(rows, task=task), estimator.pvalues(rows, task=task)
+    )
     assert twin.get_params() == estimator.get_params()
 
 
@@ -90,7 +97,8 @@ def test_only_our_own_types_need_trust(path):
     payload = content[content.index(b"\n") + 1 :]
     assert set(skops.io.get_untrusted_types(data=payload)) <= set(trusted_types())
     assert all(
-        name.startswith(("manyone.", "scipy.sparse.", "numpy.dtype")) for name in trusted_types()
+        name.startswith(("manyone.", "scipy.sparse.", "numpy.dtype"))
+        for name in trusted_types()
     )
 
 
@@ -175,8 +183,16 @@ def test_hostile_file_executes_nothing(path, tmp_path):
             data = source.read(name)
             if name == "schema.json":
                 schema = json.loads(data)
-                schema.update(__class__="partial", __module__="functools", __loader__="PartialNode")
-                call = {"__class__": "system", "__module__": "os", "__loader__": "FunctionNode"}
+                schema.update(
+                    __class__="partial",
+                    __module__="functools",
+                    __loader__="PartialNode",
+                )
+                call = {
+                    "__class__": "system",
+                    "__module__": "os",
+                    "__loader__": "FunctionNode",
+                }
                 schema["content"] = {"func": call, "args": str(trap)}
                 data = json.dumps(schema).encode()
             target.writestr(name, data)

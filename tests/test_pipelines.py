@@ -11,7 +11,12 @@ from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import Binarizer, FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    OneHotEncoder,
+    StandardScaler,
+)
 
 import manyone
 from manyone import (
@@ -41,7 +46,9 @@ def by_hand(model):
 
 
 def test_every_method_is_that_of_the_last_step():
-    pipeline = make_pipeline(StandardScaler(), JointOCKSR(alarm_rate=0.1)).fit(X, task=TASK)
+    pipeline = make_pipeline(StandardScaler(), JointOCKSR(alarm_rate=0.1)).fit(
+        X, task=TASK
+    )
     scaler, model = by_hand(JointOCKSR(alarm_rate=0.1))
     Z = scaler.transform(NEW)
     for name in ("score_samples", "decision_function", "predict", "pvalues", "select"):
@@ -56,7 +63,8 @@ def test_every_method_is_that_of_the_last_step():
     kept = CLAIM != "c"
     assert pipeline.tasks_.tolist() == ["a", "b", "d", "new"]
     assert np.array_equal(
-        pipeline.predict(NEW[kept], task=CLAIM[kept]), model.predict(Z[kept], task=CLAIM[kept])
+        pipeline.predict(NEW[kept], task=CLAIM[kept]),
+        model.predict(Z[kept], task=CLAIM[kept]),
     )
     pipeline.calibrate(NEW[kept], task=CLAIM[kept])
     assert pipeline.model_.calibration_.source == "held-out"
@@ -68,7 +76,9 @@ def test_columns_of_labels_may_come_along(by_tuning):
     table = rows.assign(who=TASK, bad=False)
     pipeline = make_pipeline(StandardScaler(), JointOCKSR(alarm_rate=0.1))
     if by_tuning:
-        pipeline = tune(pipeline, table, task="who", outlier="bad", grid={"alpha": [0.1]})
+        pipeline = tune(
+            pipeline, table, task="who", outlier="bad", grid={"alpha": [0.1]}
+        )
     else:
         pipeline.fit(table, task="who", outlier="bad")
     assert np.array_equal(pipeline.score_tasks(table), pipeline.score_tasks(rows))
@@ -81,7 +91,9 @@ def test_columns_of_labels_may_come_along(by_tuning):
 
 @pytest.mark.filterwarnings("ignore:.*landmarks were rows")
 def test_rows_that_come_and_go_are_transformed():
-    frame = pd.DataFrame(X, columns=["x", "y", "z"]).assign(task=TASK, odd=np.arange(120) == 7)
+    frame = pd.DataFrame(X, columns=["x", "y", "z"]).assign(
+        task=TASK, odd=np.arange(120) == 7
+    )
     asked = TaskWhitener(adaptive=True)
     last = JointOCKSR(landmarks=20, random_state=0, alarm_rate=0.1)
     pipeline = make_pipeline(asked, last).fit(X, task=TASK)
@@ -91,13 +103,16 @@ def test_rows_that_come_and_go_are_transformed():
     roles = {"task": "task", "outlier": "odd", "sample_weight": weight}
     pipeline.enroll(frame, **roles)
     model.enroll(Z, task=TASK, outlier=frame.odd, sample_weight=weight)
-    assert np.array_equal(pipeline.score_samples(X, task=TASK), model.score_samples(Z, task=TASK))
+    assert np.array_equal(
+        pipeline.score_samples(X, task=TASK), model.score_samples(Z, task=TASK)
+    )
     twice = np.concatenate([X[gone]] * 3), np.concatenate([Z[gone]] * 3)
     pipeline.forget("c", X=twice[0])
     model.forget("c", X=twice[1])
     assert pipeline.tasks_.tolist() == ["a", "b", "d"]
     kept = np.array_equal(
-        pipeline.pvalues(X[stay], task=TASK[stay]), model.pvalues(Z[stay], task=TASK[stay])
+        pipeline.pvalues(X[stay], task=TASK[stay]),
+        model.pvalues(Z[stay], task=TASK[stay]),
     )
     assert kept
     left = frame[np.isin(TASK, ["a", "b"])]
@@ -113,13 +128,17 @@ def test_rows_that_come_and_go_are_transformed():
 def test_searches_set_parameters_of_steps():
     grid = {"jointocksr__alpha": [0.01, 1.0]}
     with sklearn.config_context(enable_metadata_routing=True):
-        pipeline = make_pipeline(StandardScaler(), JointOCKSR()).set_fit_request(task=True)
+        pipeline = make_pipeline(StandardScaler(), JointOCKSR()).set_fit_request(
+            task=True
+        )
         search = GridSearchCV(pipeline, grid, scoring=TaskAUC(), cv=StratifiedKFold(3))
         search.fit(X, TASK, task=TASK)
     alphas = [step["jointocksr__alpha"] for step in search.cv_results_["params"]]
     assert alphas == [0.01, 1.0]
     assert len(set(search.cv_results_["mean_test_score"])) == 2
-    assert search.best_estimator_.model_.alpha == search.best_params_["jointocksr__alpha"]
+    assert (
+        search.best_estimator_.model_.alpha == search.best_params_["jointocksr__alpha"]
+    )
 
 
 def test_fitted_attributes_are_those_of_the_steps():
@@ -128,7 +147,9 @@ def test_fitted_attributes_are_those_of_the_steps():
     assert pipeline.feature_names_in_.tolist() == ["u", "v", "w"]
     assert pipeline.n_features_in_ == 3
     assert pipeline.offset_ is pipeline.model_.offset_
-    views = pipeline.model_.view_scores(pipeline.transform(table[["u", "v", "w"]]), task=TASK)
+    views = pipeline.model_.view_scores(
+        pipeline.transform(table[["u", "v", "w"]]), task=TASK
+    )
     assert np.array_equal(pipeline.view_scores(table, task="task"), views)
 
 
@@ -153,7 +174,9 @@ def test_pipelines_are_drawn_and_watched_as_their_last_step_is():
 
 
 def test_steps_that_ask_for_the_task_get_it():
-    pipeline = make_pipeline(TaskWhitener(adaptive=True), IndependentOCKSR()).fit(X, task=TASK)
+    pipeline = make_pipeline(TaskWhitener(adaptive=True), IndependentOCKSR()).fit(
+        X, task=TASK
+    )
     whitener = TaskWhitener(adaptive=True).fit(X, task=TASK)
     model = IndependentOCKSR().fit(whitener.transform(X, task=TASK), task=TASK)
     expected = model.score_samples(whitener.transform(NEW, task=CLAIM), task=CLAIM)
@@ -161,10 +184,16 @@ def test_steps_that_ask_for_the_task_get_it():
 
 
 def test_columns_may_each_have_their_own_transformer(tmp_path):
-    table = pd.DataFrame({"a": np.tile([0.0, 1.0, 3.0], 10), "b": np.tile(["x", "y"], 15)})
+    table = pd.DataFrame(
+        {"a": np.tile([0.0, 1.0, 3.0], 10), "b": np.tile(["x", "y"], 15)}
+    )
     task = np.repeat(["pump", "fan"], 15)
-    steps = ColumnTransformer([("n", StandardScaler(), ["a"]), ("t", OneHotEncoder(), ["b"])])
-    model = manyone.make_pipeline(steps, JointOCKSR()).fit(table.assign(who=task), task="who")
+    steps = ColumnTransformer(
+        [("n", StandardScaler(), ["a"]), ("t", OneHotEncoder(), ["b"])]
+    )
+    model = manyone.make_pipeline(steps, JointOCKSR()).fit(
+        table.assign(who=task), task="who"
+    )
     rows = steps.fit_transform(table)
     plain = JointOCKSR().fit(rows, task=task).score_samples(rows, task=task)
     np.testing.assert_array_equal(model.score_samples(table, task=task), plain)
@@ -197,7 +226,9 @@ def test_explain_speaks_of_the_rows_that_were_given():
     """Whatever steps that can be undone make of them, values and what is expected are the user's"""
     table = pd.DataFrame(X, columns=["u", "v", "w"]).assign(task=TASK)
     wrong = table.iloc[:1].assign(v=9000.0)
-    before = make_pipeline(JointOCKSR()).fit(table, task="task").explain(wrong, task="task")
+    before = (
+        make_pipeline(JointOCKSR()).fit(table, task="task").explain(wrong, task="task")
+    )
     for steps in ([StandardScaler(), PCA()], [TaskWhitener(adaptive=True)]):
         pipeline = make_pipeline(*steps, JointOCKSR()).fit(table, task="task")
         with warnings.catch_warnings():
@@ -231,14 +262,18 @@ def test_explanations_of_landmarks_are_those_of_the_exact_model(tmp_path):
     def same(pipeline, known):
         kept = np.isin(claim, pipeline.tasks_)
         whole = make_pipeline(*steps, JointOCKSR()).fit(rows[known], task=task[known])
-        found, exact = (one.explain(wrong[kept], task=claim[kept]) for one in (pipeline, whole))
+        found, exact = (
+            one.explain(wrong[kept], task=claim[kept]) for one in (pipeline, whole)
+        )
         assert np.array_equal(found["column"], exact["column"])
         for part in ("value", "expected", "share"):
             np.testing.assert_allclose(found[part], exact[part], rtol=1e-6, atol=1e-9)
         assert np.mean(found["column"][:, 0] == column[kept]) > 0.9
 
     same(make_pipeline(*steps, few).fit(rows, task=task), task == task)
-    fixed = make_pipeline(FunctionTransformer(steps[0].transform, steps[0].inverse_transform), few)
+    fixed = make_pipeline(
+        FunctionTransformer(steps[0].transform, steps[0].inverse_transform), few
+    )
     fixed.fit(rows[first], task=task[first])
     fixed.enroll(rows[~first], task=task[~first])
     fixed.forget("a", X=rows[task == "a"])
@@ -258,7 +293,9 @@ def test_a_sample_of_the_rows_explains_what_all_of_them_do(combined, monkeypatch
     monkeypatch.setattr("manyone.pipelines._KEPT", 1000)
     model = JointOCKSR(landmarks=30, random_state=0)
     if combined:
-        model = manyone.CombinedOneClass([("one", model), ("two", IndependentOCKSR(landmarks=30))])
+        model = manyone.CombinedOneClass(
+            [("one", model), ("two", IndependentOCKSR(landmarks=30))]
+        )
     blocks = [(rows[part], task[part]) for part in (slice(0, 5000), slice(5000, None))]
     pipeline = make_pipeline(model).fit(lambda: blocks)
     assert len(pipeline.sample_.X) <= 1000
@@ -293,7 +330,9 @@ def test_explain_says_where_a_step_cannot_be_undone_and_why(step, why):
 @pytest.mark.parametrize("kind", ["ours", "scikit-learn's"])
 def test_tune_looks_through_pipelines(kind):
     steps = [("scale", StandardScaler()), ("last", JointOCKSR())]
-    pipeline = Pipeline(steps) if kind != "ours" else make_pipeline(*(s for _, s in steps))
+    pipeline = (
+        Pipeline(steps) if kind != "ours" else make_pipeline(*(s for _, s in steps))
+    )
     grid = {"alpha": [0.01, 1.0], "width": [0.5, 2.0]}
     tuned = tune(pipeline, X, task=TASK, grid=grid)
     scaler, _ = by_hand(JointOCKSR())
@@ -301,21 +340,33 @@ def test_tune_looks_through_pipelines(kind):
     assert tuned.model_.alpha == alone.alpha
     assert tuned.tuning_["score"].tolist() == alone.tuning_["score"].tolist()
     assert np.array_equal(
-        tuned.score_samples(NEW, task=CLAIM), alone.score_samples(scaler.transform(NEW), task=CLAIM)
+        tuned.score_samples(NEW, task=CLAIM),
+        alone.score_samples(scaler.transform(NEW), task=CLAIM),
     )
 
 
 def test_auto_ends_a_pipeline():
-    pipeline = make_pipeline(StandardScaler(), "auto", anomalies="faults", alarm_rate=0.1)
+    pipeline = make_pipeline(
+        StandardScaler(), "auto", anomalies="faults", alarm_rate=0.1
+    )
     pipeline.fit(X, task=TASK)
     assert "chosen" in pipeline.choice_
-    assert pipeline.predict(X.mean(axis=0, keepdims=True) + 50 * X.std(axis=0), task=["a"]) == [-1]
+    assert pipeline.predict(
+        X.mean(axis=0, keepdims=True) + 50 * X.std(axis=0), task=["a"]
+    ) == [-1]
 
 
 def test_auto_chooses_the_last_step_of_a_pipeline():
     options = {"anomalies": "strangers", "alarm_rate": 0.1}
-    pipeline = auto(make_pipeline(StandardScaler(), JointOCKSR()), X, task=TASK, **options)
-    theirs = auto(Pipeline([("s", StandardScaler()), ("m", JointOCKSR())]), X, task=TASK, **options)
+    pipeline = auto(
+        make_pipeline(StandardScaler(), JointOCKSR()), X, task=TASK, **options
+    )
+    theirs = auto(
+        Pipeline([("s", StandardScaler()), ("m", JointOCKSR())]),
+        X,
+        task=TASK,
+        **options,
+    )
     scaler = StandardScaler().fit(X)
     alone = auto(scaler.transform(X), task=TASK, **options)
     expected = alone.decision_function(scaler.transform(NEW), task=CLAIM)

@@ -82,12 +82,20 @@ def test_scores_artists_carry_the_data(model: Any, rows: Any) -> None:
     scores, predicted = model.score_samples(X, task=task), model.predict(X, task=task)
     assert 0 < np.count_nonzero(predicted < 0) < len(X)
     far = drawn(display.far_)
-    alarms = np.maximum(np.sort(scores[predicted < 0]), far[0])  # what is lower is at the edge
+    alarms = np.maximum(
+        np.sort(scores[predicted < 0]), far[0]
+    )  # what is lower is at the edge
     np.testing.assert_array_equal(np.sort([*far, *drawn(display.alarm_)]), alarms)
-    np.testing.assert_array_equal(drawn(display.normal_), np.sort(scores[predicted > 0]))
-    np.testing.assert_array_equal(drawn(display.calibration_), np.sort(model.calibration_.scores))
+    np.testing.assert_array_equal(
+        drawn(display.normal_), np.sort(scores[predicted > 0])
+    )
+    np.testing.assert_array_equal(
+        drawn(display.calibration_), np.sort(model.calibration_.scores)
+    )
     strokes = display.threshold_.get_segments()
-    assert [stroke[:, 0].tolist() for stroke in strokes] == [[c, c] for c in model.offset_]
+    assert [stroke[:, 0].tolist() for stroke in strokes] == [
+        [c, c] for c in model.offset_
+    ]
 
 
 def test_scores_stay_in_the_band_of_their_task(model: Any, rows: Any) -> None:
@@ -101,7 +109,9 @@ def test_scores_stay_in_the_band_of_their_task(model: Any, rows: Any) -> None:
     faint = np.asarray(display.calibration_.get_offsets())
     for t in range(3):
         own = model.calibration_.scores[model.calibration_.starts[t] :][:25]
-        np.testing.assert_array_equal(np.sort(faint[np.round(faint[:, 1]) == t, 0]), own)
+        np.testing.assert_array_equal(
+            np.sort(faint[np.round(faint[:, 1]) == t, 0]), own
+        )
 
 
 def test_scores_dots_do_not_coincide(model: Any, rows: Any) -> None:
@@ -122,7 +132,9 @@ def test_scores_legend_counts_alarms() -> None:
 
 
 def test_scores_far_below_all_others_stand_at_the_edge() -> None:
-    display = ScoreDisplay.from_predictions([-0.1, -0.3, -0.5, -400.0, -9.0], offset=[-0.4])
+    display = ScoreDisplay.from_predictions(
+        [-0.1, -0.3, -0.5, -400.0, -9.0], offset=[-0.4]
+    )
     assert display.far_ is not None
     at = np.asarray(display.far_.get_offsets())[:, 0]
     np.testing.assert_allclose(at, [-0.4 - 2 * 0.3] * 2)
@@ -161,7 +173,9 @@ def test_scores_task_may_be_a_column(model: Any, data: Any, rows: Any) -> None:
 def test_scores_of_a_pipeline(data: Any, rows: Any) -> None:
     scaler = StandardScaler().fit(data[0])
     last = JointOCKSR(alarm_rate=0.1).fit(scaler.transform(data[0]), task=data[1])
-    one = ScoreDisplay.from_estimator(make_pipeline(scaler, last), rows[0], task=rows[1])
+    one = ScoreDisplay.from_estimator(
+        make_pipeline(scaler, last), rows[0], task=rows[1]
+    )
     two = ScoreDisplay.from_estimator(last, scaler.transform(rows[0]), task=rows[1])
     assert_same_scores(one, two)
 
@@ -191,7 +205,10 @@ def test_scores_which_may_be_a_tuple_label() -> None:
 def test_scores_shows_the_first_tasks_that_occur() -> None:
     task = np.arange(5, 45)
     display = ScoreDisplay.from_predictions(
-        np.linspace(-1, 0, 40), offset=np.arange(45) / -100, task=task, labels=np.arange(45)
+        np.linspace(-1, 0, 40),
+        offset=np.arange(45) / -100,
+        task=task,
+        labels=np.arange(45),
     )
     assert display.labels.tolist() == list(range(5, 15))
     np.testing.assert_array_equal(display.offset, np.arange(5, 15) / -100)
@@ -230,7 +247,9 @@ def test_scores_unknown_task_of_the_model(model: Any) -> None:
         ScoreDisplay.from_estimator(model, [[0.0, 0.0]], task=["zoe"])
 
 
-@pytest.mark.parametrize("scores", [[0.5], [0.5, 0.5], [-1e9, 0.0, 1e-9], [5e-324, 0.0]])
+@pytest.mark.parametrize(
+    "scores", [[0.5], [0.5, 0.5], [-1e9, 0.0, 1e-9], [5e-324, 0.0]]
+)
 def test_scores_extreme_values_render(scores: list[float]) -> None:
     assert len(png(ScoreDisplay.from_predictions(scores, offset=scores[0]))) > 1000
 
@@ -257,7 +276,9 @@ def test_structure_is_the_permuted_matrix() -> None:
     labels = np.array([f"task {t}" for t in range(17)])
     display = StructureDisplay.from_predictions(matrix, labels=labels)
     assert sorted(display.order) == list(range(17))
-    np.testing.assert_array_equal(display.im_.get_array(), matrix[display.order][:, display.order])
+    np.testing.assert_array_equal(
+        display.im_.get_array(), matrix[display.order][:, display.order]
+    )
     shown = [text.get_text() for text in display.ax_.get_yticklabels()]
     assert shown == labels[display.order].tolist()
     assert shown == [text.get_text() for text in display.ax_.get_xticklabels()]
@@ -267,7 +288,9 @@ def test_structure_is_the_permuted_matrix() -> None:
 def test_structure_blocks_become_contiguous(seed: int) -> None:
     rng = np.random.default_rng(seed)
     block = rng.permutation(np.repeat(np.arange(4), [3, 5, 2, 7]))
-    matrix = 0.5 * (block[:, None] == block) + 0.05 * rng.normal(size=(17, 17)) + np.eye(17)
+    matrix = (
+        0.5 * (block[:, None] == block) + 0.05 * rng.normal(size=(17, 17)) + np.eye(17)
+    )
     display = StructureDisplay.from_predictions(matrix)
     assert np.count_nonzero(np.diff(block[display.order])) == 3
 
@@ -298,21 +321,29 @@ def test_structure_colours_follow_the_rest_not_the_diagonal() -> None:
     display = StructureDisplay.from_predictions([[9.0, 0.2], [-0.1, 8.0]])
     assert display.im_.get_clim() == (-0.2, 0.2)
     assert display.colorbar_.extend == "max"
-    assert StructureDisplay.from_predictions(np.eye(3) * 0).colorbar_.extend == "neither"
+    assert (
+        StructureDisplay.from_predictions(np.eye(3) * 0).colorbar_.extend == "neither"
+    )
 
 
 def test_structure_numbers_in_small_matrices_only() -> None:
-    display = StructureDisplay.from_predictions([[1.0, -0.001], [0.25, 1.0]], order=None)
+    display = StructureDisplay.from_predictions(
+        [[1.0, -0.001], [0.25, 1.0]], order=None
+    )
     texts = [[text.get_text() for text in line] for line in display.text_]
     assert texts == [["1.00", "0.00"], ["0.25", "1.00"]]
     assert StructureDisplay.from_predictions(np.eye(30)).text_ is None
-    assert StructureDisplay.from_predictions(np.eye(3), include_values=False).text_ is None
+    assert (
+        StructureDisplay.from_predictions(np.eye(3), include_values=False).text_ is None
+    )
 
 
 @pytest.mark.parametrize("T", [1, 2, 60, 200])
 def test_structure_labels_are_thinned(T: int) -> None:
     labels = [f"machine {t}" for t in range(T)]
-    display = StructureDisplay.from_predictions(np.eye(T), labels=labels, colorbar=False)
+    display = StructureDisplay.from_predictions(
+        np.eye(T), labels=labels, colorbar=False
+    )
     assert len(png(display)) > 1000
     ticks = display.ax_.get_yticks().astype(int)
     assert len(ticks) == T if T < 20 else 10 < len(ticks) < 40
@@ -324,7 +355,9 @@ def test_structure_labels_are_thinned(T: int) -> None:
 
 def test_structure_of_an_estimator_without_one(data: Any) -> None:
     alone = IndependentOCKSR(alarm_rate=0.1).fit(data[0], task=data[1])
-    with pytest.raises(TypeError, match=r"IndependentOCKSR learns no.*structure_.*JointOCKSR"):
+    with pytest.raises(
+        TypeError, match=r"IndependentOCKSR learns no.*structure_.*JointOCKSR"
+    ):
         StructureDisplay.from_estimator(alone)
     with pytest.raises(NotFittedError):
         StructureDisplay.from_estimator(JointOCKSR())
@@ -368,7 +401,9 @@ def test_objective_constructors_agree(data: Any) -> None:
 def test_objective_log() -> None:
     path = 3.0 + 2.0 ** -np.arange(20)
     display = ObjectiveDisplay.from_predictions(path, log=True)
-    np.testing.assert_array_equal(display.line_.get_ydata()[:-1], (path - path[-1])[:-1])
+    np.testing.assert_array_equal(
+        display.line_.get_ydata()[:-1], (path - path[-1])[:-1]
+    )
     assert np.isnan(display.line_.get_ydata()[-1])
     assert display.ax_.get_yscale() == "log"
 
@@ -378,7 +413,9 @@ def test_objective_of_a_constant_path_renders() -> None:
 
 
 def test_objective_of_an_estimator_without_one(model: Any) -> None:
-    with pytest.raises(TypeError, match=r"JointOCKSR learns no.*objective_path_.*from_predictions"):
+    with pytest.raises(
+        TypeError, match=r"JointOCKSR learns no.*objective_path_.*from_predictions"
+    ):
         ObjectiveDisplay.from_estimator(model)
 
 
@@ -456,7 +493,9 @@ def test_measured_rates_are_moving_means() -> None:
     assert len(RateDisplay.from_predictions(alarm[:5], rate=0.1).measured) == 1
 
 
-def test_evidence_of_a_monitor_is_drawn_by_task(data: tuple[np.ndarray, np.ndarray]) -> None:
+def test_evidence_of_a_monitor_is_drawn_by_task(
+    data: tuple[np.ndarray, np.ndarray],
+) -> None:
     X, task = data
     monitor = Monitor(JointOCKSR(alarm_rate=0.1).fit(X, task=task))
     rng = np.random.default_rng(1)
@@ -466,7 +505,8 @@ def test_evidence_of_a_monitor_is_drawn_by_task(data: tuple[np.ndarray, np.ndarr
     half = len(order) // 2
     Z = X[order] + noise + shift[:, None]
     results = [
-        monitor.update(Z[part], task[order][part]) for part in (slice(half), slice(half, None))
+        monitor.update(Z[part], task[order][part])
+        for part in (slice(half), slice(half, None))
     ]
     display = DriftDisplay.from_watched(results, task=task[order])
     assert "bob" in display.flagged
@@ -498,4 +538,6 @@ def test_lines_in_time_stand_out_from_the_ground(style):
     for display in (rate, drift):
         ground = np.array(to_rgb(display.ax_.get_facecolor()))
         dashed = [line for line in display.ax_.lines if line.get_linestyle() == "--"]
-        assert [np.abs(to_rgb(line.get_color()) - ground).max() for line in dashed] == [1.0]
+        assert [np.abs(to_rgb(line.get_color()) - ground).max() for line in dashed] == [
+            1.0
+        ]

@@ -58,7 +58,11 @@ class Problem:
         return {"X": self.X_new, "task": self.task_new}
 
     def take(self, rows: Any) -> dict[str, Any]:
-        return {"X": self.X[rows], "task": self.task[rows], "outlier": self.outlier[rows]}
+        return {
+            "X": self.X[rows],
+            "task": self.task[rows],
+            "outlier": self.outlier[rows],
+        }
 
 
 @st.composite
@@ -78,7 +82,10 @@ def problems(draw, *, tasks=(1, 4), rows=(1, 6), outliers=False, positive=False)
     if outliers:
         extra = rng.integers(0, len(sizes), size=draw(st.integers(0, 3)))
         X = np.vstack([X, 4.0 * rng.normal(size=(len(extra), d))])
-        codes, outlier = np.r_[codes, extra], np.r_[outlier, np.ones(len(extra), dtype=bool)]
+        codes, outlier = (
+            np.r_[codes, extra],
+            np.r_[outlier, np.ones(len(extra), dtype=bool)],
+        )
     order = rng.permutation(len(codes))
     codes_new = rng.integers(0, len(sizes), size=9)
     X_new = rng.normal(size=(9, d)) * [[1.0]] + centres[codes_new]
@@ -86,12 +93,19 @@ def problems(draw, *, tasks=(1, 4), rows=(1, 6), outliers=False, positive=False)
     if positive:
         X, X_new = np.abs(X), np.abs(X_new)
     return Problem(
-        X[order], labels[codes[order]], outlier[order], X_new, labels[codes_new], seed % 2**31
+        X[order],
+        labels[codes[order]],
+        outlier[order],
+        X_new,
+        labels[codes_new],
+        seed % 2**31,
     )
 
 
 @st.composite
-def params(draw, *, kernels=("rbf", "laplacian", "rbf+laplacian", "linear"), gammas=None):
+def params(
+    draw, *, kernels=("rbf", "laplacian", "rbf+laplacian", "linear"), gammas=None
+):
     gammas = gammas or ("mean", "median", "scale", 0.05, 0.7)
     return {
         "kernel": draw(st.sampled_from(kernels)),
@@ -120,14 +134,19 @@ def tolerance(model) -> float:
     """
     if isinstance(model, CombinedOneClass):
         return 1e-6
-    return 1e-4 if hasattr(model, "n_iter_") or "max_iter" in model.get_params() else 1e-8
+    return (
+        1e-4 if hasattr(model, "n_iter_") or "max_iter" in model.get_params() else 1e-8
+    )
 
 
 def assert_same(a, b, *, scores=None, other=None, thresholds=True):
     """Two models say the same about the same rows."""
     tol = tolerance(a)
     np.testing.assert_allclose(
-        a.score_samples(**scores), b.score_samples(**(other or scores)), rtol=tol, atol=tol
+        a.score_samples(**scores),
+        b.score_samples(**(other or scores)),
+        rtol=tol,
+        atol=tol,
     )
     if thresholds and a.calibration_.source == "leave-one-out":
         np.testing.assert_allclose(a.offset_, b.offset_, rtol=tol, atol=tol)
@@ -202,7 +221,10 @@ def test_names_of_tasks_do_not_matter(method, problem, setting):
         atol=tol,
     )
     np.testing.assert_allclose(
-        a.score_tasks(problem.X_new), b.score_tasks(problem.X_new)[:, ::-1], rtol=tol, atol=tol
+        a.score_tasks(problem.X_new),
+        b.score_tasks(problem.X_new)[:, ::-1],
+        rtol=tol,
+        atol=tol,
     )
     if a.calibration_.source == "leave-one-out":
         np.testing.assert_allclose(a.offset_, b.offset_[::-1], rtol=tol, atol=tol)
@@ -217,7 +239,9 @@ def test_names_of_tasks_do_not_matter(method, problem, setting):
 )
 def test_distance_kernels_do_not_see_a_translation(method, problem, setting, shift):
     a = make(method, **setting).fit(**problem.data())
-    b = make(method, **setting).fit(problem.X + shift, task=problem.task, outlier=problem.outlier)
+    b = make(method, **setting).fit(
+        problem.X + shift, task=problem.task, outlier=problem.outlier
+    )
     moved = {"X": problem.X_new + shift, "task": problem.task_new}
     assert_same(a, b, scores=problem.new(), other=moved)
 
@@ -229,11 +253,17 @@ def test_rbf_does_not_see_a_rotation(method, problem, setting):
     d = problem.X.shape[1]
     Q = np.linalg.qr(problem.rng.normal(size=(d, d)))[0]
     if setting["gamma"] == "scale":
-        setting = {**setting, "gamma": "mean"}  # the variance of all entries is no invariant
+        setting = {
+            **setting,
+            "gamma": "mean",
+        }  # the variance of all entries is no invariant
     a = make(method, **setting).fit(**problem.data())
     b = make(method, **setting).fit(problem.X @ Q, task=problem.task)
     assert_same(
-        a, b, scores=problem.new(), other={"X": problem.X_new @ Q, "task": problem.task_new}
+        a,
+        b,
+        scores=problem.new(),
+        other={"X": problem.X_new @ Q, "task": problem.task_new},
     )
 
 
@@ -242,15 +272,21 @@ def test_rbf_does_not_see_a_rotation(method, problem, setting):
 @given(
     problem=problems(rows=(3, 6), outliers=True),
     setting=params(
-        kernels=("rbf", "laplacian", "rbf+laplacian"), gammas=("mean", "median", "scale")
+        kernels=("rbf", "laplacian", "rbf+laplacian"),
+        gammas=("mean", "median", "scale"),
     ),
     factor=st.sampled_from([1e-200, 1e-12, 1 / 3, 7.0, 1e12, 1e200]),
 )
 def test_a_width_from_the_data_makes_units_irrelevant(method, problem, setting, factor):
     if setting["gamma"] == "scale":
-        setting = {**setting, "kernel": "rbf"}  # a variance is no unit of a cityblock distance
+        setting = {
+            **setting,
+            "kernel": "rbf",
+        }  # a variance is no unit of a cityblock distance
     a = make(method, **setting).fit(**problem.data())
-    b = make(method, **setting).fit(problem.X * factor, task=problem.task, outlier=problem.outlier)
+    b = make(method, **setting).fit(
+        problem.X * factor, task=problem.task, outlier=problem.outlier
+    )
     scaled = {"X": problem.X_new * factor, "task": problem.task_new}
     assert_same(a, b, scores=problem.new(), other=scaled)
 
@@ -266,7 +302,9 @@ def test_a_constant_column_adds_nothing(method, problem, setting):
     def widened(X):
         return np.column_stack([X, np.full(len(X), 3.7)])
 
-    b = make(method, **setting).fit(widened(problem.X), task=problem.task, outlier=problem.outlier)
+    b = make(method, **setting).fit(
+        widened(problem.X), task=problem.task, outlier=problem.outlier
+    )
     other = {"X": widened(problem.X_new), "task": problem.task_new}
     assert_same(a, b, scores=problem.new(), other=other)
 
@@ -352,7 +390,9 @@ def test_p_values_count_calibration_scores(method, problem, setting):
 @methods
 @examples
 @given(
-    problem=problems(rows=(4, 10)), setting=params(), rates=st.tuples(*[st.floats(0.01, 0.9)] * 2)
+    problem=problems(rows=(4, 10)),
+    setting=params(),
+    rates=st.tuples(*[st.floats(0.01, 0.9)] * 2),
 )
 def test_a_larger_rate_never_takes_an_alarm_back(method, problem, setting, rates):
     model = make(method, **setting).fit(**problem.data())
@@ -399,7 +439,11 @@ def test_predict_task_is_the_best_task_that_accepts(method, problem, setting):
 def test_block_size_does_not_change_results(method, problem, setting, memory):
     a = make(method, **setting).fit(**problem.data())
     table, scores = a.score_tasks(problem.X_new), a.score_samples(**problem.new())
-    near = {"rtol": 1e-9, "atol": 1e-9} if method is PAIR else {"rtol": 1e-12, "atol": 1e-12}
+    near = (
+        {"rtol": 1e-9, "atol": 1e-9}
+        if method is PAIR
+        else {"rtol": 1e-12, "atol": 1e-12}
+    )
     with sklearn.config_context(working_memory=memory):
         b = make(method, **setting).fit(**problem.data())
         np.testing.assert_allclose(a.score_samples(**problem.new()), scores, **near)
@@ -421,7 +465,9 @@ def test_a_precomputed_kernel_is_the_named_one(method, problem, setting):
         if setting["kernel"] == "linear":
             return (X[:, None] * problem.X).sum(axis=2)
         metric = "sqeuclidean" if setting["kernel"] == "rbf" else "cityblock"
-        return np.exp(-setting["gamma"] / setting["width"] * cdist(X, problem.X, metric))
+        return np.exp(
+            -setting["gamma"] / setting["width"] * cdist(X, problem.X, metric)
+        )
 
     if method is SVDD and setting["kernel"] == "linear":
         # It needs k(x, x) of new rows, which a kernel matrix does not bring: it takes what all
@@ -502,7 +548,9 @@ def test_left_out_scores_are_refits(method, problem, setting, weigh):
         bare = learn(model, rows, left_out=True).left_out  # before distances count
         own = bare[(rows.codes == code) & ~rows.outlier]
         tol = 1e-2 * tolerance(model) if "max_iter" in model.get_params() else 1e-8
-        np.testing.assert_allclose(np.sort(own), sorted(refits.values()), rtol=1e-7, atol=tol)
+        np.testing.assert_allclose(
+            np.sort(own), sorted(refits.values()), rtol=1e-7, atol=tol
+        )
 
 
 @methods
@@ -547,7 +595,9 @@ def test_recalibrate_is_a_fit_with_that_rate(method, problem, setting, rate):
     assert a.alarm_rate == rate
     np.testing.assert_array_equal(a.offset_, b.offset_)
     np.testing.assert_array_equal(a.alarm_rate_, b.alarm_rate_)
-    np.testing.assert_array_equal(a.pvalues(**problem.new()), b.pvalues(**problem.new()))
+    np.testing.assert_array_equal(
+        a.pvalues(**problem.new()), b.pvalues(**problem.new())
+    )
 
 
 @methods
@@ -600,11 +650,15 @@ def test_a_column_name_is_its_values(method, problem, setting):
     columns_new = {"machine": problem.task_new, **columns_new}
     expected = make(method, **setting).fit(**problem.data())
     for frame in (pd.DataFrame, pl.DataFrame, pa.table):
-        model = make(method, **setting).fit(frame(columns), task="machine", outlier="bad")
+        model = make(method, **setting).fit(
+            frame(columns), task="machine", outlier="bad"
+        )
         assert list(model.feature_names_in_) == names
         scores = model.score_samples(frame(columns_new), task="machine")
         # Frames are stored by column: the same numbers are summed in another order.
-        np.testing.assert_allclose(scores, expected.score_samples(**problem.new()), atol=1e-12)
+        np.testing.assert_allclose(
+            scores, expected.score_samples(**problem.new()), atol=1e-12
+        )
         np.testing.assert_allclose(model.offset_, expected.offset_, atol=1e-12)
 
 
@@ -654,7 +708,9 @@ def test_a_single_task_needs_no_name(method, problem, setting):
     a = make(method, **setting).fit(**problem.data())
     b = make(method, **setting).fit(problem.X, outlier=problem.outlier)
     assert np.array_equal(a.offset_, b.offset_)
-    assert np.array_equal(a.score_samples(problem.X_new), b.score_samples(problem.X_new))
+    assert np.array_equal(
+        a.score_samples(problem.X_new), b.score_samples(problem.X_new)
+    )
 
 
 @methods
@@ -695,7 +751,9 @@ def test_independent_tasks_do_not_see_each_other(problem, setting, apart):
     X = problem.X + apart * ~mine[:, None]
     together = make(IndependentOCKSR, **setting)
     together.fit(X, task=problem.task, outlier=problem.outlier)
-    alone = make(IndependentOCKSR, **setting).fit(X[mine], outlier=problem.outlier[mine])
+    alone = make(IndependentOCKSR, **setting).fit(
+        X[mine], outlier=problem.outlier[mine]
+    )
     code = np.full(len(problem.X_new), list(together.tasks_).index(first))
     np.testing.assert_allclose(
         together.solution_.scorer.own(problem.X_new, code),

@@ -32,7 +32,9 @@ def test_methods_have_the_same_signatures(cls):
         assert list(inspect.signature(getattr(cls, name)).parameters)[1:] == expected
     for name, parameter in inspect.signature(cls).parameters.items():
         assert parameter.kind is inspect.Parameter.KEYWORD_ONLY, name
-        assert f"{name} :" in cls.__doc__ or f"{name}," in cls.__doc__, f"{name} is undocumented"
+        assert f"{name} :" in cls.__doc__ or f"{name}," in cls.__doc__, (
+            f"{name} is undocumented"
+        )
     assert {"kernel", "gamma", "alarm_rate"} <= set(inspect.signature(cls).parameters)
 
 
@@ -50,9 +52,8 @@ def test_all_is_sorted_and_complete():
 
 
 def test_packages_need_no_import_of_their_own():
-    call = (
-        "import manyone; print(manyone.datasets.make_fleet(n_tasks=2, random_state=0).data.shape)"
-    )
+    make = "manyone.datasets.make_fleet(n_tasks=2, random_state=0)"
+    call = f"import manyone; print({make}.data.shape)"
     subprocess.run([sys.executable, "-c", call], check=True)
     assert "datasets" in dir(manyone)
 
@@ -78,7 +79,10 @@ except ImportError as error:
 
 def test_core_needs_no_optional_dependency():
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", BLOCKED], capture_output=True, text=True, check=True
+        [sys.executable, "-W", "ignore", "-c", BLOCKED],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     total, message = done.stdout.splitlines()
     assert int(total) > 40
@@ -110,5 +114,15 @@ def test_a_method_is_imported_without_the_others():
     loaded = {name for name in done.stdout.split() if name.startswith("manyone.")}
     assert "manyone.estimators.joint" in loaded
     rooms = {name.split(".")[1] for name in loaded}
-    assert not rooms & {"engines", "selection", "tables", "monitor", "plots", "report", "datasets"}
-    assert not loaded & {f"manyone.estimators.{name}" for name in ("sparse", "svdd", "registry")}
+    assert not rooms & {
+        "engines",
+        "selection",
+        "tables",
+        "monitor",
+        "plots",
+        "report",
+        "datasets",
+    }
+    assert not loaded & {
+        f"manyone.estimators.{name}" for name in ("sparse", "svdd", "registry")
+    }

@@ -15,7 +15,10 @@ METHODS = pytest.mark.parametrize("method", [IndependentOCKSR, SVDD])
 def fleet(seed=0, sizes=(12, 3, 1, 30, 2), d=5):
     rng = np.random.default_rng(seed)
     codes = np.repeat(np.arange(len(sizes)), sizes)
-    X = rng.normal(size=(len(codes), d)) * rng.uniform(0.1, 3.0, size=(len(sizes), d))[codes]
+    X = (
+        rng.normal(size=(len(codes), d))
+        * rng.uniform(0.1, 3.0, size=(len(sizes), d))[codes]
+    )
     return X + 3.0 * codes[:, None], codes
 
 
@@ -31,7 +34,9 @@ def written_out(X, codes, scale_prior, covariance_prior):
     away = np.abs(X - median[codes])
     own = np.array([np.median(away[codes == t], axis=0) for t in range(T)])
     pooled = ((n - 1) @ own**2) / (n - 1).sum()
-    scale = np.sqrt(((n - 1)[:, None] * own**2 + scale_prior * pooled) / (n + 1)[:, None])
+    scale = np.sqrt(
+        ((n - 1)[:, None] * own**2 + scale_prior * pooled) / (n + 1)[:, None]
+    )
     scale[own == 0] = np.inf
     second, companion = np.zeros((2, len(X)))
     apart = (np.abs(X[:, None] - X) / scale[codes][:, None]).sum(axis=2)
@@ -46,7 +51,9 @@ def written_out(X, codes, scale_prior, covariance_prior):
         return np.maximum(own, np.median(values[values > 0]))[codes]
 
     kept = second <= 2.0 * usual(second)
-    whole = task_whitenings(X[kept], codes[kept], np.ones(kept.sum()), T, scale_prior, 3.0)
+    whole = task_whitenings(
+        X[kept], codes[kept], np.ones(kept.sum()), T, scale_prior, 3.0
+    )
     W = whole.pooled.apply((X - whole.mean[codes]) / whole.scale[codes])
     far = np.empty(len(X))
     for i in range(len(X)):
@@ -55,7 +62,9 @@ def written_out(X, codes, scale_prior, covariance_prior):
             far[i] = 0.0
             continue
         Z = W[others] - W[others].mean(axis=0)
-        C = (Z.T @ Z + covariance_prior * np.eye(X.shape[1])) / (len(Z) - 1 + covariance_prior)
+        C = (Z.T @ Z + covariance_prior * np.eye(X.shape[1])) / (
+            len(Z) - 1 + covariance_prior
+        )
         z = W[i] - W[others].mean(axis=0)
         far[i] = np.sqrt(z @ np.linalg.solve(C, z))
     cut = max(1.75, np.sqrt(chi2.ppf(0.99, X.shape[1]) / chi2.ppf(0.5, X.shape[1])))
@@ -78,7 +87,9 @@ def test_medians_count_weights_as_copies():
     weight = np.random.default_rng(1).integers(1, 4, len(X))
     copies = np.repeat(np.arange(len(X)), weight)
     expected = [np.median(X[copies][codes[copies] == t], axis=0) for t in range(5)]
-    np.testing.assert_allclose(task_medians(X, codes, weight.astype(float), 5), expected)
+    np.testing.assert_allclose(
+        task_medians(X, codes, weight.astype(float), 5), expected
+    )
     X[[3, 25]] += 9.0
     weighted = trusted(X, codes, weight.astype(float))
     copied = trusted(X[copies], codes[copies])
@@ -92,7 +103,9 @@ def test_order_units_and_origin_do_not_matter():
     expected, order = trusted(X, codes), np.random.default_rng(2).permutation(len(X))
     assert expected[5] == 0.0
     close = {"rtol": 1e-6, "atol": 1e-9}
-    np.testing.assert_allclose(trusted(X[order], codes[order]), expected[order], **close)
+    np.testing.assert_allclose(
+        trusted(X[order], codes[order]), expected[order], **close
+    )
     np.testing.assert_allclose(trusted(X, codes.max() - codes), expected, **close)
     units = np.array([1e-9, 1e9, 1.0, -3.0, 1e-3])
     np.testing.assert_allclose(trusted(units * (X + 7.0), codes), expected, **close)
@@ -100,7 +113,10 @@ def test_order_units_and_origin_do_not_matter():
 
 def test_ties_do_not_depend_on_the_order():
     rng = np.random.default_rng(8)
-    X, codes = rng.integers(0, 4, size=(120, 2)).astype(float), np.repeat(np.arange(4), 30)
+    X, codes = (
+        rng.integers(0, 4, size=(120, 2)).astype(float),
+        np.repeat(np.arange(4), 30),
+    )
     X[[0, 40]] = 9.0
     order = rng.permutation(120)
     found = trusted(X, codes)
@@ -119,7 +135,10 @@ def test_never_more_than_half_of_a_task():
 
 @pytest.mark.parametrize("d", [1, 2, 8, 30])
 def test_gaussian_rows_are_trusted(d):
-    X, codes = np.random.default_rng(d).normal(size=(600, d)), np.repeat(np.arange(30), 20)
+    X, codes = (
+        np.random.default_rng(d).normal(size=(600, d)),
+        np.repeat(np.arange(30), 20),
+    )
     assert (trusted(X, codes) < 1.0).mean() < 0.04
 
 
@@ -140,7 +159,9 @@ def test_hard_rows(size):
     X[7, 0] = 1e3
     with np.errstate(all="raise", under="ignore"):
         assert trusted(size * X, codes)[7] == 0.0
-        assert (trusted(np.full((6, 2), size), np.array([0, 0, 0, 0, 1, 2])) == 1.0).all()
+        assert (
+            trusted(np.full((6, 2), size), np.array([0, 0, 0, 0, 1, 2])) == 1.0
+        ).all()
 
 
 @METHODS

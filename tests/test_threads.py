@@ -37,7 +37,9 @@ def test_what_is_found_comes_in_the_order_of_the_parts(threads):
     found = list(on_threads(work, range(20)))
     assert [part for part, *_ in found] == list(range(20))
     assert {limit for _, limit, _ in found} == {1}
-    assert len({thread for *_, thread in found} - {threading.current_thread()}) == threads
+    assert (
+        len({thread for *_, thread in found} - {threading.current_thread()}) == threads
+    )
 
 
 @pytest.mark.parametrize("broken", [0, 7, 19])
@@ -148,7 +150,9 @@ def test_triangular_solves_and_squares_are_those_of_numpy():
     K = rng.normal(size=(50, 30))
     for one, other in ((L, K), (np.asfortranarray(L), np.asfortranarray(K))):
         np.testing.assert_allclose(
-            solve_lower(one, other.copy(order="K")), np.linalg.solve(L, K.T).T, rtol=1e-10
+            solve_lower(one, other.copy(order="K")),
+            np.linalg.solve(L, K.T).T,
+            rtol=1e-10,
         )
     G = np.asfortranarray(rng.normal(size=(30, 30)))
     expected = np.tril(G + K.T @ K) + np.triu(G, 1)
@@ -162,10 +166,16 @@ def test_definite_systems_are_solved_from_one_triangle(n: int, k: int) -> None:
     rng = np.random.default_rng(n)
     F, R = rng.normal(size=(n, n)), np.asfortranarray(rng.normal(size=(n, k)))
     M, given = F @ F.T + n * np.eye(n), R.copy()
-    upper = np.triu(M) + np.tril(np.full((n, n), np.nan), -1)  # the lower triangle is not read
-    np.testing.assert_allclose(solve_definite(upper, R), np.linalg.solve(M, R), rtol=1e-10)
+    upper = np.triu(M) + np.tril(
+        np.full((n, n), np.nan), -1
+    )  # the lower triangle is not read
+    np.testing.assert_allclose(
+        solve_definite(upper, R), np.linalg.solve(M, R), rtol=1e-10
+    )
     np.testing.assert_array_equal(R, given)
-    np.testing.assert_allclose(np.triu(upper).T @ np.triu(upper), M, rtol=1e-10)  # its factor
+    np.testing.assert_allclose(
+        np.triu(upper).T @ np.triu(upper), M, rtol=1e-10
+    )  # its factor
 
 
 def test_indefinite_systems_have_no_answer() -> None:

@@ -46,7 +46,9 @@ def strict():
         warnings.simplefilter("error", RuntimeWarning)
         warnings.simplefilter("ignore", CalibrationWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.filterwarnings("ignore", message="X (does not have|has) .*feature names")
+        warnings.filterwarnings(
+            "ignore", message="X (does not have|has) .*feature names"
+        )
         yield
 
 
@@ -62,7 +64,9 @@ SHORT = {
     "NonlinearOCKSR": {"max_iter": 5},
     "SparseOCKSR": {"max_iter": 0},
     "MORVR": {"tol": 1e-12},
-    "KNFST": {"origin": True},  # without it, rows far from all tasks are near all of them
+    "KNFST": {
+        "origin": True
+    },  # without it, rows far from all tasks are near all of them
 }
 
 
@@ -77,7 +81,9 @@ def make(method, **params):
 def blobs(n=12, d=3, tasks=2, seed=0, apart=3.0):
     rng = np.random.default_rng(seed)
     task = np.repeat([f"t{i}" for i in range(tasks)], n)
-    return rng.normal(size=(n * tasks, d)) + apart * np.repeat(np.eye(tasks, d), n, axis=0), task
+    return rng.normal(size=(n * tasks, d)) + apart * np.repeat(
+        np.eye(tasks, d), n, axis=0
+    ), task
 
 
 def far_from(X: np.ndarray) -> np.ndarray:
@@ -95,11 +101,16 @@ def far_from(X: np.ndarray) -> np.ndarray:
 def assert_healthy(model, X, task, *, normal=None, far=True):
     """What must hold after any fit that was not refused."""
     normal = np.ones(len(task), dtype=bool) if normal is None else normal
-    X, task = X[np.flatnonzero(normal)], [name for name, ok in zip(task, normal, strict=True) if ok]
+    X, task = (
+        X[np.flatnonzero(normal)],
+        [name for name, ok in zip(task, normal, strict=True) if ok],
+    )
     codes = np.array([model.tasks_.tolist().index(name) for name in task])
     scores = model.score_samples(X, task=task)
     assert np.all(np.isfinite(scores))
-    assert np.all(scores <= 0) or isinstance(model, MultiTaskOneClassSVM)  # a signed margin
+    assert np.all(scores <= 0) or isinstance(
+        model, MultiTaskOneClassSVM
+    )  # a signed margin
     assert model.offset_.shape == (len(model.tasks_),)
     assert np.all(np.isfinite(model.offset_))
     p = model.pvalues(X, task=task)
@@ -109,7 +120,9 @@ def assert_healthy(model, X, task, *, normal=None, far=True):
     table = model.score_tasks(X)
     assert table.shape == (len(codes), len(model.tasks_))
     assert np.all(np.isfinite(table))
-    np.testing.assert_allclose(table[np.arange(len(codes)), codes], scores, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(
+        table[np.arange(len(codes)), codes], scores, rtol=1e-8, atol=1e-10
+    )
     one_sided = isinstance(model, MultiTaskOneClassSVM) and not model.kernel_.fading
     if far and not one_sided:
         alien = np.vstack([far_from(X)] * len(model.tasks_))
@@ -232,7 +245,9 @@ def duplicates_across_tasks():
 @case
 def one_row_a_hundred_times():
     X, task = blobs()
-    return Case(np.vstack([X, np.repeat(X[:1], 100, axis=0)]), np.r_[task, ["t0"] * 100])
+    return Case(
+        np.vstack([X, np.repeat(X[:1], 100, axis=0)]), np.r_[task, ["t0"] * 100]
+    )
 
 
 @case
@@ -305,7 +320,9 @@ def _shifted(kernel, offset, **params):
     def build():
         X, task = blobs()
         X = np.round(X * 2**10) / 2**10  # exact after the shift
-        return Case(X + offset, task, params={"kernel": kernel, **params}, twin=X, tol=1e-6)
+        return Case(
+            X + offset, task, params={"kernel": kernel, **params}, twin=X, tol=1e-6
+        )
 
     return build
 
@@ -325,7 +342,15 @@ def _with(far=True, twin_params=None, **params):
     def build():
         X, task = blobs()
         twin = X if twin_params is not None else None
-        return Case(X, task, params=params, far=far, twin=twin, twin_params=twin_params, tol=1e-6)
+        return Case(
+            X,
+            task,
+            params=params,
+            far=far,
+            twin=twin,
+            twin_params=twin_params,
+            tol=1e-6,
+        )
 
     return build
 
@@ -379,8 +404,12 @@ CASES["weight_1e-20"] = _weighted(lambda rng, n, task: np.full(n, 1e-20))
 CASES["weight_1e-300"] = _weighted(lambda rng, n, task: np.full(n, 1e-300))
 CASES["weight_1e6"] = _weighted(lambda rng, n, task: np.full(n, 1e6))
 CASES["weight_1e300"] = _weighted(lambda rng, n, task: np.full(n, 1e300))
-CASES["weight_1e-10_to_1e10"] = _weighted(lambda rng, n, task: 10.0 ** rng.uniform(-10, 10, n))
-CASES["weight_one_task_huge"] = _weighted(lambda rng, n, task: np.where(task == "t0", 1e17, 1.0))
+CASES["weight_1e-10_to_1e10"] = _weighted(
+    lambda rng, n, task: 10.0 ** rng.uniform(-10, 10, n)
+)
+CASES["weight_one_task_huge"] = _weighted(
+    lambda rng, n, task: np.where(task == "t0", 1e17, 1.0)
+)
 
 
 # ------------------------------------------------------------------------------------- the checks
@@ -399,9 +428,14 @@ def test_hard_input(method, name):
         easy = make(method, **(hard.twin_params or hard.params))
         easy.fit(hard.twin, task=task, **hard.fit)
         np.testing.assert_allclose(
-            scores, easy.score_samples(hard.twin, task=task), rtol=hard.tol, atol=hard.tol
+            scores,
+            easy.score_samples(hard.twin, task=task),
+            rtol=hard.tol,
+            atol=hard.tol,
         )
-        np.testing.assert_allclose(model.offset_, easy.offset_, rtol=hard.tol, atol=hard.tol)
+        np.testing.assert_allclose(
+            model.offset_, easy.offset_, rtol=hard.tol, atol=hard.tol
+        )
 
 
 @methods
@@ -457,7 +491,10 @@ def test_a_rate_of_almost_one_alarms_on_almost_all(method, rate):
         weight = np.random.default_rng(seed).uniform(0.1, 3.0, len(X))
         model = make(method, alarm_rate=rate).fit(X, task=task, sample_weight=weight)
         # Only rows at least as normal as every left-out row are no alarm.
-        best = [model.calibration_.scores[:20].max(), model.calibration_.scores[20:].max()]
+        best = [
+            model.calibration_.scores[:20].max(),
+            model.calibration_.scores[20:].max(),
+        ]
         np.testing.assert_allclose(model.offset_, best)
 
 
@@ -472,7 +509,9 @@ def test_rows_infinitely_far_away_are_abnormal(method, kernel, value):
     model = make(method, kernel=kernel, alarm_rate=0.3).fit(X, task=task)
     alien = np.array([[value, 0, 0], [-value, value, value]])
     limit = model.score_samples(np.full((2, 3), 1e6), task=["t0", "t1"])
-    np.testing.assert_allclose(model.score_samples(alien, task=["t0", "t1"]), limit, rtol=1e-9)
+    np.testing.assert_allclose(
+        model.score_samples(alien, task=["t0", "t1"]), limit, rtol=1e-9
+    )
     assert np.all(model.predict_task(alien) == np.array([None, None]))
 
 
@@ -531,7 +570,9 @@ CONTAINERS: dict[str, Callable[[np.ndarray], Any]] = {
     "int_csr": lambda X: sparse.csr_array(X.astype(np.int64)),
     "pandas": lambda X: pd.DataFrame(X, columns=list("abc")),
     "pandas_nullable": lambda X: pd.DataFrame(X, columns=list("abc")).convert_dtypes(),
-    "pandas_strange_index": lambda X: pd.DataFrame(X, columns=list("abc"), index=[5] * len(X)),
+    "pandas_strange_index": lambda X: pd.DataFrame(
+        X, columns=list("abc"), index=[5] * len(X)
+    ),
     "polars": lambda X: pl.DataFrame(X, schema=list("abc")),
     "pyarrow": lambda X: pa.table({name: X[:, i] for i, name in enumerate("abc")}),
 }
@@ -597,7 +638,9 @@ def test_float32_scores_are_those_of_the_same_numbers(method):
     for rows in (X32, X32.astype(np.float64)):
         np.testing.assert_allclose(
             model.score_samples(rows, task=task),
-            make(method).fit(X32.astype(float), task=task).score_samples(rows, task=task),
+            make(method)
+            .fit(X32.astype(float), task=task)
+            .score_samples(rows, task=task),
             rtol=1e-12,
             atol=1e-13,
         )
@@ -611,7 +654,9 @@ def test_sparse_rows_of_extreme_scale(method, factor):
     scaled = sparse.csr_array(X * factor)
     expected = make(method).fit(X, task=task).score_samples(X, task=task)
     model = make(method).fit(scaled, task=task)
-    np.testing.assert_allclose(model.score_samples(scaled, task=task), expected, atol=1e-9)
+    np.testing.assert_allclose(
+        model.score_samples(scaled, task=task), expected, atol=1e-9
+    )
 
 
 @methods
@@ -661,7 +706,9 @@ def test_labels(method, name):
     model = make(method, alarm_rate=0.2).fit(X, task=task)
     assert len(model.tasks_) == 2
     np.testing.assert_allclose(
-        model.score_samples(X, task=task), expected.score_samples(X, task=plain), atol=1e-9
+        model.score_samples(X, task=task),
+        expected.score_samples(X, task=plain),
+        atol=1e-9,
     )
     found = model.predict_task(X)
     accepted = expected.predict_task(X)
@@ -683,7 +730,9 @@ COLUMNS: dict[str, Callable[[np.ndarray], Any]] = {
         pd.Categorical(task, categories=["t1", "t0", "?"])
     ),
     "pandas_index": lambda task: pd.Index(task),
-    "pandas_shuffled_index": lambda task: pd.Series(task, index=np.arange(len(task))[::-1]),
+    "pandas_shuffled_index": lambda task: pd.Series(
+        task, index=np.arange(len(task))[::-1]
+    ),
     "polars": lambda task: pl.Series(task),
     "polars_categorical": lambda task: pl.Series(task, dtype=pl.Categorical),
     "pyarrow_chunked": lambda task: pa.chunked_array([pa.array(task)]),
@@ -712,7 +761,9 @@ def test_tables_with_task_and_outlier_columns(method, frame):
     X, task = blobs()
     outlier = np.zeros(len(X), dtype=bool)
     outlier[[0, 13]] = True
-    table = frame({"a": X[:, 0], "task": task, "b": X[:, 1], "bad": outlier, "c": X[:, 2]})
+    table = frame(
+        {"a": X[:, 0], "task": task, "b": X[:, 1], "bad": outlier, "c": X[:, 2]}
+    )
     expected = make(method).fit(X, task=task, outlier=outlier)
     model = make(method).fit(table, task="task", outlier="bad")
     np.testing.assert_allclose(model.offset_, expected.offset_, atol=1e-12)
@@ -728,7 +779,9 @@ def test_pandas_with_missing_tasks_of_outliers(method):
         labels = task.astype(object)
         labels[[2, 15]] = missing
         outlier = np.isin(np.arange(len(X)), [2, 15])
-        table = pd.DataFrame(X, columns=list("abc")).assign(task=pd.Series(labels, dtype=object))
+        table = pd.DataFrame(X, columns=list("abc")).assign(
+            task=pd.Series(labels, dtype=object)
+        )
         model = make(method).fit(table, task="task", outlier=outlier)
         assert model.tasks_.tolist() == ["t0", "t1"]
         assert_healthy(model, X[~outlier], task[~outlier])
@@ -744,12 +797,16 @@ def test_outliers_of_a_task_push_it_away(method):
     plain = make(method).fit(X, task=task)
     names = ["t0"] * 6
     model = make(method).fit(
-        np.vstack([X, bad]), task=np.r_[task, names], outlier=np.r_[np.zeros(30), np.ones(6)]
+        np.vstack([X, bad]),
+        task=np.r_[task, names],
+        outlier=np.r_[np.zeros(30), np.ones(6)],
     )
     normal = np.r_[np.ones(30, dtype=bool), np.zeros(6, dtype=bool)]
     assert_healthy(model, np.vstack([X, bad]), np.r_[task, names], normal=normal)
     spot = [[2.0, 2.0, 2.0]]
-    assert model.score_samples(spot, task=["t0"]) < plain.score_samples(spot, task=["t0"])
+    assert model.score_samples(spot, task=["t0"]) < plain.score_samples(
+        spot, task=["t0"]
+    )
 
 
 @methods
@@ -758,7 +815,9 @@ def test_outliers_without_a_task_push_all_away(method):
     bad = np.full((6, 3), 2.0) + 0.1 * np.random.default_rng(1).normal(size=(6, 3))
     plain = make(method).fit(X, task=task)
     model = make(method).fit(
-        np.vstack([X, bad]), task=[*task, *[None] * 6], outlier=np.r_[np.zeros(30), np.ones(6)]
+        np.vstack([X, bad]),
+        task=[*task, *[None] * 6],
+        outlier=np.r_[np.zeros(30), np.ones(6)],
     )
     assert_healthy(model, X, task)
     spot = [[2.0, 2.0, 2.0]]
@@ -773,7 +832,9 @@ def test_a_single_task_with_outliers(method):
     scores = model.score_samples(np.vstack([X, bad]))
     assert np.median(scores[:20]) > scores[20:].max()
     missing = make(method).fit(
-        np.vstack([X, bad]), task=["a"] * 20 + [None] * 5, outlier=[False] * 20 + [True] * 5
+        np.vstack([X, bad]),
+        task=["a"] * 20 + [None] * 5,
+        outlier=[False] * 20 + [True] * 5,
     )
     np.testing.assert_allclose(missing.score_samples(X), scores[:20], atol=1e-9)
 
@@ -792,7 +853,9 @@ def test_more_outliers_than_normal_rows(method):
     X, task = blobs(n=2)
     bad = 5.0 + np.random.default_rng(0).normal(size=(60, 3))
     model = make(method).fit(
-        np.vstack([X, bad]), task=[*task, *[None] * 60], outlier=[False] * 4 + [True] * 60
+        np.vstack([X, bad]),
+        task=[*task, *[None] * 60],
+        outlier=[False] * 4 + [True] * 60,
     )
     assert_healthy(model, X, task)
 
@@ -824,7 +887,9 @@ def test_very_many_tasks(method, request):
     wrong = model.score_samples(X[rows], task=(task[rows] + tasks // 2) % tasks)
     assert np.mean(scores[rows] > wrong) > 0.9
     np.testing.assert_allclose(
-        model.score_tasks(X[rows[:3]])[np.arange(3), task[rows[:3]]], scores[rows[:3]], atol=1e-9
+        model.score_tasks(X[rows[:3]])[np.arange(3), task[rows[:3]]],
+        scores[rows[:3]],
+        atol=1e-9,
     )
 
 
@@ -855,13 +920,18 @@ def test_every_kernel(method, kernel, gamma):
 
 def _kernel_value(model, a, b) -> float:
     """The kernels as written in text books, with the coefficient that the model reports."""
-    model = next(iter(model.views_.values())) if isinstance(model, CombinedOneClass) else model
+    model = (
+        next(iter(model.views_.values()))
+        if isinstance(model, CombinedOneClass)
+        else model
+    )
     gamma, name = model.gamma_, model.kernel
     chi2 = -np.sum((a - b) ** 2 / (a + b))
     if name == "rbf+laplacian":
         rbf, laplacian = np.broadcast_to(gamma, 2)
         return 0.5 * (
-            np.exp(-rbf * np.sum((a - b) ** 2)) + np.exp(-laplacian * np.sum(np.abs(a - b)))
+            np.exp(-rbf * np.sum((a - b) ** 2))
+            + np.exp(-laplacian * np.sum(np.abs(a - b)))
         )
     values = {
         "rbf": lambda: np.exp(-gamma * np.sum((a - b) ** 2)),
@@ -889,7 +959,9 @@ def test_callable_kernel_with_parameters(method):
     matrix = np.exp(-np.sqrt(np.abs(X[:, None] - X).sum(axis=2)))
     expected = make(method, kernel="precomputed").fit(matrix, task=task)
     np.testing.assert_allclose(
-        model.score_samples(X, task=task), expected.score_samples(matrix, task=task), atol=1e-9
+        model.score_samples(X, task=task),
+        expected.score_samples(matrix, task=task),
+        atol=1e-9,
     )
 
 
@@ -925,14 +997,20 @@ def test_slightly_indefinite_kernel_matrix(method, shape):
     for one in getattr(model, "views_", {"": model}).values():
         assert one.alpha_ == pytest.approx(0.2)
     with pytest.raises(ValueError, match=r"(?s)alpha.*larger|larger.*alpha"):
-        make(method, kernel="precomputed", alpha=1e-3).fit(K - 0.5 * np.eye(n), task=task)
+        make(method, kernel="precomputed", alpha=1e-3).fit(
+            K - 0.5 * np.eye(n), task=task
+        )
 
 
 @methods
 def test_singular_kernel_matrices(method):
     _, task = blobs()
     n = len(task)
-    for K in (np.zeros((n, n)), np.ones((n, n)), np.outer(np.arange(n), np.arange(n)) * 1.0):
+    for K in (
+        np.zeros((n, n)),
+        np.ones((n, n)),
+        np.outer(np.arange(n), np.arange(n)) * 1.0,
+    ):
         model = make(method, kernel="precomputed").fit(K, task=task)
         assert np.all(np.isfinite(model.score_samples(K, task=task)))
         assert np.all(np.isfinite(model.offset_))
@@ -949,7 +1027,9 @@ def test_a_ridge_is_the_ridge_that_was_asked_for(method):
     model = make(method, kernel="linear", alarm_rate=0.2).fit(X, task=task)
     alone = make(method, kernel="linear", alarm_rate=0.2).fit(X[second])
     np.testing.assert_allclose(
-        model.score_samples(X[second], task=task[second]), alone.score_samples(X[second]), atol=1e-8
+        model.score_samples(X[second], task=task[second]),
+        alone.score_samples(X[second]),
+        atol=1e-8,
     )
 
 
@@ -962,7 +1042,9 @@ def _with_landmarks():
 
 @pytest.mark.parametrize("method", _with_landmarks())
 @pytest.mark.parametrize("m", [1, 3, 24, 1000])
-@pytest.mark.parametrize("name", ["plain", "equal", "zero_linear", "duplicates", "huge", "sparse"])
+@pytest.mark.parametrize(
+    "name", ["plain", "equal", "zero_linear", "duplicates", "huge", "sparse"]
+)
 def test_landmarks(method, m, name):
     X, task = blobs()
     kernel = "rbf"
@@ -982,7 +1064,9 @@ def test_landmarks(method, m, name):
     assert np.all(np.isfinite(model.offset_))
     if m >= len(X):
         exact = make(method, **params).fit(rows, task=task)
-        np.testing.assert_allclose(scores, exact.score_samples(rows, task=task), atol=1e-6)
+        np.testing.assert_allclose(
+            scores, exact.score_samples(rows, task=task), atol=1e-6
+        )
     again = make(method, landmarks=m, **params).fit(rows, task=task)
     np.testing.assert_array_equal(again.score_samples(rows, task=task), scores)
 
@@ -1002,7 +1086,10 @@ def test_whitened_weights_are_repetition(method):
     rows = np.repeat(np.arange(len(X)), weight)
     b = make(method, metric="whitened").fit(X[rows], task=task[rows])
     np.testing.assert_allclose(
-        a.score_samples(X, task=task), b.score_samples(X, task=task), rtol=1e-8, atol=1e-9
+        a.score_samples(X, task=task),
+        b.score_samples(X, task=task),
+        rtol=1e-8,
+        atol=1e-9,
     )
 
 
@@ -1027,7 +1114,9 @@ def test_whitener(shrinkage, X):
 
 
 @methods
-@pytest.mark.parametrize("name", ["plain", "equal", "one_row_tasks", "huge", "tiny", "outliers"])
+@pytest.mark.parametrize(
+    "name", ["plain", "equal", "one_row_tasks", "huge", "tiny", "outliers"]
+)
 def test_tune_on_hard_tables(method, name):
     if not method.can.left_out_grid:
         pytest.skip("this method cannot be tuned by closed forms")

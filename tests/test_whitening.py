@@ -60,12 +60,18 @@ def test_inverse():
     for d in (3, 40):
         X, task = rng.normal(size=(20, d)), np.arange(20) % 4
         whitener = TaskWhitener().fit(X, task=task)
-        np.testing.assert_allclose(whitener.inverse_transform(whitener.transform(X)), X, atol=1e-9)
+        np.testing.assert_allclose(
+            whitener.inverse_transform(whitener.transform(X)), X, atol=1e-9
+        )
 
 
 def test_weights_are_counts():
     rng = np.random.default_rng(0)
-    X, task, weight = rng.normal(size=(20, 3)), np.arange(20) % 4, rng.integers(0, 4, 20)
+    X, task, weight = (
+        rng.normal(size=(20, 3)),
+        np.arange(20) % 4,
+        rng.integers(0, 4, 20),
+    )
     again = np.repeat(np.arange(20), weight)
     weighted = TaskWhitener().fit(X, task=task, sample_weight=weight)
     repeated = TaskWhitener().fit(X[again], task=task[again])

@@ -20,7 +20,8 @@ _SPELLINGS = {
 # The bars of a norm: without these attributes one grows with its neighbours and the other does not.
 _BARS = re.compile(r'<mo class="mathopen">([|‖])</mo>(.*?)<mo>\1</mo>', re.DOTALL)
 _SMALL_BARS = (
-    r'<mo form="prefix" stretchy="false">\1</mo>\2<mo form="postfix" stretchy="false">\1</mo>'
+    r'<mo form="prefix" stretchy="false">\1</mo>\2'
+    r'<mo form="postfix" stretchy="false">\1</mo>'
 )
 
 

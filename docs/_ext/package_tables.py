@@ -34,15 +34,23 @@ class CapabilityTable(SphinxDirective):
         """Table."""
         declared = {f":class:`~manyone.{m.__name__}`": m.can for m in METHODS.values()}
         any_of_them = next(iter(declared.values()))
-        meaning = {entry.name: entry.desc for entry in ClassDoc(type(any_of_them))["Attributes"]}
+        meaning = {
+            entry.name: entry.desc
+            for entry in ClassDoc(type(any_of_them))["Attributes"]
+        }
         lines = [".. list-table::", "   :header-rows: 1", "   :widths: 16 40 44", ""]
         lines += ["   * -", "     - what it is", "     - methods"]
         for field in dataclasses.fields(any_of_them):
-            values = {method: getattr(can, field.name) for method, can in declared.items()}
+            values = {
+                method: getattr(can, field.name) for method, can in declared.items()
+            }
             hidden = isinstance(getattr(any_of_them, field.name), (Mapping, tuple))
             if not (hidden or field.metadata.get("internal")):
                 lines += [f"   * - {field.name.replace('_', ' ')}"]
-                lines += [f"     - {' '.join(meaning[field.name])}", f"     - {_owners(values)}"]
+                lines += [
+                    f"     - {' '.join(meaning[field.name])}",
+                    f"     - {_owners(values)}",
+                ]
         return self.parse_text_to_nodes("\n".join(lines))
 
 
@@ -57,14 +65,24 @@ class SolverTable(SphinxDirective):
         full = ""
         for module in pkgutil.iter_modules(manyone.solvers.__path__):
             place = f"manyone.solvers.{module.name}"
-            functions = inspect.getmembers(importlib.import_module(place), inspect.isfunction)
-            names = [n for n, f in functions if n.startswith("solve_") and f.__module__ == place]
+            functions = inspect.getmembers(
+                importlib.import_module(place), inspect.isfunction
+            )
+            names = [
+                n
+                for n, f in functions
+                if n.startswith("solve_") and f.__module__ == place
+            ]
             table += "".join(f"   ~{module.name}.{name}\n" for name in names)
             if names:
                 full += f"{place}\n{'-' * len(place)}\n\n.. automodule:: {place}\n\n"
-                full += "".join(f".. autofunction:: {place}.{name}\n\n" for name in names)
+                full += "".join(
+                    f".. autofunction:: {place}.{name}\n\n" for name in names
+                )
         if not full:
-            raise self.error("manyone.solvers has no function whose name begins with solve_")
+            raise self.error(
+                "manyone.solvers has no function whose name begins with solve_"
+            )
         text = full if "full" in self.options else table
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
@@ -80,7 +98,9 @@ def _owners(values: dict[str, Any]) -> str:
     groups: dict[str, list[str]] = {}
     for method, value in values.items():
         groups.setdefault(str(value), []).append(method)
-    return "; ".join(f"{value}: {', '.join(methods)}" for value, methods in groups.items())
+    return "; ".join(
+        f"{value}: {', '.join(methods)}" for value, methods in groups.items()
+    )
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

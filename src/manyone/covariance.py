@@ -116,14 +116,17 @@ class TaskWhitenings:
         """The metric of these tasks followed by others that have the same in common."""
         names = ("mean", "scale", "basis", "stretch", "floor")
         parts: dict[str, Any] = {
-            one: np.concatenate([getattr(self, one), getattr(more, one)]) for one in names
+            one: np.concatenate([getattr(self, one), getattr(more, one)])
+            for one in names
         }
         starts = np.concatenate([self.starts, self.starts[-1] + more.starts[1:]])
         return replace(self, starts=starts, **parts)
 
     def _of(self, task: int) -> Whitening:
         own = slice(self.starts[task], self.starts[task + 1])
-        return Whitening(self.basis[own], self.stretch[own], float(self.floor[task]), 0.0)
+        return Whitening(
+            self.basis[own], self.stretch[own], float(self.floor[task]), 0.0
+        )
 
 
 def pooled_whitening(
@@ -181,7 +184,12 @@ def whitening_of_sums(
 
 
 def _shrunk_root(
-    values: Array, basis: Array, fourth: float, total: float, scale: float, shrinkage: float | str
+    values: Array,
+    basis: Array,
+    fourth: float,
+    total: float,
+    scale: float,
+    shrinkage: float | str,
 ) -> Whitening:
     """Inverse root of the shrunk covariance that has these eigenvalues, in units of `scale`."""
     d, kept = basis.shape[1], values > 0.0
@@ -285,13 +293,22 @@ def task_whitenings(
             tasks = same[part]
             rows = white[order[begins[tasks, None] + np.arange(size)]]
             values, directions = _principal(rows)
-            shrunk = (values + covariance_prior) / (freedom[tasks] + covariance_prior)[:, None]
+            shrunk = (values + covariance_prior) / (freedom[tasks] + covariance_prior)[
+                :, None
+            ]
             own = starts[tasks, None] + np.arange(min(size, d))
-            basis[own], stretch[own] = directions, 1.0 / np.sqrt(shrunk) - floor[tasks, None]
-    return TaskWhitenings(mean, scale, pooled, starts, basis, stretch, floor, common, switch)
+            basis[own], stretch[own] = (
+                directions,
+                1.0 / np.sqrt(shrunk) - floor[tasks, None],
+            )
+    return TaskWhitenings(
+        mean, scale, pooled, starts, basis, stretch, floor, common, switch
+    )
 
 
-def _beside(others: TaskWhitenings, mean: Array, switch: Mask, span: Array) -> TaskWhitenings:
+def _beside(
+    others: TaskWhitenings, mean: Array, switch: Mask, span: Array
+) -> TaskWhitenings:
     """A metric of all columns, of means (T, d) and ranges (d,), from that of all but switches."""
     places = np.flatnonzero(switch) - np.arange(switch.sum())
     narrow = others.scale, others.basis, others.pooled.basis
@@ -323,11 +340,16 @@ def _principal(rows: Array) -> tuple[Array, Array]:
 
 def _rounding(values: Array, size: int) -> Array:
     """What eigenvalues (..., m), ascending, are to exceed, of a matrix of products of `size`."""
-    return np.maximum(size * np.finfo(float).eps * values[..., -1:], np.finfo(float).tiny)
+    return np.maximum(
+        size * np.finfo(float).eps * values[..., -1:], np.finfo(float).tiny
+    )
 
 
 def _by_task(codes: Codes, n_tasks: int) -> list[tuple[int, Codes]]:
     if len(codes) == 1:
         return [(int(codes[0]), np.zeros(1, dtype=np.intp))]
     order, starts = group_rows(codes, n_tasks)
-    return [(int(t), order[starts[t] : starts[t + 1]]) for t in np.flatnonzero(np.diff(starts))]
+    return [
+        (int(t), order[starts[t] : starts[t + 1]])
+        for t in np.flatnonzero(np.diff(starts))
+    ]

@@ -13,7 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-_PATIENCE, _PAUSE = 60.0, 0.1  # seconds to wait for another process, and between two looks
+_PATIENCE, _PAUSE = (
+    60.0,
+    0.1,
+)  # seconds to wait for another process, and between two looks
 
 
 def toml_beside(module: str, name: str) -> dict[str, Any]:
@@ -66,8 +69,12 @@ def written_beside(path: Path, *, new: bool = False) -> Iterator[IO[bytes]]:
     stream
     """
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"There is no folder {path.parent} to write {path.name} into.")
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        raise FileNotFoundError(
+            f"There is no folder {path.parent} to write {path.name} into."
+        )
+    handle, name = tempfile.mkstemp(
+        dir=path.parent, prefix=f".{path.name}.", suffix=".part"
+    )
     try:
         with os.fdopen(handle, "wb") as stream:
             yield stream
@@ -112,7 +119,9 @@ def locked(path: Path, patience: float = _PATIENCE) -> Iterator[None]:
     """
     try:
         import fcntl
-    except ImportError:  # Windows, which refuses to replace a file that another process has open
+    except (
+        ImportError
+    ):  # Windows, which refuses to replace a file that another process has open
         yield
         return
     until = time.monotonic() + patience

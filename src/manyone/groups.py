@@ -67,7 +67,9 @@ class TimeBlocks:
         ndarray of shape (m,)
         """
         if not self.number >= 2:
-            raise ValueError(f"number of time blocks must be at least 2; got {self.number!r}.")
+            raise ValueError(
+                f"number of time blocks must be at least 2; got {self.number!r}."
+            )
         time = as_times(self.time, n_rows)[source]
         order = np.lexsort((time, codes))
         codes, time = codes[order], time[order]
@@ -78,7 +80,9 @@ class TimeBlocks:
         first = (np.diff(time, prepend=time[0]) != 0) | (place == 0)
         place = place[np.maximum.accumulate(np.where(first, np.arange(len(codes)), 0))]
         block = np.empty(len(codes), dtype=np.intp)
-        block[order] = codes * self.number + place * self.number // np.repeat(counts, counts)
+        block[order] = codes * self.number + place * self.number // np.repeat(
+            counts, counts
+        )
         return block
 
 
@@ -86,7 +90,9 @@ def as_times(time: Any, n_rows: int) -> NDArray[Any]:
     """Times as numbers that can be compared, shape (n_rows,)."""
     values = np.asarray(time)
     if values.shape != (n_rows,):
-        raise ValueError(f"time must be one value per row, {n_rows}; got shape {values.shape}.")
+        raise ValueError(
+            f"time must be one value per row, {n_rows}; got shape {values.shape}."
+        )
     if values.dtype.kind in "mM":
         missing, numbers = np.isnat(values), values.astype(np.int64)
     elif values.dtype.kind in "iufb":
@@ -97,7 +103,9 @@ def as_times(time: Any, n_rows: int) -> NDArray[Any]:
             "Parse it first, for example with pandas.to_datetime(...).to_numpy()."
         )
     if missing.any():
-        raise ValueError(f"time is missing in row {int(np.argmax(missing))}: fill it, or drop it.")
+        raise ValueError(
+            f"time is missing in row {int(np.argmax(missing))}: fill it, or drop it."
+        )
     return numbers
 
 
@@ -119,7 +127,9 @@ def group_numbers(labels: Codes, codes: Codes, content: Codes) -> Codes:
     # In the order of what is in them.
     parts.sort(key=lambda rows: (int(codes[rows[0]]), content[rows].tolist()))
     numbers = np.empty(len(codes), dtype=np.intp)
-    numbers[np.concatenate(parts)] = np.repeat(np.arange(len(parts)), list(map(len, parts)))
+    numbers[np.concatenate(parts)] = np.repeat(
+        np.arange(len(parts)), list(map(len, parts))
+    )
     return numbers
 
 
@@ -139,7 +149,9 @@ class LeftOut(NamedTuple):
     judged: NDArray[np.bool_]
 
 
-def leaving_together(rows: TrainingRows, others: NDArray[np.bool_] | None = None) -> list[LeftOut]:
+def leaving_together(
+    rows: TrainingRows, others: NDArray[np.bool_] | None = None
+) -> list[LeftOut]:
     """What leaves when groups are judged; nothing for tasks of one group, which has to stay.
 
     `others` (T,) are tasks that have earlier groups, which are not among the rows.
@@ -159,7 +171,9 @@ def leaving_together(rows: TrainingRows, others: NDArray[np.bool_] | None = None
         if ahead[task]:
             first = 0 if others[task] else 1
             for start, end in zip(starts[first:], ends[first:], strict=True):
-                found.append(LeftOut(mine[start:], np.arange(len(mine) - start) < end - start))
+                found.append(
+                    LeftOut(mine[start:], np.arange(len(mine) - start) < end - start)
+                )
         else:
             for start, end in zip(starts, ends, strict=True):
                 found.append(LeftOut(mine[start:end], np.ones(end - start, dtype=bool)))
@@ -179,9 +193,13 @@ def cannot_vouch(rows: TrainingRows, some: Codes, others: Codes) -> NDArray[np.b
     leaves = (low < high)[codes[some]]  # the only group of a task stays
     if rows.forward:
         ahead = looks_ahead(rows)[codes[some]]
-        later = (codes[some, None] == codes[others]) & (group[some, None] < group[others])
+        later = (codes[some, None] == codes[others]) & (
+            group[some, None] < group[others]
+        )
         together |= later & ahead[:, None]
-        leaves &= ~ahead | (group[some] > low[codes[some]])  # and so does the first block
+        leaves &= ~ahead | (
+            group[some] > low[codes[some]]
+        )  # and so does the first block
     # Of few others all may leave: then nobody is left to be far from.
     leaves &= ~together.all(axis=1)
     return together & leaves[:, None]
@@ -198,7 +216,9 @@ def looks_ahead(rows: TrainingRows) -> NDArray[np.bool_]:
     return enough & bool(rows.forward)
 
 
-def calibration_weight(scores: Array, rows: TrainingRows, alike: float | None = None) -> Array:
+def calibration_weight(
+    scores: Array, rows: TrainingRows, alike: float | None = None
+) -> Array:
     r"""What each left-out score counts for: rows of a group that score alike count as fewer.
 
     :math:`w / (1 + (m - 1) \rho)` for a group of m rows, with :math:`\rho` from :func:`likeness`.
@@ -220,7 +240,9 @@ def calibration_weight(scores: Array, rows: TrainingRows, alike: float | None = 
     alike = likeness(scores, rows) if alike is None else alike
     known, group = _judged_groups(scores, rows)
     counted, weight = rows.weight.copy(), rows.weight[known]
-    counted[known] /= 1.0 + np.maximum(np.bincount(group, weight)[group] - 1.0, 0.0) * alike
+    counted[known] /= (
+        1.0 + np.maximum(np.bincount(group, weight)[group] - 1.0, 0.0) * alike
+    )
     return counted
 
 
@@ -246,7 +268,9 @@ def likeness(scores: Array, rows: TrainingRows) -> float:
     rank = (rank - starts) / np.bincount(codes)[codes]
     size, total = np.bincount(group, weight), np.bincount(codes, weight)
     of_group = np.bincount(group, weight * rank) / size
-    of_task = (np.bincount(codes, weight * rank) / np.where(total > 0, total, 1.0))[codes]
+    of_task = (np.bincount(codes, weight * rank) / np.where(total > 0, total, 1.0))[
+        codes
+    ]
     between = weight @ np.square(of_group[group] - of_task)
     within = weight @ np.square(rank - of_group[group])
     tasks = np.count_nonzero(total)
@@ -257,5 +281,7 @@ def likeness(scores: Array, rows: TrainingRows) -> float:
     if rest <= 0 or typical <= 1:
         return 0.0
     between, within = between / freedom, within / rest
-    alike = (between - within) / max(between + (typical - 1) * within, np.finfo(float).tiny)
+    alike = (between - within) / max(
+        between + (typical - 1) * within, np.finfo(float).tiny
+    )
     return float(np.clip(alike, 0.0, 1.0))

@@ -13,7 +13,9 @@ from manyone.messages import warn_user
 from manyone.routing import asked
 
 
-def undone(steps: list[tuple[str, Any]], Z: Array, task: NDArray[Any]) -> tuple[Array, int]:
+def undone(
+    steps: list[tuple[str, Any]], Z: Array, task: NDArray[Any]
+) -> tuple[Array, int]:
     """Rows (n, d) before the steps that can be undone, and the number of steps before those."""
     for number in range(len(steps), 0, -1):
         name, step = steps[number - 1]

@@ -25,7 +25,9 @@ def one_per_row(name: str, values: Any, n_rows: int) -> NDArray[Any]:
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     if len(labels) != n_rows:
-        raise ValueError(f"{name} has {len(labels)} values but X has {n_rows} rows: one per row.")
+        raise ValueError(
+            f"{name} has {len(labels)} values but X has {n_rows} rows: one per row."
+        )
     return labels
 
 

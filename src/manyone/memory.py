@@ -19,7 +19,9 @@ def available_bytes() -> float:
                 limits.append(1024.0 * float(line.split()[1]))
     except OSError:  # no such file on this system
         if "SC_PHYS_PAGES" in os.sysconf_names:
-            limits.append(float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES"))
+            limits.append(
+                float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
+            )
     group = Path("/sys/fs/cgroup")
     try:
         most = (group / "memory.max").read_text().strip()

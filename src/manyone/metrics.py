@@ -35,7 +35,9 @@ class TaskAUC:
     True
     """
 
-    def __call__(self, estimator: Any, X: Any, y: Any = None, *, task: Any = None) -> float:
+    def __call__(
+        self, estimator: Any, X: Any, y: Any = None, *, task: Any = None
+    ) -> float:
         """Mean AUC over the tasks that have rows both in the training and in the validation fold.
 
         Warns where those are only part of the tasks: a search over sorted rows, cut without
@@ -58,7 +60,9 @@ class TaskAUC:
                 "TaskAUC needs the task of each validation row, which searches hand on if "
                 "sklearn.set_config(enable_metadata_routing=True) was called before."
             )
-        from sklearn.pipeline import Pipeline  # slow to import, and here it is there already
+        from sklearn.pipeline import (
+            Pipeline,
+        )  # slow to import, and here it is there already
 
         if isinstance(estimator, Pipeline):
             X, estimator = estimator[:-1].transform(X), estimator[-1]

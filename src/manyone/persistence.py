@@ -66,7 +66,15 @@ def trusted_types() -> tuple[str, ...]:
     ours: list[type] = [*METHODS.values(), CombinedOneClass, TaskWhitener]
     ours += [TaskPipeline, TableModel, TrainingTable, UnknownTasks]
     ours += [Encoder, Decision, NumberMap, LevelMap, DateMap, Column]
-    ours += [Balls, CombinedScorer, Expansion, InMetric, Projection, TaskExpansions, TwoLayers]
+    ours += [
+        Balls,
+        CombinedScorer,
+        Expansion,
+        InMetric,
+        Projection,
+        TaskExpansions,
+        TwoLayers,
+    ]
     ours += [Solution, FitReport, Presence, Usual, RangeGuard, Tail]
     ours += [Whitening, TaskWhitenings]
     ours += [Calibration, Kernel, Points, TrainingRows, RidgeFactor]
@@ -79,7 +87,9 @@ class ModelFileError(ValueError):
     """A file is not a model that can be loaded."""
 
 
-def save(model: Any, path: str | os.PathLike[str], *, trusted: tuple[str, ...] = ()) -> None:
+def save(
+    model: Any, path: str | os.PathLike[str], *, trusted: tuple[str, ...] = ()
+) -> None:
     """Write a fitted estimator, or a pipeline around one, to a file.
 
     The file appears whole or not at all: it is written beside its place, flushed to disk, and
@@ -117,9 +127,19 @@ def save(model: Any, path: str | os.PathLike[str], *, trusted: tuple[str, ...] =
             f"{name} cannot be saved: it holds {untrusted}, which load() would refuse. "
             "Remove it, or, if you know it, pass trusted=[...] here and there."
         )
-    header = {"format": FORMAT, "format_version": FORMAT_VERSION, "manyone": manyone.__version__}
-    header |= {package: version(package) for package in ("scikit-learn", "numpy", "scipy")}
-    header |= {"model": name, "bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()}
+    header = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "manyone": manyone.__version__,
+    }
+    header |= {
+        package: version(package) for package in ("scikit-learn", "numpy", "scipy")
+    }
+    header |= {
+        "model": name,
+        "bytes": len(payload),
+        "sha256": hashlib.sha256(payload).hexdigest(),
+    }
     write_atomically(Path(path), json.dumps(header).encode() + b"\n" + payload)
 
 
@@ -146,7 +166,10 @@ def load(path: str | os.PathLike[str], *, trusted: tuple[str, ...] = ()) -> Any:
     skops_io, content = _skops(), Path(path).read_bytes()
     header = read_header(path, content)
     payload = content[content.index(b"\n") + 1 :]
-    if len(payload) != header["bytes"] or hashlib.sha256(payload).hexdigest() != header["sha256"]:
+    if (
+        len(payload) != header["bytes"]
+        or hashlib.sha256(payload).hexdigest() != header["sha256"]
+    ):
         raise ModelFileError(
             f"{path} is damaged: its {len(payload)} bytes do not match its checksum. Copy it again."
         )
@@ -164,7 +187,9 @@ def load(path: str | os.PathLike[str], *, trusted: tuple[str, ...] = ()) -> Any:
         raise ModelFileError(f"{path} cannot be read as a model: {why}") from error
 
 
-def read_header(path: str | os.PathLike[str], content: bytes | None = None) -> dict[str, Any]:
+def read_header(
+    path: str | os.PathLike[str], content: bytes | None = None
+) -> dict[str, Any]:
     """The first line of a model file: format, versions, class, checksum.
 
     Parameters

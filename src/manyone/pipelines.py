@@ -59,7 +59,9 @@ def make_pipeline(*steps: Any, **options: Any) -> TaskPipeline:
     array([-1])
     """
     if not steps:
-        raise ValueError('make_pipeline needs an estimator, or "auto", as its last step.')
+        raise ValueError(
+            'make_pipeline needs an estimator, or "auto", as its last step.'
+        )
     names: list[str] = []
     for step in steps:
         name = step if isinstance(step, str) else type(step).__name__.lower()
@@ -121,12 +123,16 @@ class TaskPipeline(BaseComposition):
         elif isinstance(last, OneClassEstimator):
             model = clone(last).fit(Z, **given)
         else:
-            raise ValueError(f'The last step must be a manyone estimator or "auto"; got {last!r}.')
+            raise ValueError(
+                f'The last step must be a manyone estimator or "auto"; got {last!r}.'
+            )
         return self.become(model, Z, **given)
 
     def fit_transformers(self, X: Any, **labels: Any) -> tuple[Any, dict[str, Any]]:
         """Rows as the estimator gets them, and labels (task, outlier, groups) as values."""
-        self.label_columns_ = [name for name in labels.values() if isinstance(name, str)]
+        self.label_columns_ = [
+            name for name in labels.values() if isinstance(name, str)
+        ]
         X, *values = split_columns(X, **labels)
         given = dict(zip(labels, values, strict=True))
         self.steps_ = [(name, clone(step)) for name, step in self.steps[:-1]]
@@ -143,7 +149,12 @@ class TaskPipeline(BaseComposition):
         return self._keep_some(X, **given)
 
     def _keep_some(
-        self, X: Any, task: Any = None, outlier: Any = None, sample_weight: Any = None, **_: Any
+        self,
+        X: Any,
+        task: Any = None,
+        outlier: Any = None,
+        sample_weight: Any = None,
+        **_: Any,
     ) -> Self:
         """Keep a sample of rows, to explain others by, where the estimator keeps none."""
         self.sample_: Any = None
@@ -195,7 +206,9 @@ class TaskPipeline(BaseComposition):
 
     def _ask(self, method: str, X: Any, task: Any, **options: Any) -> Any:
         X, task = split_columns(X, task=task)
-        return getattr(self.model_, method)(self.transform(X, task=task), task=task, **options)
+        return getattr(self.model_, method)(
+            self.transform(X, task=task), task=task, **options
+        )
 
     def score_samples(self, X: Any, *, task: Any = None) -> Array:
         """Score of each row, shape (n,); higher is more normal."""
@@ -213,7 +226,9 @@ class TaskPipeline(BaseComposition):
         """P-value of "this row is normal for its task", shape (n,)."""
         return np.asarray(self._ask("pvalues", X, task, exact=exact))
 
-    def select(self, X: Any, *, task: Any = None, fdr: float = 0.1, exact: bool = False) -> Mask:
+    def select(
+        self, X: Any, *, task: Any = None, fdr: float = 0.1, exact: bool = False
+    ) -> Mask:
         """Rows of a batch to call abnormal, with false-discovery control, shape (n,)."""
         return np.asarray(self._ask("select", X, task, fdr=fdr, exact=exact))
 
@@ -244,7 +259,11 @@ class TaskPipeline(BaseComposition):
         """Add rows of known tasks, or new tasks, where the estimator can; see its `enroll`."""
         rows = self._prepared(X, task=task, **given)
         X, task, outlier, _ = rows_to_enroll(
-            self.model_, rows["X"], rows["task"], rows.get("outlier"), rows.get("groups")
+            self.model_,
+            rows["X"],
+            rows["task"],
+            rows.get("outlier"),
+            rows.get("groups"),
         )
         self.model_.enroll(**rows)
         if (before := vars(self).get("sample_")) is not None:
@@ -252,7 +271,9 @@ class TaskPipeline(BaseComposition):
             self.sample_ = TakeSample(_KEPT).merge(before, self.sample_)
         return self
 
-    def forget(self, task: Any, *, X: Any = None, others: Any = None, **given: Any) -> Self:
+    def forget(
+        self, task: Any, *, X: Any = None, others: Any = None, **given: Any
+    ) -> Self:
         """Remove a task and its rows from the estimator; see its `forget`.
 
         Rows that are given, its own or those of all others, are as the first transformer takes
@@ -275,7 +296,9 @@ class TaskPipeline(BaseComposition):
         given = dict(zip(given, values, strict=True))
         return {**given, "X": self.transform(X, task=given.get("task"))}
 
-    def explain(self, X: Any, *, task: Any = None, top: int = 3) -> dict[str, NDArray[Any]]:
+    def explain(
+        self, X: Any, *, task: Any = None, top: int = 3
+    ) -> dict[str, NDArray[Any]]:
         """Which columns make each row unusual for its task.
 
         Parameters
@@ -309,7 +332,10 @@ class TaskPipeline(BaseComposition):
         gain = np.maximum(reasons.gain, 0.0)
         share = gain / np.maximum(gain.sum(axis=1, keepdims=True), 1e-300)
         parts = {"value": Z, "expected": reasons.expected, "share": share}
-        found = {name: np.take_along_axis(part, order, axis=1) for name, part in parts.items()}
+        found = {
+            name: np.take_along_axis(part, order, axis=1)
+            for name, part in parts.items()
+        }
         return {"column": self._names(steps, Z.shape[1])[order], **found}
 
     def _names(self, steps: int, width: int) -> NDArray[Any]:

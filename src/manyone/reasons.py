@@ -34,7 +34,12 @@ class Reasons(NamedTuple):
 
 
 def find_reasons(
-    metric: TaskWhitenings, Z: Array, codes: Codes, source: Codes, low: Array, high: Array
+    metric: TaskWhitenings,
+    Z: Array,
+    codes: Codes,
+    source: Codes,
+    low: Array,
+    high: Array,
 ) -> Reasons:
     """Counterfactuals of rows.
 
@@ -64,7 +69,9 @@ def find_reasons(
             step = np.linalg.solve(inner, pull[:, block].T).T
             likely = np.clip(z - step, low[block], high[block])
             step = z - likely
-            gain[rows, column] = np.einsum("ij,ij->i", step, 2.0 * pull[:, block] - step @ inner)
+            gain[rows, column] = np.einsum(
+                "ij,ij->i", step, 2.0 * pull[:, block] - step @ inner
+            )
             expected[np.ix_(rows, block)] = likely
     return Reasons(gain, expected)
 

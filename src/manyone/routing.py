@@ -32,7 +32,9 @@ class RoutingState:
             self._metadata_request = MetadataRequest(owner=self)
             for method, params in words.items():
                 for param, alias in params.items():
-                    getattr(self._metadata_request, method).add_request(param=param, alias=alias)
+                    getattr(self._metadata_request, method).add_request(
+                        param=param, alias=alias
+                    )
 
 
 def asked(step: Any, method: str, task: Any) -> dict[str, Any]:

@@ -17,7 +17,13 @@ from sklearn.utils.validation import validate_data
 from manyone import validation
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.groups import MISSING, TimeBlocks, group_numbers, joined_groups
-from manyone.labels import check_outlier, check_weight, encode, one_per_row, split_columns
+from manyone.labels import (
+    check_outlier,
+    check_weight,
+    encode,
+    one_per_row,
+    split_columns,
+)
 
 # Larger blocks than this leave the cache and gain nothing.
 _BLOCK_BYTES = 8 * 2**20
@@ -90,7 +96,9 @@ class TrainingRows(CodedRows):
 
     def keys(self, like: TrainingRows) -> Codes:
         """Equal for copies of a row of a task (and of a group), also beside rows alike, (n,)."""
-        key = ((self.codes + 1) * 2 + self.outlier) * (like.content.max() + 1) + self.content
+        key = ((self.codes + 1) * 2 + self.outlier) * (
+            like.content.max() + 1
+        ) + self.content
         if self.group is None or like.group is None:
             return key
         return key * (like.group.max() + 2) + self.group + 1
@@ -137,8 +145,15 @@ class TrainingRows(CodedRows):
     def joined(self, more: TrainingRows) -> TrainingRows:
         """These rows followed by more rows."""
         both = [self.X, more.X]
-        X = sparse.vstack(both, format="csr") if sparse.issparse(self.X) else np.vstack(both)
-        codes, weight = np.append(self.codes, more.codes), np.append(self.weight, more.weight)
+        X = (
+            sparse.vstack(both, format="csr")
+            if sparse.issparse(self.X)
+            else np.vstack(both)
+        )
+        codes, weight = (
+            np.append(self.codes, more.codes),
+            np.append(self.weight, more.weight),
+        )
         outlier, content = np.append(self.outlier, more.outlier), row_numbers(X)
         n_tasks, group = max(self.n_tasks, more.n_tasks), joined_groups(self, more)
         rows = TrainingRows(X, codes, outlier, weight, content, n_tasks, group=group)
@@ -197,7 +212,9 @@ def training_rows(
     named: list[str] = []
     if isinstance(task, str) or isinstance(outlier, str) or isinstance(groups, str):
         named = [name for name in (task, outlier, groups) if isinstance(name, str)]
-        X, task, outlier, groups = split_columns(X, task=task, outlier=outlier, groups=groups)
+        X, task, outlier, groups = split_columns(
+            X, task=task, outlier=outlier, groups=groups
+        )
     if reset:
         estimator.label_columns_ = named
     X = check_rows(estimator, X, reset=reset)
@@ -206,7 +223,11 @@ def training_rows(
     mask = np.zeros(n, dtype=bool) if outlier is None else check_outlier(outlier, n)
     if task is None:
         labels: NDArray[Any] = np.zeros(n, dtype=np.intp)
-    elif isinstance(task, np.ndarray) and task.dtype.kind in "iubU" and task.shape == (n,):
+    elif (
+        isinstance(task, np.ndarray)
+        and task.dtype.kind in "iubU"
+        and task.shape == (n,)
+    ):
         labels = task
     else:
         labels = one_per_row("task", task, n)
@@ -225,11 +246,18 @@ def training_rows(
     content = row_numbers(X)
     if square:
         # A line of the matrix, sorted, is the same whatever the order of the others.
-        content = row_numbers(np.column_stack([row_numbers(np.sort(X, axis=1)), content]))
+        content = row_numbers(
+            np.column_stack([row_numbers(np.sort(X, axis=1)), content])
+        )
     order = np.lexsort((content, np.where(codes == MISSING, len(tasks), codes)))
     source = kept[order]
     X = X[np.ix_(order, order)] if square else X[order]
-    codes, mask, weight, content = codes[order], mask[source], weight[source], content[order]
+    codes, mask, weight, content = (
+        codes[order],
+        mask[source],
+        weight[source],
+        content[order],
+    )
     columns = source if square else None
     rows = TrainingRows(X, codes, mask, weight, content, len(tasks), columns)
     if reset and outlier is not None:
@@ -239,7 +267,9 @@ def training_rows(
     return rows, tasks, source
 
 
-def _grouped(rows: TrainingRows, groups: Any, source: Codes, n_rows: int) -> TrainingRows:
+def _grouped(
+    rows: TrainingRows, groups: Any, source: Codes, n_rows: int
+) -> TrainingRows:
     """Rows with the groups that were given for all of them, in the order they were given."""
     if isinstance(groups, TimeBlocks):
         blocks = groups.numbers(rows.codes, source, n_rows)
@@ -269,13 +299,19 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
     if not reset and type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2:
         # What the checks would come to for most calls, in a hundredth of their time.
         fits = X.shape[1] == estimator.n_features_in_ and X.shape[0] > 0
-        if fits and not hasattr(estimator, "feature_names_in_") and np.isfinite(X).all():
+        if (
+            fits
+            and not hasattr(estimator, "feature_names_in_")
+            and np.isfinite(X).all()
+        ):
             return X
     if isinstance(X, np.ma.MaskedArray):  # scikit-learn would read what the mask hides
         X = np.ma.filled(X.astype(np.float64), np.nan)
     dtype = np.float64 if reset else [np.float64, np.float32]
     try:
-        return validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=dtype)
+        return validate_data(
+            estimator, X, reset=reset, accept_sparse="csr", dtype=dtype
+        )
     except (ValueError, TypeError, OverflowError) as error:
         raise validation.with_place(error, X) from None
 

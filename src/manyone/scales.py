@@ -30,7 +30,9 @@ def task_scales(
     squares = np.zeros((len(freedom), X.shape[1]))
     np.add.at(squares, codes, weight[:, None] * (centred / unit) ** 2)
     pooled = squares.sum(axis=0) / max(freedom.sum(), np.finfo(float).tiny)
-    own = (squares + prior * pooled) / np.maximum(freedom + prior, np.finfo(float).tiny)[:, None]
+    own = (squares + prior * pooled) / np.maximum(
+        freedom + prior, np.finfo(float).tiny
+    )[:, None]
     own = np.where((freedom + prior > 0)[:, None], own, pooled)
     scale = unit * np.sqrt(own)
     # Columns that vary between tasks only, or not at all: in units of what is known of them.
@@ -73,7 +75,9 @@ def switches(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Mask:
     ndarray of bool of shape (d,)
     """
     low, high = X.min(axis=0), X.max(axis=0)
-    found = np.asarray((high > low) & np.all((low == X) | (high == X), axis=0), dtype=bool)
+    found = np.asarray(
+        (high > low) & np.all((low == X) | (high == X), axis=0), dtype=bool
+    )
     upper = (X[:, found] == high[found]).astype(np.float64)
     share = weight @ upper / weight.sum()
     inside = weight @ (upper - task_means(upper, codes, weight, n_tasks)[codes]) ** 2

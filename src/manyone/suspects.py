@@ -24,7 +24,12 @@ _FARTHEST = 1e300
 
 
 def trust(
-    X: Array, codes: Codes, weight: Array, n_tasks: int, scale_prior: float, covariance_prior: float
+    X: Array,
+    codes: Codes,
+    weight: Array,
+    n_tasks: int,
+    scale_prior: float,
+    covariance_prior: float,
 ) -> Array:
     r"""How much of each row to learn from: 1, or less for rows that are far away and alone there.
 
@@ -91,7 +96,9 @@ def trust(
     return np.where(share < _LEAST, 0.0, share)
 
 
-def _second_nearest(X: Array, codes: Codes, weight: Array, n_tasks: int) -> tuple[Array, Array]:
+def _second_nearest(
+    X: Array, codes: Codes, weight: Array, n_tasks: int
+) -> tuple[Array, Array]:
     """Distance of each row (n, d) to the second nearest other of its task, and that row's own.
 
     Copies are others. 0 where there are no two.
@@ -100,7 +107,9 @@ def _second_nearest(X: Array, codes: Codes, weight: Array, n_tasks: int) -> tupl
     second, companion = np.zeros((2, len(X)))
     for task in np.flatnonzero(np.diff(starts) > 1):
         own = order[starts[task] : starts[task + 1]]
-        few = own[np.linspace(0, len(own) - 1, min(len(own), _MOST_OTHERS)).astype(np.intp)]
+        few = own[
+            np.linspace(0, len(own) - 1, min(len(own), _MOST_OTHERS)).astype(np.intp)
+        ]
         of_few = _second(_apart(X[few], X[few]), few[:, None] == few, weight[few])
         for part in row_blocks(len(own), 5 * len(few)):
             rows = own[part]
@@ -133,7 +142,9 @@ def _usual(distance: Array, codes: Codes, weight: Array, n_tasks: int) -> Array:
     usual = task_medians(distance[:, None], codes, weight, n_tasks)[:, 0]
     apart = np.flatnonzero(distance > 0.0)
     if len(apart):
-        overall = task_medians(distance[apart, None], np.zeros_like(apart), weight[apart], 1)
+        overall = task_medians(
+            distance[apart, None], np.zeros_like(apart), weight[apart], 1
+        )
         usual = np.maximum(usual, overall[0, 0])
     return usual[codes]
 
@@ -157,7 +168,9 @@ def task_medians(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Array:
     return medians
 
 
-def _in_deviations(X: Array, codes: Codes, weight: Array, n_tasks: int, prior: float) -> Array:
+def _in_deviations(
+    X: Array, codes: Codes, weight: Array, n_tasks: int, prior: float
+) -> Array:
     """Rows (n, d) about the medians of their task, in units of its median deviations."""
     with np.errstate(over="ignore"):
         deviation = X - task_medians(X, codes, weight, n_tasks)[codes]
@@ -169,6 +182,8 @@ def _in_deviations(X: Array, codes: Codes, weight: Array, n_tasks: int, prior: f
     varies = own * largest > 1e-12 * np.abs(X).max(axis=0)
     freedom = np.maximum(np.bincount(codes, weight, n_tasks) - 1.0, 0.0)[:, None]
     pooled = (freedom * own**2).sum(axis=0) / max(freedom.sum(), np.finfo(float).tiny)
-    square = (freedom * own**2 + prior * pooled) / np.maximum(freedom + prior, np.finfo(float).tiny)
+    square = (freedom * own**2 + prior * pooled) / np.maximum(
+        freedom + prior, np.finfo(float).tiny
+    )
     scale = np.sqrt(np.where(varies & (square > 0), square, np.inf))
     return deviation / scale[codes]

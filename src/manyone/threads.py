@@ -157,7 +157,9 @@ def _call(module: Any, name: str, *given: Any) -> None:
 def _at(module: Any, name: str) -> Callable[..., None]:
     """The function behind a capsule that SciPy has for Cython."""
     capsule, api = module.__pyx_capi__[name], ctypes.pythonapi
-    named = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
+    named = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(
+        ("PyCapsule_GetName", api)
+    )
     at = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     address = at(("PyCapsule_GetPointer", api))(capsule, named(capsule))
     return ctypes.CFUNCTYPE(None)(address)

@@ -20,7 +20,9 @@ _MANY_COPIES, _TOLD_APART = 0.1, 0.8
 
 def no_metric(metric: str) -> str:
     """Why a metric cannot be learned."""
-    return f'metric="{metric}" needs dense rows, not sparse ones or kernel="precomputed".'
+    return (
+        f'metric="{metric}" needs dense rows, not sparse ones or kernel="precomputed".'
+    )
 
 
 def as_frame(X: Any) -> Any:
@@ -35,13 +37,19 @@ def take_column(X: Any, role: str, name: str) -> tuple[Any, Any]:
     """Take the column `name` that the parameter `role` names out of a data frame."""
     frame = as_frame(X)
     if hasattr(X, "collect") and frame is None:
-        raise ValueError(f"X is a lazy frame: call .collect() first to use {role}={name!r}.")
+        raise ValueError(
+            f"X is a lazy frame: call .collect() first to use {role}={name!r}."
+        )
     if frame is None:
         kind = type(X).__name__
-        raise ValueError(f"{role}={name!r} names a column: X must be a DataFrame, got {kind}.")
+        raise ValueError(
+            f"{role}={name!r} names a column: X must be a DataFrame, got {kind}."
+        )
     if name not in frame.columns:
         columns = shortlist(frame.columns, 8)
-        raise ValueError(f"{role}={name!r} is not a column of X. Its columns are: {columns}.")
+        raise ValueError(
+            f"{role}={name!r} is not a column of X. Its columns are: {columns}."
+        )
     if len(frame.columns) == 1:
         raise ValueError(f"X has no feature left beside {role}={name!r}: add a column.")
     return frame.drop(name).to_native(), frame[name]
@@ -56,8 +64,12 @@ def as_sequence(task: Any) -> Any:
     if type(task) is list or (array and task.ndim == 1):
         return task
     if array or as_frame(task) is not None or isinstance(task, Mapping):
-        what = f"an array of shape {task.shape}" if array else f"a {type(task).__name__}"
-        raise ValueError(f"labels must be one value per row; got {what}. Pass one column of it.")
+        what = (
+            f"an array of shape {task.shape}" if array else f"a {type(task).__name__}"
+        )
+        raise ValueError(
+            f"labels must be one value per row; got {what}. Pass one column of it."
+        )
     series = nw.from_native(task, series_only=True, pass_through=True)
     return series.to_list() if isinstance(series, nw.Series) else task
 
@@ -97,14 +109,20 @@ def refuse_unhashable(labels: NDArray[Any]) -> None:
     try:
         hash(tuple(labels.tolist()))
     except TypeError as error:
-        raise ValueError(f"task labels must be hashable, such as strings: {error}.") from None
+        raise ValueError(
+            f"task labels must be hashable, such as strings: {error}."
+        ) from None
 
 
 def unknown_task(label: Any, tasks: NDArray[Any]) -> str:
     """Sentence that says which tasks there are."""
     label = label.item() if isinstance(label, np.generic) else label
     kind = type(tasks.tolist()[0]).__name__
-    hint = "" if type(label).__name__ == kind else f" Labels of this model are of type {kind}."
+    hint = (
+        ""
+        if type(label).__name__ == kind
+        else f" Labels of this model are of type {kind}."
+    )
     known = shortlist(tasks.tolist(), 5)
     return (
         f"Unknown task {label!r}. The model knows {len(tasks)} task(s): {known}.{hint} "
@@ -137,7 +155,11 @@ def warn_of_labels_in_y(y: Any) -> None:
     values = np.asarray(y)
     if values.ndim != 1 or values.dtype.kind == "f":
         return
-    distinct = set(values.tolist()) if values.dtype == object else set(np.unique(values).tolist())
+    distinct = (
+        set(values.tolist())
+        if values.dtype == object
+        else set(np.unique(values).tolist())
+    )
     if 1 < len(distinct) <= max(2, len(values) // 2) and not distinct <= {1, -1}:
         warn_user(
             f"y is ignored, but looks like labels ({len(distinct)} values, {len(values)} rows): "
@@ -151,8 +173,14 @@ def warn_of_labels_in_y(y: Any) -> None:
 
 def refuse_unless_listed(name: str, values: Any) -> None:
     """A parameter that wants one value per row."""
-    if not hasattr(values, "__len__") or isinstance(values, str) or getattr(values, "ndim", 1) == 0:
-        raise ValueError(f"{name} must be one value per row, or name a column; got {values!r}.")
+    if (
+        not hasattr(values, "__len__")
+        or isinstance(values, str)
+        or getattr(values, "ndim", 1) == 0
+    ):
+        raise ValueError(
+            f"{name} must be one value per row, or name a column; got {values!r}."
+        )
 
 
 def refuse_unless_boolean(mask: NDArray[Any]) -> None:
@@ -160,13 +188,17 @@ def refuse_unless_boolean(mask: NDArray[Any]) -> None:
     values = set(mask.tolist())
     if not values <= {False, True}:
         found = shortlist(sorted(map(str, values)), 5)
-        raise ValueError(f"outlier must be True where a row is abnormal, else False; got {found}.")
+        raise ValueError(
+            f"outlier must be True where a row is abnormal, else False; got {found}."
+        )
 
 
 def symmetric_part(K: Any) -> Array:
     """A precomputed kernel matrix: square, and only its symmetric part has a meaning."""
     if K.shape[0] != K.shape[1]:
-        raise ValueError(f'kernel="precomputed" needs a square matrix; got shape {K.shape}.')
+        raise ValueError(
+            f'kernel="precomputed" needs a square matrix; got shape {K.shape}.'
+        )
     K = K.toarray() if sparse.issparse(K) else K
     return np.asarray(K + K.T) / 2
 
@@ -174,7 +206,9 @@ def symmetric_part(K: Any) -> Array:
 def refuse_landmarks(rows: Any, number: int) -> None:
     """Landmarks need rows."""
     if rows.columns is not None:
-        raise ValueError(f'kernel="precomputed" has no landmarks={number}: use landmarks=None.')
+        raise ValueError(
+            f'kernel="precomputed" has no landmarks={number}: use landmarks=None.'
+        )
 
 
 def refuse_many_shared(rows: Any, landmarks: int) -> None:
@@ -233,12 +267,18 @@ def _locate(X: Any) -> str | None:
     if sparse.issparse(X):
         coo = X.tocoo()
         cells = zip(coo.data.tolist(), coo.row.tolist(), coo.col.tolist(), strict=True)
-        return next((_bad_value(*cell) for cell in cells if not np.isfinite(cell[0])), None)
+        return next(
+            (_bad_value(*cell) for cell in cells if not np.isfinite(cell[0])), None
+        )
     frame = as_frame(X)
     if hasattr(X, "collect") and frame is None:
         return "X is a lazy frame: call .collect() first."
     schema = {} if frame is None else frame.schema
-    text = [name for name, kind in schema.items() if not (kind.is_numeric() or kind == nw.Boolean)]
+    text = [
+        name
+        for name, kind in schema.items()
+        if not (kind.is_numeric() or kind == nw.Boolean)
+    ]
     if text:
         return (
             f"Column(s) {shortlist(text, 5)} of X are not numeric. Drop or encode them first, "
@@ -267,5 +307,7 @@ def unable(cls: type, capability: str, what: str) -> str:
     """Sentence that says which estimators can do what this one cannot."""
     from manyone.estimators import METHODS
 
-    able = [other.__name__ for other in METHODS.values() if getattr(other.can, capability)]
+    able = [
+        other.__name__ for other in METHODS.values() if getattr(other.can, capability)
+    ]
     return f"{cls.__name__} has no {what}. Use {' or '.join(able)}."

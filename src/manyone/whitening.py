@@ -14,8 +14,20 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from manyone import validation
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array, Codes
-from manyone.covariance import TaskWhitenings, Whitening, pooled_whitening, task_whitenings
-from manyone.labels import check_weight, encode, lookup, one_per_row, split_columns, without_columns
+from manyone.covariance import (
+    TaskWhitenings,
+    Whitening,
+    pooled_whitening,
+    task_whitenings,
+)
+from manyone.labels import (
+    check_weight,
+    encode,
+    lookup,
+    one_per_row,
+    split_columns,
+    without_columns,
+)
 from manyone.routing import RoutingState
 from manyone.rows import MISSING
 
@@ -89,7 +101,9 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
     scale_prior: float = 2.0
     covariance_prior: float = 3.0
 
-    def fit(self, X: Any, y: Any = None, *, task: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, *, task: Any = None, sample_weight: Any = None
+    ) -> Self:
         """Estimate the within-task covariance.
 
         Parameters
@@ -109,7 +123,9 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         X, task = split_columns(X, task=task)
         X = validate_data(self, X, dtype=np.float64)
         labels = np.zeros(len(X)) if task is None else one_per_row("task", task, len(X))
-        weight = np.ones(len(X)) if sample_weight is None else check_weight(sample_weight, X)
+        weight = (
+            np.ones(len(X)) if sample_weight is None else check_weight(sample_weight, X)
+        )
         kept = weight > 0
         self.tasks_, codes = encode(labels[kept])
         known = codes != MISSING
@@ -118,7 +134,9 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         with np.errstate(under="ignore"):
             if self.adaptive:
                 priors = (self.scale_prior, self.covariance_prior)
-                self.whitening_ = task_whitenings(X, codes, weight, len(self.tasks_), *priors)
+                self.whitening_ = task_whitenings(
+                    X, codes, weight, len(self.tasks_), *priors
+                )
                 self.shrinkage_ = self.whitening_.pooled.shrinkage
             else:
                 self.whitening_ = pooled_whitening(X, codes, weight, self.shrinkage)

@@ -16,7 +16,13 @@ def test_cases_are_measured_and_written(tmp_path, monkeypatch):
         raise ImportError("no module named 'nowhere'")
 
     monkeypatch.setitem(CONTENDERS, "himalaya KernelRidge", missing)
-    some = (OURS, FLOOR, "Nystroem + Ridge", "OneClassSVM per task", "himalaya KernelRidge")
+    some = (
+        OURS,
+        FLOOR,
+        "Nystroem + Ridge",
+        "OneClassSVM per task",
+        "himalaya KernelRidge",
+    )
     cases = [Case("rows", n, 5, 4, 20, some) for n in (100, 200)]
     found = measure(cases, 2)
     write_all(found, tmp_path)
@@ -57,7 +63,9 @@ def test_auc_is_the_mean_over_tasks():
 
 
 def test_command(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("manyone.bench.QUICK", (Case("rows", 60, 3, 4, 10, (OURS, FLOOR)),))
+    monkeypatch.setattr(
+        "manyone.bench.QUICK", (Case("rows", 60, 3, 4, 10, (OURS, FLOOR)),)
+    )
     assert main(["bench", "--quick", "--out", str(tmp_path)]) == 0
     assert "JointOCKSR" in capsys.readouterr().out
     assert (tmp_path / "bench.csv").exists()

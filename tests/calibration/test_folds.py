@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from manyone import KNFST, IndependentOCKSR, MultiTaskOneClassSVM, NonlinearOCKSR, TimeBlocks
+from manyone import (
+    KNFST,
+    IndependentOCKSR,
+    MultiTaskOneClassSVM,
+    NonlinearOCKSR,
+    TimeBlocks,
+)
 from manyone.calibration import folds
 from manyone.calibration.folds import assign_folds, similarity_of
 from manyone.kernels.kernel import Kernel
@@ -16,7 +22,12 @@ def rows_of(content, codes, outlier=None):
     n = len(codes)
     mask = np.zeros(n, dtype=bool) if outlier is None else np.array(outlier)
     return TrainingRows(
-        np.zeros((n, 1)), np.array(codes), mask, np.ones(n), np.array(content), max(codes) + 1
+        np.zeros((n, 1)),
+        np.array(codes),
+        mask,
+        np.ones(n),
+        np.array(content),
+        max(codes) + 1,
     )
 
 
@@ -26,7 +37,9 @@ def test_copies_share_a_fold_and_level_rows_do_not():
     fold = assign_folds(rows, similarity, 10)
     assert fold.tolist() == [3, 0, 0, 1, -1, -1, 2]
     order = np.random.default_rng(0).permutation(7)
-    assert np.array_equal(assign_folds(rows.take(order), similarity[order], 10), fold[order])
+    assert np.array_equal(
+        assign_folds(rows.take(order), similarity[order], 10), fold[order]
+    )
 
 
 def test_known_outliers_are_in_no_fold():
@@ -69,7 +82,9 @@ def test_tasks_of_few_blocks_leave_tasks_in_time_whole():
     blocks = TimeBlocks(np.arange(63))
     model = NonlinearOCKSR(alarm_rate=0.2, max_iter=5).fit(X, task=task, groups=blocks)
     counts = model.calibration_.counts
-    np.testing.assert_array_equal(counts, [24, 24, 3])  # the first of five blocks has no score
+    np.testing.assert_array_equal(
+        counts, [24, 24, 3]
+    )  # the first of five blocks has no score
     assert np.isfinite(model.calibration_.scores).all()
 
 
@@ -87,9 +102,15 @@ def test_models_side_by_side_are_models_one_by_one(method, fleet, monkeypatch):
 def test_copies_that_rounding_tells_apart_count_as_their_weight():
     """A metric gives copies of a row other last digits, depending on the processor."""
     rng = np.random.default_rng(0)
-    X, task, weight = rng.normal(size=(40, 3)), np.tile([0, 1], 20), rng.integers(1, 4, 40)
+    X, task, weight = (
+        rng.normal(size=(40, 3)),
+        np.tile([0, 1], 20),
+        rng.integers(1, 4, 40),
+    )
     again = np.repeat(np.arange(40), weight)
-    weighted, _, first = training_rows(IndependentOCKSR(), X, task, sample_weight=weight)
+    weighted, _, first = training_rows(
+        IndependentOCKSR(), X, task, sample_weight=weight
+    )
     repeated, _, source = training_rows(IndependentOCKSR(), X[again], task[again])
     kernel = Kernel("rbf", gamma=(0.3,))
     expected = np.empty(40)

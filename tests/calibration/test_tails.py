@@ -18,10 +18,15 @@ WEIGHT = RNG.integers(1, 3, N).astype(float)
 def test_order_and_cuts_do_not_matter(places, seed):
     whole = Tails.of(SCORES, CODES, WEIGHT, 50)
     order = np.random.default_rng(seed).permutation(N)
-    parts = [Tails.of(SCORES[p], CODES[p], WEIGHT[p], 50) for p in np.split(order, sorted(places))]
+    parts = [
+        Tails.of(SCORES[p], CODES[p], WEIGHT[p], 50)
+        for p in np.split(order, sorted(places))
+    ]
     merged = parts[0].merged(*parts[1:])
     for name in ("scores", "codes", "rounded", "weight"):
-        np.testing.assert_allclose(getattr(merged, name), getattr(whole, name), rtol=1e-12)
+        np.testing.assert_allclose(
+            getattr(merged, name), getattr(whole, name), rtol=1e-12
+        )
 
 
 def test_exact_in_the_tail_and_safe_above():

@@ -18,7 +18,11 @@ def made(sizes, seed=0, source="leave-one-out"):
     codes = np.repeat(np.arange(len(sizes)), sizes)
     scores = -np.abs(rng.normal(size=len(codes)))
     weight = np.ones(len(codes))
-    return scores, codes, Calibration.from_scores(scores, codes, weight, len(sizes), source)
+    return (
+        scores,
+        codes,
+        Calibration.from_scores(scores, codes, weight, len(sizes), source),
+    )
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.07, 0.1, 0.29, 0.5, 0.999])
@@ -40,14 +44,18 @@ def test_pvalues_count_calibration_scores(rate):
 def test_offset_is_an_order_statistic():
     scores, codes, calibration = made([19])
     assert calibration.offsets(0.05)[0][0] == pytest.approx(scores.min(), abs=1e-11)
-    assert calibration.offsets(0.1)[0][0] == pytest.approx(np.sort(scores)[1], abs=1e-11)
+    assert calibration.offsets(0.1)[0][0] == pytest.approx(
+        np.sort(scores)[1], abs=1e-11
+    )
 
 
 def test_small_tasks_borrow_and_agree_to_the_last_bit():
     scores, codes, calibration = made([4, 6, 50], seed=3)
     assert calibration.pooled(0.1).tolist() == [True, True, False]
     offsets, rates = calibration.offsets(0.1)
-    near = np.concatenate([offsets, np.nextafter(offsets, -9), np.nextafter(offsets, 9)])
+    near = np.concatenate(
+        [offsets, np.nextafter(offsets, -9), np.nextafter(offsets, 9)]
+    )
     task = np.tile(np.arange(3), 3)
     p = calibration.pvalues(near, task, 0.1)
     assert np.array_equal(near < offsets[task], p <= 0.1)
@@ -85,7 +93,9 @@ def test_single_rows_do_not_enter_the_pool():
 
 def test_equal_scores_everywhere():
     codes = np.repeat([0, 1], 4)
-    calibration = Calibration.from_scores(np.zeros(8), codes, np.ones(8), 2, "leave-one-out")
+    calibration = Calibration.from_scores(
+        np.zeros(8), codes, np.ones(8), 2, "leave-one-out"
+    )
     assert np.all(np.abs(calibration.offsets(0.05)[0]) < 1e-11)
     assert np.all(calibration.pvalues(np.zeros(2), np.array([0, 1]), 0.05) == 1)
 
@@ -138,7 +148,9 @@ def test_pool_is_never_multiplied_out():
     rng = np.random.default_rng(0)
     for unit in (1.0, 0.1, 1 / 3, 7e-5):
         pool = np.sort(np.repeat(-rng.gamma(2.0, size=60), 3))
-        scores = np.concatenate([pool * unit, -rng.gamma(2.0, size=50) * unit, [0.0, -1e9]])
+        scores = np.concatenate(
+            [pool * unit, -rng.gamma(2.0, size=50) * unit, [0.0, -1e9]]
+        )
         expected = np.searchsorted(pool * unit, scores, side="right")
         np.testing.assert_array_equal(_number_below(pool, unit, scores), expected)
 
@@ -169,7 +181,9 @@ def test_tasks_of_one_row_hold_the_rate():
         centre = 2.0 * rng.normal(size=(12, 6))
         model = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
         model.fit(centre[codes] + rng.normal(size=(len(codes), 6)), task=codes)
-        alarms = model.predict(centre[new] + rng.normal(size=(len(new), 6)), task=new) < 0
+        alarms = (
+            model.predict(centre[new] + rng.normal(size=(len(new), 6)), task=new) < 0
+        )
         rates.append(np.bincount(new, alarms) / 40)
     # It was 0.6 for a single row; 5 % are asked for.
     assert np.mean(rates, axis=0)[:2].mean() < 0.12

@@ -19,11 +19,15 @@ def write_fleet(folder):
     def table(X, task):
         names = np.array([f"pump {k}" for k in range(6)])[task]
         when = [f"2026-01-{1 + k % 28:02} 12:00" for k in range(len(X))]
-        return pl.DataFrame({"machine": names, "when": when, **dict(zip("abcd", X.T, strict=True))})
+        return pl.DataFrame(
+            {"machine": names, "when": when, **dict(zip("abcd", X.T, strict=True))}
+        )
 
     table(fleet.data, fleet.task).write_csv(folder / "events.csv")
     today = table(fleet.test_data, fleet.test_task)
-    today.with_columns(broken=pl.Series(fleet.test_fault)).write_csv(folder / "today.csv")
+    today.with_columns(broken=pl.Series(fleet.test_fault)).write_csv(
+        folder / "today.csv"
+    )
     files = [str(folder / "events.csv"), "--task", "machine", "--time", "when"]
     assert main(["fit", *files, "--out", str(folder / "fleet.manyone"), *FAST]) == 0
 
@@ -51,13 +55,17 @@ def refused(here, capsys):
     """Function that checks that a command is refused in one line and leaves the files alone."""
 
     def check(args, *words):
-        before = {path.name: path.read_bytes() for path in here.iterdir() if path.is_file()}
+        before = {
+            path.name: path.read_bytes() for path in here.iterdir() if path.is_file()
+        }
         assert main(args) == 2
         out, err = capsys.readouterr()
         assert out == "" and err.count("\n") == 1 and err.startswith("manyone: "), err
         for word in words:
             assert word in err, err
-        assert {path.name: path.read_bytes() for path in here.iterdir() if path.is_file()} == before
+        assert {
+            path.name: path.read_bytes() for path in here.iterdir() if path.is_file()
+        } == before
         return err
 
     return check

@@ -27,7 +27,10 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
             ". is a folder. Name a file, or give --engine dask",
         ),
         (["fit", "events.csv", "--out", "m"], "--task"),
-        ([*FIT[:2], "--task", "pump", "--out", "m"], "--task pump: events.csv has no such column"),
+        (
+            [*FIT[:2], "--task", "pump", "--out", "m"],
+            "--task pump: events.csv has no such column",
+        ),
         (
             [*FIT, "--time", "now"],
             "--time now: events.csv has no such column. The columns are 'machine'",
@@ -48,9 +51,18 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
         ([*FIT[:4], "--out", "no/m.manyone"], "there is no folder no"),
         ([*FIT[:4], "--out", "."], "is a folder"),
         ([*FIT[:4], "--out", "-"], "--out - is a folder, or stdout. Name a file"),
-        (["score", "no.manyone", "today.csv", "--out", "s.csv"], "no.manyone: no such file"),
-        (["score", "today.csv", "today.csv", "--out", "s.csv"], "today.csv is not a manyone model"),
-        (["score", "fleet.manyone", "no.csv", "--out", "s.csv"], "no.csv: no such file"),
+        (
+            ["score", "no.manyone", "today.csv", "--out", "s.csv"],
+            "no.manyone: no such file",
+        ),
+        (
+            ["score", "today.csv", "today.csv", "--out", "s.csv"],
+            "today.csv is not a manyone model",
+        ),
+        (
+            ["score", "fleet.manyone", "no.csv", "--out", "s.csv"],
+            "no.csv: no such file",
+        ),
         (
             ["score", "fleet.manyone", "fleet.manyone", "--out", "s.csv"],
             "fleet.manyone is a model. Give a table in CSV",
@@ -67,10 +79,16 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
         (["evaluate", "fleet.manyone", "today.csv", "--outlier", "a"], "today.csv: "),
         (["enroll", "fleet.manyone", "no.csv"], "no.csv: no such file"),
         (["enroll", "no.manyone", "today.csv"], "no.manyone: no such file"),
-        (["forget", "fleet.manyone", "pump 9"], "no task 'pump 9'. The model knows 'pump 0'"),
+        (
+            ["forget", "fleet.manyone", "pump 9"],
+            "no task 'pump 9'. The model knows 'pump 0'",
+        ),
         (["forget", "fleet.manyone", "a", "b"], "give one task"),
         (["recalibrate", "fleet.manyone", "--alarm-rate", "0"], "between 0 and 1"),
-        (["report", "fleet.manyone", "no.csv", "--out", "p.html"], "no.csv: no such file"),
+        (
+            ["report", "fleet.manyone", "no.csv", "--out", "p.html"],
+            "no.csv: no such file",
+        ),
         (["report", "fleet.manyone", "--out", "no/p.html"], "there is no folder"),
         (["report", "fleet.manyone", "--out", "-"], "stdout. Name a file"),
         (["info", "today.csv"], "not a manyone model"),
@@ -89,9 +107,13 @@ def test_columns_that_leave_nothing_normal_or_hide_an_answer(here, refused):
 
 
 def test_models_that_are_not_of_tables(here, refused):
-    model = manyone.IndependentOCKSR().fit(np.random.default_rng(0).normal(size=(40, 2)))
+    model = manyone.IndependentOCKSR().fit(
+        np.random.default_rng(0).normal(size=(40, 2))
+    )
     manyone.save(model, "arrays.manyone")
-    refused(["info", "arrays.manyone"], "holds a IndependentOCKSR, not a model of tables")
+    refused(
+        ["info", "arrays.manyone"], "holds a IndependentOCKSR, not a model of tables"
+    )
     content = (here / "fleet.manyone").read_bytes()
     (here / "cut.manyone").write_bytes(content[:-100])
     refused(["info", "cut.manyone"], "cut.manyone is damaged", "Copy it again")
@@ -119,8 +141,12 @@ def test_a_folder_that_cannot_be_written(here, refused):
 
 
 def test_nobody_reads_our_output_any_more(here):
-    command = f"{sys.executable} -m manyone score fleet.manyone today.csv --out - | head -1"
-    found = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120)
+    command = (
+        f"{sys.executable} -m manyone score fleet.manyone today.csv --out - | head -1"
+    )
+    found = subprocess.run(
+        command, shell=True, capture_output=True, text=True, timeout=120
+    )
     assert found.stdout.startswith("row,task,score") and "Traceback" not in found.stderr
 
 

@@ -22,9 +22,17 @@ COLUMNS = ["row", "task", "score", "p_value", "alarm", "basis"]
 
 
 def test_fit_ends_with_what_was_learned(here, capsys):
-    assert main(["fit", "events.csv", "--task", "machine", "--out", "new.manyone", *FAST]) == 0
+    assert (
+        main(["fit", "events.csv", "--task", "machine", "--out", "new.manyone", *FAST])
+        == 0
+    )
     out, err = capsys.readouterr()
-    for words in ("150", "6 by 'machine', 25 rows each", "columns used", "IndependentOCKSR"):
+    for words in (
+        "150",
+        "6 by 'machine', 25 rows each",
+        "columns used",
+        "IndependentOCKSR",
+    ):
         assert words in out
     assert "5.00% of normal rows" in out and "one OneClassSVM per task" in out
     assert "manyone:" not in err  # a bar, where a machine is slow
@@ -54,8 +62,26 @@ def test_fit_takes_every_role(here, capsys):
         site=pl.lit("x, y"), bad=pl.lit(0), day=pl.col("when").str.head(10)
     )
     table.write_csv("events.csv")
-    args = ["fit", "events.csv", "--task", "site,machine", "--out", "m.manyone", "--time", "when"]
-    args += ["--groups", "day", "--outlier", "bad", "--ignore", "a,b", "--alarm-rate", "0.2"]
+    args = [
+        "fit",
+        "events.csv",
+        "--task",
+        "site,machine",
+        "--out",
+        "m.manyone",
+        "--time",
+        "when",
+    ]
+    args += [
+        "--groups",
+        "day",
+        "--outlier",
+        "bad",
+        "--ignore",
+        "a,b",
+        "--alarm-rate",
+        "0.2",
+    ]
     assert main([*args, *FAST]) == 0
     model = manyone.load("m.manyone")
     assert model.columns_["name"].tolist() == ["c", "d"] and model.alarm_rate == 0.2
@@ -75,7 +101,10 @@ def test_scores_are_those_of_the_model(here, name, capsys):
         wanted.select("row", "score", "p_value", "alarm")
     )
     out, err = capsys.readouterr()
-    assert f"180 rows of 6 tasks, {scores['alarm'].sum()} alarms; 9 expected" in out and err == ""
+    assert (
+        f"180 rows of 6 tasks, {scores['alarm'].sum()} alarms; 9 expected" in out
+        and err == ""
+    )
     reasons = scores.filter("alarm")["reason_1"]
     assert reasons.str.contains("expected about").all()
 
@@ -86,7 +115,9 @@ def test_blocks_do_not_matter(here, monkeypatch, capsys):
     assert main([*SCORE, "whole.csv"]) == 0
     monkeypatch.setattr(reading, "_CHUNK", 1000)
     assert main([*SCORE, "blocks.csv"]) == 0
-    polars.testing.assert_frame_equal(pl.read_csv("blocks.csv"), pl.read_csv("whole.csv"))
+    polars.testing.assert_frame_equal(
+        pl.read_csv("blocks.csv"), pl.read_csv("whole.csv")
+    )
     assert main([*SCORE, "fdr.csv", "--fdr", "0.2"]) == 0
     table = pl.read_csv("today.csv", try_parse_dates=True)
     wanted = manyone.load("fleet.manyone").score(table, fdr=0.2)
@@ -95,11 +126,15 @@ def test_blocks_do_not_matter(here, monkeypatch, capsys):
     lines[150] = "," * lines[0].count(",")
     (here / "today.csv").write_text("\n".join([*lines, ""]))
     assert main([*SCORE, "none.csv", "--unknown", "error"]) == 2
-    assert "today.csv: row 149 has no value in the task column" in capsys.readouterr().err
+    assert (
+        "today.csv: row 149 has no value in the task column" in capsys.readouterr().err
+    )
 
 
 def test_a_row_without_a_task_is_answered_by_every_command(here, capsys):
-    (here / "today.csv").write_text("machine,when,a,b,c,d,broken\n,2026-01-01,90,0,0,0,1\n")
+    (here / "today.csv").write_text(
+        "machine,when,a,b,c,d,broken\n,2026-01-01,90,0,0,0,1\n"
+    )
     assert main([*SCORE, "scores.csv", "--explain", "1"]) == 0
     said = "1 row of 0 tasks, 1 alarm; 0 expected if all rows are normal; 1 row of tasks never seen"
     assert f"{said} (1 without a task)" in capsys.readouterr().out
@@ -119,7 +154,9 @@ def test_a_row_without_a_task_is_answered_by_every_command(here, capsys):
 def test_a_scheduler_gets_json_and_a_code(here, capsys):
     assert main([*SCORE, "scores.csv", "--json", "--exit-code"]) == 3
     summary = json.loads(capsys.readouterr().out)
-    assert summary["rows"] == 180 and summary["alarms"] == sum(summary["alarms_by_task"].values())
+    assert summary["rows"] == 180 and summary["alarms"] == sum(
+        summary["alarms_by_task"].values()
+    )
     assert summary["basis"] == {"own": 180, "pooled": 0, "unknown": 0}
     assert summary["expected_false_alarms"] == 9.0
     scores = pl.read_csv("scores.csv")
@@ -132,22 +169,34 @@ def test_a_scheduler_gets_json_and_a_code(here, capsys):
 
 def test_tasks_never_seen(here, capsys, refused):
     table = pl.read_csv("today.csv")
-    table[:20].with_columns(machine=pl.lit("new")).vstack(table[20:]).write_csv("today.csv")
+    table[:20].with_columns(machine=pl.lit("new")).vstack(table[20:]).write_csv(
+        "today.csv"
+    )
     assert main([*SCORE, "scores.csv"]) == 0
     assert "20 rows of tasks never seen" in capsys.readouterr().out
     scores = pl.read_csv("scores.csv")
-    assert scores["basis"].to_list()[:20] == ["unknown"] * 20 and not scores["score"].has_nulls()
+    assert (
+        scores["basis"].to_list()[:20] == ["unknown"] * 20
+        and not scores["score"].has_nulls()
+    )
     assert main([*SCORE, "scores.csv", "--unknown", "skip"]) == 0
     out, err = capsys.readouterr()
     assert "160 rows of 6 tasks" in out  # those that were scored
-    assert "skipped" not in out and err == "manyone: note: 20 rows of tasks never seen skipped.\n"
+    assert (
+        "skipped" not in out
+        and err == "manyone: note: 20 rows of tasks never seen skipped.\n"
+    )
     assert pl.read_csv("scores.csv")["row"].to_list() == list(range(20, 180))
-    refused([*SCORE, "scores.csv", "--unknown", "error"], "today.csv: row 0: task 'new'")
+    refused(
+        [*SCORE, "scores.csv", "--unknown", "error"], "today.csv: row 0: task 'new'"
+    )
     table.with_columns(pl.col("machine") + " ").write_csv("today.csv")
     assert main([*SCORE, "scores.csv", "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["basis"]["unknown"] == len(table)
-    assert "'pump 0 '" in err and "'pump 0'" in err and "written in the same way?" in err
+    assert (
+        "'pump 0 '" in err and "'pump 0'" in err and "written in the same way?" in err
+    )
 
 
 def test_tasks_with_equally_many_alarms_are_in_the_order_of_their_names(here, capsys):
@@ -157,7 +206,15 @@ def test_tasks_with_equally_many_alarms_are_in_the_order_of_their_names(here, ca
 
 
 def test_evaluate_tells_what_is_caught(here, capsys):
-    args = ["evaluate", "fleet.manyone", "today.csv", "--outlier", "broken", "--out", "t.csv"]
+    args = [
+        "evaluate",
+        "fleet.manyone",
+        "today.csv",
+        "--outlier",
+        "broken",
+        "--out",
+        "t.csv",
+    ]
     assert main(args) == 0
     out = capsys.readouterr().out
     assert "(all)" in out and "pump 5" in out and "false alarms" in out
@@ -168,7 +225,14 @@ def test_evaluate_tells_what_is_caught(here, capsys):
 def test_info_shows_every_column(here, capsys):
     assert main(["info", "fleet.manyone"]) == 0
     out = capsys.readouterr().out
-    for words in ("'pump 0'", "left-out", "number", "machine", "IndependentOCKSR", "150"):
+    for words in (
+        "'pump 0'",
+        "left-out",
+        "number",
+        "machine",
+        "IndependentOCKSR",
+        "150",
+    ):
         assert words in out
 
 
@@ -178,7 +242,9 @@ def test_upkeep_changes_the_file(here, capsys):
     assert main(["forget", "fleet.manyone", "pump 3"]) == 0
     assert "pump 3" not in manyone.load("fleet.manyone").tasks_.tolist()
     assert b"pump 3" not in (here / "fleet.manyone").read_bytes()
-    new = pl.read_csv("today.csv").filter(~pl.col("broken"), pl.col("machine") == "pump 3")
+    new = pl.read_csv("today.csv").filter(
+        ~pl.col("broken"), pl.col("machine") == "pump 3"
+    )
     new.write_csv("new.csv")
     capsys.readouterr()
     assert main(["enroll", "fleet.manyone", "new.csv"]) == 0
@@ -214,7 +280,9 @@ def big(here, monkeypatch):
 
 
 def test_rows_come_to_a_model_of_files(here, big, capsys):
-    new = pl.read_csv("today.csv").filter(~pl.col("broken"), pl.col("machine") == "pump 3")
+    new = pl.read_csv("today.csv").filter(
+        ~pl.col("broken"), pl.col("machine") == "pump 3"
+    )
     new.with_columns(machine=pl.lit("pump 7")).write_csv("new.csv")
     assert main(["enroll", "big.manyone", "new.csv"]) == 0
     assert f"{len(new)} rows and 1 new task enrolled" in capsys.readouterr().out
@@ -232,20 +300,34 @@ def test_a_model_of_files_forgets_by_the_rows_that_stay(here, big, name, capsys)
     else:
         big.write_csv(name)
     assert main(["forget", "big.manyone", "pump 3", "--others", name]) == 0
-    assert "25 rows of pump 3 forgotten; big.manyone has 5 tasks now" in capsys.readouterr().out
+    assert (
+        "25 rows of pump 3 forgotten; big.manyone has 5 tasks now"
+        in capsys.readouterr().out
+    )
     method = IndependentOCKSR(landmarks=10, random_state=0)
     known = TableModel("machine", method=method).fit(lambda: [big])
     today = pl.read_csv("today.csv")
-    polars.testing.assert_frame_equal(manyone.load("big.manyone").score(today), known.score(today))
+    polars.testing.assert_frame_equal(
+        manyone.load("big.manyone").score(today), known.score(today)
+    )
     assert b"pump 3" not in (here / "big.manyone").read_bytes()
 
 
 def test_rows_that_a_model_of_files_lacks(refused, big):
-    refused(["forget", "big.manyone", "pump 3"], "of the 150 rows", "stay, --others TABLE.")
-    refused(["forget", "big.manyone", "pump 3", "--others", "no.csv"], "no.csv: no such file")
-    refused(["forget", "big.manyone", "pump 3", "--others", "no.parquet"], "no such Parquet file")
     refused(
-        ["forget", "big.manyone", "pump 3", "--others", "events.csv"], "events.csv: others must"
+        ["forget", "big.manyone", "pump 3"], "of the 150 rows", "stay, --others TABLE."
+    )
+    refused(
+        ["forget", "big.manyone", "pump 3", "--others", "no.csv"],
+        "no.csv: no such file",
+    )
+    refused(
+        ["forget", "big.manyone", "pump 3", "--others", "no.parquet"],
+        "no such Parquet file",
+    )
+    refused(
+        ["forget", "big.manyone", "pump 3", "--others", "events.csv"],
+        "events.csv: others must",
     )
 
 
@@ -258,21 +340,31 @@ def test_what_is_promised_is_what_the_rows_allow(here, capsys):
     assert main([*SCORE, "s.csv", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["alarm_rate"] == allowed
-    assert told["expected_false_alarms"] == pytest.approx(allowed * told["rows"], abs=0.1)
+    assert told["expected_false_alarms"] == pytest.approx(
+        allowed * told["rows"], abs=0.1
+    )
 
 
 @pytest.mark.parametrize(
     ("args", "doing"),
     [
         (["fit", "events.csv", "--task", "machine", "--out", "m"], "fitting"),
-        (["evaluate", "fleet.manyone", "today.csv", "--outlier", "broken"], "evaluating"),
+        (
+            ["evaluate", "fleet.manyone", "today.csv", "--outlier", "broken"],
+            "evaluating",
+        ),
         (["report", "fleet.manyone", "today.csv", "--out", "page.html"], "reporting"),
         (["enroll", "fleet.manyone", "events.csv"], "enrolling"),
         (["forget", "fleet.manyone", "pump 1"], "forgetting"),
-        (["score", "fleet.manyone", "today.csv", "--out", "s.csv", "--fdr", "0.1"], "scoring"),
+        (
+            ["score", "fleet.manyone", "today.csv", "--out", "s.csv", "--fdr", "0.1"],
+            "scoring",
+        ),
     ],
 )
-def test_long_work_has_a_bar_whose_steps_are_done_one_by_one(here, args, doing, monkeypatch):
+def test_long_work_has_a_bar_whose_steps_are_done_one_by_one(
+    here, args, doing, monkeypatch
+):
     """As if everything took over a second: how it went is in the log, and each step was told."""
     told = []
 
@@ -292,14 +384,29 @@ def test_whole_numbers_name_tasks_in_csv_and_parquet(here, capsys):
     events = pl.read_csv("events.csv", try_parse_dates=True).with_columns(
         pl.col("machine").str.slice(5).cast(pl.Int64)
     )
-    today = pl.read_csv("today.csv").with_columns(pl.col("machine").str.slice(5).cast(pl.Int64))
+    today = pl.read_csv("today.csv").with_columns(
+        pl.col("machine").str.slice(5).cast(pl.Int64)
+    )
     events.write_parquet("numbers.parquet")
     events.write_csv("numbers.csv")
     today.write_parquet("now.parquet")
     today.write_csv("now.csv")
     for trained in ("numbers.parquet", "numbers.csv"):
         assert (
-            main(["fit", trained, "--task", "machine", "--time", "when", "--out", "m", *FAST]) == 0
+            main(
+                [
+                    "fit",
+                    trained,
+                    "--task",
+                    "machine",
+                    "--time",
+                    "when",
+                    "--out",
+                    "m",
+                    *FAST,
+                ]
+            )
+            == 0
         )
         for scored in ("now.parquet", "now.csv"):
             assert main(["score", "m", scored, "--out", "s.csv"]) == 0
@@ -318,12 +425,24 @@ def test_streams(here):
     assert pl.read_csv(io.BytesIO(found.stdout)).columns == COLUMNS
     found = run(["score", "fleet.manyone", "-", "--out", "-"], today[:-20])
     assert found.returncode == 2 and found.stdout == b""
-    assert found.stderr.count(b"\n") == 1 and b"stdin, row 179 (line 181)" in found.stderr
+    assert (
+        found.stderr.count(b"\n") == 1 and b"stdin, row 179 (line 181)" in found.stderr
+    )
 
 
 @pytest.mark.parametrize(
     "command",
-    ["demo", "fit", "info", "score", "evaluate", "report", "enroll", "forget", "recalibrate"],
+    [
+        "demo",
+        "fit",
+        "info",
+        "score",
+        "evaluate",
+        "report",
+        "enroll",
+        "forget",
+        "recalibrate",
+    ],
 )
 def test_help_has_examples(command, capsys):
     assert main([command, "--help"]) == 0
@@ -341,7 +460,16 @@ def test_fit_on_dask(here, capsys):
     table.write_parquet("events.parquet")
     scores = []
     for name in ("events", "events.parquet", "events.csv"):
-        args = ["fit", name, "--task", "machine", "--time", "when", "--out", "new.manyone"]
+        args = [
+            "fit",
+            name,
+            "--task",
+            "machine",
+            "--time",
+            "when",
+            "--out",
+            "new.manyone",
+        ]
         assert main([*args, "--engine", "dask", "--no-tune"]) == 0
         out = capsys.readouterr().out
         assert "6 by 'machine', 25 rows each" in out and "IndependentOCKSR" in out
@@ -354,7 +482,16 @@ def test_fit_on_dask(here, capsys):
 
 def test_methods_on_dask_get_landmarks(here, capsys):
     pytest.importorskip("dask.dataframe")
-    args = ["fit", "events.csv", "--task", "machine", "--out", "new.manyone", "--engine", "dask"]
+    args = [
+        "fit",
+        "events.csv",
+        "--task",
+        "machine",
+        "--out",
+        "new.manyone",
+        "--engine",
+        "dask",
+    ]
     assert main([*args, "--no-tune", "--method", "JointOCKSR"]) == 0
     assert "JointOCKSR" in capsys.readouterr().out
     assert manyone.load("new.manyone").model_.landmarks is not None
@@ -364,5 +501,9 @@ def test_what_dask_cannot_fit(refused):
     pytest.importorskip("dask.dataframe")
     args = ["--task", "machine", "--out", "new.manyone"]
     refused(["fit", "none.csv", *args, "--engine", "dask"], "none.csv", "no such file")
-    refused(["fit", "none.parquet", *args, "--engine", "dask"], "none.parquet", "no such file")
+    refused(
+        ["fit", "none.parquet", *args, "--engine", "dask"],
+        "none.parquet",
+        "no such file",
+    )
     refused(["fit", "events.csv", *args, "--scheduler", "tcp://a:1"], "--engine dask")

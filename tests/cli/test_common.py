@@ -36,12 +36,20 @@ def fail(error):
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [
-        (common.InputError("no column 'a'.\n  Name another."), 2, "no column 'a'. Name another."),
+        (
+            common.InputError("no column 'a'.\n  Name another."),
+            2,
+            "no column 'a'. Name another.",
+        ),
         (FileNotFoundError(2, "No such file", "rows.csv"), 2, "rows.csv"),
         (OSError(28, "No space left on device"), 2, "the disk is full"),
         (OSError("No space left on device (os error 28)"), 2, "the disk is full"),
         (pl.exceptions.ComputeError("parquet: (os error 28)"), 2, "the disk is full"),
-        (OSError(30, "Read-only", "models/.m.x1.part"), 2, "manyone: models: read-only."),
+        (
+            OSError(30, "Read-only", "models/.m.x1.part"),
+            2,
+            "manyone: models: read-only.",
+        ),
         (KeyboardInterrupt(), 130, "stopped. Run the same command again"),
         (TypeError("of our own"), 1, "unexpected TypeError: of our own."),
         (typer.BadParameter("not so"), 2, "not so"),
@@ -51,7 +59,12 @@ def test_what_goes_wrong_is_one_line(error, code, words, capsys, monkeypatch):
     monkeypatch.delenv("MANYONE_DEBUG", raising=False)
     assert common.run(app_that(fail(error)), ["go"]) == code
     out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and err.startswith("manyone: ") and words in err
+    assert (
+        out == ""
+        and err.count("\n") == 1
+        and err.startswith("manyone: ")
+        and words in err
+    )
 
 
 def test_our_own_mistakes_can_be_looked_at(monkeypatch):
@@ -89,7 +102,10 @@ def test_a_bar_is_drawn_from_the_first_step_on(capsys):
 
 
 def test_tables_are_printed_without_some_columns(capsys):
-    rows = (Row("a", (Cell("1.0", 1.0), Cell("0.01", 0.01))), Row("b", (Cell(), Cell("x"))))
+    rows = (
+        Row("a", (Cell("1.0", 1.0), Cell("0.01", 0.01))),
+        Row("b", (Cell(), Cell("x"))),
+    )
     common.print_table(Table("A title", ("who", "score", "p"), rows), leave_out=("p",))
     out = capsys.readouterr().out
     assert "A title" in out and "score" in out and "1.0" in out and "0.01" not in out
@@ -116,7 +132,11 @@ def test_the_command_starts_without_what_it_may_not_need():
     heavy = ("matplotlib", "plotly", "jinja2", "manyone.experiments", "polars")
     code = f"import sys, manyone.cli; print([name for name in {heavy!r} if name in sys.modules])"
     found = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
     )
     assert found.stdout.strip() == "[]"
 

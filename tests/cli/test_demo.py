@@ -12,7 +12,9 @@ from manyone.cli.demo import example_tables
 
 def test_the_example_is_a_table_nobody_prepared():
     events, today = example_tables()
-    assert events.null_count().sum_horizontal()[0] > 20 and "fault" not in events.columns
+    assert (
+        events.null_count().sum_horizontal()[0] > 20 and "fault" not in events.columns
+    )
     counts = events["machine"].value_counts()["count"]
     assert counts.n_unique() == 2 and set(today["machine"]) > set(events["machine"])
     assert 0.05 < today["fault"].mean() < 0.15
@@ -21,13 +23,17 @@ def test_the_example_is_a_table_nobody_prepared():
 
 def test_a_disk_that_is_full_leaves_no_half_of_a_table(tmp_path, capsys, monkeypatch):
     def fills_up(table, file, **options):
-        with open(file, "wb") if isinstance(file, Path) else nullcontext(file) as stream:
+        with (
+            open(file, "wb") if isinstance(file, Path) else nullcontext(file) as stream
+        ):
             stream.write(b"when,mach")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pl.DataFrame, "write_csv", fills_up)
     assert main(["demo", "--out", str(tmp_path)]) == 2
-    assert "the disk is full" in capsys.readouterr().err and not list(tmp_path.iterdir())
+    assert "the disk is full" in capsys.readouterr().err and not list(
+        tmp_path.iterdir()
+    )
 
 
 @pytest.mark.slow
@@ -41,6 +47,13 @@ def test_demo_ends_with_alarms_and_a_page(tmp_path, capsys):
     scores = pl.read_csv(folder / "scores.csv")
     today = pl.read_csv(folder / "today.csv")
     alarm = scores["alarm"]
-    assert alarm.filter(today["fault"]).mean() > 0.4 > 0.12 > alarm.filter(~today["fault"]).mean()
+    assert (
+        alarm.filter(today["fault"]).mean()
+        > 0.4
+        > 0.12
+        > alarm.filter(~today["fault"]).mean()
+    )
     assert set(scores["basis"]) == {"own", "pooled", "unknown"}
-    assert "reason_3" in scores.columns and (folder / "page.html").stat().st_size > 10_000
+    assert (
+        "reason_3" in scores.columns and (folder / "page.html").stat().st_size > 10_000
+    )

@@ -29,7 +29,9 @@ def test_killed_commands_leave_the_model_as_it_was_or_finished(here):
         before = (here / "fleet.manyone").read_bytes()
         wanted = manyone.load("fleet.manyone").score(table)
         command = [sys.executable, "-m", "manyone", *COMMANDS[number % 3]]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         time.sleep(rng.uniform(0.0, 4.0))
         process.send_signal(rng.choice([signal.SIGKILL, signal.SIGTERM]))
         process.wait(60)
@@ -41,7 +43,9 @@ def test_killed_commands_leave_the_model_as_it_was_or_finished(here):
             (here / "fleet.manyone").write_bytes(before)
         if (here / "scores.csv").exists():
             assert len(pl.read_csv("scores.csv")) == len(table)
-    assert main(["score", "fleet.manyone", "today.csv", "--out", "scores.csv"]) == 0  # no lock left
+    assert (
+        main(["score", "fleet.manyone", "today.csv", "--out", "scores.csv"]) == 0
+    )  # no lock left
     assert whole < KILLS
 
 

@@ -43,7 +43,9 @@ def test_missing_data_is_told_before_anything_is_written(tmp_path, capsys, monke
     from manyone.datasets import DatasetNotFoundError
 
     def missing(name, data_home=None):
-        raise DatasetNotFoundError("The data file 'coil.npz' was not found.\nPut it there.")
+        raise DatasetNotFoundError(
+            "The data file 'coil.npz' was not found.\nPut it there."
+        )
 
     monkeypatch.setattr(data, "load", missing)
     assert main(["reproduce", "--data", "coil100"]) == 2
@@ -75,7 +77,16 @@ def test_reproduce_ends_with_table_and_page(tmp_path, capsys, monkeypatch):
         return {"auc": [0.9, 0.8]}
 
     monkeypatch.setattr(runner, "compute", compute)
-    args = ["reproduce", "--quick", "--workers", "1", "--out", "deep/results", "--seed", "3"]
+    args = [
+        "reproduce",
+        "--quick",
+        "--workers",
+        "1",
+        "--out",
+        "deep/results",
+        "--seed",
+        "3",
+    ]
     assert main(args) == 0
     out = capsys.readouterr().out
     assert "C-OCKSR" in out and "85.00" in out and "96.91" in out
@@ -91,9 +102,13 @@ def test_rivals_that_are_not_installed_are_told(capsys, monkeypatch):
 
     import manyone.experiments.runner as runner
 
-    module = sys.modules["manyone.experiments.methods"]  # the package has a function of that name
+    module = sys.modules[
+        "manyone.experiments.methods"
+    ]  # the package has a function of that name
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    monkeypatch.setattr(runner, "compute", lambda cell, data_home=None: {"auc": [0.9, 0.8]})
+    monkeypatch.setattr(
+        runner, "compute", lambda cell, data_home=None: {"auc": [0.9, 0.8]}
+    )
     assert main(["reproduce", "--repeats", "1", "--workers", "1"]) == 0
     note, page = capsys.readouterr().out.splitlines()[-2:]
     assert "ECOD (PyOD)" in note and "scikit-lego" in note and ".[experiments]" in note

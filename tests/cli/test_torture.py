@@ -27,7 +27,10 @@ def rows(n_tasks=4, n=20, seed=0, **more):
     rng = np.random.default_rng(seed)
     machine = [f"m{k}" for k in range(n_tasks) for _ in range(n)]
     X = rng.normal(size=(len(machine), 3)).round(4) + 5 * np.arange(3)
-    columns = {"machine": machine, **{name: list(map(str, x)) for name, x in zip("xyz", X.T)}}  # noqa: B905
+    columns = {
+        "machine": machine,
+        **{name: list(map(str, x)) for name, x in zip("xyz", X.T, strict=True)},
+    }
     return columns | more
 
 
@@ -46,8 +49,15 @@ def answered(folder, n):
     assert main(SCORE) == 0
     scores = pl.read_csv("scores.csv")
     assert scores["row"].to_list() == list(range(n))
-    assert np.isfinite(scores["score"].to_numpy()).all() and not scores["alarm"].has_nulls()
-    assert {path.name for path in folder.iterdir()} == {"rows.csv", "m.manyone", "scores.csv"}
+    assert (
+        np.isfinite(scores["score"].to_numpy()).all()
+        and not scores["alarm"].has_nulls()
+    )
+    assert {path.name for path in folder.iterdir()} == {
+        "rows.csv",
+        "m.manyone",
+        "scores.csv",
+    }
     return scores
 
 
@@ -70,7 +80,9 @@ def with_gaps(columns):
 
 
 def replaced(columns, name, at, value):
-    return columns | {name: [value if k == at else v for k, v in enumerate(columns[name])]}
+    return columns | {
+        name: [value if k == at else v for k, v in enumerate(columns[name])]
+    }
 
 
 PLAIN = rows()
@@ -80,16 +92,20 @@ LABELS = [NAMES[int(name[1])] for name in PLAIN["machine"]]
 RIGHT = {
     "missing values in every column": with_gaps(PLAIN),
     "words for missing values": replaced(replaced(PLAIN, "x", 3, "NA"), "y", 4, "n/a"),
-    "a text with a level for every row": PLAIN | {"t": [f"level {k}" for k in range(N)]},
+    "a text with a level for every row": PLAIN
+    | {"t": [f"level {k}" for k in range(N)]},
     "constants": PLAIN | {"one": ["1"] * N, "word": ["same"] * N, "nothing": [""] * N},
     "infinities": replaced(replaced(PLAIN, "x", 5, "inf"), "y", 6, "-inf"),
     "huge and tiny": replaced(replaced(PLAIN, "x", 5, "1e300"), "y", 6, "1e-300"),
-    "a task with one row": {name: values[: 3 * 20 + 1] for name, values in PLAIN.items()},
+    "a task with one row": {
+        name: values[: 3 * 20 + 1] for name, values in PLAIN.items()
+    },
     "a single task": {name: values[:20] for name, values in PLAIN.items()},
     "names of tasks": PLAIN | {"machine": LABELS},
     "duplicated rows": {name: values[:40] * 3 for name, values in PLAIN.items()},
     "codes of mixed types": PLAIN | {"code": ["1", "2", "B", "true"] * (N // 4)},
-    "dates": PLAIN | {"when": [f"2026-03-{1 + k % 28:02}T{k % 24:02}:00:00Z" for k in range(N)]},
+    "dates": PLAIN
+    | {"when": [f"2026-03-{1 + k % 28:02}T{k % 24:02}:00:00Z" for k in range(N)]},
     "yes and no": PLAIN | {"on": ["true", "false"] * (N // 2)},
     "a column without a name": {"": list(map(str, range(N)))} | PLAIN,
 }
@@ -124,12 +140,17 @@ def test_the_way_a_file_is_written_does_not_matter(name, tmp_path, capsys):
     write(columns)
     wanted = answered(tmp_path, N)
     if "comma" in name:
-        columns = {key: [v.replace(".", ",") for v in values] for key, values in columns.items()}
+        columns = {
+            key: [v.replace(".", ",") for v in values]
+            for key, values in columns.items()
+        }
     if name == "thousands":
         columns |= {"big": [f"{float(v):,.1f}" for v in columns["big"]]}
     write(columns, **STYLES[name])
     if name == "gzip":
-        (tmp_path / "rows.csv").write_bytes(gzip.compress((tmp_path / "rows.csv").read_bytes()))
+        (tmp_path / "rows.csv").write_bytes(
+            gzip.compress((tmp_path / "rows.csv").read_bytes())
+        )
     capsys.readouterr()
     assert answered(tmp_path, N).equals(wanted)
     assert ("read as Windows-1252" in capsys.readouterr().err) == (name == "Latin-1")

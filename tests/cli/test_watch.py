@@ -69,7 +69,9 @@ def test_ids_count_once_and_answers_are_used(here, capsys):
     seen = pl.read_csv("seen.csv")
     assert seen["id"].to_list() == list(range(1000, 1180))
     alarms = seen.filter("alarm")["id"]
-    pl.DataFrame({"id": alarms, "normal": [True] * len(alarms)}).write_csv("answers.csv")
+    pl.DataFrame({"id": alarms, "normal": [True] * len(alarms)}).write_csv(
+        "answers.csv"
+    )
     capsys.readouterr()
     answered = [*WATCH, "--id", "reading", "--feedback", "answers.csv"]
     assert main(answered) == 0
@@ -81,13 +83,19 @@ def test_ids_count_once_and_answers_are_used(here, capsys):
 def test_a_single_task_that_drifts_is_told_apart_from_chance(here, capsys):
     table = pl.read_csv("today.csv").filter(~pl.col("broken"))
     moved = table.with_columns(
-        pl.when(pl.col("machine") == "pump 2").then(pl.col(name) + 9).otherwise(name).alias(name)
+        pl.when(pl.col("machine") == "pump 2")
+        .then(pl.col(name) + 9)
+        .otherwise(name)
+        .alias(name)
         for name in "abcd"
     )
     pl.concat([table, table, moved, moved]).write_csv("today.csv")
     assert main(WATCH) == 0
     out = capsys.readouterr().out
-    assert "pump 2" in out and "Taken together, the 6 tasks drift too: this is not chance" in out
+    assert (
+        "pump 2" in out
+        and "Taken together, the 6 tasks drift too: this is not chance" in out
+    )
 
 
 def test_drift_is_told_with_what_to_do(here, capsys):
@@ -142,7 +150,9 @@ def test_rows_that_look_wrong_are_told(here, capsys):
     table.write_csv("today.csv")
     odd = table[:40].with_columns(
         pl.col("reading") + 1000,
-        machine=pl.when(pl.col("reading") < 5).then(pl.lit("pump 99")).otherwise("machine"),
+        machine=pl.when(pl.col("reading") < 5)
+        .then(pl.lit("pump 99"))
+        .otherwise("machine"),
     )
     pl.concat([odd, odd[:7]]).write_csv("odd.csv")
     assert main([*WATCH, "--id", "reading"]) == 0
@@ -155,17 +165,33 @@ def test_rows_that_look_wrong_are_told(here, capsys):
     assert "40 new rows" in out and "7 rows with an id that came before" in out
     assert "5 rows of tasks never seen ('pump 99')" in out
     assert "1 of 2 answers were new" in out
-    assert "Of 2 answers, 1 name an id that is not among the last 100,000 rows, as '77777'" in err
-    assert "is older than a row of its task before it" in err and "sort the table by when" in err
+    assert (
+        "Of 2 answers, 1 name an id that is not among the last 100,000 rows, as '77777'"
+        in err
+    )
+    assert (
+        "is older than a row of its task before it" in err
+        and "sort the table by when" in err
+    )
 
 
 def test_contradicting_answers_are_refused(here, refused):
-    pl.DataFrame({"id": [3, 4, 3], "normal": [True, True, False]}).write_csv("answers.csv")
-    refused([*WATCH, "--feedback", "answers.csv"], "answers.csv: row 2: id 3", "Keep one")
+    pl.DataFrame({"id": [3, 4, 3], "normal": [True, True, False]}).write_csv(
+        "answers.csv"
+    )
+    refused(
+        [*WATCH, "--feedback", "answers.csv"], "answers.csv: row 2: id 3", "Keep one"
+    )
     pl.DataFrame({"id": [3, 4], "normal": ["yes", None]}).write_csv("answers.csv")
-    refused([*WATCH, "--feedback", "answers.csv"], "row 1 has no value in the column normal")
+    refused(
+        [*WATCH, "--feedback", "answers.csv"], "row 1 has no value in the column normal"
+    )
     pl.DataFrame({"id": [3, 4], "normal": ["yes", "maybe"]}).write_csv("answers.csv")
-    refused([*WATCH, "--feedback", "answers.csv"], "answers.csv: Column 'normal'", "got 'maybe'")
+    refused(
+        [*WATCH, "--feedback", "answers.csv"],
+        "answers.csv: Column 'normal'",
+        "got 'maybe'",
+    )
 
 
 def test_answers_may_be_words(here, capsys):
@@ -174,7 +200,9 @@ def test_answers_may_be_words(here, capsys):
     assert "2 of 2 answers were new" in capsys.readouterr().out
 
 
-def test_scores_that_are_gone_are_said_and_never_written_over_a_foreign_file(here, capsys, refused):
+def test_scores_that_are_gone_are_said_and_never_written_over_a_foreign_file(
+    here, capsys, refused
+):
     whole = pl.read_csv("today.csv")
     whole[:70].write_csv("today.csv")
     assert main(WATCH) == 0

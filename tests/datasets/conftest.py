@@ -54,7 +54,9 @@ def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
             self.send_response(200)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(content[: len(content) // 2] if name in site.cut else content)
+            self.wfile.write(
+                content[: len(content) // 2] if name in site.cut else content
+            )
             self.close_connection = True
 
         def log_message(self, *args: object) -> None:
@@ -63,7 +65,9 @@ def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     site = Web(server.server_address[1])
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}
+    )
     thread.start()
     yield site
     server.shutdown()

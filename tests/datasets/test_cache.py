@@ -31,7 +31,9 @@ def offer(monkeypatch, web, name, contents, shapes, checksum=True):
         web.files[original.file] = content
         sha256 = hashlib.sha256(content).hexdigest() if checksum else None
         originals.append(Original(original.file, web.url(original.file), sha256))
-    source = dataclasses.replace(SOURCES[name], originals=tuple(originals), shapes=shapes)
+    source = dataclasses.replace(
+        SOURCES[name], originals=tuple(originals), shapes=shapes
+    )
     monkeypatch.setitem(SOURCES, name, source)
     return source
 
@@ -56,7 +58,9 @@ def coil(monkeypatch, web):
     """Three small COIL-100 images on the server, out of order as in a real archive."""
     rng = np.random.default_rng(0)
     pictures = {(10, 5): png(rng), (2, 0): png(rng), (2, 5): png(rng)}
-    files = {f"coil-100/obj{o}__{a}.png": data for (o, a), (_, data) in pictures.items()}
+    files = {
+        f"coil-100/obj{o}__{a}.png": data for (o, a), (_, data) in pictures.items()
+    }
     files["coil-100/readme.txt"] = b"not an image"
     shapes = {"X": (3, 32, 32), "y": (3,), "angle": (3,)}
     source = offer(monkeypatch, web, "coil100", [zipped(files)], shapes)
@@ -100,7 +104,9 @@ def test_corrupted_archive(coil, web, tmp_path):
 
 def test_interrupted_download(coil, web, tmp_path):
     web.cut.add("coil-100.zip")
-    with pytest.raises(DatasetNotFoundError, match=r"Downloading http.* failed") as error:
+    with pytest.raises(
+        DatasetNotFoundError, match=r"Downloading http.* failed"
+    ) as error:
         datasets.load_coil100(data_home=tmp_path)
     assert_remedy(error, coil[0], tmp_path)
     web.cut.clear()
@@ -110,7 +116,9 @@ def test_interrupted_download(coil, web, tmp_path):
 def test_interrupted_download_without_a_checksum(monkeypatch, web, tmp_path):
     source = offer(monkeypatch, web, "keystrokes", [b"x" * 200_000], {}, checksum=False)
     web.cut.add(source.originals[0].file)
-    with pytest.raises(DatasetNotFoundError, match=r"Downloading http.* failed") as error:
+    with pytest.raises(
+        DatasetNotFoundError, match=r"Downloading http.* failed"
+    ) as error:
         datasets.load_keystrokes(data_home=tmp_path)
     assert_remedy(error, source, tmp_path)
 
@@ -119,7 +127,9 @@ def test_no_network(coil, monkeypatch, tmp_path):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    original = coil[0].originals[0]._replace(url=f"http://127.0.0.1:{port}/coil-100.zip")
+    original = (
+        coil[0].originals[0]._replace(url=f"http://127.0.0.1:{port}/coil-100.zip")
+    )
     source = dataclasses.replace(coil[0], originals=(original,))
     monkeypatch.setitem(SOURCES, "coil100", source)
     with pytest.raises(DatasetNotFoundError, match="ConnectionError") as error:
@@ -135,7 +145,9 @@ def test_file_gone_from_the_server(coil, web, tmp_path):
 
 
 def test_download_switched_off(coil, web, tmp_path):
-    with pytest.raises(DatasetNotFoundError, match="download_if_missing=False") as error:
+    with pytest.raises(
+        DatasetNotFoundError, match="download_if_missing=False"
+    ) as error:
         datasets.load_coil100(data_home=tmp_path, download_if_missing=False)
     assert_remedy(error, coil[0], tmp_path)
     assert web.asked == []
@@ -143,7 +155,9 @@ def test_download_switched_off(coil, web, tmp_path):
 
 def test_without_pooch(coil, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(DatasetNotFoundError, match=r"pip install '\.\[data\]'") as error:
+    with pytest.raises(
+        DatasetNotFoundError, match=r"pip install '\.\[data\]'"
+    ) as error:
         datasets.load_coil100(data_home=tmp_path)
     assert_remedy(error, coil[0], tmp_path)
 
@@ -157,7 +171,9 @@ def hide(monkeypatch, module):
 
 def test_without_pillow_nothing_is_downloaded(coil, web, monkeypatch, tmp_path):
     hide(monkeypatch, "PIL")
-    with pytest.raises(DatasetNotFoundError, match=r"'pillow', .*'\.\[data\]'") as error:
+    with pytest.raises(
+        DatasetNotFoundError, match=r"'pillow', .*'\.\[data\]'"
+    ) as error:
         datasets.load_coil100(data_home=tmp_path)
     assert_remedy(error, coil[0], tmp_path)
     assert web.asked == []
@@ -166,7 +182,9 @@ def test_without_pillow_nothing_is_downloaded(coil, web, monkeypatch, tmp_path):
 def test_archive_with_the_wrong_number_of_images(coil, monkeypatch, tmp_path):
     source = dataclasses.replace(coil[0], shapes={"X": (7200, 32, 32)})
     monkeypatch.setitem(SOURCES, "coil100", source)
-    with pytest.raises(DatasetNotFoundError, match=r"shape \(3, 32, 32\), expected") as error:
+    with pytest.raises(
+        DatasetNotFoundError, match=r"shape \(3, 32, 32\), expected"
+    ) as error:
         datasets.load_coil100(data_home=tmp_path)
     assert_remedy(error, source, tmp_path)
 
@@ -186,13 +204,18 @@ def test_original_in_the_folder_is_used_and_kept(coil, web, tmp_path):
     bunch = datasets.load_coil100(data_home=tmp_path, download_if_missing=False)
     assert len(bunch.data) == 3
     assert web.asked == []
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["coil-100.zip", "coil100_gray32.npz"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "coil-100.zip",
+        "coil100_gray32.npz",
+    ]
 
 
 def test_damaged_original_in_the_folder(coil, web, tmp_path):
     path = tmp_path / "coil-100.zip"
     path.write_bytes(web.files["coil-100.zip"] + b"!")
-    with pytest.raises(DatasetNotFoundError, match=r"coil-100.zip is damaged: its sha256"):
+    with pytest.raises(
+        DatasetNotFoundError, match=r"coil-100.zip is damaged: its sha256"
+    ):
         datasets.load_coil100(data_home=tmp_path)
     assert list(tmp_path.iterdir()) == [path]
 
@@ -200,7 +223,9 @@ def test_damaged_original_in_the_folder(coil, web, tmp_path):
 @pytest.mark.parametrize("damage", ["half", "text", "shape", "key"])
 def test_damaged_prepared_file(tmp_path, damage):
     path = tmp_path / "coil100_gray32.npz"
-    np.savez_compressed(path, **{"Y" if damage == "key" else "X": np.zeros((7200, 8), np.uint8)})
+    np.savez_compressed(
+        path, **{"Y" if damage == "key" else "X": np.zeros((7200, 8), np.uint8)}
+    )
     if damage == "half":
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     elif damage == "text":
@@ -245,7 +270,9 @@ def test_cache_folder_on_other_systems(monkeypatch, tmp_path):
 
 def test_unusable_folder(coil, web, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(DatasetNotFoundError, match=r"FileExistsError|NotADirectoryError") as error:
+    with pytest.raises(
+        DatasetNotFoundError, match=r"FileExistsError|NotADirectoryError"
+    ) as error:
         datasets.load_coil100(data_home=tmp_path / "file")
     assert str(tmp_path / "file") in str(error.value)
     assert web.asked == []
@@ -257,7 +284,11 @@ def test_environment_before_cache_and_both_are_searched(monkeypatch, tmp_path, c
     monkeypatch.setattr(_cache, "user_cache", lambda: cache)
     for folder, value in ((cache, 51), (shared, 255)):
         folder.mkdir(parents=True)
-        arrays = {"X": np.full((3, 32, 32), value, np.uint8), "y": np.ones(3), "angle": np.ones(3)}
+        arrays = {
+            "X": np.full((3, 32, 32), value, np.uint8),
+            "y": np.ones(3),
+            "angle": np.ones(3),
+        }
         np.savez(folder / "coil100_gray32.npz", **arrays)
         assert datasets.load_coil100().data.max() == value / 255
 
@@ -272,7 +303,9 @@ def test_mnist_from_idx_files(monkeypatch, web, tmp_path):
     }
     contents = [
         gzip.compress(
-            bytes([0, 0, 8, part.ndim]) + np.array(part.shape, ">u4").tobytes() + part.tobytes()
+            bytes([0, 0, 8, part.ndim])
+            + np.array(part.shape, ">u4").tobytes()
+            + part.tobytes()
         )
         for part in parts.values()
     ]
@@ -322,7 +355,11 @@ def workbook(header, rows):
 
 def keystroke_rows(n_each):
     """Two subjects, the second one first, a blank row between them."""
-    rows = [[s, *(s * 1000 + i + c / 4 for c in range(29))] for s in (2, 1) for i in range(n_each)]
+    rows = [
+        [s, *(s * 1000 + i + c / 4 for c in range(29))]
+        for s in (2, 1)
+        for i in range(n_each)
+    ]
     return [*rows[:n_each], [None, None], [], *rows[n_each:]]
 
 
@@ -364,8 +401,16 @@ def test_turbofan_from_text_files(monkeypatch, web, tmp_path, nested):
     def lines(rows):
         return "".join(" ".join(map(str, row)) + "  \n" for row in rows)
 
-    train = [[u, c, 0.5, -0.25, 100, *range(u, u + 21)] for u, n in ((1, 3), (2, 2)) for c in n_(n)]
-    test = [[u, c, 0.5, -0.25, 100, *range(c, c + 21)] for u, n in ((1, 1), (2, 2)) for c in n_(n)]
+    train = [
+        [u, c, 0.5, -0.25, 100, *range(u, u + 21)]
+        for u, n in ((1, 3), (2, 2))
+        for c in n_(n)
+    ]
+    test = [
+        [u, c, 0.5, -0.25, 100, *range(c, c + 21)]
+        for u, n in ((1, 1), (2, 2))
+        for c in n_(n)
+    ]
     content = zipped(
         {
             "train_FD002.txt": lines([[1] * 26]),
@@ -375,7 +420,9 @@ def test_turbofan_from_text_files(monkeypatch, web, tmp_path, nested):
         }
     )
     if nested:
-        content = zipped({"6. Turbofan/CMAPSSData.zip": content, "6. Turbofan/x.pdf": b""})
+        content = zipped(
+            {"6. Turbofan/CMAPSSData.zip": content, "6. Turbofan/x.pdf": b""}
+        )
     shapes = {"train_sensors": (5, 21), "test_sensors": (3, 21), "test_rul": (2,)}
     offer(monkeypatch, web, "turbofan", [content], shapes)
     engines = datasets.load_turbofan(data_home=tmp_path)
@@ -399,7 +446,9 @@ def lfw(monkeypatch, web):
     with tarfile.open(fileobj=stream, mode="w:gz") as archive:
         for person in (*range(11, -1, -1), 12):
             for number in (2, 1, 3)[: 2 if person == 12 else 3]:
-                colour = Image.new("RGB", (250, 250), (20 * person, 20 * person, 20 * person))
+                colour = Image.new(
+                    "RGB", (250, 250), (20 * person, 20 * person, 20 * person)
+                )
                 colour.paste((0, 0, 0), (0, 0, 250, 40))  # outside of the face
                 picture = io.BytesIO()
                 colour.save(picture, "JPEG", quality=95)
@@ -409,7 +458,9 @@ def lfw(monkeypatch, web):
                 picture.seek(0)
                 archive.addfile(info, picture)
     monkeypatch.setattr(_images, "_FEWEST_FACES", 3)
-    return offer(monkeypatch, web, "faces", [stream.getvalue()], SOURCES["faces"].shapes)
+    return offer(
+        monkeypatch, web, "faces", [stream.getvalue()], SOURCES["faces"].shapes
+    )
 
 
 def test_faces_from_lfw(lfw, tmp_path):
@@ -439,11 +490,15 @@ def test_faces_without_dlib(lfw, web, monkeypatch, tmp_path, missing):
 
 @pytest.mark.parametrize("trouble", ["corrupted", "interrupted", "no network"])
 @pytest.mark.parametrize("name", ["faces", "keystrokes"])
-def test_troubles_with_faces_and_keystrokes(lfw, monkeypatch, web, tmp_path, name, trouble):
+def test_troubles_with_faces_and_keystrokes(
+    lfw, monkeypatch, web, tmp_path, name, trouble
+):
     load = partial(datasets.load_faces, features="pixels", data_home=tmp_path)
     if name == "keystrokes":
         load = partial(datasets.load_keystrokes, data_home=tmp_path)
-        content = workbook(["Subject", *(f"c{i}" for i in range(29))], keystroke_rows(51))
+        content = workbook(
+            ["Subject", *(f"c{i}" for i in range(29))], keystroke_rows(51)
+        )
         offer(monkeypatch, web, name, [content], {}, checksum=False)
     load()
     (tmp_path / SOURCES[name].file).unlink()
@@ -457,7 +512,9 @@ def test_troubles_with_faces_and_keystrokes(lfw, monkeypatch, web, tmp_path, nam
     else:
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
-            original = original._replace(url=f"http://127.0.0.1:{unused.getsockname()[1]}/gone")
+            original = original._replace(
+                url=f"http://127.0.0.1:{unused.getsockname()[1]}/gone"
+            )
         source = dataclasses.replace(SOURCES[name], originals=(original,))
         monkeypatch.setitem(SOURCES, name, source)
     with pytest.raises(DatasetNotFoundError) as error:
@@ -469,8 +526,13 @@ def fake_dlib(monkeypatch, folder):
     """Packages with dlib's interface: a descriptor that tells the box and the grey it saw."""
     models = folder / "face_recognition_models" / "models"
     models.mkdir(parents=True)
-    (models.parent / "__init__.py").write_text("raise ImportError('must not be imported')")
-    for model in ("shape_predictor_5_face_landmarks", "dlib_face_recognition_resnet_model_v1"):
+    (models.parent / "__init__.py").write_text(
+        "raise ImportError('must not be imported')"
+    )
+    for model in (
+        "shape_predictor_5_face_landmarks",
+        "dlib_face_recognition_resnet_model_v1",
+    ):
         (models / f"{model}.dat").touch()
     (folder / "dlib.py").write_text(
         """
@@ -510,7 +572,9 @@ class face_recognition_model_v1:
 def test_face_descriptors(lfw, web, monkeypatch, tmp_path, pixels_first):
     fake_dlib(monkeypatch, tmp_path / "site")
     home = tmp_path / "home"
-    if pixels_first:  # leaves a prepared file without descriptors, which is then completed
+    if (
+        pixels_first
+    ):  # leaves a prepared file without descriptors, which is then completed
         datasets.load_faces(features="pixels", data_home=home)
     faces = datasets.load_faces(data_home=home)
     monkeypatch.delitem(sys.modules, "dlib", raising=False)

@@ -55,8 +55,16 @@ def test_normal_rows_do_not_depend_on_the_faults():
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(1, 9), st.integers(2, 5), st.integers(0, 9), st.floats(0, 1), st.integers(1, 4))
-def test_every_machine_has_the_promised_number_of_faults(n_tasks, d, n_test, rate, n_types):
+@given(
+    st.integers(1, 9),
+    st.integers(2, 5),
+    st.integers(0, 9),
+    st.floats(0, 1),
+    st.integers(1, 4),
+)
+def test_every_machine_has_the_promised_number_of_faults(
+    n_tasks, d, n_test, rate, n_types
+):
     fleet = make_fleet(
         n_tasks, 2, d, n_test=n_test, fault_rate=rate, n_types=n_types, random_state=0
     )
@@ -118,7 +126,9 @@ def test_relatedness_one_makes_machines_of_a_type_equal():
         assert len(mine) == 3
         for other in mine[1:]:
             np.testing.assert_allclose(fleet.mean[other], fleet.mean[mine[0]])
-            np.testing.assert_allclose(fleet.covariance[other], fleet.covariance[mine[0]])
+            np.testing.assert_allclose(
+                fleet.covariance[other], fleet.covariance[mine[0]]
+            )
     assert len(np.unique(fleet.mean.round(9), axis=0)) == 3
 
 
@@ -126,7 +136,10 @@ def test_relatedness_one_makes_machines_of_a_type_equal():
 def test_relatedness_is_the_correlation_of_machines_of_a_type(relatedness):
     fleet = make_fleet(300, 1, 60, n_test=0, relatedness=relatedness, random_state=0)
     within = np.mean(
-        [fleet.mean[fleet.machine_type == kind].var(axis=0, ddof=1).mean() for kind in range(3)]
+        [
+            fleet.mean[fleet.machine_type == kind].var(axis=0, ddof=1).mean()
+            for kind in range(3)
+        ]
     )
     # A mean has the variance 9, of which 9 (1 - relatedness) is within a type.
     assert within / 9 == pytest.approx(1 - relatedness, abs=0.03)
@@ -162,7 +175,9 @@ def test_a_decoupling_shows_in_no_single_sensor():
 
 
 def test_a_drift_grows_to_its_full_size():
-    fleet = make_fleet(5, 2, 6, n_test=80, fault_rate=0.5, fault_size=1000, random_state=0)
+    fleet = make_fleet(
+        5, 2, 6, n_test=80, fault_rate=0.5, fault_size=1000, random_state=0
+    )
     values = standardised(fleet)
     for t in range(5):
         drift = values[(fleet.test_task == t) & (fleet.fault_kind == "drift")]
@@ -178,7 +193,10 @@ def test_a_swap_is_a_normal_row_of_a_machine_of_another_type():
     fleet = make_fleet(12, 1, 6, n_test=200, fault_rate=0.4, random_state=0)
     swap = np.flatnonzero(fleet.fault_kind == "swap")
     distance = np.column_stack(
-        [mahalanobis(fleet, fleet.test_data[swap], np.full(len(swap), t)) for t in range(12)]
+        [
+            mahalanobis(fleet, fleet.test_data[swap], np.full(len(swap), t))
+            for t in range(12)
+        ]
     )
     own = fleet.test_task[swap]
     foreign = fleet.machine_type[own][:, None] != fleet.machine_type
@@ -193,7 +211,9 @@ def test_another_machine_is_drawn_evenly(machine_type):
     task = np.repeat(np.arange(len(kinds)), 4000)
     drawn = _other_machine(task, kinds, np.random.RandomState(0))
     for t, kind in enumerate(kinds):
-        allowed = np.flatnonzero(kinds != kind) if kinds.any() else np.delete(np.arange(4), t)
+        allowed = (
+            np.flatnonzero(kinds != kind) if kinds.any() else np.delete(np.arange(4), t)
+        )
         counts = np.bincount(drawn[task == t], minlength=len(kinds))
         assert counts.sum() == counts[allowed].sum() == 4000
         assert stats.chisquare(counts[allowed]).pvalue > 1e-4
@@ -203,7 +223,12 @@ def test_faults_can_be_found_by_one_who_knows_the_truth():
     fleet = make_fleet(random_state=0, n_test=200)
     distance = mahalanobis(fleet, fleet.test_data, fleet.test_task)
     normal = ~fleet.test_fault
-    for kind, least in (("shift", 0.95), ("decoupling", 0.8), ("drift", 0.8), ("swap", 0.99)):
+    for kind, least in (
+        ("shift", 0.95),
+        ("decoupling", 0.8),
+        ("drift", 0.8),
+        ("swap", 0.99),
+    ):
         some = normal | (fleet.fault_kind == kind)
         assert roc_auc_score(fleet.test_fault[some], distance[some]) > least
 

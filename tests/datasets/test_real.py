@@ -32,7 +32,17 @@ def check(bunch, shape, n_tasks):
     np.testing.assert_array_equal(np.unique(bunch.target), np.arange(n_tasks))
     assert len(set(bunch.target_names)) == n_tasks
     assert len(bunch.DESCR) > 100
-    aligned = ("images", "angle", "cycle", "rul", "label", "anomalous", "start", "time", "split")
+    aligned = (
+        "images",
+        "angle",
+        "cycle",
+        "rul",
+        "label",
+        "anomalous",
+        "start",
+        "time",
+        "split",
+    )
     for key in (*aligned, "index", "filename"):
         if key in bunch:
             assert len(bunch[key]) == shape[0], key
@@ -82,7 +92,8 @@ def test_embedded_mnist_is_the_documented_part_of_the_full_set(real: Real, tmp_p
     np.testing.assert_array_equal(digits.target, y_train[digits.index])
     for digit in range(10):
         np.testing.assert_array_equal(
-            digits.index[digits.target == digit], np.flatnonzero(y_train == digit)[:PER_DIGIT]
+            digits.index[digits.target == digit],
+            np.flatnonzero(y_train == digit)[:PER_DIGIT],
         )
     embed(home / "mnist.npz", tmp_path / "again.npz")
     with np.load(tmp_path / "again.npz") as again, np.load(SUBSET) as embedded:
@@ -94,8 +105,14 @@ def test_full_mnist(real: Real):
     digits = datasets.load_mnist(subset=False, data_home=real("mnist.npz"))
     assert digits.data.shape == (70000, 784)
     assert digits.data.max() == 1
-    assert np.bincount(digits.target[digits.split == "train"])[[0, 9]].tolist() == [5923, 5949]
-    assert np.bincount(digits.target[digits.split == "test"])[[0, 9]].tolist() == [980, 1009]
+    assert np.bincount(digits.target[digits.split == "train"])[[0, 9]].tolist() == [
+        5923,
+        5949,
+    ]
+    assert np.bincount(digits.target[digits.split == "test"])[[0, 9]].tolist() == [
+        980,
+        1009,
+    ]
     assert digits.index[60000] == 0
 
 
@@ -119,10 +136,14 @@ def test_faces(real: Real):
     np.testing.assert_array_equal(faces.images, pixels.images)
     assert np.bincount(faces.target).min() == 52
     named = faces.target_names[faces.target]
-    assert all(file.startswith(name) for file, name in zip(faces.filename, named, strict=True))
+    assert all(
+        file.startswith(name) for file, name in zip(faces.filename, named, strict=True)
+    )
     assert (~faces.face_detected).sum() == 21
     # The descriptors tell the people apart: a nearest neighbour is nearly always the same person.
-    some = np.flatnonzero(faces.target != faces.target_names.tolist().index("George_W_Bush"))[::2]
+    some = np.flatnonzero(
+        faces.target != faces.target_names.tolist().index("George_W_Bush")
+    )[::2]
     X, y = faces.data[some], faces.target[some]
     distance = (X**2).sum(1)[:, None] - 2 * X @ X.T + (X**2).sum(1)
     np.fill_diagonal(distance, np.inf)
@@ -152,7 +173,9 @@ def test_telemetry_channels(real: Real, craft, n):
 
 
 def test_telemetry_totals(real: Real):
-    channels = datasets.load_telemetry(data_home=real("nasa_smap_msl.npz")).channels.values()
+    channels = datasets.load_telemetry(
+        data_home=real("nasa_smap_msl.npz")
+    ).channels.values()
     for craft, train, test, rate in (
         ("SMAP", 138_004, 435_826, 0.128),
         ("MSL", 58_317, 73_729, 0.105),
@@ -160,7 +183,9 @@ def test_telemetry_totals(real: Real):
         mine = [channel for channel in channels if channel.spacecraft == craft]
         assert sum(len(channel.train) for channel in mine) == train
         assert sum(len(channel.test) for channel in mine) == test
-        assert sum(channel.label.sum() for channel in mine) / test == pytest.approx(rate, abs=5e-4)
+        assert sum(channel.label.sum() for channel in mine) / test == pytest.approx(
+            rate, abs=5e-4
+        )
     assert all(len(channel.label) == len(channel.test) for channel in channels)
 
 
@@ -173,7 +198,9 @@ def test_telemetry_windows(real: Real):
     channel = flight.channels[flight.target_names[flight.target[row]]]
     here = slice(flight.start[row], flight.start[row] + 40)
     values, commands = channel.test[here].astype(float), channel.test_commands[here]
-    for target, start, label in zip(flight.target, flight.start, flight.label, strict=True):
+    for target, start, label in zip(
+        flight.target, flight.start, flight.label, strict=True
+    ):
         series = flight.channels[flight.target_names[target]].label
         assert label == series[start : start + 40].any()
     assert channel.test_commands.shape == (len(channel.test), 54)
@@ -191,7 +218,12 @@ def test_telemetry_windows(real: Real):
     np.testing.assert_allclose(flight.data[row], list(expected.values()), atol=1e-12)
     assert flight.feature_names.tolist() == list(expected)
     X, task = datasets.load_telemetry(
-        split="test", spacecraft="MSL", window=40, step=15, data_home=home, return_X_y=True
+        split="test",
+        spacecraft="MSL",
+        window=40,
+        step=15,
+        data_home=home,
+        return_X_y=True,
     )
     np.testing.assert_array_equal(X, flight.data)
     np.testing.assert_array_equal(task, flight.target)
@@ -208,14 +240,21 @@ def test_telemetry_of_values_alone(real: Real):
     values, label = channel.test[here].astype(float), channel.label[here]
     change = np.abs(np.diff(values))
     expected = [values.mean(), values.std(), values.min(), values.max(), change.mean()]
-    expected += [values[-1] - values[0], np.median(values), change.max(), (change == 0).mean()]
+    expected += [
+        values[-1] - values[0],
+        np.median(values),
+        change.max(),
+        (change == 0).mean(),
+    ]
     np.testing.assert_allclose(flight.data[row], expected, atol=1e-12)
     assert flight.anomalous[row] == label.mean()
     np.testing.assert_array_equal(flight.label, flight.anomalous > 0)
 
 
 def test_telemetry_refuses_a_window_longer_than_a_series(real: Real):
-    with pytest.raises(ValueError, match="window=400 is longer than the train series of channel"):
+    with pytest.raises(
+        ValueError, match="window=400 is longer than the train series of channel"
+    ):
         datasets.load_telemetry(window=400, data_home=real("nasa_smap_msl.npz"))
 
 
@@ -237,7 +276,9 @@ def test_turbofan(real: Real, split, n):
 
 def test_servers(real: Real):
     home = real("smd8_servers.npz")
-    early, late = (datasets.load_servers(split=s, data_home=home) for s in ("train", "test"))
+    early, late = (
+        datasets.load_servers(split=s, data_home=home) for s in ("train", "test")
+    )
     for servers in (early, late):
         check(servers, (len(servers.target), 38), 8)
     assert early.target_names.tolist() == late.target_names.tolist()
@@ -274,7 +315,9 @@ def test_valves(real: Real):
     "load", [datasets.load_servers, datasets.load_products, datasets.load_valves]
 )
 def test_a_data_set_that_is_not_there_says_which_file_to_put_where(load, tmp_path):
-    with pytest.raises(datasets.DatasetNotFoundError, match=r"Put '.*\.npz' into") as error:
+    with pytest.raises(
+        datasets.DatasetNotFoundError, match=r"Put '.*\.npz' into"
+    ) as error:
         load(data_home=tmp_path)
     assert str(tmp_path) in str(error.value)
 
@@ -282,15 +325,39 @@ def test_a_data_set_that_is_not_there_says_which_file_to_put_where(load, tmp_pat
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: datasets.load_faces(features="hog"), "features must be one of 'dlib', 'pixels'"),
-        (lambda: datasets.load_turbofan(split="both"), "split must be one of 'train', 'test'"),
+        (
+            lambda: datasets.load_faces(features="hog"),
+            "features must be one of 'dlib', 'pixels'",
+        ),
+        (
+            lambda: datasets.load_turbofan(split="both"),
+            "split must be one of 'train', 'test'",
+        ),
         (lambda: datasets.load_telemetry(split="both"), "split must be one of"),
-        (lambda: datasets.load_servers(split="both"), "split must be one of 'train', 'test'"),
-        (lambda: datasets.load_telemetry(features="all"), "features must be one of 'commands'"),
-        (lambda: datasets.load_telemetry(spacecraft="Mir"), "None, 'SMAP', 'MSL', got 'Mir'"),
-        (lambda: datasets.load_telemetry(window=1), "window must be an integer of at least 2"),
-        (lambda: datasets.load_telemetry(window=9.5), "window must be an integer of at least 2"),
-        (lambda: datasets.load_telemetry(step=0), "step must be an integer of at least 1"),
+        (
+            lambda: datasets.load_servers(split="both"),
+            "split must be one of 'train', 'test'",
+        ),
+        (
+            lambda: datasets.load_telemetry(features="all"),
+            "features must be one of 'commands'",
+        ),
+        (
+            lambda: datasets.load_telemetry(spacecraft="Mir"),
+            "None, 'SMAP', 'MSL', got 'Mir'",
+        ),
+        (
+            lambda: datasets.load_telemetry(window=1),
+            "window must be an integer of at least 2",
+        ),
+        (
+            lambda: datasets.load_telemetry(window=9.5),
+            "window must be an integer of at least 2",
+        ),
+        (
+            lambda: datasets.load_telemetry(step=0),
+            "step must be an integer of at least 1",
+        ),
     ],
 )
 def test_bad_options_name_the_choices(call, message):

@@ -41,13 +41,17 @@ def test_any_chunks(cuts):
         found = model().fit(rows, task=da.from_array(TASK, chunks=77))
     np.testing.assert_allclose(found.score_tasks(X), FITTED.score_tasks(X), atol=1e-8)
     np.testing.assert_allclose(found.offset_, FITTED.offset_, atol=1e-8)
-    np.testing.assert_allclose(found.pvalues(X, task=TASK), FITTED.pvalues(X, task=TASK), atol=1e-8)
+    np.testing.assert_allclose(
+        found.pvalues(X, task=TASK), FITTED.pvalues(X, task=TASK), atol=1e-8
+    )
 
 
 @pytest.mark.parametrize("metric", ["plain", "whitened"])
 @pytest.mark.parametrize("method", [IndependentOCKSR, JointOCKSR])
 def test_each_task_alone_and_metrics(method, metric, monkeypatch):
-    monkeypatch.setattr("manyone.engines.plan._FEWEST", 300)  # not all rows are in the sample
+    monkeypatch.setattr(
+        "manyone.engines.plan._FEWEST", 300
+    )  # not all rows are in the sample
     few = method(landmarks=25, random_state=0, metric=metric)
     known = clone(few).fit(X, task=TASK)
     with dask.config.set(scheduler="synchronous"):
@@ -77,8 +81,12 @@ def test_data_frames():
     found = model().fit(frame, task="shop")
     np.testing.assert_allclose(found.offset_, FITTED.offset_, atol=1e-8)
     lazy = found.score_samples(frame, task="shop")
-    np.testing.assert_allclose(lazy.compute(), FITTED.score_samples(X, task=TASK), atol=1e-8)
-    assert found.predict_task(frame).compute().tolist() == FITTED.predict_task(X).tolist()
+    np.testing.assert_allclose(
+        lazy.compute(), FITTED.score_samples(X, task=TASK), atol=1e-8
+    )
+    assert (
+        found.predict_task(frame).compute().tolist() == FITTED.predict_task(X).tolist()
+    )
 
 
 def test_labels_in_memory():

@@ -19,7 +19,10 @@ RNG = np.random.default_rng(4)
 SIZES = {"big": 300, "large": 120, "small": 25, "b": 1, "a": 1}
 TASK = np.repeat(list(SIZES), list(SIZES.values())).astype(object)
 N = len(TASK)
-X = RNG.normal(size=(N, 3)) + 2.0 * RNG.normal(size=(5, 3))[np.unique(TASK, return_inverse=True)[1]]
+X = (
+    RNG.normal(size=(N, 3))
+    + 2.0 * RNG.normal(size=(5, 3))[np.unique(TASK, return_inverse=True)[1]]
+)
 X[5] = X[6]
 OUTLIER = (np.arange(N) % 29 == 0) & (np.arange(N) < 440)
 TASK[[29, 58, 87]] = None  # outliers of every task
@@ -38,7 +41,9 @@ def assert_same(one, other, tol):
     np.testing.assert_array_equal(one.tasks_, other.tasks_)
     np.testing.assert_allclose(one.score_tasks(X), other.score_tasks(X), atol=tol)
     np.testing.assert_allclose(one.offset_, other.offset_, atol=tol)
-    np.testing.assert_allclose(one.pvalues(X, task=CLAIM), other.pvalues(X, task=CLAIM), atol=tol)
+    np.testing.assert_allclose(
+        one.pvalues(X, task=CLAIM), other.pvalues(X, task=CLAIM), atol=tol
+    )
 
 
 def test_tasks_without_more_rows_than_landmarks_are_exact():
@@ -52,7 +57,9 @@ def test_tasks_without_more_rows_than_landmarks_are_exact():
 @given(places=st.lists(st.integers(0, N), max_size=12), m=st.sampled_from([4, 40, 150]))
 def test_blocks_do_not_matter(places, m):
     whole = IndependentOCKSR(landmarks=m, random_state=1).fit(X, **GIVEN)
-    blocks = fit(IndependentOCKSR(landmarks=m, random_state=1), local_sweep(cut(places)))
+    blocks = fit(
+        IndependentOCKSR(landmarks=m, random_state=1), local_sweep(cut(places))
+    )
     assert_same(whole, blocks, 1e-8)
 
 
@@ -65,7 +72,9 @@ def test_every_task_is_its_own_fit():
     np.testing.assert_allclose(scores[:, codes], known[:, codes], atol=1e-10)
     own = np.isin(TASK.astype(str), ["big", "None"])
     alone = JointOCKSR(gamma=0.2, landmarks=40, random_state=0)
-    part = training_rows(alone, X[own], ["big"] * own.sum(), OUTLIER[own], WEIGHT[own])[0]
+    part = training_rows(alone, X[own], ["big"] * own.sum(), OUTLIER[own], WEIGHT[own])[
+        0
+    ]
     found = learn(alone, part, left_out=False).scorer.all(X)[:, 0]
     code = list(model.tasks_).index("big")
     np.testing.assert_allclose(scores[:, code], found, atol=1e-8)
@@ -90,7 +99,9 @@ def test_saved_sparse_whitened_and_groups(tmp_path):
     rows = sparse.csr_array(np.where(np.abs(X) < 0.3, 0.0, X))
     few = IndependentOCKSR(gamma=0.01, landmarks=100, random_state=0).fit(rows, **GIVEN)
     exact = IndependentOCKSR(gamma=0.01).fit(rows, **GIVEN)
-    np.testing.assert_allclose(few.score_tasks(rows), exact.score_tasks(rows), atol=1e-6)
+    np.testing.assert_allclose(
+        few.score_tasks(rows), exact.score_tasks(rows), atol=1e-6
+    )
     white = IndependentOCKSR(landmarks=40, random_state=0, metric="whitened")
     assert_same(clone(white).fit(X, **GIVEN), fit(white, local_sweep(cut([90]))), 1e-8)
     groups = IndependentOCKSR(landmarks=40, random_state=0)
@@ -114,7 +125,10 @@ def test_one_task_of_many_rows_beside_tasks_of_one():
             part = rng.normal(size=(10_000, 8)) + 1.0
             yield part, task
         lonely = np.arange(50) + 50 * (seed > 0)
-        yield rng.normal(size=(50, 8)) - 2.0, np.array([f"fan {k}" for k in lonely], dtype=object)
+        yield (
+            rng.normal(size=(50, 8)) - 2.0,
+            np.array([f"fan {k}" for k in lonely], dtype=object),
+        )
 
     model = IndependentOCKSR(landmarks=200, random_state=0, alarm_rate=0.02)
     tracemalloc.start()
@@ -124,7 +138,9 @@ def test_one_task_of_many_rows_beside_tasks_of_one():
     assert peak < 150 * 2**20
     assert model.calibration_.counts.sum() == 100_050
     fresh, task = next(rows(1))
-    assert np.mean(model.predict(fresh, task=task) < 0) == pytest.approx(0.02, abs=0.006)
+    assert np.mean(model.predict(fresh, task=task) < 0) == pytest.approx(
+        0.02, abs=0.006
+    )
     assert np.mean(model.predict(fresh + 6.0, task=task) < 0) > 0.99
     assert model.predict(np.full((1, 8), -2.0), task=["fan 7"])[0] == 1
 
@@ -137,7 +153,9 @@ def test_alarms_of_small_tasks_hold_beside_one_with_nearly_all_rows(method):
         [np.zeros(100_000, int), np.arange(1, 61), np.repeat(np.arange(61, 81), 30)]
     )
     centres, claim = 4.0 * rng.normal(size=(81, 5)), np.repeat(np.arange(81), 60)
-    rows, fresh = (centres[own] + rng.normal(size=(len(own), 5)) for own in (codes, claim))
+    rows, fresh = (
+        centres[own] + rng.normal(size=(len(own), 5)) for own in (codes, claim)
+    )
     few = method(landmarks=100, random_state=0).fit(rows, task=codes)
     alarm = few.predict(fresh, task=claim) < 0
     assert alarm[claim > 60].mean() < 0.08  # 1 of 31 on average over fits

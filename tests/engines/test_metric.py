@@ -32,7 +32,9 @@ def cut(places):
 
 
 @settings(max_examples=20, deadline=None)
-@given(places=st.lists(st.integers(0, N), max_size=12), size=st.sampled_from([30, 5000]))
+@given(
+    places=st.lists(st.integers(0, N), max_size=12), size=st.sampled_from([30, 5000])
+)
 def test_any_blocks(places, size):
     sweep = local_sweep(cut(places))
     found = metric_of(sweep(TakeSample(size, sums=True)), sweep)
@@ -40,7 +42,9 @@ def test_any_blocks(places, size):
     codes = np.unique(TASK[normal], return_inverse=True)[1]
     known = pooled_whitening(X[normal], codes, WEIGHT[normal])
     assert found.shrinkage == pytest.approx(known.shrinkage, rel=1e-8)
-    np.testing.assert_allclose(found.apply(np.eye(D)), known.apply(np.eye(D)), rtol=1e-8)
+    np.testing.assert_allclose(
+        found.apply(np.eye(D)), known.apply(np.eye(D)), rtol=1e-8
+    )
 
 
 def test_more_columns_than_rows():
@@ -52,7 +56,10 @@ def test_more_columns_than_rows():
 
 
 def test_tasks_that_do_not_vary():
-    rows, task = np.repeat([[1.0, 2.0], [3.0, 5.0]], 4, axis=0), np.repeat(["a", "b"], 4)
+    rows, task = (
+        np.repeat([[1.0, 2.0], [3.0, 5.0]], 4, axis=0),
+        np.repeat(["a", "b"], 4),
+    )
     sweep = local_sweep([Block(rows, task)])
     found = metric_of(sweep(TakeSample(5000, sums=True)), sweep)
     np.testing.assert_allclose(found.apply(rows), rows)
@@ -76,7 +83,9 @@ def test_whitened_models(estimator, few, monkeypatch):
     plain = whole.solution_.scorer.scorer.own(Z, np.zeros(N, dtype=int))
     lowered = whole.solution_.presence.penalty(X, np.zeros(N, dtype=int))
     claim = np.full(N, "a")
-    np.testing.assert_allclose(whole.score_samples(X, task=claim), plain - lowered, atol=1e-12)
+    np.testing.assert_allclose(
+        whole.score_samples(X, task=claim), plain - lowered, atol=1e-12
+    )
 
 
 @pytest.mark.slow
@@ -96,7 +105,9 @@ def test_the_rate_holds_with_the_metric_fixed(monkeypatch):
 
 def test_rows_come_and_go_in_the_metric_that_there_is(monkeypatch):
     monkeypatch.setattr("manyone.engines.plan._FEWEST", 300)
-    model = JointOCKSR(landmarks=25, random_state=0, metric="whitened").fit(X, task=TASK)
+    model = JointOCKSR(landmarks=25, random_state=0, metric="whitened").fit(
+        X, task=TASK
+    )
     grown = clone(model).fit(X, task=TASK)
     more = X[:40] + 3.0
     grown.enroll(more, task=["new"] * 40)
@@ -104,7 +115,9 @@ def test_rows_come_and_go_in_the_metric_that_there_is(monkeypatch):
     plan = grown.solution_.learned["sums"].plan
     again, _ = joint_passes(plan, local_sweep([both]), model.alpha)
     found = grown.solution_.scorer.all(both.X)
-    np.testing.assert_allclose(found, again.scorer.all(plan.metric.apply(both.X)), atol=1e-8)
+    np.testing.assert_allclose(
+        found, again.scorer.all(plan.metric.apply(both.X)), atol=1e-8
+    )
     with pytest.raises(ValueError, match=r"'a' may have shaped the metric.* others="):
         grown.forget("a", X=X[TASK == "a"])
 
@@ -127,8 +140,12 @@ def test_many_rows_in_memory_are_left_out_with_the_metric_fixed(monkeypatch):
     for i in (0, 400, 899):
         kept = np.delete(np.arange(N), i)
         design = np.vstack([K[kept], penalty])
-        wanted = np.vstack([rows.responses()[kept], np.zeros((len(inner), rows.n_tasks))])
+        wanted = np.vstack(
+            [rows.responses()[kept], np.zeros((len(inner), rows.n_tasks))]
+        )
         coef = np.linalg.lstsq(design, wanted)[0]
         own = rows.codes[i]
         mean = (K[kept] @ coef[:, own])[rows.codes[kept] == own].mean()
-        assert found.left_out[i] == pytest.approx(-abs(K[i] @ coef[:, own] - mean), abs=1e-8)
+        assert found.left_out[i] == pytest.approx(
+            -abs(K[i] @ coef[:, own] - mean), abs=1e-8
+        )

@@ -17,7 +17,10 @@ from manyone.engines import AddUp, Block, TakeSample, fit, local_sweep
 RNG = np.random.default_rng(0)
 N, T = 400, 7
 TASK = np.array([f"task {t}" for t in range(T)])[RNG.integers(0, T, N)]
-X = RNG.normal(size=(N, 3)) + 2.0 * RNG.normal(size=(T, 3))[np.unique(TASK, return_inverse=True)[1]]
+X = (
+    RNG.normal(size=(N, 3))
+    + 2.0 * RNG.normal(size=(T, 3))[np.unique(TASK, return_inverse=True)[1]]
+)
 X[3], TASK[3] = X[4], TASK[4]
 X[9] = 40.0
 OUTLIER = np.arange(N) % 37 == 0
@@ -47,7 +50,11 @@ def assert_same(one, other, tol):
 def test_all_rows_as_landmarks_are_exact(kernel):
     given = {"task": TASK, "outlier": OUTLIER, "sample_weight": WEIGHT}
     exact = JointOCKSR(kernel=kernel).fit(X, **given)
-    assert_same(exact, JointOCKSR(kernel=kernel, landmarks=N, random_state=0).fit(X, **given), 1e-6)
+    assert_same(
+        exact,
+        JointOCKSR(kernel=kernel, landmarks=N, random_state=0).fit(X, **given),
+        1e-6,
+    )
 
 
 @settings(max_examples=15, deadline=None)
@@ -59,14 +66,19 @@ def test_blocks_do_not_matter(places, m):
     assert_same(whole, blocks, 1e-8)
 
 
-@pytest.mark.parametrize("setting", [{}, {"frobenius": 2.0}, {"nuclear": 0.3}, {"frobenius": 1e6}])
+@pytest.mark.parametrize(
+    "setting", [{}, {"frobenius": 2.0}, {"nuclear": 0.3}, {"frobenius": 1e6}]
+)
 def test_linear_structures(setting):
     """All rows as landmarks are exact, and blocks do not matter; a collapse is no exception."""
     given = {"task": TASK, "outlier": OUTLIER, "sample_weight": WEIGHT}
     exact = LinearOCKSR(**setting).fit(X, **given)
     few = LinearOCKSR(**setting, landmarks=N, random_state=0)
     tol = 1e-5 if "nuclear" in setting else 1e-6
-    for found in (clone(few).fit(X, **given), fit(clone(few), local_sweep(cut([90, 200])))):
+    for found in (
+        clone(few).fit(X, **given),
+        fit(clone(few), local_sweep(cut([90, 200]))),
+    ):
         scores = found.score_tasks(NEW), exact.score_tasks(NEW)
         np.testing.assert_allclose(*scores, rtol=1e-5, atol=tol)
         np.testing.assert_allclose(found.offset_, exact.offset_, atol=tol)
@@ -102,8 +114,12 @@ def test_sample_misses_no_small_task():
 def test_sparse_rows():
     rows = np.where(RNG.uniform(size=X.shape) < 0.4, 0.0, X)
     exact = JointOCKSR(gamma=0.2).fit(sparse.csr_array(rows), task=TASK)
-    few = JointOCKSR(gamma=0.2, landmarks=N, random_state=0).fit(sparse.csr_array(rows), task=TASK)
-    np.testing.assert_allclose(few.score_tasks(rows), exact.score_tasks(rows), atol=1e-6)
+    few = JointOCKSR(gamma=0.2, landmarks=N, random_state=0).fit(
+        sparse.csr_array(rows), task=TASK
+    )
+    np.testing.assert_allclose(
+        few.score_tasks(rows), exact.score_tasks(rows), atol=1e-6
+    )
     np.testing.assert_allclose(few.offset_, exact.offset_, atol=1e-6)
 
 
@@ -111,7 +127,10 @@ def test_statistics_can_be_subtracted():
     model = JointOCKSR(landmarks=20, random_state=0).fit(X, task=TASK)
     step = AddUp(model.solution_.learned["sums"].plan)
     all_rows = step.partial(Block(X, TASK))
-    some, others = step.partial(Block(X[:90], TASK[:90])), step.partial(Block(X[90:], TASK[90:]))
+    some, others = (
+        step.partial(Block(X[:90], TASK[:90])),
+        step.partial(Block(X[90:], TASK[90:])),
+    )
     left = all_rows + -some
     np.testing.assert_allclose(left.moments, others.moments, atol=1e-10)
     np.testing.assert_allclose(left.sums, others.sums, atol=1e-10)
@@ -133,7 +152,9 @@ def test_process_pool():
             return reduce(step.merge, pool.map(_partial, work))
 
         found = fit(JointOCKSR(landmarks=30, random_state=0), sweep)
-    assert_same(fit(JointOCKSR(landmarks=30, random_state=0), local_sweep(blocks)), found, 1e-8)
+    assert_same(
+        fit(JointOCKSR(landmarks=30, random_state=0), local_sweep(blocks)), found, 1e-8
+    )
 
 
 def test_what_passes_return_does_not_grow_with_the_rows(monkeypatch):
@@ -144,7 +165,9 @@ def test_what_passes_return_does_not_grow_with_the_rows(monkeypatch):
 
     def fitted(n):
         rows, task = rng.normal(size=(n, 3)), rng.integers(0, 3, n)
-        return JointOCKSR(landmarks=10, random_state=0, alarm_rate=0.01).fit(rows, task=task)
+        return JointOCKSR(landmarks=10, random_state=0, alarm_rate=0.01).fit(
+            rows, task=task
+        )
 
     small, large = fitted(20_000), fitted(200_000)
     assert len(pickle.dumps(large)) < 1.3 * len(pickle.dumps(small))

@@ -15,7 +15,9 @@ CENTRES = RNG.normal(size=(4, 3, 6))  # each task lives in three places
 def made(n, seed):
     rng = np.random.default_rng(seed)
     code, place = rng.integers(0, 4, n), rng.integers(0, 3, n)
-    return CENTRES[code, place] + 0.5 * rng.normal(size=(n, 6)), np.array(list("abcd"))[code]
+    return CENTRES[code, place] + 0.5 * rng.normal(size=(n, 6)), np.array(list("abcd"))[
+        code
+    ]
 
 
 X, TASK = made(4000, 0)
@@ -24,7 +26,9 @@ NEW, TRUE = made(4000, 1)
 
 def auc(model):
     scores = model.score_tasks(NEW)
-    return np.mean([roc_auc_score(label == TRUE, scores[:, t]) for t, label in enumerate("abcd")])
+    return np.mean(
+        [roc_auc_score(label == TRUE, scores[:, t]) for t, label in enumerate("abcd")]
+    )
 
 
 def test_moved_landmarks_are_better_than_rows(monkeypatch):
@@ -48,7 +52,9 @@ def test_rows_that_moved_them_are_not_judged(method):
 def test_order_blocks_and_names_do_not_matter():
     one = JointOCKSR(landmarks=12, random_state=0).fit(X, task=TASK)
     order = np.random.default_rng(0).permutation(len(X))
-    names = np.array([{"a": "z", "b": "y", "c": "x", "d": "w"}[label] for label in TASK])
+    names = np.array(
+        [{"a": "z", "b": "y", "c": "x", "d": "w"}[label] for label in TASK]
+    )
     blocks = [Block(X[part], names[part]) for part in np.split(order, [100, 1700])]
     other = fit(JointOCKSR(landmarks=12, random_state=0), local_sweep(blocks))
     scores = one.score_tasks(NEW), other.score_tasks(NEW)[:, ::-1]
@@ -60,13 +66,17 @@ def test_rows_that_moved_landmarks_are_not_subtracted(tmp_path):
     model = JointOCKSR(landmarks=12, random_state=0).fit(X, task=TASK)
     manyone.save(model, tmp_path / "m.manyone")
     model, before = manyone.load(tmp_path / "m.manyone"), model.score_tasks(NEW)
-    with pytest.raises(ValueError, match=r"'b' may have shaped the landmarks.* others="):
+    with pytest.raises(
+        ValueError, match=r"'b' may have shaped the landmarks.* others="
+    ):
         model.forget("b", X=X[TASK == "b"])
     model.enroll(X[:50] + 0.5, task=["late"] * 50)
     assert np.abs(model.score_tasks(NEW)[:, :4] - before).max() > 1e-4
     model.forget("late", X=X[:50] + 0.5)
     known = JointOCKSR(landmarks=12, random_state=0).fit(X, task=TASK).solution_.scorer
-    np.testing.assert_allclose(model.solution_.scorer.all(NEW), known.all(NEW), atol=1e-8)
+    np.testing.assert_allclose(
+        model.solution_.scorer.all(NEW), known.all(NEW), atol=1e-8
+    )
     stay = TASK != "b"
     model.forget("b", others={"X": X[stay], "task": TASK[stay]})
     known = JointOCKSR(landmarks=12, random_state=0).fit(X[stay], task=TASK[stay])

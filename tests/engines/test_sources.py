@@ -59,7 +59,9 @@ def test_views_without_landmarks_read_a_mapped_file_whole(tmp_path):
     np.save(tmp_path / "rows.npy", X)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     views = [("border", SVDD()), ("joint", JointOCKSR())]
-    found, whole = (CombinedOneClass(views).fit(rows, task=TASK) for rows in (mapped, X))
+    found, whole = (
+        CombinedOneClass(views).fit(rows, task=TASK) for rows in (mapped, X)
+    )
     np.testing.assert_array_equal(found.offset_, whole.offset_)
 
 
@@ -80,7 +82,8 @@ def test_parquet(tmp_path, fitted):
         atol=1e-8,
     )
     np.testing.assert_array_equal(
-        found.predict(str(tmp_path / "new.parquet"), task="shop"), fitted.predict(X, task=TASK)
+        found.predict(str(tmp_path / "new.parquet"), task="shop"),
+        fitted.predict(X, task=TASK),
     )
     with pytest.raises(ValueError, match="no such Parquet file"):
         model().fit(tmp_path / "none.parquet", task="shop")
@@ -132,7 +135,10 @@ def test_functions_that_yield_blocks(fitted):
         (JointOCKSR(), "Without landmarks"),
         (IndependentOCKSR(), "Without landmarks"),
         (SVDD(), "SVDD needs all rows"),
-        (IndependentOCKSR(landmarks=5, metric="adaptive"), "metric='adaptive' needs all rows"),
+        (
+            IndependentOCKSR(landmarks=5, metric="adaptive"),
+            "metric='adaptive' needs all rows",
+        ),
     ],
 )
 def test_models_that_want_all_rows(wrong, words):
@@ -141,7 +147,9 @@ def test_models_that_want_all_rows(wrong, words):
 
 
 def test_groups_may_be_in_many_blocks():
-    with pytest.raises(ValueError, match="groups= needs all rows in memory, as those of a group"):
+    with pytest.raises(
+        ValueError, match="groups= needs all rows in memory, as those of a group"
+    ):
         model().fit(lambda: [(X, TASK)], groups=TASK)
 
 
@@ -179,7 +187,9 @@ def test_iterations_pass_over_no_rows(method):
     for most in (1, 30):
         begun.clear()
         with warnings.catch_warnings(action="ignore"):
-            found = method(landmarks=20, max_iter=most, tol=0.0, random_state=0).fit(blocks)
+            found = method(landmarks=20, max_iter=most, tol=0.0, random_state=0).fit(
+                blocks
+            )
         passes.append(len(begun))
     assert found.n_iter_ > 1
     assert passes[0] == passes[1] <= 3

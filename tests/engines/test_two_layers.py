@@ -65,13 +65,18 @@ def test_all_rows_as_landmarks_are_exact(method, kernel):
     some = {"task": TASK[:120], "outlier": OUTLIER[:120], "sample_weight": WEIGHT[:120]}
     exact = method(kernel=kernel).fit(X[:120], **some)
     found = make(method, 120, kernel=kernel).fit(X[:120], **some)
-    np.testing.assert_allclose(found.score_tasks(NEW), exact.score_tasks(NEW), atol=1e-6)
+    np.testing.assert_allclose(
+        found.score_tasks(NEW), exact.score_tasks(NEW), atol=1e-6
+    )
     np.testing.assert_allclose(found.structure_, exact.structure_, atol=1e-5)
 
 
 @both
 @settings(max_examples=5, deadline=None)
-@given(places=st.lists(st.integers(0, N), max_size=12), drawn=st.sampled_from([150, 20_000]))
+@given(
+    places=st.lists(st.integers(0, N), max_size=12),
+    drawn=st.sampled_from([150, 20_000]),
+)
 def test_blocks_do_not_matter(method, places, drawn):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("manyone.engines.plan._FEWEST", 10)
@@ -143,7 +148,9 @@ def test_large_and_small_tasks_together(method, few_drawn):
 def test_one_task_is_scored_by_the_first_layer(method, few_drawn):
     model = make(method, 15, alpha=0.2).fit(X)  # both choose them from 150 rows
     joint = make(JointOCKSR, 15, alpha=0.2).fit(X)
-    np.testing.assert_allclose(model.score_samples(NEW), joint.score_samples(NEW), atol=1e-8)
+    np.testing.assert_allclose(
+        model.score_samples(NEW), joint.score_samples(NEW), atol=1e-8
+    )
     np.testing.assert_allclose(model.offset_, joint.offset_, atol=1e-8)
 
 
@@ -155,7 +162,9 @@ def test_files_functions_and_dask(method, few_drawn, tmp_path, monkeypatch):
     np.save(tmp_path / "rows.npy", X)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     assert_same(make(method, **setting).fit(mapped, task=TASK), whole, 1e-8)
-    called = make(method, **setting).fit(lambda: [(X[:99], TASK[:99]), (X[99:], TASK[99:])])
+    called = make(method, **setting).fit(
+        lambda: [(X[:99], TASK[:99]), (X[99:], TASK[99:])]
+    )
     assert_same(called, whole, 1e-8)
     da = pytest.importorskip("dask.array")
     rows = da.from_array(X, chunks=(120, 3))
@@ -172,12 +181,16 @@ def test_saved_and_whitened(method, few_drawn, tmp_path):
     twin = load(tmp_path / "model")
     assert np.array_equal(twin.score_tasks(NEW), model.score_tasks(NEW))
     assert twin.responses_.shape[1] == T
-    assert len(twin.second_kernel_) == len(twin.responses_) <= len(twin.centres_) < N / 2
+    assert (
+        len(twin.second_kernel_) == len(twin.responses_) <= len(twin.centres_) < N / 2
+    )
     assert np.array_equal(twin.pvalues(NEW, task=CLAIM), model.pvalues(NEW, task=CLAIM))
     # The metric makes directions alike: a column in other units changes little but rounding.
     scaled = X * [1.0, 1e3, 1.0]
     other = clone(model).fit(scaled, task=TASK)
-    assert np.mean(other.predict(scaled, task=TASK) == model.predict(X, task=TASK)) > 0.95
+    assert (
+        np.mean(other.predict(scaled, task=TASK) == model.predict(X, task=TASK)) > 0.95
+    )
 
 
 def test_names_and_order_do_not_matter(few_drawn):
@@ -221,7 +234,9 @@ def test_what_cannot_be_done_is_said(method, few_drawn, monkeypatch):
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
         make(method, max_iter=1, tol=0.0).fit(X, task=TASK)
     monkeypatch.setattr("manyone.memory.available_bytes", lambda: 1e4)
-    with pytest.raises(NotEnoughMemory, match=r"12 landmarks and 5 tasks take .* JointOCKSR"):
+    with pytest.raises(
+        NotEnoughMemory, match=r"12 landmarks and 5 tasks take .* JointOCKSR"
+    ):
         make(method).fit(lambda: [(X, TASK)])
 
 
@@ -231,10 +246,14 @@ def test_alarm_rate_holds(method, few_drawn):
     """On rows of tasks of which few were drawn, like those that thresholds come from."""
     rates = []
     for seed in range(8):
-        fleet = make_fleet(n_tasks=10, n_samples=120, n_test=200, fault_rate=0.0, random_state=seed)
+        fleet = make_fleet(
+            n_tasks=10, n_samples=120, n_test=200, fault_rate=0.0, random_state=seed
+        )
         model = make(method, 40, alarm_rate=0.1).fit(fleet.data, task=fleet.task)
         assert model.calibration_.counts.sum() < len(fleet.data)
-        rates.append(np.mean(model.predict(fleet.test_data, task=fleet.test_task) == -1))
+        rates.append(
+            np.mean(model.predict(fleet.test_data, task=fleet.test_task) == -1)
+        )
     # A rate from 105 rows of each of ten tasks and 200 new ones scatters by 0.011 a fit.
     assert abs(np.mean(rates) - 0.1) < 0.012
 
@@ -244,7 +263,9 @@ def test_better_than_joint_on_strangers(few_drawn):
 
     gain = []
     for seed in range(3):
-        fleet = make_fleet(n_tasks=12, n_samples=80, n_test=60, fault="stranger", random_state=seed)
+        fleet = make_fleet(
+            n_tasks=12, n_samples=80, n_test=60, fault="stranger", random_state=seed
+        )
         scores = [
             make(method, 30).fit(fleet.data, task=fleet.task)
             .score_samples(fleet.test_data, task=fleet.test_task)
@@ -261,10 +282,15 @@ def test_sparse_second_layer_is_a_lasso_of_all_rows(few_drawn):
     scorer, sources = model.solution_.scorer, model.solution_.learned["sources"]
     Y = np.vstack([scorer.points.values(X) @ scorer.coef, np.zeros(T)])
     J = np.exp(-scorer.theta * np.square(Y[:, None] - scorer.centres).sum(axis=2))
-    R, weight = np.vstack([np.eye(T)[CODES], np.zeros(T)]), np.append(np.ones(N), 0.1 * N / T)
+    R, weight = (
+        np.vstack([np.eye(T)[CODES], np.zeros(T)]),
+        np.append(np.ones(N), 0.1 * N / T),
+    )
 
     def objective(B):
-        blocks = [np.linalg.norm(B[sources == s], axis=0).sum() for s in np.unique(sources)]
+        blocks = [
+            np.linalg.norm(B[sources == s], axis=0).sum() for s in np.unique(sources)
+        ]
         misfit = float(weight @ np.square(J @ B - R).sum(axis=1))
         return misfit + model.l1_ * np.abs(B).sum() + model.group_ * sum(blocks)
 

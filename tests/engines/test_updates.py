@@ -37,17 +37,23 @@ def model():
 @pytest.mark.parametrize("d", [2, 30])  # ill and well conditioned landmarks
 def test_enrolled_rows_are_added(d):
     X = data(d)
-    grown = model().fit(X[OTHERS], task=TASK[OTHERS]).enroll(X[~OTHERS], task=TASK[~OTHERS])
+    grown = (
+        model().fit(X[OTHERS], task=TASK[OTHERS]).enroll(X[~OTHERS], task=TASK[~OTHERS])
+    )
     assert grown.tasks_.tolist() == list("abcd")
     plan = grown.solution_.learned["sums"].plan
     again, tails = joint_passes(plan, local_sweep([Block(X, TASK)]), 0.1)
-    np.testing.assert_allclose(again.scorer.all(X), grown.solution_.scorer.all(X), atol=1e-8)
+    np.testing.assert_allclose(
+        again.scorer.all(X), grown.solution_.scorer.all(X), atol=1e-8
+    )
     own = tails.calibration(4, "leave-one-out")
     b = slice(own.starts[1], own.starts[2])
     np.testing.assert_allclose(grown.calibration_.scores[b], own.scores[b], atol=1e-8)
     assert np.mean(grown.predict(X[~OTHERS], task=TASK[~OTHERS]) < 0) < 0.2
     more = model().fit(X[::2], task=TASK[::2]).enroll(X[1::2], task=TASK[1::2])
-    np.testing.assert_array_equal(more.calibration_.counts, np.unique(TASK, return_counts=True)[1])
+    np.testing.assert_array_equal(
+        more.calibration_.counts, np.unique(TASK, return_counts=True)[1]
+    )
 
 
 @pytest.mark.parametrize("d", [2, 30])
@@ -62,7 +68,9 @@ def test_forgotten_rows_are_subtracted(d, tmp_path):
     gone = {row.tobytes() for row in X[~OTHERS]}
     assert not any(row.tobytes() in gone for row in plan.points.X)
     again, _ = joint_passes(plan, local_sweep([Block(X[OTHERS], TASK[OTHERS])]), 0.1)
-    np.testing.assert_allclose(again.scorer.all(X), left.solution_.scorer.all(X), atol=1e-6)
+    np.testing.assert_allclose(
+        again.scorer.all(X), left.solution_.scorer.all(X), atol=1e-6
+    )
     assert np.mean(left.predict(X[OTHERS], task=TASK[OTHERS]) < 0) < 0.2
 
 
@@ -97,7 +105,9 @@ def test_others_take_the_place_of_landmarks_that_go(method):
     np.testing.assert_allclose(fitted.score_tasks(X), known.score_tasks(X), atol=1e-8)
     np.testing.assert_allclose(fitted.offset_, known.offset_, atol=1e-8)
     assert len(fitted.X_fit_) == len(known.X_fit_)
-    with pytest.raises(ValueError, match="that stay, 'a', 'c'; they are of 'a', 'c', 'd'"):
+    with pytest.raises(
+        ValueError, match="that stay, 'a', 'c'; they are of 'a', 'c', 'd'"
+    ):
         fitted.forget("d", others=stay)
     assert fitted.tasks_.tolist() == list("acd")
 
@@ -142,18 +152,24 @@ def test_rows_of_each_task_are_added_to_it_alone(seed, tmp_path):
     whole = alone(gamma=model.gamma_).fit(ROWS, **given(slice(None)))
     found, known = model.solution_.scorer.all(ROWS), whole.solution_.scorer.all(ROWS)
     # New and small tasks, and one that has more rows than landmarks only now: a fit to all rows.
-    big, *others = (model.tasks_.tolist().index(name) for name in ("big", "mid", "small", "one"))
+    big, *others = (
+        model.tasks_.tolist().index(name) for name in ("big", "mid", "small", "one")
+    )
     np.testing.assert_allclose(found[:, others], known[:, others], atol=1e-8)
     # A large task: the fit to all rows with the landmarks that it had.
     plan = model.solution_.learned["sums"].plan
     block = Block(ROWS, LABEL, ODD, COUNT)
-    again, tails = independent_passes(plan, local_sweep([block]), 0.1, independent_solution)
+    again, tails = independent_passes(
+        plan, local_sweep([block]), 0.1, independent_solution
+    )
     np.testing.assert_allclose(found, again.scorer.all(ROWS), atol=1e-8)
     own = tails.calibration(4, "leave-one-out")
     np.testing.assert_array_equal(model.calibration_.counts, own.counts)
     for code in others:
         part = slice(own.starts[code], own.starts[code + 1])
-        np.testing.assert_allclose(model.calibration_.scores[part], own.scores[part], atol=1e-8)
+        np.testing.assert_allclose(
+            model.calibration_.scores[part], own.scores[part], atol=1e-8
+        )
     part = slice(own.starts[big], own.starts[big + 1])
     gap = np.abs(np.sort(model.calibration_.scores[part]) - own.scores[part])
     assert np.median(gap) < 0.05 * np.ptp(own.scores[part])
@@ -172,7 +188,9 @@ def test_a_task_alone_goes_with_all_that_it_was(name, tmp_path):
     np.testing.assert_array_equal(left.calibration_.counts, known.calibration_.counts)
     assert np.mean(left.predict(ROWS[stay & ~ODD], task=NAME[stay & ~ODD]) < 0) < 0.2
     manyone.save(left, tmp_path / "left.manyone")
-    texts = [file_of(path) for path in (tmp_path / "m.manyone", tmp_path / "left.manyone")]
+    texts = [
+        file_of(path) for path in (tmp_path / "m.manyone", tmp_path / "left.manyone")
+    ]
     rows = [row.tobytes() for row in ROWS[gone & ~np.isin(NAME, ["None"])]]
     hits = [sum(row in text for row in rows) for text in texts]
     assert hits[0] >= 25 and hits[1] == 0
@@ -213,7 +231,9 @@ def test_rows_come_and_go_dense_or_sparse(method, own):
     found, gone = [], X[TASK == "c"]
     for held in (np.asarray, sparse.csr_array):
         one = method(landmarks=30, random_state=0, alarm_rate=0.1)
-        one.fit(own(X[OTHERS]), task=TASK[OTHERS]).enroll(held(X[~OTHERS]), task=TASK[~OTHERS])
+        one.fit(own(X[OTHERS]), task=TASK[OTHERS]).enroll(
+            held(X[~OTHERS]), task=TASK[~OTHERS]
+        )
         one.forget("c", X=held(gone))
         left = one.X_fit_.toarray() if sparse.issparse(one.X_fit_) else one.X_fit_
         assert not {row.tobytes() for row in left} & {row.tobytes() for row in gone}
@@ -235,11 +255,15 @@ def test_few_rows_in_a_metric_grow_in_it(method):
     if method is JointOCKSR:
         again, tails = joint_passes(plan, local_sweep([block]), 0.1)
     else:
-        again, tails = independent_passes(plan, local_sweep([block]), 0.1, independent_solution)
+        again, tails = independent_passes(
+            plan, local_sweep([block]), 0.1, independent_solution
+        )
     found = grown.solution_.scorer.scorer.all(plan.metric.apply(X))
     np.testing.assert_allclose(found, again.scorer.all(plan.metric.apply(X)), atol=1e-8)
     own, found = tails.calibration(4, "leave-one-out"), grown.calibration_
-    np.testing.assert_allclose(found.scores[slice(*found.starts[1:3])], own.scores, atol=1e-8)
+    np.testing.assert_allclose(
+        found.scores[slice(*found.starts[1:3])], own.scores, atol=1e-8
+    )
     ratio = found.scores[: found.starts[1]] / before.scores[: before.starts[1]]
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-6)
 
@@ -250,8 +274,15 @@ def test_alarms_of_the_tasks_that_were_there_hold_beside_new_ones(metric):
     for seed in range(8):
         rng = np.random.default_rng(seed)
         centres, codes = 2.0 * rng.normal(size=(8, 10)), np.repeat(np.arange(8), 30)
-        mix, old, claim = rng.normal(size=(10, 10)) / 3.0, codes < 6, np.repeat(np.arange(8), 200)
-        X, fresh = (centres[own] + rng.normal(size=(len(own), 10)) @ mix for own in (codes, claim))
+        mix, old, claim = (
+            rng.normal(size=(10, 10)) / 3.0,
+            codes < 6,
+            np.repeat(np.arange(8), 200),
+        )
+        X, fresh = (
+            centres[own] + rng.normal(size=(len(own), 10)) @ mix
+            for own in (codes, claim)
+        )
         few = JointOCKSR(landmarks=40, random_state=0, alarm_rate=0.1, metric=metric)
         few.fit(X[old], task=codes[old]).enroll(X[~old], task=codes[~old])
         alarm = few.predict(fresh, task=claim) < 0
@@ -291,10 +322,14 @@ def test_new_rows_leave_with_their_group(method, began, tmp_path):
     if method is JointOCKSR:
         again, _ = joint_passes(plan, local_sweep([block]), 0.1)
     else:
-        again, _ = independent_passes(plan, local_sweep([block]), 0.1, independent_solution)
+        again, _ = independent_passes(
+            plan, local_sweep([block]), 0.1, independent_solution
+        )
     np.testing.assert_allclose(one.score_tasks(X), again.scorer.all(X), atol=1e-8)
     found, expected = one.calibration_, without_groups(plan, X, TASK, DAY, 1)
-    np.testing.assert_allclose(found.scores[slice(*found.starts[1:3])], expected, atol=1e-8)
+    np.testing.assert_allclose(
+        found.scores[slice(*found.starts[1:3])], expected, atol=1e-8
+    )
     assert len(one.training_.codes) == 0
 
 
@@ -303,7 +338,12 @@ def test_groups_of_landmarks_are_left_out_exactly(method):
     """What a fit to rows in memory says of each task is what refits without each group say."""
     X = data(3)
     one = method(
-        landmarks=30, random_state=0, kernel="poly", degree=2, gamma="scale", alarm_rate=0.1
+        landmarks=30,
+        random_state=0,
+        kernel="poly",
+        degree=2,
+        gamma="scale",
+        alarm_rate=0.1,
     )
     one.fit(X, task=TASK, groups=DAY)
     assert one.calibration_.source == "leave-group-out"
@@ -325,18 +365,27 @@ def test_a_task_with_groups_goes(method, tmp_path):
     if method is JointOCKSR:
         again, _ = joint_passes(plan, local_sweep([block]), 0.1)
     else:
-        again, _ = independent_passes(plan, local_sweep([block]), 0.1, independent_solution)
-    np.testing.assert_allclose(left.solution_.scorer.all(X), again.scorer.all(X), atol=1e-6)
+        again, _ = independent_passes(
+            plan, local_sweep([block]), 0.1, independent_solution
+        )
+    np.testing.assert_allclose(
+        left.solution_.scorer.all(X), again.scorer.all(X), atol=1e-6
+    )
     rates = np.mean(left.predict(X[OTHERS], task=TASK[OTHERS]) < 0)
     assert left.tasks_.tolist() == list("acd") and rates < 0.1
     manyone.save(left, tmp_path / "left.manyone")
-    text, gone = file_of(tmp_path / "left.manyone"), [row.tobytes() for row in X[~OTHERS]]
+    text, gone = (
+        file_of(tmp_path / "left.manyone"),
+        [row.tobytes() for row in X[~OTHERS]],
+    )
     assert not any(row in text for row in gone)
 
 
 def test_new_blocks_of_time_are_judged_by_earlier_ones():
     X, code, new = data(3), 1, np.arange(400) >= 300
-    one = JointOCKSR(landmarks=30, random_state=0, kernel="poly", degree=2, gamma="scale")
+    one = JointOCKSR(
+        landmarks=30, random_state=0, kernel="poly", degree=2, gamma="scale"
+    )
     one.fit(X[~new], task=TASK[~new], groups=TimeBlocks(np.arange(300)))
     before = one.calibration_
     one.enroll(X[new], task=TASK[new], groups=TimeBlocks(np.arange(100)))
@@ -347,8 +396,12 @@ def test_new_blocks_of_time_are_judged_by_earlier_ones():
         part, _ = joint_passes(plan, local_sweep([Block(X[kept], TASK[kept])]), 0.1)
         held = mine[block == k]
         expected.append(part.scorer.own(X[held], np.full(len(held), code)))
-    old, found = (c.scores[slice(*c.starts[code : code + 2])] for c in (before, one.calibration_))
-    np.testing.assert_allclose(found, np.sort(np.concatenate([old, *expected])), atol=1e-8)
+    old, found = (
+        c.scores[slice(*c.starts[code : code + 2])] for c in (before, one.calibration_)
+    )
+    np.testing.assert_allclose(
+        found, np.sort(np.concatenate([old, *expected])), atol=1e-8
+    )
 
 
 @pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
@@ -356,7 +409,11 @@ def test_what_is_tuned_and_chosen_with_groups_can_change():
     X, old, new = data(4), {"task": TASK[OTHERS]}, {"task": TASK[~OTHERS]}
     old, new = old | {"groups": DAY[OTHERS]}, new | {"groups": DAY[~OTHERS]}
     bare = manyone.tune(
-        JointOCKSR(landmarks=30), X[OTHERS], **old, grid={"alpha": [0.1]}, calibrate=False
+        JointOCKSR(landmarks=30),
+        X[OTHERS],
+        **old,
+        grid={"alpha": [0.1]},
+        calibrate=False,
     )
     assert not hasattr(bare.enroll(X[~OTHERS], **new), "offset_")
     chosen = manyone.auto(X[OTHERS], **old, landmarks=30, alarm_rate=0.1)
@@ -394,9 +451,13 @@ def test_rows_come_to_tasks_with_metrics_of_their_own(seed, tmp_path):
     # The functions are those of a fit in the same metrics and landmarks.
     block = Block(ROWS, LABEL, ODD, COUNT)
     spread = plan_rows(block, plan.tasks)
-    again, _ = independent_passes(plan, local_sweep([spread]), 0.1, independent_solution)
+    again, _ = independent_passes(
+        plan, local_sweep([spread]), 0.1, independent_solution
+    )
     again = behind_metric(again, plan.metric)
-    np.testing.assert_allclose(model.solution_.scorer.all(ROWS), again.scorer.all(ROWS), atol=1e-8)
+    np.testing.assert_allclose(
+        model.solution_.scorer.all(ROWS), again.scorer.all(ROWS), atol=1e-8
+    )
     # A task that was large keeps its metric; others are those of their rows, shrunk to what all
     # tasks had in common before.
     old = before.solution_.scorer.metric
@@ -416,7 +477,8 @@ def test_rows_come_to_tasks_with_metrics_of_their_own(seed, tmp_path):
         rows = np.concatenate([normal[claim == name], normal[claim == name] + 2.5])
         wrong, own = np.arange(len(rows)) >= len(rows) // 2, np.full(len(rows), name)
         found, known = (
-            roc_auc_score(wrong, -m.score_samples(rows, task=own)) for m in (model, whole)
+            roc_auc_score(wrong, -m.score_samples(rows, task=own))
+            for m in (model, whole)
         )
         assert found == pytest.approx(known, abs=0.01)
 
@@ -424,7 +486,9 @@ def test_rows_come_to_tasks_with_metrics_of_their_own(seed, tmp_path):
 def plan_rows(block, tasks):
     """The rows of a block, outliers of every task as one of each."""
     rows = block.checked()
-    codes = np.array([list(tasks).index(one) if one is not None else -1 for one in rows.task])
+    codes = np.array(
+        [list(tasks).index(one) if one is not None else -1 for one in rows.task]
+    )
     known, shared = codes >= 0, np.flatnonzero(codes < 0)
     parts = [np.flatnonzero(known), *([shared] * len(tasks))]
     label = np.concatenate([rows.task[known], np.repeat(tasks, len(shared))])
@@ -467,20 +531,27 @@ def test_a_task_goes_with_its_metric(name, tmp_path):
 def fleet(seed, codes, d=6):
     """Rows of tasks with scales and relations of their own, and clumps of rows that are alike."""
     rng = np.random.default_rng(seed)
-    centres, scales = 2.0 * rng.normal(size=(8, d)), np.exp(0.5 * rng.normal(size=(8, d)))
+    centres, scales = (
+        2.0 * rng.normal(size=(8, d)),
+        np.exp(0.5 * rng.normal(size=(8, d))),
+    )
     mix = rng.normal(size=(d, d)) / 2.0
 
     def draw(own, clump):
         noise = rng.normal(size=(len(own), d))
         if clump:
-            noise = 0.8 * np.repeat(noise[::clump], clump, axis=0)[: len(own)] + 0.6 * noise
+            noise = (
+                0.8 * np.repeat(noise[::clump], clump, axis=0)[: len(own)] + 0.6 * noise
+            )
         return centres[own] + scales[own] * (noise @ mix)
 
     return draw
 
 
 @pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
-@pytest.mark.parametrize("kind", ["groups", "groups alone", "adaptive", "adaptive groups", "both"])
+@pytest.mark.parametrize(
+    "kind", ["groups", "groups alone", "adaptive", "adaptive groups", "both"]
+)
 def test_alarms_hold_where_rows_come_to_groups_and_metrics(kind):
     rates = []
     for seed in range(6):
@@ -491,10 +562,18 @@ def test_alarms_hold_where_rows_come_to_groups_and_metrics(kind):
         own = IndependentOCKSR(metric="adaptive", **options)
         joint = JointOCKSR(**options)
         both = manyone.CombinedOneClass([("one", joint), ("two", own)], alarm_rate=0.1)
-        alike = {"groups": joint, "groups alone": IndependentOCKSR(**options), "both": both}
+        alike = {
+            "groups": joint,
+            "groups alone": IndependentOCKSR(**options),
+            "both": both,
+        }
         few = clone(alike.get(kind, own))
         groups = np.arange(len(codes)) // 4
-        first = (codes < 6) & (np.arange(len(codes)) % 60 < 48) & ((codes > 0) | (groups % 15 < 4))
+        first = (
+            (codes < 6)
+            & (np.arange(len(codes)) % 60 < 48)
+            & ((codes > 0) | (groups % 15 < 4))
+        )
 
         def told(rows, groups=groups, codes=codes, clump=clump):
             return {"task": codes[rows], **({"groups": groups[rows]} if clump else {})}

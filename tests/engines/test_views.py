@@ -18,7 +18,9 @@ NEW = RNG.permutation(3000)[:500]
 
 
 def views():
-    faults = IndependentOCKSR(kernel="laplacian", width=3.0, landmarks=30, random_state=0)
+    faults = IndependentOCKSR(
+        kernel="laplacian", width=3.0, landmarks=30, random_state=0
+    )
     joint = JointOCKSR(landmarks=60, random_state=0)
     return CombinedOneClass([("strangers", joint), ("faults", faults)], alarm_rate=0.1)
 
@@ -39,7 +41,9 @@ def test_views_of_a_file_are_those_of_a_function_and_of_dask(mapped, tmp_path):
     other = views().fit(lambda: ((X[part], TASK[part]) for part in parts))
     lazy = views().fit(da.from_array(X, chunks=(700, 4)), task=TASK)
     for again in (other, lazy):
-        np.testing.assert_allclose(again.score_tasks(X[NEW]), one.score_tasks(X[NEW]), atol=1e-8)
+        np.testing.assert_allclose(
+            again.score_tasks(X[NEW]), one.score_tasks(X[NEW]), atol=1e-8
+        )
         np.testing.assert_allclose(again.offset_, one.offset_, atol=1e-8)
     manyone.save(one, tmp_path / "m.manyone")
     loaded = manyone.load(tmp_path / "m.manyone")
@@ -54,7 +58,10 @@ def test_alarms_hold_and_both_kinds_are_found(mapped):
     rng = np.random.default_rng(7)
     centres = np.array([X[code == CODES].mean(axis=0) for code in range(6)])
     codes = rng.integers(0, 6, 3000)
-    fresh, claim = centres[codes] + rng.normal(size=(3000, 4)), [f"pump {c}" for c in codes]
+    fresh, claim = (
+        centres[codes] + rng.normal(size=(3000, 4)),
+        [f"pump {c}" for c in codes],
+    )
     assert np.mean(model.predict(fresh, task=claim) < 0) == pytest.approx(0.1, abs=0.03)
     fault, other = fresh + 5.0, [f"pump {(c + 1) % 6}" for c in codes]
     assert np.mean(model.predict(fault, task=claim) < 0) > 0.9
@@ -63,7 +70,11 @@ def test_alarms_hold_and_both_kinds_are_found(mapped):
 
 def wherever(where, rows, task):
     """Rows for `fit`: in memory, or yielded by a function."""
-    return {"X": rows, "task": task} if where == "memory" else {"X": lambda: [(rows, task)]}
+    return (
+        {"X": rows, "task": task}
+        if where == "memory"
+        else {"X": lambda: [(rows, task)]}
+    )
 
 
 @pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
@@ -79,19 +90,28 @@ def test_rows_come_to_every_view_and_then_to_the_alarm(where, mapped, tmp_path):
     model = manyone.load(tmp_path / "m.manyone").enroll(X[last], task=TASK[last])
     for name, view in model.views_.items():
         alone[name].enroll(X[last], task=TASK[last])
-        np.testing.assert_array_equal(view.score_tasks(X[NEW]), alone[name].score_tasks(X[NEW]))
-    drawn = np.isin(row_hashes(X), alone["strangers"].solution_.learned["sums"].plan.drawn)
+        np.testing.assert_array_equal(
+            view.score_tasks(X[NEW]), alone[name].score_tasks(X[NEW])
+        )
+    drawn = np.isin(
+        row_hashes(X), alone["strangers"].solution_.learned["sums"].plan.drawn
+    )
     counts = np.bincount(CODES[~drawn])
     np.testing.assert_array_equal(model.calibration_.counts, counts)
     # Each task alone has not changed, the joint view hardly.
-    assert np.corrcoef(before, model.score_samples(X[first], task=TASK[first]))[0, 1] > 0.98
+    assert (
+        np.corrcoef(before, model.score_samples(X[first], task=TASK[first]))[0, 1]
+        > 0.98
+    )
     rng = np.random.default_rng(7)
     for code in (2, 3):
         fresh = X[code == CODES].mean(axis=0) + rng.normal(size=(3000, 4))
-        assert np.mean(model.predict(fresh, task=[f"pump {code}"] * 3000) < 0) == pytest.approx(
-            0.1, abs=0.04
+        assert np.mean(
+            model.predict(fresh, task=[f"pump {code}"] * 3000) < 0
+        ) == pytest.approx(0.1, abs=0.04)
+        assert (
+            np.mean(model.predict(fresh + 5.0, task=[f"pump {code}"] * 3000) < 0) > 0.9
         )
-        assert np.mean(model.predict(fresh + 5.0, task=[f"pump {code}"] * 3000) < 0) > 0.9
     with pytest.raises(ValueError, match="7 tasks: say with task="):
         model.enroll(X[:3])
     with pytest.raises(ValueError, match="2 features"):
@@ -102,7 +122,9 @@ def test_rows_come_to_every_view_and_then_to_the_alarm(where, mapped, tmp_path):
 def test_forgetting_takes_the_rows_that_stay(mapped):
     stay = CODES != 3
     model = views().fit(mapped, task=TASK).recalibrate(0.2)
-    with pytest.raises(ValueError, match=r"X=its rows\), or others=what `fit` is to be given"):
+    with pytest.raises(
+        ValueError, match=r"X=its rows\), or others=what `fit` is to be given"
+    ):
         model.forget("pump 3")
     with pytest.raises(ValueError, match=r"shaped the landmarks.* others="):
         model.forget("pump 3", X=X[~stay])
@@ -115,7 +137,9 @@ def test_forgetting_takes_the_rows_that_stay(mapped):
     np.testing.assert_array_equal(model.offset_, known.offset_)
 
 
-@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning", "ignore:.*landmarks were rows")
+@pytest.mark.filterwarnings(
+    "ignore::manyone.CalibrationWarning", "ignore:.*landmarks were rows"
+)
 @pytest.mark.parametrize("where", ["memory", "blocks"])
 def test_rows_of_a_task_are_taken_from_every_view(where, tmp_path):
     """Views as if each had forgotten alone, and a task that comes and goes leaves no trace."""
@@ -127,7 +151,9 @@ def test_rows_of_a_task_are_taken_from_every_view(where, tmp_path):
     model = manyone.load(tmp_path / "m.manyone").forget("pump 3", X=rows[gone])
     for name, view in model.views_.items():
         alone[name].forget("pump 3", X=rows[gone])
-        np.testing.assert_array_equal(view.score_tasks(rows), alone[name].score_tasks(rows))
+        np.testing.assert_array_equal(
+            view.score_tasks(rows), alone[name].score_tasks(rows)
+        )
     counts = np.unique(task[~gone], return_counts=True)[1]
     np.testing.assert_array_equal(model.calibration_.counts, counts)
     known = views().fit(rows[~gone], task=task[~gone])
@@ -146,16 +172,23 @@ def test_rows_of_a_task_are_taken_from_every_view(where, tmp_path):
 def test_a_view_that_has_kept_its_rows_lends_them_to_one_with_landmarks():
     """A fit to the new set of rows, where a metric is learned anew anyway."""
     faults = IndependentOCKSR(kernel="laplacian", width=3.0, metric="adaptive")
-    mixed = [("strangers", JointOCKSR(landmarks=60, random_state=0)), ("faults", faults)]
+    mixed = [
+        ("strangers", JointOCKSR(landmarks=60, random_state=0)),
+        ("faults", faults),
+    ]
     rows, task, old = X[:600], TASK[:600], CODES[:600] != 3
     model = CombinedOneClass(mixed).fit(rows[old], task=task[old])
     model.enroll(rows[~old], task=task[~old])
     whole = CombinedOneClass(mixed).fit(rows, task=task)
-    np.testing.assert_allclose(model.score_tasks(rows), whole.score_tasks(rows), atol=1e-8)
+    np.testing.assert_allclose(
+        model.score_tasks(rows), whole.score_tasks(rows), atol=1e-8
+    )
     np.testing.assert_allclose(model.offset_, whole.offset_, atol=1e-8)
     model.forget("pump 3")
     part = CombinedOneClass(mixed).fit(rows[old], task=task[old])
-    np.testing.assert_allclose(model.score_tasks(rows), part.score_tasks(rows), atol=1e-8)
+    np.testing.assert_allclose(
+        model.score_tasks(rows), part.score_tasks(rows), atol=1e-8
+    )
     np.testing.assert_allclose(model.offset_, part.offset_, atol=1e-8)
 
 
@@ -169,7 +202,9 @@ def test_rows_in_memory_are_those_of_blocks(metric):
         .fit(lambda: [(X[:300], TASK[:300]), (X[300:700], TASK[300:700])])
     )
     again = views().set_params(**given).fit(X[:700], task=TASK[:700])
-    np.testing.assert_allclose(one.score_tasks(X[NEW]), again.score_tasks(X[NEW]), atol=1e-8)
+    np.testing.assert_allclose(
+        one.score_tasks(X[NEW]), again.score_tasks(X[NEW]), atol=1e-8
+    )
     np.testing.assert_allclose(one.offset_, again.offset_, atol=1e-8)
     assert (again.calibration_.source == "folds") == (metric == "whitened")
 
@@ -204,9 +239,17 @@ def test_auto_chooses_for_rows_that_are_not_in_memory(anomalies, monkeypatch):
     monkeypatch.setattr("manyone.engines.plan._FEWEST", 1000)
     given = {"anomalies": anomalies, "landmarks": 40, "alarm_rate": 0.1}
     one = manyone.auto(lambda: [(X[:900], TASK[:900]), (X[900:], TASK[900:])], **given)
-    other = manyone.auto(da.from_array(X, chunks=(800, 4)), task=da.from_array(TASK), **given)
-    np.testing.assert_allclose(one.score_tasks(X[NEW]), other.score_tasks(X[NEW]), atol=1e-8)
-    kind = {"any": CombinedOneClass, "strangers": JointOCKSR, "faults": IndependentOCKSR}
+    other = manyone.auto(
+        da.from_array(X, chunks=(800, 4)), task=da.from_array(TASK), **given
+    )
+    np.testing.assert_allclose(
+        one.score_tasks(X[NEW]), other.score_tasks(X[NEW]), atol=1e-8
+    )
+    kind = {
+        "any": CombinedOneClass,
+        "strangers": JointOCKSR,
+        "faults": IndependentOCKSR,
+    }
     assert type(one) is kind[anomalies]
     assert np.mean(one.predict(X, task=TASK) < 0) < 0.12
     assert "of 3,000 rows were looked at" in " ".join(one.choice_["reason"])
@@ -225,8 +268,12 @@ def test_the_rate_holds_with_few_rows_a_task():
         fresh = rng.normal(size=(1000, 5)) + centres[claimed]
         for landmarks in (None, 160):
             joint = JointOCKSR(landmarks=landmarks, random_state=0)
-            alone = IndependentOCKSR(landmarks=landmarks, random_state=0, kernel="laplacian")
-            model = CombinedOneClass([("joint", joint), ("alone", alone)], alarm_rate=0.1)
+            alone = IndependentOCKSR(
+                landmarks=landmarks, random_state=0, kernel="laplacian"
+            )
+            model = CombinedOneClass(
+                [("joint", joint), ("alone", alone)], alarm_rate=0.1
+            )
             alarm = model.fit(rows, task=task).predict(fresh, task=claimed) < 0
             rates.append(alarm.mean())
     rates = np.reshape(rates, (12, 2))

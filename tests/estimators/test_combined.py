@@ -33,8 +33,12 @@ def simulate(seed, n_rows, n_tasks=4):
     centres = 1.5 * rng.normal(size=(n_tasks, 3))
 
     def draw(k):
-        noise = rng.normal(size=(n_tasks, k, 3)) * rng.gamma(2.0, 0.5, size=(n_tasks, k, 1))
-        return (centres[:, None] + noise).reshape(-1, 3), np.repeat(np.arange(n_tasks), k)
+        noise = rng.normal(size=(n_tasks, k, 3)) * rng.gamma(
+            2.0, 0.5, size=(n_tasks, k, 1)
+        )
+        return (centres[:, None] + noise).reshape(-1, 3), np.repeat(
+            np.arange(n_tasks), k
+        )
 
     return draw(n_rows), draw(1)
 
@@ -46,7 +50,9 @@ def test_the_score_is_minus_the_sum_of_the_tail_values(fleet):
     assert values.shape == (len(X), 2) and list(model.views_) == ["joint", "alone"]
     np.testing.assert_allclose(model.score_samples(X, task=task), -values.sum(axis=1))
     weighted = CombinedOneClass(estimators=VIEWS, weights=[2.0, 0.5]).fit(X, task=task)
-    np.testing.assert_allclose(weighted.score_samples(X, task=task), -values @ [2.0, 0.5])
+    np.testing.assert_allclose(
+        weighted.score_samples(X, task=task), -values @ [2.0, 0.5]
+    )
     largest = CombinedOneClass(estimators=VIEWS, rule="max").fit(X, task=task)
     np.testing.assert_allclose(largest.score_samples(X, task=task), -values.max(axis=1))
 
@@ -56,7 +62,10 @@ def test_a_view_to_which_all_rows_are_far_away_hardly_counts():
     rng = np.random.default_rng(0)
     task, claim = np.repeat(np.arange(5), 8), np.repeat(np.arange(5), 20)
     centres = rng.normal(size=(5, 400))
-    X, Z = centres[task] + rng.normal(size=(40, 400)), centres[claim] + rng.normal(size=(100, 400))
+    X, Z = (
+        centres[task] + rng.normal(size=(40, 400)),
+        centres[claim] + rng.normal(size=(100, 400)),
+    )
     views = [("joint", JointOCKSR()), ("alone", IndependentOCKSR(metric="adaptive"))]
     model = CombinedOneClass(estimators=views, alarm_rate=0.2).fit(X, task=task)
     alone = model.views_["alone"].solution_
@@ -64,11 +73,18 @@ def test_a_view_to_which_all_rows_are_far_away_hardly_counts():
     np.testing.assert_allclose(model.weights_, [1.0, max(expected, 1e-6)], rtol=1e-9)
     assert 0.0 <= expected < 0.5
     values = model.view_scores(Z, task=claim)
-    np.testing.assert_allclose(model.score_samples(Z, task=claim), -values @ model.weights_)
-    given = CombinedOneClass(estimators=views, weights=[1, 1], alarm_rate=0.2).fit(X, task=task)
+    np.testing.assert_allclose(
+        model.score_samples(Z, task=claim), -values @ model.weights_
+    )
+    given = CombinedOneClass(estimators=views, weights=[1, 1], alarm_rate=0.2).fit(
+        X, task=task
+    )
     assert given.weights_.tolist() == [1.0, 1.0]
     # With narrow kernels no view can tell anything: all are as good.
-    assert CombinedOneClass(estimators=VIEWS).fit(X, task=task).weights_.tolist() == [1.0, 1.0]
+    assert CombinedOneClass(estimators=VIEWS).fit(X, task=task).weights_.tolist() == [
+        1.0,
+        1.0,
+    ]
 
 
 def test_weights_of_views():
@@ -76,8 +92,13 @@ def test_weights_of_views():
     half = pytest.approx(0.5)
     assert weight_of(np.array([-0.2, -0.9, -1.0]), codes, weight, far) == 1.0
     assert weight_of(far[codes], codes, weight, far) == 0.0
-    assert weight_of(np.array([-0.98, -0.99, -1.9]), codes, weight, far) == pytest.approx(0.2)
-    assert weight_of(np.array([-0.98, -0.99, -1.9]), codes, weight + 3.0 * codes, far) == half
+    assert weight_of(
+        np.array([-0.98, -0.99, -1.9]), codes, weight, far
+    ) == pytest.approx(0.2)
+    assert (
+        weight_of(np.array([-0.98, -0.99, -1.9]), codes, weight + 3.0 * codes, far)
+        == half
+    )
     assert weight_of(np.array([-5.0, -6.0, -7.0]), codes, weight, None) == 1.0
 
 
@@ -87,7 +108,8 @@ def test_views_are_what_they_are_alone(fleet):
     for name, view in VIEWS:
         alone = clone(view).fit(X, task=task)
         np.testing.assert_allclose(
-            model.views_[name].score_samples(X, task=task), alone.score_samples(X, task=task)
+            model.views_[name].score_samples(X, task=task),
+            alone.score_samples(X, task=task),
         )
 
 
@@ -97,12 +119,21 @@ def test_values_are_those_of_each_view_alone_also_far_away(fleet, second):
     X, task = fleet
     views = [VIEWS[0], ("alone", IndependentOCKSR(metric="adaptive", **second))]
     model = CombinedOneClass(estimators=views).fit(X, task=task)
-    wide = X + np.random.default_rng(1).normal(size=X.shape) * np.arange(len(X))[:, None] / 10
+    wide = (
+        X
+        + np.random.default_rng(1).normal(size=X.shape)
+        * np.arange(len(X))[:, None]
+        / 10
+    )
     codes = np.searchsorted(model.tasks_, task)
     pairs = zip(model.views_.values(), model.solution_.scorer.tails, strict=True)
-    values = np.column_stack([t.value(v.score_samples(wide, task=task), codes) for v, t in pairs])
+    values = np.column_stack(
+        [t.value(v.score_samples(wide, task=task), codes) for v, t in pairs]
+    )
     assert np.array_equal(model.view_scores(wide, task=task), values)
-    assert all(np.any(v.solution_.presence.excess(wide) > 0) for v in model.views_.values())
+    assert all(
+        np.any(v.solution_.presence.excess(wide) > 0) for v in model.views_.values()
+    )
 
 
 def test_tail_values_are_logs_of_shares_and_go_on_where_ranks_end():
@@ -125,7 +156,9 @@ def test_one_view_ranks_as_the_view_does(fleet):
     for name in np.unique(task):
         mine = task == name
         order = np.argsort(alone.score_samples(far[mine], task=task[mine]))
-        assert np.all(np.diff(model.score_samples(far[mine], task=task[mine])[order]) >= -1e-12)
+        assert np.all(
+            np.diff(model.score_samples(far[mine], task=task[mine])[order]) >= -1e-12
+        )
 
 
 def test_known_outliers_and_tasks_of_one_row(fleet):
@@ -137,7 +170,10 @@ def test_known_outliers_and_tasks_of_one_row(fleet):
     model = CombinedOneClass(estimators=VIEWS)
     model.fit(rows, task=labels, outlier=np.arange(len(rows)) == len(rows) - 1)
     assert "zoe" in model.tasks_ and np.isfinite(model.score_tasks(rows)).all()
-    assert model.score_samples(bad, task=claim)[0] < untold.score_samples(bad, task=claim)[0]
+    assert (
+        model.score_samples(bad, task=claim)[0]
+        < untold.score_samples(bad, task=claim)[0]
+    )
 
 
 @pytest.mark.parametrize("metric", ["plain", "adaptive"])
@@ -174,7 +210,9 @@ def test_saved_and_pickled(fleet, tmp_path):
     for twin in (load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
         np.testing.assert_array_equal(twin.score_tasks(X), model.score_tasks(X))
         np.testing.assert_array_equal(twin.predict_task(X), model.predict_task(X))
-        assert twin.pvalues(X, task=task).tolist() == model.pvalues(X, task=task).tolist()
+        assert (
+            twin.pvalues(X, task=task).tolist() == model.pvalues(X, task=task).tolist()
+        )
 
 
 def test_parameters_of_views_are_within_reach(fleet):
@@ -192,8 +230,14 @@ def test_parameters_of_views_are_within_reach(fleet):
         ({"estimators": [JointOCKSR()]}, "pairs"),
         ({"estimators": [("other", LocalOutlierFactor())]}, "estimator of manyone"),
         ({"estimators": [("a", JointOCKSR()), ("a", JointOCKSR())]}, "unique"),
-        ({"estimators": [("a", JointOCKSR(alpha=-1.0))]}, "'alpha' parameter of JointOCKSR"),
-        ({"estimators": [("a", JointOCKSR()), ("b", SVDD(kernel="precomputed"))]}, "precomputed"),
+        (
+            {"estimators": [("a", JointOCKSR(alpha=-1.0))]},
+            "'alpha' parameter of JointOCKSR",
+        ),
+        (
+            {"estimators": [("a", JointOCKSR()), ("b", SVDD(kernel="precomputed"))]},
+            "precomputed",
+        ),
         ({"weights": [1.0]}, "weights must be 2 numbers"),
         ({"weights": [0.0, 0.0]}, "not all 0"),
         ({"weights": [1.0, np.nan]}, "weights"),

@@ -59,17 +59,26 @@ def rounding(model) -> float:
 def test_single_task_needs_no_labels(method, fleet):
     X, _ = fleet
     plain, named = method().fit(X), method().fit(X, task=["only"] * len(X))
-    np.testing.assert_allclose(plain.score_samples(X), named.score_samples(X), atol=1e-12)
-    np.testing.assert_allclose(plain.score_samples(X), named.score_tasks(X)[:, 0], atol=1e-12)
+    np.testing.assert_allclose(
+        plain.score_samples(X), named.score_samples(X), atol=1e-12
+    )
+    np.testing.assert_allclose(
+        plain.score_samples(X), named.score_tasks(X)[:, 0], atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", ["C-OCKSR", "OCKSR-L", "OCKSR-N", "OCKSR-NS"])
-@pytest.mark.parametrize("setting", [{}, {"kernel": "poly", "alpha": 2.0}, {"landmarks": 200}])
+@pytest.mark.parametrize(
+    "setting", [{}, {"kernel": "poly", "alpha": 2.0}, {"landmarks": 200}]
+)
 def test_one_task_is_the_independent_model(name, setting, fleet):
     """With copies, weights and known outliers; 200 landmarks of fewer rows are exact."""
     X = np.vstack([fleet[0], fleet[0][:5]])
     rng = np.random.default_rng(0)
-    given = {"outlier": rng.random(len(X)) < 0.1, "sample_weight": rng.uniform(0.5, 3.0, len(X))}
+    given = {
+        "outlier": rng.random(len(X)) < 0.1,
+        "sample_weight": rng.uniform(0.5, 3.0, len(X)),
+    }
     model = METHODS[name](**setting).fit(X, **given)
     setting = {key: setting[key] for key in setting if key != "landmarks"}
     alone = IndependentOCKSR(**setting).fit(X, **given)
@@ -111,7 +120,9 @@ def test_order_of_tasks_and_rows_does_not_matter(method, fleet):
     model = method().fit(X[order], task=renamed[order])
     tol = rounding(model)
     np.testing.assert_allclose(
-        model.score_samples(X, task=renamed), expected.score_samples(X, task=task), atol=tol
+        model.score_samples(X, task=renamed),
+        expected.score_samples(X, task=task),
+        atol=tol,
     )
     np.testing.assert_allclose(model.offset_[::-1], expected.offset_, atol=tol)
 
@@ -127,10 +138,14 @@ def test_data_frames_with_a_task_column(method, fleet, library):
     assert model.n_features_in_ == 4
     assert list(model.feature_names_in_) == [f"sensor {j}" for j in range(4)]
     np.testing.assert_allclose(
-        model.score_samples(frame, task="machine"), expected.score_samples(X, task=task), atol=1e-9
+        model.score_samples(frame, task="machine"),
+        expected.score_samples(X, task=task),
+        atol=1e-9,
     )
     # Where no task is asked for, its column may come along.
-    np.testing.assert_allclose(model.score_tasks(frame), expected.score_tasks(X), atol=1e-9)
+    np.testing.assert_allclose(
+        model.score_tasks(frame), expected.score_tasks(X), atol=1e-9
+    )
 
 
 @every_model
@@ -195,7 +210,9 @@ def test_weights_are_counts(method, fleet):
     again = np.repeat(np.arange(len(X)), weight.astype(int))
     repeated = method(alarm_rate=0.1).fit(X[again], task=task[again])
     np.testing.assert_allclose(weighted.offset_, repeated.offset_, atol=1e-9)
-    np.testing.assert_allclose(weighted.score_tasks(X), repeated.score_tasks(X), atol=1e-9)
+    np.testing.assert_allclose(
+        weighted.score_tasks(X), repeated.score_tasks(X), atol=1e-9
+    )
     np.testing.assert_allclose(
         weighted.pvalues(X, task=task), repeated.pvalues(X, task=task), atol=1e-9
     )
@@ -207,7 +224,9 @@ def test_known_outliers_push_scores_down(method, fleet):
         pytest.skip("known outliers do not shape this method")
     X, task = fleet
     rng = np.random.default_rng(0)
-    bad = X[task == "cleo"].mean(axis=0) + [1.5, 0, 0, 0] + 0.2 * rng.normal(size=(6, 4))
+    bad = (
+        X[task == "cleo"].mean(axis=0) + [1.5, 0, 0, 0] + 0.2 * rng.normal(size=(6, 4))
+    )
     rows = np.vstack([X, bad])
     labels = np.concatenate([task, ["cleo"] * 6])
     mask = np.arange(len(rows)) >= len(X)
@@ -218,7 +237,9 @@ def test_known_outliers_push_scores_down(method, fleet):
     best = [m.score_samples(near, task=claim).max() for m in (without, told)]
     assert best[1] < best[0] - 0.02
     # A missing task makes it an outlier of every task.
-    anywhere = method(gamma=0.1).fit(rows, task=[*task.tolist(), *[None] * 6], outlier=mask)
+    anywhere = method(gamma=0.1).fit(
+        rows, task=[*task.tolist(), *[None] * 6], outlier=mask
+    )
     assert anywhere.score_samples(near, task=claim).max() < best[0] - 0.02
     assert len(anywhere.tasks_) == 5
 
@@ -246,7 +267,9 @@ def test_sparse_rows_equal_dense_ones(method, fleet):
     thin = method(gamma=0.2).fit(sparse.csr_array(X), task=task)
     for rows in (X, sparse.csc_array(X)):
         tol = 10 * rounding(thin)
-        np.testing.assert_allclose(thin.score_tasks(rows), dense.score_tasks(X), atol=tol)
+        np.testing.assert_allclose(
+            thin.score_tasks(rows), dense.score_tasks(X), atol=tol
+        )
 
 
 @every_model
@@ -291,7 +314,11 @@ def test_open_set_recognition(method):
     codes = np.repeat(np.arange(4), 30)
     X = rng.normal(size=(120, 3)) + 8.0 * np.eye(4)[codes][:, :3]
     far = np.full((5, 3), 200.0)
-    for labels, nobody in ((codes, -1), (np.array(list("abcd"))[codes], None), (codes - 1, None)):
+    for labels, nobody in (
+        (codes, -1),
+        (np.array(list("abcd"))[codes], None),
+        (codes - 1, None),
+    ):
         model = method(alarm_rate=0.1).fit(X, task=labels)
         found = model.predict_task(np.vstack([X, far]))
         assert np.mean([a == b for a, b in zip(found, labels, strict=False)]) > 0.8
@@ -314,9 +341,12 @@ def test_metadata_routing_through_pipeline_and_search(method, fleet):
         inner = method().fit(StandardScaler().fit_transform(X), task=task)
         rows = StandardScaler().fit_transform(X)
         np.testing.assert_allclose(
-            pipe.decision_function(X, task=task), inner.decision_function(rows, task=task)
+            pipe.decision_function(X, task=task),
+            inner.decision_function(rows, task=task),
         )
-        assert np.array_equal(pipe.predict(X, task=task), inner.predict(rows, task=task))
+        assert np.array_equal(
+            pipe.predict(X, task=task), inner.predict(rows, task=task)
+        )
         search = GridSearchCV(
             estimator, {gamma: [1e-4, 0.1]}, scoring=TaskAUC(), cv=StratifiedKFold(3)
         ).fit(X, codes, task=task)
@@ -371,6 +401,8 @@ def test_false_discovery_selection(method):
     batch, claim = np.vstack([normal, bad]), [0] * 130
     chosen = model.select(batch, task=claim, fdr=0.1)
     assert chosen[100:].all() and chosen[:100].mean() < 0.1
-    with pytest.warns(CalibrationWarning, match=r"smallest p-value possible here is 0\.00249"):
+    with pytest.warns(
+        CalibrationWarning, match=r"smallest p-value possible here is 0\.00249"
+    ):
         nothing = model.select(normal, task=claim[:100], fdr=0.01)
     assert not nothing.any()

@@ -9,7 +9,9 @@ from manyone import IndependentOCKSR, JointOCKSR
 def overlapping(n_tasks=10, n_rows=30):
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(n_tasks), n_rows)
-    return rng.normal(size=(len(task), 5)) + 0.5 * rng.normal(size=(n_tasks, 5))[task], task
+    return rng.normal(size=(len(task), 5)) + 0.5 * rng.normal(size=(n_tasks, 5))[
+        task
+    ], task
 
 
 def test_rows_like_nothing_seen_raise_an_alarm_where_responses_cannot_tell():
@@ -50,7 +52,9 @@ def test_landmarks_approach_the_exact_model(fleet):
     exact = JointOCKSR(alarm_rate=0.2).fit(X, task=task)
     gaps = []
     for m in (5, 25, 60):
-        model = JointOCKSR(alarm_rate=0.2, landmarks=m, random_state=0).fit(X, task=task)
+        model = JointOCKSR(alarm_rate=0.2, landmarks=m, random_state=0).fit(
+            X, task=task
+        )
         assert model.X_fit_.shape[0] == m
         gaps.append(np.abs(model.score_tasks(X) - exact.score_tasks(X)).max())
     assert gaps[0] > gaps[1] > gaps[2]

@@ -16,13 +16,19 @@ def test_one_task_is_proportional_to_regression_with_the_same_ridge(ridge):
     X, Z = rng.normal(size=(15, 6)), 2 * rng.normal(size=(30, 6))
     null = KNFST(gamma=0.3, ridge=ridge).fit(X)
     regression = IndependentOCKSR(gamma=0.3, alpha=ridge).fit(X)
-    coef = np.linalg.solve(null.kernel_.gram(null.X_fit_) + ridge * np.eye(15), np.ones(15))
-    np.testing.assert_allclose(null.projection_[:, 0] / coef, null.projection_[0, 0] / coef[0])
+    coef = np.linalg.solve(
+        null.kernel_.gram(null.X_fit_) + ridge * np.eye(15), np.ones(15)
+    )
+    np.testing.assert_allclose(
+        null.projection_[:, 0] / coef, null.projection_[0, 0] / coef[0]
+    )
     ratio = null.score_samples(Z) / regression.score_samples(Z)
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-6)
 
 
-@pytest.mark.parametrize(("origin", "n_directions"), [("auto", 2), (False, 2), (True, 3)])
+@pytest.mark.parametrize(
+    ("origin", "n_directions"), [("auto", 2), (False, 2), (True, 3)]
+)
 def test_tasks_are_points_without_a_ridge(origin, n_directions):
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(3), 8)
@@ -47,7 +53,8 @@ def test_the_origin_keeps_rows_unlike_all_others_away():
     for origin in ("auto", True):
         model = KNFST(origin=origin, alarm_rate=0.1).fit(X, task=task)
         np.testing.assert_allclose(
-            model.solution_.scorer.all(nowhere)[0], -np.linalg.norm(model.targets_, axis=1)
+            model.solution_.scorer.all(nowhere)[0],
+            -np.linalg.norm(model.targets_, axis=1),
         )
     assert model.predict_task(nowhere)[0] == -1
 

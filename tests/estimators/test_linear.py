@@ -17,8 +17,12 @@ def measured_rate(method, splits=4, **params):
     digits, rates = load_mnist(), []
     for seed in range(splits):
         order = np.random.default_rng(seed).permutation(len(digits.data))
-        train = np.concatenate([order[digits.target[order] == t][:20] for t in range(10)])
-        test = np.concatenate([order[digits.target[order] == t][20:220] for t in range(10)])
+        train = np.concatenate(
+            [order[digits.target[order] == t][:20] for t in range(10)]
+        )
+        test = np.concatenate(
+            [order[digits.target[order] == t][20:220] for t in range(10)]
+        )
         model = method(alarm_rate=0.1, **params)
         model.fit(digits.data[train], task=digits.target[train])
         alarm = model.predict(digits.data[test], task=digits.target[test]) == -1
@@ -55,7 +59,13 @@ def test_left_out_scores_with_the_identity_are_those_of_the_joint_model(fleet):
     R = joint.training_.responses()
     lam, U = eigenbasis(K, joint.alpha_, np.sqrt(joint.training_.weight))
     scores, _ = left_out_scores_of_structure(
-        lam, U, R, np.eye(5), joint.alpha_, joint.training_.weight, joint.training_.codes
+        lam,
+        U,
+        R,
+        np.eye(5),
+        joint.alpha_,
+        joint.training_.weight,
+        joint.training_.codes,
     )
     np.testing.assert_allclose(scores, joint.solution_.left_out, atol=1e-11)
 
@@ -73,7 +83,9 @@ def test_left_out_scores_are_refits_with_the_structure_held(fleet):
         M = U.T @ R @ Q
         coef = U @ (M * singular**2 / (lam[:, None] * singular**2 + model.alpha_)) @ Q.T
         own = model.training_.codes[i]
-        mean = (K[np.ix_(kept, kept)] @ coef)[model.training_.codes[kept] == own, own].mean()
+        mean = (K[np.ix_(kept, kept)] @ coef)[
+            model.training_.codes[kept] == own, own
+        ].mean()
         expected = -abs(K[i, kept] @ coef[:, own] - mean)
         assert model.solution_.left_out[i] == pytest.approx(expected, abs=1e-9)
 
@@ -81,7 +93,9 @@ def test_left_out_scores_are_refits_with_the_structure_held(fleet):
 def test_objective_of_one_task_is_that_of_its_coefficients(fleet):
     X, _ = fleet
     weight = np.random.default_rng(0).uniform(0.5, 2.0, 30)
-    model = LinearOCKSR(nuclear=0.3).fit(X[:30], sample_weight=weight, outlier=np.arange(30) < 3)
+    model = LinearOCKSR(nuclear=0.3).fit(
+        X[:30], sample_weight=weight, outlier=np.arange(30) < 3
+    )
     K, coef = model.kernel_.gram(model.X_fit_), model.dual_coef_[:, 0]
     misfit = model.training_.weight @ (K @ coef - ~model.training_.outlier) ** 2
     expected = misfit + model.alpha_ * coef @ K @ coef + 0.1 + 0.3

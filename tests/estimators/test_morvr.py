@@ -40,11 +40,15 @@ def test_is_the_solver_called_by_hand(fleet, fit_intercept):
     np.testing.assert_allclose(responses(model, X), fitted, atol=1e-10)
     means = [fitted[codes == t, t].mean() for t in range(5)]
     np.testing.assert_allclose(model.mean_response_, means, atol=1e-10)
-    np.testing.assert_allclose(model.score_tasks(X), -np.abs(fitted - means), atol=1e-10)
+    np.testing.assert_allclose(
+        model.score_tasks(X), -np.abs(fitted - means), atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
-def test_predictive_covariance_is_that_of_draws_from_the_posterior(fleet, fit_intercept):
+def test_predictive_covariance_is_that_of_draws_from_the_posterior(
+    fleet, fit_intercept
+):
     X, codes, R = sorted_fleet(fleet)
     model = MORVR(gamma=0.2, fit_intercept=fit_intercept).fit(X, task=codes)
     Z = np.random.default_rng(0).normal(size=(6, 4))
@@ -59,7 +63,9 @@ def test_predictive_covariance_is_that_of_draws_from_the_posterior(fleet, fit_in
     if not constant:
         precision = Phi.T @ Phi + np.diag(model.precision_)
         scale = 1 + np.einsum("ij,ij->i", new, np.linalg.solve(precision, new.T).T)
-        np.testing.assert_allclose(covariance, scale[:, None, None] * model.noise_cov_, rtol=1e-7)
+        np.testing.assert_allclose(
+            covariance, scale[:, None, None] * model.noise_cov_, rtol=1e-7
+        )
     rng, draws = np.random.default_rng(1), 20_000
     rows = np.linalg.cholesky(model.posterior_cov_)
     columns = np.linalg.cholesky(model.noise_cov_)
@@ -99,7 +105,9 @@ def test_published_start_never_sees_the_sum_of_the_responses():
     )
     ones = np.ones(6)
     assert ones @ guarded.noise_cov_ @ ones > 1e-3
-    assert abs(ones @ published.noise_cov_ @ ones) < 0.1 * (ones @ guarded.noise_cov_ @ ones)
+    assert abs(ones @ published.noise_cov_ @ ones) < 0.1 * (
+        ones @ guarded.noise_cov_ @ ones
+    )
     assert not np.allclose(guarded.score_tasks(X), published.score_tasks(X), atol=1e-3)
     assert np.all(np.isfinite(published.score_tasks(X)))
 
@@ -109,7 +117,9 @@ def test_a_single_task_learns_no_constant():
     with_constant = MORVR(fit_intercept=True, alarm_rate=0.1).fit(X)
     without = MORVR(fit_intercept=False, alarm_rate=0.1).fit(X)
     assert not np.any(with_constant.intercept_)
-    np.testing.assert_array_equal(with_constant.score_samples(X), without.score_samples(X))
+    np.testing.assert_array_equal(
+        with_constant.score_samples(X), without.score_samples(X)
+    )
     assert with_constant.predict(np.full((1, 3), 50.0))[0] == -1
 
 

@@ -49,8 +49,12 @@ def test_without_iterations_it_is_one_more_solve(fleet):
     response = gram(Y[:-1], Y, model.theta_) @ B
     mean = np.sum(response * R, axis=0) / R.sum(axis=0)
     np.testing.assert_allclose(model.mean_response_, mean, atol=1e-9)
-    np.testing.assert_allclose(model.score_tasks(model.X_fit_), -np.abs(response - mean), atol=1e-9)
-    np.testing.assert_allclose(model.second_kernel_, gram(Y[:-1], Y[:-1], model.theta_), atol=1e-9)
+    np.testing.assert_allclose(
+        model.score_tasks(model.X_fit_), -np.abs(response - mean), atol=1e-9
+    )
+    np.testing.assert_allclose(
+        model.second_kernel_, gram(Y[:-1], Y[:-1], model.theta_), atol=1e-9
+    )
 
 
 def test_learned_layers_have_the_objective_they_report(fleet):
@@ -63,7 +67,11 @@ def test_learned_layers_have_the_objective_they_report(fleet):
     np.testing.assert_allclose(model.second_coef_, B, atol=1e-8)
     rng = np.random.default_rng(0)
     for size in (1e-3, 1e-2, 0.1):  # no step in a random direction is better
-        step = size * np.abs(model.dual_coef_).max() * rng.normal(size=model.dual_coef_.shape)
+        step = (
+            size
+            * np.abs(model.dual_coef_).max()
+            * rng.normal(size=model.dual_coef_.shape)
+        )
         other = reduced_objective(model, K, R, model.dual_coef_ + step, model.beta)[0]
         assert other > value * (1 - 1e-5)
 
@@ -72,7 +80,9 @@ def test_structure_is_the_mean_second_kernel_of_two_tasks(fleet):
     X, task = fleet
     model = NonlinearOCKSR().fit(X, task=task)
     J, codes = model.second_kernel_, model.training_.codes
-    expected = [[J[codes == s][:, codes == t].mean() for t in range(5)] for s in range(5)]
+    expected = [
+        [J[codes == s][:, codes == t].mean() for t in range(5)] for s in range(5)
+    ]
     np.testing.assert_allclose(model.structure_, expected, atol=1e-12)
 
 
@@ -80,7 +90,9 @@ def test_structure_is_the_mean_second_kernel_of_two_tasks(fleet):
 def test_the_anchor_keeps_strangers_out(method):
     """One wide and one narrow task: without an anchor the wide one settles at the origin."""
     rng = np.random.default_rng(0)
-    X = np.vstack([3.0 * rng.normal(size=(40, 3)), 0.3 * rng.normal(size=(10, 3)) + 6.0])
+    X = np.vstack(
+        [3.0 * rng.normal(size=(40, 3)), 0.3 * rng.normal(size=(10, 3)) + 6.0]
+    )
     task = np.repeat(["wide", "narrow"], [40, 10])
     stranger = np.full((1, 3), 1e3)
     gaps = {}
@@ -130,7 +142,9 @@ def test_theta_is_a_number_or_follows_the_responses(method, fleet):
     X, task = fleet
     assert method(theta=3.0, max_iter=0).fit(X, task=task).theta_ == 3.0
     model = method(max_iter=0).fit(X, task=task)
-    assert model.theta_ == pytest.approx(10 / np.mean(np.sum(model.responses_**2, axis=1)))
+    assert model.theta_ == pytest.approx(
+        10 / np.mean(np.sum(model.responses_**2, axis=1))
+    )
     with pytest.warns(ConvergenceWarning):
         learned = method(learn_theta=True, max_iter=3, tol=1e-9).fit(X, task=task)
     assert learned.theta_ != model.theta_
@@ -164,7 +178,9 @@ def test_a_warm_start_goes_on_with_the_same_problem(method, learn_theta, fleet):
     X, task = fleet[0][::2], fleet[1][::2]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = method(warm_start=True, learn_theta=learn_theta, max_iter=20).fit(X, task=task)
+        model = method(warm_start=True, learn_theta=learn_theta, max_iter=20).fit(
+            X, task=task
+        )
         before = model.objective_path_[-1]
         model.fit(X, task=task)
     assert model.objective_path_[0] == pytest.approx(before, rel=1e-4)
@@ -175,7 +191,9 @@ def test_a_warm_start_goes_on_with_the_same_problem(method, learn_theta, fleet):
 def test_a_warm_start_keeps_nothing_where_the_first_layer_is_not_learned(method, fleet):
     X, task = fleet[0][::2], fleet[1][::2]
     for labels, max_iter in ((None, 20), (task, 0)):
-        model = method(warm_start=True, max_iter=max_iter, gamma=0.2).fit(X + 1.0, task=labels)
+        model = method(warm_start=True, max_iter=max_iter, gamma=0.2).fit(
+            X + 1.0, task=labels
+        )
         model.fit(X**2, task=labels)
         fresh = method(max_iter=max_iter, gamma=0.2).fit(X**2, task=labels)
         np.testing.assert_array_equal(model.score_tasks(X), fresh.score_tasks(X))
@@ -183,10 +201,14 @@ def test_a_warm_start_keeps_nothing_where_the_first_layer_is_not_learned(method,
 
 def test_a_first_layer_near_zero_is_no_end():
     """The first step nearly ends at zero, where the objective is flat but no lower than around."""
-    X = np.array([0.22949019, -0.66777424, 0.76615287, -0.02720475, 1.17189518])[:, None]
+    X = np.array([0.22949019, -0.66777424, 0.76615287, -0.02720475, 1.17189518])[
+        :, None
+    ]
     task = np.array(["fan", "fan", "pump", "fan", "fan"])
     settings = {"kernel": "linear", "alpha": 0.1, "alarm_rate": 0.5}
     found = NonlinearOCKSR(**settings).fit(X, task=task)
     exact = NonlinearOCKSR(tol=1e-12, **settings).fit(X, task=task)
-    assert found.objective_path_[-1] == pytest.approx(exact.objective_path_[-1], abs=1e-6)
+    assert found.objective_path_[-1] == pytest.approx(
+        exact.objective_path_[-1], abs=1e-6
+    )
     assert np.ptp(found.score_samples(X, task=task)) > 0.01

@@ -15,7 +15,9 @@ def test_structure_is_semidefinite_and_stationary(fleet):
     model = OutputKernelOCKSR(alpha=0.05).fit(X, task=task, sample_weight=weight)
     assert np.linalg.eigvalsh(model.structure_).min() >= -1e-12
     K = model.kernel_.gram(model.X_fit_)
-    np.testing.assert_allclose(model.structure_, model.coef_.T @ K @ model.coef_ / 2, atol=1e-8)
+    np.testing.assert_allclose(
+        model.structure_, model.coef_.T @ K @ model.coef_ / 2, atol=1e-8
+    )
     assert np.all(np.diff(model.objective_path_) <= 1e-12 * model.objective_path_[0])
     assert len(model.objective_path_) == model.n_iter_ + 1
 

@@ -52,7 +52,9 @@ def test_parameters_set_after_the_fit_change_nothing_until_the_next(method, flee
     for name, value in method(alarm_rate=0.2).get_params().items():
         model.set_params(**{name: other_value(name, value)})
         for key, call in asked.items():
-            np.testing.assert_array_equal(call(), before[key], err_msg=f"{key} after {name}")
+            np.testing.assert_array_equal(
+                call(), before[key], err_msg=f"{key} after {name}"
+            )
 
 
 @methods
@@ -78,7 +80,9 @@ def test_known_outliers_have_no_left_out_score(fleet):
     X, task = fleet
     outlier = np.arange(len(X)) % 7 == 0
     model = JointOCKSR(alarm_rate=0.2).fit(X, task=task, outlier=outlier)
-    np.testing.assert_array_equal(np.isnan(model.solution_.left_out), model.training_.outlier)
+    np.testing.assert_array_equal(
+        np.isnan(model.solution_.left_out), model.training_.outlier
+    )
 
 
 @pytest.mark.parametrize("method", [JointOCKSR, IndependentOCKSR, NonlinearOCKSR])
@@ -121,13 +125,17 @@ def test_a_y_that_is_no_label_is_ignored_in_silence(fleet, recwarn):
 
 
 @methods
-def test_what_cannot_fit_into_memory_is_refused_before_it_is_asked_for(method, monkeypatch):
+def test_what_cannot_fit_into_memory_is_refused_before_it_is_asked_for(
+    method, monkeypatch
+):
     monkeypatch.setattr(kernel_module, "_LARGE", 30)
     monkeypatch.setattr("manyone.memory.available_bytes", lambda: 16.0 * 50**2 - 1)
     rng = np.random.default_rng(0)
     X, task = rng.normal(size=(120, 3)), np.repeat([0, 1, 2], 40)
     if method().can.joint:
-        with pytest.raises(NotEnoughMemory, match=r"120 rows .* GiB.*landmarks=.*IndependentOCKSR"):
+        with pytest.raises(
+            NotEnoughMemory, match=r"120 rows .* GiB.*landmarks=.*IndependentOCKSR"
+        ):
             method().fit(X, task=task)
     else:
         method().fit(X, task=task)  # the matrix of one task at a time
@@ -145,7 +153,9 @@ def test_a_memory_error_of_numpy_says_what_to_do(fleet, monkeypatch):
     with pytest.raises(NotEnoughMemory, match="landmarks="):
         JointOCKSR().fit(X, task=task)
     monkeypatch.setattr("manyone.estimators.task_ridges.solve_ridge_stack", full)
-    with pytest.raises(NotEnoughMemory, match=r"20 rows of one task .*SparseOCKSR\)\.$"):
+    with pytest.raises(
+        NotEnoughMemory, match=r"20 rows of one task .*SparseOCKSR\)\.$"
+    ):
         IndependentOCKSR().fit(X, task=task)  # the largest task has 20 rows
 
 
@@ -155,7 +165,9 @@ def test_more_rows_never_cost_a_selection_its_power(n_rows):
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(20), n_rows)
     centres = 3.0 * rng.normal(size=(20, 4))
-    model = IndependentOCKSR().fit(centres[task] + rng.normal(size=(len(task), 4)), task=task)
+    model = IndependentOCKSR().fit(
+        centres[task] + rng.normal(size=(len(task), 4)), task=task
+    )
     claim = np.arange(20).repeat(10)
     Z = centres[claim] + rng.normal(size=(200, 4))
     wrong = np.arange(200) % 10 == 0
@@ -171,7 +183,11 @@ def test_the_choice_of_a_setting_does_not_depend_on_names_or_order():
     grid = {"alpha": [1e-3, 0.03, 1.0], "kernel": ["rbf", "laplacian"]}
     first = tune(JointOCKSR(), X, task=task, grid=grid, calibrate=False)
     order, names = rng.permutation(len(X)), rng.permutation(40)
-    second = tune(JointOCKSR(), X[order], task=names[task][order], grid=grid, calibrate=False)
-    np.testing.assert_allclose(first.tuning_["score"], second.tuning_["score"], atol=1e-9)
+    second = tune(
+        JointOCKSR(), X[order], task=names[task][order], grid=grid, calibrate=False
+    )
+    np.testing.assert_allclose(
+        first.tuning_["score"], second.tuning_["score"], atol=1e-9
+    )
     assert (first.alpha, first.kernel) == (second.alpha, second.kernel)
     assert set(first.tuning_["tasks"]) == {40} and first.tuning_["rows"][0] >= 1000

@@ -17,21 +17,28 @@ def test_structure_has_exact_zeros_and_is_the_block_norms(fleet):
     assert np.sum(model.structure_ == 0) > 5
     assert np.all(np.diag(model.structure_) > 0)
     for s in range(5):
-        norms = np.linalg.norm(model.second_coef_[:-1][model.training_.codes == s], axis=0)
+        norms = np.linalg.norm(
+            model.second_coef_[:-1][model.training_.codes == s], axis=0
+        )
         np.testing.assert_allclose(norms, model.structure_[s], atol=1e-8)
 
 
 def test_second_layer_is_the_lasso(fleet):
     X, task = fleet
     model = SparseOCKSR(anchor=False).fit(X, task=task)
-    J, R = gram(model.responses_, model.responses_, model.theta_), np.eye(5)[model.training_.codes]
+    J, R = (
+        gram(model.responses_, model.responses_, model.theta_),
+        np.eye(5)[model.training_.codes],
+    )
     found = solve_sparse_group_lasso(
         J, R, model.training_.codes, model.l1_, model.group_, tol=1e-11
     )
     np.testing.assert_allclose(J @ model.second_coef_, J @ found.B, atol=1e-5)
     assert model.duality_gap_ < 1e-9
     penalty = model.alpha * np.sum(model.first_layer_**2)
-    assert model.objective_path_[-1] == pytest.approx(found.objective_path[-1] + penalty, rel=1e-4)
+    assert model.objective_path_[-1] == pytest.approx(
+        found.objective_path[-1] + penalty, rel=1e-4
+    )
 
 
 def test_strengths_are_numbers_or_follow_the_data(fleet):

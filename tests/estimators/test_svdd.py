@@ -22,7 +22,9 @@ def test_ranks_as_one_class_svm_with_a_constant_diagonal(fleet, nu):
         response = svm.score_samples(Z) / (nu * np.sum(task == name))
         # Squared distance to the centre: 1 - 2 f + |c|^2.
         expected = 2 * response - 1 - model.centre_norm2_[t]
-        np.testing.assert_allclose(model.solution_.scorer.all(Z)[:, t], expected, atol=1e-6)
+        np.testing.assert_allclose(
+            model.solution_.scorer.all(Z)[:, t], expected, atol=1e-6
+        )
 
 
 def test_the_ball_holds_all_but_a_share_nu(fleet):
@@ -41,7 +43,9 @@ def test_left_out_scores_of_small_tasks_are_refits():
     fits = [SVDD(gamma=0.3).fit(np.delete(X, i, axis=0)) for i in range(20)]
     task = np.zeros(1, dtype=int)
     refits = [fit.solution_.scorer.own(X[[i]], task)[0] for i, fit in enumerate(fits)]
-    left_out = learn(model, model.training_, left_out=True).left_out  # before distances count
+    left_out = learn(
+        model, model.training_, left_out=True
+    ).left_out  # before distances count
     np.testing.assert_allclose(np.sort(left_out), np.sort(refits), atol=1e-7)
 
 
@@ -69,7 +73,9 @@ def test_weights_are_counts_in_large_tasks():
     weighted = SVDD(gamma=0.3).fit(X, sample_weight=weight)
     again = np.repeat(np.arange(90), weight)
     repeated = SVDD(gamma=0.3).fit(X[again])
-    np.testing.assert_allclose(weighted.score_samples(X), repeated.score_samples(X), atol=1e-7)
+    np.testing.assert_allclose(
+        weighted.score_samples(X), repeated.score_samples(X), atol=1e-7
+    )
 
 
 def test_rows_on_demand_equal_the_kernel_matrix():
@@ -95,7 +101,9 @@ def test_alarm_rate_is_kept(n_rows, nu):
         rng = np.random.default_rng(seed)
         task = np.repeat(np.arange(3), n_rows)
         centres = rng.normal(size=(3, 3))
-        noise = rng.normal(size=(len(task), 3)) * rng.gamma(2.0, 0.5, size=(len(task), 1))
+        noise = rng.normal(size=(len(task), 3)) * rng.gamma(
+            2.0, 0.5, size=(len(task), 1)
+        )
         model = SVDD(nu=nu, alarm_rate=0.1).fit(centres[task] + noise, task=task)
         Z = centres + rng.normal(size=(3, 3)) * rng.gamma(2.0, 0.5, size=(3, 1))
         alarms.extend(model.predict(Z, task=np.arange(3)) == -1)

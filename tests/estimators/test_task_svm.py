@@ -38,7 +38,9 @@ def test_dual_is_that_of_the_solver(fleet, shared_offset):
     model.fit(X, task=codes)
     total = np.full(5, len(X)) if shared_offset else np.bincount(codes)
     K = model.kernel_.gram(X)
-    solution = solve_task_svm(K, codes, 2.0, 1 / (0.2 * total[codes]), shared_offset=shared_offset)
+    solution = solve_task_svm(
+        K, codes, 2.0, 1 / (0.2 * total[codes]), shared_offset=shared_offset
+    )
     assert model.objective_ == pytest.approx(solution.objective, rel=1e-7)
     np.testing.assert_allclose(model.margin_, solution.offset, atol=1e-6)
 
@@ -63,7 +65,9 @@ def test_score_is_the_function_minus_the_margin(fleet):
     X, task = fleet
     model = MultiTaskOneClassSVM(gamma=0.2, nu=0.3, mu=5.0).fit(X, task=task)
     Z = 2 * np.random.default_rng(0).normal(size=(40, 4))
-    np.testing.assert_allclose(model.solution_.scorer.all(Z), responses(model, Z) - model.margin_)
+    np.testing.assert_allclose(
+        model.solution_.scorer.all(Z), responses(model, Z) - model.margin_
+    )
     # f_t = sum_s (1 / mu + [s = t]) sum_i a_i k(x_i, x): the common part is the same for all.
     own = model.dual_coef_ - model.dual_coef_.min(axis=1, keepdims=True)
     np.testing.assert_allclose(own.sum(axis=0), 1.0)

@@ -20,7 +20,9 @@ def assert_same(model, fresh, Z):
     np.testing.assert_allclose(model.score_tasks(Z), fresh.score_tasks(Z), atol=1e-8)
     np.testing.assert_allclose(model.offset_, fresh.offset_, atol=1e-8)
     np.testing.assert_allclose(
-        np.sort(model.calibration_.scores), np.sort(fresh.calibration_.scores), atol=1e-8
+        np.sort(model.calibration_.scores),
+        np.sort(fresh.calibration_.scores),
+        atol=1e-8,
     )
     claims = np.resize(model.tasks_, len(Z))
     exact = [m.pvalues(Z, task=claims, exact=True) for m in (model, fresh)]
@@ -37,7 +39,9 @@ def test_hundred_random_changes_equal_a_refit(method, alpha):
         return rng.normal(size=(k, 3)) + centres[name]
 
     rows = {"t0": draw("t0", 4), "t1": draw("t1", 3)}
-    weights = {name: rng.integers(1, 3, len(x)).astype(float) for name, x in rows.items()}
+    weights = {
+        name: rng.integers(1, 3, len(x)).astype(float) for name, x in rows.items()
+    }
 
     def stacked():
         names = list(rows)
@@ -48,7 +52,9 @@ def test_hundred_random_changes_equal_a_refit(method, alpha):
         )
 
     X, task, weight = stacked()
-    model = method(gamma=0.3, alpha=alpha, alarm_rate=0.2).fit(X, task=task, sample_weight=weight)
+    model = method(gamma=0.3, alpha=alpha, alarm_rate=0.2).fit(
+        X, task=task, sample_weight=weight
+    )
     for step in range(100):
         if len(rows) > 2 and rng.uniform() < 0.4:
             name = str(rng.choice(list(rows)))
@@ -133,7 +139,9 @@ def test_forgotten_rows_are_gone(method, fleet, tmp_path):
     content = (tmp_path / "m").read_bytes()
     archive = zipfile.ZipFile(io.BytesIO(content[content.index(b"\n") + 1 :]))
     # Members are arrays in NumPy's format: any run of the row's eight bytes would be found.
-    members = [archive.read(name) for name in archive.namelist()] + [pickle.dumps(model)]
+    members = [archive.read(name) for name in archive.namelist()] + [
+        pickle.dumps(model)
+    ]
     gone, kept = X[task == "cleo"], X[task != "cleo"]
     assert any(kept[0, :1].tobytes() in member for member in members)
     for row in gone:
@@ -159,7 +167,9 @@ def test_misuse_is_explained(method, fleet):
     with pytest.raises(ValueError, match="precomputed"):
         given.enroll(X, task=task)
     # A refused change leaves the model as it was.
-    np.testing.assert_array_equal(model.score_tasks(X), method().fit(X, task=task).score_tasks(X))
+    np.testing.assert_array_equal(
+        model.score_tasks(X), method().fit(X, task=task).score_tasks(X)
+    )
 
 
 def test_models_of_kernel_matrices_say_why_not(fleet):

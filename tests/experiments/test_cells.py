@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
-from manyone import IndependentOCKSR, JointOCKSR, LinearOCKSR, NonlinearOCKSR, SparseOCKSR
+from manyone import (
+    IndependentOCKSR,
+    JointOCKSR,
+    LinearOCKSR,
+    NonlinearOCKSR,
+    SparseOCKSR,
+)
 from manyone.experiments import Cell
 from manyone.experiments.cells import compute, sum_of_squared_errors
 
@@ -50,7 +56,8 @@ def test_weaker_ridges_fit_closer(three):
     X, task = three
     for kind in (IndependentOCKSR, JointOCKSR, LinearOCKSR):
         errors = [
-            sum_of_squared_errors(kind(alpha=alpha).fit(X, task=task)) for alpha in (1.0, 0.1, 0.01)
+            sum_of_squared_errors(kind(alpha=alpha).fit(X, task=task))
+            for alpha in (1.0, 0.1, 0.01)
         ]
         assert errors == sorted(errors, reverse=True)
 
@@ -58,7 +65,9 @@ def test_weaker_ridges_fit_closer(three):
 def test_kept_with_a_cell():
     def keys(family, setting, repetition=0):
         name = family if setting == "tuned" else f"{family} (as in the paper)"
-        return set(compute(Cell("mnist", "seen", name, family, setting, 0, repetition, 15)))
+        return set(
+            compute(Cell("mnist", "seen", name, family, setting, 0, repetition, 15))
+        )
 
     assert "sse" in keys("C-OCKSR", "alpha=1", 4)
     assert not {"sse", "alarms"} & keys("SVDD", "alpha=1")

@@ -20,8 +20,12 @@ def test_labels_are_wrong_as_often_as_declared(clean, share):
     assert np.array_equal(labels, task)
     moved = np.flatnonzero(np.any(mixed != X, axis=1))
     assert len(moved) == round(share * 37)
-    source = np.array([int(np.flatnonzero(np.all(row == X, axis=1))[0]) for row in mixed])
-    assert sorted(source) == list(range(37)) and np.all(task[moved] != task[source][moved])
+    source = np.array(
+        [int(np.flatnonzero(np.all(row == X, axis=1))[0]) for row in mixed]
+    )
+    assert sorted(source) == list(range(37)) and np.all(
+        task[moved] != task[source][moved]
+    )
     counts = np.array([np.sum(task[moved] == label) for label in "abcd"])
     assert np.all(np.abs(counts - share * np.array([10, 10, 10, 7])) < 1)
 
@@ -42,4 +46,6 @@ def test_a_share_of_the_pairs_of_tasks_never_meets(share):
         assert np.array_equal(task[rows[:, 0].astype(int)], labels)
         together[np.ix_(labels, labels)] = True
     assert np.mean(~together) == pytest.approx(share)
-    assert np.array_equal(np.sort(np.concatenate([rows[:, 0] for rows, _ in parts])), X[:, 0])
+    assert np.array_equal(
+        np.sort(np.concatenate([rows[:, 0] for rows, _ in parts])), X[:, 0]
+    )

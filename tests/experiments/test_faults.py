@@ -66,7 +66,10 @@ def test_rows_are_drawn_for_what_they_may_be(rows):
 
 def test_test_rows_as_they_come_and_tasks_at_random(rows):
     split = FaultProtocol(10, n_tasks=4, n_test=20).split(*rows, seed=0)
-    assert len(split.tasks) == 4 and (np.unique(split.owner, return_counts=True)[1] == 20).all()
+    assert (
+        len(split.tasks) == 4
+        and (np.unique(split.owner, return_counts=True)[1] == 20).all()
+    )
     assert 0.05 < split.fault.mean() < 0.5
     with pytest.raises(ValueError, match="needs 9 tasks; only 6"):
         FaultProtocol(10, n_tasks=9).split(*rows, seed=0)
@@ -99,7 +102,9 @@ def test_aucs_are_those_of_each_task_alone(rows):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("key", [key for key in fault_methods() if key[1] == DEFAULT], ids=str)
+@pytest.mark.parametrize(
+    "key", [key for key in fault_methods() if key[1] == DEFAULT], ids=str
+)
 def test_every_method_finds_faults_and_sets_thresholds(key, rows):
     split = PROTOCOL.split(*rows, seed=0)
     X, method = rows[0], fault_methods()[key]
@@ -107,7 +112,10 @@ def test_every_method_finds_faults_and_sets_thresholds(key, rows):
     scores = model.score_samples(X[split.test], task=split.owner)
     assert split.aucs(scores).mean() > 0.55
     loose, strict = (
-        np.mean(model.recalibrate(rate).decision_function(X[split.test], task=split.owner) < 0)
+        np.mean(
+            model.recalibrate(rate).decision_function(X[split.test], task=split.owner)
+            < 0
+        )
         for rate in (0.4, 0.05)
     )
     assert loose >= strict
@@ -115,9 +123,16 @@ def test_every_method_finds_faults_and_sets_thresholds(key, rows):
 
 def test_rivals_come_in_every_setting_and_with_own_scales():
     names = {name for name, _ in fault_methods()}
-    assert {"auto (faults)", "auto (any)", "auto (strangers)", "OCKSR (tuned for faults)"} <= names
+    assert {
+        "auto (faults)",
+        "auto (any)",
+        "auto (strangers)",
+        "OCKSR (tuned for faults)",
+    } <= names
     assert {"1-NN (L1)", "1-NN (L1), own scales", "LOF (per task), own scales"} <= names
-    settings = [setting for name, setting in fault_methods() if name == "LOF (per task)"]
+    settings = [
+        setting for name, setting in fault_methods() if name == "LOF (per task)"
+    ]
     assert settings == [DEFAULT, "n_neighbors=5", "n_neighbors=2"]
 
 
@@ -145,22 +160,35 @@ def outcome(method, setting, repetition, auc, **result):
 
 def test_the_best_setting_by_hindsight_is_marked_as_such():
     cells = [outcome("LOF (per task)", DEFAULT, r, 0.70 + r / 100) for r in range(3)]
-    cells += [outcome("LOF (per task)", "n_neighbors=2", r, 0.80 - r / 100) for r in range(3)]
+    cells += [
+        outcome("LOF (per task)", "n_neighbors=2", r, 0.80 - r / 100) for r in range(3)
+    ]
     cells += [outcome("LOF (per task)", "n_neighbors=5", r, 0.60) for r in range(3)]
     cells += [outcome("auto (faults)", DEFAULT, r, 0.9 + r / 100) for r in range(3)]
     results = Results(cells)
     means = {row.method: round(row.mean, 6) for row in results.rows}
-    assert means == {"LOF (per task)": 71, "LOF (per task)" + HINDSIGHT: 79, "auto (faults)": 91}
+    assert means == {
+        "LOF (per task)": 71,
+        "LOF (per task)" + HINDSIGHT: 79,
+        "auto (faults)": 91,
+    }
     table = auc_table("valves", results)
     assert table.heads == ("method", "faults", "p")
     assert [row.soft for row in table.rows] == [False, True, False]
     said = dict(findings(results, []))
-    assert said["Best method"] == ("Valves: auto (faults) with 91.00 ± 0.58 on faults.",)
-    assert "LOF (per task), best by hindsight does best of them" in said["Everyday rivals"][0]
+    assert said["Best method"] == (
+        "Valves: auto (faults) with 91.00 ± 0.58 on faults.",
+    )
+    assert (
+        "LOF (per task), best by hindsight does best of them"
+        in said["Everyday rivals"][0]
+    )
     assert "auto (faults) is 12.00 ahead of it" in said["Everyday rivals"][0]
 
 
-def test_reproduce_writes_the_same_table_and_a_page(fleet_for_servers, tmp_path, capsys):
+def test_reproduce_writes_the_same_table_and_a_page(
+    fleet_for_servers, tmp_path, capsys
+):
     args = ["reproduce", "--data", "servers", "--quick", "--workers", "1", "--out"]
     args += [str(tmp_path / "out"), "--data-home", fleet_for_servers]
     assert main(args) == 0
@@ -205,7 +233,9 @@ def test_protocols_and_data_that_do_not_go_together(args, goes_with, capsys, tmp
 def test_faults_have_a_table_and_no_studies():
     assert data.names("faults") == SETS
     cells = Plan(SETS, ("faults",), 2).cells()
-    assert {cell.protocol for cell in cells} == {"faults"} and len(set(cells)) == len(cells)
+    assert {cell.protocol for cell in cells} == {"faults"} and len(set(cells)) == len(
+        cells
+    )
     assert not any(cell.corruption for cell in cells)
     quick = Plan.quick(("valves",), ("faults",), 1, 0)
     assert "auto (any)" in quick.only and "KPCA (PyOD, per task)" not in quick.only

@@ -78,10 +78,14 @@ def test_means_over_the_study_alone(outcomes, drawn):
     found = curve("robustness_labels", "SVDD")
     assert found.x[0] == 0
     levels = ["", *(f"labels={level:g}" for level in found.x[1:])]
-    np.testing.assert_allclose(found.y, [mean("SVDD", RIDGES[0], level, auc) for level in levels])
+    np.testing.assert_allclose(
+        found.y, [mean("SVDD", RIDGES[0], level, auc) for level in levels]
+    )
     found = curve("alarm_rate", "OCKSR")
     shares = [
-        o.result["alarms"] for o in outcomes if (o.cell.dataset, o.cell.method) == ("face", "OCKSR")
+        o.result["alarms"]
+        for o in outcomes
+        if (o.cell.dataset, o.cell.method) == ("face", "OCKSR")
     ]
     np.testing.assert_allclose(found.y, np.mean(shares, axis=0))
 
@@ -98,13 +102,17 @@ def test_matrices_keep_names_with_their_values(outcomes, drawn):
             o
             for o in outcomes
             if (o.cell.dataset, o.cell.method) == ("face", panel.title)
-            and (o.cell.protocol, o.cell.repetition, o.cell.corruption) == ("seen", 0, "")
+            and (o.cell.protocol, o.cell.repetition, o.cell.corruption)
+            == ("seen", 0, "")
         )
         tasks, matrix = cell.result["tasks"], panel.content
         orders.add(matrix.names)
         assert sorted(matrix.names) == sorted(tasks)
         for (s, a), (t, b) in itertools.product(enumerate(matrix.names), repeat=2):
-            assert matrix.values[s, t] == cell.result["structure"][tasks.index(a)][tasks.index(b)]
+            assert (
+                matrix.values[s, t]
+                == cell.result["structure"][tasks.index(a)][tasks.index(b)]
+            )
         others = [v for (s, t), v in np.ndenumerate(matrix.values) if s != t]
         assert matrix.high == -matrix.low == np.max(np.abs(others))
     assert len(orders) == 1
@@ -118,7 +126,9 @@ def test_matrices_keep_names_with_their_values(outcomes, drawn):
         )
         tasks, matrix = cell.result["tasks"], panel.content
         kernel, rows = np.array(cell.result["second_kernel"]), cell.cell.sizes.n_train
-        assert matrix.names == tuple(f"{name}, row {k + 1}" for name in names for k in range(rows))
+        assert matrix.names == tuple(
+            f"{name}, row {k + 1}" for name in names for k in range(rows)
+        )
         place = [tasks.index(name) * rows + k for name in names for k in range(rows)]
         np.testing.assert_array_equal(matrix.values, kernel[np.ix_(place, place)])
 

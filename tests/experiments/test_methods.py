@@ -87,13 +87,17 @@ class NearestMean(Rival):
         self.margin = margin
 
     def _fit(self, X, codes):
-        self._means = np.stack([X[codes == t].mean(axis=0) for t in range(len(self.tasks_))])
+        self._means = np.stack(
+            [X[codes == t].mean(axis=0) for t in range(len(self.tasks_))]
+        )
 
     def score_tasks(self, X):
         scores = -np.linalg.norm(X[:, None] - self._means, axis=2)
         if not self.margin:
             return scores
-        others = [np.delete(scores, t, axis=1).max(axis=1) for t in range(scores.shape[1])]
+        others = [
+            np.delete(scores, t, axis=1).max(axis=1) for t in range(scores.shape[1])
+        ]
         return scores - np.column_stack(others)
 
 
@@ -127,10 +131,14 @@ def test_rivals_are_judged_on_the_rows_that_our_methods_are_judged_on(blobs, kin
             scored.append(sorted(map(tuple, X)))
             return super().score_tasks(X)
 
-    Method("watched", "watched", "tuned", Watched(), {"margin": (False, True)}).fit(X, task, kind)
+    Method("watched", "watched", "tuned", Watched(), {"margin": (False, True)}).fit(
+        X, task, kind
+    )
     rows, *_ = training_rows(JointOCKSR(), X, task)
     X = rows.X
-    splits = list(fold_splits(rows.codes, rows.outlier, kind, task_order=content_order(rows)))
+    splits = list(
+        fold_splits(rows.codes, rows.outlier, kind, task_order=content_order(rows))
+    )
     assert fitted[:6] == [sorted(map(tuple, X[split.train])) for split in splits]
     assert scored[:6] == [sorted(map(tuple, X[split.test])) for split in splits]
     assert fitted[6:12] == fitted[:6] and fitted[12:] == [sorted(map(tuple, X))]
@@ -145,7 +153,9 @@ def test_rivals_need_tasks_to_hold_out(blobs):
 
 def test_rivals_that_are_not_installed_are_named(monkeypatch):
     everything = set(methods()) | set(not_installed(faults=False))
-    module = sys.modules["manyone.experiments.methods"]  # the package has a function of that name
+    module = sys.modules[
+        "manyone.experiments.methods"
+    ]  # the package has a function of that name
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     assert set(not_installed(faults=False)) == {
         "ECOD (PyOD)",

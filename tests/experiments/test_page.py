@@ -50,8 +50,12 @@ def said(outcomes):
 
 def test_sentences_follow_the_numbers():
     low, high = [89.0, 90.0, 91.0], [93.0, 94.1, 94.9]
-    ahead = said(outcome("OCKSR", low) + outcome("C-OCKSR", high) + outcome("Rival", low))
-    behind = said(outcome("OCKSR", high) + outcome("C-OCKSR", low) + outcome("Rival", high))
+    ahead = said(
+        outcome("OCKSR", low) + outcome("C-OCKSR", high) + outcome("Rival", low)
+    )
+    behind = said(
+        outcome("OCKSR", high) + outcome("C-OCKSR", low) + outcome("Rival", high)
+    )
     assert "C-OCKSR with 94.00 ± 0.55" in ahead["Best method"]
     assert "OCKSR and Rival with 94.00" in behind["Best method"]
     assert "level with" not in behind["Best method"]
@@ -63,12 +67,17 @@ def test_sentences_follow_the_numbers():
     assert "C-OCKSR is 4.00 ahead of it" in ahead["Everyday rivals"]
     assert "OCKSR is level with it" in behind["Everyday rivals"]
     close = said(outcome("OCKSR", low) + outcome("SVDD", [88.0, 89.5, 91.2]))
-    assert "OCKSR with 90.00 ± 0.58 on seen anomalies, level with SVDD." in close["Best method"]
+    assert (
+        "OCKSR with 90.00 ± 0.58 on seen anomalies, level with SVDD."
+        in close["Best method"]
+    )
 
 
 def test_alarm_rates_are_told_with_their_ends():
     rates = {"OCKSR": 0.04, "C-OCKSR": 0.13, "Rival": 0.8}
-    outcomes = [o for m, rate in rates.items() for o in outcome(m, [90], alarms=[0, rate, 0, 0])]
+    outcomes = [
+        o for m, rate in rates.items() for o in outcome(m, [90], alarms=[0, rate, 0, 0])
+    ]
     text = said(outcomes)["False alarms"]
     assert "asked for 10%, 1 of 2 methods" in text
     assert "between 4.0% (OCKSR) and 13.0% (C-OCKSR)" in text
@@ -82,9 +91,14 @@ def test_table_has_every_method_the_best_marked_and_the_paper_beside(made_up):
     for row in rows:
         assert f"{row.mean:.2f} ± {row.error:.2f}" in text
         if row.paper is not None:
-            assert f">{row.paper:.2f}</td>" in text and f">{row.mean - row.paper:+.2f}</td>" in text
+            assert (
+                f">{row.paper:.2f}</td>" in text
+                and f">{row.mean - row.paper:+.2f}</td>" in text
+            )
     for protocol in ("seen", "unseen"):
-        best = max((r for r in rows if r.protocol == protocol), key=lambda row: row.mean)
+        best = max(
+            (r for r in rows if r.protocol == protocol), key=lambda row: row.mean
+        )
         assert f'class="best">{best.mean:.2f}' in text
     assert len(re.findall('<td[^>]*class="best"', text)) == 2
 
@@ -101,10 +115,20 @@ def test_one_repetition_claims_nothing(made_up):
     assert 'class="best"' not in text and 'class="level"' not in text
     seen = words(text)
     assert "±" not in seen and "p-value" not in seen and "t test" not in seen
-    assert "level with" not in seen and "Best method" not in seen and "significant" not in seen
+    assert (
+        "level with" not in seen
+        and "Best method" not in seen
+        and "significant" not in seen
+    )
     assert "There is one repetition only: no standard errors, no tests" in seen
     table = auc_table("mnist", results)
-    assert table.heads == ("method", "seen anomalies", "paper", "difference", "unseen anomalies")
+    assert table.heads == (
+        "method",
+        "seen anomalies",
+        "paper",
+        "difference",
+        "unseen anomalies",
+    )
     assert "one repetition" in table.title
     (chart,) = (chart for chart in charts(results) if chart.name == "seen_unseen")
     assert not any(curve.error for panel in chart.panels for curve in panel.curves)
@@ -135,7 +159,9 @@ def test_a_first_look_names_only_what_it_ran(made_up):
 def test_one_protocol_names_no_other(made_up, kind):
     outcomes = [o for o in made_up()[1] if o.cell.protocol == kind]
     (chart,) = (c for c in charts(Results(outcomes)) if c.name == "seen_unseen")
-    assert ("circles" in chart.caption) == ("paper" in chart.caption) == (kind == "seen")
+    assert (
+        ("circles" in chart.caption) == ("paper" in chart.caption) == (kind == "seen")
+    )
     assert ("diamonds" in chart.caption) == (kind == "unseen")
     assert chart.title == f"{'Known' if kind == 'seen' else 'Unknown'} kinds of anomaly"
     text = words(page_of(Plan(protocols=(kind,), repeats=3), outcomes))
@@ -164,7 +190,9 @@ def test_faces_are_said_to_be_a_stand_in(made_up, page):
 
 
 def test_page_asks_nobody(page):
-    assert "default-src 'none'" in page and not re.search(r"https?://|@import|url\(", page)
+    assert "default-src 'none'" in page and not re.search(
+        r"https?://|@import|url\(", page
+    )
 
 
 def test_same_results_give_the_same_page(made_up, page):
@@ -189,7 +217,9 @@ def test_every_figure_is_drawn_and_nothing_sticks_out(visit, page, width):
     found = browser.find_elements("css selector", ".plot")
     assert len(found) == len(re.findall('class="plot"', page)) > 20
     for plot in found:
-        browser.execute_script("arguments[0].scrollIntoView({behavior: 'instant'})", plot)
+        browser.execute_script(
+            "arguments[0].scrollIntoView({behavior: 'instant'})", plot
+        )
         marks = ".scatterlayer .point, .scatterlayer .js-line, .heatmaplayer image"
         end = time.monotonic() + 60
         while not plot.find_elements("css selector", marks):

@@ -29,7 +29,9 @@ def test_key_depends_on_everything_declared(monkeypatch):
         "shrink": 2,
         "corruption": "labels=0.1",
     }
-    keys = {cell.key} | {replace(cell, **{name: value}).key for name, value in changes.items()}
+    keys = {cell.key} | {
+        replace(cell, **{name: value}).key for name, value in changes.items()
+    }
     monkeypatch.setattr(declared, "code_version", lambda: "2")
     assert len(keys | {cell.key}) == len(changes) + 2
 
@@ -54,7 +56,9 @@ def test_a_first_look_leaves_out_what_takes_long():
     slow = {"OKL", "MT-OCSVM", "KNFST"}
     slow |= {"OneClassSVM", "GroupedPredictor (scikit-lego)", "KPCA (PyOD)"}
     assert set(plan.only) == set(methods()) - slow
-    assert set(PAPER_AUC["mnist"]) <= set(plan.only)  # the table has all names of the paper
+    assert set(PAPER_AUC["mnist"]) <= set(
+        plan.only
+    )  # the table has all names of the paper
     assert plan.studied == ("OCKSR", "C-OCKSR", "OCKSR-L", "OCKSR-N")
 
 
@@ -83,7 +87,10 @@ def test_a_registered_method_takes_part_in_everything(monkeypatch):
         tuned = [cell for cell in mine if cell.setting == "tuned"]
         assert [cell.protocol for cell in tuned] == ["seen", "unseen"]
         assert {cell.setting for cell in mine} == {"tuned", *declared.RIDGES}
-        assert {cell.corruption.split("=")[0] for cell in mine} == {"", *CORRUPTION_KINDS}
+        assert {cell.corruption.split("=")[0] for cell in mine} == {
+            "",
+            *CORRUPTION_KINDS,
+        }
     wanted = ("tuned", declared.RIDGES[0], declared.RIDGES[2])
     cells = [
         replace(cell, shrink=15)
@@ -96,7 +103,9 @@ def test_a_registered_method_takes_part_in_everything(monkeypatch):
     assert {"seen_unseen", "alarm_rate", "regulariser", "squared_error"} <= set(drawn)
     for name in ("alarm_rate", "regulariser", "squared_error"):
         curves = drawn[name].panels[0].curves
-        assert ("OCKSR-X", "others in the package") in {(c.name, c.group) for c in curves}
+        assert ("OCKSR-X", "others in the package") in {
+            (c.name, c.group) for c in curves
+        }
     (panel,) = drawn["structure_mnist"].panels
     assert panel.title.startswith("OCKSR-X")
 
@@ -121,19 +130,33 @@ def test_stored_cells_are_known_by_every_file_that_may_change_them(tmp_path):
         "datasets/mnist/digits.npz": b"data",
         "solvers/__pycache__/ridge.pyc": b"compiled",
     }
-    shown = {"experiments/figures.py", "experiments/templates/prose.html", "report/page.py"}
+    shown = {
+        "experiments/figures.py",
+        "experiments/templates/prose.html",
+        "report/page.py",
+    }
     shown |= {"plots/scores.py", "cli/common.py", "solvers/__pycache__/ridge.pyc"}
     before = declared.fingerprint(copy_of(tmp_path / "before", files))
     for k, name in enumerate(files):
-        changed = declared.fingerprint(copy_of(tmp_path / f"{k}", files | {name: b"other"}))
+        changed = declared.fingerprint(
+            copy_of(tmp_path / f"{k}", files | {name: b"other"})
+        )
         assert (changed == before) == (name in shown), name
     # The names of what is only shown mean nothing elsewhere: by path, not by base name.
-    for k, name in enumerate(("solvers/figures.py", "tables/report.py", "page.py", "cli.py")):
-        found = declared.fingerprint(copy_of(tmp_path / f"new{k}", files | {name: b"new"}))
+    for k, name in enumerate(
+        ("solvers/figures.py", "tables/report.py", "page.py", "cli.py")
+    ):
+        found = declared.fingerprint(
+            copy_of(tmp_path / f"new{k}", files | {name: b"new"})
+        )
         assert found != before
-        changed = declared.fingerprint(copy_of(tmp_path / f"newer{k}", files | {name: b"newer"}))
+        changed = declared.fingerprint(
+            copy_of(tmp_path / f"newer{k}", files | {name: b"newer"})
+        )
         assert changed not in (before, found)
-    moved = {name.replace("ridge.py", "path.py"): content for name, content in files.items()}
+    moved = {
+        name.replace("ridge.py", "path.py"): content for name, content in files.items()
+    }
     assert declared.fingerprint(copy_of(tmp_path / "moved", moved)) != before
 
 

@@ -23,12 +23,16 @@ def labels_like(name):
     return np.random.default_rng(1).permutation(np.repeat(np.arange(classes), rows))
 
 
-@pytest.mark.parametrize(("name", "kind", "tasks", "train", "positive", "negative"), PAPER)
+@pytest.mark.parametrize(
+    ("name", "kind", "tasks", "train", "positive", "negative"), PAPER
+)
 def test_sizes_and_disjointness(name, kind, tasks, train, positive, negative):
     labels = labels_like(name)
     split = data.DATASETS[name].protocols[kind].split(labels, labels, seed=3)
     assert np.array_equal(split.tasks, np.unique(split.task))
-    assert np.array_equal(np.unique(split.task, return_counts=True)[1], np.full(tasks, train))
+    assert np.array_equal(
+        np.unique(split.task, return_counts=True)[1], np.full(tasks, train)
+    )
     assert np.array_equal(labels[split.train], split.task)
     assert len(np.unique(split.test)) == len(split.test)
     assert not set(split.train) & set(split.test)
@@ -46,7 +50,9 @@ def test_sizes_and_disjointness(name, kind, tasks, train, positive, negative):
 def test_seed_fixes_the_split_and_changes_it():
     labels = labels_like("mnist")
     protocol = Protocol("unseen", 4, 5, 20, 30, n_unseen=3)
-    a, b, c = (protocol.split(labels, labels, seed=seed) for seed in ((0, 1), (0, 1), (0, 2)))
+    a, b, c = (
+        protocol.split(labels, labels, seed=seed) for seed in ((0, 1), (0, 1), (0, 2))
+    )
     assert np.array_equal(a.train, b.train) and np.array_equal(a.member, b.member)
     assert not np.array_equal(a.train, c.train)
 
@@ -91,7 +97,9 @@ def test_contradictory_protocols_are_refused():
 @pytest.mark.parametrize("name", ["n_tasks", "n_train", "n_positive", "n_negative"])
 @pytest.mark.parametrize("wrong", [0, -1, 2.5])
 def test_sizes_are_positive_integers(name, wrong):
-    sizes = {"n_tasks": 2, "n_train": 3, "n_positive": 2, "n_negative": 2} | {name: wrong}
+    sizes = {"n_tasks": 2, "n_train": 3, "n_positive": 2, "n_negative": 2} | {
+        name: wrong
+    }
     with pytest.raises(ValueError, match=f"{name} must be a positive integer"):
         Protocol("seen", **sizes)
 

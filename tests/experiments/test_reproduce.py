@@ -44,7 +44,9 @@ def start(tmp_path_factory):
     sys.path.insert(0, str(folder))
     try:
         module = importlib.import_module("tiny_run")
-        finish(begin(context.Process(target=module.nothing)))  # the server has imported now
+        finish(
+            begin(context.Process(target=module.nothing))
+        )  # the server has imported now
         yield lambda *args: begin(context.Process(target=module.tiny, args=args))
     finally:
         sys.path.remove(str(folder))
@@ -95,7 +97,9 @@ def assert_same(out, finished, names=("table.csv", "pairs.csv")):
 def test_runs_killed_at_twenty_moments_go_on_and_repeat_nothing(start, timed, tmp_path):
     finished, duration = timed
     total = len(stamps(finished))
-    rng = np.random.default_rng()  # any moment will do: what is asserted holds at all of them
+    rng = (
+        np.random.default_rng()
+    )  # any moment will do: what is asserted holds at all of them
     kills, half_done, folder = 0, 0, tmp_path / "run"
     while kills < 20:
         before, process = stamps(folder), start(folder)
@@ -109,7 +113,9 @@ def test_runs_killed_at_twenty_moments_go_on_and_repeat_nothing(start, timed, tm
         half_done += 0 < len(after) < total
         for path in folder.glob("cells/*.json"):
             json.loads(path.read_text())
-        if process.exitcode == 0:  # finished before it was killed: the next one starts anew
+        if (
+            process.exitcode == 0
+        ):  # finished before it was killed: the next one starts anew
             assert_same(folder, finished)
             folder = folder.with_name(folder.name + "+")
     assert half_done
@@ -159,7 +165,10 @@ def test_table_has_the_columns_of_the_contract(finished):
     with open(finished / "table.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert tuple(rows[0]) == COLUMNS
-    assert ",".join(COLUMNS) == "dataset,protocol,method,auc_mean,auc_std,repeats,paper_auc"
+    assert (
+        ",".join(COLUMNS)
+        == "dataset,protocol,method,auc_mean,auc_std,repeats,paper_auc"
+    )
     keys = [(row["dataset"], row["protocol"], row["method"]) for row in rows]
     assert len(set(keys)) == len(keys)
     for row in rows:

@@ -30,7 +30,9 @@ def test_shrunk_mahalanobis_agrees_with_scikit_learn(n, d):
     np.testing.assert_allclose(np.sum(found**2, axis=1), expected)
     shrunk = ShrunkCovariance(shrinkage=0.3, assume_centered=True).fit(C)
     ours = distances.ShrunkMahalanobis(C, 0.3)
-    np.testing.assert_allclose(np.sum(ours.whiten(Z) ** 2, axis=1), shrunk.mahalanobis(Z))
+    np.testing.assert_allclose(
+        np.sum(ours.whiten(Z) ** 2, axis=1), shrunk.mahalanobis(Z)
+    )
     solved = ours.whiten(ours.whiten(Z))
     np.testing.assert_allclose(solved, Z @ shrunk.precision_, rtol=1e-9, atol=1e-9)
 
@@ -62,7 +64,9 @@ def test_contamination_of_scikit_learn(rows, rival, detector, rate):
     X, task, Z = rows
     rival.fit(X, task=task).recalibrate(rate)
     expected = detector.set_params(contamination=rate).fit(X[20:]).decision_function(Z)
-    np.testing.assert_allclose(rival.decision_function(Z, task=np.repeat("b", 11)), expected)
+    np.testing.assert_allclose(
+        rival.decision_function(Z, task=np.repeat("b", 11)), expected
+    )
 
 
 def test_few_rows_bound_the_neighbours():
@@ -74,7 +78,11 @@ def test_few_rows_bound_the_neighbours():
 
 def test_one_class_svms_are_asked_through_nu(rows):
     X, task, Z = rows
-    rival = scikit_learn.PerTaskOneClassSVM(gamma="scale").fit(X, task=task).recalibrate(0.3)
+    rival = (
+        scikit_learn.PerTaskOneClassSVM(gamma="scale")
+        .fit(X, task=task)
+        .recalibrate(0.3)
+    )
     detector = OneClassSVM(gamma=1 / (6 * X.var()), nu=0.3).fit(X[:20])
     found = rival.decision_function(Z, task=np.repeat("a", 11))
     np.testing.assert_allclose(found, detector.decision_function(Z), atol=1e-6)
@@ -89,7 +97,9 @@ def test_grouped_predictor_of_scikit_lego(rows, rate):
     model.fit(np.column_stack([task == "b", X]))
     for t, label in enumerate("ab"):
         expected = model.decision_function(np.column_stack([np.full(11, t), Z]))
-        np.testing.assert_allclose(rival.decision_function(Z, task=np.repeat(label, 11)), expected)
+        np.testing.assert_allclose(
+            rival.decision_function(Z, task=np.repeat(label, 11)), expected
+        )
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.3])
@@ -110,10 +120,14 @@ def test_detectors_of_pyod(rows, rate):
     np.testing.assert_allclose(rival.score_tasks(Z)[:, 1], -alone)
     assert rival.offset_[1] == pytest.approx(-detector.threshold_)
 
-    rival = pyod_detectors.PerTaskKPCA(n_components=3).fit(X, task=task).recalibrate(rate)
+    rival = (
+        pyod_detectors.PerTaskKPCA(n_components=3).fit(X, task=task).recalibrate(rate)
+    )
     gamma = 1 / ((X[:, None] - X) ** 2).sum(axis=2).mean()
     detector = kpca.KPCA(gamma=gamma, n_components=3, contamination=rate).fit(X[20:])
-    np.testing.assert_allclose(rival.score_tasks(Z)[:, 1], -detector.decision_function(Z))
+    np.testing.assert_allclose(
+        rival.score_tasks(Z)[:, 1], -detector.decision_function(Z)
+    )
     assert rival.offset_[1] == pytest.approx(-detector.threshold_)
 
 
@@ -122,16 +136,22 @@ def test_nearest_neighbours(rows, norm, p):
     X, task, Z = rows
     rival = distances.PerTaskNearestNeighbour(norm=norm).fit(X, task=task)
     expected = NearestNeighbors(n_neighbors=1, p=p).fit(X[20:]).kneighbors(Z)[0][:, 0]
-    np.testing.assert_allclose(rival.score_samples(Z, task=np.repeat("b", 11)), -expected)
+    np.testing.assert_allclose(
+        rival.score_samples(Z, task=np.repeat("b", 11)), -expected
+    )
     between = NearestNeighbors(n_neighbors=1, p=p).fit(X[:20]).kneighbors()[0][:, 0]
-    assert rival.recalibrate(0.25).offset_[0] == pytest.approx(np.quantile(-between, 0.25))
+    assert rival.recalibrate(0.25).offset_[0] == pytest.approx(
+        np.quantile(-between, 0.25)
+    )
 
 
 def test_the_largest_deviation_is_that_of_the_moved_column(rows):
     X, task, Z = rows
     rival = distances.LargestDeviation().fit(X, task=task)
     Z[:, 1] = X[20:, 1].mean() + 50.0
-    spread = np.concatenate([X[:20, 1] - X[:20, 1].mean(), X[20:, 1] - X[20:, 1].mean()]).std()
+    spread = np.concatenate(
+        [X[:20, 1] - X[:20, 1].mean(), X[20:, 1] - X[20:, 1].mean()]
+    ).std()
     np.testing.assert_allclose(rival.score_tasks(Z)[:, 1], -50.0 / spread)
 
 
@@ -139,11 +159,15 @@ def test_one_forest_for_all_tasks(rows):
     X, task, Z = rows
     rival = scikit_learn.PooledIsolationForest(centred=False).fit(X, task=task)
     expected = IsolationForest(random_state=0).fit(X).score_samples(Z)
-    np.testing.assert_allclose(rival.score_samples(Z, task=np.repeat("a", 11)), expected)
+    np.testing.assert_allclose(
+        rival.score_samples(Z, task=np.repeat("a", 11)), expected
+    )
     np.testing.assert_allclose(rival.score_tasks(Z)[:, 0], expected)
     moved = X + np.where(task == "a", 100.0, 0.0)[:, None]
     scores = [
-        scikit_learn.PooledIsolationForest().fit(rows, task=task).score_samples(rows, task=task)
+        scikit_learn.PooledIsolationForest()
+        .fit(rows, task=task)
+        .score_samples(rows, task=task)
         for rows in (X, moved)
     ]
     np.testing.assert_allclose(*scores)

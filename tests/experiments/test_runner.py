@@ -31,7 +31,9 @@ def test_methods_that_fail_leave_the_others_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "compute", compute)
     outcomes = run(Plan(repeats=2), tmp_path)
     failed = {o.cell.method for o in outcomes if o.error}
-    assert failed == {"C-OCKSR"} and "lost" in next(o.error for o in outcomes if o.error)
+    assert failed == {"C-OCKSR"} and "lost" in next(
+        o.error for o in outcomes if o.error
+    )
     assert {row.method for row in summarise(outcomes)} == set(methods()) - failed
 
 

@@ -30,10 +30,14 @@ def test_exact_features_reproduce_the_kernel_at_its_rank(X):
     np.testing.assert_allclose(expanded, Phi @ W, atol=1e-8)
 
 
-@pytest.mark.parametrize("K", [np.zeros((4, 4)), np.ones((4, 4)), np.eye(4), 1e-200 * np.eye(4)])
+@pytest.mark.parametrize(
+    "K", [np.zeros((4, 4)), np.ones((4, 4)), np.eye(4), 1e-200 * np.eye(4)]
+)
 def test_exact_features_of_degenerate_matrices(K):
     Phi, _ = exact_features(K)
-    assert Phi.shape[1] == max(1, np.linalg.matrix_rank(K))  # an empty column for a zero kernel
+    assert Phi.shape[1] == max(
+        1, np.linalg.matrix_rank(K)
+    )  # an empty column for a zero kernel
     np.testing.assert_allclose(Phi @ Phi.T, K, atol=1e-12 * max(K.max(), 1e-300))
 
 
@@ -54,7 +58,9 @@ def test_landmarks_approach_from_below(X):
         assert np.linalg.eigvalsh(rest).min() > -1e-10
         traces.append(np.trace(rest))
         assert len(set(features.pivots)) == Phi.shape[1] == m
-        np.testing.assert_allclose(features(kernel(X, X[features.pivots])), Phi, atol=1e-8)
+        np.testing.assert_allclose(
+            features(kernel(X, X[features.pivots])), Phi, atol=1e-8
+        )
     assert traces[0] > traces[1] > traces[2]
 
 
@@ -70,7 +76,9 @@ def test_landmarks_find_small_clusters():
     X = np.vstack([rng.normal(size=(500, 2)), rng.normal(size=(3, 2)) + 50])
     kernel = resolve_kernel("rbf", X, gamma=0.05)
     found = [
-        np.any(landmark_features(kernel, X, 12, np.random.RandomState(s))[1].pivots >= 500)
+        np.any(
+            landmark_features(kernel, X, 12, np.random.RandomState(s))[1].pivots >= 500
+        )
         for s in range(20)
     ]
     # Uniform choice of 12 rows would find the cluster in 7 % of the runs.

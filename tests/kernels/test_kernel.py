@@ -88,9 +88,15 @@ def test_chi2_width_and_product_width(X):
 def test_sparse_rows_give_the_same_values(X, name):
     X = np.where(X > 0.7, X, 0.0)
     dense, thin = resolve_kernel(name, X), resolve_kernel(name, sparse.csr_array(X))
-    np.testing.assert_allclose(thin.gram(sparse.csr_array(X)), dense.gram(X), atol=1e-10)
-    np.testing.assert_allclose(thin(X[:3], sparse.csr_array(X)), dense(X[:3], X), atol=1e-10)
-    np.testing.assert_allclose(dense(sparse.csr_array(X[:3]), X), dense(X[:3], X), atol=1e-10)
+    np.testing.assert_allclose(
+        thin.gram(sparse.csr_array(X)), dense.gram(X), atol=1e-10
+    )
+    np.testing.assert_allclose(
+        thin(X[:3], sparse.csr_array(X)), dense(X[:3], X), atol=1e-10
+    )
+    np.testing.assert_allclose(
+        dense(sparse.csr_array(X[:3]), X), dense(X[:3], X), atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("name", ["rbf", "laplacian", MIXTURE])
@@ -98,7 +104,9 @@ def test_sparse_rows_give_the_same_values(X, name):
 def test_data_driven_width_ignores_the_units(X, name, factor):
     plain = resolve_kernel(name, X).gram(X)
     scaled = X * factor
-    np.testing.assert_allclose(resolve_kernel(name, scaled).gram(scaled), plain, rtol=1e-9)
+    np.testing.assert_allclose(
+        resolve_kernel(name, scaled).gram(scaled), plain, rtol=1e-9
+    )
 
 
 def test_large_offsets_do_not_cancel():
@@ -137,10 +145,14 @@ def test_weighted_median(n):
 def test_a_diagonal_is_that_of_the_matrix(X):
     for name in NAMED:
         kernel = resolve_kernel(name, X, gamma=0.3)
-        np.testing.assert_allclose(kernel.diagonal(X), np.diagonal(kernel(X, X)), atol=1e-12)
+        np.testing.assert_allclose(
+            kernel.diagonal(X), np.diagonal(kernel(X, X)), atol=1e-12
+        )
         if name not in ("chi2", "additive_chi2"):
             rows = sparse.csr_array(X)
-            np.testing.assert_allclose(kernel.diagonal(rows), kernel.diagonal(X), atol=1e-12)
+            np.testing.assert_allclose(
+                kernel.diagonal(rows), kernel.diagonal(X), atol=1e-12
+            )
 
 
 @pytest.mark.parametrize("metric", ["sqeuclidean", "cityblock"])
@@ -153,7 +165,9 @@ def test_a_median_of_many_distances_is_found_in_parts(monkeypatch, metric, round
     expected = np.median(cdist(again, again, metric))
     monkeypatch.setattr(widths, "_FEW", 500)
     monkeypatch.setattr(widths, "_BINS", 16)
-    assert widths.median_distance(metric, X, weight.astype(float)) == pytest.approx(expected)
+    assert widths.median_distance(metric, X, weight.astype(float)) == pytest.approx(
+        expected
+    )
 
 
 def test_all_of_scikit_learns_names_are_known():

@@ -20,7 +20,9 @@ def blobs(apart=0.5, n_tasks=20, n_rows=25, d=4, seed=0):
     """Tasks that overlap: rows to train on and their tasks."""
     rng = np.random.default_rng(seed)
     task = np.repeat(np.arange(n_tasks), n_rows)
-    return rng.normal(size=(len(task), d)) + apart * rng.normal(size=(n_tasks, d))[task], task
+    return rng.normal(size=(len(task), d)) + apart * rng.normal(size=(n_tasks, d))[
+        task
+    ], task
 
 
 @methods
@@ -67,7 +69,11 @@ def test_distances_against_brute_force():
     beyond = np.clip(ratio - 1.2, 0.0, 2.8)
     expected = bare - unit * np.where(beyond < 0.2, beyond**3 / 0.04, beyond)
     np.testing.assert_allclose(model.score_samples(Z, task=claim), expected, atol=1e-9)
-    assert np.any(ratio < 1.2) and np.any((beyond > 0) & (beyond < 0.2)) and np.any(beyond > 0.2)
+    assert (
+        np.any(ratio < 1.2)
+        and np.any((beyond > 0) & (beyond < 0.2))
+        and np.any(beyond > 0.2)
+    )
 
 
 def test_left_out_rows_are_compared_with_the_others():
@@ -144,7 +150,9 @@ def test_rows_near_the_middle_of_their_task_need_no_other_point(kernel):
     codes = np.repeat(np.arange(6), 20)
     X = np.abs(rng.normal(size=(120, 5)) + 4.0 * rng.normal(size=(6, 5))[codes])
     model = JointOCKSR(kernel=kernel).fit(X, task=codes)
-    new = np.abs(X + rng.normal(size=X.shape) * rng.choice([0.1, 1.0, 30.0], size=(120, 1)))
+    new = np.abs(
+        X + rng.normal(size=X.shape) * rng.choice([0.1, 1.0, 30.0], size=(120, 1))
+    )
     presence = model.solution_.presence
     claimed = rng.permutation(codes)
     whole = presence.penalty(new)

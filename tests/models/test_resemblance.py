@@ -8,7 +8,10 @@ from manyone.models.resemblance import Resemblance
 def test_entries_are_those_of_the_matrix():
     rng = np.random.default_rng(0)
     one = Resemblance(
-        rng.normal(size=(5, 7)), rng.normal(size=(7, 5)), rng.uniform(size=7), np.arange(7) + 3.0
+        rng.normal(size=(5, 7)),
+        rng.normal(size=(7, 5)),
+        rng.uniform(size=7),
+        np.arange(7) + 3.0,
     )
     whole = one.matrix()
     expected = one.values @ one.coef / one.counts[:, None]
@@ -37,7 +40,10 @@ def test_strongest_entries_are_found_where_tasks_share_landmarks():
 def test_pairs_are_of_different_tasks_and_named_once():
     rng = np.random.default_rng(1)
     one = Resemblance(
-        rng.normal(size=(3, 4)), rng.normal(size=(4, 3)), rng.uniform(size=4), np.ones(4)
+        rng.normal(size=(3, 4)),
+        rng.normal(size=(4, 3)),
+        rng.uniform(size=4),
+        np.ones(4),
     )
     pairs = one.strongest(5)
     assert np.all(pairs[0] != pairs[1])

@@ -10,7 +10,9 @@ from manyone.monitor import martingale
 
 @pytest.mark.parametrize("number", range(martingale.BETS))
 def test_bets_are_fair(number):
-    assert quad(lambda p: martingale.bets(np.array([p]))[0, number], 0, 1)[0] == pytest.approx(1)
+    assert quad(lambda p: martingale.bets(np.array([p]))[0, number], 0, 1)[
+        0
+    ] == pytest.approx(1)
 
 
 def ranks(scores):
@@ -41,7 +43,9 @@ def test_ville(guarded):
         wealth, shares = martingale.bet(wealth, shares, p[:, i], count)
         most = np.maximum(most, wealth)
         if guarded and i:
-            neighbours[:, 0] += martingale.marks(p[:, i]) * martingale.marks(p[:, i - 1])
+            neighbours[:, 0] += martingale.marks(p[:, i]) * martingale.marks(
+                p[:, i - 1]
+            )
             neighbours[:, 1] += 1
             count = martingale.weights_of_rows(neighbours)
     for delta in (0.1, 0.01):
@@ -55,7 +59,9 @@ def test_marks_are_standardised_and_rows_alike_count_less():
     assert martingale.marks(p).mean() == pytest.approx(0, abs=1e-12)
     assert martingale.marks(p).var() == pytest.approx(1)
     pairs = np.array([[-20.0, 100.0], [0.0, 100.0], [50.0, 100.0], [100.0, 100.0]])
-    assert martingale.weights_of_rows(pairs) == pytest.approx([1, 1, 0.171573, 0.1], abs=1e-6)
+    assert martingale.weights_of_rows(pairs) == pytest.approx(
+        [1, 1, 0.171573, 0.1], abs=1e-6
+    )
 
 
 def test_numbers_do_not_depend_on_company():
@@ -63,11 +69,15 @@ def test_numbers_do_not_depend_on_company():
     together = martingale.uniforms(3, codes, counts)
     alone = [martingale.uniforms(3, codes[[i]], counts[[i]])[0] for i in range(50)]
     assert together.tolist() == alone
-    many = martingale.uniforms(0, np.repeat(np.arange(100), 100), np.tile(np.arange(100), 100))
+    many = martingale.uniforms(
+        0, np.repeat(np.arange(100), 100), np.tile(np.arange(100), 100)
+    )
     assert kstest(many, "uniform").pvalue > 0.001
     assert len(np.unique(many)) == 10_000
 
 
 def test_mean_wealth_survives_extremes():
     assert martingale.log_mean_wealth(np.array([-np.inf, -np.inf])) == -np.inf
-    assert martingale.log_mean_wealth(np.array([900.0, 0.0])) == pytest.approx(900 - np.log(2))
+    assert martingale.log_mean_wealth(np.array([900.0, 0.0])) == pytest.approx(
+        900 - np.log(2)
+    )

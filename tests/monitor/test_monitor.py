@@ -19,7 +19,9 @@ def model():
     """Twenty tasks of thirty rows in four columns, all about the origin."""
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(TASKS), 30)
-    return IndependentOCKSR(alarm_rate=RATE).fit(rng.normal(size=(len(task), 4)), task=task)
+    return IndependentOCKSR(alarm_rate=RATE).fit(
+        rng.normal(size=(len(task), 4)), task=task
+    )
 
 
 def stream(n, seed=1, shift=0.0, at=0):
@@ -54,7 +56,9 @@ def test_nothing_drifts_and_the_rate_holds_by_itself(model):
     assert abs(found.alarm.mean() - RATE) < 0.02
 
 
-@pytest.mark.parametrize("n", [10, 30, 120])  # thresholds are borrowed, own, of a full window
+@pytest.mark.parametrize(
+    "n", [10, 30, 120]
+)  # thresholds are borrowed, own, of a full window
 def test_the_rate_holds_from_the_first_rows_on(n):
     rng, T, found = np.random.default_rng(0), 25, []
     for _ in range(4):
@@ -74,7 +78,11 @@ def test_blocks_of_time_are_no_drift(forward):
     rng = np.random.default_rng(0)
     task, when = np.repeat(np.arange(TASKS), 30), np.tile(np.arange(30), TASKS)
     model = IndependentOCKSR(metric="adaptive", kernel="laplacian", alarm_rate=RATE)
-    model.fit(rng.normal(size=(len(task), 4)), task=task, groups=TimeBlocks(when, forward=forward))
+    model.fit(
+        rng.normal(size=(len(task), 4)),
+        task=task,
+        groups=TimeBlocks(when, forward=forward),
+    )
     assert Monitor(model).update(*stream(300)).drift.sum() == 0
 
 
@@ -87,12 +95,17 @@ def test_rows_that_resemble_the_one_before_are_no_drift():
     task = np.tile(np.arange(TASKS), len(X))
     when = np.repeat(np.arange(rows), TASKS)
     model = IndependentOCKSR(alarm_rate=RATE).fit(
-        X[:rows].reshape(-1, d), task=task[: len(when)], groups=TimeBlocks(when, forward=False)
+        X[:rows].reshape(-1, d),
+        task=task[: len(when)],
+        groups=TimeBlocks(when, forward=False),
     )
     quiet, moved = X[rows:].copy(), X[rows:].copy()
     moved[200:] += 3.0
     drift = [
-        Monitor(model).update(Z.reshape(-1, d), task[: Z.size // d]).drift[-TASKS:].mean()
+        Monitor(model)
+        .update(Z.reshape(-1, d), task[: Z.size // d])
+        .drift[-TASKS:]
+        .mean()
         for Z in (quiet, moved)
     ]
     assert drift[0] <= 0.2 and drift[1] > 0.8
@@ -101,7 +114,9 @@ def test_rows_that_resemble_the_one_before_are_no_drift():
 def test_a_drift_is_flagged_and_dated(model):
     X, task = stream(260, shift=2.0, at=200)
     monitor = Monitor(model)
-    drift = monitor.update(X, task, time=np.arange(len(X)) // TASKS).drift.reshape(-1, TASKS)
+    drift = monitor.update(X, task, time=np.arange(len(X)) // TASKS).drift.reshape(
+        -1, TASKS
+    )
     assert drift[:200].any(axis=0).mean() < 0.1
     delays = drift[200:].argmax(axis=0)
     assert np.median(delays) <= 40
@@ -233,7 +248,9 @@ def test_ids_that_new_rows_drive_out_get_the_answer_they_had(model, monkeypatch)
     assert again.new.tolist() == [True] * TASKS + [False] * (TASKS + 1)
     for name in ("p_value", "alarm", "drift"):
         told = getattr(first, name)
-        np.testing.assert_array_equal(getattr(again, name)[TASKS:], np.append(told, told[0]))
+        np.testing.assert_array_equal(
+            getattr(again, name)[TASKS:], np.append(told, told[0])
+        )
 
 
 def test_kills_lose_nothing_and_count_nothing_twice(model, tmp_path):
@@ -244,16 +261,22 @@ def test_kills_lose_nothing_and_count_nothing_twice(model, tmp_path):
     for low, high in itertools.pairwise(cuts):
         wanted = whole.update(X[low:high], task[low:high], id=np.arange(low, high))
         monitor = Monitor(model, state=path)
-        monitor.update(X[low:high], task[low:high], id=np.arange(low, high))  # killed: not saved
+        monitor.update(
+            X[low:high], task[low:high], id=np.arange(low, high)
+        )  # killed: not saved
         monitor = Monitor(model, state=path)
         again = max(0, low - 5)
-        found = monitor.update(X[again:high], task[again:high], id=np.arange(again, high))
+        found = monitor.update(
+            X[again:high], task[again:high], id=np.arange(again, high)
+        )
         for name in ("id", "p_value", "alarm", "drift"):
             np.testing.assert_array_equal(
                 getattr(found, name)[low - again :], getattr(wanted, name)
             )
         for each in (whole, monitor):
-            each.feedback(wanted.id[wanted.alarm], normal=wanted.id[wanted.alarm] % 3 > 0)
+            each.feedback(
+                wanted.id[wanted.alarm], normal=wanted.id[wanted.alarm] % 3 > 0
+            )
         monitor.save_state(path)
     assert not list(tmp_path.glob(".*"))
 
@@ -262,7 +285,9 @@ def test_damaged_states_and_those_of_other_models_are_refused(model, tmp_path):
     path = tmp_path / "state"
     Monitor(model).save_state(path)
     content = path.read_bytes()
-    other = IndependentOCKSR(alarm_rate=RATE).fit(np.random.default_rng(5).normal(size=(40, 4)))
+    other = IndependentOCKSR(alarm_rate=RATE).fit(
+        np.random.default_rng(5).normal(size=(40, 4))
+    )
     with pytest.raises(ValueError, match="another model"):
         Monitor.load_state(path, other)
     path.write_bytes(content[:-9] + b"123456789")
@@ -297,7 +322,9 @@ def pumps():
     pd = pytest.importorskip("pandas")
     flow = np.random.default_rng(0).normal(9, 1, 80)
     table = pd.DataFrame({"pump": np.repeat(["a", "b"], 40), "flow": flow})
-    return TableModel("pump", method="default", anomalies="faults", alarm_rate=0.1).fit(table)
+    return TableModel("pump", method="default", anomalies="faults", alarm_rate=0.1).fit(
+        table
+    )
 
 
 def test_tables_are_watched_and_unknown_tasks_answered(pumps):
@@ -316,7 +343,9 @@ def test_columns_of_a_table_may_say_when_and_which(pumps):
     new = pd.DataFrame({"pump": list("abab"), "flow": [9.0, 90.0, 9.2, 9.1]})
     when, ids = pd.date_range("2026-01-01", periods=4), np.array(list("wxyz"))
     wide = new.assign(when=when, reading=ids)
-    estimator = IndependentOCKSR(alarm_rate=RATE).fit(new.iloc[[0, 2, 3] * 9], task="pump")
+    estimator = IndependentOCKSR(alarm_rate=RATE).fit(
+        new.iloc[[0, 2, 3] * 9], task="pump"
+    )
     for watched, task in ((pumps, None), (estimator, "pump")):
         named, given = Monitor(watched), Monitor(watched)
         found = named.update(wide, task, time="when", id="reading")
@@ -326,7 +355,9 @@ def test_columns_of_a_table_may_say_when_and_which(pumps):
     assert named.enroll(wide.drop(columns="when"), id="reading") == 1
 
 
-@pytest.mark.parametrize("normal", ["no", "False", [True, False, True], [True, None], 2])
+@pytest.mark.parametrize(
+    "normal", ["no", "False", [True, False, True], [True, None], 2]
+)
 def test_answers_are_true_or_false_for_each_id(model, normal):
     X, task = stream(1)
     monitor = Monitor(model)
@@ -352,7 +383,10 @@ def test_confirmed_rows_are_enrolled_within_a_cap(model):
     assert np.array_equal(monitor.update(X, task, id=found.id).alarm, found.alarm)
     later, claim = stream(100, seed=9, shift=1.0)
     mine = claim < 3
-    rates = [np.mean(m.predict(later[mine], task=claim[mine]) < 0) for m in (model, monitor.model)]
+    rates = [
+        np.mean(m.predict(later[mine], task=claim[mine]) < 0)
+        for m in (model, monitor.model)
+    ]
     assert rates[1] < rates[0]
 
 

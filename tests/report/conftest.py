@@ -7,7 +7,12 @@ from manyone.report.chance import tail_pvalues
 from manyone.report.fleet import FleetReport, Relations, Rows, Tasks
 from manyone.report.page import Cell, Row, Table
 
-ODD = ('pump "<script>alert(1)</script>"', "line\nbreak, comma", "лампа 🔧 é", "</script><b>x")
+ODD = (
+    'pump "<script>alert(1)</script>"',
+    "line\nbreak, comma",
+    "лампа 🔧 é",
+    "</script><b>x",
+)
 COLUMNS = ("load", "coolant temp", "vibration x", "vibration y", "feed rate", "current")
 RATE = 0.05
 # Task, leading column, first and last row of what is planted.
@@ -51,20 +56,27 @@ def made_up(T=24, n=30, m=40, *, seed=0, timed=True, planted=PLANTED):
         lead[rows] = column
     p = np.concatenate(
         [
-            (1 + np.searchsorted(r, score[t * m : (t + 1) * m], side="right")) / (len(r) + 1)
+            (1 + np.searchsorted(r, score[t * m : (t + 1) * m], side="right"))
+            / (len(r) + 1)
             for t, r in enumerate(reference)
         ]
     )
     alarm = p <= RATE
     when = np.tile(1.79e9 + 21600.0 * np.arange(m), T) + rng.uniform(0, 3600, T * m)
     order = rng.permutation(T * m)
-    why = [f"{COLUMNS[k]} = {v:.1f}, expected about 40" for k, v in zip(lead, score, strict=True)]
+    why = [
+        f"{COLUMNS[k]} = {v:.1f}, expected about 40"
+        for k, v in zip(lead, score, strict=True)
+    ]
     rows = Rows(
         *(np.arange(T * m), task[order], score[order], p[order]),
         tail_pvalues(score, pool)[order],
         alarm[order],
         tuple(COLUMNS[lead[k]] if alarm[k] else "" for k in order),
-        tuple((why[k], "current = <b>9</b>, expected about 4") if alarm[k] else () for k in order),
+        tuple(
+            (why[k], "current = <b>9</b>, expected about 4") if alarm[k] else ()
+            for k in order
+        ),
         tuple("unlike its own rows" if alarm[k] else "" for k in order),
         *((when[order], True) if timed else ()),
     )
@@ -74,12 +86,25 @@ def made_up(T=24, n=30, m=40, *, seed=0, timed=True, planted=PLANTED):
     columns = Table(
         "What the encoder did",
         ("column", "kind", "note"),
-        tuple(Row(c, (Cell("number", mark="text"), Cell("", mark="text"))) for c in COLUMNS),
+        tuple(
+            Row(c, (Cell("number", mark="text"), Cell("", mark="text")))
+            for c in COLUMNS
+        ),
     )
     return FleetReport(
-        *("fleet.manyone", "today.csv", "JointOCKSR + IndependentOCKSR", RATE, tasks, rows),
+        *(
+            "fleet.manyone",
+            "today.csv",
+            "JointOCKSR + IndependentOCKSR",
+            RATE,
+            tasks,
+            rows,
+        ),
         Relations(first[kept], second[kept], weight[kept], "Red pairs look alike."),
-        (("Looks for", "faults"), ("Promise", "at most 0.05 of normal rows raise an alarm")),
+        (
+            ("Looks for", "faults"),
+            ("Promise", "at most 0.05 of normal rows raise an alarm"),
+        ),
         (("Columns", "What became of them.", columns),),
         ((1.79e9 + 21600 * 22, "drift in coolant temp"),) if timed else (),
     )

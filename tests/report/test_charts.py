@@ -28,7 +28,15 @@ STRANGE = ("Ann", "Bo <b>&'", 'D"ee')  # names that must not be taken for markup
 def every_kind():
     """A chart with each kind of curve and axis, and one with matrices."""
     curves = tuple(
-        Curve((1.0, 2.0, 4.0), (k, k + 1.0, k + 0.5), name, group, COLOURS[k], symbol, line)
+        Curve(
+            (1.0, 2.0, 4.0),
+            (k, k + 1.0, k + 0.5),
+            name,
+            group,
+            COLOURS[k],
+            symbol,
+            line,
+        )
         for k, (name, group, symbol, line) in enumerate(
             [
                 ("a", "ours", "circle", "solid"),
@@ -39,10 +47,19 @@ def every_kind():
     )
     gap = Curve((1.0, NAN, 2.0), (0.0, NAN, 1.0), colour="grid")
     bars = Curve((1.0, 2.0), (0.0, 1.0), "e", error=(0.1, 0.0))
-    names = Axis("of <whom>", names=("x", "y & z", "w", "v"), limits=(-0.5, 3.5), reverse=True)
+    names = Axis(
+        "of <whom>", names=("x", "y & z", "w", "v"), limits=(-0.5, 3.5), reverse=True
+    )
     panels = (
-        Panel("one", Axis("x", log=True, reverse=True), Axis("y", whole=True), (*curves, gap)),
-        Panel("two", Axis("share", percent=True, limits=(0, 1)), names, (bars, curves[0])),
+        Panel(
+            "one",
+            Axis("x", log=True, reverse=True),
+            Axis("y", whole=True),
+            (*curves, gap),
+        ),
+        Panel(
+            "two", Axis("share", percent=True, limits=(0, 1)), names, (bars, curves[0])
+        ),
     )
     signed = task_matrix(
         np.array([[5.0, -0.1, 0.2], [0.1, 5, 0], [0, 0, 5]]), [*STRANGE], signed=True
@@ -71,7 +88,9 @@ def test_both_drawings_show_the_numbers_of_the_description(chart):
             (trace,) = spec["data"]
             step = 1e-3 * panel.content.high
             np.testing.assert_allclose(trace["z"], panel.content.values, atol=step)
-            np.testing.assert_array_equal(ax.images[0].get_array(), panel.content.values)
+            np.testing.assert_array_equal(
+                ax.images[0].get_array(), panel.content.values
+            )
             assert ax.images[0].get_clim() == (trace["zmin"], trace["zmax"])
             assert tuple(map(unescape, trace["x"])) == panel.content.names
             assert trace["y"] == trace["x"]
@@ -81,7 +100,9 @@ def test_both_drawings_show_the_numbers_of_the_description(chart):
             points = np.column_stack([curve.x, curve.y])
             assert any(np.array_equal(points, line, equal_nan=True) for line in lines)
             assert trace["name"] == curve.name
-            shown = np.array([trace["x"], trace["y"]], dtype=float).T  # None becomes NaN
+            shown = np.array(
+                [trace["x"], trace["y"]], dtype=float
+            ).T  # None becomes NaN
             np.testing.assert_array_equal(shown, points)
 
 
@@ -112,10 +133,14 @@ def test_words_are_not_taken_for_markup():
 
 def test_legend_has_each_name_once_under_its_heading():
     curves, matrices = every_kind()
-    names = {heading: [c.name for c in found] for heading, found in curves.legend.items()}
+    names = {
+        heading: [c.name for c in found] for heading, found in curves.legend.items()
+    }
     assert names == {"ours": ["a", "d"], "rivals": ["b < c"], "": ["e"]}
     assert matrices.legend == {}
-    alone = Chart("", "", "", (Panel("a", Axis(""), Axis(""), curves.panels[0].curves[:1]),))
+    alone = Chart(
+        "", "", "", (Panel("a", Axis(""), Axis(""), curves.panels[0].curves[:1]),)
+    )
     assert alone.legend == {}  # the title says it
 
 
@@ -131,7 +156,9 @@ def test_ticks_name_what_they_stand_at():
 
 def _luminance(colour):
     values = np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)]) / 255
-    linear = np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+    linear = np.where(
+        values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4
+    )
     return linear @ [0.2126, 0.7152, 0.0722]
 
 

@@ -56,7 +56,9 @@ def test_page_is_sound_and_asks_nobody(page, report):
     assert all(link.startswith(("data:", "#")) for link in found.links)
     assert {link[1:] for link in found.links if link.startswith("#")} <= set(found.ids)
     assert len(set(found.ids)) == len(found.ids)
-    assert "default-src 'none'" in page and not re.search(r"https?://|@import|url\(", page)
+    assert "default-src 'none'" in page and not re.search(
+        r"https?://|@import|url\(", page
+    )
     assert page == fleet_page(report)
 
 
@@ -75,16 +77,26 @@ def test_summary_is_read_without_script(page, report):
     for words in (str(summary.alarms), f"up to {summary.high}", "More than chance"):
         assert words in static
     assert f"{summary.outstanding} incidents stand out among 24 tasks" in static
-    order = [static.index(f" {title} ") for title in ("Alarms", "Incidents", "Tasks", "Rows")]
+    order = [
+        static.index(f" {title} ") for title in ("Alarms", "Incidents", "Tasks", "Rows")
+    ]
     assert order == sorted(order)
-    for words in ("Related tasks", "Columns", "What to do next", "manyone enroll fleet.manyone"):
+    for words in (
+        "Related tasks",
+        "Columns",
+        "What to do next",
+        "manyone enroll fleet.manyone",
+    ):
         assert words in static
 
 
 def test_page_of_a_model_alone(report):
     static = Text(fleet_page(replace(report, rows=None, table="", drift=()))).text
     assert "A model of 24 tasks" in static and "Incidents" not in static
-    assert "at most 0.05 of normal rows" in static and "manyone score fleet.manyone" in static
+    assert (
+        "at most 0.05 of normal rows" in static
+        and "manyone score fleet.manyone" in static
+    )
 
 
 def test_page_without_alarms(fleet_report):
@@ -105,8 +117,14 @@ def test_the_band_over_time_knows_that_thresholds_are_uncertain(report):
     """The lowest of 19 scores has a rate of Beta(1, 19) below it."""
     only = np.full_like(report.tasks.known_by, 19.0)
     tasks = replace(report.tasks, known_by=only, reference=only)
-    rows = replace(report.rows, task=np.zeros_like(report.rows.task), time=np.zeros(960))
-    (whole,) = [b for b in time_line(replace(report, tasks=tasks, rows=rows, drift=())) if b.rows]
+    rows = replace(
+        report.rows, task=np.zeros_like(report.rows.task), time=np.zeros(960)
+    )
+    (whole,) = [
+        b
+        for b in time_line(replace(report, tasks=tasks, rows=rows, drift=()))
+        if b.rows
+    ]
     rate = np.random.default_rng(0).beta(1, 19, 100_000)
     exceeded = np.mean(np.random.default_rng(1).binomial(960, rate) > whole.high)
     assert exceeded == pytest.approx(0.025, abs=0.003)
@@ -125,7 +143,10 @@ def test_only_so_many_rows_are_held_alarms_first(report, monkeypatch):
     monkeypatch.setattr("manyone.report.fleet_page.MOST_ROWS", 100)
     found = report.incidents
     data = embedded(report)
-    assert len(data["rows"]["p"]) == 100 and sum(data["rows"]["alarm"]) == report.rows.alarm.sum()
+    assert (
+        len(data["rows"]["p"]) == 100
+        and sum(data["rows"]["alarm"]) == report.rows.alarm.sum()
+    )
     for incident, rows in zip(found, data["incidents"]["rows"], strict=True):
         numbers = [data["rows"]["number"][k] for k in rows]
         assert numbers == report.rows.number[list(incident.alarms)].tolist()
@@ -136,7 +157,9 @@ def test_only_so_many_rows_are_held_alarms_first(report, monkeypatch):
 
 def ready(browser):
     end = time.monotonic() + 60
-    while not browser.execute_script("return 'ready' in document.documentElement.dataset"):
+    while not browser.execute_script(
+        "return 'ready' in document.documentElement.dataset"
+    ):
         assert time.monotonic() < end, "the page did not start"
         time.sleep(0.02)
     return browser
@@ -196,7 +219,9 @@ def test_rates_promise_and_drift_stand_on_the_time_line(visit, report, scheme):
         "return parseFloat(getComputedStyle(line, '::after').bottom) / line.offsetHeight"
     )
     rates = np.array([b.share for b in bins])
-    np.testing.assert_allclose(np.array(shown) * report.rate, rates * promise, atol=0.003)
+    np.testing.assert_allclose(
+        np.array(shown) * report.rate, rates * promise, atol=0.003
+    )
 
 
 def test_lists_show_the_most_telling_first(visit, report):
@@ -221,7 +246,11 @@ def test_search_finds_tasks_reasons_and_row_numbers(visit, report):
     search(browser, "tasks", "nobody")
     assert lines(browser, "tasks") == [] and "0 of 24" in said(browser, "tasks")
     search(browser, "rows", "feed rate")
-    led = [i for i in np.flatnonzero(report.rows.alarm) if "feed rate" in report.rows.leading[i]]
+    led = [
+        i
+        for i in np.flatnonzero(report.rows.alarm)
+        if "feed rate" in report.rows.leading[i]
+    ]
     assert said(browser, "rows") == f"{len(led)} of 960 rows"
     browser.find_element("css selector", "#list-rows .only input").click()
     search(browser, "rows", "777")
@@ -255,8 +284,12 @@ def test_a_task_opens_by_click_and_by_key_and_closes_by_escape(visit, report):
     assert dialog.find_element("tag name", "h2").text == report.tasks.names[0]
     rows = dialog.find_elements("css selector", ".reports li")
     assert len(rows) == 40 and "feed rate = " in rows[0].text
-    assert dialog.find_elements("css selector", "b b") == []  # a reason is text, not markup
-    assert len(dialog.find_elements("css selector", "svg")) == 2  # scores, and over time
+    assert (
+        dialog.find_elements("css selector", "b b") == []
+    )  # a reason is text, not markup
+    assert (
+        len(dialog.find_elements("css selector", "svg")) == 2
+    )  # scores, and over time
     assert browser.execute_script("return location.hash").startswith("#task=pump")
     ActionChains(browser).send_keys(Keys.ESCAPE).perform()
     assert browser.find_elements("css selector", "dialog[open]") == []
@@ -300,7 +333,9 @@ def test_light_and_dark_by_the_system_and_by_the_switch(visit, scheme):
     other = "dark" if scheme == "light" else "light"
 
     def paper():
-        return browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+        return browser.execute_script(
+            "return getComputedStyle(document.body).backgroundColor"
+        )
 
     def rgb(theme):
         colour = THEMES[theme]["paper"]
@@ -346,14 +381,18 @@ def test_without_script_the_first_incidents_are_a_table(visit, report):
     browser = visit(script=False)
     shown = browser.find_elements("css selector", "#list-incidents tbody tr")
     assert len(shown) == 12
-    assert not browser.find_element("css selector", "#list-incidents .tools").is_displayed()
+    assert not browser.find_element(
+        "css selector", "#list-incidents .tools"
+    ).is_displayed()
 
 
 def test_an_address_with_a_task_opens_it(visit, report):
     from urllib.parse import quote
 
     browser = ready(visit())
-    address = browser.current_url + "#task=" + quote(report.tasks.names[0], safe="!'()*~")
+    address = (
+        browser.current_url + "#task=" + quote(report.tasks.names[0], safe="!'()*~")
+    )
     browser.get("about:blank")
     browser.get(address)
     ready(browser)

@@ -15,7 +15,9 @@ DEAD = "<i>m3"
 
 
 def rows_of(n, rng, gaps=0.04, tasks=12):
-    made = pd.DataFrame(rng.normal(size=(tasks * n, 3)), columns=["load", "flow", "heat"])
+    made = pd.DataFrame(
+        rng.normal(size=(tasks * n, 3)), columns=["load", "flow", "heat"]
+    )
     made[rng.random(made.shape) < gaps] = np.nan
     names = [DEAD if t == 3 else f"m{t}" for t in range(tasks)]
     return made.assign(machine=np.repeat(names, n))
@@ -47,7 +49,9 @@ def test_a_dead_sensor_is_told(model):
 
 
 def test_usual_gaps_are_seldom_told(model):
-    found = [gaps_of(model, rows_of(16, np.random.default_rng(k))) for k in range(100, 140)]
+    found = [
+        gaps_of(model, rows_of(16, np.random.default_rng(k))) for k in range(100, 140)
+    ]
     # One table in twenty by chance; m7 has values now, which is no gap.
     assert sum(map(bool, found)) <= 6
 

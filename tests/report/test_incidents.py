@@ -17,7 +17,9 @@ def test_every_alarm_is_in_one_incident_of_its_task_and_column(fleet_report, tim
     assert placed == np.flatnonzero(report.rows.alarm).tolist()
     for incident in found:
         assert {report.rows.task[row] for row in incident.alarms} == {incident.task}
-        assert {report.rows.leading[row] for row in incident.alarms} == set(incident.columns)
+        assert {report.rows.leading[row] for row in incident.alarms} == set(
+            incident.columns
+        )
         if timed:
             times = report.rows.time[list(incident.alarms)]
             assert (incident.begin, incident.end) == (times.min(), times.max())
@@ -40,7 +42,10 @@ def test_few_deep_alarms_come_before_many_shallow_ones(fleet_report):
     report = fleet_report(planted=())
     rows = report.rows
     alarm, tail = np.zeros(len(rows.alarm), dtype=bool), np.full(len(rows.alarm), 0.5)
-    shallow, deep = np.flatnonzero(rows.task == 5)[:4], np.flatnonzero(rows.task == 9)[:2]
+    shallow, deep = (
+        np.flatnonzero(rows.task == 5)[:4],
+        np.flatnonzero(rows.task == 9)[:2],
+    )
     alarm[shallow], alarm[deep], tail[shallow], tail[deep] = True, True, 0.049, 1e-7
     made = replace(rows, alarm=alarm, tail=tail, leading=("",) * len(alarm), time=None)
     assert [i.task for i in find_incidents(report.tasks, made, report.rate)] == [9, 5]
@@ -59,17 +64,26 @@ def test_a_long_calm_parts_incidents(fleet_report):
     assert [len(incident.alarms) for incident in untimed] == [5]
 
 
-def test_alarms_led_by_many_columns_are_one_incident_if_only_together_they_tell(fleet_report):
+def test_alarms_led_by_many_columns_are_one_incident_if_only_together_they_tell(
+    fleet_report,
+):
     report = fleet_report(planted=(), timed=False)
     rows, columns = report.rows, fleet_report.columns
     alarm, tail = np.zeros(len(rows.alarm), dtype=bool), np.full(len(rows.alarm), 0.5)
-    loud, quiet = np.flatnonzero(rows.task == 5)[:12], np.flatnonzero(rows.task == 9)[:2]
+    loud, quiet = (
+        np.flatnonzero(rows.task == 5)[:12],
+        np.flatnonzero(rows.task == 9)[:2],
+    )
     alarm[loud], alarm[quiet], tail[loud], tail[quiet] = True, True, 0.04, 0.04
     leading = np.full(len(alarm), "", dtype=object)
     leading[loud], leading[quiet] = np.resize(columns, 12), columns[:2]
     made = replace(rows, alarm=alarm, tail=tail, leading=tuple(leading))
     first, *rest = find_incidents(report.tasks, made, report.rate)
-    assert first.task == 5 and len(first.alarms) == 12 and set(first.columns) == set(columns)
+    assert (
+        first.task == 5
+        and len(first.alarms) == 12
+        and set(first.columns) == set(columns)
+    )
     assert [(i.task, len(i.columns)) for i in rest] == [(9, 1), (9, 1)]
 
 
@@ -77,7 +91,9 @@ def test_alarms_led_by_many_columns_are_one_incident_if_only_together_they_tell(
 @pytest.mark.parametrize("timed", [True, False])
 def test_normal_rows_seldom_show_an_incident(fleet_report, timed):
     # 0.05 tasks of a table are expected to by chance.
-    tables = [fleet_report(n=40, seed=seed, timed=timed, planted=()) for seed in range(60)]
+    tables = [
+        fleet_report(n=40, seed=seed, timed=timed, planted=()) for seed in range(60)
+    ]
     hits = [sum(i.by_chance < 0.05 for i in report.incidents) for report in tables]
     assert np.mean(hits) < 0.05 + 2 * np.sqrt(0.05 / len(tables))
 
@@ -87,7 +103,10 @@ def test_measured_rate_stays_in_its_band(fleet_report):
     kept = 0
     for report in tables:
         tail = np.cumsum(report.law)
-        kept += tail[report.counts[1].sum()] > 0.05 and tail[report.counts[1].sum() - 1] < 0.95
+        kept += (
+            tail[report.counts[1].sum()] > 0.05
+            and tail[report.counts[1].sum() - 1] < 0.95
+        )
     assert kept >= 48  # 54 expected
 
 
@@ -95,14 +114,19 @@ def test_advice_names_what_stands_out_and_says_whether_the_rest_is_chance(fleet_
     report = fleet_report()
     found = report.incidents
     said = [text for text, _ in advice(report)]
-    assert report.tasks.names[found[0].task] in said[0] and found[0].columns[0] in said[0]
+    assert (
+        report.tasks.names[found[0].task] in said[0] and found[0].columns[0] in said[0]
+    )
     assert any("chance alone explains up to" in text for text in said)
     assert any("fewer than the 19 normal rows" in text for text in said)
     calm = fleet_report(planted=())
     assert "No incident stands out" in advice(calm)[0][0]
     everywhere = replace(calm.rows, alarm=calm.rows.alarm | (calm.rows.number % 4 == 0))
     loud = advice(replace(calm, rows=everywhere))
-    assert any("changed since training" in text and "enroll" in command for text, command in loud)
+    assert any(
+        "changed since training" in text and "enroll" in command
+        for text, command in loud
+    )
 
 
 @pytest.mark.parametrize(

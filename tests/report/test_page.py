@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 from markupsafe import Markup
 
-from manyone.report.charts import COLOURS, THEMES, Axis, Chart, Curve, Panel, task_matrix
+from manyone.report.charts import (
+    COLOURS,
+    THEMES,
+    Axis,
+    Chart,
+    Curve,
+    Panel,
+    task_matrix,
+)
 from manyone.report.page import Cell, Page, Picture, Row, Section, Table, Topics, render
 from manyone.report.png import draw_png
 from pages import assert_loads_nothing_from_elsewhere
@@ -25,7 +33,9 @@ def charts():
     groups = {"ours": ("A", "B"), "rivals": ("C", "D")}
     lines = [
         Curve(x, tuple(rng.uniform(0, 0.4, 4)), name, group, COLOURS[k], "circle")
-        for k, (group, name) in enumerate((g, n) for g, names in groups.items() for n in names)
+        for k, (group, name) in enumerate(
+            (g, n) for g, names in groups.items() for n in names
+        )
     ]
     promised = Curve((0.0, 0.35), (0.0, 0.35), "as promised", line="dotted")
     panels = [
@@ -38,9 +48,21 @@ def charts():
     for name, matrix in (("square", square), ("rows", rows)):
         panel = Panel("a matrix", Axis("to task"), Axis("from task"), matrix)
         yield Chart(name, f"Matrix of {name}", "One panel.", (panel, panel), (5.0, 4.3))
-    long = Axis("", names=tuple(f"a method with a long name, {k}" for k in range(4)), reverse=True)
-    dots = Curve((90.0, 91.0, 95.0, 99.0), (0.0, 1.0, 2.0, 3.0), "dots", symbol="bar", line="")
-    yield Chart("dots", "Dots", "Wide.", (Panel("", Axis("AUC"), long, (dots, dots)),), (6.4, 3.0))
+    long = Axis(
+        "",
+        names=tuple(f"a method with a long name, {k}" for k in range(4)),
+        reverse=True,
+    )
+    dots = Curve(
+        (90.0, 91.0, 95.0, 99.0), (0.0, 1.0, 2.0, 3.0), "dots", symbol="bar", line=""
+    )
+    yield Chart(
+        "dots",
+        "Dots",
+        "Wide.",
+        (Panel("", Axis("AUC"), long, (dots, dots)),),
+        (6.4, 3.0),
+    )
 
 
 def made_up():
@@ -48,7 +70,11 @@ def made_up():
         "A <table>",
         ("who", "score", "of old", "remark"),
         tuple(
-            Row(name, (Cell(f"{v:.1f}", v, mark), old, Cell(remark, mark="text")), soft=v > 4)
+            Row(
+                name,
+                (Cell(f"{v:.1f}", v, mark), old, Cell(remark, mark="text")),
+                soft=v > 4,
+            )
             for name, v, mark, old, remark in (
                 ("b", 3.0, "best", Cell("7.0", 7.0), "late"),
                 ("a <i>", 10.0, "", Cell(), "early"),
@@ -58,14 +84,22 @@ def made_up():
     )
     line = Panel("", Axis(""), Axis(""), (Curve((0.0, 1.0), (0.0, 1.0)),))
     still = draw_png(Chart("still", "", "", (line,)))
-    topics = Topics((("Best & worst", ("one <line>", "another")), ("Rest", ("a third",))))
+    topics = Topics(
+        (("Best & worst", ("one <line>", "another")), ("Rest", ("a third",)))
+    )
     return Page(
         "A page <of> values",
         Markup("Made by <b>{}</b>").format("<me>"),
         (
-            Section("short", "In short", ("Plain <text>.", topics, Markup("<pre>a\n b</pre>"))),
+            Section(
+                "short",
+                "In short",
+                ("Plain <text>.", topics, Markup("<pre>a\n b</pre>")),
+            ),
             Section("numbers", "The numbers", (table,), "Numbers"),
-            Section("figures", "Figures", tuple(Picture(chart, still) for chart in charts())),
+            Section(
+                "figures", "Figures", tuple(Picture(chart, still) for chart in charts())
+            ),
         ),
     )
 
@@ -85,7 +119,9 @@ class Outline(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         values = dict(attrs)
-        self.loads += [values[k] for k in ("src", "href", "srcset", "data") if k in values]
+        self.loads += [
+            values[k] for k in ("src", "href", "srcset", "data") if k in values
+        ]
         self.ids += [values["id"]] if "id" in values else []
         if tag == "img":
             self.alts.append(values["alt"])
@@ -109,18 +145,28 @@ def test_page_is_sound_and_asks_nobody(page):
     outline.feed(page)
     assert outline.open == []
     assert all(link.startswith(("data:", "#")) for link in outline.loads)
-    assert {link[1:] for link in outline.loads if link.startswith("#")} <= set(outline.ids)
+    assert {link[1:] for link in outline.loads if link.startswith("#")} <= set(
+        outline.ids
+    )
     assert len(set(outline.ids)) == len(outline.ids)
-    assert "default-src 'none'" in page and not re.search(r"https?://|@import|url\(", page)
+    assert "default-src 'none'" in page and not re.search(
+        r"https?://|@import|url\(", page
+    )
     assert all(outline.alts)
     assert outline.levels[0] == 1 and outline.levels.count(1) == 1
-    assert all(b <= a + 1 for a, b in zip(outline.levels, outline.levels[1:], strict=False))
+    assert all(
+        b <= a + 1 for a, b in zip(outline.levels, outline.levels[1:], strict=False)
+    )
 
 
 def test_values_are_escaped_and_markup_is_not(page):
     for text in ("A page &lt;of&gt; values", "Plain &lt;text&gt;.", "Best &amp; worst"):
         assert text in page
-    assert "one &lt;line&gt;" in page and "A &lt;table&gt;" in page and "a &lt;i&gt;</th>" in page
+    assert (
+        "one &lt;line&gt;" in page
+        and "A &lt;table&gt;" in page
+        and "a &lt;i&gt;</th>" in page
+    )
     assert "Made by <b>&lt;me&gt;</b>" in page and "<pre>a\n b</pre>" in page
     assert '<td data-value="3" class="best">3.0</td>' in page
 
@@ -149,12 +195,18 @@ def eventually(true, seconds=60):
 def show(browser, plot):
     """Scroll to a figure and wait until it is drawn."""
     browser.execute_script("arguments[0].scrollIntoView({behavior: 'instant'})", plot)
-    eventually(lambda: browser.execute_script("return !!arguments[0].querySelector('svg')", plot))
+    eventually(
+        lambda: browser.execute_script(
+            "return !!arguments[0].querySelector('svg')", plot
+        )
+    )
     return plot
 
 
 def plots(browser, chart=""):
-    return browser.find_elements("css selector", f"figure#{chart} .plot" if chart else ".plot")
+    return browser.find_elements(
+        "css selector", f"figure#{chart} .plot" if chart else ".plot"
+    )
 
 
 def test_every_figure_is_drawn_without_complaint_or_request(visit, page):
@@ -213,7 +265,10 @@ def test_table_sorts_by_click_and_by_key(visit):
     assert column(table, 1) == ["2.5", "3.0", "10.0"]  # as numbers
     score.click()
     assert column(table, 1) == ["10.0", "3.0", "2.5"]
-    for key, order in ((Keys.ENTER, ["-1.0", "7.0", ""]), (Keys.SPACE, ["7.0", "-1.0", ""])):
+    for key, order in (
+        (Keys.ENTER, ["-1.0", "7.0", ""]),
+        (Keys.SPACE, ["7.0", "-1.0", ""]),
+    ):
         old.send_keys(key)
         assert column(table, 2) == order  # empty cells stay last
     sorted_by = table.find_elements("css selector", "th[aria-sort]")
@@ -238,7 +293,9 @@ def test_pointing_at_a_matrix_names_both_tasks(visit, chart):
     for row, place in ((1, n - 2), (n - 1, 0)):
         x = (place + 0.5) / n * size["width"] - size["width"] / 2
         y = (row + 0.5) / n * size["height"] - size["height"] / 2
-        ActionChains(browser).move_to_element_with_offset(area, round(x), round(y)).perform()
+        ActionChains(browser).move_to_element_with_offset(
+            area, round(x), round(y)
+        ).perform()
 
         wanted = [html.unescape(names[row]), html.unescape(names[place])]
         eventually(lambda wanted=wanted: told(plot)[:2] == wanted)
@@ -252,7 +309,9 @@ def told(plot):
         return [...lines].map(line => line.textContent);""",
         plot,
     )
-    return [re.sub("^((from|to|and) )?task ", "", line).replace("−", "-") for line in lines]
+    return [
+        re.sub("^((from|to|and) )?task ", "", line).replace("−", "-") for line in lines
+    ]
 
 
 def colours(browser, plot):
@@ -295,7 +354,8 @@ def test_legend_switches_curves_and_groups_in_all_panels(visit):
 
     def hidden(plot):
         return browser.execute_script(
-            "return arguments[0].data.filter(d => d.visible === false).map(d => d.name)", plot
+            "return arguments[0].data.filter(d => d.visible === false).map(d => d.name)",
+            plot,
         )
 
     def entry(name):
@@ -307,25 +367,35 @@ def test_legend_switches_curves_and_groups_in_all_panels(visit):
 
     press(entry("B"))
     assert [hidden(plot) for plot in both] == [["B"], ["B"]]
-    browser.find_element("id", "theme").click()  # a change of theme must not bring it back
+    browser.find_element(
+        "id", "theme"
+    ).click()  # a change of theme must not bring it back
     assert hidden(both[0]) == ["B"]
     press(entry("B"))
     assert hidden(both[0]) == []
     rivals = figure.find_elements("css selector", ".legend div")[-1]
-    names = [b.get_attribute("data-name") for b in rivals.find_elements("tag name", "button")[1:]]
+    names = [
+        b.get_attribute("data-name")
+        for b in rivals.find_elements("tag name", "button")[1:]
+    ]
     press(rivals.find_element("css selector", ".group"))
     assert set(hidden(both[1])) == set(names) == {"C", "D"}
 
 
 def displayed(browser, selector):
-    return {found.is_displayed() for found in browser.find_elements("css selector", selector)}
+    return {
+        found.is_displayed()
+        for found in browser.find_elements("css selector", selector)
+    }
 
 
 def test_paper_gets_still_figures_on_white(visit):
     browser = visit(scheme="dark", media="print")
     assert displayed(browser, ".still") == {True}
     assert displayed(browser, ".plot, nav, #theme") == {False}
-    ground = browser.find_element("tag name", "body").value_of_css_property("background-color")
+    ground = browser.find_element("tag name", "body").value_of_css_property(
+        "background-color"
+    )
     assert ground == "rgba(255, 255, 255, 1)"
 
 

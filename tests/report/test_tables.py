@@ -38,7 +38,9 @@ def tables():
 
 @pytest.fixture(scope="module")
 def model(tables):
-    return TableModel("machine", method="default", time="when", alarm_rate=0.1).fit(tables[0])
+    return TableModel("machine", method="default", time="when", alarm_rate=0.1).fit(
+        tables[0]
+    )
 
 
 def test_rows_are_those_of_score(model, tables):
@@ -54,7 +56,8 @@ def test_rows_are_those_of_score(model, tables):
     # The threshold that is drawn is the one that raises the alarm.
     assert ((rows.score < report.tasks.threshold[rows.task]) == rows.alarm).all()
     said = [
-        tuple(filter(None, line)) for line in scored[["reason_1", "reason_2", "reason_3"]].values
+        tuple(filter(None, line))
+        for line in scored[["reason_1", "reason_2", "reason_3"]].values
     ]
     assert list(rows.reasons) == said
     assert rows.dated and rows.time[0] == pd.Timestamp("2026-11-01").timestamp()
@@ -97,7 +100,9 @@ def test_tails_of_unknown_tasks_count_every_known_task_alike():
     """As their p-values do, however many rows each known task has."""
     rng, task = np.random.default_rng(0), np.repeat(np.arange(10), [300] + [10] * 9)
     X = rng.normal(size=(len(task), 2)) * np.where(task > 0, 3.0, 1.0)[:, None]
-    known = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "machine": [f"m{t}" for t in task]})
+    known = pd.DataFrame(
+        {"a": X[:, 0], "b": X[:, 1], "machine": [f"m{t}" for t in task]}
+    )
     model = TableModel("machine", method="default").fit(known)
     new = pd.DataFrame(3.0 * rng.normal(size=(200, 2)), columns=["a", "b"])
     rows = report_of(model, new.assign(machine="never seen"), "", "").rows

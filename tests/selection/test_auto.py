@@ -32,7 +32,10 @@ def test_what_anomalies_look_like_decides_the_method(rows):
     strangers = manyone.auto(X, task=task, anomalies="strangers", alarm_rate=0.1)
     assert type(strangers) in (NonlinearOCKSR, JointOCKSR)
     both = manyone.auto(X, task=task, alarm_rate=0.1)
-    assert type(both) is CombinedOneClass and list(both.views_) == ["strangers", "faults"]
+    assert type(both) is CombinedOneClass and list(both.views_) == [
+        "strangers",
+        "faults",
+    ]
     choice = both.choice_
     assert set(choice) >= {"view", "method", "setting", "score", "chosen", "reason"}
     assert len({len(column) for column in choice.values()}) == 1
@@ -56,11 +59,16 @@ def test_one_layer_alone_has_to_be_better_by_a_standard_error(
     module = importlib.import_module("manyone.selection.auto")
     aucs = {NonlinearOCKSR: np.full(3, 0.5), JointOCKSR: 0.5 + np.array(gains)}
     monkeypatch.setattr(
-        module, "_judged_by_folds", lambda model, _: Judged({}, aucs[type(model)], "method")
+        module,
+        "_judged_by_folds",
+        lambda model, _: Judged({}, aucs[type(model)], "method"),
     )
     for anomalies, expected in (("strangers", alone), ("any", hedged)):
         model = manyone.auto(X, task=task, anomalies=anomalies, alarm_rate=0.1)
-        assert type(getattr(model, "views_", {"strangers": model})["strangers"]) is expected
+        assert (
+            type(getattr(model, "views_", {"strangers": model})["strangers"])
+            is expected
+        )
 
 
 @pytest.mark.parametrize("anomalies", ["faults", "any"])
@@ -69,11 +77,16 @@ def test_order_of_rows_and_names_of_tasks_do_not_matter(rows, anomalies):
     order = np.random.default_rng(1).permutation(len(X))
     one = manyone.auto(X, task=task, anomalies=anomalies, alarm_rate=0.1)
     names = np.array(["f", "e", "d", "c", "b", "a"])[task]
-    other = manyone.auto(X[order], task=names[order], anomalies=anomalies, alarm_rate=0.1)
+    other = manyone.auto(
+        X[order], task=names[order], anomalies=anomalies, alarm_rate=0.1
+    )
     a, b = (m.choice_["setting"][m.choice_["chosen"]].tolist() for m in (one, other))
     assert a == b
     np.testing.assert_allclose(
-        one.score_samples(X, task=task), other.score_samples(X, task=names), rtol=1e-5, atol=1e-5
+        one.score_samples(X, task=task),
+        other.score_samples(X, task=names),
+        rtol=1e-5,
+        atol=1e-5,
     )
 
 
@@ -94,8 +107,13 @@ def test_more_rows_than_a_kernel_matrix_allows(rows, monkeypatch):
     monkeypatch.setattr(module, "_MOST_JOINT", 40)
     model = manyone.auto(X, task=task, anomalies="strangers", alarm_rate=0.1)
     assert type(model) is JointOCKSR and model.landmarks == 60
-    assert any("landmarks stand for 60 rows" in str(reason) for reason in model.choice_["reason"])
-    asked = manyone.auto(X, task=task, anomalies="strangers", landmarks=25, alarm_rate=0.1)
+    assert any(
+        "landmarks stand for 60 rows" in str(reason)
+        for reason in model.choice_["reason"]
+    )
+    asked = manyone.auto(
+        X, task=task, anomalies="strangers", landmarks=25, alarm_rate=0.1
+    )
     assert asked.landmarks == 25
 
 
@@ -111,7 +129,10 @@ def test_known_outliers_weights_and_frames(rows):
         anomalies="faults",
         alarm_rate=0.2,
     )
-    assert list(model.feature_names_in_) == list("wxyz") and model.training_.outlier.sum() == 6
+    assert (
+        list(model.feature_names_in_) == list("wxyz")
+        and model.training_.outlier.sum() == 6
+    )
     assert model.predict(frame, task="machine").shape == (60,)
 
 
@@ -128,7 +149,12 @@ def test_a_budget_is_kept(rows):
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        *(("anomalies", "odd"), ("budget", 0.0), ("alarm_rate", 1.0), ("random_state", "odd")),
+        *(
+            ("anomalies", "odd"),
+            ("budget", 0.0),
+            ("alarm_rate", 1.0),
+            ("random_state", "odd"),
+        ),
         *(("landmarks", 0), ("landmarks", -1), ("landmarks", "few")),
     ],
 )
@@ -165,6 +191,10 @@ def test_large_tasks_have_landmarks_of_their_own(monkeypatch):
     model = manyone.auto(X, task=task, anomalies="faults", landmarks=50, alarm_rate=0.1)
     assert model.landmarks == 50
     assert 50 < len(model.X_fit_) <= 70
-    assert "50 landmarks stand for the rows of each large task" in model.choice_["reason"]
+    assert (
+        "50 landmarks stand for the rows of each large task" in model.choice_["reason"]
+    )
     fresh = rng.normal(size=(1000, 3))
-    assert np.mean(model.predict(fresh, task=["big"] * 1000) < 0) == pytest.approx(0.1, abs=0.04)
+    assert np.mean(model.predict(fresh, task=["big"] * 1000) < 0) == pytest.approx(
+        0.1, abs=0.04
+    )

@@ -18,26 +18,42 @@ def tried(fleet):
 
     def lines(kind):
         table = auto(fleet.data, task=fleet.task, anomalies=kind).choice_
-        return [dict(zip(table, line, strict=True)) for line in zip(*table.values(), strict=True)]
+        return [
+            dict(zip(table, line, strict=True))
+            for line in zip(*table.values(), strict=True)
+        ]
 
     return {kind: lines(kind) for kind in ("strangers", "faults", "any")}
 
 
 def test_one_layer_is_taken_only_where_two_rank_no_better(tried):
     for kind in ("strangers", "any"):
-        scores = {one["method"]: one["score"] for one in tried[kind] if one["stage"] == "method"}
+        scores = {
+            one["method"]: one["score"]
+            for one in tried[kind]
+            if one["stage"] == "method"
+        }
         (chosen,) = (
-            one["method"] for one in tried[kind] if one["chosen"] and one["view"] == "strangers"
+            one["method"]
+            for one in tried[kind]
+            if one["chosen"] and one["view"] == "strangers"
         )
         two = scores["NonlinearOCKSR"] > scores["JointOCKSR"]
-        if two or kind == "any":  # alone, one layer has to be better by a standard error
+        if (
+            two or kind == "any"
+        ):  # alone, one layer has to be better by a standard error
             assert chosen == ("NonlinearOCKSR" if two else "JointOCKSR")
 
 
 def test_the_hedge_tries_adaptive_metrics_alone(tried):
     def metrics(kind):
         lines = (one for one in tried[kind] if one["view"] == "faults")
-        return {word for one in lines for word in one["setting"].split(", ") if "metric" in word}
+        return {
+            word
+            for one in lines
+            for word in one["setting"].split(", ")
+            if "metric" in word
+        }
 
     assert metrics("any") == {"metric=adaptive"}
     assert metrics("faults") == {"metric=adaptive", "metric=whitened", "metric=plain"}
@@ -46,7 +62,9 @@ def test_the_hedge_tries_adaptive_metrics_alone(tried):
 def test_views_follow_from_what_anomalies_look_like(fleet):
     X, task = fleet.data, fleet.task
     assert isinstance(auto(X, task=task, anomalies="faults"), IndependentOCKSR)
-    assert isinstance(auto(X, task=task, anomalies="strangers"), NonlinearOCKSR | JointOCKSR)
+    assert isinstance(
+        auto(X, task=task, anomalies="strangers"), NonlinearOCKSR | JointOCKSR
+    )
     hedged = auto(X, task=task)
     assert isinstance(hedged, CombinedOneClass)
     assert list(hedged.views_) == ["strangers", "faults"]
@@ -61,7 +79,9 @@ def test_a_view_that_knows_nothing_counts_for_little_and_the_choice_says_so():
     task = np.repeat(np.arange(4), 6)
     X = rng.normal(size=(4, 300))[task] + rng.normal(size=(24, 300))
     model = auto(X, task=task, budget=1.0)
-    reason = model.choice_["reason"][model.choice_["chosen"] & (model.choice_["view"] == "faults")]
+    reason = model.choice_["reason"][
+        model.choice_["chosen"] & (model.choice_["view"] == "faults")
+    ]
     assert model.weights_[0] == 1.0 and model.weights_[1] < 0.5
     assert f"weight {model.weights_[1]:.2g}" in reason[0]
 
@@ -70,7 +90,14 @@ def test_a_view_that_knows_nothing_counts_for_little_and_the_choice_says_so():
 def test_the_hedge_is_close_to_the_better_view_on_both_kinds():
     for fault in ("own", "stranger"):
         fleet = make_fleet(
-            10, 15, 8, n_test=60, fault=fault, n_types=1, relatedness=0.95, random_state=1
+            10,
+            15,
+            8,
+            n_test=60,
+            fault=fault,
+            n_types=1,
+            relatedness=0.95,
+            random_state=1,
         )
         found = {}
         for kind in ("strangers", "faults", "any"):

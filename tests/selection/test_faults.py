@@ -18,7 +18,9 @@ def correlated():
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(8), 12)
     factor = rng.normal(size=(96, 2)) @ rng.normal(size=(2, 6))
-    X = (factor + 0.2 * rng.normal(size=(96, 6))) * np.exp(rng.normal(size=(8, 6)))[task]
+    X = (factor + 0.2 * rng.normal(size=(96, 6))) * np.exp(rng.normal(size=(8, 6)))[
+        task
+    ]
     return X + 2.0 * rng.normal(size=(8, 6))[task], task
 
 
@@ -36,7 +38,9 @@ def test_a_spike_moves_one_column_by_four_deviations_of_its_task(correlated):
             np.mean([rows.X[rows.codes == s].var(axis=0, ddof=1) for s in range(8)], 0)
         )
         shrunk = np.sqrt((11 * mine.var(axis=0, ddof=1) + 2 * pooled**2) / 13)
-        np.testing.assert_allclose(size[rows.codes == t], 4 * shrunk[column[rows.codes == t]])
+        np.testing.assert_allclose(
+            size[rows.codes == t], 4 * shrunk[column[rows.codes == t]]
+        )
 
 
 def test_swapped_residuals_keep_columns_plausible_and_break_relations(correlated):
@@ -47,10 +51,13 @@ def test_swapped_residuals_keep_columns_plausible_and_break_relations(correlated
     for t in range(8):
         mine, bad = rows.X[rows.codes == t], swapped[rows.codes == t]
         assert np.all(bad.std(axis=0) < 3 * mine.std(axis=0))
-    means = np.array([rows.X[rows.codes == t].mean(axis=0) for t in range(8)])[rows.codes]
+    means = np.array([rows.X[rows.codes == t].mean(axis=0) for t in range(8)])[
+        rows.codes
+    ]
     smallest = np.linalg.svd((rows.X - means) / (rows.X - means).std(axis=0))[2][-1]
     spread = [
-        np.std(((Z - means) / (rows.X - means).std(axis=0)) @ smallest) for Z in (rows.X, swapped)
+        np.std(((Z - means) / (rows.X - means).std(axis=0)) @ smallest)
+        for Z in (rows.X, swapped)
     ]
     assert spread[1] > 2 * spread[0]
 
@@ -74,16 +81,23 @@ def test_levels_of_categories_stay_where_there_are_numbers(correlated):
     for made in synthetic_faults(rows, np.random.RandomState(0)):
         np.testing.assert_array_equal(made[:, :4], rows.X[:, :4])
         assert np.all((made != rows.X).any(axis=1))
-    rows, *_ = training_rows(IndependentOCKSR(), levels, task)  # nothing else could move
+    rows, *_ = training_rows(
+        IndependentOCKSR(), levels, task
+    )  # nothing else could move
     assert np.all(
-        [np.any(made != rows.X) for made in synthetic_faults(rows, np.random.RandomState(0))]
+        [
+            np.any(made != rows.X)
+            for made in synthetic_faults(rows, np.random.RandomState(0))
+        ]
     )
 
 
 def test_categories_do_not_change_what_finds_faults_of_numbers():
     """Values between 0 and 1, which no category has, are found best by a metric bad at others."""
     rng, task = np.random.default_rng(0), np.repeat(np.arange(8), 12)
-    X = rng.normal(size=(96, 1)) @ rng.normal(size=(1, 4)) + 0.3 * rng.normal(size=(96, 4))
+    X = rng.normal(size=(96, 1)) @ rng.normal(size=(1, 4)) + 0.3 * rng.normal(
+        size=(96, 4)
+    )
     X += 2.0 * rng.normal(size=(8, 4))[task]
     levels = [np.eye(k)[rng.integers(k, size=96)] for k in (2, 4, 5, 6)]
     grid = {"metric": ["adaptive", "whitened"], "width": [3.0, 0.1]}
@@ -158,10 +172,19 @@ def test_no_setting_is_judged_twice(correlated):
 
 def test_one_task_and_tasks_of_one_row(correlated):
     X, task = correlated
-    alone = tune(JointOCKSR(), X[task == 0], criterion="faults", grid={"width": [0.3, 3.0]})
+    alone = tune(
+        JointOCKSR(), X[task == 0], criterion="faults", grid={"width": [0.3, 3.0]}
+    )
     assert len(alone.tuning_["score"]) == 2 and len(alone.tasks_) == 1
     few = np.flatnonzero((task == 0) | (np.arange(96) % 12 == 0))
-    model = tune(IndependentOCKSR(), X[few], task=task[few], criterion="faults", grid=GRID)
+    model = tune(
+        IndependentOCKSR(), X[few], task=task[few], criterion="faults", grid=GRID
+    )
     assert np.isfinite(model.tuning_["score"]).all()
     with pytest.raises(ValueError, match="dense"):
-        tune(JointOCKSR(kernel="precomputed"), np.eye(4), criterion="faults", grid={"alpha": [1.0]})
+        tune(
+            JointOCKSR(kernel="precomputed"),
+            np.eye(4),
+            criterion="faults",
+            grid={"alpha": [1.0]},
+        )

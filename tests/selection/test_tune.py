@@ -48,17 +48,23 @@ def test_scores_equal_those_of_refits(method, criterion, fleet):
             for t in range(len(names)):
                 whole = criterion == "unseen" and codes[i] != t
                 kept = codes != codes[i] if whole else np.arange(len(X)) != i
-                refit = method(kernel=kernel, alpha=alpha, gamma=0.2).fit(X[kept], task=task[kept])
+                refit = method(kernel=kernel, alpha=alpha, gamma=0.2).fit(
+                    X[kept], task=task[kept]
+                )
                 column = list(refit.tasks_).index(names[t])
                 scores[i, t] = refit.solution_.scorer.all(X[[i]])[0, column]
-        expected = np.mean([roc_auc_score(codes == t, scores[:, t]) for t in range(len(names))])
+        expected = np.mean(
+            [roc_auc_score(codes == t, scores[:, t]) for t in range(len(names))]
+        )
         assert model.tuning_["score"][k] == pytest.approx(expected, abs=1e-8)
 
 
 def test_best_setting_is_fitted_and_the_rest_kept(fleet):
     X, task = fleet
     start = JointOCKSR(alarm_rate=0.17, kernel="laplacian")
-    model = tune(start, X, task=task, grid={"alpha": [1e-3, 0.1, 3.0], "width": [0.5, 2.0]})
+    model = tune(
+        start, X, task=task, grid={"alpha": [1e-3, 0.1, 3.0], "width": [0.5, 2.0]}
+    )
     table = pd.DataFrame(model.tuning_)
     assert len(table) == 6 and table.chosen.sum() == 1
     best = table[table.chosen].iloc[0]
@@ -66,8 +72,12 @@ def test_best_setting_is_fitted_and_the_rest_kept(fleet):
     assert (model.alpha, model.width) == (best.alpha, best.width)
     assert (model.alarm_rate, model.kernel) == (0.17, "laplacian")
     assert not hasattr(start, "offset_")
-    fresh = JointOCKSR(alarm_rate=0.17, kernel="laplacian", alpha=best.alpha, width=best.width)
-    np.testing.assert_allclose(model.offset_, fresh.fit(X, task=task).offset_, atol=1e-10)
+    fresh = JointOCKSR(
+        alarm_rate=0.17, kernel="laplacian", alpha=best.alpha, width=best.width
+    )
+    np.testing.assert_allclose(
+        model.offset_, fresh.fit(X, task=task).offset_, atol=1e-10
+    )
 
 
 def test_default_grid_tries_every_kernel_and_both_metrics(fleet):
@@ -100,21 +110,34 @@ def digits_like(seed, n_tasks=24, n_rows=6, d=30):
     """No nuisance direction: there is nothing for a metric to learn."""
     rng = np.random.default_rng(seed)
     codes = np.repeat(np.arange(n_tasks), n_rows)
-    return rng.normal(size=(n_tasks, d))[codes] + rng.normal(size=(len(codes), d)), codes
+    return rng.normal(size=(n_tasks, d))[codes] + rng.normal(
+        size=(len(codes), d)
+    ), codes
 
 
-@pytest.mark.parametrize(("make", "metric"), [(faces_like, "whitened"), (digits_like, "plain")])
+@pytest.mark.parametrize(
+    ("make", "metric"), [(faces_like, "whitened"), (digits_like, "plain")]
+)
 def test_metric_is_chosen_by_folds(make, metric):
     X, task = make(0)
-    model = tune(JointOCKSR(), X, task=task, grid={"alpha": [0.1], "metric": ["plain", "whitened"]})
+    model = tune(
+        JointOCKSR(),
+        X,
+        task=task,
+        grid={"alpha": [0.1], "metric": ["plain", "whitened"]},
+    )
     assert model.metric == metric
     if metric == "whitened":
         # The choice is right on fresh rows of the same tasks.
         rng = np.random.default_rng(9)
         Z, codes = faces_like(0)
-        Z = Z + np.where(np.arange(30) < 10, 0, 6 * rng.normal(size=Z.shape) * (np.arange(30) < 14))
+        Z = Z + np.where(
+            np.arange(30) < 10, 0, 6 * rng.normal(size=Z.shape) * (np.arange(30) < 14)
+        )
         plain = JointOCKSR().fit(X, task=task)
-        gain = task_aucs(model.score_tasks(Z), codes) - task_aucs(plain.score_tasks(Z), codes)
+        gain = task_aucs(model.score_tasks(Z), codes) - task_aucs(
+            plain.score_tasks(Z), codes
+        )
         assert gain.mean() > 0
 
 
@@ -127,7 +150,11 @@ def test_the_trap_closed_forms_on_a_whitener_that_saw_the_row(fleet):
     plain = tune(JointOCKSR(), rows, task=task, criterion="seen", grid={"alpha": [0.1]})
     assert plain.tuning_["score"][0] > 0.75
     honest = tune(
-        JointOCKSR(metric="whitened"), X, task=task, criterion="seen", grid={"alpha": [0.1]}
+        JointOCKSR(metric="whitened"),
+        X,
+        task=task,
+        criterion="seen",
+        grid={"alpha": [0.1]},
     )
     assert abs(honest.tuning_["score"][0] - 0.5) < 0.15
 
@@ -137,7 +164,9 @@ def test_outliers_and_weights_take_part(fleet):
     weight = np.random.default_rng(0).integers(1, 3, len(X)).astype(float)
     again = np.repeat(np.arange(len(X)), weight.astype(int))
     grid = {"alpha": [0.01, 1.0]}
-    weighted = tune(JointOCKSR(gamma=0.2), X, task=task, sample_weight=weight, grid=grid)
+    weighted = tune(
+        JointOCKSR(gamma=0.2), X, task=task, sample_weight=weight, grid=grid
+    )
     assert np.all(weighted.tuning_["score"] > 0.5)
     single = X[task == "cleo"]
     rows = np.vstack([single, single + 4])
@@ -170,11 +199,18 @@ def test_misuse_is_explained(fleet):
     with pytest.raises(ValueError, match=r"X are rows.*JointOCKSR\(kernel="):
         tune(JointOCKSR(), X @ X.T, task=task, grid={"kernel": ["rbf", "precomputed"]})
     with pytest.raises(ValueError, match="no rows to choose 'degree' for"):
-        tune(JointOCKSR(kernel="precomputed"), X @ X.T, task=task, grid={"degree": [2, 3]})
+        tune(
+            JointOCKSR(kernel="precomputed"),
+            X @ X.T,
+            task=task,
+            grid={"degree": [2, 3]},
+        )
 
 
 @pytest.mark.parametrize("method", [LinearOCKSR, NonlinearOCKSR, SparseOCKSR])
-def test_structure_methods_take_the_joint_choice_and_judge_their_own_by_folds(method, fleet):
+def test_structure_methods_take_the_joint_choice_and_judge_their_own_by_folds(
+    method, fleet
+):
     X, task = fleet
     shared = {"kernel": ["rbf", "laplacian"], "alpha": [0.01, 1.0]}
     joint = tune(JointOCKSR(), X, task=task, grid=shared)
@@ -188,7 +224,10 @@ def test_structure_methods_take_the_joint_choice_and_judge_their_own_by_folds(me
     assert table.stage.tolist() == ["closed form"] * 4 + ["folds"] * len(own[name])
     assert table.chosen.sum() == 1
     best = table[table.chosen].iloc[0]
-    assert best.stage == "folds" and best.score == table[table.stage == "folds"].score.max()
+    assert (
+        best.stage == "folds"
+        and best.score == table[table.stage == "folds"].score.max()
+    )
     assert getattr(model, name) == best[name]
     assert (best.kernel, best.alpha) == (joint.kernel, joint.alpha)
 
@@ -257,9 +296,14 @@ def test_copies_are_judged_as_weights_are(method, fleet):
     grid = {"width": [0.3, 1.0]}
     weighted = tune(method(gamma=0.1), X, task=task, grid=grid, sample_weight=weight)
     copied = tune(
-        method(gamma=0.1), np.repeat(X, weight, axis=0), task=np.repeat(task, weight), grid=grid
+        method(gamma=0.1),
+        np.repeat(X, weight, axis=0),
+        task=np.repeat(task, weight),
+        grid=grid,
     )
-    np.testing.assert_allclose(copied.tuning_["score"], weighted.tuning_["score"], atol=1e-9)
+    np.testing.assert_allclose(
+        copied.tuning_["score"], weighted.tuning_["score"], atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("method", [JointOCKSR, IndependentOCKSR])
@@ -272,7 +316,9 @@ def test_rows_given_twice_choose_what_rows_given_once_do(method):
     twice = tune(method(), np.tile(X, (2, 1)), task=np.tile(task, 2), grid=grid)
     heavy = tune(method(), X, task=task, sample_weight=np.full(90, 2.0), grid=grid)
     for other in (twice, heavy):
-        np.testing.assert_allclose(other.tuning_["score"], once.tuning_["score"], atol=1e-9)
+        np.testing.assert_allclose(
+            other.tuning_["score"], once.tuning_["score"], atol=1e-9
+        )
         assert (other.alpha, other.kernel) == (once.alpha, once.kernel)
 
 
@@ -297,10 +343,18 @@ def test_tasks_that_cannot_be_judged_are_told():
     with pytest.warns(UserWarning, match="No setting could be judged"):
         tune(SVDD(), np.eye(4), task=[0, 1, 2, 3], grid={"nu": [0.1, 0.5]})
     with pytest.warns(UserWarning, match="distinct rows. The first setting"):
-        tune(SVDD(), np.eye(4), task=[0, 1, 2, 3], grid={"nu": [0.1, 0.5]}, criterion="faults")
+        tune(
+            SVDD(),
+            np.eye(4),
+            task=[0, 1, 2, 3],
+            grid={"nu": [0.1, 0.5]},
+            criterion="faults",
+        )
 
 
-@pytest.mark.parametrize("wrong", [{"alarm_rate": 2}, {"gamma": "foo"}, {"landmarks": -2}])
+@pytest.mark.parametrize(
+    "wrong", [{"alarm_rate": 2}, {"gamma": "foo"}, {"landmarks": -2}]
+)
 def test_parameters_of_the_estimator_are_checked_as_in_fit(wrong, fleet):
     X, task = fleet
     with pytest.raises(InvalidParameterError, match=next(iter(wrong))):
@@ -350,7 +404,9 @@ def test_areas_of_folds_are_those_of_scikit_learn(kind, fleet):
 
     expected = []
     order = content_order(rows)
-    for train, test, enrolled in fold_splits(rows.codes, rows.outlier, kind, task_order=order):
+    for train, test, enrolled in fold_splits(
+        rows.codes, rows.outlier, kind, task_order=order
+    ):
         areas = []
         for t in np.unique(rows.codes[train & ~rows.outlier]):
             own = test & enrolled & ~rows.outlier & (rows.codes == t)
@@ -362,10 +418,14 @@ def test_areas_of_folds_are_those_of_scikit_learn(kind, fleet):
             used = own | others
             if own.any() and others.any():
                 areas.append(
-                    roc_auc_score(own[used], scores[used, t], sample_weight=rows.weight[used])
+                    roc_auc_score(
+                        own[used], scores[used, t], sample_weight=rows.weight[used]
+                    )
                 )
         expected.append(np.mean(areas))
-    np.testing.assert_allclose(fold_aucs(scores_of_part, rows, kind), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        fold_aucs(scores_of_part, rows, kind), expected, atol=1e-12
+    )
 
 
 def test_as_many_landmarks_as_rows_are_judged_as_none(fleet):

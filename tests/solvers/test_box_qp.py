@@ -32,7 +32,9 @@ def test_minimum_equals_cvxpy_in_every_group_and_box(seed):
         cp.Minimize(cp.sum_squares(factor.T @ b) / 2 - linear @ b),
         [b >= lower, b <= upper, *sums],
     )
-    program.solve(solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+    program.solve(
+        solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10
+    )
     assert ours.coef @ (K @ ours.coef) / 2 - linear @ ours.coef == pytest.approx(
         program.value, rel=1e-6, abs=1e-6
     )
@@ -42,7 +44,10 @@ def test_grouped_problem_decouples_over_a_block_diagonal_matrix():
     rng = np.random.default_rng(9)
     sizes = [1, 7, 20]
     starts = np.cumsum([0, *sizes[:-1]])
-    K, upper = np.zeros((28, 28)), np.repeat([1 / max(1, 0.3 * n) for n in sizes], sizes)
+    K, upper = (
+        np.zeros((28, 28)),
+        np.repeat([1 / max(1, 0.3 * n) for n in sizes], sizes),
+    )
     for start, n in zip(starts, sizes, strict=True):
         K[start : start + n, start : start + n] = rbf_kernel(rng.normal(size=(n, 2)))
     linear, lower = rng.normal(size=28), np.zeros(28)
@@ -77,6 +82,8 @@ def test_copies_of_huge_rows_share_what_one_row_would_have():
         K = X[copies] @ X[copies].T
         scale, bound = np.sqrt(np.diag(K).max()), np.full(26, 1 / (0.9 * 26))
         qp = solve_box_qp(1e100 * K, 1e100 * np.diag(K) / 2, 0 * bound, bound)
-        one = solve_box_qp(X @ X.T, (X**2).sum(axis=1) / 2, np.zeros(7), np.bincount(copies, bound))
+        one = solve_box_qp(
+            X @ X.T, (X**2).sum(axis=1) / 2, np.zeros(7), np.bincount(copies, bound)
+        )
         assert qp.converged
         np.testing.assert_allclose(qp.coef @ X[copies], one.coef @ X, atol=1e-6 * scale)

@@ -38,7 +38,9 @@ def test_left_out_scores_are_refits_with_the_structure_fixed(kernel, rank):
     factor = np.random.default_rng(1).normal(size=(4, rank))
     L = factor @ factor.T
     values, vectors = eigenbasis(K.copy(), ALPHA, np.sqrt(weight))
-    scores, residual = left_out_scores_of_structure(values, vectors, R, L, ALPHA, weight, codes)
+    scores, residual = left_out_scores_of_structure(
+        values, vectors, R, L, ALPHA, weight, codes
+    )
     outlier = ~R.any(axis=1)
     np.testing.assert_array_equal(np.isnan(scores), outlier)
     np.testing.assert_array_equal(np.isnan(residual), outlier)
@@ -84,5 +86,7 @@ def test_eigenbasis_keeps_what_double_precision_tells_from_zero():
 @pytest.mark.parametrize("value", [-0.2, np.nan, np.inf])
 def test_matrices_that_the_ridge_cannot_mend_are_refused(value):
     K = np.diag([1.0, 1.0, value])
-    with pytest.raises(NotPositiveDefinite, match=r"alpha=0\.1 is not positive definite"):
+    with pytest.raises(
+        NotPositiveDefinite, match=r"alpha=0\.1 is not positive definite"
+    ):
         eigenbasis(K, 0.1, np.ones(3))

@@ -4,7 +4,10 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import check_grad
 
-from manyone.solvers.landmark_positions import position_objective, solve_landmark_positions
+from manyone.solvers.landmark_positions import (
+    position_objective,
+    solve_landmark_positions,
+)
 from manyone.solvers.nonlinear import gram
 
 RNG = np.random.default_rng(0)
@@ -32,7 +35,9 @@ def test_value_and_slope():
     value, slope = position_objective(Z, *given)
     np.testing.assert_allclose(value * WEIGHT.sum(), loss(X[::25], 0.3), rtol=1e-8)
     off = check_grad(
-        lambda z: position_objective(z, *given)[0], lambda z: position_objective(z, *given)[1], Z
+        lambda z: position_objective(z, *given)[0],
+        lambda z: position_objective(z, *given)[1],
+        Z,
     )
     assert off < 1e-5 * np.linalg.norm(slope)
 

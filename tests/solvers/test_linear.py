@@ -7,7 +7,12 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.optimize import approx_fprime
 
-from manyone.solvers.linear import LinearSolution, _Problem, smallest_frobenius, solve_linear
+from manyone.solvers.linear import (
+    LinearSolution,
+    _Problem,
+    smallest_frobenius,
+    solve_linear,
+)
 
 Array = NDArray[np.float64]
 
@@ -27,9 +32,13 @@ def solve(K: Array, R: Array, *strengths: float, **options: Any) -> LinearSoluti
     return solve_linear(*scipy.linalg.eigh(K), R, *strengths, **options)
 
 
-def objective(K: Array, R: Array, A: Array, B: Array, a: float, f: float, n: float) -> float:
+def objective(
+    K: Array, R: Array, A: Array, B: Array, a: float, f: float, n: float
+) -> float:
     fit = np.sum((K @ A @ B - R) ** 2)
-    return float(fit + a * np.sum(A * (K @ A)) + f * np.sum(B**2) + n * np.linalg.norm(B, "nuc"))
+    return float(
+        fit + a * np.sum(A * (K @ A)) + f * np.sum(B**2) + n * np.linalg.norm(B, "nuc")
+    )
 
 
 def kernel_ridge(K: Array, R: Array, alpha: float) -> Array:
@@ -71,15 +80,21 @@ def test_gradient_with_a_eliminated(seed: int) -> None:
     point = problem.at(B)
     P, _, Qt = np.linalg.svd(B)
     gradient = point.slope + 2 * 0.2 * B + 0.4 * P @ Qt
-    numeric = approx_fprime(B.ravel(), lambda x: problem.at(x.reshape(3, 3)).value, 1e-7)
-    np.testing.assert_allclose(gradient.ravel(), numeric, atol=1e-6 * np.abs(numeric).max())
+    numeric = approx_fprime(
+        B.ravel(), lambda x: problem.at(x.reshape(3, 3)).value, 1e-7
+    )
+    np.testing.assert_allclose(
+        gradient.ravel(), numeric, atol=1e-6 * np.abs(numeric).max()
+    )
     # the eliminated A is stationary for the full objective, E1 of the notes corrected
     A = U @ point.X @ (B @ point.Q).T
     np.testing.assert_allclose(K @ (K @ A @ B - R) @ B.T + 0.3 * K @ A, 0.0, atol=1e-12)
     assert objective(K, R, A, B, 0.3, 0.2, 0.4) == pytest.approx(point.value, rel=1e-12)
 
 
-@pytest.mark.parametrize(("frobenius", "nuclear"), [(0.2, 0.1), (0.2, 1.0), (0.0, 0.7), (1.0, 2.0)])
+@pytest.mark.parametrize(
+    ("frobenius", "nuclear"), [(0.2, 0.1), (0.2, 1.0), (0.0, 0.7), (1.0, 2.0)]
+)
 def test_nuclear_norm_solution_is_stationary(frobenius: float, nuclear: float) -> None:
     K, R = make(7, n=24, T=4)
     result = solve(K, R, 0.1, frobenius, nuclear, tol=1e-14)
@@ -93,7 +108,9 @@ def test_nuclear_norm_solution_is_stationary(frobenius: float, nuclear: float) -
     rank = int(np.sum(s > 1e-8))
     core = -P.T @ slope @ Qt.T / nuclear  # must be a subgradient of the nuclear norm
     np.testing.assert_allclose(core[:rank, :rank], np.eye(rank), atol=1e-4)
-    assert np.linalg.norm(core[rank:, rank:], 2) <= 1.0 + 1e-6 if rank < len(s) else True
+    assert (
+        np.linalg.norm(core[rank:, rank:], 2) <= 1.0 + 1e-6 if rank < len(s) else True
+    )
     np.testing.assert_allclose(core[:rank, rank:], 0.0, atol=1e-4)
 
 
@@ -111,8 +128,12 @@ def test_nuclear_norm_solution_is_below_every_multiple_of_the_identity(
 
 
 @pytest.mark.parametrize("unit", [1e-12, 1e12, 1e20])
-@pytest.mark.parametrize(("frobenius", "nuclear"), [(0.1, 0.0), (0.1, 1.0), (1e-3, 5.0)])
-def test_units_of_the_kernel_do_not_matter(frobenius: float, nuclear: float, unit: float) -> None:
+@pytest.mark.parametrize(
+    ("frobenius", "nuclear"), [(0.1, 0.0), (0.1, 1.0), (1e-3, 5.0)]
+)
+def test_units_of_the_kernel_do_not_matter(
+    frobenius: float, nuclear: float, unit: float
+) -> None:
     """Of ``unit K`` the minimiser is ``B / sqrt(unit)``, the penalties being in these units."""
     K, R = make(2, n=40, T=6)
     plain = solve(K, R, 0.1, frobenius, nuclear)
@@ -196,7 +217,9 @@ def test_weights_as_scaled_rows_equal_repetition() -> None:
     repeated = solve(K[np.ix_(rows, rows)], R[rows], 0.3, 0.2, tol=1e-8)
     root = np.sqrt(weight)
     weighted = solve(K * np.outer(root, root), R * root[:, None], 0.3, 0.2, tol=1e-8)
-    assert weighted.objective_path[-1] == pytest.approx(repeated.objective_path[-1], rel=1e-8)
+    assert weighted.objective_path[-1] == pytest.approx(
+        repeated.objective_path[-1], rel=1e-8
+    )
     response = K @ (root[:, None] * weighted.coef)
     np.testing.assert_allclose(response, K[:, rows] @ repeated.coef, atol=1e-5)
     np.testing.assert_allclose(weighted.B, repeated.B, atol=1e-5)
@@ -209,12 +232,16 @@ def test_paper_solver_is_algorithm_1() -> None:
     values = []
     for _ in range(6):
         system = np.kron(B @ B.T, K) + alpha * np.eye(K.size // 9 * 3)
-        A = np.linalg.solve(system, (R @ B.T).ravel(order="F")).reshape(R.shape, order="F")
+        A = np.linalg.solve(system, (R @ B.T).ravel(order="F")).reshape(
+            R.shape, order="F"
+        )
         P, _, Qt = np.linalg.svd(B)
         slope = 2 * (K @ A).T @ (K @ A @ B - R) + 2 * frobenius * B + nuclear * P @ Qt
         B = B - step * slope
         values.append(objective(K, R, A, B, alpha, frobenius, nuclear))
-    result = solve(K, R, alpha, frobenius, nuclear, solver="paper", step=step, max_iter=6, tol=0.0)
+    result = solve(
+        K, R, alpha, frobenius, nuclear, solver="paper", step=step, max_iter=6, tol=0.0
+    )
     np.testing.assert_allclose(result.objective_path, values, rtol=1e-8)
     np.testing.assert_allclose(result.coef, A @ B, atol=1e-8)
     assert not result.converged
@@ -223,7 +250,9 @@ def test_paper_solver_is_algorithm_1() -> None:
 def test_paper_solver_ends_at_the_convex_optimum_and_notices_divergence() -> None:
     K, R = make(0)
     best = solve(K, R, 0.5, 0.5, tol=1e-8)
-    result = solve(K, R, 0.5, 0.5, solver="paper", step=0.05, tol=1e-12, max_iter=20_000)
+    result = solve(
+        K, R, 0.5, 0.5, solver="paper", step=0.05, tol=1e-12, max_iter=20_000
+    )
     assert result.converged
     assert result.objective_path[-1] == pytest.approx(best.objective_path[-1], rel=1e-8)
     with np.errstate(all="ignore"):

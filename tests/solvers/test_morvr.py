@@ -17,7 +17,9 @@ from manyone.solvers.morvr import (
     solve_morvr,
 )
 
-DATA = Path(os.environ.get("MANYONE_DATA", Path(__file__).parents[3] / "shared" / "data"))
+DATA = Path(
+    os.environ.get("MANYONE_DATA", Path(__file__).parents[3] / "shared" / "data")
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -30,7 +32,9 @@ def one_blas_thread():
 def problem(seed=0, n=30, n_outputs=3):
     rng = np.random.default_rng(seed)
     X = rng.uniform(-3, 3, size=(n, 1))
-    design = np.column_stack([np.ones(n), np.exp(-euclidean_distances(X, squared=True))])
+    design = np.column_stack(
+        [np.ones(n), np.exp(-euclidean_distances(X, squared=True))]
+    )
     signal = np.sin(X * rng.uniform(0.5, 1.5, n_outputs) + rng.normal(size=n_outputs))
     return design, signal + 0.1 * rng.normal(size=(n, n_outputs))
 
@@ -48,7 +52,10 @@ def log_evidence(design, Y, alpha, noise):
 def minus_log_prior(Y, noise, shrinkage):
     """Inverse Wishart, up to a constant."""
     guard = shrinkage * np.diag(np.sum(Y**2, axis=0))
-    return Y.shape[1] * np.linalg.slogdet(noise)[1] + np.trace(np.linalg.solve(noise, guard)) / 2
+    return (
+        Y.shape[1] * np.linalg.slogdet(noise)[1]
+        + np.trace(np.linalg.solve(noise, guard)) / 2
+    )
 
 
 def leave_one_basis_out(design, Y, alpha, noise):
@@ -78,12 +85,15 @@ def single_output_rvm(design, y, n_iter=3000):
             others = np.isfinite(a)
             others[i] = False
             B = np.linalg.inv(
-                noise * np.eye(n) + (design[:, others] / a[others]) @ design[:, others].T
+                noise * np.eye(n)
+                + (design[:, others] / a[others]) @ design[:, others].T
             )
             s, q = phi @ B @ phi, phi @ B @ y
 
             def value(x, s=s, q=q):
-                return 0.0 if np.isinf(x) else (np.log(x / (x + s)) + q**2 / (x + s)) / 2
+                return (
+                    0.0 if np.isinf(x) else (np.log(x / (x + s)) + q**2 / (x + s)) / 2
+                )
 
             if q**2 > s:
                 news[i] = s**2 / (q**2 - s)
@@ -112,7 +122,9 @@ def test_every_evidence_change_equals_the_difference_of_evidences(seed):
     noise = np.cov(Y, rowvar=False) * 0.3
     # Some bases in, at precisions that call for all three actions.
     alpha = np.where(rng.uniform(size=31) < 0.4, 10 ** rng.uniform(-2, 3, 31), np.inf)
-    best, gain = best_precisions(*leave_one_basis_out(design, Y, alpha, noise), alpha, 3)
+    best, gain = best_precisions(
+        *leave_one_basis_out(design, Y, alpha, noise), alpha, 3
+    )
     before = log_evidence(design, Y, alpha, noise)
     actions = set()
     for i in range(31):
@@ -132,7 +144,14 @@ def test_rank_one_changes_equal_recomputation():
     state, fresh = (_Evidence(design, Y, np.zeros((3, 3)), 30.0) for _ in range(2))
     noise = np.cov(Y, rowvar=False)
     # Add three bases, re-estimate one, delete another, add a fourth.
-    for basis, precision in [(0, 0.5), (4, 2.0), (9, 0.1), (4, 30.0), (0, np.inf), (7, 1.0)]:
+    for basis, precision in [
+        (0, 0.5),
+        (4, 2.0),
+        (9, 0.1),
+        (4, 30.0),
+        (0, np.inf),
+        (7, 1.0),
+    ]:
         state.set_precision(basis, precision)
         fresh.alpha[basis] = precision
         fresh.refresh()
@@ -144,13 +163,17 @@ def test_rank_one_changes_equal_recomputation():
         assert state.objective() == pytest.approx(expected, abs=1e-10)
         np.testing.assert_allclose(state.statistics(), fresh.statistics(), rtol=1e-9)
         np.testing.assert_allclose(
-            state.statistics(), leave_one_basis_out(design, Y, state.alpha, noise), rtol=1e-7
+            state.statistics(),
+            leave_one_basis_out(design, Y, state.alpha, noise),
+            rtol=1e-7,
         )
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 1e-3, 1e-1]), st.integers(1, 4))
 @settings(max_examples=25, deadline=None)
-def test_objective_is_the_penalised_evidence_and_never_increases(seed, shrinkage, n_outputs):
+def test_objective_is_the_penalised_evidence_and_never_increases(
+    seed, shrinkage, n_outputs
+):
     design, Y = problem(seed, n_outputs=n_outputs)
     solution = solve_morvr(design, Y, shrinkage=shrinkage)
     alpha = np.full(design.shape[1], np.inf)
@@ -190,7 +213,9 @@ def test_posterior_is_that_of_the_active_bases():
     solution = solve_morvr(design, Y)
     Phi = design[:, solution.active]
     precision = Phi.T @ Phi + np.diag(solution.alpha)
-    np.testing.assert_allclose(precision @ solution.covariance, np.eye(len(precision)), atol=1e-8)
+    np.testing.assert_allclose(
+        precision @ solution.covariance, np.eye(len(precision)), atol=1e-8
+    )
     np.testing.assert_allclose(precision @ solution.mean, Phi.T @ Y, atol=1e-8)
     assert len(solution.active) < 20
     assert np.mean((Phi @ solution.mean - Y) ** 2) < 0.05
@@ -208,7 +233,9 @@ def test_predictive_covariance_covers_new_rows():
     by_hand = [1 + phi @ solution.covariance @ phi for phi in new]
     np.testing.assert_allclose(scale, by_hand, rtol=1e-12)
     error = Y[300:] - new @ solution.mean
-    distance2 = np.sum(error * np.linalg.solve(solution.noise, error.T).T, axis=1) / scale
+    distance2 = (
+        np.sum(error * np.linalg.solve(solution.noise, error.T).T, axis=1) / scale
+    )
     assert np.mean(distance2) == pytest.approx(2, rel=0.1)
 
 
@@ -216,7 +243,9 @@ def test_predictive_covariance_covers_new_rows():
 def test_single_output_equals_an_independent_relevance_vector_machine(seed):
     design, Y = problem(seed, n=20, n_outputs=1)
     active, mean, noise = single_output_rvm(design, Y[:, 0])
-    solution = solve_morvr(design, Y, shrinkage=0.0, noise=published_start(Y), tol=1e-12)
+    solution = solve_morvr(
+        design, Y, shrinkage=0.0, noise=published_start(Y), tol=1e-12
+    )
     np.testing.assert_array_equal(solution.active, active)
     fitted = design[:, active] @ np.column_stack([solution.mean[:, 0], mean])
     np.testing.assert_allclose(fitted[:, 0], fitted[:, 1], atol=1e-4)
@@ -241,14 +270,18 @@ def test_duplicated_bases_are_not_both_needed():
     single, double = solve_morvr(design, Y), solve_morvr(np.hstack([design, design]), Y)
     assert double.converged
     assert len(double.active) == len(single.active)
-    assert double.objective_path[-1] == pytest.approx(single.objective_path[-1], abs=1e-2)
+    assert double.objective_path[-1] == pytest.approx(
+        single.objective_path[-1], abs=1e-2
+    )
 
 
 def test_guard_keeps_one_hot_noise_positive_definite():
     rng = np.random.default_rng(6)
     labels = np.repeat(np.arange(5), 6)
     X = rng.normal(size=(5, 4))[labels] + 0.3 * rng.normal(size=(30, 4))
-    design = np.column_stack([np.ones(30), np.exp(-euclidean_distances(X, squared=True) / 4)])
+    design = np.column_stack(
+        [np.ones(30), np.exp(-euclidean_distances(X, squared=True) / 4)]
+    )
     Y = np.eye(5)[labels]
     assert np.linalg.matrix_rank(published_start(Y)) == 4
     guarded = solve_morvr(design, Y)
@@ -262,7 +295,9 @@ def test_noise_is_symmetric_positive_definite_throughout():
     labels = np.repeat(np.arange(5), 6)
     X = np.random.default_rng(6).normal(size=(5, 4))[labels]
     X += 0.3 * np.random.default_rng(7).normal(size=X.shape)
-    design = np.column_stack([np.ones(30), np.exp(-euclidean_distances(X, squared=True) / 4)])
+    design = np.column_stack(
+        [np.ones(30), np.exp(-euclidean_distances(X, squared=True) / 4)]
+    )
     whole = solve_morvr(design, np.eye(5)[labels])
     for max_iter in range(1, whole.n_iter + 1):
         noise = solve_morvr(design, np.eye(5)[labels], max_iter=max_iter).noise
@@ -283,9 +318,13 @@ def test_published_start_on_one_hot_responses_stays_finite():
     labels = np.repeat(np.arange(4), 5)
     X = np.random.default_rng(7).normal(size=(4, 3))[labels]
     X += np.random.default_rng(8).normal(size=X.shape)
-    design = np.column_stack([np.ones(20), np.exp(-euclidean_distances(X, squared=True) / 6)])
+    design = np.column_stack(
+        [np.ones(20), np.exp(-euclidean_distances(X, squared=True) / 6)]
+    )
     Y = np.eye(4)[labels]
-    solution = solve_morvr(design, Y, shrinkage=0.0, noise=published_start(Y), max_iter=200)
+    solution = solve_morvr(
+        design, Y, shrinkage=0.0, noise=published_start(Y), max_iter=200
+    )
     assert np.isfinite(solution.mean).all()
     assert np.isfinite(solution.objective_path).all()
 
@@ -294,11 +333,15 @@ def test_integer_weights_equal_repetition():
     design, Y = problem(12)
     weight = np.random.default_rng(13).integers(0, 4, len(Y))
     weighted = solve_morvr(design, Y, weight=weight.astype(float))
-    repeated = solve_morvr(np.repeat(design, weight, axis=0), np.repeat(Y, weight, axis=0))
+    repeated = solve_morvr(
+        np.repeat(design, weight, axis=0), np.repeat(Y, weight, axis=0)
+    )
     np.testing.assert_array_equal(weighted.active, repeated.active)
     np.testing.assert_allclose(weighted.mean, repeated.mean, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(weighted.noise, repeated.noise, rtol=1e-8)
-    np.testing.assert_allclose(weighted.objective_path, repeated.objective_path, rtol=1e-9)
+    np.testing.assert_allclose(
+        weighted.objective_path, repeated.objective_path, rtol=1e-9
+    )
 
 
 def weighted_blobs(seed, ratio):
@@ -319,12 +362,18 @@ def test_order_of_rows_does_not_matter_however_uneven_their_weights(seed, ratio)
     order = np.random.default_rng(seed).permutation(24)
     plain = solve_morvr(design, Y, shrinkage=0.03, weight=weight, tol=1e-6)
     moved = solve_morvr(
-        design[np.ix_(order, order)], Y[order], shrinkage=0.03, weight=weight[order], tol=1e-6
+        design[np.ix_(order, order)],
+        Y[order],
+        shrinkage=0.03,
+        weight=weight[order],
+        tol=1e-6,
     )
     np.testing.assert_array_equal(np.sort(order[moved.active]), plain.active)
     fitted = design[:, plain.active] @ plain.mean
     again = design[np.ix_(order, order)][:, moved.active] @ moved.mean
-    np.testing.assert_allclose(again, fitted[order], atol=1e-9 if ratio == 1.0 else 1e-4)
+    np.testing.assert_allclose(
+        again, fitted[order], atol=1e-9 if ratio == 1.0 else 1e-4
+    )
 
 
 def test_light_rows_are_seen_beside_heavy_ones():
@@ -337,7 +386,8 @@ def test_light_rows_are_seen_beside_heavy_ones():
 
 
 @pytest.mark.parametrize(
-    "Y", [np.ones((1, 1)), np.ones((4, 1)), np.zeros((4, 2)), np.eye(4), np.eye(4)[:, :1]]
+    "Y",
+    [np.ones((1, 1)), np.ones((4, 1)), np.zeros((4, 2)), np.eye(4), np.eye(4)[:, :1]],
 )
 def test_degenerate_responses(Y):
     design = np.column_stack([np.ones(len(Y)), np.eye(len(Y)) + 0.1])
@@ -374,7 +424,10 @@ def one_hot_auc(X, labels, new, new_labels):
     predicted = new_design[:, solution.active] @ solution.mean
     return 100 * np.mean(
         [
-            roc_auc_score(new_labels == t, -np.abs(predicted[:, t] - fitted[labels == t, t].mean()))
+            roc_auc_score(
+                new_labels == t,
+                -np.abs(predicted[:, t] - fitted[labels == t, t].mean()),
+            )
             for t in range(labels.max() + 1)
         ]
     )

@@ -100,7 +100,9 @@ def test_reduced_gradient_in_weights_and_theta(seed: int, weighted: bool) -> Non
         return np.append(by_weights.ravel(), by_log_theta)
 
     x = np.append(W.ravel(), np.log(THETA))
-    np.testing.assert_allclose(gradient(x), numeric_gradient(value, x), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        gradient(x), numeric_gradient(value, x), rtol=1e-6, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -109,7 +111,9 @@ def test_gradient_in_dual_coefficients(seed: int) -> None:
     K = Phi @ Phi.T
     reduced = objective(Phi, R)
     A = np.linalg.solve(Phi.T, W)
-    numeric = numeric_gradient(lambda a: reduced(Phi.T @ a.reshape(A.shape), THETA)[0], A.ravel())
+    numeric = numeric_gradient(
+        lambda a: reduced(Phi.T @ a.reshape(A.shape), THETA)[0], A.ravel()
+    )
     _, gradient, _ = reduced(W, THETA)
     by_dual = Phi @ gradient  # dQ/dA = K D, dQ/dW = Phi' D
     np.testing.assert_allclose(by_dual.ravel(), numeric, rtol=1e-6, atol=1e-6)
@@ -118,23 +122,34 @@ def test_gradient_in_dual_coefficients(seed: int) -> None:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_reduced_objective_is_the_full_one_at_the_best_second_layer(weighted: bool) -> None:
+def test_reduced_objective_is_the_full_one_at_the_best_second_layer(
+    weighted: bool,
+) -> None:
     Phi, R, W = make(1)
     weight = (
-        np.random.default_rng(0).uniform(0.5, 3.0, size=len(R)) if weighted else np.ones(len(R))
+        np.random.default_rng(0).uniform(0.5, 3.0, size=len(R))
+        if weighted
+        else np.ones(len(R))
     )
     B = second_layer(Phi @ W, R, BETA / weight, THETA)
     value, _, _ = objective(Phi, R, weight)(W, THETA)
-    assert value == pytest.approx(full_objective(Phi, R, W, B, THETA, weight), rel=1e-10)
-    assert value == pytest.approx(BETA * np.sum(R * B) + ALPHA * np.sum(W**2), rel=1e-12)
+    assert value == pytest.approx(
+        full_objective(Phi, R, W, B, THETA, weight), rel=1e-10
+    )
+    assert value == pytest.approx(
+        BETA * np.sum(R * B) + ALPHA * np.sum(W**2), rel=1e-12
+    )
     by_second = numeric_gradient(
-        lambda b: full_objective(Phi, R, W, b.reshape(B.shape), THETA, weight), B.ravel()
+        lambda b: full_objective(Phi, R, W, b.reshape(B.shape), THETA, weight),
+        B.ravel(),
     )
     np.testing.assert_allclose(by_second, 0.0, atol=1e-6)
 
 
 @pytest.mark.parametrize("block", [7, 10, 40])
-def test_blocks_do_not_change_anything(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+def test_blocks_do_not_change_anything(
+    monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
     monkeypatch.setattr(module, "_BLOCK", block)
     Phi, R, W = make(2, n=30, T=4)
     value, gradient, _ = objective(Phi, R)(W, THETA)
@@ -143,7 +158,9 @@ def test_blocks_do_not_change_anything(monkeypatch: pytest.MonkeyPatch, block: i
     B = np.linalg.solve(J + BETA * np.eye(len(J)), R)
     H = 2 * BETA * THETA * J * (B @ B.T)
     slope = 2 * (H.sum(axis=1)[:, None] * Y - H @ Y)
-    assert value == pytest.approx(BETA * np.sum(R * B) + ALPHA * np.sum(W**2), rel=1e-10)
+    assert value == pytest.approx(
+        BETA * np.sum(R * B) + ALPHA * np.sum(W**2), rel=1e-10
+    )
     np.testing.assert_allclose(gradient, Phi.T @ slope + 2 * ALPHA * W, atol=1e-9)
     np.testing.assert_allclose(gram(Y, Y, THETA), J, atol=1e-12)
     np.testing.assert_allclose(respond(Y, Y, B, THETA), J @ B, atol=1e-9)
@@ -156,7 +173,9 @@ def test_second_layer_is_kernel_ridge_on_the_responses() -> None:
     B = second_layer(Y, R, BETA, THETA)
     np.testing.assert_allclose(B, ridge.dual_coef_, atol=1e-10)
     new = np.random.default_rng(0).normal(size=(5, 3))
-    np.testing.assert_allclose(respond(new, Y, B, THETA), ridge.predict(new), atol=1e-10)
+    np.testing.assert_allclose(
+        respond(new, Y, B, THETA), ridge.predict(new), atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -181,7 +200,8 @@ def test_close_to_the_least_objective_it_descends_all_the_same() -> None:
     problem = posed(Phi, R, W, alpha=alpha, theta=10.0)
     least = in_units(problem, BETA)[2]
     path, best = (
-        solve_nonlinear(problem, BETA, Descent(tol, 5000)).objective_path for tol in (1e-4, 1e-13)
+        solve_nonlinear(problem, BETA, Descent(tol, 5000)).objective_path
+        for tol in (1e-4, 1e-13)
     )
     assert least < best[-1] < path[0] < 1.02 * least
     # The last step gained less than 1e-4 of this; hundreds like it may be left on any machine.
@@ -211,10 +231,17 @@ def test_integer_weights_are_repetitions(solver: str) -> None:
     Phi, R, W = make(5)
     weight = (np.arange(len(R)) % 3 + 1).astype(float)
     rows = np.repeat(np.arange(len(R)), weight.astype(int))
-    options: dict[str, Any] = {"solver": solver, "max_iter": 12, "tol": 0.0, "learn_theta": True}
+    options: dict[str, Any] = {
+        "solver": solver,
+        "max_iter": 12,
+        "tol": 0.0,
+        "learn_theta": True,
+    }
     weighted = solve(Phi, R, W, weight=weight, **options)
     repeated = solve(Phi[rows], R[rows], W, **options)
-    np.testing.assert_allclose(weighted.objective_path, repeated.objective_path, rtol=1e-8)
+    np.testing.assert_allclose(
+        weighted.objective_path, repeated.objective_path, rtol=1e-8
+    )
     np.testing.assert_allclose(weighted.W, repeated.W, atol=1e-6)
     merged = np.zeros_like(weighted.B)
     np.add.at(merged, rows, repeated.B)
@@ -229,7 +256,9 @@ def test_scale_symmetry(c: float) -> None:
     penalised = objective(Phi, R)
     shrunk = penalised(c * W, THETA / c**2)[0]
     fit = free(W, THETA)[0]
-    assert shrunk - fit == pytest.approx(c**2 * (penalised(W, THETA)[0] - fit), rel=1e-9)
+    assert shrunk - fit == pytest.approx(
+        c**2 * (penalised(W, THETA)[0] - fit), rel=1e-9
+    )
 
 
 def test_only_alpha_over_theta_matters() -> None:
@@ -342,12 +371,16 @@ def test_the_problem_is_in_units_of_the_mean_weight_and_knows_the_origin() -> No
     np.testing.assert_allclose(problem.W, W, atol=1e-10)
     mean_square = weight @ np.sum((Phi @ W) ** 2, axis=1) / weight.sum()
     assert problem.theta == pytest.approx(10.0 / mean_square)
-    bare = two_layer_problem(Phi, np.ones(16), R, weight, codes, 2.0, theta=3.0, anchor=False)
+    bare = two_layer_problem(
+        Phi, np.ones(16), R, weight, codes, 2.0, theta=3.0, anchor=False
+    )
     assert bare.Phi is Phi and bare.theta == 3.0 and len(bare.groups) == 16
     # A ridge of the second layer beyond what a task weighs is brought back to that.
     at_once = Descent(max_iter=0)
     assert solve_nonlinear(bare, 1.5, at_once).beta == pytest.approx(1.5)
-    assert solve_nonlinear(bare, 1e9, at_once).beta == pytest.approx(np.mean(weight @ R))
+    assert solve_nonlinear(bare, 1e9, at_once).beta == pytest.approx(
+        np.mean(weight @ R)
+    )
     assert solve_nonlinear(bare, 0.0, at_once).beta > 0.0
 
 
@@ -355,7 +388,9 @@ def test_weights_are_capped_where_the_ridge_would_be_lost() -> None:
     weight, one = np.array([1.0, 1e6, 1e30]), np.ones((3, 1))
     for alpha, largest in ((1e-9, 1e8), (0.1, 1.5e11)):
         codes = np.zeros(3, dtype=np.intp)
-        problem = two_layer_problem(np.eye(3), np.ones(3), one, weight, codes, alpha, anchor=False)
+        problem = two_layer_problem(
+            np.eye(3), np.ones(3), one, weight, codes, alpha, anchor=False
+        )
         expected = [1.0, 1e6, largest]
         np.testing.assert_allclose(problem.weight * problem.unit, expected, rtol=0.01)
     Phi, R, W = make(0)

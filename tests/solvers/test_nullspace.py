@@ -18,13 +18,20 @@ def one_class_null_space(K):
     """Training rows against the origin: no similarity to anything, itself included."""
     n = len(K)
     solution = solve_null_space(np.pad(K, (0, 1)), np.repeat([0, 1], [n, 1]))
-    return solution._replace(projection=solution.projection[:n], targets=solution.targets[:1])
+    return solution._replace(
+        projection=solution.projection[:n], targets=solution.targets[:1]
+    )
 
 
 def explicit_null_directions(X, labels):
     """Null Foley-Sammon in input space, straight from the scatter matrices."""
     centred = X - X.mean(axis=0)
-    within = X - np.stack([X[labels == c].mean(axis=0) for c in range(labels.max() + 1)])[labels]
+    within = (
+        X
+        - np.stack([X[labels == c].mean(axis=0) for c in range(labels.max() + 1)])[
+            labels
+        ]
+    )
     basis = orth(centred.T)
     return basis @ scipy_null_space(within @ basis, rcond=1e-10)
 
@@ -58,7 +65,9 @@ def test_training_classes_collapse(seed, n_classes, duplicates):
     np.testing.assert_allclose(projected, solution.targets[labels], atol=1e-8)
     assert solution.rank == sizes.sum() - 1
     # The class points are distinct, in n_classes - 1 dimensions.
-    assert np.linalg.matrix_rank(solution.targets - solution.targets[0]) == n_classes - 1
+    assert (
+        np.linalg.matrix_rank(solution.targets - solution.targets[0]) == n_classes - 1
+    )
 
 
 def test_duplicates_do_not_change_the_projection():
@@ -67,11 +76,15 @@ def test_duplicates_do_not_change_the_projection():
     K = rbf_kernel(X, gamma=0.02)
     copies = np.vstack([X, X[again]])
     plain = solve_null_space(K, labels)
-    repeated = solve_null_space(rbf_kernel(copies, gamma=0.02), np.append(labels, labels[again]))
+    repeated = solve_null_space(
+        rbf_kernel(copies, gamma=0.02), np.append(labels, labels[again])
+    )
     new = rbf_kernel(np.random.default_rng(1).normal(size=(20, 30)), copies, gamma=0.02)
 
     def distances(solution, kernel):
-        return np.linalg.norm(kernel @ solution.projection - solution.targets[:, None], axis=-1)
+        return np.linalg.norm(
+            kernel @ solution.projection - solution.targets[:, None], axis=-1
+        )
 
     np.testing.assert_allclose(
         distances(plain, new[:, : len(X)]), distances(repeated, new), atol=1e-9
@@ -117,8 +130,12 @@ def test_one_class_is_proportional_to_the_kernel_solve(n):
     expected /= np.sqrt(expected @ K @ expected)
     assert solution.converged
     assert solution.objective < 1e-12
-    np.testing.assert_allclose(solution.projection[:, 0], expected, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(K @ solution.projection, solution.targets[0, 0], atol=1e-8)
+    np.testing.assert_allclose(
+        solution.projection[:, 0], expected, rtol=1e-8, atol=1e-10
+    )
+    np.testing.assert_allclose(
+        K @ solution.projection, solution.targets[0, 0], atol=1e-8
+    )
     assert solution.targets.shape == (1, 1)
     assert solution.targets[0, 0] > 0
 

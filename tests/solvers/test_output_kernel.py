@@ -23,7 +23,9 @@ def problem(seed=0, n_tasks=4, size=6, d=5):
 
 
 def solve(K, Y, ridge, **options):
-    return solve_output_kernel(*eigenbasis(K.copy(), ridge, np.ones(len(K))), Y, ridge, **options)
+    return solve_output_kernel(
+        *eigenbasis(K.copy(), ridge, np.ones(len(K))), Y, ridge, **options
+    )
 
 
 def objective(K, Y, ridge, L, C):
@@ -113,7 +115,9 @@ def test_no_structure_nearby_or_far_is_better(seed):
     st.sampled_from([linear_kernel, rbf_kernel]),
 )
 @settings(max_examples=60, deadline=None)
-def test_order_does_not_matter_also_where_the_kernel_is_singular(seed, d, ridge, kernel):
+def test_order_does_not_matter_also_where_the_kernel_is_singular(
+    seed, d, ridge, kernel
+):
     """Fewer features than tasks: L is singular, and part of the responses is out of reach."""
     X, Y = rows(seed, n_tasks=5, size=4, d=d)
     X[3] = X[11]
@@ -129,7 +133,9 @@ def test_order_does_not_matter_also_where_the_kernel_is_singular(seed, d, ridge,
     fitted = K @ plain.coef @ plain.structure
     again = K[np.ix_(order, order)] @ moved.coef @ moved.structure
     np.testing.assert_allclose(again, fitted[np.ix_(order, tasks)], atol=1e-9)
-    np.testing.assert_allclose(moved.structure, plain.structure[np.ix_(tasks, tasks)], atol=1e-8)
+    np.testing.assert_allclose(
+        moved.structure, plain.structure[np.ix_(tasks, tasks)], atol=1e-8
+    )
 
 
 def test_unused_and_repeated_outputs_leave_a_singular_structure():
@@ -141,8 +147,14 @@ def test_unused_and_repeated_outputs_leave_a_singular_structure():
     np.testing.assert_allclose(solution.structure[5], solution.structure[0], atol=1e-12)
 
 
-@given(st.integers(0, 10_000), st.sampled_from([1e-5, 1e-3, 0.1]), st.sampled_from([0.05, 0.5]))
-@example(9913, 1e-5, 0.05)  # a right side of the Newton equation far larger than the gradient
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from([1e-5, 1e-3, 0.1]),
+    st.sampled_from([0.05, 0.5]),
+)
+@example(
+    9913, 1e-5, 0.05
+)  # a right side of the Newton equation far larger than the gradient
 @example(7650, 1e-5, 0.5)  # a direction of the outputs of length 1e-7 that rows do tell
 @settings(max_examples=60, deadline=None)
 def test_a_task_given_twice_is_the_same_task_twice(seed, ridge, gamma):
@@ -161,7 +173,9 @@ def test_converges_whatever_the_scale_of_the_kernel(scale):
     solution = solve(scale * K, Y, 0.1)
     assert solution.converged
     expected = solution.coef.T @ (scale * K) @ solution.coef / 2
-    np.testing.assert_allclose(solution.structure, expected, atol=1e-9 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        solution.structure, expected, atol=1e-9 * np.abs(expected).max()
+    )
 
 
 def test_single_row_single_task_and_nothing_to_fit():

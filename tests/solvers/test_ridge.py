@@ -25,7 +25,9 @@ from manyone.solvers.ridge_updates import append_rows, remove_rows
 def leave_one_out_scores(residual, kept, weight, codes, n_tasks):
     """Of one ridge regression: what leaving a row out moves is the product of both residuals."""
     left_out = residual / kept
-    return left_out_scores(residual, left_out, left_out * residual, weight, codes, n_tasks)
+    return left_out_scores(
+        residual, left_out, left_out * residual, weight, codes, n_tasks
+    )
 
 
 def problem(n, T=3, seed=0, kernel="rbf", weights=True):
@@ -44,19 +46,25 @@ def test_solves_the_normal_equations(alpha, kernel, n):
     _, K, R, _, weight = problem(n, T=1 if n == 1 else 2, kernel=kernel)
     coef = solve_ridge(K, R, alpha, weight).coef
     residual = (K + alpha * np.diag(1 / weight)) @ coef - R
-    assert np.abs(residual).max() <= 1e-10 * max(1.0, np.abs(K).max() * np.abs(coef).max())
+    assert np.abs(residual).max() <= 1e-10 * max(
+        1.0, np.abs(K).max() * np.abs(coef).max()
+    )
 
 
 def test_equals_scipy_kernel_ridge_and_gaussian_process():
     X, K, R, _, _ = problem(60, weights=False)
     weight = np.ones(60)
     coef = solve_ridge(K, R, 0.1, weight).coef
-    np.testing.assert_allclose(coef, solve(K + 0.1 * np.eye(60), R, assume_a="pos"), rtol=1e-9)
+    np.testing.assert_allclose(
+        coef, solve(K + 0.1 * np.eye(60), R, assume_a="pos"), rtol=1e-9
+    )
     rivals = KernelRidge(alpha=0.1, kernel="precomputed").fit(K, R)
     np.testing.assert_allclose(coef, rivals.dual_coef_, rtol=1e-9)
     process = GaussianProcessRegressor(RBF(1.3, "fixed"), alpha=0.1).fit(X, R)
     gram = resolve_kernel("rbf", X, gamma=1 / (2 * 1.3**2)).gram(X)
-    np.testing.assert_allclose(gram @ solve_ridge(gram, R, 0.1, weight).coef, process.predict(X))
+    np.testing.assert_allclose(
+        gram @ solve_ridge(gram, R, 0.1, weight).coef, process.predict(X)
+    )
 
 
 def test_weights_are_counts():
@@ -64,7 +72,9 @@ def test_weights_are_counts():
     again = np.repeat(np.arange(25), weight.astype(int))
     repeated = solve_ridge(K[np.ix_(again, again)], R[again], 0.3, np.ones(len(again)))
     weighted = solve_ridge(K, R, 0.3, weight)
-    np.testing.assert_allclose(K[:, again] @ repeated.coef, K @ weighted.coef, atol=1e-12)
+    np.testing.assert_allclose(
+        K[:, again] @ repeated.coef, K @ weighted.coef, atol=1e-12
+    )
     np.testing.assert_allclose(
         repeated.one_minus_leverage, weighted.one_minus_leverage[again], atol=1e-12
     )
@@ -86,12 +96,16 @@ def test_leave_one_out_scores_equal_refits(alpha):
     weight[5] = 0.5
     solution = solve_ridge(K, R, alpha, weight)
     residual = (alpha * solution.coef / weight[:, None])[np.arange(n), codes]
-    scores = leave_one_out_scores(residual, solution.one_minus_leverage, weight, codes, T)
+    scores = leave_one_out_scores(
+        residual, solution.one_minus_leverage, weight, codes, T
+    )
     for i in range(n):
         left = weight.copy()
         left[i] = max(left[i] - 1, 0)
         kept = left > 0
-        a = np.linalg.solve(K[np.ix_(kept, kept)] + alpha * np.diag(1 / left[kept]), R[kept])
+        a = np.linalg.solve(
+            K[np.ix_(kept, kept)] + alpha * np.diag(1 / left[kept]), R[kept]
+        )
         response = K[:, kept] @ a[:, codes[i]]
         mates = kept & (codes == codes[i])
         refit = -abs(response[i] - np.average(response[mates], weights=left[mates]))
@@ -104,9 +118,13 @@ def test_only_row_of_a_task_falls_back_on_the_full_mean():
     R = np.eye(2)[codes]
     solution = solve_ridge(K, R, 0.1, weight)
     residual = (0.1 * solution.coef)[np.arange(6), codes]
-    scores = leave_one_out_scores(residual, solution.one_minus_leverage, weight, codes, 2)
+    scores = leave_one_out_scores(
+        residual, solution.one_minus_leverage, weight, codes, 2
+    )
     a = np.linalg.solve(K[:5, :5] + 0.1 * np.eye(5), R[:5])
-    assert scores[5] == pytest.approx(-abs((K[5, :5] @ a)[1] - (1 - residual[5])), abs=1e-10)
+    assert scores[5] == pytest.approx(
+        -abs((K[5, :5] @ a)[1] - (1 - residual[5])), abs=1e-10
+    )
 
 
 @pytest.mark.parametrize("size", [1, 2, 20, 64, 65, 90])
@@ -132,7 +150,9 @@ def test_primal_equals_dual():
     np.testing.assert_allclose(W, Phi.T @ dual.coef, atol=1e-10)
 
 
-@pytest.mark.parametrize("rows", [[0], [39], [0, 1, 2, 7, 8, 38, 39], list(range(5, 30)), []])
+@pytest.mark.parametrize(
+    "rows", [[0], [39], [0, 1, 2, 7, 8, 38, 39], list(range(5, 30)), []]
+)
 def test_factor_without_rows(rows):
     _, K, R, _, weight = problem(40)
     L = np.tril(solve_ridge(K, R, 0.1, weight).factor)
@@ -166,5 +186,7 @@ def test_extreme_ridges_stay_within_double_precision():
     # Duplicated rows: the smallest ridge still interpolates what can be interpolated.
     X = np.repeat(np.random.default_rng(0).normal(size=(10, 3)), 3, axis=0)
     K = resolve_kernel("rbf", X).gram(X)
-    coef = solve_ridge(K, np.ones((30, 1)), effective_alpha(0.0, 30.0), np.ones(30)).coef
+    coef = solve_ridge(
+        K, np.ones((30, 1)), effective_alpha(0.0, 30.0), np.ones(30)
+    ).coef
     np.testing.assert_allclose(K @ coef, 1.0, atol=1e-6)

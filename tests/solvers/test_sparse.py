@@ -37,7 +37,9 @@ def naive_gram(Y: Array, theta: float) -> Array:
     return np.exp(-theta * ((Y[:, None] - Y[None]) ** 2).sum(axis=2))
 
 
-def full_objective(Phi: Array, R: Array, groups: Index, W: Array, B: Array, theta: float) -> float:
+def full_objective(
+    Phi: Array, R: Array, groups: Index, W: Array, B: Array, theta: float
+) -> float:
     J = naive_gram(Phi @ W, theta)
     T = R.shape[1]
     norms = sum(np.linalg.norm(B[groups == s, t]) for s in range(T) for t in range(T))
@@ -53,7 +55,12 @@ def posed(
 
 
 def solve(
-    Phi: Array, R: Array, groups: Index, W: Array, weight: Array | None = None, **options: Any
+    Phi: Array,
+    R: Array,
+    groups: Index,
+    W: Array,
+    weight: Array | None = None,
+    **options: Any,
 ) -> SparseSolution:
     return solve_sparse(posed(Phi, R, groups, W, weight), L1, GROUP, Descent(**options))
 
@@ -72,7 +79,9 @@ def test_gradient_by_the_envelope_theorem(seed: int, weighted: bool) -> None:
     for index in np.ndindex(W.shape):
         step = np.zeros_like(W)
         step[index] = h
-        numeric[index] = (evaluate(W + step, THETA)[0] - evaluate(W - step, THETA)[0]) / (2 * h)
+        numeric[index] = (
+            evaluate(W + step, THETA)[0] - evaluate(W - step, THETA)[0]
+        ) / (2 * h)
     np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-6)
     rise = evaluate(W, THETA * np.exp(h))[0] - evaluate(W, THETA * np.exp(-h))[0]
     assert by_log_theta == pytest.approx(rise / (2 * h), rel=1e-6, abs=1e-6)
@@ -91,7 +100,9 @@ def test_descends_and_agrees_with_the_full_objective() -> None:
     J = naive_gram(Phi @ result.W, THETA)
     alone = solve_sparse_group_lasso(J, R, groups, L1, GROUP, tol=1e-8)
     np.testing.assert_allclose(result.B, alone.B, atol=1e-3)
-    norms = [[np.linalg.norm(result.B[groups == s, t]) for t in range(3)] for s in range(3)]
+    norms = [
+        [np.linalg.norm(result.B[groups == s, t]) for t in range(3)] for s in range(3)
+    ]
     np.testing.assert_allclose(result.structure, norms, atol=1e-12)
     gradient = SparseObjective(posed(Phi, R, groups, W), L1, GROUP)(result.W, THETA)[1]
     assert np.linalg.norm(gradient) <= 1e-2
@@ -106,7 +117,9 @@ def test_structure_has_exact_zeros_and_strong_penalties_empty_it() -> None:
         assert not result.B[groups == s, t].any()
     empty = solve_sparse(posed(Phi, R, groups, W), 1e3, 1e3, Descent())
     assert not empty.B.any()
-    assert np.sum(empty.W**2) <= 1e-6 * np.sum(W**2)  # nothing left but the penalty on W
+    assert np.sum(empty.W**2) <= 1e-6 * np.sum(
+        W**2
+    )  # nothing left but the penalty on W
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "paper"])
@@ -117,7 +130,9 @@ def test_integer_weights_are_repetitions(solver: str) -> None:
     options: dict[str, Any] = {"solver": solver, "max_iter": 4, "tol": 0.0}
     weighted = solve(Phi, R, groups, W, weight=weight, **options)
     repeated = solve(Phi[rows], R[rows], groups[rows], W, **options)
-    np.testing.assert_allclose(weighted.objective_path, repeated.objective_path, rtol=1e-6)
+    np.testing.assert_allclose(
+        weighted.objective_path, repeated.objective_path, rtol=1e-6
+    )
     np.testing.assert_allclose(weighted.W, repeated.W, atol=1e-3)
     np.testing.assert_allclose(weighted.structure, repeated.structure, atol=1e-3)
     merged = np.zeros_like(weighted.B)
@@ -130,7 +145,9 @@ def test_permuting_tasks_permutes_the_result() -> None:
     order = np.array([2, 0, 1])
     options: dict[str, Any] = {"max_iter": 4, "tol": 0.0}
     result = solve(Phi, R, groups, W, **options)
-    permuted = solve(Phi, R[:, order], np.argsort(order)[groups], W[:, order], **options)
+    permuted = solve(
+        Phi, R[:, order], np.argsort(order)[groups], W[:, order], **options
+    )
     np.testing.assert_allclose(permuted.B, result.B[:, order], atol=1e-4)
     np.testing.assert_allclose(
         permuted.structure, result.structure[np.ix_(order, order)], atol=1e-4
@@ -201,7 +218,9 @@ def test_one_row_one_task_and_no_responses() -> None:
 def test_strengths_stay_where_the_second_layer_is_neither_zero_nor_everything() -> None:
     Phi, R, codes, W = make(1)
     weight = np.random.default_rng(0).uniform(0.5, 2.0, len(R))
-    problem = two_layer_problem(Phi, np.ones(len(R)), R, weight, codes, ALPHA, anchor=False)
+    problem = two_layer_problem(
+        Phi, np.ones(len(R)), R, weight, codes, ALPHA, anchor=False
+    )
     problem = sparse_problem(problem)
     root = np.sqrt(problem.weight)
     J = naive_gram(Phi @ problem.W, problem.theta) * root[:, None] * root
@@ -212,10 +231,16 @@ def test_strengths_stay_where_the_second_layer_is_neither_zero_nor_everything() 
     l1, group = sparse_strengths(problem, "auto", "auto")
     assert l1 == pytest.approx(0.01 * largest)
     assert group == pytest.approx(0.01 * largest / np.sqrt(problem.unit))
-    assert sparse_strengths(problem, 1e9, 1e9) == pytest.approx((0.1 * largest, 0.1 * longest))
-    assert sparse_strengths(problem, 0.0, 0.0) == pytest.approx((1e-5 * largest, 1e-5 * longest))
+    assert sparse_strengths(problem, 1e9, 1e9) == pytest.approx(
+        (0.1 * largest, 0.1 * longest)
+    )
+    assert sparse_strengths(problem, 0.0, 0.0) == pytest.approx(
+        (1e-5 * largest, 1e-5 * longest)
+    )
     unit = problem.unit
-    inside = sparse_strengths(problem, 0.02 * largest * unit, 0.02 * longest * unit**1.5)
+    inside = sparse_strengths(
+        problem, 0.02 * largest * unit, 0.02 * longest * unit**1.5
+    )
     assert inside == pytest.approx((0.02 * largest, 0.02 * longest))
 
 
@@ -226,9 +251,13 @@ def test_a_lasso_starts_near_the_ridge_and_sees_no_empty_group() -> None:
     ready = sparse_problem(problem)
     assert sorted(set(ready.groups.tolist())) == [0, 1, 2, 3]
     assert ready.weight.max() == pytest.approx(1e8 * ready.weight.min())
-    plain = sparse_problem(two_layer_problem(Phi, np.ones(18), R, np.ones(18), codes, ALPHA))
+    plain = sparse_problem(
+        two_layer_problem(Phi, np.ones(18), R, np.ones(18), codes, ALPHA)
+    )
     values = [
-        solve_sparse(plain._replace(W=W), L1, GROUP, Descent(max_iter=0)).objective_path[0]
+        solve_sparse(
+            plain._replace(W=W), L1, GROUP, Descent(max_iter=0)
+        ).objective_path[0]
         for W in (plain.W, sparse_start(plain, 50))
     ]
     assert values[1] < values[0]

@@ -17,7 +17,9 @@ Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 
-def make(seed: int, n: int = 18, T: int = 3, theta: float = 3.0) -> tuple[Array, Array, Index]:
+def make(
+    seed: int, n: int = 18, T: int = 3, theta: float = 3.0
+) -> tuple[Array, Array, Index]:
     """A second-layer kernel, one-hot responses with a known outlier, sources in mixed order."""
     rng = np.random.default_rng(seed)
     groups = rng.permutation(np.arange(n) % T)
@@ -36,16 +38,23 @@ def l1_max(J: Array, R: Array) -> float:
 def group_max(J: Array, R: Array, groups: Index, l1: float) -> float:
     """Smallest group penalty (to rounding) for which B = 0 is optimal, given l1."""
     slope = soft(2.0 * J.T @ R, l1)
-    norms = [np.linalg.norm(slope[groups == s], axis=0).max() for s in range(groups.max() + 1)]
+    norms = [
+        np.linalg.norm(slope[groups == s], axis=0).max()
+        for s in range(groups.max() + 1)
+    ]
     return (1.0 + 1e-14) * float(max(norms))
 
 
-def strengths(J: Array, R: Array, groups: Index, a: float, b: float) -> tuple[float, float]:
+def strengths(
+    J: Array, R: Array, groups: Index, a: float, b: float
+) -> tuple[float, float]:
     l1 = a * l1_max(J, R)
     return l1, b * group_max(J, R, groups, l1)
 
 
-def objective(J: Array, R: Array, groups: Index, B: Array, l1: float, S: Array) -> float:
+def objective(
+    J: Array, R: Array, groups: Index, B: Array, l1: float, S: Array
+) -> float:
     """Independent of the solver; S holds the strength of every block."""
     norms = [
         S[s, t] * np.linalg.norm(B[groups == s, t])
@@ -64,7 +73,9 @@ def oracle(J: Array, R: Array, groups: Index, l1: float, S: Array) -> float:
     return float(cp.Problem(cp.Minimize(cost)).solve(solver=cp.CLARABEL))
 
 
-def kkt_violation(J: Array, R: Array, groups: Index, B: Array, l1: float, S: Array) -> float:
+def kkt_violation(
+    J: Array, R: Array, groups: Index, B: Array, l1: float, S: Array
+) -> float:
     """Largest distance of minus the gradient from the subdifferential, over the blocks."""
     slope = 2 * J.T @ (R - J @ B)
     worst = 0.0
@@ -75,7 +86,9 @@ def kkt_violation(J: Array, R: Array, groups: Index, B: Array, l1: float, S: Arr
                 excess = np.linalg.norm(soft(v, l1)) - S[s, t]
             else:
                 rest = v - S[s, t] * b / np.linalg.norm(b)
-                excess = np.abs(np.where(b != 0, rest - l1 * np.sign(b), soft(rest, l1))).max()
+                excess = np.abs(
+                    np.where(b != 0, rest - l1 * np.sign(b), soft(rest, l1))
+                ).max()
             worst = max(worst, float(excess))
     return worst
 
@@ -83,7 +96,9 @@ def kkt_violation(J: Array, R: Array, groups: Index, B: Array, l1: float, S: Arr
 @pytest.mark.parametrize("seed", range(24))
 def test_equals_cvxpy(seed: int) -> None:
     rng = np.random.default_rng(100 + seed)
-    J, R, groups = make(seed, n=int(rng.integers(9, 20)), theta=float(rng.uniform(0.5, 6.0)))
+    J, R, groups = make(
+        seed, n=int(rng.integers(9, 20)), theta=float(rng.uniform(0.5, 6.0))
+    )
     l1, group = strengths(J, R, groups, *rng.uniform(0.01, 0.5, size=2))
     S = np.full((3, 3), group)
     result = solve_sparse_group_lasso(J, R, groups, l1, group, tol=1e-8)
@@ -93,7 +108,9 @@ def test_equals_cvxpy(seed: int) -> None:
     assert attained == pytest.approx(oracle(J, R, groups, l1, S), rel=1e-6)
     assert kkt_violation(J, R, groups, result.B, l1, S) <= 1e-9 * max(l1, group)
     assert np.all(np.diff(result.objective_path) <= 0.0)
-    expected = [[np.linalg.norm(result.B[groups == s, t]) for t in range(3)] for s in range(3)]
+    expected = [
+        [np.linalg.norm(result.B[groups == s, t]) for t in range(3)] for s in range(3)
+    ]
     np.testing.assert_allclose(result.structure, expected, atol=1e-12)
 
 
@@ -102,7 +119,9 @@ def test_gap_bounds_the_error_at_any_iterate(max_iter: int) -> None:
     J, R, groups = make(1)
     l1, group = strengths(J, R, groups, 0.05, 0.05)
     final = solve_sparse_group_lasso(J, R, groups, l1, group, tol=1e-9)
-    early = solve_sparse_group_lasso(J, R, groups, l1, group, tol=1e-9, max_iter=max_iter)
+    early = solve_sparse_group_lasso(
+        J, R, groups, l1, group, tol=1e-9, max_iter=max_iter
+    )
     error = early.objective_path[-1] - final.objective_path[-1]
     assert -1e-9 <= error <= early.duality_gap * early.objective_path[-1] + 1e-12
     assert early.n_iter == max_iter
@@ -114,7 +133,9 @@ def test_kkt_to_high_accuracy(seed: int) -> None:
     J, R, groups = make(seed, n=30, T=5, theta=5.0)
     l1, group = strengths(J, R, groups, 0.02, 0.05)
     result = solve_sparse_group_lasso(J, R, groups, l1, group, tol=1e-10)
-    assert kkt_violation(J, R, groups, result.B, l1, np.full((5, 5), group)) <= 1e-9 * l1
+    assert (
+        kkt_violation(J, R, groups, result.B, l1, np.full((5, 5), group)) <= 1e-9 * l1
+    )
     assert 0 < np.count_nonzero(result.structure) < 25
 
 
@@ -137,7 +158,9 @@ def test_groups_of_one_are_the_lasso() -> None:
     J, R, _ = make(3)
     n = len(J)
     total = 0.1 * l1_max(J, R)
-    lasso = Lasso(alpha=total / (2 * n), fit_intercept=False, tol=1e-12, max_iter=1_000_000)
+    lasso = Lasso(
+        alpha=total / (2 * n), fit_intercept=False, tol=1e-12, max_iter=1_000_000
+    )
     expected = lasso.fit(J, R).coef_.T
     alone = np.arange(n)
     for l1, group in [(total, 0.0), (0.0, total), (0.4 * total, 0.6 * total)]:
@@ -164,7 +187,9 @@ def test_entrywise_strengths_per_row() -> None:
     factor = np.random.default_rng(0).uniform(0.5, 2.0, size=len(J))
     result = solve_sparse_group_lasso(J, R, groups, l1 * factor, group, tol=1e-8)
     B = cp.Variable(R.shape)
-    cost = cp.sum_squares(J @ B - R) + l1 * cp.sum(cp.multiply(factor[:, None], cp.abs(B)))
+    cost = cp.sum_squares(J @ B - R) + l1 * cp.sum(
+        cp.multiply(factor[:, None], cp.abs(B))
+    )
     for s in range(3):
         for t in range(3):
             cost += group * cp.norm(B[np.flatnonzero(groups == s), t], 2)
@@ -172,10 +197,16 @@ def test_entrywise_strengths_per_row() -> None:
     assert result.objective_path[-1] == pytest.approx(reference, rel=1e-6)
 
 
-def solve(seed: int = 6, **options: Any) -> tuple[SparseGroupLassoSolution, float, float]:
+def solve(
+    seed: int = 6, **options: Any
+) -> tuple[SparseGroupLassoSolution, float, float]:
     J, R, groups = make(seed, n=40, T=5)
     l1, group = strengths(J, R, groups, 0.03, 0.05)
-    return solve_sparse_group_lasso(J, R, groups, l1, group, tol=1e-9, **options), l1, group
+    return (
+        solve_sparse_group_lasso(J, R, groups, l1, group, tol=1e-9, **options),
+        l1,
+        group,
+    )
 
 
 def test_warm_start_reaches_the_same_point_sooner() -> None:
@@ -190,7 +221,9 @@ def test_warm_start_reaches_the_same_point_sooner() -> None:
 
 @pytest.mark.parametrize("tol", [1e-2, 1e-5, 1e-9])
 @pytest.mark.parametrize("theta", [0.1, 1.0, 3.0])
-def test_order_does_not_matter_whatever_the_gap_asked_for(tol: float, theta: float) -> None:
+def test_order_does_not_matter_whatever_the_gap_asked_for(
+    tol: float, theta: float
+) -> None:
     """A gap of g leaves fitted values wrong by sqrt(g): the support is solved exactly."""
     J, R, groups = make(7, n=40, T=5, theta=theta)
     l1, group = strengths(J, R, groups, 0.03, 0.05)
@@ -198,12 +231,19 @@ def test_order_does_not_matter_whatever_the_gap_asked_for(tol: float, theta: flo
     rng = np.random.default_rng(0)
     outputs, rows = rng.permutation(5), rng.permutation(40)
     again = solve_sparse_group_lasso(
-        J[np.ix_(rows, rows)], R[np.ix_(rows, outputs)], groups[rows], l1, group, tol=tol
+        J[np.ix_(rows, rows)],
+        R[np.ix_(rows, outputs)],
+        groups[rows],
+        l1,
+        group,
+        tol=tol,
     )
     assert result.duality_gap <= 1e-10
     np.testing.assert_array_equal(again.B != 0, result.B[np.ix_(rows, outputs)] != 0)
     np.testing.assert_allclose(again.B, result.B[np.ix_(rows, outputs)], atol=1e-10)
-    np.testing.assert_allclose(again.structure, result.structure[:, outputs], atol=1e-10)
+    np.testing.assert_allclose(
+        again.structure, result.structure[:, outputs], atol=1e-10
+    )
 
 
 def test_a_finish_corrects_a_support_that_is_nearly_right() -> None:
@@ -226,10 +266,14 @@ def test_a_finish_corrects_a_support_that_is_nearly_right() -> None:
 
 def test_a_finish_that_does_not_end_leaves_its_start() -> None:
     J, R, groups = make(3, n=40, T=5)
-    penalty = Penalty(np.full((40, 1), 0.01), 0.01, np.bincount(np.zeros(40, dtype=np.intp)))
+    penalty = Penalty(
+        np.full((40, 1), 0.01), 0.01, np.bincount(np.zeros(40, dtype=np.intp))
+    )
     start = np.random.default_rng(0).normal(size=(40, 5))
     before = start.copy()
-    assert not finish(J.T @ J, 2 * J.T @ R, penalty, start, np.arange(5), rounds=1).any()
+    assert not finish(
+        J.T @ J, 2 * J.T @ R, penalty, start, np.arange(5), rounds=1
+    ).any()
     np.testing.assert_array_equal(start, before)
 
 
@@ -276,11 +320,15 @@ def test_scale_is_feasible_and_tight(seed: int) -> None:
 def test_feasible_scale_of_a_group_penalty_that_hardly_matters(strength: float) -> None:
     V = 1e3 * np.random.default_rng(0).normal(size=(6, 4))
     penalty = Penalty(np.ones((6, 1)), strength, np.array([2, 4]))
-    np.testing.assert_allclose(feasible_scale(V, penalty), 1.0 / np.abs(V).max(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(
+        feasible_scale(V, penalty), 1.0 / np.abs(V).max(axis=0), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_bounds_hold_where_the_penalty_is_below_rounding_of_a_singular_design(seed: int) -> None:
+def test_bounds_hold_where_the_penalty_is_below_rounding_of_a_singular_design(
+    seed: int,
+) -> None:
     rng = np.random.default_rng(seed)
     Y, R = rng.normal(size=(5, 2)), np.eye(2)[rng.integers(0, 2, 5)]
     J = np.exp(-1e-4 * ((Y[:, None] - Y) ** 2).sum(axis=2))

@@ -69,7 +69,9 @@ def test_primal_value_equals_dual_value():
     K, C = KERNELS["polynomial"](X), 0.1
     solution = solve_svdd(K, C, sign)
     slack = np.clip(sign * (distances2(K, solution) - solution.radius2), 0, None)
-    assert solution.radius2 + C * slack.sum() == pytest.approx(-solution.objective, rel=1e-8)
+    assert solution.radius2 + C * slack.sum() == pytest.approx(
+        -solution.objective, rel=1e-8
+    )
 
 
 @pytest.mark.parametrize("nu", [0.05, 0.2, 0.5])
@@ -80,7 +82,9 @@ def test_constant_diagonal_ranks_as_one_class_svm(nu):
     new = rbf_kernel(np.random.default_rng(2).normal(size=(200, 3)), X, gamma=0.3)
     solution = solve_svdd(K, 1 / (nu * len(X)))
     ours = new @ solution.coef
-    np.testing.assert_array_equal(np.argsort(ours), np.argsort(rival.score_samples(new)))
+    np.testing.assert_array_equal(
+        np.argsort(ours), np.argsort(rival.score_samples(new))
+    )
     inside = 1 - 2 * ours + solution.centre_norm2 <= solution.radius2
     np.testing.assert_array_equal(inside, rival.decision_function(new) >= 0)
 
@@ -101,7 +105,9 @@ def test_integer_weights_equal_repetition(seed, kernel, outliers):
     assert weighted.objective == pytest.approx(copied.objective, rel=1e-7, abs=1e-7)
     assert weighted.radius2 == pytest.approx(copied.radius2, rel=1e-5, abs=1e-5)
     np.testing.assert_allclose(
-        np.repeat(distances2(K, weighted), weight), distances2(K_repeated, copied), atol=1e-4
+        np.repeat(distances2(K, weighted), weight),
+        distances2(K_repeated, copied),
+        atol=1e-4,
     )
 
 
@@ -140,7 +146,9 @@ def test_hard_ball_holds_every_row(C):
     K = KERNELS["rbf"](X)
     solution = solve_svdd(K, C)
     assert solution.converged
-    assert solution.objective == pytest.approx(reference_dual(K, 2.0, np.ones(80)), abs=1e-7)
+    assert solution.objective == pytest.approx(
+        reference_dual(K, 2.0, np.ones(80)), abs=1e-7
+    )
     assert np.all(distances2(K, solution) <= solution.radius2 + 1e-7)
 
 
@@ -168,7 +176,9 @@ def test_rank_deficient_kernels_converge_at_any_scale(seed, scale):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rng.integers(2, 60), rng.integers(1, 4)))
     X = X[rng.integers(0, len(X), len(X))]
-    solution = solve_svdd(scale * linear_kernel(X), 1 / (rng.uniform(0.02, 1) * len(X)), tol=1e-7)
+    solution = solve_svdd(
+        scale * linear_kernel(X), 1 / (rng.uniform(0.02, 1) * len(X)), tol=1e-7
+    )
     assert solution.converged
     assert solution.n_iter < 2000
 
@@ -186,7 +196,10 @@ def test_permuting_rows_permutes_the_solution():
     X, sign = problem(5, outliers=True)
     order = np.random.default_rng(0).permutation(len(X))
     K = KERNELS["rbf"](X)
-    plain, moved = solve_svdd(K, 0.1, sign), solve_svdd(K[np.ix_(order, order)], 0.1, sign[order])
+    plain, moved = (
+        solve_svdd(K, 0.1, sign),
+        solve_svdd(K[np.ix_(order, order)], 0.1, sign[order]),
+    )
     np.testing.assert_allclose(plain.coef[order], moved.coef, atol=1e-6)
 
 
@@ -199,7 +212,10 @@ def test_rows_computed_on_demand_give_the_same_solution():
         asked.append(rows)
         return K[rows]
 
-    lazy, dense = solve_svdd(CachedRows(compute, np.ones(len(K))), 1 / 15), solve_svdd(K, 1 / 15)
+    lazy, dense = (
+        solve_svdd(CachedRows(compute, np.ones(len(K))), 1 / 15),
+        solve_svdd(K, 1 / 15),
+    )
     np.testing.assert_array_equal(lazy.coef, dense.coef)
     asked = np.concatenate(asked)
     assert len(np.unique(asked)) == len(asked) < 200
@@ -277,7 +293,9 @@ def test_left_out_scores_are_refits(n, outliers):
         found = solve_svdd(K[np.ix_(kept, kept)], 1 / nu, sign[kept], share, tol=1e-12)
         return kept, found
 
-    scores = left_out_scores_of_ball(K, ball(weight)[1], sign, weight, nu, 1e-12, 10_000)
+    scores = left_out_scores_of_ball(
+        K, ball(weight)[1], sign, weight, nu, 1e-12, 10_000
+    )
     np.testing.assert_array_equal(np.isnan(scores), sign < 0)
     for i in np.flatnonzero(sign > 0):
         fewer = weight.copy()

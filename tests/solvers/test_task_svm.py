@@ -28,8 +28,12 @@ def reference(G, task, upper, shared=False):
     a = cp.Variable(len(G), nonneg=True)
     groups = [np.ones(len(G))] if shared else [task == t for t in np.unique(task)]
     sums = [a @ g.astype(float) == 1 for g in groups]
-    program = cp.Problem(cp.Minimize(cp.sum_squares(factor.T @ a) / 2), [a <= upper, *sums])
-    program.solve(solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+    program = cp.Problem(
+        cp.Minimize(cp.sum_squares(factor.T @ a) / 2), [a <= upper, *sums]
+    )
+    program.solve(
+        solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10
+    )
     return program.value
 
 
@@ -46,7 +50,9 @@ def test_dual_equals_cvxpy_and_satisfies_kkt(mu, nu, kernel):
     assert solution.gap <= 1e-8 * scale
     assert np.all((solution.coef >= 0) & (solution.coef <= upper))
     np.testing.assert_allclose(np.bincount(task, solution.coef), 1, rtol=1e-12)
-    assert solution.objective == pytest.approx(reference(G, task, upper), rel=1e-6, abs=1e-6)
+    assert solution.objective == pytest.approx(
+        reference(G, task, upper), rel=1e-6, abs=1e-6
+    )
     margin = (G @ solution.coef - solution.offset[task]) / scale
     assert np.all(margin[solution.coef == 0] >= -1e-7)
     assert np.all(margin[solution.coef == upper] <= 1e-7)
@@ -60,7 +66,9 @@ def test_primal_value_equals_dual_value():
     solution = solve_task_svm(K, task, mu, upper)
     parts = [np.where(task == t, solution.coef, 0.0) for t in range(3)]
     common = sum(parts) / mu
-    scores = np.array([K @ (common + parts[t]) for t in range(3)])[task, np.arange(len(task))]
+    scores = np.array([K @ (common + parts[t]) for t in range(3)])[
+        task, np.arange(len(task))
+    ]
     slack = np.clip(solution.offset[task] - scores, 0, None)
     norms = mu * common @ K @ common + sum(v @ K @ v for v in parts)
     primal = norms / 2 - solution.offset.sum() + upper @ slack
@@ -76,7 +84,9 @@ def test_dear_common_part_gives_independent_one_class_svms(nu):
     np.testing.assert_allclose(nearly.coef, decoupled.coef, atol=1e-6)
     for t in (0, 1):
         rows = task == t
-        rival = OneClassSVM(kernel="precomputed", nu=nu, tol=1e-10).fit(K[np.ix_(rows, rows)])
+        rival = OneClassSVM(kernel="precomputed", nu=nu, tol=1e-10).fit(
+            K[np.ix_(rows, rows)]
+        )
         alone = np.zeros(rows.sum())
         alone[rival.support_] = rival.dual_coef_[0] / (nu * rows.sum())
         np.testing.assert_allclose(decoupled.coef[rows], alone, atol=1e-5)
@@ -90,7 +100,8 @@ def test_free_common_part_gives_one_pooled_function():
     solution = solve_task_svm(K, task, mu, bounds(task, 0.3))
     G = task_kernel(K, task, task, mu)
     own, other = (
-        mu * task_kernel(K, task, np.full(len(K), t), mu).T @ solution.coef for t in (0, 1)
+        mu * task_kernel(K, task, np.full(len(K), t), mu).T @ solution.coef
+        for t in (0, 1)
     )
     np.testing.assert_allclose(own, other, atol=1e-5)
     assert solution.gap <= 1e-8 * G.max()
@@ -107,9 +118,13 @@ def test_shared_offset_is_libsvm_on_the_task_kernel(mu):
     expected = np.zeros(len(K))
     expected[rival.support_] = rival.dual_coef_[0] / (nu * len(K))
     np.testing.assert_allclose(solution.coef, expected, atol=1e-5)
-    np.testing.assert_allclose(solution.offset, -rival.intercept_[0] / (nu * len(K)), atol=1e-5)
+    np.testing.assert_allclose(
+        solution.offset, -rival.intercept_[0] / (nu * len(K)), atol=1e-5
+    )
     assert solution.offset.shape == (2,)
-    assert solution.objective == pytest.approx(reference(G, task, upper, shared=True), abs=1e-6)
+    assert solution.objective == pytest.approx(
+        reference(G, task, upper, shared=True), abs=1e-6
+    )
 
 
 @given(st.integers(0, 10_000), st.sampled_from([1e-2, 1.0, np.inf]))
@@ -118,7 +133,10 @@ def test_random_problems_converge_and_ignore_row_order(seed, mu):
     rng = np.random.default_rng(seed)
     X, task = problem(seed, sizes=rng.integers(1, 9, rng.integers(1, 7)), d=2)
     X = X[rng.integers(0, len(X), len(X))]  # Duplicates, within and between tasks.
-    K, upper = linear_kernel(X) + 0.5 * rbf_kernel(X), bounds(task, rng.uniform(0.05, 1))
+    K, upper = (
+        linear_kernel(X) + 0.5 * rbf_kernel(X),
+        bounds(task, rng.uniform(0.05, 1)),
+    )
     solution = solve_task_svm(K, task, mu, upper)
     order = np.argsort(task, kind="stable")
     moved = solve_task_svm(K[np.ix_(order, order)], task[order], mu, upper[order])
@@ -133,9 +151,13 @@ def test_integer_weights_equal_repetition():
     bound = 1.0 / (0.3 * np.bincount(task, weight))[task]
     weighted = solve_task_svm(K, task, 0.5, weight * bound)
     copies = np.repeat(np.arange(len(task)), weight)
-    repeated = solve_task_svm(K[np.ix_(copies, copies)], task[copies], 0.5, bound[copies])
+    repeated = solve_task_svm(
+        K[np.ix_(copies, copies)], task[copies], 0.5, bound[copies]
+    )
     assert weighted.objective == pytest.approx(repeated.objective, abs=1e-9)
-    np.testing.assert_allclose(np.bincount(copies, repeated.coef), weighted.coef, atol=1e-6)
+    np.testing.assert_allclose(
+        np.bincount(copies, repeated.coef), weighted.coef, atol=1e-6
+    )
     np.testing.assert_allclose(weighted.offset, repeated.offset, atol=1e-7)
 
 

@@ -21,7 +21,9 @@ from manyone.tablefiles import (
     table_writer,
 )
 
-TABLE = pl.DataFrame({"name": ["a", "b,\n", 'c"🙂'] * 50, "x": [1.5, None, -1e300] * 50})
+TABLE = pl.DataFrame(
+    {"name": ["a", "b,\n", 'c"🙂'] * 50, "x": [1.5, None, -1e300] * 50}
+)
 
 
 class Stdin:
@@ -60,32 +62,43 @@ def test_blocks_are_the_table_in_pieces(tmp_path, suffix, monkeypatch):
     monkeypatch.setattr(reading, "_CHUNK", 100)
     monkeypatch.setattr(reading, "_ROWS", 7)
     blocks = list(read_blocks(path, {"x": "number"}))
-    assert len(blocks) > 3 and pl.concat([block.table for block in blocks]).equals(TABLE)
+    assert len(blocks) > 3 and pl.concat([block.table for block in blocks]).equals(
+        TABLE
+    )
     rows = [len(block.table) for block in blocks]
-    assert [block.first_row for block in blocks] == [sum(rows[:k]) for k in range(len(rows))]
+    assert [block.first_row for block in blocks] == [
+        sum(rows[:k]) for k in range(len(rows))
+    ]
     done = [block.done for block in blocks]
     assert done == sorted(done) and done[-1] == 1.0
 
 
-NUMBERS = st.sampled_from(["1", "1,234", "3.375", "7,82", "2.64", "1.234,5", "1,234.5", "0.125"])
+NUMBERS = st.sampled_from(
+    ["1", "1,234", "3.375", "7,82", "2.64", "1.234,5", "1,234.5", "0.125"]
+)
 
 
 @settings(max_examples=300, deadline=None)
 @given(
-    st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), min_size=2, max_size=4), st.sampled_from(",;")
+    st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), min_size=2, max_size=4),
+    st.sampled_from(",;"),
 )
 @example([("5", "7,82", "2.64"), ("1,234", "7,82", "2.64")], ",")
 @pytest.mark.filterwarnings("ignore")
 def test_numbers_of_blocks_are_those_of_the_table_or_refused(rows, delimiter):
     """Where decimals are written in another way further down, nobody has read the file wrongly."""
-    lines = [delimiter.join(f'"{text}"' for text in row) for row in (("a", "b", "c"), *rows)]
+    lines = [
+        delimiter.join(f'"{text}"' for text in row) for row in (("a", "b", "c"), *rows)
+    ]
     kinds = dict.fromkeys("abc", "number")
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         path = Path(folder) / "rows.csv"
         path.write_text("\n".join(lines))
         patch.setattr(reading, "_CHUNK", 1)  # a block for each row
         try:
-            parts = pl.concat([b.table.cast(pl.Float64) for b in read_blocks(path, kinds)])
+            parts = pl.concat(
+                [b.table.cast(pl.Float64) for b in read_blocks(path, kinds)]
+            )
         except TableFileError as error:
             place = r"column '[abc]', row \d: '.*' is not written as the numbers before"
             assert re.search(place, str(error))
@@ -117,12 +130,24 @@ def test_stdout_gets_everything_or_nothing(capfdbinary):
     ("content", "words"),
     [
         (b"a,b\n", "a header and no rows"),
-        (b"PK\x03\x04" + bytes(99), "is a spreadsheet or another zip archive. Give a table in CSV"),
+        (
+            b"PK\x03\x04" + bytes(99),
+            "is a spreadsheet or another zip archive. Give a table in CSV",
+        ),
         (b"PAR1" + bytes(99), "cannot be read as Parquet"),
         (gzip.compress(b"a,b\n1,2\n" * 999)[:-20], "is damaged or cut off"),
-        (gzip.compress(b"a,b\n1,2\n" * 999)[:20] + b"\xff" * 40, "is damaged or cut off"),
+        (
+            gzip.compress(b"a,b\n1,2\n" * 999)[:20] + b"\xff" * 40,
+            "is damaged or cut off",
+        ),
     ],
-    ids=["header", "zip", "parquet", "gzip-cut", "gzip-damaged"],  # bytes hold the time of day
+    ids=[
+        "header",
+        "zip",
+        "parquet",
+        "gzip-cut",
+        "gzip-damaged",
+    ],  # bytes hold the time of day
 )
 def test_files_that_are_no_tables(tmp_path, content, words):
     path = tmp_path / "table.csv"

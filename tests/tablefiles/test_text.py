@@ -18,12 +18,16 @@ def read(content, chunk=2**20):
 
 
 texts = st.text(st.sampled_from("ab1 \",;\t|\n\r'é🙂"), max_size=5).filter(
-    lambda text: text.strip("\r") == text  # a lone return at an edge is part of the line end
+    lambda text: (
+        text.strip("\r") == text
+    )  # a lone return at an edge is part of the line end
 )
 
 
 @given(
-    st.integers(2, 4).flatmap(lambda width: st.lists(st.tuples(*[texts] * width), max_size=6)),
+    st.integers(2, 4).flatmap(
+        lambda width: st.lists(st.tuples(*[texts] * width), max_size=6)
+    ),
     st.sampled_from(",;\t|"),
     st.sampled_from(["\n", "\r\n"]),
     st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32"]),
@@ -32,7 +36,9 @@ texts = st.text(st.sampled_from("ab1 \",;\t|\n\r'é🙂"), max_size=5).filter(
 )
 def test_any_table_comes_back(rows, delimiter, end, encoding, quoting, chunk):
     stream = io.StringIO(newline="")
-    writer = csv.writer(stream, delimiter=delimiter, lineterminator=end, quoting=quoting)
+    writer = csv.writer(
+        stream, delimiter=delimiter, lineterminator=end, quoting=quoting
+    )
     header = [f"column {k}" for k in range(len(rows[0]) if rows else 2)]
     writer.writerows([header, *rows])
     names, found = read(stream.getvalue().encode(encoding), chunk)
@@ -66,15 +72,27 @@ def test_latin_1_is_read_and_noted_wherever_it_begins():
         (b"", "is empty"),
         (b"\n\r\n\n", "is empty"),
         (b"a,b\n1,2\n3,4,5\n6,7\n", r"row 1 \(line 3\) has 3 fields, the header 2"),
-        (b'a,b\n"x\ny",2\n\n3\n4,5\n', r"row 1 \(line 5\) has 1 fields, the header 2. Mend it"),
-        (b"a,b,c\n1,2,3\n4,5", r"row 1 \(line 3\) has 2 fields, the header 3. The file is cut off"),
-        (b'a,b\n1,2\n3,"fo', "line 3: a quote opens here and never closes. Copy the file again"),
+        (
+            b'a,b\n"x\ny",2\n\n3\n4,5\n',
+            r"row 1 \(line 5\) has 1 fields, the header 2. Mend it",
+        ),
+        (
+            b"a,b,c\n1,2,3\n4,5",
+            r"row 1 \(line 3\) has 2 fields, the header 3. The file is cut off",
+        ),
+        (
+            b'a,b\n1,2\n3,"fo',
+            "line 3: a quote opens here and never closes. Copy the file again",
+        ),
         (b'a,b\n1,2\n5" pipe,6" pipe\n', "line 3: a quote inside a field"),
         (b'a,b\n1,2\n"5" pipe,6\n', "line 3: a quote inside a field"),
         (b"a,b,a\n1,2,3\n", "columns 1 and 3 are both called 'a'. Rename one"),
         (b"a,b\n1,\0\n", "zero bytes. Save it as CSV in UTF-8"),
         ("a,b\n1,é\n".encode() + b"2,\xe9\n", "line 3: byte 0xe9 is not UTF-8"),
-        (b"a,b\n1,\x81\xff\n", "line 2: byte 0x81 is not text in UTF-8 or Windows-1252"),
+        (
+            b"a,b\n1,\x81\xff\n",
+            "line 2: byte 0x81 is not text in UTF-8 or Windows-1252",
+        ),
         ("a,b\n1,2\n".encode("utf-16")[:-1], "in the middle of a character"),
     ],
 )

@@ -10,7 +10,9 @@ from manyone.tablefiles.values import convert, decide_kinds, decimal_styles
 
 
 def values(texts, delimiter=",", **others):
-    table = pl.DataFrame({"x": texts, **others}, schema_overrides=dict.fromkeys(["x"], pl.String))
+    table = pl.DataFrame(
+        {"x": texts, **others}, schema_overrides=dict.fromkeys(["x"], pl.String)
+    )
     styles = decimal_styles(table, delimiter, "rows.csv")
     return convert(table, decide_kinds(table, styles, "rows.csv"), styles, "rows.csv")[
         "x"
@@ -52,7 +54,9 @@ def test_what_can_be_read_two_ways_follows_the_file():
     assert values(["1.234", "2.000"], y=["0,5", "1"]) == [1234, 2000]
 
 
-@pytest.mark.parametrize("decider", [["46.7249", "1"], ["0.123", "inf"], ["-1.5", "n/a"]])
+@pytest.mark.parametrize(
+    "decider", [["46.7249", "1"], ["0.123", "inf"], ["-1.5", "n/a"]]
+)
 @pytest.mark.filterwarnings("error")
 def test_points_before_decimals_are_seen_between_semicolons_too(decider):
     assert values(["268.922", "1"], delimiter=";", y=decider) == [268.922, 1.0]
@@ -72,7 +76,9 @@ def test_points_and_commas_before_decimals_may_stand_in_one_file():
 
 def test_points_and_commas_before_decimals_in_one_column_are_refused():
     texts = [f"{k},5" for k in range(60)]
-    with pytest.raises(TableFileError, match=r"column 'x', row 60: '2.64' among numbers"):
+    with pytest.raises(
+        TableFileError, match=r"column 'x', row 60: '2.64' among numbers"
+    ):
         values([*texts, "2.64"], delimiter=";")
 
 
@@ -88,8 +94,16 @@ def test_known_kinds_are_kept_to(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("code,x,t\n007,1,2026-01-31\n008,,\n")
     table = read_table(path, kinds={"code": "text"})
-    assert table["code"].to_list() == ["007", "008"] and table["x"].to_list() == [1, None]
-    assert read_table(path, kinds={"x": "number"}, find=())["t"].to_list() == ["2026-01-31", None]
+    assert table["code"].to_list() == ["007", "008"] and table["x"].to_list() == [
+        1,
+        None,
+    ]
+    assert read_table(path, kinds={"x": "number"}, find=())["t"].to_list() == [
+        "2026-01-31",
+        None,
+    ]
     path.write_text("code,x\na,1\nb,two\n")
-    with pytest.raises(TableFileError, match=r"'x', row 1: 'two' is not a number. Mend it"):
+    with pytest.raises(
+        TableFileError, match=r"'x', row 1: 'two' is not a number. Mend it"
+    ):
         read_table(path, kinds={"x": "number"}, find=())

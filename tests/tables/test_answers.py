@@ -26,7 +26,9 @@ def normal_table(rng, n_tasks=12, rows=20, columns=10, draw=None):
 @pytest.fixture(scope="module")
 def wide():
     table = normal_table(np.random.default_rng(0), columns=40)
-    return TableModel("task", method=JointOCKSR(kernel="laplacian"), alarm_rate=0.1).fit(table)
+    return TableModel(
+        "task", method=JointOCKSR(kernel="laplacian"), alarm_rate=0.1
+    ).fit(table)
 
 
 @pytest.mark.parametrize("direction", [-1.0, 1.0])
@@ -63,15 +65,20 @@ def test_guarded_alarms_are_inside_the_promised_rate(tail):
         draw = rng.standard_normal if tail == "normal" else partial(rng.standard_t, 2.5)
         model = TableModel("task", method=FAST, alarm_rate=0.1)
         model.fit(normal_table(rng, columns=20, draw=draw))
-        false.append(model.score(normal_table(rng, rows=50, columns=20, draw=draw)).alarm.mean())
+        false.append(
+            model.score(normal_table(rng, rows=50, columns=20, draw=draw)).alarm.mean()
+        )
     assert 0.04 < np.mean(false) < 0.11
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("news", "tasks", "rows", "columns"), [("free text", 12, 30, 4), ("gaps", 40, 8, 40)]
+    ("news", "tasks", "rows", "columns"),
+    [("free text", 12, 30, 4), ("gaps", 40, 8, 40)],
 )
-def test_what_only_new_rows_have_is_inside_the_promised_rate(news, tasks, rows, columns):
+def test_what_only_new_rows_have_is_inside_the_promised_rate(
+    news, tasks, rows, columns
+):
     def table(rng, rows):
         found = normal_table(rng, tasks, rows, columns)
         if news == "gaps":
@@ -143,7 +150,9 @@ def test_tasks_of_one_row_are_answered():
     rng = np.random.default_rng(0)
     table = normal_table(rng)
     single = table.iloc[:1].assign(task=50)
-    model = TableModel("task", method=FAST, alarm_rate=0.1).fit(pd.concat([table, single]))
+    model = TableModel("task", method=FAST, alarm_rate=0.1).fit(
+        pd.concat([table, single])
+    )
     near, far = single.copy(), single.assign(x0=single.x0 + 40.0)
     scores = model.score(pd.concat([near, far]))
     assert scores.basis.tolist() == ["pooled", "pooled"]
@@ -170,7 +179,9 @@ def test_text_for_numbers_in_the_task_column_is_refused(wide):
 
 def test_false_discoveries_are_controlled():
     rng = np.random.default_rng(0)
-    model = TableModel("task", method=FAST, alarm_rate=0.1).fit(normal_table(rng, rows=40))
+    model = TableModel("task", method=FAST, alarm_rate=0.1).fit(
+        normal_table(rng, rows=40)
+    )
     rows = normal_table(rng, rows=20)
     wild = np.arange(len(rows)) % 6 == 0
     rows.loc[wild, "x1"] += 30.0
@@ -189,9 +200,13 @@ def test_nothing_of_a_forgotten_task_is_in_the_file(tmp_path):
     table.loc[secret, "x0"] += 500.0  # these rows are the range of a column
     table.loc[secret, "colour"] = "chartreuse"
     names = ["x0", "x1", "x2", "counter"]
-    patterns = [value.tobytes() for value in table.loc[secret, names].to_numpy().ravel()]
+    patterns = [
+        value.tobytes() for value in table.loc[secret, names].to_numpy().ravel()
+    ]
     words = ["Hildegard", "chartreuse"]
-    patterns += [word.encode() for word in words] + [word.encode("utf-32-le") for word in words]
+    patterns += [word.encode() for word in words] + [
+        word.encode("utf-32-le") for word in words
+    ]
 
     def found(model):
         path = tmp_path / "model.manyone"
@@ -221,14 +236,20 @@ def test_labelled_rows_are_evaluated():
 
 
 def test_kept_columns_stand_beside_the_answers(wide):
-    rows = normal_table(np.random.default_rng(3), rows=2, columns=40).assign(score=7, note="x")
+    rows = normal_table(np.random.default_rng(3), rows=2, columns=40).assign(
+        score=7, note="x"
+    )
     assert wide.score(rows, keep="note").columns.tolist()[-1] == "note"
     assert wide.score(rows, keep=["task"]).columns.tolist()[-1] == "basis"
     renamed = TableModel("pump", method=FAST).fit(rows.rename(columns={"task": "pump"}))
     kept = renamed.score(rows.rename(columns={"task": "pump"}), keep=["pump"])
-    assert kept.columns.tolist()[-1] == "pump" and kept.pump.tolist() == kept.task.tolist()
+    assert (
+        kept.columns.tolist()[-1] == "pump" and kept.pump.tolist() == kept.task.tolist()
+    )
     for name in ("score", "reason_1"):
-        with pytest.raises(ValueError, match=f"keep: '{name}' is a column of the answers. Rename"):
+        with pytest.raises(
+            ValueError, match=f"keep: '{name}' is a column of the answers. Rename"
+        ):
             wide.score(rows.assign(reason_1="y"), keep=[name], explain=1)
 
 

@@ -38,7 +38,10 @@ def note(encoder, name):
 
 @given(
     st.lists(
-        st.floats(-1e6, 1e6).map(lambda x: round(x, 3)), min_size=3, max_size=200, unique=True
+        st.floats(-1e6, 1e6).map(lambda x: round(x, 3)),
+        min_size=3,
+        max_size=200,
+        unique=True,
     ),
     st.floats(0, 1),
 )
@@ -56,8 +59,12 @@ def test_numbers_keep_their_order_and_come_back(values, linear):
 @pytest.mark.filterwarnings("error")
 def test_the_largest_numbers_raise_no_warning():
     values = np.where(np.arange(60) % 2, 1e308, -1e308) * np.linspace(0.5, 1, 60)
-    table = pd.DataFrame({"m": np.arange(60) % 3, "x": values, "y": np.sin(np.arange(60))})
-    model = TableModel("m", method=IndependentOCKSR(alarm_rate=0.2), alarm_rate=0.2).fit(table)
+    table = pd.DataFrame(
+        {"m": np.arange(60) % 3, "x": values, "y": np.sin(np.arange(60))}
+    )
+    model = TableModel(
+        "m", method=IndependentOCKSR(alarm_rate=0.2), alarm_rate=0.2
+    ).fit(table)
     assert np.isfinite(model.score(table.assign(x=3.0), explain=2).score).all()
 
 
@@ -78,16 +85,25 @@ def test_decimal_commas_in_texts_are_those_of_numbers(library):
     texts = [f"{v:,.2f}".translate(str.maketrans(",.", ".,")) for v in x]
     table = library({"m": m, "x": [*texts[:79], "n/a"], "y": rng.random(80)})
     plain = library({"m": m, "x": [*x[:79], None], "y": np.asarray(table["y"])})
-    models = [TableModel("m", method=IndependentOCKSR()).fit(one) for one in (table, plain)]
-    rows = [library({"m": [0, 1], "x": [a, None], "y": [0.5, 0.5]}) for a in ("7,5", 7.5)]
-    found, wanted = (model.score(given) for model, given in zip(models, rows, strict=True))
+    models = [
+        TableModel("m", method=IndependentOCKSR()).fit(one) for one in (table, plain)
+    ]
+    rows = [
+        library({"m": [0, 1], "x": [a, None], "y": [0.5, 0.5]}) for a in ("7,5", 7.5)
+    ]
+    found, wanted = (
+        model.score(given) for model, given in zip(models, rows, strict=True)
+    )
     assert models[0].columns_["kind"].tolist() == ["number", "number"]
     assert np.asarray(found["score"]).tolist() == np.asarray(wanted["score"]).tolist()
     with pytest.raises(ValueError, match=r"'x' was numeric .* and is text now"):
         models[0].score(library({"m": [0], "x": ["7"], "y": [0.5]}))
     codes = library({"m": m, "x": ["1,234", "2,345"] * 40, "y": np.asarray(table["y"])})
     kept = TableModel("m", method=IndependentOCKSR()).fit(codes)
-    assert kept.columns_["kind"].tolist() == ["text", "number"]  # thousands or decimals: who knows
+    assert kept.columns_["kind"].tolist() == [
+        "text",
+        "number",
+    ]  # thousands or decimals: who knows
 
 
 def test_columns_that_say_nothing_are_dropped_with_a_note():
@@ -117,7 +133,11 @@ def test_columns_that_say_nothing_are_dropped_with_a_note():
         "price": "looks like numbers",
         "load": "looks like",
     }
-    words |= {"day": "no day and no week", "order": "names rows", "date": "looks like dates"}
+    words |= {
+        "day": "no day and no week",
+        "order": "names rows",
+        "date": "looks like dates",
+    }
     for name, word in words.items():
         used, text = note(encoder, name)
         assert not used
@@ -141,18 +161,29 @@ def test_a_counter_inside_each_task_is_a_counter():
     codes = np.repeat(np.arange(5), 10)
     cycle = np.tile(np.arange(10), 5)
     mixed = np.random.default_rng(0).permutation(50)
-    table = pd.DataFrame({"cycle": cycle, "x": np.random.default_rng(1).normal(size=50)})
+    table = pd.DataFrame(
+        {"cycle": cycle, "x": np.random.default_rng(1).normal(size=50)}
+    )
     assert learn(table, codes).used == ["x"]
-    assert learn(table.iloc[mixed], codes[mixed]).used == ["cycle", "x"]  # not in order: no counter
+    assert learn(table.iloc[mixed], codes[mixed]).used == [
+        "cycle",
+        "x",
+    ]  # not in order: no counter
 
 
 def test_texts_that_never_return_are_a_counter():
     """Batches that a machine works off, or that all machines have at a time; not what recurs."""
-    codes, step = np.tile(np.arange(5), 40), np.repeat(np.arange(40), 5)  # five machines, in time
+    codes, step = (
+        np.tile(np.arange(5), 40),
+        np.repeat(np.arange(40), 5),
+    )  # five machines, in time
     rng = np.random.default_rng(0)
     table = pd.DataFrame(
         {
-            "batch": [f"m{machine}-{turn // 4}" for machine, turn in zip(codes, step, strict=True)],
+            "batch": [
+                f"m{machine}-{turn // 4}"
+                for machine, turn in zip(codes, step, strict=True)
+            ],
             "week": [f"w{turn // 4}" for turn in step],
             "site": [f"s{machine}" for machine in codes],
             "product": [f"p{kind}" for kind in rng.integers(12, size=200)],
@@ -162,8 +193,12 @@ def test_texts_that_never_return_are_a_counter():
     assert encoder.used == ["site", "product"]
     assert "further rows have others" in note(encoder, "batch")[1]
     # Sorted by machine, batches are what they were, and products in their order are still used.
-    by_machine = table.assign(codes=codes).sort_values(["codes", "product"], kind="stable")
-    assert "product" in learn(by_machine[["product"]], by_machine["codes"].to_numpy()).used
+    by_machine = table.assign(codes=codes).sort_values(
+        ["codes", "product"], kind="stable"
+    )
+    assert (
+        "product" in learn(by_machine[["product"]], by_machine["codes"].to_numpy()).used
+    )
     order = np.argsort(codes, kind="stable")
     assert learn(table.iloc[order], codes[order]).used == ["week", "site", "product"]
 
@@ -173,7 +208,9 @@ def test_dates_give_cycles_only():
     table = pd.DataFrame({"when": when})
     encoder = learn(table)
     later = pd.DataFrame({"when": when + pd.Timedelta(weeks=520)})
-    np.testing.assert_allclose(encode(encoder, later), encode(encoder, table), atol=1e-9)
+    np.testing.assert_allclose(
+        encode(encoder, later), encode(encoder, table), atol=1e-9
+    )
     assert encoder.table()["features"].tolist() == [4]
 
 
@@ -191,17 +228,28 @@ def test_what_one_row_has_is_to_the_others_what_is_never_seen():
     x = np.where(np.arange(152) == 7, np.nan, np.arange(152) % 5)
     table = pd.DataFrame({"kind": levels, "x": x})
     encoder = learn(table)
-    assert note(encoder, "kind") == (True, "2 levels of one row each count as never seen")
-    known = encode(encoder, pd.DataFrame({"kind": ["c", "d", "a"], "x": [1.0, 1.0, np.nan]}))
-    new = encode(encoder, pd.DataFrame({"kind": ["e", "f", "a"], "x": [1.0, 1.0, np.nan]}))
+    assert note(encoder, "kind") == (
+        True,
+        "2 levels of one row each count as never seen",
+    )
+    known = encode(
+        encoder, pd.DataFrame({"kind": ["c", "d", "a"], "x": [1.0, 1.0, np.nan]})
+    )
+    new = encode(
+        encoder, pd.DataFrame({"kind": ["e", "f", "a"], "x": [1.0, 1.0, np.nan]})
+    )
     np.testing.assert_allclose(known, new, atol=1e-5)
-    without = learn(table.drop(index=150))  # the row left out, its level is one never seen
+    without = learn(
+        table.drop(index=150)
+    )  # the row left out, its level is one never seen
     np.testing.assert_array_equal(encode(without, table[150:151])[:, :3], new[:1, :3])
 
 
 def test_gaps_are_filled_by_the_task_then_by_all():
     codes = np.repeat([0, 1, 2], 20)
-    x = np.concatenate([np.linspace(0, 1, 20), np.linspace(9, 10, 20), np.full(20, np.nan)])
+    x = np.concatenate(
+        [np.linspace(0, 1, 20), np.linspace(9, 10, 20), np.full(20, np.nan)]
+    )
     x[5] = np.nan
     encoder = learn(pd.DataFrame({"x": x}), codes)
     gap = pd.DataFrame({"x": [np.nan] * 4})
@@ -210,7 +258,11 @@ def test_gaps_are_filled_by_the_task_then_by_all():
     observed = [np.setdiff1d(np.arange(20), [5]), np.arange(20, 40)]
     for row, mine in zip(rows, observed, strict=False):
         assert row[0] == pytest.approx(known[mine, 0].mean())
-    assert rows[2, 0] == rows[3, 0] == pytest.approx(known[np.concatenate(observed), 0].mean())
+    assert (
+        rows[2, 0]
+        == rows[3, 0]
+        == pytest.approx(known[np.concatenate(observed), 0].mean())
+    )
     assert np.all(rows[:, 1] > 0)  # and an indicator says so
     assert np.isfinite(rows).all()
 
@@ -220,11 +272,18 @@ def related(n=40, seed=0):
     rng = np.random.default_rng(seed)
     codes = np.repeat(np.arange(20), n)
     a = rng.normal(size=len(codes))
-    noise, place = rng.normal(size=(3, len(codes))), np.random.default_rng(1).normal(size=(3, 20))
+    noise, place = (
+        rng.normal(size=(3, len(codes))),
+        np.random.default_rng(1).normal(size=(3, 20)),
+    )
     columns = [a + place[0, codes], 2.0 * a + 0.1 * noise[0] + 9.0 * place[1, codes]]
     columns += [5.0 - a + 0.1 * noise[1] + 3.0 * place[2, codes], noise[2]]
     table = pd.DataFrame(np.column_stack(columns), columns=list("abcd"))
-    return codes, table, table.mask((rng.random(table.shape) < 0.1) & (table.columns > "a"))
+    return (
+        codes,
+        table,
+        table.mask((rng.random(table.shape) < 0.1) & (table.columns > "a")),
+    )
 
 
 def test_a_gap_gets_what_least_squares_expect_from_the_other_columns_and_the_task():
@@ -235,7 +294,9 @@ def test_a_gap_gets_what_least_squares_expect_from_the_other_columns_and_the_tas
     for lost, known in (((1,), (0, 2, 3)), ((1, 2), (0, 3)), ((3,), (0, 1, 2))):
         rows = (table.isna().to_numpy() == np.isin(np.arange(4), lost)).all(axis=1)
         slopes = np.linalg.lstsq(own[:, known], own[:, lost], rcond=None)[0]
-        expected = truth[rows][:, lost] - own[rows][:, lost] + own[rows][:, known] @ slopes
+        expected = (
+            truth[rows][:, lost] - own[rows][:, lost] + own[rows][:, known] @ slopes
+        )
         error = np.abs(Z[rows][:, lost] - expected) / own[:, lost].std(axis=0)
         assert rows.sum() > 5 and np.sqrt(np.mean(error**2)) < 0.1
     unknown = encode(encoder, table, np.full(len(codes), -1))
@@ -244,14 +305,19 @@ def test_a_gap_gets_what_least_squares_expect_from_the_other_columns_and_the_tas
 
 def test_what_a_gap_gets_does_not_depend_on_other_rows_and_stays_in_range():
     codes, _, table = related()
-    encoder, order = learn(table, codes), np.random.default_rng(2).permutation(len(table))
+    encoder, order = (
+        learn(table, codes),
+        np.random.default_rng(2).permutation(len(table)),
+    )
     Z = encode(encoder, table, codes)
     again = learn(table.iloc[order], codes[order])
     np.testing.assert_allclose(encode(again, table, codes), Z, atol=1e-10)
     for row in np.flatnonzero(table.b.isna())[:5]:
         alone = encode(encoder, table[row : row + 1], codes[row : row + 1])
         np.testing.assert_allclose(alone[0], Z[row], atol=1e-12)
-    wild = encode(encoder, pd.DataFrame({"a": [1e9], "b": np.nan, "c": 0.0, "d": 0.0}), codes[:1])
+    wild = encode(
+        encoder, pd.DataFrame({"a": [1e9], "b": np.nan, "c": 0.0, "d": 0.0}), codes[:1]
+    )
     assert wild[0, 0] > 100 and Z[:, 1].min() <= wild[0, 1] <= Z[:, 1].max()
 
 
@@ -267,7 +333,9 @@ def test_gaps_of_levels_and_of_true_and_false_get_the_value_that_is_usual_in_the
     table = pd.DataFrame({"kind": kind, "flag": pd.array(flag, dtype="boolean")})
     encoder = learn(table, codes)
     Z = encode(encoder, table, codes)
-    like = np.isin(encoder.source, [0, 1]) & (np.arange(Z.shape[1]) < len(encoder.source) - 3)
+    like = np.isin(encoder.source, [0, 1]) & (
+        np.arange(Z.shape[1]) < len(encoder.source) - 3
+    )
     np.testing.assert_array_equal(Z[19, like], Z[0, like])
     np.testing.assert_array_equal(Z[39, like], Z[20, like])
 
@@ -280,7 +348,9 @@ def test_texts_that_look_like_numbers_are_told_where_they_are_used_too():
 
 def test_infinities_are_wild_unless_they_are_everyday():
     x = np.random.default_rng(0).normal(size=50)
-    rows = encode(learn(pd.DataFrame({"x": x})), pd.DataFrame({"x": [np.inf, -np.inf, 0.0]}))
+    rows = encode(
+        learn(pd.DataFrame({"x": x})), pd.DataFrame({"x": [np.inf, -np.inf, 0.0]})
+    )
     assert rows[0, 0] > 100 > -100 > rows[1, 0]
     seen = learn(pd.DataFrame({"x": np.append(x, np.inf)}))
     rows = encode(seen, pd.DataFrame({"x": [np.inf]}))
@@ -294,7 +364,9 @@ def test_ranges_reach_to_the_end_of_numbers_without_a_word():
 
 
 def test_a_column_that_changed_is_refused_by_name():
-    table = pd.DataFrame({"x": np.random.default_rng(0).normal(size=30), "k": ["a", "b"] * 15})
+    table = pd.DataFrame(
+        {"x": np.random.default_rng(0).normal(size=30), "k": ["a", "b"] * 15}
+    )
     encoder = learn(table)
     with pytest.raises(ValueError, match=r"'x' was numeric .* is text now"):
         encode(encoder, pd.DataFrame({"x": ["1.5 mm", "2"], "k": ["a", "b"]}))
@@ -304,7 +376,10 @@ def test_a_column_that_changed_is_refused_by_name():
         encode(encoder, pd.DataFrame({"x": [1.0]}))
     with pytest.raises(ValueError, match=r"'x' was numeric .* is List"):
         encode(encoder, pl.DataFrame({"x": [[1.0, 2.0]], "k": ["a"]}))
-    for nothing in (None, np.nan):  # a column of texts without any is read as numbers by pandas
+    for nothing in (
+        None,
+        np.nan,
+    ):  # a column of texts without any is read as numbers by pandas
         empty = pd.DataFrame({"x": [nothing], "k": [nothing]})
         assert np.isfinite(encode(encoder, empty)).all()
 
@@ -327,7 +402,9 @@ def test_the_library_does_not_matter():
 
 
 def test_labels_are_whole_numbers_or_texts():
-    table = pd.DataFrame({"a": [1.0, 2.0, None], "b": ["x", "y/z", "w"], "c": [True, False, True]})
+    table = pd.DataFrame(
+        {"a": [1.0, 2.0, None], "b": ["x", "y/z", "w"], "c": [True, False, True]}
+    )
     frame = as_table(table)
     assert task_labels(frame, ["a"]).tolist() == [1, 2, None]
     assert task_labels(frame, ["c"]).tolist() == ["True", "False", "True"]

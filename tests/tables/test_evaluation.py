@@ -12,5 +12,7 @@ def test_auc_is_that_of_scikit_learn():
         for _ in range(50):
             scores = np.round(rng.normal(size=30), digits)
             truth = rng.permutation(np.arange(30) < rng.integers(1, 30))
-            np.testing.assert_allclose(auc(scores, truth), roc_auc_score(~truth, scores))
+            np.testing.assert_allclose(
+                auc(scores, truth), roc_auc_score(~truth, scores)
+            )
     assert np.isnan(auc(scores, np.zeros(30, dtype=bool)))

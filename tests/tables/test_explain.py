@@ -67,7 +67,9 @@ def test_a_correction_is_the_conditional_mean_within_what_was_seen(widest):
     X = rng.normal(size=(60, 5)) @ rng.normal(size=(5, 5)) + codes[:, None]
     metric = task_whitenings(X, codes, np.ones(60), 2, 2.0, 20.0)
     Z, P = X[:4] + 1.0, precision(metric, 0)
-    source = np.array([0, 1, 1, 2, -1])  # a column of two coordinates, a coordinate of none
+    source = np.array(
+        [0, 1, 1, 2, -1]
+    )  # a column of two coordinates, a coordinate of none
     low, high = metric.mean[0] - widest, metric.mean[0] + widest
     reasons = find_reasons(metric, Z, np.zeros(4, dtype=np.intp), source, low, high)
     C = np.linalg.inv(P)
@@ -81,7 +83,8 @@ def test_a_correction_is_the_conditional_mean_within_what_was_seen(widest):
         better = Z.copy()
         better[:, block] = reasons.expected[:, block]
         far, near = (
-            np.einsum("ij,jk,ik->i", a, P, a) for a in (Z - metric.mean[0], better - metric.mean[0])
+            np.einsum("ij,jk,ik->i", a, P, a)
+            for a in (Z - metric.mean[0], better - metric.mean[0])
         )
         np.testing.assert_allclose(reasons.gain[:, column], far - near)
 
@@ -112,7 +115,10 @@ def test_a_wild_value_makes_no_other_one_unexpected(size, trained):
     found = model.explain(rows, top=4)
     beyond = found[found.column.isin(["a", "c"]) & (found.value.astype(float) >= size)]
     assert (beyond["rank"] <= 2).all() and len(beyond) == 25
-    error = beyond[beyond.column == "a"].expected.astype(float).to_numpy() - rows.d.to_numpy() / 2
+    error = (
+        beyond[beyond.column == "a"].expected.astype(float).to_numpy()
+        - rows.d.to_numpy() / 2
+    )
     assert np.abs(error).max() < 0.3  # what d says, and not what a wild c lets expect
     rest = found[found.column == "d"]
     near = rest.expected.astype(float).to_numpy() - rest.value.astype(float).to_numpy()
@@ -146,7 +152,9 @@ def test_words_for_levels_dates_gaps_and_truths():
     )
     model = TableModel("m", method=FAST, alarm_rate=0.1).fit(table)
     rows = table.iloc[:3].assign(kind=["violet", "red", "red"], x=[0.0, np.nan, 0.0])
-    rows["when"] = pd.to_datetime(["2030-01-01 09:00", "2030-01-01 09:00", "2030-01-02 21:00"])
+    rows["when"] = pd.to_datetime(
+        ["2030-01-01 09:00", "2030-01-01 09:00", "2030-01-02 21:00"]
+    )
     reasons = model.score(rows, explain=1)
     assert reasons.alarm.all()
     assert reasons.reason_1[0] == "kind = violet, expected about red"
@@ -157,8 +165,14 @@ def test_words_for_levels_dates_gaps_and_truths():
 def test_nothing_is_expected_where_there_mostly_is_nothing():
     rng = np.random.default_rng(0)
     note = rng.choice(["", "ok", "oil"], 400, p=[0.9, 0.05, 0.05])
-    table = pd.DataFrame({"m": np.repeat(["a", "b"], 200), "x": rng.normal(size=400), "note": note})
+    table = pd.DataFrame(
+        {"m": np.repeat(["a", "b"], 200), "x": rng.normal(size=400), "note": note}
+    )
     model = TableModel("m", method=FAST).fit(table)
     rows = table.iloc[:1].assign(x=0.0, note="ok")
     (first,) = model.explain(rows, top=1).to_dict("records")
-    assert (first["column"], first["value"], first["expected"]) == ("note", "ok", "missing")
+    assert (first["column"], first["value"], first["expected"]) == (
+        "note",
+        "ok",
+        "missing",
+    )

@@ -9,7 +9,9 @@ from manyone.tables.gaps import completed, relations
 def rows(n, share, seed=0):
     """Rows about 0 of four related columns, and with that share of them missing."""
     rng = np.random.default_rng(seed)
-    mixing = np.array([[1.0, 0, 0, 0], [2.0, 0.3, 0, 0], [-1.0, 0.2, 0.3, 0], [0, 0, 0.5, 1.0]])
+    mixing = np.array(
+        [[1.0, 0, 0, 0], [2.0, 0.3, 0, 0], [-1.0, 0.2, 0.3, 0], [0, 0, 0.5, 1.0]]
+    )
     X = rng.normal(size=(n, 4)) @ mixing.T
     return X, np.where(rng.random(X.shape) < share, np.nan, X), mixing @ mixing.T
 
@@ -20,7 +22,9 @@ def test_relations_of_rows_with_gaps_are_those_of_the_complete_rows():
     scale = np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)))
     np.testing.assert_allclose(found / scale, covariance / scale, atol=0.03)
     complete = np.linalg.inv(relations(X, len(X)))
-    np.testing.assert_allclose(complete, empirical_covariance(X, assume_centered=True), atol=0.01)
+    np.testing.assert_allclose(
+        complete, empirical_covariance(X, assume_centered=True), atol=0.01
+    )
 
 
 def test_missing_values_get_their_conditional_mean_whatever_is_missing():
@@ -39,4 +43,6 @@ def test_few_rows_and_columns_without_values_say_nothing():
     nothing[:, 0] = [1.0, -1.0, 0.0]
     precision = relations(nothing, 0)
     assert np.isfinite(precision).all()
-    np.testing.assert_allclose(completed(nothing, np.isnan(nothing), precision)[:, 1:], 0.0)
+    np.testing.assert_allclose(
+        completed(nothing, np.isnan(nothing), precision)[:, 1:], 0.0
+    )

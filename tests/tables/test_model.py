@@ -39,9 +39,16 @@ def test_the_same_library_comes_out(fitted):
     assert isinstance(pandas, pd.DataFrame)
     assert isinstance(polars, pl.DataFrame)
     assert isinstance(arrow, pa.Table)
-    assert list(pandas.columns) == polars.columns == arrow.column_names == [*COLUMNS, "fault"]
+    assert (
+        list(pandas.columns)
+        == polars.columns
+        == arrow.column_names
+        == [*COLUMNS, "fault"]
+    )
     for name in pandas.columns:
-        assert pandas[name].tolist() == polars[name].to_list() == arrow[name].to_pylist()
+        assert (
+            pandas[name].tolist() == polars[name].to_list() == arrow[name].to_pylist()
+        )
 
 
 @pytest.mark.parametrize("task", [None, []])
@@ -68,19 +75,33 @@ def test_an_fdr_that_the_rows_cannot_reach_is_told(fitted, known):
     with pytest.warns(manyone.CalibrationWarning, match="No row selected") as caught:
         scores = model.score(wild, fdr=1e-4)
     assert not scores.alarm.any()
-    told = float(str(caught[0].message).partition("possible here is ")[2].partition(",")[0])
+    told = float(
+        str(caught[0].message).partition("possible here is ")[2].partition(",")[0]
+    )
     assert told == pytest.approx(scores.p_value[0], rel=0.01)
 
 
 def test_a_truth_that_is_none_is_shown(fitted):
     model, _, test = fitted
-    with pytest.raises(ValueError, match=r"'fault' must say true or false, .* got 'ja', 'nein'"):
-        model.evaluate(test.assign(fault=["ja", "nein"] * (len(test) // 2)), outlier="fault")
+    with pytest.raises(
+        ValueError, match=r"'fault' must say true or false, .* got 'ja', 'nein'"
+    ):
+        model.evaluate(
+            test.assign(fault=["ja", "nein"] * (len(test) // 2)), outlier="fault"
+        )
 
 
 @pytest.mark.parametrize(
     "words",
-    [("yes", "no"), ("Y", " n "), ("TRUE", "False"), ("t", "f"), ("1", "0"), (1.0, 0.0), (1, None)],
+    [
+        ("yes", "no"),
+        ("Y", " n "),
+        ("TRUE", "False"),
+        ("t", "f"),
+        ("1", "0"),
+        (1.0, 0.0),
+        (1, None),
+    ],
 )
 def test_a_truth_may_be_told_in_words(fitted, words):
     model, _, test = fitted
@@ -95,7 +116,9 @@ def test_alarms_are_small_p_values(fitted):
     scores = model.score(test)
     rate = model.model_.alarm_rate_.max()
     assert scores.alarm.equals(scores.p_value <= rate)
-    assert scores.alarm[test.fault].mean() > 0.5 > 0.3 > scores.alarm[~test.fault].mean()
+    assert (
+        scores.alarm[test.fault].mean() > 0.5 > 0.3 > scores.alarm[~test.fault].mean()
+    )
 
 
 def test_a_saved_model_says_the_same(fitted, tmp_path):
@@ -148,12 +171,16 @@ def walks(n_tasks=4, rows=40, new=100, seed=0):
     X += 2.0 * rng.normal(size=(n_tasks, 4))
     table = pd.DataFrame(X.reshape(-1, 4), columns=list("abcd"))
     table["machine"] = np.tile([f"m{k}" for k in range(n_tasks)], rows + new)
-    table["when"] = np.repeat(pd.date_range("2026-01-01", periods=rows + new, freq="h"), n_tasks)
+    table["when"] = np.repeat(
+        pd.date_range("2026-01-01", periods=rows + new, freq="h"), n_tasks
+    )
     return table.iloc[: rows * n_tasks], table.iloc[rows * n_tasks :]
 
 
 def in_time(**changes):
-    return TableModel("machine", **{"method": FAST, "alarm_rate": 0.1, "time": "when"} | changes)
+    return TableModel(
+        "machine", **{"method": FAST, "alarm_rate": 0.1, "time": "when"} | changes
+    )
 
 
 def test_blocks_of_time_set_the_thresholds():
@@ -162,7 +189,9 @@ def test_blocks_of_time_set_the_thresholds():
     _, Z = model._encoded()
     blocks = TimeBlocks(model.training_.times, forward=250)
     alone = (
-        clone(FAST).set_params(alarm_rate=0.1).fit(Z, task=model.training_.labels, groups=blocks)
+        clone(FAST)
+        .set_params(alarm_rate=0.1)
+        .fit(Z, task=model.training_.labels, groups=blocks)
     )
     np.testing.assert_allclose(model.model_.offset_, alone.offset_, rtol=1e-9)
     assert "blocks of time" in model.calibrated_["on"]
@@ -223,7 +252,9 @@ def test_one_time_for_each_task_is_no_order():
 
 def test_times_that_are_missing_or_unreadable_are_refused_by_row():
     train, _ = walks()
-    with pytest.raises(ValueError, match="Row 7 has no value in the time column 'when'"):
+    with pytest.raises(
+        ValueError, match="Row 7 has no value in the time column 'when'"
+    ):
         in_time().fit(train.assign(when=train.when.where(train.index != 7)))
     odd = train.assign(when=train.when.astype(str).where(train.index != 9, "noon"))
     with pytest.raises(ValueError, match="Row 9 has 'noon', which is no time, in"):
@@ -234,7 +265,9 @@ def test_large_whole_numbers_name_tasks(tmp_path):
     """Hashes of 64 bits are beyond signed integers, and were taken for negative ones."""
     rng, labels = np.random.default_rng(0), [2**63 + 5, 2**64 - 1, 7]
     task = np.repeat(np.array(labels, dtype=np.uint64), 20)
-    table = pd.DataFrame({"user": task, "a": rng.normal(size=60), "b": rng.normal(size=60)})
+    table = pd.DataFrame(
+        {"user": task, "a": rng.normal(size=60), "b": rng.normal(size=60)}
+    )
     manyone.save(TableModel("user", method="default").fit(table), tmp_path / "m")
     model = manyone.load(tmp_path / "m")
     assert model.tasks_.tolist() == sorted(labels)
@@ -246,9 +279,13 @@ def test_large_whole_numbers_name_tasks(tmp_path):
 def test_rows_of_no_task_make_no_second_task(method):
     rng = np.random.default_rng(0)
     columns = {"a": rng.normal(size=40), "b": rng.normal(size=40)}
-    table = pd.DataFrame({"user": ["x"] * 37 + [None] * 3, **columns, "bad": [0] * 37 + [1] * 3})
+    table = pd.DataFrame(
+        {"user": ["x"] * 37 + [None] * 3, **columns, "bad": [0] * 37 + [1] * 3}
+    )
     model = TableModel("user", outlier="bad", method=method).fit(table)
-    assert model.tasks_.tolist() == ["x"] and model.choice_["reason"] == ['tuned for "faults"']
+    assert model.tasks_.tolist() == ["x"] and model.choice_["reason"] == [
+        'tuned for "faults"'
+    ]
 
 
 def test_faults_are_found_beside_a_category_and_gaps_that_rows_have_by_chance():
@@ -259,10 +296,14 @@ def test_faults_are_found_beside_a_category_and_gaps_that_rows_have_by_chance():
         table = pd.DataFrame(rng.normal(size=(60 * n, 4)), columns=list("abcd"))
         table += 3.0 * np.random.default_rng(1).normal(size=(60, 4))[shop]
         table["day"] = rng.choice(["Mo", "Tu", "We", "Th", "Fr", "Sa"], len(table))
-        table["e"] = np.where(rng.random(len(table)) < 0.04, np.nan, rng.normal(size=len(table)))
+        table["e"] = np.where(
+            rng.random(len(table)) < 0.04, np.nan, rng.normal(size=len(table))
+        )
         return table.assign(shop=shop)
 
-    model = TableModel("shop", anomalies="faults", method="default", random_state=0).fit(rows(25))
+    model = TableModel(
+        "shop", anomalies="faults", method="default", random_state=0
+    ).fit(rows(25))
     assert model.score(rows(10)).alarm.mean() <= 0.07
     faults = rows(10).assign(a=lambda table: table.a + 8.0)  # 8 standard deviations
     found = model.score(faults, explain=1)
@@ -277,14 +318,18 @@ def test_gaps_use_up_no_alarms_and_hide_no_fault():
         rng = np.random.default_rng(seed)
         machine = np.repeat(np.arange(40), n)
         place = 3.0 * np.random.default_rng(1).normal(size=(40, 5))
-        values = rng.uniform(-2.0, 2.0, (len(machine), 1)) + 0.1 * rng.normal(size=(40 * n, 5))
+        values = rng.uniform(-2.0, 2.0, (len(machine), 1)) + 0.1 * rng.normal(
+            size=(40 * n, 5)
+        )
         gaps = rng.random((len(machine), 5)) < np.where(np.arange(5) < 2, 0.0, share)
         table = pd.DataFrame(values + place[machine], columns=list("abcde"))
         return table.mask(gaps).assign(machine=machine)
 
     caught = {}
     for share in (0.0, 0.04):
-        model = TableModel("machine", anomalies="faults", method="default", random_state=0)
+        model = TableModel(
+            "machine", anomalies="faults", method="default", random_state=0
+        )
         model.fit(rows(30, 2, share))
         new = rows(50, 3, share)
         alarm = model.score(new).alarm

@@ -15,7 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyone
-from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, NonlinearOCKSR, TableModel
+from manyone import (
+    CombinedOneClass,
+    IndependentOCKSR,
+    JointOCKSR,
+    NonlinearOCKSR,
+    TableModel,
+)
 from manyone.tables.facts import Facts
 from manyone.tables.frames import Column, read_column, text_column
 
@@ -32,7 +38,8 @@ TABLE = pd.DataFrame(
         "mode": RNG.choice(["low", "high", "off"], N),
         "gap": np.where(RNG.uniform(size=N) < 0.01, np.nan, RNG.normal(size=N)),
         "on": RNG.uniform(size=N) < 0.8,
-        "when": pd.Timestamp("2026-01-01") + pd.to_timedelta(np.arange(N) * 3600, unit="s"),
+        "when": pd.Timestamp("2026-01-01")
+        + pd.to_timedelta(np.arange(N) * 3600, unit="s"),
         "broken": np.arange(N) % 100 == 50,
     }
 )
@@ -52,7 +59,9 @@ def parts(places):
 
 
 def assert_same(one, other, tol=1e-8):
-    pd.testing.assert_frame_equal(pd.DataFrame(one.columns_), pd.DataFrame(other.columns_))
+    pd.testing.assert_frame_equal(
+        pd.DataFrame(one.columns_), pd.DataFrame(other.columns_)
+    )
     found, known = one.score(NEW), other.score(NEW)
     np.testing.assert_allclose(found.score, known.score, atol=tol)
     np.testing.assert_allclose(found.p_value, known.p_value, atol=tol)
@@ -83,12 +92,15 @@ def test_what_is_known_of_all_rows_does_not_come_from_the_sample(monkeypatch):
     pd.testing.assert_frame_equal(columns, known)
     assert "infinite" in columns.note[columns.name == "load"].item()
     levels = [
-        encoder.maps[encoder.used.index("mode")] for encoder in (few.encoder_, WHOLE.encoder_)
+        encoder.maps[encoder.used.index("mode")]
+        for encoder in (few.encoder_, WHOLE.encoder_)
     ]
     assert levels[0].levels.tolist() == levels[1].levels.tolist()
     place = few.encoder_.used.index("mode")
     where = few.encoder_.source == place
-    np.testing.assert_allclose(few.encoder_.fill[:, where], WHOLE.encoder_.fill[:, where])
+    np.testing.assert_allclose(
+        few.encoder_.fill[:, where], WHOLE.encoder_.fill[:, where]
+    )
     guards = few.model_.solution_.guard, WHOLE.model_.solution_.guard
     for ends in ("lower", "upper"):
         values = [_flow(few, getattr(g, ends)[[0], None]) for g in guards[:1]]
@@ -112,7 +124,9 @@ def test_files_and_saving(tmp_path):
 @pytest.mark.parametrize("anomalies", ["any", "strangers"])
 def test_methods_are_chosen_on_the_sample(anomalies):
     found = model(method="auto", anomalies=anomalies).fit(parts([400]))
-    assert type(found.model_) is (JointOCKSR if anomalies == "strangers" else CombinedOneClass)
+    assert type(found.model_) is (
+        JointOCKSR if anomalies == "strangers" else CombinedOneClass
+    )
     assert f"of {N} rows" in " ".join(found.choice_["reason"])
     views = getattr(found.model_, "views_", {"all": found.model_}).values()
     assert all(view.landmarks is not None for view in views)
@@ -129,9 +143,13 @@ def test_what_is_refused(monkeypatch):
     with pytest.raises(ValueError, match="same columns"):
         model().fit(lambda: [TABLE.head(50), TABLE.tail(50).drop(columns="flow")])
     monkeypatch.setattr("manyone.tables.passes._SAMPLE", 60)
-    with pytest.raises(ValueError, match=r"has kept 5\d of the 900 rows.*'fan', others=table"):
+    with pytest.raises(
+        ValueError, match=r"has kept 5\d of the 900 rows.*'fan', others=table"
+    ):
         model().fit(parts([])).forget("fan")
-    with pytest.raises(ValueError, match="that stay, 'lathe', 'pump', 'saw'; they are of 'fan'"):
+    with pytest.raises(
+        ValueError, match="that stay, 'lathe', 'pump', 'saw'; they are of 'fan'"
+    ):
         model().fit(parts([])).forget("fan", others=TABLE)
 
 
@@ -164,7 +182,9 @@ def test_enrolled_rows_are_those_of_the_estimator(method, sampled, tmp_path):
     alone.enroll(found.encoder_.encode(encoder.read(nw.from_native(more)), np.full(len(more), 3)),
                  task=more.machine)  # fmt: skip
     np.testing.assert_allclose(
-        found.model_.solution_.scorer.all(Z[full]), alone.solution_.scorer.all(Z[full]), atol=1e-10
+        found.model_.solution_.scorer.all(Z[full]),
+        alone.solution_.scorer.all(Z[full]),
+        atol=1e-10,
     )
     np.testing.assert_array_equal(found.encoder_.precision, encoder.precision)
     assert found.tasks_.tolist() == ["fan", "lathe", "pump", "saw"]
@@ -173,7 +193,9 @@ def test_enrolled_rows_are_those_of_the_estimator(method, sampled, tmp_path):
     assert len(found.training_.labels) <= 200
     scores = found.score(more.assign(on=~more.on))
     assert set(scores.basis) == {"own"}
-    assert scores.alarm.mean() < 0.25  # neither its new text nor its range is news any more
+    assert (
+        scores.alarm.mean() < 0.25
+    )  # neither its new text nor its range is news any more
     assert found.score(TABLE[~late]).alarm.mean() < 0.15
     assert found.score(more.assign(flow=60.0)).alarm.all()
     wild = found.explain(more.head(2).assign(load=500.0))
@@ -187,7 +209,8 @@ def test_enrolled_rows_are_those_of_the_estimator(method, sampled, tmp_path):
 def test_forgetting_is_a_fit_to_the_rows_that_stay(method, sampled, tmp_path):
     secret = TABLE.machine == "saw"
     table = TABLE.assign(
-        mode=np.where(secret, "chartreuse", TABLE["mode"]), flow=TABLE.flow + 500.0 * secret
+        mode=np.where(secret, "chartreuse", TABLE["mode"]),
+        flow=TABLE.flow + 500.0 * secret,
     )
     numbers = table.loc[secret, ["flow", "load"]].to_numpy().ravel()
     patterns = [b"saw", *(text.encode("utf-32-le") for text in ("saw", "chartreuse"))]
@@ -218,7 +241,9 @@ def test_a_method_that_cannot_learn_more_rows_of_a_table_in_parts_says_so(monkey
 
 
 def test_parts_cannot_leave_blocks_of_time_out_and_say_so():
-    with pytest.warns(UserWarning, match="left out one by one, not in blocks of 'when'"):
+    with pytest.warns(
+        UserWarning, match="left out one by one, not in blocks of 'when'"
+    ):
         model(time="when").fit(parts([300, 600]))
 
 
@@ -241,7 +266,10 @@ COUNTS = {  # what 240 rows hold, and whether it grows
     "a counter": (np.arange(240.0), True),
     "a counter of each task": (np.arange(240.0) // 3 + 7.0 * SEVERAL, True),
     "sorted within every part": (np.arange(240.0) % 60, False),
-    "sorted within every task of a part": (np.arange(240.0) // 3 % 20 + 7.0 * SEVERAL, False),
+    "sorted within every task of a part": (
+        np.arange(240.0) // 3 % 20 + 7.0 * SEVERAL,
+        False,
+    ),
     "batches": ([f"b{k // 12}" for k in range(240)], True),
     "batches of each task": ([f"{k % 3}-{k // 24}" for k in range(240)], True),
     "batches that return": ([f"b{k // 6 % 20}" for k in range(240)], False),
@@ -257,7 +285,9 @@ def test_what_grows_over_the_whole_table_grows_in_parts(name, places):
     facts = []
     for i, j in pairwise([0, *places, 240]):
         column = text_column(values[i:j]) if texts else Column("number", values[i:j])
-        names, codes = np.unique(SEVERAL[i:j], return_inverse=True)  # each part counts for itself
+        names, codes = np.unique(
+            SEVERAL[i:j], return_inverse=True
+        )  # each part counts for itself
         facts.append(Facts.of(column, codes, names.tolist()))
     merged = reduce(lambda one, other: one.merged(other, name), facts)
     assert merged.grows == wanted

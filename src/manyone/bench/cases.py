@@ -39,15 +39,26 @@ class Case:
     @property
     def size(self) -> int:
         """The number that grows."""
-        sizes = {"rows": self.n_rows, "tasks": self.n_tasks, "landmarks": self.landmarks}
+        sizes = {
+            "rows": self.n_rows,
+            "tasks": self.n_tasks,
+            "landmarks": self.landmarks,
+        }
         return self.workers or sizes[self.study]
 
 
 def scaling(rows: int, landmarks: int) -> tuple[Case, ...]:
     """The same rows on one worker and on two, and twice the rows on two."""
-    grown = ("strong", rows, 1), ("strong", rows, 2), ("weak", rows, 1), ("weak", 2 * rows, 2)
+    grown = (
+        ("strong", rows, 1),
+        ("strong", rows, 2),
+        ("weak", rows, 1),
+        ("weak", 2 * rows, 2),
+    )
     fixed = 100, 32, landmarks, (OURS, FLOOR)
-    return tuple(Case(study, n_rows, *fixed, workers) for study, n_rows, workers in grown)
+    return tuple(
+        Case(study, n_rows, *fixed, workers) for study, n_rows, workers in grown
+    )
 
 
 #: A first look, in a minute or two.

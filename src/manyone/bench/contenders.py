@@ -38,7 +38,10 @@ def fleet(n_rows: int, n_tasks: int, n_features: int) -> Data:
     sizes = n_tasks, -(-n_rows // n_tasks), n_features
     n_test = max(8, 800 // n_tasks)
     made: Any = make_fleet(*sizes, n_test=n_test, fault="both", random_state=0)
-    codes = [np.unique(labels, return_inverse=True)[1] for labels in (made.task, made.test_task)]
+    codes = [
+        np.unique(labels, return_inverse=True)[1]
+        for labels in (made.task, made.test_task)
+    ]
     scale = made.data.std(axis=0)
     test = made.test_data / scale, codes[1], made.test_fault
     return Data(made.data / scale, codes[0], *test)
@@ -62,7 +65,9 @@ def floor(data: Data, landmarks: int) -> None:
     """Two passes of kernel blocks, one dsyrk and one triangular solve for each block."""
     X, Z = data.X, data.X[:landmarks]
     gamma = _gamma(X)
-    right = np.column_stack([2 * gamma * Z, np.full(len(Z), -gamma), -gamma * (Z**2).sum(axis=1)])
+    right = np.column_stack(
+        [2 * gamma * Z, np.full(len(Z), -gamma), -gamma * (Z**2).sum(axis=1)]
+    )
 
     def kernel(rows: Array) -> Array:
         left = np.column_stack([rows, (rows**2).sum(axis=1), np.ones(len(rows))])
@@ -91,7 +96,9 @@ def himalaya_ridge(data: Data, landmarks: int) -> Array:
     """Himalaya's kernel ridge on one-hot responses, all rows."""
     from himalaya.kernel_ridge import KernelRidge
 
-    model = KernelRidge(alpha=0.1, kernel="rbf", kernel_params={"gamma": _gamma(data.X)})
+    model = KernelRidge(
+        alpha=0.1, kernel="rbf", kernel_params={"gamma": _gamma(data.X)}
+    )
     return _own_responses(model, data)
 
 
@@ -103,7 +110,9 @@ def _gamma(X: Array) -> float:
 def _own_responses(model: Any, data: Data) -> Array:
     """Fit to one-hot responses; the response of each test row for its own task."""
     model.fit(data.X, np.eye(data.task.max() + 1)[data.task])
-    return np.asarray(model.predict(data.X_test)[np.arange(len(data.X_test)), data.task_test])
+    return np.asarray(
+        model.predict(data.X_test)[np.arange(len(data.X_test)), data.task_test]
+    )
 
 
 def each_task(make: Callable[[int], Any]) -> Contender:
@@ -115,7 +124,9 @@ def each_task(make: Callable[[int], Any]) -> Contender:
         groups = np.split(data.X[order], np.flatnonzero(np.diff(data.task[order])) + 1)
         for task, rows in enumerate(groups):
             mine = np.flatnonzero(data.task_test == task)
-            scores[mine] = make(landmarks).fit(rows).decision_function(data.X_test[mine])
+            scores[mine] = (
+                make(landmarks).fit(rows).decision_function(data.X_test[mine])
+            )
         return scores
 
     return fit_and_score

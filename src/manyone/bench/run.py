@@ -47,7 +47,9 @@ class Measured:
 
 
 def measure(
-    cases: Sequence[Case], repeats: int, tell: Callable[[int, int], None] = lambda done, of: None
+    cases: Sequence[Case],
+    repeats: int,
+    tell: Callable[[int, int], None] = lambda done, of: None,
 ) -> list[Measured]:
     """Measure cases.
 
@@ -68,7 +70,9 @@ def measure(
         tell(done, len(cases))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found += _scaled(case, repeats) if case.workers else _measured(case, repeats)
+            found += (
+                _scaled(case, repeats) if case.workers else _measured(case, repeats)
+            )
     tell(len(cases), len(cases))
     return found
 
@@ -88,10 +92,14 @@ def _measured(case: Case, repeats: int) -> list[Measured]:
             tracemalloc.stop()
         aucs[name] = float("nan") if scores is None else task_auc(data, scores)
     able = [name for name in case.contenders if name not in notes]
-    times = in_turns({n: partial(CONTENDERS[n], data, case.landmarks) for n in able}, repeats)
+    times = in_turns(
+        {n: partial(CONTENDERS[n], data, case.landmarks) for n in able}, repeats
+    )
     found = {name: Measured(case, name, note=note) for name, note in notes.items()}
     for name in able:
-        found[name] = replace(_timed(case, name, times), auc=aucs[name], peak_mb=peaks[name])
+        found[name] = replace(
+            _timed(case, name, times), auc=aucs[name], peak_mb=peaks[name]
+        )
     return [found[name] for name in case.contenders]
 
 
@@ -99,7 +107,10 @@ def _scaled(case: Case, repeats: int) -> list[Measured]:
     try:
         times = times_of(case, repeats)
     except ImportError as error:
-        return [Measured(case, name, note=f"not installed: {error}") for name in case.contenders]
+        return [
+            Measured(case, name, note=f"not installed: {error}")
+            for name in case.contenders
+        ]
     return [_timed(case, name, times) for name in times]
 
 

@@ -20,7 +20,9 @@ from manyone.threads import one_blas_thread
 _CHUNKS = 16
 
 
-def in_turns(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
+def in_turns(
+    calls: dict[str, Callable[[], Any]], repeats: int
+) -> dict[str, list[float]]:
     """Seconds of each call in each round; a round makes every call once."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(repeats):
@@ -34,7 +36,9 @@ def in_turns(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, lis
 def made(numbers: Codes, n_tasks: int, n_features: int) -> Array:
     """Rows (n, d) with these numbers, about the centres of their tasks."""
     centres = 2.0 * np.random.default_rng(0).normal(size=(n_tasks, n_features))
-    noise = np.random.default_rng(1 + numbers[0]).normal(size=(len(numbers), n_features))
+    noise = np.random.default_rng(1 + numbers[0]).normal(
+        size=(len(numbers), n_features)
+    )
     return np.asarray(centres[numbers % n_tasks] + noise)
 
 
@@ -74,7 +78,9 @@ def times_of(case: Case, repeats: int) -> dict[str, list[float]]:
         run = partial(bare, case)
         list(pool.map(run, [numbers[: 2 * case.landmarks]] * case.workers))  # imports
         with (
-            LocalCluster(n_workers=case.workers, dashboard_address=None, **options) as cluster,
+            LocalCluster(
+                n_workers=case.workers, dashboard_address=None, **options
+            ) as cluster,
             Client(cluster) as client,
         ):
             places = da.arange(case.n_rows, chunks=-(-case.n_rows // _CHUNKS))
@@ -93,6 +99,8 @@ def times_of(case: Case, repeats: int) -> dict[str, list[float]]:
             model = JointOCKSR(landmarks=case.landmarks, random_state=0)
             contenders: dict[str, Callable[[], Any]] = {
                 OURS: lambda: model.fit(X, task=numbers % case.n_tasks),
-                FLOOR: lambda: list(pool.map(run, np.array_split(numbers, case.workers))),
+                FLOOR: lambda: list(
+                    pool.map(run, np.array_split(numbers, case.workers))
+                ),
             }
             return in_turns(contenders, repeats)

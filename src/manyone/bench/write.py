@@ -15,7 +15,14 @@ from manyone.threads import blas_threads
 
 COLUMNS = (
     *("study", "rows", "tasks", "features", "landmarks", "workers", "contender"),
-    *("seconds", "seconds_min", "seconds_max", "ratio_to_ours", "ratio_min", "ratio_max"),
+    *(
+        "seconds",
+        "seconds_min",
+        "seconds_max",
+        "ratio_to_ours",
+        "ratio_min",
+        "ratio_max",
+    ),
     *("auc", "peak_mb", "note"),
 )
 #: What grows in a study: a heading, and the name of its axis.
@@ -49,9 +56,21 @@ def line(one: Measured) -> list[object]:
     if one.note:
         return [*numbers, one.contender, *[""] * 8, one.note]
     times, ratios = one.seconds, one.ratios
-    spread = [np.median(times), min(times), max(times), np.median(ratios), min(ratios), max(ratios)]
+    spread = [
+        np.median(times),
+        min(times),
+        max(times),
+        np.median(ratios),
+        min(ratios),
+        max(ratios),
+    ]
     values = [f"{value:.4g}" for value in (*spread, one.auc, one.peak_mb)]
-    return [*numbers, one.contender, *("" if value == "nan" else value for value in values), ""]
+    return [
+        *numbers,
+        one.contender,
+        *("" if value == "nan" else value for value in values),
+        "",
+    ]
 
 
 def as_markdown(found: Sequence[Measured]) -> str:
@@ -61,7 +80,9 @@ def as_markdown(found: Sequence[Measured]) -> str:
     for study, (heading, _) in STUDIES.items():
         lines = [_as_row(one) for one in found if one.case.study == study]
         if lines:
-            parts.append("\n".join([f"## {heading}\n", _HEAD, "|---" * 9 + "|", *lines, ""]))
+            parts.append(
+                "\n".join([f"## {heading}\n", _HEAD, "|---" * 9 + "|", *lines, ""])
+            )
     return "\n".join(parts)
 
 
@@ -70,7 +91,9 @@ def _as_row(one: Measured) -> str:
     head = f"| {case.n_rows:,} | {case.n_tasks:,} | {case.landmarks:,} | {case.workers or ''} |"
     if one.note:
         return f"{head} {one.contender} | {one.note} | | | |"
-    ratio = f"{np.median(one.ratios):.2f} ({min(one.ratios):.2f} to {max(one.ratios):.2f})"
+    ratio = (
+        f"{np.median(one.ratios):.2f} ({min(one.ratios):.2f} to {max(one.ratios):.2f})"
+    )
     ratio = "1" if one.contender == OURS else ratio
     auc = "" if np.isnan(one.auc) else f"{100 * one.auc:.1f}"
     peak = "" if np.isnan(one.peak_mb) else f"{one.peak_mb:.0f}"
@@ -90,12 +113,18 @@ def charts(found: Sequence[Measured]) -> list[Chart]:
         down = Axis(_SECONDS, log=max(times) > 10.0 * min(times))
         panels = [Panel("", across, down, _curves(some, sizes, "seconds"))]
         if not some[0].case.workers:
-            panels.append(Panel("", across, Axis(_AUC, percent=True), _curves(some, sizes, "auc")))
-        drawn.append(Chart(f"bench_{study}", heading, f"{heading}, medians", tuple(panels)))
+            panels.append(
+                Panel("", across, Axis(_AUC, percent=True), _curves(some, sizes, "auc"))
+            )
+        drawn.append(
+            Chart(f"bench_{study}", heading, f"{heading}, medians", tuple(panels))
+        )
     return drawn
 
 
-def _curves(found: Sequence[Measured], sizes: list[int], value: str) -> tuple[Curve, ...]:
+def _curves(
+    found: Sequence[Measured], sizes: list[int], value: str
+) -> tuple[Curve, ...]:
     curves = []
     for number, name in enumerate(CONTENDERS):
         mine = [one for one in found if one.contender == name]

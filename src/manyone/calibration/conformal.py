@@ -48,8 +48,12 @@ def full_conformal(
     total = np.array(weight.sum() + 1.0)
     residual_sum = moved @ weight + own
     lost = count * left_out * moved
-    scores = -np.abs(left_out - left_out_mean(residual_sum[:, None], lost, total, count))
-    new = -np.abs(error - left_out_mean(residual_sum, error * own, total, np.array(1.0)))
+    scores = -np.abs(
+        left_out - left_out_mean(residual_sum[:, None], lost, total, count)
+    )
+    new = -np.abs(
+        error - left_out_mean(residual_sum, error * own, total, np.array(1.0))
+    )
     # Equal scores may differ by rounding; counting them as equal can only enlarge p.
     tied = 1e-10 * (1.0 + np.abs(new))
     return (1.0 + (scores <= (new + tied)[:, None]) @ weight) / total
@@ -101,7 +105,9 @@ def ridge_pvalues(
 def benjamini_hochberg(p: Array, fdr: float) -> Mask:
     """Rows to reject so that at most a share `fdr` of them is expected to be false, shape (m,)."""
     ascending = np.sort(p)
-    passing = np.flatnonzero(ascending <= fdr * (1 + 1e-12) * np.arange(1, len(p) + 1) / len(p))
+    passing = np.flatnonzero(
+        ascending <= fdr * (1 + 1e-12) * np.arange(1, len(p) + 1) / len(p)
+    )
     return p <= (ascending[passing[-1]] if len(passing) else -1.0)
 
 

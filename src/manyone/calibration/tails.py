@@ -46,7 +46,9 @@ class Tails:
     @classmethod
     def of(cls, scores: Array, codes: Codes, weight: Array, kept: int) -> Tails:
         """Tails of rows with these scores."""
-        return cls(scores, weight, codes, np.zeros(len(scores), dtype=bool), kept)._sorted()
+        return cls(
+            scores, weight, codes, np.zeros(len(scores), dtype=bool), kept
+        )._sorted()
 
     @classmethod
     def known(
@@ -59,7 +61,9 @@ class Tails:
         some, weight = ~np.isnan(scores), rows.weight
         if isinstance(rows, TrainingRows) and rows.group is not None:
             weight = calibration_weight(scores, rows, alike)
-        return cls.of(scores[some], rows.codes[some], weight[some], kept_scores(n_tasks))
+        return cls.of(
+            scores[some], rows.codes[some], weight[some], kept_scores(n_tasks)
+        )
 
     @classmethod
     def none(cls, n_tasks: int) -> Tails:
@@ -69,7 +73,10 @@ class Tails:
 
     def merged(self, *others: Tails) -> Tails:
         """Tails of the rows of all."""
-        rows = [(part.scores, part.weight, part.codes, part.rounded) for part in (self, *others)]
+        rows = [
+            (part.scores, part.weight, part.codes, part.rounded)
+            for part in (self, *others)
+        ]
         scores, weight, codes, rounded = map(np.concatenate, zip(*rows, strict=True))
         return Tails(scores, weight, codes, rounded, self.kept)._sorted()
 
@@ -97,9 +104,15 @@ class Tails:
 
     def _counted(self) -> Tails:
         order = np.lexsort((self.scores, self.rounded, self.codes))
-        scores, codes, rounded = self.scores[order], self.codes[order], self.rounded[order]
+        scores, codes, rounded = (
+            self.scores[order],
+            self.codes[order],
+            self.rounded[order],
+        )
         new = np.ones(len(order), dtype=bool)
-        new[1:] = (np.diff(scores) != 0) | (np.diff(codes) != 0) | (np.diff(rounded) != 0)
+        new[1:] = (
+            (np.diff(scores) != 0) | (np.diff(codes) != 0) | (np.diff(rounded) != 0)
+        )
         starts = np.flatnonzero(new)
         weight = self.weight[order]
         weight = np.add.reduceat(weight, starts) if len(starts) else weight

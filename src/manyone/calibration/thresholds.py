@@ -102,9 +102,22 @@ class Calibration:
         kept = ~is_singleton | np.all(is_singleton)
         pool, pool_weight = pool[kept], weight[kept]
         ascending = np.argsort(pool, kind="stable")
-        counts, total = np.bincount(codes, weight, n_tasks).astype(np.float64), pool_weight.sum()
+        counts, total = (
+            np.bincount(codes, weight, n_tasks).astype(np.float64),
+            pool_weight.sum(),
+        )
         pool, pool_weight = pool[ascending], pool_weight[ascending]
-        return cls(scores, weight, starts, pool, pool_weight, spread, source, counts, float(total))
+        return cls(
+            scores,
+            weight,
+            starts,
+            pool,
+            pool_weight,
+            spread,
+            source,
+            counts,
+            float(total),
+        )
 
     @classmethod
     def from_left_out(cls, solution: Solution, rows: TrainingRows) -> Calibration:
@@ -182,8 +195,12 @@ class Calibration:
             below = np.searchsorted(self.scores[own], scores[rows], side="right")
             p[rows] = alone = _p_steps(self.weight[own])[below]
             if borrowed[task]:
-                p[rows] = pool[_number_below(self.pool_scores, self.spread[task], scores[rows])]
-                p[rows] = np.where(scores[rows] < worst[task], p[rows], np.maximum(p[rows], alone))
+                p[rows] = pool[
+                    _number_below(self.pool_scores, self.spread[task], scores[rows])
+                ]
+                p[rows] = np.where(
+                    scores[rows] < worst[task], p[rows], np.maximum(p[rows], alone)
+                )
         return p
 
     def _worst(self) -> Array:
@@ -221,7 +238,9 @@ class Calibration:
             "average over tasks; each one raises at most 1/(n+1), on average over fits. "
         )
         if pool_floor > alarm_rate:
-            text += f"Even the pool allows no rate below {pool_floor:.3g}, which is used. "
+            text += (
+                f"Even the pool allows no rate below {pool_floor:.3g}, which is used. "
+            )
         if floor <= 0.25:
             return text + f"Give more rows, or set alarm_rate to at least {floor:.3g}."
         return text + "Give more rows."
@@ -234,7 +253,10 @@ def _number_below(pool: Array, unit: float, scores: Array) -> Codes:
     """
     place = np.searchsorted(pool, scores / unit, side="right")
     # The neighbours are multiplied as the offset is: both agree to the last bit.
-    above, below = pool[np.minimum(place, len(pool) - 1)], pool[np.maximum(place - 1, 0)]
+    above, below = (
+        pool[np.minimum(place, len(pool) - 1)],
+        pool[np.maximum(place - 1, 0)],
+    )
     further = (place < len(pool)) & (scores >= above * unit)
     place = np.where(further, np.searchsorted(pool, above, side="right"), place)
     back = (place > 0) & ~further & (scores < below * unit)
@@ -285,7 +307,9 @@ def spreads(
     others = np.maximum(total - count * square, np.finfo(float).tiny)
     typical = others / (mass - count * fewer[codes]) * fewer[codes]
     own = np.maximum(sums[codes] - count * square, 0.0)
-    unit = np.sqrt((_PRIOR_ROWS * typical + own) / (_PRIOR_ROWS + totals[codes] - count))
+    unit = np.sqrt(
+        (_PRIOR_ROWS * typical + own) / (_PRIOR_ROWS + totals[codes] - count)
+    )
     spread = (_PRIOR_ROWS * total / mass + sums / fewer) / (_PRIOR_ROWS + totals)
     spread = np.sqrt(now * spread)
     # (Scores have been lowered by a thousandth of this, for ties.)

@@ -26,13 +26,17 @@ except ImportError as error:
 from manyone import __version__
 from manyone.cli import bench, common, demo, fit, reproduce, score, upkeep, watch
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, invoke_without_command=True)
+app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, invoke_without_command=True
+)
 
 
 @app.callback(epilog=common.examples(__doc__))
 def manyone(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Say which version this is.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Say which version this is.")
+    ] = False,
 ) -> None:
     """One-class classification for many related tasks with few normal samples each."""
     if version:

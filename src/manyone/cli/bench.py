@@ -22,9 +22,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def bench(
-    out: Annotated[Path, typer.Option(help="Folder for bench.csv, bench.md and plots.")] = Path(
-        "bench"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Folder for bench.csv, bench.md and plots.")
+    ] = Path("bench"),
     quick: Annotated[bool, typer.Option("--quick", help="Small cases only.")] = False,
 ) -> None:
     """Measure speed, accuracy and memory beside rivals.

@@ -48,7 +48,10 @@ def run(app: typer.Typer, args: Sequence[str] | None) -> int:
         rest, which ``MANYONE_DEBUG=1`` shows in full.
     """
     try:
-        with warnings.catch_warnings(record=True) as caught, _terminated_as_interrupted():
+        with (
+            warnings.catch_warnings(record=True) as caught,
+            _terminated_as_interrupted(),
+        ):
             warnings.simplefilter("default")
             code = app(args=args, prog_name="manyone", standalone_mode=False) or 0
         if code == _STOPPED:
@@ -66,7 +69,10 @@ def run(app: typer.Typer, args: Sequence[str] | None) -> int:
         if not text:
             if os.environ.get("MANYONE_DEBUG"):
                 raise
-            code, text = 1, f"unexpected {type(error).__name__}: {error}. This is a mistake in "
+            code, text = (
+                1,
+                f"unexpected {type(error).__name__}: {error}. This is a mistake in ",
+            )
             text += "manyone; MANYONE_DEBUG=1 shows where."
     _say(text)
     return code
@@ -81,7 +87,9 @@ def _what_to_mend(error: Exception) -> str:
     from manyone.persistence import ModelFileError
     from manyone.tablefiles import TableFileError
 
-    if hasattr(error, "format_message"):  # of the option parser, which has its own words
+    if hasattr(
+        error, "format_message"
+    ):  # of the option parser, which has its own words
         context = getattr(error, "ctx", None)
         more = f" See {context.command_path} --help." if context is not None else ""
         return f"{error.format_message().rstrip('.')}.{more}"
@@ -93,7 +101,9 @@ def _what_to_mend(error: Exception) -> str:
         beside = str(error.filename).endswith(".part")  # a file that was to be renamed
         place = Path(error.filename).parent if beside else error.filename
         return f"{place}: {why}. Check its name and permissions."
-    if isinstance(error, (InputError, OSError, MemoryError, ModelFileError, TableFileError)):
+    if isinstance(
+        error, (InputError, OSError, MemoryError, ModelFileError, TableFileError)
+    ):
         return str(error) or "not enough memory. Give fewer rows."
     return ""
 
@@ -137,16 +147,22 @@ def needs(extras: str) -> Iterator[None]:
         yield
     except ImportError as error:
         remedy = f". Install: pip install '.[{extras}]' in the checkout of manyone"
-        raise InputError(f"{error}" + remedy * ("pip install" not in str(error))) from error
+        raise InputError(
+            f"{error}" + remedy * ("pip install" not in str(error))
+        ) from error
 
 
 def check_folder(option: str, folder: Path) -> None:
     """Refuse a folder that cannot be written before anything is computed."""
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    existing = next(
+        path for path in (folder, *folder.absolute().parents) if path.exists()
+    )
     if not existing.is_dir():
         raise InputError(f"{option} {folder}: {existing} is a file. Name a folder.")
     if not os.access(existing, os.W_OK):
-        raise InputError(f"{option} {folder}: cannot write in {existing}. Name another folder.")
+        raise InputError(
+            f"{option} {folder}: cannot write in {existing}. Name another folder."
+        )
 
 
 def print_table(table: Table, leave_out: Collection[str] = ()) -> None:

@@ -51,7 +51,9 @@ def add_to(app: typer.Typer) -> None:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for all that it writes.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for all that it writes.")] = Path(
+        "demo"
+    ),
 ) -> None:
     """Go the whole path on an example table.
 
@@ -69,7 +71,9 @@ def demo(
     for table, path in zip(example_tables(), (events, today), strict=True):
         with table_writer(path) as add:
             add(table)
-    typer.echo(f"Readings of {_MACHINES} machines: {events}, and {_TODAY} more of each: {today}\n")
+    typer.echo(
+        f"Readings of {_MACHINES} machines: {events}, and {_TODAY} more of each: {today}\n"
+    )
     _say("fit", events, "--task", "machine", "--time", "when", "--out", model)
     fit(events, ["machine"], model, time="when")
     _say("score", model, today, "--out", scores, "--explain", 3, "--keep", "when")
@@ -116,7 +120,9 @@ def example_tables() -> tuple[pl.DataFrame, pl.DataFrame]:
     known = fleet.task < _MACHINES - _NEW - 1
     few = (fleet.task == _MACHINES - _NEW - 1) & (place < _FEW)
     events = events.filter(pl.Series(known | few))
-    return events.sort("when"), today.with_columns(fault=pl.Series(fleet.test_fault)).sort("when")
+    return events.sort("when"), today.with_columns(
+        fault=pl.Series(fleet.test_fault)
+    ).sort("when")
 
 
 def _readings(
@@ -137,7 +143,9 @@ def _readings(
     for (name, (usual, deviation)), values in zip(_SENSORS.items(), X.T, strict=True):
         written = np.round(usual + deviation * values, 3).tolist()
         columns[name] = [v if rng.uniform() > 0.02 else None for v in written]
-    notes = np.array([None, "oil changed", "ok", "checked by Jo", "door open, closed it"])
+    notes = np.array(
+        [None, "oil changed", "ok", "checked by Jo", "door open, closed it"]
+    )
     columns["note"] = rng.choice(notes, n, p=[0.8, 0.05, 0.05, 0.05, 0.05]).tolist()
     return pl.DataFrame(columns).with_columns(
         pl.Series("reading", 7000 + np.argsort(np.argsort(minutes)))

@@ -45,15 +45,22 @@ NormalRows = Annotated[
     Path, typer.Argument(help="CSV, CSV.gz or Parquet of normal rows; - is stdin.")
 ]
 Tasks = Annotated[
-    list[str], typer.Option(metavar="A,B", help="Column or columns that say whose row it is.")
+    list[str],
+    typer.Option(metavar="A,B", help="Column or columns that say whose row it is."),
 ]
-Method = Annotated[str, typer.Option(help="auto, or the name of an estimator, as JointOCKSR.")]
-Rate = Annotated[float, typer.Option(help="Share of normal rows that may raise an alarm.")]
+Method = Annotated[
+    str, typer.Option(help="auto, or the name of an estimator, as JointOCKSR.")
+]
+Rate = Annotated[
+    float, typer.Option(help="Share of normal rows that may raise an alarm.")
+]
 Groups = Annotated[
-    str | None, typer.Option(help="Column of rows that leave together: a session, a day.")
+    str | None,
+    typer.Option(help="Column of rows that leave together: a session, a day."),
 ]
 Outlier = Annotated[
-    str | None, typer.Option(help="Column that says yes, true or 1 of rows known to be abnormal.")
+    str | None,
+    typer.Option(help="Column that says yes, true or 1 of rows known to be abnormal."),
 ]
 
 
@@ -68,24 +75,28 @@ def fit(
     task: Tasks,
     out: Annotated[Path, typer.Option(help="File for the model.")],
     anomalies: Annotated[
-        Anomalies, typer.Option(help="Rows of somebody else, own rows gone wrong, or both.")
+        Anomalies,
+        typer.Option(help="Rows of somebody else, own rows gone wrong, or both."),
     ] = "any",
     method: Method = "auto",
     alarm_rate: Rate = 0.05,
     time: Annotated[
-        str | None, typer.Option(help="Column that says when; blocks of time then leave together.")
+        str | None,
+        typer.Option(help="Column that says when; blocks of time then leave together."),
     ] = None,
     groups: Groups = None,
     outlier: Outlier = None,
     ignore: Annotated[
-        list[str] | None, typer.Option(metavar="A,B", help="Columns that are not features.")
+        list[str] | None,
+        typer.Option(metavar="A,B", help="Columns that are not features."),
     ] = None,
     no_tune: Annotated[
         bool, typer.Option("--no-tune", help="Settings that often do well, at once.")
     ] = False,
     engine: Annotated[Engine, typer.Option(help="Where to compute.")] = "local",
     scheduler: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler, with --engine dask.")
+        str | None,
+        typer.Option(help="Address of a Dask scheduler, with --engine dask."),
     ] = None,
 ) -> None:
     """Learn what is normal for each entity of a table."""
@@ -104,10 +115,16 @@ def fit(
     with working("reading"):
         rows = _dask_rows(table, task) if engine == "dask" else _local_rows(table, task)
         tasks = chosen_columns("--task", task, rows, table)
-        for option, name in (("--time", time), ("--groups", groups), ("--outlier", outlier)):
+        for option, name in (
+            ("--time", time),
+            ("--groups", groups),
+            ("--outlier", outlier),
+        ):
             chosen_columns(option, [name] if name is not None else [], rows, table)
         ignored = chosen_columns("--ignore", ignore or [], rows, table)
-    model = TableModel(tasks[0] if len(tasks) == 1 else tasks, method=chosen, random_state=0)
+    model = TableModel(
+        tasks[0] if len(tasks) == 1 else tasks, method=chosen, random_state=0
+    )
     model.set_params(anomalies=anomalies, alarm_rate=alarm_rate, ignore=ignored)
     model.set_params(time=time, outlier=outlier, groups=groups)
     with about(table), _cluster(scheduler), working("fitting"):
@@ -127,13 +144,18 @@ def info(model: Model) -> None:
     found, header = load_model(model), read_header(model)
     calibrated = found.calibrated_
     lines = [
-        ("file", f"{model}, {model.stat().st_size / 2**20:.1f} MB, manyone {header['manyone']}"),
+        (
+            "file",
+            f"{model}, {model.stat().st_size / 2**20:.1f} MB, manyone {header['manyone']}",
+        ),
         ("tasks are", shortlist(found.tasks_.tolist(), 5)),
         *_summary(found),
         ("thresholds", f"set {calibrated['when']} on {calibrated['on']}"),
     ]
     print_lines("The model", ("", ""), lines)
-    print_lines("Its columns", ("column", "kind", "use", "missing", "note"), _columns(found))
+    print_lines(
+        "Its columns", ("column", "kind", "use", "missing", "note"), _columns(found)
+    )
 
 
 def _local_rows(table: Path, task: list[str]) -> Any:
@@ -171,7 +193,9 @@ def _cluster(scheduler: str | None) -> AbstractContextManager[Any]:
     try:
         return Client(scheduler, timeout=10)
     except (OSError, ValueError) as error:
-        raise InputError(f"--scheduler {scheduler}: nobody answers there ({error}).") from None
+        raise InputError(
+            f"--scheduler {scheduler}: nobody answers there ({error})."
+        ) from None
 
 
 def _method(method: str, no_tune: bool) -> Any:
@@ -189,10 +213,14 @@ def _method(method: str, no_tune: bool) -> Any:
 def _summary(model: TableModel) -> list[tuple[str, str]]:
     """What there is to say about a fitted model."""
     used, labels = model.columns_["used"], model.training_.labels
-    dropped = [f"{line[0]} ({line[-1]})" for line in _columns(model) if line[2] == "dropped"]
+    dropped = [
+        f"{line[0]} ({line[-1]})" for line in _columns(model) if line[2] == "dropped"
+    ]
     more = f" and {len(dropped) - 5} more" if len(dropped) > 5 else ""
     names = " and ".join(map(repr, model.task_columns))
-    counts = np.bincount(lookup(labels, model.tasks_) + 1)[1:]  # without rows of no task
+    counts = np.bincount(lookup(labels, model.tasks_) + 1)[
+        1:
+    ]  # without rows of no task
     if len(labels) < model.n_rows_:  # a sample was kept
         counts = model.model_.calibration_.counts.astype(int)
     low, high = counts.min(), counts.max()
@@ -201,7 +229,9 @@ def _summary(model: TableModel) -> list[tuple[str, str]]:
     known = f", of which {bad:,} are known to be abnormal ('{model.outlier}')"
     features, rate = model.columns_["features"].sum(), promised_rate(model)
     few = model.model_.calibration_.pooled(rate).sum()
-    borrow = f"; tasks with too few rows for it, which borrow the threshold of all: {few:,}"
+    borrow = (
+        f"; tasks with too few rows for it, which borrow the threshold of all: {few:,}"
+    )
     return [
         ("rows", f"{model.n_rows_:,}{known * bool(bad)}"),
         ("tasks", f"{len(model.tasks_):,} by {names}, {each} rows each"),
@@ -216,7 +246,9 @@ def _chosen(model: TableModel) -> list[tuple[str, str]]:
     """Method and setting of each view, and why."""
     choice, lines = model.choice_, []
     for k in np.flatnonzero(choice["chosen"] | (choice["method"] == "")):
-        score = f", AUC {choice['score'][k]:.3f}" if np.isfinite(choice["score"][k]) else ""
+        score = (
+            f", AUC {choice['score'][k]:.3f}" if np.isfinite(choice["score"][k]) else ""
+        )
         setting = f" ({choice['setting'][k]})" if choice["setting"][k] else ""
         what = f"{choice['method'][k]}{setting}: " if choice["method"][k] else ""
         view = "" if choice["view"][k] == "all" else f" for {choice['view'][k]}"
@@ -232,7 +264,9 @@ def _rival(model: TableModel) -> list[tuple[str, str]]:
     normal = ~model.training_.outlier
     share, rows = svm_false_alarms(Z[normal], codes[normal], model.alarm_rate)
     text = f"{share:.1%} of {rows:,} left-out normal rows would raise an alarm"
-    return [("one OneClassSVM per task", text if rows else "nothing: no task has two rows")]
+    return [
+        ("one OneClassSVM per task", text if rows else "nothing: no task has two rows")
+    ]
 
 
 def _columns(model: TableModel) -> list[tuple[str, ...]]:
@@ -240,6 +274,12 @@ def _columns(model: TableModel) -> list[tuple[str, ...]]:
     fields = ("name", "kind", "used", "missing", "note")
     lines = zip(*(model.columns_[field].tolist() for field in fields), strict=True)
     return [
-        (name, kind, "used" if used else "dropped", f"{gaps:.0%}", note.removeprefix("dropped: "))
+        (
+            name,
+            kind,
+            "used" if used else "dropped",
+            f"{gaps:.0%}",
+            note.removeprefix("dropped: "),
+        )
         for name, kind, used, gaps, note in lines
     ]

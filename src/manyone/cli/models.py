@@ -45,7 +45,9 @@ def load_model(path: Path) -> TableModel:
 def _kinds(model: TableModel) -> dict[str, Kind]:
     """What the columns of a text file have to be for a model; others stay texts."""
     columns = model.columns_
-    used = zip(columns["name"].tolist(), columns["kind"].tolist(), columns["used"], strict=True)
+    used = zip(
+        columns["name"].tolist(), columns["kind"].tolist(), columns["used"], strict=True
+    )
     kinds: dict[str, Kind] = {name: kind for name, kind, is_used in used if is_used}
     label: Kind = "text" if _has_text_labels(model) else "number"
     return kinds | dict.fromkeys(model.task_columns, label)
@@ -67,7 +69,9 @@ def _with_labels(table: pl.DataFrame, model: TableModel) -> pl.DataFrame:
     return table.with_columns(pl.col(whole).cast(pl.String))
 
 
-def rows_for(model: TableModel, source: Path, find: Collection[str] | None = ()) -> pl.DataFrame:
+def rows_for(
+    model: TableModel, source: Path, find: Collection[str] | None = ()
+) -> pl.DataFrame:
     """A whole table for a model.
 
     Parameters
@@ -94,7 +98,9 @@ def about(source: Path, first_row: int = 0) -> Iterator[None]:
     except TableFileError:  # names the file itself
         raise
     except ValueError as error:
-        text = re.sub(r"^Row (\d+)", lambda found: f"row {int(found[1]) + first_row}", str(error))
+        text = re.sub(
+            r"^Row (\d+)", lambda found: f"row {int(found[1]) + first_row}", str(error)
+        )
         text = text.replace('unknown="pooled"', "--unknown pooled")
         text = re.sub(r"forget\(.*, others=table\)", "--others TABLE", text)
         raise InputError(f"{_name(source)}: {text}") from error
@@ -112,7 +118,9 @@ def chosen_columns(
     names = [
         name
         for text in given
-        for name in ([text] if text in columns else [part.strip() for part in text.split(",")])
+        for name in (
+            [text] if text in columns else [part.strip() for part in text.split(",")]
+        )
     ]
     for name in names:
         if name not in columns:
@@ -134,13 +142,17 @@ def refuse_same(option: str, path: Path, *others: Path) -> None:
     """Refuse to write over a file that is read."""
     for other in others:
         if path.exists() and other.exists() and path.samefile(other):
-            raise InputError(f"{option} {path} would be written over {other}. Name another file.")
+            raise InputError(
+                f"{option} {path} would be written over {other}. Name another file."
+            )
 
 
 def check_rate(alarm_rate: float) -> None:
     """Refuse a rate that is none."""
     if not 0.0 < alarm_rate < 1.0:
-        raise InputError(f"--alarm-rate {alarm_rate:g}: give a share between 0 and 1, as 0.05.")
+        raise InputError(
+            f"--alarm-rate {alarm_rate:g}: give a share between 0 and 1, as 0.05."
+        )
 
 
 def promised_rate(model: TableModel) -> float:
@@ -156,7 +168,9 @@ def label_of(model: TableModel, words: Sequence[str]) -> Any:
     for label in model.tasks_.tolist():
         if str(label) == text:
             return label
-    raise InputError(f"no task {text!r}. The model knows {shortlist(model.tasks_.tolist(), 5)}.")
+    raise InputError(
+        f"no task {text!r}. The model knows {shortlist(model.tasks_.tolist(), 5)}."
+    )
 
 
 def save_model(model: TableModel, path: Path) -> None:

@@ -20,10 +20,19 @@ from typing import Annotated, Literal
 
 import typer
 
-from manyone.cli.common import InputError, check_folder, examples, needs, print_table, progress
+from manyone.cli.common import (
+    InputError,
+    check_folder,
+    examples,
+    needs,
+    print_table,
+    progress,
+)
 
 Strangers = Literal["mnist", "coil100", "face", "all"]
-Faults = Literal["servers", "spacecraft", "turbofan", "products", "valves", "all-faults"]
+Faults = Literal[
+    "servers", "spacecraft", "turbofan", "products", "valves", "all-faults"
+]
 Data = Literal[Strangers, Faults]
 Kinds = Literal["seen", "unseen", "both", "faults"]
 
@@ -35,18 +44,26 @@ def add_to(app: typer.Typer) -> None:
 
 def reproduce(
     data: Annotated[
-        Data | None, typer.Option(help="Data set; default mnist, the only one that comes with it.")
+        Data | None,
+        typer.Option(help="Data set; default mnist, the only one that comes with it."),
     ] = None,
     protocol: Annotated[
         Kinds | None,
-        typer.Option(help="Anomalies: other classes, known or new, or faults. Default: all."),
+        typer.Option(
+            help="Anomalies: other classes, known or new, or faults. Default: all."
+        ),
     ] = None,
     repeats: Annotated[
-        int | None, typer.Option(help="Random repetitions; default 10, with --quick 1.", min=1)
+        int | None,
+        typer.Option(help="Random repetitions; default 10, with --quick 1.", min=1),
     ] = None,
     seed: Annotated[int, typer.Option(help="Fixes every split.", min=0)] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results"),
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer methods and test rows.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path(
+        "results"
+    ),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer methods and test rows.")
+    ] = False,
     data_home: Annotated[
         Path | None, typer.Option(help="Folder with data files; default $MANYONE_DATA.")
     ] = None,
@@ -70,8 +87,12 @@ def reproduce(
     plan = (Plan.quick if quick else Plan)(datasets, protocols, repeats, seed)
     check_folder("--out", out)
     if data_home is not None and not data_home.is_dir():
-        raise InputError(f"--data-home {data_home} is not a folder. Name one that exists.")
-    command = f"manyone reproduce --data {data} --protocol {protocol} --repeats {repeats}"
+        raise InputError(
+            f"--data-home {data_home} is not a folder. Name one that exists."
+        )
+    command = (
+        f"manyone reproduce --data {data} --protocol {protocol} --repeats {repeats}"
+    )
     command += f" --seed {seed} --out {shlex.quote(str(out))}"
     command += " --quick" if quick else ""
     with progress("reproducing", "cells", delay=0.0) as update:
@@ -81,12 +102,17 @@ def reproduce(
     for name in results.datasets:
         print_table(auc_table(name, results), leave_out=("p", "difference"))
     if plan.missing:
-        names, remedy = ", ".join(plan.missing), "pip install '.[experiments]' in its checkout"
+        names, remedy = (
+            ", ".join(plan.missing),
+            "pip install '.[experiments]' in its checkout",
+        )
         typer.echo(f"Left out, not installed: {names}. Install: {remedy}")
     typer.echo(f"Page: {out / 'report.html'}")
     failed = [f"{o.cell.method}: {o.error}" for o in results.outcomes if o.error]
     if failed:
-        typer.echo(f"manyone: {len(failed)} cells failed, the first {failed[0]}", err=True)
+        typer.echo(
+            f"manyone: {len(failed)} cells failed, the first {failed[0]}", err=True
+        )
         raise typer.Exit(1)
 
 

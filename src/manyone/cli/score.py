@@ -27,7 +27,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from manyone.cli.common import ALARMS, InputError, examples, needs, print_lines, progress, working
+from manyone.cli.common import (
+    ALARMS,
+    InputError,
+    examples,
+    needs,
+    print_lines,
+    progress,
+    working,
+)
 from manyone.cli.models import (
     Model,
     Rows,
@@ -60,7 +68,9 @@ def add_to(app: typer.Typer) -> None:
 def score(
     model: Model,
     table: Rows,
-    out: Annotated[Path, typer.Option(help="File for scores, as .csv or .parquet; - is stdout.")],
+    out: Annotated[
+        Path, typer.Option(help="File for scores, as .csv or .parquet; - is stdout.")
+    ],
     explain: Annotated[int, typer.Option(help="Reasons for each alarm.", min=0)] = 0,
     fdr: Annotated[
         float | None, typer.Option(help="Alarms of which at most this share is false.")
@@ -69,9 +79,12 @@ def score(
         list[str] | None, typer.Option(metavar="A,B", help="Columns to hand through.")
     ] = None,
     unknown: Annotated[
-        Unknown, typer.Option(help="Tasks never seen: compare with all, refuse, leave out.")
+        Unknown,
+        typer.Option(help="Tasks never seen: compare with all, refuse, leave out."),
     ] = "pooled",
-    as_json: Annotated[bool, typer.Option("--json", help="Print a summary in JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a summary in JSON.")
+    ] = False,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with 3 if there are alarms.")
     ] = False,
@@ -80,7 +93,9 @@ def score(
     check_output("--out", out)
     refuse_same("--out", out, model, table)
     if as_json and out == _STREAM:
-        raise InputError("--json and --out - both want stdout. Name a file for the scores.")
+        raise InputError(
+            "--json and --out - both want stdout. Name a file for the scores."
+        )
     if fdr is not None and not 0.0 < fdr < 1.0:
         raise InputError(f"--fdr {fdr:g}: give a share between 0 and 1, as 0.1.")
     found = load_model(model)
@@ -94,7 +109,11 @@ def score(
             update(totals.rows, round(totals.rows / block.done) if block.done else None)
     totals.warn(found, table)
     if as_json:
-        typer.echo(json.dumps({"model": str(model), "table": str(table), **totals.summary(out)}))
+        typer.echo(
+            json.dumps(
+                {"model": str(model), "table": str(table), **totals.summary(out)}
+            )
+        )
     else:
         totals.show(out)
     if exit_code and totals.alarms:
@@ -127,7 +146,10 @@ def _scores(
     import polars as pl
 
     kept = chosen_columns("--keep", keep, block.table, source)
-    with about(source, block.first_row), redirect_stderr(io.StringIO()):  # we count what is skipped
+    with (
+        about(source, block.first_row),
+        redirect_stderr(io.StringIO()),
+    ):  # we count what is skipped
         scores: pl.DataFrame = model.score(block.table, keep=kept, **ask)
     return scores.with_columns(pl.col("row") + block.first_row)
 
@@ -171,7 +193,9 @@ class _Totals:
             "tasks": self.tasks,
             "alarms": self.alarms,
             "alarm_rate": rate,
-            "expected_false_alarms": None if rate is None else round(rate * self.scored, 1),
+            "expected_false_alarms": None
+            if rate is None
+            else round(rate * self.scored, 1),
             "basis": {name: self.basis[name] for name in ("own", "pooled", "unknown")},
             "alarms_by_task": dict(self.alarms_by_task.most_common(20)),
             "seconds": round(time.monotonic() - self.begin, 3),
@@ -192,7 +216,9 @@ class _Totals:
         rows, tasks = plural(self.scored, "row"), plural(self.tasks, "task")
         words = [f"{rows} of {tasks}, {plural(self.alarms, 'alarm')}"]
         if self.alarm_rate is not None:
-            words.append(f"{self.alarm_rate * self.scored:,.0f} expected if all rows are normal")
+            words.append(
+                f"{self.alarm_rate * self.scored:,.0f} expected if all rows are normal"
+            )
         if self.basis["unknown"]:
             words.append(f"{plural(self.basis['unknown'], 'row')} of tasks never seen")
         if lost := self.by_task[label_text(None)]:
@@ -213,8 +239,12 @@ class _Totals:
 def evaluate(
     model: Model,
     table: Rows,
-    outlier: Annotated[str, typer.Option(help="Column that says yes, true or 1 of abnormal rows.")],
-    out: Annotated[Path | None, typer.Option(help="File for it, as .csv or .parquet.")] = None,
+    outlier: Annotated[
+        str, typer.Option(help="Column that says yes, true or 1 of abnormal rows.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="File for it, as .csv or .parquet.")
+    ] = None,
 ) -> None:
     """Compare a model with the truth.
 
@@ -248,7 +278,9 @@ def _show_results(results: pl.DataFrame) -> None:
     heads = ("task", "rows", "anomalies", "AUC", "caught", "false alarms", "promised")
     print_lines("Told apart", heads, lines)
     if len(tasks) > most:
-        typer.echo(f"The {most} lowest AUCs of {len(tasks)} tasks; --out writes all of them.")
+        typer.echo(
+            f"The {most} lowest AUCs of {len(tasks)} tasks; --out writes all of them."
+        )
 
 
 def _share(value: float | None) -> str:
@@ -258,7 +290,8 @@ def _share(value: float | None) -> str:
 def report(
     model: Model,
     table: Annotated[
-        Path | None, typer.Argument(help="Rows to report on: CSV, CSV.gz or Parquet; - is stdin.")
+        Path | None,
+        typer.Argument(help="Rows to report on: CSV, CSV.gz or Parquet; - is stdin."),
     ] = None,
     out: Annotated[Path, typer.Option(help="File for the page.")] = Path("report.html"),
 ) -> None:

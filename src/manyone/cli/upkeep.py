@@ -19,7 +19,15 @@ from typing import Annotated, Any
 import typer
 
 from manyone.cli.common import InputError, examples, working
-from manyone.cli.models import Model, about, changing, check_rate, label_of, promised_rate, rows_for
+from manyone.cli.models import (
+    Model,
+    about,
+    changing,
+    check_rate,
+    label_of,
+    promised_rate,
+    rows_for,
+)
 from manyone.messages import plural
 
 
@@ -31,7 +39,9 @@ def add_to(app: typer.Typer) -> None:
 
 def enroll(
     model: Model,
-    table: Annotated[Path, typer.Argument(help="CSV, CSV.gz or Parquet, normal rows; - is stdin.")],
+    table: Annotated[
+        Path, typer.Argument(help="CSV, CSV.gz or Parquet, normal rows; - is stdin.")
+    ],
 ) -> None:
     """Add normal rows to a model.
 
@@ -52,10 +62,12 @@ def enroll(
 def forget(
     model: Model,
     task: Annotated[
-        list[str], typer.Argument(help="Task; with several task columns, the value of each.")
+        list[str],
+        typer.Argument(help="Task; with several task columns, the value of each."),
     ],
     others: Annotated[
-        Path | None, typer.Option(help="Rows of all other tasks, where the model asks for them.")
+        Path | None,
+        typer.Option(help="Rows of all other tasks, where the model asks for them."),
     ] = None,
 ) -> None:
     """Remove a task and every row of it from a model."""
@@ -63,23 +75,34 @@ def forget(
         columns = found.task_columns
         if len(task) not in (1, len(columns)):
             names = " and ".join(map(repr, columns))
-            raise InputError(f"{' '.join(task)}: give one task, which is a value of {names}.")
+            raise InputError(
+                f"{' '.join(task)}: give one task, which is a value of {names}."
+            )
         rows = found.n_rows_
         stay: Any = others
-        if others is not None and not (others.is_dir() or others.suffix in (".parquet", ".pq")):
+        if others is not None and not (
+            others.is_dir() or others.suffix in (".parquet", ".pq")
+        ):
             stay = rows_for(found, others, find=None)
         with about(others or model), working("forgetting"):
             found.forget(label_of(found, task), others=stay)
-        gone, tasks = plural(rows - found.n_rows_, "row"), plural(len(found.tasks_), "task")
+        gone, tasks = (
+            plural(rows - found.n_rows_, "row"),
+            plural(len(found.tasks_), "task"),
+        )
     typer.echo(f"{gone} of {' / '.join(task)} forgotten; {model} has {tasks} now.")
 
 
 def recalibrate(
     model: Model,
-    alarm_rate: Annotated[float, typer.Option(help="Share of normal rows that may raise alarms.")],
+    alarm_rate: Annotated[
+        float, typer.Option(help="Share of normal rows that may raise alarms.")
+    ],
 ) -> None:
     """Promise another alarm rate; nothing is fitted again."""
     check_rate(alarm_rate)
     with changing(model) as found, about(model):
         found.recalibrate(alarm_rate)
-    typer.echo(f"{model} promises alarms on {promised_rate(found):.2%} of normal rows now.")
+    typer.echo(
+        f"{model} promises alarms on {promised_rate(found):.2%} of normal rows now."
+    )

@@ -26,7 +26,14 @@ import numpy as np
 import typer
 
 from manyone.cli.common import InputError, examples, print_lines, progress
-from manyone.cli.models import Model, about, blocks_for, chosen_columns, load_model, refuse_same
+from manyone.cli.models import (
+    Model,
+    about,
+    blocks_for,
+    chosen_columns,
+    load_model,
+    refuse_same,
+)
 from manyone.files import locked
 from manyone.messages import label_text, plural, shortlist, warn_user
 from manyone.tablefiles import Block, check_place, read_table
@@ -49,10 +56,16 @@ def add_to(app: typer.Typer) -> None:
 
 def watch(
     model: Model,
-    table: Annotated[Path, typer.Argument(help="Rows in the order of time; - is stdin.")],
-    state: Annotated[Path, typer.Option(help="File for what has been seen; made if missing.")],
+    table: Annotated[
+        Path, typer.Argument(help="Rows in the order of time; - is stdin.")
+    ],
+    state: Annotated[
+        Path, typer.Option(help="File for what has been seen; made if missing.")
+    ],
     out: Annotated[Path, typer.Option(help="CSV file that scores are appended to.")],
-    id: Annotated[str | None, typer.Option(help="Column that names each row once.")] = None,
+    id: Annotated[
+        str | None, typer.Option(help="Column that names each row once.")
+    ] = None,
     feedback: Annotated[
         Path | None, typer.Option(help="Table of answers: the columns id and normal.")
     ] = None,
@@ -131,7 +144,9 @@ class _Totals:
         self.rows += int(new.sum())
         self.alarms += int(found.alarm[new].sum())
         self.repeated += int((~new).sum())
-        self.unknown.update(labels[row] for row in np.flatnonzero(new & ~found.known).tolist())
+        self.unknown.update(
+            labels[row] for row in np.flatnonzero(new & ~found.known).tolist()
+        )
 
     def show(self, monitor: Monitor, source: Path) -> None:
         """Rows and alarms on stdout, what looks wrong with them on stderr."""
@@ -140,7 +155,9 @@ class _Totals:
         alarms = plural(self.alarms, "alarm")
         typer.echo(f"{plural(self.rows, 'new row')}, {alarms}{share} ({promised})")
         if self.repeated:
-            typer.echo(f"{plural(self.repeated, 'row')} with an id that came before, counted once")
+            typer.echo(
+                f"{plural(self.repeated, 'row')} with an id that came before, counted once"
+            )
         if self.unknown:
             names = shortlist(list(self.unknown), 3)
             typer.echo(
@@ -155,7 +172,9 @@ class _Totals:
             )
 
 
-def _new_rows(monitor: Monitor, blocks: Iterator[Block], source: Path) -> Iterator[Block]:
+def _new_rows(
+    monitor: Monitor, blocks: Iterator[Block], source: Path
+) -> Iterator[Block]:
     """Batches of rows that were not watched before; the same file is known by its first row."""
     tables = monitor.state.sources.setdefault("tables", {})
     done = -1
@@ -196,7 +215,9 @@ def _watched(
     labels = [label_text(label) for label in known.tolist()]
     totals.count(found, labels)
     if time in table.columns:
-        late = _late(monitor, table, labels, np.flatnonzero(found.new & found.known).tolist())
+        late = _late(
+            monitor, table, labels, np.flatnonzero(found.new & found.known).tolist()
+        )
         totals.late += [block.first_row + row for row in late]
     said = found.score, found.p_value, found.alarm, found.drift
     tasks = [None if label is None else str(label) for label in known.tolist()]
@@ -210,7 +231,9 @@ def _late(
     """Rows that are older than a row of their task before them."""
     from manyone.tables.frames import as_table, as_times, read_column
 
-    times = as_times(read_column(as_table(table).get_column(monitor.model.time))).tolist()
+    times = as_times(
+        read_column(as_table(table).get_column(monitor.model.time))
+    ).tolist()
     latest = monitor.state.sources.setdefault("latest", {})
     for row in rows:
         if times[row] < latest.get(labels[row], -np.inf):
@@ -230,7 +253,11 @@ class _Scores:
 
     def __init__(self, path: Path, monitor: Monitor) -> None:
         self.path, self.sizes = path, monitor.state.sources.setdefault("scores", {})
-        begun, known, there = path.name in self.sizes, self.sizes.get(path.name, 0), path.exists()
+        begun, known, there = (
+            path.name in self.sizes,
+            self.sizes.get(path.name, 0),
+            path.exists(),
+        )
         if known and not there:
             warn_user(
                 f"--out {path} is gone: only new rows are written to it. For all of them, bring it "
@@ -273,26 +300,38 @@ def _answers(path: Path | None) -> dict[str, bool]:
     with about(path):
         normal = read_yes_no(as_table(table), "normal").tolist()
     answers: dict[str, bool] = {}
-    for row, (one, value) in enumerate(zip(table["id"].cast(str).to_list(), normal, strict=True)):
+    for row, (one, value) in enumerate(
+        zip(table["id"].cast(str).to_list(), normal, strict=True)
+    ):
         if answers.setdefault(one, value) != value:
-            raise InputError(f"{path}: row {row}: id {one} is called normal and not. Keep one.")
+            raise InputError(
+                f"{path}: row {row}: id {one} is called normal and not. Keep one."
+            )
     return answers
 
 
-def _refuse_gaps(name: str, table: pl.DataFrame, source: Path, first_row: int = 0) -> None:
+def _refuse_gaps(
+    name: str, table: pl.DataFrame, source: Path, first_row: int = 0
+) -> None:
     """Refuse a column with empty fields."""
     if len(lost := table[name].is_null().arg_true()):
         row = first_row + lost[0]
-        raise InputError(f"{source}: row {row} has no value in the column {name}. Fill it in.")
+        raise InputError(
+            f"{source}: row {row} has no value in the column {name}. Fill it in."
+        )
 
 
 def _tell(monitor: Monitor, answers: dict[str, bool]) -> int:
     """Answers about rows that are remembered; how many were used."""
     known = [one for one in answers if monitor.state.memory.find(one) >= 0]
-    return monitor.feedback(known, normal=[answers[one] for one in known]) if known else 0
+    return (
+        monitor.feedback(known, normal=[answers[one] for one in known]) if known else 0
+    )
 
 
-def _show_answers(monitor: Monitor, answers: dict[str, bool], told: int, out: Path) -> None:
+def _show_answers(
+    monitor: Monitor, answers: dict[str, bool], told: int, out: Path
+) -> None:
     """What became of the answers."""
     if answers:
         typer.echo(f"{told:,} of {len(answers):,} answers were new")
@@ -345,5 +384,7 @@ def _advice(state: Any, t: int) -> str:
     if normal + abnormal < 1:
         return "look at its alarms, and answer some with --feedback"
     if normal >= abnormal:
-        return "if its rows since then are normal: manyone enroll them, start a new state"
+        return (
+            "if its rows since then are normal: manyone enroll them, start a new state"
+        )
     return "its alarms are real: mend it"

@@ -81,10 +81,15 @@ class Source:
 
 
 def _source(originals: Sequence[dict[str, str]] = (), **entry: Any) -> Source:
-    return Source(originals=tuple(Original(**original) for original in originals), **entry)
+    return Source(
+        originals=tuple(Original(**original) for original in originals), **entry
+    )
 
 
-SOURCES = {name: _source(**entry) for name, entry in toml_beside(__file__, "sources.toml").items()}
+SOURCES = {
+    name: _source(**entry)
+    for name, entry in toml_beside(__file__, "sources.toml").items()
+}
 
 
 def user_cache() -> Path:
@@ -158,7 +163,9 @@ def fetch(
         return arrays
     try:
         if convert is None:
-            why = f"The original (described at {source.page}) has no dependable address."
+            why = (
+                f"The original (described at {source.page}) has no dependable address."
+            )
             raise DatasetNotFoundError(why)
         for module in (*source.needs, *needs):
             _require(module, "Converting")
@@ -182,12 +189,16 @@ def _read(path: Path, source: Source) -> Arrays:
     return arrays
 
 
-def _make(source: Source, convert: Convert, folders: list[Path], download: bool) -> Arrays:
+def _make(
+    source: Source, convert: Convert, folders: list[Path], download: bool
+) -> Arrays:
     """Arrays made from the originals; the prepared file is written to ``folders[0]``."""
     home = folders[0]
     home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".manyone-", dir=home) as scratch:
-        arrays = convert(*(_original(o, folders, scratch, download) for o in source.originals))
+        arrays = convert(
+            *(_original(o, folders, scratch, download) for o in source.originals)
+        )
     check_shapes(arrays, source)
     content = io.BytesIO()
     np.savez_compressed(content, allow_pickle=False, **arrays)
@@ -201,16 +212,24 @@ def check_shapes(arrays: Arrays, source: Source) -> None:
         if key not in arrays:
             raise ValueError(f"array {key!r} is missing")
         found = arrays[key].shape
-        if len(found) != len(shape) or any(n != found[i] for i, n in enumerate(shape) if n):
-            raise ValueError(f"array {key!r} has the shape {found}, expected {tuple(shape)}")
+        if len(found) != len(shape) or any(
+            n != found[i] for i, n in enumerate(shape) if n
+        ):
+            raise ValueError(
+                f"array {key!r} has the shape {found}, expected {tuple(shape)}"
+            )
 
 
 def _find(file: str, folders: list[Path]) -> Path | None:
     """Path of the file of that name in the first folder that has one."""
-    return next((folder / file for folder in folders if (folder / file).is_file()), None)
+    return next(
+        (folder / file for folder in folders if (folder / file).is_file()), None
+    )
 
 
-def _original(original: Original, folders: list[Path], scratch: str, download: bool) -> Path:
+def _original(
+    original: Original, folders: list[Path], scratch: str, download: bool
+) -> Path:
     """Path of one original: a copy in the data folders, else a download into `scratch`."""
     if path := _find(original.file, folders):
         with path.open("rb") as stream:
@@ -220,15 +239,22 @@ def _original(original: Original, folders: list[Path], scratch: str, download: b
             raise DatasetNotFoundError(why)
         return path
     if not download:
-        raise DatasetNotFoundError("Downloading was switched off (download_if_missing=False).")
+        raise DatasetNotFoundError(
+            "Downloading was switched off (download_if_missing=False)."
+        )
     _require("pooch", "Downloading")
     import pooch
 
     bar = importlib.util.find_spec("tqdm") is not None
     known_hash = original.sha256 and f"sha256:{original.sha256}"
     try:
-        path = pooch.retrieve(original.url, known_hash, original.file, scratch, progressbar=bar)
-    except (OSError, ValueError) as error:  # requests' errors are OSErrors, a bad hash ValueError
+        path = pooch.retrieve(
+            original.url, known_hash, original.file, scratch, progressbar=bar
+        )
+    except (
+        OSError,
+        ValueError,
+    ) as error:  # requests' errors are OSErrors, a bad hash ValueError
         why = f"Downloading {original.url} failed ({type(error).__name__}: {error})."
         raise DatasetNotFoundError(why) from error
     return Path(path)
@@ -248,7 +274,9 @@ def _require(module: str, what: str) -> None:
 def _missing(source: Source, folders: list[Path], why: str) -> str:
     """Message that names the file, the folders and the remedy."""
     originals = ", ".join(repr(original.file) for original in source.originals)
-    instead = f", or the original ({originals}, from {source.page})," if originals else ""
+    instead = (
+        f", or the original ({originals}, from {source.page})," if originals else ""
+    )
     return (
         f"The data file {source.file!r} was not found in {' or '.join(map(str, folders))}. {why} "
         f"Put {source.file!r}{instead} into {folders[0]}, or name the folder that holds it with "
@@ -257,7 +285,12 @@ def _missing(source: Source, folders: list[Path], why: str) -> str:
 
 
 def bunch(
-    name: str, data: NDArray[Any], target: NDArray[Any], tasks: Any, only_X_y: bool, **fields: Any
+    name: str,
+    data: NDArray[Any],
+    target: NDArray[Any],
+    tasks: Any,
+    only_X_y: bool,
+    **fields: Any,
 ) -> Loaded:
     """``(data, target)`` or a Bunch of everything; ``target_names[target]`` names the tasks.
 
@@ -282,4 +315,6 @@ def numbered(word: str, last: int) -> list[str]:
 def choose(name: str, value: Any, options: tuple[Any, ...]) -> None:
     """Raise ValueError unless `value` is one of `options`."""
     if value not in options:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}.")
+        raise ValueError(
+            f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}."
+        )

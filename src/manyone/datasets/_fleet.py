@@ -123,26 +123,38 @@ def make_fleet(
     ((50, 8), (200, 8), 50)
     """
     for name, count, least in (
-        *(("n_tasks", n_tasks, 1), ("n_samples", n_samples, 1), ("n_features", n_features, 2)),
+        *(
+            ("n_tasks", n_tasks, 1),
+            ("n_samples", n_samples, 1),
+            ("n_features", n_features, 2),
+        ),
         *(("n_test", n_test, 0), ("n_types", n_types, 1), ("n_factors", n_factors, 1)),
     ):
         if not isinstance(count, Integral) or count < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {count!r}.")
+            raise ValueError(
+                f"{name} must be an integer of at least {least}, got {count!r}."
+            )
     for name, fraction in (("fault_rate", fault_rate), ("relatedness", relatedness)):
         if not 0 <= fraction <= 1:
             raise ValueError(f"{name} must lie between 0 and 1, got {fraction}.")
     choose("fault", fault, tuple(KINDS))
     if fault == "stranger" and n_tasks < 2:
-        raise ValueError('fault="stranger" needs n_tasks of at least 2: one machine has no other.')
+        raise ValueError(
+            'fault="stranger" needs n_tasks of at least 2: one machine has no other.'
+        )
 
     rng = check_random_state(random_state)
     machine_type = rng.permutation(np.arange(n_tasks) % n_types)
-    machines = _draw_machines(machine_type, n_types, n_features, n_factors, relatedness, rng)
+    machines = _draw_machines(
+        machine_type, n_types, n_features, n_factors, relatedness, rng
+    )
     task = np.repeat(np.arange(n_tasks), n_samples)
     data = machines.read(task, rng)
     if return_X_y:
         return data, task
-    fault_kind = _plan_faults(KINDS[fault], n_tasks, n_test, round(fault_rate * n_test), rng)
+    fault_kind = _plan_faults(
+        KINDS[fault], n_tasks, n_test, round(fault_rate * n_test), rng
+    )
     return Bunch(
         data=data,
         task=task,
@@ -189,7 +201,12 @@ class _Machines(NamedTuple):
 
 
 def _draw_machines(
-    machine_type: Codes, n_types: int, d: int, q: int, relatedness: float, rng: RandomState
+    machine_type: Codes,
+    n_types: int,
+    d: int,
+    q: int,
+    relatedness: float,
+    rng: RandomState,
 ) -> _Machines:
     """Machines with d sensors and q factors that share a part (see the notes of `make_fleet`)."""
     own, shared = np.sqrt(1 - relatedness), np.sqrt(relatedness)
@@ -206,7 +223,10 @@ def _draw_machines(
 
 
 def _test_rows(
-    machines: _Machines, fault_kind: NDArray[np.str_], fault_size: float, rng: RandomState
+    machines: _Machines,
+    fault_kind: NDArray[np.str_],
+    fault_size: float,
+    rng: RandomState,
 ) -> Array:
     """Test rows (T * n_test, d) of machines with the faults of `fault_kind` (T, n_test)."""
     (n_tasks, n_test), n_features = fault_kind.shape, machines.mean.shape[1]
@@ -214,7 +234,9 @@ def _test_rows(
     half = _pick(len(task), n_features, n_features // 2, rng)
     one = _pick(len(task), n_features, 1, rng)
     sign = rng.choice([-1.0, 1.0], size=(len(task), 1))
-    source = np.where(kind[:, 0] == "swap", _other_machine(task, machines.machine_type, rng), task)
+    source = np.where(
+        kind[:, 0] == "swap", _other_machine(task, machines.machine_type, rng), task
+    )
     rows = machines.read(source, rng, half & (kind == "decoupling"))
 
     step = machines.scale[task] * fault_size
@@ -222,7 +244,9 @@ def _test_rows(
     # One fixed group of sensors per machine drifts, in one direction.
     moving = np.repeat(_pick(n_tasks, n_features, n_features // 2, rng), n_test, axis=0)
     drifting = fault_kind == "drift"
-    progress = np.cumsum(drifting, axis=1) / np.maximum(drifting.sum(axis=1, keepdims=True), 1)
+    progress = np.cumsum(drifting, axis=1) / np.maximum(
+        drifting.sum(axis=1, keepdims=True), 1
+    )
     rows += np.where((kind == "drift") & moving, progress.reshape(-1, 1) * step, 0.0)
     return rows
 
@@ -250,7 +274,9 @@ def _other_machine(task: Codes, machine_type: Codes, rng: RandomState) -> Codes:
     """For every row a machine other than its own, of another type if there is one."""
     group = machine_type if np.ptp(machine_type) else np.arange(len(machine_type))
     by_group = np.argsort(group, kind="stable")
-    start = np.searchsorted(group[by_group], group)  # a machine's own group is one block
+    start = np.searchsorted(
+        group[by_group], group
+    )  # a machine's own group is one block
     size = np.bincount(group)[group]
     choices = np.maximum(len(group) - size, 1)
     k = (rng.uniform(size=len(task)) * choices[task]).astype(np.intp)

@@ -55,11 +55,17 @@ def load_mnist(
     """
     if subset:
         with np.load(SUBSET, allow_pickle=False) as archive:
-            images, digits, index = archive["images"], archive["digits"], archive["index"]
+            images, digits, index = (
+                archive["images"],
+                archive["digits"],
+                archive["index"],
+            )
         split = np.full(len(index), "train")
     else:
         arrays = fetch("mnist", _convert_mnist, data_home, download_if_missing)
-        parts = [(arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in ("train", "test")]
+        parts = [
+            (arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in ("train", "test")
+        ]
         images, digits = (np.concatenate(both) for both in zip(*parts, strict=True))
         sizes = [len(labels) for _, labels in parts]
         split = np.repeat(["train", "test"], sizes)
@@ -69,7 +75,10 @@ def load_mnist(
 
 
 def load_coil100(
-    *, data_home: PathLike = None, download_if_missing: bool = True, return_X_y: bool = False
+    *,
+    data_home: PathLike = None,
+    download_if_missing: bool = True,
+    return_X_y: bool = False,
 ) -> Loaded:
     """Load COIL-100: 100 objects, 72 poses each, 32 x 32 grey.
 
@@ -126,7 +135,11 @@ def load_faces(
     """
     choose("features", features, ("dlib", "pixels"))
     dlib = features == "dlib"
-    extra = {"needs": ("dlib", "face_recognition_models"), "also": ("embedding",)} if dlib else {}
+    extra = (
+        {"needs": ("dlib", "face_recognition_models"), "also": ("embedding",)}
+        if dlib
+        else {}
+    )
     convert = partial(_convert_faces, describe=dlib)
     arrays = fetch("faces", convert, data_home, download_if_missing, **extra)
     data, fields = arrays["gray64"], {"filename": arrays["filename"]}
@@ -147,7 +160,9 @@ def _convert_mnist(*files: Path) -> Arrays:
             raise ValueError(f"{file.name} is not an idx file of bytes")
         n_axes = content[3]
         shape = np.frombuffer(content, ">u4", n_axes, offset=4)
-        arrays.append(np.frombuffer(content, np.uint8, offset=4 + 4 * n_axes).reshape(shape))
+        arrays.append(
+            np.frombuffer(content, np.uint8, offset=4 + 4 * n_axes).reshape(shape)
+        )
     return dict(zip(("x_train", "y_train", "x_test", "y_test"), arrays, strict=True))
 
 
@@ -164,7 +179,10 @@ def _convert_coil100(archive: Path) -> Arrays:
                 found.append((int(match[1]), int(match[2]), grey))
     found.sort(key=lambda item: item[:2])
     objects, angles, images = zip(*found, strict=True)
-    numbers = {"y": np.array(objects, dtype=np.int16), "angle": np.array(angles, dtype=np.int16)}
+    numbers = {
+        "y": np.array(objects, dtype=np.int16),
+        "angle": np.array(angles, dtype=np.int16),
+    }
     return {"X": np.stack(images), **numbers}
 
 
@@ -191,15 +209,21 @@ def _convert_faces(archive: Path, describe: bool) -> Arrays:
     names = sorted(name for name, n in count.items() if n >= _FEWEST_FACES)
     descriptor = _descriptor() if describe else None
     found = []
-    with tarfile.open(archive) as members:  # again, because a gzipped tar can only be read forwards
+    with tarfile.open(
+        archive
+    ) as members:  # again, because a gzipped tar can only be read forwards
         for member in members:
             picture = Path(member.name)
             if picture.suffix != ".jpg" or picture.parent.name not in names:
                 continue
-            stream: Any = members.extractfile(member)  # only folders and links have none
+            stream: Any = members.extractfile(
+                member
+            )  # only folders and links have none
             with Image.open(stream) as image:
                 colour = image.convert("RGB")
-            grey = colour.convert("L").resize((64, 64), Image.Resampling.LANCZOS, _CENTRE)
+            grey = colour.convert("L").resize(
+                (64, 64), Image.Resampling.LANCZOS, _CENTRE
+            )
             described = descriptor(np.asarray(colour)) if descriptor else ()
             person = names.index(picture.parent.name)
             found.append((picture.name, person, np.asarray(grey), described))
@@ -222,14 +246,18 @@ def _descriptor() -> Callable[[NDArray[np.uint8]], tuple[NDArray[np.float32], bo
     models = f"{spec.submodule_search_locations[0]}/models"
     detect = dlib.get_frontal_face_detector()
     landmarks = dlib.shape_predictor(f"{models}/shape_predictor_5_face_landmarks.dat")
-    network = dlib.face_recognition_model_v1(f"{models}/dlib_face_recognition_resnet_model_v1.dat")
+    network = dlib.face_recognition_model_v1(
+        f"{models}/dlib_face_recognition_resnet_model_v1.dat"
+    )
 
     def describe(image: NDArray[np.uint8]) -> tuple[NDArray[np.float32], bool]:
         """Descriptor (128,) of `image` (h, w, 3), and whether a face was found."""
         height, width = image.shape[:2]
 
         def distance(box: Any) -> float:
-            return float(np.hypot(box.center().x - width / 2, box.center().y - height / 2))
+            return float(
+                np.hypot(box.center().x - width / 2, box.center().y - height / 2)
+            )
 
         boxes = detect(image, 1)
         box = min(boxes, key=distance, default=dlib.rectangle(*_CENTRE))

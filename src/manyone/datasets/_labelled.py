@@ -31,7 +31,9 @@ def load_servers(
     """
     choose("split", split, ("train", "test"))
     arrays = fetch("servers", None, data_home, download=False)
-    servers = sorted(name.removesuffix("/train") for name in arrays if name.endswith("/train"))
+    servers = sorted(
+        name.removesuffix("/train") for name in arrays if name.endswith("/train")
+    )
     parts = [arrays[f"{server}/{split}"] for server in servers]
     label = [
         arrays[f"{server}/label"] if split == "test" else np.zeros(len(part))
@@ -40,7 +42,9 @@ def load_servers(
     target = np.repeat(np.arange(len(servers)), [len(part) for part in parts])
     fields = {"feature_names": np.array(numbered("m", 38))}
     fields["label"] = np.concatenate(label).astype(bool)
-    return bunch("servers", np.concatenate(parts), target, servers, return_X_y, **fields)
+    return bunch(
+        "servers", np.concatenate(parts), target, servers, return_X_y, **fields
+    )
 
 
 def load_products(*, data_home: PathLike = None, return_X_y: bool = False) -> Loaded:
@@ -63,7 +67,9 @@ def load_products(*, data_home: PathLike = None, return_X_y: bool = False) -> Lo
     """
     arrays = fetch("products", None, data_home, download=False)
     names, target = np.unique(arrays["product"], return_inverse=True)
-    return bunch("products", arrays["X"], target, names, return_X_y, label=arrays["defect"])
+    return bunch(
+        "products", arrays["X"], target, names, return_X_y, label=arrays["defect"]
+    )
 
 
 def load_valves(*, data_home: PathLike = None, return_X_y: bool = False) -> Loaded:
@@ -88,4 +94,6 @@ def load_valves(*, data_home: PathLike = None, return_X_y: bool = False) -> Load
     arrays = fetch("valves", None, data_home, download=False)
     names, target = np.unique(arrays["run"], return_inverse=True)
     fields = {"feature_names": arrays["columns"], "label": arrays["anomaly"]}
-    return bunch("valves", arrays["X"], target, names, return_X_y, time=arrays["time"], **fields)
+    return bunch(
+        "valves", arrays["X"], target, names, return_X_y, time=arrays["time"], **fields
+    )

@@ -22,7 +22,10 @@ from ._cache import Arrays, Loaded, PathLike, bunch, choose, fetch, numbered
 
 
 def load_keystrokes(
-    *, data_home: PathLike = None, download_if_missing: bool = True, return_X_y: bool = False
+    *,
+    data_home: PathLike = None,
+    download_if_missing: bool = True,
+    return_X_y: bool = False,
 ) -> Loaded:
     """Load MEU-Mobile keystroke dynamics: 56 users, 51 records each, 71 features.
 
@@ -43,7 +46,9 @@ def load_keystrokes(
     """
     arrays = fetch("keystrokes", _convert_keystrokes, data_home, download_if_missing)
     names, fields = numbered("user", 56), {"feature_names": arrays["columns"]}
-    return bunch("keystrokes", arrays["X"], arrays["y"] - 1, names, return_X_y, **fields)
+    return bunch(
+        "keystrokes", arrays["X"], arrays["y"] - 1, names, return_X_y, **fields
+    )
 
 
 @dataclass(frozen=True)
@@ -120,14 +125,24 @@ def load_telemetry(
     step = window if step is None else step
     for name, count, least in (("window", window, 2), ("step", step, 1)):
         if not isinstance(count, Integral) or count < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {count!r}.")
+            raise ValueError(
+                f"{name} must be an integer of at least {least}, got {count!r}."
+            )
     arrays = fetch("telemetry", None, data_home, download=False)
-    index = zip(*(arrays[key].tolist() for key in ("channels", "spacecraft", "n_cmd")), strict=True)
+    index = zip(
+        *(arrays[key].tolist() for key in ("channels", "spacecraft", "n_cmd")),
+        strict=True,
+    )
     every = [_channel(arrays, *entry) for entry in index]
     channels = {one.name: one for one in every if spacecraft in (None, one.spacecraft)}
-    parts = [_windows(channel, split, window, step, features) for channel in channels.values()]
+    parts = [
+        _windows(channel, split, window, step, features)
+        for channel in channels.values()
+    ]
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    fields: dict[str, Any] = {key: columns.pop(key) for key in ("label", "anomalous", "start")}
+    fields: dict[str, Any] = {
+        key: columns.pop(key) for key in ("label", "anomalous", "start")
+    }
     fields |= {"feature_names": np.array(list(columns)), "channels": channels}
     target = np.repeat(np.arange(len(parts)), [len(part["start"]) for part in parts])
     data = np.column_stack(list(columns.values()))
@@ -184,11 +199,15 @@ def _channel(arrays: Arrays, name: str, spacecraft: str, n_commands: int) -> Cha
     """The series of one channel."""
     keys = ("train_value", "test_value", "label", "train_cmd", "test_cmd")
     train, test, label, *packed = (arrays[f"{name}/{key}"] for key in keys)
-    sent = (np.unpackbits(bits, axis=1, count=n_commands).astype(bool) for bits in packed)
+    sent = (
+        np.unpackbits(bits, axis=1, count=n_commands).astype(bool) for bits in packed
+    )
     return Channel(name, spacecraft, train, test, label.astype(bool), *sent)
 
 
-def _windows(channel: Channel, split: str, window: int, step: int, features: str) -> Arrays:
+def _windows(
+    channel: Channel, split: str, window: int, step: int, features: str
+) -> Arrays:
     """Features, ``label``, ``anomalous`` and ``start`` of the windows of one series, each (n,)."""
     values = getattr(channel, split).astype(np.float64)
     label = channel.label if split == "test" else np.zeros(len(values), dtype=bool)
@@ -203,7 +222,9 @@ def _windows(channel: Channel, split: str, window: int, step: int, features: str
 
     part, anomalous = cut(values), cut(label)
     change = np.abs(np.diff(part, axis=1))
-    columns = {name: getattr(part, name)(axis=1) for name in ("mean", "std", "min", "max")}
+    columns = {
+        name: getattr(part, name)(axis=1) for name in ("mean", "std", "min", "max")
+    }
     columns |= {"roughness": change.mean(axis=1), "trend": part[:, -1] - part[:, 0]}
     if features == "commands":
         sent = cut(getattr(channel, f"{split}_commands"))
@@ -223,7 +244,9 @@ def _convert_keystrokes(workbook: Path) -> Arrays:
     """Arrays of the workbook: a header, then the subject and 71 features per row."""
     header, *rows = _read_sheet(workbook)
     # Blank rows separate the subjects.
-    table = np.array([[float(cell) for cell in row[: len(header)]] for row in rows if any(row)])
+    table = np.array(
+        [[float(cell) for cell in row[: len(header)]] for row in rows if any(row)]
+    )
     if table.ndim != 2 or not np.isfinite(table).all():
         raise ValueError("the workbook has cells that are not numbers")
     table = table[np.argsort(table[:, 0], kind="stable")]
@@ -234,7 +257,11 @@ def _convert_keystrokes(workbook: Path) -> Arrays:
     for name in header[1:]:  # two keys are typed twice: number the second one
         columns.append(f"{name}.{seen[name]}" if seen[name] else name)
         seen[name] += 1
-    return {"X": table[:, 1:].astype(np.float32), "y": user, "columns": np.array(columns)}
+    return {
+        "X": table[:, 1:].astype(np.float32),
+        "y": user,
+        "columns": np.array(columns),
+    }
 
 
 def _read_sheet(workbook: Path) -> Iterator[list[str]]:
@@ -265,7 +292,9 @@ def _read_sheet(workbook: Path) -> Iterator[list[str]]:
 def _convert_turbofan(archive: Path) -> Arrays:
     """Arrays of the three FD001 text files, in a zip within the zip."""
     with zipfile.ZipFile(archive) as outer:
-        inner = next((name for name in outer.namelist() if name.endswith("CMAPSSData.zip")), None)
+        inner = next(
+            (name for name in outer.namelist() if name.endswith("CMAPSSData.zip")), None
+        )
         nested = io.BytesIO(outer.read(inner)) if inner else archive
     tables = {}
     with zipfile.ZipFile(nested) as members:

@@ -13,7 +13,13 @@ from sklearn.base import BaseEstimator
 
 from manyone import validation
 from manyone._types import Array, Codes, Rows
-from manyone.labels import check_outlier, check_weight, lookup, one_per_row, split_columns
+from manyone.labels import (
+    check_outlier,
+    check_weight,
+    lookup,
+    one_per_row,
+    split_columns,
+)
 from manyone.rows import CodedRows, check_rows
 
 # Floats of one kernel block: large enough for BLAS, small enough to be forgotten beside m x m.
@@ -48,7 +54,9 @@ class Block:
         ValueError
             If a value is not finite, a length does not fit, or a normal row has no task.
         """
-        roles = tuple(name for name in (self.task, self.outlier) if isinstance(name, str))
+        roles = tuple(
+            name for name in (self.task, self.outlier) if isinstance(name, str)
+        )
         X, task, known = split_columns(self.X, task=self.task, outlier=self.outlier)
         probe = BaseEstimator()
         X = check_rows(probe, X, reset=True)
@@ -61,7 +69,9 @@ class Block:
             validation.refuse_rows_without_task(labels, outlier)
         weight = np.ones(n)
         if self.weight is not None:
-            weight = check_weight(self.weight, X) if np.any(self.weight) else np.zeros(n)
+            weight = (
+                check_weight(self.weight, X) if np.any(self.weight) else np.zeros(n)
+            )
         names = getattr(probe, "feature_names_in_", None)
         block = CheckedBlock(X, labels, outlier, weight, names, roles)
         return block if np.all(weight > 0) else block.take(np.flatnonzero(weight > 0))
@@ -112,14 +122,20 @@ def normal_rows(rows: Any) -> Any:
 
 def stacked(parts: list[Rows]) -> Rows:
     """Rows of all parts, dense or sparse as the first is."""
-    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.vstack(parts)
+    return (
+        sparse.vstack(parts, format="csr")
+        if sparse.issparse(parts[0])
+        else np.vstack(parts)
+    )
 
 
 def by_task(codes: Codes, weight: Array) -> tuple[Codes, Any]:
     """Tasks that occur (u,), and a sparse (u, b) matrix that sums weighted rows by task."""
     present, place = np.unique(codes, return_inverse=True)
     shape = (len(present), len(codes))
-    return present, sparse.csr_array((weight, (place, np.arange(len(codes)))), shape=shape)
+    return present, sparse.csr_array(
+        (weight, (place, np.arange(len(codes)))), shape=shape
+    )
 
 
 def added(one: Codes, other: Codes, *pairs: tuple[Array, Array]) -> tuple[Any, ...]:

@@ -59,7 +59,9 @@ def dask_sweep(X: Any, task: Any, outlier: Any, weight: Any) -> Sweep:
     return sweep
 
 
-def scored_lazily(method: Callable[..., Any], model: Any, X: Any, given: dict[str, Any]) -> Any:
+def scored_lazily(
+    method: Callable[..., Any], model: Any, X: Any, given: dict[str, Any]
+) -> Any:
     """The result of a scoring method as a Dask array, one chunk for each of `X`.
 
     Parameters
@@ -83,20 +85,27 @@ def scored_lazily(method: Callable[..., Any], model: Any, X: Any, given: dict[st
     sizes = X.chunks[0] if isinstance(X, da.Array) else [np.nan] * X.npartitions
     chunks = []
     for block, size in zip(delayed_blocks(X, task=task), sizes, strict=True):
-        values = dask.delayed(_scored, pure=False)(name, shared, block, given, width, kind)
+        values = dask.delayed(_scored, pure=False)(
+            name, shared, block, given, width, kind
+        )
         chunks.append(da.from_delayed(values, (size, *width), dtype=kind))
     return da.concatenate(chunks, allow_unknown_chunksizes=True)
 
 
 def delayed_blocks(X: Any, **roles: Any) -> list[Any]:
     """One delayed :class:`Block` for every chunk of rows or partition."""
-    columns = X.rechunk({1: -1}).to_delayed() if isinstance(X, da.Array) else X.to_delayed()
+    columns = (
+        X.rechunk({1: -1}).to_delayed() if isinstance(X, da.Array) else X.to_delayed()
+    )
     parts = {role: _along(X, role, values) for role, values in roles.items()}
     make = dask.delayed(Block, pure=False)
     return [
         make(
             rows,
-            **{role: values if whole else values[i] for role, (values, whole) in parts.items()},
+            **{
+                role: values if whole else values[i]
+                for role, (values, whole) in parts.items()
+            },
         )
         for i, rows in enumerate(np.ravel(columns))
     ]
@@ -108,7 +117,9 @@ def _along(X: Any, role: str, values: Any) -> tuple[Any, bool]:
         return values, True
     if not hasattr(values, "to_delayed"):  # in memory
         if not isinstance(X, da.Array):
-            raise ValueError(f"{role} must be a column or a Dask series where X is a Dask frame.")
+            raise ValueError(
+                f"{role} must be a column or a Dask series where X is a Dask frame."
+            )
         values = da.from_array(np.asarray(values), chunks=-1)
     if isinstance(values, da.Array) and isinstance(X, da.Array):
         known = not np.isnan(sum(X.chunks[0]) + sum(values.chunks[0]))
@@ -151,7 +162,12 @@ def _merged(step: Step, parts: list[Any]) -> Any:
 
 
 def _scored(
-    name: str, model: Any, block: Block, given: dict[str, Any], width: tuple[int, ...], kind: Any
+    name: str,
+    model: Any,
+    block: Block,
+    given: dict[str, Any],
+    width: tuple[int, ...],
+    kind: Any,
 ) -> Any:
     if not len(block.X):
         return np.empty((0, *width), dtype=kind)

@@ -61,7 +61,9 @@ def local_sweep(blocks: Iterable[Block]) -> Sweep:
     """
 
     def sweep(step: Step) -> Any:
-        parts = map(step.partial, counted(blocks) if isinstance(blocks, Sized) else blocks)
+        parts = map(
+            step.partial, counted(blocks) if isinstance(blocks, Sized) else blocks
+        )
         try:
             first = next(parts)
         except StopIteration:
@@ -110,7 +112,10 @@ def fit_judged(model: Any, sweep: Sweep) -> tuple[Any, Any]:
     """The fitted model, and the pass that left its rows out, where there is one for all of them."""
     model._validate_params()
     whitened = model.metric == "whitened"
-    seed, least = seed_of(model.random_state), 1 if model.can.joint else model.landmarks + 1
+    seed, least = (
+        seed_of(model.random_state),
+        1 if model.can.joint else model.landmarks + 1,
+    )
     size = max(sample_size(model.landmarks), model.can.sample_rows)
     sample = sweep(TakeSample(size, seed, whitened, least))
     refuse_unusable(sample)
@@ -128,11 +133,17 @@ def fit_judged(model: Any, sweep: Sweep) -> tuple[Any, Any]:
         judge = solution.learned.pop("judge", None)
         solution = behind_metric(solution, metric)
     if few:
-        solution, tails, judge = _by_folds(model, plan, solution, sample.rows().by_task())
+        solution, tails, judge = _by_folds(
+            model, plan, solution, sample.rows().by_task()
+        )
     calibration = tails.calibration(len(plan.tasks), solution.left_out_source)
     model._warn(solution, sample.X)
     model.training_ = no_rows(len(plan.tasks))
-    model.tasks_, model.solution_, model.calibration_ = plan.tasks, solution, calibration
+    model.tasks_, model.solution_, model.calibration_ = (
+        plan.tasks,
+        solution,
+        calibration,
+    )
     model._set_offsets(model.alarm_rate)
     return model, judge
 
@@ -140,20 +151,33 @@ def fit_judged(model: Any, sweep: Sweep) -> tuple[Any, Any]:
 def no_rows(n_tasks: int) -> TrainingRows:
     """What a model that has seen its rows in blocks keeps of them."""
     none = np.zeros(0, dtype=np.intp)
-    return TrainingRows(np.empty((0, 0)), none, none.astype(bool), np.zeros(0), none, n_tasks)
+    return TrainingRows(
+        np.empty((0, 0)), none, none.astype(bool), np.zeros(0), none, n_tasks
+    )
 
 
-def _by_folds(model: Any, plan: Any, solution: Solution, rows: TrainingRows) -> tuple[Any, ...]:
+def _by_folds(
+    model: Any, plan: Any, solution: Solution, rows: TrainingRows
+) -> tuple[Any, ...]:
     """Solution, tails and scores of rows that have all shaped its metric, judged without them."""
     normal = np.flatnonzero(~rows.outlier)
-    some, scores = rows.take(normal), scores_by_folds(model, solution, rows, plan)[normal]
+    some, scores = (
+        rows.take(normal),
+        scores_by_folds(model, solution, rows, plan)[normal],
+    )
     tails = Tails.of(scores, some.codes, some.weight, kept_scores(rows.n_tasks))
     if "sums" in solution.learned:
         solution.learned["sums"] = replace(solution.learned["sums"], tails=tails)
-    return replace(solution, left_out_source="folds"), tails, KnownScores.among(some, scores)
+    return (
+        replace(solution, left_out_source="folds"),
+        tails,
+        KnownScores.among(some, scores),
+    )
 
 
-def _planned(model: Any, sample: Sample, seed: int, metric: Whitening | None, few: bool) -> Any:
+def _planned(
+    model: Any, sample: Sample, seed: int, metric: Whitening | None, few: bool
+) -> Any:
     """The plan for a sample, or one for each large task, with the parameters of an estimator."""
     rows = sample.rows()
     moved = rows if metric is None else replace(rows, X=metric.apply(rows.X))

@@ -35,13 +35,23 @@ def row_hashes(X: Rows, seed: int = 0) -> Hashes:
         X = sparse.csr_array(X, copy=True)
         X.sum_duplicates()
         X.eliminate_zeros()
-        words = _words(X.data) + np.asarray(X.indices, dtype=np.uint64) * np.uint64(STEP)
-        sums = np.concatenate([[np.uint64(0)], np.cumsum(mixed(words + np.uint64(start)))])
-        return mixed(sums[X.indptr[1:]] - sums[X.indptr[:-1]])  # modulo 2^64, as all of it
-    states = np.array([(start + j * STEP) % 2**64 for j in range(X.shape[1])], dtype=np.uint64)
+        words = _words(X.data) + np.asarray(X.indices, dtype=np.uint64) * np.uint64(
+            STEP
+        )
+        sums = np.concatenate(
+            [[np.uint64(0)], np.cumsum(mixed(words + np.uint64(start)))]
+        )
+        return mixed(
+            sums[X.indptr[1:]] - sums[X.indptr[:-1]]
+        )  # modulo 2^64, as all of it
+    states = np.array(
+        [(start + j * STEP) % 2**64 for j in range(X.shape[1])], dtype=np.uint64
+    )
     hashes = np.empty(X.shape[0], dtype=np.uint64)
     for rows in row_blocks(X.shape[0], 4 * X.shape[1]):
-        hashes[rows] = mixed(mixed(_words(X[rows]) + states).sum(axis=1, dtype=np.uint64))
+        hashes[rows] = mixed(
+            mixed(_words(X[rows]) + states).sum(axis=1, dtype=np.uint64)
+        )
     return hashes
 
 

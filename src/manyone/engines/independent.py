@@ -83,17 +83,23 @@ class TaskPlans:
         validation.refuse_many_shared(rows, landmarks)
         known = rows.codes != MISSING
         pairs = np.unique(np.column_stack([rows.codes, rows.content])[known], axis=0)
-        large = np.flatnonzero(np.bincount(pairs[:, 0], minlength=len(tasks)) > landmarks)
+        large = np.flatnonzero(
+            np.bincount(pairs[:, 0], minlength=len(tasks)) > landmarks
+        )
         few = rows.take(np.flatnonzero(~np.isin(rows.codes, large))).by_task()
         what = f"{len(large)} tasks with landmarks={landmarks} each"
-        refuse_beyond_memory(3.0 * len(large) * landmarks**2, what, "Give fewer landmarks.")
+        refuse_beyond_memory(
+            3.0 * len(large) * landmarks**2, what, "Give fewer landmarks."
+        )
 
         def planned(task: int) -> tuple[int, Plan]:
             own = rows.take(np.flatnonzero((rows.codes == task) | ~known))
             if len(own.codes) > sample_size(landmarks):
                 lowest = np.argsort(row_hashes(own.X, seed), kind="stable")
                 own = own.take(np.sort(lowest[: sample_size(landmarks)]))
-            return task, Plan.of(kernel, own, tasks[[task]], landmarks, seed, of_task(metric, task))
+            return task, Plan.of(
+                kernel, own, tasks[[task]], landmarks, seed, of_task(metric, task)
+            )
 
         plans = dict(on_threads(planned, large.tolist()))
         return cls(tasks, kernel, few, plans, None, metric)
@@ -183,7 +189,9 @@ class LeaveOutEach(IntoTails):
     def _plan(self, task: int) -> Plan:
         reach = self.plans.reach
         if reach is not None:
-            reach = replace(reach, typical=reach.typical[[task]], home=reach.home[[task]])
+            reach = replace(
+                reach, typical=reach.typical[[task]], home=reach.home[[task]]
+            )
         return replace(self.plans.plans[task], reach=reach, drawn=self.plans.drawn)
 
 
@@ -223,7 +231,10 @@ def independent_passes(
 
 
 def independent_of_sums(
-    sums: Sums, sweep: Any, exact: Exact, judged: tuple[TrainingRows, Array] | None = None
+    sums: Sums,
+    sweep: Any,
+    exact: Exact,
+    judged: tuple[TrainingRows, Array] | None = None,
 ) -> tuple[Solution, Tails]:
     """The model that sums have, whose tails are those of other rows of tasks with a plan.
 
@@ -278,9 +289,13 @@ def _solved(plans: TaskPlans, statistics: Each, alpha: float, exact: Exact) -> P
     n_tasks, few = len(plans.tasks), plans.few
     small = np.setdiff1d(np.arange(n_tasks), list(plans.plans))
     ridges = {
-        task: solve_statistics(plan, statistics[task], alpha) for task, plan in plans.plans.items()
+        task: solve_statistics(plan, statistics[task], alpha)
+        for task, plan in plans.plans.items()
     }
-    solved, X = None, few.X if plans.metric is None else plans.metric.apply(few.X, few.codes)
+    solved, X = (
+        None,
+        few.X if plans.metric is None else plans.metric.apply(few.X, few.codes),
+    )
     rows, coefs = {}, {}
     shared = X[few.codes == MISSING] if len(small) else X[:0]
     used, mean = np.zeros((2, n_tasks))
@@ -298,8 +313,12 @@ def _solved(plans: TaskPlans, statistics: Each, alpha: float, exact: Exact) -> P
         used[task], mean[task] = ridge.alpha, ridge.mean_response[0]
         rows[task], coefs[task] = plans.plans[task].points.X, ridge.coef[:, 0]
     starts = np.cumsum([0, *(len(coefs[task]) for task in range(n_tasks))])
-    points = Points(plans.kernel, stacked([*(rows[task] for task in range(n_tasks)), shared]))
-    coef = np.concatenate([*(coefs[task] for task in range(n_tasks)), np.zeros(shared.shape[0])])
+    points = Points(
+        plans.kernel, stacked([*(rows[task] for task in range(n_tasks)), shared])
+    )
+    coef = np.concatenate(
+        [*(coefs[task] for task in range(n_tasks)), np.zeros(shared.shape[0])]
+    )
     learned = {"alpha": used, "asked_alpha": alpha, "mean_response": mean}
     expansions = TaskExpansions(points, starts, coef, shared_coef, mean)
     return Parts(expansions, learned, solved, ridges)

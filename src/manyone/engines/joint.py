@@ -63,7 +63,9 @@ def joint_passes(plan: Plan, sweep: Any, alpha: float) -> tuple[Solution, Tails]
     """
     statistics = sweep(AddUp(plan))
     step = leaving_out(plan, statistics, alpha)
-    solution, tails = joint_solution_of(step, statistics, alpha, step.finished(sweep(step)))
+    solution, tails = joint_solution_of(
+        step, statistics, alpha, step.finished(sweep(step))
+    )
     solution.learned["judge"] = step
     return solution, tails
 
@@ -103,7 +105,11 @@ def leaving_out(plan: Plan, statistics: Statistics, alpha: float) -> LeaveOut:
 
 
 def joint_solution_of(
-    step: LeaveOut, statistics: Statistics, alpha: float, found: LeftOut, scale: Any = 1.0
+    step: LeaveOut,
+    statistics: Statistics,
+    alpha: float,
+    found: LeftOut,
+    scale: Any = 1.0,
 ) -> tuple[Solution, Tails]:
     """The model, and the tails of its left-out scores, from what the last pass found."""
     solution = _solution(step, found)

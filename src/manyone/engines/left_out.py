@@ -23,7 +23,10 @@ from manyone.groups import leaving_together
 from manyone.models.presence import unit_of
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
-from manyone.solvers.leave_blocks import scores_without_blocks, solve_primal_without_blocks
+from manyone.solvers.leave_blocks import (
+    scores_without_blocks,
+    solve_primal_without_blocks,
+)
 from manyone.solvers.ridge import left_out_mean, one_minus_leverage
 from manyone.threads import on_threads, solve_lower
 
@@ -108,12 +111,19 @@ class KnownScores:
 
 def _keys(rows: Any) -> Hashes:
     """A number for the content and the task of each row, shape (b,)."""
-    return row_hashes(rows.X) + np.asarray(rows.codes, dtype=np.uint64) * np.uint64(2**32 + 1)
+    return row_hashes(rows.X) + np.asarray(rows.codes, dtype=np.uint64) * np.uint64(
+        2**32 + 1
+    )
 
 
-def scores_by_folds(model: Any, solution: Solution, rows: TrainingRows, plan: Any) -> Array:
+def scores_by_folds(
+    model: Any, solution: Solution, rows: TrainingRows, plan: Any
+) -> Array:
     """Scores (n,) of the rows of an estimator by refits without them, as a plan lowers them."""
-    scores, normal = model._judged_by_folds(solution, rows, plan.metric).left_out, ~rows.outlier
+    scores, normal = (
+        model._judged_by_folds(solution, rows, plan.metric).left_out,
+        ~rows.outlier,
+    )
     if plan.reach is not None:
         given = rows.X[normal], rows.codes[normal], rows.weight[normal]
         scores[normal] -= plan.reach.penalties(*given, unit_of(solution.scorer))
@@ -150,8 +160,14 @@ class LeaveOut:
 
     def gathered(self, rows: Any) -> tuple[LeftOut, Array]:
         """What `of` and `judged` give."""
-        tasks, scores = np.unique(rows.codes[~rows.outlier]), np.full(len(rows.codes), np.nan)
-        values, mass = np.zeros((len(tasks), len(self.plan.points))), np.zeros(len(tasks))
+        tasks, scores = (
+            np.unique(rows.codes[~rows.outlier]),
+            np.full(len(rows.codes), np.nan),
+        )
+        values, mass = (
+            np.zeros((len(tasks), len(self.plan.points))),
+            np.zeros(len(tasks)),
+        )
 
         def judge(part: slice) -> tuple[Codes, Array, Any, Array]:
             normal = np.flatnonzero(~rows.outlier[part]) + part.start
@@ -177,20 +193,28 @@ class LeaveOut:
     def _without_groups(self, rows: TrainingRows) -> Array:
         """Scores (n,) of rows under models without those that leave with them; NaN: none do."""
         plan, ridge = self.plan, self.ridge
-        normal, residual = np.flatnonzero(~rows.outlier), np.full(len(rows.codes), np.nan)
+        normal, residual = (
+            np.flatnonzero(~rows.outlier),
+            np.full(len(rows.codes), np.nan),
+        )
         if not len(normal):
             return residual
         for part in kernel_blocks(len(normal), len(plan.points)):
             some = normal[part]
             K = plan.values(rows.X[some])
-            residual[some] = 1.0 - np.einsum("ij,ij->i", K, ridge.coef.T[rows.codes[some]])
+            residual[some] = 1.0 - np.einsum(
+                "ij,ij->i", K, ridge.coef.T[rows.codes[some]]
+            )
 
         def features(some: Codes) -> Array:
             return solve_lower(ridge.factor, plan.values(rows.X[some]))
 
         here = np.bincount(rows.codes[normal], rows.weight[normal], len(ridge.counts))
         leaving = leaving_together(rows, ridge.counts > here * (1.0 + 1e-9))
-        scaled, blocks = np.sqrt(rows.weight) * residual, [left.gone for left in leaving]
+        scaled, blocks = (
+            np.sqrt(rows.weight) * residual,
+            [left.gone for left in leaving],
+        )
         solved = solve_primal_without_blocks(features, rows.weight, scaled, blocks)
         told = rows.weight, rows.codes, ridge.counts, ridge.mean_response
         scores = scores_without_blocks(solved, leaving, residual, *told)
@@ -210,7 +234,9 @@ class LeaveOut:
         values = blas.dtrmm(1.0, self.ridge.factor, found.values.T, lower=1).T
         return replace(found, values=values)
 
-    def _judged(self, X: Any, codes: Codes, weight: Array) -> tuple[Array, Array, Array]:
+    def _judged(
+        self, X: Any, codes: Codes, weight: Array
+    ) -> tuple[Array, Array, Array]:
         """Left-out scores (b,), ``Q^-1 k`` of each row (b, m), ``w / (1 - leverage)`` (b,)."""
         ridge = self.ridge
         K = self.plan.values(X)

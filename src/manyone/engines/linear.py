@@ -100,14 +100,22 @@ class LeaveOutOfStructure(IntoTails):
 
     @classmethod
     def of(
-        cls, plan: Plan, problem: LinearProblem, B: Array, counts: Array, mean: Array, unit: float
+        cls,
+        plan: Plan,
+        problem: LinearProblem,
+        B: Array,
+        counts: Array,
+        mean: Array,
+        unit: float,
     ) -> LeaveOutOfStructure:
         """The pass for a structure B (T, T) that was found."""
         lam, alpha = problem.eigenvalues * problem.unit, problem.alpha * problem.unit
         values, Q = eigh(B @ B)
         shrunk = alpha / (lam[:, None] * np.maximum(values, 0.0) + alpha)
         targets = problem.M * np.sqrt(problem.unit)
-        return cls(plan, problem.V / np.sqrt(lam), targets, shrunk, Q, counts, mean, unit)
+        return cls(
+            plan, problem.V / np.sqrt(lam), targets, shrunk, Q, counts, mean, unit
+        )
 
     def partial(self, block: Block) -> Tails:
         """Left-out scores of one block."""
@@ -121,7 +129,9 @@ class LeaveOutOfStructure(IntoTails):
         residuals = back - own @ ((1.0 - self.shrunk) * (self.targets @ self.Q))
         squares = weight[:, None] * own**2
         missing = np.maximum(1.0 - squares.sum(axis=1), 0.0)[:, None]
-        left_out = residuals / one_minus_leverage(missing + squares @ self.shrunk, weight[:, None])
+        left_out = residuals / one_minus_leverage(
+            missing + squares @ self.shrunk, weight[:, None]
+        )
         unexplained = 1.0 - mine.sum(axis=1)[:, None] + mine @ self.shrunk
         left = np.einsum("iq,iq->i", back, left_out)
         moved = np.einsum("iq,iq->i", back, left_out * unexplained)

@@ -91,4 +91,6 @@ def metric_of(sample: Sample, sweep: Any) -> Whitening:
     apart = sample.X[normal] - mean[sample.codes[normal]]
     unit = float(np.abs(apart).max(initial=0.0)) or 1.0
     spread = sweep(AddSpread(sample.tasks, mean, unit))
-    return whitening_of_sums(spread.scatter, spread.fourth, spread.total, spread.n_rows, unit)
+    return whitening_of_sums(
+        spread.scatter, spread.fourth, spread.total, spread.n_rows, unit
+    )

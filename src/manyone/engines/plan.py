@@ -102,7 +102,10 @@ class Plan:
         Z = X if metric is None else metric.apply(X)
         rng = np.random.RandomState(seed)
         features = landmark_features(kernel, Z, landmarks, rng, tol=1e-15)[1]
-        points, factor = Points(kernel, Z[features.pivots]), np.asfortranarray(features.factor)
+        points, factor = (
+            Points(kernel, Z[features.pivots]),
+            np.asfortranarray(features.factor),
+        )
         direct = smallest_eigenvalue(factor) > _WELL_APART
         hashes = row_hashes(X[features.pivots])
         return cls(tasks, points, factor, hashes, direct=direct, metric=metric)
@@ -124,11 +127,16 @@ class Plan:
         Z = kernel.scaled(self.points.X)
         ridge = float(effective_alpha(alpha, rows.weight.sum()))
         codes = np.where(rows.outlier, MISSING, rows.codes)
-        moved = solve_landmark_positions(unit * Z, unit * X, codes, rows.weight, n_tasks, ridge)
+        moved = solve_landmark_positions(
+            unit * Z, unit * X, codes, rows.weight, n_tasks, ridge
+        )
         Z = self.points.X + kernel.scale * (moved / unit - Z)
         features = Gram(Points(kernel, Z)).features()[1]
         factor = np.asfortranarray(features.factor)
-        points, hashes = Points(kernel, Z[features.pivots]), self.hashes[features.pivots]
+        points, hashes = (
+            Points(kernel, Z[features.pivots]),
+            self.hashes[features.pivots],
+        )
         direct, drawn = smallest_eigenvalue(factor) > _WELL_APART, row_hashes(some.X)
         plan = replace(self, points=points, factor=factor, hashes=hashes)
         return replace(plan, direct=direct, drawn=drawn)
@@ -145,11 +153,15 @@ class Plan:
 
     def features(self, X: Rows) -> Array:
         """Feature rows (b, m) of rows (b, d)."""
-        return solve_triangular(self.factor, self.values(X).T, lower=True, check_finite=False).T
+        return solve_triangular(
+            self.factor, self.values(X).T, lower=True, check_finite=False
+        ).T
 
     def expand(self, W: Array) -> Array:
         """Coefficients of the landmarks (m, T) for weights of the features (m, T)."""
-        return solve_triangular(self.factor, W, lower=True, trans="T", check_finite=False)
+        return solve_triangular(
+            self.factor, W, lower=True, trans="T", check_finite=False
+        )
 
     def diagonal(self, X: Rows) -> Array:
         """k(x, x) of rows (b, d), shape (b,)."""

@@ -81,7 +81,10 @@ class Reach:
         kept = np.flatnonzero(~gone)
         if not len(kept):
             return None
-        points, hashes = Points(self.points.kernel, self.points.X[kept]), self.hashes[kept]
+        points, hashes = (
+            Points(self.points.kernel, self.points.X[kept]),
+            self.hashes[kept],
+        )
         group = None if self.group is None else self.group[kept]
         usual = Usual.of(_nearest(points, hashes, points.X, group), np.ones(len(kept)))
         # Any point will do where the one in the middle is gone.
@@ -94,15 +97,24 @@ class Reach:
         rows = rows.take(some[np.argsort(rows.codes[some], kind="stable")])
         X, codes, weight, n_tasks = rows.X, rows.codes, rows.weight, len(self.typical)
         nearest = _nearest(self.points, self.hashes, X)
-        far = np.flatnonzero(self.usual.left_out(nearest, weight, codes, n_tasks)[0] > 0.0)
-        number = min(max(1, MOST_POINTS * len(np.unique(codes[far])) // n_tasks), len(far))
+        far = np.flatnonzero(
+            self.usual.left_out(nearest, weight, codes, n_tasks)[0] > 0.0
+        )
+        number = min(
+            max(1, MOST_POINTS * len(np.unique(codes[far])) // n_tasks), len(far)
+        )
         few = far[np.linspace(0, len(far) - 1, number).astype(np.intp)]
         points = Points(self.points.kernel, stacked([self.points.X, X[few]]))
         hashes = np.append(self.hashes, row_hashes(X[few]))
         nearest = _nearest(points, hashes, X, rows.group)
         mass = np.diff(self.usual.mass, prepend=0.0)
-        usual = Usual.of(np.append(self.usual.ascending, nearest), np.append(mass, weight))
-        new, typical = np.setdiff1d(codes, np.flatnonzero(self.typical)), self.typical.copy()
+        usual = Usual.of(
+            np.append(self.usual.ascending, nearest), np.append(mass, weight)
+        )
+        new, typical = (
+            np.setdiff1d(codes, np.flatnonzero(self.typical)),
+            self.typical.copy(),
+        )
         typical[new] = usual.left_out(nearest, weight, codes, n_tasks)[1][new]
         own, group = np.append(self.codes, codes[few]), self.group
         if rows.group is not None:
@@ -115,7 +127,12 @@ class Reach:
         return Presence(self.points, self.usual.limit, unit, self.home)
 
     def penalties(
-        self, X: Rows, codes: Codes, weight: Array, unit: float, group: Codes | None = None
+        self,
+        X: Rows,
+        codes: Codes,
+        weight: Array,
+        unit: float,
+        group: Codes | None = None,
     ) -> Array:
         """What left-out scores of training rows (b, d), of groups (b,), are lowered by, (b,)."""
         nearest = _nearest(self.points, self.hashes, X, group)
@@ -123,7 +140,9 @@ class Reach:
         return unit * self.usual.left_out(nearest, weight, codes, *known)[0]
 
 
-def _nearest(points: Points, hashes: Hashes, X: Rows, group: Codes | None = None) -> Array:
+def _nearest(
+    points: Points, hashes: Hashes, X: Rows, group: Codes | None = None
+) -> Array:
     """Distance of each row (b, d) to the nearest point that can vouch for it, shape (b,).
 
     That is one that is not its copy, or, where rows have groups (b,), none of its group.

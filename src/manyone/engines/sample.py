@@ -94,17 +94,25 @@ class Sample:
         reached = np.cumsum(self.weight)
         before = np.searchsorted(self.stratum, self.stratum)
         reached -= np.concatenate([[0.0], reached])[before]
-        kept = np.flatnonzero(self.outlier | (reached <= 0.25 * self.totals[self.stratum, 0]))
+        kept = np.flatnonzero(
+            self.outlier | (reached <= 0.25 * self.totals[self.stratum, 0])
+        )
         X, stratum, hashes = self.X[kept], self.stratum[kept], self.hashes[kept]
-        return replace(self, X=X, stratum=stratum, hashes=hashes, weight=self.weight[kept])
+        return replace(
+            self, X=X, stratum=stratum, hashes=hashes, weight=self.weight[kept]
+        )
 
     def without(self, code: int) -> Sample:
         """The sample without a task."""
         kept = np.flatnonzero(self.codes != code)
         stratum = self.stratum[kept] - 2 * (self.codes[kept] > code)
         totals = np.delete(self.totals, [2 * code + 2, 2 * code + 3], axis=0)
-        left = replace(self, tasks=np.delete(self.tasks, code), stratum=stratum, totals=totals)
-        return replace(left, X=self.X[kept], hashes=self.hashes[kept], weight=self.weight[kept])
+        left = replace(
+            self, tasks=np.delete(self.tasks, code), stratum=stratum, totals=totals
+        )
+        return replace(
+            left, X=self.X[kept], hashes=self.hashes[kept], weight=self.weight[kept]
+        )
 
     def rows(self, *, own_weight: bool = False) -> TrainingRows:
         """The sample in the order of its content.
@@ -112,13 +120,21 @@ class Sample:
         Each task weighs what all its rows weigh, or, with `own_weight`, what those drawn do.
         """
         drawn = np.bincount(self.stratum, self.weight, len(self.totals))
-        share = np.where(drawn > 0, self.totals[:, 0] / np.where(drawn > 0, drawn, 1.0), 1.0)
+        share = np.where(
+            drawn > 0, self.totals[:, 0] / np.where(drawn > 0, drawn, 1.0), 1.0
+        )
         # All rows were drawn: not even rounding may change their weights.
         share[np.isclose(share, 1.0, rtol=1e-9) | own_weight] = 1.0
         content = row_numbers(self.X)
         order = np.lexsort((self.outlier, content))
         weight = (self.weight * share[self.stratum])[order]
-        rows = self.X[order], self.codes[order], self.outlier[order], weight, content[order]
+        rows = (
+            self.X[order],
+            self.codes[order],
+            self.outlier[order],
+            weight,
+            content[order],
+        )
         return TrainingRows(*rows, len(self.tasks))
 
 
@@ -166,17 +182,23 @@ class TakeSample:
             present, summing = by_task(stratum, rows.weight)
             totals[present, 2:] = summing @ rows.X
         hashes, size = row_hashes(rows.X, self.seed), self.size
-        return self._drawn(Sample(tasks, rows.X, stratum, hashes, rows.weight, totals, size))
+        return self._drawn(
+            Sample(tasks, rows.X, stratum, hashes, rows.weight, totals, size)
+        )
 
     def merge(self, one: Sample, other: Sample) -> Sample:
         """Sample of the rows of both."""
-        named = [None if part.names is None else part.names.tolist() for part in (one, other)]
+        named = [
+            None if part.names is None else part.names.tolist() for part in (one, other)
+        ]
         if one.X.shape[1] != other.X.shape[1] or named[0] != named[1]:
             columns = " and ".join(
                 str(part.X.shape[1]) if name is None else str(name)
                 for part, name in zip((one, other), named, strict=True)
             )
-            raise ValueError(f"Blocks must have the same columns; two of them have {columns}.")
+            raise ValueError(
+                f"Blocks must have the same columns; two of them have {columns}."
+            )
         tasks, _ = encode(as_labels([*one.tasks.tolist(), *other.tasks.tolist()]))
         totals, strata = np.zeros((2 * len(tasks) + 2, one.totals.shape[1])), []
         for part in (one, other):
@@ -186,9 +208,14 @@ class TakeSample:
             strata.append(2 * place[part.stratum // 2] + part.stratum % 2)
         X, quota = stacked([one.X, other.X]), min(one.quota, other.quota)
         hashes = np.concatenate([one.hashes, other.hashes])
-        weight, told = np.concatenate([one.weight, other.weight]), (one.names, one.roles)
+        weight, told = (
+            np.concatenate([one.weight, other.weight]),
+            (one.names, one.roles),
+        )
         return self._drawn(
-            Sample(tasks, X, np.concatenate(strata), hashes, weight, totals, quota, *told)
+            Sample(
+                tasks, X, np.concatenate(strata), hashes, weight, totals, quota, *told
+            )
         )
 
     def _drawn(self, sample: Sample) -> Sample:
@@ -199,7 +226,11 @@ class TakeSample:
         first[1:] = (np.diff(stratum) != 0) | (np.diff(hashes) != 0)
         starts = np.flatnonzero(first)
         stratum = stratum[starts]
-        weight = np.add.reduceat(sample.weight[order], starts) if len(order) else sample.weight
+        weight = (
+            np.add.reduceat(sample.weight[order], starts)
+            if len(order)
+            else sample.weight
+        )
         sizes = np.bincount(stratum, minlength=len(sample.totals))
         rank = np.arange(len(stratum)) - (np.cumsum(sizes) - sizes)[stratum]
         sizes = np.minimum(sizes, sample.quota)
@@ -212,7 +243,9 @@ class TakeSample:
             quota = max(self.least, int(possible[np.argmax(possible < ascending)]))
         kept = np.flatnonzero(rank < quota)
         place = order[starts[kept]]
-        sample = replace(sample, X=sample.X[place], hashes=sample.hashes[place], quota=quota)
+        sample = replace(
+            sample, X=sample.X[place], hashes=sample.hashes[place], quota=quota
+        )
         return replace(sample, stratum=stratum[kept], weight=weight[kept])
 
 

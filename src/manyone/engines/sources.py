@@ -32,7 +32,9 @@ class ArrayBlocks:
         for start in range(0, self.whole.X.shape[0], _ROWS):
             rows = slice(start, start + _ROWS)
             parts = (self.whole.task, self.whole.outlier, self.whole.weight)
-            yield Block(self.whole.X[rows], *(None if p is None else p[rows] for p in parts))
+            yield Block(
+                self.whole.X[rows], *(None if p is None else p[rows] for p in parts)
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +78,9 @@ def _parquet() -> Any:
     try:
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise ImportError("Reading Parquet files needs pyarrow: pip install pyarrow.") from error
+        raise ImportError(
+            "Reading Parquet files needs pyarrow: pip install pyarrow."
+        ) from error
     return pq
 
 
@@ -111,12 +115,21 @@ def blocks_of(X: Any, task: Any = None, outlier: Any = None, weight: Any = None)
     iterable of Block or None
     """
     if isinstance(X, np.memmap):
-        given = [part if part is None else np.asarray(part) for part in (task, outlier, weight)]
+        given = [
+            part if part is None else np.asarray(part)
+            for part in (task, outlier, weight)
+        ]
         return ArrayBlocks(Block(X, *given))
     if isinstance(X, str | os.PathLike):
-        for name, value in (("task", task), ("outlier", outlier), ("sample_weight", weight)):
+        for name, value in (
+            ("task", task),
+            ("outlier", outlier),
+            ("sample_weight", weight),
+        ):
             if not (value is None or isinstance(value, str)):
-                raise ValueError(f"X is a file: {name} must name its column; got {value!r:.60}.")
+                raise ValueError(
+                    f"X is a file: {name} must name its column; got {value!r:.60}."
+                )
         return ParquetBlocks(_files(Path(X)), task, outlier, weight)
     if isinstance(X, Iterator):
         raise ValueError(
@@ -136,22 +149,30 @@ def blocks_of(X: Any, task: Any = None, outlier: Any = None, weight: Any = None)
 def _files(path: Path) -> list[Path]:
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or not files[0].exists():
-        raise ValueError(f"X={str(path)!r}: there is no such Parquet file, or none in that folder.")
+        raise ValueError(
+            f"X={str(path)!r}: there is no such Parquet file, or none in that folder."
+        )
     for file in files:
         with open(file, "rb") as stream:
             if stream.read(4) != b"PAR1":
-                raise ValueError(f"X: {file} is no Parquet file. Read it into a data frame first.")
+                raise ValueError(
+                    f"X: {file} is no Parquet file. Read it into a data frame first."
+                )
     return files
 
 
-def sweep_of(X: Any, task: Any = None, outlier: Any = None, weight: Any = None) -> Sweep:
+def sweep_of(
+    X: Any, task: Any = None, outlier: Any = None, weight: Any = None
+) -> Sweep:
     """How to pass over rows, wherever they are; see :func:`blocks_of` for what is given."""
     if is_dask(X):
         from manyone.engines.dask import dask_sweep
 
         return dask_sweep(X, task, outlier, weight)
     blocks = blocks_of(X, task, outlier, weight)
-    return local_sweep([Block(X, task, outlier, weight).checked()] if blocks is None else blocks)
+    return local_sweep(
+        [Block(X, task, outlier, weight).checked()] if blocks is None else blocks
+    )
 
 
 def sweep_over(
@@ -175,9 +196,15 @@ def refuse_whole_rows(model: Any, groups: Any) -> None:
 
     if why := _why_whole_rows(model, groups):
         views = hasattr(model, "estimators")
-        able = [cls for cls in METHODS.values() if cls.can.blocks and cls.can.updates >= views]
+        able = [
+            cls
+            for cls in METHODS.values()
+            if cls.can.blocks and cls.can.updates >= views
+        ]
         names = " or ".join(cls.__name__ for cls in able)
-        raise ValueError(f"{why}, but X comes in blocks. Use {names} with landmarks=1000 or so.")
+        raise ValueError(
+            f"{why}, but X comes in blocks. Use {names} with landmarks=1000 or so."
+        )
 
 
 def _why_whole_rows(model: Any, groups: Any) -> str:
@@ -201,7 +228,9 @@ def _why_whole_rows(model: Any, groups: Any) -> str:
     return ""
 
 
-def scored_by_blocks(method: Callable[..., Any], model: Any, X: Any, given: dict[str, Any]) -> Any:
+def scored_by_blocks(
+    method: Callable[..., Any], model: Any, X: Any, given: dict[str, Any]
+) -> Any:
     """What a scoring method says of rows that are not in memory, block by block."""
     if is_dask(X):
         from manyone.engines.dask import scored_lazily

@@ -91,7 +91,9 @@ class JudgeFolds(IntoTails):
         found, parts = [], dealt(self.plan, block.checked().coded(self.plan.tasks))[1:]
         for layer, rows in zip(self.layers, parts, strict=True):
             score = partial(self._scores, layer)
-            found.append(tails_of(self.plan, rows, score, self.unit, len(self.plan.points)))
+            found.append(
+                tails_of(self.plan, rows, score, self.unit, len(self.plan.points))
+            )
         return found[0].merged(*found[1:])
 
     def _scores(self, layer: LassoLayer, X: Any, codes: Codes, weight: Array) -> Array:
@@ -99,7 +101,9 @@ class JudgeFolds(IntoTails):
         return -np.abs(own - layer.mean[codes])
 
 
-def lasso_layer(statistics: Statistics, sources: Codes, l1: float, group: float) -> LassoLayer:
+def lasso_layer(
+    statistics: Statistics, sources: Codes, l1: float, group: float
+) -> LassoLayer:
     """Minimise ``sum_i w_i |f(y_i) - r_i|^2 + l1 |B|_1 + group sum_{s,t} |B_{G_s,t}|_2`` over B.
 
     Parameters
@@ -114,12 +118,16 @@ def lasso_layer(statistics: Statistics, sources: Codes, l1: float, group: float)
     -------
     LassoLayer
     """
-    moments = add_rounding(statistics.moments.copy(order="F"), float(statistics.counts.sum()))
+    moments = add_rounding(
+        statistics.moments.copy(order="F"), float(statistics.counts.sum())
+    )
     slopes = np.asfortranarray(statistics.sums.T)
     design, target = as_lasso(moments, slopes)
     found = solve_sparse_group_lasso(design, target, sources, l1, group, tol=_GAP)
     mean = np.einsum("qt,qt->t", slopes, found.B) / statistics.counts
-    return LassoLayer(np.asfortranarray(found.B), mean, found.structure, found.duality_gap)
+    return LassoLayer(
+        np.asfortranarray(found.B), mean, found.structure, found.duality_gap
+    )
 
 
 def summed(parts: list[Statistics]) -> Statistics:

@@ -53,17 +53,24 @@ class Statistics:
     def __add__(self, other: Statistics) -> Statistics:
         """Statistics of the rows of both."""
         tasks, sums, counts = added(
-            self.tasks, other.tasks, (self.sums, other.sums), (self.counts, other.counts)
+            self.tasks,
+            other.tasks,
+            (self.sums, other.sums),
+            (self.counts, other.counts),
         )
         moments, trace = self.moments + other.moments, self.trace + other.trace
-        return Statistics(moments, tasks, sums, counts, trace, self.n_rows + other.n_rows)
+        return Statistics(
+            moments, tasks, sums, counts, trace, self.n_rows + other.n_rows
+        )
 
     def recoded(self, codes: Codes) -> Statistics:
         """The same with other numbers for the tasks (T,); negative ones are left out."""
         new = codes[self.tasks]
         kept = np.flatnonzero(new >= 0)
         kept = kept[np.argsort(new[kept])]
-        return replace(self, tasks=new[kept], sums=self.sums[kept], counts=self.counts[kept])
+        return replace(
+            self, tasks=new[kept], sums=self.sums[kept], counts=self.counts[kept]
+        )
 
     def __neg__(self) -> Statistics:
         """Statistics that take the rows away when they are added."""
@@ -100,14 +107,20 @@ class AddUp:
                 sums[np.searchsorted(tasks, present)] += values
             trace += diagonal
         counts = np.bincount(place, rows.weight[normal])
-        return Statistics(G, tasks, sums, counts.astype(np.float64), trace, len(rows.codes))
+        return Statistics(
+            G, tasks, sums, counts.astype(np.float64), trace, len(rows.codes)
+        )
 
     def _sums(self, rows: Any, blocks: list[slice]) -> tuple[Array, list[Any], float]:
         """Of some kernel blocks: moments (m, m), tasks and their sums in each, and the trace."""
         m, gained, trace = len(self.plan.points), [], 0.0
         G = np.zeros((m, m), order="F")
         for part in blocks:
-            weight, codes, outlier = rows.weight[part], rows.codes[part], rows.outlier[part]
+            weight, codes, outlier = (
+                rows.weight[part],
+                rows.codes[part],
+                rows.outlier[part],
+            )
             trace += float(weight @ self.plan.diagonal(rows.X[part]))
             Phi = np.ascontiguousarray(self.plan.values(rows.X[part]))
             if not self.plan.direct:
@@ -168,7 +181,9 @@ def solve_statistics(plan: Plan, statistics: Statistics, alpha: float) -> Ridge:
     ridge, L = float(effective_alpha(alpha, statistics.trace)), plan.factor
     H, one = np.asfortranarray(statistics.sums.T), np.ones(len(L))
     if plan.direct:  # W = L' coef: the ridge is alpha coef' L L' coef
-        factor = factorise(statistics.moments + ridge * (L @ L.T), 0.0, one, overwrite=True)
+        factor = factorise(
+            statistics.moments + ridge * (L @ L.T), 0.0, one, overwrite=True
+        )
         coef = cho_solve((factor, True), H, check_finite=False)
         mean = np.einsum("mt,mt->t", H, coef) / statistics.counts
     else:

@@ -73,7 +73,9 @@ class Unseen(IntoTails):
         return self.step.partial(rows.take(new)).tails
 
 
-def centres_of(problem: TwoLayerProblem, content: Codes, landmarks: int, seed: int) -> Codes | None:
+def centres_of(
+    problem: TwoLayerProblem, content: Codes, landmarks: int, seed: int
+) -> Codes | None:
     """Rows that the second layer is expanded over; None: over all of them.
 
     As many as landmarks, and five for each task at least, by randomly pivoted Cholesky of the
@@ -94,7 +96,10 @@ def centres_of(problem: TwoLayerProblem, content: Codes, landmarks: int, seed: i
     number = most_centres(landmarks, problem.R.shape[1])
     if len(content) <= number:
         return None
-    order, origin = np.argsort(content, kind="stable"), np.arange(len(content), len(problem.R))
+    order, origin = (
+        np.argsort(content, kind="stable"),
+        np.arange(len(content), len(problem.R)),
+    )
     Y, rng = problem.Phi[order] @ problem.W, np.random.RandomState(seed)
     kernel = resolve_kernel("rbf", Y, gamma=problem.theta)
     pivots = landmark_features(kernel, Y, number, rng)[1].pivots
@@ -130,7 +135,9 @@ def second_plan(plan: Plan, layers: TwoLayers, *, direct: bool = False) -> Plan:
         features = Gram(Points(kernel, centres)).features()[1]
         centres, factor = centres[features.pivots], np.asfortranarray(features.factor)
     first = FirstLayer(plan.points, layers.coef, plan.metric)
-    return replace(plan, points=Points(kernel, centres), factor=factor, direct=direct, metric=first)
+    return replace(
+        plan, points=Points(kernel, centres), factor=factor, direct=direct, metric=first
+    )
 
 
 def anchored(plan: Plan, statistics: Statistics) -> Statistics:

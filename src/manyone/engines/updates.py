@@ -57,7 +57,9 @@ def with_sums(
         alike = likeness(left_out, known)
     if isinstance(plan, TaskPlans):
         content, first = np.unique(rows.content, return_index=True)
-        few = replace(plan.few, X=rows.X[first[np.searchsorted(content, plan.few.content)]])
+        few = replace(
+            plan.few, X=rows.X[first[np.searchsorted(content, plan.few.content)]]
+        )
         plans = {
             task: replace(own, tasks=tasks[[task]], metric=of_task(metric, task))
             for task, own in plan.plans.items()
@@ -170,7 +172,9 @@ def forgotten(model: Any, code: int, gone: TrainingRows | None) -> Changed:
     _refuse_shaped(not len(kept), "landmarks", label)
     if len(kept) < _MOST_LOST * before:
         lost = f"{before - len(kept)} of {before} landmarks were rows of {label!r} and are gone"
-        warn_user(f"{lost}: forget(..., others=...) puts others in their place.", UserWarning)
+        warn_user(
+            f"{lost}: forget(..., others=...) puts others in their place.", UserWarning
+        )
     structure = model.solution_.learned["structure"]
     structure = replace(structure, values=structure.values[:, kept])
     plan, statistics = _with_fewer(plan, statistics, kept)
@@ -186,7 +190,11 @@ def _each(model: Any, plans: TaskPlans, codes: Codes, more: TrainingRows) -> Cha
 
     Small tasks, all rows of which are kept, and new ones are fitted anew.
     """
-    sums, m, seed = model.solution_.learned["sums"], model.landmarks, seed_of(model.random_state)
+    sums, m, seed = (
+        model.solution_.learned["sums"],
+        model.landmarks,
+        seed_of(model.random_state),
+    )
     large: dict[int, Any]
     statistics: dict[int, Any]
     large, statistics = (
@@ -265,11 +273,17 @@ def _relearned(
     fresh, kept = model._learned_metric(own, metric)
     similarity = similarity_of(fresh.apply(own.X, own.codes), own, kernel)
     everyone = np.arange(len(own.codes))
-    solution = solve_with_folds(lambda: refit(everyone, everyone)[0], refit, similarity, own)
+    solution = solve_with_folds(
+        lambda: refit(everyone, everyone)[0], refit, similarity, own
+    )
     assert solution.left_out is not None
     place[changed] = len(metric.floor) + np.arange(len(changed))
     kept = replace(kept, codes=changed[kept.codes], n_tasks=rows.n_tasks)
-    return (mine, solution.left_out), others.joined(kept), metric.joined(fresh).take(place)
+    return (
+        (mine, solution.left_out),
+        others.joined(kept),
+        metric.joined(fresh).take(place),
+    )
 
 
 def _without_task(plan: Any, code: int, gone: Any) -> Any:
@@ -316,12 +330,17 @@ def _change_of_scale(sums: Sums, codes: Codes, step: LeaveOut) -> Array:
     before = replace(old, unit=0.0)._judged(X, own, one)[0]
     after = replace(step, unit=0.0)._judged(X, new, one)[0]
     if np.any(before < 0.0):
-        both = (np.bincount(new, s, len(scale)) + _PRIOR_ROWS * s.mean() for s in (after, before))
+        both = (
+            np.bincount(new, s, len(scale)) + _PRIOR_ROWS * s.mean()
+            for s in (after, before)
+        )
         scale = np.divide(*both)
     return scale
 
 
-def _left_out(structure: Resemblance, tails: Tails, codes: Codes, scale: Array) -> LeftOut:
+def _left_out(
+    structure: Resemblance, tails: Tails, codes: Codes, scale: Array
+) -> LeftOut:
     """What the last pass found, with other numbers for the tasks, scores times what is given."""
     known = np.flatnonzero(codes >= 0)
     order = known[np.argsort(codes[known])]
@@ -331,7 +350,9 @@ def _left_out(structure: Resemblance, tails: Tails, codes: Codes, scale: Array) 
     return LeftOut(tails, codes[order], values, mass)
 
 
-def _with_fewer(plan: Plan, statistics: Statistics, kept: Codes) -> tuple[Plan, Statistics]:
+def _with_fewer(
+    plan: Plan, statistics: Statistics, kept: Codes
+) -> tuple[Plan, Statistics]:
     """Plan and statistics of some of the landmarks: feature rows in a part of the space."""
     if len(kept) == len(plan.points):
         return plan, statistics

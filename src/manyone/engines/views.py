@@ -58,7 +58,9 @@ class JudgeViews(IntoTails):
         return Tails.known(scores, rows, len(self.tasks), self.alike)
 
 
-def combined(views: list[Any], judges: list[Any], sweep: Any, weights: Any, rule: str) -> Combined:
+def combined(
+    views: list[Any], judges: list[Any], sweep: Any, weights: Any, rule: str
+) -> Combined:
     """The combination of views that were fitted by passes, and its calibration.
 
     Parameters
@@ -77,12 +79,20 @@ def combined(views: list[Any], judges: list[Any], sweep: Any, weights: Any, rule
         codes = np.repeat(np.arange(len(view.tasks_)), np.diff(known.starts))
         tails.append(Tail.of(known, far))
         able.append(weight_of(known.scores, codes, known.weight, far))
-    counts = relative_weights(able) if weights is None else np.asarray(weights, dtype=float)
-    scorer = CombinedScorer(tuple(view.solution_ for view in views), tuple(tails), counts, rule)
-    return _calibrated(scorer, sweep(JudgeViews(views[0].tasks_, tuple(judges), scorer)))
+    counts = (
+        relative_weights(able) if weights is None else np.asarray(weights, dtype=float)
+    )
+    scorer = CombinedScorer(
+        tuple(view.solution_ for view in views), tuple(tails), counts, rule
+    )
+    return _calibrated(
+        scorer, sweep(JudgeViews(views[0].tasks_, tuple(judges), scorer))
+    )
 
 
-def _calibrated(scorer: CombinedScorer, tails: Tails, alike: float | None = None) -> Combined:
+def _calibrated(
+    scorer: CombinedScorer, tails: Tails, alike: float | None = None
+) -> Combined:
     source = max(view.left_out_source for view in scorer.views)
     calibration = tails.calibration(len(scorer.tails[0].spread), source)
     learned = {"tails": tails, "alike": alike}
@@ -94,7 +104,9 @@ def with_tails(solution: Solution, rows: TrainingRows) -> Solution:
     assert solution.left_out is not None
     alike = None if rows.group is None else likeness(solution.left_out, rows)
     tails = Tails.known(solution.left_out, rows, rows.n_tasks, alike)
-    return replace(solution, learned={**solution.learned, "tails": tails, "alike": alike})
+    return replace(
+        solution, learned={**solution.learned, "tails": tails, "alike": alike}
+    )
 
 
 def enrolled_views(
@@ -120,7 +132,9 @@ def enrolled_views(
     judges = [view._become_sums(*enrolled(view, more, tasks)) for view in views]
     scorer = _changed(solution.scorer, views, codes)
     found = JudgeViews(tasks, tuple(judges), scorer, alike).of(more)
-    return _calibrated(scorer, solution.learned["tails"].recoded(codes).merged(found), alike)
+    return _calibrated(
+        scorer, solution.learned["tails"].recoded(codes).merged(found), alike
+    )
 
 
 def forgotten_views(solution: Any, views: list[Any], code: int, *rows: Any) -> Combined:
@@ -141,7 +155,10 @@ def forgotten_views(solution: Any, views: list[Any], code: int, *rows: Any) -> C
     for view in views:
         view._forgotten(code, *rows)
     scorer = _changed(solution.scorer, views, codes)
-    tails, alike = solution.learned["tails"].recoded(codes), solution.learned.get("alike")
+    tails, alike = (
+        solution.learned["tails"].recoded(codes),
+        solution.learned.get("alike"),
+    )
     return _calibrated(scorer, tails, alike)
 
 
@@ -149,7 +166,14 @@ def _changed(scorer: CombinedScorer, views: list[Any], codes: Codes) -> Combined
     """The scorer of views that have changed, with other numbers for the tasks they had (T,)."""
     tails, kept = [], codes >= 0
     for view, tail in zip(views, scorer.tails, strict=True):
-        spread, scale = view.calibration_.spread.copy(), view.solution_.learned["sums"].scale
-        spread[codes[kept]] = (scale * np.ones(len(spread)))[codes[kept]] * tail.spread[kept]
+        spread, scale = (
+            view.calibration_.spread.copy(),
+            view.solution_.learned["sums"].scale,
+        )
+        spread[codes[kept]] = (scale * np.ones(len(spread)))[codes[kept]] * tail.spread[
+            kept
+        ]
         tails.append(replace(tail, spread=spread))
-    return replace(scorer, views=tuple(view.solution_ for view in views), tails=tuple(tails))
+    return replace(
+        scorer, views=tuple(view.solution_ for view in views), tails=tuple(tails)
+    )

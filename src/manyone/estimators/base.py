@@ -20,7 +20,12 @@ from manyone._sklearn import Interval, StrOptions, fit_context
 from manyone._types import Array, Codes, Rows
 from manyone.calibration.folds import by_number, similarity_of, solve_with_folds
 from manyone.calibration.thresholds import Calibration
-from manyone.covariance import TaskWhitenings, Whitening, pooled_whitening, task_whitenings
+from manyone.covariance import (
+    TaskWhitenings,
+    Whitening,
+    pooled_whitening,
+    task_whitenings,
+)
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.scoring import Scoring
 from manyone.kernels.gram import Gram
@@ -59,7 +64,9 @@ class NoUpdate:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class OneClassEstimator(Scoring, RoutingState, OutlierMixin, BaseEstimator, metaclass=ABCMeta):
+class OneClassEstimator(
+    Scoring, RoutingState, OutlierMixin, BaseEstimator, metaclass=ABCMeta
+):
     """Base class of all estimators: rows in, a solution with left-out scores, thresholds."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -76,7 +83,9 @@ class OneClassEstimator(Scoring, RoutingState, OutlierMixin, BaseEstimator, meta
         return None
 
     @abstractmethod
-    def _fit_rows(self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool = True) -> Self:
+    def _fit_rows(
+        self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool = True
+    ) -> Self:
         """Become the model of these rows, with thresholds unless told otherwise."""
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -196,7 +205,9 @@ class MultiTaskOneClass(OneClassEstimator):
 
     # ------------------------------------------------------------------------------------- fitting
 
-    def _fit_rows(self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool = True) -> Self:
+    def _fit_rows(
+        self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool = True
+    ) -> Self:
         """Become the model of these rows, with thresholds unless told otherwise."""
         if self.can.merges_copies:
             rows = rows.merged()[0]
@@ -208,11 +219,15 @@ class MultiTaskOneClass(OneClassEstimator):
         except MemoryError:
             largest = np.bincount(rows.codes[rows.codes >= 0]).max(initial=1)
             joint = self.can.joint
-            raise NotEnoughMemory(too_large(len(rows.codes) if joint else largest, joint)) from None
+            raise NotEnoughMemory(
+                too_large(len(rows.codes) if joint else largest, joint)
+            ) from None
         self.tasks_, self.solution_ = tasks, solution
         # What updates, exact p-values and plots need of the rows; landmarks stand for theirs.
         bare = rows.columns is not None or self.landmarks is not None
-        self.training_ = replace(rows, X=np.empty((len(rows.codes), 0))) if bare else rows
+        self.training_ = (
+            replace(rows, X=np.empty((len(rows.codes), 0))) if bare else rows
+        )
         self._warn(solution, rows.X)
         if calibrate and solution.left_out is not None:
             with np.errstate(under="ignore"):
@@ -243,20 +258,28 @@ class MultiTaskOneClass(OneClassEstimator):
             rows = rows.shared_out()
         return metric, rows
 
-    def _judged_by_folds(self, solution: Solution, rows: TrainingRows, metric: Any) -> Solution:
+    def _judged_by_folds(
+        self, solution: Solution, rows: TrainingRows, metric: Any
+    ) -> Solution:
         """The solution with scores of its rows by refits without them, metric learned anew, too.
 
         `metric` is that of the solution, None where it has none.
         """
         # (Outliers of every task are not dealt to folds: any metric will do.)
-        X = rows.X if metric is None else metric.apply(rows.X, np.maximum(rows.codes, 0))
+        X = (
+            rows.X
+            if metric is None
+            else metric.apply(rows.X, np.maximum(rows.codes, 0))
+        )
         similarity = similarity_of(X, rows, solution.scorer.points.kernel)
 
         def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
             part = learn(self, rows.take(kept), left_out=False)
             return part, part.scorer.own(rows.X[held], rows.codes[held])
 
-        return solve_with_folds(lambda: solution, refit, similarity, rows, self.can.folds or _FOLDS)
+        return solve_with_folds(
+            lambda: solution, refit, similarity, rows, self.can.folds or _FOLDS
+        )
 
     def _warn(self, solution: Solution, X: Rows) -> None:
         """Say what a user should know about a fit to rows (n, d)."""
@@ -266,8 +289,13 @@ class MultiTaskOneClass(OneClassEstimator):
                 f"tol={self.tol:g} was reached. Increase max_iter, or tol if this is good enough."
             )
             warn_user(message, ConvergenceWarning)
-        points, dense = solution.scorer.points, X.shape[1] > 1 and not sparse.issparse(X)
-        apart = self.metric == "plain" and points.columns is None and points.kernel.fading
+        points, dense = (
+            solution.scorer.points,
+            X.shape[1] > 1 and not sparse.issparse(X),
+        )
+        apart = (
+            self.metric == "plain" and points.columns is None and points.kernel.fading
+        )
         if dense and apart and np.all(np.abs(X) < 1e100):
             with np.errstate(under="ignore"):
                 spread = (X - X[0]).std(axis=0)
@@ -320,18 +348,24 @@ def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> So
         gram = replace(gram, given=gram.matrix())
     closed = metric is None or _metric_stays(metric, rows, landmarks)
     solve = partial(model._solve, gram, prepared, left_out=left_out and closed)
-    if by_folds and rows.n_tasks > 1:  # there is no closed form: the folds need not wait
+    if (
+        by_folds and rows.n_tasks > 1
+    ):  # there is no closed form: the folds need not wait
         return solve_with_folds(solve, *by_number(model, gram, rows), rows, folds)
     solution = solve()
     if metric is not None:
         solution = behind_metric(solution, metric)
         solution = solution if closed else replace(solution, left_out=None)
     if rows.group is not None and solution.left_out_source != "leave-group-out":
-        solution = replace(solution, left_out=None)  # one by one is not what was asked for
+        solution = replace(
+            solution, left_out=None
+        )  # one by one is not what was asked for
     if not left_out or solution.left_out is not None:
         return solution
     if gram.given is not None:
-        return solve_with_folds(lambda: solution, *by_number(model, gram, rows), rows, folds)
+        return solve_with_folds(
+            lambda: solution, *by_number(model, gram, rows), rows, folds
+        )
     return model._judged_by_folds(solution, rows, metric)
 
 

@@ -104,7 +104,9 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
 
     # ------------------------------------------------------------------------------------- fitting
 
-    def _fit_rows(self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool = True) -> Self:
+    def _fit_rows(
+        self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool = True
+    ) -> Self:
         views: dict[str, MultiTaskOneClass] = {}
         for name, view in self._views():
             view = clone(view).set_params(alarm_rate=self.alarm_rate)
@@ -129,7 +131,9 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         self.training_ = no_rows(len(view.tasks_))
         self.__dict__.pop("feature_names_in_", None)
         columns = {"n_features_in_", "feature_names_in_", "label_columns_"}
-        self.__dict__.update({name: vars(view)[name] for name in columns & vars(view).keys()})
+        self.__dict__.update(
+            {name: vars(view)[name] for name in columns & vars(view).keys()}
+        )
         found = combined(list(views.values()), judges, sweep, self.weights, self.rule)
         return self._become(views, *found, self.alarm_rate)
 
@@ -147,18 +151,28 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
                 scores[known] /= spreads(*given, rows.n_tasks, far)[0]
                 left_out.append(tails[-1].pooled_value(scores))
         solutions = tuple(view.solution_ for view in views.values())
-        weights = relative_weights(able) if self.weights is None else np.array(self.weights, float)
+        weights = (
+            relative_weights(able)
+            if self.weights is None
+            else np.array(self.weights, float)
+        )
         scorer = CombinedScorer(solutions, tuple(tails), weights, self.rule)
         combined = scorer.combine(np.column_stack(left_out))
-        solution = Solution(scorer, combined, max(one.left_out_source for one in solutions))
+        solution = Solution(
+            scorer, combined, max(one.left_out_source for one in solutions)
+        )
         self.training_ = replace(rows, X=np.empty((len(rows.codes), 0)))
         if all("sums" in one.learned for one in solutions):
             from manyone.engines.views import with_tails
 
             solution = with_tails(solution, rows)
-        return self._become(views, solution, Calibration.from_left_out(solution, rows), rate)
+        return self._become(
+            views, solution, Calibration.from_left_out(solution, rows), rate
+        )
 
-    def _become(self, views: Any, solution: Any, calibration: Calibration, rate: float) -> Self:
+    def _become(
+        self, views: Any, solution: Any, calibration: Calibration, rate: float
+    ) -> Self:
         self.views_, self.tasks_ = views, next(iter(views.values())).tasks_
         self.solution_, self.calibration_ = solution, calibration
         self.weights_ = solution.scorer.weights
@@ -174,14 +188,23 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         """The views that were asked for, or what is wrong with them."""
         if self.estimators is None:
             faults = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
-            views: list[tuple[str, Any]] = [("strangers", NonlinearOCKSR()), ("faults", faults)]
+            views: list[tuple[str, Any]] = [
+                ("strangers", NonlinearOCKSR()),
+                ("faults", faults),
+            ]
         else:
             views = list(self.estimators)
         if not views:
-            raise ValueError("estimators is empty: give at least one (name, estimator).")
+            raise ValueError(
+                "estimators is empty: give at least one (name, estimator)."
+            )
         for pair in views:
-            if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
-                raise ValueError(f"estimators must be pairs (name, estimator); got {pair!r}.")
+            if not (
+                isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)
+            ):
+                raise ValueError(
+                    f"estimators must be pairs (name, estimator); got {pair!r}."
+                )
             if not isinstance(pair[1], MultiTaskOneClass):
                 raise ValueError(
                     f"The view {pair[0]!r} must be an estimator of manyone; got a "
@@ -196,7 +219,11 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         self._validate_names([name for name, _ in views])
         if self.weights is not None:
             weights = np.asarray(self.weights, dtype=np.float64)
-            if weights.shape != (len(views),) or not np.all(weights >= 0) or not weights.any():
+            if (
+                weights.shape != (len(views),)
+                or not np.all(weights >= 0)
+                or not weights.any()
+            ):
                 raise ValueError(
                     f"weights must be {len(views)} numbers, one for each view, none below 0 and "
                     f"not all 0; got {self.weights!r}."
@@ -226,12 +253,15 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
 
     # ------------------------------------------------------------------------------------- updates
 
-    def _enrolled(self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any) -> Self:
+    def _enrolled(
+        self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any
+    ) -> Self:
         if "tails" in self.solution_.learned:
             from manyone.engines.views import enrolled_views
 
             return self._changed(
-                enrolled_views, *more_rows(self, X, task, outlier, sample_weight, groups)
+                enrolled_views,
+                *more_rows(self, X, task, outlier, sample_weight, groups),
             )
         return self._updated("_enrolled", X, task, outlier, sample_weight, groups)
 
@@ -259,13 +289,17 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         whole = [view.training_ for view in views.values() if view.training_.X.shape[1]]
         for name, view in views.items():
             if not isinstance(view, Updatable):
-                raise ValueError(f"{type(view).__name__}, the view {name!r}, must be fitted again.")
+                raise ValueError(
+                    f"{type(view).__name__}, the view {name!r}, must be fitted again."
+                )
             if whole and view.landmarks is not None:
                 view.training_ = whole[0]
             with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
                 getattr(view, method)(*given)
         rows = next(iter(views.values())).training_
-        order = np.lexsort((rows.content, np.where(rows.codes < 0, rows.n_tasks, rows.codes)))
+        order = np.lexsort(
+            (rows.content, np.where(rows.codes < 0, rows.n_tasks, rows.codes))
+        )
         return self._combine(views, rows.take(order), self.promised_rate_)
 
     # ---------------------------------------------------------------------------------- parameters

@@ -159,7 +159,9 @@ class IndependentOCKSR(Updatable):
         validation.refuse_landmarks(rows, self.landmarks)
         return independent_of_rows(self, gram.points.kernel, rows, left_out=left_out)
 
-    def _solve_passes(self, plan: Any, sweep: Sweep, sample: Sample) -> tuple[Solution, Tails]:
+    def _solve_passes(
+        self, plan: Any, sweep: Sweep, sample: Sample
+    ) -> tuple[Solution, Tails]:
         from manyone.engines.independent import independent_passes
 
         return independent_passes(plan, sweep, self.alpha, self._exactly)
@@ -192,9 +194,13 @@ class IndependentOCKSR(Updatable):
                 p[mine[part]] = ridge_pvalues(K, diagonal, *model, members)
         return p
 
-    def _with_rows(self, old: TrainingRows, new: TrainingRows) -> tuple[Solution, TrainingRows]:
+    def _with_rows(
+        self, old: TrainingRows, new: TrainingRows
+    ) -> tuple[Solution, TrainingRows]:
         rows = old.joined(new)
-        order = np.argsort(np.where(rows.codes < 0, rows.n_tasks, rows.codes), kind="stable")
+        order = np.argsort(
+            np.where(rows.codes < 0, rows.n_tasks, rows.codes), kind="stable"
+        )
         rows, was = rows.take(order), np.flatnonzero(order < len(old.codes))
         solved = TaskRidges.empty(rows)
         now = np.unique(old.codes[old.codes != MISSING])
@@ -204,7 +210,10 @@ class IndependentOCKSR(Updatable):
         solved.shared_coef[: len(known.shared_coef), now] = known.shared_coef
         everyone = np.any(new.codes == MISSING)
         changed = np.arange(rows.n_tasks) if everyone else np.unique(new.codes)
-        gram, alpha = Gram(Points(self.kernel_, rows.X)), self.solution_.learned["asked_alpha"]
+        gram, alpha = (
+            Gram(Points(self.kernel_, rows.X)),
+            self.solution_.learned["asked_alpha"],
+        )
         solve_tasks(gram, rows, alpha, changed, solved)
         return solution_of(gram, rows, alpha, solved), rows
 
@@ -216,7 +225,10 @@ class IndependentOCKSR(Updatable):
             np.delete(known.kept, gone),
             np.delete(known.shared_coef, code, axis=1),
         )
-        gram, alpha = Gram(Points(self.kernel_, rows.X)), self.solution_.learned["asked_alpha"]
+        gram, alpha = (
+            Gram(Points(self.kernel_, rows.X)),
+            self.solution_.learned["asked_alpha"],
+        )
         return solution_of(gram, rows, alpha, solved), rows
 
     def _solved(self) -> TaskRidges:

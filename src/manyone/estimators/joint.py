@@ -154,19 +154,31 @@ class JointOCKSR(Updatable):
             solution.learned["factor"] = RidgeFactor(points, rows.weight, alpha, lower)
         return solution
 
-    def _solve_passes(self, plan: Plan, sweep: Sweep, sample: Sample) -> tuple[Solution, Tails]:
+    def _solve_passes(
+        self, plan: Plan, sweep: Sweep, sample: Sample
+    ) -> tuple[Solution, Tails]:
         from manyone.engines.joint import joint_passes
 
         return joint_passes(plan, sweep, self.alpha)
 
     def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
-        points, rows, learned = self._solution.scorer.points, self.training_, self._solution.learned
+        points, rows, learned = (
+            self._solution.scorer.points,
+            self.training_,
+            self._solution.learned,
+        )
         factor, kept = learned["factor"].lower, learned["one_minus_leverage"]
         p = np.empty(X.shape[0])
         for task in np.unique(codes):
             mine = np.flatnonzero(codes == task)
             members = np.flatnonzero((rows.codes == task) & ~rows.outlier)
-            model = factor, learned["dual_coef"][:, task], kept, rows.weight, learned["alpha"]
+            model = (
+                factor,
+                learned["dual_coef"][:, task],
+                kept,
+                rows.weight,
+                learned["alpha"],
+            )
             for part, K in points.blocks(X[mine]):
                 diagonal = points.diagonal(X[mine[part]])
                 p[mine[part]] = ridge_pvalues(K, diagonal, *model, members)
@@ -181,7 +193,9 @@ class JointOCKSR(Updatable):
         coef, lower = learned["dual_coef"], learned["factor"].lower
         return RidgeState(coef, complement, lower, np.sqrt(weight), learned["alpha"])
 
-    def _with_rows(self, old: TrainingRows, new: TrainingRows) -> tuple[Solution, TrainingRows]:
+    def _with_rows(
+        self, old: TrainingRows, new: TrainingRows
+    ) -> tuple[Solution, TrainingRows]:
         points, state = self.solution_.scorer.points, self._state()
         widened = np.zeros((len(state.coef), new.n_tasks))
         widened[:, np.unique(old.codes[~old.outlier])] = state.coef
@@ -195,7 +209,9 @@ class JointOCKSR(Updatable):
         changed = changed._replace(coef=np.delete(changed.coef, code, axis=1))
         return self._updated(changed, self.training_.without(code))
 
-    def _updated(self, changed: RidgeState, rows: TrainingRows) -> tuple[Solution, TrainingRows]:
+    def _updated(
+        self, changed: RidgeState, rows: TrainingRows
+    ) -> tuple[Solution, TrainingRows]:
         coef, complement, lower, _, alpha = changed
         residuals = coef * (alpha / rows.weight)[:, None]
         kept = one_minus_leverage(complement, rows.weight)
@@ -244,12 +260,16 @@ def ridge_solution(
     left_alone = left[np.arange(len(normal)), codes]
     if rows.group is None:
         source = "leave-one-out"
-        left_out[normal] = left_out_scores(own, left_alone, left_alone * own, weight, codes, T)
+        left_out[normal] = left_out_scores(
+            own, left_alone, left_alone * own, weight, codes, T
+        )
     else:
         source = "leave-group-out"
         left_out[normal] = own
         leaving = leaving_together(rows)
-        solved = without(np.sqrt(rows.weight) * left_out, [left.gone for left in leaving])
+        solved = without(
+            np.sqrt(rows.weight) * left_out, [left.gone for left in leaving]
+        )
         left_out = scores_without_blocks(
             solved, leaving, left_out, rows.weight, rows.codes, total, mean
         )

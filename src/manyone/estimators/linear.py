@@ -149,7 +149,14 @@ class LinearOCKSR(MultiTaskOneClass):
     can = Capabilities(
         landmarks=True,
         blocks=True,
-        learns=("alpha_", "structure_", "dual_coef_", "mean_response_", "duality_gap_", *ITERATED),
+        learns=(
+            "alpha_",
+            "structure_",
+            "dual_coef_",
+            "mean_response_",
+            "duality_gap_",
+            *ITERATED,
+        ),
         regression=True,
         left_out_grid="joint",
         strengths={"frobenius": (0.1, 0.01, 1.0)},
@@ -179,9 +186,15 @@ class LinearOCKSR(MultiTaskOneClass):
             found = self._structured(gram, rows)
         return found or self._unstructured(gram, rows)
 
-    def _solve_passes(self, plan: Plan, sweep: Sweep, sample: Sample) -> tuple[Solution, Tails]:
+    def _solve_passes(
+        self, plan: Plan, sweep: Sweep, sample: Sample
+    ) -> tuple[Solution, Tails]:
         from manyone.engines.joint import joint_solution_of, leaving_out
-        from manyone.engines.linear import LeaveOutOfStructure, linear_problem, weights_of
+        from manyone.engines.linear import (
+            LeaveOutOfStructure,
+            linear_problem,
+            weights_of,
+        )
         from manyone.engines.statistics import AddUp
         from manyone.models.presence import unit_of
 
@@ -190,14 +203,20 @@ class LinearOCKSR(MultiTaskOneClass):
         if n_tasks > 1:
             problem = linear_problem(statistics, self.alpha)
             basis = problem.eigenvalues, np.eye(len(problem.M)), problem.M
-            found = self._structure(*basis, problem.alpha, problem.unit, problem.outside)
+            found = self._structure(
+                *basis, problem.alpha, problem.unit, problem.outside
+            )
             if not found.collapsed:
                 W, coef = weights_of(plan, problem, found.coef)
                 mean = np.einsum("tm,mt->t", statistics.sums, W) / statistics.counts
                 scorer = Expansion(plan.points, coef, mean)
                 unit = unit_of(scorer)
-                step = LeaveOutOfStructure.of(plan, problem, found.B, statistics.counts, mean, unit)
-                solution = self._of_structure(scorer, None, found, problem.alpha, problem.unit)
+                step = LeaveOutOfStructure.of(
+                    plan, problem, found.B, statistics.counts, mean, unit
+                )
+                solution = self._of_structure(
+                    scorer, None, found, problem.alpha, problem.unit
+                )
                 presence = None if plan.reach is None else plan.reach.presence(unit)
                 return replace(solution, presence=presence), sweep(step)
         last = leaving_out(plan, statistics, self.alpha)
@@ -210,7 +229,9 @@ class LinearOCKSR(MultiTaskOneClass):
         ridge = JointOCKSR(alpha=self.alpha, landmarks=self.landmarks)
         ridge.random_state = self.random_state
         found = ridge._solve(gram, rows, left_out=True)
-        total = np.bincount(rows.codes[~rows.outlier], rows.weight[~rows.outlier], rows.n_tasks)
+        total = np.bincount(
+            rows.codes[~rows.outlier], rows.weight[~rows.outlier], rows.n_tasks
+        )
         return self._as_unstructured(found, total.astype(np.float64))
 
     def _as_unstructured(self, found: Solution, total: Array) -> Solution:
@@ -221,7 +242,9 @@ class LinearOCKSR(MultiTaskOneClass):
         learned = {**found.learned, "structure": np.eye(len(total)), "duality_gap": gap}
         for name in ("factor", "sums"):
             learned.pop(name, None)
-        return replace(found, report=FitReport(np.array([cost + penalty])), learned=learned)
+        return replace(
+            found, report=FitReport(np.array([cost + penalty])), learned=learned
+        )
 
     def _structured(self, gram: Gram, rows: TrainingRows) -> Solution | None:
         """The learned structure, or None where a task is left with nothing but 0."""
@@ -252,10 +275,18 @@ class LinearOCKSR(MultiTaskOneClass):
         if features is not None:
             points, coef = points.take(features.pivots), features.expand(Phi.T @ coef)
         coef, mean = np.asfortranarray(coef), 1.0 - rows.mean_by_task(residual)
-        return self._of_structure(Expansion(points, coef, mean), scores, found, alpha, unit)
+        return self._of_structure(
+            Expansion(points, coef, mean), scores, found, alpha, unit
+        )
 
     def _structure(
-        self, lam: Array, U: Array, R: Array, alpha: float, unit: float, outside: float = 0.0
+        self,
+        lam: Array,
+        U: Array,
+        R: Array,
+        alpha: float,
+        unit: float,
+        outside: float = 0.0,
     ) -> LinearSolution:
         return solve_linear(
             *(lam, U, R, alpha),
@@ -271,9 +302,20 @@ class LinearOCKSR(MultiTaskOneClass):
         )
 
     def _of_structure(
-        self, scorer: Expansion, scores: Any, found: LinearSolution, alpha: float, unit: float
+        self,
+        scorer: Expansion,
+        scores: Any,
+        found: LinearSolution,
+        alpha: float,
+        unit: float,
     ) -> Solution:
-        learned = {"alpha": alpha * unit, "structure": found.B, "duality_gap": found.duality_gap}
+        learned = {
+            "alpha": alpha * unit,
+            "structure": found.B,
+            "duality_gap": found.duality_gap,
+        }
         learned |= {"dual_coef": scorer.coef, "mean_response": scorer.target}
         report = FitReport(found.objective_path * unit, found.n_iter, found.converged)
-        return Solution(scorer, scores, "leave-one-out, structure fixed", report, learned)
+        return Solution(
+            scorer, scores, "leave-one-out, structure fixed", report, learned
+        )

@@ -17,7 +17,11 @@ from manyone.kernels.gram import Expansion, Gram
 from manyone.models.scorers import InMetric
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
-from manyone.solvers.morvr import predictive_covariance_scale, published_start, solve_morvr
+from manyone.solvers.morvr import (
+    predictive_covariance_scale,
+    published_start,
+    solve_morvr,
+)
 from manyone.threads import one_blas_thread
 
 _POSTERIOR = ("relevance_", "intercept_", "precision_", "posterior_cov_", "noise_cov_")
@@ -224,6 +228,10 @@ class MORVR(MultiTaskOneClass):
         constant = len(learned["posterior_cov"]) - len(learned["relevance"])
         with np.errstate(under="ignore"):
             for rows, K in scorer.points.blocks(X):
-                design = np.column_stack([K[:, learned["relevance"]], np.ones((len(K), constant))])
-                scale[rows] = predictive_covariance_scale(design, learned["posterior_cov"])
+                design = np.column_stack(
+                    [K[:, learned["relevance"]], np.ones((len(K), constant))]
+                )
+                scale[rows] = predictive_covariance_scale(
+                    design, learned["posterior_cov"]
+                )
         return scale[:, None, None] * learned["noise_cov"]

@@ -15,7 +15,11 @@ from manyone.estimators.structured import ITERATED
 from manyone.kernels.gram import Expansion, Gram
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
-from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure, resolved_weight
+from manyone.solvers.eigenbasis import (
+    eigenbasis,
+    left_out_scores_of_structure,
+    resolved_weight,
+)
 from manyone.solvers.output_kernel import solve_output_kernel
 
 
@@ -113,7 +117,14 @@ class OutputKernelOCKSR(MultiTaskOneClass):
     """
 
     can = Capabilities(
-        learns=("alpha_", "structure_", "coef_", "dual_coef_", "mean_response_", *ITERATED),
+        learns=(
+            "alpha_",
+            "structure_",
+            "coef_",
+            "dual_coef_",
+            "mean_response_",
+            *ITERATED,
+        ),
         grid={
             "kernel": ("rbf", "laplacian", "rbf+laplacian"),
             "width": (0.3, 1.0, 3.0),
@@ -135,13 +146,22 @@ class OutputKernelOCKSR(MultiTaskOneClass):
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         # Weights matter relative to alpha only: about 1 they stay in range.
-        weight, R, K = resolved_weight(rows.weight), rows.responses(), gram.finite_matrix()
+        weight, R, K = (
+            resolved_weight(rows.weight),
+            rows.responses(),
+            gram.finite_matrix(),
+        )
         unit = float(weight.mean())
         root = np.sqrt(weight / unit)
         ridge = _resolved(self.alpha, unit, float(np.abs(np.diagonal(K) @ root**2)))
         values, vectors = eigenbasis(K, ridge, root)
         found = solve_output_kernel(
-            values, vectors, root[:, None] * R, ridge, tol=self.tol, max_iter=self.max_iter
+            values,
+            vectors,
+            root[:, None] * R,
+            ridge,
+            tol=self.tol,
+            max_iter=self.max_iter,
         )
         coef = root[:, None] * found.coef
         # Coefficients that change no response may be as large as 1 over the ridge: left out.

@@ -93,9 +93,13 @@ class Scoring:
         if exact:
             return self._conformal_pvalues(X, codes)
         self._check_calibrated()
-        return self.calibration_.pvalues(self._own_scores(X, codes), codes, self.promised_rate_)
+        return self.calibration_.pvalues(
+            self._own_scores(X, codes), codes, self.promised_rate_
+        )
 
-    def select(self, X: Any, *, task: Any = None, fdr: float = 0.1, exact: bool = False) -> Mask:
+    def select(
+        self, X: Any, *, task: Any = None, fdr: float = 0.1, exact: bool = False
+    ) -> Mask:
         """Rows of a batch to call abnormal, with false-discovery control (Benjamini-Hochberg).
 
         Parameters
@@ -167,7 +171,11 @@ class Scoring:
         best = np.argmax(np.where(scores < self.offset_, -np.inf, scores), axis=1)
         rejected = np.all(scores < self.offset_, axis=1)
         whole = self.tasks_.dtype.kind in "iu"
-        if whole and -1 not in self.tasks_ and self.tasks_.max() <= np.iinfo(np.int64).max:
+        if (
+            whole
+            and -1 not in self.tasks_
+            and self.tasks_.max() <= np.iinfo(np.int64).max
+        ):
             return np.where(rejected, -1, self.tasks_[best].astype(np.int64))
         labels = self.tasks_.astype(object)[best]
         labels[rejected] = None
@@ -209,7 +217,11 @@ class Scoring:
             Tasks with too few held-out rows are compared with the held-out rows of all tasks.
         """
         X, codes = self._scoring_rows(X, task)
-        weight = np.ones(X.shape[0]) if sample_weight is None else check_weight(sample_weight, X)
+        weight = (
+            np.ones(X.shape[0])
+            if sample_weight is None
+            else check_weight(sample_weight, X)
+        )
         kept = weight > 0
         scores = self._own_scores(X[kept], codes[kept])
         self.calibration_ = Calibration.from_scores(
@@ -268,7 +280,9 @@ class Scoring:
     def _conformal_pvalues(self, X: Rows, codes: Codes) -> Array:
         scorer = self.solution_.scorer
         if not self.can.exact_pvalues:
-            raise ValueError(validation.unable(type(self), "exact_pvalues", "exact p-values"))
+            raise ValueError(
+                validation.unable(type(self), "exact_pvalues", "exact p-values")
+            )
         if isinstance(scorer, InMetric):
             raise ValueError(
                 'exact=True needs metric="plain": the whitener has seen the training rows and not '
@@ -284,7 +298,9 @@ class Scoring:
 
     def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
         """Full conformal p-value of each row, shape (n,), where the method declares them."""
-        raise NotImplementedError(f"{type(self).__name__} declares exact p-values but has none")
+        raise NotImplementedError(
+            f"{type(self).__name__} declares exact p-values but has none"
+        )
 
     # --------------------------------------------------------------------------- what was learned
 

@@ -220,7 +220,10 @@ class SparseOCKSR(TwoLayerModel):
         from manyone.engines.sparse import AddUpFolds, JudgeFolds, lasso_layer, summed
         from manyone.engines.two_layers import anchored, second_plan
 
-        plan, sources = second_plan(plan, layers_of(part), direct=True), part.learned["sources"]
+        plan, sources = (
+            second_plan(plan, layers_of(part), direct=True),
+            part.learned["sources"],
+        )
         parts = sweep(AddUpFolds(plan))
         whole = anchored(plan, summed(parts)) if self.anchor else summed(parts)
         asked = (sources[:, None] == np.arange(len(plan.tasks))).astype(np.float64)

@@ -30,7 +30,12 @@ def warm_start(model: Any, name: str, shape: tuple[int, ...]) -> Array | None:
     if not model.warm_start or "solution_" not in vars(model):
         return None
     last = model.solution_.learned.get(name)
-    usable = last is not None and last.shape == shape and np.any(last) and np.all(np.isfinite(last))
+    usable = (
+        last is not None
+        and last.shape == shape
+        and np.any(last)
+        and np.all(np.isfinite(last))
+    )
     return last.copy() if usable else None
 
 
@@ -40,6 +45,9 @@ def progress(model: Any) -> Report:
 
     def show(iteration: int, objective: float) -> None:
         if iteration % every == 0:
-            print(f"{name}: iteration {iteration}, objective {objective:.8g}", file=sys.stderr)
+            print(
+                f"{name}: iteration {iteration}, objective {objective:.8g}",
+                file=sys.stderr,
+            )
 
     return show

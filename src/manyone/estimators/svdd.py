@@ -159,13 +159,19 @@ class SVDD(MultiTaskOneClass):
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         T = rows.n_tasks
-        radius, norm2, scores = np.empty(T), np.empty(T), np.full(len(rows.codes), np.nan)
+        radius, norm2, scores = (
+            np.empty(T),
+            np.empty(T),
+            np.full(len(rows.codes), np.nan),
+        )
         support, coef, steps, converged = [], [], 0, True
         for task in range(T):
             members, sign = _members(rows, task)
             weight = rows.weight[members]
             K = _task_kernel(gram, members)
-            with one_blas_thread(int(self.nu * len(members))):  # about as many support vectors
+            with one_blas_thread(
+                int(self.nu * len(members))
+            ):  # about as many support vectors
                 share = weight / weight[sign > 0].sum()
                 ball = solve_svdd(K, 1 / self.nu, sign, share, self.tol, self.max_iter)
             radius[task], norm2[task] = np.sqrt(ball.radius2), ball.centre_norm2
@@ -205,7 +211,9 @@ def _task_kernel(gram: Gram, members: Codes) -> Any:
     part = gram.take(members)
     if len(members) >= _MANY and part.points.kernel.fading and part.given is None:
         X = part.points.X
-        return CachedRows(lambda rows: part.points.values(X[rows]), np.ones(len(members)))
+        return CachedRows(
+            lambda rows: part.points.values(X[rows]), np.ones(len(members))
+        )
     return part.semidefinite_matrix()
 
 

@@ -15,7 +15,12 @@ from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
 from manyone.rows import MISSING, TrainingRows, row_blocks
 from manyone.solvers.leave_blocks import scores_without_blocks, solve_without_blocks
-from manyone.solvers.ridge import effective_alpha, factorise, left_out_scores, solve_ridge_stack
+from manyone.solvers.ridge import (
+    effective_alpha,
+    factorise,
+    left_out_scores,
+    solve_ridge_stack,
+)
 
 
 class TaskRidges(NamedTuple):
@@ -65,7 +70,9 @@ def independent_score_grid(gram: Gram, rows: TrainingRows, alphas: Array) -> Arr
         assert solution.left_out is not None
         scores[:] = solution.scorer.all(numbered.given)
         # Rows that cannot leave, because their group is the only one of their task, are not judged.
-        scores[normal, rows.codes[normal]] = np.nan_to_num(solution.left_out[normal], nan=0.0)
+        scores[normal, rows.codes[normal]] = np.nan_to_num(
+            solution.left_out[normal], nan=0.0
+        )
     return table
 
 
@@ -78,7 +85,9 @@ def solve_tasks(
     response = np.where(rows.outlier, 0.0, 1.0)
     mass = gram.diagonal() * rows.weight
     known = rows.codes != MISSING
-    traces = np.bincount(rows.codes[known], mass[known], rows.n_tasks) + mass[~known].sum()
+    traces = (
+        np.bincount(rows.codes[known], mass[known], rows.n_tasks) + mass[~known].sum()
+    )
     solved.alpha[tasks] = effective_alpha(alpha, traces)[tasks]
     sizes = np.diff(starts)[tasks]
     for size in np.unique(sizes):
@@ -88,7 +97,9 @@ def solve_tasks(
             own = starts[same[part], None] + np.arange(size)
             block = np.hstack([own, np.broadcast_to(shared, (len(own), len(shared)))])
             ridges, weight = solved.alpha[same[part]], rows.weight[block]
-            coef, kept = solve_ridge_stack(gram.stacked(block), response[block], ridges, weight)
+            coef, kept = solve_ridge_stack(
+                gram.stacked(block), response[block], ridges, weight
+            )
             solved.coef[own], solved.kept[own] = coef[:, :size], kept[:, :size]
             solved.shared_coef[:, same[part]] = coef[:, size:].T
 
@@ -99,7 +110,9 @@ def _starts(rows: TrainingRows) -> Codes:
     return np.concatenate([[0], np.cumsum(counts)])
 
 
-def solution_of(gram: Gram, rows: TrainingRows, alpha: float, solved: TaskRidges) -> Solution:
+def solution_of(
+    gram: Gram, rows: TrainingRows, alpha: float, solved: TaskRidges
+) -> Solution:
     """The model of regressions that are solved, with left-out scores in closed form."""
     residual = solved.alpha[np.maximum(rows.codes, 0)] * solved.coef / rows.weight
     mean = 1.0 - rows.mean_by_task(residual)
@@ -115,7 +128,9 @@ def solution_of(gram: Gram, rows: TrainingRows, alpha: float, solved: TaskRidges
         source = "leave-group-out"
         left_out[normal] = own
         leaving = leaving_together(rows)
-        total = np.bincount(rows.codes[normal], rows.weight[normal], rows.n_tasks).astype(float)
+        total = np.bincount(
+            rows.codes[normal], rows.weight[normal], rows.n_tasks
+        ).astype(float)
         blocks = _without_blocks(gram, rows, solved, left_out, leaving)
         left_out = scores_without_blocks(
             blocks, leaving, left_out, rows.weight, rows.codes, total, mean
@@ -132,13 +147,21 @@ def solution_of(gram: Gram, rows: TrainingRows, alpha: float, solved: TaskRidges
 
 
 def _without_blocks(
-    gram: Gram, rows: TrainingRows, solved: TaskRidges, residual: Array, leaving: list[LeftOut]
+    gram: Gram,
+    rows: TrainingRows,
+    solved: TaskRidges,
+    residual: Array,
+    leaving: list[LeftOut],
 ) -> Iterator[Array]:
     """Scaled residuals of each block of rows under its task refitted without it."""
     starts, scaled = _starts(rows), np.sqrt(rows.weight) * residual
-    for task, blocks in itertools.groupby(leaving, lambda left: int(rows.codes[left.gone[0]])):
+    for task, blocks in itertools.groupby(
+        leaving, lambda left: int(rows.codes[left.gone[0]])
+    ):
         own = np.r_[starts[task] : starts[task + 1], starts[-1] : len(rows.codes)]
         root = np.sqrt(rows.weight[own])
-        lower = factorise(gram.take(own).matrix(), solved.alpha[task], root, overwrite=True)
+        lower = factorise(
+            gram.take(own).matrix(), solved.alpha[task], root, overwrite=True
+        )
         gone = [left.gone - starts[task] for left in blocks]
         yield from solve_without_blocks(lower, solved.alpha[task], scaled[own], gone)

@@ -161,7 +161,11 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         own = np.zeros((len(rows.codes), T), order="F")
         own[members, task] = found.coef
         dual = own + own.sum(axis=1, keepdims=True) / self.mu
-        learned = {"dual_coef": dual, "margin": found.offset, "objective": found.objective}
+        learned = {
+            "dual_coef": dual,
+            "margin": found.offset,
+            "objective": found.objective,
+        }
         return Solution(
             Expansion(gram.points, dual, found.offset, one_sided=True),
             report=FitReport(n_iter=found.n_iter, converged=found.converged),
@@ -178,7 +182,10 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
 
 def _variables(rows: TrainingRows) -> tuple[Codes, Codes]:
     """Row and task of every dual variable, by task; shared outliers come once in each."""
-    known, shared = np.flatnonzero(rows.codes != MISSING), np.flatnonzero(rows.codes == MISSING)
+    known, shared = (
+        np.flatnonzero(rows.codes != MISSING),
+        np.flatnonzero(rows.codes == MISSING),
+    )
     members = np.r_[known, np.tile(shared, rows.n_tasks)]
     task = np.r_[rows.codes[known], np.repeat(np.arange(rows.n_tasks), len(shared))]
     order = np.argsort(task, kind="stable")

@@ -21,7 +21,12 @@ from manyone.models.presence import unit_of
 from manyone.models.scorers import TwoLayers
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
-from manyone.solvers.nonlinear import Descent, TwoLayerProblem, respond, two_layer_problem
+from manyone.solvers.nonlinear import (
+    Descent,
+    TwoLayerProblem,
+    respond,
+    two_layer_problem,
+)
 from manyone.solvers.nonlinear import gram as second_gram
 from manyone.solvers.ridge import factorise
 
@@ -59,12 +64,16 @@ class TwoLayerModel(MultiTaskOneClass):
         """First-layer responses of the training rows (n, T); of the centres if they are fewer."""
         centres: Array = self._solution.fitted("centres")
         n = len(self.training_.codes)
-        return centres[:n] if 0 < n <= len(centres) else centres[np.any(centres, axis=1)]
+        return (
+            centres[:n] if 0 < n <= len(centres) else centres[np.any(centres, axis=1)]
+        )
 
     @property
     def second_kernel_(self) -> Array:
         """Second-layer kernel matrix of the training rows, shape (n, n)."""
-        return second_gram(self.responses_, self.responses_, self._solution.fitted("theta"))
+        return second_gram(
+            self.responses_, self.responses_, self._solution.fitted("theta")
+        )
 
     @abstractmethod
     def _descend(
@@ -86,7 +95,14 @@ class TwoLayerModel(MultiTaskOneClass):
             validation.refuse_landmarks(rows, self.landmarks)
             return self._of_many(gram, rows)
         Phi, features = gram.features()
-        given = rows.responses(), rows.weight, rows.codes, self.alpha, self.theta, self.anchor
+        given = (
+            rows.responses(),
+            rows.weight,
+            rows.codes,
+            self.alpha,
+            self.theta,
+            self.anchor,
+        )
         problem = two_layer_problem(Phi, gram.diagonal(), *given)
         if not gram.points.kernel.semidefinite:
             # Features drop what is negative: where that is more than rounding, refuse.
@@ -107,7 +123,9 @@ class TwoLayerModel(MultiTaskOneClass):
 
         assert self.landmarks is not None
         seed, tasks = seed_of(self.random_state), np.arange(rows.n_tasks)
-        sample = drawn_from(rows, max(self.can.sample_rows, sample_size(self.landmarks)), seed)
+        sample = drawn_from(
+            rows, max(self.can.sample_rows, sample_size(self.landmarks)), seed
+        )
         some = rows if sample is None else sample.rows(own_weight=True)
         plan = Plan.of(gram.points.kernel, some, tasks, self.landmarks, seed)
         part = self._of_sample(plan, some, seed)
@@ -128,14 +146,27 @@ class TwoLayerModel(MultiTaskOneClass):
             "Give fewer landmarks, or use JointOCKSR, whose memory does not grow with the square "
             "of the number of tasks.",
         )
-        given = rows.responses(), rows.weight, rows.codes, self.alpha, self.theta, self.anchor
-        problem = two_layer_problem(plan.features(rows.X), plan.diagonal(rows.X), *given)
+        given = (
+            rows.responses(),
+            rows.weight,
+            rows.codes,
+            self.alpha,
+            self.theta,
+            self.anchor,
+        )
+        problem = two_layer_problem(
+            plan.features(rows.X), plan.diagonal(rows.X), *given
+        )
         centres = centres_of(problem, rows.content, m, seed)
         found, learned = self._descend(problem, centres)
         dual = np.asfortranarray(plan.expand(found.W))
-        return two_layers(self, plan.points, dual, problem, found, rows, centres, learned)
+        return two_layers(
+            self, plan.points, dual, problem, found, rows, centres, learned
+        )
 
-    def _solve_passes(self, plan: Plan, sweep: Sweep, sample: Sample) -> tuple[Solution, Tails]:
+    def _solve_passes(
+        self, plan: Plan, sweep: Sweep, sample: Sample
+    ) -> tuple[Solution, Tails]:
         from manyone.calibration.tails import Tails
         from manyone.engines.hashing import row_hashes
         from manyone.engines.joint import joint_passes
@@ -154,7 +185,9 @@ class TwoLayerModel(MultiTaskOneClass):
         few = np.append(mostly_drawn(sample), False)[rows.codes] & ~rows.outlier
         if few.any():
             scores = scores_by_folds(self, solution, rows, plan)[few]
-            tails = tails.merged(Tails.of(scores, rows.codes[few], rows.weight[few], tails.kept))
+            tails = tails.merged(
+                Tails.of(scores, rows.codes[few], rows.weight[few], tails.kept)
+            )
         if plan.reach is not None:
             solution = replace(solution, presence=plan.reach.presence(unit))
         return solution, tails
@@ -244,7 +277,9 @@ def with_second(
     scorer = replace(layers_of(part), centres=centres, second_coef=second, target=mean)
     learned = {"centres": centres, "second_coef": second, "mean_response": mean}
     source = f"{source} of rows not drawn"
-    return replace(part, scorer=scorer, learned={**part.learned, **learned}, left_out_source=source)
+    return replace(
+        part, scorer=scorer, learned={**part.learned, **learned}, left_out_source=source
+    )
 
 
 def layers_of(solution: Solution) -> TwoLayers:
@@ -264,5 +299,7 @@ def single_task(model: Any, gram: Gram, rows: TrainingRows) -> Solution:
 def as_single_task(found: Solution, total: Array) -> Solution:
     """The model of the first layer alone, where the rows of the task weigh `total` (1,)."""
     cost = total.sum() * (1.0 - found.learned["mean_response"])
-    learned = {name: v for name, v in found.learned.items() if name not in ("factor", "sums")}
+    learned = {
+        name: v for name, v in found.learned.items() if name not in ("factor", "sums")
+    }
     return replace(found, report=FitReport(np.asarray(cost)), learned=learned)

@@ -96,7 +96,9 @@ class Updates:
         return self._forgotten(code_of(self, task), X, outlier, sample_weight)
 
     @abstractmethod
-    def _enrolled(self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any) -> Self:
+    def _enrolled(
+        self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any
+    ) -> Self:
         """Become the model with more rows, whose tasks are given."""
 
     @abstractmethod
@@ -113,14 +115,18 @@ class Updatable(Updates, MultiTaskOneClass):
     """
 
     @abstractmethod
-    def _with_rows(self, old: TrainingRows, new: TrainingRows) -> tuple[Solution, TrainingRows]:
+    def _with_rows(
+        self, old: TrainingRows, new: TrainingRows
+    ) -> tuple[Solution, TrainingRows]:
         """The solution for old and new rows, and these; codes count the tasks after the change."""
 
     @abstractmethod
     def _without_rows(self, gone: Codes, code: int) -> tuple[Solution, TrainingRows]:
         """The solution without the rows `gone`, which are those of the task `code`."""
 
-    def _fit_rows(self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool = True) -> Self:
+    def _fit_rows(
+        self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool = True
+    ) -> Self:
         super()._fit_rows(rows, tasks, calibrate=calibrate)
         if "sums" in self.solution_.learned:
             from manyone.engines.updates import with_sums
@@ -128,7 +134,9 @@ class Updatable(Updates, MultiTaskOneClass):
             self.solution_ = with_sums(self.solution_, rows, self.training_, tasks)
         return self
 
-    def _enrolled(self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any) -> Self:
+    def _enrolled(
+        self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any
+    ) -> Self:
         by_sums = self._keeps_sums("enroll")
         more, tasks = more_rows(self, X, task, outlier, sample_weight, groups)
         if by_sums:
@@ -157,7 +165,9 @@ class Updatable(Updates, MultiTaskOneClass):
         if self._fitted_as_a_whole:
             return self._refit(self.training_.without(code), tasks)
         with np.errstate(under="ignore"):
-            solution, rows = self._without_rows(np.flatnonzero(self.training_.codes == code), code)
+            solution, rows = self._without_rows(
+                np.flatnonzero(self.training_.codes == code), code
+            )
         return self._become(solution, rows, tasks)
 
     def _keeps_sums(self, method: str) -> bool:
@@ -177,9 +187,13 @@ class Updatable(Updates, MultiTaskOneClass):
     def _fitted_as_a_whole(self) -> bool:
         """Whether rows at hand are fitted anew when some come or go: metric and landmarks are."""
         model: Any = self
-        return isinstance(self.solution_.scorer, InMetric) or model.landmarks is not None
+        return (
+            isinstance(self.solution_.scorer, InMetric) or model.landmarks is not None
+        )
 
-    def _become(self, solution: Solution, rows: TrainingRows, tasks: NDArray[Any]) -> Self:
+    def _become(
+        self, solution: Solution, rows: TrainingRows, tasks: NDArray[Any]
+    ) -> Self:
         """Take over a solution; nothing was changed before, so a refusal leaves no trace."""
         calibrated = "calibration_" in vars(self)
         if calibrated and self.calibration_.source == "held-out":
@@ -195,12 +209,18 @@ class Updatable(Updates, MultiTaskOneClass):
             self._set_offsets(self.promised_rate_)
         return self
 
-    def _become_sums(self, solution: Solution, tails: Tails, tasks: NDArray[Any]) -> Any:
+    def _become_sums(
+        self, solution: Solution, tails: Tails, tasks: NDArray[Any]
+    ) -> Any:
         """Take over a solution of landmarks; the pass that leaves rows out of it, if known."""
         from manyone.engines.fitting import no_rows
 
         judge = solution.learned.pop("judge", None)
-        self.solution_, self.tasks_, self.training_ = solution, tasks, no_rows(len(tasks))
+        self.solution_, self.tasks_, self.training_ = (
+            solution,
+            tasks,
+            no_rows(len(tasks)),
+        )
         if "calibration_" in vars(self):
             self.calibration_ = tails.calibration(len(tasks), solution.left_out_source)
             self._set_offsets(self.promised_rate_)
@@ -211,19 +231,25 @@ class Updatable(Updates, MultiTaskOneClass):
         return self._fit_rows(rows.by_task(), tasks, calibrate=calibrate)
 
 
-def rows_to_enroll(model: Any, X: Any, task: Any, outlier: Any, groups: Any) -> tuple[Any, ...]:
+def rows_to_enroll(
+    model: Any, X: Any, task: Any, outlier: Any, groups: Any
+) -> tuple[Any, ...]:
     """Rows for a fitted model, the tasks of all of them, and what else is said about them."""
     check_is_fitted(model)
     number = len(model.tasks_)
     if task is None and number > 1:
-        raise ValueError(f"This model has {number} tasks: say with task=... where rows belong.")
+        raise ValueError(
+            f"This model has {number} tasks: say with task=... where rows belong."
+        )
     X, task, *rest = split_columns(X, task=task, outlier=outlier, groups=groups)
     if task is None:
         task = np.repeat(model.tasks_, np.shape(X)[0])
     return X, task, *rest
 
 
-def more_rows(model: Any, X: Any, task: Any, *given: Any) -> tuple[TrainingRows, NDArray[Any]]:
+def more_rows(
+    model: Any, X: Any, task: Any, *given: Any
+) -> tuple[TrainingRows, NDArray[Any]]:
     """Rows for a fitted model, dense or sparse as its own are, and the tasks (T,) of both."""
     more, names, _ = training_rows(model, X, task, *given, reset=False)
     own = next(iter(getattr(model, "views_", {"": model}).values())).X_fit_
@@ -235,8 +261,12 @@ def more_rows(model: Any, X: Any, task: Any, *given: Any) -> tuple[TrainingRows,
     has_normal = set(names[more.codes[~more.outlier]].tolist())
     for label in names.tolist():
         if label not in known | has_normal:
-            raise ValueError(f"New task {label!r} has no normal row: enrol one, or drop it.")
-    tasks, _ = encode(as_labels([*model.tasks_.tolist(), *(set(names.tolist()) - known)]))
+            raise ValueError(
+                f"New task {label!r} has no normal row: enrol one, or drop it."
+            )
+    tasks, _ = encode(
+        as_labels([*model.tasks_.tolist(), *(set(names.tolist()) - known)])
+    )
     return more.recoded(lookup(names, tasks), len(tasks)), tasks
 
 
@@ -244,12 +274,16 @@ def code_of(model: Any, task: Any) -> int:
     """Number of a task that a model can do without, or why it cannot."""
     check_is_fitted(model)
     if isinstance(task, list | np.ndarray):
-        raise ValueError(f"forget removes one task at a time; got {task!r}. Call it in a loop.")
+        raise ValueError(
+            f"forget removes one task at a time; got {task!r}. Call it in a loop."
+        )
     code = int(lookup(as_labels([task]), model.tasks_)[0])
     if code == MISSING:
         raise ValueError("forget needs the label of a task; got a missing value.")
     if len(model.tasks_) == 1:
-        raise ValueError(f"{task!r} is the only task of the model: delete the model instead.")
+        raise ValueError(
+            f"{task!r} is the only task of the model: delete the model instead."
+        )
     return code
 
 

@@ -59,7 +59,9 @@ def compute(cell: Cell, data_home: str | None = None) -> dict[str, Any]:
         if cell.measures_alarms and method.alarms:
             result["alarms"] = _measured_alarms(model, X, split)
     chosen = model.get_params().items()
-    result["chosen"] = {k: value for k, value in chosen if isinstance(value, str | int | float)}
+    result["chosen"] = {
+        k: value for k, value in chosen if isinstance(value, str | int | float)
+    }
     if cell.family in METHODS and cell.protocol != "faults" and not cell.corruption:
         result |= _learned(model, cell)
     if cell.repetition == 0:
@@ -71,7 +73,11 @@ def _method(cell: Cell) -> Method:
     """The method of a cell, not fitted."""
     if cell.protocol == "faults":
         return fault_methods()[cell.method, cell.setting]
-    return own(cell.family, cell.setting) if cell.family in METHODS else methods()[cell.method]
+    return (
+        own(cell.family, cell.setting)
+        if cell.family in METHODS
+        else methods()[cell.method]
+    )
 
 
 def _aucs(models: Sequence[Any], X: Array, split: Split | FaultSplit) -> Array:
@@ -98,7 +104,9 @@ def _learned(model: Any, cell: Cell) -> dict[str, Any]:
         for attribute in model.can.learns:
             if attribute in _SHOWN:
                 values = np.asarray(getattr(model, attribute), dtype=float)
-                found[attribute.removesuffix("_")] = values.round(_SHOWN[attribute]).tolist()
+                found[attribute.removesuffix("_")] = values.round(
+                    _SHOWN[attribute]
+                ).tolist()
     return found
 
 
@@ -118,7 +126,10 @@ def sum_of_squared_errors(model: Any) -> float:
     """
     asked = np.eye(len(model.tasks_))[model.training_.codes]
     if "second_kernel_" in model.can.learns:
-        errors = respond(model.responses_, model.centres_, model.second_coef_, model.theta_) - asked
+        errors = (
+            respond(model.responses_, model.centres_, model.second_coef_, model.theta_)
+            - asked
+        )
     else:
         errors = model.kernel_(model.X_fit_, model.X_fit_) @ model.dual_coef_ - asked
     if not model.can.joint:
@@ -166,14 +177,18 @@ def corrupt(
         return [(X + share * spread * rng.normal(size=X.shape), task)]
     if kind == "relations":
         groups = np.array_split(rng.permutation(labels), round(1.0 / (1.0 - share)))
-        return [(X[mine], task[mine]) for mine in (np.isin(task, group) for group in groups)]
+        return [
+            (X[mine], task[mine]) for mine in (np.isin(task, group) for group in groups)
+        ]
     # As evenly over the tasks as possible: a task of a few rows cannot give exactly a tenth.
     counts = np.floor(share * sizes + 1e-9).astype(int)
     more = round(share * len(task)) - counts.sum()
     missing = np.round(share * sizes - counts, 9)
     counts[np.lexsort((rng.random(len(labels)), -missing))[:more]] += 1
     order = rng.permutation(len(labels))
-    drawn = [rng.permutation(np.flatnonzero(task == labels[t]))[: counts[t]] for t in order]
+    drawn = [
+        rng.permutation(np.flatnonzero(task == labels[t]))[: counts[t]] for t in order
+    ]
     moved, source = np.concatenate(drawn), np.arange(len(X))
     # Shifted by as many places as any task has moved rows: no task gets its own rows back.
     source[moved] = np.roll(moved, counts.max())

@@ -41,13 +41,16 @@ class Dataset:
 
 #: Under the names that ``--data`` takes.
 DATASETS = {
-    name: Dataset(**entry) for name, entry in toml_beside(__file__, "datasets.toml").items()
+    name: Dataset(**entry)
+    for name, entry in toml_beside(__file__, "datasets.toml").items()
 }
 
 
 def names(kind: str) -> tuple[str, ...]:
     """Data sets that have a protocol."""
-    return tuple(name for name, dataset in DATASETS.items() if kind in dataset.protocols)
+    return tuple(
+        name for name, dataset in DATASETS.items() if kind in dataset.protocols
+    )
 
 
 class Rows(NamedTuple):
@@ -78,7 +81,9 @@ def draw(
     split = protocol.split(*rows, seed=seed)
     if DATASETS[name].faults is None:
         return rows.X, split
-    return np.asarray(StandardScaler().fit(rows.X[split.train]).transform(rows.X)), split
+    return np.asarray(
+        StandardScaler().fit(rows.X[split.train]).transform(rows.X)
+    ), split
 
 
 @lru_cache(maxsize=5)
@@ -95,14 +100,18 @@ def load(name: str, data_home: str | None = None) -> Rows:
 
 def _servers(data_home: str | None) -> Rows:
     """Learn from the first half of the time, test with the second."""
-    early, late = (_load("servers", data_home, split=split) for split in ("train", "test"))
+    early, late = (
+        _load("servers", data_home, split=split) for split in ("train", "test")
+    )
     return _joined(early, late, late.label, ~late.label)
 
 
 def _spacecraft(data_home: str | None) -> Rows:
     """Windows of telemetry; a fault lasts for half of the steps of its window or more."""
     options: dict[str, Any] = {"window": 50, "step": 25, "features": "values"}
-    early, late = (_load("telemetry", data_home, split=s, **options) for s in ("train", "test"))
+    early, late = (
+        _load("telemetry", data_home, split=s, **options) for s in ("train", "test")
+    )
     return _joined(early, late, late.anomalous >= 0.5, late.anomalous == 0.0)
 
 
@@ -124,7 +133,9 @@ def _products(data_home: str | None) -> Rows:
 def _valves(data_home: str | None) -> Rows:
     """Learn from normal rows of the beginning of each run, test with all that comes later."""
     runs = _load("valves", data_home)
-    begin = np.arange(len(runs.target)) - np.searchsorted(runs.target, runs.target) < 300
+    begin = (
+        np.arange(len(runs.target)) - np.searchsorted(runs.target, runs.target) < 300
+    )
     roles = _roles(begin & ~runs.label, ~begin & ~runs.label, ~begin & runs.label)
     return Rows(runs.data, _entities(runs), roles)
 
@@ -146,9 +157,13 @@ def _load(name: str, data_home: str | None, **options: Any) -> Any:
 def _joined(early: Any, late: Any, fault: Mask, normal: Mask) -> Rows:
     """Two series of the same entities: learn from the early one, test with the late one."""
     learn = np.arange(len(early.data) + len(late.data)) < len(early.data)
-    normal, fault = (np.append(np.zeros(len(early.data), bool), part) for part in (normal, fault))
+    normal, fault = (
+        np.append(np.zeros(len(early.data), bool), part) for part in (normal, fault)
+    )
     entities = np.append(_entities(early), _entities(late))
-    return Rows(np.concatenate([early.data, late.data]), entities, _roles(learn, normal, fault))
+    return Rows(
+        np.concatenate([early.data, late.data]), entities, _roles(learn, normal, fault)
+    )
 
 
 def _entities(bunch: Any) -> NDArray[Any]:

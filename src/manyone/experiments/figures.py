@@ -17,7 +17,16 @@ from manyone.experiments.runner import Outcome
 from manyone.experiments.tables import Results, Row
 from manyone.files import toml_beside
 from manyone.plots.structure import clustered
-from manyone.report.charts import COLOURS, SYMBOLS, Axis, Chart, Curve, Matrix, Panel, task_matrix
+from manyone.report.charts import (
+    COLOURS,
+    SYMBOLS,
+    Axis,
+    Chart,
+    Curve,
+    Matrix,
+    Panel,
+    task_matrix,
+)
 from manyone.report.page import sentence
 
 _WORDS = toml_beside(__file__, "figures.toml")
@@ -52,23 +61,38 @@ def charts(results: Results) -> list[Chart]:
         structures = _shown(clean, name, "structure")
         order = _task_order(structures)
         found.append(_matrices("structure", structures, name, order))
-        found.append(_matrices("second_kernel", _shown(clean, name, "second_kernel"), name, order))
+        found.append(
+            _matrices(
+                "second_kernel", _shown(clean, name, "second_kernel"), name, order
+            )
+        )
         found.append(_objectives(_shown(clean, name, "objective_path"), name))
     return [chart for chart in found if chart.panels]
 
 
 def _chart(
-    name: str, contents: Mapping[str, Matrix | Sequence[Curve]], caption: str, dataset: str = ""
+    name: str,
+    contents: Mapping[str, Matrix | Sequence[Curve]],
+    caption: str,
+    dataset: str = "",
 ) -> Chart:
     """A figure of one or all data sets: panels by their titles; ``figures.toml`` has the words.
 
     Panels without curves are left out.
     """
     words = _WORDS[name]
-    x, y, size = Axis(**words["x"]), Axis(**words["y"]), tuple(words.get("size", (5.2, 4.0)))
+    x, y, size = (
+        Axis(**words["x"]),
+        Axis(**words["y"]),
+        tuple(words.get("size", (5.2, 4.0))),
+    )
     filled = {t: c if isinstance(c, Matrix) else tuple(c) for t, c in contents.items()}
-    panels = tuple(Panel(title, x, y, content) for title, content in filled.items() if content)
-    ending, subject = (f"_{dataset}", f": {DATASETS[dataset].title}") if dataset else ("", "")
+    panels = tuple(
+        Panel(title, x, y, content) for title, content in filled.items() if content
+    )
+    ending, subject = (
+        (f"_{dataset}", f": {DATASETS[dataset].title}") if dataset else ("", "")
+    )
     return Chart(name + ending, words["title"] + subject, caption, panels, size)
 
 
@@ -116,7 +140,9 @@ def _auc_panel(results: Results, name: str) -> Panel:
 
 
 def _alarms(results: Results) -> Chart:
-    promised = Curve((0.0, 0.35), (0.0, 0.35), name="as promised", line="dotted", width=1.2)
+    promised = Curve(
+        (0.0, 0.35), (0.0, 0.35), name="as promised", line="dotted", width=1.2
+    )
     contents = {}
     for name in results.datasets:
         rates = results.alarms(name)
@@ -124,7 +150,9 @@ def _alarms(results: Results) -> Chart:
         contents[DATASETS[name].title] = [promised, *_by_group(found)] if found else []
     measured = [o for o in results.outcomes if "alarms" in o.result]
     rivals = any(not ours(o.cell.method) for o in measured)
-    return _chart("alarm_rate", contents, _say("alarms", _repetitions(measured), rivals))
+    return _chart(
+        "alarm_rate", contents, _say("alarms", _repetitions(measured), rivals)
+    )
 
 
 def _ridge_auc(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
@@ -136,7 +164,9 @@ def _ridge_auc(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
 
 def _ridge_errors(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
     cells = [o for o in outcomes if "sse" in o.result]
-    contents = _study(cells, names, _ridges, lambda o: float(o.result["sse"]), reverse=True)
+    contents = _study(
+        cells, names, _ridges, lambda o: float(o.result["sse"]), reverse=True
+    )
     return _chart("squared_error", contents, _say("ridge_errors"))
 
 
@@ -154,7 +184,9 @@ def _robustness(outcomes: Sequence[Outcome], names: Sequence[str], kind: str) ->
     cells = [o for o in outcomes if o.cell.setting == RIDGES[0]]
     contents = _study(cells, names, strengths, lambda o: o.auc)
     number = _repetitions(o for o in cells if o.cell.corruption)
-    return _chart(f"robustness_{kind}", contents, _say("robustness", number, _drawn(contents)))
+    return _chart(
+        f"robustness_{kind}", contents, _say("robustness", number, _drawn(contents))
+    )
 
 
 def _study(
@@ -172,12 +204,18 @@ def _study(
     """
     found = {}
     for name in names:
-        mine = [o for o in outcomes if o.cell.dataset == name and o.cell.setting in RIDGES]
-        study = {(o.cell.protocol, o.cell.repetition) for o in mine if _only_studied(o.cell)}
+        mine = [
+            o for o in outcomes if o.cell.dataset == name and o.cell.setting in RIDGES
+        ]
+        study = {
+            (o.cell.protocol, o.cell.repetition) for o in mine if _only_studied(o.cell)
+        }
         values: dict[str, dict[float, list[float]]] = {}
         for o in (o for o in mine if (o.cell.protocol, o.cell.repetition) in study):
             for place in places(o.cell):
-                values.setdefault(o.cell.family, {}).setdefault(place, []).append(value(o))
+                values.setdefault(o.cell.family, {}).setdefault(place, []).append(
+                    value(o)
+                )
         curves = []
         for family, points in values.items():
             order = sorted(points, reverse=reverse)
@@ -193,7 +231,9 @@ def _only_studied(cell: Cell) -> bool:
     return bool(cell.corruption) or cell.setting in RIDGES[1:]
 
 
-def _matrices(what: str, found: Sequence[Outcome], name: str, order: Sequence[int]) -> Chart:
+def _matrices(
+    what: str, found: Sequence[Outcome], name: str, order: Sequence[int]
+) -> Chart:
     """A matrix over the tasks, or over their rows, for each method, with the tasks in one order."""
     contents = {}
     for o in found:
@@ -201,7 +241,9 @@ def _matrices(what: str, found: Sequence[Outcome], name: str, order: Sequence[in
         rows, places = len(values) // len(tasks), order or range(len(tasks))
         index = np.concatenate([np.arange(rows * t, rows * (t + 1)) for t in places])
         labels, values = [str(tasks[t]) for t in places], values[np.ix_(index, index)]
-        contents[o.cell.method] = task_matrix(values, labels, rows, signed=what == "structure")
+        contents[o.cell.method] = task_matrix(
+            values, labels, rows, signed=what == "structure"
+        )
     caption = _say(what, [o.cell.family for o in found], bool(order))
     return _chart(what, contents, caption, name)
 
@@ -227,7 +269,10 @@ def _shown(outcomes: Sequence[Outcome], name: str, what: str) -> list[Outcome]:
     found: dict[str, Outcome] = {}
     for setting in (RIDGES[0], "tuned"):
         for o in cells:
-            first = (o.cell.setting, o.cell.protocol) == (setting, cells[0].cell.protocol)
+            first = (o.cell.setting, o.cell.protocol) == (
+                setting,
+                cells[0].cell.protocol,
+            )
             if first and what in o.result and np.size(o.result[what]) > 2:
                 found.setdefault(o.cell.family, o)
     return sorted(found.values(), key=lambda outcome: _place(outcome.cell.family))
@@ -248,13 +293,22 @@ def _method_curve(family: str, x: Iterable[float], y: Iterable[float]) -> Curve:
     k, mine = _place(family), ours(family)
     others = _GROUPS[1] if mine else _GROUPS[2]
     group = _GROUPS[0] if in_paper(family) else others
-    look = (COLOURS[k % len(COLOURS)], SYMBOLS[k % len(SYMBOLS)], "solid" if mine else "dotted")
+    look = (
+        COLOURS[k % len(COLOURS)],
+        SYMBOLS[k % len(SYMBOLS)],
+        "solid" if mine else "dotted",
+    )
     return Curve(tuple(map(float, x)), tuple(map(float, y)), family, group, *look)
 
 
 def _place(family: str) -> int:
     """Place of a method among all methods; unknown ones come last."""
-    named = [*METHODS, *RIVALS, *dict.fromkeys(name for name, _ in fault_methods()), family]
+    named = [
+        *METHODS,
+        *RIVALS,
+        *dict.fromkeys(name for name, _ in fault_methods()),
+        family,
+    ]
     return named.index(family)
 
 
@@ -265,7 +319,9 @@ def _by_group(curves: Iterable[Curve]) -> list[Curve]:
 
 def _drawn(contents: Mapping[str, Sequence[Curve]]) -> list[str]:
     """Names of the curves in all panels."""
-    return list(dict.fromkeys(curve.name for curves in contents.values() for curve in curves))
+    return list(
+        dict.fromkeys(curve.name for curves in contents.values() for curve in curves)
+    )
 
 
 def _repetitions(outcomes: Iterable[Outcome]) -> str:

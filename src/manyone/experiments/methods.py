@@ -96,9 +96,13 @@ class Method:
     @property
     def alarms(self) -> bool:
         """Whether it sets thresholds that can be tried."""
-        return not isinstance(self.model, Rival) or isinstance(self.model, Detector | OwnScales)
+        return not isinstance(self.model, Rival) or isinstance(
+            self.model, Detector | OwnScales
+        )
 
-    def fit(self, X: Array, task: Labels, kind: str = "unseen", *, calibrate: bool = True) -> Any:
+    def fit(
+        self, X: Array, task: Labels, kind: str = "unseen", *, calibrate: bool = True
+    ) -> Any:
         """Fit, with settings chosen on these rows alone.
 
         Parameters
@@ -116,7 +120,9 @@ class Method:
             With ``score_tasks``.
         """
         if kind not in ("unseen", "seen", "faults"):
-            raise ValueError(f'kind must be "unseen", "seen" or "faults"; got {kind!r}.')
+            raise ValueError(
+                f'kind must be "unseen", "seen" or "faults"; got {kind!r}.'
+            )
         X, task = np.asarray(X, dtype=np.float64), np.asarray(task)
         if isinstance(self.model, str):
             return auto(X, task=task, anomalies=self.model)
@@ -125,7 +131,14 @@ class Method:
         if isinstance(self.model, Rival):
             return _chosen(self.model, self.grid or {}, X, task, kind).fit(X, task=task)
         goal = self.criterion or kind
-        return tune(self.model, X, task=task, criterion=goal, grid=self.grid, calibrate=calibrate)
+        return tune(
+            self.model,
+            X,
+            task=task,
+            criterion=goal,
+            grid=self.grid,
+            calibrate=calibrate,
+        )
 
 
 def methods() -> dict[str, Method]:
@@ -137,20 +150,27 @@ def methods() -> dict[str, Method]:
     table += [own(name, "alpha=1") for name in METHODS if in_paper(name)]
     for name, rival in RIVALS.items():
         if not rival.missing:
-            table.append(Method(name, name, "tuned", rival.make(), rival.grid, rival.quick))
+            table.append(
+                Method(name, name, "tuned", rival.make(), rival.grid, rival.quick)
+            )
     return {method.name: method for method in table}
 
 
 def fault_methods() -> dict[tuple[str, str], Method]:
     """Every method by its name and setting; rivals whose package is missing are left out."""
-    table = [Method(f"auto ({kind})", "auto", DEFAULT, kind) for kind in _TABLES["faults"]["auto"]]
+    table = [
+        Method(f"auto ({kind})", "auto", DEFAULT, kind)
+        for kind in _TABLES["faults"]["auto"]
+    ]
     for name in (name for name in METHODS if name not in _TABLES["faults"]["without"]):
         model, can = METHODS[name](), METHODS[name].can
         table.append(Method(name, name, DEFAULT, model, {}, can.quick))
         if can.task_metric:
             # Its settings are chosen by synthetic faults made of training rows.
             table.append(
-                Method(f"{name} (tuned for faults)", name, DEFAULT, model, None, can.quick)
+                Method(
+                    f"{name} (tuned for faults)", name, DEFAULT, model, None, can.quick
+                )
             )
     for name, rival in FAULT_RIVALS.items():
         if not rival.missing:
@@ -177,7 +197,11 @@ def _variants(name: str, rival: RivalEntry) -> Iterator[Method]:
 
 def not_installed(faults: bool) -> list[str]:
     """Names of the rivals whose package is missing."""
-    return [name for name, rival in (FAULT_RIVALS if faults else RIVALS).items() if rival.missing]
+    return [
+        name
+        for name, rival in (FAULT_RIVALS if faults else RIVALS).items()
+        if rival.missing
+    ]
 
 
 def ours(method: str) -> bool:
@@ -202,12 +226,20 @@ def own(family: str, setting: str) -> Method:
         soon = can.quick or in_paper(family)
         return Method(family, family, setting, estimator, can.short_grid, soon)
     # The anchor is ours, not the paper's.
-    fixed = {"kernel": "rbf", "alpha": float(setting.removeprefix("alpha=")), "anchor": False}
+    fixed = {
+        "kernel": "rbf",
+        "alpha": float(setting.removeprefix("alpha=")),
+        "anchor": False,
+    }
     known = estimator.get_params()
-    estimator.set_params(**{name: value for name, value in fixed.items() if name in known})
+    estimator.set_params(
+        **{name: value for name, value in fixed.items() if name in known}
+    )
     published = setting == "alpha=1" and in_paper(family)
     name = family + (AS_IN_PAPER if published else f" ({setting})")
-    grid = {name: values for name, values in _TABLES["paper_grid"].items() if name in known}
+    grid = {
+        name: values for name, values in _TABLES["paper_grid"].items() if name in known
+    }
     return Method(name, family, setting, estimator, grid, criterion="seen")
 
 
@@ -229,7 +261,9 @@ def _chosen(rival: Any, grid: Grid, X: Array, task: Labels, kind: str) -> Any:
         return candidates[0]
     rows, labels, _ = training_rows(clone(rival), X, task)
     if np.bincount(rows.codes).max() < 2:
-        raise ValueError("Every task has a single row: there is none to judge a setting by.")
+        raise ValueError(
+            "Every task has a single row: there is none to judge a setting by."
+        )
     if kind == "unseen" and len(labels) < FEWEST_TASKS_TO_HALVE:
         raise ValueError(
             f'kind="unseen" holds out half of the tasks to judge by and needs at least '

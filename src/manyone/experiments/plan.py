@@ -13,12 +13,23 @@ from typing import Any
 import manyone
 from manyone.estimators import METHODS
 from manyone.experiments import data
-from manyone.experiments.methods import DEFAULT, Method, compared, has_ridge, not_installed, own
+from manyone.experiments.methods import (
+    DEFAULT,
+    Method,
+    compared,
+    has_ridge,
+    not_installed,
+    own,
+)
 
 #: First-layer ridges of the paper's last experiment.
 RIDGES = tuple(f"alpha=1e-{k}" if k else "alpha=1" for k in range(7))
 #: Levels of each kind that are tried (see `manyone.experiments.cells.corrupt`).
-CORRUPTION_KINDS = {"labels": (0.1, 0.2, 0.4), "features": (0.5, 1.0), "relations": (0.5, 0.8)}
+CORRUPTION_KINDS = {
+    "labels": (0.1, 0.2, 0.4),
+    "features": (0.5, 1.0),
+    "relations": (0.5, 0.8),
+}
 # Repetitions of the studies, alarm rates included: each repetition takes many fits.
 _STUDY_REPEATS = 3
 # Paths in the package that only present results; all the rest may change them.
@@ -70,7 +81,9 @@ class Cell:
     def key(self) -> str:
         """Name of its file: a hash of the declaration, the protocol's numbers and the code."""
         full = asdict(self) | {"sizes": asdict(self.sizes), "code": code_version()}
-        return hashlib.sha256(json.dumps(full, sort_keys=True).encode()).hexdigest()[:24]
+        return hashlib.sha256(json.dumps(full, sort_keys=True).encode()).hexdigest()[
+            :24
+        ]
 
 
 @dataclass(frozen=True)
@@ -99,12 +112,22 @@ class Plan:
 
     @classmethod
     def quick(
-        cls, datasets: tuple[str, ...], protocols: tuple[str, ...], repeats: int, seed: int
+        cls,
+        datasets: tuple[str, ...],
+        protocols: tuple[str, ...],
+        repeats: int,
+        seed: int,
     ) -> Plan:
         """A first look: methods that are fast or in the paper, few test rows."""
         plan = cls(datasets, protocols, repeats, seed, shrink=5)
-        only = tuple(dict.fromkeys(method.name for method in plan.methods() if method.quick))
-        studied = (name for name, kind in METHODS.items() if kind.can.quick and kind.can.regression)
+        only = tuple(
+            dict.fromkeys(method.name for method in plan.methods() if method.quick)
+        )
+        studied = (
+            name
+            for name, kind in METHODS.items()
+            if kind.can.quick and kind.can.regression
+        )
         return replace(plan, only=only, studied=tuple(studied))
 
     @property
@@ -115,7 +138,9 @@ class Plan:
     def methods(self) -> list[Method]:
         """Methods in the table."""
         found = compared("faults" in self.protocols)
-        return [method for method in found if self.only is None or method.name in self.only]
+        return [
+            method for method in found if self.only is None or method.name in self.only
+        ]
 
     def cells(self) -> list[Cell]:
         """Cells of the table, then those of the studies of the ridge and of corrupted rows.
@@ -127,10 +152,22 @@ class Plan:
         study_repeats = max(1, min(self.repeats // 3, _STUDY_REPEATS))
         parts = [
             *product(range(self.repeats), self.datasets, self.protocols, table),
-            *product(range(study_repeats), self.datasets, self.protocols[:1], self._studies()),
+            *product(
+                range(study_repeats), self.datasets, self.protocols[:1], self._studies()
+            ),
         ]
         cells = [
-            Cell(data, kind, m.name, m.family, m.setting, self.seed, r, self.shrink, corruption)
+            Cell(
+                data,
+                kind,
+                m.name,
+                m.family,
+                m.setting,
+                self.seed,
+                r,
+                self.shrink,
+                corruption,
+            )
             for r, data, kind, (m, corruption) in parts
         ]
         return list(dict.fromkeys(cells))
@@ -145,7 +182,9 @@ class Plan:
             if self.studied is None or family in self.studied:
                 ridges = RIDGES if has_ridge(family) else RIDGES[:1]
                 found += [(own(family, setting), "") for setting in ridges]
-                found += [(own(family, RIDGES[0]), kind) for kind in corruptions(family)]
+                found += [
+                    (own(family, RIDGES[0]), kind) for kind in corruptions(family)
+                ]
         return found
 
 

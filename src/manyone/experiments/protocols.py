@@ -137,13 +137,17 @@ class Protocol:
             if not isinstance(size := getattr(self, name), Integral) or size < 1:
                 raise ValueError(f"{name} must be a positive integer; got {size!r}.")
         if (self.n_unseen > 0) != (self.kind == "unseen"):
-            raise ValueError(f'n_unseen={self.n_unseen} does not go with kind="{self.kind}".')
+            raise ValueError(
+                f'n_unseen={self.n_unseen} does not go with kind="{self.kind}".'
+            )
 
     def smaller(self, factor: int) -> Protocol:
         """The same protocol with test rows divided by a factor of 1 or more."""
         return replace(self, **_divided(self, factor, "n_positive", "n_negative"))
 
-    def split(self, X: Any, task: Any, roles: object = None, *, seed: int | Sequence[int]) -> Split:
+    def split(
+        self, X: Any, task: Any, roles: object = None, *, seed: int | Sequence[int]
+    ) -> Split:
         """Draw the rows of one repetition.
 
         Parameters
@@ -174,7 +178,9 @@ class Protocol:
         tasks = np.sort(rng.permutation(large)[: self.n_tasks])
         others = rng.permutation(np.setdiff1d(classes, tasks))[: self.n_unseen]
         # Rows in a random order within each class: the first ones train, the next ones test.
-        drawn = [rng.permutation(np.flatnonzero(labels == label))[:needed] for label in tasks]
+        drawn = [
+            rng.permutation(np.flatnonzero(labels == label))[:needed] for label in tasks
+        ]
         train = np.concatenate([rows[: self.n_train] for rows in drawn])
         own = np.concatenate([rows[self.n_train :] for rows in drawn])
         owner = np.repeat(np.arange(self.n_tasks), self.n_positive)
@@ -247,8 +253,13 @@ class FaultProtocol:
         labels, rng = _labels(X, task), np.random.default_rng(seed)
         tasks, codes = np.unique(labels, return_inverse=True)
         fewest = {LEARN: self.n_train, NORMAL: _FEWEST_NORMAL, FAULT: _FEWEST_FAULT}
-        counts = (np.bincount(codes[roles & role > 0], minlength=len(tasks)) for role in fewest)
-        enough = [each >= few for each, few in zip(counts, fewest.values(), strict=True)]
+        counts = (
+            np.bincount(codes[roles & role > 0], minlength=len(tasks))
+            for role in fewest
+        )
+        enough = [
+            each >= few for each, few in zip(counts, fewest.values(), strict=True)
+        ]
         tasks = tasks[np.all(enough, axis=0)]
         if self.n_tasks is not None:
             if len(tasks) < self.n_tasks:
@@ -257,7 +268,9 @@ class FaultProtocol:
                 )
             tasks = np.sort(rng.permutation(tasks)[: self.n_tasks])
         drawn = [self._of_task(np.flatnonzero(labels == t), roles, rng) for t in tasks]
-        train, test, fault = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
+        train, test, fault = (
+            np.concatenate(parts) for parts in zip(*drawn, strict=True)
+        )
         return FaultSplit(train, labels[train], tasks, test, labels[test], fault)
 
     def _of_task(
@@ -265,7 +278,9 @@ class FaultProtocol:
     ) -> tuple[NDArray[np.intp], NDArray[np.intp], Mask]:
         """Training rows of one task, its test rows, and which of these are faults."""
         learn = rng.permutation(rows[roles[rows] & LEARN > 0])[: self.n_train]
-        normal = rng.permutation(rows[(roles[rows] & NORMAL > 0) & ~np.isin(rows, learn)])
+        normal = rng.permutation(
+            rows[(roles[rows] & NORMAL > 0) & ~np.isin(rows, learn)]
+        )
         fault = rng.permutation(rows[roles[rows] & FAULT > 0])
         if self.contamination:
             number = max(1, round(self.contamination * len(learn)))

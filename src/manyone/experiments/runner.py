@@ -64,10 +64,16 @@ def run(
     # Names are fixed here, because the code on disk may change before a worker starts.
     paths = {cell: folder / f"{cell.key}.json" for cell in cells}
     stored = {cell: _stored(path, cell) for cell, path in paths.items()}
-    outcomes = {cell: Outcome(cell, result) for cell, result in stored.items() if result}
+    outcomes = {
+        cell: Outcome(cell, result) for cell, result in stored.items() if result
+    }
     progress(len(outcomes), len(cells))
     job, master = joblib.delayed(_compute_and_store), os.getpid()
-    jobs = [job(cell, paths[cell], data_home, master) for cell in cells if cell not in outcomes]
+    jobs = [
+        job(cell, paths[cell], data_home, master)
+        for cell in cells
+        if cell not in outcomes
+    ]
     # Of a run that was killed while it wrote; whoever else writes now will be done soon.
     abandoned = list(folder.glob("*.part")) if jobs else []
     workers = max(1, min(workers, len(jobs)))
@@ -80,14 +86,18 @@ def run(
     return [outcomes[cell] for cell in cells]
 
 
-def _compute_and_store(cell: Cell, path: Path, data_home: str | None, master: int) -> Outcome:
+def _compute_and_store(
+    cell: Cell, path: Path, data_home: str | None, master: int
+) -> Outcome:
     _stop_without(master)
     try:
         result = compute(cell, data_home)
     except Exception as error:  # a method that fails must not stop the others
         return Outcome(cell, {}, f"{type(error).__name__}: {error}")
     _stop_without(master)
-    write_atomically(path, json.dumps({"cell": asdict(cell), "result": result}).encode())
+    write_atomically(
+        path, json.dumps({"cell": asdict(cell), "result": result}).encode()
+    )
     return Outcome(cell, result)
 
 

@@ -16,7 +16,15 @@ from manyone.experiments.plan import Cell
 from manyone.experiments.runner import Outcome
 from manyone.files import csv_text
 
-COLUMNS = ("dataset", "protocol", "method", "auc_mean", "auc_std", "repeats", "paper_auc")
+COLUMNS = (
+    "dataset",
+    "protocol",
+    "method",
+    "auc_mean",
+    "auc_std",
+    "repeats",
+    "paper_auc",
+)
 _TEST = ("mean_difference", "standard_error", "p_value", "repeats")
 PAIR_COLUMNS = ("dataset", "protocol", "better", "worse", *_TEST)
 #: Level of the paired tests.
@@ -43,7 +51,9 @@ class Row:
     @property
     def std(self) -> float | None:
         """Standard deviation over repetitions; None for a single one."""
-        return float(np.std([*self.aucs.values()], ddof=1)) if len(self.aucs) > 1 else None
+        return (
+            float(np.std([*self.aucs.values()], ddof=1)) if len(self.aucs) > 1 else None
+        )
 
     @property
     def error(self) -> float | None:
@@ -53,10 +63,16 @@ class Row:
     @property
     def paper(self) -> float | None:
         """The paper's figure; it has none for unseen anomalies."""
-        return PAPER_AUC.get(self.dataset, {}).get(self.family) if self.protocol == "seen" else None
+        return (
+            PAPER_AUC.get(self.dataset, {}).get(self.family)
+            if self.protocol == "seen"
+            else None
+        )
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f}" + ("" if self.error is None else f" ± {self.error:.2f}")
+        return f"{self.mean:.2f}" + (
+            "" if self.error is None else f" ± {self.error:.2f}"
+        )
 
 
 @dataclass(frozen=True)
@@ -114,13 +130,21 @@ class Results:
 
     def of_kind(self, dataset: str, protocol: str) -> list[Row]:
         """Rows of a data set and protocol, the best mean first."""
-        mine = [row for row in self.rows if (row.dataset, row.protocol) == (dataset, protocol)]
+        mine = [
+            row
+            for row in self.rows
+            if (row.dataset, row.protocol) == (dataset, protocol)
+        ]
         return sorted(mine, key=lambda row: -row.mean)
 
     def pair(self, dataset: str, protocol: str, a: str, b: str) -> Pair | None:
         """The paired test of two methods, whichever is ahead."""
         wanted = (dataset, protocol, {a, b})
-        found = (p for p in self.pairs if (p.dataset, p.protocol, {p.better, p.worse}) == wanted)
+        found = (
+            p
+            for p in self.pairs
+            if (p.dataset, p.protocol, {p.better, p.worse}) == wanted
+        )
         return next(found, None)
 
     def level(self, row: Row, best: Row) -> bool:
@@ -140,8 +164,12 @@ def summarise(outcomes: Iterable[Outcome]) -> list[Row]:
     A method in several settings has a line for the first, and one for the best by hindsight.
     """
     found: dict[tuple[str, str, str, str], dict[str, dict[int, float]]] = {}
-    for cell, outcome in ((o.cell, o) for o in outcomes if o.result and _in_table(o.cell)):
-        settings = found.setdefault((cell.dataset, cell.protocol, cell.method, cell.family), {})
+    for cell, outcome in (
+        (o.cell, o) for o in outcomes if o.result and _in_table(o.cell)
+    ):
+        settings = found.setdefault(
+            (cell.dataset, cell.protocol, cell.method, cell.family), {}
+        )
         settings.setdefault(cell.setting, {})[cell.repetition] = outcome.auc
     lines = []
     for (name, kind, method, family), settings in found.items():
@@ -157,7 +185,9 @@ def _in_table(cell: Cell) -> bool:
     """Whether a cell belongs to the table, not only to a study."""
     if cell.protocol == "faults":
         return True
-    return not cell.corruption and (cell.setting == "tuned" or cell.method.endswith(AS_IN_PAPER))
+    return not cell.corruption and (
+        cell.setting == "tuned" or cell.method.endswith(AS_IN_PAPER)
+    )
 
 
 def compare(rows: Sequence[Row]) -> list[Pair]:
@@ -173,7 +203,11 @@ def compare(rows: Sequence[Row]) -> list[Pair]:
         error = p = None
         if n > 1:
             error = float(np.std(gain, ddof=1) / np.sqrt(n))
-            p = float(ttest_1samp(gain, 0.0).pvalue) if error > 0 else float(np.all(gain == 0))
+            p = (
+                float(ttest_1samp(gain, 0.0).pvalue)
+                if error > 0
+                else float(np.all(gain == 0))
+            )
         names = (a.dataset, a.protocol, a.method, b.method)
         pairs.append(Pair(*names, float(gain.mean()), error, p, n))
     return pairs
@@ -182,7 +216,15 @@ def compare(rows: Sequence[Row]) -> list[Pair]:
 def table_csv(rows: Iterable[Row]) -> str:
     """The table as text."""
     lines = (
-        (r.dataset, r.protocol, r.method, _n(r.mean), _n(r.std), len(r.aucs), _n(r.paper, ".2f"))
+        (
+            r.dataset,
+            r.protocol,
+            r.method,
+            _n(r.mean),
+            _n(r.std),
+            len(r.aucs),
+            _n(r.paper, ".2f"),
+        )
         for r in rows
     )
     return csv_text(COLUMNS, lines)
@@ -191,7 +233,8 @@ def table_csv(rows: Iterable[Row]) -> str:
 def pairs_csv(pairs: Iterable[Pair]) -> str:
     """Paired tests as text."""
     lines = (
-        (*astuple(p)[:4], _n(p.difference), _n(p.error), _n(p.p, ".3g"), p.repeats) for p in pairs
+        (*astuple(p)[:4], _n(p.difference), _n(p.error), _n(p.p, ".3g"), p.repeats)
+        for p in pairs
     )
     return csv_text(PAIR_COLUMNS, lines)
 

@@ -71,7 +71,9 @@ class Points:
             return np.asarray(values, dtype=np.float64)
         if not sparse.issparse(X):
             X = np.asarray(X, dtype=np.float64)
-        return self.kernel.against(X, self.side, slice(None) if points is None else points)
+        return self.kernel.against(
+            X, self.side, slice(None) if points is None else points
+        )
 
     def blocks(self, X: Rows) -> Iterator[tuple[slice, Array]]:
         """Kernel values of new rows against all points, block by block."""
@@ -167,9 +169,15 @@ class Gram:
         """
         if rows.columns is not None:
             kernel = Kernel(model.kernel, fades=falls_from_one(rows.X))
-            return cls(Points(kernel, np.empty((len(rows.codes), 0)), rows.columns), rows.X)
+            return cls(
+                Points(kernel, np.empty((len(rows.codes), 0)), rows.columns), rows.X
+            )
         asked = {"gamma": model.gamma, "width": model.width, "degree": model.degree}
-        asked |= {"coef0": model.coef0, "params": model.kernel_params, "weight": rows.weight}
+        asked |= {
+            "coef0": model.coef0,
+            "params": model.kernel_params,
+            "weight": rows.weight,
+        }
         return cls(Points(resolve_kernel(model.kernel, rows.X, **asked), rows.X))
 
     def matrix(self) -> Array:
@@ -194,7 +202,9 @@ class Gram:
         if self.points.kernel.semidefinite:
             return K
         shifted = K.copy()
-        np.einsum("ii->i", shifted)[:] += 1e-10 * max(np.abs(K).max(), np.finfo(float).tiny)
+        np.einsum("ii->i", shifted)[:] += 1e-10 * max(
+            np.abs(K).max(), np.finfo(float).tiny
+        )
         if lapack.dpotrf(shifted.T, overwrite_a=1)[1] == 0:
             return K
         values, vectors = eigh(K)
@@ -232,10 +242,16 @@ class Gram:
         """
         K = self.matrix()
         n = len(K)
-        tol = n * np.finfo(float).eps * max(float(np.max(np.diag(K))), np.finfo(float).tiny)
+        tol = (
+            n
+            * np.finfo(float).eps
+            * max(float(np.max(np.diag(K))), np.finfo(float).tiny)
+        )
         factor, pivots, rank, _ = lapack.dpstrf(K, tol=tol, lower=1, overwrite_a=1)
         pivots = np.asarray(pivots[:n], dtype=np.intp) - 1
-        Phi = np.zeros((n, max(rank, 1)))  # one empty column where the kernel is zero everywhere
+        Phi = np.zeros(
+            (n, max(rank, 1))
+        )  # one empty column where the kernel is zero everywhere
         Phi[pivots, :rank] = np.tril(factor[:, :rank])
         if not rank:
             return Phi, FeatureMap(np.zeros(1, dtype=np.intp), np.ones((1, 1)))
@@ -274,7 +290,9 @@ class FeatureMap:
 
     def expand(self, W: Array) -> Array:
         """Coefficients c (m, T) with k(x, pivots) c = phi(x) W for weights W (m, T)."""
-        return solve_triangular(self.factor, W, lower=True, trans="T", check_finite=False)
+        return solve_triangular(
+            self.factor, W, lower=True, trans="T", check_finite=False
+        )
 
 
 def falls_from_one(K: Array) -> bool:

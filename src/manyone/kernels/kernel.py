@@ -22,7 +22,15 @@ VALUES_ONLY = ("precomputed",)
 #: Every name: those of :func:`sklearn.metrics.pairwise_kernels`, and ours.
 KERNELS = frozenset(
     {
-        *("additive_chi2", "chi2", "cosine", "laplacian", "linear", "poly", "polynomial"),
+        *(
+            "additive_chi2",
+            "chi2",
+            "cosine",
+            "laplacian",
+            "linear",
+            "poly",
+            "polynomial",
+        ),
         *("rbf", "sigmoid", MIXTURE, *VALUES_ONLY),
     }
 )
@@ -105,21 +113,30 @@ class Kernel:
 
     def against(self, X: Rows, side: Side, some: Any = slice(None)) -> Array:
         """Kernel values (m, n) between rows (m, d) and `some` of those made ready by `side`."""
-        with np.errstate(over="ignore", under="ignore"):  # a kernel of 0 is the right answer
+        with np.errstate(
+            over="ignore", under="ignore"
+        ):  # a kernel of 0 is the right answer
             if sparse.issparse(side.rows) or self.name not in _POWERS:
                 return self._by_sklearn(X, side.rows[some])
             X = self.scaled(X.toarray() if sparse.issparse(X) else X)
             if side.extended is None:
                 return np.exp(-self.gamma[0] * cdist(X, side.rows[some], "cityblock"))
-            left, norms = np.empty((X.shape[0], X.shape[1] + 2)), np.einsum("ij,ij->i", X, X)
+            left, norms = (
+                np.empty((X.shape[0], X.shape[1] + 2)),
+                np.einsum("ij,ij->i", X, X),
+            )
             left[:, :-2], left[:, -2], left[:, -1] = X, norms, 1.0
             if self.gamma[0] * (norms.max(initial=0.0) + side.reach) < FAR:
                 values = left @ side.extended[some].T
                 np.exp(np.minimum(values, 0.0, out=values), out=values)
             else:  # rows far apart beside the width: differences first, squares after
-                values = np.exp(-self.gamma[0] * cdist(X, side.rows[some], "sqeuclidean"))
+                values = np.exp(
+                    -self.gamma[0] * cdist(X, side.rows[some], "sqeuclidean")
+                )
             if self.name == MIXTURE:
-                values += np.exp(-self.gamma[1] * cdist(X, side.rows[some], "cityblock"))
+                values += np.exp(
+                    -self.gamma[1] * cdist(X, side.rows[some], "cityblock")
+                )
                 values *= 0.5
             return values
 
@@ -177,7 +194,10 @@ class Kernel:
     def reported_gamma(self) -> float | tuple[float, ...] | None:
         """The coefficient(s) in the units of the data, as the user would write them."""
         powers = _POWERS.get(self.name, (0,)) if isinstance(self.name, str) else ()
-        values = [times_power(g, self.scale, -p) for g, p in zip(self.gamma, powers, strict=False)]
+        values = [
+            times_power(g, self.scale, -p)
+            for g, p in zip(self.gamma, powers, strict=False)
+        ]
         return (tuple(values) if len(values) > 1 else values[0]) if values else None
 
     def scaled(self, X: Array) -> Array:
@@ -187,7 +207,9 @@ class Kernel:
         return X / self.scale if self.scale != 1.0 else X
 
     def _by_sklearn(self, X: Rows, Y: Rows) -> Array:
-        from sklearn.metrics.pairwise import pairwise_kernels  # slow to import, and rarely needed
+        from sklearn.metrics.pairwise import (
+            pairwise_kernels,
+        )  # slow to import, and rarely needed
 
         if sparse.issparse(X) != sparse.issparse(Y):
             X = X.toarray() if sparse.issparse(X) else sparse.csr_array(X)
@@ -195,7 +217,9 @@ class Kernel:
             return pairwise_kernels(X, Y, metric=self.name, **self.params)
         if self.name == MIXTURE:
             parts = (("rbf", self.gamma[0]), ("laplacian", self.gamma[1]))
-            return 0.5 * sum(pairwise_kernels(X, Y, metric=k, gamma=g) for k, g in parts)
+            return 0.5 * sum(
+                pairwise_kernels(X, Y, metric=k, gamma=g) for k, g in parts
+            )
         if self.name == "cosine":
             X, Y = _unit_reach(X), _unit_reach(Y)
         params: dict[str, Any] = {"gamma": self.gamma[0]} if self.gamma else {}
@@ -206,7 +230,9 @@ class Kernel:
         try:
             values = pairwise_kernels(X, Y, metric=self.name, **params)
         except ValueError as error:
-            raise ValueError(f"kernel={self.name!r} cannot be evaluated: {error}") from None
+            raise ValueError(
+                f"kernel={self.name!r} cannot be evaluated: {error}"
+            ) from None
         return np.asarray(values, dtype=np.float64)
 
 
@@ -246,7 +272,9 @@ def resolve_kernel(
     if not isinstance(kernel, str):
         return Kernel(kernel, params=dict(params or {}))
     if kernel.endswith("chi2") and sparse.issparse(X):
-        raise ValueError(f"kernel={kernel!r} takes no sparse rows. Give them by X.toarray().")
+        raise ValueError(
+            f"kernel={kernel!r} takes no sparse rows. Give them by X.toarray()."
+        )
     if kernel in ("precomputed", "linear", "cosine", "additive_chi2"):
         return Kernel(kernel)
     weight = np.ones(X.shape[0]) if weight is None else weight
@@ -265,7 +293,9 @@ def resolve_kernel(
             parts.append(times_power(gamma / width, scale, power))
             continue
         if gamma == "scale":
-            typical = widths.variance(X if shift is None else X / scale, weight) * X.shape[1]
+            typical = (
+                widths.variance(X if shift is None else X / scale, weight) * X.shape[1]
+            )
         elif name in PRODUCTS:
             norms = squared_norms(X)
             mean = float(np.average(norms, weights=weight))
@@ -274,11 +304,17 @@ def resolve_kernel(
             metric, typical = DISTANCES[name], 0.0
             if gamma == "median":
                 typical = widths.median_distance(metric, scaled, weight)
-            if typical <= 0.0:  # where most rows are copies, the mean still sees the others
+            if (
+                typical <= 0.0
+            ):  # where most rows are copies, the mean still sees the others
                 typical = mean_distance(metric, scaled, weight)
         # All rows alike: every width gives the same answer on them, take the neutral one.
-        value = 1.0 / (typical * width) if typical > np.finfo(float).tiny else 1.0 / width
-        parts.append(times_power(value, scale, power - 2) if gamma == "scale" else value)
+        value = (
+            1.0 / (typical * width) if typical > np.finfo(float).tiny else 1.0 / width
+        )
+        parts.append(
+            times_power(value, scale, power - 2) if gamma == "scale" else value
+        )
     return Kernel(kernel, tuple(parts), shift, scale, degree, coef0)
 
 
@@ -293,7 +329,9 @@ def mean_distance(metric: str, X: Rows, weight: Array) -> float:
         X = X - centre
         return 2.0 * float(share @ np.einsum("ij,ij->i", X, X))
     if metric == "chi2":
-        return sum(float(distance @ mass) for distance, mass in widths.pairs(metric, X, share))
+        return sum(
+            float(distance @ mass) for distance, mass in widths.pairs(metric, X, share)
+        )
     # Sorted, a value is added once for every row below it and subtracted for every row above.
     total = 0.0
     for columns in row_blocks(X.shape[1], 4 * X.shape[0]):

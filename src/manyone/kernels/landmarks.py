@@ -14,7 +14,11 @@ _ROWS = 1024
 
 
 def landmark_features(
-    kernel: Kernel, X: Rows, n_landmarks: int, rng: np.random.RandomState, tol: float = 1e-12
+    kernel: Kernel,
+    X: Rows,
+    n_landmarks: int,
+    rng: np.random.RandomState,
+    tol: float = 1e-12,
 ) -> tuple[Array, FeatureMap]:
     """Feature rows of a random low-rank approximation Phi Phi' <= K.
 
@@ -46,7 +50,9 @@ def landmark_features(
     block = max(1, -(-Phi.shape[1] // 10))
     while len(pivots) < Phi.shape[1] and residual.sum() > tol * trace:
         m = len(pivots)
-        drawn = rng.choice(n, size=min(block, Phi.shape[1] - m), p=residual / residual.sum())
+        drawn = rng.choice(
+            n, size=min(block, Phi.shape[1] - m), p=residual / residual.sum()
+        )
         rows = kernel(X[drawn], X[drawn]) - Phi[drawn, :m] @ Phi[drawn, :m].T
         accepted, L = _accept(rows, residual[drawn] * rng.uniform(size=len(drawn)))
         if not accepted:  # what is left of these rows is rounding
@@ -64,7 +70,9 @@ def landmark_features(
     return Phi, FeatureMap(index, np.tril(Phi[index]))
 
 
-def _explained(kernel: Kernel, X: Rows, chosen: Codes, L: Array, Phi: Array, m: int) -> Array:
+def _explained(
+    kernel: Kernel, X: Rows, chosen: Codes, L: Array, Phi: Array, m: int
+) -> Array:
     """What new landmarks explain of each row (n,), beside the m known ones; Phi is filled in."""
     side, known = kernel.side(X[chosen]), Phi[chosen, :m].T
 

@@ -25,7 +25,10 @@ def kernel_pairs(kernel: Kernel, X: Array, Y: Array) -> Array:
         # Rows of one set are close together: about their own mean little cancels.
         centre = Y.mean(axis=1, keepdims=True)
         X, Y = X - centre, Y - centre
-        x_norms, y_norms = np.einsum("gnd,gnd->gn", X, X), np.einsum("gnd,gnd->gn", Y, Y)
+        x_norms, y_norms = (
+            np.einsum("gnd,gnd->gn", X, X),
+            np.einsum("gnd,gnd->gn", Y, Y),
+        )
         reach = np.max(x_norms, initial=0.0) + np.max(y_norms, initial=0.0)
         if not gamma * reach < FAR:
             far = [cdist(x, y, "sqeuclidean") for x, y in zip(X, Y, strict=True)]

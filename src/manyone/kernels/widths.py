@@ -52,7 +52,9 @@ def median_distance(metric: str, X: Rows, weight: Array) -> float:
             np.concatenate(part) for part in zip(*pairs(metric, X, share), strict=True)
         )
         return weighted_median(distance, mass)
-    low, high = (_quantile(metric, X, share, target) for target in (0.5 - 1e-12, 0.5 + 1e-12))
+    low, high = (
+        _quantile(metric, X, share, target) for target in (0.5 - 1e-12, 0.5 + 1e-12)
+    )
     return (low + high) / 2
 
 
@@ -62,7 +64,11 @@ def _quantile(metric: str, X: Rows, share: Array, target: float) -> float:
     One pass counts the distances in bins; the bin that holds the target is cut again until its
     distances are few enough to be sorted.
     """
-    low, high, below = -np.inf, np.inf, 0.0  # it lies in (low, high]; `below`: the share up to low
+    low, high, below = (
+        -np.inf,
+        np.inf,
+        0.0,
+    )  # it lies in (low, high]; `below`: the share up to low
     while True:
         count, least, most = 0, np.inf, -np.inf
         for distance, _ in _between(metric, X, share, low, high):

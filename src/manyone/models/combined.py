@@ -66,7 +66,9 @@ class Tail:
         mass = np.cumsum(weight)
         values = -np.log((mass + 0.5) / (mass[-1] + 1.0))
         # The mean excess of an exponential law, that of the lowest score alone among few.
-        second = np.searchsorted(pool, pool[0] + 1e-9 * (1.0 + abs(pool[0])), side="right")
+        second = np.searchsorted(
+            pool, pool[0] + 1e-9 * (1.0 + abs(pool[0])), side="right"
+        )
         first = min(max(np.searchsorted(mass, _TAIL * mass[-1]), second), len(pool) - 1)
         below = float((pool[first] - pool[: first + 1]) @ weight[: first + 1])
         excess = below / max(_TAIL * float(mass[-1]), 1.0)
@@ -75,7 +77,10 @@ class Tail:
             size = max(size, np.max(np.abs(far) / calibration.spread))
         steepest = _STEEPEST / float(size)
         # Among scores that differ by rounding the most normal one counts.
-        level = np.minimum.accumulate((values + steepest * pool)[::-1])[::-1] - steepest * pool
+        level = (
+            np.minimum.accumulate((values + steepest * pool)[::-1])[::-1]
+            - steepest * pool
+        )
         slope = steepest if excess * steepest <= 1.0 else 1.0 / excess
         return cls(pool[first:], level[first:], slope, calibration.spread)
 
@@ -88,7 +93,9 @@ class Tail:
         below = np.maximum(self.scores[0] - scores, 0.0)
         above = np.maximum(scores - self.scores[-1], 0.0)
         counted = np.interp(scores, self.scores, self.values)
-        return counted * np.exp(-np.minimum(self.slope * above, 50.0)) + self.slope * below
+        return (
+            counted * np.exp(-np.minimum(self.slope * above, 50.0)) + self.slope * below
+        )
 
 
 def weight_of(left_out: Array, codes: Codes, weight: Array, far: Array | None) -> float:
@@ -142,7 +149,9 @@ class CombinedScorer:
     @property
     def points(self) -> Points:
         """There are none; each view has its own."""
-        raise AttributeError("A combination of views has no points of its own: ask its views_.")
+        raise AttributeError(
+            "A combination of views has no points of its own: ask its views_."
+        )
 
     def values(self, X: Rows, codes: Codes) -> Array:
         """Tail value of each row in each view, shape (n, V): how abnormal it looks there."""
@@ -151,7 +160,9 @@ class CombinedScorer:
         excess = None if first is None else first.excess(X, codes)
         for k, (view, tail) in enumerate(zip(self.views, self.tails, strict=True)):
             known = first is not None and (k == 0 or first.same_excess(view.presence))
-            values[:, k] = tail.value(view.own(X, codes, excess if known else None), codes)
+            values[:, k] = tail.value(
+                view.own(X, codes, excess if known else None), codes
+            )
         return values
 
     def combine(self, values: Array) -> Array:

@@ -116,12 +116,16 @@ def with_presence(solution: Solution, rows: TrainingRows) -> Solution:
     left_out = solution.left_out
     if left_out is not None:
         left_out = left_out.copy()
-        left_out[normal] -= unit * usual.left_out(nearest, weight, codes, rows.n_tasks)[0]
+        left_out[normal] -= (
+            unit * usual.left_out(nearest, weight, codes, rows.n_tasks)[0]
+        )
     presence = Presence(points, usual.limit, unit, home)
     return replace(solution, presence=presence, left_out=left_out)
 
 
-def nearest_points(kernel: Kernel, rows: TrainingRows) -> tuple[Points, Codes, Codes, Array]:
+def nearest_points(
+    kernel: Kernel, rows: TrainingRows
+) -> tuple[Points, Codes, Codes, Array]:
     """What :func:`points_of` gives, and the distance of each normal row to the nearest, (k,)."""
     normal = np.flatnonzero(~rows.outlier)
     content, (points, few, home) = rows.content[normal], points_of(kernel, rows)
@@ -200,7 +204,9 @@ class Usual:
         found = np.minimum(np.searchsorted(self.mass, wanted), last)
         # Reached below the row, or else it has to be reached without it.
         beyond = np.minimum(np.searchsorted(self.mass, wanted + one), last)
-        others = self.ascending[np.where(self.ascending[found] < nearest, found, beyond)]
+        others = self.ascending[
+            np.where(self.ascending[found] < nearest, found, beyond)
+        ]
         known = (self.mass[-1] > one) & (others > 0.0) & np.isfinite(others)
         ratio = np.where(known, nearest / np.where(known, others, 1.0), 0.0)
         if typical is None:
@@ -230,9 +236,15 @@ def points_of(kernel: Kernel, rows: TrainingRows) -> tuple[Points, Codes, Codes]
         few = few[np.linspace(0, len(few) - 1, MOST_POINTS).astype(np.intp)]
     home = np.zeros(rows.n_tasks, dtype=np.intp)
     if rows.columns is not None:
-        return Points(kernel, np.empty((len(few), 0)), rows.columns[normal[few]]), few, home
+        return (
+            Points(kernel, np.empty((len(few), 0)), rows.columns[normal[few]]),
+            few,
+            home,
+        )
     name = "rbf" if kernel.name == MIXTURE else str(kernel.name)
-    points = Points(resolve_kernel(name, rows.X[normal], gamma=1.0), rows.X[normal[few]])
+    points = Points(
+        resolve_kernel(name, rows.X[normal], gamma=1.0), rows.X[normal[few]]
+    )
     if sparse.issparse(rows.X):
         return points, few, home
     own = rows.codes[normal[few]]
@@ -257,8 +269,12 @@ def distances_from(points: Points, X: Rows) -> Array:
             X = points.kernel.scaled(X)
             if metric == "sqeuclidean" and Y.size > _MANY:
                 # |x|^2 + |y|^2 - 2 x'y as one product.
-                left = np.column_stack([X, np.einsum("ij,ij->i", X, X), np.ones(len(X))])
-                right = np.column_stack([-2.0 * Y, np.ones(len(Y)), np.einsum("ij,ij->i", Y, Y)])
+                left = np.column_stack(
+                    [X, np.einsum("ij,ij->i", X, X), np.ones(len(X))]
+                )
+                right = np.column_stack(
+                    [-2.0 * Y, np.ones(len(Y)), np.einsum("ij,ij->i", Y, Y)]
+                )
                 apart = left @ right.T
                 np.maximum(apart, 0.0, out=apart)
             else:
@@ -276,7 +292,10 @@ def distances_to(points: Points, X: Rows, number: Codes) -> Array:
     if metric not in ("sqeuclidean", "cityblock"):
         return np.full(X.shape[0], np.inf)
     with np.errstate(all="ignore"):
-        apart = points.kernel.scaled(np.asarray(X, dtype=np.float64)) - points.side.rows[number]
+        apart = (
+            points.kernel.scaled(np.asarray(X, dtype=np.float64))
+            - points.side.rows[number]
+        )
         if metric == "sqeuclidean":
             return np.asarray(np.einsum("ij,ij->i", apart, apart))
         return np.asarray(np.abs(apart, out=apart).sum(axis=1))

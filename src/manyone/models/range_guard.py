@@ -62,13 +62,21 @@ class RangeGuard:
         if not wild.any():
             return scores
         margins = self.outside(X, wild).max(axis=1)
-        fall = np.clip(margins - 1.0, 0.0, ALARM - 1.0) * np.maximum(scores - floor, 0.0)
-        return scores - fall - self.reach * np.clip((margins - ALARM) / _FARTHEST, 0.0, 1.0)
+        fall = np.clip(margins - 1.0, 0.0, ALARM - 1.0) * np.maximum(
+            scores - floor, 0.0
+        )
+        return (
+            scores
+            - fall
+            - self.reach * np.clip((margins - ALARM) / _FARTHEST, 0.0, 1.0)
+        )
 
 
 def floors(calibration: Calibration) -> tuple[Array, float]:
     """Score below that of all left-out rows, own or pooled, of each task (T,); and their reach."""
-    reach = max(float(np.ptp(calibration.scores) + np.abs(calibration.scores).max()), 1e-6)
+    reach = max(
+        float(np.ptp(calibration.scores) + np.abs(calibration.scores).max()), 1e-6
+    )
     rows = np.diff(calibration.starts)
     first = np.minimum(calibration.starts[:-1], len(calibration.scores) - 1)
     own = np.where(rows > 0, calibration.scores[first], 0.0)

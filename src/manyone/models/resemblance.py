@@ -56,7 +56,9 @@ class Resemblance:
         resting = np.argpartition(-np.abs(self.coef), some - 1, axis=1)[:, :some]
         columns = np.sort(resting[near].reshape(len(near), -1), axis=1)
         lines = np.broadcast_to(np.arange(len(columns))[:, None], columns.shape)
-        size = np.abs(self.entries(lines.ravel(), columns.ravel())).reshape(columns.shape)
+        size = np.abs(self.entries(lines.ravel(), columns.ravel())).reshape(
+            columns.shape
+        )
         again = np.diff(columns, axis=1, prepend=-1) == 0
         size[again | (columns == lines)] = -1.0
         largest = np.argsort(-size, axis=1)[:, :number]

@@ -137,7 +137,11 @@ class Balls:
 
     def far(self) -> Array | None:
         """See :class:`Scorer`."""
-        return np.minimum(-1.0 - self.centre_norm2, 0.0) if self.points.kernel.fading else None
+        return (
+            np.minimum(-1.0 - self.centre_norm2, 0.0)
+            if self.points.kernel.fading
+            else None
+        )
 
     def _self_similarities(self, X: Rows) -> Array:
         if self.self_similarity is None:
@@ -184,7 +188,9 @@ class Projection:
     def far(self) -> Array | None:
         """See :class:`Scorer`."""
         # Where kernel values vanish, rows land in the origin.
-        return -np.linalg.norm(self.targets, axis=1) if self.points.kernel.fading else None
+        return (
+            -np.linalg.norm(self.targets, axis=1) if self.points.kernel.fading else None
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +221,9 @@ class InMetric:
             return self.scorer.all(self.metric.apply(X))
         # Every task has coordinates of its own.
         tasks = range(len(self.metric.floor))
-        return np.column_stack([self.own(X, np.full(X.shape[0], task)) for task in tasks])
+        return np.column_stack(
+            [self.own(X, np.full(X.shape[0], task)) for task in tasks]
+        )
 
     def far(self) -> Array | None:
         """See :class:`Scorer`."""
@@ -227,4 +235,6 @@ def behind_metric(solution: Solution, metric: Any) -> Solution:
     if metric is None:
         return solution
     source = f"{solution.left_out_source}, metric fixed"
-    return replace(solution, scorer=InMetric(metric, solution.scorer), left_out_source=source)
+    return replace(
+        solution, scorer=InMetric(metric, solution.scorer), left_out_source=source
+    )

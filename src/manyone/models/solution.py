@@ -80,9 +80,15 @@ class Solution:
             some, own, guard = X[rows], codes[rows], self.guard
             scores = self.scorer.own(some, own)
             if self.presence is not None:
-                far = self.presence.excess(some, own) if excess is None else excess[rows]
+                far = (
+                    self.presence.excess(some, own) if excess is None else excess[rows]
+                )
                 scores = scores - self.presence.unit * far
-            return scores if guard is None else guard.guarded(scores, guard.floor[own], some)
+            return (
+                scores
+                if guard is None
+                else guard.guarded(scores, guard.floor[own], some)
+            )
 
         return _in_parts(score, codes)
 

@@ -49,7 +49,11 @@ class TaskExpansions:
             return self._in_stacks(np.asarray(X, dtype=np.float64), codes)
         gap = np.empty(X.shape[0])
         for task in tasks:
-            rows = np.flatnonzero(codes == task) if len(tasks) > 1 else np.arange(len(codes))
+            rows = (
+                np.flatnonzero(codes == task)
+                if len(tasks) > 1
+                else np.arange(len(codes))
+            )
             points, coef = self.expansion(int(task))
             for part in row_blocks(len(rows), 2 * (len(coef) + X.shape[1])):
                 values = self.points.values(X[rows[part]], points)
@@ -78,7 +82,9 @@ class TaskExpansions:
             points = np.hstack([own, np.broadcast_to(shared, (len(own), len(shared)))])
             coef = np.hstack([self.coef[own], self.shared_coef[:, tasks].T])
             K = kernel_pairs(self.points.kernel, X[rows], self.points.X[points])
-            gap[rows] = np.matmul(K, coef[:, :, None])[:, :, 0] - self.target[tasks, None]
+            gap[rows] = (
+                np.matmul(K, coef[:, :, None])[:, :, 0] - self.target[tasks, None]
+            )
         return -np.abs(gap)
 
     def _stacks(self, counts: Codes, d: int) -> Iterator[tuple[Codes, int, int]]:
@@ -112,7 +118,11 @@ class TaskExpansions:
     def dual_coef(self) -> sparse.csc_array:
         """Coefficients of all points in all functions, shape (n, T)."""
         own, T = int(self.starts[-1]), len(self.target)
-        columns = sparse.csc_array((self.coef[:own], np.arange(own), self.starts), shape=(own, T))
+        columns = sparse.csc_array(
+            (self.coef[:own], np.arange(own), self.starts), shape=(own, T)
+        )
         if not len(self.shared_coef):
             return columns
-        return sparse.vstack([columns, sparse.csc_array(self.shared_coef)], format="csc")
+        return sparse.vstack(
+            [columns, sparse.csc_array(self.shared_coef)], format="csc"
+        )

@@ -101,7 +101,9 @@ def weights_of_rows(neighbours: Array) -> Array:
     return weight
 
 
-def bet(log_wealth: Array, shares: Array, p: Array, count: Array) -> tuple[Array, Array]:
+def bet(
+    log_wealth: Array, shares: Array, p: Array, count: Array
+) -> tuple[Array, Array]:
     """Wealth and its shares after one more rank.
 
     Parameters

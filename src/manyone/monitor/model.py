@@ -36,7 +36,9 @@ def score_rows(model: Any, X: Any, task: Any) -> Scored:
     """Score rows by a fitted estimator, or the rows of a table by a model of tables."""
     if isinstance(model, TableModel):
         answers = model._answer(as_table(X), None, "pooled")
-        return Scored(answers.codes, resolved(answers.score), answers.p_value, answers.alarm)
+        return Scored(
+            answers.codes, resolved(answers.score), answers.p_value, answers.alarm
+        )
     if isinstance(model, TaskPipeline):
         X, task = split_columns(X, task=task)
         X, model = model.transform(X, task=task), model.model_

@@ -14,7 +14,13 @@ from manyone.labels import split_columns
 from manyone.messages import warn_user
 from manyone.monitor import martingale
 from manyone.monitor import threshold as thresholds
-from manyone.monitor.model import Scored, enrolled, estimator_of, fingerprint_of, score_rows
+from manyone.monitor.model import (
+    Scored,
+    enrolled,
+    estimator_of,
+    fingerprint_of,
+    score_rows,
+)
 from manyone.monitor.state import MonitorState
 from manyone.monitor.steps import flag_fleet, judge_and_learn, push
 from manyone.rows import places
@@ -101,12 +107,16 @@ class Monitor:
             )
         rate = float(estimator_of(model).promised_rate_)
         if rate != self.state.rate:  # recalibrated: another promise
-            self.state.level = np.clip(self.state.level * rate / self.state.rate, 0.0, 0.5)
+            self.state.level = np.clip(
+                self.state.level * rate / self.state.rate, 0.0, 0.5
+            )
             self.state.rate = rate
 
     # ------------------------------------------------------------------------------------- updates
 
-    def update(self, X: Any, task: Any = None, *, time: Any = None, id: Any = None) -> Watched:
+    def update(
+        self, X: Any, task: Any = None, *, time: Any = None, id: Any = None
+    ) -> Watched:
         """Judge rows, then learn from them, one after the other.
 
         Parameters
@@ -139,28 +149,50 @@ class Monitor:
         same = [first.setdefault(one, row) for row, one in enumerate(ids)]
         new = (remembered < 0) & (same == np.arange(n))
         p, alarm = scored.p_value.copy(), scored.alarm.copy()
-        drift, weight, evidence = np.zeros(n, dtype=bool), np.zeros(n), np.full(n, np.nan)
+        drift, weight, evidence = (
+            np.zeros(n, dtype=bool),
+            np.zeros(n),
+            np.full(n, np.nan),
+        )
         known = scored.codes >= 0
         fresh = np.flatnonzero(new & known)
         place = places(scored.codes[fresh], None)[0]
         by_round = np.argsort(place, kind="stable")
-        rounds = np.split(fresh[by_round], np.cumsum(np.bincount(place))[:-1]) if len(fresh) else []
+        rounds = (
+            np.split(fresh[by_round], np.cumsum(np.bincount(place))[:-1])
+            if len(fresh)
+            else []
+        )
         for rows in rounds:
-            found = judge_and_learn(self.state, scored.codes[rows], scored.score[rows], times[rows])
+            found = judge_and_learn(
+                self.state, scored.codes[rows], scored.score[rows], times[rows]
+            )
             p[rows], alarm[rows], drift[rows], weight[rows], evidence[rows] = found
         flag_fleet(self.state)
         # Before new rows are remembered, which may drive out those that are answered again.
         again = remembered >= 0
         told = memory.rows[remembered[again]]
-        p[again], alarm[again], drift[again] = told["p_value"], told["alarm"], told["drift"]
+        p[again], alarm[again], drift[again] = (
+            told["p_value"],
+            told["alarm"],
+            told["drift"],
+        )
         p, alarm, drift = p[same], alarm[same], drift[same]
-        said = {"task": scored.codes, "score": scored.score, "p_value": p, "alarm": alarm}
+        said = {
+            "task": scored.codes,
+            "score": scored.score,
+            "p_value": p,
+            "alarm": alarm,
+        }
         said |= {"drift": drift, "weight": weight, "answer": np.full(n, -1)}
         memory.add(
-            [ids[row] for row in np.flatnonzero(new)], **{k: v[new] for k, v in said.items()}
+            [ids[row] for row in np.flatnonzero(new)],
+            **{k: v[new] for k, v in said.items()},
         )
         fleet = bool(self.state.fleet_flagged[0] >= 0)
-        return Watched(np.array(ids), p, alarm, drift, scored.score, evidence, known, new, fleet)
+        return Watched(
+            np.array(ids), p, alarm, drift, scored.score, evidence, known, new, fleet
+        )
 
     # ------------------------------------------------------------------------------------- answers
 
@@ -181,8 +213,13 @@ class Monitor:
         state, memory = self.state, self.state.memory
         ids = _plain_ids(ids, None, 0)
         told = np.asarray(normal)
-        if told.shape not in ((), (len(ids),)) or not {*told.ravel().tolist()} <= {True, False}:
-            raise ValueError(f"normal must be True or False, once or for each id; got {normal!r}.")
+        if told.shape not in ((), (len(ids),)) or not {*told.ravel().tolist()} <= {
+            True,
+            False,
+        }:
+            raise ValueError(
+                f"normal must be True or False, once or for each id; got {normal!r}."
+            )
         answers = np.broadcast_to(told.astype(bool), (len(ids),))
         used = forgotten = 0
         for one, good in zip(ids, answers.tolist(), strict=True):
@@ -194,7 +231,11 @@ class Monitor:
             if code < 0 or memory["answer"][at] == int(good):
                 continue
             used += 1
-            t, score, alarm = np.array([code]), memory["score"][at], bool(memory["alarm"][at])
+            t, score, alarm = (
+                np.array([code]),
+                memory["score"][at],
+                bool(memory["alarm"][at]),
+            )
             if alarm:
                 state.answers[code] *= _FORGET
                 state.answers[code, 0 if good else 1] += 1.0
@@ -211,7 +252,9 @@ class Monitor:
             else:
                 push(state, t, np.array([score]), confirmed=True)
         if forgotten:
-            warn_user(f"{forgotten} of {len(ids)} ids are not among the last rows: left out.")
+            warn_user(
+                f"{forgotten} of {len(ids)} ids are not among the last rows: left out."
+            )
         return used
 
     def enroll(self, X: Any, *, id: Any) -> int:
@@ -254,7 +297,9 @@ class Monitor:
         """
         state, tasks = self.state, estimator_of(self.model).tasks_
         if task is not None and task not in tasks.tolist():
-            raise ValueError(f"Unknown task {task!r}: the model has {len(tasks)} others.")
+            raise ValueError(
+                f"Unknown task {task!r}: the model has {len(tasks)} others."
+            )
         t = np.arange(len(tasks)) if task is None else np.flatnonzero(tasks == task)
         state.log_wealth[t], state.least[t] = [0.0, -np.inf], 0.0
         state.shares[t] = martingale.fresh_shares(1)
@@ -304,10 +349,18 @@ def _plain_ids(ids: Any, n: int | None, start: int) -> list[Any]:
     if ids is None:
         assert n is not None
         return list(range(start, start + n))
-    values = np.asarray(ids, dtype=object).ravel().tolist() if not np.isscalar(ids) else [ids]
+    values = (
+        np.asarray(ids, dtype=object).ravel().tolist()
+        if not np.isscalar(ids)
+        else [ids]
+    )
     if n is not None and len(values) != n:
-        raise ValueError(f"id has {len(values)} values but X has {n} rows: one per row.")
-    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+        raise ValueError(
+            f"id has {len(values)} values but X has {n} rows: one per row."
+        )
+    plain = [
+        value.item() if isinstance(value, np.generic) else value for value in values
+    ]
     for value in plain:
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise ValueError(f"id must be integers or texts; got {value!r}.")
@@ -318,8 +371,13 @@ def _as_texts(time: Any, n: int) -> NDArray[Any]:
     """Times as text, to the second; empty where there is none."""
     values = np.asarray(time).ravel()
     if len(values) != n:
-        raise ValueError(f"time has {len(values)} values but X has {n} rows: one per row.")
+        raise ValueError(
+            f"time has {len(values)} values but X has {n} rows: one per row."
+        )
     if values.dtype.kind == "M":
         values = values.astype("datetime64[s]")
-    texts = ["" if value is None or value != value else str(value) for value in values.tolist()]
+    texts = [
+        "" if value is None or value != value else str(value)
+        for value in values.tolist()
+    ]
     return np.array(texts, dtype="U32")

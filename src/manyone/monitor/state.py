@@ -51,7 +51,10 @@ class Memory:
     """
 
     def __init__(
-        self, count: int = 0, ids: list[Any] | None = None, rows: NDArray[Any] | None = None
+        self,
+        count: int = 0,
+        ids: list[Any] | None = None,
+        rows: NDArray[Any] | None = None,
     ) -> None:
         self.count, self.ids = count, [] if ids is None else ids
         self.rows = np.zeros(16, dtype=_ROW) if rows is None else rows
@@ -177,7 +180,9 @@ class MonitorState:
         MonitorState
         """
         if not 0 < drift_level < 1:
-            raise ValueError(f"drift_level must lie between 0 and 1; got {drift_level!r}.")
+            raise ValueError(
+                f"drift_level must lie between 0 and 1; got {drift_level!r}."
+            )
         estimator = estimator_of(model)
         rate = float(estimator.promised_rate_)
         found = anchors_of(estimator.calibration_, estimator.offset_, rate)
@@ -188,7 +193,10 @@ class MonitorState:
         if estimator.training_.group is not None:
             # Nor on scores by models of early blocks only: they are lower than those of new rows.
             wealth[looks_ahead(estimator.training_), 1] = -np.inf
-        zeros = ("head", "rows", "alarms", "counts", "since"), ("run", "mark", "least", "learned")
+        zeros = (
+            ("head", "rows", "alarms", "counts", "since"),
+            ("run", "mark", "least", "learned"),
+        )
         rest: dict[str, Any] = {name: np.zeros(T, dtype=np.intp) for name in zeros[0]}
         rest |= {name: np.zeros(T) for name in zeros[1]}
         return cls(
@@ -267,10 +275,14 @@ class MonitorState:
         """
         content = Path(path).read_bytes()
         if not content.startswith(_FORMAT):
-            raise ValueError(f"{path} is not a state of a monitor (version 2). Name another file.")
+            raise ValueError(
+                f"{path} is not a state of a monitor (version 2). Name another file."
+            )
         digest, _, body = content[len(_FORMAT) :].partition(b"\n")
         if hashlib.sha256(body).hexdigest().encode() != digest:
-            raise ValueError(f"{path} is damaged: its checksum does not fit. Use a copy of it.")
+            raise ValueError(
+                f"{path} is damaged: its checksum does not fit. Use a copy of it."
+            )
         with np.load(io.BytesIO(body), allow_pickle=False) as saved:
             arrays = {name: saved[name] for name in saved.files}
         plain = json.loads(arrays.pop("plain").tobytes())

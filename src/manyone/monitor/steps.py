@@ -32,12 +32,16 @@ def judge_and_learn(
         normal, abnormal = state.answers[t].T
         believed = (normal + 2.0 * prior) / (normal + abnormal + 2.0)
         weight = np.where(alarm, believed, 1.0)
-        state.level[t] = thresholds.moved_level(state.level[t], weight, alarm, state.rate)
+        state.level[t] = thresholds.moved_level(
+            state.level[t], weight, alarm, state.rate
+        )
         learned = ~alarm
     else:
         learned = state.run[t] <= thresholds.RUN
         weight = learned.astype(np.float64)
-        state.level[t] = thresholds.guarded_level(state.level[t], weight, alarm, state.rate)
+        state.level[t] = thresholds.guarded_level(
+            state.level[t], weight, alarm, state.rate
+        )
     state.run[t] = thresholds.moved_run(state.run[t], alarm)
     push(state, t[learned], scores[learned], confirmed=False)
     evidence = _bet(state, t, scores, times)
@@ -62,14 +66,20 @@ def _bet(state: MonitorState, t: Codes, scores: Array, times: NDArray[Any]) -> A
     history = state.history[t, :most]
     history[np.arange(most) >= counts[:, None]] = np.nan
     both = np.concatenate([state.anchor[t].astype(np.float32), history], axis=1)
-    p = np.column_stack([martingale.smoothed_ranks(past, rounded, u) for past in (history, both)])
+    p = np.column_stack(
+        [martingale.smoothed_ranks(past, rounded, u) for past in (history, both)]
+    )
     count = martingale.weights_of_rows(state.neighbours[t])
-    wealth, shares = martingale.bet(state.log_wealth[t], state.shares[t], p, count[:, None])
+    wealth, shares = martingale.bet(
+        state.log_wealth[t], state.shares[t], p, count[:, None]
+    )
     mark = martingale.marks(p[:, 0])
     state.neighbours[t] += np.column_stack([mark * state.mark[t], state.mark[t] != 0.0])
     state.mark[t] = mark
     # Only in the first history: a second one would be ranked among the left-out scores again.
-    wealth[rows >= martingale.LONGEST, 1] = state.log_wealth[t, 1][rows >= martingale.LONGEST]
+    wealth[rows >= martingale.LONGEST, 1] = state.log_wealth[t, 1][
+        rows >= martingale.LONGEST
+    ]
     state.log_wealth[t], state.shares[t] = wealth, shares
     _remember_scores(state, t, rounded)
     evidence = (wealth + _LOG_SHARES).max(axis=1)
@@ -85,7 +95,9 @@ def _bet(state: MonitorState, t: Codes, scores: Array, times: NDArray[Any]) -> A
     return evidence
 
 
-def _remember_scores(state: MonitorState, t: Codes, scores: NDArray[np.float32]) -> None:
+def _remember_scores(
+    state: MonitorState, t: Codes, scores: NDArray[np.float32]
+) -> None:
     state.counts[t[state.counts[t] >= martingale.LONGEST]] = 0
     if int(state.counts[t].max()) >= state.history.shape[1]:
         width = min(2 * state.history.shape[1], martingale.LONGEST)
@@ -99,7 +111,9 @@ def _remember_scores(state: MonitorState, t: Codes, scores: NDArray[np.float32])
 def flag_fleet(state: MonitorState) -> None:
     """Flag all tasks together where the mean of their wealth says so."""
     needed = -np.log(state.drift_level)
-    if state.fleet_flagged[0] >= 0 or state.log_wealth.max() < needed:  # no mean is larger
+    if (
+        state.fleet_flagged[0] >= 0 or state.log_wealth.max() < needed
+    ):  # no mean is larger
         return
     means = [martingale.log_mean_wealth(wealth) for wealth in state.log_wealth.T]
     evidence = (np.array(means) + _LOG_SHARES).max()

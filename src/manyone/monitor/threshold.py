@@ -80,7 +80,9 @@ def first_window(scores: Array) -> Array:
     """
     turn = (np.arange(WINDOW) + 0.5) * (np.sqrt(5.0) - 1.0) / 2.0 % 1.0
     leaving = np.where(np.isnan(scores), -1.0, turn)
-    return np.take_along_axis(scores, np.argsort(leaving, axis=1, kind="stable"), axis=1)
+    return np.take_along_axis(
+        scores, np.argsort(leaving, axis=1, kind="stable"), axis=1
+    )
 
 
 def _whole(weight: Array) -> Codes:
@@ -111,14 +113,18 @@ def current_thresholds(window: Array, level: Array, low: Array, high: Array) -> 
     ascending = np.sort(window, axis=1)  # NaN last
     valid = np.count_nonzero(~np.isnan(window), axis=1)
     place = np.floor(level * (valid + 1.0) - 1.0 + 1e-9).astype(np.intp)
-    found = np.take_along_axis(ascending, np.clip(place, 0, WINDOW - 1)[:, None], axis=1)[:, 0]
+    found = np.take_along_axis(
+        ascending, np.clip(place, 0, WINDOW - 1)[:, None], axis=1
+    )[:, 0]
     found = np.where(place < 0, -np.inf, np.where(place < valid, found, np.inf))
     return np.clip(found, low, high)
 
 
 def confirmed_low(low: Array, window: Array, confirmed: Mask) -> Array:
     """The bound (k,), lowered to what a person has called normal."""
-    return np.minimum(low, np.where(confirmed & ~np.isnan(window), window, np.inf).min(axis=1))
+    return np.minimum(
+        low, np.where(confirmed & ~np.isnan(window), window, np.inf).min(axis=1)
+    )
 
 
 def moved_level(level: Array, weight: Array, alarm: Mask, rate: float) -> Array:

@@ -5,4 +5,10 @@ from manyone.plots.scores import ScoreDisplay
 from manyone.plots.structure import StructureDisplay
 from manyone.plots.time import DriftDisplay, RateDisplay
 
-__all__ = ["DriftDisplay", "ObjectiveDisplay", "RateDisplay", "ScoreDisplay", "StructureDisplay"]
+__all__ = [
+    "DriftDisplay",
+    "ObjectiveDisplay",
+    "RateDisplay",
+    "ScoreDisplay",
+    "StructureDisplay",
+]

@@ -33,7 +33,9 @@ class Display:
                 f"{type(self).__name__}.plot needs matplotlib: pip install '.[plot]' in the "
                 "checkout of manyone."
             ) from error
-        self.ax_: Axes = plt.subplots(figsize=figsize, layout=layout)[1] if ax is None else ax
+        self.ax_: Axes = (
+            plt.subplots(figsize=figsize, layout=layout)[1] if ax is None else ax
+        )
         self.figure_ = cast("Figure", self.ax_.get_figure(root=True))
         return self.ax_
 
@@ -46,7 +48,9 @@ def last_step(estimator: Any, X: Any = None, task: Any = None) -> tuple[Any, Any
 
     check_is_fitted(estimator)
     if isinstance(estimator, TaskPipeline):
-        return estimator.model_, None if X is None else estimator.transform(X, task=task)
+        return estimator.model_, None if X is None else estimator.transform(
+            X, task=task
+        )
     if not isinstance(estimator, Pipeline):
         return estimator, X
     front = X is not None and len(estimator) > 1
@@ -59,7 +63,9 @@ def learned(model: Any, attribute: str, what: str) -> Any:
         return getattr(model, attribute)
     from manyone.estimators import METHODS
 
-    able = [method.__name__ for method in METHODS.values() if attribute in method.can.learns]
+    able = [
+        method.__name__ for method in METHODS.values() if attribute in method.can.learns
+    ]
     raise TypeError(
         f"{type(model).__name__} learns no {what} (`{attribute}`), but {', '.join(able)} do. "
         "An array can be drawn with from_predictions."

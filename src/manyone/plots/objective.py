@@ -47,7 +47,9 @@ class ObjectiveDisplay(Display):
     name: str | None = None
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, name: str | None = None, **kwargs: Any) -> Self:
+    def from_estimator(
+        cls, estimator: Any, *, name: str | None = None, **kwargs: Any
+    ) -> Self:
         """Draw the `objective_path_` of a fitted model.
 
         Parameters
@@ -67,7 +69,9 @@ class ObjectiveDisplay(Display):
         return cls.from_predictions(path, name=name or type(model).__name__, **kwargs)
 
     @classmethod
-    def from_predictions(cls, path: ArrayLike, *, name: str | None = None, **kwargs: Any) -> Self:
+    def from_predictions(
+        cls, path: ArrayLike, *, name: str | None = None, **kwargs: Any
+    ) -> Self:
         """Draw a given path.
 
         Parameters
@@ -84,7 +88,9 @@ class ObjectiveDisplay(Display):
         """
         values = np.asarray(path, dtype=np.float64)
         if values.ndim != 1 or len(values) == 0:
-            raise ValueError(f"path must be one number per iteration; got shape {values.shape}.")
+            raise ValueError(
+                f"path must be one number per iteration; got shape {values.shape}."
+            )
         return cls(values, name=name).plot(**kwargs)
 
     def plot(self, ax: Axes | None = None, *, log: bool = False, **kwargs: Any) -> Self:
@@ -107,7 +113,10 @@ class ObjectiveDisplay(Display):
         cost, label = self.path, "objective"
         if log:
             gap = cost - np.min(cost)
-            cost, label = np.where(gap > 0, gap, np.nan), "objective minus its best value"
+            cost, label = (
+                np.where(gap > 0, gap, np.nan),
+                "objective minus its best value",
+            )
             ax.set_yscale("log")
         few = {"marker": "o", "markersize": 4} if len(cost) <= 50 else {}
         look: dict[str, Any] = {"linewidth": 1.5, "label": self.name, **few} | kwargs

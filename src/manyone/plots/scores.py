@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 _MOST_TASKS = 10  # shown unless the caller chooses
 _DOT_COLUMNS = 80  # columns of dots side by side across the axes
 _HALF_ROW = 0.4  # of the distance between two tasks
-_ROOM = 2.0  # for alarms, in widths of all other dots; lower scores are drawn at the edge
+_ROOM = (
+    2.0  # for alarms, in widths of all other dots; lower scores are drawn at the edge
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -85,7 +87,13 @@ class ScoreDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, *, task: Any = None, which: Any = None, **kwargs: Any
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        task: Any = None,
+        which: Any = None,
+        **kwargs: Any,
     ) -> Self:
         """Score rows with a fitted model and draw them.
 
@@ -126,8 +134,14 @@ class ScoreDisplay(Display):
             codes = lookup(as_labels(task), model.tasks_)
         left_out = model.calibration_
         parts = np.split(left_out.scores, left_out.starts[1:-1])
-        known = {"offset": model.offset_, "labels": model.tasks_, "source": left_out.source}
-        return cls(scores, codes, calibration=parts, **known)._select(which).plot(**kwargs)
+        known = {
+            "offset": model.offset_,
+            "labels": model.tasks_,
+            "source": left_out.source,
+        }
+        return (
+            cls(scores, codes, calibration=parts, **known)._select(which).plot(**kwargs)
+        )
 
     @classmethod
     def from_predictions(
@@ -163,17 +177,25 @@ class ScoreDisplay(Display):
         """
         values = np.asarray(scores, dtype=np.float64)
         if values.ndim != 1:
-            raise ValueError(f"scores must be one number per row; got shape {values.shape}.")
+            raise ValueError(
+                f"scores must be one number per row; got shape {values.shape}."
+            )
         if np.isnan(values).any():
             row = int(np.argmax(np.isnan(values)))
             raise ValueError(f"The score of row {row} is NaN: drop such rows.")
-        names = np.zeros(len(values), dtype=np.intp) if task is None else as_labels(task)
+        names = (
+            np.zeros(len(values), dtype=np.intp) if task is None else as_labels(task)
+        )
         if len(names) != len(values):
-            raise ValueError(f"{len(values)} scores but {len(names)} tasks: give one per row.")
+            raise ValueError(
+                f"{len(values)} scores but {len(names)} tasks: give one per row."
+            )
         known = encode(names)[0] if labels is None else as_labels(labels)
         codes = np.zeros_like(names) if task is None else lookup(names, known)
         if np.any(codes < 0):
-            raise ValueError(f"The task of row {np.argmin(codes)} is missing: drop such rows.")
+            raise ValueError(
+                f"The task of row {np.argmin(codes)} is missing: drop such rows."
+            )
         thresholds = np.asarray(offset, dtype=np.float64)
         if thresholds.shape not in {(), known.shape}:
             raise ValueError(
@@ -194,7 +216,9 @@ class ScoreDisplay(Display):
             asked = lookup(as_labels([which] if one else which), self.labels)
             shown = np.array(list(dict.fromkeys(asked.tolist())), dtype=np.intp)
         if len(shown) == 0 or shown.min() < 0:
-            raise ValueError("which= names no task to show. Give a label, or leave it out.")
+            raise ValueError(
+                "which= names no task to show. Give a label, or leave it out."
+            )
         place = np.full(len(self.labels), -1)
         place[shown] = np.arange(len(shown))
         kept = place[self.codes] >= 0
@@ -240,7 +264,9 @@ class ScoreDisplay(Display):
         far, x = x < edge, np.maximum(x, edge)
         width = float(np.ptp(np.concatenate([x, usual]))) / _DOT_COLUMNS or 1.0
         style: dict[str, Any] = {"s": 26, "linewidths": 0.5, "edgecolors": "white"}
-        dots: Callable[..., PathCollection] = partial(ax.scatter, **style | (scatter_kwargs or {}))
+        dots: Callable[..., PathCollection] = partial(
+            ax.scatter, **style | (scatter_kwargs or {})
+        )
 
         self.calibration_: PathCollection | None = None
         if self.calibration:
@@ -252,20 +278,36 @@ class ScoreDisplay(Display):
         y = self.codes - _stack(x, self.codes, width)
         label = f"alarm ({np.count_nonzero(alarm)} of {len(alarm)})"
         near = alarm & ~far
-        self.normal_ = dots(x[~alarm], y[~alarm], c=BLUE, marker="o", zorder=2, label="accepted")
-        self.alarm_ = dots(x[near], y[near], c=VERMILION, marker="D", zorder=3, label=label)
+        self.normal_ = dots(
+            x[~alarm], y[~alarm], c=BLUE, marker="o", zorder=2, label="accepted"
+        )
+        self.alarm_ = dots(
+            x[near], y[near], c=VERMILION, marker="D", zorder=3, label=label
+        )
         self.far_: PathCollection | None = None
         if far.any():
             self.far_ = dots(x[far], y[far], c=VERMILION, marker="<", zorder=3)
 
         ink = ax.xaxis.label.get_color()  # readable on a dark background, too
-        line: dict[str, Any] = {"colors": ink, "linewidths": 1.5, "label": "threshold", "zorder": 4}
+        line: dict[str, Any] = {
+            "colors": ink,
+            "linewidths": 1.5,
+            "label": "threshold",
+            "zorder": 4,
+        }
         top, bottom = np.arange(k) - _HALF_ROW, np.arange(k) + _HALF_ROW
-        self.threshold_ = ax.vlines(self.offset, top, bottom, **line | (line_kwargs or {}))
+        self.threshold_ = ax.vlines(
+            self.offset, top, bottom, **line | (line_kwargs or {})
+        )
         self._label(ax, alarm)
         if legend:
-            above: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
-            ax.legend(ncols=4, frameon=False, handletextpad=0.3, columnspacing=1.2, **above)
+            above: dict[str, Any] = {
+                "loc": "lower center",
+                "bbox_to_anchor": (0.5, 1.0),
+            }
+            ax.legend(
+                ncols=4, frameon=False, handletextpad=0.3, columnspacing=1.2, **above
+            )
         return self
 
     def _label(self, ax: Axes, alarm: Mask) -> None:
@@ -279,8 +321,12 @@ class ScoreDisplay(Display):
         ax.grid(axis="y", color="0.9", linewidth=1)
         ax.set_axisbelow(True)
         ax.spines[["top", "right", "left"]].set_visible(False)
-        rows, raised = (np.bincount(part, minlength=k) for part in (self.codes, self.codes[alarm]))
-        write = partial(ax.text, transform=ax.get_yaxis_transform(), va="center", fontsize="small")
+        rows, raised = (
+            np.bincount(part, minlength=k) for part in (self.codes, self.codes[alarm])
+        )
+        write = partial(
+            ax.text, transform=ax.get_yaxis_transform(), va="center", fontsize="small"
+        )
         for t in range(k) if k > 1 else ():
             colour = VERMILION if raised[t] else "0.4"
             write(1.01, t, f"{raised[t]} of {rows[t]}", color=colour)

@@ -86,7 +86,9 @@ class StructureDisplay(Display):
         """
         model, _ = last_step(estimator)
         structure = learned(model, "structure_", "relation between its tasks")
-        return cls.from_predictions(structure, labels=model.tasks_, order=order, **kwargs)
+        return cls.from_predictions(
+            structure, labels=model.tasks_, order=order, **kwargs
+        )
 
     @classmethod
     def from_predictions(
@@ -115,12 +117,18 @@ class StructureDisplay(Display):
         """
         matrix = np.asarray(structure, dtype=np.float64)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
-            raise ValueError(f"structure must be square, one row per task; got {matrix.shape}.")
+            raise ValueError(
+                f"structure must be square, one row per task; got {matrix.shape}."
+            )
         if not np.all(np.isfinite(matrix)):
-            raise ValueError("structure holds NaN or infinity: there is no colour for them.")
+            raise ValueError(
+                "structure holds NaN or infinity: there is no colour for them."
+            )
         names = np.arange(len(matrix)) if labels is None else as_labels(labels)
         if len(names) != len(matrix):
-            raise ValueError(f"{len(matrix)} tasks but {len(names)} labels: give one per task.")
+            raise ValueError(
+                f"{len(matrix)} tasks but {len(names)} labels: give one per task."
+            )
         if order not in {"cluster", None}:
             raise ValueError(f'order must be "cluster" or None; got {order!r}.')
         placed = np.arange(len(matrix)) if order is None else clustered(matrix)
@@ -163,7 +171,9 @@ class StructureDisplay(Display):
         rest = matrix[~np.eye(T, dtype=bool)]
         top = float(np.abs(rest).max(initial=0.0)) or float(np.abs(matrix).max()) or 1.0
         shades = colormaps.get_cmap(cmap).with_extremes(over="0.3", under="0.3")
-        look: dict[str, Any] = {"cmap": shades, "vmin": -top, "vmax": top} | (im_kwargs or {})
+        look: dict[str, Any] = {"cmap": shades, "vmin": -top, "vmax": top} | (
+            im_kwargs or {}
+        )
         self.im_ = ax.imshow(matrix, **look)
 
         self.text_: NDArray[Any] | None = None
@@ -174,7 +184,9 @@ class StructureDisplay(Display):
             for (s, t), value in np.ndenumerate(matrix):
                 number = format(value, values_format)
                 number = number.removeprefix("-") if float(number) == 0 else number
-                self.text_[s, t] = write(t, s, number, color="white" if dark[s, t] else "black")
+                self.text_[s, t] = write(
+                    t, s, number, color="white" if dark[s, t] else "black"
+                )
 
         self.colorbar_: Colorbar | None = None
         if colorbar:
@@ -182,7 +194,12 @@ class StructureDisplay(Display):
             beyond = bool(matrix.min() < low) + 2 * bool(matrix.max() > high)
             extend = ("neither", "min", "max", "both")[beyond]
             self.colorbar_ = self.figure_.colorbar(
-                self.im_, ax=ax, extend=extend, label="structure", fraction=0.046, pad=0.03
+                self.im_,
+                ax=ax,
+                extend=extend,
+                label="structure",
+                fraction=0.046,
+                pad=0.03,
             )
         self._label_ticks(ax)
         return self
@@ -190,7 +207,9 @@ class StructureDisplay(Display):
     def _label_ticks(self, ax: Axes) -> None:
         """Label as many tasks as there is room for."""
         T = len(self.order)
-        box = ax.get_window_extent().transformed(self.figure_.dpi_scale_trans.inverted())
+        box = ax.get_window_extent().transformed(
+            self.figure_.dpi_scale_trans.inverted()
+        )
         step = max(1, int(np.ceil(T * _LABEL_HEIGHT / min(box.width, box.height))))
         ticks = np.arange(0, T, step)
         names = [str(self.labels.tolist()[t]) for t in self.order[ticks]]

@@ -12,7 +12,16 @@ from scipy.stats import binom
 
 from manyone._types import Array, Mask
 from manyone.labels import as_labels
-from manyone.plots.axes import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, Display
+from manyone.plots.axes import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    Display,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,7 +80,9 @@ class RateDisplay(Display):
     def band(self) -> tuple[float, float]:
         """Range in which a measured rate is to be expected."""
         tail = (1.0 - _BAND) / 2
-        low, high = (float(binom.ppf(q, self.window, self.rate)) for q in (tail, 1.0 - tail))
+        low, high = (
+            float(binom.ppf(q, self.window, self.rate)) for q in (tail, 1.0 - tail)
+        )
         return low / self.window, high / self.window
 
     @classmethod
@@ -97,11 +108,15 @@ class RateDisplay(Display):
         """
         raised = np.asarray(alarm, dtype=bool)
         if raised.ndim != 1 or not len(raised):
-            raise ValueError(f"alarm must be one value per row; got shape {raised.shape}.")
+            raise ValueError(
+                f"alarm must be one value per row; got shape {raised.shape}."
+            )
         if not 0 < rate < 1:
             raise ValueError(f"rate must lie between 0 and 1; got {rate!r}.")
         size = int(np.clip(len(raised) // 10, 20, 1000)) if window is None else window
-        return cls(raised, rate=rate, window=min(max(size, 1), len(raised))).plot(**kwargs)
+        return cls(raised, rate=rate, window=min(max(size, 1), len(raised))).plot(
+            **kwargs
+        )
 
     def plot(self, ax: Axes | None = None, *, legend: bool = True) -> Self:
         """Draw the measured rate, the promise and its band.
@@ -119,12 +134,20 @@ class RateDisplay(Display):
         x = np.arange(self.window, len(self.alarm) + 1)
         low, high = self.band
         self.band_ = ax.fill_between(
-            [1, len(self.alarm)], low, high, color=GREY, alpha=0.25, lw=0, label="expected (95 %)"
+            [1, len(self.alarm)],
+            low,
+            high,
+            color=GREY,
+            alpha=0.25,
+            lw=0,
+            label="expected (95 %)",
         )
         _dashed(ax, self.rate, f"promised, {100 * self.rate:g} %")
         label = f"measured over {self.window} rows"
         (self.line_,) = ax.plot(x, self.measured, color=BLUE, lw=1.6, label=label)
-        ax.set(xlabel="row", ylabel="alarm rate", ylim=(0, None), xlim=(1, len(self.alarm)))
+        ax.set(
+            xlabel="row", ylabel="alarm rate", ylim=(0, None), xlim=(1, len(self.alarm))
+        )
         ax.yaxis.set_major_formatter(lambda rate, _: f"{100 * rate:g} %")
         _open_spines(ax, legend)
         return self
@@ -196,7 +219,9 @@ class DriftDisplay(Display):
             np.zeros(len(evidence), dtype=int) if task is None else as_labels(task)
         )
         if len(names) != len(evidence):
-            raise ValueError(f"{len(evidence)} rows but {len(names)} tasks: give one per row.")
+            raise ValueError(
+                f"{len(evidence)} rows but {len(names)} tasks: give one per row."
+            )
         counted = ~np.isnan(evidence)
         labels = sorted(set(names[counted].tolist()), key=str)
         paths = [evidence[counted & (names == label)] for label in labels]
@@ -229,7 +254,9 @@ class DriftDisplay(Display):
         values = [np.asarray(path, dtype=np.float64) for path in paths]
         names = list(range(len(values))) if labels is None else list(labels)
         if len(names) != len(values):
-            raise ValueError(f"{len(values)} paths but {len(names)} labels: give one for each.")
+            raise ValueError(
+                f"{len(values)} paths but {len(names)} labels: give one for each."
+            )
         return cls(values, labels=names, drift_level=drift_level).plot(**kwargs)
 
     def plot(self, ax: Axes | None = None, *, legend: bool = True) -> Self:

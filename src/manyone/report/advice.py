@@ -33,7 +33,13 @@ def advice(report: FleetReport) -> list[tuple[str, str]]:
         said.append(("Look at a table: its incidents and the rows behind them.", page))
         return [*said, *_small_tasks(report)]
     gaps = [(words, "") for words in report.gaps]
-    return [*_look_at(report), *gaps, *_rate(report), *_drift(report), *_tasks_to_enroll(report)]
+    return [
+        *_look_at(report),
+        *gaps,
+        *_rate(report),
+        *_drift(report),
+        *_tasks_to_enroll(report),
+    ]
 
 
 def _look_at(report: FleetReport) -> list[tuple[str, str]]:
@@ -66,7 +72,9 @@ def _rate(report: FleetReport) -> list[tuple[str, str]]:
     """What to do if there are more or fewer alarms than promised."""
     low, high = band_of(report.law)
     total = int(report.counts[1].sum())
-    telling = {row for i in report.incidents if i.by_chance < STANDS_OUT for row in i.alarms}
+    telling = {
+        row for i in report.incidents if i.by_chance < STANDS_OUT for row in i.alarms
+    }
     assert report.rows is not None
     loud = report.rows.alarm & (report.by_chance < STANDS_OUT)[report.rows.task]
     rest = total - len(telling | set(np.flatnonzero(loud).tolist()))
@@ -103,7 +111,11 @@ def _drift(report: FleetReport) -> list[tuple[str, str]]:
 def _tasks_to_enroll(report: FleetReport) -> list[tuple[str, str]]:
     """Tasks never seen, and those with too few rows."""
     rows = report.counts[0]
-    unseen = [t for t, basis in enumerate(report.tasks.basis) if basis == "unknown" and rows[t]]
+    unseen = [
+        t
+        for t, basis in enumerate(report.tasks.basis)
+        if basis == "unknown" and rows[t]
+    ]
     said = []
     if unseen:
         names = shortlist([report.tasks.names[t] for t in unseen], _FIRST)

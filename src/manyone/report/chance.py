@@ -88,7 +88,11 @@ def total_law(laws: Iterable[Array]) -> Array:
     number = len(heap)
     while len(heap) > 1:
         (m, _, a), (k, _, b) = heapq.heappop(heap), heapq.heappop(heap)
-        both = np.convolve(a, b) if min(m, k) < _LONG else np.maximum(fftconvolve(a, b), 0.0)
+        both = (
+            np.convolve(a, b)
+            if min(m, k) < _LONG
+            else np.maximum(fftconvolve(a, b), 0.0)
+        )
         heapq.heappush(heap, (len(both), number, both))
         number += 1
     law: Array = heap[0][2] / heap[0][2].sum()
@@ -116,7 +120,9 @@ def tail_pvalues(scores: Array, reference: Array, weight: Array | None = None) -
     """
     weight = np.ones(len(reference)) if weight is None else weight
     below = np.append(0.0, np.cumsum(weight))
-    p: Array = (1.0 + below[np.searchsorted(reference, scores, side="right")]) / (below[-1] + 1.0)
+    p: Array = (1.0 + below[np.searchsorted(reference, scores, side="right")]) / (
+        below[-1] + 1.0
+    )
     kept = int(np.searchsorted(below, below[-1] * _TAIL, side="right")) - 1
     if kept < _FEWEST:
         return p
@@ -129,7 +135,9 @@ def tail_pvalues(scores: Array, reference: Array, weight: Array | None = None) -
     shape = 2.0 - mean / max(mean - 2.0 * weighted, 1e-300) + kept**-0.5
     shape = float(np.clip(shape, _HEAVY, 0.9))
     y = np.maximum(reference[kept] - scores, 0.0) / (mean * (1.0 - shape))
-    tail = (below[kept] + 1.0) / (below[-1] + 1.0) * np.exp(-np.log1p(shape * y) / shape)
+    tail = (
+        (below[kept] + 1.0) / (below[-1] + 1.0) * np.exp(-np.log1p(shape * y) / shape)
+    )
     continued: Array = np.where(scores < reference[0], np.clip(tail, 1e-300, p), p)
     return continued
 
@@ -157,5 +165,7 @@ def evidence(p: Array, rows: int, reference: float) -> float:
     p = np.sort(p)
     looks = np.unique(np.append(2 ** np.arange(len(p).bit_length()), len(p)))
     looks = looks[looks <= len(p)]
-    chances = [chance_of(int(j), alarm_law(rows, reference, float(p[j - 1]))) for j in looks]
+    chances = [
+        chance_of(int(j), alarm_law(rows, reference, float(p[j - 1]))) for j in looks
+    ]
     return min(1.0, len(looks) * min(chances))

@@ -181,9 +181,17 @@ def task_matrix(
     Matrix
     """
     step = -(-len(names) // _MOST_TICKS)
-    short = [n if len(n) <= _LONGEST_TICK else f"{n[: _LONGEST_TICK - 1]}…" for n in names]
-    ticks = tuple((rows * t + (rows - 1) / 2, short[t]) for t in range(0, len(names), step))
-    full = names if rows == 1 else [f"{name}, row {k + 1}" for name in names for k in range(rows)]
+    short = [
+        n if len(n) <= _LONGEST_TICK else f"{n[: _LONGEST_TICK - 1]}…" for n in names
+    ]
+    ticks = tuple(
+        (rows * t + (rows - 1) / 2, short[t]) for t in range(0, len(names), step)
+    )
+    full = (
+        names
+        if rows == 1
+        else [f"{name}, row {k + 1}" for name in names for k in range(rows)]
+    )
     rest = values[~np.eye(len(values), dtype=bool)] if signed else values
     top = float(np.abs(rest).max(initial=0.0)) or float(np.abs(values).max()) or 1.0
     return Matrix(values, tuple(full), ticks, -top if signed else 0.0, top)

@@ -152,7 +152,9 @@ class FleetReport:
             return np.zeros((2, len(self.tasks.names)), dtype=np.intp)
         T = len(self.tasks.names)
         rows = np.bincount(self.rows.task, minlength=T)
-        return np.stack([rows, np.bincount(self.rows.task[self.rows.alarm], minlength=T)])
+        return np.stack(
+            [rows, np.bincount(self.rows.task[self.rows.alarm], minlength=T)]
+        )
 
     @cached_property
     def law(self) -> Array:

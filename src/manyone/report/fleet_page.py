@@ -40,7 +40,11 @@ def fleet_page(report: FleetReport) -> str:
     sections = []
     if report.rows is not None:
         summary = Summary.of(report)
-        over_time = say.over_time(time_line(report), report) if report.rows.time is not None else ""
+        over_time = (
+            say.over_time(time_line(report), report)
+            if report.rows.time is not None
+            else ""
+        )
         said = say.gaps(report.gaps), say.remarks(report.remarks)
         shown = (say.alarms(summary, report), over_time, *said)
         sections.append(Section("alarms", "Alarms", shown))
@@ -58,9 +62,15 @@ def fleet_page(report: FleetReport) -> str:
         shown = say.relations(task_map(report), report)
         sections.append(Section("related", "Related tasks", (shown,)))
     for section, introduction, table in report.tables:
-        sections.append(Section(section.split()[0].lower(), section, (introduction, table)))
-    sections.append(Section("next", "What to do next", (say.next_steps(advice(report)),)))
-    return render(Page(title, say.intro(report), tuple(sections), "fleet", embedded(report)))
+        sections.append(
+            Section(section.split()[0].lower(), section, (introduction, table))
+        )
+    sections.append(
+        Section("next", "What to do next", (say.next_steps(advice(report)),))
+    )
+    return render(
+        Page(title, say.intro(report), tuple(sections), "fleet", embedded(report))
+    )
 
 
 def embedded(report: FleetReport) -> dict[str, Any]:
@@ -116,7 +126,9 @@ def embedded(report: FleetReport) -> dict[str, Any]:
         "count": [len(i.alarms) for i in report.incidents],
         "chance": _short(np.array([i.by_chance for i in report.incidents]), 3),
         "depth": _short(np.array([i.depth for i in report.incidents]), 3),
-        "rows": [[int(place[k]) for k in i.alarms if place[k] >= 0] for i in report.incidents],
+        "rows": [
+            [int(place[k]) for k in i.alarms if place[k] >= 0] for i in report.incidents
+        ],
         "begin": [i.begin for i in report.incidents],
         "end": [i.end for i in report.incidents],
     }
@@ -140,7 +152,9 @@ def _domain(report: FleetReport) -> list[float]:
 
 def _short(values: Array, digits: int = 5) -> list[float | None]:
     """Numbers for JSON, to a few digits; None for those that JSON does not have."""
-    return [float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values.tolist()]
+    return [
+        float(f"{v:.{digits}g}") if np.isfinite(v) else None for v in values.tolist()
+    ]
 
 
 @dataclass(frozen=True)
@@ -215,7 +229,9 @@ def time_line(report: FleetReport) -> list[Bin]:
         tasks = np.bincount(rows.task[mine], minlength=len(report.tasks.names))
         alarms, high = int(rows.alarm[mine].sum()), band_of(report.law_of(tasks))[1]
         words = [report.drift[flag][1] for flag in np.flatnonzero(drift == k)]
-        bins.append(Bin(labels[k], labels[k + 1], int(mine.sum()), alarms, high, _few(words)))
+        bins.append(
+            Bin(labels[k], labels[k + 1], int(mine.sum()), alarms, high, _few(words))
+        )
     return bins
 
 
@@ -234,14 +250,21 @@ def task_map(report: FleetReport) -> TaskMap:
     strength = np.abs(relations.weight)
     total = np.bincount(relations.first, strength, len(names))
     total += np.bincount(relations.second, strength, len(names))
-    shown = np.sort(np.argsort(-total, kind="stable")[: min(_ON_MAP, np.count_nonzero(total))])
+    shown = np.sort(
+        np.argsort(-total, kind="stable")[: min(_ON_MAP, np.count_nonzero(total))]
+    )
     square = _square(relations, shown)
     order = clustered(np.abs(square))
     shown, square = shown[order], square[np.ix_(order, order)]
     top = float(np.abs(square).max()) or 1.0
     called = tuple(names[t] for t in shown)
     cells = tuple(
-        (a, b, float(square[a, b] / top), f"{called[a]}, {called[b]}: {square[a, b]:.3g}")
+        (
+            a,
+            b,
+            float(square[a, b] / top),
+            f"{called[a]}, {called[b]}: {square[a, b]:.3g}",
+        )
         for a, b in np.argwhere(square).tolist()
     )
     return TaskMap(called, cells)

@@ -54,17 +54,30 @@ def new_gaps(
         if not gone.any():
             continue
         before = np.isnan(training.columns[name].values[kept])
-        now, then = np.bincount(codes[gone], minlength=T), np.bincount(known[before], minlength=T)
+        now, then = (
+            np.bincount(codes[gone], minlength=T),
+            np.bincount(known[before], minlength=T),
+        )
         share = (before.sum() + 0.5) / (len(before) + 1.0)
         prior = _PRIOR_ROWS * share, _PRIOR_ROWS * (1.0 - share)
         law = betabinom(rows, then + prior[0], trained - then + prior[1])
         chance = np.asarray(law.sf(now - 1))
-        for t in np.flatnonzero((now > 0) & (chance * len(used) * T < STANDS_OUT)).tolist():
+        for t in np.flatnonzero(
+            (now > 0) & (chance * len(used) * T < STANDS_OUT)
+        ).tolist():
             where = f"{now[t]:,} of {plural(int(rows[t]), 'row')} of {names[t]}"
-            seen = f"{then[t]:,} of {trained[t]:,}" if trained[t] else f"{share:.1%} of all rows"
-            found.append((float(chance[t]), f"{name} is missing in {where} (training: {seen})"))
+            seen = (
+                f"{then[t]:,} of {trained[t]:,}"
+                if trained[t]
+                else f"{share:.1%} of all rows"
+            )
+            found.append(
+                (float(chance[t]), f"{name} is missing in {where} (training: {seen})")
+            )
     found.sort()
     said = [f"{words}: is it still measured?" for _, words in found[:_MOST]]
     if len(found) > _MOST:
-        said.append(f"{plural(len(found) - _MOST, 'more column')} of tasks have new gaps, too.")
+        said.append(
+            f"{plural(len(found) - _MOST, 'more column')} of tasks have new gaps, too."
+        )
     return tuple(said)

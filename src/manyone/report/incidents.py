@@ -142,4 +142,7 @@ class _Grouping:
         if self.rows.time is None or window == count:
             return chance
         # A dense run is rarer than as many alarms anywhere. Both are tried, hence the factor 2.
-        return min(1.0, 2 * min(chance, evidence(tail, window, known_by) * (count - window + 1)))
+        return min(
+            1.0,
+            2 * min(chance, evidence(tail, window, known_by) * (count - window + 1)),
+        )

@@ -51,14 +51,20 @@ def _panel(panel: Panel) -> dict[str, Any]:
 
 def _axis(axis: Axis) -> dict[str, Any]:
     spec = _SHARED["axis"] | {"title": {"text": _text(axis.label), "standoff": 6}}
-    spec |= {"type": "log", "exponentformat": "power"} if axis.log else {"type": "linear"}
+    spec |= (
+        {"type": "log", "exponentformat": "power"} if axis.log else {"type": "linear"}
+    )
     if axis.percent:
         spec["tickformat"] = ".0%"
     if axis.whole:
         spec |= {"tickformat": "d", "nticks": 6}
     if axis.names:
         names = [_text(name) for name in axis.names]
-        spec |= {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": names}
+        spec |= {
+            "tickmode": "array",
+            "tickvals": list(range(len(names))),
+            "ticktext": names,
+        }
     if axis.limits:
         spec["range"] = list(axis.limits[::-1] if axis.reverse else axis.limits)
     elif axis.reverse:
@@ -67,9 +73,17 @@ def _axis(axis: Axis) -> dict[str, Any]:
 
 
 def _trace(curve: Curve, panel: Panel) -> dict[str, Any]:
-    parts = [name for name, used in (("lines", curve.line), ("markers", curve.symbol)) if used]
+    parts = [
+        name
+        for name, used in (("lines", curve.line), ("markers", curve.symbol))
+        if used
+    ]
     colour = curve.colour if curve.colour.startswith("#") else f"--{curve.colour}"
-    trace: dict[str, Any] = {"type": "scatter", "name": curve.name, "mode": "+".join(parts)}
+    trace: dict[str, Any] = {
+        "type": "scatter",
+        "name": curve.name,
+        "mode": "+".join(parts),
+    }
     trace |= {"x": _plain(curve.x), "y": _plain(curve.y)}
     if curve.line:
         dash = "dot" if curve.line == "dotted" else "solid"
@@ -80,10 +94,17 @@ def _trace(curve: Curve, panel: Panel) -> dict[str, Any]:
     elif curve.symbol:
         trace["marker"] = {"symbol": curve.symbol, "size": 7, "color": colour}
     if curve.error:
-        trace["error_x"] = {"array": _plain(curve.error), "color": colour, "thickness": 1.2}
+        trace["error_x"] = {
+            "array": _plain(curve.error),
+            "color": colour,
+            "thickness": 1.2,
+        }
     if not curve.name:
         return trace | {"hoverinfo": "skip"}
-    errors = [f" ± {error:.2f}" if error else "" for error in curve.error or [0.0] * len(curve.x)]
+    errors = [
+        f" ± {error:.2f}" if error else ""
+        for error in curve.error or [0.0] * len(curve.x)
+    ]
     return trace | {
         "hoverinfo": "text",
         "hovertext": [
@@ -95,7 +116,9 @@ def _trace(curve: Curve, panel: Panel) -> dict[str, Any]:
 
 
 def _heatmap(matrix: Matrix, panel: Panel) -> dict[str, Any]:
-    steps = zip(np.linspace(0, 1, len(matrix.shades)).tolist(), matrix.shades, strict=True)
+    steps = zip(
+        np.linspace(0, 1, len(matrix.shades)).tolist(), matrix.shades, strict=True
+    )
     names = [_text(name) for name in matrix.names]
     # To about a thousandth of the range: nobody sees finer shades.
     digits = 3 - int(np.floor(np.log10(matrix.high)))

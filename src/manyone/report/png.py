@@ -15,11 +15,20 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from manyone.report.charts import SYMBOLS, THEMES, Axis, Chart, Curve, Matrix, Panel
 
 _LIGHT = THEMES["light"]
-_MARKERS = dict(zip((*SYMBOLS, "bar", ""), ("o", "s", "D", "^", "v", "|", ""), strict=True))
+_MARKERS = dict(
+    zip((*SYMBOLS, "bar", ""), ("o", "s", "D", "^", "v", "|", ""), strict=True)
+)
 _LINES: dict[str, Any] = {"solid": "-", "dotted": ":", "": ""}
-_LEGEND: dict[str, Any] = {"loc": "outside upper center", "frameon": False, "fontsize": "small"}
+_LEGEND: dict[str, Any] = {
+    "loc": "outside upper center",
+    "frameon": False,
+    "fontsize": "small",
+}
 _MOST_COLUMNS = 3
-_LEGEND_ENTRY, _LEGEND_LINE = 2.4, 0.19  # inches: width of the longest name, height of a line
+_LEGEND_ENTRY, _LEGEND_LINE = (
+    2.4,
+    0.19,
+)  # inches: width of the longest name, height of a line
 
 
 def draw_png(chart: Chart) -> bytes:
@@ -40,7 +49,9 @@ def draw(chart: Chart) -> Figure:
     legend_columns = max(1, int(width / _LEGEND_ENTRY))
     # Room for the legend, so that it takes none from the panels.
     height += _LEGEND_LINE * -(-len(entries) // legend_columns)
-    layout: Literal["compressed", "constrained"] = "compressed" if matrices else "constrained"
+    layout: Literal["compressed", "constrained"] = (
+        "compressed" if matrices else "constrained"
+    )
     figure = Figure(figsize=(width, height), layout=layout, dpi=110)
     axes = [figure.add_subplot(rows, columns, k + 1) for k in range(len(chart.panels))]
     for ax, panel in zip(axes, chart.panels, strict=True):
@@ -60,7 +71,9 @@ def _draw_panel(ax: Axes, panel: Panel) -> None:
         return
     for curve in panel.content:
         if curve.error:
-            bars = ax.errorbar(curve.x, curve.y, xerr=curve.error, fmt="none", capsize=2)
+            bars = ax.errorbar(
+                curve.x, curve.y, xerr=curve.error, fmt="none", capsize=2
+            )
             for part in bars.get_children():
                 part.set(color=_LIGHT.get(curve.colour, curve.colour), linewidth=1.2)
         ax.add_line(_line(curve, curve.x, curve.y))
@@ -105,9 +118,15 @@ def _set_axis(ax: Axes, which: str, axis: Axis) -> None:
 
 
 def _draw_matrix(ax: Axes, matrix: Matrix) -> None:
-    shades = LinearSegmentedColormap.from_list("shades", [_LIGHT[name] for name in matrix.shades])
+    shades = LinearSegmentedColormap.from_list(
+        "shades", [_LIGHT[name] for name in matrix.shades]
+    )
     image = ax.imshow(
-        matrix.values, cmap=shades, vmin=matrix.low, vmax=matrix.high, interpolation="nearest"
+        matrix.values,
+        cmap=shades,
+        vmin=matrix.low,
+        vmax=matrix.high,
+        interpolation="nearest",
     )
     places, names = zip(*matrix.ticks, strict=True)
     turned = 90 if sum(map(len, names)) > 40 else 0

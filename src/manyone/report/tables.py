@@ -66,7 +66,9 @@ def write_report(
     write_atomically(Path(path), page.encode("utf-8", "replace"))
 
 
-def report_of(model: TableModel, table: Any, model_name: str, table_name: str) -> FleetReport:
+def report_of(
+    model: TableModel, table: Any, model_name: str, table_name: str
+) -> FleetReport:
     """The values of a page; `table` may be None."""
     report = FleetReport(
         model=model_name,
@@ -86,12 +88,16 @@ def report_of(model: TableModel, table: Any, model_name: str, table_name: str) -
     time, dated, remark = _times(model, frame)
     rows = _rows(model, frame, answers, codes, time, dated)
     remarks = tuple(filter(None, [remark, _unexplained(rows)]))
-    report = replace(report, table=table_name, tasks=_tasks(model, new), remarks=remarks)
+    report = replace(
+        report, table=table_name, tasks=_tasks(model, new), remarks=remarks
+    )
     gaps = new_gaps(model, frame[answers.rows.tolist()], codes, report.tasks.names)
     return replace(report, rows=rows, drift=_drift(model, answers, rows), gaps=gaps)
 
 
-def _task_numbers(model: TableModel, answers: Answers, labels: Any) -> tuple[Codes, list[str]]:
+def _task_numbers(
+    model: TableModel, answers: Answers, labels: Any
+) -> tuple[Codes, list[str]]:
     """Number of each row's task, and names of tasks never seen, which have the last numbers."""
     codes, unseen = answers.codes.copy(), answers.codes < 0
     texts = [label_text(label) for label in labels[answers.rows][unseen].tolist()]
@@ -105,7 +111,9 @@ def _tasks(model: TableModel, new: list[str]) -> Tasks:
     calibration, unknown = estimator.calibration_, model.unknown_.calibration
     starts, scores = calibration.starts, calibration.scores
     pooled = calibration.pooled(rate)
-    typical = np.array([np.median(scores[a:b]) if b > a else np.nan for a, b in pairwise(starts)])
+    typical = np.array(
+        [np.median(scores[a:b]) if b > a else np.nan for a, b in pairwise(starts)]
+    )
     reference = np.where(pooled, calibration.pool_count, calibration.counts)
     threshold = np.append(estimator.offset_, [unknown.offsets(rate)[0][0]] * len(new))
     typical = np.append(typical, [np.median(unknown.scores)] * len(new))
@@ -132,7 +140,9 @@ def _units(steps: Array) -> Array:
     """Distance from the threshold to a typical normal row; the usual one where there is none."""
     sound = np.isfinite(steps) & (steps > 0) & (steps < 1e200)
     usual = float(np.median(steps[sound])) if sound.any() else 1.0
-    return np.where(sound, np.maximum(np.where(sound, steps, usual), 0.1 * usual), usual)
+    return np.where(
+        sound, np.maximum(np.where(sound, steps, usual), 0.1 * usual), usual
+    )
 
 
 def _times(model: TableModel, frame: Any) -> tuple[Array | None, bool, str]:
@@ -147,11 +157,20 @@ def _times(model: TableModel, frame: Any) -> tuple[Array | None, bool, str]:
         if not missing:
             return values, column.kind != "number", ""
         why = f"{missing:,} of {len(values):,} rows have no date or number there"
-    return None, False, f"Nothing is shown over time, which {model.time!r} should tell: {why}."
+    return (
+        None,
+        False,
+        f"Nothing is shown over time, which {model.time!r} should tell: {why}.",
+    )
 
 
 def _rows(
-    model: TableModel, frame: Any, answers: Answers, codes: Codes, time: Array | None, dated: bool
+    model: TableModel,
+    frame: Any,
+    answers: Answers,
+    codes: Codes,
+    time: Array | None,
+    dated: bool,
 ) -> Rows:
     tail = _tails(model, answers)
     leading, reasons, notes = _reasons(model, frame, answers, tail)
@@ -172,7 +191,9 @@ def _unexplained(rows: Rows) -> str:
     )
 
 
-def _drift(model: TableModel, answers: Answers, rows: Rows) -> tuple[tuple[float, str], ...]:
+def _drift(
+    model: TableModel, answers: Answers, rows: Rows
+) -> tuple[tuple[float, str], ...]:
     """When tasks were found to drift, and since when they do, by a monitor of the rows."""
     if rows.time is None:
         return ()
@@ -215,7 +236,9 @@ def _reasons(
         for k, place in enumerate(alarms.tolist()):
             leading[place] = str(found.column[k, 0])
             reasons[place] = tuple(filter(None, sentences[k]))
-            notes[place] = f"{_VIEWS[found.view[k]]}; closest training rows {found.nearest[k]}"
+            notes[place] = (
+                f"{_VIEWS[found.view[k]]}; closest training rows {found.nearest[k]}"
+            )
     return tuple(leading), tuple(reasons), tuple(notes)
 
 
@@ -271,9 +294,15 @@ def _facts(model: TableModel) -> tuple[tuple[str, str], ...]:
     return (
         ("Looks for", kinds[model.anomalies]),
         ("Method", _method(model)),
-        ("Trained on", f"{plural(model.n_rows_, 'row')} of {plural(len(model.tasks_), 'task')}"),
+        (
+            "Trained on",
+            f"{plural(model.n_rows_, 'row')} of {plural(len(model.tasks_), 'task')}",
+        ),
         ("Thresholds", f"set {done['when'][:10]} on {done['rows']:,} {done['on']}"),
-        ("Promise", f"at most {model.model_.alarm_rate_.max():.3g} of normal rows raise an alarm"),
+        (
+            "Promise",
+            f"at most {model.model_.alarm_rate_.max():.3g} of normal rows raise an alarm",
+        ),
     )
 
 
@@ -289,7 +318,9 @@ def _columns(model: TableModel) -> tuple[str, str, Table]:
             Cell(str(told["kind"][k]), mark="text"),
             Cell(str(features) if features else "–", features),
             Cell(f"{missing:.1%}" if missing else "", missing),
-            Cell(f"{plain_text(low, 4)} … {plain_text(high, 4)}", low) if shown else Cell(),
+            Cell(f"{plain_text(low, 4)} … {plain_text(high, 4)}", low)
+            if shown
+            else Cell(),
             Cell(str(told["note"][k]), mark="text"),
         )
         lines.append(Row(str(name), cells, soft=not told["used"][k]))
@@ -307,7 +338,9 @@ def _choice(model: TableModel) -> tuple[str, str, Table]:
         score = float(tried["score"][k])
         judged = Cell(f"{100 * score:.1f}", score) if np.isfinite(score) else Cell()
         long = r"\d+\.\d{4,}"
-        setting = re.sub(long, lambda found: f"{float(found[0]):.3g}", tried["setting"][k])
+        setting = re.sub(
+            long, lambda found: f"{float(found[0]):.3g}", tried["setting"][k]
+        )
         texts = (str(tried["method"][k]), str(setting), str(tried["reason"][k]))
         method, how, reason = (Cell(text, mark="text") for text in texts)
         lines.append(Row(str(tried["view"][k]), (method, how, judged, reason)))

@@ -100,24 +100,41 @@ def auto(
     array([-1])
     """
     if anomalies not in ("any", "strangers", "faults"):
-        raise ValueError(f'anomalies must be "any", "strangers" or "faults"; got {anomalies!r}.')
+        raise ValueError(
+            f'anomalies must be "any", "strangers" or "faults"; got {anomalies!r}.'
+        )
     if budget is not None and not (isinstance(budget, Real) and budget > 0):
-        raise ValueError(f"budget must be a number of seconds above 0, or None; got {budget!r}.")
-    given = {"task": task, "outlier": outlier, "sample_weight": sample_weight, "groups": groups}
+        raise ValueError(
+            f"budget must be a number of seconds above 0, or None; got {budget!r}."
+        )
+    given = {
+        "task": task,
+        "outlier": outlier,
+        "sample_weight": sample_weight,
+        "groups": groups,
+    }
     if isinstance(X, BaseEstimator):
         from manyone.selection.pipelines import chosen_pipeline  # slow to import
 
-        options = {"anomalies": anomalies, "alarm_rate": alarm_rate, "landmarks": landmarks}
+        options = {
+            "anomalies": anomalies,
+            "alarm_rate": alarm_rate,
+            "landmarks": landmarks,
+        }
         options |= {"budget": budget, "random_state": random_state}
         return chosen_pipeline(X, y, given, options)
     if y is not None and task is None:
         warn_of_labels_in_y(y)
-    probe = IndependentOCKSR(alarm_rate=alarm_rate, landmarks=landmarks, random_state=random_state)
+    probe = IndependentOCKSR(
+        alarm_rate=alarm_rate, landmarks=landmarks, random_state=random_state
+    )
     probe._validate_params()
     if not in_memory(X) and not (isinstance(X, np.memmap) and len(X) <= _MOST_JOINT):
         from manyone.selection.sampled import auto_by_passes
 
-        return auto_by_passes(X, given, anomalies, alarm_rate, landmarks, budget, random_state)
+        return auto_by_passes(
+            X, given, anomalies, alarm_rate, landmarks, budget, random_state
+        )
     begin = time.monotonic()
     rows = training_rows(probe, X, **given)[0]
     plan, remarks = plan_views(rows, anomalies, landmarks, random_state)
@@ -127,12 +144,16 @@ def auto(
         if budget is not None:
             able, last = _affordable(view, rows, budget)
             if able is not view:
-                remarks.append((view.name, "one layer: two would take more than the budget"))
+                remarks.append(
+                    (view.name, "one layer: two would take more than the budget")
+                )
             view, left = able, budget - (time.monotonic() - begin) - last
             until = time.monotonic() + max(0.0, left) / (len(plan) - number)
         tried.append(tuned(view, rows, random_state, until, alone=len(plan) == 1))
     views, alone = [(choice.view, choice.model) for choice in tried], len(tried) == 1
-    best: OneClassEstimator = views[0][1] if alone else CombinedOneClass(estimators=views)
+    best: OneClassEstimator = (
+        views[0][1] if alone else CombinedOneClass(estimators=views)
+    )
     best.set_params(alarm_rate=alarm_rate).fit(X, **given)
     best.choice_ = as_columns(tried, remarks + light_views(best))
     return best
@@ -175,7 +196,9 @@ def plan_views(
     seed, remarks = random_state or 0, []
     model = IndependentOCKSR()
     if np.sum(np.bincount(rows.codes[~rows.outlier]) ** 3.0) > _MOST_CUBES:
-        model = IndependentOCKSR(landmarks=landmarks or _TASK_LANDMARKS, random_state=seed)
+        model = IndependentOCKSR(
+            landmarks=landmarks or _TASK_LANDMARKS, random_state=seed
+        )
         words = f"{model.landmarks} landmarks stand for the rows of each large task"
         remarks.append(("faults", words))
     faults = View("faults", model, "faults", fault_grid(model))
@@ -200,7 +223,10 @@ def plan_views(
         return [strangers], remarks
     # Beside another view it must be flat where it knows nothing, as rows with more columns than a
     # task has rows make the adaptive metric; no other is.
-    return [strangers, faults._replace(grid={**faults.grid, "metric": ("adaptive",)})], remarks
+    return [
+        strangers,
+        faults._replace(grid={**faults.grid, "metric": ("adaptive",)}),
+    ], remarks
 
 
 def strangers_view(joint: MultiTaskOneClass) -> View:
@@ -232,7 +258,11 @@ def tuned(
     chosen = clone(model).set_params(**table[best].setting)
     if isinstance(model, NonlinearOCKSR) and time.monotonic() < until:
         # Judged by the same folds, on strangers seen and unseen.
-        shared = {key: getattr(chosen, key) for key in JointOCKSR().get_params() if key in values}
+        shared = {
+            key: getattr(chosen, key)
+            for key in JointOCKSR().get_params()
+            if key in values
+        }
         simple = JointOCKSR(**shared)
         two, one = (_judged_by_folds(method, judged) for method in (chosen, simple))
         found += [(type(chosen).__name__, two), (type(simple).__name__, one)]
@@ -246,7 +276,9 @@ def _judged_by_folds(model: MultiTaskOneClass, rows: TrainingRows) -> Judged:
     rows = rows.merged()[0]
     with np.errstate(under="ignore"):
         aucs = fold_aucs(partial(scores_of, model, rows), rows, "both")
-    setting = {key: model.get_params()[key] for key in ("kernel", "width", "alpha", "metric")}
+    setting = {
+        key: model.get_params()[key] for key in ("kernel", "width", "alpha", "metric")
+    }
     return Judged(setting, aucs, "method")
 
 
@@ -259,7 +291,9 @@ def light_views(best: Any) -> list[tuple[str, str]]:
     return [(name, words.format(weight)) for name, weight in pairs if weight < 1.0]
 
 
-def as_columns(tried: list[_Choice], remarks: list[tuple[str, str]]) -> dict[str, NDArray[Any]]:
+def as_columns(
+    tried: list[_Choice], remarks: list[tuple[str, str]]
+) -> dict[str, NDArray[Any]]:
     """What was tried and what was left out, column by column."""
     reasons: dict[str, str] = {}
     for name, words in remarks:
@@ -268,10 +302,14 @@ def as_columns(tried: list[_Choice], remarks: list[tuple[str, str]]) -> dict[str
     for choice in tried:
         for number, (method, entry) in enumerate(choice.table):
             chosen = number == choice.best
-            words = ", ".join(f"{key}={value}" for key, value in sorted(entry.setting.items()))
+            words = ", ".join(
+                f"{key}={value}" for key, value in sorted(entry.setting.items())
+            )
             reason = reasons.pop(choice.view, "best on left-out rows") if chosen else ""
             score = finite_mean(entry.aucs)
-            lines.append((choice.view, method, words, score, entry.stage, chosen, reason))
+            lines.append(
+                (choice.view, method, words, score, entry.stage, chosen, reason)
+            )
     for view, reason in reasons.items():
         lines.append((view, "", "", np.nan, "", False, reason))
     names = ("view", "method", "setting", "score", "stage", "chosen", "reason")

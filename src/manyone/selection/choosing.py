@@ -45,7 +45,10 @@ _FEWEST_TASKS_FOR_METRIC = 8
 def settings_of(grid: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
     """Every combination of the values of a grid, the last name (in their order) fastest."""
     names = sorted(grid)
-    return [dict(zip(names, one, strict=True)) for one in product(*map(grid.__getitem__, names))]
+    return [
+        dict(zip(names, one, strict=True))
+        for one in product(*map(grid.__getitem__, names))
+    ]
 
 
 def choose_setting(
@@ -79,7 +82,9 @@ def choose_setting(
         What was tried, the number of the setting to take, and the rows it was judged by.
     """
     judged = rows
-    if max_rows is not None and len(rows.codes) > (FEWEST_ROWS if max_rows == "auto" else 0):
+    if max_rows is not None and len(rows.codes) > (
+        FEWEST_ROWS if max_rows == "auto" else 0
+    ):
         judged = thinned(rows, max_rows, values)
     landmarks = model.landmarks
     if landmarks is not None and landmarks >= len(judged.codes):
@@ -93,7 +98,9 @@ def choose_setting(
         if criterion == "faults":
             strengths = fault_strengths(model) if whole else {}
             settings = preferred_first(settings_of(values))
-            table, best = by_faults(model, judged, settings, strengths, random_state, until)
+            table, best = by_faults(
+                model, judged, settings, strengths, random_state, until
+            )
         else:
             table, best = _Search(model, judged, criterion, until).choose(values, whole)
     if not np.isfinite(table[best].aucs).any():
@@ -188,16 +195,22 @@ class _Search:
         model, rows = self.model, self.rows.merged()[0]
         # A row whose copy (or whose further weight) stays would be told from others by that.
         rows = replace(rows, weight=np.minimum(rows.weight, 1.0), forward=False)
-        alphas = np.array(values.pop("alpha", [getattr(model, "alpha", 0.1)]), dtype=np.float64)
+        alphas = np.array(
+            values.pop("alpha", [getattr(model, "alpha", 0.1)]), dtype=np.float64
+        )
         table: list[Judged] = []
         R = rows.responses()
-        starts = np.searchsorted(rows.codes[rows.codes >= 0], np.arange(rows.n_tasks + 1))
+        starts = np.searchsorted(
+            rows.codes[rows.codes >= 0], np.arange(rows.n_tasks + 1)
+        )
         unseen = self.criterion == "unseen"
         of_tasks = np.split(np.arange(starts[-1]), starts[1:-1]) if unseen else None
         leaving, judged = None, np.ones(rows.n_tasks, dtype=bool)
         if rows.group is not None:  # tasks of one group cannot be judged
             leaving = [left.gone for left in leaving_together(rows)]
-            judged = np.isin(np.arange(rows.n_tasks), [rows.codes[gone[0]] for gone in leaving])
+            judged = np.isin(
+                np.arange(rows.n_tasks), [rows.codes[gone[0]] for gone in leaving]
+            )
         for setting in counted(settings_of(values)):
             if table and time.monotonic() > self.until:
                 break
@@ -213,7 +226,9 @@ class _Search:
             found = task_aucs(scores, rows.codes, rows.outlier, rows.weight)
             for alpha, aucs in zip(alphas.tolist(), found, strict=True):
                 entry = {**setting, "alpha": alpha, "metric": "plain"}
-                table.append(Judged(entry, np.where(judged, aucs, np.nan), "closed form"))
+                table.append(
+                    Judged(entry, np.where(judged, aucs, np.nan), "closed form")
+                )
         return table, _best(table)
 
     def by_folds(self, settings: list[dict[str, Any]], fixed: Any = ()) -> Tried:
@@ -231,7 +246,9 @@ class _Search:
         return table, _best(table)
 
 
-def scores_of(model: MultiTaskOneClass, rows: TrainingRows, kept: Codes, judged: Codes) -> Array:
+def scores_of(
+    model: MultiTaskOneClass, rows: TrainingRows, kept: Codes, judged: Codes
+) -> Array:
     """Scores (m, T) of some rows against all tasks of a model of others, for `tune`.
 
     Parameters

@@ -91,7 +91,9 @@ def synthetic_faults(rows: TrainingRows, rng: np.random.RandomState) -> Array:
     few = max(1, round(len(varies) / 3))
     chosen = varies[np.argsort(rng.random_sample((n, len(varies))), axis=1)[:, :few]]
     here, there = order[:, None], order[other][:, None]
-    swapped[here, chosen] = mean[here, chosen] + scale[here, chosen] * deviation[there, chosen]
+    swapped[here, chosen] = (
+        mean[here, chosen] + scale[here, chosen] * deviation[there, chosen]
+    )
     return np.stack([spikes, swapped])
 
 
@@ -136,7 +138,9 @@ def fault_aucs(
             continue
         codes = rows.codes[held]
         new = np.concatenate([rows.X[held], *faults[:, held]])
-        scores = score(kept, new, np.tile(codes, len(faults) + 1)).reshape(-1, len(held))
+        scores = score(kept, new, np.tile(codes, len(faults) + 1)).reshape(
+            -1, len(held)
+        )
         twice, fault = np.tile(codes, 2), np.repeat([False, True], len(held))
         pairs = (np.append(scores[0], faulty) for faulty in scores[1:])
         found.append([own_aucs(both, twice, fault, rows.n_tasks) for both in pairs])
@@ -145,7 +149,10 @@ def fault_aucs(
 
 def fault_grid(model: MultiTaskOneClass) -> Grid:
     """What is tried for faults, what to prefer first."""
-    return {"metric": ("adaptive", *_METRICS) if model.can.task_metric else _METRICS, **_KERNELS}
+    return {
+        "metric": ("adaptive", *_METRICS) if model.can.task_metric else _METRICS,
+        **_KERNELS,
+    }
 
 
 def fault_strengths(model: MultiTaskOneClass) -> Grid:
@@ -242,7 +249,10 @@ def choose_for_faults(
     best = _cautious(table)
     for name, values in strengths.items():
         chosen, first = table[best], len(table)
-        if name.endswith("_prior") and chosen.setting.get("metric", "adaptive") != "adaptive":
+        if (
+            name.endswith("_prior")
+            and chosen.setting.get("metric", "adaptive") != "adaptive"
+        ):
             continue
         for value in counted(values):
             attempt({**chosen.setting, name: value})

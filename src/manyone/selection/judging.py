@@ -102,7 +102,9 @@ def fold_splits(
     fold, size = places(np.where(outlier, -1, codes), group)
     fold %= _FOLDS
     half = np.empty(n_tasks, dtype=np.intp)
-    half[np.arange(n_tasks) if task_order is None else task_order] = np.arange(n_tasks) % 2
+    half[np.arange(n_tasks) if task_order is None else task_order] = (
+        np.arange(n_tasks) % 2
+    )
     if kind == "seen" and n_tasks < FEWEST_TASKS_TO_HALVE:
         half[:] = 0
     of_task = codes >= 0
@@ -116,7 +118,9 @@ def fold_splits(
             yield split
 
 
-def fold_aucs(scores_of: Callable[[Codes, Codes], Array], rows: TrainingRows, kind: str) -> Array:
+def fold_aucs(
+    scores_of: Callable[[Codes, Codes], Array], rows: TrainingRows, kind: str
+) -> Array:
     """AUC per split of rows, mean over its tasks, by refitted models.
 
     Parameters
@@ -172,11 +176,16 @@ def beats(new: Array, old: Array, errors: float = 1.0) -> bool:
     """Whether values are better than others, pair by pair, by more than some standard errors."""
     gain = new - old
     gain = gain[np.isfinite(gain)]
-    return len(gain) > 1 and bool(gain.mean() > errors * gain.std(ddof=1) / np.sqrt(len(gain)))
+    return len(gain) > 1 and bool(
+        gain.mean() > errors * gain.std(ddof=1) / np.sqrt(len(gain))
+    )
 
 
 def task_aucs(
-    scores: Array, codes: Codes, outlier: Mask | None = None, weight: Array | None = None
+    scores: Array,
+    codes: Codes,
+    outlier: Mask | None = None,
+    weight: Array | None = None,
 ) -> Array:
     """Area under the ROC curve of each task: its normal rows against all other rows.
 
@@ -213,7 +222,10 @@ def task_aucs(
         ascending = np.sort(marked.view(np.float64), axis=1).view(np.int64)
         tied = np.any(np.diff(ascending >> 1, axis=1) == 0, axis=1)
         count = own.sum(axis=1)[task]
-        wins = np.einsum("cn,n->c", ascending & 1, np.arange(n)) - count * (count - 1) / 2.0
+        wins = (
+            np.einsum("cn,n->c", ascending & 1, np.arange(n))
+            - count * (count - 1) / 2.0
+        )
         wins *= mass[0] ** 2
     for line in np.flatnonzero(tied):
         own = owner == task[line]
@@ -242,7 +254,9 @@ def own_aucs(scores: Array, codes: Codes, outlier: Mask, n_tasks: int) -> Array:
     """
     order = np.lexsort((scores, codes))
     scores, codes, normal = scores[order], codes[order], ~outlier[order]
-    changes = np.flatnonzero((codes[1:] != codes[:-1]) | (scores[1:] != scores[:-1])) + 1
+    changes = (
+        np.flatnonzero((codes[1:] != codes[:-1]) | (scores[1:] != scores[:-1])) + 1
+    )
     # Abnormal rows so far, in all tasks: before equal scores, and with them.
     below = np.append(0, np.cumsum(~normal))
     first, last = np.append(0, changes), np.append(changes, len(scores))
@@ -261,7 +275,9 @@ def _against(scores: Array, owner: Codes, negative: Mask, mass: Array) -> Array:
     won = np.empty(len(own))
     for part in row_blocks(len(own), 4 * len(against)):
         others = against[:, task[part]]
-        won[part] = mass[negative] @ ((others < mine[part]) + 0.5 * (others == mine[part]))
+        won[part] = mass[negative] @ (
+            (others < mine[part]) + 0.5 * (others == mine[part])
+        )
     pairs = np.bincount(task, mass[own], T) * mass[negative].sum()
     wins = np.bincount(task, mass[own] * won, T)
     return np.divide(wins, pairs, out=np.full(T, np.nan), where=pairs > 0)
@@ -281,7 +297,9 @@ def thinned(
     rows: TrainingRows, max_rows: int | str, values: Mapping[str, Sequence[Any]]
 ) -> TrainingRows:
     """Rows to judge by, of as many tasks as possible; which ones, their content decides."""
-    if isinstance(max_rows, str):  # a number that depends on nothing but what is asked for
+    if isinstance(
+        max_rows, str
+    ):  # a number that depends on nothing but what is asked for
         settings = math.prod(map(len, values.values())) / len(values.get("alpha", "1"))
         max_rows = max(FEWEST_ROWS, int(np.cbrt(_CUBES / settings)))
     if len(rows.codes) <= max_rows:

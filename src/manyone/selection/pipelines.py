@@ -11,7 +11,10 @@ from manyone.pipelines import TaskPipeline
 
 
 def chosen_pipeline(
-    pipeline: TaskPipeline | Pipeline, X: Any, given: dict[str, Any], options: dict[str, Any]
+    pipeline: TaskPipeline | Pipeline,
+    X: Any,
+    given: dict[str, Any],
+    options: dict[str, Any],
 ) -> TaskPipeline:
     """The pipeline with what `auto` chooses for its last step, fitted to rows."""
     if not isinstance(pipeline, TaskPipeline | Pipeline) or X is None:
@@ -19,7 +22,9 @@ def chosen_pipeline(
             "auto takes rows, or a pipeline and rows: auto(X, task=...), auto(pipeline, X, "
             f"task=...); got a {type(pipeline).__name__}."
         )
-    steps = [(name, step) for name, step in pipeline.steps[:-1] if step != "passthrough"]
+    steps = [
+        (name, step) for name, step in pipeline.steps[:-1] if step != "passthrough"
+    ]
     return TaskPipeline([*steps, ("auto", "auto")], options).fit(X, **given)
 
 
@@ -29,16 +34,24 @@ def tuned_pipeline(
     """The pipeline with its transformers fitted and its estimator tuned on what they make of X."""
     if not isinstance(pipeline, TaskPipeline | Pipeline):
         name = getattr(pipeline, "__name__", "")
-        got = f"the class {name}: write {name}()" if name else f"a {type(pipeline).__name__}"
+        got = (
+            f"the class {name}: write {name}()"
+            if name
+            else f"a {type(pipeline).__name__}"
+        )
         raise ValueError(
             f"tune works on estimators of manyone, and pipelines that end in one; got {got}. Tune "
             "the views of a combination one by one, or let manyone.auto make one; use GridSearchCV "
             "with scoring=manyone.TaskAUC() for others."
         )
     if pipeline.steps[-1][1] == "auto":
-        raise ValueError('A pipeline that ends in "auto" chooses for itself: call its fit.')
+        raise ValueError(
+            'A pipeline that ends in "auto" chooses for itself: call its fit.'
+        )
     labels = {name: given.pop(name) for name in ("task", "outlier", "groups")}
-    fitted = TaskPipeline([(name, step) for name, step in pipeline.steps if step != "passthrough"])
+    fitted = TaskPipeline(
+        [(name, step) for name, step in pipeline.steps if step != "passthrough"]
+    )
     Z, labels = fitted.fit_transformers(X, **labels)
     model = tune(fitted.steps[-1][1], Z, **labels, **given)
     return fitted.become(model, Z, **labels, sample_weight=given.get("sample_weight"))

@@ -43,7 +43,9 @@ def auto_by_passes(
     -------
     estimator
     """
-    sweep = sweep_over(JointOCKSR(landmarks=landmarks or _LANDMARKS), X, *given.values())
+    sweep = sweep_over(
+        JointOCKSR(landmarks=landmarks or _LANDMARKS), X, *given.values()
+    )
     assert sweep is not None
     sample = sweep(TakeSample(_SAMPLE))
     refuse_unusable(sample)
@@ -92,7 +94,10 @@ def choose_by_sample(
         plan.append((View("faults", alone, "faults", grid), most))
     tried = [tuned(view, rows, random_state, until) for view, _ in plan]
     views = [
-        (view.name, choice.model.set_params(landmarks=number, random_state=random_state or 0))
+        (
+            view.name,
+            choice.model.set_params(landmarks=number, random_state=random_state or 0),
+        )
         for choice, (view, number) in zip(tried, plan, strict=True)
     ]
     best: Any = views[0][1] if len(views) == 1 else CombinedOneClass(estimators=views)

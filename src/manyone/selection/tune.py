@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from manyone.pipelines import TaskPipeline
 
 # How a fit runs, not what it models.
-_RUNNING = {"alarm_rate", "kernel_params", "landmarks", "learn_theta", "max_iter", "random_state"}
+_RUNNING = {
+    "alarm_rate",
+    "kernel_params",
+    "landmarks",
+    "learn_theta",
+    "max_iter",
+    "random_state",
+}
 _RUNNING |= {"tol", "verbose", "warm_start"}
 E = TypeVar("E", bound="MultiTaskOneClass | TaskPipeline | Pipeline")
 
@@ -102,7 +109,12 @@ def tune(
     >>> len(model.tuning_["score"])
     3
     """
-    given = {"task": task, "outlier": outlier, "sample_weight": sample_weight, "groups": groups}
+    given = {
+        "task": task,
+        "outlier": outlier,
+        "sample_weight": sample_weight,
+        "groups": groups,
+    }
     if not isinstance(estimator, MultiTaskOneClass):
         from manyone.selection.pipelines import tuned_pipeline  # slow to import
 
@@ -153,7 +165,12 @@ def _as_columns(
     for number, entry in enumerate(table):
         known = entry.aucs[np.isfinite(entry.aucs)]
         error = known.std(ddof=1) / np.sqrt(len(known)) if len(known) > 1 else np.nan
-        shown = {**given, **entry.setting, "score": finite_mean(known), "standard_error": error}
+        shown = {
+            **given,
+            **entry.setting,
+            "score": finite_mean(known),
+            "standard_error": error,
+        }
         shown |= {"stage": entry.stage, "rows": len(rows.codes), "tasks": rows.n_tasks}
         for name, value in {**shown, "chosen": number == best}.items():
             columns.setdefault(name, []).append(value)
@@ -161,7 +178,9 @@ def _as_columns(
     for name, entries in columns.items():
         # Numbers and words mixed stay what they are.
         words = list(map(type, entries)).count(str)
-        arrays[name] = np.array(entries, dtype=object if 0 < words < len(entries) else None)
+        arrays[name] = np.array(
+            entries, dtype=object if 0 < words < len(entries) else None
+        )
     return arrays
 
 
@@ -176,21 +195,29 @@ def _checked(
 ) -> tuple[E, dict[str, list[Any]]]:
     """A clone of the estimator and the grid as lists, or what is wrong with either."""
     if criterion not in ("seen", "unseen", "faults"):
-        raise ValueError(f'criterion must be "unseen", "seen" or "faults"; got {criterion!r}.')
+        raise ValueError(
+            f'criterion must be "unseen", "seen" or "faults"; got {criterion!r}.'
+        )
     counted = isinstance(max_rows, Integral) and max_rows >= 2
     if not (counted or max_rows is None or max_rows == "auto"):
-        raise ValueError(f'max_rows must be "auto", None or an integer >= 2; got {max_rows!r}.')
+        raise ValueError(
+            f'max_rows must be "auto", None or an integer >= 2; got {max_rows!r}.'
+        )
     model = clone(estimator)
     model._validate_params()
     if grid is None:
         whole = {**model.can.grid, **model.can.strengths}
         grid = fault_grid(model) if criterion == "faults" else whole
     if not isinstance(grid, Mapping):
-        raise ValueError(f"grid must map names of parameters to lists of values; got {grid!r}.")
+        raise ValueError(
+            f"grid must map names of parameters to lists of values; got {grid!r}."
+        )
     known, values = _tunable(model), {}
     for name, options in grid.items():
         if isinstance(options, str) or not isinstance(options, Iterable):
-            raise ValueError(f"grid[{name!r}] must be a list of values; got {options!r}.")
+            raise ValueError(
+                f"grid[{name!r}] must be a list of values; got {options!r}."
+            )
         if name not in known:
             raise ValueError(
                 f"grid has {name!r}, which tune cannot choose for {type(model).__name__}. "

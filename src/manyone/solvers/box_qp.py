@@ -158,10 +158,14 @@ def solve_box_qp(
         converged = bool(gap.max() <= tol * scale)
         if converged or n_iter >= max_iter:
             break
-        n_iter += _active_set_round(qp, coef, gradient, gradient - multiplier[group], tol * scale)
+        n_iter += _active_set_round(
+            qp, coef, gradient, gradient - multiplier[group], tol * scale
+        )
     # Round-off next to a bound must not pass for a free coefficient.
     margin = 1e-12 * np.minimum(upper - lower, 1.0)
-    coef = np.where(coef - lower <= margin, lower, np.where(upper - coef <= margin, upper, coef))
+    coef = np.where(
+        coef - lower <= margin, lower, np.where(upper - coef <= margin, upper, coef)
+    )
     multiplier = _optimality(qp, coef, gradient)[1]
     objective = float(coef @ (gradient - linear) / 2)
     return BoxQPSolution(coef, gradient, objective, gap, multiplier, n_iter, converged)
@@ -204,27 +208,38 @@ def _optimality(qp: _BoxQP, coef: Array, gradient: Array) -> tuple[Array, Array]
     return np.maximum(shrink - grow, 0.0), multiplier
 
 
-def _active_set_round(qp: _BoxQP, coef: Array, gradient: Array, slope: Array, gap: float) -> int:
+def _active_set_round(
+    qp: _BoxQP, coef: Array, gradient: Array, slope: Array, gap: float
+) -> int:
     """Free the bounds that violate optimality most and solve, in place; the number of steps."""
     can_shrink, can_grow = coef > qp.lower, coef < qp.upper
     violation = np.where(can_grow, -slope, 0.0).clip(0.0)
     violation = np.maximum(violation, np.where(can_shrink, slope, 0.0))
     # Freeing only the largest violations keeps the linear systems small.
-    free = (can_shrink & can_grow) | (violation > max(0.25 * violation.max(), 0.25 * gap))
+    free = (can_shrink & can_grow) | (
+        violation > max(0.25 * violation.max(), 0.25 * gap)
+    )
     before = coef.copy()
     n_iter = _free_steps(qp, coef, slope, np.flatnonzero(free))
-    if np.array_equal(before, coef):  # Rows freed at a vertex can block each other; a pair moves.
+    if np.array_equal(
+        before, coef
+    ):  # Rows freed at a vertex can block each other; a pair moves.
         n_iter += _pair_steps(qp, coef, gradient, 0.0, 1)
     return n_iter
 
 
-def _pair_steps(qp: _BoxQP, coef: Array, gradient: Array, gap: float, max_iter: int) -> int:
+def _pair_steps(
+    qp: _BoxQP, coef: Array, gradient: Array, gap: float, max_iter: int
+) -> int:
     """Move mass inside the pair that gains most, in place, until no pair violates by ``gap``."""
     K, lower, upper, first = qp.K, qp.lower, qp.upper, qp.first
     diagonal = K.diagonal()
     ends = np.append(first[1:], len(coef))
     # Added to the gradient, these take coefficients at a bound out of the race.
-    full, empty = np.where(coef < upper, 0.0, np.inf), np.where(coef > lower, 0.0, -np.inf)
+    full, empty = (
+        np.where(coef < upper, 0.0, np.inf),
+        np.where(coef > lower, 0.0, -np.inf),
+    )
     for n_iter in range(max_iter):
         worst = 0
         if len(first) > 1:
@@ -246,7 +261,9 @@ def _pair_steps(qp: _BoxQP, coef: Array, gradient: Array, gap: float, max_iter: 
         room = min(upper[up] - coef[up], coef[down] - lower[down])
         step = min(float(step_to[best]), room)
         coef[up] = upper[up] if step == upper[up] - coef[up] else coef[up] + step
-        coef[down] = lower[down] if step == coef[down] - lower[down] else coef[down] - step
+        coef[down] = (
+            lower[down] if step == coef[down] - lower[down] else coef[down] - step
+        )
         for row in (up, down):
             full[row] = 0.0 if coef[row] < upper[row] else np.inf
             empty[row] = 0.0 if coef[row] > lower[row] else -np.inf
@@ -260,7 +277,12 @@ def _free_steps(qp: _BoxQP, coef: Array, slope: Array, rows: Codes) -> int:
     `slope` is the gradient less the multiplier of the group: on fixed sums neither this change nor
     the ones added to blocks of K matters, and both spare the solve from cancellation.
     """
-    value, low, high, labels = coef[rows], qp.lower[rows], qp.upper[rows], qp.group[rows]
+    value, low, high, labels = (
+        coef[rows],
+        qp.lower[rows],
+        qp.upper[rows],
+        qp.group[rows],
+    )
     slope, scale = slope[rows], qp.scale
     block = qp.K[rows][:, rows] + scale * (labels[:, None] == labels)
     # A proximal term, vanishing at the solution, keeps singular kernels solvable.
@@ -271,7 +293,9 @@ def _free_steps(qp: _BoxQP, coef: Array, slope: Array, rows: Codes) -> int:
         n_iter += 1
         present, member = np.unique(labels[keep], return_inverse=True)
         indicator = np.eye(len(present))[member]
-        solved = dposv(block[np.ix_(keep, keep)], np.column_stack([slope[keep], indicator]))[1]
+        solved = dposv(
+            block[np.ix_(keep, keep)], np.column_stack([slope[keep], indicator])
+        )[1]
         per_group = indicator.T @ solved
         shift = np.linalg.solve(per_group[:, 1:], per_group[:, 0])
         move = solved[:, 1:] @ shift - solved[:, 0]
@@ -282,7 +306,9 @@ def _free_steps(qp: _BoxQP, coef: Array, slope: Array, rows: Codes) -> int:
         np.divide(target - value[keep], move, out=max_step, where=move != 0)
         length = np.full(len(keep), min(1.0, float(max_step.min())))
         if len(present) > 1 and length[0] < 1.0:
-            length = _group_lengths(block[np.ix_(keep, keep)], slope[keep], move, max_step, member)
+            length = _group_lengths(
+                block[np.ix_(keep, keep)], slope[keep], move, max_step, member
+            )
         value[keep] = np.where(max_step <= length, target, value[keep] + length * move)
         slope += block[:, keep] @ (length * move)
         keep = keep[max_step > length]
@@ -292,7 +318,9 @@ def _free_steps(qp: _BoxQP, coef: Array, slope: Array, rows: Codes) -> int:
     return n_iter
 
 
-def _group_lengths(block: Array, slope: Array, move: Array, reach: Array, member: Codes) -> Array:
+def _group_lengths(
+    block: Array, slope: Array, move: Array, reach: Array, member: Codes
+) -> Array:
     """Let every group go as far as it can, if that is better than stopping all at one bound."""
     furthest = np.ones(member.max() + 1)
     np.minimum.at(furthest, member, reach)

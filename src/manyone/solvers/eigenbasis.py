@@ -8,7 +8,11 @@ import numpy as np
 from scipy.linalg import eigh
 
 from manyone._types import Array, Codes
-from manyone.solvers.ridge import NotPositiveDefinite, left_out_scores, one_minus_leverage
+from manyone.solvers.ridge import (
+    NotPositiveDefinite,
+    left_out_scores,
+    one_minus_leverage,
+)
 
 
 def resolved_weight(weight: Array) -> Array:
@@ -98,7 +102,9 @@ def left_out_scores_of_structure(
     residuals = outside[normal] @ Q + own @ (kept * (V @ Q)) / root
     squares = own**2
     missing = np.maximum(1.0 - squares.sum(axis=1), 0.0)[:, None]
-    left_out = residuals / one_minus_leverage(missing + squares @ kept, weight[normal, None])
+    left_out = residuals / one_minus_leverage(
+        missing + squares @ kept, weight[normal, None]
+    )
     # What of one count of a row its own task does not explain, along every eigenvector.
     unexplained = outside[normal, task][:, None] + (own * V[:, task].T) @ kept / root
     back = Q[task]

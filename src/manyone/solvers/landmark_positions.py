@@ -44,11 +44,18 @@ def solve_landmark_positions(
     """
     total, known = weight.sum(), np.flatnonzero(codes >= 0)
     root = np.sqrt(weight / total)
-    responses = sparse.csr_array((root[known], (known, codes[known])), shape=(len(codes), n_tasks))
+    responses = sparse.csr_array(
+        (root[known], (known, codes[known])), shape=(len(codes), n_tasks)
+    )
     options: Any = {"maxfun": _EVALUATIONS, "maxcor": 5}
     given = X, root, responses, alpha / total
     found = minimize(
-        position_objective, Z.ravel(), given, jac=True, method="L-BFGS-B", options=options
+        position_objective,
+        Z.ravel(),
+        given,
+        jac=True,
+        method="L-BFGS-B",
+        options=options,
     )
     return np.asarray(found.x.reshape(Z.shape))
 
@@ -75,7 +82,9 @@ def position_objective(
     moments = add_rounding(blas.dsyrk(1.0, K.T, lower=1), 1.0)
     moments += alpha * own
     sums = (responses.T @ K).T
-    C = cho_solve((factorise(moments, 0.0, np.ones(len(Z)), overwrite=True), True), sums)
+    C = cho_solve(
+        (factorise(moments, 0.0, np.ones(len(Z)), overwrite=True), True), sums
+    )
     value = responses.power(2).sum() - float(np.vdot(sums, C))
     products = C @ C.T
     pull = 4.0 * alpha * products * own

@@ -51,7 +51,9 @@ class Penalty(NamedTuple):
 
     def values(self, B: Array) -> Array:
         """Penalty of each output, (T,)."""
-        return (self.l1 * np.abs(B)).sum(axis=0) + self.group * np.sqrt(self.blocks(B**2)).sum(0)
+        return (self.l1 * np.abs(B)).sum(axis=0) + self.group * np.sqrt(
+            self.blocks(B**2)
+        ).sum(0)
 
     def prox(self, V: Array, step: float = 1.0) -> tuple[Array, Array, Array]:
         """Proximal point of V, the unit vectors of its blocks and their remaining lengths."""
@@ -62,7 +64,12 @@ class Penalty(NamedTuple):
 
 
 def finish(
-    gram: Array, moments: Array, penalty: Penalty, B: Array, outputs: Codes, rounds: int = 6
+    gram: Array,
+    moments: Array,
+    penalty: Penalty,
+    B: Array,
+    outputs: Codes,
+    rounds: int = 6,
 ) -> Mask:
     """Solve some outputs exactly, in place, from where they are; True where that worked.
 
@@ -104,7 +111,9 @@ def finish(
     return done
 
 
-def _newton(gram: Array, moments: Array, penalty: Penalty, x: Array, steps: int = 8) -> Array:
+def _newton(
+    gram: Array, moments: Array, penalty: Penalty, x: Array, steps: int = 8
+) -> Array:
     """Newton steps for one output on the support of x (p,); entries that change sign leave it."""
     x, label = x.copy(), penalty.label
     for _ in range(steps):
@@ -116,7 +125,12 @@ def _newton(gram: Array, moments: Array, penalty: Penalty, x: Array, steps: int 
         norm = np.sqrt(same @ here**2)
         pull = penalty.group / norm
         block = 2.0 * gram[entries[:, None], entries]
-        slope = block @ here - moments[entries] + penalty.l1[entries, 0] * signs + pull * here
+        slope = (
+            block @ here
+            - moments[entries]
+            + penalty.l1[entries, 0] * signs
+            + pull * here
+        )
         block -= np.where(same, (pull / norm**2 * here)[:, None] * here, 0.0)
         diagonal = np.einsum("ii->i", block)
         diagonal += pull
@@ -126,6 +140,8 @@ def _newton(gram: Array, moments: Array, penalty: Penalty, x: Array, steps: int 
             break
         new = here - move
         x[entries] = np.where(np.sign(new) == signs, new, 0.0)
-        if np.abs(move).max() <= 1e-9 * np.abs(here).max():  # the next one would be rounding
+        if (
+            np.abs(move).max() <= 1e-9 * np.abs(here).max()
+        ):  # the next one would be rounding
             break
     return x

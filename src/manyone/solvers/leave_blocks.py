@@ -44,11 +44,19 @@ def solve_without_blocks(
         columns[rows - first, np.arange(len(rows))] = 1.0
         half = blas.dtrsm(1.0, L[first:, first:], columns, lower=1, overwrite_b=1)
         for block, mine in zip(some, np.split(half, ends, axis=1), strict=True):
-            yield solve(alpha * (mine.T @ mine), scaled[block], assume_a="pos", check_finite=False)
+            yield solve(
+                alpha * (mine.T @ mine),
+                scaled[block],
+                assume_a="pos",
+                check_finite=False,
+            )
 
 
 def solve_primal_without_blocks(
-    features: Callable[[Codes], Array], weight: Array, scaled: Array, blocks: list[Codes]
+    features: Callable[[Codes], Array],
+    weight: Array,
+    scaled: Array,
+    blocks: list[Codes],
 ) -> Iterator[Array]:
     """The same from features (k, m) of rows (k,), in which a leverage is ``w |z|^2``."""
     for some, rows, ends in _in_turns(blocks):
@@ -59,7 +67,9 @@ def solve_primal_without_blocks(
                 C = np.eye(size) - mine @ mine.T
                 yield solve(C, scaled[block], assume_a="pos", check_finite=False)
             else:  # C^-1 = I + Z (I - Z'Z)^-1 Z'
-                inner = solve(np.eye(m) - mine.T @ mine, mine.T @ scaled[block], assume_a="pos")
+                inner = solve(
+                    np.eye(m) - mine.T @ mine, mine.T @ scaled[block], assume_a="pos"
+                )
                 yield scaled[block] + mine @ inner
 
 
@@ -68,7 +78,9 @@ def _in_turns(blocks: list[Codes]) -> Iterator[tuple[list[Codes], Codes, Codes]]
     start = 0
     while start < len(blocks):
         stop, width = start, 0
-        while stop < len(blocks) and (stop == start or width + len(blocks[stop]) <= _COLUMNS):
+        while stop < len(blocks) and (
+            stop == start or width + len(blocks[stop]) <= _COLUMNS
+        ):
             width += len(blocks[stop])
             stop += 1
         some = blocks[start:stop]

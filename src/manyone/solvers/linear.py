@@ -57,7 +57,9 @@ class _Problem(NamedTuple):
     nuclear: float
     outside: float  # squared norm of the part of R that no kernel expansion reaches
 
-    def at(self, B: Array, singular: Array | None = None, Q: Array | None = None) -> _Eliminated:
+    def at(
+        self, B: Array, singular: Array | None = None, Q: Array | None = None
+    ) -> _Eliminated:
         """Objective with A eliminated and the gradient of its fit part (envelope theorem)."""
         if singular is None or Q is None:
             singular, Q = _right_singular(B)
@@ -91,9 +93,13 @@ class _Problem(NamedTuple):
         unit = np.sqrt(self.alpha / (self.lam.max(initial=0.0) or 1.0))
         scales = unit * np.logspace(-4, 8, 121)
         energy = np.einsum("it,it->i", self.M, self.M)
-        fits = self.alpha * (energy / (np.outer(scales**2, self.lam) + self.alpha)).sum(axis=1)
+        fits = self.alpha * (energy / (np.outer(scales**2, self.lam) + self.alpha)).sum(
+            axis=1
+        )
         with np.errstate(over="ignore"):  # infinite is never the best
-            values = fits + n_tasks * (self.frobenius * scales**2 + self.nuclear * scales)
+            values = fits + n_tasks * (
+                self.frobenius * scales**2 + self.nuclear * scales
+            )
         best = int(values.argmin())
         # An optimum at the lower end is the trap at zero: start where nine tenths are fitted (and
         # the penalty does not overflow).
@@ -168,7 +174,9 @@ def solve_linear(
             return _solution(problem, eigenvectors, found, A)
         descend = _proximal if nuclear else _lbfgs
         start = problem.scaled_identity() if B is None else B
-        return _solution(problem, eigenvectors, descend(problem, start, tol, max_iter, report))
+        return _solution(
+            problem, eigenvectors, descend(problem, start, tol, max_iter, report)
+        )
 
 
 def _solution(
@@ -187,12 +195,18 @@ def _solution(
     gap = np.nan if problem.nuclear else max(problem.gap(point), 0.0)
     response = problem.lam.max(initial=0.0) * point.singular.max() ** 2
     own = np.einsum("it,it->t", problem.M, problem.lam[:, None] * coef)
-    collapsed = bool(response <= 1e-10 * problem.alpha or np.any(own <= 1e-10 * own.max()))
+    collapsed = bool(
+        response <= 1e-10 * problem.alpha or np.any(own <= 1e-10 * own.max())
+    )
     A, coef = eigenvectors @ A, eigenvectors @ coef
-    return LinearSolution(A, symmetric, coef, np.array(path), n_iter, converged, gap, collapsed)
+    return LinearSolution(
+        A, symmetric, coef, np.array(path), n_iter, converged, gap, collapsed
+    )
 
 
-def _lbfgs(problem: _Problem, B: Array, tol: float, max_iter: int, report: Report | None) -> _Found:
+def _lbfgs(
+    problem: _Problem, B: Array, tol: float, max_iter: int, report: Report | None
+) -> _Found:
     """Smooth case: quasi-Newton over B until the relative duality gap is below ``tol``."""
     latest = problem.at(B)
     gap = problem.gap(latest)
@@ -203,19 +217,30 @@ def _lbfgs(problem: _Problem, B: Array, tol: float, max_iter: int, report: Repor
         nonlocal latest
         candidate = x.reshape(B.shape)
         latest = problem.at(candidate)
-        return latest.value, (latest.slope + 2.0 * problem.frobenius * candidate).ravel()
+        return latest.value, (
+            latest.slope + 2.0 * problem.frobenius * candidate
+        ).ravel()
 
     def accept(xk: Array) -> None:
         nonlocal gap
-        record(path, latest.value, report)  # the last point evaluated is the one accepted
+        record(
+            path, latest.value, report
+        )  # the last point evaluated is the one accepted
         gap = problem.gap(latest)
         if gap <= tol:
             raise StopIteration
 
     if gap > tol and max_iter > 0:
-        options: Any = {"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": 0.0, "gtol": 0.0}
+        options: Any = {
+            "maxiter": max_iter,
+            "maxfun": 10 * max_iter,
+            "ftol": 0.0,
+            "gtol": 0.0,
+        }
         x = B.ravel()
-        x = minimize(objective, x, jac=True, method="L-BFGS-B", callback=accept, options=options).x
+        x = minimize(
+            objective, x, jac=True, method="L-BFGS-B", callback=accept, options=options
+        ).x
         B = x.reshape(B.shape)
         if len(path) - 1 < max_iter:
             B = _polish(problem, B)
@@ -285,7 +310,12 @@ def _proximal(
 
 
 def _paper(
-    problem: _Problem, B: Array, step: float, tol: float, max_iter: int, report: Report | None
+    problem: _Problem,
+    B: Array,
+    step: float,
+    tol: float,
+    max_iter: int,
+    report: Report | None,
 ) -> tuple[Array, _Found]:
     """Algorithm 1 with the gradients of Q_L put right: exact A, one gradient step on B."""
     path: list[float] = []

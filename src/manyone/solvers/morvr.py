@@ -45,7 +45,9 @@ class MORVRSolution(NamedTuple):
 
 def published_start(responses: Array, weight: Array | None = None) -> Array:
     """Return a tenth of the responses' covariance, singular for one-hot responses."""
-    return 0.1 * np.atleast_2d(np.cov(responses, rowvar=False, bias=True, aweights=weight))
+    return 0.1 * np.atleast_2d(
+        np.cov(responses, rowvar=False, bias=True, aweights=weight)
+    )
 
 
 def solve_morvr(
@@ -99,7 +101,13 @@ def solve_morvr(
         path.append(state.improve(tol))
         converged = bool(path[-2] - path[-1] <= state.enough(tol))
     state.refresh()
-    found = state.active, state.alpha[state.active], state.mean, state.covariance, state.noise
+    found = (
+        state.active,
+        state.alpha[state.active],
+        state.mean,
+        state.covariance,
+        state.noise,
+    )
     return MORVRSolution(*found, np.array(path), len(path) - 1, converged)
 
 
@@ -150,7 +158,9 @@ class _Evidence:
     Y'C^-1 Y follow it: O(B (M + V^2)) per iteration for B bases once Phi'Phi is known.
     """
 
-    def __init__(self, design: Array, responses: Array, guard: Array, n_rows: float) -> None:
+    def __init__(
+        self, design: Array, responses: Array, guard: Array, n_rows: float
+    ) -> None:
         self.gram = design.T @ design
         self.moments = design.T @ responses
         self.total = responses.T @ responses
@@ -176,7 +186,9 @@ class _Evidence:
         self.inner = self.gram.diagonal() - np.einsum("ij,ij->j", rows, half)
         self.outer = self.moments - rows.T @ self.mean
         self.scatter = self.total - self.moments[self.active].T @ self.mean
-        self.log_det = 2 * np.log(np.diag(factor[0])).sum() - np.log(self.alpha[self.active]).sum()
+        self.log_det = (
+            2 * np.log(np.diag(factor[0])).sum() - np.log(self.alpha[self.active]).sum()
+        )
 
     def set_noise(self, noise: Array) -> None:
         """Set Omega and whiten the outputs with it, ignoring directions it does not span."""
@@ -205,7 +217,9 @@ class _Evidence:
         n_outputs = len(self.noise)
         misfit = np.vdot(self.whitener, (self.scatter + self.guard) @ self.whitener)
         log_dets = n_outputs * self.log_det + self.n_noise_rows * self.log_det_noise
-        return float(log_dets + misfit + self.n_rows * n_outputs * np.log(2 * np.pi)) / 2
+        return (
+            float(log_dets + misfit + self.n_rows * n_outputs * np.log(2 * np.pi)) / 2
+        )
 
     def statistics(self) -> tuple[Array, Array]:
         """Sparsity and quality of every basis, taken out of C."""
@@ -233,7 +247,9 @@ class _Evidence:
             factor = 1.0 / (precision + self.inner[basis])
             growth = 1.0 + self.inner[basis] / precision
             column = np.append(-half, 1.0)
-            self.covariance = _add_outer(np.pad(self.covariance, (0, 1)), factor, column)
+            self.covariance = _add_outer(
+                np.pad(self.covariance, (0, 1)), factor, column
+            )
             self.buffer[len(self.active)] = self.gram[basis]
             self.active = np.append(self.active, basis)
         else:
@@ -248,7 +264,9 @@ class _Evidence:
                 keep = np.arange(len(self.active)) != at
                 self.covariance = self.covariance[np.ix_(keep, keep)]
                 self.active = self.active[keep]
-                self.buffer[at : len(self.active)] = self.buffer[at + 1 : len(self.active) + 1]
+                self.buffer[at : len(self.active)] = self.buffer[
+                    at + 1 : len(self.active) + 1
+                ]
         projection = self.outer[basis].copy()
         self.inner -= factor * cross**2
         self.outer -= factor * np.outer(cross, projection)

@@ -145,10 +145,14 @@ def two_layer_problem(
         origin = ANCHOR * float(np.mean(weight @ R))
         Phi, R = np.vstack([Phi, np.zeros(Phi.shape[1])]), np.vstack([R, np.zeros(T)])
         weight, groups = np.append(weight, origin), np.append(groups, T)
-    return TwoLayerProblem(Phi, R, weight / unit, groups, alpha / unit, W, float(theta), unit)
+    return TwoLayerProblem(
+        Phi, R, weight / unit, groups, alpha / unit, W, float(theta), unit
+    )
 
 
-def solve_nonlinear(problem: TwoLayerProblem, beta: float, how: Descent) -> NonlinearSolution:
+def solve_nonlinear(
+    problem: TwoLayerProblem, beta: float, how: Descent
+) -> NonlinearSolution:
     """Minimise ``sum_i w_i |(J B - R)_i|^2 + alpha |W|_F^2 + beta tr(B'JB)`` over W and B.
 
     ``J_ij = exp(-theta |y_i - y_j|^2)`` with ``Y = Phi W``. B is eliminated, which leaves
@@ -169,19 +173,25 @@ def solve_nonlinear(problem: TwoLayerProblem, beta: float, how: Descent) -> Nonl
     buffers = np.empty((2, len(problem.R), len(problem.R)))
     evaluate = partial(reduced_objective, problem, beta, buffers)
     with one_blas_thread(len(problem.R)):
-        found = descend(evaluate, problem, how, least, lambda *_: _first_slope(problem, beta))
+        found = descend(
+            evaluate, problem, how, least, lambda *_: _first_slope(problem, beta)
+        )
         Y, theta = problem.Phi @ found[0], found[1]
         B = second_layer(Y, problem.R, beta / problem.weight, theta, buffers)
     return NonlinearSolution(*found, B, beta * problem.unit)
 
 
-def in_units(problem: TwoLayerProblem, beta: float) -> tuple[TwoLayerProblem, float, float]:
+def in_units(
+    problem: TwoLayerProblem, beta: float
+) -> tuple[TwoLayerProblem, float, float]:
     """The problem with weights that beta is resolved beside, beta in its units, the least value.
 
     As ``J_ij <= 1``, no first layer goes below ``sum_t beta n_t / (beta + n_t)``, n_t task weights.
     """
     heaviest = float(np.mean(problem.weight @ problem.R))
-    beta = float(effective_alpha(min(beta / problem.unit, heaviest), float(len(problem.R))))
+    beta = float(
+        effective_alpha(min(beta / problem.unit, heaviest), float(len(problem.R)))
+    )
     problem = problem._replace(weight=np.minimum(problem.weight, 1e10 * beta))
     total = problem.weight @ problem.R
     return problem, beta, float(np.sum(beta * total / (beta + total)))
@@ -217,7 +227,9 @@ def second_layer(
     np.fill_diagonal(factor, 1.0 + ridge)
     B = solve_definite(factor, R)
     if B is None:
-        raise np.linalg.LinAlgError("the second-layer kernel plus ridge is not positive definite")
+        raise np.linalg.LinAlgError(
+            "the second-layer kernel plus ridge is not positive definite"
+        )
     return B
 
 
@@ -252,7 +264,13 @@ def respond(Y_new: Array, Y: Array, B: Array, theta: float) -> Array:
 
 
 def pull_back(
-    problem: TwoLayerProblem, W: Array, theta: float, Y: Array, J: Array, left: Array, right: Array
+    problem: TwoLayerProblem,
+    W: Array,
+    theta: float,
+    Y: Array,
+    J: Array,
+    left: Array,
+    right: Array,
 ) -> tuple[Array, float]:
     """Gradient in W of ``g(J) + alpha |W|_F^2``, and the derivative of g in log theta.
 
@@ -261,7 +279,9 @@ def pull_back(
     Laplacian of H applied to Y. Only the upper block triangle of J (n, n) is read.
     """
     n_rows, n_tasks = Y.shape
-    points = np.hstack([Y, np.ones((n_rows, 1))])  # the last column collects the row sums of H
+    points = np.hstack(
+        [Y, np.ones((n_rows, 1))]
+    )  # the last column collects the row sums of H
     product = np.zeros_like(points)
     for start in range(0, n_rows, _BLOCK):
         stop = min(start + _BLOCK, n_rows)
@@ -302,7 +322,9 @@ def descend(
     def objective(x: Array) -> tuple[float, Array]:
         nonlocal latest
         coefficient = theta * float(np.exp(x[-1]))
-        latest, gradient, by_log_theta = evaluate(size * x[:-1].reshape(W.shape), coefficient)
+        latest, gradient, by_log_theta = evaluate(
+            size * x[:-1].reshape(W.shape), coefficient
+        )
         if not path:
             accept(x)
         unit = max(path[0] - least, 1e-300)
@@ -313,26 +335,40 @@ def descend(
     x = np.append(W.ravel() / size, 0.0)
     if how.max_iter == 0:
         return W, theta, np.array([evaluate(W, theta)[0]]), 0, False
-    most: Any = {"maxiter": how.max_iter, "maxfun": 10 * how.max_iter, "ftol": how.tol, "gtol": 0.0}
-    found = minimize(objective, x, jac=True, method="L-BFGS-B", callback=accept, options=most)
+    most: Any = {
+        "maxiter": how.max_iter,
+        "maxfun": 10 * how.max_iter,
+        "ftol": how.tol,
+        "gtol": 0.0,
+    }
+    found = minimize(
+        objective, x, jac=True, method="L-BFGS-B", callback=accept, options=most
+    )
     W, theta = size * found.x[:-1].reshape(W.shape), theta * float(np.exp(found.x[-1]))
     return W, theta, np.array(path), len(path) - 1, found.status == 0
 
 
 def gradient_steps(
-    evaluate: Evaluation, first: tuple[float, Array, float], problem: TwoLayerProblem, how: Descent
+    evaluate: Evaluation,
+    first: tuple[float, Array, float],
+    problem: TwoLayerProblem,
+    how: Descent,
 ) -> Found:
     """The paper's Algorithms 2 and 3: fixed steps on A and theta until ``|dQ| < tol``.
 
     `first` is what the first step goes by instead of an evaluation.
     """
     W, theta, (_, gradient, by_log_theta) = problem.W, problem.theta, first
-    metric = problem.Phi.T @ (problem.weight[:, None] * problem.Phi)  # from A to W = Phi'A
+    metric = problem.Phi.T @ (
+        problem.weight[:, None] * problem.Phi
+    )  # from A to W = Phi'A
     path: list[float] = []
     converged = False
     while len(path) < how.max_iter and not converged:
         W = W - how.steps[0] * (metric @ gradient)
-        theta = max(theta - how.steps[1] * how.learn_theta * by_log_theta / theta, 1e-300)
+        theta = max(
+            theta - how.steps[1] * how.learn_theta * by_log_theta / theta, 1e-300
+        )
         value, gradient, by_log_theta = evaluate(W, theta)
         record(path, value, how.report)
         converged = len(path) > 1 and abs(path[-2] - path[-1]) < how.tol
@@ -341,7 +377,13 @@ def gradient_steps(
 
 def _first_slope(problem: TwoLayerProblem, beta: float) -> tuple[float, Array, float]:
     """What the paper's first step goes by: B for tasks that do not interact, at the first J."""
-    Phi, R, weight, W, theta = problem.Phi, problem.R, problem.weight, problem.W, problem.theta
+    Phi, R, weight, W, theta = (
+        problem.Phi,
+        problem.R,
+        problem.weight,
+        problem.W,
+        problem.theta,
+    )
     Y = Phi @ W
     J = gram(Y, Y, theta)
     B = weight[:, None] * R / (weight @ R + beta)

@@ -86,7 +86,9 @@ def solve_null_space(K: Array, labels: Codes, rtol: float = 1e-12) -> NullSpaceS
     keep = values > rtol * max(values[-1], 0.0)
     if not keep.any():  # All rows coincide.
         projection = np.zeros((len(K), 1))
-        return NullSpaceSolution(projection, np.zeros((len(counts), 1)), 1.0, 0, converged=False)
+        return NullSpaceSolution(
+            projection, np.zeros((len(counts), 1)), 1.0, 0, converged=False
+        )
     roots, vectors = np.sqrt(values[keep]), vectors[:, keep]
 
     # Orthonormal basis of the class-constant vectors that sum to zero: in coordinates of the unit
@@ -97,10 +99,14 @@ def solve_null_space(K: Array, labels: Codes, rtol: float = 1e-12) -> NullSpaceS
     if null.any():
         coordinates = qr(left[:, null] / roots[:, None], mode="economic")[0]
         # A null space has no axes of its own: take those along which the classes spread most.
-        coordinates = coordinates @ svd(roots[:, None] * coordinates, full_matrices=False)[2].T
+        coordinates = (
+            coordinates @ svd(roots[:, None] * coordinates, full_matrices=False)[2].T
+        )
     else:
         outside = vectors - classes @ (classes.T @ vectors)
-        coordinates = eigh((outside * roots).T @ (outside * roots), subset_by_index=(0, 0))[1]
+        coordinates = eigh(
+            (outside * roots).T @ (outside * roots), subset_by_index=(0, 0)
+        )[1]
     projection = vectors @ (coordinates / roots[:, None])
     projection -= projection.mean(axis=0)
 
@@ -112,5 +118,9 @@ def solve_null_space(K: Array, labels: Codes, rtol: float = 1e-12) -> NullSpaceS
     within = np.square(projected - targets[labels]).sum()
     total = np.square(projected - projected.mean(axis=0)).sum()
     return NullSpaceSolution(
-        projection * flip, targets * flip, float(within / total), int(keep.sum()), bool(null.any())
+        projection * flip,
+        targets * flip,
+        float(within / total),
+        int(keep.sum()),
+        bool(null.any()),
     )

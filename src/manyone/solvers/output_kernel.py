@@ -67,11 +67,15 @@ def solve_output_kernel(
     """
     spectrum = eigenvalues[:, None]
     targets = eigenvectors.T @ Y
-    outside = Y - eigenvectors @ targets  # fitted by nothing; twice, as it is divided by the ridge
+    outside = (
+        Y - eigenvectors @ targets
+    )  # fitted by nothing; twice, as it is divided by the ridge
     outside -= eigenvectors @ (eigenvectors.T @ outside)
     constant = float(np.vdot(outside, outside)) / (2 * ridge)
     # Directions of the outputs that rounding alone made, beside what shapes L, stay out.
-    _, sizes, right = svd(np.sqrt(spectrum) * targets / (spectrum + ridge), full_matrices=False)
+    _, sizes, right = svd(
+        np.sqrt(spectrum) * targets / (spectrum + ridge), full_matrices=False
+    )
     axes = right[sizes > _NEGLIGIBLE * sizes.max(initial=0.0)].T
     targets = targets @ axes
     size = float(np.linalg.norm(targets))
@@ -95,7 +99,9 @@ def solve_output_kernel(
         C = C + _line_minimum(gradient, step, C, values, spectrum, ridge) * step
     structure = (axes * values) @ axes.T
     coef = eigenvectors @ (best @ axes.T) + outside / ridge
-    return OutputKernelSolution(structure, coef, np.array(path), len(path) - 1, converged)
+    return OutputKernelSolution(
+        structure, coef, np.array(path), len(path) - 1, converged
+    )
 
 
 def _newton_step(
@@ -131,13 +137,23 @@ def _newton_step(
 
 
 def _line_minimum(
-    gradient: Array, step: Array, C: Array, values: Array | float, spectrum: Array, ridge: float
+    gradient: Array,
+    step: Array,
+    C: Array,
+    values: Array | float,
+    spectrum: Array,
+    ridge: float,
 ) -> float:
     """Length t >= 0 of the `step` at which the dual is smallest: the root of a rising cubic."""
     curved = spectrum * step
-    first, second = _symmetric(C.T @ curved), step.T @ curved / 2  # L(t) = L + t first + t^2 second
+    first, second = (
+        _symmetric(C.T @ curved),
+        step.T @ curved / 2,
+    )  # L(t) = L + t first + t^2 second
     slope = float(np.vdot(gradient, step))
-    linear = ridge * float(np.vdot(step, step)) + 2 * float(np.sum(values * np.diag(second)))
+    linear = ridge * float(np.vdot(step, step)) + 2 * float(
+        np.sum(values * np.diag(second))
+    )
     linear += float(np.vdot(first, first))
     square, cube = 3 * float(np.vdot(first, second)), 2 * float(np.vdot(second, second))
     low, high, length = 0.0, np.inf, 1.0

@@ -56,7 +56,9 @@ def left_out_gaps(
     damped = 1.0 / (np.maximum(values, 0.0)[:, None] + nodes)
     kept = one_minus_leverage((nodes * (vectors**2 @ damped)).T, weight)
     rotated = vectors.T @ (root[:, None] * R)
-    solved = vectors @ (damped[:, :, None] * rotated[:, None, :]).reshape(len(values), -1)
+    solved = vectors @ (damped[:, :, None] * rotated[:, None, :]).reshape(
+        len(values), -1
+    )
     solved = solved.reshape(len(values), len(nodes), -1)  # M^-1 S R for every ridge
     total, leaves = weight @ R, count.copy()
     for block in blocks or []:
@@ -110,4 +112,6 @@ def chebyshev(alphas: Array) -> tuple[Array, Array | None]:
     # Over these nodes the polynomials are orthogonal: values give coefficients by a product.
     there = chebvander(nodes, n_nodes - 1)
     here = chebvander((np.log(alphas) - middle) / half, n_nodes - 1)
-    return np.exp(middle + half * nodes), here @ (there / np.square(there).sum(axis=0)).T
+    return np.exp(middle + half * nodes), here @ (
+        there / np.square(there).sum(axis=0)
+    ).T

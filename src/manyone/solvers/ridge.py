@@ -147,7 +147,9 @@ def solve_ridge(
     L = factorise(K, alpha, root, overwrite=overwrite)
     coef = cho_solve((L, True), root[:, None] * R, overwrite_b=True, check_finite=False)
     coef *= root[:, None]
-    return RidgeSolution(coef, one_minus_leverage(alpha * inverse_diagonal(L), weight), L)
+    return RidgeSolution(
+        coef, one_minus_leverage(alpha * inverse_diagonal(L), weight), L
+    )
 
 
 def factorise(K: Array, alpha: float, root: Array, *, overwrite: bool = False) -> Array:
@@ -245,7 +247,9 @@ def solve_ridge_stack(
     alpha = np.broadcast_to(np.asarray(alpha, dtype=float), g)
     if n > _SMALL:
         solved = [
-            solve_ridge(K[i].T, r[i][:, None], float(alpha[i]), weight[i], overwrite=True)
+            solve_ridge(
+                K[i].T, r[i][:, None], float(alpha[i]), weight[i], overwrite=True
+            )
             for i in range(g)
         ]
         kept = [solution.one_minus_leverage for solution in solved]
@@ -272,7 +276,9 @@ def solve_ridge_stack(
     return coef, one_minus_leverage(complement, weight)
 
 
-def left_out_mean(residual_sum: Array, lost: Array, total: Array, removed: Array) -> Array:
+def left_out_mean(
+    residual_sum: Array, lost: Array, total: Array, removed: Array
+) -> Array:
     """Mean residual of the rows of a task that are left when a row leaves.
 
     Parameters
@@ -292,11 +298,18 @@ def left_out_mean(residual_sum: Array, lost: Array, total: Array, removed: Array
     remaining = total - removed
     is_singleton = remaining <= 1e-9 * total
     mean = (residual_sum - lost) / np.where(is_singleton, 1.0, remaining)
-    return np.where(is_singleton, residual_sum / np.where(total > 0.0, total, 1.0), mean)
+    return np.where(
+        is_singleton, residual_sum / np.where(total > 0.0, total, 1.0), mean
+    )
 
 
 def left_out_scores(
-    residual: Array, left_out: Array, moved: Array, weight: Array, codes: Codes, n_tasks: int
+    residual: Array,
+    left_out: Array,
+    moved: Array,
+    weight: Array,
+    codes: Codes,
+    n_tasks: int,
 ) -> Array:
     """Score of each normal row under the model refitted without one count of it.
 
@@ -323,5 +336,7 @@ def left_out_scores(
     """
     count = np.minimum(weight, 1.0)
     total: Array = np.bincount(codes, weight, n_tasks).astype(np.float64)[codes]
-    residual_sum = np.bincount(codes, weight * residual, n_tasks).astype(np.float64)[codes]
+    residual_sum = np.bincount(codes, weight * residual, n_tasks).astype(np.float64)[
+        codes
+    ]
     return -np.abs(left_out - left_out_mean(residual_sum, count * moved, total, count))

@@ -35,7 +35,9 @@ class RidgeState(NamedTuple):
     alpha: float
 
 
-def add_rows(state: RidgeState, cross: Array, corner: Array, R: Array, root: Array) -> RidgeState:
+def add_rows(
+    state: RidgeState, cross: Array, corner: Array, R: Array, root: Array
+) -> RidgeState:
     """Minimise ``sum_i w_i |f(x_i) - r_i|^2 + alpha |f|^2`` over old and k new rows, O(n^2 k).
 
     Parameters
@@ -64,7 +66,9 @@ def add_rows(state: RidgeState, cross: Array, corner: Array, R: Array, root: Arr
     # Old rows give way to the new ones in proportion to M^-1 cross'.
     share = solve_triangular(L, below.T, lower=True, trans="T")
     fresh = cho_solve((corner_factor, True), root[:, None] * (R - cross @ coef))
-    coef = np.vstack([coef - old_root[:, None] * (share @ fresh), root[:, None] * fresh])
+    coef = np.vstack(
+        [coef - old_root[:, None] * (share @ fresh), root[:, None] * fresh]
+    )
     gain = solve_triangular(corner_factor, share.T, lower=True)
     old = complement + alpha * np.einsum("ij,ij->j", gain, gain)
     complement = np.concatenate([old, alpha * inverse_diagonal(corner_factor)])
@@ -96,7 +100,9 @@ def drop_rows(state: RidgeState, gone: Codes) -> RidgeState:
     lost = solve_triangular(corner_factor, coef[gone] / root[gone, None], lower=True)
     coef = coef[kept] - root[kept, None] * (gain.T @ lost)
     complement = complement[kept] - alpha * np.einsum("ij,ij->j", gain, gain)
-    return RidgeState(np.asfortranarray(coef), complement, remove_rows(L, gone), root[kept], alpha)
+    return RidgeState(
+        np.asfortranarray(coef), complement, remove_rows(L, gone), root[kept], alpha
+    )
 
 
 def append_rows(L: Array, cross: Array, corner: Array) -> Array:
@@ -122,7 +128,9 @@ def append_rows(L: Array, cross: Array, corner: Array) -> Array:
     extended[n:, :n] = below
     L_corner, info = lapack.dpotrf(corner - below @ below.T, lower=1, clean=1)
     if info:
-        raise NotPositiveDefinite("The kernel matrix with the new rows is not positive definite.")
+        raise NotPositiveDefinite(
+            "The kernel matrix with the new rows is not positive definite."
+        )
     extended[n:, n:] = L_corner
     return extended
 
@@ -152,7 +160,9 @@ def remove_rows(L: Array, rows: Codes) -> Array:
         if trailing.size:
             lost = np.asfortranarray(L[stop:, start:stop].T)
             block = max(1, min(32, trailing.shape[0]))
-            found = lapack.dtpqrt(0, block, trailing, lost, overwrite_a=1, overwrite_b=1)
+            found = lapack.dtpqrt(
+                0, block, trailing, lost, overwrite_a=1, overwrite_b=1
+            )
             trailing = np.triu(found[0])
             trailing *= np.where(np.diag(trailing) < 0, -1.0, 1.0)[:, None]
         keep = np.r_[0:start, stop : L.shape[0]]

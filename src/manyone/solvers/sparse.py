@@ -22,12 +22,21 @@ from manyone.solvers.nonlinear import (
     respond,
     solve_nonlinear,
 )
-from manyone.solvers.sparse_group_lasso import SparseGroupLassoSolution, solve_sparse_group_lasso
-from manyone.solvers.two_layer_landmarks import moments_of, pull_back_on, solve_nonlinear_on
+from manyone.solvers.sparse_group_lasso import (
+    SparseGroupLassoSolution,
+    solve_sparse_group_lasso,
+)
+from manyone.solvers.two_layer_landmarks import (
+    moments_of,
+    pull_back_on,
+    solve_nonlinear_on,
+)
 from manyone.threads import one_blas_thread
 
 _GAP = 1e-5  # relative duality gap at which the support of a lasso is worth a try
-_ROUGH = 1e-4  # relative decrease at which the ridge's solution is near enough to start from
+_ROUGH = (
+    1e-4  # relative decrease at which the ridge's solution is near enough to start from
+)
 
 
 class SparseSolution(NamedTuple):
@@ -71,9 +80,13 @@ class SparseObjective:
             own, groups = root[self.centres], groups[self.centres]
             moments = own * (J.T @ (weight[:, None] * R))
             design, target = as_lasso(moments_of(J, weight) * own * own.T, moments)
-            outside = float(np.vdot(R * root, R * root)) - float(np.vdot(target, target))
+            outside = float(np.vdot(R * root, R * root)) - float(
+                np.vdot(target, target)
+            )
         l1, start = self.l1 * own[:, 0], None if start is None else start / own
-        found = solve_sparse_group_lasso(design, target, groups, l1, self.group, B=start, tol=_GAP)
+        found = solve_sparse_group_lasso(
+            design, target, groups, l1, self.group, B=start, tol=_GAP
+        )
         self.B = found.B * own
         return found._replace(B=self.B, objective_path=found.objective_path + outside)
 
@@ -104,7 +117,9 @@ def as_lasso(moments: Array, slopes: Array) -> tuple[Array, Array]:
     """
     lower, info = dpotrf(moments, lower=1, clean=1)
     if info:
-        raise np.linalg.LinAlgError("the moments of the second layer are not positive definite")
+        raise np.linalg.LinAlgError(
+            "the moments of the second layer are not positive definite"
+        )
     return lower.T, solve_triangular(lower, slopes, lower=True, check_finite=False)
 
 
@@ -112,25 +127,36 @@ def sparse_problem(problem: TwoLayerProblem) -> TwoLayerProblem:
     """The problem as a lasso can solve it: it resolves fewer orders of magnitude than a ridge."""
     weight = np.minimum(problem.weight, 1e8 * problem.weight.min())
     return problem._replace(
-        weight=weight, groups=np.unique(problem.groups, return_inverse=True)[1].astype(np.intp)
+        weight=weight,
+        groups=np.unique(problem.groups, return_inverse=True)[1].astype(np.intp),
     )
 
 
 def sparse_strengths(
-    problem: TwoLayerProblem, l1: str | float, group: str | float, centres: Codes | None = None
+    problem: TwoLayerProblem,
+    l1: str | float,
+    group: str | float,
+    centres: Codes | None = None,
 ) -> tuple[float, float]:
     """`l1` and `group` in units of the problem, where the second layer is neither 0 nor R.
 
     See :func:`strengths_of`.
     """
     Y = problem.Phi @ problem.W  # wherever it starts, the same problem
-    weighted, at = problem.weight[:, None] * problem.R, slice(None) if centres is None else centres
+    weighted, at = (
+        problem.weight[:, None] * problem.R,
+        slice(None) if centres is None else centres,
+    )
     moments = respond(Y[at], Y, weighted, problem.theta)
     return strengths_of(moments, weighted[at], l1, group, problem.unit)
 
 
 def strengths_of(
-    moments: Array, weighted: Array, l1: str | float, group: str | float, unit: float = 1.0
+    moments: Array,
+    weighted: Array,
+    l1: str | float,
+    group: str | float,
+    unit: float = 1.0,
 ) -> tuple[float, float]:
     """`l1` and `group` in units of the mean weight, where the second layer is neither 0 nor R.
 
@@ -158,7 +184,9 @@ def strengths_of(
     return float(entries), float(np.clip(blocks, 1e-5 * longest, 0.1 * longest))
 
 
-def sparse_start(problem: TwoLayerProblem, max_iter: int, centres: Codes | None = None) -> Array:
+def sparse_start(
+    problem: TwoLayerProblem, max_iter: int, centres: Codes | None = None
+) -> Array:
     """First layer (m, T) of the ridge, which is cheap: near it the lasso needs few iterations."""
     how = Descent(_ROUGH, max_iter)
     if centres is None:
@@ -167,7 +195,11 @@ def sparse_start(problem: TwoLayerProblem, max_iter: int, centres: Codes | None 
 
 
 def solve_sparse(
-    problem: TwoLayerProblem, l1: float, group: float, how: Descent, centres: Codes | None = None
+    problem: TwoLayerProblem,
+    l1: float,
+    group: float,
+    how: Descent,
+    centres: Codes | None = None,
 ) -> SparseSolution:
     """Minimise ``|JB-R|^2 + alpha |W|_F^2 + l1 |B|_1 + group sum_{s,t} |B_{G_s,t}|_2``.
 

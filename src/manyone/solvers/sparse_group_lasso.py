@@ -85,7 +85,9 @@ def solve_sparse_group_lasso(
     structure, path = np.sqrt(penalty.blocks(rounds.best**2)), np.array(rounds.path)
     converged = bool(np.all(gap <= tol * rounds.primal))
     total = max(float(gap.sum()) / max(float(rounds.primal.sum()), _TINY), 0.0)
-    return SparseGroupLassoSolution(result, structure, path, rounds.n_iter, converged, total)
+    return SparseGroupLassoSolution(
+        result, structure, path, rounds.n_iter, converged, total
+    )
 
 
 class _Rounds:
@@ -100,7 +102,9 @@ class _Rounds:
     ) -> None:
         self.J, self.R, self.penalty, self.gram = J, R, penalty, J.T @ J
         self.moments, n_outputs = 2.0 * J.T @ R, R.shape[1]
-        self.best = np.zeros((J.shape[1], n_outputs)) if start is None else start.astype(float)
+        self.best = (
+            np.zeros((J.shape[1], n_outputs)) if start is None else start.astype(float)
+        )
         self.bound, self.goal = np.zeros(n_outputs), np.full(n_outputs, tol)
         self.path: list[float] = []
         self.n_iter = 0
@@ -111,7 +115,9 @@ class _Rounds:
         residual, self.primal = self._primal(self.best, R)
         self.open, self.steps = outputs, np.zeros(len(outputs))
         # Start cautiously from zero and boldly from a warm start; a failed line search corrects it.
-        sigma = (5.0 if start is None else 500.0) / max(np.diag(self.gram).mean(), _TINY)
+        sigma = (5.0 if start is None else 500.0) / max(
+            np.diag(self.gram).mean(), _TINY
+        )
         self.sigma = np.full(len(outputs), sigma)
         self.target, self.dual = R[:, self.open], residual[:, self.open]
         self.centre, self.slope = self.best[:, self.open], 2.0 * J.T @ self.dual
@@ -119,11 +125,15 @@ class _Rounds:
     def _primal(self, B: Array, R: Array) -> tuple[Array, Array]:
         """Residual (n, k) and objective (k,) of some outputs."""
         residual = R - self.J @ B
-        return residual, np.einsum("it,it->t", residual, residual) + self.penalty.values(B)
+        return residual, np.einsum(
+            "it,it->t", residual, residual
+        ) + self.penalty.values(B)
 
     def evaluate(self) -> bool:
         """Primal and dual values here; finish the outputs that are near, and say if any is left."""
-        x, self.unit_vectors, self.kept = self.penalty.prox(self.centre / self.sigma + self.slope)
+        x, self.unit_vectors, self.kept = self.penalty.prox(
+            self.centre / self.sigma + self.slope
+        )
         self.x = x * self.sigma
         self.residual, value = self._primal(self.x, self.target)
         here = self.open
@@ -132,12 +142,16 @@ class _Rounds:
         improved = value < self.primal[here]
         self.primal[here] = np.minimum(self.primal[here], value)
         self.best[:, here[improved]] = self.x[:, improved]
-        near = self.primal[here] - self.bound[here] <= self.goal[here] * self.primal[here]
+        near = (
+            self.primal[here] - self.bound[here] <= self.goal[here] * self.primal[here]
+        )
         if near.any():
             done = finish(self.gram, self.moments, self.penalty, self.best, here[near])
             # An unclear support becomes clearer with a smaller gap.
             done |= self.goal[here[near]] <= _SMALLEST_GAP
-            self.goal[here[near]] = np.maximum(1e-2 * self.goal[here[near]], _SMALLEST_GAP)
+            self.goal[here[near]] = np.maximum(
+                1e-2 * self.goal[here[near]], _SMALLEST_GAP
+            )
             near[near] = done
             self._keep(~near)
         self.path.append(float(self.primal.sum()))
@@ -147,13 +161,24 @@ class _Rounds:
         """Close the other outputs."""
         for name in ("open", "sigma", "steps"):
             setattr(self, name, getattr(self, name)[columns])
-        for name in ("x", "unit_vectors", "kept", "residual", "target", "dual", "slope", "centre"):
+        for name in (
+            "x",
+            "unit_vectors",
+            "kept",
+            "residual",
+            "target",
+            "dual",
+            "slope",
+            "centre",
+        ):
             setattr(self, name, getattr(self, name)[:, columns])
 
     def advance(self) -> None:
         """Move the centres that are solved for, and take a Newton step on the other outputs."""
         self.n_iter += 1
-        rho = self.dual - self.residual  # half the gradient of the dual of the proximal step
+        rho = (
+            self.dual - self.residual
+        )  # half the gradient of the dual of the proximal step
         moved = np.einsum("it,it->t", self.x - self.centre, self.x - self.centre)
         solved = np.einsum("it,it->t", rho, rho) <= 0.05 * moved / self.sigma
         self.centre = np.where(solved, self.x, self.centre)
@@ -243,7 +268,9 @@ def feasible_scale(V: Array, penalty: Penalty) -> Array:
     def excess(c: Array) -> tuple[Array, Array]:
         shrunk = soft(penalty.spread(c) * V, penalty.l1)
         norm = np.sqrt(penalty.blocks(shrunk**2))
-        return norm - penalty.group, penalty.blocks(shrunk * V) / np.maximum(norm, _TINY)
+        return norm - penalty.group, penalty.blocks(shrunk * V) / np.maximum(
+            norm, _TINY
+        )
 
     high = np.ones_like(penalty.blocks(V))
     above, slope = excess(high)
@@ -252,11 +279,15 @@ def feasible_scale(V: Array, penalty: Penalty) -> Array:
         return np.ones(high.shape[1])
     # The excess is convex in c: Newton steps from the right stay above the root, chords below.
     for _ in range(5):
-        high = high - np.divide(above, slope, out=np.zeros_like(high), where=above > 0.0)
+        high = high - np.divide(
+            above, slope, out=np.zeros_like(high), where=above > 0.0
+        )
         above, slope = excess(high)
     near = (1.0 - 1e-13) * high
     # The l1 norm of a block bounds its largest entry and its length: a feasible point for a chord.
-    low = (penalty.l1.min() + penalty.group) / np.maximum(penalty.blocks(np.abs(V)), _TINY)
+    low = (penalty.l1.min() + penalty.group) / np.maximum(
+        penalty.blocks(np.abs(V)), _TINY
+    )
     low = np.minimum(low, high)
     below = np.minimum(excess(low)[0], 0.0)
     chord = low - below * (high - low) / np.maximum(above - below, _TINY)

@@ -82,4 +82,6 @@ def solve_svdd(
     distance2 = centre_norm2 - 2 * qp.gradient
     radius2 = max(float(centre_norm2 - 2 * qp.multiplier[0]), 0.0)
     solved = 2 * qp.objective, qp.n_iter, qp.converged
-    return SVDDSolution(qp.coef, distance2, centre_norm2, radius2, qp.coef != 0, *solved)
+    return SVDDSolution(
+        qp.coef, distance2, centre_norm2, radius2, qp.coef != 0, *solved
+    )

@@ -62,8 +62,12 @@ def left_out_scores_of_ball(
             reduced[i] = fewer[i]
             kept = np.flatnonzero(reduced)
             share = reduced[kept] / reduced[sign > 0].sum()
-            without = solve_svdd(K[kept][:, kept], 1 / nu, sign[kept], share, tol, max_iter)
-            distance2[i] = K.diagonal()[i] - 2 * without.coef @ K[i][kept] + without.centre_norm2
+            without = solve_svdd(
+                K[kept][:, kept], 1 / nu, sign[kept], share, tol, max_iter
+            )
+            distance2[i] = (
+                K.diagonal()[i] - 2 * without.coef @ K[i][kept] + without.centre_norm2
+            )
     # Support vectors tie in theory: lowered by more than rounding, they tie in practice.
     tie_tolerance = 1e-9 * np.abs(K.diagonal()).max()
     scores = np.full(len(sign), np.nan)
@@ -126,4 +130,8 @@ def left_out_distances2(
     slope -= np.einsum("ij,ij->j", weights, similar - towards[basis, None])
     span2 = diagonal[rows] - 2 * np.einsum("ij,ij->j", weights, similar)
     span2 += np.einsum("ij,ij->j", weights, block[:, basis] @ weights)
-    return ball.distance2[rows] + 2 * excess * slope + np.square(excess) * np.maximum(span2, 0.0)
+    return (
+        ball.distance2[rows]
+        + 2 * excess * slope
+        + np.square(excess) * np.maximum(span2, 0.0)
+    )

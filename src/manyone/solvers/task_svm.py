@@ -96,4 +96,6 @@ def solve_task_svm(
     coef[order] = qp.coef
     offset = np.broadcast_to(qp.multiplier, n_tasks).copy()
     gap = float(qp.gap.max())
-    return TaskSVMSolution(coef, offset, coef != 0, qp.objective, gap, qp.n_iter, qp.converged)
+    return TaskSVMSolution(
+        coef, offset, coef != 0, qp.objective, gap, qp.n_iter, qp.converged
+    )

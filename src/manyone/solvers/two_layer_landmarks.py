@@ -83,7 +83,9 @@ def second_layer_on(
     M += beta * inner
     _, B, info = dposv(M, moments, lower=1, overwrite_a=1)
     if info:
-        raise np.linalg.LinAlgError("the second-layer kernel plus ridge is not positive definite")
+        raise np.linalg.LinAlgError(
+            "the second-layer kernel plus ridge is not positive definite"
+        )
     return B, float(np.vdot(weighted, R)) - float(np.vdot(moments, B)), inner
 
 

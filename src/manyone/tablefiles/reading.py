@@ -90,7 +90,9 @@ def read_table(
         blocks = list(read_text(file.chunks(), file.name))
     table, delimiter = pl.concat([table for table, _ in blocks]), blocks[0][1]
     _refuse_no_rows(len(table), file.name)
-    wanted = [c for c in table.columns if c not in kinds and (find is None or c in find)]
+    wanted = [
+        c for c in table.columns if c not in kinds and (find is None or c in find)
+    ]
     numbers = [c for c in table.columns if kinds.get(c) == "number"]
     styles = decimal_styles(table.select(wanted + numbers), delimiter, file.name)
     found = decide_kinds(table.select(wanted), styles, file.name)
@@ -113,7 +115,9 @@ def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
     """
     with _opened(source) as file:
         first_row = 0
-        for table, done in _parquet(file) if file.is_parquet else _converted(file, kinds):
+        for table, done in (
+            _parquet(file) if file.is_parquet else _converted(file, kinds)
+        ):
             if len(table):
                 yield Block(table, first_row, done)
             first_row += len(table)
@@ -140,11 +144,16 @@ def _parquet(file: _File) -> Iterator[tuple[pl.DataFrame, float | None]]:
 
     try:
         source = (
-            pl.read_parquet(file.raw).lazy() if file.size is None else pl.scan_parquet(file.name)
+            pl.read_parquet(file.raw).lazy()
+            if file.size is None
+            else pl.scan_parquet(file.name)
         )
         rows = source.select(pl.len()).collect().item()
         for start in range(0, max(rows, 1), _ROWS):
-            yield source.slice(start, _ROWS).collect(), min(1.0, (start + _ROWS) / max(rows, 1))
+            yield (
+                source.slice(start, _ROWS).collect(),
+                min(1.0, (start + _ROWS) / max(rows, 1)),
+            )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise TableFileError(
@@ -187,7 +196,9 @@ def _opened(source: Path) -> Iterator[_File]:
     """Open a file or stdin, and refuse what is known to be no table."""
     given = str(source) == STREAM
     if given and sys.stdin is None:
-        raise TableFileError("stdin is closed. Name a file, or let a command write into a pipe.")
+        raise TableFileError(
+            "stdin is closed. Name a file, or let a command write into a pipe."
+        )
     stdin: Any = sys.stdin.buffer if given else None
     with nullcontext(stdin) if given else open(source, "rb") as stream:
         size = None if given else os.fstat(stream.fileno()).st_size
@@ -202,4 +213,6 @@ def _opened(source: Path) -> Iterator[_File]:
 
 def _refuse_no_rows(rows: int, name: str) -> None:
     if not rows:
-        raise TableFileError(f"{name} has a header and no rows. Give a table with rows.")
+        raise TableFileError(
+            f"{name} has a header and no rows. Give a table with rows."
+        )

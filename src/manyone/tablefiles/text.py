@@ -54,7 +54,9 @@ def read_text(chunks: Iterable[bytes], name: str) -> Iterator[tuple[pl.DataFrame
     reader, line = None, 1
     for records in _records(_as_lines(chunks, name), name):
         if reader is None:
-            before = int(np.argmin(np.append(records.blank(), False)))  # blank lines at the top
+            before = int(
+                np.argmin(np.append(records.blank(), False))
+            )  # blank lines at the top
             line, records = line + before, records.after(before)
             if not len(records.end):
                 continue
@@ -176,7 +178,9 @@ def _as_lines(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
             )
         yield chunk.replace(b"\r", b"\n") if returns else chunk
     if decoder and decoder.getstate()[0]:
-        raise TableFileError(f"{name} ends in the middle of a character. Copy it again.")
+        raise TableFileError(
+            f"{name} ends in the middle of a character. Copy it again."
+        )
 
 
 class _Reader:
@@ -186,12 +190,16 @@ class _Reader:
         self.name, self.line, self.row, self.encoding = name, line, 0, ""
         self.delimiter = _find_delimiter(records)
         header = records.content[: records.end[0]]
-        first = _Records(header + b"\n", records.end[:1], records.quoted[: len(header) + 1])
+        first = _Records(
+            header + b"\n", records.end[:1], records.quoted[: len(header) + 1]
+        )
         self._refuse_stray_quotes(first)
         (fields,) = csv.reader(
             [self._decoded(header).decode().rstrip("\r")], delimiter=self.delimiter
         )
-        self.names = [field.strip() or f"column_{k}" for k, field in enumerate(fields, 1)]
+        self.names = [
+            field.strip() or f"column_{k}" for k, field in enumerate(fields, 1)
+        ]
         twice = [field for field, times in Counter(self.names).items() if times > 1]
         if twice:
             at = [k for k, field in enumerate(self.names, 1) if field == twice[0]]
@@ -231,13 +239,19 @@ class _Reader:
 
     def _refuse_other_widths(self, records: _Records) -> None:
         """Refuse records that are too short or too long."""
-        widths, wanted, blank = records.widths(self.delimiter), len(self.names), records.blank()
+        widths, wanted, blank = (
+            records.widths(self.delimiter),
+            len(self.names),
+            records.blank(),
+        )
         wrong = np.flatnonzero((widths != wanted) & ~blank)
         if not len(wrong):
             return
         k = int(wrong[0])
         row = self.row + k - int(np.sum(blank[:k]))
-        remedy = f"Mend it; put fields that hold a {_DELIMITERS[self.delimiter]} in quotes."
+        remedy = (
+            f"Mend it; put fields that hold a {_DELIMITERS[self.delimiter]} in quotes."
+        )
         if records.unfinished and k == len(widths) - 1 and widths[k] < wanted:
             remedy = "The file is cut off there: copy it again."
         raise TableFileError(
@@ -270,7 +284,11 @@ class _Reader:
                 f"{'text in UTF-8 or Windows-1252' if self.encoding == 'cp1252' else 'UTF-8'}. "
                 "Save the file as UTF-8."
             ) from error
-        return content if self.encoding == "utf-8" else content.decode(self.encoding).encode()
+        return (
+            content
+            if self.encoding == "utf-8"
+            else content.decode(self.encoding).encode()
+        )
 
 
 def _find_delimiter(records: _Records) -> str:

@@ -28,7 +28,9 @@ _DATE = rf"^{_DAY}([T ]\d\d?:\d\d(:\d\d(\.\d{{1,9}})?)?)? ?(Z|[+-]\d\d:?\d\d)?$"
 _MOST_NUMBERS_IN_TEXT = 50
 
 
-def decide_kinds(table: pl.DataFrame, styles: Mapping[str, Style], name: str) -> dict[str, Kind]:
+def decide_kinds(
+    table: pl.DataFrame, styles: Mapping[str, Style], name: str
+) -> dict[str, Kind]:
     """Kind of every column of a table of strings, from all of its values.
 
     Parameters
@@ -49,7 +51,10 @@ def decide_kinds(table: pl.DataFrame, styles: Mapping[str, Style], name: str) ->
     TableFileError
         If a column of numbers holds something else here and there: as a text it would be lost.
     """
-    return {column: _kind(table[column], styles[column], name) for column in counted(table.columns)}
+    return {
+        column: _kind(table[column], styles[column], name)
+        for column in counted(table.columns)
+    }
 
 
 def decimal_styles(table: pl.DataFrame, delimiter: str, name: str) -> dict[str, Style]:
@@ -84,7 +89,10 @@ def _sure(columns: list[pl.Series]) -> tuple[dict[str, Style], list[pl.Series]]:
     for column in columns:
         texts = _known(column)
         texts = texts.filter(texts.str.contains(r"\d"))  # or infinite
-        point, comma = texts.str.contains(_POINT).all(), texts.str.contains(_COMMA).all()
+        point, comma = (
+            texts.str.contains(_POINT).all(),
+            texts.str.contains(_COMMA).all(),
+        )
         if point != comma:
             styles[column.name] = "comma" if comma else "point"
         elif point:
@@ -136,7 +144,11 @@ def convert(
         if kind == "text":
             columns.append(column)
             continue
-        if kind == "number" and style == "point" and (plain := _plain_numbers(column)) is not None:
+        if (
+            kind == "number"
+            and style == "point"
+            and (plain := _plain_numbers(column)) is not None
+        ):
             columns.append(plain)
             continue
         texts = _without_missing(column)
@@ -144,7 +156,9 @@ def convert(
         values = read(texts, style)
         wrong = (values.is_null() & texts.is_not_null()).arg_true()
         if len(wrong):
-            what = {"number": "a number", "boolean": "true or false", "date": "a date"}[kind]
+            what = {"number": "a number", "boolean": "true or false", "date": "a date"}[
+                kind
+            ]
             remedy = "Mend it, or leave the field empty."
             if kind == "number" and re.search(f"{_POINT}|{_COMMA}", texts[wrong[0]]):
                 what = "written as the numbers before it"
@@ -232,9 +246,14 @@ def comma_numbers(texts: Sequence[str]) -> list[float] | None:
 
     None if one of them is not, or if all can be read with decimal points.
     """
-    plain = [text.strip() if text.strip().lower() not in _MISSING else "nan" for text in texts]
+    plain = [
+        text.strip() if text.strip().lower() not in _MISSING else "nan"
+        for text in texts
+    ]
     known = [text for text in plain if text != "nan"]
-    point, comma = (all(re.search(form, text) for text in known) for form in (_POINT, _COMMA))
+    point, comma = (
+        all(re.search(form, text) for text in known) for form in (_POINT, _COMMA)
+    )
     if point or not comma:
         return None
     points = str.maketrans({".": "", " ": "", ",": "."})
@@ -257,4 +276,6 @@ def _dates(texts: pl.Series, style: Style) -> pl.Series:
     whole = whole.str.replace(r"^(\S+ \d\d?:\d\d)( ?[Z+-].*)?$", "$1:00$2")
     whole = whole.str.replace(r"^(\S+ \d\d?:\d\d:\d\d(\.\d+)?)$", "${1}Z")
     form = "%Y-%m-%d %H:%M:%S%.f%#z"
-    return whole.str.to_datetime(form, strict=False, time_zone="UTC").dt.replace_time_zone(None)
+    return whole.str.to_datetime(
+        form, strict=False, time_zone="UTC"
+    ).dt.replace_time_zone(None)

@@ -47,9 +47,13 @@ def check_place(option: str, path: Path) -> None:
     if path.is_dir() or str(path) == STREAM:
         raise TableFileError(f"{option} {path} is a folder, or stdout. Name a file.")
     if not path.parent.is_dir():
-        raise TableFileError(f"{option} {path}: there is no folder {path.parent}. Make it first.")
+        raise TableFileError(
+            f"{option} {path}: there is no folder {path.parent}. Make it first."
+        )
     if not os.access(path.parent, os.W_OK):
-        raise TableFileError(f"{option} {path}: cannot write in {path.parent}. Name another place.")
+        raise TableFileError(
+            f"{option} {path}: cannot write in {path.parent}. Name another place."
+        )
 
 
 @contextmanager

@@ -50,7 +50,11 @@ class Answers:
 
 
 def answer_rows(
-    model: TableModel, frame: nw.DataFrame[Any], rows: Codes, codes: Codes, fdr: float | None
+    model: TableModel,
+    frame: nw.DataFrame[Any],
+    rows: Codes,
+    codes: Codes,
+    fdr: float | None,
 ) -> Answers:
     """Answers for some rows of a table, given the number of every row's task."""
     if fdr is not None and not 0 < fdr < 1:
@@ -94,7 +98,10 @@ def judged(
     if not known.all():
         p[~known], alarm[~known] = model.unknown_.judge(score[~known], rate, finest)
     if fdr is not None and len(rows):
-        parts = (estimator.calibration_, model.unknown_.calibration)  # tasks never seen are last
+        parts = (
+            estimator.calibration_,
+            model.unknown_.calibration,
+        )  # tasks never seen are last
         floors = np.concatenate([part.smallest_pvalues(finest) for part in parts])
         alarm = select_rows(p, fdr, floors[codes].min())
     pooled = np.append(estimator.calibration_.pooled(finest), False)
@@ -120,8 +127,14 @@ def as_output(
         "alarm": answers.alarm,
         "basis": BASES[answers.basis],
     }
-    kept = {name: taken.get_column(name) for name in keep if name != "task" or task != [name]}
+    kept = {
+        name: taken.get_column(name)
+        for name in keep
+        if name != "task" or task != [name]
+    }
     why = {f"reason_{k + 1}": texts for k, texts in enumerate(reasons)}
     if hidden := kept.keys() & (columns | why).keys():
-        raise ValueError(f"keep: {min(hidden)!r} is a column of the answers. Rename yours.")
+        raise ValueError(
+            f"keep: {min(hidden)!r} is a column of the answers. Rename yours."
+        )
     return like(frame, columns | kept | why)

@@ -61,7 +61,9 @@ def choose_model(
         return model.fit(Z, **given), _only(model, "as given")
     refuse_unknown(asked.anomalies, method)
     if method == "auto":
-        model = auto(Z, **given, anomalies=asked.anomalies, alarm_rate=rate, random_state=seed)
+        model = auto(
+            Z, **given, anomalies=asked.anomalies, alarm_rate=rate, random_state=seed
+        )
         return model, model.choice_
     if method == "default":
         model, remarks = _untuned(Z, given, asked.anomalies, seed)
@@ -74,7 +76,9 @@ def choose_model(
     return model, _only(model, f'tuned for "{criterion}"')
 
 
-def choose_by_passes(asked: TableModel, table: Encoded) -> tuple[OneClassEstimator, Choice]:
+def choose_by_passes(
+    asked: TableModel, table: Encoded
+) -> tuple[OneClassEstimator, Choice]:
     """The same for a table that is not in memory: chosen on a sample, fitted by passes.
 
     Strangers are told by a joint model, faults by the rows of each task alone, both by both.
@@ -85,7 +89,9 @@ def choose_by_passes(asked: TableModel, table: Encoded) -> tuple[OneClassEstimat
         return _fitted_by_passes(asked, method, table, "as given")
     refuse_unknown(asked.anomalies, method)
     if method == "auto":
-        rows, _, _ = training_rows(IndependentOCKSR(), table.Z, given["task"], given["outlier"])
+        rows, _, _ = training_rows(
+            IndependentOCKSR(), table.Z, given["task"], given["outlier"]
+        )
         wanted = asked.anomalies, asked.alarm_rate, None, seed
         model = choose_by_sample(table.sweep, rows, table.n_rows, *wanted)
         return model, model.choice_
@@ -127,7 +133,9 @@ def _with_landmarks(model: Any, random_state: Any) -> Any:
 def refuse_unknown(anomalies: Any, method: Any) -> None:
     """Refuse what is no kind of anomalies and no method."""
     if anomalies not in ("any", "strangers", "faults"):
-        raise ValueError(f'anomalies must be "any", "strangers" or "faults"; got {anomalies!r}.')
+        raise ValueError(
+            f'anomalies must be "any", "strangers" or "faults"; got {anomalies!r}.'
+        )
     if not isinstance(method, str) or method not in ("auto", "default", *BY_NAME):
         raise ValueError(
             f'method must be "auto", "default", an estimator or the name of one ('
@@ -141,7 +149,9 @@ def _untuned(
     """The views that `auto` would choose settings for, with settings that often do well."""
     rows, _, _ = training_rows(IndependentOCKSR(), Z, given["task"], given["outlier"])
     plan, remarks = plan_views(rows, anomalies, None, random_state)
-    views = [(view.name, view.model.set_params(**_OFTEN_GOOD[view.name])) for view in plan]
+    views = [
+        (view.name, view.model.set_params(**_OFTEN_GOOD[view.name])) for view in plan
+    ]
     model = views[0][1] if len(views) == 1 else CombinedOneClass(estimators=views)
     return model, [f"{name}: {words}" for name, words in remarks]
 

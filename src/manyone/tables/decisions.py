@@ -21,7 +21,9 @@ _IDENTIFIER = 0.5
 _EXPECTED_TWICE, _CLOSE = 10.0, 10
 # Digits with signs and units around them, as "$ 1,200.50" or "-3.5 °C".
 _NUMBER_IN_TEXT = r"[^\w]{0,3}[\d.,' ]*\d[^\w]{0,3}[^\W\d]{0,4}"
-_DATE_IN_TEXT = r"((19|20)\d\d([-/.])\d\d?\3\d\d?|\d\d?([-/.])\d\d?\4(19|20)?\d\d)([T ,].*)?"
+_DATE_IN_TEXT = (
+    r"((19|20)\d\d([-/.])\d\d?\3\d\d?|\d\d?([-/.])\d\d?\4(19|20)?\d\d)([T ,].*)?"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +69,15 @@ class Decision:
         """A further column of this name, if it is of the kind that was seen."""
         if self.kind == "number" and column.kind == "text":
             column = column.as_numbers()
-        if column.kind == self.kind or {column.kind, self.kind} <= {"number", "boolean"}:
+        if column.kind == self.kind or {column.kind, self.kind} <= {
+            "number",
+            "boolean",
+        }:
             return column
         # Values of a kind that is not used are missing whatever they are.
-        if not column.values.size or (column.kind in _WORDS and np.isnan(column.values).all()):
+        if not column.values.size or (
+            column.kind in _WORDS and np.isnan(column.values).all()
+        ):
             levels = np.empty(0, dtype="U1") if self.kind == "text" else None
             return Column(self.kind, np.full(len(column.values), np.nan), levels)
         raise ValueError(
@@ -79,7 +86,12 @@ class Decision:
         )
 
 
-_WORDS = {"number": "numeric", "boolean": "true or false", "date": "a date", "text": "text"}
+_WORDS = {
+    "number": "numeric",
+    "boolean": "true or false",
+    "date": "a date",
+    "text": "text",
+}
 
 
 def decide(name: str, column: Column, facts: Facts, linear: float) -> Decision:
@@ -107,7 +119,9 @@ def decide(name: str, column: Column, facts: Facts, linear: float) -> Decision:
         return seen.dropped("a counter, every further row would be out of range")
     if _names_rows(name, values[np.isfinite(values)]):
         return seen.dropped("a number that names rows")
-    note = f"{facts.infinite} infinite values taken as missing" if facts.infinite else ""
+    note = (
+        f"{facts.infinite} infinite values taken as missing" if facts.infinite else ""
+    )
     numbers = NumberMap.learn(np.append(values, _ends(values, facts)), linear)
     return replace(seen, map=replace(numbers, infinite=facts.infinite > 0), note=note)
 
@@ -135,7 +149,9 @@ def _decide_text(seen: Decision, facts: Facts) -> Decision:
         notes.insert(0, f"{number} different texts in {rows} rows name rows")
         return seen.dropped("; ".join(notes))
     if facts.grows:
-        return seen.dropped("its texts come one after the other, further rows have others")
+        return seen.dropped(
+            "its texts come one after the other, further rows have others"
+        )
     levels = LevelMap.learn(facts.levels)
     if levels.width == 1:
         return seen.dropped("no two rows share a text")
@@ -148,7 +164,10 @@ def _decide_text(seen: Decision, facts: Facts) -> Decision:
 
 
 def _most_match(pattern: str, levels: Collection[str]) -> bool:
-    return sum(re.fullmatch(pattern, level) is not None for level in levels) > len(levels) / 2
+    return (
+        sum(re.fullmatch(pattern, level) is not None for level in levels)
+        > len(levels) / 2
+    )
 
 
 @np.errstate(over="ignore")  # numbers that are infinitely far apart name nothing
@@ -158,7 +177,9 @@ def _names_rows(name: str, finite: Array) -> bool:
     if np.any(values != np.round(values)) or np.any(np.diff(values) == 0):
         return False
     word = name.lower().replace("-", "_").split("_")[-1]
-    called = word in ("id", "uuid", "guid", "index", "key", "rowid") or name.endswith("Id")
+    called = word in ("id", "uuid", "guid", "index", "key", "rowid") or name.endswith(
+        "Id"
+    )
     # Of m measurements within w values about m^2 / 2 w pairs are equal.
     equal = np.sum(_CLOSE**2 / 2 / np.diff(values[::_CLOSE]))
     return bool(called or equal > _EXPECTED_TWICE)

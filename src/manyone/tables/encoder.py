@@ -17,7 +17,14 @@ from manyone.tables.decisions import Decision, decide
 from manyone.tables.facts import Facts
 from manyone.tables.frames import Columns, read_columns
 from manyone.tables.gaps import completed, relations
-from manyone.tables.maps import LEVEL_HEIGHT, NEW_HEIGHT, LevelMap, Map, NumberMap, apply_numbers
+from manyone.tables.maps import (
+    LEVEL_HEIGHT,
+    NEW_HEIGHT,
+    LevelMap,
+    Map,
+    NumberMap,
+    apply_numbers,
+)
 from manyone.tables.ranges import Ranges
 
 # What was never seen (a level, a gap) is guarded while at most this share of the rows, over the
@@ -65,20 +72,28 @@ class Encoder:
     precision: Array | None = None
 
     @classmethod
-    def learn(cls, columns: Columns, codes: Codes, n_tasks: int, linear: float) -> Encoder:
+    def learn(
+        cls, columns: Columns, codes: Codes, n_tasks: int, linear: float
+    ) -> Encoder:
         """Decide about columns of normal rows of tasks given by number (n,)."""
         tasks = range(n_tasks)
-        facts = {name: Facts.of(column, codes, tasks) for name, column in columns.items()}
+        facts = {
+            name: Facts.of(column, codes, tasks) for name, column in columns.items()
+        }
         return cls.decided(facts, columns, linear).filled(columns, codes, n_tasks)
 
     @classmethod
-    def decided(cls, facts: dict[str, Facts], columns: Columns, linear: float) -> Encoder:
+    def decided(
+        cls, facts: dict[str, Facts], columns: Columns, linear: float
+    ) -> Encoder:
         """Decide by the facts about columns and by some values of them; nothing is imputed yet."""
         decisions = (decide(name, columns[name], facts[name], linear) for name in facts)
         return cls.of(tuple(decisions), facts, linear)
 
     @classmethod
-    def of(cls, decisions: tuple[Decision, ...], facts: dict[str, Facts], linear: float) -> Encoder:
+    def of(
+        cls, decisions: tuple[Decision, ...], facts: dict[str, Facts], linear: float
+    ) -> Encoder:
         """The encoder that follows from decisions, without what it imputes."""
         used = [one.name for one in decisions if one.used]
         if not used:
@@ -92,14 +107,24 @@ class Encoder:
         indicators, lone = np.flatnonzero(gaps > 1), np.flatnonzero(gaps == 1)
         source = [np.full(one.width, number) for number, one in enumerate(maps)]
         places = np.concatenate([*source, indicators, [-1]])
-        return cls(decisions, linear, maps, indicators, places, lone, np.zeros((1, len(places))))
+        return cls(
+            decisions,
+            linear,
+            maps,
+            indicators,
+            places,
+            lone,
+            np.zeros((1, len(places))),
+        )
 
     def filled(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
         """The encoder that imputes by means of these rows and by how their columns are related."""
         means = self.imputing(*self.coordinate_sums(columns, codes, n_tasks))
         return means.relating(columns, codes)
 
-    def coordinate_sums(self, columns: Columns, codes: Codes, n_tasks: int) -> tuple[Array, Array]:
+    def coordinate_sums(
+        self, columns: Columns, codes: Codes, n_tasks: int
+    ) -> tuple[Array, Array]:
         """Sums of the coordinates that are known, and how many are, each (T, D)."""
         Z = self._coordinates(columns)[0]
         known = ~np.isnan(Z)
@@ -118,7 +143,9 @@ class Encoder:
             values = one.scores.tolist() if isinstance(one, NumberMap) else levels
             if len(values) == 2:
                 mine = fill[:, self.source == k]
-                fill[:, self.source == k] = np.where(mine > sum(values) / 2, values[1], values[0])
+                fill[:, self.source == k] = np.where(
+                    mine > sum(values) / 2, values[1], values[0]
+                )
         return replace(self, fill=fill)
 
     def relating(self, columns: Columns, codes: Codes) -> Encoder:
@@ -128,11 +155,15 @@ class Encoder:
         if no_gaps or not 1 < len(places) <= _MOST_RELATED:
             return self
         about = self._coordinates(columns)[0][:, places] - self.fill[codes][:, places]
-        return replace(self, precision=relations(about, len(codes) - len(np.unique(codes))))
+        return replace(
+            self, precision=relations(about, len(codes) - len(np.unique(codes)))
+        )
 
     def learned_again(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
         """The same use of the same columns, learned from other rows."""
-        facts = {name: Facts.of(columns[name], codes, range(n_tasks)) for name in self.used}
+        facts = {
+            name: Facts.of(columns[name], codes, range(n_tasks)) for name in self.used
+        }
         # Of columns that were dropped no value is left, so none of rows that are gone either.
         decisions = tuple(
             replace(one, low=np.nan, high=np.nan)
@@ -147,7 +178,9 @@ class Encoder:
         pairs = zip(self.used, self.maps, strict=True)
         names = [name for name, one in pairs if isinstance(one, NumberMap)]
         n = len(columns[self.used[0]].values)
-        values = np.column_stack([np.empty((n, 0)), *(columns[name].values for name in names)])
+        values = np.column_stack(
+            [np.empty((n, 0)), *(columns[name].values for name in names)]
+        )
         return np.where(np.isfinite(values), values, np.nan)
 
     def guard(self, ranges: Ranges, calibration: Calibration) -> RangeGuard:
@@ -159,7 +192,11 @@ class Encoder:
         lower, upper = np.zeros(len(self.source)), np.zeros(len(self.source))
         below, above = np.full((2, len(self.source)), np.inf)
         gaps = [one.missing for one in self.decisions if one.used]
-        place, number, news = 0, 0, [(sum(gaps[k] for k in self.lone), len(self.source) - 1)]
+        place, number, news = (
+            0,
+            0,
+            [(sum(gaps[k] for k in self.lone), len(self.source) - 1)],
+        )
         for one in self.maps:
             if isinstance(one, NumberMap):
                 ends = np.array([ranges.lower[number], ranges.upper[number]])
@@ -250,7 +287,9 @@ class Encoder:
     def read(self, frame: nw.DataFrame[Any]) -> Columns:
         """The columns that are used, or what is wrong with them, by name."""
         known = set(frame.columns)
-        return self.checked(read_columns(frame, [name for name in self.used if name in known]))
+        return self.checked(
+            read_columns(frame, [name for name in self.used if name in known])
+        )
 
     def checked(self, columns: Columns) -> Columns:
         """The columns that are used, each of the kind that it was."""
@@ -260,7 +299,11 @@ class Encoder:
                 f"The table has no column {shortlist(lost, 3)}, which the model was fitted with. "
                 "Add it, empty where nobody knows."
             )
-        return {one.name: one.checked(columns[one.name]) for one in self.decisions if one.used}
+        return {
+            one.name: one.checked(columns[one.name])
+            for one in self.decisions
+            if one.used
+        }
 
     def table(self) -> dict[str, NDArray[Any]]:
         """Everything that was decided, column by column."""

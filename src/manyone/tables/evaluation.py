@@ -26,7 +26,9 @@ def evaluate_answers(
     for code in np.unique(answers.codes):
         mine = answers.codes == code
         known = code != MISSING
-        name, promised = (model.tasks_[code], rates[code]) if known else ("(unknown)", rates.max())
+        name, promised = (
+            (model.tasks_[code], rates[code]) if known else ("(unknown)", rates.max())
+        )
         area = auc(answers.score[mine], truth[mine])
         lines.append(_line(str(name), truth[mine], answers.alarm[mine], area, promised))
     areas = np.array([line["auc"] for line in lines])
@@ -35,7 +37,9 @@ def evaluate_answers(
     return like(frame, {name: [line[name] for line in lines] for name in lines[0]})
 
 
-def _line(task: str, truth: Mask, alarm: Mask, area: float, promised: float) -> dict[str, Any]:
+def _line(
+    task: str, truth: Mask, alarm: Mask, area: float, promised: float
+) -> dict[str, Any]:
     return {
         "task": task,
         "rows": len(truth),

@@ -91,8 +91,17 @@ class Explanation:
         """Each reason as a text, shape (n, k); empty where it has nothing to say."""
         said = (self.share > _LITTLE) & (self.value != self.expected)
         said[:, :1] = True
-        parts = zip(self.column.flat, self.value.flat, self.expected.flat, said.flat, strict=True)
-        texts = [f"{name} = {v}, expected about {e}" if say else "" for name, v, e, say in parts]
+        parts = zip(
+            self.column.flat,
+            self.value.flat,
+            self.expected.flat,
+            said.flat,
+            strict=True,
+        )
+        texts = [
+            f"{name} = {v}, expected about {e}" if say else ""
+            for name, v, e, say in parts
+        ]
         return np.array(texts, dtype=object).reshape(self.column.shape)
 
 
@@ -147,7 +156,9 @@ def _explain_block(
     columns = encoder.read(frame)
     Z = encoder.encode(columns, codes)
     own = codes
-    if np.any(codes == MISSING):  # compared with the known task that they are closest to
+    if np.any(
+        codes == MISSING
+    ):  # compared with the known task that they are closest to
         closest = cdist(Z, metric.mean, "cityblock").argmin(axis=1)
         own = np.where(codes == MISSING, closest, codes)
     low, high = reference.X.min(axis=0), reference.X.max(axis=0)
@@ -163,7 +174,10 @@ def _explain_block(
     order = np.lexsort((-gain, -outside))[:, :top]
     share = gain / np.maximum(gain.sum(axis=1, keepdims=True), 1e-300)
     names = np.array(encoder.used, dtype=object)
-    value, expected = np.empty(order.shape, dtype=object), np.empty(order.shape, dtype=object)
+    value, expected = (
+        np.empty(order.shape, dtype=object),
+        np.empty(order.shape, dtype=object),
+    )
     places = np.concatenate([[0], np.cumsum([one.width for one in encoder.maps])])
     for number in np.unique(order):
         rows, ranks = np.nonzero(order == number)
@@ -176,7 +190,10 @@ def _explain_block(
             texts[reasons.expected[rows, place] > LEVEL_HEIGHT / 2] = "missing"
         expected[rows, ranks] = texts
     share = np.take_along_axis(share, order, axis=1)
-    view, nearest = _views(model, Z, codes, outside.any(axis=1)), _nearest(reference, Z, own)
+    view, nearest = (
+        _views(model, Z, codes, outside.any(axis=1)),
+        _nearest(reference, Z, own),
+    )
     return names[order], value, expected, share, view, nearest
 
 
@@ -185,11 +202,15 @@ def _without(wild: Mask, Z: Array, codes: Codes, metric: TaskWhitenings) -> Arra
     found = Z.copy()
     for task in np.unique(codes[wild.any(axis=1)]).tolist():
         rows, mean = np.flatnonzero(codes == task), metric.mean[task]
-        found[rows] = mean + completed(Z[rows] - mean, wild[rows], precision(metric, task))
+        found[rows] = mean + completed(
+            Z[rows] - mean, wild[rows], precision(metric, task)
+        )
     return found
 
 
-def _columns_outside(model: TableModel, encoder: Encoder, Z: Array, columns: Any) -> Array:
+def _columns_outside(
+    model: TableModel, encoder: Encoder, Z: Array, columns: Any
+) -> Array:
     """Margins that each column (n, p) is out of its range, 0 within the first."""
     guard = model.model_.solution_.guard
     assert guard is not None
@@ -206,7 +227,9 @@ def _columns_outside(model: TableModel, encoder: Encoder, Z: Array, columns: Any
 def _views(model: TableModel, Z: Array, codes: Codes, outside: Any) -> NDArray[Any]:
     """Who finds each row unusual."""
     estimator = model.model_
-    views = np.full(len(Z), "strangers" if estimator.can.joint else "faults", dtype=object)
+    views = np.full(
+        len(Z), "strangers" if estimator.can.joint else "faults", dtype=object
+    )
     if isinstance(estimator, CombinedOneClass):
         scorer: Any = estimator.solution_.scorer
         with np.errstate(under="ignore"):
@@ -257,7 +280,9 @@ def expected_texts(one: Any, kind: str, coordinates: Array) -> list[str]:
     """What a column was expected to be, from its coordinates (n, width)."""
     if isinstance(one, NumberMap):
         texts = one.undo(coordinates).tolist()
-        return [_text(v, kind) if kind == "boolean" else plain_text(v, 3) for v in texts]
+        return [
+            _text(v, kind) if kind == "boolean" else plain_text(v, 3) for v in texts
+        ]
     if isinstance(one, LevelMap):
         names = one.names()
         return [names[k] for k in coordinates[:, :-1].argmax(axis=1)]

@@ -56,9 +56,14 @@ class Facts:
             counts = np.bincount(finite.astype(np.intp), minlength=len(column.levels))
             levels = dict(zip(column.levels.tolist(), counts.tolist(), strict=True))
         missing, infinite = int(np.isnan(values).sum()), int(np.isinf(values).sum())
-        low, high = float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf))
+        low, high = (
+            float(finite.min(initial=np.inf)),
+            float(finite.max(initial=-np.inf)),
+        )
         growth = Growth.of(column, codes, tasks)
-        return cls(column.kind, len(values), missing, infinite, low, high, growth, levels)
+        return cls(
+            column.kind, len(values), missing, infinite, low, high, growth, levels
+        )
 
     @property
     def known(self) -> int:
@@ -71,9 +76,13 @@ class Facts:
         growth = self.growth
         if growth is None or not growth.ends:
             return False
-        if self.kind == "text":  # what never changes within a task is a fact about the task
+        if (
+            self.kind == "text"
+        ):  # what never changes within a task is a fact about the task
             return min(len(self.levels or ()), growth.changes) >= _COUNTER_ROWS
-        longest = max(rows for task, (_, _, rows) in growth.ends.items() if task is not None)
+        longest = max(
+            rows for task, (_, _, rows) in growth.ends.items() if task is not None
+        )
         by_task = growth.tasks and longest >= 3 and growth.changes >= _COUNTER_ROWS
         return by_task or (growth.table and self.rows >= _COUNTER_ROWS)
 
@@ -82,7 +91,9 @@ class Facts:
         levels, growth, shared = None, None, None
         if self.levels is not None and other.levels is not None:
             levels = dict(Counter(self.levels) + Counter(other.levels))
-            shared = len(self.levels) + len(other.levels) - len(levels) if levels else None
+            shared = (
+                len(self.levels) + len(other.levels) - len(levels) if levels else None
+            )
         if self.growth is not None and other.growth is not None:
             growth = self.growth.followed(other.growth, shared)
         kind = _common_kind(self, other, name)

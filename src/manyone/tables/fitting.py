@@ -52,7 +52,9 @@ def fit_table(asked: TableModel, table: Any) -> Fitted:
     """What a table model asks for, of a table wherever it is."""
     linear = _LINEAR.get(asked.anomalies, 0.5)
     if in_memory(table):
-        training = read_training(as_table(table), asked._roles(), names_of(asked.ignore))
+        training = read_training(
+            as_table(table), asked._roles(), names_of(asked.ignore)
+        )
         columns = {name: one.as_numbers() for name, one in training.columns.items()}
         training = replace(training, columns=columns)
         _refuse_lone_rows(training)
@@ -131,4 +133,6 @@ def guarded(
         guards = [partial(encoder.guard, learn_ranges(values, one)) for one in groups]
     model.solution_ = replace(model.solution_, guard=guards[0](model.calibration_))
     unknown = UnknownTasks.learn(X, codes, guards[1])
-    return Fitted(training, encoder, model, choice, unknown, tasks, len(training.labels))
+    return Fitted(
+        training, encoder, model, choice, unknown, tasks, len(training.labels)
+    )

@@ -58,7 +58,10 @@ class Column:
     def texts(self) -> list[str | None]:
         """Values of a text column, None where missing."""
         levels = [] if self.levels is None else self.levels.tolist()
-        return [None if value != value else levels[int(value)] for value in self.values.tolist()]
+        return [
+            None if value != value else levels[int(value)]
+            for value in self.values.tolist()
+        ]
 
     def as_numbers(self) -> Column:
         """Texts as numbers where all are written with decimal commas, see `comma_numbers`."""
@@ -77,11 +80,17 @@ def as_table(table: Any) -> nw.DataFrame[Any]:
     """A narwhals frame whose columns have different names, or what is wrong with it."""
     if hasattr(table, "collect"):
         raise ValueError("table is a lazy frame: call .collect() first.")
-    given = table.column_names if hasattr(table, "column_names") else getattr(table, "columns", ())
+    given = (
+        table.column_names
+        if hasattr(table, "column_names")
+        else getattr(table, "columns", ())
+    )
     names = [str(name) for name in given]
     if len(names) != len(set(names)):
         twice = sorted({name for name in names if names.count(name) > 1})
-        raise ValueError(f"table has several columns named {shortlist(twice, 3)}: rename them.")
+        raise ValueError(
+            f"table has several columns named {shortlist(twice, 3)}: rename them."
+        )
     frame = nw.from_native(table, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
         raise ValueError(
@@ -183,9 +192,13 @@ def numbers(series: nw.Series[Any]) -> Array:
 
 def text_column(values: list[Any]) -> Column:
     """Texts as numbers of their levels; None, NaN and empty texts are missing."""
-    texts = [None if value is None or value != value else str(value) for value in values]
+    texts = [
+        None if value is None or value != value else str(value) for value in values
+    ]
     known = sorted({text for text in texts if text})
-    index: dict[str | None, float] = {text: float(number) for number, text in enumerate(known)}
+    index: dict[str | None, float] = {
+        text: float(number) for number, text in enumerate(known)
+    }
     found = np.array([index.get(text, np.nan) for text in texts], dtype=np.float64)
     return Column("text", found, np.array(known, dtype=np.str_))
 
@@ -196,7 +209,9 @@ def _mixed(values: list[Any]) -> Column:
     if not known or not all(hasattr(value, "__float__") for value in known):
         return text_column(values)
     boolean = all(isinstance(value, bool | np.bool_) for value in known)
-    return Column("boolean" if boolean else "number", np.array([_number(v) for v in values]))
+    return Column(
+        "boolean" if boolean else "number", np.array([_number(v) for v in values])
+    )
 
 
 def _number(value: Any) -> float:
@@ -228,11 +243,15 @@ def joined_label(values: Sequence[Any]) -> str | None:
     """One label for the values of several columns; None if one of them is missing."""
     if any(value is None for value in values):
         return None
-    return " / ".join(str(value).replace("\\", "\\\\").replace("/", "\\/") for value in values)
+    return " / ".join(
+        str(value).replace("\\", "\\\\").replace("/", "\\/") for value in values
+    )
 
 
 def _labels(series: nw.Series[Any]) -> NDArray[Any]:
-    fits = series.dtype.is_integer() and series.dtype != nw.UInt64  # which goes beyond int64
+    fits = (
+        series.dtype.is_integer() and series.dtype != nw.UInt64
+    )  # which goes beyond int64
     if fits and not series.null_count():
         return np.asarray(series.to_numpy(), dtype=np.int64)
     if series.dtype == nw.String and not series.null_count():

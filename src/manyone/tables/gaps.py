@@ -43,7 +43,9 @@ def relations(about: Array, freedom: int) -> Array:
         scatter = rows.T @ rows
         for _, gaps, among in _lost_together(lost, precision):
             # What is missing varies about what is expected.
-            np.add.at(scatter, (gaps[:, :, None], gaps[:, None, :]), np.linalg.inv(among))
+            np.add.at(
+                scatter, (gaps[:, :, None], gaps[:, None, :]), np.linalg.inv(among)
+            )
         covariance = (share * scatter + prior * unrelated) / (freedom + prior)
         precision = cho_solve(cho_factor(covariance), unrelated)
     return np.asarray(precision / np.outer(scale, scale))
@@ -59,7 +61,9 @@ def completed(about: Array, lost: Mask, precision: Array) -> Array:
     return found
 
 
-def _lost_together(lost: Mask, precision: Array) -> Iterator[tuple[Codes, Codes, Array]]:
+def _lost_together(
+    lost: Mask, precision: Array
+) -> Iterator[tuple[Codes, Codes, Array]]:
     """Rows (k,) that lack equally many values g, which (k, g), and their precision (k, g, g)."""
     number = lost.sum(axis=1)
     for g in np.unique(number[number > 0]).tolist():

@@ -73,7 +73,10 @@ class Growth:
             table, tasks = None not in broken, not broken - {None}
         else:  # only a text that goes on is in both
             table, tasks = shared <= (None in again), shared <= len(again - {None})
-        table, tasks = self.table and by.table and table, self.tasks and by.tasks and tasks
+        table, tasks = (
+            self.table and by.table and table,
+            self.tasks and by.tasks and tasks,
+        )
         ends = self.ends | by.ends
         for label in common:
             (first, _, rows), (_, last, more) = self.ends[label], by.ends[label]

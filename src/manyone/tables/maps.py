@@ -63,7 +63,9 @@ class NumberMap:
         `linear` is the share of the standardised value in it, the rest is its normal score.
         """
         values = np.sort(values[np.isfinite(values)])
-        distinct, first, counts = np.unique(values, return_index=True, return_counts=True)
+        distinct, first, counts = np.unique(
+            values, return_index=True, return_counts=True
+        )
         normal = ndtri((first + counts / 2) / len(values))
         unit = max(float(np.abs(values).max()), 1e-300)
         spread = float(np.std(values / unit)) * unit
@@ -149,7 +151,9 @@ class LevelMap:
         alone = ~frequent & (counts <= 1)
         number = int(frequent.sum())
         never = number + bool(np.any(~frequent & ~alone))
-        place = np.where(frequent, np.arange(len(levels)), np.where(alone, never, number))
+        place = np.where(
+            frequent, np.arange(len(levels)), np.where(alone, never, number)
+        )
         return cls(levels, place, never + 1, float(np.sum(counts == 1) / total))
 
     def names(self) -> list[str]:

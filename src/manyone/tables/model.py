@@ -19,7 +19,12 @@ from manyone.tables.answers import Answers, answer_rows, as_output
 from manyone.tables.evaluation import evaluate_answers
 from manyone.tables.explain import Reference, alarm_reasons, explanation_table
 from manyone.tables.fitting import Fitted, fit_again, fit_others, fit_table, quietly
-from manyone.tables.frames import as_table, names_of, read_yes_no, refuse_missing_columns
+from manyone.tables.frames import (
+    as_table,
+    names_of,
+    read_yes_no,
+    refuse_missing_columns,
+)
 from manyone.tables.reading import claimed_tasks, read_training, refuse_other_labels
 
 
@@ -121,12 +126,18 @@ class TableModel(BaseEstimator):
         named = ("task", "time", "outlier", "groups")
         roles = {role: names_of(getattr(self, role)) for role in named}
         if not roles["task"]:
-            raise ValueError(f"task must name a column of the table; got {self.task!r}.")
+            raise ValueError(
+                f"task must name a column of the table; got {self.task!r}."
+            )
         return roles
 
     def _become(self, found: Fitted) -> Self:
         training, encoder = found.training, found.encoder
-        self.model_, self.encoder_, self.columns_ = found.model, encoder, encoder.table()
+        self.model_, self.encoder_, self.columns_ = (
+            found.model,
+            encoder,
+            encoder.table(),
+        )
         self.tasks_, self.unknown_ = found.tasks, found.unknown
         self.choice_, self.n_rows_ = found.choice, found.n_rows
         used = {name: training.columns[name] for name in encoder.used}
@@ -143,7 +154,10 @@ class TableModel(BaseEstimator):
     def _set_rate(self, alarm_rate: float) -> None:
         with quietly():
             self.model_.recalibrate(alarm_rate)
-        promised, calibration = float(self.model_.alarm_rate_.max()), self.model_.calibration_
+        promised, calibration = (
+            float(self.model_.alarm_rate_.max()),
+            self.model_.calibration_,
+        )
         if promised > alarm_rate:
             warn_user(
                 f"{self.n_rows_} rows cannot promise alarm_rate={alarm_rate:g}: "
@@ -160,7 +174,11 @@ class TableModel(BaseEstimator):
     def _left_out_by(self) -> str:
         if self.model_.training_.group is None:
             return ""
-        return "blocks of time, " if self.training_.groups is None else f"by {self.groups}, "
+        return (
+            "blocks of time, "
+            if self.training_.groups is None
+            else f"by {self.groups}, "
+        )
 
     # ------------------------------------------------------------------------------------- scoring
 
@@ -241,7 +259,9 @@ class TableModel(BaseEstimator):
         state.pop("_explained_by", None)
         return state
 
-    def _answer(self, frame: nw.DataFrame[Any], fdr: float | None, unknown: str) -> Answers:
+    def _answer(
+        self, frame: nw.DataFrame[Any], fdr: float | None, unknown: str
+    ) -> Answers:
         codes, rows = claimed_tasks(frame, self.task_columns, self.tasks_, unknown)
         return answer_rows(self, frame, rows, codes, fdr)
 
@@ -313,7 +333,9 @@ class TableModel(BaseEstimator):
                 f"The model has kept {kept} of the {self.n_rows_} rows that it was fitted to: give "
                 f"the table of those that stay, forget({task!r}, others=table)."
             )
-        found = fit_again(self, left) if others is None else fit_others(self, left, others)
+        found = (
+            fit_again(self, left) if others is None else fit_others(self, left, others)
+        )
         return self._become(found)
 
     def report(self, path: Any, table: Any = None) -> None:

@@ -81,12 +81,16 @@ class Look:
             columns[name] = Column(facts.kind, values)
             if facts.kind == "text":
                 texts = self.texts.get(name, {})
-                columns[name] = text_column([texts.get(number) for number in values.tolist()])
+                columns[name] = text_column(
+                    [texts.get(number) for number in values.tolist()]
+                )
         labels = self.sample.tasks
         if np.any(self.sample.codes == MISSING):
             labels = as_labels([*labels.tolist(), None])
         labels, outlier = labels[self.sample.codes], self.sample.outlier
-        return TrainingTable(columns, labels, outlier, None, None, np.arange(len(outlier)))
+        return TrainingTable(
+            columns, labels, outlier, None, None, np.arange(len(outlier))
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +105,9 @@ class TakeLook:
         training = self.reader(block)
         columns, codes, _ = training.normal()
         tasks = encode(training.labels)[0].tolist()
-        looked = {name: Facts.of(column, codes, tasks) for name, column in columns.items()}
+        looked = {
+            name: Facts.of(column, codes, tasks) for name, column in columns.items()
+        }
         facts = {name: fact.bounded() for name, fact in looked.items()}
         texts, words = {}, np.empty((len(training.labels), len(facts)))
         for k, (name, column) in enumerate(training.columns.items()):
@@ -110,7 +116,9 @@ class TakeLook:
                 numbers = [_number_of(level) for level in column.levels.tolist()]
                 texts[name] = dict(zip(numbers, column.levels.tolist(), strict=True))
                 known = ~np.isnan(column.values)
-                words[known, k] = np.array(numbers)[column.values[known].astype(np.intp)]
+                words[known, k] = np.array(numbers)[
+                    column.values[known].astype(np.intp)
+                ]
         words[np.isnan(words)] = np.nan  # the bits of all of them are the same
         names, weight = np.array(list(facts), dtype=object), np.ones(len(words))
         checked = CheckedBlock(words, training.labels, training.outlier, weight, names)
@@ -119,15 +127,22 @@ class TakeLook:
     def merge(self, one: Look, other: Look) -> Look:
         """What both found."""
         sample = self.step.merge(one.sample, other.sample)
-        facts = {name: fact.merged(other.facts[name], name) for name, fact in one.facts.items()}
+        facts = {
+            name: fact.merged(other.facts[name], name)
+            for name, fact in one.facts.items()
+        }
         names = one.texts.keys() | other.texts.keys()
-        texts = {name: one.texts.get(name, {}) | other.texts.get(name, {}) for name in names}
+        texts = {
+            name: one.texts.get(name, {}) | other.texts.get(name, {}) for name in names
+        }
         return _pruned(Look(facts, sample, texts))
 
 
 def _number_of(text: str) -> float:
     """A number for a text, the same in every process: 53 bits of a hash."""
-    return float(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 11)
+    return float(
+        int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) >> 11
+    )
 
 
 def _pruned(look: Look) -> Look:
@@ -176,7 +191,9 @@ class AddCoordinates:
         for side, known in zip(each, both, strict=True):
             np.maximum.at(side, codes, known)
         sums, counts = self.encoder.coordinate_sums(columns, codes, n_tasks)
-        return ColumnSums(sums, counts, np.stack([top_two(side) for side in both]), each)
+        return ColumnSums(
+            sums, counts, np.stack([top_two(side) for side in both]), each
+        )
 
     def merge(self, one: ColumnSums, other: ColumnSums) -> ColumnSums:
         """Sums over both."""
@@ -213,7 +230,9 @@ class OnEncoded:
         codes = lookup(training.labels, self.tasks)
         Z = self.encoder.encode(columns, codes)
         weight = np.ones(len(codes))
-        return self.step.partial(CheckedBlock(Z, training.labels, training.outlier, weight))
+        return self.step.partial(
+            CheckedBlock(Z, training.labels, training.outlier, weight)
+        )
 
     def merge(self, one: Any, other: Any) -> Any:
         """What two parts give together."""
@@ -235,7 +254,9 @@ class Encoded(NamedTuple):
     n_rows: int
 
 
-def encoded(table: Any, roles: dict[str, Any], ignore: Sequence[str], linear: float) -> Encoded:
+def encoded(
+    table: Any, roles: dict[str, Any], ignore: Sequence[str], linear: float
+) -> Encoded:
     """Look at a table twice, and encode it.
 
     Parameters
@@ -270,14 +291,18 @@ def encoded(table: Any, roles: dict[str, Any], ignore: Sequence[str], linear: fl
     decided = Encoder.decided(look.facts, columns, linear)
     found: ColumnSums = sweep(AddCoordinates(reader, decided, tasks))
     codes = lookup(sample.labels, tasks)
-    encoder = decided.imputing(found.sums, found.counts).relating(columns, codes[~sample.outlier])
+    encoder = decided.imputing(found.sums, found.counts).relating(
+        columns, codes[~sample.outlier]
+    )
     middle = np.nanmedian(encoder.numbers(columns), axis=0)
     Z = encoder.encode(sample.columns, codes)
 
     def over_encoded(step: Step) -> Any:
         return sweep(OnEncoded(step, reader, encoder, tasks))
 
-    guards: list[Guard] = [partial(encoder.guard, one) for one in _ranges(found, middle)]
+    guards: list[Guard] = [
+        partial(encoder.guard, one) for one in _ranges(found, middle)
+    ]
     return Encoded(over_encoded, sample, encoder, Z, guards, look.sample.n_rows)
 
 
@@ -302,9 +327,13 @@ def enrolled(known: TableModel, more: TrainingTable) -> Fitted:
     Fitted
     """
     normal = np.flatnonzero(~more.outlier)
-    tasks = encode(as_labels([*known.tasks_.tolist(), *more.labels[normal].tolist()]))[0]
+    tasks = encode(as_labels([*known.tasks_.tolist(), *more.labels[normal].tolist()]))[
+        0
+    ]
     codes = lookup(more.labels, tasks)
-    means = known.encoder_.coordinate_sums(more.take(normal).columns, codes[normal], len(tasks))
+    means = known.encoder_.coordinate_sums(
+        more.take(normal).columns, codes[normal], len(tasks)
+    )
     encoder = known.encoder_.imputing(*means)
     encoder.fill[[*lookup(known.tasks_, tasks), -1]] = known.encoder_.fill
     Z, model = encoder.encode(more.columns, codes), copy(known.model_)

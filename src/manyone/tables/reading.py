@@ -64,7 +64,10 @@ class TrainingTable:
 
     def joined(self, more: TrainingTable) -> TrainingTable:
         """These rows, and more, which count on."""
-        columns = {name: column.joined(more.columns[name]) for name, column in self.columns.items()}
+        columns = {
+            name: column.joined(more.columns[name])
+            for name, column in self.columns.items()
+        }
         more = replace(more, numbers=more.numbers + self.numbers.max() + 1)
         pairs = {key: (value, getattr(more, key)) for key, value in self._arrays()}
         arrays: dict[str, Any] = {
@@ -82,9 +85,13 @@ class TrainingTable:
         label = joined_label(task) if isinstance(task, list | tuple) else task
         known = encode(self.labels)[0].tolist()
         if label not in known:
-            raise ValueError(f"Unknown task {task!r}. The model knows {shortlist(known, 5)}.")
+            raise ValueError(
+                f"Unknown task {task!r}. The model knows {shortlist(known, 5)}."
+            )
         if len(known) == 1:
-            raise ValueError(f"{task!r} is the only task of the model: delete the model instead.")
+            raise ValueError(
+                f"{task!r} is the only task of the model: delete the model instead."
+            )
         return self.take(np.flatnonzero(self.labels != label))
 
     def codes(self) -> Codes:
@@ -143,7 +150,9 @@ def read_training(
         )
     columns = read_columns(frame, names)
     times = read_times(frame, roles["time"][0]) if roles["time"] else None
-    table = TrainingTable(columns, labels, outlier, groups, times, np.arange(len(labels)))
+    table = TrainingTable(
+        columns, labels, outlier, groups, times, np.arange(len(labels))
+    )
     return table if times is None else table.take(np.argsort(times, kind="stable"))
 
 
@@ -155,7 +164,9 @@ def claimed_tasks(
     MISSING where the task was never seen, or where the row has none: it may be of any.
     """
     if unknown not in ("pooled", "error", "skip"):
-        raise ValueError(f'unknown must be "pooled", "error" or "skip"; got {unknown!r}.')
+        raise ValueError(
+            f'unknown must be "pooled", "error" or "skip"; got {unknown!r}.'
+        )
     refuse_missing_columns(frame, task=names)
     labels = task_labels(frame, names)
     refuse_other_labels(labels, tasks, names)
@@ -173,7 +184,9 @@ def claimed_tasks(
     return codes, np.arange(len(codes))
 
 
-def refuse_other_labels(labels: NDArray[Any], tasks: NDArray[Any], names: list[str]) -> None:
+def refuse_other_labels(
+    labels: NDArray[Any], tasks: NDArray[Any], names: list[str]
+) -> None:
     """Labels that are texts where numbers were seen would all be unknown without a word."""
     if labels.dtype.kind == tasks.dtype.kind != "O":
         return
@@ -187,10 +200,14 @@ def refuse_other_labels(labels: NDArray[Any], tasks: NDArray[Any], names: list[s
         )
 
 
-def _refuse_rows_without_task(labels: NDArray[Any], needed: Mask, names: list[str]) -> None:
+def _refuse_rows_without_task(
+    labels: NDArray[Any], needed: Mask, names: list[str]
+) -> None:
     if labels.dtype != object:  # native arrays have no missing labels
         return
-    lost = np.flatnonzero(np.array([label is None for label in labels.tolist()]) & needed)
+    lost = np.flatnonzero(
+        np.array([label is None for label in labels.tolist()]) & needed
+    )
     if len(lost):
         raise ValueError(
             f"Row {lost[0]} has no value in the task column {shortlist(names, 3)} "

@@ -71,7 +71,9 @@ class UnknownTasks:
             nearest[part] = cdist(X[part], self.rows, "cityblock").min(axis=1)
         return self.guard.guarded(-nearest, self.guard.floor[0], X)
 
-    def judge(self, scores: Array, alarm_rate: float, finest: float) -> tuple[Array, Mask]:
+    def judge(
+        self, scores: Array, alarm_rate: float, finest: float
+    ) -> tuple[Array, Mask]:
         """P-values as fine as `finest` if possible, and alarms at a rate, of scores (n,)."""
         offset, _ = self.calibration.offsets(alarm_rate)
         codes = np.zeros(len(scores), dtype=np.intp)

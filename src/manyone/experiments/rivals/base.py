@@ -118,7 +118,9 @@ class OwnScales(Rival):
     def score_tasks(self, X: Array) -> Array:
         """Every row against every task, (n, T)."""
         everywhere = (np.full(len(X), task) for task in self.tasks_)
-        return np.column_stack([self.score_samples(X, task=task) for task in everywhere])
+        return np.column_stack(
+            [self.score_samples(X, task=task) for task in everywhere]
+        )
 
     def score_samples(self, X: Array, *, task: NDArray[Any]) -> Array:
         """Every row against its own task, (n,)."""
@@ -131,4 +133,6 @@ class OwnScales(Rival):
 
     def decision_function(self, X: Array, *, task: NDArray[Any]) -> Array:
         """Every row against its own task, (n,); < 0 is an alarm."""
-        return self._rival.decision_function(self._scaled(X, self._codes(task)), task=task)
+        return self._rival.decision_function(
+            self._scaled(X, self._codes(task)), task=task
+        )

@@ -82,7 +82,9 @@ class PerTaskMahalanobis(Detector):
         self.shrinkage = shrinkage
 
     def _detectors(self) -> list[ShrunkMahalanobis]:
-        return [ShrunkMahalanobis(rows, self.shrinkage) for rows in self._centred_rows()]
+        return [
+            ShrunkMahalanobis(rows, self.shrinkage) for rows in self._centred_rows()
+        ]
 
     def _scores(self, X: Array, t: int) -> Array:
         return -np.linalg.norm(self._models[t].whiten(X - self._means[t]), axis=1)

@@ -55,7 +55,9 @@ class PerTaskCOPOD(PyodDetector):
             left, right = _tails(column, x)
             gap = x - centre[j]
             shift = gap / n
-            skew = third[j] + gap**3 - 3 * shift * (second[j] + gap**2) + 2 * n * shift**3
+            skew = (
+                third[j] + gap**3 - 3 * shift * (second[j] + gap**2) + 2 * n * shift**3
+            )
             longer = np.where(skew < 0, left, np.where(skew > 0, right, left + right))
             scores -= np.maximum(longer, (left + right) / 2)
         return scores

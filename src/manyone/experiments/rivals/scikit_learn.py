@@ -56,7 +56,9 @@ class PerTaskLocalOutlierFactor(Detector):
 
     def _detectors(self) -> list[LocalOutlierFactor]:
         most = [max(1, min(self.n_neighbors, len(rows) - 1)) for rows in self._rows]
-        models = [LocalOutlierFactor(n_neighbors=number, novelty=True) for number in most]
+        models = [
+            LocalOutlierFactor(n_neighbors=number, novelty=True) for number in most
+        ]
         return [model.fit(rows) for model, rows in zip(models, self._rows, strict=True)]
 
     def _training_scores(self, t: int) -> Array:
@@ -84,7 +86,12 @@ class PerTaskOneClassSVM(OneClassSVMs):
     """One `OneClassSVM` per task, kernel width from the rows of all tasks."""
 
     def __init__(
-        self, *, kernel: str = "rbf", gamma: str = "mean", width: float = 1.0, nu: float = 0.1
+        self,
+        *,
+        kernel: str = "rbf",
+        gamma: str = "mean",
+        width: float = 1.0,
+        nu: float = 0.1,
     ):
         self.kernel = kernel
         self.gamma = gamma
@@ -92,7 +99,9 @@ class PerTaskOneClassSVM(OneClassSVMs):
         self.nu = nu
 
     def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
-        self._kernel = resolve_kernel(self.kernel, X, gamma=self.gamma, width=self.width)
+        self._kernel = resolve_kernel(
+            self.kernel, X, gamma=self.gamma, width=self.width
+        )
         super()._fit(X, codes)
 
     def _detectors(self) -> list[OneClassSVM]:
@@ -109,7 +118,9 @@ class GroupedOneClassSVM(OneClassSVMs):
     def _detectors(self) -> list[OneClassSVM]:
         # The groups are a column beside the features.
         tables = [np.insert(rows, 0, t, axis=1) for t, rows in enumerate(self._rows)]
-        grouped = import_module("sklego.meta").GroupedPredictor(OneClassSVM(nu=self._nu), [0])
+        grouped = import_module("sklego.meta").GroupedPredictor(
+            OneClassSVM(nu=self._nu), [0]
+        )
         models = grouped.fit(np.concatenate(tables)).estimators_
         return [models[t] for t in range(len(tables))]
 
@@ -126,7 +137,9 @@ class OneVsRestSVC(Rival):
         self._X, self._kernel = X, resolve_kernel(self.kernel, X, width=self.width)
         K = self._kernel.gram(X)
         model = SVC(kernel="precomputed", C=self.C, class_weight="balanced")
-        self._models = [clone(model).fit(K, codes == t) for t in range(len(self.tasks_))]
+        self._models = [
+            clone(model).fit(K, codes == t) for t in range(len(self.tasks_))
+        ]
 
     def score_tasks(self, X: Array) -> Array:
         """Every row against every task, (n, T)."""
@@ -142,7 +155,9 @@ class LinearDiscriminants(Rival):
     """
 
     def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
-        self._model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(X, codes)
+        self._model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(
+            X, codes
+        )
 
     def score_tasks(self, X: Array) -> Array:
         """Every row against every task, (n, T)."""
