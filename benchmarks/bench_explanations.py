@@ -30,7 +30,7 @@ from manyone.datasets import (
     load_turbofan,
     make_fleet,
 )
-from manyone.scales import task_means
+from manyone.metric.shrinkage import task_means
 
 PLANTS = ("8 sd", "4 sd", "wrong for the row")
 

@@ -29,7 +29,7 @@ from sklearn.svm import OneClassSVM
 from manyone import TableModel
 from manyone._types import Array, Codes, Mask
 from manyone.datasets import load_keystrokes, load_servers
-from manyone.scales import task_means, task_scales
+from manyone.metric.shrinkage import task_means, task_scales
 from manyone.tables.evaluation import auc
 
 RATE = 0.1

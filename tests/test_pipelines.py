@@ -31,8 +31,8 @@ from manyone import (
     make_pipeline,
     tune,
 )
-from manyone.covariance import task_whitenings
-from manyone.reasons import find_reasons
+from manyone.metric.reasons import find_reasons
+from manyone.metric.shrinkage import task_whitenings
 
 RNG = np.random.default_rng(0)
 TASK = np.repeat(["a", "b", "c", "d"], 30)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from manyone.estimators.task_svm import MultiTaskOneClassSVM as MultiTaskOneClassSVM
     from manyone.groups import TimeBlocks as TimeBlocks
     from manyone.messages import CalibrationWarning as CalibrationWarning
+    from manyone.metric.whitener import TaskWhitener as TaskWhitener
     from manyone.metrics import TaskAUC as TaskAUC
     from manyone.monitor import Monitor as Monitor
     from manyone.persistence import load as load
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from manyone.selection.auto import auto as auto
     from manyone.selection.tune import tune as tune
     from manyone.tables import TableModel as TableModel
-    from manyone.whitening import TaskWhitener as TaskWhitener
 
 __version__ = "0.3.0"
 
@@ -60,7 +60,7 @@ _HOMES = {
     "TableModel": "tables",
     "TaskAUC": "metrics",
     "TaskPipeline": "pipelines",
-    "TaskWhitener": "whitening",
+    "TaskWhitener": "metric.whitener",
     "TimeBlocks": "groups",
     "auto": "selection",
     "load": "persistence",

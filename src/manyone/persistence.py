@@ -22,7 +22,6 @@ from sklearn.utils.validation import check_is_fitted
 import manyone
 from manyone.calibration import Calibration
 from manyone.calibration.tails import Tails
-from manyone.covariance import TaskWhitenings, Whitening
 from manyone.engines.independent import TaskPlans
 from manyone.engines.joint import Sums
 from manyone.engines.plan import Plan
@@ -34,6 +33,8 @@ from manyone.estimators.combined import CombinedOneClass
 from manyone.files import write_atomically
 from manyone.kernels.gram import Expansion, Points
 from manyone.kernels.kernel import Kernel
+from manyone.metric.shrinkage import TaskWhitenings, Whitening
+from manyone.metric.whitener import TaskWhitener
 from manyone.models.combined import CombinedScorer, Tail
 from manyone.models.presence import Presence, Usual
 from manyone.models.range_guard import RangeGuard
@@ -51,7 +52,6 @@ from manyone.tables.frames import Column
 from manyone.tables.maps import DateMap, LevelMap, NumberMap
 from manyone.tables.reading import TrainingTable
 from manyone.tables.unknown import UnknownTasks
-from manyone.whitening import TaskWhitener
 
 FORMAT = "manyone model"
 FORMAT_VERSION = 3

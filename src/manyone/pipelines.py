@@ -12,14 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyone._sklearn import BaseComposition
 from manyone._types import Array, Mask
-from manyone.covariance import task_whitenings
 from manyone.engines.sample import TakeSample
 from manyone.engines.sources import sweep_of
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.updates import code_of, rows_to_enroll
 from manyone.inverse import undone
 from manyone.labels import as_labels, lookup, split_columns, without_columns
-from manyone.reasons import find_reasons
+from manyone.metric.reasons import find_reasons
+from manyone.metric.shrinkage import task_whitenings
 from manyone.routing import asked
 from manyone.rows import TrainingRows
 

@@ -8,11 +8,11 @@ from scipy import sparse
 from sklearn.base import clone
 
 from manyone import JointOCKSR, LinearOCKSR
-from manyone.covariance import pooled_whitening
 from manyone.engines import Block, TakeSample, fit, local_sweep
 from manyone.engines.joint import joint_passes
 from manyone.engines.metric import metric_of
 from manyone.estimators.base import learn
+from manyone.metric.shrinkage import pooled_whitening
 from manyone.rows import training_rows
 
 RNG = np.random.default_rng(2)

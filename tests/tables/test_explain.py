@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from manyone import CombinedOneClass, IndependentOCKSR, TableModel
-from manyone.covariance import task_whitenings
 from manyone.datasets import make_fleet
-from manyone.reasons import find_reasons, precision
+from manyone.metric.reasons import find_reasons, precision
+from manyone.metric.shrinkage import task_whitenings
 from manyone.tables.explain import plain_text
 
 FAST = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)

@@ -16,7 +16,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from manyone.calibration.tails import Tails, kept_scores
-from manyone.covariance import Whitening
 from manyone.engines.blocks import Block
 from manyone.engines.hashing import row_hashes
 from manyone.engines.independent import TaskPlans
@@ -26,6 +25,7 @@ from manyone.engines.plan import Plan, sample_size, seed_of
 from manyone.engines.reach import Reach
 from manyone.engines.sample import Sample, TakeSample, refuse_unusable
 from manyone.kernels.gram import Gram
+from manyone.metric.shrinkage import Whitening
 from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution
 from manyone.progress import counted

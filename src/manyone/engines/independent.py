@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from manyone import validation
 from manyone._types import Array, Codes
 from manyone.calibration.tails import IntoTails, Tails
-from manyone.covariance import TaskWhitenings, Whitening
 from manyone.engines.blocks import Block, stacked
 from manyone.engines.hashing import Hashes, row_hashes
 from manyone.engines.joint import Sums
@@ -28,6 +27,7 @@ from manyone.engines.statistics import AddUp, Ridge, Statistics, solve_statistic
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import Kernel
 from manyone.memory import refuse_beyond_memory
+from manyone.metric.shrinkage import TaskWhitenings, Whitening
 from manyone.models.presence import unit_of
 from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array
-from manyone.covariance import Whitening, whitening_of_sums
 from manyone.engines.blocks import Block, normal_rows
 from manyone.engines.sample import Sample
+from manyone.metric.shrinkage import Whitening, whitening_of_sums
 from manyone.rows import row_blocks
 
 
@@ -74,7 +74,7 @@ class AddSpread:
 
 
 def metric_of(sample: Sample, sweep: Any) -> Whitening:
-    """The pooled whitening of all rows, as :func:`manyone.covariance.pooled_whitening` has it.
+    """The pooled whitening of all rows, see :func:`~manyone.metric.shrinkage.pooled_whitening`.
 
     Parameters
     ----------

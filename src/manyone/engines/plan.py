@@ -15,13 +15,13 @@ from scipy import sparse
 from scipy.linalg import lapack, solve_triangular
 
 from manyone._types import Array, Codes, Mask, Rows
-from manyone.covariance import Whitening
 from manyone.engines.hashing import Hashes, row_hashes
 from manyone.engines.reach import Reach
 from manyone.engines.sample import Sample
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import Kernel
 from manyone.kernels.landmarks import landmark_features
+from manyone.metric.shrinkage import Whitening
 from manyone.rows import MISSING, TrainingRows
 from manyone.solvers.landmark_positions import solve_landmark_positions
 from manyone.solvers.ridge import effective_alpha

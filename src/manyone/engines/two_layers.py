@@ -13,7 +13,6 @@ from scipy.linalg import solve_triangular
 
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.calibration.tails import IntoTails, Tails
-from manyone.covariance import Whitening
 from manyone.engines.blocks import Block
 from manyone.engines.left_out import LeaveOut
 from manyone.engines.plan import Plan
@@ -22,6 +21,7 @@ from manyone.engines.statistics import Statistics
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import resolve_kernel
 from manyone.kernels.landmarks import landmark_features
+from manyone.metric.shrinkage import Whitening
 from manyone.models.scorers import TwoLayers
 from manyone.solvers.nonlinear import ANCHOR, TwoLayerProblem
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from manyone._types import Array, Codes
 from manyone.calibration.folds import similarity_of, solve_with_folds
 from manyone.calibration.tails import Tails
-from manyone.covariance import TaskWhitenings
 from manyone.engines.hashing import row_hashes
 from manyone.engines.independent import (
     AddUpEach,
@@ -30,6 +29,7 @@ from manyone.kernels.gram import Points
 from manyone.kernels.kernel import Kernel
 from manyone.labels import lookup
 from manyone.messages import warn_user
+from manyone.metric.shrinkage import TaskWhitenings
 from manyone.models.resemblance import Resemblance
 from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution

@@ -20,24 +20,24 @@ from manyone._sklearn import Interval, StrOptions, fit_context
 from manyone._types import Array, Codes, Rows
 from manyone.calibration.folds import by_number, similarity_of, solve_with_folds
 from manyone.calibration.thresholds import Calibration
-from manyone.covariance import (
-    TaskWhitenings,
-    Whitening,
-    pooled_whitening,
-    task_whitenings,
-)
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.scoring import Scoring
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import KERNELS, VALUES_ONLY
 from manyone.memory import NotEnoughMemory, too_large
 from manyone.messages import warn_user
+from manyone.metric.robust import robust_weights
+from manyone.metric.shrinkage import (
+    TaskWhitenings,
+    Whitening,
+    pooled_whitening,
+    task_whitenings,
+)
 from manyone.models.presence import with_presence
 from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution
 from manyone.routing import RoutingState
 from manyone.rows import TrainingRows, in_memory, training_rows
-from manyone.suspects import trust
 
 # Refits for thresholds where a learned metric forbids the closed form; the fewer, the more rows a
 # model lacks and the lower it scores those that were left out.
@@ -250,7 +250,7 @@ class MultiTaskOneClass(OneClassEstimator):
             told: Any = self  # every method that has this metric has these parameters
             priors = (told.scale_prior, told.covariance_prior)
             if told.robust:
-                share = trust(*known, rows.n_tasks, *priors)
+                share = robust_weights(*known, rows.n_tasks, *priors)
                 used, normal[normal] = share > 0.0, share == 1.0
                 known = known[0][used], known[1][used], (known[2] * share)[used]
                 rows = rows.take(normal | rows.outlier)

@@ -15,8 +15,8 @@ import numpy as np
 from manyone._types import Array, Codes, Rows
 from manyone.calibration.thresholds import Calibration
 from manyone.kernels.gram import Points
+from manyone.metric.robust import task_medians
 from manyone.models.solution import Solution
-from manyone.suspects import task_medians
 
 # Share of the pool that the exponential tail stands for.
 _TAIL = 0.15

@@ -23,11 +23,11 @@ from sklearn.utils import check_random_state
 from manyone._types import Array, Codes
 from manyone.estimators.base import MultiTaskOneClass, learn
 from manyone.estimators.capabilities import Grid
+from manyone.metric.robust import robust_weights
+from manyone.metric.shrinkage import task_means, task_scales, two_valued_columns
 from manyone.progress import counted
 from manyone.rows import TrainingRows, places
-from manyone.scales import task_means, task_scales
 from manyone.selection.judging import Judged, beats, finite_mean, own_aucs
-from manyone.suspects import trust
 
 _METRICS = ("whitened", "plain")
 _KERNELS: Grid = {"kernel": ("laplacian", "rbf"), "width": (3.0, 1.0, 0.3, 0.1)}
@@ -75,7 +75,7 @@ def synthetic_faults(rows: TrainingRows, rng: np.random.RandomState) -> Array:
     scale = task_scales(X - mean, X, codes, rows.weight, freedom, _SCALE_PRIOR)[codes]
     deviation = (X - mean) / scale
     varies = np.ptp(deviation, axis=0) > 0
-    measured = varies & ~np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)
+    measured = varies & ~two_valued_columns(X)
     varies = np.flatnonzero(measured if measured.any() else varies)
     spikes, swapped = X.copy(), X.copy()
     if not len(varies):
@@ -206,7 +206,9 @@ def _together(rows: TrainingRows) -> TrainingRows:
     """Without normal rows that stand apart: a fault among them would be taken for normal."""
     kept, normal = np.ones(len(rows.codes), dtype=bool), ~rows.outlier
     known = np.asarray(rows.X)[normal], rows.codes[normal], rows.weight[normal]
-    kept[normal] = trust(*known, rows.n_tasks, _SCALE_PRIOR, _COVARIANCE_PRIOR) == 1.0
+    kept[normal] = (
+        robust_weights(*known, rows.n_tasks, _SCALE_PRIOR, _COVARIANCE_PRIOR) == 1.0
+    )
     return rows.take(kept)
 
 

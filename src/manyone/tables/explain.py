@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Codes, Mask
-from manyone.covariance import TaskWhitenings, task_whitenings
 from manyone.estimators.combined import CombinedOneClass
+from manyone.metric.reasons import find_reasons, precision
+from manyone.metric.shrinkage import TaskWhitenings, task_whitenings
 from manyone.progress import counted
-from manyone.reasons import find_reasons, precision
 from manyone.rows import MISSING
 from manyone.tables.answers import Answers
 from manyone.tables.encoder import Encoder

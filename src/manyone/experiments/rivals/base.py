@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
 from manyone._types import Array, Codes
-from manyone.scales import task_means, task_scales
+from manyone.metric.shrinkage import task_means, task_scales
 
 
 class Rival(BaseEstimator, metaclass=ABCMeta):

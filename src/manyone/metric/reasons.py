@@ -1,11 +1,11 @@
-r"""Which columns did it: how much less unusual a row would be with one column as expected.
+r"""Which column makes a row unusual: what changes if that column were as expected.
 
-With :math:`P = C_t^{-1}` the inverse covariance of a task and z a row about the task's mean, the
-best correction of the coordinates S of one column leaves :math:`z_S - P_{SS}^{-1} (Pz)_S`, which is
-what the other columns make one expect. Only values that were ever seen are expected, and a
-correction by :math:`\delta` lowers :math:`z'Pz` by
-:math:`2 \delta' (Pz)_S - \delta' P_{SS} \delta`: a column that would have to be impossible to make
-up for another has little to do with it.
+With :math:`P = C_t^{-1}` the inverse covariance of a task and z a row about the task's
+mean, the best correction of the coordinates S of one column leaves :math:`z_S -
+P_{SS}^{-1} (Pz)_S`: what the other columns let one expect. Corrections stay within the
+range of values that were seen, and one by :math:`\delta` lowers :math:`z'Pz` by
+:math:`2 \delta' (Pz)_S - \delta' P_{SS} \delta`. So a column that could only make up
+for another one by an impossible value gains little.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes
-from manyone.covariance import TaskWhitenings
+from manyone.metric.shrinkage import TaskWhitenings
 
 
 class Reasons(NamedTuple):
@@ -59,19 +59,20 @@ def find_reasons(
     Reasons
     """
     blocks = [np.flatnonzero(source == column) for column in range(source.max() + 1)]
-    gain, expected = np.empty((len(Z), len(blocks))), Z.copy()
+    gain = np.empty((len(Z), len(blocks)))
+    expected = Z.copy()
     for task in np.unique(codes):
         rows = np.flatnonzero(codes == task)
-        P, mean = precision(metric, int(task)), metric.mean[task]
-        pull = (Z[rows] - mean) @ P
+        P = precision(metric, int(task))
+        slope = (Z[rows] - metric.mean[task]) @ P
         for column, block in enumerate(blocks):
-            inner, z = P[np.ix_(block, block)], Z[np.ix_(rows, block)]
-            step = np.linalg.solve(inner, pull[:, block].T).T
-            likely = np.clip(z - step, low[block], high[block])
-            step = z - likely
-            gain[rows, column] = np.einsum(
-                "ij,ij->i", step, 2.0 * pull[:, block] - step @ inner
-            )
+            inner = P[np.ix_(block, block)]
+            values = Z[np.ix_(rows, block)]
+            correction = np.linalg.solve(inner, slope[:, block].T).T
+            likely = np.clip(values - correction, low[block], high[block])
+            step = values - likely
+            change = 2.0 * slope[:, block] - step @ inner
+            gain[rows, column] = np.einsum("ij,ij->i", step, change)
             expected[np.ix_(rows, block)] = likely
     return Reasons(gain, expected)
 

@@ -6,10 +6,9 @@ from scipy.spatial.distance import cdist
 from sklearn.covariance import ledoit_wolf
 
 from manyone import IndependentOCKSR, TaskWhitener
-from manyone.covariance import pooled_whitening, task_whitenings
 from manyone.estimators.base import learn
+from manyone.metric.shrinkage import binary_columns, pooled_whitening, task_whitenings
 from manyone.rows import training_rows
-from manyone.scales import switches
 
 
 @pytest.fixture
@@ -159,7 +158,7 @@ def test_switches_stand_beside_the_metric_of_the_other_columns(rows):
     X, codes, weight = rows
     switch = 7.0 + 3.0 * (np.arange(46) % 3 == 0)
     both = np.insert(X, 2, switch, axis=1)
-    assert switches(both, codes, weight, 4).tolist() == [
+    assert binary_columns(both, codes, weight, 4).tolist() == [
         False,
         False,
         True,
@@ -185,7 +184,7 @@ def test_columns_that_tell_tasks_apart_are_no_switches(rows):
     stray = np.where(np.arange(46) == 45, 0.0, of_task)
     three = (np.arange(46) % 3).astype(float)
     every = np.column_stack([of_task, stray, three, np.zeros(46)])
-    assert not switches(every, codes, weight, 4).any()
+    assert not binary_columns(every, codes, weight, 4).any()
     nothing_else = (np.arange(46) % 2).astype(float)[:, None]
     Z = task_whitenings(nothing_else, codes, weight, 4, 2.0, 3.0).apply(
         nothing_else, codes
@@ -225,7 +224,7 @@ def test_tasks_like_others_are_what_they_are_beside_them(switch):
     mine = np.flatnonzero(np.isin(codes, some))
     order = np.array([1, -1, 2, 0, -1])[codes[mine]]
     again = task_whitenings(X[mine], order, weight[mine], 3, 2.0, 3.0, whole)
-    assert np.count_nonzero(whole.switch) == 2 * switch
+    assert np.count_nonzero(whole.binary) == 2 * switch
     expected, found = whole.take(some), again
     for own in range(3):
         claim = np.full(70, own)

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import chi2
 
 from manyone import SVDD, IndependentOCKSR
-from manyone.covariance import task_whitenings
-from manyone.suspects import task_medians, trust
+from manyone.metric.robust import robust_weights, task_medians
+from manyone.metric.shrinkage import task_whitenings
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 METHODS = pytest.mark.parametrize("method", [IndependentOCKSR, SVDD])
@@ -24,7 +24,7 @@ def fleet(seed=0, sizes=(12, 3, 1, 30, 2), d=5):
 
 def trusted(X, codes, weight=None, priors=(2.0, 3.0)):
     weight = np.ones(len(X)) if weight is None else weight
-    return trust(X, codes, weight, codes.max() + 1, *priors)
+    return robust_weights(X, codes, weight, codes.max() + 1, *priors)
 
 
 def written_out(X, codes, scale_prior, covariance_prior):
@@ -187,6 +187,6 @@ def test_large_tasks_are_compared_with_some_of_their_rows(monkeypatch):
     X, codes = np.random.default_rng(6).normal(size=(600, 3)), np.zeros(600, dtype=int)
     X[0] = 50.0
     exact = trusted(X, codes)
-    monkeypatch.setattr("manyone.suspects._MOST_OTHERS", 300)
+    monkeypatch.setattr("manyone.metric.robust._MOST_NEIGHBOURS", 300)
     some = trusted(X, codes)
     assert exact[0] == some[0] == 0.0 and np.mean((some == 1.0) == (exact == 1.0)) > 0.9

@@ -14,12 +14,6 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from manyone import validation
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array, Codes
-from manyone.covariance import (
-    TaskWhitenings,
-    Whitening,
-    pooled_whitening,
-    task_whitenings,
-)
 from manyone.labels import (
     check_weight,
     encode,
@@ -27,6 +21,12 @@ from manyone.labels import (
     one_per_row,
     split_columns,
     without_columns,
+)
+from manyone.metric.shrinkage import (
+    TaskWhitenings,
+    Whitening,
+    pooled_whitening,
+    task_whitenings,
 )
 from manyone.routing import RoutingState
 from manyone.rows import MISSING
@@ -36,24 +36,24 @@ from manyone.rows import MISSING
 class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     r"""Whiten rows with the shrunk pooled within-task covariance.
 
-    Directions in which rows of one task differ among themselves are shrunk, the others kept: with
+    Directions in which rows of one task differ among themselves are shrunk. With
     :math:`S` the covariance of the rows about their task means, rows are multiplied by
     :math:`((1-\rho) S + \rho \mu I)^{-1/2}`, :math:`\mu = \operatorname{tr} S / d`.
 
-    With ``adaptive=True`` every task has its own metric: its rows about their mean, its column
-    scales and its covariance, both shrunk to what the tasks have in common. Few rows lean on the
-    other tasks, many rows speak for themselves. Each task then lives in coordinates of its own, so
-    `transform` has to know the task of each row.
+    With ``adaptive=True`` every task has its own metric: mean, column scales and
+    covariance, both shrunk to the pooled ones. The fewer rows a task has, the closer
+    its metric is to the pooled one. Each task then has coordinates of its own, so
+    `transform` needs the task of each row.
 
     Parameters
     ----------
     shrinkage : float or "auto", default="auto"
-        rho in [0, 1]. ``"auto"`` is the Ledoit-Wolf estimate. (Not used with ``adaptive=True``,
-        where it is always estimated.)
+        rho in [0, 1]. ``"auto"`` is the Ledoit-Wolf estimate, which ``adaptive=True``
+        always uses.
     adaptive : bool, default=False
         One metric for each task.
     scale_prior : float, default=2
-        Rows that the pooled column scales count for, beside those of a task; with `adaptive`.
+        Rows that the pooled column scales count for, with `adaptive`.
     covariance_prior : float, default=3
         Likewise for the covariance.
 
@@ -70,12 +70,12 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
 
     Notes
     -----
-    A whitener has seen the rows it was fitted on: leave-one-out scores of a model on top of it are
-    far too good. Refit it inside each fold, as the estimators do with ``metric="whitened"`` and
-    ``metric="adaptive"``.
+    A whitener has seen the rows it was fitted on: leave-one-out scores of a model
+    behind it are far too good. Refit it inside each fold, as the estimators do with
+    ``metric="whitened"`` and ``metric="adaptive"``.
 
-    Costs O(n d min(n, d)): the smaller of the d x d covariance and the n x n Gram matrix of the
-    centred rows is decomposed, so either may be large.
+    Costs O(n d min(n, d)): the smaller of the d x d covariance and the n x n Gram
+    matrix of the centred rows is decomposed, so either may be large.
 
     Examples
     --------
@@ -110,7 +110,8 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         ----------
         X : array-like or data frame of shape (n, d)
         y : ignored
-        task : array-like of shape (n,), or the name of a column of `X`, or None for a single task
+        task : array-like of shape (n,), or the name of a column of `X`, or None
+            None: a single task.
         sample_weight : array-like of shape (n,) or None
             Counts.
 
@@ -126,20 +127,27 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         weight = (
             np.ones(len(X)) if sample_weight is None else check_weight(sample_weight, X)
         )
-        kept = weight > 0
-        self.tasks_, codes = encode(labels[kept])
-        known = codes != MISSING
-        X, codes, weight = X[kept][known], codes[known], weight[kept][known]
+        counted = np.flatnonzero(weight > 0)
+        self.tasks_, codes = encode(labels[counted])
+        has_task = codes != MISSING
+        rows = counted[has_task]
+        codes = codes[has_task]
         self.whitening_: Whitening | TaskWhitenings
         with np.errstate(under="ignore"):
             if self.adaptive:
-                priors = (self.scale_prior, self.covariance_prior)
                 self.whitening_ = task_whitenings(
-                    X, codes, weight, len(self.tasks_), *priors
+                    X[rows],
+                    codes,
+                    weight[rows],
+                    len(self.tasks_),
+                    self.scale_prior,
+                    self.covariance_prior,
                 )
                 self.shrinkage_ = self.whitening_.pooled.shrinkage
             else:
-                self.whitening_ = pooled_whitening(X, codes, weight, self.shrinkage)
+                self.whitening_ = pooled_whitening(
+                    X[rows], codes, weight[rows], self.shrinkage
+                )
                 self.shrinkage_ = self.whitening_.shrinkage
         return self
 
@@ -189,7 +197,7 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         return self.transform(X, task=task)
 
     def _get_metadata_request(self) -> Any:
-        """Requests of metadata; rows of one metric for all need no task, so none is asked for."""
+        """Metadata requests; one metric for all tasks needs no task to transform."""
         requests = super()._get_metadata_request()
         if not self.adaptive:
             requests.transform.requests.pop("task", None)
@@ -201,8 +209,8 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
             return np.zeros(n, dtype=np.intp)
         if task is None:
             raise ValueError(
-                f"With adaptive=True each of the {len(self.tasks_)} tasks has its own metric: say "
-                "with task=... where rows belong."
+                f"With adaptive=True each of the {len(self.tasks_)} tasks has its own "
+                "metric: say with task=... where rows belong."
             )
         labels: NDArray[Any] = one_per_row("task", task, n)
         validation.refuse_rows_without_task(labels, np.zeros(n, dtype=bool))

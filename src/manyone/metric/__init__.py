@@ -1,0 +1,1 @@
+"""Metrics learned inside tasks: shrinkage, robust weights, and reasons of rows."""

@@ -1,0 +1,500 @@
+"""Means, scales and covariances of tasks, shrunk towards what the tasks share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from manyone._types import Array, Codes, Mask
+from manyone.rows import group_rows, row_blocks
+
+# Coordinates that overflow are replaced by this number.
+_FAR_AWAY = 1e150
+_EPS = np.finfo(float).eps
+_TINY = np.finfo(float).tiny
+
+
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    """Multiplication with the matrix ``floor I + basis' diag(stretch) basis``.
+
+    Parameters
+    ----------
+    basis : ndarray of shape (r, d)
+        Orthonormal directions.
+    stretch : ndarray of shape (r,)
+        Factor for each direction, beyond `floor`.
+    floor : float
+        Factor for every direction orthogonal to the basis.
+    shrinkage : float
+        How far the covariance was shrunk to a multiple of the identity.
+    """
+
+    shared: ClassVar[bool] = True
+
+    basis: Array
+    stretch: Array
+    floor: float
+    shrinkage: float
+
+    def apply(self, X: Array, codes: Codes | None = None) -> Array:
+        """Rows (n, d) in the metric, shape (n, d); their tasks do not matter."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            Z = self.floor * X + ((X @ self.basis.T) * self.stretch) @ self.basis
+            if not np.isfinite(Z).all():
+                Z = np.nan_to_num(Z, nan=_FAR_AWAY, posinf=_FAR_AWAY, neginf=-_FAR_AWAY)
+            return Z
+
+    def undo(self, Z: Array, codes: Codes | None = None) -> Array:
+        """Rows (n, d) that `apply` makes into `Z` (n, d)."""
+        stretch = 1.0 / (self.floor + self.stretch) - 1.0 / self.floor
+        return Z / self.floor + ((Z @ self.basis.T) * stretch) @ self.basis
+
+
+@dataclass(frozen=True, eq=False)
+class TaskWhitenings:
+    """Each task's rows about its mean, in its own scales, in its own metric.
+
+    Parameters
+    ----------
+    mean, scale : ndarray of shape (T, d)
+        Of the columns in each task.
+    pooled : Whitening
+        What the tasks have in common, in those scales.
+    starts : ndarray of shape (T + 1,)
+        Where the directions of each task start.
+    basis : ndarray of shape (r, d)
+        Directions, after the pooled whitening, in which a task differs from the others.
+    stretch : ndarray of shape (r,)
+    floor : ndarray of shape (T,)
+        As in :class:`Whitening`, for each task.
+    common : ndarray of shape (d,)
+        Scale of each column in all tasks, or the range of a binary column.
+    binary : ndarray of bool of shape (d,)
+        Columns that only have a scale, see :func:`binary_columns`.
+    """
+
+    shared: ClassVar[bool] = False
+
+    mean: Array
+    scale: Array
+    pooled: Whitening
+    starts: Codes
+    basis: Array
+    stretch: Array
+    floor: Array
+    common: Array
+    binary: Mask
+
+    def apply(self, X: Array, codes: Codes | None = None) -> Array:
+        """Rows (n, d) in the metric of the task (n,) that each claims, or of task 0."""
+        codes = np.zeros(len(X), dtype=np.intp) if codes is None else codes
+        with np.errstate(over="ignore", invalid="ignore"):
+            Z = self.pooled.apply((X - self.mean[codes]) / self.scale[codes])
+            for task, rows in _rows_by_task(codes, len(self.floor)):
+                Z[rows] = self._of_task(task).apply(Z[rows])
+            return Z
+
+    def undo(self, Z: Array, codes: Codes) -> Array:
+        """Rows (n, d) that `apply` makes into `Z` (n, d)."""
+        X = np.array(Z, dtype=np.float64)
+        for task, rows in _rows_by_task(codes, len(self.floor)):
+            X[rows] = self._of_task(task).undo(X[rows])
+        return self.pooled.undo(X) * self.scale[codes] + self.mean[codes]
+
+    def take(self, tasks: Codes) -> TaskWhitenings:
+        """The metric of a selection of tasks, in this order."""
+        sizes = np.diff(self.starts)[tasks]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        offset = np.repeat(self.starts[tasks] - starts[:-1], sizes)
+        directions = offset + np.arange(starts[-1])
+        return replace(
+            self,
+            mean=self.mean[tasks],
+            scale=self.scale[tasks],
+            starts=starts,
+            basis=self.basis[directions],
+            stretch=self.stretch[directions],
+            floor=self.floor[tasks],
+        )
+
+    def joined(self, more: TaskWhitenings) -> TaskWhitenings:
+        """These tasks followed by others that were shrunk to the same pooled metric."""
+        return replace(
+            self,
+            mean=np.concatenate([self.mean, more.mean]),
+            scale=np.concatenate([self.scale, more.scale]),
+            starts=np.concatenate([self.starts, self.starts[-1] + more.starts[1:]]),
+            basis=np.concatenate([self.basis, more.basis]),
+            stretch=np.concatenate([self.stretch, more.stretch]),
+            floor=np.concatenate([self.floor, more.floor]),
+        )
+
+    def _of_task(self, task: int) -> Whitening:
+        directions = slice(self.starts[task], self.starts[task + 1])
+        floor = float(self.floor[task])
+        return Whitening(self.basis[directions], self.stretch[directions], floor, 0.0)
+
+
+def shrunk(total: Array, freedom: Array, pooled: Array | float, prior: float) -> Array:
+    """``(total + prior pooled) / (freedom + prior)``: variances shrunk to pooled ones.
+
+    Every shrunk quantity of a task comes from here.
+
+    Parameters
+    ----------
+    total : ndarray of shape (T, d)
+        Sums of squares in each task.
+    freedom : ndarray of shape (T,)
+        Degrees of freedom of each task.
+    pooled : ndarray of shape (d,) or float
+        Variances of all tasks together.
+    prior : float
+        Rows that the pooled variances count for.
+
+    Returns
+    -------
+    ndarray of shape (T, d)
+        The pooled variance where a task has no freedom and there is no prior.
+    """
+    count = (freedom + prior)[:, None]
+    value = (total + prior * pooled) / np.maximum(count, _TINY)
+    return np.where(count > 0, value, pooled)
+
+
+def task_means(X: Array, codes: Codes, weight: Array, n_tasks: int = 0) -> Array:
+    """Weighted mean of the rows (n, d) of each task, shape (T, d).
+
+    The mean of equal values is exactly their value.
+    """
+    counts = np.bincount(codes, weight, n_tasks)
+    share = (weight / np.where(counts > 0, counts, 1.0)[codes])[:, None]
+    # Relative to one row of each task: a large constant must not leave rounding behind.
+    mean = np.zeros((len(counts), X.shape[1]))
+    mean[codes] = X
+    np.add.at(mean, codes, share * X - share * mean[codes])
+    return mean
+
+
+def degrees_of_freedom(codes: Codes, weight: Array, n_tasks: int) -> Array:
+    """One less than the weight of each task, shape (T,), but at least 0."""
+    return np.maximum(np.bincount(codes, weight, n_tasks) - 1.0, 0.0)
+
+
+def task_scales(
+    centred: Array, X: Array, codes: Codes, weight: Array, freedom: Array, prior: float
+) -> Array:
+    """Standard deviation of columns in each task (T, d), shrunk to the pooled one."""
+    # In units of the largest deviation, so that squares neither overflow nor vanish.
+    unit = np.abs(centred).max(axis=0)
+    # Differences of rounding are no variation.
+    varies = unit > 1e-12 * np.abs(X).max(axis=0)
+    unit = np.where(varies, unit, 1.0)
+    squares = np.zeros((len(freedom), X.shape[1]))
+    np.add.at(squares, codes, weight[:, None] * (centred / unit) ** 2)
+    pooled = squares.sum(axis=0) / max(freedom.sum(), _TINY)
+    scale = unit * np.sqrt(shrunk(squares, freedom, pooled, prior))
+    # A column that varies between tasks only has that deviation; a constant has 1.
+    largest = np.abs(X).max(axis=0)
+    between = (X / np.where(largest > 0, largest, 1.0)).std(axis=0)
+    fallback = np.where(between > 1e-12, between * largest, 1.0)
+    return np.where(varies & (scale > 0), scale, fallback)
+
+
+def scales_of_new_tasks(
+    centred: Array,
+    codes: Codes,
+    weight: Array,
+    freedom: Array,
+    prior: float,
+    common: Array,
+    existing: Array,
+) -> Array:
+    """Column scales of new tasks (T, d), shrunk to the pooled ones of existing tasks.
+
+    `common` (d,) are the scales that those of the existing tasks (t, d) were shrunk to.
+    """
+    squares = np.zeros((len(freedom), centred.shape[1]))
+    np.add.at(squares, codes, weight[:, None] * (centred / common) ** 2)
+    ratio = shrunk(squares, freedom, 1.0, prior)
+    # A column that varies inside no task keeps its scale.
+    constant = np.all(existing == common, axis=0) & (squares.max(axis=0) < 1e-20)
+    return common * np.sqrt(np.where((ratio > 0.0) & ~constant, ratio, 1.0))
+
+
+def two_valued_columns(X: Array) -> Mask:
+    """Columns (d,) of rows (n, d) that hold no value but their smallest and largest."""
+    return np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)
+
+
+def binary_columns(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Mask:
+    """Columns of two values that vary inside tasks as much as between them.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    codes, weight : ndarray of shape (n,)
+        Task and count of each row.
+    n_tasks : int
+
+    Returns
+    -------
+    ndarray of bool of shape (d,)
+    """
+    high = X.max(axis=0)
+    columns = np.flatnonzero(two_valued_columns(X) & (high > X.min(axis=0)))
+    upper = (X[:, columns] == high[columns]).astype(np.float64)
+    share = weight @ upper / weight.sum()
+    inside = weight @ (upper - task_means(upper, codes, weight, n_tasks)[codes]) ** 2
+    freedom = degrees_of_freedom(codes, weight, n_tasks).sum()
+    binary = np.zeros(X.shape[1], dtype=bool)
+    binary[columns] = inside > freedom * share * (1.0 - share) / 2.0
+    return binary
+
+
+def pooled_whitening(
+    X: Array, codes: Codes, weight: Array, shrinkage: float | str = "auto"
+) -> Whitening:
+    r"""``((1 - rho) S + rho mu I)^(-1/2)``, S the covariance about the task means.
+
+    mu = tr S / d; rho = `shrinkage`, or the estimate of Ledoit and Wolf. The cost is
+    O(n d min(n, d)): the smaller of the d x d covariance and the n x n matrix of inner
+    products is decomposed.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    codes, weight : ndarray of shape (n,)
+        Task and count of each row.
+    shrinkage : float or "auto"
+
+    Returns
+    -------
+    Whitening
+    """
+    centred = X - task_means(X, codes, weight)[codes]
+    scale = np.abs(centred).max(initial=0.0) or 1.0
+    centred /= scale
+    total = weight.sum()
+    norms = np.einsum("ij,ij->i", centred, centred)
+    fourth = float(weight @ norms**2) / total
+    centred *= np.sqrt(weight / total)[:, None]
+    values, basis = _principal_directions(centred)
+    return _inverse_root(values, basis, fourth, total, scale, shrinkage)
+
+
+def whitening_of_sums(
+    scatter: Array, fourth: float, total: float, n_rows: int, unit: float
+) -> Whitening:
+    """:func:`pooled_whitening` from sums over rows about their task means.
+
+    Parameters
+    ----------
+    scatter : ndarray of shape (d, d)
+        Sum of ``w_i c_i c_i'``, with rows c_i in units of `unit`.
+    fourth : float
+        Sum of ``w_i |c_i|^4``.
+    total : float
+        Sum of the weights.
+    n_rows : int
+    unit : float
+
+    Returns
+    -------
+    Whitening
+    """
+    values, vectors = np.linalg.eigh(scatter / total)
+    rounding = _rounding(values, max(n_rows, len(values)))
+    values = np.where(values > rounding, values, 0.0)
+    return _inverse_root(values, vectors.T, fourth / total, total, unit, "auto")
+
+
+def _inverse_root(
+    values: Array,
+    basis: Array,
+    fourth: float,
+    total: float,
+    scale: float,
+    shrinkage: float | str,
+) -> Whitening:
+    """Inverse root of the shrunk covariance, eigenvalues in units of `scale`."""
+    d = basis.shape[1]
+    positive = values > 0.0
+    values = values[positive]
+    basis = basis[positive]
+    if not len(values):
+        # No task varies: there is no metric to learn, every direction counts the same.
+        return Whitening(basis, values, 1.0, 1.0)
+    mu = values.sum() / d
+    if isinstance(shrinkage, str):
+        # Ledoit and Wolf: from the eigenvalues and the mean fourth power of the norms.
+        square = float(values @ values)
+        distance = square - values.sum() ** 2 / d
+        noise = (fourth - square) / total
+        shrinkage = float(np.clip(noise / distance, 0.0, 1.0)) if distance > 0 else 1.0
+    # Without any shrinkage, directions in which no task varies have no finite factor.
+    ridge = max(shrinkage * mu, _EPS * values[-1])
+    # A complete basis leaves no other direction: take a floor that cancels nothing.
+    smallest = values[-1] if len(values) == d else ridge
+    floor = float(1.0 / (scale * np.sqrt(smallest)))
+    deviation = scale * np.sqrt((1 - shrinkage) * values + ridge)
+    return Whitening(basis, 1.0 / deviation - floor, floor, float(shrinkage))
+
+
+def task_whitenings(
+    X: Array,
+    codes: Codes,
+    weight: Array,
+    n_tasks: int,
+    scale_prior: float,
+    covariance_prior: float,
+    like: TaskWhitenings | None = None,
+) -> TaskWhitenings:
+    r"""``C_t^(-1/2) D_t^(-1) (x - m_t)``, scales and covariances shrunk to the pooled.
+
+    With :math:`\nu_t` one less than the rows of task t and k the prior strengths, in
+    rows, column scales are :math:`D_t^2 = (\nu_t V_t + k_D \bar V) / (\nu_t + k_D)`
+    and, in those scales, :math:`C_t = (\nu_t S_t + k_C W) / (\nu_t + k_C)`. A task of
+    few rows is close to the pooled metric, one of many rows close to its own; a single
+    row sets only the mean.
+
+    The root taken is :math:`M_t^{-1/2} W^{-1/2}`, where :math:`M_t` is :math:`C_t`
+    after whitening with W: a few directions per task, :math:`O(n_t d \min(n_t, d))`.
+
+    Binary columns (:func:`binary_columns`) have no covariance: two rows that differ
+    there differ by :math:`2^{-1/2}`. Otherwise a value that few rows of a task have had
+    would be further away than any fault.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    codes, weight : ndarray of shape (n,)
+        Task and count of each row; every task has one.
+    n_tasks : int
+    scale_prior, covariance_prior : float
+    like : TaskWhitenings or None
+        Existing tasks: the new ones are shrunk to their pooled metric.
+
+    Returns
+    -------
+    TaskWhitenings
+    """
+    mean = task_means(X, codes, weight, n_tasks)
+    freedom = degrees_of_freedom(codes, weight, n_tasks)
+    if like is None:
+        binary = binary_columns(X, codes, weight, n_tasks)
+        common = np.ptp(X, axis=0)
+    else:
+        binary = like.binary
+        common = like.common
+    measured = np.ascontiguousarray(X[:, ~binary])
+    centred = measured - mean[:, ~binary][codes]
+    if like is None:
+        all_one_task = np.zeros_like(codes)
+        all_freedom = freedom.sum(keepdims=True)
+        common[~binary] = task_scales(
+            centred, measured, all_one_task, weight, all_freedom, 0.0
+        )[0]
+        scale = task_scales(centred, measured, codes, weight, freedom, scale_prior)
+        centred /= scale[codes]
+        pooled = pooled_whitening(centred, codes, weight)
+        if freedom.any():
+            # Divide by degrees of freedom, as the covariances of the tasks do.
+            unit = np.sqrt(max(freedom.sum(), 1.0) / weight.sum())
+            stretch = unit * pooled.stretch
+            pooled = replace(pooled, stretch=stretch, floor=unit * pooled.floor)
+    else:
+        scale = scales_of_new_tasks(
+            centred,
+            codes,
+            weight,
+            freedom,
+            scale_prior,
+            common[~binary],
+            like.scale[:, ~binary],
+        )
+        centred /= scale[codes]
+        pooled = replace(like.pooled, basis=like.pooled.basis[:, ~binary])
+    white = pooled.apply(centred) * np.sqrt(weight)[:, None]
+    floor = np.sqrt((freedom + covariance_prior) / covariance_prior)
+    starts, basis, deviation = _task_directions(white, codes, freedom, covariance_prior)
+    stretch = 1.0 / deviation - np.repeat(floor, np.diff(starts))
+    metric = TaskWhitenings(
+        mean, scale, pooled, starts, basis, stretch, floor, common, binary
+    )
+    return insert_binary_columns(metric) if binary.any() else metric
+
+
+def _task_directions(
+    white: Array, codes: Codes, freedom: Array, prior: float
+) -> tuple[Codes, Array, Array]:
+    """Where tasks start, their principal directions, their shrunk deviations."""
+    order, first_row = group_rows(codes, len(freedom))
+    sizes = np.diff(first_row)
+    d = white.shape[1]
+    starts = np.concatenate([[0], np.cumsum(np.minimum(sizes, d))])
+    basis = np.zeros((starts[-1], d))
+    deviation = np.zeros(starts[-1])
+    for size in np.unique(sizes):
+        same_size = np.flatnonzero(sizes == size)
+        for part in row_blocks(len(same_size), 3 * int(size) * d):
+            tasks = same_size[part]
+            rows = white[order[first_row[tasks, None] + np.arange(size)]]
+            values, directions = _principal_directions(rows)
+            places = starts[tasks, None] + np.arange(min(size, d))
+            basis[places] = directions
+            deviation[places] = np.sqrt(shrunk(values, freedom[tasks], 1.0, prior))
+    return starts, basis, deviation
+
+
+def insert_binary_columns(metric: TaskWhitenings) -> TaskWhitenings:
+    """Add the binary columns back to a metric that was learned without them.
+
+    `metric.mean`, `common` and `binary` are those of all columns already.
+    """
+    binary = metric.binary
+    places = np.flatnonzero(binary) - np.arange(binary.sum())
+    scale = np.insert(metric.scale, places, 0.0, axis=1)
+    # No direction has a part in a binary column: only the floors multiply it.
+    floors = metric.pooled.floor * metric.floor[:, None]
+    scale[:, binary] = np.sqrt(2.0) * metric.common[binary] * floors
+    pooled_basis = np.insert(metric.pooled.basis, places, 0.0, axis=1)
+    return replace(
+        metric,
+        scale=scale,
+        pooled=replace(metric.pooled, basis=pooled_basis),
+        basis=np.insert(metric.basis, places, 0.0, axis=1),
+    )
+
+
+def _principal_directions(rows: Array) -> tuple[Array, Array]:
+    """Eigenvalues (..., m), directions (..., m, d) of the scatter of rows (..., n, d).
+
+    Both are 0 where rounding alone is left.
+    """
+    wide = rows.shape[-1] > rows.shape[-2]
+    across = np.swapaxes(rows, -1, -2)
+    values, vectors = np.linalg.eigh(rows @ across if wide else across @ rows)
+    directions = np.swapaxes(vectors, -1, -2)
+    resolved = values > _rounding(values, max(rows.shape[-2:]))
+    values = np.where(resolved, values, 0.0)
+    if wide:
+        lengths = np.sqrt(np.where(resolved, values, 1.0))
+        directions = directions @ rows / lengths[..., None]
+    return values, np.where(resolved[..., None], directions, 0.0)
+
+
+def _rounding(values: Array, size: int) -> Array:
+    """Smallest resolved eigenvalue, where `values` ascend and `size` terms were summed."""
+    return np.maximum(size * _EPS * values[..., -1:], _TINY)
+
+
+def _rows_by_task(codes: Codes, n_tasks: int) -> list[tuple[int, Codes]]:
+    """Each task that has rows, with the numbers of its rows."""
+    if len(codes) == 1:
+        return [(int(codes[0]), np.zeros(1, dtype=np.intp))]
+    order, starts = group_rows(codes, n_tasks)
+    tasks = np.flatnonzero(np.diff(starts))
+    return [(int(task), order[starts[task] : starts[task + 1]]) for task in tasks]
