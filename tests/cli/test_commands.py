@@ -188,7 +188,8 @@ def test_tasks_never_seen(here, capsys, refused):
     )
     assert pl.read_csv("scores.csv")["row"].to_list() == list(range(20, 180))
     refused(
-        [*SCORE, "scores.csv", "--unknown", "error"], "today.csv: row 0: task 'new'"
+        [*SCORE, "scores.csv", "--unknown", "error"],
+        "today.csv: row 0 has the task 'new'",
     )
     table.with_columns(pl.col("machine") + " ").write_csv("today.csv")
     assert main([*SCORE, "scores.csv", "--json"]) == 0
@@ -315,7 +316,9 @@ def test_a_model_of_files_forgets_by_the_rows_that_stay(here, big, name, capsys)
 
 def test_rows_that_a_model_of_files_lacks(refused, big):
     refused(
-        ["forget", "big.manyone", "pump 3"], "of the 150 rows", "stay, --others TABLE."
+        ["forget", "big.manyone", "pump 3"],
+        "of the 150 rows",
+        "stay with --others TABLE.",
     )
     refused(
         ["forget", "big.manyone", "pump 3", "--others", "no.csv"],

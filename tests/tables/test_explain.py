@@ -8,7 +8,7 @@ from manyone import CombinedOneClass, IndependentOCKSR, TableModel
 from manyone.datasets import make_fleet
 from manyone.metric.reasons import find_reasons, precision
 from manyone.metric.shrinkage import task_whitenings
-from manyone.tables.explain import plain_text
+from manyone.tables.explain import Explanation, plain_text
 
 FAST = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
 NAMES = [f"x{j}" for j in range(8)]
@@ -134,7 +134,9 @@ def test_views_and_nearest_rows_are_named(fleet):
     model = TableModel("machine", method=CombinedOneClass(), alarm_rate=0.1).fit(table)
     found = model.explain(table.iloc[[5]], top=1)
     assert set(found["view"]) <= {"strangers", "faults"}
-    assert found.nearest[0].split(", ")[0] == "5"  # a training row is closest to itself
+    assert (
+        found.nearest.iloc[0].split(", ")[0] == "5"
+    )  # a training row is closest to itself
 
 
 def test_words_for_levels_dates_gaps_and_truths():
@@ -158,7 +160,7 @@ def test_words_for_levels_dates_gaps_and_truths():
     reasons = model.score(rows, explain=1)
     assert reasons.alarm.all()
     assert reasons.reason_1[0] == "kind = violet, expected about red"
-    assert reasons.reason_1[1].startswith("x = missing, expected about ")
+    assert reasons.reason_1[1].startswith("x is empty (usually about ")
     assert reasons.reason_1[2].startswith("when = 2030-01-02 21:00:00, expected about ")
 
 
@@ -176,3 +178,33 @@ def test_nothing_is_expected_where_there_mostly_is_nothing():
         "ok",
         "missing",
     )
+    told = Explanation(
+        column=np.array([["note", "note", "x"]], dtype=object),
+        value=np.array([["missing", "ok", "missing"]], dtype=object),
+        expected=np.array([["missing", "missing", "2.5"]], dtype=object),
+        share=np.array([[0.5, 0.3, 0.2]]),
+        view=np.array(["faults"]),
+        nearest=np.array(["1"]),
+    ).sentences()
+    assert told.tolist() == [
+        ["", "note = ok (usually empty)", "x is empty (usually about 2.5)"]
+    ]
+
+
+def test_fields_that_are_empty_together_are_told_from_fields_that_always_are():
+    """A reason "y = missing, expected about missing" led one alarm in ten of a table."""
+    rng = np.random.default_rng(1)
+    names = ["y", "z"]
+    table = pd.DataFrame(rng.normal(5, 1, (400, 3)), columns=["x", *names])
+    table["m"] = np.repeat(["a", "b"], 200)
+    table.loc[table.m == "a", names] = np.nan
+    model = TableModel("m", method=FAST, alarm_rate=0.1).fit(table)
+    rows = table[table.m == "b"].head(40).assign(y=np.nan, z=np.nan)
+    found = model.score(rows, explain=3)
+    assert found.alarm.all()
+    assert found.reason_1.str.fullmatch(r"[yz] is empty \(usually about \S+\)").all()
+    rows = table[table.m == "a"].head(40).assign(x=20.0)
+    found = model.score(rows, explain=3)
+    assert found.alarm.all()
+    assert found.reason_1.str.startswith("x = 20").all()
+    assert (found[["reason_2", "reason_3"]] == "").all(axis=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from manyone.tablefiles import Block
     from manyone.tables import TableModel
+    from manyone.tables.errors import TableError
 
 Model = Annotated[Path, typer.Argument(help="File that manyone fit wrote.")]
 Rows = Annotated[Path, typer.Argument(help="CSV, CSV.gz or Parquet; - is stdin.")]
@@ -49,24 +49,7 @@ def _kinds(model: TableModel) -> dict[str, Kind]:
         columns["name"].tolist(), columns["kind"].tolist(), columns["used"], strict=True
     )
     kinds: dict[str, Kind] = {name: kind for name, kind, is_used in used if is_used}
-    label: Kind = "text" if _has_text_labels(model) else "number"
-    return kinds | dict.fromkeys(model.task_columns, label)
-
-
-def _has_text_labels(model: TableModel) -> bool:
-    """Whether tasks are named by texts, not by whole numbers."""
-    return any(isinstance(label, str) for label in model.tasks_.tolist())
-
-
-def _with_labels(table: pl.DataFrame, model: TableModel) -> pl.DataFrame:
-    """A table whose task labels are texts where the model knows them as texts."""
-    import polars as pl
-
-    if not _has_text_labels(model):
-        return table
-    names = [name for name in model.task_columns if name in table.columns]
-    whole = [name for name in names if table.schema[name].is_integer()]
-    return table.with_columns(pl.col(whole).cast(pl.String))
+    return kinds | dict.fromkeys(model.task_columns, "text")
 
 
 def rows_for(
@@ -81,29 +64,42 @@ def rows_for(
     find : collection of str or None
         Further columns of a text file that are not just texts; None: all.
     """
-    return _with_labels(read_table(source, kinds=_kinds(model), find=find), model)
+    return read_table(source, kinds=_kinds(model), find=find)
 
 
 def blocks_for(model: TableModel, source: Path) -> Iterator[Block]:
     """A table for a model, block by block."""
-    for block in read_blocks(source, _kinds(model)):
-        yield block._replace(table=_with_labels(block.table, model))
+    return read_blocks(source, _kinds(model))
 
 
 @contextmanager
 def about(source: Path, first_row: int = 0) -> Iterator[None]:
     """Say which file it is that a model refuses, and count rows from its beginning."""
+    from manyone.tables.errors import TableError
+
     try:
         yield
     except TableFileError:  # names the file itself
         raise
+    except TableError as error:
+        place = "" if error.row is None else f"row {error.row + first_row} "
+        remedy = _remedy(error)
+        text = f"{_name(source)}: {place}{error.problem}. {remedy}".rstrip()
+        raise InputError(text) from error
     except ValueError as error:
-        text = re.sub(
-            r"^Row (\d+)", lambda found: f"row {int(found[1]) + first_row}", str(error)
-        )
-        text = text.replace('unknown="pooled"', "--unknown pooled")
-        text = re.sub(r"forget\(.*, others=table\)", "--others TABLE", text)
-        raise InputError(f"{_name(source)}: {text}") from error
+        raise InputError(f"{_name(source)}: {error}") from error
+
+
+def _remedy(error: TableError) -> str:
+    """What to do about an error, by options of a command where it is one of Python."""
+    from manyone.tables import errors
+
+    options: dict[type[TableError], str] = {
+        errors.UnknownTaskError: "Enrol it, or give --unknown pooled to compare it "
+        "with all tasks.",
+        errors.RowsNotKeptError: "Give the rows that stay with --others TABLE.",
+    }
+    return options.get(type(error), error.remedy)
 
 
 def _name(source: Path) -> str:

@@ -15,12 +15,12 @@ Exit codes: 0; 3 if there were alarms and --exit-code asks; 2 for bad input; 1 f
 
 from __future__ import annotations
 
-import io
 import json
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -145,12 +145,13 @@ def _scores(
     """Scores of a block of rows, counted from the beginning of the file."""
     import polars as pl
 
-    kept = chosen_columns("--keep", keep, block.table, source)
-    with (
-        about(source, block.first_row),
-        redirect_stderr(io.StringIO()),
-    ):  # we count what is skipped
-        scores: pl.DataFrame = model.score(block.table, keep=kept, **ask)
+    from manyone.tables.errors import SkippedRowsWarning
+
+    kept_names = chosen_columns("--keep", keep, block.table, source)
+    with about(source, block.first_row), warnings.catch_warnings():
+        # The totals count what is skipped, over all blocks.
+        warnings.simplefilter("ignore", SkippedRowsWarning)
+        scores: pl.DataFrame = model.score(block.table, keep=kept_names, **ask)
     return scores.with_columns(pl.col("row") + block.first_row)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,8 @@ from manyone._types import Array, Codes, Mask
 from manyone.calibration.conformal import select_rows
 from manyone.progress import counted
 from manyone.rows import MISSING
-from manyone.tables.frames import like, task_labels
+from manyone.tables.frames import like
+from manyone.tables.reading import Claims
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -32,9 +32,11 @@ class Answers:
     Parameters
     ----------
     rows : ndarray of shape (m,)
-        Their numbers in the table.
+        Their positions in the table.
+    labels : ndarray of shape (m,)
+        Their tasks, as the table names them.
     codes : ndarray of shape (m,)
-        Numbers of their tasks; -1 where it was never seen.
+        Numbers of their tasks; -1 where a task is unknown.
     score, p_value : ndarray of shape (m,)
     alarm : ndarray of bool of shape (m,)
     basis : ndarray of shape (m,)
@@ -42,6 +44,7 @@ class Answers:
     """
 
     rows: Codes
+    labels: NDArray[Any]
     codes: Codes
     score: Array
     p_value: Array
@@ -50,29 +53,24 @@ class Answers:
 
 
 def answer_rows(
-    model: TableModel,
-    frame: nw.DataFrame[Any],
-    rows: Codes,
-    codes: Codes,
-    fdr: float | None,
+    model: TableModel, frame: nw.DataFrame[Any], claims: Claims, fdr: float | None
 ) -> Answers:
-    """Answers for some rows of a table, given the number of every row's task."""
+    """Answers for the rows of a table that are to be answered."""
     if fdr is not None and not 0 < fdr < 1:
         raise ValueError(f"fdr must lie between 0 and 1; got {fdr!r}.")
-    n = len(frame)
-    score = np.empty(n)
-    for start in counted(range(0, n, _BLOCK)):
-        part = slice(start, min(start + _BLOCK, n))
-        block = frame if n <= _BLOCK else frame[part]
-        Z = model.encoder_.encode(model.encoder_.read(block), codes[part])
-        score[part] = scores_of(model, Z, codes[part])
-    if len(rows) < n:
-        print(f"Rows of unknown tasks, skipped: {n - len(rows)}.", file=sys.stderr)
-    return judged(model, rows, codes[rows], score[rows], fdr)
+    n_rows = len(frame)
+    score = np.empty(n_rows)
+    for start in counted(range(0, n_rows, _BLOCK)):
+        part = slice(start, min(start + _BLOCK, n_rows))
+        block = frame if n_rows <= _BLOCK else frame[part]
+        codes = claims.codes[part]
+        Z = model.encoder_.encode(model.encoder_.read(block), codes)
+        score[part] = scores_of(model, Z, codes)
+    return _judged(model, claims, score[claims.rows], fdr)
 
 
 def scores_of(model: TableModel, Z: Array, codes: Codes) -> Array:
-    """Score of each encoded row (n, D) against its task, or against all where it is unknown."""
+    """Score of each encoded row (n, D) against its task, or all where it is unknown."""
     known = codes != MISSING
     if known.all():
         return model.model_._own_scores(Z, codes)
@@ -83,58 +81,68 @@ def scores_of(model: TableModel, Z: Array, codes: Codes) -> Array:
     return scores
 
 
-def judged(
-    model: TableModel, rows: Codes, codes: Codes, score: Array, fdr: float | None
+def _judged(
+    model: TableModel, claims: Claims, score: Array, fdr: float | None
 ) -> Answers:
-    """P-values, alarms and their basis from scores."""
+    """P-values, alarms and their basis from the scores of rows (m,)."""
     estimator = model.model_
     rate = estimator.promised_rate_
+    rows = claims.rows
+    codes = claims.codes[rows]
     finest = rate if fdr is None else min(rate, fdr / max(len(rows), 1))
-    p, alarm = np.empty(len(rows)), np.empty(len(rows), dtype=bool)
     known = codes != MISSING
-    own = codes[known]
-    p[known] = estimator.calibration_.pvalues(score[known], own, finest)
-    alarm[known] = score[known] < estimator.offset_[own]
+    known_codes = codes[known]
+    p_value = np.empty(len(rows))
+    alarm = np.empty(len(rows), dtype=bool)
+    p_value[known] = estimator.calibration_.pvalues(score[known], known_codes, finest)
+    alarm[known] = score[known] < estimator.offset_[known_codes]
     if not known.all():
-        p[~known], alarm[~known] = model.unknown_.judge(score[~known], rate, finest)
+        judged = model.unknown_.judge(score[~known], rate, finest)
+        p_value[~known], alarm[~known] = judged
     if fdr is not None and len(rows):
-        parts = (
-            estimator.calibration_,
-            model.unknown_.calibration,
-        )  # tasks never seen are last
+        # Unknown tasks come last, where their code, -1, finds them.
+        parts = (estimator.calibration_, model.unknown_.calibration)
         floors = np.concatenate([part.smallest_pvalues(finest) for part in parts])
-        alarm = select_rows(p, fdr, floors[codes].min())
+        alarm = select_rows(p_value, fdr, floors[codes].min())
     pooled = np.append(estimator.calibration_.pooled(finest), False)
     basis = np.where(known, pooled[codes].astype(np.intp), 2)
-    return Answers(rows, codes, score, p, alarm, basis)
+    return Answers(rows, claims.labels[rows], codes, score, p_value, alarm, basis)
+
+
+def thresholds_of(model: TableModel, codes: Codes) -> Array:
+    """Score below which a row of each task (n,) raises an alarm."""
+    rate = model.model_.promised_rate_
+    unknown = model.unknown_.calibration.offsets(rate)[0]
+    return np.append(model.model_.offset_, unknown[0])[codes]
 
 
 def as_output(
     frame: nw.DataFrame[Any],
-    task: list[str],
     answers: Answers,
     keep: Sequence[str],
     reasons: Sequence[NDArray[Any]],
+    task: Sequence[str],
 ) -> Any:
     """The answers as a table of the library that the rows came in."""
     rows = answers.rows
-    taken = frame if len(rows) == len(frame) else frame[rows.tolist()]
     columns: dict[str, Any] = {
         "row": rows,
-        "task": task_labels(taken, task),
+        "task": answers.labels,
         "score": answers.score,
         "p_value": answers.p_value,
         "alarm": answers.alarm,
         "basis": BASES[answers.basis],
     }
-    kept = {
-        name: taken.get_column(name)
-        for name in keep
-        if name != "task" or task != [name]
-    }
-    why = {f"reason_{k + 1}": texts for k, texts in enumerate(reasons)}
-    if hidden := kept.keys() & (columns | why).keys():
+    texts = {f"reason_{k + 1}": text for k, text in enumerate(reasons)}
+    # The column "task" is among the answers already where it is the task column.
+    names = [name for name in keep if name != "task" or list(task) != [name]]
+    hidden = set(names) & (columns | texts).keys()
+    if hidden:
         raise ValueError(
             f"keep: {min(hidden)!r} is a column of the answers. Rename yours."
         )
-    return like(frame, columns | kept | why)
+    kept_columns = {}
+    if names:
+        taken = frame if len(rows) == len(frame) else frame[rows.tolist()]
+        kept_columns = {name: taken.get_column(name) for name in names}
+    return like(frame, columns | kept_columns | texts, rows)

@@ -18,7 +18,7 @@ from manyone.progress import counted
 from manyone.rows import MISSING
 from manyone.tables.answers import Answers
 from manyone.tables.encoder import Encoder
-from manyone.tables.frames import Column, like, task_labels
+from manyone.tables.frames import Column, like
 from manyone.tables.gaps import completed
 from manyone.tables.maps import LEVEL_HEIGHT, DateMap, LevelMap, NumberMap
 from manyone.tables.reading import claimed_tasks
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _BLOCK, _NEAREST = 2048, 3
 # Share of what is unusual about a row below which a column is no reason.
 _LITTLE = 0.01
+# What is written for a value that is not there.
+_MISSING = "missing"
 # Rows that the tasks' common scales and covariance count for beside a task's own.
 _PRIORS = (2.0, 20.0)
 
@@ -89,20 +91,32 @@ class Explanation:
 
     def sentences(self) -> NDArray[Any]:
         """Each reason as a text, shape (n, k); empty where it has nothing to say."""
-        said = (self.share > _LITTLE) & (self.value != self.expected)
-        said[:, :1] = True
+        differs = self.value != self.expected
+        told = (self.share > _LITTLE) & differs
+        is_first = np.arange(self.column.shape[1]) == 0
+        both_missing = (self.value == _MISSING) & ~differs
+        told = (told | is_first) & ~both_missing
         parts = zip(
             self.column.flat,
             self.value.flat,
             self.expected.flat,
-            said.flat,
+            told.flat,
             strict=True,
         )
         texts = [
-            f"{name} = {v}, expected about {e}" if say else ""
-            for name, v, e, say in parts
+            _sentence(name, value, expected) if is_told else ""
+            for name, value, expected, is_told in parts
         ]
         return np.array(texts, dtype=object).reshape(self.column.shape)
+
+
+def _sentence(name: str, value: str, expected: str) -> str:
+    """A reason; it begins with the name of the column."""
+    if value == _MISSING:
+        return f"{name} is empty (usually about {expected})"
+    if expected == _MISSING:
+        return f"{name} = {value} (usually empty)"
+    return f"{name} = {value}, expected about {expected}"
 
 
 def alarm_reasons(
@@ -110,30 +124,31 @@ def alarm_reasons(
 ) -> list[NDArray[Any]]:
     """Some reasons for each alarm, as texts (n,); empty where there is none."""
     reasons = [np.full(len(answers.rows), "", dtype=object) for _ in range(number)]
-    alarmed = np.flatnonzero(answers.alarm)
-    if number and len(alarmed):
-        part = frame[answers.rows[alarmed].tolist()]
-        found = explain_rows(model, part, answers.codes[alarmed], number).sentences()
+    alarms = np.flatnonzero(answers.alarm)
+    if number and len(alarms):
+        part = frame[answers.rows[alarms].tolist()]
+        found = explain_rows(model, part, answers.codes[alarms], number).sentences()
         for texts, reason in zip(reasons, found.T, strict=False):
-            texts[alarmed] = reason
+            texts[alarms] = reason
     return reasons
 
 
 def explanation_table(
     model: TableModel, frame: nw.DataFrame[Any], task: list[str], top: int
 ) -> Any:
-    """The most unusual columns of every row, as a table of the library that it came in."""
-    codes, rows = claimed_tasks(frame, task, model.tasks_, "pooled")
-    found = explain_rows(model, frame, codes, top)
+    """The most unusual columns of every row, as a table of the library it came in."""
+    claims = claimed_tasks(frame, task, model.tasks_, "pooled")
+    found = explain_rows(model, frame, claims.codes, top)
     k = found.column.shape[1]
+    rows = np.repeat(claims.rows, k)
     columns = {
-        "row": np.repeat(rows, k),
-        "task": np.repeat(task_labels(frame, task), k),
-        "rank": np.tile(np.arange(1, k + 1), len(rows)),
+        "row": rows,
+        "task": np.repeat(claims.labels, k),
+        "rank": np.tile(np.arange(1, k + 1), len(claims.rows)),
     }
     for name, values in vars(found).items():
         columns[name] = values.ravel() if values.ndim == 2 else np.repeat(values, k)
-    return like(frame, columns)
+    return like(frame, columns, rows)
 
 
 def explain_rows(
@@ -141,7 +156,7 @@ def explain_rows(
 ) -> Explanation:
     """Explain every row of a table, given the number of its task."""
     parts = []
-    for start in counted(range(0, len(frame), _BLOCK)):
+    for start in counted(range(0, max(len(frame), 1), _BLOCK)):
         stop = min(start + _BLOCK, len(frame))
         block = frame if len(frame) <= _BLOCK else frame[start:stop]
         parts.append(_explain_block(model, block, codes[start:stop], top))
@@ -151,17 +166,18 @@ def explain_rows(
 def _explain_block(
     model: TableModel, frame: nw.DataFrame[Any], codes: Codes, top: int
 ) -> tuple[NDArray[Any], ...]:
-    encoder, reference = model.encoder_, model._reference()
+    encoder = model.encoder_
+    reference = model._reference()
     metric = reference.metric
     columns = encoder.read(frame)
     Z = encoder.encode(columns, codes)
     own = codes
-    if np.any(
-        codes == MISSING
-    ):  # compared with the known task that they are closest to
+    if np.any(codes == MISSING):
+        # Rows of unknown tasks are compared with the task that they are closest to.
         closest = cdist(Z, metric.mean, "cityblock").argmin(axis=1)
         own = np.where(codes == MISSING, closest, codes)
-    low, high = reference.X.min(axis=0), reference.X.max(axis=0)
+    low = reference.X.min(axis=0)
+    high = reference.X.max(axis=0)
     outside = _columns_outside(model, encoder, Z, columns)
     wild = (np.insert(outside, 0, 0.0, axis=1) > 0.0)[:, encoder.source + 1]
     # Nothing is expected from a value beyond all that was seen.
@@ -171,37 +187,59 @@ def _explain_block(
     for number in np.flatnonzero(outside.any(axis=0)):
         step = np.where(wild & (encoder.source == number), Z - reasons.expected, 0.0)
         gain[:, number] += (metric.apply(metric.mean[own] + step, own) ** 2).sum(axis=1)
-    order = np.lexsort((-gain, -outside))[:, :top]
+    is_empty = np.column_stack(
+        [np.isnan(columns[name].values) for name in encoder.used]
+    )
+    # Fields are often empty together, so one makes the other expected. Where a field is
+    # empty, what counts is the task's own rows.
+    usually_empty = np.where(
+        is_empty,
+        _empty_columns(encoder, metric.mean[own]),
+        _empty_columns(encoder, reasons.expected),
+    )
+    # An empty field that is usually empty says nothing.
+    silent = is_empty & usually_empty
+    gain[silent] = 0.0
+    outside[silent] = 0.0
+    order = np.lexsort((-gain, silent, -outside))[:, :top]
     share = gain / np.maximum(gain.sum(axis=1, keepdims=True), 1e-300)
     names = np.array(encoder.used, dtype=object)
-    value, expected = (
-        np.empty(order.shape, dtype=object),
-        np.empty(order.shape, dtype=object),
-    )
-    places = np.concatenate([[0], np.cumsum([one.width for one in encoder.maps])])
+    value = np.empty(order.shape, dtype=object)
+    expected = np.empty(order.shape, dtype=object)
+    places = np.concatenate([[0], np.cumsum([each.width for each in encoder.maps])])
     for number in np.unique(order):
         rows, ranks = np.nonzero(order == number)
-        one, column = encoder.maps[number], columns[names[number]]
-        block = reasons.expected[rows, places[number] : places[number + 1]]
+        column = columns[names[number]]
+        coordinates = reasons.expected[rows, places[number] : places[number + 1]]
         value[rows, ranks] = value_texts(column, rows)
-        texts = np.array(expected_texts(one, column.kind, block), dtype=object)
-        if number in encoder.indicators:
-            place = places[-1] + np.searchsorted(encoder.indicators, number)
-            texts[reasons.expected[rows, place] > LEVEL_HEIGHT / 2] = "missing"
-        expected[rows, ranks] = texts
-    share = np.take_along_axis(share, order, axis=1)
-    view, nearest = (
+        texts = expected_texts(encoder.maps[number], column.kind, coordinates)
+        no_value = usually_empty[rows, number]
+        expected[rows, ranks] = np.where(no_value, _MISSING, texts)
+    return (
+        names[order],
+        value,
+        expected,
+        np.take_along_axis(share, order, axis=1),
         _views(model, Z, codes, outside.any(axis=1)),
         _nearest(reference, Z, own),
     )
-    return names[order], value, expected, share, view, nearest
+
+
+def _empty_columns(encoder: Encoder, Z: Array) -> Mask:
+    """Which used columns (n, p) are rather empty than not, by coordinates (n, D)."""
+    is_empty = np.zeros((len(Z), len(encoder.maps)), dtype=bool)
+    begin = sum(each.width for each in encoder.maps)
+    gaps = Z[:, begin : begin + len(encoder.indicators)]
+    is_empty[:, encoder.indicators] = gaps > LEVEL_HEIGHT / 2
+    return is_empty
 
 
 def _without(wild: Mask, Z: Array, codes: Codes, metric: TaskWhitenings) -> Array:
     """Rows (n, D) with what their others make one expect where they are wild (n, D)."""
     found = Z.copy()
     for task in np.unique(codes[wild.any(axis=1)]).tolist():
-        rows, mean = np.flatnonzero(codes == task), metric.mean[task]
+        rows = np.flatnonzero(codes == task)
+        mean = metric.mean[task]
         found[rows] = mean + completed(
             Z[rows] - mean, wild[rows], precision(metric, task)
         )
@@ -243,14 +281,15 @@ def _views(model: TableModel, Z: Array, codes: Codes, outside: Any) -> NDArray[A
 def _nearest(reference: Reference, Z: Array, codes: Codes) -> NDArray[Any]:
     """Numbers of the closest training rows of each row's task, as texts."""
     texts = np.empty(len(Z), dtype=object)
-    starts = np.searchsorted(reference.codes, np.arange(codes.max() + 2))
+    starts = np.searchsorted(reference.codes, np.arange(len(reference.metric.mean) + 1))
     for task in np.unique(codes):
-        mine = np.flatnonzero(codes == task)
-        own, scale = slice(starts[task], starts[task + 1]), reference.metric.scale[task]
-        distance = cdist(Z[mine] / scale, reference.X[own] / scale, "cityblock")
+        task_rows = np.flatnonzero(codes == task)
+        own = slice(starts[task], starts[task + 1])
+        scale = reference.metric.scale[task]
+        distance = cdist(Z[task_rows] / scale, reference.X[own] / scale, "cityblock")
         closest = np.argsort(distance, axis=1, kind="stable")[:, :_NEAREST]
         numbers = reference.numbers[own][closest]
-        texts[mine] = [", ".join(map(str, line)) for line in numbers.tolist()]
+        texts[task_rows] = [", ".join(map(str, line)) for line in numbers.tolist()]
     return texts
 
 
@@ -258,8 +297,8 @@ def value_texts(column: Column, rows: Codes) -> list[str]:
     """Values of some rows as a user writes them."""
     values = column.values[rows].tolist()
     if column.levels is not None:
-        return ["missing" if v != v else str(column.levels[int(v)]) for v in values]
-    return ["missing" if v != v else _text(v, column.kind) for v in values]
+        return [_MISSING if v != v else str(column.levels[int(v)]) for v in values]
+    return [_MISSING if v != v else _text(v, column.kind) for v in values]
 
 
 def _text(value: float, kind: str) -> str:

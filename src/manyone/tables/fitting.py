@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import narwhals.stable.v2 as nw
 from numpy.typing import NDArray
 from sklearn.base import clone
 
@@ -20,9 +21,9 @@ from manyone.messages import CalibrationWarning
 from manyone.rows import training_rows
 from manyone.tables.choice import Choice, choose_by_passes, choose_model
 from manyone.tables.encoder import Encoder
-from manyone.tables.frames import as_table, names_of
+from manyone.tables.frames import as_table, names_of, task_labels
 from manyone.tables.ranges import learn_ranges
-from manyone.tables.reading import TrainingTable, read_training
+from manyone.tables.reading import TrainingTable, labels_like, read_training
 from manyone.tables.unknown import Guard, UnknownTasks, left_out_together
 
 if TYPE_CHECKING:
@@ -82,12 +83,32 @@ def fit_again(known: TableModel, training: TrainingTable) -> Fitted:
     return guarded(training, encoder, model, known.choice_, Z)
 
 
-def fit_others(known: TableModel, left: TrainingTable, others: Any) -> Fitted:
-    """All but the settings anew, from a table of the tasks that are left, part by part."""
-    table = (lambda: [others]) if in_memory(others) else others
+def fit_others(known: TableModel, remaining: TrainingTable, others: Any) -> Fitted:
+    """All but the settings anew, from a table of the tasks that remain, part by part."""
+    tasks = encode(remaining.labels)[0]
+    table = others
+    if in_memory(others):
+        frame = _relabelled(as_table(others), known.task_columns, tasks)
+
+        def table() -> list[Any]:
+            return [frame.to_native()]
+
     found = fit_table(clone(known).set_params(method=clone(known.model_)), table)
-    refuse_other_tasks(found.tasks, encode(left.labels)[0])
+    refuse_other_tasks(found.tasks, tasks)
     return found._replace(choice=known.choice_)
+
+
+def _relabelled(
+    frame: nw.DataFrame[Any], names: Sequence[str], tasks: NDArray[Any]
+) -> nw.DataFrame[Any]:
+    """A table whose task column is of the type of the tasks; of several, all are texts."""
+    if len(names) > 1 or names[0] not in frame.columns:
+        return frame
+    labels = labels_like(task_labels(frame, names), tasks, names)
+    values = labels.tolist()
+    return frame.with_columns(
+        nw.new_series(names[0], values, backend=frame.implementation)
+    )
 
 
 def _refuse_lone_rows(training: TrainingTable) -> None:

@@ -11,10 +11,11 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Array, Mask
+from manyone._types import Array, Codes, Mask
 from manyone.labels import as_labels
 from manyone.messages import plural, shortlist
 from manyone.tablefiles.values import comma_numbers
+from manyone.tables.errors import TimeError
 
 _YES_OR_NO = dict.fromkeys(("true", "t", "yes", "y", "1", "1.0"), True)
 _YES_OR_NO |= dict.fromkeys(("false", "f", "no", "n", "0", "0.0"), False)
@@ -96,10 +97,14 @@ def as_table(table: Any) -> nw.DataFrame[Any]:
         raise ValueError(
             f"table must be a data frame of pandas, polars or pyarrow; got {type(table).__name__}."
         )
-    if not len(frame):
-        raise ValueError("table has no rows.")
     numbers = {name: str(name) for name in frame.columns if not isinstance(name, str)}
     return frame.rename(numbers) if numbers else frame
+
+
+def refuse_no_rows(frame: nw.DataFrame[Any]) -> None:
+    """Nothing can be learned from, or said about, a table without rows."""
+    if not len(frame):
+        raise ValueError("table has no rows.")
 
 
 def names_of(given: Any) -> list[str]:
@@ -139,16 +144,20 @@ def read_column(series: nw.Series[Any]) -> Column:
 
 
 def read_times(frame: nw.DataFrame[Any], name: str) -> Array:
-    """Times as numbers (dates, and texts that hold one, as seconds since 1970), none missing."""
+    """Times as numbers (dates as seconds since 1970), none missing."""
     column = read_column(frame.get_column(name))
     times = as_times(column)
-    lost = np.flatnonzero(~np.isfinite(times))
-    if len(lost):
-        text = column.take(lost[:1]).texts()[0] if column.levels is not None else None
+    rows = np.flatnonzero(~np.isfinite(times))
+    if len(rows):
+        text = None
+        if column.levels is not None:
+            text = column.take(rows[:1]).texts()[0]
         wrong = "has no value" if text is None else f"has {text!r}, which is no time,"
-        raise ValueError(
-            f"Row {lost[0]} {wrong} in the time column {name!r} ({plural(len(lost), 'such row')}). "
-            "Give dates, texts as 2026-01-31 12:00, or numbers, or remove the rows."
+        raise TimeError(
+            f"{wrong} in the time column {name!r} ({plural(len(rows), 'such row')})",
+            row=int(rows[0]),
+            remedy="Give dates, texts as 2026-01-31 12:00, or numbers, or remove the "
+            "rows.",
         )
     return times
 
@@ -284,12 +293,42 @@ def read_yes_no(frame: nw.DataFrame[Any], name: str) -> Mask:
     return np.array([found[text] for text in texts], dtype=bool)
 
 
-def like(frame: nw.DataFrame[Any], columns: dict[str, Any]) -> Any:
-    """A table of the library that `frame` is of."""
-    plain = {
-        name: values.tolist()
-        if isinstance(values, np.ndarray) and values.dtype.kind in "UO"
-        else values
-        for name, values in columns.items()
-    }
-    return nw.from_dict(plain, backend=frame.implementation).to_native()
+def like(
+    frame: nw.DataFrame[Any], columns: dict[str, Any], rows: Codes | None = None
+) -> Any:
+    """A table of the library that `frame` is of.
+
+    Parameters
+    ----------
+    frame : narwhals data frame
+    columns : dict of arrays, lists or narwhals series
+    rows : ndarray of int or None
+        Rows of `frame` that the lines are about. A pandas table then has their index.
+    """
+    plain = {name: _plain(values) for name, values in columns.items()}
+    schema = None
+    if all(len(values) == 0 for values in columns.values()):
+        schema = {name: _dtype_of(values) for name, values in columns.items()}
+    table = nw.from_dict(plain, schema, backend=frame.implementation)
+    native = table.to_native()
+    index = nw.maybe_get_index(frame)
+    if rows is not None and index is not None:
+        all_rows = np.array_equal(rows, np.arange(len(frame)))
+        native.index = index if all_rows else index[rows]
+    return native
+
+
+def _plain(values: Any) -> Any:
+    """Values as narwhals takes them; columns of pandas without an index to align by."""
+    if isinstance(values, nw.Series):
+        return nw.maybe_reset_index(values)
+    texts = isinstance(values, np.ndarray) and values.dtype.kind in "UO"
+    return values.tolist() if texts else values
+
+
+def _dtype_of(values: Any) -> Any:
+    """Type of a column without rows, which no value shows."""
+    if isinstance(values, nw.Series):
+        return values.dtype
+    kinds = {"i": nw.Int64(), "f": nw.Float64(), "b": nw.Boolean()}
+    return kinds.get(np.asarray(values).dtype.kind, nw.String())

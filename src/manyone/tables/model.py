@@ -9,13 +9,16 @@ from numbers import Integral
 from typing import Any, Self
 
 import narwhals.stable.v2 as nw
-from sklearn.base import BaseEstimator
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_is_fitted, check_scalar
 
 from manyone._types import Array, Codes
 from manyone.labels import find
-from manyone.messages import warn_user
-from manyone.tables.answers import Answers, answer_rows, as_output
+from manyone.messages import plural, warn_user
+from manyone.tables.answers import Answers, answer_rows, as_output, thresholds_of
+from manyone.tables.errors import RowsNotKeptError, SkippedRowsWarning
 from manyone.tables.evaluation import evaluate_answers
 from manyone.tables.explain import Reference, alarm_reasons, explanation_table
 from manyone.tables.fitting import Fitted, fit_again, fit_others, fit_table, quietly
@@ -24,12 +27,13 @@ from manyone.tables.frames import (
     names_of,
     read_yes_no,
     refuse_missing_columns,
+    refuse_no_rows,
 )
-from manyone.tables.reading import claimed_tasks, read_training, refuse_other_labels
+from manyone.tables.reading import claimed_tasks, labels_like, read_training
 
 
 @dataclass(eq=False, repr=False)
-class TableModel(BaseEstimator):
+class TableModel(OutlierMixin, BaseEstimator):
     """Alarms for the rows of a table that has a column of entities.
 
     Numbers, categories, dates and booleans are encoded as they come, with their gaps; the method
@@ -100,16 +104,18 @@ class TableModel(BaseEstimator):
 
     # ------------------------------------------------------------------------------------- fitting
 
-    def fit(self, table: Any) -> Self:
+    def fit(self, table: Any, y: object = None) -> Self:
         """Learn what is normal for each entity of a table of normal rows.
 
         Parameters
         ----------
         table : data frame, path, function or Dask data frame
-            Rows are normal, but for those that the column `outlier` marks. Parquet files (a path,
-            or that of a folder), frames that a function yields each time it is called, and Dask
-            data frames are passed over part by part: the method is then one with landmarks, and
-            of the rows a sample is kept.
+            All rows are normal, but for those that the column `outlier` marks. Parquet
+            files (a path, or that of a folder), frames that a function yields each time
+            it is called, and Dask data frames are passed over part by part. The method
+            is then one with landmarks, and the model keeps a sample of the rows.
+        y : ignored
+            scikit-learn's tools pass labels, which this model does not need.
 
         Returns
         -------
@@ -132,19 +138,30 @@ class TableModel(BaseEstimator):
         return roles
 
     def _become(self, found: Fitted) -> Self:
-        training, encoder = found.training, found.encoder
-        self.model_, self.encoder_, self.columns_ = (
-            found.model,
-            encoder,
-            encoder.table(),
-        )
-        self.tasks_, self.unknown_ = found.tasks, found.unknown
-        self.choice_, self.n_rows_ = found.choice, found.n_rows
-        used = {name: training.columns[name] for name in encoder.used}
-        self.training_ = replace(training, columns=used)
+        encoder = found.encoder
+        used = {name: found.training.columns[name] for name in encoder.used}
+        self.model_ = found.model
+        self.encoder_ = encoder
+        self.columns_ = encoder.table()
+        self.tasks_ = found.tasks
+        self.unknown_ = found.unknown
+        self.choice_ = found.choice
+        self.n_rows_ = found.n_rows
+        self.training_ = replace(found.training, columns=used)
         self.__dict__.pop("_explained_by", None)
         self._set_rate(self.alarm_rate)
         return self
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """Names of the columns that could be features, used or not."""
+        check_is_fitted(self)
+        return self.columns_["name"].astype(object)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of the columns that could be features."""
+        return len(self.feature_names_in_)
 
     def _encoded(self) -> tuple[Codes, Array]:
         """Task numbers (n,) of the training rows that were kept, and the rows encoded (n, D)."""
@@ -154,10 +171,8 @@ class TableModel(BaseEstimator):
     def _set_rate(self, alarm_rate: float) -> None:
         with quietly():
             self.model_.recalibrate(alarm_rate)
-        promised, calibration = (
-            float(self.model_.alarm_rate_.max()),
-            self.model_.calibration_,
-        )
+        promised = float(self.model_.alarm_rate_.max())
+        calibration = self.model_.calibration_
         if promised > alarm_rate:
             warn_user(
                 f"{self.n_rows_} rows cannot promise alarm_rate={alarm_rate:g}: "
@@ -174,59 +189,91 @@ class TableModel(BaseEstimator):
     def _left_out_by(self) -> str:
         if self.model_.training_.group is None:
             return ""
-        return (
-            "blocks of time, "
-            if self.training_.groups is None
-            else f"by {self.groups}, "
-        )
+        if self.training_.groups is None:
+            return "blocks of time, "
+        return f"by {self.groups}, "
 
     # ------------------------------------------------------------------------------------- scoring
 
     def score(
         self,
         table: Any,
+        y: object = None,
         *,
         explain: int = 0,
         fdr: float | None = None,
         unknown: str = "pooled",
         keep: Sequence[str] = (),
     ) -> Any:
-        """Score, p-value and alarm of every row.
+        """Score, p-value and alarm of every row, as a table.
+
+        Other than scikit-learn's `score` this returns no number: give its searches a
+        `scoring`, as ``scoring="roc_auc"``.
 
         Parameters
         ----------
         table : data frame
+            It may have no rows.
+        y : ignored
         explain : int, default=0
             Number of reasons given for each alarm.
         fdr : float or None
-            Alarms are then the rows of this table that can be called abnormal with at most this
-            share of false ones expected (Benjamini-Hochberg).
+            Alarms are then the rows of this table that can be called abnormal with at
+            most this share of false ones expected (Benjamini-Hochberg).
         unknown : {"pooled", "error", "skip"}
-            Rows of tasks that were never seen, and rows without a task: compared with all tasks,
-            refused, or left out (and counted on stderr).
+            Rows of unknown tasks, and rows without a task: compared with all tasks,
+            refused, or left out (a warning counts them).
         keep : list of str
             Columns of the table to hand through.
 
         Returns
         -------
         data frame
-            Of the same library: ``row, task, score, p_value, alarm, basis``, the kept columns, then
-            ``reason_1`` ... where asked for.
+            Of the same library: ``row, task, score, p_value, alarm, basis``, the kept
+            columns, then ``reason_1`` ... where asked for. ``row`` is the position of
+            the row. A pandas result has the index of what was given.
         """
         check_is_fitted(self)
         check_scalar(explain, "explain", Integral, min_val=0)
         frame = as_table(table)
-        kept = names_of(keep)
-        refuse_missing_columns(frame, keep=kept)
+        kept_names = names_of(keep)
+        refuse_missing_columns(frame, keep=kept_names)
         answers = self._answer(frame, fdr, unknown)
+        skipped = len(frame) - len(answers.rows)
+        if skipped:
+            warn_user(
+                f"{plural(skipped, 'row')} of unknown tasks skipped.",
+                SkippedRowsWarning,
+            )
         reasons = alarm_reasons(self, frame, answers, explain)
-        return as_output(frame, self.task_columns, answers, kept, reasons)
+        return as_output(frame, answers, kept_names, reasons, self.task_columns)
+
+    def predict(self, table: Any) -> NDArray[np.int_]:
+        """-1 for rows that raise an alarm, 1 for others, shape (n,)."""
+        return np.where(self._answers(table).alarm, -1, 1)
+
+    def decision_function(self, table: Any) -> Array:
+        """`score_samples` less the threshold of the row's task; negative: an alarm."""
+        answers = self._answers(table)
+        return answers.score - thresholds_of(self, answers.codes)
+
+    def score_samples(self, table: Any) -> Array:
+        """Score of every row, shape (n,); higher is more normal."""
+        return self._answers(table).score
+
+    def pvalues(self, table: Any) -> Array:
+        """P-value of "this row is normal for its task", shape (n,)."""
+        return self._answers(table).p_value
+
+    def _answers(self, table: Any) -> Answers:
+        check_is_fitted(self)
+        return self._answer(as_table(table), None, "pooled")
 
     def explain(self, table: Any, *, top: int = 3) -> Any:
         """Which columns make each row unusual, alarmed or not.
 
-        For each column: how much less unusual would the row be if this column alone were what the
-        others, and the task's own rows, make one expect?
+        For each column: how much less unusual would the row be if this column alone were
+        what the others, and the task's own rows, make one expect?
 
         Parameters
         ----------
@@ -237,15 +284,15 @@ class TableModel(BaseEstimator):
         Returns
         -------
         data frame
-            ``row, task, rank, column, value, expected, share, view, nearest``: values as texts;
-            the column's share in what is unusual; which view finds the row unusual (``strangers``,
-            ``faults``, ``range`` for a value out of range, ``unknown`` for an unknown task); the
-            numbers of the closest normal rows of the task in the training table.
+            ``row, task, rank, column, value, expected, share, view, nearest``: values as
+            texts; the column's share in what is unusual; which view finds the row unusual
+            (``strangers``, ``faults``, ``range`` for a value out of range, ``unknown`` for
+            an unknown task); the positions of the closest normal rows of the task in the
+            training table. A pandas result repeats the index of what was given.
         """
         check_is_fitted(self)
         check_scalar(top, "top", Integral, min_val=0)
-        frame = as_table(table)
-        return explanation_table(self, frame, self.task_columns, top)
+        return explanation_table(self, as_table(table), self.task_columns, top)
 
     def _reference(self) -> Reference:
         """What rows are explained by; worked out when it is first asked for."""
@@ -262,8 +309,8 @@ class TableModel(BaseEstimator):
     def _answer(
         self, frame: nw.DataFrame[Any], fdr: float | None, unknown: str
     ) -> Answers:
-        codes, rows = claimed_tasks(frame, self.task_columns, self.tasks_, unknown)
-        return answer_rows(self, frame, rows, codes, fdr)
+        claims = claimed_tasks(frame, self.task_columns, self.tasks_, unknown)
+        return answer_rows(self, frame, claims, fdr)
 
     def evaluate(self, table: Any, *, outlier: str) -> Any:
         """How well labelled rows are told apart, over all and for each task.
@@ -282,6 +329,7 @@ class TableModel(BaseEstimator):
         """
         check_is_fitted(self)
         frame = as_table(table)
+        refuse_no_rows(frame)
         refuse_missing_columns(frame, outlier=[outlier])
         answers = self._answer(frame, None, "pooled")
         return evaluate_answers(frame, answers, read_yes_no(frame, outlier), self)
@@ -307,8 +355,9 @@ class TableModel(BaseEstimator):
         """
         check_is_fitted(self)
         more = read_training(as_table(table), self._roles(), names_of(self.ignore))
-        refuse_other_labels(more.labels, self.tasks_, self.task_columns)
-        more = replace(more, columns=self.encoder_.checked(more.columns))
+        labels = labels_like(more.labels, self.tasks_, self.task_columns)
+        columns = self.encoder_.checked(more.columns)
+        more = replace(more, labels=labels, columns=columns)
         if len(self.training_.labels) == self.n_rows_:
             return self._become(fit_again(self, self.training_.joined(more)))
         from manyone.tables.passes import enrolled
@@ -327,16 +376,17 @@ class TableModel(BaseEstimator):
             `fit`): it is fitted to them, with the settings that were chosen.
         """
         check_is_fitted(self)
-        left, kept = self.training_.without(task), len(self.training_.labels)
-        if others is None and kept < self.n_rows_:
-            raise ValueError(
-                f"The model has kept {kept} of the {self.n_rows_} rows that it was fitted to: give "
-                f"the table of those that stay, forget({task!r}, others=table)."
+        remaining = self.training_.without(task)
+        if others is not None:
+            return self._become(fit_others(self, remaining, others))
+        n_kept = len(self.training_.labels)
+        if n_kept < self.n_rows_:
+            raise RowsNotKeptError(
+                f"The model has kept {n_kept} of the {self.n_rows_} rows that it was "
+                "fitted to",
+                remedy=f"Give the rows that stay: forget({task!r}, others=table).",
             )
-        found = (
-            fit_again(self, left) if others is None else fit_others(self, left, others)
-        )
-        return self._become(found)
+        return self._become(fit_again(self, remaining))
 
     def report(self, path: Any, table: Any = None) -> None:
         """Write a page about the model, and about the rows of a table if one is given.
@@ -349,4 +399,6 @@ class TableModel(BaseEstimator):
         from manyone.report.tables import write_report
 
         check_is_fitted(self)
+        if table is not None:
+            refuse_no_rows(as_table(table))
         write_report(self, path, table)

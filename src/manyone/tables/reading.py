@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,9 +13,10 @@ from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
 from manyone.groups import TimeBlocks
-from manyone.labels import encode, find
+from manyone.labels import as_labels, encode, find
 from manyone.messages import shortlist
 from manyone.rows import MISSING
+from manyone.tables.errors import TableError, UnknownTaskError
 from manyone.tables.frames import (
     Columns,
     joined_label,
@@ -22,6 +24,7 @@ from manyone.tables.frames import (
     read_times,
     read_yes_no,
     refuse_missing_columns,
+    refuse_no_rows,
     task_labels,
 )
 
@@ -83,12 +86,13 @@ class TrainingTable:
     def without(self, task: Any) -> TrainingTable:
         """All rows but those of a task, which has to be there, and not alone."""
         label = joined_label(task) if isinstance(task, list | tuple) else task
-        known = encode(self.labels)[0].tolist()
-        if label not in known:
+        tasks = encode(self.labels)[0]
+        label = labels_like(as_labels([label]), tasks, ["task"]).tolist()[0]
+        if label not in tasks.tolist():
             raise ValueError(
-                f"Unknown task {task!r}. The model knows {shortlist(known, 5)}."
+                f"Unknown task {task!r}. The model knows {shortlist(tasks.tolist(), 5)}."
             )
-        if len(known) == 1:
+        if len(tasks) == 1:
             raise ValueError(
                 f"{task!r} is the only task of the model: delete the model instead."
             )
@@ -135,6 +139,7 @@ def read_training(
     -------
     TrainingTable
     """
+    refuse_no_rows(frame)
     refuse_missing_columns(frame, **roles, ignore=list(ignore))
     labels = task_labels(frame, roles["task"])
     outlier = np.zeros(len(labels), dtype=bool)
@@ -156,60 +161,111 @@ def read_training(
     return table if times is None else table.take(np.argsort(times, kind="stable"))
 
 
+@dataclass(frozen=True, eq=False)
+class Claims:
+    """Which task each row of a table claims to be of.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n,)
+        As the table has them; None where there is none.
+    codes : ndarray of shape (n,)
+        Numbers of the tasks; MISSING where one is unknown, or a row has none.
+    rows : ndarray of shape (m,)
+        Positions of the rows to answer.
+    """
+
+    labels: NDArray[Any]
+    codes: Codes
+    rows: Codes
+
+
 def claimed_tasks(
     frame: nw.DataFrame[Any], names: list[str], tasks: NDArray[Any], unknown: str
-) -> tuple[Codes, Codes]:
-    """Number of each row's task, and the rows to answer.
-
-    MISSING where the task was never seen, or where the row has none: it may be of any.
-    """
+) -> Claims:
+    """What the task columns of a table say, among the tasks of a model."""
     if unknown not in ("pooled", "error", "skip"):
         raise ValueError(
             f'unknown must be "pooled", "error" or "skip"; got {unknown!r}.'
         )
     refuse_missing_columns(frame, task=names)
     labels = task_labels(frame, names)
-    refuse_other_labels(labels, tasks, names)
-    codes, new = find(labels, tasks)
+    codes, is_new = find(labels_like(labels, tasks, names), tasks)
+    rows = np.arange(len(codes))
     if unknown == "skip":
-        return codes, np.flatnonzero(codes != MISSING)
+        rows = np.flatnonzero(codes != MISSING)
     if unknown == "error":
         _refuse_rows_without_task(labels, codes == MISSING, names)
-        if new.any():
-            row, label = int(np.argmax(new)), labels[new].tolist()[0]
-            raise ValueError(
-                f"Row {row}: task {label!r} was never seen ({int(new.sum())} in all). "
-                'Enrol it, or use unknown="pooled" to compare it with all tasks.'
-            )
-    return codes, np.arange(len(codes))
+        _refuse_new_tasks(labels, is_new)
+    return Claims(labels, codes, rows)
 
 
-def refuse_other_labels(
-    labels: NDArray[Any], tasks: NDArray[Any], names: list[str]
-) -> None:
-    """Labels that are texts where numbers were seen would all be unknown without a word."""
+def labels_like(
+    labels: NDArray[Any], tasks: NDArray[Any], names: Sequence[str]
+) -> NDArray[Any]:
+    """Labels in the type of the tasks of a model: 7 is "7", and "7" is 7.
+
+    Labels that cannot be of that type stay, and are unknown. Where none can, they are
+    refused: all would be unknown without a word.
+    """
     if labels.dtype.kind == tasks.dtype.kind != "O":
-        return
-    known = {type(label) for label in tasks.tolist()}
-    given = {type(label) for label in labels.tolist()} - {type(None)}
-    if given and not given & known:
-        seen = "numbers" if int in known else "texts"
-        raise ValueError(
-            f"The task column {shortlist(names, 3)} held {seen} when the model was fitted, and "
-            "does not now: convert it."
+        return labels
+    known_types = {type(label) for label in tasks.tolist()}
+    distinct = {label for label in labels.tolist() if label is not None}
+    if not distinct or len(known_types) > 1:
+        return labels
+    changed: dict[Any, str | int] = {}
+    if known_types == {str}:
+        # Texts as "007" are not what numbers are written as.
+        if any(_whole_number(task) is not None for task in tasks.tolist()):
+            changed = {label: str(label) for label in distinct}
+    else:
+        for label in distinct:
+            number = _whole_number(label) if isinstance(label, str) else None
+            if number is not None:
+                changed[label] = number
+    of_known_type = any(type(label) in known_types for label in distinct)
+    if not changed and not of_known_type:
+        seen = "texts" if known_types == {str} else "numbers"
+        raise TableError(
+            f"The task column {shortlist(names, 3)} held {seen} when the model was "
+            f"fitted, and holds {min(distinct)!r} now",
+            remedy="Convert it.",
         )
+    return as_labels([changed.get(label, label) for label in labels.tolist()])
+
+
+def _whole_number(text: str) -> int | None:
+    """The number that is written so, or None; "007" and "+7" are other texts than "7"."""
+    if not re.fullmatch(r"-?[0-9]{1,18}", text):
+        return None
+    number = int(text)
+    return number if str(number) == text else None
+
+
+def _refuse_new_tasks(labels: NDArray[Any], is_new: Mask) -> None:
+    if not is_new.any():
+        return
+    row = int(np.argmax(is_new))
+    raise UnknownTaskError(
+        f"has the task {labels.tolist()[row]!r}, which is unknown "
+        f"({int(is_new.sum())} in all)",
+        row=row,
+        remedy='Enrol it, or use unknown="pooled" to compare it with all tasks.',
+    )
 
 
 def _refuse_rows_without_task(
-    labels: NDArray[Any], needed: Mask, names: list[str]
+    labels: NDArray[Any], needed: Mask, names: Sequence[str]
 ) -> None:
     if labels.dtype != object:  # native arrays have no missing labels
         return
-    lost = np.flatnonzero(
-        np.array([label is None for label in labels.tolist()]) & needed
-    )
-    if len(lost):
-        raise ValueError(
-            f"Row {lost[0]} has no value in the task column {shortlist(names, 3)} "
-            f"({len(lost)} in all). Fill it in or remove them."
+    is_missing = np.array([label is None for label in labels.tolist()], dtype=bool)
+    rows = np.flatnonzero(is_missing & needed)
+    if len(rows):
+        raise TableError(
+            f"has no value in the task column {shortlist(names, 3)} "
+            f"({len(rows)} in all)",
+            row=int(rows[0]),
+            remedy="Fill it in or remove them.",
         )
