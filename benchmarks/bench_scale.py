@@ -32,12 +32,10 @@ from collections.abc import Callable
 
 import numpy as np
 import polars as pl
+from contenders import CONTENDERS, FLOOR, OURS, Data, fleet, task_auc
+from workers import Load, times_of
 
 from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, TableModel
-from manyone.bench.cases import Case
-from manyone.bench.contenders import CONTENDERS, FLOOR, OURS, Data, fleet
-from manyone.bench.run import task_auc
-from manyone.bench.workers import times_of
 from manyone.threads import blas_threads
 
 QUICK = "--quick" in sys.argv
@@ -168,8 +166,8 @@ def workers() -> bool:
     rows, rounds = 40_000 if QUICK else 1_000_000, 2 if QUICK else 1
     best = {}
     for number in (1, 2):
-        case = Case("strong", rows, 100, COLUMNS, LANDMARKS, workers=number)
-        taken = times_of(case, rounds)
+        load = Load(rows, 100, COLUMNS, LANDMARKS, workers=number)
+        taken = times_of(load, rounds)
         best[number] = [min(taken[name]) for name in (OURS, FLOOR)]
         ours, bare = best[number]
         print(

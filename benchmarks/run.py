@@ -16,7 +16,6 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 PROMISES = (
-    ("code_size.py",),
     ("count_calls.py",),
     ("bench_import.py",),
     ("bench_latency.py",),
@@ -34,6 +33,7 @@ PROMISES = (
 STUDIES = (
     ("bench_accuracy.py",),
     ("bench_alarm_rate.py",),
+    ("bench_contenders.py",),
     ("bench_explanations.py",),
     ("bench_far_rows.py",),
     ("bench_faults.py",),

@@ -1,18 +1,30 @@
-"""Times of several calls in one run, taken in turns so that a noisy machine hits all alike."""
+"""Times of several calls in one run, in turns: a noisy machine hits all of them alike."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import time
+from collections.abc import Callable, Mapping
 
-from manyone.bench.workers import in_turns as rounds
+Call = Callable[[], object]
 
 
-def in_turns(calls: dict[str, Callable[[], Any]], repeats: int = 5) -> dict[str, float]:
+def rounds(calls: Mapping[str, Call], repeats: int) -> dict[str, list[float]]:
+    """Seconds of each call in each round; a round makes every call once."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(repeats):
+        for name, call in calls.items():
+            begin = time.perf_counter()
+            call()
+            seconds[name].append(time.perf_counter() - begin)
+    return seconds
+
+
+def in_turns(calls: Mapping[str, Call], repeats: int = 5) -> dict[str, float]:
     """Shortest time of each call in seconds; one warm-up round is not counted."""
-    return {name: min(taken[1:]) for name, taken in rounds(calls, repeats + 1).items()}
+    seconds = rounds(calls, repeats + 1)
+    return {name: min(times[1:]) for name, times in seconds.items()}
 
 
-def shortest(call: Callable[[], Any], repeats: int = 5) -> float:
+def shortest(call: Call, repeats: int = 5) -> float:
     """Shortest time of one call, after a warm-up."""
-    return in_turns({"it": call}, repeats)["it"]
+    return in_turns({"call": call}, repeats)["call"]

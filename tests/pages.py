@@ -1,19 +1,6 @@
-"""What tests of figures and pages share."""
+"""What tests of pages share."""
 
 import json
-
-from manyone.report.charts import THEMES
-
-
-def in_dark_colours(part):
-    """A figure of plotly.js with the colours of the dark page filled in."""
-    if isinstance(part, dict):
-        return {key: in_dark_colours(value) for key, value in part.items()}
-    if isinstance(part, list):
-        return [in_dark_colours(value) for value in part]
-    if isinstance(part, str) and part.startswith("--"):
-        return THEMES["dark"][part.removeprefix("--")]
-    return part
 
 
 def assert_loads_nothing_from_elsewhere(browser):

@@ -61,7 +61,7 @@ def test_packages_need_no_import_of_their_own():
 BLOCKED = """
 import sys
 from pathlib import Path
-banned = "matplotlib plotly typer rich polars pandas pyarrow dask skops pooch pyod numba".split()
+banned = "matplotlib typer rich polars pandas pyarrow dask skops pooch pyod numba".split()
 class Block:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in banned:

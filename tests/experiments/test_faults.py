@@ -11,12 +11,13 @@ from manyone.cli import main
 from manyone.datasets import make_fleet
 from manyone.experiments import Plan, data
 from manyone.experiments.cells import compute
+from manyone.experiments.findings import findings
 from manyone.experiments.methods import DEFAULT, fault_methods
-from manyone.experiments.page import auc_table, findings
+from manyone.experiments.page import auc_table
 from manyone.experiments.plan import Cell
 from manyone.experiments.protocols import FAULT, LEARN, NORMAL, FaultProtocol
+from manyone.experiments.results import HINDSIGHT, Results
 from manyone.experiments.runner import Outcome
-from manyone.experiments.tables import HINDSIGHT, Results
 from manyone.metrics import task_aucs
 
 SETS = ("servers", "spacecraft", "turbofan", "products", "valves")
@@ -175,10 +176,8 @@ def test_the_best_setting_by_hindsight_is_marked_as_such():
     table = auc_table("valves", results)
     assert table.heads == ("method", "faults", "p")
     assert [row.soft for row in table.rows] == [False, True, False]
-    said = dict(findings(results, []))
-    assert said["Best method"] == (
-        "Valves: auto (faults) with 91.00 ± 0.58 on faults.",
-    )
+    said = findings(results, [])
+    assert said["Best method"] == ["Valves: auto (faults) with 91.00 ± 0.58 on faults."]
     assert (
         "LOF (per task), best by hindsight does best of them"
         in said["Everyday rivals"][0]

@@ -13,7 +13,7 @@ import pytest
 
 from manyone.experiments import plan
 from manyone.experiments.methods import PAPER_AUC
-from manyone.experiments.tables import COLUMNS
+from manyone.experiments.results import COLUMNS
 
 # A run that is over in seconds: the cheap methods on a handful of test rows. The version of the
 # code is fixed, so that somebody who edits it meanwhile does not change the outcome.

@@ -1,7 +1,7 @@
 """Cells are stored at once, read again, and do not harm each other."""
 
 from manyone.experiments import Plan, methods, run, runner
-from manyone.experiments.tables import summarise
+from manyone.experiments.results import summarise
 
 
 def test_damaged_cells_are_computed_again(tmp_path, monkeypatch):

@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from manyone.report.charts import THEMES
 from manyone.report.fleet_page import Summary, embedded, fleet_page, task_map, time_line
+from manyone.report.page import THEMES
 from pages import assert_loads_nothing_from_elsewhere
 
 

@@ -1,68 +1,14 @@
 """A page made of values stands alone, escapes what it is given, and works in a browser."""
 
-import html
 import re
-import time
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 from markupsafe import Markup
 
-from manyone.report.charts import (
-    COLOURS,
-    THEMES,
-    Axis,
-    Chart,
-    Curve,
-    Panel,
-    task_matrix,
-)
-from manyone.report.page import Cell, Page, Picture, Row, Section, Table, Topics, render
-from manyone.report.png import draw_png
+from manyone.report.page import THEMES, Cell, Page, Row, Section, Table, render
 from pages import assert_loads_nothing_from_elsewhere
-
-# Names that a page must not take for its own.
-PEOPLE = ("Ann", "Bo <b>&'", "Cy", 'D"ee', "a_very_long_name")
-
-
-def charts():
-    rng = np.random.default_rng(0)
-    x = (0.05, 0.1, 0.2, 0.3)
-    share = Axis("asked for", percent=True, limits=(0, 0.35))
-    groups = {"ours": ("A", "B"), "rivals": ("C", "D")}
-    lines = [
-        Curve(x, tuple(rng.uniform(0, 0.4, 4)), name, group, COLOURS[k], "circle")
-        for k, (group, name) in enumerate(
-            (g, n) for g, names in groups.items() for n in names
-        )
-    ]
-    promised = Curve((0.0, 0.35), (0.0, 0.35), "as promised", line="dotted")
-    panels = [
-        Panel(title, share, Axis("measured", percent=True), (promised, *lines))
-        for title in ("first", "second")
-    ]
-    yield Chart("rates", "Rates & shares", "Two panels.", tuple(panels))
-    square = task_matrix(rng.normal(size=(5, 5)), list(PEOPLE), signed=True)
-    rows = task_matrix(np.abs(rng.normal(size=(15, 15))), list(PEOPLE), 3, signed=False)
-    for name, matrix in (("square", square), ("rows", rows)):
-        panel = Panel("a matrix", Axis("to task"), Axis("from task"), matrix)
-        yield Chart(name, f"Matrix of {name}", "One panel.", (panel, panel), (5.0, 4.3))
-    long = Axis(
-        "",
-        names=tuple(f"a method with a long name, {k}" for k in range(4)),
-        reverse=True,
-    )
-    dots = Curve(
-        (90.0, 91.0, 95.0, 99.0), (0.0, 1.0, 2.0, 3.0), "dots", symbol="bar", line=""
-    )
-    yield Chart(
-        "dots",
-        "Dots",
-        "Wide.",
-        (Panel("", Axis("AUC"), long, (dots, dots)),),
-        (6.4, 3.0),
-    )
 
 
 def made_up():
@@ -82,24 +28,12 @@ def made_up():
             )
         ),
     )
-    line = Panel("", Axis(""), Axis(""), (Curve((0.0, 1.0), (0.0, 1.0)),))
-    still = draw_png(Chart("still", "", "", (line,)))
-    topics = Topics(
-        (("Best & worst", ("one <line>", "another")), ("Rest", ("a third",)))
-    )
     return Page(
         "A page <of> values",
         Markup("Made by <b>{}</b>").format("<me>"),
         (
-            Section(
-                "short",
-                "In short",
-                ("Plain <text>.", topics, Markup("<pre>a\n b</pre>")),
-            ),
+            Section("short", "In short", ("Plain <text>.", Markup("<pre>a\n b</pre>"))),
             Section("numbers", "The numbers", (table,), "Numbers"),
-            Section(
-                "figures", "Figures", tuple(Picture(chart, still) for chart in charts())
-            ),
         ),
     )
 
@@ -160,13 +94,9 @@ def test_page_is_sound_and_asks_nobody(page):
 
 
 def test_values_are_escaped_and_markup_is_not(page):
-    for text in ("A page &lt;of&gt; values", "Plain &lt;text&gt;.", "Best &amp; worst"):
+    for text in ("A page &lt;of&gt; values", "Plain &lt;text&gt;."):
         assert text in page
-    assert (
-        "one &lt;line&gt;" in page
-        and "A &lt;table&gt;" in page
-        and "a &lt;i&gt;</th>" in page
-    )
+    assert "A &lt;table&gt;" in page and "a &lt;i&gt;</th>" in page
     assert "Made by <b>&lt;me&gt;</b>" in page and "<pre>a\n b</pre>" in page
     assert '<td data-value="3" class="best">3.0</td>' in page
 
@@ -175,7 +105,7 @@ def test_same_values_give_the_same_page(page):
     assert render(made_up()) == page
 
 
-def test_a_page_without_figures_does_without_their_library():
+def test_a_page_of_words_is_small():
     text = render(Page("Small", "", (Section("a", "A", ("Only words.",)),)))
     assert "Only words." in text and len(text) < 20_000
 
@@ -183,63 +113,19 @@ def test_a_page_without_figures_does_without_their_library():
 # --- in a browser
 
 
-def eventually(true, seconds=60):
-    """Wait for something that a busy machine may take long for."""
-    end = time.monotonic() + seconds
-    while not (value := true()):
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
-    return value
-
-
-def show(browser, plot):
-    """Scroll to a figure and wait until it is drawn."""
-    browser.execute_script("arguments[0].scrollIntoView({behavior: 'instant'})", plot)
-    eventually(
-        lambda: browser.execute_script(
-            "return !!arguments[0].querySelector('svg')", plot
-        )
-    )
-    return plot
-
-
-def plots(browser, chart=""):
-    return browser.find_elements(
-        "css selector", f"figure#{chart} .plot" if chart else ".plot"
-    )
-
-
-def test_every_figure_is_drawn_without_complaint_or_request(visit, page):
-    browser = visit()
-    found = plots(browser)
-    assert len(found) == len(re.findall('class="plot"', page)) == 7
-    for plot in found:
-        show(browser, plot)
-        marks, size, inside = browser.execute_script(
-            """const plot = arguments[0], box = plot.getBoundingClientRect();
-            const marks = [...plot.querySelectorAll(
-              '.scatterlayer .point, .scatterlayer .js-line, .heatmaplayer image')];
-            const svg = plot.querySelector('svg').getBoundingClientRect();
-            return [marks.length, marks.reduce((sum, mark) => {
-              const b = mark.getBoundingClientRect(); return sum + b.width + b.height; }, 0),
-              svg.right <= box.right + 1 && svg.bottom <= box.bottom + 1];""",
-            plot,
-        )
-        assert marks > 0 and size > 50 and inside
-    assert_loads_nothing_from_elsewhere(browser)
+def test_nobody_is_asked(visit):
+    assert_loads_nothing_from_elsewhere(visit())
 
 
 @pytest.mark.parametrize("width", [360, 1280])
 def test_nothing_sticks_out(visit, width):
     browser = visit(width)
-    for plot in plots(browser):
-        show(browser, plot)
     inner, content = browser.execute_script(
         "return [window.innerWidth, document.documentElement.scrollWidth]"
     )
     assert inner == width and content <= width
     boxes = browser.execute_script(
-        """return [...document.querySelectorAll('.wide, .plot, .legend button, pre, img')]
+        """return [...document.querySelectorAll('.wide, pre')]
           .map(part => part.getBoundingClientRect()).map(box => [box.left, box.right]);"""
     )
     assert all(0 <= left <= right <= width for left, right in boxes)
@@ -279,52 +165,6 @@ def test_table_sorts_by_click_and_by_key(visit):
     assert column(table, 3) == ["early", "late", ""]
 
 
-@pytest.mark.parametrize("chart", ["square", "rows"])
-def test_pointing_at_a_matrix_names_both_tasks(visit, chart):
-    from selenium.webdriver import ActionChains
-
-    browser = visit()
-    plot = show(browser, plots(browser, chart)[0])
-    names, values = browser.execute_script(
-        "return [arguments[0].data[0].x, arguments[0].data[0].z]", plot
-    )
-    area = plot.find_element("css selector", ".nsewdrag")
-    n, size = len(names), area.size
-    for row, place in ((1, n - 2), (n - 1, 0)):
-        x = (place + 0.5) / n * size["width"] - size["width"] / 2
-        y = (row + 0.5) / n * size["height"] - size["height"] / 2
-        ActionChains(browser).move_to_element_with_offset(
-            area, round(x), round(y)
-        ).perform()
-
-        wanted = [html.unescape(names[row]), html.unescape(names[place])]
-        eventually(lambda wanted=wanted: told(plot)[:2] == wanted)
-        assert float(told(plot)[2]) == pytest.approx(values[row][place], abs=0.01)
-
-
-def told(plot):
-    """Lines of the label at the pointer: the two tasks, without what they are, and the value."""
-    lines = plot.parent.execute_script(
-        """const lines = arguments[0].querySelectorAll('.hoverlayer tspan.line');
-        return [...lines].map(line => line.textContent);""",
-        plot,
-    )
-    return [
-        re.sub("^((from|to|and) )?task ", "", line).replace("−", "-") for line in lines
-    ]
-
-
-def colours(browser, plot):
-    """Of the page, of the text of a figure, and of a matrix at 0."""
-    return browser.execute_script(
-        """const plot = arguments[0];
-        return [getComputedStyle(document.body).backgroundColor,
-          getComputedStyle(plot.querySelector('.xtick text')).fill,
-          plot._fullData[0].colorscale[1][1]];""",
-        plot,
-    )
-
-
 def rgb(colour):
     return f"rgb({', '.join(str(int(colour[k : k + 2], 16)) for k in (1, 3, 5))})"
 
@@ -332,74 +172,57 @@ def rgb(colour):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_by_the_system_and_by_the_switch(visit, scheme):
     browser = visit(scheme=scheme)
-    plot = show(browser, plots(browser, "square")[1])
     other = "dark" if scheme == "light" else "light"
 
     def in_theme(theme):
-        look = THEMES[theme]
-        wanted = [rgb(look["paper"]), rgb(look["ink"]), look["middle"]]
-        return eventually(lambda: colours(browser, plot) == wanted)
+        body = browser.find_element("tag name", "body")
+        ground = body.value_of_css_property("background-color")
+        red, green, blue = re.findall(r"\d+", rgb(THEMES[theme]["paper"]))
+        return ground == f"rgba({red}, {green}, {blue}, 1)"
 
     assert in_theme(scheme)
-    browser.find_element("id", "theme").click()
-    assert in_theme(other)
-    browser.find_element("id", "theme").click()
-    assert in_theme(scheme)
-
-
-def test_legend_switches_curves_and_groups_in_all_panels(visit):
-    browser = visit()
-    both = [show(browser, plot) for plot in plots(browser, "rates")]
-    figure = browser.find_element("id", "rates")
-
-    def hidden(plot):
-        return browser.execute_script(
-            "return arguments[0].data.filter(d => d.visible === false).map(d => d.name)",
-            plot,
-        )
-
-    def entry(name):
-        return figure.find_element("css selector", f"[data-name='{name}']")
-
-    def press(button):
-        browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
-        button.send_keys("\n")
-
-    press(entry("B"))
-    assert [hidden(plot) for plot in both] == [["B"], ["B"]]
-    browser.find_element(
-        "id", "theme"
-    ).click()  # a change of theme must not bring it back
-    assert hidden(both[0]) == ["B"]
-    press(entry("B"))
-    assert hidden(both[0]) == []
-    rivals = figure.find_elements("css selector", ".legend div")[-1]
-    names = [
-        b.get_attribute("data-name")
-        for b in rivals.find_elements("tag name", "button")[1:]
-    ]
-    press(rivals.find_element("css selector", ".group"))
-    assert set(hidden(both[1])) == set(names) == {"C", "D"}
+    for theme in (other, scheme):
+        browser.find_element("id", "theme").click()
+        assert in_theme(theme)
 
 
 def displayed(browser, selector):
-    return {
-        found.is_displayed()
-        for found in browser.find_elements("css selector", selector)
-    }
+    elements = browser.find_elements("css selector", selector)
+    return {element.is_displayed() for element in elements}
 
 
-def test_paper_gets_still_figures_on_white(visit):
+def test_paper_is_white_and_has_no_switches(visit):
     browser = visit(scheme="dark", media="print")
-    assert displayed(browser, ".still") == {True}
-    assert displayed(browser, ".plot, nav, #theme") == {False}
-    ground = browser.find_element("tag name", "body").value_of_css_property(
-        "background-color"
-    )
-    assert ground == "rgba(255, 255, 255, 1)"
+    assert displayed(browser, "nav, #theme") == {False}
+    body = browser.find_element("tag name", "body")
+    assert body.value_of_css_property("background-color") == "rgba(255, 255, 255, 1)"
 
 
-def test_figures_are_there_without_script(visit):
+def test_words_and_tables_are_there_without_script(visit):
     browser = visit(script=False)
-    assert displayed(browser, ".still") == {True}
-    assert displayed(browser, ".plot, #theme") == {False}
+    assert displayed(browser, "table, pre") == {True}
+    assert displayed(browser, "#theme") == {False}
+
+
+def _luminance(colour):
+    values = np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)]) / 255
+    linear = np.where(
+        values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4
+    )
+    return linear @ [0.2126, 0.7152, 0.0722]
+
+
+def _contrast(a, b):
+    low, high = sorted((_luminance(a), _luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_colours_stand_out_as_the_accessibility_guidelines_ask(theme):
+    look = THEMES[theme]
+    assert re.fullmatch("#[0-9a-f]{6}", look["ink"])
+    for text in ("ink", "soft", "link", "bad"):
+        assert _contrast(look[text], look["paper"]) >= 4.5
+    for ground in ("card", "best", "level"):
+        assert _contrast(look["ink"], look[ground]) >= 4.5
+    assert set(look) == set(THEMES["light"])

@@ -24,7 +24,7 @@ except ImportError as error:
     ) from error
 
 from manyone import __version__
-from manyone.cli import bench, common, demo, fit, reproduce, score, upkeep, watch
+from manyone.cli import common, demo, fit, reproduce, score, upkeep, watch
 
 app = typer.Typer(
     add_completion=False, rich_markup_mode=None, invoke_without_command=True
@@ -45,7 +45,7 @@ def manyone(
         typer.echo(context.get_help())
 
 
-for group in (demo, fit, score, watch, upkeep, reproduce, bench):
+for group in (demo, fit, score, watch, upkeep, reproduce):
     group.add_to(app)
 
 

@@ -130,7 +130,7 @@ def fit(
     with about(table), _cluster(scheduler), working("fitting"):
         model.fit(rows)
     save_model(model, out)
-    print_lines("What was learned", ("", ""), [*_summary(model), *_rival(model)])
+    print_lines("What was learned", ("", ""), _summary(model))
     typer.echo(f"Model: {out}")
 
 
@@ -254,19 +254,6 @@ def _chosen(model: TableModel) -> list[tuple[str, str]]:
         view = "" if choice["view"][k] == "all" else f" for {choice['view'][k]}"
         lines.append((f"method{view}", f"{what}{choice['reason'][k]}{score}"))
     return lines
-
-
-def _rival(model: TableModel) -> list[tuple[str, str]]:
-    """What one OneClassSVM per task would have done."""
-    from manyone.tables.baseline import svm_false_alarms
-
-    codes, Z = model._encoded()
-    normal = ~model.training_.outlier
-    share, rows = svm_false_alarms(Z[normal], codes[normal], model.alarm_rate)
-    text = f"{share:.1%} of {rows:,} left-out normal rows would raise an alarm"
-    return [
-        ("one OneClassSVM per task", text if rows else "nothing: no task has two rows")
-    ]
 
 
 def _columns(model: TableModel) -> list[tuple[str, ...]]:

@@ -4,39 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
 from manyone.estimators import METHODS
 from manyone.experiments.cells import ALARM_RATES
-from manyone.experiments.data import DATASETS
-from manyone.experiments.methods import RIVALS, fault_methods, has_ridge, in_paper, ours
-from manyone.experiments.plan import CORRUPTION_KINDS, RIDGES, Cell
-from manyone.experiments.runner import Outcome
-from manyone.experiments.tables import Results, Row
-from manyone.files import toml_beside
-from manyone.plots.structure import clustered
-from manyone.report.charts import (
+from manyone.experiments.charts import (
     COLOURS,
-    SYMBOLS,
+    GRID,
+    INK,
+    MARKERS,
     Axis,
     Chart,
     Curve,
     Matrix,
     Panel,
-    task_matrix,
 )
-from manyone.report.page import sentence
+from manyone.experiments.data import DATASETS
+from manyone.experiments.methods import RIVALS, fault_methods, has_ridge, in_paper, ours
+from manyone.experiments.plan import CORRUPTION_KINDS, RIDGES, Cell
+from manyone.experiments.results import Results
+from manyone.experiments.runner import Outcome
+from manyone.files import toml_beside
+from manyone.plots.structure import clustered
 
 _WORDS = toml_beside(__file__, "figures.toml")
-_GROUPS = ("methods of the paper", "others in the package", "everyday rivals")
 _MOST_MARKERS = 50  # on a curve; more would blur it
-# Protocols: what the anomalies are, and how they are marked.
+_PROMISED = Curve((0.0, 0.35), (0.0, 0.35), name="as promised", line=":", width=1.2)
+# What the anomalies of a protocol are called, and how they are marked.
 _KINDS = {
-    "seen": ("known", COLOURS[0], "circle"),
-    "unseen": ("unknown", COLOURS[1], "diamond"),
-    "faults": ("own", COLOURS[0], "circle"),
+    "seen": ("seen anomalies", COLOURS[0], "o"),
+    "unseen": ("unseen anomalies", COLOURS[1], "D"),
+    "faults": ("faults", COLOURS[0], "o"),
 }
 
 
@@ -54,120 +54,151 @@ def charts(results: Results) -> list[Chart]:
     done = [outcome for outcome in results.outcomes if outcome.result]
     clean = [outcome for outcome in done if not outcome.cell.corruption]
     names = results.datasets
-    found = [_seen_unseen(results), _alarms(results)]
-    found += [_ridge_auc(clean, names), _ridge_errors(clean, names)]
-    found += [_robustness(done, names, kind) for kind in CORRUPTION_KINDS]
+    drawn = [_seen_unseen(results), _alarms(results)]
+    drawn += [_ridge_auc(clean, names), _ridge_errors(clean, names)]
+    drawn += [_robustness(done, names, kind) for kind in CORRUPTION_KINDS]
     for name in names:
         structures = _shown(clean, name, "structure")
+        kernels = _shown(clean, name, "second_kernel")
         order = _task_order(structures)
-        found.append(_matrices("structure", structures, name, order))
-        found.append(
-            _matrices(
-                "second_kernel", _shown(clean, name, "second_kernel"), name, order
-            )
-        )
-        found.append(_objectives(_shown(clean, name, "objective_path"), name))
-    return [chart for chart in found if chart.panels]
+        drawn.append(_structures(structures, name, order))
+        drawn.append(_second_kernels(kernels, name, order))
+        drawn.append(_objectives(_shown(clean, name, "objective_path"), name))
+    return [chart for chart in drawn if chart.panels]
 
 
 def _chart(
-    name: str,
+    kind: str,
     contents: Mapping[str, Matrix | Sequence[Curve]],
     caption: str,
     dataset: str = "",
 ) -> Chart:
-    """A figure of one or all data sets: panels by their titles; ``figures.toml`` has the words.
+    """A figure of one or all data sets: panels by their titles, words from ``figures.toml``.
 
     Panels without curves are left out.
     """
-    words = _WORDS[name]
-    x, y, size = (
-        Axis(**words["x"]),
-        Axis(**words["y"]),
-        tuple(words.get("size", (5.2, 4.0))),
-    )
-    filled = {t: c if isinstance(c, Matrix) else tuple(c) for t, c in contents.items()}
-    panels = tuple(
-        Panel(title, x, y, content) for title, content in filled.items() if content
-    )
-    ending, subject = (
-        (f"_{dataset}", f": {DATASETS[dataset].title}") if dataset else ("", "")
-    )
-    return Chart(name + ending, words["title"] + subject, caption, panels, size)
+    words = _WORDS[kind]
+    x = Axis(**words["x"])
+    y = Axis(**words["y"])
+    panels = []
+    for title, content in contents.items():
+        if isinstance(content, Matrix):
+            panels.append(Panel(title, x, y, content))
+        elif content:
+            panels.append(Panel(title, x, y, tuple(content)))
+    name = f"{kind}_{dataset}" if dataset else kind
+    subject = f": {DATASETS[dataset].title}" if dataset else ""
+    size = tuple(words.get("size", (5.2, 4.0)))
+    return Chart(name, words["title"] + subject, caption, tuple(panels), size)
 
 
 def _seen_unseen(results: Results) -> Chart:
     rows = results.rows
     panels = tuple(_auc_panel(results, name) for name in results.datasets)
     kinds = [kind for kind in _KINDS if any(row.protocol == kind for row in rows)]
-    title = f"{' and '.join(_KINDS[kind][0] for kind in kinds)} kinds of anomaly".capitalize()
-    name = "faults" if kinds == ["faults"] else "seen_unseen"
-    title = "Entities gone wrong" if name == "faults" else title
-    printed = any(row.paper is not None for row in rows)
-    caption = _say("seen_unseen", results.repeated, kinds, printed)
+    titles = {
+        "seen": "Known kinds of anomaly",
+        "unseen": "Unknown kinds of anomaly",
+        "faults": "Entities gone wrong",
+    }
+    title = (
+        titles[kinds[0]] if len(kinds) == 1 else "Known and unknown kinds of anomaly"
+    )
+    sources = {
+        "seen": "classes whose normal rows the model is trained on (circles, the paper's "
+        "protocol)",
+        "unseen": "classes that are not enrolled (diamonds)",
+        "faults": "rows of the entities themselves gone wrong",
+    }
+    caption = "Mean AUC" if results.repeated else "AUC"
+    caption += " of each method when the anomalies come from "
+    caption += " and from ".join(sources[kind] for kind in kinds)
+    if any(row.paper is not None for row in rows):
+        caption += "; the upright stroke is the paper's figure"
+    caption += "."
+    if results.repeated:
+        caption += " Bars are standard errors over repetitions."
     size = (6.4, 0.3 * len({row.method for row in rows}) + 1.2)
+    name = "faults" if kinds == ["faults"] else "seen_unseen"
     return Chart(name, title, caption, panels, size)
 
 
 def _auc_panel(results: Results, name: str) -> Panel:
     """A line for each method, with its mean under each protocol and the paper's figure."""
     rows = [row for row in results.rows if row.dataset == name]
-    order = tuple(dict.fromkeys(row.method for row in rows))
-    gap = float("nan")
-    spans: list[tuple[float, float]] = []
-    for place, method in enumerate(order):
+    methods = tuple(dict.fromkeys(row.method for row in rows))
+    place = {method: float(k) for k, method in enumerate(methods)}
+    content = []
+    for method in methods:
         means = [row.mean for row in rows if row.method == method]
-        spans += [(min(means), place), (max(means), place), (gap, gap)]
-    x, y = zip(*spans, strict=True)
-    content = [Curve(x, y, colour="grid", width=3)]
-
-    def dots(points: list[tuple[Row, float]], **look: Any) -> None:
-        if points:
-            places = tuple(float(order.index(row.method)) for row, _ in points)
-            content.append(Curve(tuple(x for _, x in points), places, line="", **look))
-
-    for kind, (_, colour, symbol) in _KINDS.items():
-        mine = [row for row in rows if row.protocol == kind]
-        repeated = any(row.error is not None for row in mine)
-        error = tuple(row.error or 0.0 for row in mine) if repeated else ()
-        look = {"colour": colour, "symbol": symbol, "error": error}
-        named = kind if kind == "faults" else f"{kind} anomalies"
-        dots([(row, row.mean) for row in mine], name=named, **look)
-    printed = [(row, row.paper) for row in rows if row.paper is not None]
-    dots(printed, name="the paper's figure", colour="ink", symbol="bar")
-    lines = Axis("", names=order, limits=(-0.7, len(order) - 0.3), reverse=True)
+        height = place[method]
+        span = (min(means), max(means))
+        content.append(Curve(span, (height, height), colour=GRID, width=3))
+    for kind, (label, colour, marker) in _KINDS.items():
+        drawn = [row for row in rows if row.protocol == kind]
+        if drawn:
+            repeated = any(row.error is not None for row in drawn)
+            dots = Curve(
+                tuple(row.mean for row in drawn),
+                tuple(place[row.method] for row in drawn),
+                name=label,
+                colour=colour,
+                marker=marker,
+                line="",
+                error=tuple(row.error or 0.0 for row in drawn) if repeated else (),
+            )
+            content.append(dots)
+    printed = {row.method: row.paper for row in rows if row.paper is not None}
+    if printed:
+        heights = tuple(place[method] for method in printed)
+        stroke = Curve(tuple(printed.values()), heights, line="", marker="|")
+        content.append(replace(stroke, name="the paper's figure", colour=INK))
+    lines = Axis("", names=methods, limits=(-0.7, len(methods) - 0.3), reverse=True)
     return Panel(DATASETS[name].title, Axis("AUC (%)"), lines, tuple(content))
 
 
 def _alarms(results: Results) -> Chart:
-    promised = Curve(
-        (0.0, 0.35), (0.0, 0.35), name="as promised", line="dotted", width=1.2
-    )
-    contents = {}
+    contents: dict[str, list[Curve]] = {}
     for name in results.datasets:
         rates = results.alarms(name)
-        found = [_method_curve(method, ALARM_RATES, rates[method]) for method in rates]
-        contents[DATASETS[name].title] = [promised, *_by_group(found)] if found else []
+        curves = [_method_curve(method, ALARM_RATES, rates[method]) for method in rates]
+        contents[DATASETS[name].title] = [_PROMISED, *_sorted(curves)] if curves else []
     measured = [o for o in results.outcomes if "alarms" in o.result]
-    rivals = any(not ours(o.cell.method) for o in measured)
-    return _chart(
-        "alarm_rate", contents, _say("alarms", _repetitions(measured), rivals)
+    caption = (
+        "Share of held-out normal rows that raise an alarm, against the share asked for "
+        f"(tuned; {_repetitions(measured)}, all protocols). On or below the dotted line the "
+        "promise is kept."
     )
+    if any(not ours(o.cell.method) for o in measured):
+        caption += (
+            " The rivals are asked through nu or contamination. They set their thresholds on "
+            "the rows they were fitted to."
+        )
+    return _chart("alarm_rate", contents, caption)
 
 
 def _ridge_auc(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
     contents = _study(outcomes, names, _ridges, lambda o: o.auc, reverse=True)
-    level = [name for name in _drawn(contents) if not has_ridge(name)]
     number = _repetitions(o for o in outcomes if _only_studied(o.cell))
-    return _chart("regulariser", contents, _say("ridge_auc", number, level))
+    caption = (
+        "Mean AUC as the ridge falls from the paper's 1 to 1e-6 (RBF kernel; its width is "
+        f"chosen on training rows for each value; {number})."
+    )
+    level = [name for name in _drawn(contents) if not has_ridge(name)]
+    if level:
+        caption += f" Level lines: {', '.join(level)}, without such a ridge."
+    return _chart("regulariser", contents, caption)
 
 
 def _ridge_errors(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
     cells = [o for o in outcomes if "sse" in o.result]
-    contents = _study(
-        cells, names, _ridges, lambda o: float(o.result["sse"]), reverse=True
+    contents = _study(cells, names, _ridges, lambda o: o.result["sse"], reverse=True)
+    caption = (
+        "Sum of squared differences between the fitted responses of the training rows and "
+        "their targets (1 for the own task, 0 for the others) as the ridge falls. A closer "
+        "fit to the training rows need not be a better one: compare the figure before."
     )
-    return _chart("squared_error", contents, _say("ridge_errors"))
+    return _chart("squared_error", contents, caption)
 
 
 def _ridges(cell: Cell) -> list[float]:
@@ -184,9 +215,16 @@ def _robustness(outcomes: Sequence[Outcome], names: Sequence[str], kind: str) ->
     cells = [o for o in outcomes if o.cell.setting == RIDGES[0]]
     contents = _study(cells, names, strengths, lambda o: o.auc)
     number = _repetitions(o for o in cells if o.cell.corruption)
-    return _chart(
-        f"robustness_{kind}", contents, _say("robustness", number, _drawn(contents))
+    caption = (
+        "Mean AUC on clean test rows when the training rows are corrupted (regulariser 1, RBF "
+        f"kernel, width chosen on the corrupted rows; {number})."
     )
+    if "OCKSR-NS" in _drawn(contents):
+        caption += (
+            " The paper expects an advantage for its sparse method here and does not "
+            "measure it."
+        )
+    return _chart(f"robustness_{kind}", contents, caption)
 
 
 def _study(
@@ -202,28 +240,30 @@ def _study(
     A study has one protocol and few repetitions. Cells of the table with other protocols or
     repetitions are not comparable and left out; so are methods that are not in the study.
     """
-    found = {}
+    contents = {}
     for name in names:
-        mine = [
-            o for o in outcomes if o.cell.dataset == name and o.cell.setting in RIDGES
-        ]
-        study = {
-            (o.cell.protocol, o.cell.repetition) for o in mine if _only_studied(o.cell)
-        }
+        cells = [o for o in outcomes if o.cell.dataset == name]
+        cells = [o for o in cells if o.cell.setting in RIDGES]
+        studied = {_draw_of(o.cell) for o in cells if _only_studied(o.cell)}
         values: dict[str, dict[float, list[float]]] = {}
-        for o in (o for o in mine if (o.cell.protocol, o.cell.repetition) in study):
-            for place in places(o.cell):
-                values.setdefault(o.cell.family, {}).setdefault(place, []).append(
-                    value(o)
-                )
+        for outcome in cells:
+            if _draw_of(outcome.cell) in studied:
+                points = values.setdefault(outcome.cell.family, {})
+                for place in places(outcome.cell):
+                    points.setdefault(place, []).append(value(outcome))
         curves = []
         for family, points in values.items():
             order = sorted(points, reverse=reverse)
-            means = [float(np.mean(points[place])) for place in order]
             if len(order) > 1:
+                means = [float(np.mean(points[place])) for place in order]
                 curves.append(_method_curve(family, order, means))
-        found[DATASETS[name].title] = _by_group(curves)
-    return found
+        contents[DATASETS[name].title] = _sorted(curves)
+    return contents
+
+
+def _draw_of(cell: Cell) -> tuple[str, int]:
+    """Protocol and repetition, which fix the rows that a cell is about."""
+    return cell.protocol, cell.repetition
 
 
 def _only_studied(cell: Cell) -> bool:
@@ -231,34 +271,69 @@ def _only_studied(cell: Cell) -> bool:
     return bool(cell.corruption) or cell.setting in RIDGES[1:]
 
 
-def _matrices(
-    what: str, found: Sequence[Outcome], name: str, order: Sequence[int]
-) -> Chart:
-    """A matrix over the tasks, or over their rows, for each method, with the tasks in one order."""
-    contents = {}
-    for o in found:
-        tasks, values = o.result["tasks"], np.array(o.result[what])
-        rows, places = len(values) // len(tasks), order or range(len(tasks))
-        index = np.concatenate([np.arange(rows * t, rows * (t + 1)) for t in places])
-        labels, values = [str(tasks[t]) for t in places], values[np.ix_(index, index)]
-        contents[o.cell.method] = task_matrix(
-            values, labels, rows, signed=what == "structure"
+def _structures(outcomes: Sequence[Outcome], name: str, order: Sequence[int]) -> Chart:
+    meanings = _WORDS["structure"]["meanings"]
+    families = [o.cell.family for o in outcomes]
+    sentences = [f"{f}: {meanings[f]}." for f in families if f in meanings]
+    caption = " ".join(
+        (
+            "What each method learned about the relations between tasks (first repetition).",
+            *sentences,
+            "Tasks that belong together lie side by side, in the same order in all panels; the "
+            "diagonal may lie beyond the colours.",
         )
-    caption = _say(what, [o.cell.family for o in found], bool(order))
-    return _chart(what, contents, caption, name)
+    )
+    contents = {o.cell.method: _matrix(o, "structure", order) for o in outcomes}
+    return _chart("structure", contents, caption, name)
 
 
-def _objectives(found: Sequence[Outcome], name: str) -> Chart:
+def _second_kernels(
+    outcomes: Sequence[Outcome], name: str, order: Sequence[int]
+) -> Chart:
+    ordered = ", tasks in the order of the figure before" if order else ""
+    caption = (
+        "How similar the non-linear methods find each pair of training rows (J; first "
+        f"repetition). Rows of a task lie together{ordered}. A strong square on the diagonal "
+        "is a task whose rows are mapped to nearly the same point; colour beside it joins two "
+        "tasks."
+    )
+    contents = {o.cell.method: _matrix(o, "second_kernel", order) for o in outcomes}
+    return _chart("second_kernel", contents, caption, name)
+
+
+def _matrix(
+    outcome: Outcome, what: Literal["structure", "second_kernel"], order: Sequence[int]
+) -> Matrix:
+    """A matrix over the tasks, or over their rows, with the tasks in an order."""
+    tasks = outcome.result["tasks"]
+    values = np.array(outcome.result[what])
+    rows = len(values) // len(tasks)
+    places = order or range(len(tasks))
+    index = np.concatenate([np.arange(rows * t, rows * (t + 1)) for t in places])
+    names = tuple(str(tasks[t]) for t in places)
+    return Matrix(values[np.ix_(index, index)], names, signed=what == "structure")
+
+
+def _objectives(outcomes: Sequence[Outcome], name: str) -> Chart:
     contents = {}
-    for outcome in found:
+    for outcome in outcomes:
         path = outcome.result["objective_path"]
         curve = _method_curve(outcome.cell.family, range(len(path)), path)
-        few = len(path) <= _MOST_MARKERS
-        contents[outcome.cell.method] = [curve if few else replace(curve, symbol="")]
-    return _chart("objective", contents, _say("objectives"), name)
+        if len(path) > _MOST_MARKERS:
+            curve = replace(curve, marker="")
+        contents[outcome.cell.method] = [curve]
+    caption = (
+        "The objective of the methods that iterate, at the start and after each iteration "
+        "(first repetition). Methods that are solved in one step have no such curve."
+    )
+    return _chart("objective", contents, caption, name)
 
 
-def _shown(outcomes: Sequence[Outcome], name: str, what: str) -> list[Outcome]:
+def _shown(
+    outcomes: Sequence[Outcome],
+    name: str,
+    what: Literal["structure", "second_kernel", "objective_path"],
+) -> list[Outcome]:
     """For each method the cell whose `what` is shown: first repetition, first protocol.
 
     In the paper's setting where there is one: with the weak ridges that tuning prefers, every task
@@ -266,22 +341,20 @@ def _shown(outcomes: Sequence[Outcome], name: str, what: str) -> list[Outcome]:
     a method that did not iterate, are not worth a figure.
     """
     cells = [o for o in outcomes if o.cell.dataset == name and o.cell.repetition == 0]
-    found: dict[str, Outcome] = {}
+    shown: dict[str, Outcome] = {}
     for setting in (RIDGES[0], "tuned"):
-        for o in cells:
-            first = (o.cell.setting, o.cell.protocol) == (
-                setting,
-                cells[0].cell.protocol,
-            )
-            if first and what in o.result and np.size(o.result[what]) > 2:
-                found.setdefault(o.cell.family, o)
-    return sorted(found.values(), key=lambda outcome: _place(outcome.cell.family))
+        for outcome in cells:
+            cell = outcome.cell
+            first = cell.protocol == cells[0].cell.protocol and cell.setting == setting
+            if first and np.size(outcome.result.get(what, ())) > 2:
+                shown.setdefault(cell.family, outcome)
+    return sorted(shown.values(), key=lambda outcome: _place(outcome.cell.family))
 
 
-def _task_order(found: Sequence[Outcome]) -> list[int]:
+def _task_order(outcomes: Sequence[Outcome]) -> list[int]:
     """One order of tasks for all methods: tasks that help each other stand side by side."""
     matrices = []
-    for outcome in found:
+    for outcome in outcomes:
         matrix = np.array(outcome.result["structure"], dtype=float)
         np.fill_diagonal(matrix, 0.0)
         matrices.append(matrix / (np.abs(matrix).max(initial=0.0) or 1.0))
@@ -289,47 +362,38 @@ def _task_order(found: Sequence[Outcome]) -> list[int]:
 
 
 def _method_curve(family: str, x: Iterable[float], y: Iterable[float]) -> Curve:
-    """A method's curve, in the same colour wherever the method appears."""
-    k, mine = _place(family), ours(family)
-    others = _GROUPS[1] if mine else _GROUPS[2]
-    group = _GROUPS[0] if in_paper(family) else others
-    look = (
-        COLOURS[k % len(COLOURS)],
-        SYMBOLS[k % len(SYMBOLS)],
-        "solid" if mine else "dotted",
+    """A method's curve, in the same look wherever the method appears."""
+    place = _place(family)
+    return Curve(
+        tuple(map(float, x)),
+        tuple(map(float, y)),
+        name=family,
+        colour=COLOURS[place % len(COLOURS)],
+        marker=MARKERS[place % len(MARKERS)],
+        line="-" if ours(family) else ":",
     )
-    return Curve(tuple(map(float, x)), tuple(map(float, y)), family, group, *look)
 
 
 def _place(family: str) -> int:
     """Place of a method among all methods; unknown ones come last."""
-    named = [
-        *METHODS,
-        *RIVALS,
-        *dict.fromkeys(name for name, _ in fault_methods()),
-        family,
-    ]
-    return named.index(family)
+    faults = dict.fromkeys(name for name, _ in fault_methods())
+    return [*METHODS, *RIVALS, *faults, family].index(family)
 
 
-def _by_group(curves: Iterable[Curve]) -> list[Curve]:
-    """Curves of methods in the order of the legend."""
-    return sorted(curves, key=lambda c: (_GROUPS.index(c.group), _place(c.name)))
+def _sorted(curves: Iterable[Curve]) -> list[Curve]:
+    """Curves in the order of the legend: the paper's methods, our others, then rivals."""
+    return sorted(
+        curves, key=lambda c: (not in_paper(c.name), not ours(c.name), _place(c.name))
+    )
 
 
 def _drawn(contents: Mapping[str, Sequence[Curve]]) -> list[str]:
     """Names of the curves in all panels."""
-    return list(
-        dict.fromkeys(curve.name for curves in contents.values() for curve in curves)
-    )
+    names = (curve.name for curves in contents.values() for curve in curves)
+    return list(dict.fromkeys(names))
 
 
 def _repetitions(outcomes: Iterable[Outcome]) -> str:
     """How many repetitions these cells cover, for a caption."""
     number = len({o.cell.repetition for o in outcomes})
     return f"first {number} repetitions" if number > 1 else "first repetition"
-
-
-def _say(caption: str, *values: Any) -> str:
-    """A caption, one of the macros in ``templates/captions.html``."""
-    return sentence("manyone.experiments", "captions.html", caption, *values)

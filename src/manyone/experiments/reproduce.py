@@ -6,14 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from manyone.experiments import data
+from manyone.experiments.charts import draw_png
 from manyone.experiments.figures import charts
 from manyone.experiments.page import page
 from manyone.experiments.plan import Plan
+from manyone.experiments.results import Results, pairs_csv, table_csv
 from manyone.experiments.runner import run
-from manyone.experiments.tables import Results, pairs_csv, table_csv
 from manyone.files import write_atomically
-from manyone.report.page import Picture, render
-from manyone.report.png import draw_png
 
 
 def reproduce(
@@ -54,10 +53,10 @@ def reproduce(
         data.load(name, data_home)
     outcomes = run(plan, out, workers=workers, data_home=data_home, progress=progress)
     results = Results(outcomes)
-    pictures = [Picture(chart, draw_png(chart)) for chart in charts(results)]
+    figures = [(chart, draw_png(chart)) for chart in charts(results)]
     (out / "figures").mkdir(exist_ok=True)
-    files = {f"figures/{picture.chart.name}.png": picture.png for picture in pictures}
-    files["report.html"] = render(page(plan, results, pictures, command)).encode()
+    files = {f"figures/{chart.name}.png": png for chart, png in figures}
+    files["report.html"] = page(plan, results, figures, command).encode()
     files["pairs.csv"] = pairs_csv(results.pairs).encode()
     # Last: where there is a table, all the rest is there too.
     files["table.csv"] = table_csv(results.rows).encode()

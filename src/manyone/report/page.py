@@ -1,4 +1,4 @@
-"""One self-contained page made from values: sections of text, topics, tables and figures."""
+"""One self-contained page made from values: sections of text and tables."""
 
 from __future__ import annotations
 
@@ -9,17 +9,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from manyone.report import interactive
-from manyone.report.charts import THEMES, Chart
+from manyone.files import toml_beside
 
-
-@dataclass(frozen=True)
-class Topics:
-    """Headings, each with one or more sentences beside it."""
-
-    items: tuple[tuple[str, tuple[str, ...]], ...]
+#: Colours of the page by name, for light and for dark surroundings.
+THEMES: dict[str, dict[str, str]] = toml_beside(__file__, "look.toml")["themes"]
 
 
 @dataclass(frozen=True)
@@ -59,14 +54,6 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A chart and its PNG, for paper and for browsers without script."""
-
-    chart: Chart
-    png: bytes
-
-
-@dataclass(frozen=True)
 class Section:
     """A part of the page.
 
@@ -83,7 +70,7 @@ class Section:
 
     name: str
     title: str
-    blocks: tuple[str | Topics | Table | Picture, ...]
+    blocks: tuple[str | Table, ...]
     label: str = ""
 
 
@@ -119,45 +106,37 @@ def render(page: Page) -> str:
     -------
     str
     """
-    blocks = [block for section in page.sections for block in section.blocks]
-    charts = [block.chart for block in blocks if isinstance(block, Picture)]
-    figures = {chart.name: interactive.panels(chart) for chart in charts}
-    data = _packed_json(page.data) if page.app else ""
-    library, drawn = (_library(), _packed_json(figures)) if charts else ("", "")
     template = templates("manyone.report").get_template("page.html")
-    given = {"library": library, "charts": drawn, "data": data}
-    return template.render(page=page, themes=THEMES, **given).lstrip()
+    data = _packed_json(page.data) if page.app else ""
+    return template.render(page=page, data=data).lstrip()
 
 
 @lru_cache
-def templates(package: str) -> Environment:
-    """Templates in the folder ``templates`` of a package; their values are escaped."""
-    loader = PackageLoader(package)
-    found = Environment(autoescape=True, undefined=StrictUndefined, loader=loader)
-    found.trim_blocks = found.lstrip_blocks = True
-    found.globals["verbatim"] = lambda name: loader.get_source(found, name)[0]
-    found.filters["base64"] = lambda data: base64.b64encode(data).decode()
-    found.filters["shape"] = interactive.shape
-    return found
+def templates(*packages: str) -> Environment:
+    """Templates in the folders ``templates`` of packages; their values are escaped."""
+    loader = ChoiceLoader([PackageLoader(package) for package in packages])
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        loader=loader,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["themes"] = THEMES
+    environment.globals["verbatim"] = lambda name: loader.get_source(environment, name)[
+        0
+    ]
+    environment.filters["base64"] = lambda data: base64.b64encode(data).decode()
+    return environment
 
 
-def sentence(package: str, template: str, macro: str, *values: Any) -> str:
+def sentence(package: str, template: str, macro: str, *values: object) -> str:
     """Text of a macro of a template for some values, on one line."""
     words = getattr(templates(package).get_template(template).module, macro)(*values)
     return " ".join(words.unescape().split())
 
 
-@lru_cache
-def _library() -> str:
-    from plotly.offline import get_plotlyjs
-
-    return _packed(get_plotlyjs())
-
-
-def _packed_json(values: Any) -> str:
-    return _packed(json.dumps(values, separators=(",", ":"), allow_nan=False))
-
-
-def _packed(text: str) -> str:
-    """Packed text, which the page unpacks; without a date, so that equal texts give equal pages."""
+def _packed_json(values: dict[str, Any]) -> str:
+    """Packed JSON, which the page unpacks; without a date: equal values give equal pages."""
+    text = json.dumps(values, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()

@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 
 from manyone.experiments.plan import Cell
+from manyone.experiments.results import (
+    Results,
+    compare,
+    pairs_csv,
+    summarise,
+    table_csv,
+)
 from manyone.experiments.runner import Outcome
-from manyone.experiments.tables import Results, compare, pairs_csv, summarise, table_csv
 
 
 def outcome(method, repetition, auc):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from scipy.linalg import blas
@@ -17,10 +17,11 @@ from manyone._types import Array, Codes, Mask
 from manyone.datasets import make_fleet
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.joint import JointOCKSR
+from manyone.selection.judging import own_aucs
 
 
 class Data(NamedTuple):
-    """Training rows, and test rows of which some are anomalies."""
+    """Training rows, and test rows with anomalies among them."""
 
     X: Array
     task: Codes
@@ -29,22 +30,53 @@ class Data(NamedTuple):
     outlier: Mask
 
 
+class Regressor(Protocol):
+    """What is fitted to one-hot responses."""
+
+    def fit(self, X: Array, y: Array) -> Self:
+        """Fit."""
+
+    def predict(self, X: Array) -> Array:
+        """Responses (n, T)."""
+
+
+class OneClass(Protocol):
+    """What is fitted to the rows of one task."""
+
+    def fit(self, X: Array) -> Self:
+        """Fit."""
+
+    def decision_function(self, X: Array) -> Array:
+        """Scores (n,)."""
+
+
 #: Takes data and a number of landmarks, fits, and scores the test rows; the floor returns None.
 Contender = Callable[[Data, int], Array | None]
 
 
 def fleet(n_rows: int, n_tasks: int, n_features: int) -> Data:
     """Machines with faults of their own and readings of others among the test rows."""
-    sizes = n_tasks, -(-n_rows // n_tasks), n_features
-    n_test = max(8, 800 // n_tasks)
-    made: Any = make_fleet(*sizes, n_test=n_test, fault="both", random_state=0)
-    codes = [
-        np.unique(labels, return_inverse=True)[1]
-        for labels in (made.task, made.test_task)
-    ]
-    scale = made.data.std(axis=0)
-    test = made.test_data / scale, codes[1], made.test_fault
-    return Data(made.data / scale, codes[0], *test)
+    machines = make_fleet(
+        n_tasks,
+        -(-n_rows // n_tasks),
+        n_features,
+        n_test=max(8, 800 // n_tasks),
+        random_state=0,
+    )
+    scale = machines.data.std(axis=0)
+    return Data(
+        machines.data / scale,
+        np.unique(machines.task, return_inverse=True)[1],
+        machines.test_data / scale,
+        np.unique(machines.test_task, return_inverse=True)[1],
+        machines.test_fault,
+    )
+
+
+def task_auc(data: Data, scores: Array) -> float:
+    """Mean area under the curve over the tasks that have test rows of both kinds."""
+    n_tasks = int(data.task_test.max()) + 1
+    return float(np.nanmean(own_aucs(scores, data.task_test, data.outlier, n_tasks)))
 
 
 def ours(data: Data, landmarks: int) -> Array:
@@ -63,7 +95,8 @@ def independent(data: Data, landmarks: int) -> Array:
 
 def floor(data: Data, landmarks: int) -> None:
     """Two passes of kernel blocks, one dsyrk and one triangular solve for each block."""
-    X, Z = data.X, data.X[:landmarks]
+    X = data.X
+    Z = X[:landmarks]
     gamma = _gamma(X)
     right = np.column_stack(
         [2 * gamma * Z, np.full(len(Z), -gamma), -gamma * (Z**2).sum(axis=1)]
@@ -107,7 +140,7 @@ def _gamma(X: Array) -> float:
     return float(1.0 / (2.0 * X.var(axis=0).sum()))
 
 
-def _own_responses(model: Any, data: Data) -> Array:
+def _own_responses(model: Regressor, data: Data) -> Array:
     """Fit to one-hot responses; the response of each test row for its own task."""
     model.fit(data.X, np.eye(data.task.max() + 1)[data.task])
     return np.asarray(
@@ -115,7 +148,7 @@ def _own_responses(model: Any, data: Data) -> Array:
     )
 
 
-def each_task(make: Callable[[int], Any]) -> Contender:
+def each_task(make: Callable[[int], OneClass]) -> Contender:
     """One model for each task; `make` takes the number of landmarks."""
 
     def fit_and_score(data: Data, landmarks: int) -> Array:
@@ -123,16 +156,15 @@ def each_task(make: Callable[[int], Any]) -> Contender:
         order = np.argsort(data.task, kind="stable")
         groups = np.split(data.X[order], np.flatnonzero(np.diff(data.task[order])) + 1)
         for task, rows in enumerate(groups):
-            mine = np.flatnonzero(data.task_test == task)
-            scores[mine] = (
-                make(landmarks).fit(rows).decision_function(data.X_test[mine])
-            )
+            tested = np.flatnonzero(data.task_test == task)
+            model = make(landmarks).fit(rows)
+            scores[tested] = model.decision_function(data.X_test[tested])
         return scores
 
     return fit_and_score
 
 
-def _sgd(landmarks: int) -> Any:
+def _sgd(landmarks: int) -> OneClass:
     features = Nystroem(n_components=min(landmarks, 20), random_state=0)
     return make_pipeline(features, SGDOneClassSVM(nu=0.1, random_state=0))
 
@@ -144,7 +176,8 @@ def pyod_ecod(data: Data, landmarks: int) -> Array:
     return -np.asarray(each_task(lambda _: ECOD())(data, landmarks))
 
 
-OURS, FLOOR = "JointOCKSR", "bare arithmetic"
+OURS = "JointOCKSR"
+FLOOR = "bare arithmetic"
 CONTENDERS: dict[str, Contender] = {
     OURS: ours,
     FLOOR: floor,

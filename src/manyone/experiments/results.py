@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import ttest_1samp
 
+from manyone._types import Array
 from manyone.experiments.methods import AS_IN_PAPER, PAPER_AUC
 from manyone.experiments.plan import Cell
 from manyone.experiments.runner import Outcome
@@ -25,8 +25,16 @@ COLUMNS = (
     "repeats",
     "paper_auc",
 )
-_TEST = ("mean_difference", "standard_error", "p_value", "repeats")
-PAIR_COLUMNS = ("dataset", "protocol", "better", "worse", *_TEST)
+PAIR_COLUMNS = (
+    "dataset",
+    "protocol",
+    "better",
+    "worse",
+    "mean_difference",
+    "standard_error",
+    "p_value",
+    "repeats",
+)
 #: Level of the paired tests.
 LEVEL = 0.05
 #: Added to the name of a rival in the setting that turned out best on the test rows.
@@ -51,9 +59,8 @@ class Row:
     @property
     def std(self) -> float | None:
         """Standard deviation over repetitions; None for a single one."""
-        return (
-            float(np.std([*self.aucs.values()], ddof=1)) if len(self.aucs) > 1 else None
-        )
+        aucs = list(self.aucs.values())
+        return float(np.std(aucs, ddof=1)) if len(aucs) > 1 else None
 
     @property
     def error(self) -> float | None:
@@ -63,16 +70,18 @@ class Row:
     @property
     def paper(self) -> float | None:
         """The paper's figure; it has none for unseen anomalies."""
-        return (
-            PAPER_AUC.get(self.dataset, {}).get(self.family)
-            if self.protocol == "seen"
-            else None
-        )
+        if self.protocol != "seen":
+            return None
+        return PAPER_AUC.get(self.dataset, {}).get(self.family)
+
+    @property
+    def ahead(self) -> float | None:
+        """By how much the mean lies above the paper's figure; None where it has none."""
+        return None if self.paper is None else self.mean - self.paper
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f}" + (
-            "" if self.error is None else f" ± {self.error:.2f}"
-        )
+        error = "" if self.error is None else f" ± {self.error:.2f}"
+        return f"{self.mean:.2f}{error}"
 
 
 @dataclass(frozen=True)
@@ -120,32 +129,27 @@ class Results:
         """Names of the data sets that have a row."""
         return list(dict.fromkeys(row.dataset for row in self.rows))
 
-    def alarms(self, dataset: str) -> dict[str, NDArray[np.float64]]:
+    def alarms(self, dataset: str) -> dict[str, Array]:
         """Measured alarm rates of each method, for each of ``cells.ALARM_RATES``."""
-        found: dict[str, list[list[float]]] = {}
+        rates: dict[str, list[list[float]]] = {}
         for o in self.outcomes:
             if o.cell.dataset == dataset and "alarms" in o.result:
-                found.setdefault(o.cell.method, []).append(o.result["alarms"])
-        return {method: np.mean(rates, axis=0) for method, rates in found.items()}
+                rates.setdefault(o.cell.method, []).append(o.result["alarms"])
+        return {method: np.mean(lists, axis=0) for method, lists in rates.items()}
 
     def of_kind(self, dataset: str, protocol: str) -> list[Row]:
         """Rows of a data set and protocol, the best mean first."""
-        mine = [
-            row
-            for row in self.rows
-            if (row.dataset, row.protocol) == (dataset, protocol)
-        ]
-        return sorted(mine, key=lambda row: -row.mean)
+        rows = [row for row in self.rows if row.dataset == dataset]
+        rows = [row for row in rows if row.protocol == protocol]
+        return sorted(rows, key=lambda row: -row.mean)
 
     def pair(self, dataset: str, protocol: str, a: str, b: str) -> Pair | None:
         """The paired test of two methods, whichever is ahead."""
         wanted = (dataset, protocol, {a, b})
-        found = (
-            p
-            for p in self.pairs
-            if (p.dataset, p.protocol, {p.better, p.worse}) == wanted
-        )
-        return next(found, None)
+        for pair in self.pairs:
+            if (pair.dataset, pair.protocol, {pair.better, pair.worse}) == wanted:
+                return pair
+        return None
 
     def level(self, row: Row, best: Row) -> bool:
         """Whether the paired test finds no clear difference from the best method."""
@@ -163,21 +167,20 @@ def summarise(outcomes: Iterable[Outcome]) -> list[Row]:
 
     A method in several settings has a line for the first, and one for the best by hindsight.
     """
-    found: dict[tuple[str, str, str, str], dict[str, dict[int, float]]] = {}
-    for cell, outcome in (
-        (o.cell, o) for o in outcomes if o.result and _in_table(o.cell)
-    ):
-        settings = found.setdefault(
-            (cell.dataset, cell.protocol, cell.method, cell.family), {}
-        )
-        settings.setdefault(cell.setting, {})[cell.repetition] = outcome.auc
+    aucs: dict[tuple[str, str, str, str], dict[str, dict[int, float]]] = {}
+    for outcome in outcomes:
+        cell = outcome.cell
+        if outcome.result and _in_table(cell):
+            line = (cell.dataset, cell.protocol, cell.method, cell.family)
+            settings = aucs.setdefault(line, {})
+            settings.setdefault(cell.setting, {})[cell.repetition] = outcome.auc
     lines = []
-    for (name, kind, method, family), settings in found.items():
-        rows = [Row(name, kind, method, family, aucs) for aucs in settings.values()]
+    for line, settings in aucs.items():
+        rows = [Row(*line, by_repetition) for by_repetition in settings.values()]
         lines.append(rows[0])
         if len(rows) > 1:
             best = max(rows, key=lambda row: row.mean)
-            lines.append(replace(best, method=method + HINDSIGHT))
+            lines.append(replace(best, method=best.method + HINDSIGHT))
     return lines
 
 
@@ -185,59 +188,77 @@ def _in_table(cell: Cell) -> bool:
     """Whether a cell belongs to the table, not only to a study."""
     if cell.protocol == "faults":
         return True
-    return not cell.corruption and (
-        cell.setting == "tuned" or cell.method.endswith(AS_IN_PAPER)
-    )
+    published = cell.method.endswith(AS_IN_PAPER)
+    return not cell.corruption and (cell.setting == "tuned" or published)
 
 
 def compare(rows: Sequence[Row]) -> list[Pair]:
     """Paired t tests of all pairs of methods within each data set and protocol."""
     pairs = []
-    for a, b in itertools.combinations(rows, 2):
-        if b.mean > a.mean:
-            a, b = b, a
-        common = sorted(a.aucs.keys() & b.aucs.keys())
-        if not common or (a.dataset, a.protocol) != (b.dataset, b.protocol):
-            continue
-        gain, n = np.array([a.aucs[r] - b.aucs[r] for r in common]), len(common)
-        error = p = None
-        if n > 1:
-            error = float(np.std(gain, ddof=1) / np.sqrt(n))
-            p = (
-                float(ttest_1samp(gain, 0.0).pvalue)
-                if error > 0
-                else float(np.all(gain == 0))
-            )
-        names = (a.dataset, a.protocol, a.method, b.method)
-        pairs.append(Pair(*names, float(gain.mean()), error, p, n))
+    for first, second in itertools.combinations(rows, 2):
+        if (first.dataset, first.protocol) == (second.dataset, second.protocol):
+            better, worse = sorted((first, second), key=lambda row: -row.mean)
+            common = sorted(better.aucs.keys() & worse.aucs.keys())
+            if common:
+                gains = np.array([better.aucs[r] - worse.aucs[r] for r in common])
+                pairs.append(_paired_test(better, worse, gains))
     return pairs
+
+
+def _paired_test(better: Row, worse: Row, gains: Array) -> Pair:
+    error = None
+    p = None
+    if len(gains) > 1:
+        error = float(np.std(gains, ddof=1) / np.sqrt(len(gains)))
+        p = float(np.all(gains == 0))
+        if error > 0:
+            p = float(ttest_1samp(gains, 0.0).pvalue)
+    return Pair(
+        better.dataset,
+        better.protocol,
+        better.method,
+        worse.method,
+        float(gains.mean()),
+        error,
+        p,
+        len(gains),
+    )
 
 
 def table_csv(rows: Iterable[Row]) -> str:
     """The table as text."""
-    lines = (
-        (
-            r.dataset,
-            r.protocol,
-            r.method,
-            _n(r.mean),
-            _n(r.std),
-            len(r.aucs),
-            _n(r.paper, ".2f"),
-        )
-        for r in rows
-    )
+    lines = [
+        [
+            row.dataset,
+            row.protocol,
+            row.method,
+            _number(row.mean),
+            _number(row.std),
+            len(row.aucs),
+            _number(row.paper, ".2f"),
+        ]
+        for row in rows
+    ]
     return csv_text(COLUMNS, lines)
 
 
 def pairs_csv(pairs: Iterable[Pair]) -> str:
     """Paired tests as text."""
-    lines = (
-        (*astuple(p)[:4], _n(p.difference), _n(p.error), _n(p.p, ".3g"), p.repeats)
-        for p in pairs
-    )
+    lines = [
+        [
+            pair.dataset,
+            pair.protocol,
+            pair.better,
+            pair.worse,
+            _number(pair.difference),
+            _number(pair.error),
+            _number(pair.p, ".3g"),
+            pair.repeats,
+        ]
+        for pair in pairs
+    ]
     return csv_text(PAIR_COLUMNS, lines)
 
 
-def _n(value: float | None, digits: str = ".4f") -> str:
+def _number(value: float | None, digits: str = ".4f") -> str:
     return "" if value is None else format(value, digits)
