@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from importlib.util import find_spec
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -49,8 +49,13 @@ def main() -> None:
         "nasa_smap_msl.npz",
         lambda: load_telemetry(data_home="nowhere"),
     )
-    if find_spec("skops") is None:
-        refused(ImportError, "skops", lambda: manyone.save(tuned, "nowhere"))
+    with TemporaryDirectory() as folder:
+        manyone.save(tuned, f"{folder}/model")
+        twin = manyone.load(f"{folder}/model")
+    assert np.array_equal(
+        twin.predict(fleet.data, task=fleet.task),
+        tuned.predict(fleet.data, task=fleet.task),
+    ), "a model that was saved and loaded is another one"
     print(f"manyone {manyone.__version__} works on Python {sys.version.split()[0]}")
 
 

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from manyone.estimators.sparse import SparseOCKSR as SparseOCKSR
     from manyone.estimators.svdd import SVDD as SVDD
     from manyone.estimators.task_svm import MultiTaskOneClassSVM as MultiTaskOneClassSVM
+    from manyone.files.errors import ModelFileError as ModelFileError
+    from manyone.files.models import load as load
+    from manyone.files.models import save as save
     from manyone.groups import TimeBlocks as TimeBlocks
     from manyone.messages import CalibrationWarning as CalibrationWarning
     from manyone.metric.whitener import TaskWhitener as TaskWhitener
     from manyone.metrics import TaskAUC as TaskAUC
     from manyone.monitor import Monitor as Monitor
-    from manyone.persistence import load as load
-    from manyone.persistence import save as save
     from manyone.pipelines import TaskPipeline as TaskPipeline
     from manyone.pipelines import make_pipeline as make_pipeline
     from manyone.plots import DriftDisplay as DriftDisplay
@@ -48,6 +49,7 @@ _HOMES = {
     "IndependentOCKSR": "estimators.independent",
     "JointOCKSR": "estimators.joint",
     "LinearOCKSR": "estimators.linear",
+    "ModelFileError": "files.errors",
     "Monitor": "monitor",
     "MultiTaskOneClassSVM": "estimators.task_svm",
     "NonlinearOCKSR": "estimators.nonlinear",
@@ -63,9 +65,9 @@ _HOMES = {
     "TaskWhitener": "metric.whitener",
     "TimeBlocks": "groups",
     "auto": "selection",
-    "load": "persistence",
+    "load": "files.models",
     "make_pipeline": "pipelines",
-    "save": "persistence",
+    "save": "files.models",
     "tune": "selection",
 }
 

@@ -84,7 +84,7 @@ def _say(text: str) -> None:
 
 def _what_to_mend(error: Exception) -> str:
     """What the user is told of an error that is not ours; empty if it is."""
-    from manyone.persistence import ModelFileError
+    from manyone.files.errors import ModelFileError
     from manyone.tablefiles import TableFileError
 
     if hasattr(

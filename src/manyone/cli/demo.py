@@ -63,7 +63,6 @@ def demo(
     with needs("cli"):
         import jinja2  # noqa: F401 - better to know now than at the last step
         import polars  # noqa: F401
-        import skops  # noqa: F401
     check_folder("--out", out)
     out.mkdir(parents=True, exist_ok=True)
     events, today, model = out / "events.csv", out / "today.csv", out / "fleet.manyone"

@@ -108,7 +108,6 @@ def fit(
     chosen = _method(method, no_tune)
     with needs("cli"):
         import polars  # noqa: F401 - better to know now than after the fit
-        import skops  # noqa: F401
 
         from manyone.tables import TableModel
 
@@ -139,7 +138,7 @@ def info(model: Model) -> None:
 
     What it was fitted on, what it promises, and what became of every column.
     """
-    from manyone.persistence import read_header
+    from manyone.files.models import read_header
 
     found, header = load_model(model), read_header(model)
     calibrated = found.calibrated_

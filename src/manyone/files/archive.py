@@ -1,0 +1,339 @@
+r"""One format for models and states: plain arrays and a tree of plain values, nothing that runs.
+
+A file has four parts::
+
+    manyone archive 4\n                          what it is, and the number of the format
+    {"kind": "model", ..., "sha256": "..."}\n    versions, sizes, checksum of what follows
+    {"root": ..., "objects": ..., ...}           the tree, in JSON
+    (bytes)                                      the arrays, one after the other
+
+Types go by registry name (:mod:`manyone.files.registry`). Nothing is compressed, so that a file
+takes no more memory than its size. Every array and every value is checked before it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+import manyone
+from manyone.files import foreign
+from manyone.files.errors import ModelFileError
+from manyone.files.registry import entry_of
+from manyone.files.tree import Json, Reader, Writer
+from manyone.files.writing import written_beside
+
+#: Number of the format. Whatever changes the bytes of files gets a new one.
+FORMAT = 4
+_MAGIC = b"manyone archive "
+_LONGEST_LINE = 4096
+# What files of earlier versions begin with.
+_EARLIER = (b'{"format": "manyone ', b"manyone monitor state ")
+_DTYPE = re.compile(r"\|b1|[|<][iuf][1248]|<U[1-9]\d{0,8}|<[mM]8\[[a-zA-Z]{1,2}\]")
+_MOST_AXES = 4
+_LAST_CHARACTER = 0x10FFFF
+# A whole number of bytes is read at a time.
+_CHUNK = 2**24
+
+#: Dtype, shape and order of an array.
+Layout = tuple[np.dtype[Any], tuple[int, ...], Literal["C", "F"]]
+
+
+def dumps(kind: str, value: Any, *, trusted: Sequence[str] = ()) -> bytes:
+    """A value as the bytes of a file.
+
+    Parameters
+    ----------
+    kind : str
+        What the file is for, such as ``"model"``.
+    value : object
+        A registered dataclass or estimator; it may hold others, arrays, sparse arrays, numbers,
+        texts, lists, tuples and dicts, and, as estimators, steps of other packages.
+    trusted : sequence of str
+        Full names of further types that such steps may hold.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    ValueError
+        If a file cannot hold it; the message says what is in the way.
+    """
+    return b"".join(_pieces(kind, value, trusted))
+
+
+def loads(data: bytes, kind: str, *, trusted: Sequence[str] = ()) -> Any:
+    """The value in the bytes of a file.
+
+    Parameters
+    ----------
+    data : bytes
+    kind : str
+        What the file has to be for.
+    trusted : sequence of str
+
+    Raises
+    ------
+    ModelFileError
+        If they are damaged, forged, or of another format.
+    """
+    return _read(io.BytesIO(data), len(data), f"This {kind}", kind, trusted)
+
+
+def save(
+    path: str | os.PathLike[str],
+    kind: str,
+    value: Any,
+    *,
+    trusted: Sequence[str] = (),
+    new: bool = False,
+) -> None:
+    """Write a value to a file, whole or not at all; see `dumps`.
+
+    With `new`, the file must not exist yet.
+    """
+    pieces = _pieces(kind, value, trusted)
+    with written_beside(Path(path), new=new) as stream:
+        for piece in pieces:
+            stream.write(piece)
+
+
+def load(
+    path: str | os.PathLike[str], kind: str, *, trusted: Sequence[str] = ()
+) -> Any:
+    """Read a value from a file; see `loads`."""
+    size = _size_of(path)
+    with open(path, "rb") as stream:
+        return _read(stream, size, str(path), kind, trusted)
+
+
+def read_header(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
+    """What a file says about itself: kind, versions, type, sizes, checksum."""
+    _size_of(path)
+    with open(path, "rb") as stream:
+        return _header(stream, str(path), kind)
+
+
+# -------------------------------------------------------------------------------------- writing
+
+
+def _pieces(kind: str, value: Any, trusted: Sequence[str]) -> list[bytes | memoryview]:
+    """The parts of a file, in their order."""
+    writer = Writer()
+    root = writer.tree(value)
+    member = None
+    if writer.foreign:
+        packed = foreign.packed(writer.foreign, trusted)
+        writer.arrays.append(np.frombuffer(packed, dtype=np.uint8))
+        member = len(writer.arrays) - 1
+    arrays = [_plain(array) for array in writer.arrays]
+    layouts = [[_name(array), list(array.shape), _order(array)] for array in arrays]
+    tree = {
+        "root": root,
+        "objects": writer.objects,
+        "arrays": layouts,
+        "foreign": member,
+    }
+    text = json.dumps(tree, separators=(",", ":")).encode()
+    body: list[bytes | memoryview] = [text, *map(_bytes_of, arrays)]
+    digest = hashlib.sha256()
+    for piece in body:
+        digest.update(piece)
+    entry = entry_of(value)
+    header = {
+        "kind": kind,
+        "type": type(value).__name__ if entry is None else entry.name,
+        "manyone": manyone.__version__,
+        **{name: version(name) for name in ("scikit-learn", "numpy", "scipy")},
+        "tree": len(text),
+        "bytes": sum(len(piece) for piece in body),
+        "sha256": digest.hexdigest(),
+    }
+    lines = b"%s%d\n%s\n" % (_MAGIC, FORMAT, json.dumps(header).encode())
+    return [lines, *body]
+
+
+def _plain(array: NDArray[Any]) -> NDArray[Any]:
+    """An array that can be written as it lies in memory: contiguous, lowest bytes first."""
+    dtype = array.dtype.newbyteorder("<")
+    if dtype.kind == "U" and dtype.itemsize == 0:
+        dtype = np.dtype("<U1")
+    if not _DTYPE.fullmatch(dtype.str):
+        raise ValueError(f"it holds an array of type {array.dtype}")
+    if array.flags.c_contiguous or array.flags.f_contiguous:
+        return np.asarray(array, dtype=dtype)
+    return np.ascontiguousarray(array, dtype=dtype)
+
+
+def _name(array: NDArray[Any]) -> str:
+    return array.dtype.str
+
+
+def _order(array: NDArray[Any]) -> str:
+    """C, or F where columns lie together: products round differently in the other order."""
+    return "C" if array.flags.c_contiguous else "F"
+
+
+def _bytes_of(array: NDArray[Any]) -> memoryview:
+    if not array.size:
+        return memoryview(b"")
+    content: NDArray[np.uint8] = array.ravel(order="K").view(np.uint8)
+    return content.data
+
+
+# -------------------------------------------------------------------------------------- reading
+
+
+def _size_of(path: str | os.PathLike[str]) -> int:
+    """Size of a file; what has no end, such as a device or a pipe, is refused."""
+    status = os.stat(path)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(21, "is a folder", str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise ModelFileError(f"{path} is no regular file. Copy it to a file first.")
+    return status.st_size
+
+
+def _read(
+    stream: IO[bytes], size: int, name: str, kind: str, trusted: Sequence[str]
+) -> Any:
+    header = _header(stream, name, kind)
+    rest = size - stream.tell()
+    damaged = ModelFileError(
+        f"{name} is damaged: its bytes do not match its checksum. Copy it again."
+    )
+    if rest != header["bytes"] or not 0 < header["tree"] <= rest:
+        raise damaged
+    digest = hashlib.sha256()
+    text = stream.read(header["tree"])
+    digest.update(text)
+    try:
+        tree = json.loads(text)
+        layouts = _layouts(tree["arrays"], rest - len(text))
+    except Exception as error:
+        # Nothing is believed before the checksum is known.
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+        if digest.hexdigest() != header["sha256"]:
+            raise damaged from None
+        raise _unreadable(name, error) from error
+    arrays = [_read_array(stream, layout, digest) for layout in layouts]
+    if digest.hexdigest() != header["sha256"]:
+        raise damaged
+    try:
+        return _value(tree, arrays, trusted)
+    except ImportError:
+        raise
+    except Exception as error:
+        raise _unreadable(name, error) from error
+
+
+def _unreadable(name: str, error: Exception) -> ModelFileError:
+    text = " ".join(str(error).split()).rstrip(".")
+    why = (
+        text if isinstance(error, ModelFileError) else f"{type(error).__name__}: {text}"
+    )
+    return ModelFileError(f"{name} cannot be read: {why}.")
+
+
+def _header(stream: IO[bytes], name: str, kind: str) -> dict[str, Any]:
+    """The first two lines of a file, if it is of this kind and format."""
+    line = stream.readline(_LONGEST_LINE)
+    again = f"This manyone ({manyone.__version__}) reads format {FORMAT}."
+    if line.startswith(_EARLIER):
+        raise ModelFileError(
+            f"{name} has a format of an earlier manyone. {again} Fit the model again and "
+            "save it."
+        )
+    number = line.removeprefix(_MAGIC).strip()
+    strange = ModelFileError(
+        f"{name} is not a manyone {kind}, or is damaged. Give a file that manyone wrote."
+    )
+    if not line.startswith(_MAGIC) or not re.fullmatch(rb"[1-9]\d{0,5}", number):
+        raise strange
+    if int(number) != FORMAT:
+        remedy = "Upgrade manyone." if int(number) > FORMAT else "Fit the model again."
+        raise ModelFileError(f"{name} has format {int(number)}. {again} {remedy}")
+    line = stream.readline(_LONGEST_LINE)
+    fields = {"kind": str, "type": str, "tree": int, "bytes": int, "sha256": str}
+    try:
+        header = json.loads(line)
+        is_known = all(type(header[key]) is cls for key, cls in fields.items())
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise strange from None
+    if not is_known or not line.endswith(b"\n"):
+        raise strange
+    if header["kind"] != kind:
+        raise ModelFileError(f"{name} is a {header['kind']} of manyone, not a {kind}.")
+    return dict(header)
+
+
+def _layouts(described: Json, size: int) -> list[Layout]:
+    """Dtype, shape and order of all arrays, which have to fill the rest of the file."""
+    layouts = []
+    total = 0
+    for name, shape, order in described:
+        if not isinstance(name, str) or not _DTYPE.fullmatch(name):
+            raise ModelFileError(f"it has an array of the type {name!r}")
+        axes = len(shape)
+        if axes > _MOST_AXES or any(type(length) is not int for length in shape):
+            raise ModelFileError(f"it has an array of the shape {shape}")
+        # Empty arrays may be long one way: no longer than an array that is there.
+        if any(not 0 <= length <= size for length in shape) or order not in ("C", "F"):
+            raise ModelFileError(f"it has an array of the shape {shape}")
+        dtype = np.dtype(name)
+        total += math.prod(shape) * dtype.itemsize
+        layouts.append((dtype, tuple(shape), order))
+    if total != size:
+        raise ModelFileError(f"its arrays take {total} bytes where {size} are left")
+    return layouts
+
+
+def _read_array(stream: IO[bytes], layout: Layout, digest: Any) -> NDArray[Any]:
+    dtype, shape, order = layout
+    array = np.empty(math.prod(shape), dtype=dtype)
+    if array.size:
+        content = array.view(np.uint8)
+        stream.readinto(content)  # type: ignore[attr-defined]
+        digest.update(content)
+    return array.reshape(shape, order=order)
+
+
+def _check_content(array: NDArray[Any]) -> None:
+    """Refuse bytes that no value of the type has: NumPy would trust them."""
+    if not array.size:
+        return
+    flat = array.ravel(order="K")
+    if array.dtype.kind == "b" and flat.view(np.uint8).max() > 1:
+        raise ModelFileError("an array has values that are neither true nor false")
+    if array.dtype.kind == "U" and flat.view("<u4").max() > _LAST_CHARACTER:
+        raise ModelFileError("an array has texts with characters that do not exist")
+
+
+def _value(tree: Json, arrays: list[NDArray[Any]], trusted: Sequence[str]) -> Any:
+    for array in arrays:
+        _check_content(array)
+    steps = []
+    if tree["foreign"] is not None:
+        member = arrays[tree["foreign"]]
+        if member.dtype != np.uint8:
+            raise ModelFileError("its steps are no bytes")
+        steps = foreign.unpacked(member.tobytes(), trusted)
+    reader = Reader(arrays, steps)
+    for node in tree["objects"]:
+        reader.add(node)
+    return reader.value(tree["root"])

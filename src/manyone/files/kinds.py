@@ -1,0 +1,106 @@
+"""Compare values with the kinds that annotations declare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import numpy as np
+from scipy import sparse
+
+from manyone._types import Array
+
+#: What an annotation is, once it has been evaluated.
+Hint = Any
+_LARGEST = 2**63
+
+
+def fits(value: object, hint: Hint) -> bool:
+    """Whether a value is of the kind that an annotation declares.
+
+    Parameters
+    ----------
+    value : object
+    hint : type, union or generic alias
+        An annotation after evaluation. A protocol asks for its members only.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    TypeError
+        If the annotation is of a form that is not known here.
+    """
+    if hint is Any or hint is object:
+        return True
+    if hint is None or hint is NoneType:
+        return value is None
+    if isinstance(hint, type) and get_origin(hint) is None:
+        return _is_a(value, hint)
+    arguments = get_args(hint)
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return any(fits(value, option) for option in arguments)
+    if origin is Literal:
+        return value in arguments
+    if origin is np.ndarray:
+        return isinstance(value, np.ndarray) and _has_dtype(value, arguments[1])
+    if origin is Callable:
+        return False  # no file holds a function
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return (
+            isinstance(value, tuple)
+            and len(value) == len(arguments)
+            and all(map(fits, value, arguments))
+        )
+    if origin in (list, tuple, Sequence):
+        if not isinstance(value, list | tuple):
+            return False
+        is_kind = origin in (Sequence, type(value))
+        return is_kind and all(fits(item, arguments[0]) for item in value)
+    if origin in (dict, Mapping):
+        return isinstance(value, dict) and all(
+            fits(key, arguments[0]) and fits(item, arguments[1])
+            for key, item in value.items()
+        )
+    raise TypeError(f"{hint!r} is no annotation that a file can be compared with.")
+
+
+def _is_a(value: object, kind: type) -> bool:
+    if kind is bool:
+        return isinstance(value, bool | np.bool_)
+    if kind is int:
+        return _is_whole(value)
+    if kind is float:
+        return isinstance(value, float | np.floating) or _is_whole(value)
+    if getattr(kind, "_is_protocol", False):
+        return all(_has_member(type(value), name) for name in _members(kind))
+    return isinstance(value, kind)
+
+
+def _is_whole(value: object) -> bool:
+    if isinstance(value, np.integer):
+        return True
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return -_LARGEST <= value < _LARGEST
+
+
+def _members(protocol: type) -> list[str]:
+    return [name for name in vars(protocol) if not name.startswith("_")]
+
+
+def _has_member(kind: type, name: str) -> bool:
+    return hasattr(kind, name) or name in getattr(kind, "__dataclass_fields__", {})
+
+
+def _has_dtype(array: np.ndarray[Any, Any], dtype_hint: Hint) -> bool:
+    (scalar,) = get_args(dtype_hint)
+    return scalar is Any or array.dtype == np.dtype(scalar)
+
+
+#: Rows are dense or sparse; the packages that take them say ``Any``.
+ROWS: Hint = Array | sparse.csr_array | sparse.csr_matrix

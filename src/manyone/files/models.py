@@ -1,0 +1,536 @@
+"""Save and load fitted models: the types that their files may hold, and what has to agree."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from manyone.calibration import Calibration
+from manyone.calibration.tails import Tails
+from manyone.engines.independent import TaskPlans
+from manyone.engines.joint import Sums
+from manyone.engines.plan import Plan
+from manyone.engines.reach import Reach
+from manyone.engines.sample import Sample
+from manyone.engines.statistics import Statistics
+from manyone.estimators import METHODS
+from manyone.estimators.base import OneClassEstimator
+from manyone.estimators.combined import CombinedOneClass
+from manyone.files import archive
+from manyone.files.errors import ModelFileError
+from manyone.files.kinds import Hint
+from manyone.files.registry import is_registered, register
+from manyone.files.shapes import NEEDED, Sizes
+from manyone.kernels.gram import Expansion, Points
+from manyone.kernels.kernel import KERNELS, MIXTURE, Kernel
+from manyone.metric.shrinkage import TaskWhitenings, Whitening
+from manyone.metric.whitener import TaskWhitener
+from manyone.models.combined import CombinedScorer, Tail
+from manyone.models.presence import Presence, Usual
+from manyone.models.range_guard import RangeGuard
+from manyone.models.resemblance import Resemblance
+from manyone.models.scorers import Balls, InMetric, Projection, Scorer, TwoLayers
+from manyone.models.solution import FitReport, Solution
+from manyone.models.task_expansions import TaskExpansions
+from manyone.pipelines import TaskPipeline
+from manyone.rows import TrainingRows
+from manyone.solvers.ridge import RidgeFactor
+from manyone.tables import TableModel
+from manyone.tables.decisions import Decision
+from manyone.tables.encoder import Encoder
+from manyone.tables.frames import Column
+from manyone.tables.maps import DateMap, LevelMap, NumberMap
+from manyone.tables.reading import TrainingTable
+from manyone.tables.unknown import UnknownTasks
+
+#: What files of models hold.
+Model: TypeAlias = (
+    OneClassEstimator | TaskPipeline | TableModel | TaskWhitener | Pipeline
+)
+_KIND = "model"
+
+
+def save(
+    model: Model, path: str | os.PathLike[str], *, trusted: Sequence[str] = ()
+) -> None:
+    """Write a fitted estimator, or a pipeline around one, to a file.
+
+    The file appears whole or not at all: it is written beside its place, flushed to disk, and
+    renamed. The file that a link names is replaced, not the link; permissions stay.
+
+    Parameters
+    ----------
+    model : estimator
+    path : path
+        Conventionally ``*.manyone``.
+    trusted : sequence of str
+        Full names of further types that steps of other packages hold, and that `load` will be
+        told to trust.
+
+    Raises
+    ------
+    ValueError
+        If the model holds a type that `load` would refuse, such as a callable kernel.
+
+    Notes
+    -----
+    A model holds training rows, in clear: keep its file as you keep the table.
+    """
+    check_is_fitted(model)
+    _register_methods()
+    try:
+        archive.save(path, _KIND, model, trusted=trusted)
+    except ValueError as error:
+        raise ValueError(
+            f"{type(model).__name__} cannot be saved: {error}. Models may hold arrays, "
+            "numbers, texts and estimators; a callable kernel cannot be stored, a named "
+            "one can."
+        ) from error
+
+
+def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Model:
+    """Read a model that `save` wrote. No code from the file is ever executed.
+
+    Parameters
+    ----------
+    path : path
+    trusted : sequence of str
+        Full names of further types that steps of other packages may hold.
+
+    Returns
+    -------
+    estimator
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ModelFileError
+        If the file is damaged, foreign, too old or too new, or names a type that is not trusted.
+    """
+    _register_methods()
+    model = archive.load(path, _KIND, trusted=trusted)
+    if not isinstance(model, Model):
+        raise ModelFileError(f"{path} holds no model. Give a file that save() wrote.")
+    try:
+        check_is_fitted(model)
+    except ValueError as error:
+        raise ModelFileError(f"{path} holds a model that is not fitted.") from error
+    return model
+
+
+def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a model file says about itself: type, versions, sizes, checksum.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    dict
+    """
+    return archive.read_header(path, _KIND)
+
+
+# ------------------------------------------------------------------------ rows, kernels, scorers
+
+
+def _check_kernel(kernel: Kernel, sizes: Sizes) -> None:
+    numbers = {MIXTURE: 2}
+    numbers |= dict.fromkeys(
+        ("rbf", "laplacian", "chi2", "poly", "polynomial", "sigmoid"), 1
+    )
+    if kernel.name not in KERNELS or len(kernel.gamma) != numbers.get(kernel.name, 0):
+        raise ModelFileError(
+            f"the kernel {kernel.name!r} has {len(kernel.gamma)} widths"
+        )
+    if kernel.params:
+        raise ModelFileError("a kernel that has a name takes no further parameters")
+
+
+def _check_points(points: Points, sizes: Sizes) -> None:
+    if points.columns is None:
+        width = int(points.X.shape[1])
+        if sizes.setdefault("d", width) != width:
+            raise ModelFileError(f"points have {width} columns, not {sizes['d']}")
+        return
+    if points.columns.min(initial=0) < 0 or points.kernel.name != "precomputed":
+        raise ModelFileError("points name columns that new rows do not have")
+    sizes[NEEDED] = int(points.columns.max(initial=-1)) + 1
+
+
+def _check_balls(balls: Balls, sizes: Sizes) -> None:
+    is_matrix = isinstance(balls.self_similarity, np.ndarray)
+    if is_matrix != (balls.training is not None):
+        raise ModelFileError("balls know no training rows for their similarity")
+
+
+def _check_task_expansions(expansions: TaskExpansions, sizes: Sizes) -> None:
+    if sizes["n"] - expansions.starts[-1] != sizes["m"]:
+        raise ModelFileError("expansions have other rows than coefficients")
+
+
+def _check_combined(combined: CombinedScorer, sizes: Sizes) -> None:
+    number = sizes["V"]
+    if not number == len(combined.views) == len(combined.tails):
+        raise ModelFileError(f"{number} views have not one tail each")
+
+
+_PARTS: dict[type, dict[str, Any]] = {
+    Kernel: {"rules": {"shift": "d"}, "check": _check_kernel},
+    Points: {"rules": {"X": "n e", "columns": "n"}, "check": _check_points},
+    Expansion: {
+        "rules": {"points": "n d", "coef": "n T", "target": "T"},
+    },
+    TwoLayers: {
+        "rules": {
+            "points": "n d",
+            "coef": "n T",
+            "centres": "m T",
+            "second_coef": "m T",
+            "target": "T",
+        },
+    },
+    Balls: {
+        "rules": {
+            "points": "n d",
+            "starts": "T+1 starts n",
+            "coef": "n",
+            "centre_norm2": "T",
+            "self_similarity": "m m",
+            "training": "m=n d",
+        },
+        "check": _check_balls,
+    },
+    Projection: {
+        "rules": {"points": "n d", "projection": "n m", "targets": "T m"},
+    },
+    TaskExpansions: {
+        "rules": {
+            "points": "n d",
+            "starts": "T+1 starts n",
+            "coef": "n",
+            "shared_coef": "m T",
+            "target": "T",
+        },
+        "check": _check_task_expansions,
+    },
+    InMetric: {"hints": {"metric": Whitening | TaskWhitenings, "scorer": Scorer}},
+    Tail: {"rules": {"scores": "m!", "values": "m!", "spread": "T"}},
+    CombinedScorer: {"rules": {"weights": "V!"}, "check": _check_combined},
+    Whitening: {"rules": {"basis": "r d", "stretch": "r"}},
+    TaskWhitenings: {
+        "rules": {
+            "mean": "T d",
+            "scale": "T d",
+            "starts": "T+1 starts r",
+            "basis": "r d",
+            "stretch": "r",
+            "floor": "T",
+            "common": "d",
+            "switch": "d",
+        },
+    },
+    Presence: {"rules": {"points": "n d", "home": "T in n"}},
+    RangeGuard: {
+        "rules": {
+            "lower": "d",
+            "upper": "d",
+            "below": "d",
+            "above": "d",
+            "floor": "T",
+        },
+    },
+    FitReport: {"rules": {"objective_path": "i"}},
+    Solution: {
+        "hints": {"scorer": Scorer},
+        "rules": {"left_out": "r", "learned": ""},
+    },
+    Calibration: {
+        "rules": {
+            "scores": "k!",
+            "weight": "k!",
+            "starts": "T+1 starts k",
+            "pool_scores": "p!",
+            "pool_weight": "p!",
+            "spread": "T",
+            "counts": "T",
+        },
+    },
+    TrainingRows: {
+        "rules": {
+            "X": "n e",
+            "codes": "n in T or -1",
+            "outlier": "n",
+            "weight": "n",
+            "content": "n",
+            "columns": "n",
+            "group": "n",
+            "n_tasks": "= T",
+        },
+    },
+    # What enroll() and forget() need.
+    RidgeFactor: {
+        "hints": {"points": Points},
+        "rules": {"points": "n d", "weight": "n"},
+    },
+    Resemblance: {
+        "rules": {"coef": "m T", "values": "T m", "mass": "T", "counts": "T"},
+    },
+    Usual: {"rules": {"ascending": "n!", "mass": "n!"}},
+    Reach: {
+        "rules": {"points": "n d", "hashes": "n", "home": "T in n", "codes": "n"},
+    },
+    Plan: {"hints": {"metric": Whitening | TaskWhitenings | None}},
+    TaskPlans: {"rules": {"plans": ""}},
+    Statistics: {},
+    Sums: {
+        "hints": {
+            "plan": Plan | TaskPlans,
+            "statistics": Statistics | dict[int, Statistics],
+            "scale": float,
+        },
+        "rules": {"plan": "", "statistics": "", "tails": ""},
+    },
+    Sample: {"rules": {"X": "n d", "stratum": "n", "hashes": "n", "weight": "n"}},
+    Tails: {
+        "rules": {"scores": "k", "weight": "k", "codes": "k", "rounded": "k"},
+    },
+}
+
+
+# --------------------------------------------------------------------------------------- tables
+
+
+def _check_levels(levels: LevelMap, sizes: Sizes) -> None:
+    inside = (levels.place >= 0) & (levels.place < levels.width)
+    if levels.width < 1 or not inside.all():
+        raise ModelFileError("levels have coordinates that there are none of")
+
+
+def _check_column(column: Column, sizes: Sizes) -> None:
+    if column.levels is None:
+        if column.kind == "text":
+            raise ModelFileError("a column of texts has no texts")
+        return
+    numbers = column.values[~np.isnan(column.values)]
+    if not np.all((numbers >= 0) & (numbers < len(column.levels))):
+        raise ModelFileError("a column has numbers of texts that there are none of")
+
+
+def _check_encoder(encoder: Encoder, sizes: Sizes) -> None:
+    decided = (decision.map for decision in encoder.decisions)
+    maps = [one for one in decided if one is not None]
+    is_same = len(maps) == len(encoder.maps) and all(
+        first is second for first, second in zip(maps, encoder.maps, strict=True)
+    )
+    if not maps or not is_same:
+        raise ModelFileError("the encoder has other columns than it decided for")
+    number = len(maps)
+    for places in (encoder.indicators, encoder.lone):
+        if places.size and not 0 <= places.min() <= places.max() < number:
+            raise ModelFileError("the encoder marks columns that there are none of")
+    width = sum(one.width for one in maps) + len(encoder.indicators) + 1
+    source = encoder.source
+    if width != sizes["D"] or not np.all((source >= -1) & (source < number)):
+        raise ModelFileError(f"the encoder has {sizes['D']} coordinates, not {width}")
+    measurements = sum(
+        isinstance(one, NumberMap) and len(one.scores) > 2 for one in maps
+    )
+    if encoder.precision is not None and sizes["p"] != measurements:
+        raise ModelFileError(f"the encoder has not {measurements} measurements")
+
+
+_TABLE_PARTS: dict[type, dict[str, Any]] = {
+    NumberMap: {"rules": {"knots": "k!", "scores": "k!", "slopes": "2"}},
+    LevelMap: {"rules": {"levels": "k", "place": "k"}, "check": _check_levels},
+    DateMap: {"rules": {"periods": "k!"}},
+    Decision: {},
+    Column: {"rules": {"values": "n", "levels": "l"}, "check": _check_column},
+    Encoder: {
+        "rules": {
+            "source": "D",
+            "fill": "T+1 D",
+            "indicators": "i",
+            "lone": "l",
+            "precision": "p p",
+        },
+        "check": _check_encoder,
+    },
+    TrainingTable: {
+        "rules": {
+            "columns": "n",
+            "labels": "n",
+            "outlier": "n",
+            "groups": "n",
+            "times": "n",
+            "numbers": "n",
+        },
+    },
+    UnknownTasks: {"rules": {"rows": "m! d"}},
+}
+
+
+# ----------------------------------------------------------------------------------- estimators
+
+_Texts = dict[str, NDArray[Any]]
+# What every estimator may have, beside its parameters and what `Scoring` declares.
+_ATTRIBUTES: dict[str, Hint] = {
+    "n_features_in_": int,
+    "feature_names_in_": NDArray[Any],
+    "label_columns_": list[str],
+    "choice_": _Texts,
+    "tuning_": _Texts,
+    "_metadata_request": dict[str, dict[str, Any]],
+    "_sklearn_output_config": dict[str, str],
+}
+_ESTIMATOR_RULES = {
+    "tasks_": "T!",
+    "offset_": "T",
+    "alarm_rate_": "T",
+    "n_features_in_": "= d",
+    "feature_names_in_": "d",
+    "calibration_": "T",
+    "training_": "T",
+}
+_FITTED = frozenset(("tasks_", "solution_", "n_features_in_", "label_columns_"))
+_CALIBRATED = frozenset(("calibration_", "offset_", "alarm_rate_", "promised_rate_"))
+
+
+def _check_estimator(model: OneClassEstimator, sizes: Sizes) -> None:
+    if sizes.get(NEEDED, 0) > sizes.get("d", sizes.get(NEEDED, 0)):
+        raise ModelFileError("points name columns that new rows do not have")
+    for view in getattr(model, "views_", {}).values():
+        check_is_fitted(view)
+
+
+def _check_table_model(model: TableModel, sizes: Sizes) -> None:
+    if not hasattr(model, "model_"):
+        return
+    check_is_fitted(model.model_, "calibration_")
+    columns = model.encoder_.table()
+    same = columns.keys() == model.columns_.keys() and all(
+        columns[name].shape == model.columns_[name].shape
+        and columns[name].dtype.kind == model.columns_[name].dtype.kind
+        for name in columns
+    )
+    if not same or not set(model.encoder_.used) <= set(model.training_.columns):
+        raise ModelFileError("the model has other columns than its encoder")
+
+
+def _check_pipeline(pipeline: TaskPipeline | Pipeline, sizes: Sizes) -> None:
+    for step in pipeline.steps:
+        if not (
+            isinstance(step, tuple) and len(step) == 2 and isinstance(step[0], str)
+        ):
+            raise ModelFileError("a pipeline has steps without a name")
+    if isinstance(pipeline, TaskPipeline) and hasattr(pipeline, "model_"):
+        check_is_fitted(pipeline.model_)
+
+
+def _register_methods() -> None:
+    """Register the methods that were added since the last time, each by its own name."""
+    for cls in METHODS.values():
+        if not is_registered(cls):
+            register(
+                cls.__name__,
+                hints=_ATTRIBUTES,
+                rules=_ESTIMATOR_RULES,
+                together=(_FITTED, _CALIBRATED),
+                check=_check_estimator,
+            )(cls)
+
+
+def _register_types() -> None:
+    for cls, options in {**_PARTS, **_TABLE_PARTS}.items():
+        register(cls.__name__, **options)(cls)
+    register(
+        "CombinedOneClass",
+        hints={
+            **_ATTRIBUTES,
+            "views_": dict[str, OneClassEstimator],
+            "weights_": NDArray[np.float64],
+        },
+        rules={**_ESTIMATOR_RULES, "weights_": "V", "estimators": ""},
+        together=(_FITTED, _CALIBRATED),
+        check=_check_estimator,
+    )(CombinedOneClass)
+    register(
+        "TaskWhitener",
+        hints={
+            **_ATTRIBUTES,
+            "tasks_": NDArray[Any],
+            "whitening_": Whitening | TaskWhitenings,
+            "shrinkage_": float,
+        },
+        rules={"tasks_": "T!", "n_features_in_": "= d", "feature_names_in_": "d"},
+        together=(frozenset(("tasks_", "whitening_", "n_features_in_")),),
+    )(TaskWhitener)
+    register(
+        "TaskPipeline",
+        hints={
+            **_ATTRIBUTES,
+            "steps_": list[tuple[str, Any]],
+            "model_": OneClassEstimator,
+            "sample_": Sample | None,
+        },
+        rules=dict.fromkeys(("steps", "steps_", "model_", "sample_", "options"), ""),
+        together=(frozenset(("steps_", "model_", "label_columns_")),),
+        check=_check_pipeline,
+    )(TaskPipeline)
+    register(
+        "TableModel",
+        hints={
+            **_ATTRIBUTES,
+            "task": str | list[str] | tuple[str, ...],
+            "method": str | OneClassEstimator,
+            "random_state": int | np.random.RandomState | None,
+            "model_": OneClassEstimator,
+            "encoder_": Encoder,
+            "columns_": _Texts,
+            "tasks_": NDArray[Any],
+            "unknown_": UnknownTasks,
+            "n_rows_": int,
+            "training_": TrainingTable,
+            "calibrated_": dict[str, Any],
+        },
+        rules={
+            "tasks_": "T!",
+            "encoder_": "T d=D",
+            "unknown_": "d",
+            "training_": "",
+            "method": "",
+        },
+        together=(
+            frozenset(
+                (
+                    *("model_", "encoder_", "columns_", "tasks_", "unknown_"),
+                    *("n_rows_", "training_", "calibrated_", "choice_"),
+                )
+            ),
+        ),
+        check=_check_table_model,
+    )(TableModel)
+    register(
+        "sklearn.Pipeline",
+        hints={
+            **_ATTRIBUTES,
+            "steps": list[tuple[str, Any]],
+            "memory": None,
+            "transform_input": list[str] | None,
+            "verbose": bool,
+            "_sklearn_version": str,
+        },
+        rules={"steps": ""},
+        check=_check_pipeline,
+    )(Pipeline)
+
+
+_register_types()

@@ -1,0 +1,209 @@
+"""Names by which files know our types: a class may move, its files still load."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import new_class
+from typing import Any, ClassVar, TypeVar, get_origin, get_type_hints
+
+import numpy as np
+from scipy import sparse
+
+from manyone.files import shapes
+from manyone.files.errors import ModelFileError
+from manyone.files.kinds import ROWS, Hint, fits
+from manyone.files.shapes import Sizes
+
+Value = TypeVar("Value")
+#: A further check of a loaded value, given the sizes that are known; it may add to them.
+Check = Callable[[Any, Sizes], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """What files know about a type.
+
+    Parameters
+    ----------
+    name : str
+        In files.
+    cls : type
+        A dataclass, or an estimator.
+    hints : dict
+        Annotations of attributes that the class does not annotate, or too loosely.
+    rules : dict
+        See :mod:`manyone.files.shapes`.
+    together : tuple of sets of str
+        Attributes of an estimator that are all there, or none of them.
+    check : callable or None
+    """
+
+    name: str
+    cls: type
+    hints: Mapping[str, Hint]
+    rules: Mapping[str, str]
+    together: tuple[frozenset[str], ...]
+    check: Check | None
+
+    @property
+    def is_estimator(self) -> bool:
+        """Whether values have a state, of parameters and what a fit has added."""
+        return hasattr(self.cls, "get_params")
+
+    @cached_property
+    def required(self) -> frozenset[str]:
+        """Fields that every value has: those of the dataclass, or the parameters."""
+        if dataclasses.is_dataclass(self.cls):
+            return frozenset(field.name for field in dataclasses.fields(self.cls))
+        return frozenset(self.cls._get_param_names())  # type: ignore[attr-defined]
+
+    @cached_property
+    def kinds(self) -> dict[str, Hint]:
+        """Annotation of every attribute that a file may hold."""
+        classes = {entry.cls.__name__: entry.cls for entry in _ENTRIES.values()}
+        names = {**classes, "Rows": ROWS}
+        annotated: dict[str, Hint] = {}
+        for cls in reversed(self.cls.__mro__):
+            own = vars(cls).get("__annotations__", {})
+            if cls.__module__.startswith(("builtins", "sklearn.")):
+                continue
+            # Without those that are overridden: their names may be unknown at run time.
+            annotations = {**own, **dict.fromkeys(self.hints)}
+            loose = new_class(cls.__name__)
+            loose.__annotations__ = annotations
+            modules = vars(sys.modules[cls.__module__])
+            annotated |= get_type_hints(loose, modules, {**modules, **names})
+        kinds = {
+            name: hint
+            for name, hint in annotated.items()
+            if get_origin(hint) is not ClassVar and hint is not ClassVar
+        }
+        return {**kinds, **self.hints}
+
+    def state(self, value: Any) -> dict[str, Any]:
+        """Fields of a value by name, those only that a file holds.
+
+        Raises
+        ------
+        ValueError
+            If an estimator has an attribute that files do not know.
+        """
+        state: dict[str, Any] = value.__getstate__()
+        if not self.is_estimator:
+            return {name: state[name] for name in sorted(self.required)}
+        unknown = sorted(set(state) - set(self.kinds))
+        if unknown:
+            raise ValueError(
+                f"it has the attribute {unknown[0]!r}, which files of a {self.name} do "
+                "not have. Delete it, or register it with the type"
+            )
+        return state
+
+    def built(self, state: dict[str, Any]) -> Any:
+        """The value with these fields, each of its kind."""
+        names = set(state)
+        if not self.required <= names or not names <= set(self.kinds):
+            wrong = sorted((self.required - names) | (names - set(self.kinds)))
+            raise ModelFileError(f"{self.name} has other fields: {', '.join(wrong)}")
+        for name, item in state.items():
+            if not fits(item, self.kinds[name]):
+                raise ModelFileError(f"{self.name}.{name} is of another kind")
+        for group in self.together:
+            if 0 < len(group & names) < len(group):
+                raise ModelFileError(f"{self.name} is fitted in part")
+        if not self.is_estimator:
+            return self.cls(**state)
+        value: Any = object.__new__(self.cls)
+        value.__setstate__(state)
+        return value
+
+    def sizes(self, value: Any, state: Mapping[str, Any], inside: Inside) -> Sizes:
+        """Sizes inside a value that was built; refuses those that do not agree.
+
+        Parameters
+        ----------
+        value : object
+        state : dict
+            Its fields.
+        inside : callable
+            Sizes of the registered values that a field holds.
+        """
+        sizes: Sizes = {}
+        for name, item in state.items():
+            rule = self.rules.get(name)
+            label = f"{self.name}.{name}"
+            if rule is not None and isinstance(item, np.ndarray | sparse.sparray):
+                shapes.check_array(label, item, rule, sizes)
+            elif rule is not None and isinstance(item, sparse.spmatrix):
+                shapes.check_array(label, sparse.csr_array(item), rule, sizes)
+            elif rule is not None and rule.startswith("=") and item is not None:
+                shapes.check_integer(label, item, rule, sizes)
+            shared = shapes.SHARED if rule is None else rule
+            for inner in inside(item):
+                shapes.share(label, inner, shared, sizes)
+        for name, item in state.items():
+            if isinstance(item, np.ndarray) and name in self.rules:
+                label = f"{self.name}.{name}"
+                shapes.check_numbers(label, item, self.rules[name], sizes)
+        if self.check is not None:
+            self.check(value, sizes)
+        return sizes
+
+
+Inside = Callable[[object], Iterator[Sizes]]
+_ENTRIES: dict[str, Entry] = {}
+_NAMES: dict[type, str] = {}
+
+
+def register(
+    name: str,
+    *,
+    hints: Mapping[str, Hint] | None = None,
+    rules: Mapping[str, str] | None = None,
+    together: tuple[frozenset[str], ...] = (),
+    check: Check | None = None,
+) -> Callable[[type[Value]], type[Value]]:
+    """Let files hold a type, under a name that never changes.
+
+    Parameters
+    ----------
+    name : str
+    hints, rules, together, check
+        See :class:`Entry`.
+
+    Returns
+    -------
+    callable
+        Takes the class, a dataclass or an estimator, and gives it back.
+    """
+
+    def add(cls: type[Value]) -> type[Value]:
+        if _ENTRIES.get(name) is not None and _ENTRIES[name].cls is not cls:
+            raise ValueError(f"{name!r} names {_ENTRIES[name].cls} in files already.")
+        _ENTRIES[name] = Entry(name, cls, hints or {}, rules or {}, together, check)
+        _NAMES[cls] = name
+        return cls
+
+    return add
+
+
+def entry_of(value: object) -> Entry | None:
+    """What files know about the type of a value; None where they do not know it."""
+    name = _NAMES.get(type(value))
+    return None if name is None else _ENTRIES[name]
+
+
+def entry_named(name: object) -> Entry:
+    """What files know about the type of a name."""
+    if not isinstance(name, str) or name not in _ENTRIES:
+        raise ModelFileError(f"it names the type {name!r}, which files do not have")
+    return _ENTRIES[name]
+
+
+def is_registered(cls: type) -> bool:
+    """Whether files know a type."""
+    return cls in _NAMES

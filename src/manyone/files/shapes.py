@@ -1,0 +1,103 @@
+"""Sizes that have to agree inside a loaded value, and numbers that have to stay in range.
+
+A rule is a short text beside the name of a field:
+
+==================  ==============================================================
+``"n T"``           an array of n rows and T columns; equal names are equal sizes
+``"T+1"``           one more than T
+``"n!"``            at least one
+``"2"``             two
+``"n in T"``        numbers from 0 to T - 1
+``"n in T or -1"``  the same, or -1
+``"T+1 starts n"``  from 0 upwards, to n at most
+``"= T"``           an integer that is T itself
+==================  ==============================================================
+
+The rule of a field that holds other values names the sizes that both share, ``"n d=D"`` where
+the size d here is called D there. Without a rule they share T (tasks) and d (columns).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from manyone.files.errors import ModelFileError
+
+#: Sizes by name.
+Sizes = dict[str, int]
+#: Sizes that a value shares with the values it holds, unless a rule says otherwise.
+SHARED = "T d"
+# The one size of which the larger counts: values that a new row has to bring.
+NEEDED = "needed"
+
+
+def check_array(
+    name: str, array: NDArray[Any] | sparse.sparray, rule: str, sizes: Sizes
+) -> None:
+    """Refuse an array of another shape; sizes that are new become known.
+
+    Parameters
+    ----------
+    name : str
+        Of the field, for the message.
+    array : ndarray or sparse array
+    rule : str
+    sizes : dict
+        Changed in place.
+    """
+    axes = _axes(rule)
+    if len(array.shape) != len(axes):
+        raise ModelFileError(f"{name} has {len(array.shape)} axes, not {len(axes)}")
+    for axis, length in zip(axes, array.shape, strict=True):
+        label, _, more = axis.partition("+")
+        size = length - int(more or 0)
+        if label.endswith("!") and size < 1:
+            raise ModelFileError(f"{name} is empty")
+        label = label.rstrip("!")
+        wanted = int(label) if label.isdigit() else sizes.setdefault(label, size)
+        if size < 0 or size != wanted:
+            raise ModelFileError(f"{name} has {length} values where {axis}={wanted}")
+
+
+def check_numbers(name: str, array: NDArray[Any], rule: str, sizes: Sizes) -> None:
+    """Refuse numbers of an array that are out of range, once all sizes are known."""
+    words = rule.split()
+    if "in" in words:
+        lowest = -1 if words[-1] == "-1" else 0
+        label = words[words.index("in") + 1]
+        if array.size and not lowest <= array.min() <= array.max() < sizes[label]:
+            raise ModelFileError(f"{name} has numbers beyond {label}={sizes[label]}")
+    if "starts" in words:
+        end = sizes[words[-1]]
+        if array[0] != 0 or np.any(np.diff(array) < 0) or array[-1] > end:
+            raise ModelFileError(f"{name} does not go from 0 upwards to {end} at most")
+
+
+def check_integer(name: str, value: int, rule: str, sizes: Sizes) -> None:
+    """Refuse an integer that is not the size it stands for."""
+    label = rule.removeprefix("= ")
+    if value < 0 or value != sizes.setdefault(label, value):
+        raise ModelFileError(f"{name} is {value} where {label}={sizes[label]}")
+
+
+def share(name: str, inner: Mapping[str, int], rule: str, sizes: Sizes) -> None:
+    """Refuse a value inside another whose sizes differ from those that they share."""
+    for word in rule.split():
+        here, _, there = word.partition("=")
+        size = inner.get(there or here)
+        if size is not None and size != sizes.setdefault(here, size):
+            raise ModelFileError(f"{name} has {here}={size}, not {sizes[here]}")
+    sizes[NEEDED] = max(sizes.get(NEEDED, 0), inner.get(NEEDED, 0))
+
+
+def _axes(rule: str) -> list[str]:
+    words = rule.split()
+    for keyword in ("in", "starts"):
+        if keyword in words:
+            return words[: words.index(keyword)]
+    return words
