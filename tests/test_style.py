@@ -1,0 +1,244 @@
+"""The style of DESIGN 3: one assignment a statement, imports that point down, no cycles.
+
+`CLEAN` lists the places that keep to it. Whoever mends another adds it there; nobody takes one out.
+"""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "manyone"
+
+#: Folders and files that keep the rules, from the root of the checkout.
+CLEAN = (
+    "src/manyone/__init__.py",
+    "src/manyone/_sklearn.py",
+    "src/manyone/_types.py",
+    "src/manyone/files.py",
+    "src/manyone/inverse.py",
+    "src/manyone/labels.py",
+    "src/manyone/messages.py",
+    "src/manyone/metric",
+    "src/manyone/routing.py",
+    "tests/every_method.py",
+    "tests/pages.py",
+    "tests/tablefiles",
+    "tests/test_alarm_rate.py",
+    "tests/test_docs.py",
+    "tests/test_files.py",
+    "tests/test_messages.py",
+    "tests/test_one_way.py",
+    "tests/test_packaging.py",
+    "tests/test_persistence.py",
+    "tests/test_public_api.py",
+    "tests/test_style.py",
+    "tests/test_toy_method.py",
+    "tests/toy_method.py",
+)
+
+#: Rooms of the package from the lowest to the highest. A room imports from lower ones; modules
+#: at the top level of the package may also import from their own layer.
+LAYERS = (
+    ("_types", "_sklearn", "files", "messages", "progress", "routing", "threads"),
+    ("data", "groups", "labels", "memory", "rows", "validation"),
+    ("kernels",),
+    ("metric",),
+    ("solvers",),
+    ("models",),
+    ("calibration",),
+    ("engines", "fitting"),
+    ("estimators",),
+    ("inverse", "metrics", "pipelines", "selection"),
+    ("tablefiles",),
+    ("tables",),
+    ("archive", "persistence"),
+    ("alerts",),
+    ("monitor", "watch"),
+    ("plots",),
+    ("page", "report"),
+    ("datasets",),
+    ("__init__",),
+    ("experiments", "serve"),
+    ("cli",),
+    ("__main__",),
+)
+
+
+def packed_assignments(tree):
+    """Lines that assign a tuple to a tuple of more than two targets, or of calls."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
+            for target in node.targets:
+                if isinstance(target, ast.Tuple):
+                    parts = ast.walk(node.value)
+                    calls = any(isinstance(part, ast.Call) for part in parts)
+                    if calls or len(target.elts) > 2:
+                        yield node.lineno
+
+
+def own_imports(tree):
+    """Line, room and whether it is late, of each import of our own modules."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    late = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, functions)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        modules = []
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [alias.name for alias in node.names]
+            modules = [node.module]
+            if node.module == "manyone":
+                modules = [f"manyone.{name}" for name in names]
+        for module in modules:
+            package, *rest = module.split(".")
+            if package == "manyone":
+                yield node.lineno, room_of(rest), id(node) in late
+
+
+def room_of(parts):
+    """Folder or top-level module of the package that a dotted name lies in."""
+    first = parts[0] if parts else "__init__"
+    place = PACKAGE / first
+    if place.is_dir() or place.with_suffix(".py").exists():
+        return first
+    return "__init__"  # a public name, such as manyone.auto
+
+
+def layer_of(room):
+    for height, rooms in enumerate(LAYERS):
+        if room in rooms:
+            return height
+    raise AssertionError(f"{room}: give this room its place in LAYERS.")
+
+
+def broken_rules(source, room):
+    """Sentences about a file in a room of the package; a room of None is outside of it."""
+    tree = ast.parse(source)
+    for line in packed_assignments(tree):
+        yield f"line {line}: give each of these names its own statement"
+    if room is None:
+        return
+    for line, imported, late in own_imports(tree):
+        if late and room != "cli":
+            yield f"line {line}: import {imported} at the top of the module"
+        below = layer_of(imported) < layer_of(room)
+        loose = imported in LAYERS[layer_of(room)] and not (PACKAGE / room).is_dir()
+        if not (below or loose or imported == room):
+            yield f"line {line}: {room} must not import from {imported}, which is no lower"
+
+
+def files_of(place):
+    path = ROOT / place
+    return [path] if path.is_file() else sorted(path.rglob("*.py"))
+
+
+def room_of_file(path):
+    if not path.is_relative_to(PACKAGE):
+        return None
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def rooms_imported_by_packages():
+    edges = defaultdict(set)
+    for path in PACKAGE.rglob("*.py"):
+        room = room_of_file(path)
+        if (PACKAGE / room).is_dir():
+            for _, imported, _ in own_imports(ast.parse(path.read_text("utf-8"))):
+                if imported != room and (PACKAGE / imported).is_dir():
+                    edges[room].add(imported)
+    return edges
+
+
+def reachable(edges, start):
+    """Rooms that can be reached from one over one import or more."""
+    rooms = set()
+    waiting = list(edges[start])
+    while waiting:
+        room = waiting.pop()
+        if room not in rooms:
+            rooms.add(room)
+            waiting += edges[room]
+    return rooms
+
+
+@pytest.mark.parametrize("place", CLEAN)
+def test_places_that_are_clean_stay_clean(place):
+    files = files_of(place)
+    assert files, f"{place}: there is no such place"
+    problems = [
+        f"{path.relative_to(ROOT)}, {problem}"
+        for path in files
+        for problem in broken_rules(path.read_text("utf-8"), room_of_file(path))
+    ]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("place", [p for p in CLEAN if p.startswith("src/")])
+def test_clean_packages_are_in_no_cycle(place):
+    room = room_of_file(ROOT / place)
+    edges = rooms_imported_by_packages()
+    assert room not in reachable(edges, room), f"{room} imports itself, through others"
+
+
+def test_every_room_has_a_layer():
+    for path in PACKAGE.rglob("*.py"):
+        layer_of(room_of_file(path))
+
+
+# --- The rules find what is planted.
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a, b, c = 1, 2, 3",
+        "a, b = len(x), 2",
+        "a = b, c, d = 1, 2, 3",
+        "a, b = len(x) - 1, 2",
+        "def f():\n    from manyone.kernels import Gram",
+        "def f():\n    import manyone.kernels",
+        "from manyone.report.page import Page",
+        "from manyone import report",
+        "import manyone.report.page",
+        "from manyone import auto",
+        "from manyone.solvers.ridge import solve",
+    ],
+)
+def test_what_is_planted_is_found(line):
+    assert list(broken_rules(line, "metric"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a, b = b, a",
+        "a, b = f(x)",
+        "a = b = 0",
+        "a, b, c = values",
+        "def f():\n    import matplotlib",
+        "from manyone.kernels import Gram",
+        "from manyone.metric.shrinkage import shrink",
+        "from manyone import kernels",
+    ],
+)
+def test_what_is_allowed_is_not_found(line):
+    assert not list(broken_rules(line, "metric"))
+
+
+def test_commands_may_import_late_and_others_are_outside_of_the_layers():
+    assert not list(broken_rules("def f():\n    from manyone.tables import A", "cli"))
+    assert not list(broken_rules("from manyone.report.page import Page", None))
+    assert list(broken_rules("a, b = f(), g()", None))
+
+
+def test_a_planted_cycle_is_found():
+    edges = defaultdict(set, {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})
+    assert "a" in reachable(edges, "a") and "d" not in reachable(edges, "d")
