@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 OUT ?= results
 
-.PHONY: reproduce demo test test-machines coverage bench docs lint env clean lock
+.PHONY: reproduce demo test test-all test-machines coverage bench docs lint env clean lock
 
 reproduce: env
 	$(BIN)/manyone reproduce --out $(OUT)
@@ -12,8 +12,15 @@ reproduce: env
 demo: env
 	$(BIN)/manyone demo --out demo
 
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+
+# Under 8 minutes on two cores: all but the tests that are marked slow.
 test: env
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+	$(PYTEST) -m "not slow"
+
+# Every test.
+test-all: env
+	$(PYTEST)
 
 # The numeric tests under other BLAS kernels, CPU features, threads and seeds: half an hour.
 test-machines: env
@@ -21,7 +28,7 @@ test-machines: env
 
 # Branches of the package, experiments left out; at least what pyproject.toml asks for.
 coverage: env
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term
+	$(PYTEST) --cov --cov-report=term
 
 bench: env
 	$(BIN)/python benchmarks/run.py

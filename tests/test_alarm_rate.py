@@ -69,6 +69,7 @@ def test_rate_holds_for_each_task_and_over_all(method, n_rows):
             assert alarm.mean() > rate / 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(REGISTRY.keys() - {"OCKSR", "C-OCKSR"}))
 def test_rate_holds_for_every_other_method(name):
     few = 10 if REGISTRY[name].can.folds else 30  # refits take their time

@@ -164,6 +164,7 @@ def test_order_and_names_do_not_matter(method, grouped):
     np.testing.assert_array_equal(model.offset_, other.offset_)
 
 
+@pytest.mark.slow
 @methods
 def test_folds_and_closed_forms_have_not_seen_the_group(method, fleet):
     """Every row twice, a hair apart, in one group: left out, it scores as if it were alone."""

@@ -188,6 +188,7 @@ def test_order_of_rows_does_not_matter(method, problem, setting):
     assert_same_pvalues(a, b, scores=problem.new())
 
 
+@pytest.mark.slow
 @methods
 @examples
 @given(problem=problems(), setting=params())
@@ -202,6 +203,7 @@ def test_order_of_scored_rows_is_kept(method, problem, setting):
     )
 
 
+@pytest.mark.slow
 @methods
 @examples
 @given(problem=problems(outliers=True), setting=params())
@@ -230,6 +232,7 @@ def test_names_of_tasks_do_not_matter(method, problem, setting):
         np.testing.assert_allclose(a.offset_, b.offset_[::-1], rtol=tol, atol=tol)
 
 
+@pytest.mark.slow
 @methods
 @examples
 @given(
@@ -246,6 +249,7 @@ def test_distance_kernels_do_not_see_a_translation(method, problem, setting, shi
     assert_same(a, b, scores=problem.new(), other=moved)
 
 
+@pytest.mark.slow
 @methods
 @examples
 @given(problem=problems(), setting=params(kernels=("rbf",)))
@@ -267,6 +271,7 @@ def test_rbf_does_not_see_a_rotation(method, problem, setting):
     )
 
 
+@pytest.mark.slow
 @methods
 @examples
 @given(
@@ -291,6 +296,7 @@ def test_a_width_from_the_data_makes_units_irrelevant(method, problem, setting, 
     assert_same(a, b, scores=problem.new(), other=scaled)
 
 
+@pytest.mark.slow
 @methods
 @examples
 @given(problem=problems(outliers=True), setting=params(gammas=("mean", "median", 0.3)))
@@ -406,6 +412,7 @@ def test_a_larger_rate_never_takes_an_alarm_back(method, problem, setting, rates
     assert np.all(alarms[1][1][sure] | ~alarms[0][1][sure])
 
 
+@pytest.mark.slow
 @methods
 @examples
 @given(problem=problems(), setting=params())
@@ -418,6 +425,7 @@ def test_score_tasks_is_score_samples_for_every_task(method, problem, setting):
         np.testing.assert_allclose(table[:, code], column, rtol=1e-10, atol=1e-11)
 
 
+@pytest.mark.slow
 @methods
 @examples
 @given(problem=problems(rows=(2, 8)), setting=params())
@@ -433,6 +441,7 @@ def test_predict_task_is_the_best_task_that_accepts(method, problem, setting):
             assert row[list(model.tasks_).index(name)] == accepted.max()
 
 
+@pytest.mark.slow
 @methods
 @few_examples
 @given(problem=problems(), setting=params(), memory=st.sampled_from([1e-9, 1e-4, 1e-3]))
@@ -451,6 +460,7 @@ def test_block_size_does_not_change_results(method, problem, setting, memory):
         assert_same(a, b, scores=problem.new())
 
 
+@pytest.mark.slow
 @methods
 @examples
 @given(
@@ -484,6 +494,7 @@ def test_a_precomputed_kernel_is_the_named_one(method, problem, setting):
 # ---------------------------------------------------------------------------------------- weights
 
 
+@pytest.mark.slow
 @methods
 @examples
 @given(problem=problems(outliers=True), setting=params())
@@ -497,6 +508,7 @@ def test_integer_weights_are_repetition(method, problem, setting):
     np.testing.assert_allclose(a.calibration_.counts, b.calibration_.counts)
 
 
+@pytest.mark.slow
 @methods
 @examples
 @given(problem=problems(tasks=(2, 4), outliers=True), setting=params())
@@ -600,6 +612,7 @@ def test_recalibrate_is_a_fit_with_that_rate(method, problem, setting, rate):
     )
 
 
+@pytest.mark.slow
 @methods
 @examples
 @given(problem=problems(rows=(2, 8)), setting=params())
@@ -638,6 +651,7 @@ def test_clone_and_pickle_lose_nothing(method, problem, setting):
     assert np.array_equal(clone(model).fit(**problem.data()).offset_, model.offset_)
 
 
+@pytest.mark.slow
 @methods
 @examples
 @given(problem=problems(outliers=True), setting=params())
@@ -685,6 +699,7 @@ def test_forgetting_undoes_enrolling(method, problem, setting):
     assert_same_pvalues(model, before, scores=problem.new())
 
 
+@pytest.mark.slow
 @methods
 @examples
 @given(problem=problems(tasks=(1, 2), rows=(2, 6)), setting=params())
@@ -701,6 +716,7 @@ def test_a_task_given_twice_is_the_same_task_twice(method, problem, setting):
     )
 
 
+@pytest.mark.slow
 @methods
 @examples
 @given(problem=problems(tasks=(1, 1), outliers=True), setting=params())

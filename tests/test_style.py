@@ -5,6 +5,7 @@
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,7 @@ def room_of_file(path):
     return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
+@cache
 def rooms_imported_by_packages():
     edges = defaultdict(set)
     for path in PACKAGE.rglob("*.py"):

@@ -140,6 +140,7 @@ def test_a_folder_that_cannot_be_written(here, refused):
     refused([*SCORE[:4], "locked/s.csv"], "cannot write in locked")
 
 
+@pytest.mark.slow
 def test_nobody_reads_our_output_any_more(here):
     command = (
         f"{sys.executable} -m manyone score fleet.manyone today.csv --out - | head -1"

@@ -49,6 +49,7 @@ def test_killed_commands_leave_the_model_as_it_was_or_finished(here):
     assert whole < KILLS
 
 
+@pytest.mark.slow
 def test_enrolments_at_the_same_time_are_both_there(here):
     table = pl.read_csv("today.csv")
     for number in (1, 2, 3):

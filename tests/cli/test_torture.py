@@ -195,6 +195,7 @@ def test_what_is_no_table_is_refused(name, tmp_path, capsys):
     refused(tmp_path, FIT, capsys, "rows.csv", words)
 
 
+@pytest.mark.slow
 def test_5000_levels_and_10000_tasks(tmp_path):
     """As many entities as a large fleet has: all answered, none by a model of its own."""
     columns = rows(n_tasks=10_000, n=2)

@@ -548,6 +548,7 @@ def fleet(seed, codes, d=6):
     return draw
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 @pytest.mark.parametrize(
     "kind", ["groups", "groups alone", "adaptive", "adaptive groups", "both"]

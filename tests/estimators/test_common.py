@@ -91,6 +91,7 @@ def test_one_task_is_the_independent_model(name, setting, fleet):
     np.testing.assert_allclose(model.offset_, alone.offset_, atol=1e-9)
 
 
+@pytest.mark.slow
 @every_model
 def test_labels_may_be_anything_hashable(method, fleet):
     X, task = fleet
@@ -272,6 +273,7 @@ def test_sparse_rows_equal_dense_ones(method, fleet):
         )
 
 
+@pytest.mark.slow
 @every_model
 def test_blocks_and_threads_do_not_change_scores(method, fleet):
     from threadpoolctl import threadpool_limits
@@ -325,6 +327,7 @@ def test_open_set_recognition(method):
         assert all(label == nobody for label in found[-5:])
 
 
+@pytest.mark.slow
 @methods
 def test_metadata_routing_through_pipeline_and_search(method, fleet):
     X, task = fleet

@@ -176,6 +176,7 @@ def test_more_rows_never_cost_a_selection_its_power(n_rows):
     assert chosen[wrong].all() and chosen[~wrong].mean() < 0.05
 
 
+@pytest.mark.slow
 def test_the_choice_of_a_setting_does_not_depend_on_names_or_order():
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(40), 60)

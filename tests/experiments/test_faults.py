@@ -102,6 +102,7 @@ def test_aucs_are_those_of_each_task_alone(rows):
         assert split.aucs(scores)[t] == task_aucs(scores[mine, None], codes)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "key", [key for key in fault_methods() if key[1] == DEFAULT], ids=str

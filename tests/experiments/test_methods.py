@@ -27,6 +27,7 @@ def blobs():
     return X, task, Z, codes
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", list(methods()))
 def test_every_method_tells_far_tasks_apart(name, blobs):

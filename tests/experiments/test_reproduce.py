@@ -154,6 +154,7 @@ run(plan, Path({str(tmp_path)!r}), workers=2)
         assert {**mine, "seconds": 0} == {**other, "seconds": 0}
 
 
+@pytest.mark.slow
 def test_two_workers_give_the_same_table(start, finished, tmp_path, monkeypatch):
     # In this process: the children of the fork server cannot have workers of their own.
     monkeypatch.setattr(plan, "code_version", plan.code_version)

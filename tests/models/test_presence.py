@@ -25,6 +25,7 @@ def blobs(apart=0.5, n_tasks=20, n_rows=25, d=4, seed=0):
     ], task
 
 
+@pytest.mark.slow
 @methods
 @pytest.mark.parametrize("rate", [0.05, 0.1])
 def test_gross_outliers_of_overlapping_tasks_raise_an_alarm(method, rate):
@@ -46,6 +47,7 @@ def test_whatever_the_width(kernel, width):
         assert np.all(model.predict(X + 20.0, task=task) == -1)
 
 
+@pytest.mark.slow
 @methods
 def test_a_trained_mistake_hides_nobody(method):
     """One row a thousand standard deviations off; new ones that are twenty off are still alarms."""

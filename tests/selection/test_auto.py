@@ -25,6 +25,7 @@ def rows():
     return rng.normal(size=(60, 4)) + 1.5 * rng.normal(size=(6, 4))[task], task
 
 
+@pytest.mark.slow
 def test_what_anomalies_look_like_decides_the_method(rows):
     X, task = rows
     faults = manyone.auto(X, task=task, anomalies="faults", alarm_rate=0.1)
@@ -44,6 +45,7 @@ def test_what_anomalies_look_like_decides_the_method(rows):
     assert np.all(both.predict(X + 50.0, task=task) == -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gains", "alone", "hedged"),
     [

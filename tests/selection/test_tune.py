@@ -31,6 +31,7 @@ from manyone.selection.judging import content_order, fold_aucs, fold_splits
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("criterion", ["seen", "unseen"])
 @pytest.mark.parametrize("method", [JointOCKSR, IndependentOCKSR])
 def test_scores_equal_those_of_refits(method, criterion, fleet):

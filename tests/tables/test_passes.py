@@ -121,6 +121,7 @@ def test_files_and_saving(tmp_path):
     assert len(found.explain(NEW.head(3))) == 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("anomalies", ["any", "strangers"])
 def test_methods_are_chosen_on_the_sample(anomalies):
     found = model(method="auto", anomalies=anomalies).fit(parts([400]))
