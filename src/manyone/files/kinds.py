@@ -90,7 +90,8 @@ def _is_whole(value: object) -> bool:
 
 
 def _members(protocol: type) -> list[str]:
-    return [name for name in vars(protocol) if not name.startswith("_")]
+    parts = [cls for cls in protocol.__mro__ if getattr(cls, "_is_protocol", False)]
+    return [name for cls in parts for name in vars(cls) if not name.startswith("_")]
 
 
 def _has_member(kind: type, name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
 from manyone.files import archive
 from manyone.files.errors import ModelFileError
-from manyone.files.kinds import Hint
+from manyone.files.kinds import Hint, fits
 from manyone.files.registry import is_registered, register
 from manyone.files.shapes import NEEDED, Sizes
 from manyone.kernels.gram import Expansion, Points
@@ -425,13 +425,35 @@ def _check_table_model(model: TableModel, sizes: Sizes) -> None:
         raise ModelFileError("the model has other columns than its encoder")
 
 
-def _check_pipeline(pipeline: TaskPipeline | Pipeline, sizes: Sizes) -> None:
-    for step in pipeline.steps:
-        if not (
-            isinstance(step, tuple) and len(step) == 2 and isinstance(step[0], str)
-        ):
-            raise ModelFileError("a pipeline has steps without a name")
-    if isinstance(pipeline, TaskPipeline) and hasattr(pipeline, "model_"):
+class _Estimator(Protocol):
+    """A step of a pipeline."""
+
+    def fit(self, X: Any) -> Any: ...
+
+    def get_params(self) -> Any: ...
+
+
+class _Transformer(_Estimator, Protocol):
+    """A step of a pipeline that is not the last."""
+
+    def transform(self, X: Any) -> Any: ...
+
+
+# Of scikit-learn's pipelines a step may be left out, of ours the last may be chosen.
+_STEPS: Hint = list[tuple[str, _Estimator | str | None]]
+
+
+def _check_steps(pipeline: Pipeline, sizes: Sizes) -> None:
+    *before, last = [step for _, step in pipeline.steps]
+    left_out = (None, "passthrough")
+    if isinstance(last, str) or not all(
+        step in left_out or fits(step, _Transformer) for step in before
+    ):
+        raise ModelFileError("a pipeline has steps that transform nothing")
+
+
+def _check_task_pipeline(pipeline: TaskPipeline, sizes: Sizes) -> None:
+    if hasattr(pipeline, "model_"):
         check_is_fitted(pipeline.model_)
 
 
@@ -477,13 +499,14 @@ def _register_types() -> None:
         "TaskPipeline",
         hints={
             **_ATTRIBUTES,
-            "steps_": list[tuple[str, Any]],
+            "steps": _STEPS,
+            "steps_": list[tuple[str, _Transformer]],
             "model_": OneClassEstimator,
             "sample_": Sample | None,
         },
         rules=dict.fromkeys(("steps", "steps_", "model_", "sample_", "options"), ""),
         together=(frozenset(("steps_", "model_", "label_columns_")),),
-        check=_check_pipeline,
+        check=_check_task_pipeline,
     )(TaskPipeline)
     register(
         "TableModel",
@@ -522,14 +545,14 @@ def _register_types() -> None:
         "sklearn.Pipeline",
         hints={
             **_ATTRIBUTES,
-            "steps": list[tuple[str, Any]],
+            "steps": _STEPS,
             "memory": None,
             "transform_input": list[str] | None,
             "verbose": bool,
             "_sklearn_version": str,
         },
         rules={"steps": ""},
-        check=_check_pipeline,
+        check=_check_steps,
     )(Pipeline)
 
 
