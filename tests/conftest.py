@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from fleets import gaussian_tasks
+
 
 def pytest_configure(config):
     """The same examples in every run, unless ``--hypothesis-seed`` asks for others."""
@@ -22,11 +24,8 @@ def pytest_configure(config):
 @pytest.fixture
 def fleet():
     """Five tasks of different sizes in four dimensions: (X, task)."""
-    rng = np.random.default_rng(0)
-    codes = np.repeat(np.arange(5), [12, 7, 20, 9, 12])
-    X = rng.normal(size=(len(codes), 4)) + 1.5 * rng.normal(size=(5, 4))[codes]
-    order = rng.permutation(len(codes))
-    return X[order], np.array(["ada", "bea", "cleo", "dora", "eve"])[codes][order]
+    X, codes = gaussian_tasks((12, 7, 20, 9, 12), 4, apart=1.5, shuffled=True)
+    return X, np.array(["ada", "bea", "cleo", "dora", "eve"])[codes]
 
 
 @pytest.fixture

@@ -2,32 +2,24 @@
 
 import shutil
 
-import numpy as np
 import polars as pl
 import pytest
 
+from fleets import machine_tables
 from manyone.cli import main
-from manyone.datasets import make_fleet
 
 FAST = ["--anomalies", "faults", "--no-tune"]
 
 
 def write_fleet(folder):
     """events.csv, today.csv (with the truth in `broken`) and fleet.manyone."""
-    fleet = make_fleet(6, 25, 4, n_test=30, fault="own", random_state=0)
-
-    def table(X, task):
-        names = np.array([f"pump {k}" for k in range(6)])[task]
-        when = [f"2026-01-{1 + k % 28:02} 12:00" for k in range(len(X))]
-        return pl.DataFrame(
-            {"machine": names, "when": when, **dict(zip("abcd", X.T, strict=True))}
-        )
-
-    table(fleet.data, fleet.task).write_csv(folder / "events.csv")
-    today = table(fleet.test_data, fleet.test_task)
-    today.with_columns(broken=pl.Series(fleet.test_fault)).write_csv(
-        folder / "today.csv"
-    )
+    events, today = machine_tables(6, 25, 4, n_test=30, fault="own")
+    today["broken"] = today.pop("fault")
+    for name, table in (("events", events), ("today", today)):
+        table.insert(0, "machine", "pump " + table.pop("machine").str[1:])
+        days = [f"2026-01-{1 + k % 28:02} 12:00" for k in range(len(table))]
+        table.insert(1, "when", days)
+        pl.from_pandas(table).write_csv(folder / f"{name}.csv")
     files = [str(folder / "events.csv"), "--task", "machine", "--time", "when"]
     assert main(["fit", *files, "--out", str(folder / "fleet.manyone"), *FAST]) == 0
 

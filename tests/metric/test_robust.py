@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from fleets import gaussian_tasks
 from manyone import SVDD, IndependentOCKSR
 from manyone.metric.robust import robust_weights, task_medians
 from manyone.metric.shrinkage import task_whitenings
@@ -13,13 +14,7 @@ METHODS = pytest.mark.parametrize("method", [IndependentOCKSR, SVDD])
 
 
 def fleet(seed=0, sizes=(12, 3, 1, 30, 2), d=5):
-    rng = np.random.default_rng(seed)
-    codes = np.repeat(np.arange(len(sizes)), sizes)
-    X = (
-        rng.normal(size=(len(codes), d))
-        * rng.uniform(0.1, 3.0, size=(len(sizes), d))[codes]
-    )
-    return X + 3.0 * codes[:, None], codes
+    return gaussian_tasks(sizes, d, apart=3.0, scales=(0.1, 3.0), seed=seed)
 
 
 def trusted(X, codes, weight=None, priors=(2.0, 3.0)):

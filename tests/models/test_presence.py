@@ -5,6 +5,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.stats import binom
 
+from fleets import gaussian_tasks
 from manyone import IndependentOCKSR, JointOCKSR, NonlinearOCKSR
 from manyone.estimators import METHODS
 from manyone.estimators.base import learn
@@ -18,11 +19,7 @@ methods = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys()
 
 def blobs(apart=0.5, n_tasks=20, n_rows=25, d=4, seed=0):
     """Tasks that overlap: rows to train on and their tasks."""
-    rng = np.random.default_rng(seed)
-    task = np.repeat(np.arange(n_tasks), n_rows)
-    return rng.normal(size=(len(task), d)) + apart * rng.normal(size=(n_tasks, d))[
-        task
-    ], task
+    return gaussian_tasks([n_rows] * n_tasks, d, apart=apart, seed=seed)
 
 
 @pytest.mark.slow

@@ -4,21 +4,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fleets import machine_tables
 from manyone import CombinedOneClass, IndependentOCKSR, TableModel
-from manyone.datasets import make_fleet
 from manyone.metric.reasons import find_reasons, precision
 from manyone.metric.shrinkage import task_whitenings
 from manyone.tables.explain import Explanation, plain_text
 
 FAST = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
-NAMES = [f"x{j}" for j in range(8)]
+NAMES = list("abcdefgh")
 
 
 @pytest.fixture(scope="module")
 def fleet():
-    data = make_fleet(15, 60, 8, random_state=0)
-    table = pd.DataFrame(data.data, columns=NAMES).assign(machine=data.task)
-    train, test = table.groupby("machine").head(20), table.groupby("machine").tail(40)
+    table, _ = machine_tables(15, 60, 8)
+    train = table.groupby("machine").head(20)
+    test = table.groupby("machine").tail(40)
     spread = train.groupby("machine")[NAMES].std()
     return TableModel("machine", method=FAST, alarm_rate=0.1).fit(train), test, spread
 
@@ -96,7 +96,7 @@ def test_reasons_stand_beside_alarms_only(fleet):
     assert list(scores.columns[-2:]) == ["reason_1", "reason_2"]
     assert (scores.reason_1[~scores.alarm] == "").all()
     text = scores.reason_1[scores.alarm]
-    assert text.str.fullmatch(r"x\d = \S+, expected about \S+").all()
+    assert text.str.fullmatch(r"[a-h] = \S+, expected about \S+").all()
 
 
 @pytest.mark.parametrize("size", [60.0, 1e300])

@@ -8,26 +8,16 @@ import pytest
 from sklearn.base import clone
 
 import manyone
+from fleets import machine_tables
 from manyone import IndependentOCKSR, TableModel, TimeBlocks
-from manyone.datasets import make_fleet
 
 COLUMNS = ["row", "task", "score", "p_value", "alarm", "basis"]
 FAST = IndependentOCKSR(metric="whitened", kernel="laplacian")
 
 
-def fleet(n_tasks=6, n_samples=25, seed=0):
-    data = make_fleet(n_tasks, n_samples, 4, random_state=seed)
-    train = pd.DataFrame(data.data, columns=list("abcd"))
-    train["machine"] = [f"m{task}" for task in data.task]
-    test = pd.DataFrame(data.test_data, columns=list("abcd"))
-    test["machine"] = [f"m{task}" for task in data.test_task]
-    test["fault"] = data.test_fault
-    return train, test
-
-
 @pytest.fixture(scope="module")
 def fitted():
-    train, test = fleet()
+    train, test = machine_tables()
     return TableModel("machine", method=FAST, alarm_rate=0.1).fit(train), train, test
 
 
@@ -131,7 +121,7 @@ def test_a_saved_model_says_the_same(fitted, tmp_path):
 
 
 def test_forget_is_a_fit_without_the_task(tmp_path):
-    train, test = fleet()
+    train, test = machine_tables()
     model = TableModel("machine", method=FAST, alarm_rate=0.1).fit(train).forget("m2")
     kept = train[train.machine != "m2"]
     without = TableModel("machine", method=FAST, alarm_rate=0.1).fit(kept)
@@ -141,7 +131,7 @@ def test_forget_is_a_fit_without_the_task(tmp_path):
 
 
 def test_enroll_is_a_fit_with_the_rows():
-    train, test = fleet()
+    train, test = machine_tables()
     first, more = train.iloc[::2], train.iloc[1::2]
     model = TableModel("machine", method=FAST, alarm_rate=0.1).fit(first).enroll(more)
     at_once = TableModel("machine", method=FAST, alarm_rate=0.1).fit(train)
@@ -150,7 +140,7 @@ def test_enroll_is_a_fit_with_the_rows():
 
 
 def test_recalibrate_changes_alarms_only(fitted):
-    train, test = fleet()
+    train, test = machine_tables()
     model = TableModel("machine", method=FAST, alarm_rate=0.1).fit(train)
     before = model.score(test)
     after = model.recalibrate(0.3).score(test)

@@ -8,8 +8,8 @@ import pytest
 from sklearn.base import is_outlier_detector
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 
+from fleets import machine_tables
 from manyone import IndependentOCKSR, TableModel
-from manyone.datasets import make_fleet
 from manyone.tables.errors import SkippedRowsWarning, TableError
 
 COLUMNS = ["row", "task", "score", "p_value", "alarm", "basis"]
@@ -17,11 +17,11 @@ FAST = IndependentOCKSR(metric="whitened", kernel="laplacian")
 
 
 def numbered_fleet():
-    data = make_fleet(5, 25, 3, random_state=0)
-    train = pd.DataFrame(data.data, columns=list("abc")).assign(shop=data.task + 8)
-    test = pd.DataFrame(data.test_data, columns=list("abc"))
-    test = test.assign(shop=data.test_task + 8, fault=data.test_fault)
-    return train, test
+    """Shops 8, 9, ...: numbers that name tasks."""
+    tables = machine_tables(5, 25, 3)
+    for table in tables:
+        table["shop"] = table.pop("machine").str.removeprefix("m").astype(int) + 8
+    return tables
 
 
 @pytest.fixture(scope="module")
