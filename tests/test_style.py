@@ -18,7 +18,7 @@ CLEAN = (
     "src/manyone/__init__.py",
     "src/manyone/_sklearn.py",
     "src/manyone/_types.py",
-    "src/manyone/files.py",
+    "src/manyone/files/writing.py",
     "src/manyone/inverse.py",
     "src/manyone/labels.py",
     "src/manyone/messages.py",
@@ -41,7 +41,8 @@ CLEAN = (
 )
 
 #: Rooms of the package from the lowest to the highest. A room imports from lower ones; modules
-#: at the top level of the package may also import from their own layer.
+#: at the top level of the package may also import from their own layer. A module with a dot is
+#: a room of its own, apart from its folder.
 LAYERS = (
     ("_types", "_sklearn", "files", "messages", "progress", "routing", "threads"),
     ("data", "groups", "labels", "memory", "rows", "validation"),
@@ -55,7 +56,7 @@ LAYERS = (
     ("inverse", "metrics", "pipelines", "selection"),
     ("tablefiles",),
     ("tables",),
-    ("archive", "persistence"),
+    ("files.models",),
     ("alerts",),
     ("monitor", "watch"),
     ("plots",),
@@ -105,7 +106,10 @@ def own_imports(tree):
 
 
 def room_of(parts):
-    """Folder or top-level module of the package that a dotted name lies in."""
+    """Room of the package that a dotted name, without the first part, lies in."""
+    apart = ".".join(parts[:2])
+    if any(apart in rooms for rooms in LAYERS):
+        return apart
     first = parts[0] if parts else "__init__"
     place = PACKAGE / first
     if place.is_dir() or place.with_suffix(".py").exists():
@@ -144,7 +148,7 @@ def files_of(place):
 def room_of_file(path):
     if not path.is_relative_to(PACKAGE):
         return None
-    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+    return room_of(path.relative_to(PACKAGE).with_suffix("").parts)
 
 
 @cache

@@ -483,6 +483,7 @@ def test_one_heavy_task_leaves_the_counts_of_others_alone(method):
     assert model.alarm_rate_[1] == 0.1
 
 
+@pytest.mark.slow
 @methods
 @pytest.mark.parametrize("rate", [1 - 1e-16, 1 - 1e-12])
 def test_a_rate_of_almost_one_alarms_on_almost_all(method, rate):
@@ -501,6 +502,7 @@ def test_a_rate_of_almost_one_alarms_on_almost_all(method, rate):
 # ---------------------------------------------------------------------------- rows to be scored
 
 
+@pytest.mark.slow
 @methods
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "rbf+laplacian"])
 @pytest.mark.parametrize("value", [1e8, 1e150, 1e200, 1e300, 1.7e308])
@@ -872,6 +874,7 @@ def test_a_task_of_outliers_alone_is_refused(method):
 # ------------------------------------------------------------------------------------ many, kernels
 
 
+@pytest.mark.slow
 @methods
 def test_very_many_tasks(method, request):
     tasks = 10_000 if request.node.callspec.id in BLOCKWISE else 150
@@ -893,6 +896,7 @@ def test_very_many_tasks(method, request):
     )
 
 
+@pytest.mark.slow
 @methods
 @pytest.mark.parametrize("kernel", sorted(KERNELS - {"precomputed"}))
 @pytest.mark.parametrize("gamma", ["mean", "median", "scale", 0.2])
@@ -1040,6 +1044,7 @@ def _with_landmarks():
     return [m for m in EVERY_METHOD.values() if "landmarks" in parameters(m)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", _with_landmarks())
 @pytest.mark.parametrize("m", [1, 3, 24, 1000])
 @pytest.mark.parametrize(
