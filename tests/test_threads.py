@@ -11,11 +11,9 @@ from threadpoolctl import threadpool_limits
 from manyone import IndependentOCKSR, JointOCKSR, LinearOCKSR
 from manyone.engines import AddUp
 from manyone.threads import (
-    add_squares,
     blas_threads,
     on_threads,
     one_blas_thread,
-    solve_definite,
     solve_lower,
     threads_for_blocks,
 )
@@ -144,49 +142,54 @@ def test_an_error_in_a_block_of_a_fit_is_raised(threads, monkeypatch):
         JointOCKSR(landmarks=3, random_state=0).fit(X, task=task)
 
 
-def test_triangular_solves_and_squares_are_those_of_numpy():
+@pytest.mark.parametrize("m", [1, 30, 64, 200])
+def test_triangular_solves_are_those_of_numpy(m):
     rng = np.random.default_rng(0)
-    L = np.tril(rng.normal(size=(30, 30))) + 9.0 * np.eye(30)
-    K = rng.normal(size=(50, 30))
-    for one, other in ((L, K), (np.asfortranarray(L), np.asfortranarray(K))):
-        np.testing.assert_allclose(
-            solve_lower(one, other.copy(order="K")),
-            np.linalg.solve(L, K.T).T,
-            rtol=1e-10,
-        )
-    G = np.asfortranarray(rng.normal(size=(30, 30)))
-    expected = np.tril(G + K.T @ K) + np.triu(G, 1)
-    add_squares(G, K)
-    np.testing.assert_allclose(G, expected, rtol=1e-10)
-    assert solve_lower(L, K[:0]).shape == (0, 30)
+    L = np.tril(rng.normal(size=(m, m))) + 3.0 * m * np.eye(m)
+    K = rng.normal(size=(50, m))
+    expected = np.linalg.solve(L, K.T).T
+    above = L + np.triu(np.full((m, m), np.nan), 1)  # the upper triangle is not read
+    for factor in (above, np.asfortranarray(above)):
+        for order in ("C", "F"):
+            X = solve_lower(factor, K.copy(order=order))
+            np.testing.assert_allclose(X, expected, rtol=1e-10)
+    assert solve_lower(L, K[:0]).shape == (0, m)
 
 
-@pytest.mark.parametrize(("n", "k"), [(1, 1), (7, 3), (130, 20)])
-def test_definite_systems_are_solved_from_one_triangle(n: int, k: int) -> None:
-    rng = np.random.default_rng(n)
-    F, R = rng.normal(size=(n, n)), np.asfortranarray(rng.normal(size=(n, k)))
-    M, given = F @ F.T + n * np.eye(n), R.copy()
-    upper = np.triu(M) + np.tril(
-        np.full((n, n), np.nan), -1
-    )  # the lower triangle is not read
-    np.testing.assert_allclose(
-        solve_definite(upper, R), np.linalg.solve(M, R), rtol=1e-10
-    )
-    np.testing.assert_array_equal(R, given)
-    np.testing.assert_allclose(
-        np.triu(upper).T @ np.triu(upper), M, rtol=1e-10
-    )  # its factor
-
-
-def test_indefinite_systems_have_no_answer() -> None:
-    assert solve_definite(np.diag([1.0, -1.0]), np.ones((2, 1))) is None
-
-
-def test_threads_do_not_disturb_each_other() -> None:
+def test_triangular_solves_are_accurate_where_the_factor_is_nearly_singular():
     rng = np.random.default_rng(0)
-    F, R = rng.normal(size=(20, 90, 90)), rng.normal(size=(90, 5))
-    systems = F @ F.transpose(0, 2, 1) + 90.0 * np.eye(90)
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda M: solve_definite(M.copy(), R), systems))
-    for M, X in zip(systems, found, strict=True):
-        np.testing.assert_array_equal(X, solve_definite(M.copy(), R))
+    points = rng.normal(size=(150, 2))
+    distance = np.square(points[:, None] - points).sum(axis=2)
+    L = np.linalg.cholesky(np.exp(-distance / 4) + 1e-11 * np.eye(150))
+    K = np.exp(-np.square(rng.normal(size=(40, 1, 2)) - points).sum(axis=2) / 4)
+    X = solve_lower(L, K.copy())
+    np.testing.assert_allclose(X @ L.T, K, atol=1e-12)
+
+
+def test_one_blas_thread_lasts_until_the_last_of_two_threads_has_left(threads):
+    entered = threading.Barrier(2, timeout=20)
+    first_left = threading.Event()
+    seen = []
+
+    def first():
+        with one_blas_thread():
+            entered.wait()
+        first_left.set()
+
+    def second():
+        with one_blas_thread():
+            entered.wait()
+            first_left.wait(20)
+            seen.append(blas_threads())
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(first), pool.submit(second)]:
+            done.result()
+    assert seen == [1]
+    assert blas_threads() == threads
+
+
+def test_an_error_under_one_blas_thread_restores_the_threads(threads):
+    with pytest.raises(ZeroDivisionError), one_blas_thread():
+        raise ZeroDivisionError
+    assert blas_threads() == threads

@@ -1,43 +1,89 @@
-"""Threads that BLAS gets, and Python's own, on which blocks of rows are worked on side by side.
+"""Threads: how many BLAS gets, and blocks of rows on Python's own.
 
-NumPy and SciPy bring a BLAS each, and the threads of one wait, busily, while the other works. So a
-pass gives whole blocks to Python threads, each with one BLAS thread. Work runs side by side where
-it lets go of the interpreter: NumPy does, SciPy's wrappers of BLAS and LAPACK do not, which is why
-three of these functions are called by their address here.
+NumPy and SciPy bring a BLAS each, and the idle threads of one keep a core busy while
+the other works. So a pass gives whole blocks of rows to Python threads, each with one
+BLAS thread. Blocks are worked on at the same time only while they release the
+interpreter. NumPy's products do so; SciPy's wrappers of BLAS and LAPACK do not.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain, islice
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from scipy.linalg import cython_blas, cython_lapack
+from scipy.linalg import solve_triangular
 from threadpoolctl import ThreadpoolController
 
 from manyone._types import Array
 
 Part = TypeVar("Part")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 # Threads that blocks may use, where that is not what BLAS may use now.
 _threads: ContextVar[int | None] = ContextVar("threads", default=None)
-_limited = Lock()
 # Size of matrices from which all threads of BLAS pay.
 _LARGE = 512
+# Columns that a triangular solve takes at a time.
+_COLUMNS = 64
 
 
 @cache
 def _controller() -> ThreadpoolController:
     return ThreadpoolController()
+
+
+def _release_control() -> None:
+    """Let any thread change the limits of BLAS.
+
+    From version 3.8 on threadpoolctl ignores all threads but the first that asks, which
+    need not be the last that leaves.
+    """
+    for library in _controller().lib_controllers:
+        release = getattr(library, "clear_controlling_thread", None)
+        if release is not None:
+            release(force=True)
+
+
+@dataclass
+class _OneThreadLimit:
+    """The limit of BLAS to one thread, shared by all Python threads that asked for it.
+
+    The number of BLAS threads belongs to the process. The first user sets the limit and
+    the last one restores what was there, whichever of them leaves first.
+    """
+
+    lock: Lock = field(default_factory=Lock)
+    users: int = 0
+    restore: Callable[[], None] | None = None
+
+    def enter(self) -> None:
+        with self.lock:
+            if self.users == 0:
+                _release_control()
+                limit = _controller().limit(limits=1, user_api="blas")
+                self.restore = limit.restore_original_limits
+                _release_control()
+            self.users += 1
+
+    def leave(self) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users == 0 and self.restore is not None:
+                _release_control()
+                self.restore()
+                _release_control()
+
+
+_one_thread = _OneThreadLimit()
 
 
 def blas_threads() -> int:
@@ -48,23 +94,23 @@ def blas_threads() -> int:
 
 @contextmanager
 def one_blas_thread(size: int = 0) -> Iterator[None]:
-    """A block in which BLAS uses one thread; who comes first, of all threads, ends it.
+    """Limit BLAS to one thread until the last user of the limit has left.
 
-    Not so for matrices of a large `size`: beside small ones, waking the others costs too much.
+    Matrices of a large `size` are not limited: there all threads pay.
     """
-    if size >= _LARGE or not _limited.acquire(blocking=False):
+    if size >= _LARGE:
         yield
         return
+    _one_thread.enter()
     try:
-        with _controller().limit(limits=1, user_api="blas"):
-            yield
+        yield
     finally:
-        _limited.release()
+        _one_thread.leave()
 
 
 @contextmanager
 def threads_for_blocks() -> Iterator[None]:
-    """A block in which BLAS uses one thread, and `on_threads` as many as BLAS might have."""
+    """Limit BLAS to one thread, and let `on_threads` use as many as BLAS had before."""
     token = _threads.set(_threads.get() or blas_threads())
     try:
         with one_blas_thread():
@@ -73,12 +119,14 @@ def threads_for_blocks() -> Iterator[None]:
         _threads.reset(token)
 
 
-def on_threads(work: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator[Found]:
+def on_threads(
+    work: Callable[[Part], Result], parts: Iterable[Part]
+) -> Iterator[Result]:
     """``work(part)`` of each part, in their order, on as many threads as BLAS may use.
 
-    Every call has one BLAS thread, however many there are: as long as the parts are the same, so is
-    what comes out, to the last bit. At most one part more than there are threads is worked on or
-    waits to be taken. Parts of parts are not spread any further.
+    Every call has one BLAS thread, however many there are: equal parts give equal
+    results to the last bit. At most one part more than there are threads is worked on
+    or waits to be taken. Parts of parts are not spread any further.
 
     Parameters
     ----------
@@ -90,16 +138,19 @@ def on_threads(work: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator
     object
     """
     parts = iter(parts)
-    first, threads = list(islice(parts, 2)), _threads.get() or blas_threads()
+    first = list(islice(parts, 2))
+    threads = _threads.get() or blas_threads()
     with one_blas_thread():
         if threads == 1 or len(first) < 2:
             yield from map(work, chain(first, parts))
             return
         pool = ThreadPoolExecutor(threads, initializer=_one_omp_thread)
-        waiting: deque[Future[Found]] = deque()
+        waiting: deque[Future[Result]] = deque()
         try:
             for part in chain(first, parts):
-                waiting.append(pool.submit(copy_context().run, _alone, work, part))
+                waiting.append(
+                    pool.submit(copy_context().run, _without_threads, work, part)
+                )
                 if len(waiting) > threads:
                     yield waiting.popleft().result()
             while waiting:
@@ -108,58 +159,32 @@ def on_threads(work: Callable[[Part], Found], parts: Iterable[Part]) -> Iterator
             pool.shutdown(cancel_futures=True)
 
 
-def _alone(work: Callable[[Part], Found], part: Part) -> Found:
+def _without_threads(work: Callable[[Part], Result], part: Part) -> Result:
     _threads.set(1)
     return work(part)
 
 
 def _one_omp_thread() -> None:
-    """One thread for a BLAS that counts them for every thread that calls it."""
+    """Limit a BLAS that counts threads separately for each thread that calls it."""
     _controller().select(threading_layer="openmp").limit(limits=1, user_api="blas")
 
 
-def solve_definite(M: Array, R: Array) -> Array | None:
-    """``M^-1 R`` (n, k) while other threads run; None where M is not positive definite.
-
-    Of M (n, n), in C order, the upper triangle is read, and overwritten by its Cholesky factor.
-    """
-    X, info = R.copy(order="F"), np.zeros(1, dtype=np.intc)
-    n, k = X.shape
-    _call(cython_lapack, "dposv", b"L", n, k, M, n, X, n, info)
-    return None if info[0] else X
-
-
 def solve_lower(L: Array, K: Array) -> Array:
-    """``L^-1 k`` of every row k of K (b, m), in its place if it can be, while other threads run."""
-    L, K = np.asfortranarray(L), np.ascontiguousarray(K)
-    b, m = K.shape
-    _call(cython_blas, "dtrsm", b"L", b"L", b"N", b"N", m, b, 1.0, L, m, K, m)
-    return K
+    """``L^-1 k`` of every row k of K (b, m), which may be overwritten.
 
-
-def add_squares(G: Array, Phi: Array) -> None:
-    """Add ``Phi' Phi`` to the lower triangle of G (m, m), in Fortran order, as others run."""
-    Phi, (b, m) = np.ascontiguousarray(Phi), Phi.shape
-    assert G.flags.f_contiguous
-    _call(cython_blas, "dsyrk", b"L", b"N", m, b, 1.0, Phi, m, 1.0, G, m)
-
-
-def _call(module: Any, name: str, *given: Any) -> None:
-    """Call a function of BLAS or LAPACK, all of whose arguments are addresses."""
-    arrays, addresses = [], []
-    for one in given:
-        arrays.append(np.asarray(one, dtype=np.intc if isinstance(one, int) else None))
-        addresses.append(ctypes.c_void_p(arrays[-1].ctypes.data))
-    _at(module, name)(*addresses)
-
-
-@cache
-def _at(module: Any, name: str) -> Callable[..., None]:
-    """The function behind a capsule that SciPy has for Cython."""
-    capsule, api = module.__pyx_capi__[name], ctypes.pythonapi
-    named = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(
-        ("PyCapsule_GetName", api)
-    )
-    at = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
-    address = at(("PyCapsule_GetPointer", api))(capsule, named(capsule))
-    return ctypes.CFUNCTYPE(None)(address)
+    Forward substitution by blocks of columns, as products of NumPy: other threads go on
+    meanwhile. Only small diagonal blocks of L are solved with by SciPy, which holds the
+    interpreter. On two threads a pass over rows is as fast as with LAPACK called
+    without the interpreter's lock; with SciPy's own solve of all of L, threads would
+    take turns.
+    """
+    X = np.ascontiguousarray(K)
+    for start in range(0, len(L), _COLUMNS):
+        columns = slice(start, start + _COLUMNS)
+        corner = L[columns, columns]
+        inverse = solve_triangular(
+            corner, np.eye(len(corner)), lower=True, check_finite=False
+        )
+        X[:, columns] -= X[:, :start] @ L[columns, :start].T
+        X[:, columns] = X[:, columns] @ inverse.T
+    return X

@@ -18,7 +18,7 @@ from manyone._types import Array, Codes
 from manyone.engines.blocks import Block, added, by_task, kernel_blocks, normal_rows
 from manyone.engines.plan import Plan
 from manyone.solvers.ridge import effective_alpha, factorise
-from manyone.threads import add_squares, on_threads, solve_lower
+from manyone.threads import on_threads, solve_lower
 
 # Rows, for each landmark, whose moments one thread sums up before they are added to the others'.
 _LANDMARKS = 4
@@ -130,7 +130,7 @@ class AddUp:
             gained.append((present, summing @ Phi[known]))
             if not np.all(weight == 1.0):
                 Phi *= np.sqrt(weight)[:, None]
-            add_squares(G, Phi)
+            G += Phi.T @ Phi
         return G, gained, trace
 
     def merge(self, one: Statistics, other: Statistics) -> Statistics:

@@ -12,12 +12,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg.lapack import dposv
 from scipy.optimize import minimize
 
 from manyone._types import Array, Codes
 from manyone.progress import Report, record
 from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha, primal_weights
-from manyone.threads import one_blas_thread, solve_definite
+from manyone.threads import one_blas_thread
 
 _BLOCK = 512  # rows per block: long enough to keep BLAS busy, short enough for one triangle to pay
 # theta="mean": squared distance, in units of the mean squared response, at which rows are unlike
@@ -225,8 +226,8 @@ def second_layer(
     for start in range(0, len(Y), _BLOCK):
         factor[start : start + _BLOCK, start:] = J[start : start + _BLOCK, start:]
     np.fill_diagonal(factor, 1.0 + ridge)
-    B = solve_definite(factor, R)
-    if B is None:
+    _, B, info = dposv(factor.T, R, lower=1, overwrite_a=1)
+    if info:
         raise np.linalg.LinAlgError(
             "the second-layer kernel plus ridge is not positive definite"
         )
