@@ -356,9 +356,7 @@ def test_tune_with_groups(method, criterion, grouped):
 def test_auto_and_combined_models_take_groups(grouped):
     X, task, groups = grouped
     for anomalies in ("faults", "any"):
-        model = auto(
-            X, task=task, groups=groups, anomalies=anomalies, alarm_rate=0.2, budget=5.0
-        )
+        model = auto(X, task=task, groups=groups, anomalies=anomalies, alarm_rate=0.2)
         assert model.training_.group is not None
     model = CombinedOneClass(
         estimators=[("a", JointOCKSR()), ("b", IndependentOCKSR())], alarm_rate=0.2

@@ -20,6 +20,7 @@ from sklearn.preprocessing import (
 
 import manyone
 from manyone import (
+    AutoOneClass,
     IndependentOCKSR,
     JointOCKSR,
     Monitor,
@@ -358,23 +359,17 @@ def test_auto_ends_a_pipeline():
 
 def test_auto_chooses_the_last_step_of_a_pipeline():
     options = {"anomalies": "strangers", "alarm_rate": 0.1}
-    pipeline = auto(
-        make_pipeline(StandardScaler(), JointOCKSR()), X, task=TASK, **options
-    )
-    theirs = auto(
-        Pipeline([("s", StandardScaler()), ("m", JointOCKSR())]),
-        X,
-        task=TASK,
-        **options,
-    )
+    short = make_pipeline(StandardScaler(), "auto", **options)
+    long = make_pipeline(StandardScaler(), AutoOneClass(**options))
     scaler = StandardScaler().fit(X)
     alone = auto(scaler.transform(X), task=TASK, **options)
     expected = alone.decision_function(scaler.transform(NEW), task=CLAIM)
-    for one in (pipeline, theirs):
-        assert np.array_equal(one.decision_function(NEW, task=CLAIM), expected)
-        assert one.choice_["method"].tolist() == alone.choice_["method"].tolist()
-    with pytest.raises(ValueError, match="auto takes rows, or a pipeline and rows"):
-        auto(JointOCKSR(), X, task=TASK)
+    for pipeline in (short, long):
+        pipeline.fit(X, task=TASK)
+        assert np.array_equal(pipeline.decision_function(NEW, task=CLAIM), expected)
+        assert pipeline.choice_["method"].tolist() == alone.choice_["method"].tolist()
+    with pytest.raises(ValueError, match="make_pipeline"):
+        auto(make_pipeline(StandardScaler(), JointOCKSR()), X, task=TASK)
     with pytest.raises(ValueError, match="call its fit"):
         tune(make_pipeline(StandardScaler(), "auto"), X, task=TASK)
 

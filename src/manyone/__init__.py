@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from manyone.plots import RateDisplay as RateDisplay
     from manyone.plots import ScoreDisplay as ScoreDisplay
     from manyone.plots import StructureDisplay as StructureDisplay
+    from manyone.selection.auto import AutoOneClass as AutoOneClass
     from manyone.selection.auto import auto as auto
     from manyone.selection.tune import tune as tune
     from manyone.tables import TableModel as TableModel
@@ -43,6 +44,7 @@ _HOMES = {
     "KNFST": "estimators.knfst",
     "MORVR": "estimators.morvr",
     "SVDD": "estimators.svdd",
+    "AutoOneClass": "selection",
     "CalibrationWarning": "messages",
     "CombinedOneClass": "estimators.combined",
     "DriftDisplay": "plots",

@@ -6,6 +6,7 @@ from sklearn.utils._param_validation import (
     StrOptions,
     validate_parameter_constraints,
 )
+from sklearn.utils._repr_html.estimator import _VisualBlock as VisualBlock
 from sklearn.utils.metaestimators import _BaseComposition as BaseComposition
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 
@@ -13,6 +14,7 @@ __all__ = [
     "BaseComposition",
     "Interval",
     "StrOptions",
+    "VisualBlock",
     "check_sample_weight",
     "fit_context",
     "validate_parameter_constraints",

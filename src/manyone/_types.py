@@ -1,6 +1,6 @@
-"""Names of the array types that the whole package speaks of."""
+"""Names of the types that the whole package speaks of."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,4 +8,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 Mask = NDArray[np.bool_]
+Anomalies = Literal["any", "strangers", "faults"]
+Criterion = Literal["unseen", "seen", "faults"]
+Metric = Literal["plain", "whitened", "adaptive"]
 Rows = Any  # dense (n, d) float64 array or scipy.sparse CSR matrix

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -68,10 +69,45 @@ def split_columns(X: Any, **roles: Any) -> tuple[Any, ...]:
     return X, *roles.values()
 
 
-def without_columns(X: Any, names: list[str]) -> Any:
+def split_labels(X: Any, columns: Mapping[str, str], **roles: Any) -> tuple[Any, ...]:
+    """Take labels out of rows for a fitted model, which knows the columns of its fit.
+
+    Parameters
+    ----------
+    X : array-like or data frame of shape (n, d)
+    columns : dict
+        Column that the fit took each role from: ``{"task": "machine"}``.
+    **roles : str, array-like or None
+        As in `split_columns`. None: the column of the fit, where `X` has it.
+
+    Returns
+    -------
+    X, *values
+        The rows without any column of labels, and one value per role.
+    """
+    if not columns:
+        return split_columns(X, **roles)
+    frame = validation.as_frame(X)
+    if frame is None:
+        return split_columns(X, **roles)
+    for role, value in roles.items():
+        if value is None and columns.get(role) in frame.columns:
+            roles[role] = columns[role]
+    X, *values = split_columns(X, **roles)
+    return without_columns(X, columns), *values
+
+
+def named_columns(**roles: Any) -> dict[str, str]:
+    """The roles whose values are names of columns, and these names."""
+    return {role: name for role, name in roles.items() if isinstance(name, str)}
+
+
+def without_columns(X: Any, columns: Mapping[str, str]) -> Any:
     """A data frame without columns of labels, which calls may bring along; other rows as given."""
-    frame = validation.as_frame(X) if names else None
-    return X if frame is None else frame.drop(names, strict=False).to_native()
+    frame = validation.as_frame(X) if columns else None
+    if frame is None:
+        return X
+    return frame.drop(list(columns.values()), strict=False).to_native()
 
 
 def as_labels(task: Any) -> NDArray[Any]:

@@ -18,7 +18,8 @@ def available_bytes() -> float:
             if line.startswith("MemAvailable:"):
                 limits.append(1024.0 * float(line.split()[1]))
     except OSError:  # no such file on this system
-        if "SC_PHYS_PAGES" in os.sysconf_names:
+        # Windows has neither this file nor these names.
+        if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
             limits.append(
                 float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
             )

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from manyone.labels import find, one_per_row, split_columns
+from manyone.labels import find, one_per_row, split_labels
 from manyone.messages import warn_user
+from manyone.pipelines import TaskPipeline
 from manyone.selection.judging import task_aucs
 
 
@@ -54,22 +57,17 @@ class TaskAUC:
         -------
         float
         """
-        X, task = split_columns(X, task=task)
+        model = scoring_model(estimator)
+        X, task = split_labels(X, getattr(model, "label_columns_", {}), task=task)
         if task is None:
             raise ValueError(
                 "TaskAUC needs the task of each validation row, which searches hand on if "
                 "sklearn.set_config(enable_metadata_routing=True) was called before."
             )
-        from sklearn.pipeline import (
-            Pipeline,
-        )  # slow to import, and here it is there already
-
-        if isinstance(estimator, Pipeline):
-            X, estimator = estimator[:-1].transform(X), estimator[-1]
-        scores = estimator.score_tasks(X)
+        scores = model.score_tasks(X)
         # Tasks without a training row in this fold cannot be judged; their rows are negatives.
         labels = one_per_row("task", task, len(scores))
-        codes, _ = find(labels, estimator.tasks_)
+        codes, _ = find(labels, model.tasks_)
         aucs = task_aucs(scores, codes)
         judged = np.count_nonzero(np.isfinite(aucs))
         if judged == 0:
@@ -77,7 +75,7 @@ class TaskAUC:
                 "No task has rows both in the training and in the validation fold, with rows of "
                 "another task beside them: cut folds with StratifiedKFold on the task labels."
             )
-        tasks = len({*estimator.tasks_.tolist(), *labels.tolist()} - {None})
+        tasks = len({*model.tasks_.tolist(), *labels.tolist()} - {None})
         if judged < tasks:
             warn_user(
                 f"TaskAUC judges {judged} of {tasks} tasks: the others have no rows in the "
@@ -92,3 +90,21 @@ class TaskAUC:
         request = MetadataRequest(owner=self)
         request.score.add_request(param="task", alias=True)
         return request
+
+
+def scoring_model(estimator: Any) -> Any:
+    """What scores rows inside searches, frozen estimators and scikit-learn's pipelines."""
+    while not hasattr(estimator, "score_tasks"):
+        if isinstance(estimator, Pipeline):
+            last = scoring_model(estimator.steps[-1][1])
+            return TaskPipeline.of_fitted(estimator.steps, last)
+        if hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        elif isinstance(estimator, FrozenEstimator):
+            estimator = estimator.estimator
+        else:
+            raise ValueError(
+                "TaskAUC scores estimators of manyone, and pipelines and searches around them; "
+                f"got a {type(estimator).__name__}."
+            )
+    return estimator

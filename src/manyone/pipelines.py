@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import OutlierMixin, clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils import Bunch, TransformerTags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from manyone._sklearn import BaseComposition
-from manyone._types import Array, Mask
+from manyone._sklearn import BaseComposition, VisualBlock
+from manyone._types import Array
 from manyone.engines.sample import TakeSample
 from manyone.engines.sources import sweep_of
 from manyone.estimators.base import OneClassEstimator
+from manyone.estimators.delegating import Delegating
 from manyone.estimators.updates import code_of, rows_to_enroll
 from manyone.inverse import undone
-from manyone.labels import as_labels, lookup, split_columns, without_columns
+from manyone.labels import (
+    as_labels,
+    lookup,
+    named_columns,
+    split_columns,
+    split_labels,
+)
+from manyone.messages import shortlist
 from manyone.metric.reasons import find_reasons
 from manyone.metric.shrinkage import task_whitenings
 from manyone.routing import asked
-from manyone.rows import TrainingRows
+from manyone.rows import TrainingRows, in_memory
+from manyone.selection.auto import AutoOneClass
 
 # Rows that a model which keeps none is explained by: all of as many, or a sample.
 _KEPT = 2**14
@@ -38,9 +49,9 @@ def make_pipeline(*steps: Any, **options: Any) -> TaskPipeline:
     Parameters
     ----------
     *steps : transformers, then an estimator or ``"auto"``
-        ``"auto"`` chooses method and setting when it is fitted, see :func:`manyone.auto`.
+        ``"auto"`` is short for an :class:`AutoOneClass`, which chooses method and setting.
     **options
-        Of `auto`, such as ``anomalies="faults"``.
+        Of ``"auto"``, such as ``anomalies="faults"``.
 
     Returns
     -------
@@ -62,16 +73,41 @@ def make_pipeline(*steps: Any, **options: Any) -> TaskPipeline:
         raise ValueError(
             'make_pipeline needs an estimator, or "auto", as its last step.'
         )
+    short_form = isinstance(steps[-1], str) and steps[-1] == "auto"
+    _refuse_options(options, steps[-1], short_form)
     names: list[str] = []
     for step in steps:
         name = step if isinstance(step, str) else type(step).__name__.lower()
         count = sum(other.rstrip("-0123456789") == name for other in names)
         names.append(f"{name}-{count + 1}" if count else name)
-    return TaskPipeline(list(zip(names, steps, strict=True)), options)
+    last = AutoOneClass(**options) if short_form else steps[-1]
+    return TaskPipeline(list(zip(names, [*steps[:-1], last], strict=True)))
+
+
+def _passes_rows(step: Any) -> bool:
+    """Whether a step leaves rows as they are."""
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
+def _refuse_options(options: dict[str, Any], last: Any, short_form: bool) -> None:
+    """Options belong to "auto", and only those that it has."""
+    if options and not short_form:
+        name = min(options)
+        raise ValueError(
+            f'{name}={options[name]!r} is an option of a last step "auto"; the last step is a '
+            f"{type(last).__name__}: give it its own parameters when you make it."
+        )
+    known = [field.name for field in fields(AutoOneClass)]
+    unknown = sorted(options.keys() - set(known))
+    if unknown:
+        raise ValueError(
+            f'{shortlist(unknown, 3)}: "auto" has no such option. It has '
+            f"{shortlist(known, len(known))}."
+        )
 
 
 @dataclass(eq=False, repr=False)
-class TaskPipeline(BaseComposition):
+class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
     """Transformers and an estimator as one; made by :func:`manyone.make_pipeline`.
 
     Every method of the estimator is there, with rows as the first transformer takes them. What the
@@ -79,9 +115,8 @@ class TaskPipeline(BaseComposition):
 
     Parameters
     ----------
-    steps : list of (str, transformer), the last an estimator or ``"auto"``
-    options : dict
-        Of ``"auto"``.
+    steps : list of (str, transformer), the last an estimator
+        A transformer may be ``"passthrough"``: rows pass it as they are.
 
     Attributes
     ----------
@@ -100,7 +135,6 @@ class TaskPipeline(BaseComposition):
     """
 
     steps: list[tuple[str, Any]]
-    options: dict[str, Any] = field(default_factory=dict)
 
     def fit(
         self,
@@ -113,33 +147,53 @@ class TaskPipeline(BaseComposition):
         groups: Any = None,
     ) -> Self:
         """Fit the transformers, then the estimator; see its `fit`."""
-        last = self.steps[-1][1]
+        last = self._last_step()
         Z, given = self.fit_transformers(X, task=task, outlier=outlier, groups=groups)
         given["sample_weight"] = sample_weight
-        if isinstance(last, str) and last == "auto":
-            from manyone.selection.auto import auto  # choosing knows pipelines
-
-            model = auto(Z, **given, **self.options)
-        elif isinstance(last, OneClassEstimator):
-            model = clone(last).fit(Z, **given)
-        else:
-            raise ValueError(
-                f'The last step must be a manyone estimator or "auto"; got {last!r}.'
-            )
+        model = clone(last).fit(Z, y, **given)
+        if isinstance(model, AutoOneClass):
+            model = model.estimator_
         return self.become(model, Z, **given)
+
+    def _last_step(self) -> OneClassEstimator | AutoOneClass:
+        name, last = self.steps[-1]
+        if isinstance(last, OneClassEstimator | AutoOneClass):
+            return last
+        raise ValueError(
+            f"The last step, {name!r}, must be an estimator of manyone; got {last!r}."
+        )
 
     def fit_transformers(self, X: Any, **labels: Any) -> tuple[Any, dict[str, Any]]:
         """Rows as the estimator gets them, and labels (task, outlier, groups) as values."""
-        self.label_columns_ = [
-            name for name in labels.values() if isinstance(name, str)
-        ]
+        self.label_columns_ = named_columns(**labels)
         X, *values = split_columns(X, **labels)
         given = dict(zip(labels, values, strict=True))
-        self.steps_ = [(name, clone(step)) for name, step in self.steps[:-1]]
+        self.steps_ = []
+        for name, step in self._transformers():
+            if not (hasattr(step, "fit") and hasattr(step, "transform")):
+                raise ValueError(
+                    f"The step {name!r} must be a transformer, with fit and transform, or "
+                    f'"passthrough"; got {step!r}.'
+                )
+            self.steps_.append((name, clone(step)))
         for _, step in self.steps_:
             step.fit(X, **asked(step, "fit", given["task"]))
             X = step.transform(X, **asked(step, "transform", given["task"]))
         return X, given
+
+    def _transformers(self) -> list[tuple[str, Any]]:
+        """All steps but the last; rows pass some of them as they are."""
+        steps = self.steps[:-1]
+        return [(name, step) for name, step in steps if not _passes_rows(step)]
+
+    @classmethod
+    def of_fitted(cls, steps: list[tuple[str, Any]], model: Any) -> Self:
+        """The pipeline of fitted transformers, all steps but the last, and of a fitted model."""
+        pipeline = cls(steps)
+        pipeline.steps_ = pipeline._transformers()
+        pipeline.label_columns_ = {}
+        pipeline.model_ = model
+        return pipeline
 
     def become(self, model: OneClassEstimator, X: Any, **given: Any) -> Self:
         """Take a fitted estimator for the last step, and what it was given."""
@@ -160,18 +214,67 @@ class TaskPipeline(BaseComposition):
         self.sample_: Any = None
         if self.model_.landmarks is not None:
             sample = sweep_of(X, task, outlier, sample_weight)(TakeSample(_KEPT))
-            self.sample_ = replace(sample, names=None, roles=())
+            self.sample_ = replace(sample, names=None, label_columns={})
         return self
 
     @property
-    def tasks_(self) -> NDArray[Any]:
-        """Labels, sorted, shape (T,)."""
-        return np.asarray(self.model_.tasks_)
+    def _inner(self) -> OneClassEstimator:
+        check_is_fitted(self)
+        model: OneClassEstimator = self.model_
+        return model
+
+    # ------------------------------------------------------------------ steps, as in Pipeline
 
     @property
-    def offset_(self) -> Array:
-        """Threshold on the score of each task, shape (T,)."""
-        return np.asarray(self.model_.offset_)
+    def named_steps(self) -> Bunch:
+        """The steps by name, fitted where the pipeline is."""
+        return Bunch(**dict(self._current_steps()))
+
+    def _current_steps(self) -> list[tuple[str, Any]]:
+        """The steps, fitted where the pipeline is."""
+        if "model_" not in vars(self):
+            return self.steps
+        fitted = {**dict(self.steps_), self.steps[-1][0]: self.model_}
+        return [(name, fitted.get(name, step)) for name, step in self.steps]
+
+    def __len__(self) -> int:
+        """Number of steps."""
+        return len(self.steps)
+
+    def __getitem__(self, which: int | str | slice) -> Any:
+        """A step by number or name; of a slice of transformers a scikit-learn Pipeline."""
+        steps = self._current_steps()
+        if isinstance(which, str):
+            return dict(steps)[which]
+        if not isinstance(which, slice):
+            return steps[which][1]
+        if steps[-1] in steps[which]:
+            raise ValueError("A slice may hold transformers only: pipeline[:-1].")
+        return Pipeline(steps[which])
+
+    def __sklearn_tags__(self) -> Any:
+        """Tags: what the last step is, and rows as all steps take them."""
+        tags = super().__sklearn_tags__()
+        steps = [step for _, step in self.steps if hasattr(step, "fit")]
+        inner = [get_tags(step).input_tags for step in steps]
+        tags.input_tags.sparse = all(one.sparse for one in inner)
+        tags.input_tags.pairwise = bool(inner) and inner[0].pairwise
+        tags.transformer_tags = TransformerTags()
+        return tags
+
+    def _sk_visual_block_(self) -> Any:
+        steps = self._current_steps()
+        labels = [
+            f"{name}: {step if isinstance(step, str) else type(step).__name__}"
+            for name, step in steps
+        ]
+        return VisualBlock(
+            "serial",
+            [step for _, step in steps],
+            names=labels,
+            name_details=[str(step) for _, step in steps],
+            dash_wrapped=False,
+        )
 
     @property
     def n_features_in_(self) -> int:
@@ -199,65 +302,43 @@ class TaskPipeline(BaseComposition):
     def transform(self, X: Any, *, task: Any = None) -> Any:
         """Rows as the estimator gets them."""
         check_is_fitted(self)
-        X = without_columns(X, self.label_columns_)
+        X, task = split_labels(X, self.label_columns_, task=task)
         for _, step in self.steps_:
             X = step.transform(X, **asked(step, "transform", task))
         return X
 
-    def _ask(self, method: str, X: Any, task: Any, **options: Any) -> Any:
-        X, task = split_columns(X, task=task)
-        return getattr(self.model_, method)(
-            self.transform(X, task=task), task=task, **options
-        )
-
-    def score_samples(self, X: Any, *, task: Any = None) -> Array:
-        """Score of each row, shape (n,); higher is more normal."""
-        return np.asarray(self._ask("score_samples", X, task))
-
-    def decision_function(self, X: Any, *, task: Any = None) -> Array:
-        """Score minus threshold, shape (n,); < 0 raises the alarm."""
-        return np.asarray(self._ask("decision_function", X, task))
-
-    def predict(self, X: Any, *, task: Any = None) -> NDArray[np.int_]:
-        """+1 where a row is normal for its task, -1 where it raises the alarm, shape (n,)."""
-        return np.asarray(self._ask("predict", X, task))
-
-    def pvalues(self, X: Any, *, task: Any = None, exact: bool = False) -> Array:
-        """P-value of "this row is normal for its task", shape (n,)."""
-        return np.asarray(self._ask("pvalues", X, task, exact=exact))
-
-    def select(
-        self, X: Any, *, task: Any = None, fdr: float = 0.1, exact: bool = False
-    ) -> Mask:
-        """Rows of a batch to call abnormal, with false-discovery control, shape (n,)."""
-        return np.asarray(self._ask("select", X, task, fdr=fdr, exact=exact))
-
-    def view_scores(self, X: Any, *, task: Any = None) -> Array:
-        """How abnormal each row looks in each view of a combined estimator, shape (n, V)."""
-        return np.asarray(self._ask("view_scores", X, task))
+    def _prepared(self, X: Any, **roles: Any) -> dict[str, Any]:
+        check_is_fitted(self)
+        X, *values = split_labels(X, self.label_columns_, **roles)
+        roles = dict(zip(roles, values, strict=True))
+        if in_memory(X) and np.shape(X)[0] == 0:  # transformers refuse to have no rows
+            return {**roles, "X": np.empty((0, self.model_.n_features_in_))}
+        return {**roles, "X": self.transform(X, task=roles.get("task"))}
 
     def score_tasks(self, X: Any) -> Array:
-        """Score of every row against every task, shape (n, T)."""
-        return np.asarray(self.model_.score_tasks(self.transform(X)))
+        """Score of every row against every task, shape (n, T).
+
+        Where a transformer wants to know the task, rows are transformed once for each.
+        """
+        check_is_fitted(self)
+        if not any(asked(step, "transform", self.tasks_) for _, step in self.steps_):
+            return super().score_tasks(X)
+        X, *_ = split_labels(X, self.label_columns_)
+        columns = [
+            self.score_samples(X, task=np.repeat(label, np.shape(X)[0]))
+            for label in self.tasks_
+        ]
+        return np.column_stack(columns)
 
     def predict_task(self, X: Any) -> NDArray[Any]:
         """The task that accepts a row best, or none, shape (n,)."""
-        return np.asarray(self.model_.predict_task(self.transform(X)))
-
-    def recalibrate(self, alarm_rate: float) -> Self:
-        """Promise another alarm rate; nothing is refitted."""
-        check_is_fitted(self)
-        self.model_.recalibrate(alarm_rate)
-        return self
-
-    def calibrate(self, X: Any, *, task: Any = None, sample_weight: Any = None) -> Self:
-        """Set the thresholds from held-out normal rows."""
-        self._ask("calibrate", X, task, sample_weight=sample_weight)
-        return self
+        self._inner._check_calibrated()
+        return self._inner._best_task(self.score_tasks(X))
 
     def enroll(self, X: Any, *, task: Any = None, **given: Any) -> Self:
         """Add rows of known tasks, or new tasks, where the estimator can; see its `enroll`."""
-        rows = self._prepared(X, task=task, **given)
+        roles = {"outlier": None, "groups": None, **given}
+        rows = self._prepared(X, task=task, **roles)
         X, task, outlier, _ = rows_to_enroll(
             self.model_,
             rows["X"],
@@ -290,12 +371,6 @@ class TaskPipeline(BaseComposition):
             self.sample_ = sample.without(code)
         return self
 
-    def _prepared(self, X: Any, **given: Any) -> dict[str, Any]:
-        """What the estimator is given for rows, columns that are no features taken out of them."""
-        X, *values = split_columns(X, **given)
-        given = dict(zip(given, values, strict=True))
-        return {**given, "X": self.transform(X, task=given.get("task"))}
-
     def explain(
         self, X: Any, *, task: Any = None, top: int = 3
     ) -> dict[str, NDArray[Any]]:
@@ -316,8 +391,8 @@ class TaskPipeline(BaseComposition):
             that the last one that cannot be undone makes, and a warning names it. A model with
             landmarks compares with a sample of its rows, all of up to 16,384.
         """
-        X, task = split_columns(X, task=task)
         training = self._reference()
+        X, task = split_labels(X, self.label_columns_, task=task)
         normal = training.take(np.flatnonzero(~training.outlier))
         rows, codes = np.asarray(normal.X, dtype=np.float64), normal.codes
         rows, steps = undone(self.steps_, rows, self.tasks_[codes])

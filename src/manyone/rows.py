@@ -21,6 +21,7 @@ from manyone.labels import (
     check_outlier,
     check_weight,
     encode,
+    named_columns,
     one_per_row,
     split_columns,
 )
@@ -209,14 +210,13 @@ def training_rows(
     source : ndarray of shape (n,)
         Where each row stood in `X`.
     """
-    named: list[str] = []
-    if isinstance(task, str) or isinstance(outlier, str) or isinstance(groups, str):
-        named = [name for name in (task, outlier, groups) if isinstance(name, str)]
+    label_columns = named_columns(task=task, outlier=outlier, groups=groups)
+    if label_columns:
         X, task, outlier, groups = split_columns(
             X, task=task, outlier=outlier, groups=groups
         )
     if reset:
-        estimator.label_columns_ = named
+        estimator.label_columns_ = label_columns
     X = check_rows(estimator, X, reset=reset)
     n = X.shape[0]
     weight = np.ones(n) if sample_weight is None else check_weight(sample_weight, X)
@@ -305,12 +305,20 @@ def check_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
             and np.isfinite(X).all()
         ):
             return X
+    if not reset and type(X) is np.ndarray and X.shape == (0, estimator.n_features_in_):
+        return np.empty(X.shape)  # no rows need no names, of which a check would speak
     if isinstance(X, np.ma.MaskedArray):  # scikit-learn would read what the mask hides
         X = np.ma.filled(X.astype(np.float64), np.nan)
     dtype = np.float64 if reset else [np.float64, np.float32]
+    least = 1 if reset else 0
     try:
         return validate_data(
-            estimator, X, reset=reset, accept_sparse="csr", dtype=dtype
+            estimator,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=dtype,
+            ensure_min_samples=least,
         )
     except (ValueError, TypeError, OverflowError) as error:
         raise validation.with_place(error, X) from None

@@ -1,7 +1,6 @@
 """One call that chooses."""
 
 import importlib
-import time
 
 import numpy as np
 import pytest
@@ -138,22 +137,11 @@ def test_known_outliers_weights_and_frames(rows):
     assert model.predict(frame, task="machine").shape == (60,)
 
 
-def test_a_budget_is_kept(rows):
-    X, task = rows
-    X, task = np.vstack([X + 0.01 * k for k in range(5)]), np.tile(task, 5)
-    begin = time.process_time()  # other processes may be at work
-    model = manyone.auto(X, task=task, budget=0.4, alarm_rate=0.1)
-    assert time.process_time() - begin < 2.0  # a last fit is not cut short
-    whole = manyone.auto(X[::5], task=task[::5], alarm_rate=0.1)
-    assert len(model.choice_["score"]) < len(whole.choice_["score"])
-
-
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
         *(
             ("anomalies", "odd"),
-            ("budget", 0.0),
             ("alarm_rate", 1.0),
             ("random_state", "odd"),
         ),

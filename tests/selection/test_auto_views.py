@@ -78,7 +78,7 @@ def test_a_view_that_knows_nothing_counts_for_little_and_the_choice_says_so():
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(4), 6)
     X = rng.normal(size=(4, 300))[task] + rng.normal(size=(24, 300))
-    model = auto(X, task=task, budget=1.0)
+    model = auto(X, task=task)
     reason = model.choice_["reason"][
         model.choice_["chosen"] & (model.choice_["view"] == "faults")
     ]

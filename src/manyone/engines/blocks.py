@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from manyone.labels import (
     check_outlier,
     check_weight,
     lookup,
+    named_columns,
     one_per_row,
     split_columns,
 )
@@ -54,12 +55,15 @@ class Block:
         ValueError
             If a value is not finite, a length does not fit, or a normal row has no task.
         """
-        roles = tuple(
-            name for name in (self.task, self.outlier) if isinstance(name, str)
-        )
+        columns = named_columns(task=self.task, outlier=self.outlier)
         X, task, known = split_columns(self.X, task=self.task, outlier=self.outlier)
         probe = BaseEstimator()
-        X = check_rows(probe, X, reset=True)
+        try:
+            X = check_rows(probe, X, reset=True)
+        except (ValueError, TypeError) as error:
+            # A block does not know whose rows it holds; the user never wrote this class.
+            words = str(error).replace(" by BaseEstimator", "")
+            raise type(error)(words) from None
         n = X.shape[0]
         outlier = np.zeros(n, dtype=bool) if known is None else check_outlier(known, n)
         labels: NDArray[Any] = np.zeros(n, dtype=np.intp)
@@ -73,7 +77,7 @@ class Block:
                 check_weight(self.weight, X) if np.any(self.weight) else np.zeros(n)
             )
         names = getattr(probe, "feature_names_in_", None)
-        block = CheckedBlock(X, labels, outlier, weight, names, roles)
+        block = CheckedBlock(X, labels, outlier, weight, names, columns)
         return block if np.all(weight > 0) else block.take(np.flatnonzero(weight > 0))
 
 
@@ -85,12 +89,12 @@ class CheckedBlock(Block):
     ----------
     names : ndarray of shape (d,) or None
         Of the columns.
-    roles : tuple of str
-        Names of columns that are no features.
+    label_columns : dict
+        Columns that are no features, by what they hold.
     """
 
     names: NDArray[Any] | None = None
-    roles: tuple[str, ...] = ()
+    label_columns: Mapping[str, str] = field(default_factory=dict)
 
     def checked(self) -> CheckedBlock:
         """The block itself."""
@@ -101,7 +105,7 @@ class CheckedBlock(Block):
         X, task, outlier, weight = (
             part[rows] for part in (self.X, self.task, self.outlier, self.weight)
         )
-        return CheckedBlock(X, task, outlier, weight, self.names, self.roles)
+        return CheckedBlock(X, task, outlier, weight, self.names, self.label_columns)
 
     def coded(self, tasks: NDArray[Any]) -> CodedRows:
         """The rows with the number of each one's task among `tasks`."""

@@ -18,6 +18,7 @@ from dask.callbacks import Callback
 
 from manyone.engines.blocks import Block
 from manyone.engines.fitting import Step, Sweep
+from manyone.engines.sources import claims_of
 from manyone.progress import counted
 
 # Partials that are merged at once.
@@ -77,19 +78,29 @@ def scored_lazily(
     -------
     dask.array.Array of shape (n,) or (n, T)
     """
-    task = given.pop("task", None)
-    name, shared = method.__name__, dask.delayed(model, pure=False)
-    wide = name == "score_tasks"
+    roles = {"task": given.pop("task", None)}
+    counted = "sample_weight" in given
+    if counted:
+        roles["weight"] = given.pop("sample_weight")
+    name = method.__name__
+    shared = dask.delayed(model, pure=False)
     kind = {"predict": np.int_, "predict_task": object}.get(name, np.float64)
-    width = (len(model.tasks_),) if wide else ()
+    width = _width(name, model)
     sizes = X.chunks[0] if isinstance(X, da.Array) else [np.nan] * X.npartitions
     chunks = []
-    for block, size in zip(delayed_blocks(X, task=task), sizes, strict=True):
-        values = dask.delayed(_scored, pure=False)(
-            name, shared, block, given, width, kind
-        )
+    for block, size in zip(delayed_blocks(X, **roles), sizes, strict=True):
+        values = dask.delayed(_scored, pure=False)(name, shared, block, given, counted)
         chunks.append(da.from_delayed(values, (size, *width), dtype=kind))
     return da.concatenate(chunks, allow_unknown_chunksizes=True)
+
+
+def _width(name: str, model: Any) -> tuple[int, ...]:
+    """Shape of what a scoring method says of one row."""
+    if name == "score_tasks":
+        return (len(model.tasks_),)
+    if name == "view_scores":
+        return (len(model.views_),)
+    return (3,) if name == "_claims_of_block" else ()
 
 
 def delayed_blocks(X: Any, **roles: Any) -> list[Any]:
@@ -166,10 +177,7 @@ def _scored(
     model: Any,
     block: Block,
     given: dict[str, Any],
-    width: tuple[int, ...],
-    kind: Any,
+    counted: bool,
 ) -> Any:
-    if not len(block.X):
-        return np.empty((0, *width), dtype=kind)
-    claimed = {} if block.task is None else {"task": block.task}
-    return np.asarray(getattr(model, name)(block.X, **claimed, **given))
+    claims = claims_of(block, counted)
+    return np.asarray(getattr(model, name)(block.X, **claims, **given))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sized
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Protocol
 
@@ -25,12 +25,16 @@ from manyone.engines.plan import Plan, sample_size, seed_of
 from manyone.engines.reach import Reach
 from manyone.engines.sample import Sample, TakeSample, refuse_unusable
 from manyone.kernels.gram import Gram
+from manyone.kernels.kernel import VALUES_ONLY
 from manyone.metric.shrinkage import Whitening
 from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution
 from manyone.progress import counted
 from manyone.rows import TrainingRows
 from manyone.threads import threads_for_blocks
+
+# Metrics that sums over rows give.
+_METRICS = ("plain", "whitened")
 
 
 class Step(Protocol):
@@ -85,7 +89,8 @@ def fit(model: Any, sweep: Sweep) -> Any:
     Parameters
     ----------
     model : estimator
-        One that declares ``can.blocks``.
+        One that declares ``can.blocks``, with landmarks; a :class:`~manyone.CombinedOneClass` of
+        such, or an :class:`~manyone.AutoOneClass`.
     sweep : callable
         Runs a pass: ``sweep(step)`` is ``step.partial`` of all blocks, merged by ``step.merge``.
 
@@ -105,10 +110,134 @@ def fit(model: Any, sweep: Sweep) -> Any:
     >>> model.tasks_.tolist(), model.calibration_.counts.tolist()
     (['ann', 'bob'], [75.0, 75.0])
     """
-    return fit_judged(model, sweep)[0]
+    if not hasattr(model, "_fit_passes"):
+        raise ValueError(
+            "engines.fit takes an estimator with landmarks, a CombinedOneClass of such, or an "
+            f"AutoOneClass; got a {type(model).__name__}. Transform rows where blocks are made, "
+            "and fit the last step. TableModel.fit takes files, functions and Dask frames."
+        )
+    return model._fit_passes(sweep)
 
 
-def fit_judged(model: Any, sweep: Sweep) -> tuple[Any, Any]:
+def refuse_whole_rows(model: Any, groups: Any) -> None:
+    """Raise where a model wants all rows at once and they come in blocks."""
+    from manyone.estimators import METHODS
+
+    if why := why_whole_rows(model, groups):
+        views = hasattr(model, "estimators")
+        able = [
+            cls
+            for cls in METHODS.values()
+            if cls.can.blocks and cls.can.updates >= views
+        ]
+        names = " or ".join(cls.__name__ for cls in able)
+        raise ValueError(
+            f"{why}, but X comes in blocks. Use {names} with landmarks=1000 or so."
+        )
+
+
+def why_whole_rows(model: Any, groups: Any) -> str:
+    """Why a model has to see all rows at once; empty where passes over blocks will do."""
+    if hasattr(model, "estimators"):
+        for name, view in model._views():
+            why = why_whole_rows(view, groups)
+            if why or not view.can.updates:
+                return why or f"The view {name!r} is a {type(view).__name__}"
+        return ""
+    if not getattr(model, "can", None) or not model.can.blocks:
+        return f"{type(model).__name__} needs all rows in memory"
+    if model.landmarks is None:
+        return "Without landmarks all rows are needed in memory"
+    if model.kernel in VALUES_ONLY:
+        return f"kernel={model.kernel!r} has no rows"
+    if model.metric not in _METRICS:
+        return f"metric={model.metric!r} needs all rows in memory"
+    if groups is not None:
+        return "groups= needs all rows in memory, as those of a group may be in many blocks"
+    return ""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a pass has seen: number of rows, and the sum of their hashes in any order."""
+
+    n_rows: int
+    hashes: int
+
+    def __add__(self, other: Seen) -> Seen:
+        """What two passes over different rows have seen."""
+        return Seen(self.n_rows + other.n_rows, (self.hashes + other.hashes) % 2**64)
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """A step that also says which rows it saw; blocks without rows give nothing."""
+
+    step: Step
+
+    def partial(self, block: Block) -> tuple[Seen, Any] | None:
+        """What one block gives."""
+        if np.shape(block.X)[0] == 0:
+            return None
+        checked = block.checked()
+        hashes = int(row_hashes(checked.X).sum(dtype=np.uint64))
+        return Seen(checked.X.shape[0], hashes), self.step.partial(checked)
+
+    def merge(self, one: Any, other: Any) -> Any:
+        """What two sets of blocks give together."""
+        if one is None:
+            return other
+        if other is None:
+            return one
+        return one[0] + other[0], self.step.merge(one[1], other[1])
+
+
+class SteadySweep:
+    """Passes that must all see the same rows: sums of different rows are no model.
+
+    Parameters
+    ----------
+    sweep : callable
+        Runs a pass.
+    """
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self._first: Seen | None = None
+
+    def __call__(self, step: Step) -> Any:
+        """Run a pass, and compare what it saw with what the first one saw."""
+        merged = self._sweep(_Watched(step))
+        if merged is None:
+            raise ValueError("No block has a row: give at least one row.")
+        seen, result = merged
+        first = seen if self._first is None else self._first
+        self._first = first
+        if seen == first:
+            return result
+        change = (
+            f"the first pass saw {first.n_rows:,} rows, a later one {seen.n_rows:,}"
+        )
+        if seen.n_rows == first.n_rows:
+            change = f"two passes saw {seen.n_rows:,} rows of different values"
+        raise ValueError(
+            f"The rows of X changed during the fit: {change}. A function must yield the same rows "
+            "whenever it is called; write rows that are random, or still arrive, to a file first."
+        )
+
+
+def steady(sweep: Sweep) -> SteadySweep:
+    """Passes that notice when rows change."""
+    return sweep if isinstance(sweep, SteadySweep) else SteadySweep(sweep)
+
+
+def fit_by_passes(model: Any, sweep: Sweep) -> Any:
+    """Fit one estimator with landmarks; see `fit`."""
+    calibrate = model.alarm_rate is not None
+    return fit_judged(model, steady(sweep), calibrate=calibrate)[0]
+
+
+def fit_judged(model: Any, sweep: Sweep, *, calibrate: bool) -> tuple[Any, Any]:
     """The fitted model, and the pass that left its rows out, where there is one for all of them."""
     model._validate_params()
     whitened = model.metric == "whitened"
@@ -121,7 +250,8 @@ def fit_judged(model: Any, sweep: Sweep) -> tuple[Any, Any]:
     refuse_unusable(sample)
     remember_columns(model, sample)
     if sample.whole and model.can.sample_rows:
-        return model._fit_rows(sample.rows().by_task(), sample.tasks), None
+        rows = sample.rows().by_task()
+        return model._fit_rows(rows, sample.tasks, calibrate=calibrate), None
     # So few rows shape the metric much: thresholds come from folds.
     few = whitened and sample.n_rows <= size
     # Two layers are learned from the sample by BLAS; all else is blocks of rows.
@@ -139,11 +269,9 @@ def fit_judged(model: Any, sweep: Sweep) -> tuple[Any, Any]:
     calibration = tails.calibration(len(plan.tasks), solution.left_out_source)
     model._warn(solution, sample.X)
     model.training_ = no_rows(len(plan.tasks))
-    model.tasks_, model.solution_, model.calibration_ = (
-        plan.tasks,
-        solution,
-        calibration,
-    )
+    model.tasks_ = plan.tasks
+    model.solution_ = solution
+    model.calibration_ = calibration
     model._set_offsets(model.alarm_rate)
     return model, judge
 
@@ -194,7 +322,8 @@ def _planned(
 
 def remember_columns(model: Any, sample: Sample) -> None:
     """Say how many columns there are, and their names."""
-    model.n_features_in_, model.label_columns_ = sample.X.shape[1], list(sample.roles)
+    model.n_features_in_ = sample.X.shape[1]
+    model.label_columns_ = dict(sample.label_columns)
     vars(model).pop("feature_names_in_", None)
     if sample.names is not None:
         model.feature_names_in_ = sample.names

@@ -6,7 +6,8 @@ tasks, the same rows are drawn, and of small tasks all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import Any
 
@@ -45,8 +46,8 @@ class Sample:
     quota : int
     names : ndarray of shape (d,) or None
         Of the columns.
-    roles : tuple of str
-        Names of columns that are no features.
+    label_columns : dict
+        Columns that are no features, by what they hold.
     """
 
     tasks: NDArray[Any]
@@ -57,7 +58,7 @@ class Sample:
     totals: Array
     quota: int
     names: NDArray[Any] | None = None
-    roles: tuple[str, ...] = ()
+    label_columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def codes(self) -> Codes:
@@ -163,7 +164,7 @@ class TakeSample:
         checked = block.checked()
         tasks = encode(checked.task)[0]
         sample = self.of(checked.coded(tasks), tasks)
-        return replace(sample, names=checked.names, roles=checked.roles)
+        return replace(sample, names=checked.names, label_columns=checked.label_columns)
 
     def of(self, rows: CodedRows, tasks: NDArray[Any]) -> Sample:
         """Sample of rows whose tasks are numbers of these."""
@@ -208,15 +209,18 @@ class TakeSample:
             strata.append(2 * place[part.stratum // 2] + part.stratum % 2)
         X, quota = stacked([one.X, other.X]), min(one.quota, other.quota)
         hashes = np.concatenate([one.hashes, other.hashes])
-        weight, told = (
+        both = Sample(
+            tasks,
+            X,
+            np.concatenate(strata),
+            hashes,
             np.concatenate([one.weight, other.weight]),
-            (one.names, one.roles),
+            totals,
+            quota,
+            one.names,
+            one.label_columns,
         )
-        return self._drawn(
-            Sample(
-                tasks, X, np.concatenate(strata), hashes, weight, totals, quota, *told
-            )
-        )
+        return self._drawn(both)
 
     def _drawn(self, sample: Sample) -> Sample:
         """Copies as one row, and of every stratum the rows of lowest hash."""

@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 
 from manyone.engines.blocks import Block
-from manyone.engines.fitting import Sweep, local_sweep
-from manyone.kernels.kernel import VALUES_ONLY
+from manyone.engines.fitting import (
+    Sweep,
+    local_sweep,
+    refuse_whole_rows,
+    why_whole_rows,
+)
 from manyone.rows import in_memory
 
 # Rows of an array or a file that make one block.
 _ROWS = 2**16
-# Metrics that sums over rows give.
-_METRICS = ("plain", "whitened")
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,7 @@ def _parquet() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class CalledBlocks:
-    """Blocks that a function yields, called anew for every pass; empty ones are left out."""
+    """Blocks that a function yields, called anew for every pass."""
 
     function: Callable[[], Iterable[Any]]
 
@@ -94,9 +96,7 @@ class CalledBlocks:
         """Call the function again."""
         for given in self.function():
             parts = given if isinstance(given, tuple) else (given,)
-            block = given if isinstance(given, Block) else Block(*parts)
-            if np.shape(block.X)[0]:
-                yield block
+            yield given if isinstance(given, Block) else Block(*parts)
 
 
 def blocks_of(X: Any, task: Any = None, outlier: Any = None, weight: Any = None) -> Any:
@@ -182,50 +182,12 @@ def sweep_over(
     # A memory-mapped array can be read whole by a model without landmarks.
     mapped = isinstance(X, np.memmap) and model.landmarks is None
     at_hand = mapped or in_memory(X)
-    if at_hand and _why_whole_rows(model, groups):
+    if at_hand and why_whole_rows(model, groups):
         return None
     sweep = sweep_of(X, task, outlier, sample_weight)
     if not at_hand:
         refuse_whole_rows(model, groups)
     return sweep
-
-
-def refuse_whole_rows(model: Any, groups: Any) -> None:
-    """Raise where a model wants all rows at once and they come in blocks."""
-    from manyone.estimators import METHODS
-
-    if why := _why_whole_rows(model, groups):
-        views = hasattr(model, "estimators")
-        able = [
-            cls
-            for cls in METHODS.values()
-            if cls.can.blocks and cls.can.updates >= views
-        ]
-        names = " or ".join(cls.__name__ for cls in able)
-        raise ValueError(
-            f"{why}, but X comes in blocks. Use {names} with landmarks=1000 or so."
-        )
-
-
-def _why_whole_rows(model: Any, groups: Any) -> str:
-    """Why a model has to see all rows at once; empty where passes over blocks will do."""
-    if hasattr(model, "estimators"):
-        for name, view in model._views():
-            why = _why_whole_rows(view, groups)
-            if why or not view.can.updates:
-                return why or f"The view {name!r} is a {type(view).__name__}"
-        return ""
-    if not getattr(model, "can", None) or not model.can.blocks:
-        return f"{type(model).__name__} needs all rows in memory"
-    if model.landmarks is None:
-        return "Without landmarks all rows are needed in memory"
-    if model.kernel in VALUES_ONLY:
-        return f"kernel={model.kernel!r} has no rows"
-    if model.metric not in _METRICS:
-        return f"metric={model.metric!r} needs all rows in memory"
-    if groups is not None:
-        return "groups= needs all rows in memory, as those of a group may be in many blocks"
-    return ""
 
 
 def scored_by_blocks(
@@ -236,12 +198,27 @@ def scored_by_blocks(
         from manyone.engines.dask import scored_lazily
 
         return scored_lazily(method, model, X, given)
-    blocks = blocks_of(X, given.pop("task", None))  # every block brings its own
+    counted = "sample_weight" in given
+    task = given.pop("task", None)
+    blocks = blocks_of(X, task, None, given.pop("sample_weight", None))
     parts = []
     for block in blocks:
-        claimed = {} if block.task is None else {"task": block.task}
-        parts.append(method(model, block.X, **claimed, **given))
+        parts.append(method(model, block.X, **claims_of(block, counted), **given))
+    if not parts:
+        parts.append(method(model, np.empty((0, model.n_features_in_)), **given))
     return np.concatenate(parts)
+
+
+def claims_of(block: Block, counted: bool) -> dict[str, Any]:
+    """What a scoring method is told of a block; counts only where it asks for them."""
+    claims = {} if block.task is None else {"task": block.task}
+    if counted:
+        if block.outlier is not None:
+            raise ValueError(
+                "X is to hold normal rows only: yield no known outliers with its blocks."
+            )
+        claims["sample_weight"] = block.weight
+    return claims
 
 
 def is_dask(X: Any) -> bool:

@@ -21,7 +21,7 @@ from manyone._types import Array, Codes, Rows
 from manyone.calibration.folds import by_number, similarity_of, solve_with_folds
 from manyone.calibration.thresholds import Calibration
 from manyone.estimators.capabilities import Capabilities
-from manyone.estimators.scoring import Scoring
+from manyone.estimators.scoring import DEFAULT_RATE, RATE, Scoring
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import KERNELS, VALUES_ONLY
 from manyone.memory import NotEnoughMemory, too_large
@@ -70,10 +70,10 @@ class OneClassEstimator(
     """Base class of all estimators: rows in, a solution with left-out scores, thresholds."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "alarm_rate": [Interval(Real, 0, 1, closed="neither")],
+        "alarm_rate": [RATE, None],
     }
 
-    alarm_rate: float = 0.05
+    alarm_rate: float | None = DEFAULT_RATE
     enroll: ClassVar[Any] = NoUpdate()
     forget: ClassVar[Any] = NoUpdate()
 
@@ -84,9 +84,9 @@ class OneClassEstimator(
 
     @abstractmethod
     def _fit_rows(
-        self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool = True
+        self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool
     ) -> Self:
-        """Become the model of these rows, with thresholds unless told otherwise."""
+        """Become the model of these rows, with left-out scores where `calibrate` says so."""
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -135,13 +135,14 @@ class OneClassEstimator(
             if sweep is not None:
                 return self._fit_passes(sweep)
         rows, tasks, _ = training_rows(self, X, task, outlier, sample_weight, groups)
-        return self._fit_rows(rows, tasks)
+        return self._fit_rows(rows, tasks, calibrate=self.alarm_rate is not None)
 
     def _fit_passes(self, sweep: Any) -> Self:
         """Become the model of rows that only passes over blocks can see."""
-        from manyone.engines.fitting import fit
+        from manyone.engines.fitting import fit_by_passes, refuse_whole_rows
 
-        return fit(self, sweep)
+        refuse_whole_rows(self, None)
+        return fit_by_passes(self, sweep)
 
     def fit_predict(
         self, X: Any, y: Any = None, *, task: Any = None, **given: Any
@@ -149,9 +150,13 @@ class OneClassEstimator(
         """Fit (see `fit` for what else may be given), then predict the same rows, shape (n,)."""
         return self.fit(X, task=task, **given).predict(X, task=task)
 
-    def _set_offsets(self, alarm_rate: float) -> None:
+    def _set_offsets(self, alarm_rate: float | None) -> None:
         # Kept beside the parameter, which set_params may change without new offsets.
         self.promised_rate_ = alarm_rate
+        if alarm_rate is None:
+            self.offset_ = np.zeros(len(self.tasks_))
+            self.__dict__.pop("alarm_rate_", None)
+            return
         self.offset_, self.alarm_rate_ = self.calibration_.offsets(alarm_rate)
         if 1.0 / (self.calibration_.counts.min() + 1.0) > alarm_rate:
             warn_user(self.calibration_.shortfall_message(alarm_rate, self.tasks_))
@@ -206,9 +211,8 @@ class MultiTaskOneClass(OneClassEstimator):
     # ------------------------------------------------------------------------------------- fitting
 
     def _fit_rows(
-        self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool = True
+        self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool
     ) -> Self:
-        """Become the model of these rows, with thresholds unless told otherwise."""
         if self.can.merges_copies:
             rows = rows.merged()[0]
         try:
@@ -229,10 +233,11 @@ class MultiTaskOneClass(OneClassEstimator):
             replace(rows, X=np.empty((len(rows.codes), 0))) if bare else rows
         )
         self._warn(solution, rows.X)
-        if calibrate and solution.left_out is not None:
+        self.__dict__.pop("calibration_", None)
+        if calibrate:
             with np.errstate(under="ignore"):
                 self.calibration_ = Calibration.from_left_out(solution, rows)
-            self._set_offsets(self.alarm_rate)
+        self._set_offsets(self.alarm_rate if calibrate else None)
         return self
 
     def _learned_metric(

@@ -17,9 +17,15 @@ from manyone._types import Array
 from manyone.calibration.thresholds import Calibration, spreads
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
 from manyone.estimators.capabilities import Capabilities
+from manyone.estimators.elsewhere import by_blocks
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR
-from manyone.estimators.updates import Updatable, Updates, more_rows
+from manyone.estimators.updates import (
+    Updatable,
+    Updates,
+    more_rows,
+    warn_of_lost_calibration,
+)
 from manyone.messages import CalibrationWarning
 from manyone.models.combined import CombinedScorer, Tail, relative_weights, weight_of
 from manyone.models.solution import Solution
@@ -105,28 +111,37 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
     # ------------------------------------------------------------------------------------- fitting
 
     def _fit_rows(
-        self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool = True
+        self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool
     ) -> Self:
         views: dict[str, MultiTaskOneClass] = {}
         for name, view in self._views():
             view = clone(view).set_params(alarm_rate=self.alarm_rate)
-            view.n_features_in_, view.label_columns_ = self.n_features_in_, []
+            view.n_features_in_ = self.n_features_in_
+            view.label_columns_ = {}
             if hasattr(self, "feature_names_in_"):
                 view.feature_names_in_ = self.feature_names_in_
             with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
                 # What has to be said about thresholds is said about the combined ones.
-                views[name] = view._fit_rows(rows, tasks)
-        return self._combine(views, rows, self.alarm_rate)
+                views[name] = view._fit_rows(rows, tasks, calibrate=True)
+        return self._combine(views, rows, self.alarm_rate if calibrate else None)
 
     def _fit_passes(self, sweep: Any) -> Self:
-        from manyone.engines.fitting import fit_judged, no_rows
+        from manyone.engines.fitting import (
+            fit_judged,
+            no_rows,
+            refuse_whole_rows,
+            steady,
+        )
         from manyone.engines.views import combined
 
-        views, judges = {}, []
+        refuse_whole_rows(self, None)
+        sweep = steady(sweep)
+        views: dict[str, MultiTaskOneClass] = {}
+        judges = []
         with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
             for name, view in self._views():
                 view = clone(view).set_params(alarm_rate=self.alarm_rate)
-                views[name], judge = fit_judged(view, sweep)
+                views[name], judge = fit_judged(view, sweep, calibrate=True)
                 judges.append(judge)
         self.training_ = no_rows(len(view.tasks_))
         self.__dict__.pop("feature_names_in_", None)
@@ -137,7 +152,9 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         found = combined(list(views.values()), judges, sweep, self.weights, self.rule)
         return self._become(views, *found, self.alarm_rate)
 
-    def _combine(self, views: dict[str, Any], rows: TrainingRows, rate: float) -> Self:
+    def _combine(
+        self, views: dict[str, Any], rows: TrainingRows, rate: float | None
+    ) -> Self:
         """Become the combination of fitted views; thresholds from their left-out scores."""
         tails, left_out, able = [], [], []
         for view in views.values():
@@ -171,11 +188,18 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         )
 
     def _become(
-        self, views: Any, solution: Any, calibration: Calibration, rate: float
+        self,
+        views: dict[str, Any],
+        solution: Solution,
+        calibration: Calibration,
+        rate: float | None,
     ) -> Self:
-        self.views_, self.tasks_ = views, next(iter(views.values())).tasks_
-        self.solution_, self.calibration_ = solution, calibration
-        self.weights_ = solution.scorer.weights
+        self.views_ = views
+        self.tasks_ = next(iter(views.values())).tasks_
+        self.solution_ = solution
+        self.calibration_ = calibration
+        scorer: Any = solution.scorer
+        self.weights_ = scorer.weights
         self._set_offsets(rate)
         return self
 
@@ -232,6 +256,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
 
     # ------------------------------------------------------------------------------------- scoring
 
+    @by_blocks
     def view_scores(self, X: Any, *, task: Any = None) -> Array:
         """How abnormal each row looks in each view.
 
@@ -247,6 +272,8 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
             that is larger, times `weights_`, raised the alarm.
         """
         X, codes = self._scoring_rows(X, task)
+        if X.shape[0] == 0:
+            return np.empty((0, len(self.views_)))
         scorer: Any = self.solution_.scorer
         with np.errstate(under="ignore"):
             return np.asarray(scorer.values(X, codes))
@@ -276,6 +303,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         """Change views that have kept sums over their rows."""
         from manyone.engines.fitting import no_rows
 
+        warn_of_lost_calibration(self)
         # Copies: a refusal half-way leaves no trace.
         views = {name: copy(view) for name, view in self.views_.items()}
         with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
@@ -285,6 +313,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
 
     def _updated(self, method: str, *given: Any) -> Self:
         """Change views of rows in memory; one that has kept all lends them to the others."""
+        warn_of_lost_calibration(self)
         views = {name: copy(view) for name, view in self.views_.items()}
         whole = [view.training_ for view in views.values() if view.training_.X.shape[1]]
         for name, view in views.items():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from manyone.rows import in_memory
 
+Method = TypeVar("Method", bound=Callable[..., Any])
 
-def by_blocks(method: Callable[..., Any]) -> Callable[..., Any]:
+
+def by_blocks(method: Method) -> Method:
     """Let a scoring method take rows that are not in memory, one block after the other."""
 
     @wraps(method)
@@ -20,4 +22,4 @@ def by_blocks(method: Callable[..., Any]) -> Callable[..., Any]:
 
         return scored_by_blocks(method, self, X, given)
 
-    return scored
+    return cast(Method, scored)

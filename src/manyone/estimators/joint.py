@@ -19,8 +19,8 @@ from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
 from manyone.solvers.leave_blocks import scores_without_blocks, solve_without_blocks
 from manyone.solvers.ridge import (
-    RidgeFactor,
     effective_alpha,
+    factorise,
     left_out_scores,
     one_minus_leverage,
     solve_ridge,
@@ -149,10 +149,7 @@ class JointOCKSR(Updatable):
         coef, kept, lower = solve_ridge(K, R, alpha, rows.weight, overwrite=True)
         residuals = coef * (alpha / rows.weight)[:, None]
         without = partial(solve_without_blocks, lower, alpha)
-        solution = ridge_solution(points, coef, residuals, kept, alpha, rows, without)
-        if rows.columns is None:
-            solution.learned["factor"] = RidgeFactor(points, rows.weight, alpha, lower)
-        return solution
+        return ridge_solution(points, coef, residuals, kept, alpha, rows, without)
 
     def _solve_passes(
         self, plan: Plan, sweep: Sweep, sample: Sample
@@ -162,12 +159,11 @@ class JointOCKSR(Updatable):
         return joint_passes(plan, sweep, self.alpha)
 
     def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
-        points, rows, learned = (
-            self._solution.scorer.points,
-            self.training_,
-            self._solution.learned,
-        )
-        factor, kept = learned["factor"].lower, learned["one_minus_leverage"]
+        points = self._solution.scorer.points
+        rows = self.training_
+        learned = self._solution.learned
+        factor = self._factor()
+        kept = learned["one_minus_leverage"]
         p = np.empty(X.shape[0])
         for task in np.unique(codes):
             mine = np.flatnonzero(codes == task)
@@ -186,12 +182,20 @@ class JointOCKSR(Updatable):
 
     # ------------------------------------------------------------------------------------- updates
 
+    def _factor(self) -> Array:
+        """Cholesky factor (n, n) of the fit, made again: as large as the kernel matrix."""
+        points = self._solution.scorer.points
+        K = points.kernel.gram(points.X)
+        root = np.sqrt(self.training_.weight)
+        return factorise(K, self._solution.learned["alpha"], root, overwrite=True)
+
     def _state(self) -> RidgeState:
         weight, learned = self.training_.weight, self.solution_.learned
         count = np.minimum(weight, 1.0)
         complement = 1.0 - weight * (1.0 - learned["one_minus_leverage"]) / count
-        coef, lower = learned["dual_coef"], learned["factor"].lower
-        return RidgeState(coef, complement, lower, np.sqrt(weight), learned["alpha"])
+        root = np.sqrt(weight)
+        coef = learned["dual_coef"]
+        return RidgeState(coef, complement, self._factor(), root, learned["alpha"])
 
     def _with_rows(
         self, old: TrainingRows, new: TrainingRows
@@ -218,7 +222,6 @@ class JointOCKSR(Updatable):
         points = Points(self.solution_.scorer.points.kernel, rows.X)
         without = partial(solve_without_blocks, lower, alpha)
         solution = ridge_solution(points, coef, residuals, kept, alpha, rows, without)
-        solution.learned["factor"] = RidgeFactor(points, rows.weight, alpha, lower)
         return solution, rows
 
 

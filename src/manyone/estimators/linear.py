@@ -240,8 +240,7 @@ class LinearOCKSR(MultiTaskOneClass):
         penalty = len(total) * (self.frobenius + self.nuclear)
         gap = 0.0 if self.nuclear == 0 else np.nan
         learned = {**found.learned, "structure": np.eye(len(total)), "duality_gap": gap}
-        for name in ("factor", "sums"):
-            learned.pop(name, None)
+        learned.pop("sums", None)
         return replace(
             found, report=FitReport(np.array([cost + penalty])), learned=learned
         )

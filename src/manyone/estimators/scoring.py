@@ -8,20 +8,32 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from manyone import validation
-from manyone._sklearn import validate_parameter_constraints
+from manyone._sklearn import Interval, validate_parameter_constraints
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.calibration.conformal import select_rows
 from manyone.calibration.thresholds import Calibration
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.elsewhere import by_blocks
 from manyone.kernels.kernel import Kernel
-from manyone.labels import check_weight, lookup, one_per_row, without_columns
+from manyone.labels import (
+    check_weight,
+    lookup,
+    one_per_row,
+    split_labels,
+    without_columns,
+)
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
 from manyone.rows import MISSING, TrainingRows, check_rows
+
+#: Rates that can be promised.
+RATE = Interval(Real, 0, 1, closed="neither")
+#: The rate of an estimator that is told nothing.
+DEFAULT_RATE = 0.05
 
 
 class Scoring:
@@ -29,15 +41,14 @@ class Scoring:
 
     can: ClassVar[Capabilities]
     tasks_: NDArray[Any]
-    label_columns_: list[str]
+    label_columns_: dict[str, str]
     solution_: Solution
     training_: TrainingRows
     calibration_: Calibration
     offset_: Array
     alarm_rate_: Array
-    promised_rate_: float
-    alarm_rate: float
-    _parameter_constraints: ClassVar[dict[str, list[Any]]]
+    promised_rate_: float | None
+    alarm_rate: float | None
 
     @by_blocks
     def score_samples(self, X: Any, *, task: Any = None) -> Array:
@@ -47,7 +58,8 @@ class Scoring:
         ----------
         X : array-like, sparse matrix or data frame of shape (n, d)
         task : array-like of shape (n,) or str or None
-            Task that each row claims to belong to; may be left out if there is only one.
+            Task that each row claims to belong to, or the column that holds it. None: the column
+            that `fit` was given, where `X` has it; or the only task that there is.
 
         Returns
         -------
@@ -58,14 +70,17 @@ class Scoring:
 
     @by_blocks
     def decision_function(self, X: Any, *, task: Any = None) -> Array:
-        """`score_samples` minus the threshold of each row's task, shape (n,); < 0 is an alarm."""
-        self._check_calibrated()
+        """`score_samples` minus the threshold of each row's task, shape (n,); < 0 is an alarm.
+
+        With ``alarm_rate=None`` there are no thresholds, and it is `score_samples`.
+        """
         X, codes = self._scoring_rows(X, task)
         return self._own_scores(X, codes) - self.offset_[codes]
 
     @by_blocks
     def predict(self, X: Any, *, task: Any = None) -> NDArray[np.int_]:
         """+1 where a row is normal for its task, -1 where it raises the alarm, shape (n,)."""
+        self._check_calibrated()
         return np.where(self.decision_function(X, task=task) < 0, -1, 1)
 
     @by_blocks
@@ -92,10 +107,8 @@ class Scoring:
         X, codes = self._scoring_rows(X, task)
         if exact:
             return self._conformal_pvalues(X, codes)
-        self._check_calibrated()
-        return self.calibration_.pvalues(
-            self._own_scores(X, codes), codes, self.promised_rate_
-        )
+        rate = self._check_calibrated()
+        return self.calibration_.pvalues(self._own_scores(X, codes), codes, rate)
 
     def select(
         self, X: Any, *, task: Any = None, fdr: float = 0.1, exact: bool = False
@@ -124,14 +137,15 @@ class Scoring:
         if not isinstance(fdr, Real) or not 0 < fdr < 1:
             raise ValueError(f"fdr must lie between 0 and 1; got {fdr!r}.")
         self._check_calibrated()
-        X, codes = self._scoring_rows(X, task)
-        finest = fdr / X.shape[0]
+        values, codes, _ = self._claims(X, task, None, exact)
+        if not len(codes):
+            return np.zeros(0, dtype=bool)
         if exact:
-            p = self._conformal_pvalues(X, codes)
             floors = 1.0 / (self.calibration_.counts + 1.0)
-        else:
-            p = self.calibration_.pvalues(self._own_scores(X, codes), codes, finest)
-            floors = self.calibration_.smallest_pvalues(finest)
+            return select_rows(values, fdr, floors[codes].min())
+        finest = fdr / len(codes)
+        p = self.calibration_.pvalues(values, codes, finest)
+        floors = self.calibration_.smallest_pvalues(finest)
         return select_rows(p, fdr, floors[codes].min())
 
     @by_blocks
@@ -148,6 +162,8 @@ class Scoring:
             Columns in the order of `tasks_`.
         """
         X = self._scoring_features(X)
+        if X.shape[0] == 0:
+            return np.empty((0, len(self.tasks_)))
         with np.errstate(under="ignore"):
             return self.solution_.all(X)
 
@@ -166,7 +182,10 @@ class Scoring:
             of them), else None.
         """
         self._check_calibrated()
-        scores = self.score_tasks(X)
+        return self._best_task(self.score_tasks(X))
+
+    def _best_task(self, scores: Array) -> NDArray[Any]:
+        """What `predict_task` says of rows with these scores (n, T)."""
         # The best score counts, not the margin: a task with few rows has a generous threshold.
         best = np.argmax(np.where(scores < self.offset_, -np.inf, scores), axis=1)
         rejected = np.all(scores < self.offset_, axis=1)
@@ -194,7 +213,7 @@ class Scoring:
         """
         self._check_calibrated()
         validate_parameter_constraints(
-            self._parameter_constraints, {"alarm_rate": alarm_rate}, type(self).__name__
+            {"alarm_rate": [RATE]}, {"alarm_rate": alarm_rate}, type(self).__name__
         )
         self.alarm_rate = alarm_rate
         self._set_offsets(alarm_rate)
@@ -215,38 +234,38 @@ class Scoring:
         -------
         self
             Tasks with too few held-out rows are compared with the held-out rows of all tasks.
+            Where ``alarm_rate=None``, the rate is 0.05; `recalibrate` promises another.
         """
-        X, codes = self._scoring_rows(X, task)
-        weight = (
-            np.ones(X.shape[0])
-            if sample_weight is None
-            else check_weight(sample_weight, X)
-        )
-        kept = weight > 0
-        scores = self._own_scores(X[kept], codes[kept])
+        scores, codes, weight = self._claims(X, task, sample_weight, exact=False)
+        used = weight > 0
+        if not used.any():
+            raise ValueError("calibrate needs at least one normal row; X has none.")
         self.calibration_ = Calibration.from_scores(
-            scores, codes[kept], weight[kept], len(self.tasks_), "held-out"
+            scores[used], codes[used], weight[used], len(self.tasks_), "held-out"
         )
-        self._set_offsets(self.alarm_rate)
+        rate = DEFAULT_RATE if self.alarm_rate is None else self.alarm_rate
+        self._set_offsets(rate)
         return self
 
     # --------------------------------------------------------------------------- rows for scoring
 
     def _scoring_rows(self, X: Any, task: Any) -> tuple[Rows, Codes]:
         """Rows as the scorer wants them, and the code of the task that each claims."""
-        if isinstance(task, str):
-            X, task = validation.take_column(X, "task", task)
-        X = self._scoring_features(X)
+        self._check_fitted()
+        X, task = split_labels(X, self.label_columns_, task=task)
+        X = check_rows(self, X, reset=False)
         n = X.shape[0]
-        if task is None and len(self.tasks_) > 1:
+        if task is None and len(self.tasks_) > 1 and n > 0:
+            column = self.label_columns_.get("task")
+            name = "" if column is None else f", or in the column {column!r}"
             raise ValueError(
                 f"This model has {len(self.tasks_)} tasks: say which task each row claims with "
-                "task=..., or use score_tasks(X) to score rows against all of them."
+                f"task=...{name}, or use score_tasks(X) to score rows against all of them."
             )
         if task is None:
             return X, np.zeros(n, dtype=np.intp)
         codes = lookup(one_per_row("task", task, n), self.tasks_)
-        if codes.min() == MISSING:
+        if n > 0 and codes.min() == MISSING:
             raise ValueError(
                 f"The task of row {int(np.argmin(codes))} is missing. Remove such rows, or use "
                 "score_tasks(X) to compare them with every known task."
@@ -254,31 +273,62 @@ class Scoring:
         return X, codes
 
     def _scoring_features(self, X: Any) -> Rows:
-        if "solution_" not in vars(self):
-            check_is_fitted(self)
+        self._check_fitted()
         return check_rows(self, without_columns(X, self.label_columns_), reset=False)
 
     def _own_scores(self, X: Rows, codes: Codes) -> Array:
+        if X.shape[0] == 0:
+            return np.empty(0)
         with np.errstate(under="ignore"):
             return self.solution_.own(X, codes)
 
-    @abstractmethod
-    def _set_offsets(self, alarm_rate: float) -> None:
-        """Thresholds for a promised rate."""
-
-    def _check_calibrated(self) -> None:
-        if "calibration_" in vars(self):
-            return
-        check_is_fitted(self)
-        check_is_fitted(
-            self,
-            "calibration_",
-            msg="This %(name)s has no thresholds: it was tuned with calibrate=False. Give its "
-            "calibrate() held-out normal rows, or tune with calibrate=True.",
+    def _claims(
+        self, X: Any, task: Any, sample_weight: Any, exact: bool
+    ) -> tuple[Array, Codes, Array]:
+        """Score (or exact p-value), task and count of every row, wherever the rows are."""
+        claims = np.asarray(
+            self._claims_of_block(
+                X, task=task, sample_weight=sample_weight, exact=exact
+            )
         )
+        return claims[:, 0], claims[:, 1].astype(np.intp), claims[:, 2]
+
+    @by_blocks
+    def _claims_of_block(
+        self, X: Any, *, task: Any = None, sample_weight: Any = None, exact: bool
+    ) -> Array:
+        """The columns of `_claims` as one array of shape (n, 3), which blocks can be stacked of."""
+        X, codes = self._scoring_rows(X, task)
+        weight = np.ones(len(codes))
+        if sample_weight is not None:
+            weight = check_weight(sample_weight, X)
+        score = self._conformal_pvalues if exact else self._own_scores
+        return np.column_stack([score(X, codes), codes, weight])
+
+    @abstractmethod
+    def _set_offsets(self, alarm_rate: float | None) -> None:
+        """Thresholds for a promised rate; None: zeros, and no promise."""
+
+    def _check_fitted(self) -> None:
+        # scikit-learn's check takes longer than the scores of a row.
+        if "solution_" not in vars(self):
+            check_is_fitted(self)
+
+    def _check_calibrated(self) -> float:
+        """The rate that the thresholds promise; refuse where there are none."""
+        self._check_fitted()
+        if self.promised_rate_ is None:
+            raise NotFittedError(
+                f"This {type(self).__name__} has no thresholds (alarm_rate=None or "
+                "calibrate=False): give its calibrate() held-out normal rows, or fit it with "
+                "an alarm_rate."
+            )
+        return self.promised_rate_
 
     def _conformal_pvalues(self, X: Rows, codes: Codes) -> Array:
         scorer = self.solution_.scorer
+        if X.shape[0] == 0:
+            return np.empty(0)
         if not self.can.exact_pvalues:
             raise ValueError(
                 validation.unable(type(self), "exact_pvalues", "exact p-values")

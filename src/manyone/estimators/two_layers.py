@@ -299,7 +299,5 @@ def single_task(model: Any, gram: Gram, rows: TrainingRows) -> Solution:
 def as_single_task(found: Solution, total: Array) -> Solution:
     """The model of the first layer alone, where the rows of the task weigh `total` (1,)."""
     cost = total.sum() * (1.0 - found.learned["mean_response"])
-    learned = {
-        name: v for name, v in found.learned.items() if name not in ("factor", "sums")
-    }
+    learned = {name: value for name, value in found.learned.items() if name != "sums"}
     return replace(found, report=FitReport(np.asarray(cost)), learned=learned)

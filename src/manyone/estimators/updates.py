@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyone._types import Codes
 from manyone.calibration.thresholds import Calibration
-from manyone.estimators.base import MultiTaskOneClass
-from manyone.labels import as_labels, encode, lookup, split_columns
+from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
+from manyone.labels import as_labels, encode, lookup, split_labels
 from manyone.messages import shortlist, warn_user
 from manyone.models.presence import with_presence
 from manyone.models.scorers import InMetric
@@ -125,7 +125,7 @@ class Updatable(Updates, MultiTaskOneClass):
         """The solution without the rows `gone`, which are those of the task `code`."""
 
     def _fit_rows(
-        self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool = True
+        self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool
     ) -> Self:
         super()._fit_rows(rows, tasks, calibrate=calibrate)
         if "sums" in self.solution_.learned:
@@ -196,17 +196,13 @@ class Updatable(Updates, MultiTaskOneClass):
     ) -> Self:
         """Take over a solution; nothing was changed before, so a refusal leaves no trace."""
         calibrated = "calibration_" in vars(self)
-        if calibrated and self.calibration_.source == "held-out":
-            warn_user(
-                "The held-out calibration belonged to the model before this change: thresholds now "
-                "come from left-out training rows. Call calibrate(X, task=...) again."
-            )
+        warn_of_lost_calibration(self)
         with np.errstate(under="ignore"):
             solution = with_presence(solution, rows)
         self.solution_, self.training_, self.tasks_ = solution, rows, tasks
-        if calibrated and solution.left_out is not None:
+        if calibrated:
             self.calibration_ = Calibration.from_left_out(solution, rows)
-            self._set_offsets(self.promised_rate_)
+        self._set_offsets(self.promised_rate_)
         return self
 
     def _become_sums(
@@ -216,19 +212,31 @@ class Updatable(Updates, MultiTaskOneClass):
         from manyone.engines.fitting import no_rows
 
         judge = solution.learned.pop("judge", None)
-        self.solution_, self.tasks_, self.training_ = (
-            solution,
-            tasks,
-            no_rows(len(tasks)),
-        )
+        warn_of_lost_calibration(self)
+        self.solution_ = solution
+        self.tasks_ = tasks
+        self.training_ = no_rows(len(tasks))
         if "calibration_" in vars(self):
             self.calibration_ = tails.calibration(len(tasks), solution.left_out_source)
-            self._set_offsets(self.promised_rate_)
+        self._set_offsets(self.promised_rate_)
         return judge
 
     def _refit(self, rows: TrainingRows, tasks: NDArray[Any]) -> Self:
-        calibrate = "calibration_" in vars(self)
-        return self._fit_rows(rows.by_task(), tasks, calibrate=calibrate)
+        warn_of_lost_calibration(self)
+        rate = self.promised_rate_
+        self._fit_rows(rows.by_task(), tasks, calibrate=rate is not None)
+        if rate != self.promised_rate_:
+            self._set_offsets(rate)
+        return self
+
+
+def warn_of_lost_calibration(model: OneClassEstimator) -> None:
+    """Thresholds from held-out rows belong to the model that scored these rows."""
+    if "calibration_" in vars(model) and model.calibration_.source == "held-out":
+        warn_user(
+            "The held-out calibration belonged to the model before this change: thresholds now "
+            "come from left-out training rows. Call calibrate(X, task=...) again."
+        )
 
 
 def rows_to_enroll(
@@ -237,11 +245,13 @@ def rows_to_enroll(
     """Rows for a fitted model, the tasks of all of them, and what else is said about them."""
     check_is_fitted(model)
     number = len(model.tasks_)
+    X, task, *rest = split_labels(
+        X, model.label_columns_, task=task, outlier=outlier, groups=groups
+    )
     if task is None and number > 1:
         raise ValueError(
             f"This model has {number} tasks: say with task=... where rows belong."
         )
-    X, task, *rest = split_columns(X, task=task, outlier=outlier, groups=groups)
     if task is None:
         task = np.repeat(model.tasks_, np.shape(X)[0])
     return X, task, *rest
@@ -290,12 +300,13 @@ def code_of(model: Any, task: Any) -> int:
 def refit_without(model: Any, task: Any, others: Mapping[str, Any]) -> Any:
     """The model, become that of other rows: those of all tasks but one."""
     tasks = np.delete(model.tasks_, code_of(model, task))
-    fresh = clone(model).fit(**others)
+    fresh = clone(model).set_params(alarm_rate=model.promised_rate_).fit(**others)
     refuse_other_tasks(fresh.tasks_, tasks)
-    if fresh.promised_rate_ != model.promised_rate_:
-        fresh.recalibrate(model.promised_rate_)
+    warn_of_lost_calibration(model)
+    parameters = model.get_params(deep=False)
+    vars(model).clear()
     vars(model).update(vars(fresh))
-    return model
+    return model.set_params(**parameters)
 
 
 def refuse_other_tasks(found: NDArray[Any], tasks: NDArray[Any]) -> None:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyone import auto, tune
-from manyone._types import Array, Codes
+from manyone._types import Anomalies, Array, Codes
 from manyone.estimators import METHODS
 from manyone.experiments.rivals.base import Detector, OwnScales, Rival
 from manyone.files import toml_beside
@@ -125,7 +125,7 @@ class Method:
             )
         X, task = np.asarray(X, dtype=np.float64), np.asarray(task)
         if isinstance(self.model, str):
-            return auto(X, task=task, anomalies=self.model)
+            return auto(X, task=task, anomalies=cast(Anomalies, self.model))
         if self.grid == {}:
             return clone(self.model).fit(X, task=task)
         if isinstance(self.model, Rival):

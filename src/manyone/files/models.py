@@ -40,7 +40,7 @@ from manyone.models.solution import FitReport, Solution
 from manyone.models.task_expansions import TaskExpansions
 from manyone.pipelines import TaskPipeline
 from manyone.rows import TrainingRows
-from manyone.solvers.ridge import RidgeFactor
+from manyone.selection.auto import AutoOneClass
 from manyone.tables import TableModel
 from manyone.tables.decisions import Decision
 from manyone.tables.encoder import Encoder
@@ -51,7 +51,12 @@ from manyone.tables.unknown import UnknownTasks
 
 #: What files of models hold.
 Model: TypeAlias = (
-    OneClassEstimator | TaskPipeline | TableModel | TaskWhitener | Pipeline
+    OneClassEstimator
+    | AutoOneClass
+    | TaskPipeline
+    | TableModel
+    | TaskWhitener
+    | Pipeline
 )
 _KIND = "model"
 
@@ -277,10 +282,6 @@ _PARTS: dict[type, dict[str, Any]] = {
         },
     },
     # What enroll() and forget() need.
-    RidgeFactor: {
-        "hints": {"points": Points},
-        "rules": {"points": "n d", "weight": "n"},
-    },
     Resemblance: {
         "rules": {"coef": "m T", "values": "T m", "mass": "T", "counts": "T"},
     },
@@ -385,7 +386,7 @@ _Texts = dict[str, NDArray[Any]]
 _ATTRIBUTES: dict[str, Hint] = {
     "n_features_in_": int,
     "feature_names_in_": NDArray[Any],
-    "label_columns_": list[str],
+    "label_columns_": dict[str, str],
     "choice_": _Texts,
     "tuning_": _Texts,
     "_metadata_request": dict[str, dict[str, Any]],
@@ -400,15 +401,26 @@ _ESTIMATOR_RULES = {
     "calibration_": "T",
     "training_": "T",
 }
-_FITTED = frozenset(("tasks_", "solution_", "n_features_in_", "label_columns_"))
-_CALIBRATED = frozenset(("calibration_", "offset_", "alarm_rate_", "promised_rate_"))
+_FITTED = frozenset(
+    (
+        *("tasks_", "solution_", "n_features_in_", "label_columns_"),
+        *("offset_", "promised_rate_"),
+    )
+)
 
 
 def _check_estimator(model: OneClassEstimator, sizes: Sizes) -> None:
     if sizes.get(NEEDED, 0) > sizes.get("d", sizes.get(NEEDED, 0)):
         raise ModelFileError("points name columns that new rows do not have")
+    if vars(model).get("promised_rate_") is not None:
+        check_is_fitted(model, ("calibration_", "alarm_rate_"))
     for view in getattr(model, "views_", {}).values():
         check_is_fitted(view)
+
+
+def _check_choice(model: AutoOneClass, sizes: Sizes) -> None:
+    if hasattr(model, "estimator_"):
+        check_is_fitted(model.estimator_)
 
 
 def _check_table_model(model: TableModel, sizes: Sizes) -> None:
@@ -465,7 +477,7 @@ def _register_methods() -> None:
                 cls.__name__,
                 hints=_ATTRIBUTES,
                 rules=_ESTIMATOR_RULES,
-                together=(_FITTED, _CALIBRATED),
+                together=(_FITTED,),
                 check=_check_estimator,
             )(cls)
 
@@ -481,9 +493,15 @@ def _register_types() -> None:
             "weights_": NDArray[np.float64],
         },
         rules={**_ESTIMATOR_RULES, "weights_": "V", "estimators": ""},
-        together=(_FITTED, _CALIBRATED),
+        together=(_FITTED,),
         check=_check_estimator,
     )(CombinedOneClass)
+    register(
+        "AutoOneClass",
+        hints={**_ATTRIBUTES, "estimator_": OneClassEstimator},
+        rules={"estimator_": ""},
+        check=_check_choice,
+    )(AutoOneClass)
     register(
         "TaskWhitener",
         hints={
@@ -504,7 +522,7 @@ def _register_types() -> None:
             "model_": OneClassEstimator,
             "sample_": Sample | None,
         },
-        rules=dict.fromkeys(("steps", "steps_", "model_", "sample_", "options"), ""),
+        rules=dict.fromkeys(("steps", "steps_", "model_", "sample_"), ""),
         together=(frozenset(("steps_", "model_", "label_columns_")),),
         check=_check_task_pipeline,
     )(TaskPipeline)

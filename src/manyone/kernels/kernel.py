@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -60,7 +60,7 @@ class Side(NamedTuple):
     reach: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kernel:
     """A kernel with every number it needs. It holds no row of the data it was resolved on.
 
@@ -92,6 +92,30 @@ class Kernel:
     coef0: float = 1
     params: dict[str, Any] = field(default_factory=dict)
     fades: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        """Whether two kernels have the same numbers."""
+        if not isinstance(other, Kernel):
+            return NotImplemented
+        if (
+            self._numbers() != other._numbers()
+            or self.params.keys() != other.params.keys()
+        ):
+            return False
+        return all(
+            np.array_equal(value, other.params[name])
+            for name, value in self.params.items()
+        )
+
+    def __hash__(self) -> int:
+        """The same for equal kernels."""
+        return hash(self._numbers())
+
+    def _numbers(self) -> tuple[Hashable, ...]:
+        """Everything but the parameters of a callable, which need not be hashable."""
+        shift = None if self.shift is None else tuple(self.shift.tolist())
+        numbers = (self.scale, self.degree, self.coef0, self.fades)
+        return self.name, self.gamma, shift, *numbers
 
     def __call__(self, X: Rows, Y: Rows) -> Array:
         """Kernel values (m, n) between the rows of `X` (m, d) and those of `Y` (n, d)."""

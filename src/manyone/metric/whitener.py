@@ -18,9 +18,10 @@ from manyone.labels import (
     check_weight,
     encode,
     lookup,
+    named_columns,
     one_per_row,
     split_columns,
-    without_columns,
+    split_labels,
 )
 from manyone.metric.shrinkage import (
     TaskWhitenings,
@@ -120,7 +121,7 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         self
         """
         self._validate_params()
-        self.label_columns_ = [task] if isinstance(task, str) else []
+        self.label_columns_ = named_columns(task=task)
         X, task = split_columns(X, task=task)
         X = validate_data(self, X, dtype=np.float64)
         labels = np.zeros(len(X)) if task is None else one_per_row("task", task, len(X))
@@ -165,8 +166,7 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         ndarray of shape (n, d)
         """
         check_is_fitted(self)
-        X, task = split_columns(X, task=task)
-        X = without_columns(X, self.label_columns_)
+        X, task = split_labels(X, self.label_columns_, task=task)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         with np.errstate(under="ignore"):
             return self.whitening_.apply(X, self._codes(task, len(X)))

@@ -107,7 +107,7 @@ def _task_numbers(
 
 
 def _tasks(model: TableModel, new: list[str]) -> Tasks:
-    estimator, rate = model.model_, float(model.model_.promised_rate_)
+    estimator, rate = model.model_, model.model_._check_calibrated()
     calibration, unknown = estimator.calibration_, model.unknown_.calibration
     starts, scores = calibration.starts, calibration.scores
     pooled = calibration.pooled(rate)

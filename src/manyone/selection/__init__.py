@@ -1,6 +1,6 @@
 """Choosing methods and settings on training rows."""
 
-from manyone.selection.auto import auto
+from manyone.selection.auto import AutoOneClass, auto
 from manyone.selection.tune import tune
 
-__all__ = ["auto", "tune"]
+__all__ = ["AutoOneClass", "auto", "tune"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -59,7 +57,6 @@ def choose_setting(
     whole: bool,
     max_rows: int | str | None = "auto",
     random_state: Any = None,
-    until: float = math.inf,
 ) -> tuple[list[Judged], int, TrainingRows]:
     """Judge the settings of a grid on rows; see `tune`.
 
@@ -73,8 +70,6 @@ def choose_setting(
         As in `tune`.
     whole : bool
         Whether the grid is the method's own, which is searched with more caution.
-    until : float
-        Value of ``time.monotonic()`` after which nothing more is tried.
 
     Returns
     -------
@@ -98,11 +93,9 @@ def choose_setting(
         if criterion == "faults":
             strengths = fault_strengths(model) if whole else {}
             settings = preferred_first(settings_of(values))
-            table, best = by_faults(
-                model, judged, settings, strengths, random_state, until
-            )
+            table, best = by_faults(model, judged, settings, strengths, random_state)
         else:
-            table, best = _Search(model, judged, criterion, until).choose(values, whole)
+            table, best = _Search(model, judged, criterion).choose(values, whole)
     if not np.isfinite(table[best].aucs).any():
         others = ", and rows of other tasks or known outliers to tell them from"
         warn_user(
@@ -125,13 +118,11 @@ class _Search:
     model : MultiTaskOneClass
     rows : TrainingRows
     criterion : {"seen", "unseen"}
-    until : float
     """
 
     model: MultiTaskOneClass
     rows: TrainingRows
     criterion: str
-    until: float
 
     def choose(self, values: dict[str, list[Any]], cautious: bool) -> Tried:
         """Shared parameters as the ridge regression would choose them, then the method's own."""
@@ -212,8 +203,6 @@ class _Search:
                 np.arange(rows.n_tasks), [rows.codes[gone[0]] for gone in leaving]
             )
         for setting in counted(settings_of(values)):
-            if table and time.monotonic() > self.until:
-                break
             gram = Gram.of(rows, clone(model).set_params(metric="plain", **setting))
             if model.can.left_out_grid == "each task":
                 scores = independent_score_grid(gram, rows, alphas)
@@ -238,8 +227,6 @@ class _Search:
         rows = self.rows.merged()[0]
         stage = "metric" if self.criterion == "both" else "folds"
         for setting in counted(settings):
-            if table and time.monotonic() > self.until:
-                break
             setting = {**dict(fixed), **setting}
             score = partial(scores_of, clone(self.model).set_params(**setting), rows)
             table.append(Judged(setting, fold_aucs(score, rows, self.criterion), stage))

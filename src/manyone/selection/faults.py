@@ -10,8 +10,6 @@ that will ever come, and the narrowest kernel would find it best.
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -182,7 +180,6 @@ def by_faults(
     settings: list[dict[str, Any]],
     strengths: Grid,
     random_state: Any,
-    until: float,
 ) -> tuple[list[Judged], int]:
     """Judge settings by faults made from rows that do not stand apart; see `choose_for_faults`."""
     rows = _together(rows.merged()[0])
@@ -198,7 +195,7 @@ def by_faults(
 
         return fault_aucs(score, rows, made)
 
-    found, best = choose_for_faults(judge, settings, strengths, until)
+    found, best = choose_for_faults(judge, settings, strengths)
     return [one._replace(aucs=one.aucs.mean(axis=0)) for one in found], best
 
 
@@ -216,7 +213,6 @@ def choose_for_faults(
     judge: Callable[[dict[str, Any]], Array],
     settings: list[dict[str, Any]],
     strengths: Grid,
-    until: float = math.inf,
 ) -> tuple[list[Judged], int]:
     """Try settings; leave the first only for one that is better at every kind of fault.
 
@@ -231,8 +227,6 @@ def choose_for_faults(
         The one to prefer first.
     strengths : mapping of parameter name to values
         Tried afterwards, one parameter at a time.
-    until : float
-        Value of ``time.monotonic()`` after which nothing more is tried.
 
     Returns
     -------
@@ -243,8 +237,7 @@ def choose_for_faults(
     table: list[Judged] = []
 
     def attempt(setting: dict[str, Any]) -> None:
-        if not table or time.monotonic() < until:
-            table.append(Judged(setting, judge(setting), "faults"))
+        table.append(Judged(setting, judge(setting), "faults"))
 
     for setting in counted(settings):
         attempt(setting)

@@ -1,4 +1,4 @@
-"""`auto` and `tune` for the last step of a pipeline."""
+"""`tune` for the last step of a pipeline."""
 
 from __future__ import annotations
 
@@ -8,24 +8,7 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 
 from manyone.pipelines import TaskPipeline
-
-
-def chosen_pipeline(
-    pipeline: TaskPipeline | Pipeline,
-    X: Any,
-    given: dict[str, Any],
-    options: dict[str, Any],
-) -> TaskPipeline:
-    """The pipeline with what `auto` chooses for its last step, fitted to rows."""
-    if not isinstance(pipeline, TaskPipeline | Pipeline) or X is None:
-        raise ValueError(
-            "auto takes rows, or a pipeline and rows: auto(X, task=...), auto(pipeline, X, "
-            f"task=...); got a {type(pipeline).__name__}."
-        )
-    steps = [
-        (name, step) for name, step in pipeline.steps[:-1] if step != "passthrough"
-    ]
-    return TaskPipeline([*steps, ("auto", "auto")], options).fit(X, **given)
+from manyone.selection.auto import AutoOneClass
 
 
 def tuned_pipeline(
@@ -44,14 +27,12 @@ def tuned_pipeline(
             "the views of a combination one by one, or let manyone.auto make one; use GridSearchCV "
             "with scoring=manyone.TaskAUC() for others."
         )
-    if pipeline.steps[-1][1] == "auto":
+    if isinstance(pipeline.steps[-1][1], AutoOneClass):
         raise ValueError(
-            'A pipeline that ends in "auto" chooses for itself: call its fit.'
+            "A pipeline that ends in an AutoOneClass chooses for itself: call its fit."
         )
     labels = {name: given.pop(name) for name in ("task", "outlier", "groups")}
-    fitted = TaskPipeline(
-        [(name, step) for name, step in pipeline.steps if step != "passthrough"]
-    )
+    fitted = TaskPipeline(list(pipeline.steps))
     Z, labels = fitted.fit_transformers(X, **labels)
     model = tune(fitted.steps[-1][1], Z, **labels, **given)
     return fitted.become(model, Z, **labels, sample_weight=given.get("sample_weight"))

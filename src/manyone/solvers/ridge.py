@@ -11,8 +11,6 @@ with counts :math:`w_i > 0`. With :math:`S = \operatorname{diag}(\sqrt{w})` its 
 :math:`M^{-1}`.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,39 +50,6 @@ class RidgeSolution(NamedTuple):
     coef: Array
     one_minus_leverage: Array
     factor: Array
-
-
-@dataclass(frozen=True, eq=False)
-class RidgeFactor:
-    """Cholesky factor of S K S + alpha I: kept while it is at hand, made again where it is not.
-
-    Parameters
-    ----------
-    points : Points
-        Rows of the regression, with their kernel.
-    weight : ndarray of shape (n,)
-    alpha : float
-    at_hand : ndarray of shape (n, n) or None
-        The factor, where it was just computed.
-    """
-
-    points: Any
-    weight: Array
-    alpha: float
-    at_hand: Array | None = None
-
-    @cached_property
-    def lower(self) -> Array:
-        """The factor of shape (n, n), lower triangle."""
-        if self.at_hand is not None:
-            return self.at_hand
-        K = self.points.kernel.gram(self.points.X)
-        return factorise(K, self.alpha, np.sqrt(self.weight), overwrite=True)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """State without the factor: it is as large as the kernel matrix and follows from it."""
-        parts = {"points": self.points, "weight": self.weight, "alpha": self.alpha}
-        return {**parts, "at_hand": None}
 
 
 def effective_alpha(alpha: Any, trace: Any) -> Any:

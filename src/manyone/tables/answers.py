@@ -86,7 +86,7 @@ def _judged(
 ) -> Answers:
     """P-values, alarms and their basis from the scores of rows (m,)."""
     estimator = model.model_
-    rate = estimator.promised_rate_
+    rate = estimator._check_calibrated()
     rows = claims.rows
     codes = claims.codes[rows]
     finest = rate if fdr is None else min(rate, fdr / max(len(rows), 1))
@@ -111,7 +111,7 @@ def _judged(
 
 def thresholds_of(model: TableModel, codes: Codes) -> Array:
     """Score below which a row of each task (n,) raises an alarm."""
-    rate = model.model_.promised_rate_
+    rate = model.model_._check_calibrated()
     unknown = model.unknown_.calibration.offsets(rate)[0]
     return np.append(model.model_.offset_, unknown[0])[codes]
 

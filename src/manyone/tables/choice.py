@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyone._types import Array
-from manyone.engines.sources import refuse_whole_rows
+from manyone.engines.fitting import refuse_whole_rows
 from manyone.estimators import METHODS
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
@@ -18,8 +18,7 @@ from manyone.estimators.joint import JointOCKSR
 from manyone.labels import encode
 from manyone.messages import shortlist
 from manyone.rows import training_rows
-from manyone.selection.auto import auto, plan_views
-from manyone.selection.sampled import choose_by_sample
+from manyone.selection.auto import auto, choose_by_sample, plan_views
 from manyone.selection.tune import tune
 
 if TYPE_CHECKING:

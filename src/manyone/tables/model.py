@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_is_fitted, check_scalar
 
-from manyone._types import Array, Codes
+from manyone._types import Anomalies, Array, Codes
 from manyone.labels import find
 from manyone.messages import plural, warn_user
 from manyone.tables.answers import Answers, answer_rows, as_output, thresholds_of
@@ -93,7 +93,7 @@ class TableModel(OutlierMixin, BaseEstimator):
 
     task: Any
     _: KW_ONLY
-    anomalies: str = "any"
+    anomalies: Anomalies = "any"
     method: Any = "auto"
     alarm_rate: float = 0.05
     ignore: Sequence[str] = ()
