@@ -6,17 +6,19 @@ import polars as pl
 import pytest
 
 from manyone.tablefiles import TableFileError, read_table
-from manyone.tablefiles.values import convert, decide_kinds, decimal_styles
+from manyone.tablefiles.columns import TextColumns
 
 
-def values(texts, delimiter=",", **others):
+def values(texts, delimiter=",", bad_values="refuse", **others):
     table = pl.DataFrame(
         {"x": texts, **others}, schema_overrides=dict.fromkeys(["x"], pl.String)
     )
-    styles = decimal_styles(table, delimiter, "rows.csv")
-    return convert(table, decide_kinds(table, styles, "rows.csv"), styles, "rows.csv")[
-        "x"
-    ].to_list()
+    columns = TextColumns("rows.csv", {}, bad_values=bad_values)
+    columns.find_style(table, delimiter, *table.columns)
+    columns.find_kinds(table, table.columns)
+    found = columns.convert(table)["x"].to_list()
+    columns.warn_of_bad()
+    return found
 
 
 @pytest.mark.parametrize(
@@ -63,15 +65,15 @@ def test_points_before_decimals_are_seen_between_semicolons_too(decider):
     assert values(["0,123", "1,234"], y=["5", "7"]) == [0.123, 1.234]
 
 
-@pytest.mark.filterwarnings("error")
-def test_points_and_commas_before_decimals_may_stand_in_one_file():
-    """A column with 2.64 beside 3.375, and another with 7,82: no value becomes a thousand times."""
-    assert values(["2.64", "3.375"], y=["7,82", "9,9"]) == [2.64, 3.375]
-    assert values(["7,82", "9,123"], y=["2.64", "3.375"]) == [7.82, 9.123]
-    assert values(["2.64", "3.375"], delimiter=";", y=["7,82", "9,9"]) == [2.64, 3.375]
-    both = {"y": ["7,82", "9,9"], "z": ["2.64", "3.375"]}
-    assert values(["3.375", "1"], **both) == [3.375, 1.0]
-    assert values(["3,375", "1"], **both) == [3.375, 1.0]
+def test_columns_that_disagree_about_decimals_are_refused_by_name():
+    """A column with 2.64 beside 3.375, and another with 7,82: one style a file."""
+    words = (
+        r"column 'x' has decimal points \('2.64'\) and column 'y' decimal commas "
+        r"\('7,82'\). Write all of the file with a decimal point, or leave one"
+    )
+    for delimiter in ",;":
+        with pytest.raises(TableFileError, match=words):
+            values(["2.64", "3.375"], delimiter, y=["7,82", "9,9"])
 
 
 def test_points_and_commas_before_decimals_in_one_column_are_refused():
@@ -107,3 +109,41 @@ def test_known_kinds_are_kept_to(tmp_path):
         TableFileError, match=r"'x', row 1: 'two' is not a number. Mend it"
     ):
         read_table(path, kinds={"x": "number"}, find=())
+
+
+def test_bad_values_may_be_taken_as_missing():
+    numbers = [f"{k / 7:.3f}" for k in range(99)]
+    texts = [*numbers[:3], "ERR", *numbers[3:], "ERR", "??"]
+    words = "3 bad values taken as missing, by column: 'x' 3. .* row 3: 'ERR'"
+    with pytest.warns(UserWarning, match=words):
+        found = values(texts, bad_values="missing")
+    assert [found[k] for k in (3, 100, 101)] == [None] * 3
+    assert found[4] == float(numbers[3])
+
+
+def test_dates_in_a_form_that_is_named(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("x,when\n1,01/31/2026 9:05\n2,\n3,02/01/2026 23:00\n")
+    form = {"when": "%m/%d/%Y %H:%M"}
+    wanted = [datetime(2026, 1, 31, 9, 5), None, datetime(2026, 2, 1, 23)]
+    assert read_table(path, time_formats=form)["when"].to_list() == wanted
+    path.write_text("x,when\n1,01/31/2026 9:05\n2,2026-02-01\n")
+    words = r"'when', row 1: '2026-02-01' is not written as the time format '%m/%d/%Y %H:%M'"
+    with pytest.raises(TableFileError, match=words):
+        read_table(path, time_formats=form)
+
+
+def test_names_that_are_whole_numbers_are_numbers(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("shop,x\n7,1\n10,2\n,3\n")
+    assert read_table(path, labels=["shop"])["shop"].to_list() == [7, 10, None]
+    path.write_text("shop,x\n07,1\n10,2\n")
+    assert read_table(path, labels=["shop"])["shop"].to_list() == ["07", "10"]
+
+
+def test_columns_that_are_not_wanted_stay_texts(tmp_path):
+    path = tmp_path / "rows.csv"
+    lines = [f"{k}.5,{k}" for k in range(60)]
+    path.write_text("x,zip\n" + "\n".join([*lines, "1.5,WX1 6LT"]))
+    table = read_table(path, kinds={"zip": "text"})
+    assert table["zip"][60] == "WX1 6LT" and table["x"][0] == 0.5

@@ -5,21 +5,24 @@ In a shell::
   manyone fit events.csv --task machine --out fleet.manyone
   manyone fit events.csv --task site,machine --time when --ignore note,operator --out fleet.manyone
   manyone fit logins.parquet --task user --anomalies strangers --alarm-rate 0.01 --out users.manyone
+  manyone fit us.csv --task shop --time when --time-format "%m/%d/%Y %H:%M" --out shops.manyone
   zcat old.csv.gz | manyone fit - --task machine --outlier was_broken --out fleet.manyone
   manyone info fleet.manyone         what it was fitted on, and what became of every column
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import typer
 
 from manyone.cli.common import InputError, examples, needs, print_lines, working
 from manyone.cli.models import (
+    BadCells,
     Model,
     about,
     check_rate,
@@ -31,7 +34,7 @@ from manyone.cli.models import (
 )
 from manyone.labels import lookup
 from manyone.messages import shortlist
-from manyone.tablefiles import check_place, read_table
+from manyone.tablefiles import BadValues, check_place, read_table
 
 if TYPE_CHECKING:
     from manyone.tables import TableModel
@@ -90,6 +93,13 @@ def fit(
         list[str] | None,
         typer.Option(metavar="A,B", help="Columns that are not features."),
     ] = None,
+    time_format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="F", help='How --time is written, as "%m/%d/%Y %H:%M" in the US.'
+        ),
+    ] = None,
+    bad_values: BadCells = "refuse",
     no_tune: Annotated[
         bool, typer.Option("--no-tune", help="Settings that often do well, at once.")
     ] = False,
@@ -103,6 +113,8 @@ def fit(
     check_place("--out", out)
     refuse_same("--out", out, table)
     check_rate(alarm_rate)
+    if time_format is not None and time is None:
+        raise InputError("--time-format says how --time is written. Give --time too.")
     if scheduler is not None and engine != "dask":
         raise InputError(f"--scheduler {scheduler} needs --engine dask.")
     chosen = _method(method, no_tune)
@@ -112,7 +124,9 @@ def fit(
         from manyone.tables import TableModel
 
     with working("reading"):
-        rows = _dask_rows(table, task) if engine == "dask" else _local_rows(table, task)
+        reading = _Reading(task, ignore or [], time, time_format, bad_values)
+        read = _dask_rows if engine == "dask" else _local_rows
+        rows = read(table, reading)
         tasks = chosen_columns("--task", task, rows, table)
         for option, name in (
             ("--time", time),
@@ -122,12 +136,19 @@ def fit(
             chosen_columns(option, [name] if name is not None else [], rows, table)
         ignored = chosen_columns("--ignore", ignore or [], rows, table)
     model = TableModel(
-        tasks[0] if len(tasks) == 1 else tasks, method=chosen, random_state=0
+        tasks[0] if len(tasks) == 1 else tasks,
+        anomalies=anomalies,
+        method=chosen,
+        alarm_rate=alarm_rate,
+        ignore=ignored,
+        time=time,
+        outlier=outlier,
+        groups=groups,
+        random_state=0,
     )
-    model.set_params(anomalies=anomalies, alarm_rate=alarm_rate, ignore=ignored)
-    model.set_params(time=time, outlier=outlier, groups=groups)
     with about(table), _cluster(scheduler), working("fitting"):
         model.fit(rows)
+    model.time_format_ = time_format
     save_model(model, out)
     print_lines("What was learned", ("", ""), _summary(model))
     typer.echo(f"Model: {out}")
@@ -157,19 +178,45 @@ def info(model: Model) -> None:
     )
 
 
-def _local_rows(table: Path, task: list[str]) -> Any:
+class _Reading(NamedTuple):
+    """What the options say about reading a text file."""
+
+    task: Sequence[str]
+    ignore: Sequence[str]
+    time: str | None
+    time_format: str | None
+    bad_values: BadValues
+
+
+def _local_rows(table: Path, reading: _Reading) -> Any:
     if table.is_dir():
-        words = "is a folder. Name a file, or give --engine dask, which takes folders of Parquet."
-        raise InputError(f"{table} {words}")
-    parts = [part.strip() for text in task for part in (text, *text.split(","))]
-    return read_table(table, kinds=dict.fromkeys(parts, "text"))
+        raise InputError(
+            f"{table} is a folder. Name a file, or give --engine dask, which takes "
+            "folders of Parquet."
+        )
+    time_formats = {}
+    if reading.time is not None and reading.time_format is not None:
+        time_formats = {reading.time: reading.time_format}
+    # A name that holds a comma is one column or two: nobody knows before the header.
+    return read_table(
+        table,
+        kinds=dict.fromkeys(_names(reading.ignore), "text"),
+        labels=_names(reading.task),
+        time_formats=time_formats,
+        bad_values=reading.bad_values,
+    )
 
 
-def _dask_rows(table: Path, task: list[str]) -> Any:
+def _names(texts: Sequence[str]) -> list[str]:
+    """Names that the texts of an option may stand for, whole or cut at commas."""
+    return [part.strip() for text in texts for part in (text, *text.split(","))]
+
+
+def _dask_rows(table: Path, reading: _Reading) -> Any:
     """The table as a Dask data frame.
 
-    Parquet is left to the workers; what columns of text files hold is found from all of their
-    rows, so those are read here.
+    Workers read Parquet. The kinds of the columns of a text file follow from all of its
+    rows, so this process reads it.
     """
     with needs("dask"):
         import dask.dataframe as dd
@@ -178,7 +225,7 @@ def _dask_rows(table: Path, task: list[str]) -> Any:
         if not table.exists():
             raise InputError(f"{table}: there is no such file or folder.")
         return dd.read_parquet(table)
-    rows = _local_rows(table, task).to_pandas()
+    rows = _local_rows(table, reading).to_pandas()
     return dd.from_pandas(rows, chunksize=_PART_ROWS)
 
 

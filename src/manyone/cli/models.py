@@ -12,7 +12,13 @@ import typer
 from manyone.cli.common import InputError, needs
 from manyone.files import locked
 from manyone.messages import shortlist
-from manyone.tablefiles import Kind, TableFileError, read_blocks, read_table
+from manyone.tablefiles import (
+    BadValues,
+    Kind,
+    TableFileError,
+    read_blocks,
+    read_table,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,6 +28,14 @@ if TYPE_CHECKING:
     from manyone.tables.errors import TableError
 
 Model = Annotated[Path, typer.Argument(help="File that manyone fit wrote.")]
+BadCells = Annotated[
+    BadValues,
+    typer.Option(
+        "--bad-values",
+        help="Values that are not of their column's kind: refuse the table, or take "
+        "them as missing and count them.",
+    ),
+]
 Rows = Annotated[Path, typer.Argument(help="CSV, CSV.gz or Parquet; - is stdin.")]
 
 
@@ -52,8 +66,20 @@ def _kinds(model: TableModel) -> dict[str, Kind]:
     return kinds | dict.fromkeys(model.task_columns, "text")
 
 
+def _time_formats(model: TableModel) -> dict[str, str]:
+    """How the times of text files are written, where the model was told so."""
+    if model.time is None or model.time_format_ is None:
+        return {}
+    return {model.time: model.time_format_}
+
+
 def rows_for(
-    model: TableModel, source: Path, find: Collection[str] | None = ()
+    model: TableModel,
+    source: Path,
+    find: Collection[str] | None = (),
+    *,
+    bad_values: BadValues = "refuse",
+    need_rows: bool = True,
 ) -> pl.DataFrame:
     """A whole table for a model.
 
@@ -63,13 +89,34 @@ def rows_for(
     source : Path
     find : collection of str or None
         Further columns of a text file that are not just texts; None: all.
+    bad_values, need_rows
+        As in :func:`manyone.tablefiles.read_table`.
     """
-    return read_table(source, kinds=_kinds(model), find=find)
+    return read_table(
+        source,
+        kinds=_kinds(model),
+        find=find,
+        time_formats=_time_formats(model),
+        bad_values=bad_values,
+        need_rows=need_rows,
+    )
 
 
-def blocks_for(model: TableModel, source: Path) -> Iterator[Block]:
-    """A table for a model, block by block."""
-    return read_blocks(source, _kinds(model))
+def blocks_for(
+    model: TableModel,
+    source: Path,
+    *,
+    bad_values: BadValues = "refuse",
+    need_rows: bool = True,
+) -> Iterator[Block]:
+    """A table for a model, block by block; parameters as in `rows_for`."""
+    return read_blocks(
+        source,
+        _kinds(model),
+        time_formats=_time_formats(model),
+        bad_values=bad_values,
+        need_rows=need_rows,
+    )
 
 
 @contextmanager
@@ -98,6 +145,10 @@ def _remedy(error: TableError) -> str:
         errors.UnknownTaskError: "Enrol it, or give --unknown pooled to compare it "
         "with all tasks.",
         errors.RowsNotKeptError: "Give the rows that stay with --others TABLE.",
+        errors.TimeError: "Write times as 2026-01-31 12:00, or say how they are "
+        'written when fitting: --time-format "%m/%d/%Y %H:%M".',
+        errors.MixedColumnError: "Mend it, leave the field empty, or leave the column "
+        "out with --ignore.",
     }
     return options.get(type(error), error.remedy)
 

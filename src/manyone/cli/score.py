@@ -37,6 +37,7 @@ from manyone.cli.common import (
     working,
 )
 from manyone.cli.models import (
+    BadCells,
     Model,
     Rows,
     about,
@@ -48,7 +49,7 @@ from manyone.cli.models import (
     rows_for,
 )
 from manyone.messages import label_text, plural, shortlist, warn_user
-from manyone.tablefiles import Block, check_output, check_place, table_writer
+from manyone.tablefiles import BadValues, Block, check_output, check_place, table_writer
 
 if TYPE_CHECKING:
     import polars as pl
@@ -82,6 +83,7 @@ def score(
         Unknown,
         typer.Option(help="Tasks never seen: compare with all, refuse, leave out."),
     ] = "pooled",
+    bad_values: BadCells = "refuse",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a summary in JSON.")
     ] = False,
@@ -102,7 +104,7 @@ def score(
     totals = _Totals(promised_rate(found) if fdr is None else None)
     ask = {"explain": explain, "fdr": fdr, "unknown": unknown}
     with table_writer(out) as add, _bar(whole=fdr is not None) as update:
-        for block in _blocks(found, table, whole=fdr is not None):
+        for block in _blocks(found, table, fdr is not None, bad_values):
             scores = _scores(found, block, table, keep or [], ask)
             totals.count(scores, len(block.table))
             add(scores)
@@ -131,12 +133,15 @@ def _bar(whole: bool) -> Iterator[Callable[[int, int | None], None]]:
             yield update
 
 
-def _blocks(model: TableModel, source: Path, whole: bool) -> Iterator[Block]:
-    """The table in blocks; or at once, where rows have to be compared with one another."""
+def _blocks(
+    model: TableModel, source: Path, whole: bool, bad_values: BadValues
+) -> Iterator[Block]:
+    """The table in blocks; or at once, where rows are compared with one another."""
     if whole:
-        yield Block(rows_for(model, source), 0, 1.0)
+        table = rows_for(model, source, bad_values=bad_values, need_rows=False)
+        yield Block(table, 0, 1.0)
     else:
-        yield from blocks_for(model, source)
+        yield from blocks_for(model, source, bad_values=bad_values, need_rows=False)
 
 
 def _scores(

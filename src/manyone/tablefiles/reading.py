@@ -12,8 +12,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
+from manyone.tablefiles.columns import BadValues, TextColumns, label_column
 from manyone.tablefiles.text import TableFileError, read_text
-from manyone.tablefiles.values import Kind, Style, convert, decide_kinds, decimal_styles
+from manyone.tablefiles.values import Kind
 
 if TYPE_CHECKING:
     import polars as pl
@@ -56,6 +57,10 @@ def read_table(
     *,
     kinds: Mapping[str, Kind] = MappingProxyType({}),
     find: Collection[str] | None = None,
+    labels: Collection[str] = (),
+    time_formats: Mapping[str, str] = MappingProxyType({}),
+    bad_values: BadValues = "refuse",
+    need_rows: bool = True,
 ) -> pl.DataFrame:
     """Read a whole table.
 
@@ -66,8 +71,16 @@ def read_table(
     kinds : mapping
         What columns of a text file are known to be.
     find : collection of str or None
-        Columns of a text file whose kind is found from their values; others stay texts. None: all
-        that `kinds` does not name.
+        Columns of a text file whose kind is found from their values; others stay texts.
+        None: all that neither `kinds` nor `labels` names.
+    labels : collection of str
+        Columns of names: integers where all are written as such, else texts.
+    time_formats : mapping
+        How the dates of columns are written, as ``{"when": "%m/%d/%Y"}``.
+    bad_values : {"refuse", "missing"}
+        Values that are not of their column's kind. A warning counts missing ones.
+    need_rows : bool
+        Whether to refuse a header without rows.
 
     Returns
     -------
@@ -85,29 +98,46 @@ def read_table(
     with _opened(source) as file:
         if file.is_parquet:
             table = pl.concat([table for table, _ in _parquet(file)])
-            _refuse_no_rows(len(table), file.name)
+            _refuse_no_rows(len(table), file.name, need_rows)
             return table
         blocks = list(read_text(file.chunks(), file.name))
-    table, delimiter = pl.concat([table for table, _ in blocks]), blocks[0][1]
-    _refuse_no_rows(len(table), file.name)
+    table = pl.concat([table for table, _ in blocks])
+    delimiter = blocks[0][1]
+    _refuse_no_rows(len(table), file.name, need_rows)
     wanted = [
-        c for c in table.columns if c not in kinds and (find is None or c in find)
+        name
+        for name in table.columns
+        if name not in kinds
+        and name not in labels
+        and (find is None or name in find or name in time_formats)
     ]
-    numbers = [c for c in table.columns if kinds.get(c) == "number"]
-    styles = decimal_styles(table.select(wanted + numbers), delimiter, file.name)
-    found = decide_kinds(table.select(wanted), styles, file.name)
-    return convert(table, {**kinds, **found}, styles, file.name)
+    columns = TextColumns(file.name, dict(kinds), time_formats, bad_values)
+    columns.find_style(table, delimiter, *wanted)
+    columns.find_kinds(table, wanted)
+    converted = columns.convert(table)
+    columns.warn_of_bad()
+    names = [name for name in table.columns if name in labels]
+    return converted.with_columns(label_column(table[name]) for name in names)
 
 
-def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
+def read_blocks(
+    source: Path,
+    kinds: Mapping[str, Kind],
+    *,
+    time_formats: Mapping[str, str] = MappingProxyType({}),
+    bad_values: BadValues = "refuse",
+    need_rows: bool = True,
+) -> Iterator[Block]:
     """Read a table block by block, so that memory does not grow with it.
 
     Parameters
     ----------
     source : Path
-        As in `read_table`.
+        As in `read_table`, and so are the other parameters.
     kinds : mapping
         What the columns of a text file are; those that it does not name stay texts.
+    need_rows : bool
+        Whether to refuse a header without rows. Else it is one block without rows.
 
     Yields
     ------
@@ -115,26 +145,29 @@ def read_blocks(source: Path, kinds: Mapping[str, Kind]) -> Iterator[Block]:
     """
     with _opened(source) as file:
         first_row = 0
-        for table, done in (
-            _parquet(file) if file.is_parquet else _converted(file, kinds)
-        ):
+        empty = None
+        columns = TextColumns(file.name, dict(kinds), time_formats, bad_values)
+        parts = _parquet(file) if file.is_parquet else _converted(file, columns)
+        for table, done in parts:
             if len(table):
                 yield Block(table, first_row, done)
             first_row += len(table)
-        _refuse_no_rows(first_row, file.name)
+            empty = table.clear()
+        _refuse_no_rows(first_row, file.name, need_rows)
+        if not first_row and empty is not None:
+            yield Block(empty, 0, None)
+        columns.warn_of_bad()
 
 
 def _converted(
-    file: _File, kinds: Mapping[str, Kind]
+    file: _File, columns: TextColumns
 ) -> Iterator[tuple[pl.DataFrame, float | None]]:
     """Blocks of a text file, with their columns as what they are."""
-    styles: dict[str, Style] | None = None
     first_row = 0
     for table, delimiter in read_text(file.chunks(), file.name):
-        if len(table) and styles is None:
-            numbers = [name for name in table.columns if kinds.get(name) == "number"]
-            styles = decimal_styles(table.select(numbers), delimiter, file.name)
-        yield convert(table, kinds, styles or {}, file.name, first_row), file.done()
+        if len(table) and not first_row:
+            columns.find_style(table, delimiter)
+        yield columns.convert(table, first_row), file.done()
         first_row += len(table)
 
 
@@ -211,8 +244,8 @@ def _opened(source: Path) -> Iterator[_File]:
         yield file
 
 
-def _refuse_no_rows(rows: int, name: str) -> None:
-    if not rows:
+def _refuse_no_rows(rows: int, name: str, need_rows: bool) -> None:
+    if need_rows and not rows:
         raise TableFileError(
             f"{name} has a header and no rows. Give a table with rows."
         )

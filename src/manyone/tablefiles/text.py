@@ -6,6 +6,7 @@ import codecs
 import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
 _SNIFFED = 200  # records that the delimiter is found from
+_LONGEST_HEADER = 2**16  # bytes in which a line end is looked for
 _LONGEST_RECORD = 2**26  # bytes; what is longer has a quote that never closes
 # The longer marks first: that of UTF-32 begins like that of UTF-16.
 _MARKS = {
@@ -154,30 +156,46 @@ def _cut(content: bytes) -> tuple[_Records, int]:
 
 
 def _as_lines(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """Text in a superset of ASCII that has line ends, whatever it was."""
-    decoder, returns, first = None, False, True
+    """Text in UTF-8, or another superset of ASCII, that has line ends."""
+    parts = _as_text(chunks, name)
+    beginning = b""
+    for part in parts:
+        beginning += part
+        if b"\n" in beginning or len(beginning) > _LONGEST_HEADER:
+            break
+    # Lines of old Macintoshes end in returns.
+    returns = b"\r" in beginning and b"\n" not in beginning
+    for part in chain([beginning], parts):
+        yield part.replace(b"\r", b"\n") if returns else part
+
+
+def _as_text(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """Text without a byte order mark; in UTF-8 where the mark was of another encoding."""
+    decoder = None
+    encoding = ""
     for chunk in chunks:
-        if first:
+        text = chunk
+        if not encoding:
             mark = next((mark for mark in _MARKS if chunk.startswith(mark)), b"")
-            chunk, first = chunk[len(mark) :], False
-            if _MARKS.get(mark, "utf-8") != "utf-8":
-                decoder = codecs.getincrementaldecoder(_MARKS[mark])()
-            returns = b"\r" in chunk and b"\n" not in chunk  # of old Macintoshes
-        if decoder:
+            text = chunk[len(mark) :]
+            encoding = _MARKS.get(mark, "utf-8")
+            if encoding != "utf-8":
+                decoder = codecs.getincrementaldecoder(encoding)()
+        if decoder is not None:
             try:
-                chunk = decoder.decode(chunk).encode()
+                text = decoder.decode(text).encode()
             except UnicodeError as error:
                 raise TableFileError(
-                    f"{name} begins as {_MARKS[mark]} and does not go on so: {error}. Copy it "
-                    "again, or save it as UTF-8."
+                    f"{name} begins as {encoding} and does not go on so: {error}. Copy "
+                    "it again, or save it as UTF-8."
                 ) from error
-        if b"\0" in chunk:
+        if b"\0" in text:
             raise TableFileError(
-                f"{name} is neither text nor Parquet: it holds zero bytes. Save it as CSV in "
-                "UTF-8, or as Parquet."
+                f"{name} is neither text nor Parquet: it holds zero bytes. Save it as "
+                "CSV in UTF-8, or as Parquet."
             )
-        yield chunk.replace(b"\r", b"\n") if returns else chunk
-    if decoder and decoder.getstate()[0]:
+        yield text
+    if decoder is not None and decoder.getstate()[0]:
         raise TableFileError(
             f"{name} ends in the middle of a character. Copy it again."
         )

@@ -14,6 +14,7 @@ from manyone._types import Array, Codes, Mask
 from manyone.calibration.conformal import select_rows
 from manyone.progress import counted
 from manyone.rows import MISSING
+from manyone.tables.errors import TableError
 from manyone.tables.frames import like
 from manyone.tables.reading import Claims
 
@@ -64,7 +65,11 @@ def answer_rows(
         part = slice(start, min(start + _BLOCK, n_rows))
         block = frame if n_rows <= _BLOCK else frame[part]
         codes = claims.codes[part]
-        Z = model.encoder_.encode(model.encoder_.read(block), codes)
+        try:
+            columns = model.encoder_.read(block)
+        except TableError as error:
+            raise error.after(start) from None
+        Z = model.encoder_.encode(columns, codes)
         score[part] = scores_of(model, Z, codes)
     return _judged(model, claims, score[claims.rows], fdr)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from manyone._types import Array
+from manyone.tablefiles.values import Kind, Style, whole_number
+from manyone.tables.errors import TableError
 from manyone.tables.facts import MOST_TEXTS, Facts
-from manyone.tables.frames import Column
+from manyone.tables.frames import Column, text_column
 from manyone.tables.maps import DateMap, LevelMap, Map, NumberMap
 
 # A text column with more than this share of different values is an identifier.
@@ -65,27 +67,51 @@ class Decision:
         features = 0 if self.map is None else self.map.width
         return {**vars(self), "used": self.used, "features": features}
 
-    def checked(self, column: Column) -> Column:
-        """A further column of this name, if it is of the kind that was seen."""
-        if self.kind == "number" and column.kind == "text":
-            column = column.as_numbers()
-        if column.kind == self.kind or {column.kind, self.kind} <= {
-            "number",
-            "boolean",
-        }:
+    def checked(self, column: Column, style: Style) -> Column:
+        """A further column of this name, as values of the kind that was seen."""
+        if column.kind == self.kind or {column.kind, self.kind} <= _TRUTHS:
             return column
+        if column.kind == "text" and self.kind in _WORDS:
+            return self._from_texts(column, style)
         # Values of a kind that is not used are missing whatever they are.
-        if not column.values.size or (
-            column.kind in _WORDS and np.isnan(column.values).all()
-        ):
+        if column.kind in _WORDS and np.isnan(column.values).all():
             levels = np.empty(0, dtype="U1") if self.kind == "text" else None
             return Column(self.kind, np.full(len(column.values), np.nan), levels)
-        raise ValueError(
-            f"Column {self.name!r} was {_WORDS.get(self.kind, self.kind)} when the model was "
-            f"fitted, and is {_WORDS.get(column.kind, column.kind)} now: convert it."
+        if column.kind == "number" and self.kind == "text":
+            return self._from_numbers(column)
+        raise self._other_kind(column.kind)
+
+    def _from_texts(self, column: Column, style: Style) -> Column:
+        values = column.read_as(cast("Kind", self.kind), style)
+        bad = np.flatnonzero(np.isnan(values.values) & ~np.isnan(column.values))
+        if not len(bad):
+            return values
+        text = column.take(bad[:1]).texts()[0]
+        raise TableError(
+            f"has {text!r} in the column {self.name!r}, which was {_WORDS[self.kind]} "
+            "when the model was fitted",
+            row=int(bad[0]),
+            remedy="Convert it, or leave the field empty.",
+        )
+
+    def _from_numbers(self, column: Column) -> Column:
+        """Whole numbers as texts: some tables have no other name in such a column."""
+        names = self.map.levels.tolist() if isinstance(self.map, LevelMap) else []
+        texts = [None if v != v else f"{v:.0f}" for v in column.values.tolist()]
+        is_whole = np.isnan(column.values) | (column.values == np.round(column.values))
+        if not is_whole.all() or all(whole_number(name) is None for name in names):
+            raise self._other_kind(column.kind)
+        return text_column(texts)
+
+    def _other_kind(self, kind: str) -> TableError:
+        return TableError(
+            f"Column {self.name!r} was {_WORDS.get(self.kind, self.kind)} when the model "
+            f"was fitted, and is {_WORDS.get(kind, kind)} now",
+            remedy="Convert it.",
         )
 
 
+_TRUTHS = {"number", "boolean"}
 _WORDS = {
     "number": "numeric",
     "boolean": "true or false",

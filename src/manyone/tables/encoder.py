@@ -15,7 +15,12 @@ from manyone.messages import shortlist
 from manyone.models.range_guard import ALARM, RangeGuard, floors
 from manyone.tables.decisions import Decision, decide
 from manyone.tables.facts import Facts
-from manyone.tables.frames import Columns, read_columns
+from manyone.tables.frames import (
+    Columns,
+    column_texts,
+    read_columns,
+    text_style,
+)
 from manyone.tables.gaps import completed, relations
 from manyone.tables.maps import (
     LEVEL_HEIGHT,
@@ -299,10 +304,16 @@ class Encoder:
                 f"The table has no column {shortlist(lost, 3)}, which the model was fitted with. "
                 "Add it, empty where nobody knows."
             )
+        used = [decision for decision in self.decisions if decision.used]
+        texts = {
+            decision.name: column_texts(columns[decision.name])
+            for decision in used
+            if decision.kind == "number" and columns[decision.name].kind == "text"
+        }
+        style = text_style(texts)
         return {
-            one.name: one.checked(columns[one.name])
-            for one in self.decisions
-            if one.used
+            decision.name: decision.checked(columns[decision.name], style)
+            for decision in used
         }
 
     def table(self) -> dict[str, NDArray[Any]]:

@@ -54,10 +54,8 @@ def fit_table(asked: TableModel, table: Any) -> Fitted:
     linear = _LINEAR.get(asked.anomalies, 0.5)
     if in_memory(table):
         training = read_training(
-            as_table(table), asked._roles(), names_of(asked.ignore)
+            as_table(table), asked._roles(), names_of(asked.ignore), interpret=True
         )
-        columns = {name: one.as_numbers() for name, one in training.columns.items()}
-        training = replace(training, columns=columns)
         _refuse_lone_rows(training)
         encoder = Encoder.learn(*training.normal(), linear)
         Z = encoder.encode(training.columns, training.codes())

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -14,12 +13,23 @@ from numpy.typing import NDArray
 from manyone._types import Array, Codes, Mask
 from manyone.labels import as_labels
 from manyone.messages import plural, shortlist
-from manyone.tablefiles.values import comma_numbers
-from manyone.tables.errors import TimeError
+from manyone.tablefiles.values import (
+    DecimalsError,
+    Kind,
+    Style,
+    decimal_style,
+    different_values,
+    doubtful_value,
+    is_missing,
+    kind_of,
+    plain_number,
+    read_answer,
+    value_of,
+)
+from manyone.tables.errors import MixedColumnError, TableError, TimeError
 
-_YES_OR_NO = dict.fromkeys(("true", "t", "yes", "y", "1", "1.0"), True)
-_YES_OR_NO |= dict.fromkeys(("false", "f", "no", "n", "0", "0.0"), False)
-_YES_OR_NO |= dict.fromkeys(("", "none", "nan", "nat", "<na>"), False)  # missing
+# Columns of these types hold whatever somebody wrote. Those of categories hold names.
+_WRITTEN = (nw.String, nw.Object, nw.Unknown)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,14 +74,12 @@ class Column:
             for value in self.values.tolist()
         ]
 
-    def as_numbers(self) -> Column:
-        """Texts as numbers where all are written with decimal commas, see `comma_numbers`."""
-        levels = None if self.levels is None else self.levels.tolist()
-        found = comma_numbers(levels) if levels else None
-        if found is None:
-            return self
-        place = np.where(np.isnan(self.values), len(found), self.values).astype(np.intp)
-        return Column("number", np.array([*found, np.nan])[place])
+    def read_as(self, kind: Kind, style: Style) -> Column:
+        """Texts as values of another kind; NaN where they are missing or bad."""
+        levels = [] if self.levels is None else self.levels.tolist()
+        values = [value_of(level, kind, style) for level in levels]
+        place = np.where(np.isnan(self.values), len(levels), self.values)
+        return Column(kind, np.array([*values, np.nan])[place.astype(np.intp)])
 
 
 Columns = dict[str, Column]
@@ -166,16 +174,71 @@ def as_times(column: Column) -> Array:
     """Times as numbers, shape (n,); NaN where there is none, or none that can be read."""
     if column.levels is None:
         return column.values
-    return np.array([_iso_seconds(text) for text in column.texts()])
+    return column.read_as("date", "point").values
 
 
-def _iso_seconds(text: str | None) -> float:
-    """Seconds since 1970 of a date that is written down (as UTC where it does not say), or NaN."""
+def written_columns(frame: nw.DataFrame[Any], names: Iterable[str]) -> list[str]:
+    """Those of some columns whose texts may stand for numbers, dates or truths."""
+    schema = frame.schema
+    return [name for name in names if schema[name] in _WRITTEN]
+
+
+def interpreted(columns: Columns, names: Iterable[str]) -> Columns:
+    """Columns of which some were texts and are what their texts stand for.
+
+    Raises
+    ------
+    MixedColumnError
+        If a column of numbers holds texts here and there: the numbers would be lost.
+    """
+    texts = {
+        name: column_texts(columns[name])
+        for name in names
+        if columns[name].kind == "text"
+    }
+    style = text_style(texts)
+    found = dict(columns)
+    for name, values in texts.items():
+        verdict = kind_of(values, style)
+        if verdict.bad:
+            bad = verdict.bad[0]
+            column = [(text or "").strip() for text in columns[name].texts()]
+            raise MixedColumnError(
+                f"has {bad!r} among the numbers of the column {name!r}",
+                row=column.index(bad),
+                remedy="Mend it or set it to missing. If these are names, convert the "
+                f"column to categories, or leave it out with ignore=[{name!r}].",
+            )
+        if verdict.kind != "text":
+            found[name] = columns[name].read_as(verdict.kind, style)
+    return found
+
+
+def column_texts(column: Column) -> list[str]:
+    """The different texts of a column that say something."""
+    return [] if column.levels is None else different_values(column.levels.tolist())
+
+
+def text_style(columns: Mapping[str, Sequence[str]]) -> Style:
+    """How the decimals of a table are written, by its columns of texts."""
     try:
-        when = datetime.fromisoformat((text or "").strip())
-    except ValueError:
-        return np.nan
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+        style = decimal_style(columns)
+    except DecimalsError as error:
+        raise TableError(
+            f"The {error}",
+            remedy="Convert one of the columns, or leave it out with ignore=.",
+        ) from None
+    if style is not None:
+        return style
+    for name, texts in columns.items():
+        text = doubtful_value(texts, "point")
+        if text is not None:
+            numbers = [plain_number(text, each) for each in ("point", "comma")]
+            raise TableError(
+                f"{text!r} in the column {name!r} may be {numbers[0]} or {numbers[1]}",
+                remedy="Convert the column, to numbers or to categories.",
+            )
+    return "point"
 
 
 def read_columns(frame: nw.DataFrame[Any], names: Sequence[str]) -> Columns:
@@ -199,17 +262,18 @@ def numbers(series: nw.Series[Any]) -> Array:
     return np.asarray(series.to_numpy(), dtype=np.float64)
 
 
-def text_column(values: list[Any]) -> Column:
-    """Texts as numbers of their levels; None, NaN and empty texts are missing."""
+def text_column(values: Iterable[Any]) -> Column:
+    """Texts as numbers of their levels; None, NaN and words as "NA" are missing."""
     texts = [
         None if value is None or value != value else str(value) for value in values
     ]
-    known = sorted({text for text in texts if text})
+    present = {text for text in texts if text is not None and not is_missing(text)}
+    levels = sorted(present)
     index: dict[str | None, float] = {
-        text: float(number) for number, text in enumerate(known)
+        text: float(number) for number, text in enumerate(levels)
     }
-    found = np.array([index.get(text, np.nan) for text in texts], dtype=np.float64)
-    return Column("text", found, np.array(known, dtype=np.str_))
+    codes = np.array([index.get(text, np.nan) for text in texts], dtype=np.float64)
+    return Column("text", codes, np.array(levels, dtype=np.str_))
 
 
 def _mixed(values: list[Any]) -> Column:
@@ -283,14 +347,16 @@ def _label(label: Any) -> Any:
 
 
 def read_yes_no(frame: nw.DataFrame[Any], name: str) -> Mask:
-    """Where a column says yes, shape (n,): booleans, 0 and 1, or words; what is missing is no."""
-    texts = [str(value).strip().lower() for value in frame.get_column(name).to_list()]
-    found = {text: _YES_OR_NO.get(text) for text in dict.fromkeys(texts)}
-    if wrong := [text for text, said in found.items() if said is None]:
+    """Where a column says yes, shape (n,): booleans, 0 and 1, or words; missing is no."""
+    texts = [str(value) for value in frame.get_column(name).to_list()]
+    answers = {text: read_answer(text) for text in dict.fromkeys(texts)}
+    wrong = [text.strip() for text, answer in answers.items() if answer is None]
+    if wrong:
         raise ValueError(
-            f"Column {name!r} must say true or false, yes or no, 1 or 0; got {shortlist(wrong, 3)}."
+            f"Column {name!r} must say true or false, yes or no, 1 or 0; "
+            f"got {shortlist(wrong, 3)}."
         )
-    return np.array([found[text] for text in texts], dtype=bool)
+    return np.array([answers[text] for text in texts], dtype=bool)
 
 
 def like(

@@ -77,6 +77,12 @@ class TableModel(OutlierMixin, BaseEstimator):
     training_ : TrainingTable
         The rows it was fitted to, or a sample of them where they were not in memory.
     n_rows_ : int
+    time_format_ : str or None
+        How the command line reads the times of text files, as ``"%m/%d/%Y"``; None: dates
+        whose order of day and month is certain.
+    feature_names_in_ : ndarray of str
+        Columns that could be features: all but those that other parameters name.
+    n_features_in_ : int
     calibrated_ : dict
         When and on what thresholds were set.
 
@@ -121,7 +127,9 @@ class TableModel(OutlierMixin, BaseEstimator):
         -------
         self
         """
-        return self._become(fit_table(self, table))
+        self._become(fit_table(self, table))
+        self.time_format_: str | None = None
+        return self
 
     @property
     def task_columns(self) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,9 +15,11 @@ from manyone.groups import TimeBlocks
 from manyone.labels import as_labels, encode, find
 from manyone.messages import shortlist
 from manyone.rows import MISSING
+from manyone.tablefiles.values import whole_number
 from manyone.tables.errors import TableError, UnknownTaskError
 from manyone.tables.frames import (
     Columns,
+    interpreted,
     joined_label,
     read_columns,
     read_times,
@@ -26,6 +27,7 @@ from manyone.tables.frames import (
     refuse_missing_columns,
     refuse_no_rows,
     task_labels,
+    written_columns,
 )
 
 # Rows from which on a task is judged by earlier blocks of time only: the first of five blocks is
@@ -124,7 +126,11 @@ class TrainingTable:
 
 
 def read_training(
-    frame: nw.DataFrame[Any], roles: dict[str, list[str]], ignore: Sequence[str]
+    frame: nw.DataFrame[Any],
+    roles: dict[str, list[str]],
+    ignore: Sequence[str],
+    *,
+    interpret: bool = False,
 ) -> TrainingTable:
     """Rows to learn from.
 
@@ -134,6 +140,8 @@ def read_training(
     roles : dict
         Names of the columns for ``task``, ``time``, ``outlier`` and ``groups``.
     ignore : list of str
+    interpret : bool
+        Whether texts may stand for numbers, dates and truths, which needs all rows.
 
     Returns
     -------
@@ -154,6 +162,8 @@ def read_training(
             "The table has no column beside those that say what rows are: add some to learn from."
         )
     columns = read_columns(frame, names)
+    if interpret:
+        columns = interpreted(columns, written_columns(frame, names))
     times = read_times(frame, roles["time"][0]) if roles["time"] else None
     table = TrainingTable(
         columns, labels, outlier, groups, times, np.arange(len(labels))
@@ -217,11 +227,11 @@ def labels_like(
     changed: dict[Any, str | int] = {}
     if known_types == {str}:
         # Texts as "007" are not what numbers are written as.
-        if any(_whole_number(task) is not None for task in tasks.tolist()):
+        if any(whole_number(task) is not None for task in tasks.tolist()):
             changed = {label: str(label) for label in distinct}
     else:
         for label in distinct:
-            number = _whole_number(label) if isinstance(label, str) else None
+            number = whole_number(label) if isinstance(label, str) else None
             if number is not None:
                 changed[label] = number
     of_known_type = any(type(label) in known_types for label in distinct)
@@ -233,14 +243,6 @@ def labels_like(
             remedy="Convert it.",
         )
     return as_labels([changed.get(label, label) for label in labels.tolist()])
-
-
-def _whole_number(text: str) -> int | None:
-    """The number that is written so, or None; "007" and "+7" are other texts than "7"."""
-    if not re.fullmatch(r"-?[0-9]{1,18}", text):
-        return None
-    number = int(text)
-    return number if str(number) == text else None
 
 
 def _refuse_new_tasks(labels: NDArray[Any], is_new: Mask) -> None:

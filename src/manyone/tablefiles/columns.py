@@ -1,0 +1,271 @@
+"""Columns of strings of a text file become what their texts stand for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from manyone.messages import plural, warn_user
+from manyone.progress import counted
+from manyone.tablefiles.text import TableFileError
+from manyone.tablefiles.values import (
+    DecimalsError,
+    Kind,
+    Style,
+    decimal_style,
+    different_values,
+    doubtful_value,
+    is_missing,
+    is_number,
+    kind_of,
+    plain_number,
+    read_boolean,
+    read_date,
+)
+
+if TYPE_CHECKING:
+    import polars as pl
+    from polars._typing import PolarsDataType
+
+#: What is done about values that are not of their column's kind.
+BadValues = Literal["refuse", "missing"]
+_WORDS = {"number": "a number", "boolean": "true or false", "date": "a date"}
+
+
+@dataclass
+class TextColumns:
+    """How the columns of one text file are read.
+
+    Parameters
+    ----------
+    name : str
+        The file, for messages.
+    kinds : mapping
+        Kinds of columns. Those without one stay texts.
+    time_formats : mapping
+        How the dates of columns are written, where that is not certain.
+    bad_values : {"refuse", "missing"}
+        Values that are not of their column's kind.
+
+    Attributes
+    ----------
+    style : {"point", "comma"}
+    bad_cells : Counter
+        Values taken as missing, by column.
+    first_bad : list of str
+        The first of them, in words.
+    """
+
+    name: str
+    kinds: dict[str, Kind]
+    time_formats: Mapping[str, str] = field(default_factory=dict)
+    bad_values: BadValues = "refuse"
+    style: Style = "point"
+    bad_cells: Counter[str] = field(default_factory=Counter)
+    first_bad: list[str] = field(default_factory=list)
+
+    def find_style(self, table: pl.DataFrame, delimiter: str, *more: str) -> None:
+        """Find how decimals are written, from the columns of numbers and some more."""
+        numbers = {name for name, kind in self.kinds.items() if kind == "number"}
+        columns = [table[name] for name in table.columns if name in {*numbers, *more}]
+        # Numbers as machines write them only matter where others have commas.
+        plain = [column for column in columns if _plain_numbers(column) is not None]
+        plain_names = {column.name for column in plain} if delimiter != ";" else set()
+        texts = {
+            column.name: _different(column)
+            for column in columns
+            if column.name not in plain_names
+        }
+        try:
+            style = decimal_style(texts)
+            if style == "comma" and plain_names:
+                texts |= {column.name: _different(column) for column in plain}
+                style = decimal_style(texts)
+        except DecimalsError as error:
+            raise TableFileError(
+                f"{self.name}: {error}. Write all of the file with a decimal point, or "
+                "leave one of the columns out with --ignore."
+            ) from None
+        if style is not None:
+            self.style = style
+            return
+        self.style = "comma" if delimiter == ";" else "point"
+        for name, values in texts.items():
+            text = doubtful_value(values, self.style)
+            if text is not None:
+                number = plain_number(text, self.style)
+                warn_user(
+                    f"{self.name}, column {name!r}: {text!r} is read as {number}.",
+                    UserWarning,
+                )
+
+    def find_kinds(self, table: pl.DataFrame, names: Collection[str]) -> None:
+        """Find the kinds of some columns of a table of strings, from all values."""
+        for name in counted([name for name in table.columns if name in names]):
+            if name in self.time_formats:
+                self.kinds[name] = "date"
+                continue
+            plain = _plain_numbers(table[name]) if self.style == "point" else None
+            if plain is not None and plain.null_count() < len(plain):
+                self.kinds[name] = "number"
+                continue
+            verdict = kind_of(_different(table[name]), self.style)
+            if verdict.bad and self.bad_values == "refuse":
+                text = verdict.bad[0]
+                row = (table[name].str.strip_chars() == text).arg_true()[0]
+                raise TableFileError(
+                    f"{self.name}, column {name!r}, row {row}: {text!r} among numbers. "
+                    "Mend it, leave the field empty, take such values as missing with "
+                    "--bad-values missing, or leave the column out with --ignore."
+                )
+            self.kinds[name] = verdict.kind
+
+    def convert(self, table: pl.DataFrame, first_row: int = 0) -> pl.DataFrame:
+        """Strings as what they stand for.
+
+        Parameters
+        ----------
+        table : polars.DataFrame
+        first_row : int
+            Number of rows of the file before this table.
+
+        Raises
+        ------
+        TableFileError
+            Naming the first value that is not of its column's kind.
+        """
+        import polars as pl
+
+        columns = [
+            self._converted(column, first_row)
+            for column in counted(table.get_columns())
+        ]
+        return pl.DataFrame(columns)
+
+    def _converted(self, column: pl.Series, first_row: int) -> pl.Series:
+        kind = self.kinds.get(column.name, "text")
+        if kind == "text":
+            return column
+        if kind == "number":
+            machine = column
+            if (
+                self.style == "comma"
+                and not column.str.contains(".", literal=True).any()
+            ):
+                machine = column.str.replace(",", ".", literal=True)
+            if self.style == "point" or machine is not column:
+                plain = _plain_numbers(machine)
+                if plain is not None:
+                    return plain
+        texts = _without_missing(column)
+        values = self._values(texts, kind)
+        bad = values.is_null() & texts.is_not_null()
+        if bad.any():
+            self._meet_bad(column, bad, kind, first_row)
+        return values
+
+    def _values(self, texts: pl.Series, kind: Kind) -> pl.Series:
+        """Values of stripped texts; null where there is none."""
+        import polars as pl
+
+        if kind == "number":
+            plain = _mapped(
+                texts, lambda text: plain_number(text, self.style), pl.String
+            )
+            whole = plain.cast(pl.Int64, strict=False)
+            lossless = whole.null_count() == plain.null_count()
+            return whole if lossless else plain.cast(pl.Float64, strict=False)
+        if kind == "boolean":
+            return _mapped(texts, read_boolean, pl.Boolean)
+        form = self.time_formats.get(texts.name)
+        return _mapped(texts, lambda text: read_date(text, form), pl.Datetime("us"))
+
+    def _meet_bad(
+        self, column: pl.Series, bad: pl.Series, kind: Kind, first_row: int
+    ) -> None:
+        """Refuse values that are not of their kind, or count them."""
+        row = bad.arg_true()[0]
+        text = column[row]
+        place = f"column {column.name!r}, row {first_row + row}: {text!r}"
+        if self.bad_values == "missing":
+            if not self.bad_cells[column.name]:
+                self.first_bad.append(place)
+            self.bad_cells[column.name] += int(bad.sum())
+            return
+        form = self.time_formats.get(column.name)
+        problem = f"is not {_WORDS[kind]}"
+        remedy = "Mend it, leave the field empty, or give --bad-values missing."
+        if form is not None:
+            problem = f"is not written as the time format {form!r} says"
+        elif kind == "number" and is_number(text.strip()):
+            problem = "is not written as the numbers before it"
+            remedy = "Write all of the file with a decimal point."
+        elif kind == "date":
+            remedy += ' Name other forms when fitting: --time-format "%m/%d/%Y %H:%M".'
+        raise TableFileError(f"{self.name}, {place} {problem}. {remedy}")
+
+    def warn_of_bad(self) -> None:
+        """Say how many values were taken as missing, in which columns."""
+        if not self.bad_cells:
+            return
+        counts = ", ".join(
+            f"{name!r} {number:,}" for name, number in self.bad_cells.most_common(5)
+        )
+        total = plural(self.bad_cells.total(), "bad value")
+        warn_user(
+            f"{self.name}: {total} taken as missing, by column: {counts}. The first: "
+            f"{self.first_bad[0]}.",
+            UserWarning,
+        )
+
+
+def label_column(column: pl.Series) -> pl.Series:
+    """Names of tasks: integers where all are written as such, as "7" and not "07"."""
+    import polars as pl
+
+    whole = column.cast(pl.Int64, strict=False)
+    as_written = whole.cast(pl.String).eq_missing(column).all()
+    return whole if as_written and whole.null_count() < len(whole) else column
+
+
+def _different(column: pl.Series) -> list[str]:
+    """Different values of a column."""
+    return different_values(column.unique(maintain_order=True).to_list())
+
+
+def _mapped(
+    texts: pl.Series, read: Callable[[str], object], dtype: PolarsDataType
+) -> pl.Series:
+    """What each text is read as, each different one once."""
+    import polars as pl
+
+    different = texts.drop_nulls().unique(maintain_order=True)
+    values = [read(text) for text in different.to_list()]
+    answers = pl.Series(values, dtype=dtype)
+    return texts.replace_strict(different, answers, default=None, return_dtype=dtype)
+
+
+def _without_missing(column: pl.Series) -> pl.Series:
+    """Stripped texts; null where they say that there is no value."""
+    import polars as pl
+
+    texts = column.str.strip_chars()
+    different = texts.drop_nulls().unique()
+    words = [text for text in different.to_list() if is_missing(text)]
+    if not words:
+        return texts
+    present = ~texts.is_in(words)
+    return pl.select(pl.when(present).then(texts)).to_series().alias(column.name)
+
+
+def _plain_numbers(column: pl.Series) -> pl.Series | None:
+    """Numbers where all texts are numbers as machines write them; quickly seen."""
+    import polars as pl
+
+    for dtype in (pl.Int64, pl.Float64):
+        values = column.cast(dtype, strict=False)
+        if values.null_count() == column.null_count():
+            return values.fill_nan(None) if dtype == pl.Float64 else values
+    return None
