@@ -541,6 +541,7 @@ def _register_types() -> None:
             "n_rows_": int,
             "training_": TrainingTable,
             "calibrated_": dict[str, Any],
+            "time_format_": str | None,
         },
         rules={
             "tasks_": "T!",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -108,6 +108,9 @@ class TableModel(OutlierMixin, BaseEstimator):
     random_state: Any = None
     groups: str | None = None
 
+    # Of models in files that do not have it.
+    time_format_ = cast("str | None", None)
+
     # ------------------------------------------------------------------------------------- fitting
 
     def fit(self, table: Any, y: object = None) -> Self:
@@ -128,7 +131,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         self
         """
         self._become(fit_table(self, table))
-        self.time_format_: str | None = None
+        self.time_format_ = None
         return self
 
     @property
