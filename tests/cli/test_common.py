@@ -1,7 +1,10 @@
 """What all commands share: nothing ends in a traceback, and the start is cheap."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import polars as pl
 import pytest
@@ -50,7 +53,7 @@ def fail(error):
             2,
             "manyone: models: read-only.",
         ),
-        (KeyboardInterrupt(), 130, "stopped. Run the same command again"),
+        (KeyboardInterrupt(), 130, "stopped. Nothing unfinished was saved"),
         (TypeError("of our own"), 1, "unexpected TypeError: of our own."),
         (typer.BadParameter("not so"), 2, "not so"),
     ],
@@ -65,6 +68,39 @@ def test_what_goes_wrong_is_one_line(error, code, words, capsys, monkeypatch):
         and err.startswith("manyone: ")
         and words in err
     )
+
+
+def test_what_was_stopped_goes_on_only_where_something_was_kept(capsys):
+    def stop(number):
+        raise KeyboardInterrupt
+
+    app = app_that(stop)
+    app.command("watch")(lambda: stop(0))
+    assert common.run(app, ["watch"]) == 130
+    assert "Run the same command again to go on." in capsys.readouterr().err
+
+
+def test_a_request_to_end_has_the_exit_code_of_shells(capsys):
+    def end(number):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+
+    assert common.run(app_that(end), ["go"]) == 143
+    assert capsys.readouterr().err.startswith("manyone: stopped.")
+
+
+HOSTILE = "lathe \x1b[31m9\x1b]0;title\x07 \u202eevil\x9b2J"
+
+
+def test_names_reach_a_terminal_as_texts_and_not_as_orders(capsys):
+    heads = (HOSTILE, "alarms")
+    common.print_lines(f"Alarms of {HOSTILE}", heads, [(HOSTILE, HOSTILE)])
+    common.run(app_that(fail(common.InputError(f"no task {HOSTILE}"))), ["go"])
+    out, err = capsys.readouterr()
+    for text in (out, err):
+        assert not set(text) & {"\x1b", "\x07", "\x9b", "\u202e"}
+        assert r"\x1b[31m9" in text and r"\u202e" in text
+    assert common.shown("Größe 25 °C\n日本") == "Größe 25 °C 日本"
 
 
 def test_our_own_mistakes_can_be_looked_at(monkeypatch):

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 
 ALARMS = 3  # exit code where --exit-code asks for one: there were alarms
-_STOPPED = 130  # exit code of what ctrl-C ended, as shells have it
+# Exit codes of what ctrl-C ended, and of what was asked to end, as shells have them.
+_STOPPED = 128 + signal.SIGINT
+_TERMINATED = 128 + signal.SIGTERM
+# Commands that keep what they have done so far.
+_KEEPING = ("watch", "reproduce")
 _SHORT = 1.0  # seconds of work that need no progress bar
 
 
@@ -44,13 +48,14 @@ def run(app: typer.Typer, args: Sequence[str] | None) -> int:
     -------
     int
         0; 3 where ``--exit-code`` asked whether there were alarms, and there were; 2 for what the
-        user can mend (options, files, packages that are not installed); 130 if stopped; 1 for the
-        rest, which ``MANYONE_DEBUG=1`` shows in full.
+        user can mend (options, files, packages that are not installed); 130 if stopped by ctrl-C,
+        143 by SIGTERM; 1 for the rest, which ``MANYONE_DEBUG=1`` shows in full.
     """
+    terminated: list[int] = []
     try:
         with (
             warnings.catch_warnings(record=True) as caught,
-            _terminated_as_interrupted(),
+            _terminated_as_interrupted(terminated),
         ):
             warnings.simplefilter("default")
             code = app(args=args, prog_name="manyone", standalone_mode=False) or 0
@@ -60,7 +65,8 @@ def run(app: typer.Typer, args: Sequence[str] | None) -> int:
             _say(f"note: {note}")
         return code
     except (KeyboardInterrupt, typer.Abort):
-        code, text = _STOPPED, "stopped. Run the same command again to go on."
+        code = _TERMINATED if terminated else _STOPPED
+        text = _what_stopping_left(sys.argv[1:] if args is None else args)
     except BrokenPipeError:  # whoever read our output has seen enough
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - or the interpreter complains at its end
         return 0
@@ -78,8 +84,36 @@ def run(app: typer.Typer, args: Sequence[str] | None) -> int:
     return code
 
 
+def _what_stopping_left(args: Sequence[str]) -> str:
+    """What is said of a command that was stopped."""
+    command = next((word for word in args if not word.startswith("-")), "")
+    if command in _KEEPING:
+        return "stopped. Run the same command again to go on."
+    return "stopped. Nothing unfinished was saved: run the command from the start."
+
+
+def shown(text: str) -> str:
+    r"""A text in one line that a terminal shows and does not obey.
+
+    Names come from tables and files. What would move the cursor, change colours or turn the
+    direction of writing is shown as Python writes it, ``\x1b`` for example.
+    """
+    line = " ".join(text.split())
+    return "".join(
+        character
+        if character.isprintable()
+        else character.encode("unicode_escape").decode()
+        for character in line
+    )
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Print a line that may hold names of others."""
+    typer.echo(shown(text), err=err)
+
+
 def _say(text: str) -> None:
-    typer.echo(f"manyone: {' '.join(text.split())}", err=True)
+    echo(f"manyone: {text}", err=True)
 
 
 def _what_to_mend(error: Exception) -> str:
@@ -109,10 +143,11 @@ def _what_to_mend(error: Exception) -> str:
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """Let a request to end clean up after itself, as ctrl-C does."""
+def _terminated_as_interrupted(terminated: list[int]) -> Iterator[None]:
+    """Let a request to end clean up after itself, as ctrl-C does; it is noted in the list."""
 
     def interrupt(number: int, frame: Any) -> NoReturn:
+        terminated.append(number)
         raise KeyboardInterrupt
 
     try:
@@ -187,11 +222,14 @@ def print_lines(
     from rich.table import Table as Lines
     from rich.text import Text
 
-    table = Lines(title=title, title_justify="left", show_header=any(heads))
+    table = Lines(
+        title=Text(shown(title)), title_justify="left", show_header=any(heads)
+    )
     for k, head in enumerate(heads):
-        table.add_column(head, overflow="fold", justify=justify if k else "left")
+        column = Text(shown(head))
+        table.add_column(column, overflow="fold", justify=justify if k else "left")
     for line in lines:
-        table.add_row(*(Text(" ".join(str(text).split())) for text in line))
+        table.add_row(*(Text(shown(str(text))) for text in line))
     Console().print(table)
 
 

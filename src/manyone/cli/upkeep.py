@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from manyone.cli.common import InputError, examples, working
+from manyone.cli.common import InputError, echo, examples, working
 from manyone.cli.models import (
     Model,
     about,
@@ -90,7 +90,7 @@ def forget(
             plural(rows - found.n_rows_, "row"),
             plural(len(found.tasks_), "task"),
         )
-    typer.echo(f"{gone} of {' / '.join(task)} forgotten; {model} has {tasks} now.")
+    echo(f"{gone} of {' / '.join(task)} forgotten; {model} has {tasks} now.")
 
 
 def recalibrate(

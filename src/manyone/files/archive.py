@@ -141,6 +141,8 @@ def _pieces(kind: str, value: Any, trusted: Sequence[str]) -> list[bytes | memor
         writer.arrays.append(np.frombuffer(packed, dtype=np.uint8))
         member = len(writer.arrays) - 1
     arrays = [_plain(array) for array in writer.arrays]
+    # A file that could not be loaded is better refused now than when it is needed.
+    _built(root, writer.objects, Reader(arrays, writer.foreign))
     layouts = [[_name(array), list(array.shape), _order(array)] for array in arrays]
     tree = {
         "root": root,
@@ -333,7 +335,11 @@ def _value(tree: Json, arrays: list[NDArray[Any]], trusted: Sequence[str]) -> An
         if member.dtype != np.uint8:
             raise ModelFileError("its steps are no bytes")
         steps = foreign.unpacked(member.tobytes(), trusted)
-    reader = Reader(arrays, steps)
-    for node in tree["objects"]:
+    return _built(tree["root"], tree["objects"], Reader(arrays, steps))
+
+
+def _built(root: Json, objects: list[Json], reader: Reader) -> Any:
+    """The value at the root of a tree, after those that it holds."""
+    for node in objects:
         reader.add(node)
-    return reader.value(tree["root"])
+    return reader.value(root)

@@ -100,7 +100,7 @@ def _has_member(kind: type, name: str) -> bool:
 
 def _has_dtype(array: np.ndarray[Any, Any], dtype_hint: Hint) -> bool:
     (scalar,) = get_args(dtype_hint)
-    return scalar is Any or array.dtype == np.dtype(scalar)
+    return scalar is Any or np.issubdtype(array.dtype, scalar)
 
 
 #: Rows are dense or sparse; the packages that take them say ``Any``.

@@ -240,7 +240,7 @@ _PARTS: dict[type, dict[str, Any]] = {
             "stretch": "r",
             "floor": "T",
             "common": "d",
-            "switch": "d",
+            "binary": "d",
         },
     },
     Presence: {"rules": {"points": "n d", "home": "T in n"}},

@@ -111,7 +111,8 @@ class Entry:
             raise ModelFileError(f"{self.name} has other fields: {', '.join(wrong)}")
         for name, item in state.items():
             if not fits(item, self.kinds[name]):
-                raise ModelFileError(f"{self.name}.{name} is of another kind")
+                kind = type(item).__name__
+                raise ModelFileError(f"{self.name}.{name} may not be a {kind}")
         for group in self.together:
             if 0 < len(group & names) < len(group):
                 raise ModelFileError(f"{self.name} is fitted in part")
