@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import RBF
 from sklearn.kernel_ridge import KernelRidge
 
 from manyone.kernels import resolve_kernel
-from manyone.kernels.stacks import kernel_grams
+from manyone.kernels.kernel import kernel_grams
 from manyone.solvers import ridge as ridge_module
 from manyone.solvers.ridge import (
     NotPositiveDefinite,

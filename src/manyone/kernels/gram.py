@@ -17,8 +17,7 @@ from scipy import sparse
 from scipy.linalg import eigh, lapack, solve_triangular
 
 from manyone._types import Array, Codes, Rows
-from manyone.kernels.kernel import Kernel, Side, resolve_kernel
-from manyone.kernels.stacks import kernel_grams
+from manyone.kernels.kernel import Kernel, Side, kernel_grams, resolve_kernel
 from manyone.rows import row_blocks
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Kernels with every number they need, evaluated between rows; widths resolved from data."""
+"""Kernels: values between rows, and widths from data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
-from manyone._types import Array, Rows
+from manyone._types import Array, Codes, Rows
 from manyone.kernels import widths
 from manyone.kernels.widths import DISTANCES, PRODUCTS, squared_norms
 from manyone.memory import refuse_without_memory
@@ -22,24 +22,32 @@ VALUES_ONLY = ("precomputed",)
 #: Every name: those of :func:`sklearn.metrics.pairwise_kernels`, and ours.
 KERNELS = frozenset(
     {
-        *(
-            "additive_chi2",
-            "chi2",
-            "cosine",
-            "laplacian",
-            "linear",
-            "poly",
-            "polynomial",
-        ),
-        *("rbf", "sigmoid", MIXTURE, *VALUES_ONLY),
+        "additive_chi2",
+        "chi2",
+        "cosine",
+        "laplacian",
+        "linear",
+        "poly",
+        "polynomial",
+        "rbf",
+        "sigmoid",
+        MIXTURE,
+        *VALUES_ONLY,
     }
 )
-#: Kernels that are evaluated here, on rows that were shifted and scaled; the power of the scale.
+#: Kernels that are evaluated here, on shifted and scaled rows, and powers of the scale.
 _POWERS = {"rbf": (2,), "laplacian": (1,), MIXTURE: (2, 1)}
 # From here on a kernel matrix may be too much for the machine.
 _LARGE = 8192
-#: Rounding of |x|^2 + |y|^2 - 2 x'y that is felt in the kernel, times this, is 1e-10.
-FAR = 1e-10 / np.finfo(float).eps
+# Below this limit of gamma (|x|^2 + |y|^2), distances may be computed by one product:
+# rounding of |x|^2 + |y|^2 - 2 x'y changes the kernel by less than 1e-10.
+_PRODUCT_LIMIT = 1e-10 / np.finfo(float).eps
+# Beyond this size one call for each set of rows costs no more than one for all sets.
+_SMALL = 64
+
+
+#: A selection of rows.
+Choice = slice | Codes
 
 
 class Side(NamedTuple):
@@ -50,19 +58,20 @@ class Side(NamedTuple):
     rows : array or CSR matrix of shape (n, d)
         Shifted and scaled, where the kernel does that.
     extended : ndarray of shape (n, d + 2) or None
-        (2 g y, -g, -g |y|^2) of each row y: its product with (x, |x|^2, 1) is -g |x - y|^2.
-    reach : float
+        (2 g y, -g, -g |y|^2) of each row y: its product with (x, |x|^2, 1) is -g |x -
+        y|^2.
+    largest : float
         Largest |y|^2.
     """
 
     rows: Rows
     extended: Array | None = None
-    reach: float = 0.0
+    largest: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A kernel with every number it needs. It holds no row of the data it was resolved on.
+    """A kernel with every number it needs, and no row of the data it was resolved on.
 
     Parameters
     ----------
@@ -72,10 +81,10 @@ class Kernel:
     gamma : tuple of float
         Coefficient for each component, in units of the scaled rows (see `scale`).
     shift : ndarray of shape (d,) or None
-        Subtracted from dense rows: distances do not change, their rounding errors shrink.
+        Subtracted from dense rows: distances stay, their rounding errors shrink.
     scale : float
-        Rows are divided by it before distances are squared, so that neither 1e200 nor 1e-200 leaves
-        the range of float64. A power of two: the division is exact.
+        Rows are divided by it before distances are squared, so that neither 1e200 nor
+        1e-200 leaves the range of float64. A power of two: the division is exact.
     degree, coef0 : float
         As in :func:`sklearn.metrics.pairwise.polynomial_kernel`.
     params : dict
@@ -118,7 +127,7 @@ class Kernel:
         return self.name, self.gamma, shift, *numbers
 
     def __call__(self, X: Rows, Y: Rows) -> Array:
-        """Kernel values (m, n) between the rows of `X` (m, d) and those of `Y` (n, d)."""
+        """Kernel values (m, n) between rows `X` (m, d) and `Y` (n, d)."""
         return self.against(X, self.side(Y))
 
     def side(self, Y: Rows) -> Side:
@@ -131,41 +140,40 @@ class Kernel:
         with np.errstate(over="ignore", under="ignore"):
             extended = np.empty((len(Y), Y.shape[1] + 2))
             norms = np.einsum("ij,ij->i", Y, Y)
-            extended[:, :-2], extended[:, -2], extended[:, -1] = -2.0 * Y, 1.0, norms
+            extended[:, :-2] = -2.0 * Y
+            extended[:, -2] = 1.0
+            extended[:, -1] = norms
             extended *= -self.gamma[0]
             return Side(Y, extended, float(np.max(norms, initial=0.0)))
 
-    def against(self, X: Rows, side: Side, some: Any = slice(None)) -> Array:
-        """Kernel values (m, n) between rows (m, d) and `some` of those made ready by `side`."""
-        with np.errstate(
-            over="ignore", under="ignore"
-        ):  # a kernel of 0 is the right answer
-            if sparse.issparse(side.rows) or self.name not in _POWERS:
-                return self._by_sklearn(X, side.rows[some])
+    def against(self, X: Rows, side: Side, chosen: Choice = slice(None)) -> Array:
+        """Kernel values (m, n) between rows (m, d) and chosen rows of a side."""
+        # A kernel value that underflows to 0 is right.
+        with np.errstate(over="ignore", under="ignore"):
+            Y = side.rows[chosen]
+            if sparse.issparse(Y) or self.name not in _POWERS:
+                return self._by_sklearn(X, Y)
             X = self.scaled(X.toarray() if sparse.issparse(X) else X)
             if side.extended is None:
-                return np.exp(-self.gamma[0] * cdist(X, side.rows[some], "cityblock"))
-            left, norms = (
-                np.empty((X.shape[0], X.shape[1] + 2)),
-                np.einsum("ij,ij->i", X, X),
-            )
-            left[:, :-2], left[:, -2], left[:, -1] = X, norms, 1.0
-            if self.gamma[0] * (norms.max(initial=0.0) + side.reach) < FAR:
-                values = left @ side.extended[some].T
+                return np.exp(-self.gamma[0] * cdist(X, Y, "cityblock"))
+            norms = np.einsum("ij,ij->i", X, X)
+            largest = norms.max(initial=0.0) + side.largest
+            if self.gamma[0] * largest < _PRODUCT_LIMIT:
+                left = np.empty((X.shape[0], X.shape[1] + 2))
+                left[:, :-2] = X
+                left[:, -2] = norms
+                left[:, -1] = 1.0
+                values = left @ side.extended[chosen].T
                 np.exp(np.minimum(values, 0.0, out=values), out=values)
-            else:  # rows far apart beside the width: differences first, squares after
-                values = np.exp(
-                    -self.gamma[0] * cdist(X, side.rows[some], "sqeuclidean")
-                )
+            else:  # far apart beside the width: differences first, then squares
+                values = np.exp(-self.gamma[0] * cdist(X, Y, "sqeuclidean"))
             if self.name == MIXTURE:
-                values += np.exp(
-                    -self.gamma[1] * cdist(X, side.rows[some], "cityblock")
-                )
+                values += np.exp(-self.gamma[1] * cdist(X, Y, "cityblock"))
                 values *= 0.5
             return values
 
     def gram(self, X: Rows) -> Array:
-        """Gram matrix (n, n) of rows (n, d): Fortran order, exactly symmetric, one triangle."""
+        """Gram matrix (n, n) of rows (n, d), in Fortran order and exactly symmetric."""
         n = X.shape[0]
         if n > _LARGE:
             refuse_without_memory(n)
@@ -193,11 +201,12 @@ class Kernel:
             return np.array([value.item() for value in pairs])
         if self.name == "additive_chi2":
             return np.zeros(X.shape[0])
-        norms = squared_norms(_unit_reach(X) if self.name == "cosine" else X)
+        if self.name == "cosine":
+            norms = squared_norms(_with_largest_entry_one(X))
+            return (norms > 0).astype(np.float64)
+        norms = squared_norms(X)
         if self.name == "linear":
             return norms
-        if self.name == "cosine":
-            return (norms > 0).astype(np.float64)
         with np.errstate(over="ignore"):
             product = self.gamma[0] * norms + self.coef0
             return np.tanh(product) if self.name == "sigmoid" else product**self.degree
@@ -219,10 +228,12 @@ class Kernel:
         """The coefficient(s) in the units of the data, as the user would write them."""
         powers = _POWERS.get(self.name, (0,)) if isinstance(self.name, str) else ()
         values = [
-            times_power(g, self.scale, -p)
-            for g, p in zip(self.gamma, powers, strict=False)
+            times_power(gamma, self.scale, -power)
+            for gamma, power in zip(self.gamma, powers, strict=False)
         ]
-        return (tuple(values) if len(values) > 1 else values[0]) if values else None
+        if not values:
+            return None
+        return values[0] if len(values) == 1 else tuple(values)
 
     def scaled(self, X: Array) -> Array:
         """Rows shifted and divided by the scale."""
@@ -231,22 +242,21 @@ class Kernel:
         return X / self.scale if self.scale != 1.0 else X
 
     def _by_sklearn(self, X: Rows, Y: Rows) -> Array:
-        from sklearn.metrics.pairwise import (
-            pairwise_kernels,
-        )  # slow to import, and rarely needed
+        # Slow to import, and rarely needed.
+        from sklearn.metrics.pairwise import pairwise_kernels
 
         if sparse.issparse(X) != sparse.issparse(Y):
             X = X.toarray() if sparse.issparse(X) else sparse.csr_array(X)
         if not isinstance(self.name, str):
             return pairwise_kernels(X, Y, metric=self.name, **self.params)
         if self.name == MIXTURE:
-            parts = (("rbf", self.gamma[0]), ("laplacian", self.gamma[1]))
-            return 0.5 * sum(
-                pairwise_kernels(X, Y, metric=k, gamma=g) for k, g in parts
-            )
+            values = pairwise_kernels(X, Y, metric="rbf", gamma=self.gamma[0])
+            values += pairwise_kernels(X, Y, metric="laplacian", gamma=self.gamma[1])
+            return 0.5 * values
         if self.name == "cosine":
-            X, Y = _unit_reach(X), _unit_reach(Y)
-        params: dict[str, Any] = {"gamma": self.gamma[0]} if self.gamma else {}
+            X = _with_largest_entry_one(X)
+            Y = _with_largest_entry_one(Y)
+        params = {"gamma": self.gamma[0]} if self.gamma else {}
         if self.name in PRODUCTS:
             params["coef0"] = self.coef0
         if self.name in ("poly", "polynomial"):
@@ -280,10 +290,11 @@ def resolve_kernel(
     X : array or CSR matrix of shape (n, d)
         Rows that ``"mean"``, ``"median"`` and ``"scale"`` look at.
     gamma : {"mean", "median", "scale"} or float
-        ``"mean"`` and ``"median"``: one over the mean (median) distance between rows, in the
-        kernel's own metric (squared Euclidean for RBF, cityblock for Laplacian, chi-squared), all
-        n^2 pairs counted; for kernels of an inner product, one over the mean (median) squared norm.
-        ``"scale"``: one over (number of features x variance).
+        ``"mean"`` and ``"median"``: one over the mean (median) distance between rows,
+        in the kernel's own metric (squared Euclidean for RBF, cityblock for Laplacian,
+        chi-squared), all n^2 pairs counted; for kernels of an inner product, one over
+        the mean (median) squared norm. ``"scale"``: one over (number of features x
+        variance).
     width : float
         Stretches the kernel: the resolved gamma is divided by it.
     weight : ndarray of shape (n,) or None
@@ -302,44 +313,51 @@ def resolve_kernel(
     if kernel in ("precomputed", "linear", "cosine", "additive_chi2"):
         return Kernel(kernel)
     weight = np.ones(X.shape[0]) if weight is None else weight
-    shift, scale = None, 1.0
+    shift = None
+    scale = 1.0
+    scaled = X
     if kernel in _POWERS and not sparse.issparse(X):
-        # Half the sum of the extremes is the centre of the box; halves first, against overflow.
-        low, high = X.min(axis=0), X.max(axis=0)
+        # The centre of the box of all rows; halves first, against overflow.
+        low = X.min(axis=0)
+        high = X.max(axis=0)
         shift = low / 2 + high / 2
-        reach = float(np.max(high / 2 - low / 2, initial=0.0))
-        if reach > 0:
-            scale = float(2.0 ** np.clip(np.frexp(reach)[1], -1021, 1023))
-    scaled = X if shift is None else (X - shift) / scale
-    parts = []
+        half_range = float(np.max(high / 2 - low / 2, initial=0.0))
+        if half_range > 0:
+            scale = float(2.0 ** np.clip(np.frexp(half_range)[1], -1021, 1023))
+        scaled = (X - shift) / scale
+    gammas = []
     for name, power in zip(kernel.split("+"), _POWERS.get(kernel, (0,)), strict=True):
         if not isinstance(gamma, str):
-            parts.append(times_power(gamma / width, scale, power))
-            continue
-        if gamma == "scale":
-            typical = (
-                widths.variance(X if shift is None else X / scale, weight) * X.shape[1]
-            )
-        elif name in PRODUCTS:
-            norms = squared_norms(X)
-            mean = float(np.average(norms, weights=weight))
-            typical = mean if gamma == "mean" else widths.weighted_median(norms, weight)
+            gammas.append(times_power(gamma / width, scale, power))
+        elif gamma == "scale":
+            divided = X if shift is None else X / scale
+            typical = widths.variance(divided, weight) * X.shape[1]
+            gammas.append(times_power(_over(typical, width), scale, power - 2))
         else:
-            metric, typical = DISTANCES[name], 0.0
-            if gamma == "median":
-                typical = widths.median_distance(metric, scaled, weight)
-            if (
-                typical <= 0.0
-            ):  # where most rows are copies, the mean still sees the others
-                typical = mean_distance(metric, scaled, weight)
-        # All rows alike: every width gives the same answer on them, take the neutral one.
-        value = (
-            1.0 / (typical * width) if typical > np.finfo(float).tiny else 1.0 / width
-        )
-        parts.append(
-            times_power(value, scale, power - 2) if gamma == "scale" else value
-        )
-    return Kernel(kernel, tuple(parts), shift, scale, degree, coef0)
+            typical = _typical(name, gamma, X, scaled, weight)
+            gammas.append(_over(typical, width))
+    return Kernel(kernel, tuple(gammas), shift, scale, degree, coef0)
+
+
+def _typical(name: str, gamma: str, X: Rows, scaled: Rows, weight: Array) -> float:
+    """Mean or median of squared norms (inner products) or of distances between rows."""
+    if name in PRODUCTS:
+        norms = squared_norms(X)
+        if gamma == "mean":
+            return float(np.average(norms, weights=weight))
+        return widths.weighted_median(norms, weight)
+    metric = DISTANCES[name]
+    if gamma == "median":
+        typical = widths.median_distance(metric, scaled, weight)
+        if typical > 0.0:
+            return typical
+        # Most rows are copies: the mean still sees the others.
+    return mean_distance(metric, scaled, weight)
+
+
+def _over(typical: float, width: float) -> float:
+    """``1 / (typical width)``, or ``1 / width`` where all rows are alike."""
+    return 1.0 / (typical * width) if typical > np.finfo(float).tiny else 1.0 / width
 
 
 def mean_distance(metric: str, X: Rows, weight: Array) -> float:
@@ -356,7 +374,8 @@ def mean_distance(metric: str, X: Rows, weight: Array) -> float:
         return sum(
             float(distance @ mass) for distance, mass in widths.pairs(metric, X, share)
         )
-    # Sorted, a value is added once for every row below it and subtracted for every row above.
+    # Sorted, a value is added for every row below it and subtracted for every one
+    # above.
     total = 0.0
     for columns in row_blocks(X.shape[1], 4 * X.shape[0]):
         values = X[:, columns].toarray() if sparse.issparse(X) else X[:, columns]
@@ -369,15 +388,55 @@ def mean_distance(metric: str, X: Rows, weight: Array) -> float:
 
 
 def times_power(value: float, scale: float, power: int) -> float:
-    """``value * scale**power``, factor by factor, saturating: scale**2 alone may overflow."""
+    """``value * scale**power`` without overflow: ``scale**2`` alone may overflow."""
     for _ in range(abs(power)):
         value = value * scale if power > 0 else value / scale
     return float(np.clip(value, np.finfo(float).tiny, np.finfo(float).max))
 
 
-def _unit_reach(X: Rows) -> Rows:
+def _with_largest_entry_one(X: Rows) -> Rows:
     # Squares of tiny or huge entries leave the range of float64; the cosine does not.
     if sparse.issparse(X):
         return X
-    reach = np.abs(X).max(axis=1, keepdims=True)
-    return X / np.where(reach > 0, reach, 1.0)
+    largest = np.abs(X).max(axis=1, keepdims=True)
+    return X / np.where(largest > 0, largest, 1.0)
+
+
+def kernel_pairs(kernel: Kernel, X: Array, Y: Array) -> Array:
+    """Kernel values (g, m, n) between g pairs of sets, (g, m, d) and (g, n, d)."""
+    if kernel.name != "rbf":
+        return np.stack([kernel(x, y) for x, y in zip(X, Y, strict=True)])
+    with np.errstate(over="ignore", under="ignore"):
+        gamma = kernel.gamma[0]
+        if 1e-70 < kernel.scale < 1e70:  # one number instead of all rows
+            gamma /= kernel.scale**2
+        else:
+            X = kernel.scaled(X)
+            Y = kernel.scaled(Y)
+        # Rows of one set are close together: about their own mean little cancels.
+        centre = Y.mean(axis=1, keepdims=True)
+        X = X - centre
+        Y = Y - centre
+        x_norms = np.einsum("gnd,gnd->gn", X, X)
+        y_norms = np.einsum("gnd,gnd->gn", Y, Y)
+        largest = np.max(x_norms, initial=0.0) + np.max(y_norms, initial=0.0)
+        if not gamma * largest < _PRODUCT_LIMIT:
+            squares = [cdist(x, y, "sqeuclidean") for x, y in zip(X, Y, strict=True)]
+            return np.exp(-gamma * np.stack(squares))
+        values = np.matmul(X, 2.0 * gamma * Y.transpose(0, 2, 1))
+        values -= gamma * x_norms[:, :, None]
+        values -= gamma * y_norms[:, None, :]
+        np.minimum(values, 0.0, out=values)
+        return np.exp(values, out=values)
+
+
+def kernel_grams(kernel: Kernel, X: Array) -> Array:
+    """Gram matrices (g, n, n) of g sets of rows (g, n, d)."""
+    if kernel.name != "rbf" or X.shape[1] > _SMALL:
+        K = np.empty((len(X), X.shape[1], X.shape[1]))
+        for matrix, rows in zip(K, X, strict=True):
+            matrix[:] = kernel.gram(rows)
+        return K
+    K = kernel_pairs(kernel, X, X)
+    np.einsum("gnn->gn", K)[:] = 1.0
+    return K

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from manyone._types import Array, Codes, Rows
 from manyone.kernels.gram import Points
-from manyone.kernels.stacks import kernel_pairs
+from manyone.kernels.kernel import kernel_pairs
 from manyone.rows import group_rows, row_blocks
 
 

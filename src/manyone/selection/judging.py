@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import rankdata
 
 from manyone._types import Array, Codes, Mask
 from manyone.rows import TrainingRows, places, renumbered, row_blocks
@@ -207,29 +208,23 @@ def task_aucs(
     """
     *stack, n, T = scores.shape
     owner = codes if outlier is None else np.where(outlier, -1, codes)
-    # One line per curve, so that all of them are sorted by one call; -0.0 is 0.0.
-    curves = np.ascontiguousarray(np.moveaxis(scores, -1, -2)).reshape(-1, n) + 0.0
+    # One line per curve.
+    curves = np.ascontiguousarray(np.moveaxis(scores, -1, -2)).reshape(-1, n)
     task = np.resize(np.arange(T), len(curves))
     mass = np.ones(n) if weight is None else weight
     positives = np.bincount(owner[owner >= 0], mass[owner >= 0], T)[:T]
     pairs = (positives * (mass.sum() - positives))[task]
-    wins, tied = np.zeros(len(curves)), np.ones(len(curves), dtype=bool)
-    if n and np.all(mass == mass[0]) and np.all(np.isfinite(curves)):
-        # A plain sort is several times faster than one that also moves labels, so the label travels
-        # in the last bit of the score. Lines with ties are not to be trusted then.
-        own = owner == task[:T, None]
-        marked = (curves.view(np.int64) & ~1) | np.tile(own, (len(curves) // T, 1))
-        ascending = np.sort(marked.view(np.float64), axis=1).view(np.int64)
-        tied = np.any(np.diff(ascending >> 1, axis=1) == 0, axis=1)
-        count = own.sum(axis=1)[task]
-        wins = (
-            np.einsum("cn,n->c", ascending & 1, np.arange(n))
-            - count * (count - 1) / 2.0
-        )
+    if n and np.all(mass == mass[0]) and not np.any(np.isnan(curves)):
+        positive = owner == task[:, None]
+        count = positive.sum(axis=1)
+        ranks = rankdata(curves, axis=1)
+        wins = np.einsum("cn,cn->c", ranks, positive) - count * (count + 1) / 2.0
         wins *= mass[0] ** 2
-    for line in np.flatnonzero(tied):
-        own = owner == task[line]
-        wins[line] = _wins(curves[line, own], curves[line, ~own], mass[own], mass[~own])
+    else:
+        wins = np.zeros(len(curves))
+        for line, curve in enumerate(curves):
+            own = owner == task[line]
+            wins[line] = _wins(curve[own], curve[~own], mass[own], mass[~own])
     aucs = np.divide(wins, pairs, out=np.full(len(wins), np.nan), where=pairs > 0)
     return aucs.reshape(*stack, T)
 
