@@ -18,6 +18,7 @@ CLEAN = (
     "src/manyone/__init__.py",
     "src/manyone/_sklearn.py",
     "src/manyone/_types.py",
+    "src/manyone/datasets",
     "src/manyone/files/writing.py",
     "src/manyone/inverse.py",
     "src/manyone/labels.py",

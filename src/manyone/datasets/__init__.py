@@ -4,11 +4,11 @@
 folder (``data_home``, ``$MANYONE_DATA`` or the user's cache) or made from their originals.
 """
 
-from ._cache import DatasetNotFoundError
-from ._fleet import make_fleet
-from ._images import load_coil100, load_faces, load_mnist
-from ._labelled import load_products, load_servers, load_valves
-from ._tables import load_keystrokes, load_telemetry, load_turbofan
+from manyone.datasets._cache import DatasetNotFoundError
+from manyone.datasets._fleet import make_fleet
+from manyone.datasets._images import load_coil100, load_faces, load_mnist
+from manyone.datasets._labelled import load_products, load_servers, load_valves
+from manyone.datasets._tables import load_keystrokes, load_telemetry, load_turbofan
 
 __all__ = [
     "DatasetNotFoundError",

@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,15 +28,41 @@ from sklearn.utils import Bunch
 from manyone._types import Array, Codes
 from manyone.files import toml_beside, write_atomically
 
-Arrays = dict[str, NDArray[Any]]
+Values: TypeAlias = NDArray[Any]
+Arrays: TypeAlias = dict[str, Values]
 Convert = Callable[..., Arrays]  # takes the paths of the originals
 Loaded: TypeAlias = Bunch | tuple[Array, Codes]
 PathLike: TypeAlias = str | os.PathLike[str] | None
 
+
+class Home(TypedDict, total=False):
+    """Option of every loader of a file."""
+
+    data_home: PathLike
+
+
+class Origin(Home, total=False):
+    """Options of a loader that can make its file from the original."""
+
+    download_if_missing: bool
+
+
+class Part(Origin, total=False):
+    """Options of a loader whose data has two parts."""
+
+    split: str
+
+
 # What numpy, zipfile, tarfile and the parsers raise on a damaged file.
 _DAMAGED: tuple[type[Exception], ...] = (
-    *(OSError, ValueError, KeyError, EOFError, SyntaxError),
-    *(zipfile.BadZipFile, tarfile.TarError, zlib.error),
+    OSError,
+    ValueError,
+    KeyError,
+    EOFError,
+    SyntaxError,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
 )
 
 
@@ -80,16 +106,15 @@ class Source:
     needs: Sequence[str] = ()
 
 
-def _source(originals: Sequence[dict[str, str]] = (), **entry: Any) -> Source:
-    return Source(
-        originals=tuple(Original(**original) for original in originals), **entry
-    )
+def _sources() -> dict[str, Source]:
+    sources = {}
+    for name, entry in toml_beside(__file__, "sources.toml").items():
+        originals = [Original(**original) for original in entry.pop("originals", ())]
+        sources[name] = Source(originals=tuple(originals), **entry)
+    return sources
 
 
-SOURCES = {
-    name: _source(**entry)
-    for name, entry in toml_beside(__file__, "sources.toml").items()
-}
+SOURCES = _sources()
 
 
 def user_cache() -> Path:
@@ -157,10 +182,13 @@ def fetch(
     OSError
         If the prepared file is there but damaged.
     """
-    source, folders = SOURCES[name], data_folders(data_home)
+    source = SOURCES[name]
+    folders = data_folders(data_home)
     path = _find(source.file, folders)
-    if path and set(also) <= set(arrays := _read(path, source)):
-        return arrays
+    if path is not None:
+        arrays = _read(path, source)
+        if set(also) <= set(arrays):
+            return arrays
     try:
         if convert is None:
             why = (
@@ -171,10 +199,12 @@ def fetch(
             _require(module, "Converting")
         return _make(source, convert, folders, download)
     except _DAMAGED as error:
-        known = isinstance(error, DatasetNotFoundError)
         why = f"Making it from the original failed ({type(error).__name__}: {error})."
-        message = _missing(source, folders, str(error) if known else why)
-        raise DatasetNotFoundError(message) from (error.__cause__ if known else error)
+        cause: BaseException | None = error
+        if isinstance(error, DatasetNotFoundError):
+            why = str(error)
+            cause = error.__cause__
+        raise DatasetNotFoundError(_missing(source, folders, why)) from cause
 
 
 def _read(path: Path, source: Source) -> Arrays:
@@ -211,12 +241,12 @@ def check_shapes(arrays: Arrays, source: Source) -> None:
     for key, shape in source.shapes.items():
         if key not in arrays:
             raise ValueError(f"array {key!r} is missing")
-        found = arrays[key].shape
-        if len(found) != len(shape) or any(
-            n != found[i] for i, n in enumerate(shape) if n
-        ):
+        actual = arrays[key].shape
+        expected = tuple(shape)
+        wanted = tuple(n or m for n, m in zip(expected, actual, strict=False))
+        if len(actual) != len(expected) or actual != wanted:
             raise ValueError(
-                f"array {key!r} has the shape {found}, expected {tuple(shape)}"
+                f"array {key!r} has the shape {actual}, expected {expected}"
             )
 
 
@@ -251,10 +281,7 @@ def _original(
         path = pooch.retrieve(
             original.url, known_hash, original.file, scratch, progressbar=bar
         )
-    except (
-        OSError,
-        ValueError,
-    ) as error:  # requests' errors are OSErrors, a bad hash ValueError
+    except (OSError, ValueError) as error:  # of requests; a checksum that differs
         why = f"Downloading {original.url} failed ({type(error).__name__}: {error})."
         raise DatasetNotFoundError(why) from error
     return Path(path)
@@ -286,11 +313,11 @@ def _missing(source: Source, folders: list[Path], why: str) -> str:
 
 def bunch(
     name: str,
-    data: NDArray[Any],
-    target: NDArray[Any],
-    tasks: Any,
+    data: Values,
+    target: Values,
+    tasks: Sequence[str] | Values,
     only_X_y: bool,
-    **fields: Any,
+    **fields: object,
 ) -> Loaded:
     """``(data, target)`` or a Bunch of everything; ``target_names[target]`` names the tasks.
 
@@ -300,11 +327,17 @@ def bunch(
     if data.ndim == 3:
         fields["images"] = data
         data = data.reshape(len(data), -1) / 255.0
-    data, target = data.astype(np.float64, copy=False), target.astype(np.intp)
+    rows = data.astype(np.float64, copy=False)
+    codes = target.astype(np.intp)
     if only_X_y:
-        return data, target
-    fields |= {"target_names": np.array(tasks), "DESCR": SOURCES[name].about}
-    return Bunch(data=data, target=target, **fields)
+        return rows, codes
+    return Bunch(
+        data=rows,
+        target=codes,
+        target_names=np.array(tasks),
+        DESCR=SOURCES[name].about,
+        **fields,
+    )
 
 
 def numbered(word: str, last: int) -> list[str]:
@@ -312,7 +345,7 @@ def numbered(word: str, last: int) -> list[str]:
     return [f"{word}{number}" for number in range(1, last + 1)]
 
 
-def choose(name: str, value: Any, options: tuple[Any, ...]) -> None:
+def choose(name: str, value: str | None, options: Sequence[str | None]) -> None:
     """Raise ValueError unless `value` is one of `options`."""
     if value not in options:
         raise ValueError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.random import RandomState
@@ -11,15 +11,50 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state
 
 from manyone._types import Array, Codes, Mask
+from manyone.datasets._cache import Loaded, choose
 
-from ._cache import Loaded, choose
-
-OWN, STRANGER = ("shift", "decoupling", "drift"), ("swap",)
+OWN = ("shift", "decoupling", "drift")
+STRANGER = ("swap",)
 KINDS = {"own": OWN, "stranger": STRANGER, "both": OWN + STRANGER}
 
 _NOISE = 0.4  # standard deviation of a sensor's own noise; its total variance is 1
 _SPREAD = 3.0  # standard deviation of the machines' means, in units of a sensor's own deviation
 _SCALE_SPREAD = 0.5  # standard deviation of the logarithm of the sensors' scales
+
+
+class FleetOptions(TypedDict, total=False):
+    """Options of `make_fleet` that are given by name."""
+
+    n_test: int
+    fault_rate: float
+    fault_size: float
+    fault: str
+    relatedness: float
+    n_types: int
+    n_factors: int
+    random_state: int | RandomState | None
+
+
+@overload
+def make_fleet(
+    n_tasks: int = ...,
+    n_samples: int = ...,
+    n_features: int = ...,
+    *,
+    return_X_y: Literal[False] = ...,
+    **options: Unpack[FleetOptions],
+) -> Bunch: ...
+
+
+@overload
+def make_fleet(
+    n_tasks: int = ...,
+    n_samples: int = ...,
+    n_features: int = ...,
+    *,
+    return_X_y: Literal[True],
+    **options: Unpack[FleetOptions],
+) -> tuple[Array, Codes]: ...
 
 
 def make_fleet(
@@ -123,12 +158,12 @@ def make_fleet(
     ((50, 8), (200, 8), 50)
     """
     for name, count, least in (
-        *(
-            ("n_tasks", n_tasks, 1),
-            ("n_samples", n_samples, 1),
-            ("n_features", n_features, 2),
-        ),
-        *(("n_test", n_test, 0), ("n_types", n_types, 1), ("n_factors", n_factors, 1)),
+        ("n_tasks", n_tasks, 1),
+        ("n_samples", n_samples, 1),
+        ("n_features", n_features, 2),
+        ("n_test", n_test, 0),
+        ("n_types", n_types, 1),
+        ("n_factors", n_factors, 1),
     ):
         if not isinstance(count, Integral) or count < least:
             raise ValueError(
@@ -209,11 +244,11 @@ def _draw_machines(
     rng: RandomState,
 ) -> _Machines:
     """Machines with d sensors and q factors that share a part (see the notes of `make_fleet`)."""
-    own, shared = np.sqrt(1 - relatedness), np.sqrt(relatedness)
 
     def mix(common: Array) -> Array:
         size = (len(machine_type), *common.shape[1:])
-        return shared * common + own * rng.standard_normal(size)
+        single = rng.standard_normal(size)
+        return np.sqrt(relatedness) * common + np.sqrt(1 - relatedness) * single
 
     mean = _SPREAD * mix(rng.standard_normal((n_types, d))[machine_type])
     scale = np.exp(_SCALE_SPREAD * mix(rng.standard_normal((n_types, d))[machine_type]))
@@ -229,24 +264,24 @@ def _test_rows(
     rng: RandomState,
 ) -> Array:
     """Test rows (T * n_test, d) of machines with the faults of `fault_kind` (T, n_test)."""
-    (n_tasks, n_test), n_features = fault_kind.shape, machines.mean.shape[1]
-    task, kind = np.repeat(np.arange(n_tasks), n_test), fault_kind.reshape(-1, 1)
+    n_tasks, n_test = fault_kind.shape
+    n_features = machines.mean.shape[1]
+    task = np.repeat(np.arange(n_tasks), n_test)
+    kind = fault_kind.reshape(-1, 1)
     half = _pick(len(task), n_features, n_features // 2, rng)
-    one = _pick(len(task), n_features, 1, rng)
+    single = _pick(len(task), n_features, 1, rng)
     sign = rng.choice([-1.0, 1.0], size=(len(task), 1))
-    source = np.where(
-        kind[:, 0] == "swap", _other_machine(task, machines.machine_type, rng), task
-    )
+    strange = _other_machine(task, machines.machine_type, rng)
+    source = np.where(kind[:, 0] == "swap", strange, task)
     rows = machines.read(source, rng, half & (kind == "decoupling"))
 
     step = machines.scale[task] * fault_size
-    rows += np.where((kind == "shift") & one, sign * step, 0.0)
+    rows += np.where((kind == "shift") & single, sign * step, 0.0)
     # One fixed group of sensors per machine drifts, in one direction.
     moving = np.repeat(_pick(n_tasks, n_features, n_features // 2, rng), n_test, axis=0)
     drifting = fault_kind == "drift"
-    progress = np.cumsum(drifting, axis=1) / np.maximum(
-        drifting.sum(axis=1, keepdims=True), 1
-    )
+    number = np.maximum(drifting.sum(axis=1, keepdims=True), 1)
+    progress = np.cumsum(drifting, axis=1) / number
     rows += np.where((kind == "drift") & moving, progress.reshape(-1, 1) * step, 0.0)
     return rows
 
@@ -274,9 +309,8 @@ def _other_machine(task: Codes, machine_type: Codes, rng: RandomState) -> Codes:
     """For every row a machine other than its own, of another type if there is one."""
     group = machine_type if np.ptp(machine_type) else np.arange(len(machine_type))
     by_group = np.argsort(group, kind="stable")
-    start = np.searchsorted(
-        group[by_group], group
-    )  # a machine's own group is one block
+    # A machine's own group is one block.
+    start = np.searchsorted(group[by_group], group)
     size = np.bincount(group)[group]
     choices = np.maximum(len(group) - size, 1)
     k = (rng.uniform(size=len(task)) * choices[task]).astype(np.intp)

@@ -11,17 +11,53 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import Bunch
 
-from ._cache import Arrays, Loaded, PathLike, bunch, choose, fetch, numbered
+from manyone._types import Array, Codes
+from manyone.datasets._cache import (
+    Arrays,
+    Loaded,
+    Origin,
+    PathLike,
+    bunch,
+    choose,
+    fetch,
+    numbered,
+)
 
 SUBSET = Path(__file__).with_name("mnist") / "mnist600.npz"  # see the licence beside it
 
+_PARTS = ("train", "test")
 _FEWEST_FACES = 52
 _CENTRE = (62, 62, 188, 188)  # where the face is in a 250 x 250 image of LFW
+
+
+class Digits(Origin, total=False):
+    """Options of `load_mnist`."""
+
+    subset: bool
+
+
+class Faces(Origin, total=False):
+    """Options of `load_faces`."""
+
+    features: str
+
+
+@overload
+def load_mnist(
+    *, return_X_y: Literal[False] = ..., **options: Unpack[Digits]
+) -> Bunch: ...
+
+
+@overload
+def load_mnist(
+    *, return_X_y: Literal[True], **options: Unpack[Digits]
+) -> tuple[Array, Codes]: ...
 
 
 def load_mnist(
@@ -55,23 +91,31 @@ def load_mnist(
     """
     if subset:
         with np.load(SUBSET, allow_pickle=False) as archive:
-            images, digits, index = (
-                archive["images"],
-                archive["digits"],
-                archive["index"],
-            )
+            images = archive["images"]
+            digits = archive["digits"]
+            index = archive["index"]
         split = np.full(len(index), "train")
     else:
         arrays = fetch("mnist", _convert_mnist, data_home, download_if_missing)
-        parts = [
-            (arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in ("train", "test")
-        ]
-        images, digits = (np.concatenate(both) for both in zip(*parts, strict=True))
-        sizes = [len(labels) for _, labels in parts]
-        split = np.repeat(["train", "test"], sizes)
+        images = np.concatenate([arrays[f"x_{part}"] for part in _PARTS])
+        digits = np.concatenate([arrays[f"y_{part}"] for part in _PARTS])
+        sizes = [len(arrays[f"y_{part}"]) for part in _PARTS]
+        split = np.repeat(_PARTS, sizes)
         index = np.concatenate([np.arange(n, dtype=np.int32) for n in sizes])
-    fields = {"split": split, "index": index}
-    return bunch("mnist", images, digits, list("0123456789"), return_X_y, **fields)
+    names = list("0123456789")
+    return bunch("mnist", images, digits, names, return_X_y, split=split, index=index)
+
+
+@overload
+def load_coil100(
+    *, return_X_y: Literal[False] = ..., **options: Unpack[Origin]
+) -> Bunch: ...
+
+
+@overload
+def load_coil100(
+    *, return_X_y: Literal[True], **options: Unpack[Origin]
+) -> tuple[Array, Codes]: ...
 
 
 def load_coil100(
@@ -99,8 +143,26 @@ def load_coil100(
         ``DESCR``.
     """
     arrays = fetch("coil100", _convert_coil100, data_home, download_if_missing)
-    names, fields = numbered("obj", 100), {"angle": arrays["angle"]}
-    return bunch("coil100", arrays["X"], arrays["y"] - 1, names, return_X_y, **fields)
+    return bunch(
+        "coil100",
+        arrays["X"],
+        arrays["y"] - 1,
+        numbered("obj", 100),
+        return_X_y,
+        angle=arrays["angle"],
+    )
+
+
+@overload
+def load_faces(
+    *, return_X_y: Literal[False] = ..., **options: Unpack[Faces]
+) -> Bunch: ...
+
+
+@overload
+def load_faces(
+    *, return_X_y: Literal[True], **options: Unpack[Faces]
+) -> tuple[Array, Codes]: ...
 
 
 def load_faces(
@@ -135,16 +197,19 @@ def load_faces(
     """
     choose("features", features, ("dlib", "pixels"))
     dlib = features == "dlib"
-    extra = (
-        {"needs": ("dlib", "face_recognition_models"), "also": ("embedding",)}
-        if dlib
-        else {}
+    arrays = fetch(
+        "faces",
+        partial(_convert_faces, describe=dlib),
+        data_home,
+        download_if_missing,
+        needs=("dlib", "face_recognition_models") if dlib else (),
+        also=("embedding",) if dlib else (),
     )
-    convert = partial(_convert_faces, describe=dlib)
-    arrays = fetch("faces", convert, data_home, download_if_missing, **extra)
-    data, fields = arrays["gray64"], {"filename": arrays["filename"]}
+    data = arrays["gray64"]
+    fields = {"filename": arrays["filename"]}
     if dlib:
-        fields |= {"images": data, "face_detected": arrays["face_detected"]}
+        fields["images"] = data
+        fields["face_detected"] = arrays["face_detected"]
         data = arrays["embedding"]
     return bunch("faces", data, arrays["y"], arrays["names"], return_X_y, **fields)
 
@@ -170,20 +235,19 @@ def _convert_coil100(archive: Path) -> Arrays:
     """Arrays of the zip of 128 x 128 colour images ``objN__A.png``."""
     from PIL import Image
 
-    found = []
+    images = {}
     with zipfile.ZipFile(archive) as members:
         for name in members.namelist():
             if match := re.search(r"obj(\d+)__(\d+)\.png$", name):
                 with members.open(name) as stream, Image.open(stream) as image:
                     grey = _reduce(np.asarray(image.convert("RGB")))
-                found.append((int(match[1]), int(match[2]), grey))
-    found.sort(key=lambda item: item[:2])
-    objects, angles, images = zip(*found, strict=True)
-    numbers = {
-        "y": np.array(objects, dtype=np.int16),
-        "angle": np.array(angles, dtype=np.int16),
+                images[int(match[1]), int(match[2])] = grey
+    order = sorted(images)
+    return {
+        "X": np.stack([images[place] for place in order]),
+        "y": np.array([number for number, _ in order], dtype=np.int16),
+        "angle": np.array([angle for _, angle in order], dtype=np.int16),
     }
-    return {"X": np.stack(images), **numbers}
 
 
 def _reduce(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -208,41 +272,40 @@ def _convert_faces(archive: Path, describe: bool) -> Arrays:
     count = Counter(picture.parent.name for picture in pictures)
     names = sorted(name for name, n in count.items() if n >= _FEWEST_FACES)
     descriptor = _descriptor() if describe else None
-    found = []
-    with tarfile.open(
-        archive
-    ) as members:  # again, because a gzipped tar can only be read forwards
+    faces = {}
+    # Again, because a gzipped tar can only be read forwards.
+    with tarfile.open(archive) as members:
         for member in members:
             picture = Path(member.name)
             if picture.suffix != ".jpg" or picture.parent.name not in names:
                 continue
-            stream: Any = members.extractfile(
-                member
-            )  # only folders and links have none
+            stream = members.extractfile(member)
+            if stream is None:
+                raise ValueError(f"{member.name} is a link, not an image")
             with Image.open(stream) as image:
                 colour = image.convert("RGB")
-            grey = colour.convert("L").resize(
+            small = colour.convert("L").resize(
                 (64, 64), Image.Resampling.LANCZOS, _CENTRE
             )
-            described = descriptor(np.asarray(colour)) if descriptor else ()
-            person = names.index(picture.parent.name)
-            found.append((picture.name, person, np.asarray(grey), described))
-    found.sort(key=lambda item: item[0])
-    filename, person_index, images, descriptions = zip(*found, strict=True)
-    arrays = {"gray64": np.stack(images), "y": np.array(person_index, dtype=np.int16)}
-    arrays |= {"names": np.array(names), "filename": np.array(filename)}
-    if descriptor:
-        vectors, detected = zip(*descriptions, strict=True)
-        arrays |= {"embedding": np.stack(vectors), "face_detected": np.array(detected)}
-    return arrays
+            face = {"gray64": np.asarray(small)}
+            face["y"] = np.array(names.index(picture.parent.name), np.int16)
+            if descriptor is not None:
+                face |= descriptor(np.asarray(colour))
+            faces[picture.name] = face
+    order = sorted(faces)
+    keys = faces[order[0]]
+    arrays = {key: np.stack([faces[name][key] for name in order]) for key in keys}
+    return {**arrays, "names": np.array(names), "filename": np.array(order)}
 
 
-def _descriptor() -> Callable[[NDArray[np.uint8]], tuple[NDArray[np.float32], bool]]:
+def _descriptor() -> Callable[[NDArray[np.uint8]], Arrays]:
     """Describe with dlib the face nearest to the centre of an image."""
     dlib = importlib.import_module("dlib")
     # The package face_recognition_models only carries files, and importing it needs setuptools;
     # finding it does not.
-    spec: Any = importlib.util.find_spec("face_recognition_models")
+    spec = importlib.util.find_spec("face_recognition_models")
+    if spec is None or not spec.submodule_search_locations:
+        raise ValueError("face_recognition_models is not installed as a package")
     models = f"{spec.submodule_search_locations[0]}/models"
     detect = dlib.get_frontal_face_detector()
     landmarks = dlib.shape_predictor(f"{models}/shape_predictor_5_face_landmarks.dat")
@@ -250,18 +313,20 @@ def _descriptor() -> Callable[[NDArray[np.uint8]], tuple[NDArray[np.float32], bo
         f"{models}/dlib_face_recognition_resnet_model_v1.dat"
     )
 
-    def describe(image: NDArray[np.uint8]) -> tuple[NDArray[np.float32], bool]:
+    def describe(image: NDArray[np.uint8]) -> Arrays:
         """Descriptor (128,) of `image` (h, w, 3), and whether a face was found."""
         height, width = image.shape[:2]
 
-        def distance(box: Any) -> float:
-            return float(
-                np.hypot(box.center().x - width / 2, box.center().y - height / 2)
-            )
+        def distance(box: Any) -> float:  # a rectangle of dlib
+            middle = box.center()
+            return float(np.hypot(middle.x - width / 2, middle.y - height / 2))
 
         boxes = detect(image, 1)
         box = min(boxes, key=distance, default=dlib.rectangle(*_CENTRE))
         vector = network.compute_face_descriptor(image, landmarks(image, box))
-        return np.array(vector, dtype=np.float32), bool(boxes)
+        return {
+            "embedding": np.array(vector, dtype=np.float32),
+            "face_detected": np.array(len(boxes) > 0),
+        }
 
     return describe

@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Literal, Unpack, overload
 
-from ._cache import Loaded, PathLike, bunch, choose, fetch, numbered
+import numpy as np
+from sklearn.utils import Bunch
+
+from manyone._types import Array, Codes
+from manyone.datasets._cache import (
+    Home,
+    Loaded,
+    PathLike,
+    bunch,
+    choose,
+    fetch,
+    numbered,
+)
+
+
+class Servers(Home, total=False):
+    """Options of `load_servers`."""
+
+    split: str
+
+
+@overload
+def load_servers(
+    *, return_X_y: Literal[False] = ..., **options: Unpack[Servers]
+) -> Bunch: ...
+
+
+@overload
+def load_servers(
+    *, return_X_y: Literal[True], **options: Unpack[Servers]
+) -> tuple[Array, Codes]: ...
 
 
 def load_servers(
@@ -31,20 +61,35 @@ def load_servers(
     """
     choose("split", split, ("train", "test"))
     arrays = fetch("servers", None, data_home, download=False)
-    servers = sorted(
-        name.removesuffix("/train") for name in arrays if name.endswith("/train")
-    )
-    parts = [arrays[f"{server}/{split}"] for server in servers]
-    label = [
-        arrays[f"{server}/label"] if split == "test" else np.zeros(len(part))
-        for server, part in zip(servers, parts, strict=True)
-    ]
-    target = np.repeat(np.arange(len(servers)), [len(part) for part in parts])
-    fields = {"feature_names": np.array(numbered("m", 38))}
-    fields["label"] = np.concatenate(label).astype(bool)
+    keys = [key for key in arrays if key.endswith("/train")]
+    servers = sorted(key.removesuffix("/train") for key in keys)
+    series = [arrays[f"{server}/{split}"] for server in servers]
+    data = np.concatenate(series)
+    label = np.zeros(len(data), dtype=bool)
+    if split == "test":
+        labels = [arrays[f"{server}/label"] for server in servers]
+        label = np.concatenate(labels).astype(bool)
     return bunch(
-        "servers", np.concatenate(parts), target, servers, return_X_y, **fields
+        "servers",
+        data,
+        np.repeat(np.arange(len(servers)), [len(rows) for rows in series]),
+        servers,
+        return_X_y,
+        feature_names=np.array(numbered("m", 38)),
+        label=label,
     )
+
+
+@overload
+def load_products(
+    *, return_X_y: Literal[False] = ..., **options: Unpack[Home]
+) -> Bunch: ...
+
+
+@overload
+def load_products(
+    *, return_X_y: Literal[True], **options: Unpack[Home]
+) -> tuple[Array, Codes]: ...
 
 
 def load_products(*, data_home: PathLike = None, return_X_y: bool = False) -> Loaded:
@@ -72,6 +117,18 @@ def load_products(*, data_home: PathLike = None, return_X_y: bool = False) -> Lo
     )
 
 
+@overload
+def load_valves(
+    *, return_X_y: Literal[False] = ..., **options: Unpack[Home]
+) -> Bunch: ...
+
+
+@overload
+def load_valves(
+    *, return_X_y: Literal[True], **options: Unpack[Home]
+) -> tuple[Array, Codes]: ...
+
+
 def load_valves(*, data_home: PathLike = None, return_X_y: bool = False) -> Loaded:
     """Load SKAB: 34 runs of a water circuit whose valves are closed, or which fails otherwise.
 
@@ -93,7 +150,13 @@ def load_valves(*, data_home: PathLike = None, return_X_y: bool = False) -> Load
     """
     arrays = fetch("valves", None, data_home, download=False)
     names, target = np.unique(arrays["run"], return_inverse=True)
-    fields = {"feature_names": arrays["columns"], "label": arrays["anomaly"]}
     return bunch(
-        "valves", arrays["X"], target, names, return_X_y, time=arrays["time"], **fields
+        "valves",
+        arrays["X"],
+        target,
+        names,
+        return_X_y,
+        feature_names=arrays["columns"],
+        label=arrays["anomaly"],
+        time=arrays["time"],
     )

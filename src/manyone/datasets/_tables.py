@@ -9,16 +9,40 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Literal, Unpack, overload
 from xml.etree import ElementTree
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
+from sklearn.utils import Bunch
 
-from manyone._types import Mask
+from manyone._types import Array, Codes, Mask
+from manyone.datasets._cache import (
+    Arrays,
+    Home,
+    Loaded,
+    Origin,
+    Part,
+    PathLike,
+    Values,
+    bunch,
+    choose,
+    fetch,
+    numbered,
+)
 
-from ._cache import Arrays, Loaded, PathLike, bunch, choose, fetch, numbered
+
+@overload
+def load_keystrokes(
+    *, return_X_y: Literal[False] = ..., **options: Unpack[Origin]
+) -> Bunch: ...
+
+
+@overload
+def load_keystrokes(
+    *, return_X_y: Literal[True], **options: Unpack[Origin]
+) -> tuple[Array, Codes]: ...
 
 
 def load_keystrokes(
@@ -45,10 +69,24 @@ def load_keystrokes(
         ``target_names`` ``"user1"`` to ``"user56"``, ``DESCR``.
     """
     arrays = fetch("keystrokes", _convert_keystrokes, data_home, download_if_missing)
-    names, fields = numbered("user", 56), {"feature_names": arrays["columns"]}
     return bunch(
-        "keystrokes", arrays["X"], arrays["y"] - 1, names, return_X_y, **fields
+        "keystrokes",
+        arrays["X"],
+        arrays["y"] - 1,
+        numbered("user", 56),
+        return_X_y,
+        feature_names=arrays["columns"],
     )
+
+
+class Telemetry(Home, total=False):
+    """Options of `load_telemetry`."""
+
+    spacecraft: str | None
+    split: str
+    window: int
+    step: int | None
+    features: str
 
 
 @dataclass(frozen=True)
@@ -74,6 +112,18 @@ class Channel:
     label: Mask = field(repr=False)
     train_commands: Mask = field(repr=False)
     test_commands: Mask = field(repr=False)
+
+
+@overload
+def load_telemetry(
+    *, return_X_y: Literal[False] = ..., **options: Unpack[Telemetry]
+) -> Bunch: ...
+
+
+@overload
+def load_telemetry(
+    *, return_X_y: Literal[True], **options: Unpack[Telemetry]
+) -> tuple[Array, Codes]: ...
 
 
 def load_telemetry(
@@ -129,24 +179,36 @@ def load_telemetry(
                 f"{name} must be an integer of at least {least}, got {count!r}."
             )
     arrays = fetch("telemetry", None, data_home, download=False)
-    index = zip(
-        *(arrays[key].tolist() for key in ("channels", "spacecraft", "n_cmd")),
-        strict=True,
+    lists = [arrays[key].tolist() for key in ("channels", "spacecraft", "n_cmd")]
+    channels = {}
+    for name, owner, n_commands in zip(*lists, strict=True):
+        if spacecraft in (None, owner):
+            channels[name] = _channel(arrays, name, owner, n_commands)
+    tables = [_windows(c, split, window, step, features) for c in channels.values()]
+    columns = {key: np.concatenate([t[key] for t in tables]) for key in tables[0]}
+    about = {key: columns.pop(key) for key in ("label", "anomalous", "start")}
+    return bunch(
+        "telemetry",
+        np.column_stack(list(columns.values())),
+        np.repeat(np.arange(len(tables)), [len(table["start"]) for table in tables]),
+        list(channels),
+        return_X_y,
+        feature_names=np.array(list(columns)),
+        channels=channels,
+        **about,
     )
-    every = [_channel(arrays, *entry) for entry in index]
-    channels = {one.name: one for one in every if spacecraft in (None, one.spacecraft)}
-    parts = [
-        _windows(channel, split, window, step, features)
-        for channel in channels.values()
-    ]
-    columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    fields: dict[str, Any] = {
-        key: columns.pop(key) for key in ("label", "anomalous", "start")
-    }
-    fields |= {"feature_names": np.array(list(columns)), "channels": channels}
-    target = np.repeat(np.arange(len(parts)), [len(part["start"]) for part in parts])
-    data = np.column_stack(list(columns.values()))
-    return bunch("telemetry", data, target, list(channels), return_X_y, **fields)
+
+
+@overload
+def load_turbofan(
+    *, return_X_y: Literal[False] = ..., **options: Unpack[Part]
+) -> Bunch: ...
+
+
+@overload
+def load_turbofan(
+    *, return_X_y: Literal[True], **options: Unpack[Part]
+) -> tuple[Array, Codes]: ...
 
 
 def load_turbofan(
@@ -185,59 +247,80 @@ def load_turbofan(
     np.maximum.at(last, engine, cycle)
     if split == "test":
         last += arrays["test_rul"]
-    fields = {
-        "feature_names": np.array(numbered("s", 21)),
-        "cycle": cycle,
-        "settings": arrays[f"{split}_settings"].astype(np.float64),
-        "rul": last[engine] - cycle,
-    }
-    sensors, names = arrays[f"{split}_sensors"], numbered("engine", len(last))
-    return bunch("turbofan", sensors, engine, names, return_X_y, **fields)
+    return bunch(
+        "turbofan",
+        arrays[f"{split}_sensors"],
+        engine,
+        numbered("engine", len(last)),
+        return_X_y,
+        feature_names=np.array(numbered("s", 21)),
+        cycle=cycle,
+        settings=arrays[f"{split}_settings"].astype(np.float64),
+        rul=last[engine] - cycle,
+    )
 
 
 def _channel(arrays: Arrays, name: str, spacecraft: str, n_commands: int) -> Channel:
     """The series of one channel."""
-    keys = ("train_value", "test_value", "label", "train_cmd", "test_cmd")
-    train, test, label, *packed = (arrays[f"{name}/{key}"] for key in keys)
-    sent = (
-        np.unpackbits(bits, axis=1, count=n_commands).astype(bool) for bits in packed
+
+    def commands(split: str) -> Mask:
+        bits = arrays[f"{name}/{split}_cmd"]
+        return np.unpackbits(bits, axis=1, count=n_commands).astype(bool)
+
+    return Channel(
+        name,
+        spacecraft,
+        train=arrays[f"{name}/train_value"],
+        test=arrays[f"{name}/test_value"],
+        label=arrays[f"{name}/label"].astype(bool),
+        train_commands=commands("train"),
+        test_commands=commands("test"),
     )
-    return Channel(name, spacecraft, train, test, label.astype(bool), *sent)
 
 
 def _windows(
     channel: Channel, split: str, window: int, step: int, features: str
 ) -> Arrays:
     """Features, ``label``, ``anomalous`` and ``start`` of the windows of one series, each (n,)."""
-    values = getattr(channel, split).astype(np.float64)
-    label = channel.label if split == "test" else np.zeros(len(values), dtype=bool)
+    values = channel.train.astype(np.float64)
+    label = np.zeros(len(values), dtype=bool)
+    commands = channel.train_commands
+    if split == "test":
+        values = channel.test.astype(np.float64)
+        label = channel.label
+        commands = channel.test_commands
     if len(values) < window:
         raise ValueError(
             f"window={window} is longer than the {split} series of channel {channel.name} "
             f"({len(values)} steps); choose a shorter one."
         )
 
-    def cut(series: NDArray[Any]) -> NDArray[Any]:  # windows along the last axis
+    def cut(series: Values) -> Values:  # windows along the last axis
         return sliding_window_view(series, window, axis=0)[::step]
 
-    part, anomalous = cut(values), cut(label)
-    change = np.abs(np.diff(part, axis=1))
-    columns = {
-        name: getattr(part, name)(axis=1) for name in ("mean", "std", "min", "max")
+    windows = cut(values)
+    change = np.abs(np.diff(windows, axis=1))
+    columns: Arrays = {
+        "mean": windows.mean(axis=1),
+        "std": windows.std(axis=1),
+        "min": windows.min(axis=1),
+        "max": windows.max(axis=1),
+        "roughness": change.mean(axis=1),
+        "trend": windows[:, -1] - windows[:, 0],
     }
-    columns |= {"roughness": change.mean(axis=1), "trend": part[:, -1] - part[:, 0]}
     if features == "commands":
-        sent = cut(getattr(channel, f"{split}_commands"))
+        sent = cut(commands)
         columns["commands"] = sent.sum(axis=(1, 2)) / window
         columns["command_kinds"] = sent.any(axis=2).sum(axis=1)
     else:
-        columns["median"] = np.median(part, axis=1)
-        columns |= {"jump": change.max(axis=1), "still": (change == 0.0).mean(axis=1)}
-    return columns | {
-        "label": anomalous.any(axis=1),
-        "anomalous": anomalous.mean(axis=1),
-        "start": np.arange(len(part)) * step,
-    }
+        columns["median"] = np.median(windows, axis=1)
+        columns["jump"] = change.max(axis=1)
+        columns["still"] = (change == 0.0).mean(axis=1)
+    anomalous = cut(label)
+    columns["label"] = anomalous.max(axis=1)
+    columns["anomalous"] = anomalous.mean(axis=1)
+    columns["start"] = np.arange(len(windows)) * step
+    return columns
 
 
 def _convert_keystrokes(workbook: Path) -> Arrays:
@@ -253,7 +336,8 @@ def _convert_keystrokes(workbook: Path) -> Arrays:
     user = table[:, 0].astype(np.int16)
     if set(Counter(user.tolist()).values()) != {51}:
         raise ValueError("the workbook has not 51 rows of every subject")
-    columns, seen = [], Counter[str]()
+    columns = []
+    seen = Counter[str]()
     for name in header[1:]:  # two keys are typed twice: number the second one
         columns.append(f"{name}.{seen[name]}" if seen[name] else name)
         seen[name] += 1
@@ -280,12 +364,14 @@ def _read_sheet(workbook: Path) -> Iterator[list[str]]:
     for row in sheet.iter(f"{space}row"):
         cells: list[str] = []
         for cell in row.iter(f"{space}c"):
-            value, kind = cell.findtext(f"{space}v") or "", cell.get("t")
+            value = cell.findtext(f"{space}v") or ""
             column = 0
             for letter in cell.get("r", "").rstrip("0123456789"):
                 column = 26 * column + ord(letter) - ord("A") + 1
             cells += [""] * (column - 1 - len(cells))
-            cells.append(strings[int(value)] if kind == "s" else value or text(cell))
+            cells.append(
+                strings[int(value)] if cell.get("t") == "s" else value or text(cell)
+            )
         yield cells
 
 
