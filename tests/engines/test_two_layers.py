@@ -203,7 +203,10 @@ def test_names_and_order_do_not_matter(few_drawn):
 
 
 def test_memory_is_that_of_a_block(few_drawn):
-    """Four times the blocks: the same peak, far below rows times tasks."""
+    """Four times the blocks: nearly the same peak, far below rows times tasks.
+
+    What grows are left-out scores, some forty bytes a row up to a million rows.
+    """
     centres = 3.0 * np.random.default_rng(0).normal(size=(40, 3))
 
     def peak(n_blocks):
@@ -221,7 +224,7 @@ def test_memory_is_that_of_a_block(few_drawn):
 
     peak(1)  # imports
     few, many = peak(10), peak(40)
-    assert many < 1.3 * few
+    assert many < 1.5 * few
     assert many < 8 * 40 * 2000 * 40
 
 

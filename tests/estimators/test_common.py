@@ -364,7 +364,7 @@ def test_few_rows_give_one_warning_that_names_the_floor(method, fleet):
         method(alarm_rate=0.05).fit(X, task=task)
     assert len(caught) == 1
     text = str(caught[0].message)
-    assert "1/(n+1)" in text and "0.125" in text and "pooled" in text
+    assert "1/(n+1)" in text and "0.125" in text and "borrow" in text
     with pytest.warns(CalibrationWarning, match=r"worst left-out score.*0\.0769"):
         alone = method(alarm_rate=0.05).fit(X[task == "ada"])
     assert alone.alarm_rate_[0] == pytest.approx(1 / 13)

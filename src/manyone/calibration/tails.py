@@ -35,6 +35,9 @@ class Tails:
         Which scores stand for rows with scores of up to a hundredth more.
     kept : int
         Number of scores of a task that are exact.
+    seen : ndarray of shape (k,)
+        Scores under the model of all rows, infinite where unknown: see
+        :func:`~manyone.calibration.thresholds.copies_lowered`.
     """
 
     scores: Array
@@ -42,17 +45,31 @@ class Tails:
     codes: Codes
     rounded: Mask
     kept: int
+    seen: Array
 
     @classmethod
-    def of(cls, scores: Array, codes: Codes, weight: Array, kept: int) -> Tails:
-        """Tails of rows with these scores."""
-        return cls(
-            scores, weight, codes, np.zeros(len(scores), dtype=bool), kept
-        )._sorted()
+    def of(
+        cls,
+        scores: Array,
+        codes: Codes,
+        weight: Array,
+        kept: int,
+        seen: Array | None = None,
+    ) -> Tails:
+        """Tails of rows with these scores, and those of the model of all rows."""
+        if seen is None:
+            seen = np.full(len(scores), np.inf)
+        exact = np.zeros(len(scores), dtype=bool)
+        return cls(scores, weight, codes, exact, kept, seen)._sorted()
 
     @classmethod
     def known(
-        cls, scores: Array, rows: CodedRows, n_tasks: int, alike: float | None = None
+        cls,
+        scores: Array,
+        rows: CodedRows,
+        n_tasks: int,
+        alike: float | None = None,
+        seen: Array | None = None,
     ) -> Tails:
         """Tails of rows, some of which have scores (n,), the others NaN.
 
@@ -61,9 +78,9 @@ class Tails:
         some, weight = ~np.isnan(scores), rows.weight
         if isinstance(rows, TrainingRows) and rows.group is not None:
             weight = calibration_weight(scores, rows, alike)
-        return cls.of(
-            scores[some], rows.codes[some], weight[some], kept_scores(n_tasks)
-        )
+        kept = kept_scores(n_tasks)
+        seen = None if seen is None else seen[some]
+        return cls.of(scores[some], rows.codes[some], weight[some], kept, seen)
 
     @classmethod
     def none(cls, n_tasks: int) -> Tails:
@@ -73,19 +90,28 @@ class Tails:
 
     def merged(self, *others: Tails) -> Tails:
         """Tails of the rows of all."""
-        rows = [
-            (part.scores, part.weight, part.codes, part.rounded)
-            for part in (self, *others)
-        ]
-        scores, weight, codes, rounded = map(np.concatenate, zip(*rows, strict=True))
-        return Tails(scores, weight, codes, rounded, self.kept)._sorted()
+        parts = (self, *others)
+        return Tails(
+            np.concatenate([part.scores for part in parts]),
+            np.concatenate([part.weight for part in parts]),
+            np.concatenate([part.codes for part in parts]),
+            np.concatenate([part.rounded for part in parts]),
+            self.kept,
+            np.concatenate([part.seen for part in parts]),
+        )._sorted()
 
     def recoded(self, codes: Codes) -> Tails:
         """The same with other numbers for the tasks (T,); negative ones are left out."""
         new = codes[self.codes]
         kept = new >= 0
-        parts = (self.scores[kept], self.weight[kept], new[kept], self.rounded[kept])
-        return Tails(*parts, self.kept)._sorted()
+        return Tails(
+            self.scores[kept],
+            self.weight[kept],
+            new[kept],
+            self.rounded[kept],
+            self.kept,
+            self.seen[kept],
+        )._sorted()
 
     def _sorted(self) -> Tails:
         tails = self._counted()
@@ -100,31 +126,40 @@ class Tails:
             return tails
         scores = np.where(above, rounded_down(tails.scores), tails.scores)
         rounded = tails.rounded | above
-        return Tails(scores, tails.weight, tails.codes, rounded, self.kept)._counted()
+        # Rounded scores are equal by rounding, not because rows are copies.
+        seen = np.where(above, np.inf, tails.seen)
+        return Tails(
+            scores, tails.weight, tails.codes, rounded, self.kept, seen
+        )._counted()
 
     def _counted(self) -> Tails:
         order = np.lexsort((self.scores, self.rounded, self.codes))
-        scores, codes, rounded = (
-            self.scores[order],
-            self.codes[order],
-            self.rounded[order],
-        )
+        scores = self.scores[order]
+        codes = self.codes[order]
+        rounded = self.rounded[order]
         new = np.ones(len(order), dtype=bool)
-        new[1:] = (
-            (np.diff(scores) != 0) | (np.diff(codes) != 0) | (np.diff(rounded) != 0)
-        )
+        new[1:] = (np.diff(scores) != 0) | (np.diff(codes) != 0)
+        new[1:] |= np.diff(rounded) != 0
         starts = np.flatnonzero(new)
         weight = self.weight[order]
-        weight = np.add.reduceat(weight, starts) if len(starts) else weight
-        return Tails(scores[starts], weight, codes[starts], rounded[starts], self.kept)
+        seen = self.seen[order]
+        if len(starts):
+            weight = np.add.reduceat(weight, starts)
+            seen = np.minimum.reduceat(seen, starts)
+        return Tails(
+            scores[starts], weight, codes[starts], rounded[starts], self.kept, seen
+        )
 
     def calibration(self, n_tasks: int, source: str) -> Calibration:
         """Thresholds and p-values from these scores."""
         # A rounded score is above all exact ones of its task.
-        exact, top = ~self.rounded, np.full(n_tasks, -np.inf)
+        exact = ~self.rounded
+        top = np.full(n_tasks, -np.inf)
         np.maximum.at(top, self.codes[exact], self.scores[exact])
         scores = np.where(exact, self.scores, np.maximum(self.scores, top[self.codes]))
-        return Calibration.from_scores(scores, self.codes, self.weight, n_tasks, source)
+        return Calibration.from_scores(
+            scores, self.codes, self.weight, n_tasks, source, seen=self.seen
+        )
 
 
 class IntoTails:

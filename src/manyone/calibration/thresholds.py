@@ -1,11 +1,21 @@
 r"""Alarm thresholds and p-values from scores of normal rows that the model has not seen.
 
-A normal row's p-value is :math:`(1 + \#\{c : c \le s\}) / (n + 1)` where s is its score and c runs
-over the calibration scores. The threshold of a task is the calibration score at which the p-value
-first exceeds the promised alarm rate, so ``score < offset`` exactly when ``p <= alarm_rate``.
+A task with rows enough is judged by its own: the p-value of a score s is
+:math:`(1 + \#\{c : c \le s\}) / (n + 1)`, where c runs over its n calibration scores.
 
-Where the calibration scores come from is a strategy: closed forms (a solution brings them along),
-:func:`~manyone.calibration.folds.solve_with_folds`, or held-out rows (``calibrate``).
+A task with too few rows for the promised rate borrows. Scores are divided by the
+spread of their task, and tasks are the units (hierarchical conformal prediction;
+Dunn, Wasserman & Ramdas 2018; Lee, Barber & Willett 2023): with S tasks that lend,
+
+.. math:: p = \frac{1}{S} \Bigl( p_{own} + \sum_{other\ tasks}
+              \text{share of their scores that are no larger} \Bigr).
+
+If tasks are exchangeable, such a p-value is at most a with probability at most a, on
+average over tasks. Where a score is not below all own scores, p is at least
+:math:`p_{own} / ratio`: no single task then raises more than ratio times the rate.
+
+The threshold of a task is the score at which the p-value first exceeds the promised
+rate, so ``score < offset`` exactly when ``p <= alarm_rate``.
 """
 
 from __future__ import annotations
@@ -20,15 +30,21 @@ from manyone._types import Array, Codes, Mask
 from manyone.groups import calibration_weight
 from manyone.messages import shortlist
 from manyone.models.solution import Solution
-from manyone.rows import TrainingRows, group_rows
+from manyone.rows import TrainingRows
 from manyone.validation import warn_of_copies
 
+#: What a single task may raise, as a multiple of the promised rate.
+LIMIT_RATIO = 3.0
 # Rows that the pooled spread counts for when the spread of one small task is estimated.
 _PRIOR_ROWS = 8.0
 # Least spread beside the scores of rows far away: what is less is rounding.
 _LEAST_SPREAD = 1e-6
 # Most that one row may add to the spread of a task that has no other, see `spreads`.
 _STEEPEST = 4.0
+# Scores of copies differ by rounding only.
+_ROUNDING = 1e-10
+# The threshold of a task that cannot raise an alarm.
+_NEVER = -1e300
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,27 +57,26 @@ class Calibration:
         Scores and counts, sorted by task and ascending within a task.
     starts : ndarray of shape (T + 1,)
         Where each task starts.
-    pool_scores, pool_weight : ndarray of shape (m,)
-        Scores of all tasks in units of their task's spread, ascending.
+    scaled : ndarray of shape (n,)
+        The scores in units of their task's spread.
     spread : ndarray of shape (T,)
         Unit of each task's scores, shrunk towards the typical one.
+    far : ndarray of shape (T,) or None
+        Scores of rows far away, where known.
+    lends : ndarray of bool of shape (T,)
+        Whether a task has scores that others may be compared with.
     source : str
         ``"leave-one-out"``, ``"folds"`` or ``"held-out"``.
-    counts : ndarray of shape (T,)
-        Calibration rows of each task.
-    pool_count : float
-        Calibration rows of all tasks that can be pooled.
     """
 
     scores: Array
     weight: Array
     starts: Codes
-    pool_scores: Array
-    pool_weight: Array
+    scaled: Array
     spread: Array
+    far: Array | None
+    lends: Mask
     source: str
-    counts: Array
-    pool_count: float
 
     @classmethod
     def from_scores(
@@ -72,8 +87,9 @@ class Calibration:
         n_tasks: int,
         source: str,
         far: Array | None = None,
+        seen: Array | None = None,
     ) -> Calibration:
-        """Arrange scores by task and pool them.
+        """Arrange scores by task.
 
         Parameters
         ----------
@@ -83,46 +99,37 @@ class Calibration:
         source : str
         far : ndarray of shape (T,) or None
             Scores of rows far away, where known: beside them tiny spreads are rounding.
+        seen : ndarray of shape (n,) or None
+            Scores of the same rows under the model of all rows, see `copies_lowered`.
 
         Returns
         -------
         Calibration
         """
+        if seen is not None:
+            scores = copies_lowered(scores, seen, codes, weight)
         order = np.lexsort((scores, codes))
         order = order[~np.isnan(scores[order])]
-        scores, codes, weight = scores[order], codes[order], weight[order]
-        starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n_tasks))])
-        # Equal scores may differ by rounding: slightly lower, a tie stays a tie and p is larger.
+        scores = scores[order]
+        codes = codes[order]
+        weight = weight[order]
+        rows = np.bincount(codes, minlength=n_tasks)
+        starts = np.concatenate([[0], np.cumsum(rows)])
+        # Equal scores may differ by rounding: slightly lower, a tie stays a tie.
         scores = scores - 1e-12 * (1.0 + np.abs(scores))
         unit, spread = spreads(scores, codes, weight, n_tasks, far)
-        pool = scores / unit
-        # The only row of a task has no proper left-out score, unless it was held out.
-        is_singleton = np.bincount(codes, minlength=n_tasks)[codes] == 1
-        is_singleton &= (weight <= 1.0) & (source != "held-out")
-        kept = ~is_singleton | np.all(is_singleton)
-        pool, pool_weight = pool[kept], weight[kept]
-        ascending = np.argsort(pool, kind="stable")
-        counts, total = (
-            np.bincount(codes, weight, n_tasks).astype(np.float64),
-            pool_weight.sum(),
-        )
-        pool, pool_weight = pool[ascending], pool_weight[ascending]
-        return cls(
-            scores,
-            weight,
-            starts,
-            pool,
-            pool_weight,
-            spread,
-            source,
-            counts,
-            float(total),
-        )
+        counts = np.bincount(codes, weight, n_tasks)
+        lends = counts > 0.0
+        if source != "held-out":
+            # The only row of a task has no proper left-out score.
+            lends &= (rows > 1) | (counts > 1.0)
+        return cls(scores, weight, starts, scores / unit, spread, far, lends, source)
 
     @classmethod
     def from_left_out(cls, solution: Solution, rows: TrainingRows) -> Calibration:
-        """Left-out scores of training rows; rows of a group that are alike count as fewer."""
-        scores, weight = solution.left_out, rows.weight
+        """Left-out scores of training rows; alike rows of a group count as fewer."""
+        scores = solution.left_out
+        weight = rows.weight
         assert scores is not None
         if rows.group is not None:
             if np.isnan(scores).all():
@@ -132,149 +139,415 @@ class Calibration:
                     "independent."
                 )
             weight = calibration_weight(scores, rows)
-        source, far = solution.left_out_source, solution.scorer.far()
+        source = solution.left_out_source
         copies = len(np.unique(rows.content)) < len(rows.content)
         if copies and source.startswith("leave-one-out"):
             warn_of_copies(rows.X, rows.keys(rows))
-        return cls.from_scores(scores, rows.codes, weight, rows.n_tasks, source, far)
+        seen = np.full(len(scores), np.inf)
+        tied = np.flatnonzero(tied_scores(scores, rows.codes, rows.weight))
+        if len(tied) and rows.X.shape[1]:  # a model of landmarks has not kept its rows
+            seen[tied] = solution.own(rows.X[tied], rows.codes[tied])
+        return cls.from_scores(
+            scores,
+            rows.codes,
+            weight,
+            rows.n_tasks,
+            source,
+            solution.scorer.far(),
+            seen,
+        )
+
+    @property
+    def codes(self) -> Codes:
+        """Task of each score, shape (n,)."""
+        return np.repeat(np.arange(len(self.spread)), np.diff(self.starts))
+
+    @property
+    def counts(self) -> Array:
+        """Calibration rows of each task, shape (T,)."""
+        counts = np.bincount(self.codes, self.weight, len(self.spread))
+        return counts.astype(np.float64)
+
+    @property
+    def pool_scores(self) -> Array:
+        """See `pool`."""
+        return self.pool()[0]
+
+    @property
+    def pool_weight(self) -> Array:
+        """See `pool`."""
+        return self.pool()[1]
+
+    @property
+    def pool_count(self) -> float:
+        """Calibration rows of all tasks that lend."""
+        return float(self.pool()[1].sum())
+
+    def pool(self) -> tuple[Array, Array]:
+        """Scores of all tasks that lend, in units of spread and ascending; their counts.
+
+        Where no task lends, those of all tasks.
+        """
+        lent = self.lends[self.codes] | ~np.any(self.lends)
+        values = self.scaled[lent]
+        ascending = np.argsort(values, kind="stable")
+        return values[ascending], self.weight[lent][ascending]
 
     def pooled(self, alarm_rate: float) -> Mask:
-        """Which tasks have too few rows for the rate and borrow the other tasks', shape (T,)."""
+        """Which tasks have too few rows for the rate and borrow others', shape (T,)."""
         return 1.0 / (self.counts + 1.0) > alarm_rate
 
-    def offsets(self, alarm_rate: float) -> tuple[Array, Array]:
-        """Threshold of each task, and the alarm rate that it really promises.
+    def at(self, alarm_rate: float, limit_ratio: float = LIMIT_RATIO) -> Thresholds:
+        """Thresholds and p-values for a promised rate.
 
         Parameters
         ----------
         alarm_rate : float
+            Tasks whose own rows are too few to resolve it borrow.
+        limit_ratio : float
+            A task that borrows raises at most this multiple of the rate.
+
+        Returns
+        -------
+        Thresholds
+        """
+        counts = self.counts
+        borrows = self.pooled(alarm_rate)
+        lenders = _lenders(counts, self.lends, borrows, alarm_rate)
+        pool = Pool.of(self, lenders, borrows | lenders)
+        return Thresholds(self, alarm_rate, limit_ratio, counts, borrows, pool)
+
+    def offsets(self, alarm_rate: float) -> tuple[Array, Array]:
+        """See `Thresholds.offsets`."""
+        return self.at(alarm_rate).offsets()
+
+    def pvalues(self, scores: Array, codes: Codes, alarm_rate: float) -> Array:
+        """See `Thresholds.pvalues`."""
+        return self.at(alarm_rate).pvalues(scores, codes)
+
+    def smallest_pvalues(self, alarm_rate: float) -> Array:
+        """See `Thresholds.smallest_pvalues`."""
+        return self.at(alarm_rate).smallest_pvalues()
+
+
+def _lenders(counts: Array, lends: Mask, borrows: Mask, rate: float) -> Mask:
+    """Tasks that those that borrow are compared with, shape (T,).
+
+    Scores of small and of large tasks have laws of other shapes. So small tasks borrow
+    from each other; larger ones join, the smallest first, where they are too few for
+    the rate. Tasks of one size join together: their order must not matter.
+    """
+    lenders = lends & borrows
+    if not borrows.any():
+        return lenders
+    needed = np.max(1.0 / (rate * (counts[borrows] + 1.0)))
+    for size in np.unique(counts[lends & ~borrows]):
+        if np.count_nonzero(lenders) >= needed:
+            break
+        lenders = lenders | (lends & (counts == size))
+    return lenders
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Scores that tasks borrow, in units of the spread of their task.
+
+    Parameters
+    ----------
+    lenders : ndarray of bool of shape (T,)
+    spread : ndarray of shape (T,)
+        Unit of a new row's score.
+    scaled : ndarray of shape (n,)
+        All calibration scores in units of spread, ascending within each task.
+    values : ndarray of shape (m,)
+        Those of the lenders, ascending.
+    mass : ndarray of shape (m + 1,)
+        Sum over the lenders of the share of their scores among the lowest k.
+    """
+
+    lenders: Mask
+    spread: Array
+    scaled: Array
+    values: Array
+    mass: Array
+
+    @classmethod
+    def of(cls, calibration: Calibration, lenders: Mask, members: Mask) -> Pool:
+        """The pool of some tasks; spreads are compared among the members (T,)."""
+        if not members.any():
+            nothing = np.zeros(0)
+            return cls(lenders, np.ones(len(members)), nothing, nothing, np.zeros(1))
+        codes = calibration.codes
+        weight = calibration.weight
+        inside = members[codes]
+        units = np.ones(len(codes))
+        units[inside], spread = spreads(
+            calibration.scores[inside],
+            codes[inside],
+            weight[inside],
+            len(members),
+            calibration.far,
+        )
+        # Already ascending where scores have one sign; each then keeps its weight.
+        scaled = calibration.scores / units
+        scaled = scaled[np.lexsort((scaled, codes))]
+        lent = lenders[codes]
+        share = weight[lent] / calibration.counts[codes[lent]]
+        ascending = np.argsort(scaled[lent], kind="stable")
+        mass = np.concatenate([[0.0], np.cumsum(share[ascending])])
+        return cls(lenders, spread, scaled, scaled[lent][ascending], mass)
+
+    def shares(self, values: Array) -> Array:
+        """Sum over the lenders of the share of their scores up to each value, (k,)."""
+        return self.mass[np.searchsorted(self.values, values, side="right")]
+
+
+@dataclass(frozen=True, eq=False)
+class Thresholds:
+    """Thresholds and p-values for one promised rate.
+
+    Parameters
+    ----------
+    calibration : Calibration
+    alarm_rate : float
+    limit_ratio : float
+    counts : ndarray of shape (T,)
+        Calibration rows of each task.
+    borrows : ndarray of bool of shape (T,)
+    pool : Pool
+    """
+
+    calibration: Calibration
+    alarm_rate: float
+    limit_ratio: float
+    counts: Array
+    borrows: Mask
+    pool: Pool
+
+    def pvalues(self, scores: Array, codes: Codes) -> Array:
+        """P-value of each score (k,) against the calibration scores of its task (k,)."""
+        own = self._own_pvalues(scores, codes)
+        borrowed = self.borrows[codes]
+        if not borrowed.any():
+            return own
+        p = own.copy()
+        p[borrowed] = self._borrowed_pvalues(
+            scores[borrowed], codes[borrowed], own[borrowed]
+        )
+        return p
+
+    def _own_pvalues(self, scores: Array, codes: Codes) -> Array:
+        """Ranks among the task's own scores, shape (k,)."""
+        calibration = self.calibration
+        below = count_up_to(calibration.scores, calibration.starts, scores, codes)
+        mass = np.concatenate([[0.0], np.cumsum(calibration.weight)])
+        first = mass[calibration.starts[codes]]
+        return (1.0 + mass[below] - first) / (1.0 + self.counts[codes])
+
+    def _borrowed_pvalues(self, scores: Array, codes: Codes, own: Array) -> Array:
+        """P-values with tasks as units, from ranks `own` (k,) in the task itself."""
+        calibration = self.calibration
+        values = scores / self.pool.spread[codes]
+        lends = self.pool.lenders[codes]
+        below = count_up_to(self.pool.scaled, calibration.starts, values, codes)
+        mass = np.concatenate([[0.0], np.cumsum(calibration.weight)])
+        share = mass[below] - mass[calibration.starts[codes]]
+        share = np.where(lends, share / np.maximum(self.counts[codes], 1e-300), 0.0)
+        others = np.maximum(self.pool.shares(values) - share, 0.0)
+        # A task without scores of its own is one more unit, beyond all others.
+        units = np.count_nonzero(self.pool.lenders) + ~lends
+        # Sums of shares must not depend on the order of tasks, not even by rounding.
+        p = np.round((others + own) / units, 13)
+        floor = 1.0 / (1.0 + self.counts[codes])
+        limited = np.where(own > floor * (1.0 + 1e-12), own / self.limit_ratio, 0.0)
+        # A single row that was not held out cannot be ranked: p stays at 1/2 or more.
+        alone = (self.counts[codes] > 0.0) & ~calibration.lends[codes]
+        return np.minimum(np.maximum(p, np.where(alone, own, limited)), 1.0)
+
+    def smallest_pvalues(self) -> Array:
+        """Smallest p-value that each task can give, shape (T,)."""
+        tasks = np.arange(len(self.counts))
+        return self.pvalues(np.full(len(tasks), -np.inf), tasks)
+
+    def rates(self) -> Array:
+        """Alarm rate that each task really promises, shape (T,).
+
+        It is what was asked, or the smallest p-value possible where that is larger. A
+        task that cannot raise an alarm keeps what was asked.
+        """
+        smallest = self.smallest_pvalues()
+        smallest = np.minimum(smallest, 1.0 - np.finfo(float).epsneg)
+        alone = (self.counts > 0.0) & ~self.calibration.lends
+        floored = self.borrows & ~alone
+        return np.where(floored, np.maximum(self.alarm_rate, smallest), self.alarm_rate)
+
+    def offsets(self) -> tuple[Array, Array]:
+        """Threshold of each task, and the alarm rate that it really promises.
 
         Returns
         -------
         offsets : ndarray of shape (T,)
+            The lowest score whose p-value exceeds the rate.
         rates : ndarray of shape (T,)
-            `alarm_rate`, or the smallest rate possible where even the pool is too small for it.
+            See `rates`.
         """
-        offsets = np.empty(len(self.spread))
-        borrowed = 1.0 / (self.counts + 1.0) > alarm_rate
-        floor = max(alarm_rate, 1.0 / (self.pool_count + 1.0))
-        floor = min(floor, 1.0 - np.finfo(float).epsneg)
-        if borrowed.any():
-            offsets[borrowed] = _threshold(self.pool_scores, self.pool_weight, floor)
-            offsets[borrowed] *= self.spread[borrowed]
-            # No alarm above the worst of the task's own rows, however unlike the others it is.
-            offsets = np.where(borrowed, np.minimum(offsets, self._worst()), offsets)
-        for task in np.flatnonzero(~borrowed):
-            own = slice(self.starts[task], self.starts[task + 1])
-            offsets[task] = _threshold(self.scores[own], self.weight[own], alarm_rate)
-        rates = np.where(borrowed, floor, alarm_rate)
-        return offsets, rates
+        calibration = self.calibration
+        rates = self.rates()
+        tasks = np.arange(len(rates))
 
-    def pvalues(self, scores: Array, codes: Codes, alarm_rate: float) -> Array:
-        """P-value of each row against the calibration scores of its task.
+        def own_score(task: Codes, place: Codes) -> Array:
+            return calibration.scores[calibration.starts[task] + place]
 
-        Parameters
-        ----------
-        scores, codes : ndarray of shape (m,)
-        alarm_rate : float
-            The smallest p-value that has to be told from 0: tasks whose own rows are too few for
-            it are compared with the pool.
+        def pool_score(task: Codes, place: Codes) -> Array:
+            return lowest_quotient(self.pool.values[place], self.pool.spread[task])
 
-        Returns
-        -------
-        ndarray of shape (m,)
+        offsets = np.full(len(rates), np.inf)
+        rows = np.diff(calibration.starts)
+        for score_at, sizes in (
+            (own_score, rows),
+            (pool_score, np.where(self.borrows, len(self.pool.values), 0)),
+        ):
+            candidates = self._first_above(score_at, tasks, sizes, rates)
+            offsets = np.minimum(offsets, candidates)
+        never = self.smallest_pvalues() > rates
+        return np.where(never | np.isinf(offsets), _NEVER, offsets), rates
+
+    def _first_above(
+        self, score_at: Any, tasks: Codes, sizes: Codes, rates: Array
+    ) -> Array:
+        """Lowest of each task's candidates whose p-value exceeds its rate, by bisection.
+
+        Candidate k of a task is ``score_at(task, k)``, ascending in k, k < size.
         """
-        p = np.empty(len(scores))
-        borrowed = self.pooled(alarm_rate)
-        pool = _p_steps(self.pool_weight)
-        worst = self._worst()
-        order, starts = group_rows(codes, len(self.spread))
-        for task in np.flatnonzero(np.diff(starts)):
-            rows = order[starts[task] : starts[task + 1]]
-            own = slice(self.starts[task], self.starts[task + 1])
-            below = np.searchsorted(self.scores[own], scores[rows], side="right")
-            p[rows] = alone = _p_steps(self.weight[own])[below]
-            if borrowed[task]:
-                p[rows] = pool[
-                    _number_below(self.pool_scores, self.spread[task], scores[rows])
-                ]
-                p[rows] = np.where(
-                    scores[rows] < worst[task], p[rows], np.maximum(p[rows], alone)
-                )
-        return p
+        low = np.zeros(len(tasks), dtype=np.intp)
+        high = sizes.astype(np.intp)
+        while np.any(low < high):
+            active = np.flatnonzero(low < high)
+            middle = (low[active] + high[active]) // 2
+            p = self.pvalues(score_at(tasks[active], middle), tasks[active])
+            above = p > rates[active]
+            high[active[above]] = middle[above]
+            low[active[~above]] = middle[~above] + 1
+        found = np.full(len(tasks), np.inf)
+        inside = np.flatnonzero(low < sizes)
+        found[inside] = score_at(tasks[inside], low[inside])
+        return found
 
-    def _worst(self) -> Array:
-        """Lowest left-out score of each task, shape (T,); infinite where no row was left out."""
-        rows = np.diff(self.starts)
-        first = np.minimum(self.starts[:-1], len(self.scores) - 1)
-        left_out = (rows > 1) | ((rows == 1) & (self.weight[first] > 1.0))
-        left_out |= (rows == 1) & (self.source == "held-out")
-        return np.where(left_out, self.scores[first], np.inf)
-
-    def smallest_pvalues(self, alarm_rate: float) -> Array:
-        """Smallest p-value that each task can give, shape (T,)."""
-        counts = np.where(self.pooled(alarm_rate), self.pool_count, self.counts)
-        return 1.0 / (counts + 1.0)
-
-    def shortfall_message(self, alarm_rate: float, tasks: NDArray[Any]) -> str:
-        """What the user should know about this rate where a task cannot keep it alone."""
-        borrowed = self.pooled(alarm_rate)
-        counts = self.counts[borrowed]
-        needed = f"{np.ceil(1.0 / max(alarm_rate, 1e-300) - 1e-9) - 1:.9g}"
+    def shortfall_message(self, tasks: NDArray[Any]) -> str:
+        """What the user should know where a task cannot keep the rate alone."""
+        rate = self.alarm_rate
+        counts = self.counts[self.borrows]
+        needed = f"{np.ceil(1.0 / max(rate, 1e-300) - 1e-9) - 1:.9g}"
         floor = 1.0 / (max(counts.min(), 1.0) + 1.0)
-        pool_floor = 1.0 / (self.pool_count + 1.0)
+        alone = (self.counts > 0.0) & ~self.calibration.lends
         if len(tasks) == 1:
+            if alone[0]:
+                return (
+                    f"1 normal row cannot set a threshold: no row raises an alarm. Give {needed} "
+                    f"rows or more for alarm_rate={rate:g}."
+                )
             return (
-                f"{counts[0]:g} normal row(s) cannot promise alarm_rate={alarm_rate:g}: the "
+                f"{counts[0]:g} normal row(s) cannot promise alarm_rate={rate:g}: the "
                 f"smallest rate possible is 1/(n+1) = {floor:.3g}. The threshold is the worst "
                 f"left-out score, which raises a false alarm on at most {floor:.3g} of normal "
                 f"rows. Give {needed} rows or more, or set alarm_rate to at least {floor:.3g}."
             )
+        lenders = np.count_nonzero(self.pool.lenders)
         text = (
-            f"{borrowed.sum()} of {len(tasks)} tasks ({shortlist(tasks[borrowed].tolist(), 3)}) "
-            f"have fewer than the {needed} normal rows that alarm_rate={alarm_rate:g} needs (the "
-            f"smallest rate possible for n rows is 1/(n+1), here {floor:.3g}). Their thresholds "
-            f"come from {self.pool_count:g} scores pooled over all tasks: the rate then holds on "
-            "average over tasks; each one raises at most 1/(n+1), on average over fits. "
+            f"{self.borrows.sum()} of {len(tasks)} tasks "
+            f"({shortlist(tasks[self.borrows].tolist(), 3)}) have fewer than the {needed} "
+            f"normal rows that alarm_rate={rate:g} needs (the smallest rate possible for n rows "
+            f"is 1/(n+1), here {floor:.3g}). They borrow the scores of {lenders} task(s), each "
+            "counted once: the rate then holds on average over such tasks. "
         )
-        if pool_floor > alarm_rate:
+        worst = float(self.rates().max())
+        if worst > rate:
+            text += f"So few tasks allow no rate below {worst:.3g}, which is used. "
+        if alone.any():
             text += (
-                f"Even the pool allows no rate below {pool_floor:.3g}, which is used. "
+                f"Tasks with a single row ({shortlist(tasks[alone].tolist(), 3)}) raise no "
+                "alarm until a second one comes. "
             )
         if floor <= 0.25:
             return text + f"Give more rows, or set alarm_rate to at least {floor:.3g}."
         return text + "Give more rows."
 
 
-def _number_below(pool: Array, unit: float, scores: Array) -> Codes:
-    """How many of ``pool * unit`` (ascending) are no larger than each score.
+def count_up_to(values: Array, starts: Codes, scores: Array, codes: Codes) -> Codes:
+    """Number of values before the first that exceeds a score, in the score's task.
 
-    The product is not formed: there may be many tasks, and many scores in the pool.
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        Ascending within each task.
+    starts : ndarray of shape (T + 1,)
+    scores, codes : ndarray of shape (k,)
+
+    Returns
+    -------
+    ndarray of shape (k,)
+        Counted from the beginning of `values`: between ``starts[codes]`` and
+        ``starts[codes + 1]``.
     """
-    place = np.searchsorted(pool, scores / unit, side="right")
-    # The neighbours are multiplied as the offset is: both agree to the last bit.
-    above, below = (
-        pool[np.minimum(place, len(pool) - 1)],
-        pool[np.maximum(place - 1, 0)],
-    )
-    further = (place < len(pool)) & (scores >= above * unit)
-    place = np.where(further, np.searchsorted(pool, above, side="right"), place)
-    back = (place > 0) & ~further & (scores < below * unit)
-    return np.where(back, np.searchsorted(pool, below, side="left"), place)
+    low = starts[codes]
+    high = starts[codes + 1]
+    while True:
+        active = low < high
+        if not active.any():
+            return low
+        middle = np.where(active, (low + high) // 2, 0)
+        up = active & (values[middle] <= scores)
+        low = np.where(up, middle + 1, low)
+        high = np.where(active & ~up, middle, high)
 
 
-def _p_steps(weight: Array) -> Array:
-    """P-value by the number of (ascending) calibration scores that are no larger."""
-    mass = np.concatenate([[0.0], np.cumsum(weight)])
-    return (1.0 + mass) / (1.0 + mass[-1])
+def lowest_quotient(values: Array, units: Array) -> Array:
+    """Lowest numbers (k,) whose quotient by a unit is at least a value, to the last bit."""
+    numbers = values * units
+    for _ in range(4):
+        numbers = np.where(
+            numbers / units < values, np.nextafter(numbers, np.inf), numbers
+        )
+        below = np.nextafter(numbers, -np.inf)
+        numbers = np.where(below / units >= values, below, numbers)
+    return numbers
 
 
-def _threshold(ascending: Array, weight: Array, rate: float) -> float:
-    """The calibration score at which the p-value first exceeds the rate."""
-    mass = np.concatenate([[0.0], np.cumsum(weight)])
-    above = (1.0 + mass) / (1.0 + mass[-1]) > rate
-    # Weights so small that not even the worst score is rare: no alarm can be justified.
-    return -1e300 if above[0] else float(ascending[np.argmax(above) - 1])
+def tied_scores(scores: Array, codes: Codes, weight: Array) -> Mask:
+    """Rows whose left-out score another row of their task has, too: copies, shape (n,).
+
+    A row that counts for two or more is its own copy.
+    """
+    order = np.lexsort((scores, codes))
+    ascending = scores[order]
+    gap = np.diff(ascending)
+    level = gap <= _ROUNDING * (1.0 + np.abs(ascending[1:]))
+    level &= np.diff(codes[order]) == 0
+    tied = np.zeros(len(scores), dtype=bool)
+    tied[order[1:]] |= level
+    tied[order[:-1]] |= level
+    return (tied | (weight >= 2.0)) & ~np.isnan(scores)
+
+
+def copies_lowered(scores: Array, seen: Array, codes: Codes, weight: Array) -> Array:
+    """Left-out scores, those of copies at most what the model of all rows says of them.
+
+    A copy is left out of a model that has its other copies. If they respond above the
+    mean, it lies nearer to the mean than a new copy does, and all new copies together
+    would fall below the threshold.
+
+    Parameters
+    ----------
+    scores, codes, weight : ndarray of shape (n,)
+    seen : ndarray of shape (n,)
+        Scores of the rows under the model of all rows; infinite where unknown.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    tied = tied_scores(scores, codes, weight)
+    return np.where(tied, np.minimum(scores, seen), scores)
 
 
 def spreads(

@@ -254,7 +254,9 @@ def independent_of_sums(
         few, scores = judged[0].take(normal), judged[1][normal]
         if reach is not None and unit > 0.0:
             scores -= reach.penalties(few.X, few.codes, few.weight, unit, few.group)
-        small = Tails.known(scores, few, len(plans.tasks), plans.alike)
+        X = few.X if plans.metric is None else plans.metric.apply(few.X, few.codes)
+        seen = found.scorer.own(X, few.codes)
+        small = Tails.known(scores, few, len(plans.tasks), plans.alike, seen)
         judge = replace(judge, known=KnownScores.among(few, scores))
     if plans.plans:
         tails = tails.merged(sweep(judge))

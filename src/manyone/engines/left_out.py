@@ -30,8 +30,9 @@ from manyone.solvers.leave_blocks import (
 from manyone.solvers.ridge import left_out_mean, one_minus_leverage
 from manyone.threads import on_threads, solve_lower
 
-#: Takes rows (b, d), their tasks and weights (b,), and returns left-out scores (b,).
-Score = Callable[[Any, Codes, Array], Array]
+#: Takes rows (b, d), their tasks and weights (b,), and returns left-out scores (b,) and
+#: those of the model of all rows.
+Score = Callable[[Any, Codes, Array], tuple[Array, Array]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +82,9 @@ def tails_of(plan: Plan, rows: Any, score: Score, unit: float, width: int) -> Ta
         judged = ~rows.outlier[part] & plan.unseen(rows.X[part])
         normal = np.flatnonzero(judged) + part.start
         X, codes, weight = rows.X[normal], rows.codes[normal], rows.weight[normal]
-        scores = plan.lowered(score(X, codes, weight), X, codes, weight, unit)
-        return Tails.of(scores, codes, weight, none.kept)
+        left_out, seen = score(X, codes, weight)
+        scores = plan.lowered(left_out, X, codes, weight, unit)
+        return Tails.of(scores, codes, weight, none.kept, seen)
 
     return none.merged(*on_threads(judge, kernel_blocks(len(rows.codes), width)))
 
@@ -169,9 +171,11 @@ class LeaveOut:
             np.zeros(len(tasks)),
         )
 
+        seen = np.full(len(rows.codes), np.inf)
+
         def judge(part: slice) -> tuple[Codes, Array, Any, Array]:
             normal = np.flatnonzero(~rows.outlier[part]) + part.start
-            found, half, shares = self._judged(
+            found, half, shares, seen[normal] = self._judged(
                 rows.X[normal], rows.codes[normal], rows.weight[normal]
             )
             found[~self.plan.unseen(rows.X[normal])] = np.nan
@@ -187,7 +191,7 @@ class LeaveOut:
         if isinstance(rows, TrainingRows) and rows.group is not None:
             new = np.flatnonzero(self.plan.unseen(rows.X))
             scores[new] = self._without_groups(rows.take(new))
-        tails = Tails.known(scores, rows, len(self.plan.tasks), self.plan.alike)
+        tails = Tails.known(scores, rows, len(self.plan.tasks), self.plan.alike, seen)
         return LeftOut(tails, tasks, values, mass), scores
 
     def _without_groups(self, rows: TrainingRows) -> Array:
@@ -236,8 +240,11 @@ class LeaveOut:
 
     def _judged(
         self, X: Any, codes: Codes, weight: Array
-    ) -> tuple[Array, Array, Array]:
-        """Left-out scores (b,), ``Q^-1 k`` of each row (b, m), ``w / (1 - leverage)`` (b,)."""
+    ) -> tuple[Array, Array, Array, Array]:
+        """Left-out scores (b,), ``Q^-1 k`` of each row (b, m), ``w / (1 - leverage)`` (b,).
+
+        Last, the scores of the rows under the model of all, shape (b,).
+        """
         ridge = self.ridge
         K = self.plan.values(X)
         own = 1.0 - np.einsum("ij,ij->i", K, ridge.coef.T[codes])
@@ -249,4 +256,5 @@ class LeaveOut:
         residual_sum = (ridge.counts * (1.0 - ridge.mean_response))[codes]
         mean = left_out_mean(residual_sum, count * left * own, total, count)
         scores = self.plan.lowered(-np.abs(left - mean), X, codes, weight, self.unit)
-        return scores, half, weight / kept
+        seen = -np.abs(own - (1.0 - ridge.mean_response[codes]))
+        return scores, half, weight / kept, seen

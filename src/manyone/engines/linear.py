@@ -123,7 +123,7 @@ class LeaveOutOfStructure(IntoTails):
         width = 3 * len(self.basis) + 6 * len(self.Q)
         return tails_of(self.plan, rows, self._scores, self.unit, width)
 
-    def _scores(self, X: Any, codes: Codes, weight: Array) -> Array:
+    def _scores(self, X: Any, codes: Codes, weight: Array) -> tuple[Array, Array]:
         own = solve_lower(self.plan.factor, self.plan.values(X)) @ self.basis
         back, mine = self.Q[codes], own * self.targets.T[codes]
         residuals = back - own @ ((1.0 - self.shrunk) * (self.targets @ self.Q))
@@ -137,7 +137,10 @@ class LeaveOutOfStructure(IntoTails):
         moved = np.einsum("iq,iq->i", back, left_out * unexplained)
         count, total = np.minimum(weight, 1.0), self.counts[codes]
         residual_sum = (self.counts * (1.0 - self.mean_response))[codes]
-        return -np.abs(left - left_out_mean(residual_sum, count * moved, total, count))
+        mean = left_out_mean(residual_sum, count * moved, total, count)
+        residual = np.einsum("iq,iq->i", back, residuals)
+        seen = -np.abs(residual - (1.0 - self.mean_response[codes]))
+        return -np.abs(left - mean), seen
 
 
 def weights_of(plan: Plan, problem: LinearProblem, coef: Array) -> tuple[Array, Array]:

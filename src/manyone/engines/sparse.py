@@ -96,9 +96,13 @@ class JudgeFolds(IntoTails):
             )
         return found[0].merged(*found[1:])
 
-    def _scores(self, layer: LassoLayer, X: Any, codes: Codes, weight: Array) -> Array:
+    def _scores(
+        self, layer: LassoLayer, X: Any, codes: Codes, weight: Array
+    ) -> tuple[Array, Array]:
         own = np.einsum("ij,ij->i", self.plan.values(X), layer.coef.T[codes])
-        return -np.abs(own - layer.mean[codes])
+        # Copies share a fold: no layer has seen the copy of a row that it judges.
+        unknown = np.full(len(own), np.inf)
+        return -np.abs(own - layer.mean[codes]), unknown
 
 
 def lasso_layer(

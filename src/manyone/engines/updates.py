@@ -71,7 +71,12 @@ def with_sums(
             plan = replace(plan, drawn=row_hashes(few.X))
     reach = Reach.of(solution.scorer.points.kernel, rows)
     plan = replace(plan, tasks=tasks, metric=metric, reach=reach, alike=alike)
-    tails = Tails.known(left_out, known, len(tasks), alike)
+    content, first = np.unique(rows.content, return_index=True)
+    judged = np.flatnonzero(~known.outlier)
+    X = rows.X[first[np.searchsorted(content, known.content[judged])]]
+    seen = np.full(len(known.codes), np.inf)
+    seen[judged] = solution.own(X, known.codes[judged])
+    tails = Tails.known(left_out, known, len(tasks), alike, seen)
     learned = {**solution.learned, "sums": replace(sums, plan=plan, tails=tails)}
     return replace(solution, learned=learned)
 

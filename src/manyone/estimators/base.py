@@ -157,9 +157,10 @@ class OneClassEstimator(
             self.offset_ = np.zeros(len(self.tasks_))
             self.__dict__.pop("alarm_rate_", None)
             return
-        self.offset_, self.alarm_rate_ = self.calibration_.offsets(alarm_rate)
-        if 1.0 / (self.calibration_.counts.min() + 1.0) > alarm_rate:
-            warn_user(self.calibration_.shortfall_message(alarm_rate, self.tasks_))
+        self._thresholds = self.calibration_.at(alarm_rate)
+        self.offset_, self.alarm_rate_ = self._thresholds.offsets()
+        if self._thresholds.borrows.any():
+            warn_user(self._thresholds.shortfall_message(self.tasks_))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -15,7 +15,7 @@ from manyone import validation
 from manyone._sklearn import Interval, validate_parameter_constraints
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.calibration.conformal import select_rows
-from manyone.calibration.thresholds import Calibration
+from manyone.calibration.thresholds import Calibration, Thresholds
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.elsewhere import by_blocks
 from manyone.kernels.kernel import Kernel
@@ -107,8 +107,8 @@ class Scoring:
         X, codes = self._scoring_rows(X, task)
         if exact:
             return self._conformal_pvalues(X, codes)
-        rate = self._check_calibrated()
-        return self.calibration_.pvalues(self._own_scores(X, codes), codes, rate)
+        self._check_calibrated()
+        return self.thresholds_.pvalues(self._own_scores(X, codes), codes)
 
     def select(
         self, X: Any, *, task: Any = None, fdr: float = 0.1, exact: bool = False
@@ -143,9 +143,9 @@ class Scoring:
         if exact:
             floors = 1.0 / (self.calibration_.counts + 1.0)
             return select_rows(values, fdr, floors[codes].min())
-        finest = fdr / len(codes)
-        p = self.calibration_.pvalues(values, codes, finest)
-        floors = self.calibration_.smallest_pvalues(finest)
+        finer = self.calibration_.at(fdr / len(codes))
+        p = finer.pvalues(values, codes)
+        floors = finer.smallest_pvalues()
         return select_rows(p, fdr, floors[codes].min())
 
     @by_blocks
@@ -246,6 +246,19 @@ class Scoring:
         rate = DEFAULT_RATE if self.alarm_rate is None else self.alarm_rate
         self._set_offsets(rate)
         return self
+
+    @property
+    def thresholds_(self) -> Thresholds:
+        """Thresholds and p-values at the promised rate."""
+        # Derived, so that neither pickles nor files have to hold it.
+        if "_thresholds" not in vars(self):
+            self._thresholds = self.calibration_.at(self._check_calibrated())
+        return self._thresholds
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickles and files hold."""
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
+        return {name: value for name, value in state.items() if name != "_thresholds"}
 
     # --------------------------------------------------------------------------- rows for scoring
 

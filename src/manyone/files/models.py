@@ -263,10 +263,10 @@ _PARTS: dict[type, dict[str, Any]] = {
             "scores": "k!",
             "weight": "k!",
             "starts": "T+1 starts k",
-            "pool_scores": "p!",
-            "pool_weight": "p!",
+            "scaled": "k!",
             "spread": "T",
-            "counts": "T",
+            "far": "T",
+            "lends": "T",
         },
     },
     TrainingRows: {
@@ -296,13 +296,13 @@ _PARTS: dict[type, dict[str, Any]] = {
         "hints": {
             "plan": Plan | TaskPlans,
             "statistics": Statistics | dict[int, Statistics],
-            "scale": float,
+            "scale": float | NDArray[np.float64],
         },
         "rules": {"plan": "", "statistics": "", "tails": ""},
     },
     Sample: {"rules": {"X": "n d", "stratum": "n", "hashes": "n", "weight": "n"}},
     Tails: {
-        "rules": {"scores": "k", "weight": "k", "codes": "k", "rounded": "k"},
+        "rules": dict.fromkeys(("scores", "weight", "codes", "rounded", "seen"), "k"),
     },
 }
 
