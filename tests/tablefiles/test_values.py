@@ -1,12 +1,18 @@
 """Strings become what they stand for, by one rule for every column."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 import polars as pl
 import pytest
 
 from manyone.tablefiles import TableFileError, read_table
 from manyone.tablefiles.columns import TextColumns
+from manyone.tablefiles.values import (
+    decimal_style,
+    different_values,
+    kind_of,
+    value_of,
+)
 
 
 def values(texts, delimiter=",", bad_values="refuse", **others):
@@ -21,9 +27,7 @@ def values(texts, delimiter=",", bad_values="refuse", **others):
     return found
 
 
-@pytest.mark.parametrize(
-    ("texts", "wanted"),
-    [
+EXAMPLES = [
         (["1", " 2 ", None, "-3"], [1, 2, None, -3]),
         (["1.5", "NA", "n/a", "-", "1e-3", "inf"], [1.5, None, None, None, 1e-3, float("inf")]),
         (["1,234.5", "12", "1,000,000"], [1234.5, 12.0, 1e6]),
@@ -40,10 +44,46 @@ def values(texts, delimiter=",", bad_values="refuse", **others):
         (["a", "1", "NA", None], ["a", "1", "NA", None]),
         ([None, "", None], [None, "", None]),
         (["9" * 30, "1"], [1e30, 1.0]),
-    ],
-)  # fmt: skip
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("texts", "wanted"), EXAMPLES)
 def test_what_strings_stand_for(texts, wanted):
     assert values(texts) == wanted
+
+
+NUMBERS_AND_DATES = [
+    ["1", "-2.5", "1e-3", "inf"],
+    ["1", "2", "30"],
+    ["2026-01-31", "2026-02-28"],
+    ["2026-01-31 12:00:01", "2026-02-01 00:00:00"],
+    ["2026-1-5 9:05", "2026-02-01 00:00"],
+    ["0,5", "12", "-1,25"],
+]
+
+
+@pytest.mark.parametrize("texts", [*(each[0] for each in EXAMPLES), *NUMBERS_AND_DATES])
+@pytest.mark.parametrize("delimiter", [",", ";"])
+@pytest.mark.filterwarnings("ignore")
+def test_frames_read_the_same_values_as_files(texts, delimiter):
+    """What is read at once, as machines write it, is what is read text by text."""
+    found = values(texts, delimiter)
+    different = different_values(texts)
+    style = decimal_style({"x": different}) or (
+        "comma" if delimiter == ";" else "point"
+    )
+    kind = kind_of(different, style).kind
+    if kind == "text":
+        assert found == texts
+        return
+    for text, value in zip(texts, found, strict=True):
+        number = value_of(text or "", kind, style)
+        if value is None:
+            assert number != number
+        elif kind == "date":
+            assert value.replace(tzinfo=UTC).timestamp() == number
+        else:
+            assert value == number
 
 
 def test_what_can_be_read_two_ways_follows_the_file():

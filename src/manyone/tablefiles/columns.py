@@ -11,13 +11,13 @@ from manyone.messages import plural, warn_user
 from manyone.progress import counted
 from manyone.tablefiles.text import TableFileError
 from manyone.tablefiles.values import (
+    MISSING_WORDS,
     DecimalsError,
     Kind,
     Style,
     decimal_style,
     different_values,
     doubtful_value,
-    is_missing,
     is_number,
     kind_of,
     plain_number,
@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 
 #: What is done about values that are not of their column's kind.
 BadValues = Literal["refuse", "missing"]
+# As most programs write dates; they are read at once.
+_PLAIN_FORMS = (
+    "%Y-%m-%d",
+    "%Y-%m-%d %H:%M",
+    "%Y-%m-%d %H:%M:%S",
+    "%Y-%m-%dT%H:%M:%S",
+)
 _WORDS = {"number": "a number", "boolean": "true or false", "date": "a date"}
 
 
@@ -107,9 +114,9 @@ class TextColumns:
             if name in self.time_formats:
                 self.kinds[name] = "date"
                 continue
-            plain = _plain_numbers(table[name]) if self.style == "point" else None
+            plain = self._plain(table[name])
             if plain is not None and plain.null_count() < len(plain):
-                self.kinds[name] = "number"
+                self.kinds[name] = "date" if plain.dtype.is_temporal() else "number"
                 continue
             verdict = kind_of(_different(table[name]), self.style)
             if verdict.bad and self.bad_values == "refuse":
@@ -148,23 +155,27 @@ class TextColumns:
         kind = self.kinds.get(column.name, "text")
         if kind == "text":
             return column
-        if kind == "number":
-            machine = column
-            if (
-                self.style == "comma"
-                and not column.str.contains(".", literal=True).any()
-            ):
-                machine = column.str.replace(",", ".", literal=True)
-            if self.style == "point" or machine is not column:
-                plain = _plain_numbers(machine)
-                if plain is not None:
-                    return plain
+        if kind != "boolean" and column.name not in self.time_formats:
+            plain = self._plain(column)
+            if plain is not None and plain.dtype.is_temporal() == (kind == "date"):
+                return plain
         texts = _without_missing(column)
         values = self._values(texts, kind)
         bad = values.is_null() & texts.is_not_null()
         if bad.any():
             self._meet_bad(column, bad, kind, first_row)
         return values
+
+    def _plain(self, column: pl.Series) -> pl.Series | None:
+        """Values where all texts are as machines write them, which is quickly seen."""
+        dates = _plain_dates(column)
+        if dates is not None:
+            return dates
+        if self.style == "point":
+            return _plain_numbers(column)
+        if column.str.contains(".", literal=True).any():
+            return None
+        return _plain_numbers(column.str.replace(",", ".", literal=True))
 
     def _values(self, texts: pl.Series, kind: Kind) -> pl.Series:
         """Values of stripped texts; null where there is none."""
@@ -252,11 +263,7 @@ def _without_missing(column: pl.Series) -> pl.Series:
     import polars as pl
 
     texts = column.str.strip_chars()
-    different = texts.drop_nulls().unique()
-    words = [text for text in different.to_list() if is_missing(text)]
-    if not words:
-        return texts
-    present = ~texts.is_in(words)
+    present = ~texts.str.to_lowercase().is_in(list(MISSING_WORDS))
     return pl.select(pl.when(present).then(texts)).to_series().alias(column.name)
 
 
@@ -269,3 +276,13 @@ def _plain_numbers(column: pl.Series) -> pl.Series | None:
         if values.null_count() == column.null_count():
             return values.fill_nan(None) if dtype == pl.Float64 else values
     return None
+
+
+def _plain_dates(column: pl.Series) -> pl.Series | None:
+    """Dates where all texts are dates as machines write them, in the form of the first."""
+    first = str(column.first(ignore_nulls=True))
+    form = next((form for form in _PLAIN_FORMS if read_date(first, form)), None)
+    if form is None:
+        return None
+    values = column.str.to_datetime(form, strict=False, time_unit="us")
+    return values if values.null_count() == column.null_count() else None

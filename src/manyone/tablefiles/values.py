@@ -16,7 +16,8 @@ Kind = Literal["number", "boolean", "date", "text"]
 #: What stands before the decimals.
 Style = Literal["point", "comma"]
 
-_MISSING = frozenset(
+#: Words that say that there is no value, in lower case.
+MISSING_WORDS = frozenset(
     ("", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none", "-", "?")
 )
 _TRUE = "true"
@@ -38,7 +39,7 @@ _AS_PLAIN: Mapping[Style, dict[int, str]] = {
 }
 # Dates whose order of day and month is certain: 2026-01-31, 2026/01/31, 31.01.2026.
 _DATE = re.compile(
-    r"(?:(\d{4})-(\d\d)-(\d\d)|(\d{4})/(\d\d?)/(\d\d?)|(\d\d?)\.(\d\d?)\.(\d{4}))"
+    r"(?:(\d{4})([-/])(\d\d?)\2(\d\d?)|(\d\d?)\.(\d\d?)\.(\d{4}))"
     r"(?:[T ](\d\d?):(\d\d)(?::(\d\d)(\.\d{1,9})?)?)? ?(Z|[+-]\d\d:?\d\d)?"
 )
 # A text column may well have numbers for some of its levels, but hardly as many.
@@ -65,13 +66,15 @@ class Verdict(NamedTuple):
 
 def is_missing(text: str) -> bool:
     """Whether a text says that there is no value."""
-    return text.strip().lower() in _MISSING
+    return text.strip().lower() in MISSING_WORDS
 
 
 def different_values(texts: Iterable[str | None]) -> list[str]:
     """The different texts that say something, stripped, in their order."""
     stripped = (text.strip() for text in texts if text is not None)
-    return [text for text in dict.fromkeys(stripped) if text.lower() not in _MISSING]
+    return [
+        text for text in dict.fromkeys(stripped) if text.lower() not in MISSING_WORDS
+    ]
 
 
 def decimal_style(columns: Mapping[str, Sequence[str]]) -> Style | None:
@@ -173,7 +176,7 @@ def read_answer(text: str) -> bool | None:
     word = text.strip().lower()
     if word in _YES:
         return True
-    return False if word in _NO or word in _MISSING else None
+    return False if word in _NO or word in MISSING_WORDS else None
 
 
 def read_date(text: str, form: str | None = None) -> datetime | None:
@@ -200,10 +203,10 @@ def _parsed_date(text: str) -> datetime | None:
     if match is None:
         return None
     fields = match.groups()
-    year, month, day = fields[0:3] if fields[0] else fields[3:6]
+    year, _, month, day = fields[0:4]
     if year is None:
-        day, month, year = fields[6:9]
-    hour, minute, second, fraction, zone = fields[9:]
+        day, month, year = fields[4:7]
+    hour, minute, second, fraction, zone = fields[7:]
     microsecond = f"{fraction or '.'}000000"[1:7]
     when = datetime(
         int(year),
