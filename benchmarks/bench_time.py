@@ -400,15 +400,20 @@ def watch_rows(name: str, writes: int) -> None:
     """The command in this process, killed when it has written so often."""
     from manyone.cli import main as cli
     from manyone.cli import watch as command
+    from manyone.watch.store import Store
 
-    flush, left = os.fsync, iter(range(writes, -1, -1))
+    commit = Store.commit
+    left = iter(range(writes, -1, -1))
 
-    def flush_or_die(handle: int) -> None:
+    def commit_or_die(store: Store, monitor: Monitor | None) -> None:
         if next(left) == 0:
             os.kill(os.getpid(), signal.SIGKILL)
-        flush(handle)
+        commit(store, monitor)
+        if next(left) == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    command._BATCH, os.fsync = 20, flush_or_die
+    command._BATCH = 20
+    Store.commit = commit_or_die  # type: ignore[method-assign]
     files = ["--state", f"{name}.state", "--out", f"{name}.csv", "--id", "id"]
     with (
         contextlib.redirect_stdout(io.StringIO()),
@@ -463,7 +468,8 @@ def killed(number: int = 200) -> None:
             assert Path("part.csv").read_bytes() == Path("whole.csv").read_bytes()
             runs += 1
             os.unlink("part.csv")
-            os.unlink("part.state")
+            for path in Path().glob("part.state*"):
+                path.unlink()
     print(
         f"killed: watch, {kills} times; {runs} runs have the scores of one without",
         flush=True,

@@ -126,7 +126,7 @@ def test_a_method_is_imported_without_the_others():
         "engines",
         "selection",
         "tables",
-        "monitor",
+        "watch",
         "plots",
         "report",
         "datasets",

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from manyone.messages import CalibrationWarning as CalibrationWarning
     from manyone.metric.whitener import TaskWhitener as TaskWhitener
     from manyone.metrics import TaskAUC as TaskAUC
-    from manyone.monitor import Monitor as Monitor
     from manyone.pipelines import TaskPipeline as TaskPipeline
     from manyone.pipelines import make_pipeline as make_pipeline
     from manyone.plots import DriftDisplay as DriftDisplay
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from manyone.selection.auto import auto as auto
     from manyone.selection.tune import tune as tune
     from manyone.tables import TableModel as TableModel
+    from manyone.watch import Monitor as Monitor
 
 __version__ = "0.3.0"
 
@@ -52,7 +52,7 @@ _HOMES = {
     "JointOCKSR": "estimators.joint",
     "LinearOCKSR": "estimators.linear",
     "ModelFileError": "files.errors",
-    "Monitor": "monitor",
+    "Monitor": "watch",
     "MultiTaskOneClassSVM": "estimators.task_svm",
     "NonlinearOCKSR": "estimators.nonlinear",
     "ObjectiveDisplay": "plots",

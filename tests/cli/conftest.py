@@ -47,6 +47,7 @@ def refused(here, capsys):
     """Function that checks that a command is refused in one line and leaves the files alone."""
 
     def check(args, *words):
+        capsys.readouterr()
         before = {
             path.name: path.read_bytes() for path in here.iterdir() if path.is_file()
         }

@@ -1,12 +1,31 @@
 """``manyone watch``: appends, resumes, listens to answers, says what drifts."""
 
+import io
+import json
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+
+import numpy as np
 import polars as pl
 import pytest
 
 from manyone.cli import main
 
 WATCH = ["watch", "fleet.manyone", "today.csv", "--state", "s", "--out", "seen.csv"]
-COLUMNS = ["id", "task", "score", "p_value", "alarm", "drift"]
+COLUMNS = ["id", "task", "score", "p_value", "alarm", "basis", "drift"]
+
+
+def query(sql, store="s"):
+    """Rows of a store, read as a dashboard would."""
+    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def numbered(table, start=0):
+    """A table with ids."""
+    return table.with_row_index("reading", offset=start)
 
 
 def test_a_table_is_watched_once(here, capsys):
@@ -35,29 +54,6 @@ def test_growing_and_further_tables_are_appended(here, capsys):
     args = ["watch", "fleet.manyone", "all.csv", "--state", "t", "--out", "at_once.csv"]
     assert main(args) == 0
     assert (here / "at_once.csv").read_bytes() == parts
-
-
-def test_what_a_kill_left_behind_is_cut_off(here, monkeypatch, capsys):
-    assert main(WATCH) == 0
-    wanted = (here / "seen.csv").read_bytes()
-    for path in ("s", "seen.csv"):
-        (here / path).unlink()
-    monkeypatch.setattr("manyone.cli.watch._BATCH", 40)
-    from manyone.monitor import Monitor
-
-    save, saved = Monitor.save_state, []
-
-    def dies(self, path):
-        saved.append(path)
-        if len(saved) == 3:  # rows are in the file, the state does not know
-            raise KeyboardInterrupt
-        save(self, path)
-
-    monkeypatch.setattr(Monitor, "save_state", dies)
-    assert main(WATCH) == 130
-    assert len((here / "seen.csv").read_bytes().splitlines()) == 121
-    assert main(WATCH) == 0
-    assert (here / "seen.csv").read_bytes() == wanted
 
 
 def test_ids_count_once_and_answers_are_used(here, capsys):
@@ -139,7 +135,13 @@ def test_bad_input_is_refused(refused, more, words):
 
 def test_files_that_do_not_belong_are_refused(here, refused):
     (here / "s").write_text("hello")
-    refused(WATCH, "s: s is not a state of a monitor")
+    refused(WATCH, "s is not a store of manyone watch")
+    (here / "s").write_bytes(b"manyone monitor state 2\n and more")
+    refused(WATCH, "s is a state of an older manyone")
+    (here / "s").unlink()
+    with closing(sqlite3.connect("s")) as connection:
+        connection.execute("CREATE TABLE mine (a)")
+    refused(WATCH, "s is a database of another program")
     (here / "s").unlink()
     (here / "seen.csv").write_text("mine\n")
     refused(WATCH, "seen.csv", "Name a new file")
@@ -164,15 +166,9 @@ def test_rows_that_look_wrong_are_told(here, capsys):
     out, err = capsys.readouterr()
     assert "40 new rows" in out and "7 rows with an id that came before" in out
     assert "5 rows of tasks never seen ('pump 99')" in out
-    assert "1 of 2 answers were new" in out
-    assert (
-        "Of 2 answers, 1 name an id that is not among the last 100,000 rows, as '77777'"
-        in err
-    )
-    assert (
-        "is older than a row of its task before it" in err
-        and "sort the table by when" in err
-    )
+    assert "2 of 2 answers were new" in out
+    assert "Of 2 answers, 1 name a row that has not come, as '77777'" in err
+    assert "is older than a row of its task before it" in err
 
 
 def test_contradicting_answers_are_refused(here, refused):
@@ -200,55 +196,475 @@ def test_answers_may_be_words(here, capsys):
     assert "2 of 2 answers were new" in capsys.readouterr().out
 
 
-def test_scores_that_are_gone_are_said_and_never_written_over_a_foreign_file(
-    here, capsys, refused
-):
-    whole = pl.read_csv("today.csv")
-    whole[:70].write_csv("today.csv")
+# ------------------------------------------------------------------- what was read of a file
+
+
+def test_a_rotated_file_is_read_from_its_beginning(here, capsys):
+    """The same name and the same first row, other rows: all of them are scored."""
+    table = pl.read_csv("today.csv")
+    table[:60].write_csv("today.csv")
     assert main(WATCH) == 0
-    (here / "seen.csv").unlink()
+    broken = table[60:].with_columns(pl.col("a", "b", "c", "d") + 90)
+    pl.concat([table[:1], broken]).write_csv("today.csv")
     capsys.readouterr()
     assert main(WATCH) == 0
     out, err = capsys.readouterr()
-    assert "seen.csv is gone" in err and "--state" in err and "Scores" not in out
-    (here / "seen.csv").write_text("mine\n")
-    refused(WATCH, "seen.csv", "Name a new file")
-    (here / "seen.csv").unlink()
-    whole.write_csv("today.csv")
+    assert "121 new rows" in out
+    assert "today.csv does not begin as when it was read" in err
+    assert int(out.split(" new rows, ")[1].split(" alarms")[0]) > 100
+    assert query("SELECT rows FROM files") == [(60,), (121,)]
+
+
+def test_a_shorter_file_is_new(here, capsys):
+    table = pl.read_csv("today.csv")
     assert main(WATCH) == 0
-    assert pl.read_csv("seen.csv")["id"].to_list() == list(range(70, 180))
+    table[:50].write_csv("today.csv")
+    capsys.readouterr()
+    assert main(WATCH) == 0
+    out, err = capsys.readouterr()
+    assert "50 new rows" in out and "today.csv is shorter than when it was read" in err
 
 
-def test_a_full_disk_leaves_what_the_next_run_goes_on_from(here, monkeypatch, capsys):
+def test_the_same_name_in_two_folders_is_two_files(here, capsys):
+    table = pl.read_csv("today.csv")
+    for folder, part in (("monday", table[:20]), ("tuesday", table[20:40])):
+        (here / folder).mkdir()
+        part.write_csv(here / folder / "rows.csv")
+    for folder in ("monday", "tuesday", "monday", "tuesday"):
+        assert main([*WATCH[:2], f"{folder}/rows.csv", *WATCH[3:]]) == 0
+    assert len(pl.read_csv("seen.csv")) == 40
+    assert query("SELECT count(*) FROM scores") == [(40,)]
+    # From another folder it is still the same file.
+    os.chdir("monday")
+    assert (
+        main(["watch", "../fleet.manyone", "rows.csv", "--state", "../s"]) == 0
+        and "0 new rows" in capsys.readouterr().out
+    )
+
+
+def test_an_incomplete_last_line_waits(here, capsys):
+    whole = (here / "today.csv").read_bytes()
+    lines = whole.splitlines(keepends=True)
+    (here / "today.csv").write_bytes(b"".join(lines[:101]) + lines[101][:-4])
+    assert main(WATCH) == 0
+    out, err = capsys.readouterr()
+    assert "100 new rows" in out and "the last line has no line end" in err
+    (here / "today.csv").write_bytes(whole)
+    assert main(WATCH) == 0
+    out, err = capsys.readouterr()
+    assert "80 new rows" in out and "line end" not in err
+    assert main([*WATCH[:4], "t", "--out", "at_once.csv"]) == 0
+    assert (here / "at_once.csv").read_bytes() == (here / "seen.csv").read_bytes()
+
+
+@pytest.mark.parametrize("rows", [1, 3, 70])
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet"])
+def test_any_cut_of_a_growing_file_gives_the_same_scores(here, ending, rows):
+    table = pl.read_csv("today.csv")[:71]
+
+    def write(part, name):
+        if ending == ".parquet":
+            part.write_parquet(name)
+        else:
+            opened = pl.DataFrame.write_csv(part).encode()
+            if ending == ".csv.gz":
+                import gzip
+
+                opened = gzip.compress(opened)
+            (here / name).write_bytes(opened)
+
+    for end in [*range(rows, len(table), max(rows, 20)), len(table)]:
+        write(table[:end], f"grows{ending}")
+        assert main(["watch", "fleet.manyone", f"grows{ending}", *WATCH[3:]]) == 0
+    table.write_csv("all.csv")
+    args = ["watch", "fleet.manyone", "all.csv", "--state", "t", "--out", "once.csv"]
+    assert main(args) == 0
+    assert (here / "once.csv").read_bytes() == (here / "seen.csv").read_bytes()
+
+
+def test_places_in_a_file_that_goes_on_are_those_of_the_file(here, refused):
+    whole = (here / "today.csv").read_text()
+    assert main(WATCH) == 0
+    (here / "today.csv").write_text(whole + "pump 1,2026-01-01 12:00,1,2,x,4,false\n")
+    refused(WATCH, "today.csv", "row 180")
+    (here / "today.csv").write_text(whole + "pump 1,2026-01-01 12:00,1\n")
+    refused(WATCH, "today.csv, row 180 (line 182) has 3 fields, the header 7")
+
+
+def test_a_file_without_rows_waits_for_them(here, capsys):
+    whole = (here / "today.csv").read_text()
+    for start in ("", whole[:5], whole.splitlines(keepends=True)[0]):
+        (here / "today.csv").write_text(start)
+        assert main(WATCH) == 0
+        assert "0 new rows" in capsys.readouterr().out
+    (here / "today.csv").write_text(whole)
+    assert main(WATCH) == 0
+    assert "180 new rows" in capsys.readouterr().out
+
+
+def test_ids_are_remembered_without_end(here, capsys, monkeypatch):
+    """More ids than a Monitor remembers by itself."""
+    monkeypatch.setattr("manyone.watch.memory.REMEMBERED", 50)
+    numbered(pl.read_csv("today.csv")).write_csv("first.csv")
+    shutil.copy("first.csv", "again.csv")
+    for name, expected in (("first.csv", "180 new rows"), ("again.csv", "0 new rows")):
+        assert main([*WATCH[:2], name, *WATCH[3:], "--id", "reading"]) == 0
+        assert expected in capsys.readouterr().out
+    assert query("SELECT count(*), count(DISTINCT id) FROM scores") == [(180, 180)]
+
+
+def test_rows_with_ids_and_rows_without_are_not_mixed(here, refused):
+    numbered(pl.read_csv("today.csv")).write_csv("today.csv")
+    assert main(WATCH) == 0
+    refused([*WATCH, "--id", "reading"], "s: its rows have no ids", "Leave --id out")
+
+
+# ---------------------------------------------------------------------- copies of the scores
+
+
+def test_an_output_of_another_state_is_refused_and_never_cut(here, refused):
+    table = pl.read_csv("today.csv")
+    table[:100].write_csv("a.csv")
+    table[100:150].write_csv("b.csv")
+    table[150:].write_csv("c.csv")
+    for name in "ab":
+        (here / f"folder_{name}").mkdir()
+        args = ["--state", f"{name}.state", "--out", f"folder_{name}/out.csv"]
+        assert main(["watch", "fleet.manyone", f"{name}.csv", *args]) == 0
+    args = ["--state", "b.state", "--out", "folder_a/out.csv"]
+    refused(["watch", "fleet.manyone", "c.csv", *args], "folder_a/out.csv", "new file")
+    assert len(pl.read_csv("folder_a/out.csv")) == 100
+
+
+@pytest.mark.parametrize("change", ["longer", "shorter", "edited"])
+def test_an_output_that_was_changed_is_refused(here, refused, change):
+    assert main(WATCH) == 0
+    content = (here / "seen.csv").read_text()
+    changed = {
+        "longer": content + "mine\n",
+        "shorter": content[:-30],
+        "edited": content.replace("pump 1", "pump X", 1),
+    }
+    (here / "seen.csv").write_text(changed[change])
+    refused(WATCH, "--out seen.csv was changed since it was last written")
+
+
+def test_an_output_that_is_gone_comes_back_whole(here):
+    assert main(WATCH) == 0
+    wanted = (here / "seen.csv").read_bytes()
+    (here / "seen.csv").unlink()
+    assert main(WATCH) == 0
+    assert (here / "seen.csv").read_bytes() == wanted
+    # Nor does it have to be there from the beginning.
+    assert main([*WATCH[:6], "later.csv"]) == 0
+    assert (here / "later.csv").read_bytes() == wanted
+
+
+@pytest.mark.parametrize("written", [0, 1, 50, 60, 61, 2000])
+def test_an_output_that_a_kill_cut_off_is_completed(here, monkeypatch, written):
+    """The store knows of rows that the file has in part."""
+    from manyone.watch.score_copy import ScoreCopy
+
+    monkeypatch.setattr("manyone.cli.watch._BATCH", 40)
     assert main([*WATCH[:4], "t", "--out", "wanted.csv"]) == 0
     wanted = (here / "wanted.csv").read_bytes()
-    from manyone.monitor import Monitor
+    catch_up = ScoreCopy.catch_up
+    calls = []
 
-    def full(self, path):
-        raise OSError(28, "No space left on device")
+    def dies(self):
+        calls.append(self)
+        if len(calls) < 3:
+            catch_up(self)
+            return
+        size = (here / "seen.csv").stat().st_size
+        with open("seen.csv", "ab") as stream:
+            stream.write(wanted[size : size + written])
+        raise KeyboardInterrupt
 
-    capsys.readouterr()
     with monkeypatch.context() as patch:
-        patch.setattr(Monitor, "save_state", full)
-        assert main(WATCH) == 2
-    assert capsys.readouterr().err == (
-        "manyone: the disk is full. Make room, and give the command again.\n"
-    )
-    (here / "seen.csv").write_bytes((here / "seen.csv").read_bytes()[:20])
+        patch.setattr(ScoreCopy, "catch_up", dies)
+        assert main(WATCH) == 130
+    assert query("SELECT count(*) FROM scores") == [(120,)]
     assert main(WATCH) == 0
     assert (here / "seen.csv").read_bytes() == wanted
 
 
-def test_of_two_that_start_at_once_one_is_refused(here, monkeypatch, capsys):
-    from manyone.cli import watch as command
+def test_scores_need_no_output(here, capsys):
+    assert main(WATCH[:5]) == 0
+    assert "Scores:" not in capsys.readouterr().out
+    assert query("SELECT count(*) FROM scores") == [(180,)]
 
-    begin = command._begin
 
-    def another_was_faster(state, model, out):
-        begin(state, model, out)
-        begin(state, model, out)
+# ---------------------------------------------------------------------------------- the store
 
-    monkeypatch.setattr(command, "_begin", another_was_faster)
+
+def test_a_second_writer_is_refused_and_readers_are_not(here, refused, monkeypatch):
+    from manyone.watch.store import open_store
+
+    monkeypatch.setattr("manyone.watch.store._PATIENCE", 0.05)
+    assert main(WATCH) == 0
+    with open_store(here / "s"):
+        assert query("SELECT count(*) FROM scores") == [(180,)]
+        assert main(WATCH) == 2
+    assert main(WATCH) == 0
+
+
+def test_a_writer_that_slips_in_is_noticed(here, monkeypatch, capsys):
+    from manyone.watch.store import Store
+
+    monkeypatch.setattr("manyone.cli.watch._BATCH", 60)
+    version = Store._data_version
+    looks = []
+
+    def changed(self):
+        looks.append(self)
+        return version(self) + (len(looks) == 5)
+
+    monkeypatch.setattr(Store, "_data_version", changed)
     assert main(WATCH) == 2
-    assert "s has just been made by another process" in capsys.readouterr().err
-    assert not (here / "seen.csv").exists()
+    assert "s was written by another process in between" in capsys.readouterr().err
+    monkeypatch.undo()
+    os.chdir(here)
+    assert main(WATCH) == 0
+    assert query("SELECT count(*), count(DISTINCT id) FROM scores") == [(180, 180)]
+
+
+def test_a_full_disk_is_one_line_and_nothing_is_lost(here, monkeypatch, capsys):
+    from manyone.watch.store import Store
+
+    monkeypatch.setattr("manyone.cli.watch._BATCH", 60)
+    assert main([*WATCH[:4], "t", "--out", "wanted.csv"]) == 0
+    add_rows = Store.add_rows
+    batches = []
+
+    def full(self, monitor, details):
+        batches.append(details)
+        if len(batches) == 2:
+            (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
+            self._connection.execute(f"PRAGMA max_page_count = {pages}")
+        add_rows(self, monitor, details)
+
+    capsys.readouterr()
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "add_rows", full)
+        assert main(WATCH) == 2
+    assert capsys.readouterr().err == (
+        "manyone: the disk is full. Make room, and give the command again.\n"
+    )
+    assert query("SELECT count(*) FROM scores") == [(60,)]
+    assert main(WATCH) == 0
+    assert (here / "seen.csv").read_bytes() == (here / "wanted.csv").read_bytes()
+
+
+def test_a_state_that_cannot_be_written_is_one_line(here, capsys):
+    assert main(WATCH[:5]) == 0
+    (here / "s").chmod(0o444)
+    if os.access("s", os.W_OK):
+        pytest.skip("nothing is read-only for this user")
+    capsys.readouterr()
+    assert main(WATCH[:5]) == 2
+    assert "s cannot be written" in capsys.readouterr().err
+
+
+def test_damaged_stores_are_one_line(here, capsys):
+    assert main(WATCH[:5]) == 0
+    content = (here / "s").read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        damaged = bytearray(content)
+        at = int(rng.integers(100, len(content) - 2000))
+        damaged[at : at + 2000] = rng.bytes(2000)
+        (here / "s").write_bytes(damaged)
+        capsys.readouterr()
+        assert main(WATCH[:5]) in (0, 2)
+        assert "This is a mistake in manyone" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE monitor SET state = 'text'",
+        "UPDATE monitor SET state = x'00'",
+        "UPDATE file SET form = '[]'",
+        'UPDATE file SET form = \'{"styles": 1, "nothing": 2}\'',
+        "UPDATE file SET rows = 'many'",
+        "UPDATE output SET columns = '{'",
+        "UPDATE judged_row SET code = 99 WHERE number = 1",
+        "UPDATE judged_row SET score = 'low' WHERE number = 1",
+        "PRAGMA user_version = 9",
+    ],
+)
+def test_forged_stores_are_one_line(here, capsys, change):
+    numbered(pl.read_csv("today.csv")).write_csv("today.csv")
+    args = [*WATCH, "--id", "reading"]
+    assert main(args) == 0
+    with closing(sqlite3.connect("s")) as connection, connection:
+        connection.execute(change)
+    shutil.copy("today.csv", "again.csv")
+    capsys.readouterr()
+    codes = [main(args), main([*args[:2], "again.csv", *args[3:]])]
+    assert 2 in codes
+    err = capsys.readouterr().err
+    assert "mistake in manyone" not in err and err.count("\n") <= 2
+
+
+def test_views_have_plain_columns(here):
+    assert main([*WATCH, "--explain", "2"]) == 0
+    with closing(sqlite3.connect("s")) as connection:
+        views = {
+            name: [
+                column
+                for _, column, *_ in connection.execute(f"PRAGMA table_info({name})")
+            ]
+            for (name,) in connection.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'view'"
+            )
+        }
+        for name in views:
+            connection.execute(f"SELECT * FROM {name}").fetchall()
+    assert set(views) == {
+        *("scores", "alarms", "tasks", "rates_by_day", "answers", "files", "incidents")
+    }
+    assert " ".join(views["scores"]) == (
+        "id task time score p_value alarm basis drift answer file row seen"
+    )
+    assert " ".join(views["incidents"]) == (
+        "task column alarms rows begin end by_chance stands_out worst_row reason id"
+    )
+    assert query("SELECT sum(rows), sum(alarms) FROM tasks") == query(
+        "SELECT count(*), sum(alarm) FROM scores"
+    )
+    assert query("SELECT sum(rows) FROM rates_by_day") == [(180,)]
+    assert all(reason for (reason,) in query("SELECT reason FROM alarms"))
+
+
+def test_values_are_kept_for_some_days(here):
+    table = pl.read_csv("today.csv")
+    assert main(WATCH) == 0
+    (content,) = query("SELECT content FROM row_values WHERE number = 1")[0]
+    assert json.loads(content) == table.row(0, named=True) | {
+        "broken": str(table["broken"][0]).lower()
+    }
+    with closing(sqlite3.connect("s")) as connection, connection:
+        connection.execute(
+            "UPDATE row_values SET seen = '2020-01-01T00:00:00Z' WHERE number <= 100"
+        )
+    assert main(WATCH) == 0
+    assert query("SELECT count(*) FROM row_values") == [(80,)]
+    assert query("SELECT count(*) FROM scores") == [(180,)]
+    assert main([*WATCH[:4], "t", "--keep-days", "0"]) == 0
+    assert query("SELECT count(*) FROM row_values", "t") == [(0,)]
+
+
+# ------------------------------------------------------------------------- options and answers
+
+
+def test_columns_are_kept_and_alarms_explained(here):
+    assert main([*WATCH, "--keep", "when,broken", "--explain", "2"]) == 0
+    seen = pl.read_csv("seen.csv")
+    assert seen.columns == [*COLUMNS, "when", "broken", "reason_1", "reason_2"]
+    table = pl.read_csv("today.csv")
+    assert seen["when"].to_list() == table["when"].to_list()
+    alarms = seen.filter("alarm")
+    assert alarms["reason_1"].str.contains("^[abcd] = .*, expected about ").all()
+    assert seen.filter(~pl.col("alarm"))["reason_1"].null_count() == len(seen) - len(
+        alarms
+    )
+
+
+def test_other_columns_than_before_are_refused(here, refused):
+    assert main(WATCH) == 0
+    refused([*WATCH, "--keep", "when"], "--out seen.csv has other columns")
+
+
+def test_a_summary_for_machines(here, capsys):
+    assert main([*WATCH, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["rows"] == 180 and summary["table"] == "today.csv"
+    assert summary["alarms"] == sum(summary["alarms_by_task"].values()) > 0
+    assert summary["drifting"] == [] and summary["stands_out"] is True
+
+
+def test_the_exit_code_says_whether_something_stands_out(here):
+    table = pl.read_csv("today.csv")
+    calm = table.filter(~pl.col("broken"))
+    calm.write_csv("today.csv")
+    assert main([*WATCH, "--exit-code"]) == 0
+    calm.with_columns(pl.col("a", "b", "c", "d") * 3 + 5).write_csv("today.csv")
+    assert main([*WATCH, "--exit-code"]) == 3
+    assert main([*WATCH, "--exit-code"]) == 0  # nothing new
+
+
+def test_the_drift_level_is_kept(here, refused):
+    refused([*WATCH, "--drift-level", "2"], "--drift-level 2", "between 0 and 1")
+    table = pl.read_csv("today.csv").filter(~pl.col("broken"))
+    moved = table.with_columns(pl.col("a", "b", "c", "d") + 3)
+    pl.concat([table, moved]).write_csv("today.csv")
+    assert main([*WATCH, "--drift-level", "1e-300"]) == 0
+    assert main(WATCH) == 0
+    assert query("SELECT count(*) FROM tasks WHERE drift_flagged IS NOT NULL") == [(0,)]
+    assert main([*WATCH[:4], "t"]) == 0
+    (flagged,) = query(
+        "SELECT count(*) FROM tasks WHERE drift_since <= drift_flagged", "t"
+    )[0]
+    assert flagged > 0
+
+
+def test_answers_in_words_of_the_page(here, capsys, refused):
+    pl.DataFrame({"id": [3, 4, 5], "answer": ["normal", "Fault", "later"]}).write_csv(
+        "answers.csv"
+    )
+    args = [*WATCH, "--feedback", "answers.csv"]
+    assert main(args) == 0
+    assert "3 of 3 answers were new" in capsys.readouterr().out
+    assert query("SELECT id, answer FROM answers") == [
+        ("3", "normal"),
+        ("4", "fault"),
+        ("5", "later"),
+    ]
+    assert query("SELECT id, answer FROM scores WHERE answer IS NOT NULL") == [
+        ("3", "normal"),
+        ("4", "fault"),
+    ]
+    assert main(args) == 0
+    assert "0 of 3 answers were new" in capsys.readouterr().out
+    pl.DataFrame({"id": [3], "answer": ["perhaps"]}).write_csv("answers.csv")
+    refused(args, "normal, fault or later", "'perhaps'")
+
+
+def test_answers_that_come_before_their_rows_are_kept(here, capsys):
+    table = numbered(pl.read_csv("today.csv"))
+    table[:100].write_csv("today.csv")
+    pl.DataFrame({"id": [150, 999], "normal": [False, False]}).write_csv("answers.csv")
+    args = [*WATCH, "--id", "reading"]
+    assert main([*args, "--feedback", "answers.csv"]) == 0
+    assert "2 name a row that has not come, as '150', '999'" in capsys.readouterr().err
+    assert query("SELECT id, used FROM answers") == [("150", 0), ("999", 0)]
+    table.write_csv("today.csv")
+    assert main(args) == 0
+    assert query("SELECT answer FROM scores WHERE id = '150'") == [("fault",)]
+    assert query("SELECT id, used FROM answers") == [("150", 1), ("999", 0)]
+
+
+def test_advice_does_not_point_at_alarms_that_are_not_there(here, capsys):
+    """A value that is stuck in the middle: rows have changed, and none is unusual."""
+    table = pl.read_csv("today.csv").filter(~pl.col("broken"))
+    means = table.group_by("machine").agg(pl.col("a", "b", "c", "d").mean())
+    stuck = table.select("machine", "when").join(means, on="machine")
+    stuck = stuck.with_columns(broken=pl.lit(False)).select(table.columns)
+    pl.concat([stuck] * 6).write_csv("today.csv")
+    assert main(WATCH) == 0
+    out = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "0 alarms" in out and "Drifting" in out
+    assert "look at its alarms" not in out
+
+
+def test_rows_from_a_pipe_are_watched_once_by_their_ids(here, monkeypatch, capsys):
+    numbered(pl.read_csv("today.csv")).write_csv("today.csv")
+    content = (here / "today.csv").read_bytes().rstrip(b"\n")  # the stream is over
+    args = ["watch", "fleet.manyone", "-", "--state", "s", "--id", "reading"]
+    for expected in ("180 new rows", "0 new rows"):
+        stream = io.BufferedReader(io.BytesIO(content))
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(stream))
+        assert main(args) == 0
+        assert expected in capsys.readouterr().out

@@ -5,7 +5,7 @@ In a shell::
   manyone demo                                                    all of it, on an example table
   manyone fit events.csv --task machine --out fleet.manyone       learn what is normal
   manyone score fleet.manyone today.csv --out scores.csv --explain 3   alarms with reasons
-  manyone watch fleet.manyone today.csv --state s --out seen.csv  in time: drift, answers
+  manyone watch fleet.manyone today.csv --state s                 in time: drift, answers
   manyone report fleet.manyone today.csv --out page.html          a page to look at
   manyone reproduce --quick                                       the paper's experiments
   manyone score --help                                            all options of a command

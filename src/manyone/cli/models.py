@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ from manyone.tablefiles import (
     BadValues,
     Kind,
     TableFileError,
+    open_tail,
     read_blocks,
     read_table,
 )
@@ -23,7 +24,7 @@ from manyone.tablefiles import (
 if TYPE_CHECKING:
     import polars as pl
 
-    from manyone.tablefiles import Block
+    from manyone.tablefiles import Block, Consumed, Tail
     from manyone.tables import TableModel
     from manyone.tables.errors import TableError
 
@@ -116,6 +117,23 @@ def blocks_for(
         time_formats=_time_formats(model),
         bad_values=bad_values,
         need_rows=need_rows,
+    )
+
+
+def tail_for(
+    model: TableModel,
+    source: Path,
+    before: Consumed | None,
+    *,
+    bad_values: BadValues = "refuse",
+) -> AbstractContextManager[Tail]:
+    """What is new in a table for a model since it was read last."""
+    return open_tail(
+        source,
+        _kinds(model),
+        before,
+        time_formats=_time_formats(model),
+        bad_values=bad_values,
     )
 
 

@@ -4,20 +4,21 @@ In a shell::
 
   manyone watch fleet.manyone monday.csv --state fleet.state --out watched.csv
   manyone watch fleet.manyone tuesday.csv --state fleet.state --out watched.csv   goes on
-  manyone watch fleet.manyone rows.csv --state s --out watched.csv --id reading --feedback seen.csv
+  manyone watch fleet.manyone rows.csv --state fleet.state --id reading --feedback answers.csv
+  manyone watch fleet.manyone rows.csv --state fleet.state --json --exit-code   for a scheduler
 
-The feedback table has the columns ``id`` and ``normal``. A command that was killed goes on where it
-was: run it again.
+STATE is one SQLite file with all that was seen; dashboards read its views scores, alarms, tasks,
+rates_by_day, answers and files. The feedback table has the columns id and normal, or id and answer
+(normal, fault, later). A command that was killed goes on where it was: run it again.
+Exit codes: 0; 3 if something stands out and --exit-code asks; 2 for bad input; 1 for our mistakes.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
+import json
 import re
+import time as clock
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,28 +26,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from manyone.cli.common import InputError, examples, print_lines, progress
+from manyone._types import Array, Codes
+from manyone.cli.common import ALARMS, InputError, examples, print_lines, progress
 from manyone.cli.models import (
+    BadCells,
     Model,
     about,
-    blocks_for,
     chosen_columns,
     load_model,
     refuse_same,
+    tail_for,
 )
-from manyone.files import locked
 from manyone.messages import label_text, plural, shortlist, warn_user
-from manyone.tablefiles import Block, check_place, read_table
+from manyone.tablefiles import BadValues, Block, Tail, check_place, read_table
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from manyone.monitor import Monitor, Watched
+    from manyone.tables import TableModel
+    from manyone.watch import Monitor, MonitorState, Watched
+    from manyone.watch.score_copy import ScoreCopy
+    from manyone.watch.store import Answer, RowDetails, Store
 
-_BATCH = 5000  # rows between two saves
-_COLUMNS = ("id", "task", "score", "p_value", "alarm", "drift")
-_HEADER = f"{','.join(_COLUMNS)}\n".encode()
+_BATCH = 5000  # rows of one transaction
+_STREAM = Path("-")
 _ALIKE = 0.5  # rows that count for less resemble the one before
+_RARE = 0.01  # probability of so many alarms below which they stand out
+_MOST_SHOWN = 20  # drifting tasks in the table on the screen
+_ANSWERS = ("normal", "fault", "later")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -60,327 +67,586 @@ def watch(
         Path, typer.Argument(help="Rows in the order of time; - is stdin.")
     ],
     state: Annotated[
-        Path, typer.Option(help="File for what has been seen; made if missing.")
+        Path, typer.Option(help="SQLite file for all that was seen; made if missing.")
     ],
-    out: Annotated[Path, typer.Option(help="CSV file that scores are appended to.")],
+    out: Annotated[
+        Path | None, typer.Option(help="CSV file for a copy of the scores.")
+    ] = None,
     id: Annotated[
         str | None, typer.Option(help="Column that names each row once.")
     ] = None,
     feedback: Annotated[
-        Path | None, typer.Option(help="Table of answers: the columns id and normal.")
+        Path | None,
+        typer.Option(help="Table of answers: columns id and normal, or id and answer."),
     ] = None,
+    bad_values: BadCells = "refuse",
+    keep: Annotated[
+        list[str] | None, typer.Option(metavar="A,B", help="Columns to hand through.")
+    ] = None,
+    keep_days: Annotated[
+        int,
+        typer.Option(help="Days that values of rows are kept; 0: not at all.", min=0),
+    ] = 90,
+    explain: Annotated[int, typer.Option(help="Reasons for each alarm.", min=0)] = 0,
+    drift_level: Annotated[
+        float | None,
+        typer.Option(help="Probability that a quiet task is ever flagged [0.01]."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a summary in JSON.")
+    ] = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with 3 if something stands out.")
+    ] = False,
 ) -> None:
-    """Raise alarms at the promised rate while things drift.
+    """Score new rows, say which tasks drift since when, and learn from answers.
 
-    And say which do, and since when.
+    With answers about alarms, thresholds follow the rows and the promised rate is held while
+    things drift. Without answers nobody can tell faults from a new normal: the rate is a guess.
     """
-    for option, path in (("--state", state), ("--out", out)):
-        check_place(option, path)
-        refuse_same(option, path, model, table, *([feedback] if feedback else []))
-    if out.suffix != ".csv":
-        raise InputError(f"--out {out}: rows are appended, which needs a .csv file.")
-    if out.absolute() == state.absolute():
-        raise InputError(f"--out and --state are both {out}. Name two files.")
-    from manyone.monitor import Monitor
+    _check_options(model, table, state, out, feedback, drift_level)
+    from manyone.watch.store import open_store
 
-    found = load_model(model)
-    with ExitStack() as stack:
-        begun = state.exists()
-        if begun:
-            stack.enter_context(locked(state))
+    begin = clock.monotonic()
+    fitted = load_model(model)
+    answers = _read_answers(feedback)
+    with open_store(state) as store:
         with about(state):
-            monitor = Monitor(found, state=state if begun else None)
-        answers = _answers(feedback)
-        told = _tell(monitor, answers)
-        scores, totals = _Scores(out, monitor), _Totals()
-        with progress("watching", "rows") as update:
-            for block in _new_rows(monitor, blocks_for(found, table), table):
-                rows = _watched(monitor, block, table, id, totals)
-                if not begun:
-                    _begin(state, found, out)
-                    stack.enter_context(locked(state))
-                    begun = True
-                scores.add(rows)
-                seen = block.first_row + len(block.table)
-                monitor.state.sources["tables"][table.name]["rows"] = seen
-                monitor.save_state(state)
-                update(seen, None)
-        told += _tell(monitor, answers)
-        monitor.save_state(state)
-    totals.show(monitor, table)
-    _show_answers(monitor, answers, told, out)
-    _show_drift(monitor)
-    if out.exists():
-        typer.echo(f"Scores: {out}")
+            monitor = store.monitor(fitted, drift_level)
+        _refuse_other_ids(store, state, id)
+        options = _Options(id, keep or [], explain, keep_days, bad_values)
+        run = _Run(store, monitor, fitted, table, options)
+        if out is not None:
+            run.copy_to(out)
+        new_answers = store.add_answers(answers)
+        run.watch_new_rows()
+        run.finish()
+        lost = store.without_rows([answer.row_id for answer in answers])
+    totals = run.totals
+    _warn(totals, run, table, answers, lost)
+    if as_json:
+        summary = {
+            "model": str(model),
+            "table": str(table),
+            "state": str(state),
+            **_summary(totals, monitor),
+            "answers": {"new": new_answers, "without_row": len(lost)},
+            "seconds": round(clock.monotonic() - begin, 3),
+        }
+        typer.echo(json.dumps(summary))
+    else:
+        _show_totals(totals, monitor)
+        if answers:
+            typer.echo(f"{new_answers:,} of {len(answers):,} answers were new")
+        _show_drift(monitor)
+        if out is not None:
+            typer.echo(f"Scores: {out}")
+    if exit_code and stands_out(totals, monitor):
+        raise typer.Exit(ALARMS)
 
 
-def _begin(state: Path, model: Any, out: Path) -> None:
-    """The first state, which only one process can make; it knows the file of scores."""
-    from manyone.monitor import MonitorState
-
-    first = MonitorState.start(model)
-    first.sources["scores"] = {out.name: 0}
-    try:
-        first.save(state, new=True)
-    except FileExistsError:
+def _check_options(
+    model: Path,
+    table: Path,
+    state: Path,
+    out: Path | None,
+    feedback: Path | None,
+    drift_level: float | None,
+) -> None:
+    """Refuse what cannot work before anything is read."""
+    inputs = [model, table, *([feedback] if feedback else [])]
+    check_place("--state", state)
+    refuse_same("--state", state, *inputs)
+    if out is not None:
+        check_place("--out", out)
+        refuse_same("--out", out, *inputs)
+        if out.suffix != ".csv":
+            raise InputError(
+                f"--out {out}: rows are appended, which needs a .csv file."
+            )
+        if out.absolute() == state.absolute():
+            raise InputError(f"--out and --state are both {out}. Name two files.")
+    if drift_level is not None and not 0.0 < drift_level < 1.0:
         raise InputError(
-            f"{state} has just been made by another process. Try again when that is done."
-        ) from None
+            f"--drift-level {drift_level:g}: give a probability between 0 and 1, as 0.01."
+        )
+
+
+def _refuse_other_ids(store: Store, state: Path, id: str | None) -> None:
+    """Rows that were numbered and rows with ids of their own would be taken for one another."""
+    before = store.note("id_column")
+    now = "" if id is None else id
+    if before is not None and before != now:
+        remedy = f"Give --id {before}" if before else "Leave --id out"
+        raise InputError(
+            f"{state}: its rows have {f'ids by {before}' if before else 'no ids'}. "
+            f"{remedy}, or start another --state."
+        )
+    store.set_note("id_column", now)
 
 
 @dataclass
 class _Totals:
-    """What is told about the rows of one command."""
+    """What one command has seen."""
 
     rows: int = 0
     alarms: int = 0
     repeated: int = 0
+    rows_by_code: Counter[int] = field(default_factory=Counter)
+    alarms_by_task: Counter[str] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
     late: list[int] = field(default_factory=list)
+    newly_drifting: list[str] = field(default_factory=list)
+    known_alarms: int = 0
 
-    def count(self, found: Watched, labels: list[str]) -> None:
+    def count(self, watched: Watched, labels: list[str]) -> None:
         """Count rows, those whose id was seen before apart."""
-        new = found.new
-        self.rows += int(new.sum())
-        self.alarms += int(found.alarm[new].sum())
-        self.repeated += int((~new).sum())
-        self.unknown.update(
-            labels[row] for row in np.flatnonzero(new & ~found.known).tolist()
+        new = np.flatnonzero(watched.new)
+        self.rows += len(new)
+        self.repeated += len(watched.new) - len(new)
+        for row in new.tolist():
+            if watched.alarm[row]:
+                self.alarms += 1
+                self.alarms_by_task[labels[row]] += 1
+            if watched.known[row]:
+                self.rows_by_code[int(watched.codes[row])] += 1
+                self.known_alarms += bool(watched.alarm[row])
+            else:
+                self.unknown[labels[row]] += 1
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What was asked for about rows.
+
+    Parameters
+    ----------
+    id_column : str or None
+    keep : list of str
+        Columns, as they were typed.
+    explain : int
+        Reasons for each alarm.
+    keep_days : int
+        Days that values of rows are kept.
+    bad_values : {"refuse", "missing"}
+    """
+
+    id_column: str | None
+    keep: list[str]
+    explain: int
+    keep_days: int
+    bad_values: BadValues
+
+
+class _Run:
+    """One command: reads new rows, judges them, writes them to the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        monitor: Monitor,
+        model: TableModel,
+        source: Path,
+        options: _Options,
+    ) -> None:
+        self.totals = _Totals()
+        self.tail: Tail | None = None
+        self._store = store
+        self._monitor = monitor
+        self._model = model
+        self._source = source
+        self._options = options
+        self._copy: ScoreCopy | None = None
+        self._latest = store.latest_moments()
+
+    def copy_to(self, out: Path) -> None:
+        """Keep a copy of the scores in a file."""
+        from manyone.watch.score_copy import ForeignFileError, ScoreCopy
+
+        # Names may be given apart or with commas between; a name that holds one is found later.
+        names = [
+            part.strip() for text in self._options.keep for part in text.split(",")
+        ]
+        try:
+            self._copy = ScoreCopy(
+                self._store, out, tuple(names), self._options.explain
+            )
+        except ForeignFileError as error:
+            raise InputError(f"--out {out} {error}. Name a new file.") from error
+
+    def watch_new_rows(self) -> None:
+        """Judge what is new in the table, batch by batch."""
+        self._store.use_answers(self._monitor)
+        is_stream = self._source == _STREAM
+        path = str(self._source if is_stream else self._source.resolve())
+        before = self._store.last_file(path)
+        consumed = None if before is None else before.consumed
+        with (
+            tail_for(
+                self._model,
+                self._source,
+                consumed,
+                bad_values=self._options.bad_values,
+            ) as tail,
+            progress("watching", "rows") as update,
+        ):
+            self.tail = tail
+            number: int | None = None
+            for block in tail.blocks(_BATCH):
+                if number is None and before is not None and tail.fate == "grown":
+                    number = before.number
+                elif number is None:
+                    number = self._store.add_file(path)
+                self._watch_block(block, number)
+                self._store.set_consumed(number, tail.consumed)
+                self._commit()
+                update(tail.consumed.rows, None)
+
+    def finish(self) -> None:
+        """Use answers to rows that have come now, and forget old values."""
+        self._store.use_answers(self._monitor)
+        self._store.prune_values(self._options.keep_days)
+        self._commit()
+        if self._copy is not None:
+            self._store.commit(None)  # notes how far the copy was written
+
+    def _commit(self) -> None:
+        self._store.commit(self._monitor)
+        if self._copy is not None:
+            self._copy.catch_up()
+
+    def _watch_block(self, block: Block, file_number: int) -> None:
+        """Judge the rows of a block, and hand them to the store."""
+        from manyone.tables.frames import as_table, task_labels
+
+        table = block.table
+        times = self._times(table)
+        flagged = self._monitor.state.flagged >= 0
+        with about(self._source, block.first_row):
+            watched = self._monitor.update(
+                table,
+                time=None if times is None else times.to_list(),
+                id=self._ids(block),
+            )
+            labels = task_labels(as_table(table), self._model.task_columns).tolist()
+        moments = self._moments(table)
+        self.totals.count(watched, [label_text(label) for label in labels])
+        self._note_late(watched, labels, moments, block.first_row)
+        details = self._details(block, watched, labels, moments, file_number)
+        self._store.add_rows(self._monitor, details)
+        self._note_drift(np.flatnonzero((self._monitor.state.flagged >= 0) & ~flagged))
+
+    def _ids(self, block: Block) -> list[str]:
+        """Ids of the rows of a block; numbers where no column holds ids."""
+        if self._options.id_column is None:
+            start = self._monitor.state.memory.count
+            return [str(start + row) for row in range(len(block.table))]
+        chosen_columns("--id", [self._options.id_column], block.table, self._source)
+        _refuse_gaps(
+            self._options.id_column, block.table, self._source, block.first_row
+        )
+        return block.table[self._options.id_column].cast(str).to_list()
+
+    def _times(self, table: pl.DataFrame) -> pl.Series | None:
+        """The time column, if the model has one and the table too."""
+        name = self._model.time
+        return table[name] if name is not None and name in table.columns else None
+
+    def _moments(self, table: pl.DataFrame) -> Array:
+        """Times as numbers, NaN where there is none."""
+        from manyone.tables.frames import as_table, as_times, read_column
+
+        name = self._model.time
+        if name is None or name not in table.columns:
+            return np.full(len(table), np.nan)
+        return as_times(read_column(as_table(table).get_column(name)))
+
+    def _note_late(
+        self, watched: Watched, labels: list[Any], moments: Array, first_row: int
+    ) -> None:
+        """Note rows that are older than a row of their task before them."""
+        for row in np.flatnonzero(watched.new & watched.known).tolist():
+            moment = float(moments[row])
+            task = str(labels[row])
+            if moment < self._latest.get(task, -np.inf):
+                self.totals.late.append(first_row + row)
+            elif moment == moment:  # not missing
+                self._latest[task] = moment
+
+    def _details(
+        self,
+        block: Block,
+        watched: Watched,
+        labels: list[Any],
+        moments: Array,
+        file_number: int,
+    ) -> RowDetails:
+        """What the store keeps of the new rows of a block."""
+        from manyone.watch.store import RowDetails
+
+        new = np.flatnonzero(watched.new)
+        rows = block.table[new.tolist()]
+        kept = chosen_columns("--keep", self._options.keep, block.table, self._source)
+        times = self._times(rows)
+        nothing: list[str | None] = [None] * len(rows)
+        return RowDetails(
+            file=file_number,
+            file_row=(block.first_row + new).tolist(),
+            task=[None if labels[row] is None else str(labels[row]) for row in new],
+            time=nothing if times is None else times.cast(str).to_list(),
+            moment=moments[new],
+            basis=watched.basis[new].tolist(),
+            kept=[*_as_json(rows.select(kept))] if kept else nothing,
+            reasons=self._reasons(rows, watched, new),
+            values=_as_json(rows) if self._options.keep_days else None,
         )
 
-    def show(self, monitor: Monitor, source: Path) -> None:
-        """Rows and alarms on stdout, what looks wrong with them on stderr."""
-        share = f", {100 * self.alarms / self.rows:.1f} %" if self.rows else ""
-        promised = f"{100 * monitor.state.rate:g} % promised"
-        alarms = plural(self.alarms, "alarm")
-        typer.echo(f"{plural(self.rows, 'new row')}, {alarms}{share} ({promised})")
-        if self.repeated:
-            typer.echo(
-                f"{plural(self.repeated, 'row')} with an id that came before, counted once"
-            )
-        if self.unknown:
-            names = shortlist(list(self.unknown), 3)
-            typer.echo(
-                f"{plural(self.unknown.total(), 'row')} of tasks never seen ({names}): compared "
-                "with all tasks, nothing is learned from them; manyone enroll makes tasks known"
-            )
-        if self.late:
-            warn_user(
-                f"{source}: row {self.late[0]} is older than a row of its task before it "
-                f"({plural(len(self.late), 'such row')}). Rows were taken as they came: sort the "
-                f"table by {monitor.model.time}."
-            )
+    def _reasons(
+        self, rows: pl.DataFrame, watched: Watched, new: Codes
+    ) -> list[str | None]:
+        """Reasons for the alarms among new rows, in JSON."""
+        from manyone.tables.explain import explain_rows
+        from manyone.tables.frames import as_table
+
+        reasons: list[str | None] = [None] * len(new)
+        alarmed = np.flatnonzero(watched.alarm[new])
+        if self._options.explain and len(alarmed):
+            frame = as_table(rows[alarmed.tolist()])
+            codes = watched.codes[new][alarmed]
+            explained = explain_rows(self._model, frame, codes, self._options.explain)
+            for row, sentences in zip(
+                alarmed.tolist(), explained.sentences().tolist(), strict=True
+            ):
+                reasons[row] = json.dumps([text for text in sentences if text])
+        return reasons
+
+    def _note_drift(self, codes: Codes) -> None:
+        """Note tasks that have just been found to drift."""
+        state = self._monitor.state
+        drifting = [
+            (str(self._model.tasks_[t]), *_when_it_drifts(state, t))
+            for t in codes.tolist()
+        ]
+        self._store.set_drift(drifting)
+        self.totals.newly_drifting += [task for task, _, _ in drifting]
 
 
-def _new_rows(
-    monitor: Monitor, blocks: Iterator[Block], source: Path
-) -> Iterator[Block]:
-    """Batches of rows that were not watched before; the same file is known by its first row."""
-    tables = monitor.state.sources.setdefault("tables", {})
-    done = -1
-    for block in blocks:
-        if done < 0:
-            first = hashlib.sha256(repr(block.table.row(0)).encode()).hexdigest()[:16]
-            known = tables.get(source.name, {})
-            if known.get("first") != first or str(source) == "-":
-                known = tables[source.name] = {"first": first, "rows": 0}
-            done = known["rows"]
-        for start in range(0, len(block.table), _BATCH):
-            part = block.table[start : start + _BATCH]
-            at = block.first_row + start
-            if at + len(part) > done:
-                skip = max(done - at, 0)
-                yield Block(part[skip:], at + skip, block.done)
-
-
-def _watched(
-    monitor: Monitor, block: Block, source: Path, id: str | None, totals: _Totals
-) -> pl.DataFrame:
-    """What the monitor says of rows it has not seen before, as a table."""
+def _as_json(table: pl.DataFrame) -> list[str]:
+    """Each row as an object in JSON."""
     import polars as pl
 
-    from manyone.tables.frames import as_table, task_labels
-
-    table, start = block.table, monitor.state.memory.count
-    ids = [str(start + row) for row in range(len(table))]
-    if id is not None:
-        chosen_columns("--id", [id], table, source)
-        _refuse_gaps(id, table, source, block.first_row)
-        ids = table[id].cast(str).to_list()
-    time = monitor.model.time
-    when = table.get_column(time).to_list() if time in table.columns else None
-    with about(source, block.first_row):
-        found = monitor.update(table, time=when, id=ids)
-        known = task_labels(as_table(table), monitor.model.task_columns)
-    labels = [label_text(label) for label in known.tolist()]
-    totals.count(found, labels)
-    if time in table.columns:
-        late = _late(
-            monitor, table, labels, np.flatnonzero(found.new & found.known).tolist()
-        )
-        totals.late += [block.first_row + row for row in late]
-    said = found.score, found.p_value, found.alarm, found.drift
-    tasks = [None if label is None else str(label) for label in known.tolist()]
-    columns = dict(zip(_COLUMNS, (ids, tasks, *said), strict=True))
-    return pl.DataFrame(columns).filter(pl.Series(found.new))
+    encoded = table.select(row=pl.struct(pl.all()).struct.json_encode())
+    return encoded["row"].to_list()
 
 
-def _late(
-    monitor: Monitor, table: pl.DataFrame, labels: list[str], rows: list[int]
-) -> Iterator[int]:
-    """Rows that are older than a row of their task before them."""
-    from manyone.tables.frames import as_table, as_times, read_column
-
-    times = as_times(
-        read_column(as_table(table).get_column(monitor.model.time))
-    ).tolist()
-    latest = monitor.state.sources.setdefault("latest", {})
-    for row in rows:
-        if times[row] < latest.get(labels[row], -np.inf):
-            yield row
-        elif times[row] == times[row]:  # not missing
-            latest[labels[row]] = times[row]
+# ------------------------------------------------------------------------------------ answers
 
 
-def _like_scores(path: Path) -> bool:
-    """Whether a file begins as scores do, however little of them was written."""
-    with open(path, "rb") as stream:
-        return _HEADER.startswith(stream.read(len(_HEADER)))
-
-
-class _Scores:
-    """A CSV file that is appended to; what the state does not know of is cut off."""
-
-    def __init__(self, path: Path, monitor: Monitor) -> None:
-        self.path, self.sizes = path, monitor.state.sources.setdefault("scores", {})
-        begun, known, there = (
-            path.name in self.sizes,
-            self.sizes.get(path.name, 0),
-            path.exists(),
-        )
-        if known and not there:
-            warn_user(
-                f"--out {path} is gone: only new rows are written to it. For all of them, bring it "
-                "back or start with a new --state."
-            )
-        self.sizes[path.name] = known = known if there else 0
-        size = path.stat().st_size if there else 0
-        if size < known:
-            raise InputError(
-                f"--out {path} is shorter than when it was last written. Name a new file, or bring "
-                "the old one back."
-            )
-        if size and not known and not (begun and _like_scores(path)):
-            raise InputError(
-                f"--out {path} is there, and the state knows nothing of it. Name a new file."
-            )
-        if size > known:
-            os.truncate(path, known)
-
-    def add(self, rows: pl.DataFrame) -> None:
-        """Append rows, down to the disk."""
-        with open(self.path, "ab") as stream:
-            stream.write(b"" if self.sizes[self.path.name] else _HEADER)
-            stream.write(rows.write_csv(include_header=False).encode())
-            stream.flush()
-            os.fsync(stream.fileno())
-            self.sizes[self.path.name] = stream.tell()
-
-
-def _answers(path: Path | None) -> dict[str, bool]:
-    """Answers by id."""
+def _read_answers(path: Path | None) -> list[Answer]:
+    """Answers of a table, one for each id."""
     if path is None:
-        return {}
-    from manyone.tables.frames import as_table, read_yes_no
+        return []
+    from manyone.watch.store import Answer
 
     table = read_table(path, find=["normal"])
-    chosen_columns("--feedback", ["id", "normal"], table, path)
-    for name in ("id", "normal"):
+    column = "answer" if "answer" in table.columns else "normal"
+    chosen_columns("--feedback", ["id", column], table, path)
+    for name in ("id", column):
         _refuse_gaps(name, table, path)
-    with about(path):
-        normal = read_yes_no(as_table(table), "normal").tolist()
-    answers: dict[str, bool] = {}
-    for row, (one, value) in enumerate(
-        zip(table["id"].cast(str).to_list(), normal, strict=True)
+    words = _answer_words(table, column, path)
+    answers: dict[str, str] = {}
+    for row, (row_id, word) in enumerate(
+        zip(table["id"].cast(str).to_list(), words, strict=True)
     ):
-        if answers.setdefault(one, value) != value:
+        if answers.setdefault(row_id, word) != word:
             raise InputError(
-                f"{path}: row {row}: id {one} is called normal and not. Keep one."
+                f"{path}: row {row}: id {row_id} is called {answers[row_id]} and {word}. "
+                "Keep one."
             )
-    return answers
+    return [Answer(row_id, word) for row_id, word in answers.items()]
+
+
+def _answer_words(table: pl.DataFrame, column: str, path: Path) -> list[str]:
+    """Normal, fault or later for each row."""
+    from manyone.tables.frames import as_table, read_yes_no
+
+    if column == "normal":
+        with about(path):
+            normal = read_yes_no(as_table(table), "normal").tolist()
+        return ["normal" if is_normal else "fault" for is_normal in normal]
+    words = [str(word).strip().lower() for word in table["answer"].to_list()]
+    wrong = [word for word in dict.fromkeys(words) if word not in _ANSWERS]
+    if wrong:
+        raise InputError(
+            f"{path}: column answer must say normal, fault or later; "
+            f"got {shortlist(wrong, 3)}."
+        )
+    return words
 
 
 def _refuse_gaps(
     name: str, table: pl.DataFrame, source: Path, first_row: int = 0
 ) -> None:
     """Refuse a column with empty fields."""
-    if len(lost := table[name].is_null().arg_true()):
-        row = first_row + lost[0]
+    gaps = table[name].is_null().arg_true()
+    if len(gaps):
         raise InputError(
-            f"{source}: row {row} has no value in the column {name}. Fill it in."
+            f"{source}: row {first_row + gaps[0]} has no value in the column {name}. "
+            "Fill it in."
         )
 
 
-def _tell(monitor: Monitor, answers: dict[str, bool]) -> int:
-    """Answers about rows that are remembered; how many were used."""
-    known = [one for one in answers if monitor.state.memory.find(one) >= 0]
-    return (
-        monitor.feedback(known, normal=[answers[one] for one in known]) if known else 0
-    )
+# ---------------------------------------------------------------------------- what is reported
 
 
-def _show_answers(
-    monitor: Monitor, answers: dict[str, bool], told: int, out: Path
+def stands_out(totals: _Totals, monitor: Monitor) -> bool:
+    """Whether somebody should look at what this command has seen.
+
+    A task was newly found to drift, or there are more alarms than chance explains.
+    """
+    from manyone.report.chance import alarm_law, attained, chance_of, total_law
+
+    if totals.newly_drifting:
+        return True
+    state = monitor.state
+    references = np.count_nonzero(~np.isnan(state.window), axis=1)
+    laws = []
+    for code, rows in totals.rows_by_code.items():
+        reference = float(references[code])
+        laws.append(alarm_law(rows, reference, attained(state.rate, reference)))
+    return chance_of(totals.known_alarms, total_law(laws)) < _RARE
+
+
+def _summary(totals: _Totals, monitor: Monitor) -> dict[str, Any]:
+    """For machines."""
+    state = monitor.state
+    drifting = np.flatnonzero(state.flagged >= 0).tolist()
+    return {
+        "rows": totals.rows,
+        "repeated": totals.repeated,
+        "unknown": totals.unknown.total(),
+        "alarms": totals.alarms,
+        "alarm_rate": state.rate,
+        "expected_false_alarms": round(state.rate * totals.rows, 1),
+        "alarms_by_task": dict(totals.alarms_by_task.most_common(_MOST_SHOWN)),
+        "drifting": [
+            dict(
+                zip(
+                    ("task", "since", "flagged"),
+                    (str(monitor.model.tasks_[t]), *_when_it_drifts(state, t)),
+                    strict=True,
+                )
+            )
+            for t in drifting
+        ],
+        "newly_drifting": totals.newly_drifting,
+        "stands_out": stands_out(totals, monitor),
+    }
+
+
+def _show_totals(totals: _Totals, monitor: Monitor) -> None:
+    """Rows and alarms, for people."""
+    share = f", {100 * totals.alarms / totals.rows:.1f} %" if totals.rows else ""
+    rows = plural(totals.rows, "new row")
+    alarms = plural(totals.alarms, "alarm")
+    typer.echo(f"{rows}, {alarms}{share} ({100 * monitor.state.rate:g} % promised)")
+    if totals.repeated:
+        repeated = plural(totals.repeated, "row")
+        typer.echo(f"{repeated} with an id that came before, counted once")
+    if totals.unknown:
+        names = shortlist(list(totals.unknown), 3)
+        typer.echo(
+            f"{plural(totals.unknown.total(), 'row')} of tasks never seen ({names}): compared "
+            "with all tasks, nothing is learned from them; manyone enroll makes tasks known"
+        )
+
+
+def _warn(
+    totals: _Totals,
+    run: _Run,
+    source: Path,
+    answers: list[Answer],
+    lost: list[str],
 ) -> None:
-    """What became of the answers."""
-    if answers:
-        typer.echo(f"{told:,} of {len(answers):,} answers were new")
-    lost = [one for one in answers if monitor.state.memory.find(one) < 0]
+    """Say on stderr what looks wrong."""
+    tail = run.tail
+    if tail is not None and tail.fate in ("shorter", "changed"):
+        why = (
+            "is shorter than when it was read"
+            if tail.fate == "shorter"
+            else "does not begin as when it was read"
+        )
+        warn_user(
+            f"{source} {why}. It was taken for a new file and read from its beginning."
+        )
+    if tail is not None and tail.waits:
+        warn_user(
+            f"{source}: the last line has no line end, so it may be incomplete. It waits "
+            "until the line is ended."
+        )
+    if totals.late:
+        warn_user(
+            f"{source}: row {totals.late[0]} is older than a row of its task before it "
+            f"({plural(len(totals.late), 'such row')}). Rows were taken as they came: sort "
+            "the table by its time."
+        )
     if lost:
         warn_user(
-            f"Of {len(answers):,} answers, {len(lost):,} name an id that is not among the last "
-            f"100,000 rows, as {shortlist(lost, 3)}. Give the ids of {out}."
+            f"Of {plural(len(answers), 'answer')}, {len(lost):,} name a row that has not "
+            f"come, as {shortlist(lost, 3)}. They are kept until it comes."
         )
 
 
 def _show_drift(monitor: Monitor) -> None:
     """What drifts since when, and what to do about it."""
-    from manyone.monitor.martingale import weights_of_rows
+    from manyone.watch.drift import weights_of_rows
 
-    state, tasks = monitor.state, monitor.model.tasks_
+    state = monitor.state
+    tasks = monitor.model.tasks_
     drifting = np.flatnonzero(state.flagged >= 0)
     if not len(drifting):
         typer.echo("Nothing drifts.")
         return
-    lines = []
-    for t in drifting[np.argsort(-state.most[drifting])][:20]:
-        when = [_when(state, t, what) for what in ("since", "flagged")]
-        lines.append((str(tasks[t]), *when, _advice(state, t)))
+    clearest = drifting[np.argsort(-state.most[drifting])][:_MOST_SHOWN]
+    lines = [
+        (str(tasks[t]), *_when_it_drifts(state, t), _advice(state, t))
+        for t in clearest.tolist()
+    ]
     print_lines("Drifting", ("task", "since about", "flagged", "what to do"), lines)
     if len(drifting) > len(lines):
         typer.echo(f"The {len(lines)} clearest of {len(drifting)} tasks.")
     if np.median(weights_of_rows(state.neighbours)) < _ALIKE:
         typer.echo(
             "Rows resemble the one before them, so flags are less sure: watch fewer, every tenth "
-            "or means over an hour."
+            "or means over a longer time."
         )
-    whole = f"Taken together, the {len(tasks):,} tasks"
+    fleet = f"Taken together, the {len(tasks):,} tasks"
     chance = f"chance, which flags one quiet task in {1 / state.drift_level:.0f}."
     if state.fleet_flagged[0] < 0:
-        typer.echo(f"{whole} do not drift: a flag may be {chance}")
+        typer.echo(f"{fleet} do not drift: a flag may be {chance}")
     elif 2 < len(tasks) < 2 * len(drifting):
         typer.echo("Most tasks drift: look at what they share (a sensor, an import).")
     else:
-        typer.echo(f"{whole} drift too: this is not {chance}")
+        typer.echo(f"{fleet} drift too: this is not {chance}")
 
 
-def _when(state: Any, t: int, what: str) -> str:
-    time = str(getattr(state, f"{what}_time")[t]).replace("T", " ")
-    return re.sub(r"\.0+$", "", time) or f"its row {getattr(state, what)[t]}"
+def _when_it_drifts(state: MonitorState, t: int) -> tuple[str, str]:
+    """Since when a task drifts, and when it was flagged."""
+    return (
+        _moment(str(state.since_time[t]), int(state.since[t])),
+        _moment(str(state.flagged_time[t]), int(state.flagged[t])),
+    )
 
 
-def _advice(state: Any, t: int) -> str:
+def _moment(time: str, row: int) -> str:
+    """A time, or the number of the row where there is none."""
+    return re.sub(r"\.0+$", "", time.replace("T", " ")) or f"its row {row}"
+
+
+def _advice(state: MonitorState, t: int) -> str:
     normal, abnormal = state.answers[t]
+    if not state.alarms[t]:
+        return "no row raised an alarm, yet rows have changed: look at its latest rows"
     if normal + abnormal < 1:
         return "look at its alarms, and answer some with --feedback"
     if normal >= abnormal:

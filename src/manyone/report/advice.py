@@ -105,7 +105,7 @@ def _drift(report: FleetReport) -> list[tuple[str, str]]:
         f"Over time {', '.join(words[:_FIRST])}{more}: later rows do not score as earlier ones. "
         "Watch rows in their order, with feedback, so that thresholds follow."
     )
-    return [(text, f"manyone watch {report.model} TABLE --state STATE --out SCORES")]
+    return [(text, f"manyone watch {report.model} TABLE --state STATE")]
 
 
 def _tasks_to_enroll(report: FleetReport) -> list[tuple[str, str]]:

@@ -14,8 +14,6 @@ from manyone._types import Array, Codes
 from manyone.files import write_atomically
 from manyone.messages import label_text, plural
 from manyone.models.resemblance import Resemblance
-from manyone.monitor import Monitor, MonitorState
-from manyone.monitor.model import Scored, rows_of_tasks
 from manyone.report.advice import STANDS_OUT
 from manyone.report.chance import tail_pvalues
 from manyone.report.fleet import FleetReport, Relations, Rows, Tasks
@@ -25,6 +23,8 @@ from manyone.report.page import Cell, Row, Table
 from manyone.tables.answers import BASES, Answers
 from manyone.tables.explain import explain_rows, plain_text
 from manyone.tables.frames import as_table, as_times, read_column, task_labels
+from manyone.watch import Monitor, MonitorState
+from manyone.watch.model import Scored, rows_of_tasks
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -198,7 +198,13 @@ def _drift(
     if rows.time is None:
         return ()
     a, time, order = answers, rows.time, np.argsort(rows.time, kind="stable")
-    scored = Scored(a.codes[order], a.score[order], a.p_value[order], a.alarm[order])
+    scored = Scored(
+        a.codes[order],
+        a.score[order],
+        a.p_value[order],
+        a.alarm[order],
+        a.basis[order],
+    )
     state = MonitorState.start(model, drift_level=STANDS_OUT / len(model.tasks_))
     flagged = order[Monitor(model, state=state)._watch(scored, time[order]).drift]
     found = []

@@ -2,6 +2,7 @@
 
 from manyone.tablefiles.columns import BadValues
 from manyone.tablefiles.reading import Block, read_blocks, read_table
+from manyone.tablefiles.tail import Consumed, Fate, Tail, open_tail
 from manyone.tablefiles.text import TableFileError
 from manyone.tablefiles.values import Kind
 from manyone.tablefiles.writing import check_output, check_place, table_writer
@@ -9,10 +10,14 @@ from manyone.tablefiles.writing import check_output, check_place, table_writer
 __all__ = [
     "BadValues",
     "Block",
+    "Consumed",
+    "Fate",
     "Kind",
     "TableFileError",
+    "Tail",
     "check_output",
     "check_place",
+    "open_tail",
     "read_blocks",
     "read_table",
     "table_writer",

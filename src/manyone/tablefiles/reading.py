@@ -95,9 +95,9 @@ def read_table(
     """
     import polars as pl
 
-    with _opened(source) as file:
+    with opened(source) as file:
         if file.is_parquet:
-            table = pl.concat([table for table, _ in _parquet(file)])
+            table = pl.concat([table for table, _ in parquet_blocks(file)])
             _refuse_no_rows(len(table), file.name, need_rows)
             return table
         blocks = list(read_text(file.chunks(), file.name))
@@ -143,11 +143,11 @@ def read_blocks(
     ------
     Block
     """
-    with _opened(source) as file:
+    with opened(source) as file:
         first_row = 0
         empty = None
         columns = TextColumns(file.name, dict(kinds), time_formats, bad_values)
-        parts = _parquet(file) if file.is_parquet else _converted(file, columns)
+        parts = parquet_blocks(file) if file.is_parquet else _converted(file, columns)
         for table, done in parts:
             if len(table):
                 yield Block(table, first_row, done)
@@ -160,7 +160,7 @@ def read_blocks(
 
 
 def _converted(
-    file: _File, columns: TextColumns
+    file: OpenFile, columns: TextColumns
 ) -> Iterator[tuple[pl.DataFrame, float | None]]:
     """Blocks of a text file, with their columns as what they are."""
     first_row = 0
@@ -171,7 +171,7 @@ def _converted(
         first_row += len(table)
 
 
-def _parquet(file: _File) -> Iterator[tuple[pl.DataFrame, float | None]]:
+def parquet_blocks(file: OpenFile) -> Iterator[tuple[pl.DataFrame, float | None]]:
     """Blocks of a Parquet file."""
     import polars as pl
 
@@ -194,7 +194,7 @@ def _parquet(file: _File) -> Iterator[tuple[pl.DataFrame, float | None]]:
         ) from error
 
 
-class _File(NamedTuple):
+class OpenFile(NamedTuple):
     """An open file: its beginning, the rest, its name for messages, its size if it has one."""
 
     raw: IO[bytes]
@@ -204,6 +204,7 @@ class _File(NamedTuple):
 
     @property
     def is_parquet(self) -> bool:
+        """Whether it begins as Parquet does."""
         return self.start.startswith(_PARQUET)
 
     def done(self) -> float | None:
@@ -225,7 +226,7 @@ class _File(NamedTuple):
 
 
 @contextmanager
-def _opened(source: Path) -> Iterator[_File]:
+def opened(source: Path) -> Iterator[OpenFile]:
     """Open a file or stdin, and refuse what is known to be no table."""
     given = str(source) == STREAM
     if given and sys.stdin is None:
@@ -235,7 +236,7 @@ def _opened(source: Path) -> Iterator[_File]:
     stdin: Any = sys.stdin.buffer if given else None
     with nullcontext(stdin) if given else open(source, "rb") as stream:
         size = None if given else os.fstat(stream.fileno()).st_size
-        file = _File(stream, stream.peek(8), "stdin" if given else str(source), size)
+        file = OpenFile(stream, stream.peek(8), "stdin" if given else str(source), size)
         for mark, what in _OTHERS.items():
             if file.start.startswith(mark):
                 raise TableFileError(

@@ -21,7 +21,7 @@ _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
 _SNIFFED = 200  # records that the delimiter is found from
 _LONGEST_HEADER = 2**16  # bytes in which a line end is looked for
-_LONGEST_RECORD = 2**26  # bytes; what is longer has a quote that never closes
+LONGEST_RECORD = 2**26  # bytes; what is longer has a quote that never closes
 # The longer marks first: that of UTF-32 begins like that of UTF-16.
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32-le",
@@ -54,7 +54,7 @@ def read_text(chunks: Iterable[bytes], name: str) -> Iterator[tuple[pl.DataFrame
         The same for all.
     """
     reader, line = None, 1
-    for records in _records(_as_lines(chunks, name), name):
+    for records in _records(as_lines(chunks, name), name):
         if reader is None:
             before = int(
                 np.argmin(np.append(records.blank(), False))
@@ -62,14 +62,14 @@ def read_text(chunks: Iterable[bytes], name: str) -> Iterator[tuple[pl.DataFrame
             line, records = line + before, records.after(before)
             if not len(records.end):
                 continue
-            reader = _Reader(records, name, line)
+            reader = TextReader(records, name, line)
             records = records.after(1)
         yield reader.parse(records), reader.delimiter
     if reader is None:
         raise TableFileError(f"{name} is empty. Give a table with a header and rows.")
 
 
-class _Records(NamedTuple):
+class Records(NamedTuple):
     """Whole records: their bytes, the line end of each, which bytes stand in quotes.
 
     Quotes inside a quoted field are doubled, so that a byte stands in quotes where the number of
@@ -83,17 +83,19 @@ class _Records(NamedTuple):
 
     @property
     def codes(self) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+        """The bytes as numbers."""
         return np.frombuffer(self.content, np.uint8)
 
     @property
     def start(self) -> Codes:
+        """Where each record begins."""
         return np.concatenate([[0], self.end[:-1] + 1])[: len(self.end)]
 
-    def after(self, number: int) -> _Records:
+    def after(self, number: int) -> Records:
         """Without the first ones."""
         at = int(self.end[number - 1]) + 1 if number else 0
         rest = (self.content[at:], self.end[number:] - at, self.quoted[at:])
-        return _Records(*rest, self.unfinished)
+        return Records(*rest, self.unfinished)
 
     def content_of(self, kept: Mask) -> bytes:
         """The bytes of some records."""
@@ -121,20 +123,20 @@ class _Records(NamedTuple):
         return int(wrong.min()) if len(wrong) else None
 
 
-def _records(chunks: Iterable[bytes], name: str) -> Iterator[_Records]:
+def _records(chunks: Iterable[bytes], name: str) -> Iterator[Records]:
     """Cut text into whole records, chunk by chunk."""
     rest, line = b"", 1
     for chunk in chunks:
-        records, end = _cut(rest + chunk)
+        records, end = cut_records(rest + chunk)
         rest = (rest + chunk)[end:]
         line += records.content.count(b"\n")
         if len(records.end):
             yield records
-        if len(rest) > _LONGEST_RECORD:
+        if len(rest) > LONGEST_RECORD:
             break
     if not rest.strip(b"\r\x1a"):  # an end-of-file mark of old editors
         return
-    records, end = _cut(rest + b"\n")
+    records, end = cut_records(rest + b"\n")
     if end <= len(rest):
         raise TableFileError(
             f"{name}, line {line}: a quote opens here and never closes. Copy the file again if it "
@@ -143,7 +145,7 @@ def _records(chunks: Iterable[bytes], name: str) -> Iterator[_Records]:
     yield records._replace(unfinished=True)
 
 
-def _cut(content: bytes) -> tuple[_Records, int]:
+def cut_records(content: bytes) -> tuple[Records, int]:
     """The whole records at the beginning of `content`, and where they end."""
     codes = np.frombuffer(content, np.uint8)
     quoted = np.zeros(len(codes), dtype=bool)
@@ -152,10 +154,10 @@ def _cut(content: bytes) -> tuple[_Records, int]:
         quoted = (np.cumsum(codes == _QUOTE, dtype=np.uint8) & 1).astype(bool)
     lines = np.flatnonzero((codes == _NEWLINE) & ~quoted)
     end = int(lines[-1]) + 1 if len(lines) else 0
-    return _Records(content[:end], lines, quoted[:end]), end
+    return Records(content[:end], lines, quoted[:end]), end
 
 
-def _as_lines(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
+def as_lines(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
     """Text in UTF-8, or another superset of ASCII, that has line ends."""
     parts = _as_text(chunks, name)
     beginning = b""
@@ -201,14 +203,19 @@ def _as_text(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
         )
 
 
-class _Reader:
+class TextReader:
     """Delimiter, names and encoding of a file, and which line and row come next."""
 
-    def __init__(self, records: _Records, name: str, line: int) -> None:
-        self.name, self.line, self.row, self.encoding = name, line, 0, ""
-        self.delimiter = _find_delimiter(records)
+    def __init__(
+        self, records: Records, name: str, line: int, delimiter: str | None = None
+    ) -> None:
+        self.name = name
+        self.line = line
+        self.row = 0
+        self.encoding = ""
+        self.delimiter = _find_delimiter(records) if delimiter is None else delimiter
         header = records.content[: records.end[0]]
-        first = _Records(
+        first = Records(
             header + b"\n", records.end[:1], records.quoted[: len(header) + 1]
         )
         self._refuse_stray_quotes(first)
@@ -226,7 +233,7 @@ class _Reader:
             )
         self.line += header.count(b"\n") + 1
 
-    def parse(self, records: _Records) -> pl.DataFrame:
+    def parse(self, records: Records) -> pl.DataFrame:
         """The records as a table of strings."""
         import polars as pl
 
@@ -247,7 +254,7 @@ class _Reader:
         self.line, self.row = self.line + lines, self.row + rows
         return table
 
-    def _refuse_stray_quotes(self, records: _Records) -> None:
+    def _refuse_stray_quotes(self, records: Records) -> None:
         """Refuse quotes inside plain fields."""
         if (at := records.stray_quote(self.delimiter)) is not None:
             raise TableFileError(
@@ -255,7 +262,7 @@ class _Reader:
                 "whole field in quotes and double the quotes inside it."
             )
 
-    def _refuse_other_widths(self, records: _Records) -> None:
+    def _refuse_other_widths(self, records: Records) -> None:
         """Refuse records that are too short or too long."""
         widths, wanted, blank = (
             records.widths(self.delimiter),
@@ -277,7 +284,7 @@ class _Reader:
             f"{widths[k]} fields, the header {wanted}. {remedy}"
         )
 
-    def _line(self, records: _Records, at: int) -> int:
+    def _line(self, records: Records, at: int) -> int:
         return self.line + records.content.count(b"\n", 0, at)
 
     def _decoded(self, content: bytes) -> bytes:
@@ -309,7 +316,7 @@ class _Reader:
         )
 
 
-def _find_delimiter(records: _Records) -> str:
+def _find_delimiter(records: Records) -> str:
     """The delimiter that cuts the header, and best all records alike."""
 
     def fitness(delimiter: str) -> tuple[bool, float, int]:

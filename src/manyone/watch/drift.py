@@ -32,9 +32,11 @@ from manyone.engines.hashing import STEP, mixed
 _PRIOR = np.array([0.4, 0.2, 0.3, 0.1])
 # Share of the wealth that is spread over all bets again at every step.
 _MOVED = 0.005
-# Ranks below the first are low. No row counts for less than the second: after a change all ranks
-# are low, and that must not be taken for mere likeness of neighbours.
-_LOW, _LEAST = 1.0 / 3.0, 0.1
+# Ranks below this are low.
+_LOW = 1.0 / 3.0
+# No row counts for less. After a change all ranks are low, and that must not be taken for mere
+# likeness of neighbours.
+_LEAST = 0.1
 #: First sum of products of neighbouring marks, and their number: as if twenty pairs were unlike.
 NEIGHBOURS = (0.0, 20.0)
 #: Most scores that ranks are taken among. Then a new history begins; the wealth stays.
@@ -45,8 +47,10 @@ BETS = len(_PRIOR)
 def bets(p: Array) -> Array:
     """What each bet (..., B) pays at ranks p (...): densities on (0, 1)."""
     paid = np.empty((*p.shape, BETS))
-    paid[..., 0], paid[..., 1] = 1.0, 2.0 - 2.0 * p
-    paid[..., 2], paid[..., 3] = 0.5 / np.sqrt(p), 2.0 * p
+    paid[..., 0] = 1.0
+    paid[..., 1] = 2.0 - 2.0 * p
+    paid[..., 2] = 0.5 / np.sqrt(p)
+    paid[..., 3] = 2.0 * p
     return paid
 
 

@@ -7,8 +7,10 @@ moves that level (Gibbs & Candes 2021),
 
 .. math:: q \leftarrow q + \eta\, w\, (\text{rate} - \text{alarm}),
 
-with w the weight of the belief that the row is normal. Over n normal rows the measured rate is then
-within :math:`(1 + \eta)/(\eta n)` of the promised one, whatever the rows do.
+with w the weight of the belief that the row is normal. Summed over n rows of weight 1, the measured
+rate differs from the promised one by exactly :math:`(q_0 - q_n)/(\eta n)`, as long as q is not
+clipped. The level lies in [0, 1/2], so that is at most :math:`1/(2 \eta n)`. Rows that
+keep falling below the bounds that follow clip it: then more alarms are raised than promised.
 
 Accepted rows are learned from, so thresholds have bounds that no accepted row can move. They stay
 below the median of the left-out scores, and fall below the first threshold by at most its distance
@@ -23,18 +25,26 @@ import numpy as np
 
 from manyone._types import Array, Codes, Mask
 from manyone.calibration import Calibration
-from manyone.monitor.model import resolved
+from manyone.watch.model import resolved
 
 #: Rows of a reference.
 WINDOW = 100
-#: Step of the level, with answers and without.
-STEP, GUARDED_STEP = 0.02, 0.005
+#: Step of the level once there are answers.
+STEP = 0.02
+#: Step of the level as long as there are none.
+GUARDED_STEP = 0.005
 #: How far a threshold may fall unconfirmed, in distances of the first one from the median.
 CAP = 1.0
-# Without answers the level stays within this factor of the rate, and alarms in runs are not learned
-# from. There is a run where the moving average of alarms, over about five rows, exceeds `RUN`.
-_FACTOR, RUN, _MEMORY = 2.0, 0.5, 0.8
+# Without answers the level stays within this factor of the rate.
+_FACTOR = 2.0
+#: Moving average of alarms, over about five rows, above which there is a run of them.
+#: Without answers, rows of a run are not learned from.
+RUN = 0.5
+_MEMORY = 0.8
 _HIGHEST = 0.5
+# With this share of tied scores and fewer, unchanged yes/no rows raised no more drift flags than
+# continuous ones. From a fifth on they raised more (tests/watch/test_drift_of_discrete_rows.py).
+_MOST_TIED = 0.1
 
 
 class Anchors(NamedTuple):
@@ -55,17 +65,17 @@ class Anchors(NamedTuple):
 
 def anchors_of(calibration: Calibration, offset: Array, rate: float) -> Anchors:
     """Anchors of all tasks; a task with too few scores borrows those of all, in its own units."""
-    T = len(offset)
-    scores = np.full((T, WINDOW), np.nan)
+    n_tasks = len(offset)
+    scores = np.full((n_tasks, WINDOW), np.nan)
     pool = _thinned(np.repeat(calibration.pool_scores, _whole(calibration.pool_weight)))
-    borrowed = calibration.pooled(rate)
-    for t in range(T):
-        own = slice(calibration.starts[t], calibration.starts[t + 1])
-        mine = pool * calibration.spread[t]
-        if not borrowed[t]:
-            counts = _whole(calibration.weight[own])
-            mine = _thinned(np.repeat(calibration.scores[own], counts))
-        scores[t, : len(mine)] = mine
+    borrows = calibration.pooled(rate)
+    for t in range(n_tasks):
+        task_scores = pool * calibration.spread[t]
+        if not borrows[t]:
+            rows = slice(calibration.starts[t], calibration.starts[t + 1])
+            counts = _whole(calibration.weight[rows])
+            task_scores = _thinned(np.repeat(calibration.scores[rows], counts))
+        scores[t, : len(task_scores)] = task_scores
     scores = resolved(scores)
     middle = np.nanmedian(scores, axis=1)
     first = np.minimum(np.maximum(offset, np.nanmin(scores, axis=1)), middle)
@@ -83,6 +93,16 @@ def first_window(scores: Array) -> Array:
     return np.take_along_axis(
         scores, np.argsort(leaving, axis=1, kind="stable"), axis=1
     )
+
+
+def tied_scores(scores: Array) -> Mask:
+    """Tasks (T,) of whose scores more than a tenth tie, to the precision of histories."""
+    ascending = np.sort(scores.astype(np.float32), axis=1)  # NaN last, equal to nothing
+    like_next = np.zeros(ascending.shape, dtype=bool)
+    like_next[:, :-1] = ascending[:, 1:] == ascending[:, :-1]
+    like_last = np.roll(like_next, 1, axis=1)  # the last is like no next one
+    tied = np.count_nonzero(like_next | like_last, axis=1)
+    return tied > _MOST_TIED * np.count_nonzero(~np.isnan(scores), axis=1)
 
 
 def _whole(weight: Array) -> Codes:
@@ -113,11 +133,11 @@ def current_thresholds(window: Array, level: Array, low: Array, high: Array) -> 
     ascending = np.sort(window, axis=1)  # NaN last
     valid = np.count_nonzero(~np.isnan(window), axis=1)
     place = np.floor(level * (valid + 1.0) - 1.0 + 1e-9).astype(np.intp)
-    found = np.take_along_axis(
-        ascending, np.clip(place, 0, WINDOW - 1)[:, None], axis=1
-    )[:, 0]
-    found = np.where(place < 0, -np.inf, np.where(place < valid, found, np.inf))
-    return np.clip(found, low, high)
+    inside = np.clip(place, 0, WINDOW - 1)[:, None]
+    threshold = np.take_along_axis(ascending, inside, axis=1)[:, 0]
+    threshold = np.where(place < valid, threshold, np.inf)
+    threshold = np.where(place < 0, -np.inf, threshold)
+    return np.clip(threshold, low, high)
 
 
 def confirmed_low(low: Array, window: Array, confirmed: Mask) -> Array:

@@ -18,12 +18,23 @@ from manyone.tables.frames import as_table
 
 
 class Scored(NamedTuple):
-    """Task (-1: never seen), score, p-value and alarm of the model alone, each of shape (n,)."""
+    """What the model alone says of rows, each of shape (n,).
+
+    Attributes
+    ----------
+    codes : ndarray
+        Tasks, -1 where one was never seen.
+    score, p_value : ndarray
+    alarm : ndarray of bool
+    basis : ndarray
+        Numbers among `manyone.tables.answers.BASES`.
+    """
 
     codes: Codes
     score: Array
     p_value: Array
     alarm: Mask
+    basis: Codes
 
 
 def resolved(scores: Array) -> Array:
@@ -37,14 +48,26 @@ def score_rows(model: Any, X: Any, task: Any) -> Scored:
     if isinstance(model, TableModel):
         answers = model._answer(as_table(X), None, "pooled")
         return Scored(
-            answers.codes, resolved(answers.score), answers.p_value, answers.alarm
+            answers.codes,
+            resolved(answers.score),
+            answers.p_value,
+            answers.alarm,
+            answers.basis,
         )
     if isinstance(model, TaskPipeline):
         X, task = split_columns(X, task=task)
-        X, model = model.transform(X, task=task), model.model_
+        X = model.transform(X, task=task)
+        model = model.model_
     rows, codes = model._scoring_rows(X, task)
     scores = resolved(model._own_scores(rows, codes))
-    return Scored(codes, scores, np.ones(len(codes)), np.zeros(len(codes), dtype=bool))
+    borrows = model.calibration_.pooled(float(model.promised_rate_))
+    return Scored(
+        codes=codes,
+        score=scores,
+        p_value=np.ones(len(codes)),
+        alarm=np.zeros(len(codes), dtype=bool),
+        basis=borrows[codes].astype(np.intp),
+    )
 
 
 def enrolled(model: Any, X: Any, codes: Codes, chosen: Mask) -> Any:

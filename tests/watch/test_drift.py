@@ -5,12 +5,12 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import binom, kstest
 
-from manyone.monitor import martingale
+from manyone.watch import drift
 
 
-@pytest.mark.parametrize("number", range(martingale.BETS))
+@pytest.mark.parametrize("number", range(drift.BETS))
 def test_bets_are_fair(number):
-    assert quad(lambda p: martingale.bets(np.array([p]))[0, number], 0, 1)[
+    assert quad(lambda p: drift.bets(np.array([p]))[0, number], 0, 1)[
         0
     ] == pytest.approx(1)
 
@@ -20,8 +20,8 @@ def ranks(scores):
     k, n = scores.shape
     found = np.empty((k, n))
     for i in range(n):
-        u = martingale.uniforms(0, np.arange(k), np.full(k, i))
-        found[:, i] = martingale.smoothed_ranks(scores[:, :i], scores[:, i], u)
+        u = drift.uniforms(0, np.arange(k), np.full(k, i))
+        found[:, i] = drift.smoothed_ranks(scores[:, :i], scores[:, i], u)
     return found
 
 
@@ -36,18 +36,16 @@ def test_ranks_are_uniform_and_independent_even_with_ties():
 def test_ville(guarded):
     """Of streams that do not drift at most a share delta is ever flagged."""
     p, k = np.random.default_rng(1).random((4000, 400)), 4000
-    wealth, shares = np.zeros(k), martingale.fresh_shares(k)
-    neighbours, count = np.tile(martingale.NEIGHBOURS, (k, 1)), np.ones(k)
+    wealth, shares = np.zeros(k), drift.fresh_shares(k)
+    neighbours, count = np.tile(drift.NEIGHBOURS, (k, 1)), np.ones(k)
     most = wealth
     for i in range(400):
-        wealth, shares = martingale.bet(wealth, shares, p[:, i], count)
+        wealth, shares = drift.bet(wealth, shares, p[:, i], count)
         most = np.maximum(most, wealth)
         if guarded and i:
-            neighbours[:, 0] += martingale.marks(p[:, i]) * martingale.marks(
-                p[:, i - 1]
-            )
+            neighbours[:, 0] += drift.marks(p[:, i]) * drift.marks(p[:, i - 1])
             neighbours[:, 1] += 1
-            count = martingale.weights_of_rows(neighbours)
+            count = drift.weights_of_rows(neighbours)
     for delta in (0.1, 0.01):
         assert np.sum(most >= -np.log(delta)) <= binom.ppf(0.999, k, delta)
     np.testing.assert_allclose(shares.sum(axis=1), 1.0)
@@ -56,20 +54,20 @@ def test_ville(guarded):
 
 def test_marks_are_standardised_and_rows_alike_count_less():
     p = (np.arange(999) + 0.5) / 999
-    assert martingale.marks(p).mean() == pytest.approx(0, abs=1e-12)
-    assert martingale.marks(p).var() == pytest.approx(1)
+    assert drift.marks(p).mean() == pytest.approx(0, abs=1e-12)
+    assert drift.marks(p).var() == pytest.approx(1)
     pairs = np.array([[-20.0, 100.0], [0.0, 100.0], [50.0, 100.0], [100.0, 100.0]])
-    assert martingale.weights_of_rows(pairs) == pytest.approx(
+    assert drift.weights_of_rows(pairs) == pytest.approx(
         [1, 1, 0.171573, 0.1], abs=1e-6
     )
 
 
 def test_numbers_do_not_depend_on_company():
     codes, counts = np.arange(50), np.arange(50) % 7
-    together = martingale.uniforms(3, codes, counts)
-    alone = [martingale.uniforms(3, codes[[i]], counts[[i]])[0] for i in range(50)]
+    together = drift.uniforms(3, codes, counts)
+    alone = [drift.uniforms(3, codes[[i]], counts[[i]])[0] for i in range(50)]
     assert together.tolist() == alone
-    many = martingale.uniforms(
+    many = drift.uniforms(
         0, np.repeat(np.arange(100), 100), np.tile(np.arange(100), 100)
     )
     assert kstest(many, "uniform").pvalue > 0.001
@@ -77,7 +75,7 @@ def test_numbers_do_not_depend_on_company():
 
 
 def test_mean_wealth_survives_extremes():
-    assert martingale.log_mean_wealth(np.array([-np.inf, -np.inf])) == -np.inf
-    assert martingale.log_mean_wealth(np.array([900.0, 0.0])) == pytest.approx(
+    assert drift.log_mean_wealth(np.array([-np.inf, -np.inf])) == -np.inf
+    assert drift.log_mean_wealth(np.array([900.0, 0.0])) == pytest.approx(
         900 - np.log(2)
     )

@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy.stats import binom
 
 from manyone import IndependentOCKSR, JointOCKSR, Monitor, TableModel, TimeBlocks
-from manyone.monitor import MonitorState, threshold
+from manyone.watch import MonitorState, thresholds
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 RATE, TASKS = 0.1, 20
@@ -177,7 +177,7 @@ def test_accepted_rows_cannot_move_the_border_beyond_its_bound(model):
         lowest = min(lowest, monitor.thresholds[0])
     first = model.offset_[0]
     middle = np.median(model.calibration_.scores[:30])
-    assert lowest >= first - threshold.CAP * (middle - first) - 1e-12
+    assert lowest >= first - thresholds.CAP * (middle - first) - 1e-12
     assert lowest < first  # it was pushed
 
 
@@ -227,17 +227,17 @@ def test_unknown_ids_are_said_and_wrong_ones_refused(model):
 
 
 def test_the_oldest_ids_are_forgotten(model, monkeypatch):
-    monkeypatch.setattr("manyone.monitor.state.REMEMBERED", 50)
+    monkeypatch.setattr("manyone.watch.memory.REMEMBERED", 50)
     X, task = stream(10)
     monitor = Monitor(model)
     monitor.update(X[:60], task[:60])
     monitor.update(X[60:95], task[60:95])
-    found = [monitor.state.memory.find(i) >= 0 for i in range(95)]
-    assert found == [False] * 45 + [True] * 50
+    remembered, _ = monitor.state.memory.find(range(95))
+    assert remembered.tolist() == [False] * 45 + [True] * 50
 
 
 def test_ids_that_new_rows_drive_out_get_the_answer_they_had(model, monkeypatch):
-    monkeypatch.setattr("manyone.monitor.state.REMEMBERED", TASKS)
+    monkeypatch.setattr("manyone.watch.memory.REMEMBERED", TASKS)
     X, task = stream(3)
     monitor = Monitor(model)
     first = monitor.update(X[:TASKS], task[:TASKS], id=np.arange(TASKS))
@@ -294,7 +294,7 @@ def test_damaged_states_and_those_of_other_models_are_refused(model, tmp_path):
     with pytest.raises(ValueError, match="checksum"):
         Monitor.load_state(path, model)
     path.write_bytes(b"hello")
-    with pytest.raises(ValueError, match="not a state"):
+    with pytest.raises(ValueError, match="not a manyone state"):
         Monitor.load_state(path, model)
     with pytest.raises(ValueError, match="drift_level"):
         MonitorState.start(model, drift_level=2)

@@ -1,7 +1,8 @@
-"""Rows in the order of time: p-values, alarms at the promised rate, drift."""
+"""Rows in the order of time: p-values, alarms, drift."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -9,22 +10,24 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Array, Mask
+from manyone._types import Array, Codes, Mask
 from manyone.labels import split_columns
 from manyone.messages import warn_user
-from manyone.monitor import martingale
-from manyone.monitor import threshold as thresholds
-from manyone.monitor.model import (
+from manyone.rows import places
+from manyone.tables.answers import BASES
+from manyone.watch import drift, thresholds
+from manyone.watch.memory import FAULT, NORMAL, UNANSWERED, Id, JudgedRows
+from manyone.watch.model import (
     Scored,
     enrolled,
     estimator_of,
     fingerprint_of,
     score_rows,
 )
-from manyone.monitor.state import MonitorState
-from manyone.monitor.steps import flag_fleet, judge_and_learn, push
-from manyone.rows import places
+from manyone.watch.state import MonitorState
+from manyone.watch.steps import flag_fleet, judge_and_learn, push
 
+# Share of the answers so far that is kept when another comes.
 _FORGET = 0.98
 
 
@@ -44,6 +47,11 @@ class Watched:
     evidence : ndarray of shape (n,)
         Natural logarithm of the evidence that the row's task drifts; the flag is raised where it
         reaches ``-log(drift_level)``. NaN for rows that did not count.
+    codes : ndarray of shape (n,)
+        Number of the row's task among those of the model, -1 for a task never seen.
+    basis : ndarray of str of shape (n,)
+        Which scores the row's task started from: its own, or pooled ones of all tasks. Rows of
+        an unknown task are compared with all tasks.
     known : ndarray of bool of shape (n,)
         False for rows of tasks never seen, which are answered by the model alone.
     new : ndarray of bool of shape (n,)
@@ -58,6 +66,8 @@ class Watched:
     drift: Mask
     score: Array
     evidence: Array
+    codes: Codes
+    basis: NDArray[np.str_]
     known: Mask
     new: Mask
     fleet_drift: bool
@@ -66,8 +76,9 @@ class Watched:
 class Monitor:
     """Watches rows of a fitted model in the order of time.
 
-    Thresholds follow the rows, so that the promised alarm rate holds while things drift, and a flag
-    says that they drift. :doc:`/time` says what is promised and what is not.
+    A flag says that rows have changed. Thresholds follow the rows: with answers about alarms the
+    promised rate is held while things drift, without answers it is not. :doc:`/time` says what is
+    promised and what is not.
 
     Parameters
     ----------
@@ -100,7 +111,8 @@ class Monitor:
         if isinstance(state, str | Path):
             state = MonitorState.load(state) if Path(state).exists() else None
         self.state = MonitorState.start(model) if state is None else state
-        if self.state.fingerprint != fingerprint_of(model):
+        other_tasks = len(self.state.level) != len(estimator_of(model).tasks_)
+        if other_tasks or self.state.fingerprint != fingerprint_of(model):
             raise ValueError(
                 "The state belongs to another model, or to this one before it was changed (its "
                 "tasks or left-out scores differ). Name another file to start anew."
@@ -140,59 +152,52 @@ class Monitor:
         return self._watch(score_rows(self.model, X, task), time, id)
 
     def _watch(self, scored: Scored, time: Any = None, id: Any = None) -> Watched:
-        """Rows that have been scored already, in the order of time."""
-        n, memory = len(scored.score), self.state.memory
-        ids = _plain_ids(id, n, memory.count)
+        """Judge rows that have been scored already, in the order of time."""
+        n = len(scored.score)
+        memory = self.state.memory
+        ids = plain_ids(id, n, memory.count)
         times = np.full(n, "") if time is None else _as_texts(time, n)
-        remembered = np.array([memory.find(one) for one in ids], dtype=np.intp)
-        first: dict[Any, int] = {}
-        same = [first.setdefault(one, row) for row, one in enumerate(ids)]
-        new = (remembered < 0) & (same == np.arange(n))
-        p, alarm = scored.p_value.copy(), scored.alarm.copy()
-        drift, weight, evidence = (
-            np.zeros(n, dtype=bool),
-            np.zeros(n),
-            np.full(n, np.nan),
-        )
-        known = scored.codes >= 0
-        fresh = np.flatnonzero(new & known)
-        place = places(scored.codes[fresh], None)[0]
-        by_round = np.argsort(place, kind="stable")
-        rounds = (
-            np.split(fresh[by_round], np.cumsum(np.bincount(place))[:-1])
-            if len(fresh)
-            else []
-        )
-        for rows in rounds:
-            found = judge_and_learn(
-                self.state, scored.codes[rows], scored.score[rows], times[rows]
-            )
-            p[rows], alarm[rows], drift[rows], weight[rows], evidence[rows] = found
-        flag_fleet(self.state)
-        # Before new rows are remembered, which may drive out those that are answered again.
-        again = remembered >= 0
-        told = memory.rows[remembered[again]]
-        p[again], alarm[again], drift[again] = (
-            told["p_value"],
-            told["alarm"],
-            told["drift"],
-        )
-        p, alarm, drift = p[same], alarm[same], drift[same]
-        said = {
-            "task": scored.codes,
-            "score": scored.score,
-            "p_value": p,
-            "alarm": alarm,
-        }
-        said |= {"drift": drift, "weight": weight, "answer": np.full(n, -1)}
-        memory.add(
-            [ids[row] for row in np.flatnonzero(new)],
-            **{k: v[new] for k, v in said.items()},
-        )
-        fleet = bool(self.state.fleet_flagged[0] >= 0)
+        remembered, rows = memory.find(ids)
+        first = _first_places(ids)
+        new = ~remembered & (first == np.arange(n))
+        evidence = self._judge(scored, times, np.flatnonzero(new), rows)
+        memory.add([ids[row] for row in np.flatnonzero(new).tolist()], rows[new])
+        rows = rows[first]  # an id that comes twice gets one answer
         return Watched(
-            np.array(ids), p, alarm, drift, scored.score, evidence, known, new, fleet
+            id=np.array(ids),
+            p_value=rows["p_value"].copy(),
+            alarm=rows["alarm"].copy(),
+            drift=rows["drift"].copy(),
+            score=scored.score,
+            evidence=evidence,
+            codes=scored.codes,
+            basis=BASES[scored.basis],
+            known=scored.codes >= 0,
+            new=new,
+            fleet_drift=bool(self.state.fleet_flagged[0] >= 0),
         )
+
+    def _judge(
+        self, scored: Scored, times: NDArray[np.str_], new: Codes, rows: JudgedRows
+    ) -> Array:
+        """Fill in what is said of new rows, and learn from them; returns the evidence (n,)."""
+        evidence = np.full(len(rows), np.nan)
+        rows["task"][new] = scored.codes[new]
+        rows["score"][new] = scored.score[new]
+        rows["p_value"][new] = scored.p_value[new]
+        rows["alarm"][new] = scored.alarm[new]
+        rows["answer"][new] = UNANSWERED
+        for step in _rounds(scored.codes, new[scored.codes[new] >= 0]):
+            judged = judge_and_learn(
+                self.state, scored.codes[step], scored.score[step], times[step]
+            )
+            rows["p_value"][step] = judged.p_value
+            rows["alarm"][step] = judged.alarm
+            rows["drift"][step] = judged.drift
+            rows["weight"][step] = judged.weight
+            evidence[step] = judged.evidence
+        flag_fleet(self.state)
+        return evidence
 
     # ------------------------------------------------------------------------------------- answers
 
@@ -210,52 +215,45 @@ class Monitor:
         int
             Answers that were used: the others were known already, or their rows are forgotten.
         """
-        state, memory = self.state, self.state.memory
-        ids = _plain_ids(ids, None, 0)
-        told = np.asarray(normal)
-        if told.shape not in ((), (len(ids),)) or not {*told.ravel().tolist()} <= {
-            True,
-            False,
-        }:
-            raise ValueError(
-                f"normal must be True or False, once or for each id; got {normal!r}."
-            )
-        answers = np.broadcast_to(told.astype(bool), (len(ids),))
-        used = forgotten = 0
-        for one, good in zip(ids, answers.tolist(), strict=True):
-            at = memory.find(one)
-            if at < 0:
+        row_ids = plain_ids(ids, None, 0)
+        answers = _as_answers(normal, len(row_ids))
+        used = 0
+        forgotten = 0
+        for row_id, is_normal in zip(row_ids, answers, strict=True):
+            remembered, rows = self.state.memory.find([row_id])
+            if not remembered[0]:
                 forgotten += 1
                 continue
-            code = int(memory["task"][at])
-            if code < 0 or memory["answer"][at] == int(good):
-                continue
-            used += 1
-            t, score, alarm = (
-                np.array([code]),
-                memory["score"][at],
-                bool(memory["alarm"][at]),
-            )
-            if alarm:
-                state.answers[code] *= _FORGET
-                state.answers[code, 0 if good else 1] += 1.0
-            change = float(good) - memory["weight"][at]
-            state.level[t] = thresholds.moved_level(
-                state.level[t], np.array([change]), np.array([alarm]), state.rate
-            )
-            memory["weight"][at], memory["answer"][at] = float(good), int(good)
-            inside = np.flatnonzero(state.window[code] == score)
-            if not good:
-                state.window[code, inside[:1]] = np.nan
-            elif len(inside):
-                state.confirmed[code, inside[:1]] = True
-            else:
-                push(state, t, np.array([score]), confirmed=True)
+            answer = NORMAL if is_normal else FAULT
+            if rows["task"][0] >= 0 and rows["answer"][0] != answer:
+                used += 1
+                self._learn_answer(rows, is_normal)
+                self.state.memory.correct(row_id, float(is_normal), answer)
         if forgotten:
             warn_user(
-                f"{forgotten} of {len(ids)} ids are not among the last rows: left out."
+                f"{forgotten} of {len(row_ids)} ids are not among the last rows: left out."
             )
         return used
+
+    def _learn_answer(self, row: JudgedRows, is_normal: bool) -> None:
+        """Change the state by an answer about one row, shape (1,)."""
+        state = self.state
+        t: Codes = row["task"].astype(np.intp)
+        code = int(t[0])
+        if row["alarm"][0]:
+            state.answers[code] *= _FORGET
+            state.answers[code, 0 if is_normal else 1] += 1.0
+        change = float(is_normal) - row["weight"].astype(np.float64)
+        state.level[t] = thresholds.moved_level(
+            state.level[t], change, row["alarm"], state.rate
+        )
+        inside = np.flatnonzero(state.window[code] == row["score"][0])
+        if not is_normal:
+            state.window[code, inside[:1]] = np.nan
+        elif len(inside):
+            state.confirmed[code, inside[:1]] = True
+        else:
+            push(state, t, row["score"], confirmed=True)
 
     def enroll(self, X: Any, *, id: Any) -> int:
         """Add rows that have been called normal to the training rows; other rows are ignored.
@@ -277,7 +275,7 @@ class Monitor:
             Rows that were learned.
         """
         X, id = split_columns(X, id=id)
-        ids = _plain_ids(id, np.shape(X)[0], 0)
+        ids = plain_ids(id, np.shape(X)[0], 0)
         chosen, codes = self.state.confirmed_rows(ids)
         if chosen.any():
             self.model = enrolled(self.model, X, codes, chosen)
@@ -295,17 +293,23 @@ class Monitor:
         -------
         self
         """
-        state, tasks = self.state, estimator_of(self.model).tasks_
+        state = self.state
+        tasks = estimator_of(self.model).tasks_
         if task is not None and task not in tasks.tolist():
             raise ValueError(
                 f"Unknown task {task!r}: the model has {len(tasks)} others."
             )
         t = np.arange(len(tasks)) if task is None else np.flatnonzero(tasks == task)
-        state.log_wealth[t], state.least[t] = [0.0, -np.inf], 0.0
-        state.shares[t] = martingale.fresh_shares(1)
-        state.neighbours[t], state.mark[t] = martingale.NEIGHBOURS, 0.0
-        state.most[t], state.flagged[t], state.counts[t] = -np.inf, -1, 0
-        state.since[t], state.since_time[t] = state.rows[t], ""
+        state.log_wealth[t] = [0.0, -np.inf]
+        state.least[t] = 0.0
+        state.shares[t] = drift.fresh_shares(1)
+        state.neighbours[t] = drift.NEIGHBOURS
+        state.mark[t] = 0.0
+        state.most[t] = -np.inf
+        state.flagged[t] = -1
+        state.counts[t] = 0
+        state.since[t] = state.rows[t]
+        state.since_time[t] = ""
         state.fleet_flagged[0] = -1
         return self
 
@@ -344,30 +348,53 @@ class Monitor:
         return cls(model, state=MonitorState.load(path))
 
 
-def _plain_ids(ids: Any, n: int | None, start: int) -> list[Any]:
-    """Ids as integers and texts."""
+def plain_ids(ids: Any, n: int | None, start: int) -> list[Id]:
+    """Ids as integers and texts; None: `n` numbers from `start` on."""
     if ids is None:
         assert n is not None
         return list(range(start, start + n))
-    values = (
-        np.asarray(ids, dtype=object).ravel().tolist()
-        if not np.isscalar(ids)
-        else [ids]
-    )
-    if n is not None and len(values) != n:
-        raise ValueError(
-            f"id has {len(values)} values but X has {n} rows: one per row."
-        )
-    plain = [
+    values = [ids] if np.isscalar(ids) else np.asarray(ids, dtype=object).ravel()
+    plain: list[Any] = [
         value.item() if isinstance(value, np.generic) else value for value in values
     ]
+    if n is not None and len(plain) != n:
+        raise ValueError(f"id has {len(plain)} values but X has {n} rows: one per row.")
     for value in plain:
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise ValueError(f"id must be integers or texts; got {value!r}.")
     return plain
 
 
-def _as_texts(time: Any, n: int) -> NDArray[Any]:
+def _as_answers(normal: Any, n: int) -> list[bool]:
+    """Answers, one for each of n ids."""
+    answers = np.asarray(normal)
+    values = {*answers.ravel().tolist()}
+    if answers.shape not in ((), (n,)) or not values <= {True, False}:
+        raise ValueError(
+            f"normal must be True or False, once or for each id; got {normal!r}."
+        )
+    return [bool(answer) for answer in np.broadcast_to(answers, (n,)).tolist()]
+
+
+def _first_places(ids: list[Id]) -> Codes:
+    """Where each id comes first, shape (n,)."""
+    first: dict[Id, int] = {}
+    return np.array(
+        [first.setdefault(row_id, row) for row, row_id in enumerate(ids)],
+        dtype=np.intp,
+    )
+
+
+def _rounds(codes: Codes, rows: Codes) -> Iterator[Codes]:
+    """The rows in rounds: the first row of every task, then the second of each, and so on."""
+    if not len(rows):
+        return
+    place = places(codes[rows], None)[0]
+    by_round = rows[np.argsort(place, kind="stable")]
+    yield from np.split(by_round, np.cumsum(np.bincount(place))[:-1])
+
+
+def _as_texts(time: Any, n: int) -> NDArray[np.str_]:
     """Times as text, to the second; empty where there is none."""
     values = np.asarray(time).ravel()
     if len(values) != n:

@@ -2,36 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
-from manyone.monitor import martingale
-from manyone.monitor import threshold as thresholds
-from manyone.monitor.state import MonitorState
+from manyone.watch import drift, thresholds
+from manyone.watch.state import MonitorState
 
 # Shares of the drift level. Ranks among new rows are exactly uniform where nothing drifts. Ranks
 # among left-out and new rows are nearly so, and only they can show a drift before the first row.
 _LOG_SHARES = np.log([0.9, 0.1])
 
 
+class Judged(NamedTuple):
+    """What a step says of its rows, each of shape (k,).
+
+    Attributes
+    ----------
+    p_value : ndarray
+    alarm, drift : ndarray of bool
+    weight : ndarray
+        With which each row was taken as normal.
+    evidence : ndarray
+        Log evidence for drift of the row's task.
+    """
+
+    p_value: Array
+    alarm: Mask
+    drift: Mask
+    weight: Array
+    evidence: Array
+
+
 def judge_and_learn(
-    state: MonitorState, t: Codes, scores: Array, times: NDArray[Any]
-) -> tuple[Array, Mask, Mask, Array, Array]:
-    """One row of each of some tasks: p-value, alarm, drift, weight it was given, evidence."""
+    state: MonitorState, t: Codes, scores: Array, times: NDArray[np.str_]
+) -> Judged:
+    """Judge one row of each of some tasks `t`, then learn from it."""
     window = state.window[t]
     low = thresholds.confirmed_low(state.low[t], window, state.confirmed[t])
     p = thresholds.reference_pvalues(window, scores)
     alarm = thresholds.alarms_of(p, state.level[t], scores, low, state.high[t])
     answered = np.ones(len(state.answers)) @ state.answers  # faster than sum(axis=0)
     if answered.any():
-        # Alarms without an answer are taken as normal as often as answered ones of the task were.
-        prior = (1.0 + answered[0]) / (2.0 + answered.sum())
-        normal, abnormal = state.answers[t].T
-        believed = (normal + 2.0 * prior) / (normal + abnormal + 2.0)
-        weight = np.where(alarm, believed, 1.0)
+        weight = np.where(alarm, _believed_normal(state, t, answered), 1.0)
         state.level[t] = thresholds.moved_level(
             state.level[t], weight, alarm, state.rate
         )
@@ -47,7 +62,15 @@ def judge_and_learn(
     evidence = _bet(state, t, scores, times)
     state.rows[t] += 1
     state.alarms[t] += alarm
-    return p, alarm, state.flagged[t] >= 0, weight, evidence
+    return Judged(p, alarm, state.flagged[t] >= 0, weight, evidence)
+
+
+def _believed_normal(state: MonitorState, t: Codes, answered: Array) -> Array:
+    """How far an alarm without an answer is normal (k,): as often as answered ones were."""
+    prior = (1.0 + answered[0]) / (2.0 + answered.sum())
+    normal, abnormal = state.answers[t].T
+    believed: Array = (normal + 2.0 * prior) / (normal + abnormal + 2.0)
+    return believed
 
 
 def push(state: MonitorState, t: Codes, scores: Array, *, confirmed: bool) -> None:
@@ -57,50 +80,69 @@ def push(state: MonitorState, t: Codes, scores: Array, *, confirmed: bool) -> No
     state.head[t] = (state.head[t] + 1) % thresholds.WINDOW
 
 
-def _bet(state: MonitorState, t: Codes, scores: Array, times: NDArray[Any]) -> Array:
+def _bet(
+    state: MonitorState, t: Codes, scores: Array, times: NDArray[np.str_]
+) -> Array:
     """Log evidence (k,) for drift after one more row of each of some tasks."""
     rounded = scores.astype(np.float32)
-    counts, rows = state.counts[t], state.rows[t]
-    most = int(counts.max())
-    u = martingale.uniforms(state.seed, t, rows)
-    history = state.history[t, :most]
-    history[np.arange(most) >= counts[:, None]] = np.nan
-    both = np.concatenate([state.anchor[t].astype(np.float32), history], axis=1)
-    p = np.column_stack(
-        [martingale.smoothed_ranks(past, rounded, u) for past in (history, both)]
-    )
-    count = martingale.weights_of_rows(state.neighbours[t])
-    wealth, shares = martingale.bet(
-        state.log_wealth[t], state.shares[t], p, count[:, None]
-    )
-    mark = martingale.marks(p[:, 0])
+    rows = state.rows[t]
+    p = _ranks(state, t, rounded)
+    count = drift.weights_of_rows(state.neighbours[t])
+    before = state.log_wealth[t]
+    wealth, shares = drift.bet(before, state.shares[t], p, count[:, None])
+    mark = drift.marks(p[:, 0])
     state.neighbours[t] += np.column_stack([mark * state.mark[t], state.mark[t] != 0.0])
     state.mark[t] = mark
     # Only in the first history: a second one would be ranked among the left-out scores again.
-    wealth[rows >= martingale.LONGEST, 1] = state.log_wealth[t, 1][
-        rows >= martingale.LONGEST
-    ]
-    state.log_wealth[t], state.shares[t] = wealth, shares
+    later = rows >= drift.LONGEST
+    wealth[later, 1] = before[later, 1]
+    state.log_wealth[t] = wealth
+    state.shares[t] = shares
     _remember_scores(state, t, rounded)
-    evidence = (wealth + _LOG_SHARES).max(axis=1)
+    evidence: Array = (wealth + _LOG_SHARES).max(axis=1)
     state.most[t] = np.maximum(state.most[t], evidence)
+    _flag(state, t, wealth[:, 0], evidence, times)
+    return evidence
+
+
+def _ranks(state: MonitorState, t: Codes, scores: NDArray[np.float32]) -> Array:
+    """Ranks (k, 2) among new rows, and among left-out and new rows."""
+    counts = state.counts[t]
+    most = int(counts.max())
+    u = drift.uniforms(state.seed, t, state.rows[t])
+    history = state.history[t, :most]
+    history[np.arange(most) >= counts[:, None]] = np.nan
+    both = np.concatenate([state.anchor[t].astype(np.float32), history], axis=1)
+    return np.column_stack(
+        [drift.smoothed_ranks(past, scores, u) for past in (history, both)]
+    )
+
+
+def _flag(
+    state: MonitorState,
+    t: Codes,
+    wealth: Array,
+    evidence: Array,
+    times: NDArray[np.str_],
+) -> None:
+    """Raise flags, and note where what is flagged next has begun."""
+    rows = state.rows[t]
     raised = (evidence >= -np.log(state.drift_level)) & (state.flagged[t] < 0)
     state.flagged[t[raised]] = rows[raised]
     state.flagged_time[t[raised]] = times[raised]
     # What is flagged has begun before.
-    lower = (wealth[:, 0] < state.least[t]) & (state.flagged[t] < 0)
-    state.least[t] = np.where(lower, wealth[:, 0], state.least[t])
+    lower = (wealth < state.least[t]) & (state.flagged[t] < 0)
+    state.least[t] = np.where(lower, wealth, state.least[t])
     state.since[t] = np.where(lower, rows + 1, state.since[t])
     state.since_time[t] = np.where(lower | (rows == 0), times, state.since_time[t])
-    return evidence
 
 
 def _remember_scores(
     state: MonitorState, t: Codes, scores: NDArray[np.float32]
 ) -> None:
-    state.counts[t[state.counts[t] >= martingale.LONGEST]] = 0
+    state.counts[t[state.counts[t] >= drift.LONGEST]] = 0
     if int(state.counts[t].max()) >= state.history.shape[1]:
-        width = min(2 * state.history.shape[1], martingale.LONGEST)
+        width = min(2 * state.history.shape[1], drift.LONGEST)
         wider = np.zeros((len(state.history), width), dtype=np.float32)
         wider[:, : state.history.shape[1]] = state.history
         state.history = wider
@@ -111,11 +153,10 @@ def _remember_scores(
 def flag_fleet(state: MonitorState) -> None:
     """Flag all tasks together where the mean of their wealth says so."""
     needed = -np.log(state.drift_level)
-    if (
-        state.fleet_flagged[0] >= 0 or state.log_wealth.max() < needed
-    ):  # no mean is larger
+    # No mean is larger than the largest.
+    if state.fleet_flagged[0] >= 0 or state.log_wealth.max() < needed:
         return
-    means = [martingale.log_mean_wealth(wealth) for wealth in state.log_wealth.T]
+    means = [drift.log_mean_wealth(wealth) for wealth in state.log_wealth.T]
     evidence = (np.array(means) + _LOG_SHARES).max()
     if evidence >= needed:
         state.fleet_flagged[0] = state.rows.sum()

@@ -1,0 +1,152 @@
+"""Tables of the store, and the views that dashboards read.
+
+Whoever reads the store should read the views: they have plain names and stay as they are. Tables
+may change with `FORMAT`.
+
+=============  =====================================================================================
+view           its columns
+=============  =====================================================================================
+scores         id, task, time, score, p_value, alarm, basis, drift, answer, file, row, seen
+alarms         the same and reason, for rows that raised an alarm
+tasks          task, rows, alarms, latest, drift_since, drift_flagged
+rates_by_day   day, task, rows, alarms
+answers        id, answer, given, used
+files          path, rows, bytes, read
+incidents      task, column, alarms, rows, begin, end, by_chance, stands_out, worst_row, reason, id
+=============  =====================================================================================
+
+``time`` and ``latest`` are as the table had them. ``seen``, ``given`` and ``read`` are when it
+happened, in UTC. ``alarm`` and ``drift`` are 0 or 1. ``answer`` is normal, fault, later or nothing.
+"""
+
+#: "many" in ASCII: tells our stores from other databases.
+APPLICATION = 0x6D616E79
+#: Number of the tables below. A store of another number is refused.
+FORMAT = 1
+
+TABLES = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+-- The state of the Monitor, without the rows that it remembers: they are in judged_row.
+CREATE TABLE monitor (number INTEGER PRIMARY KEY CHECK (number = 1), state BLOB NOT NULL);
+
+-- Each file that was read, under its full path. A file that was replaced by another is read as a
+-- new one: the last of a path is the one that can go on.
+CREATE TABLE file (
+    number INTEGER PRIMARY KEY,
+    path TEXT NOT NULL,
+    rows INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    digest TEXT NOT NULL,   -- SHA-256 of what was read
+    form TEXT NOT NULL,     -- JSON: how it is written
+    read TEXT NOT NULL
+);
+CREATE INDEX file_by_path ON file (path);
+
+-- Every row once, in the order in which rows came.
+CREATE TABLE judged_row (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    file INTEGER NOT NULL REFERENCES file (number),
+    file_row INTEGER NOT NULL,
+    task TEXT,
+    code INTEGER NOT NULL,  -- of the task among those of the model, -1: never seen
+    time TEXT,
+    moment REAL,            -- the time in seconds since 1970, or as a number
+    score REAL NOT NULL,
+    p_value REAL NOT NULL,
+    alarm INTEGER NOT NULL,
+    basis TEXT NOT NULL,
+    drift INTEGER NOT NULL,
+    weight REAL NOT NULL,   -- with which it was taken as normal
+    answer INTEGER NOT NULL,-- 1 normal, 0 fault, -1 none
+    kept TEXT,              -- JSON object of the columns of --keep
+    reasons TEXT,           -- JSON array of the reasons of --explain
+    seen TEXT NOT NULL
+);
+
+-- What stood in the rows, for reasons and refits; --keep-days prunes it.
+CREATE TABLE row_values (
+    number INTEGER PRIMARY KEY REFERENCES judged_row (number),
+    content TEXT NOT NULL,  -- JSON object
+    seen TEXT NOT NULL
+);
+CREATE INDEX row_values_by_age ON row_values (seen);
+
+CREATE TABLE task (
+    name TEXT PRIMARY KEY,
+    rows INTEGER NOT NULL,
+    alarms INTEGER NOT NULL,
+    latest TEXT,
+    latest_moment REAL,
+    drift_since TEXT,
+    drift_flagged TEXT
+) WITHOUT ROWID;
+
+-- Every answer that somebody gave, whether its row has come or not. The last one of an id counts.
+CREATE TABLE answer (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL,
+    answer TEXT NOT NULL CHECK (answer IN ('normal', 'fault', 'later')),
+    given TEXT NOT NULL,
+    used INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX answer_by_id ON answer (id);
+CREATE INDEX answer_unused ON answer (number) WHERE used = 0;
+
+CREATE TABLE incident (
+    id TEXT PRIMARY KEY,
+    task TEXT,
+    "column" TEXT,
+    alarms INTEGER NOT NULL,
+    rows INTEGER NOT NULL,
+    "begin" TEXT,
+    "end" TEXT,
+    by_chance REAL NOT NULL,
+    stands_out INTEGER NOT NULL,
+    worst_row TEXT,
+    reason TEXT,
+    seen TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- Copies of the scores that --out asked for, and how far each was written.
+CREATE TABLE output (
+    path TEXT PRIMARY KEY,
+    columns TEXT NOT NULL,  -- JSON array
+    last_row INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    digest TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+
+VIEWS = """
+CREATE VIEW scores AS
+SELECT id, task, time, score, p_value, alarm, basis, drift,
+    CASE answer WHEN 1 THEN 'normal' WHEN 0 THEN 'fault' END AS answer,
+    file.path AS file, file_row AS row, seen
+FROM judged_row JOIN file ON file.number = judged_row.file;
+
+CREATE VIEW alarms AS
+SELECT id, task, time, score, p_value, alarm, basis, drift,
+    CASE answer WHEN 1 THEN 'normal' WHEN 0 THEN 'fault' END AS answer,
+    file.path AS file, file_row AS row, seen, json_extract(reasons, '$[0]') AS reason
+FROM judged_row JOIN file ON file.number = judged_row.file
+WHERE alarm = 1;
+
+CREATE VIEW tasks AS
+SELECT name AS task, rows, alarms, latest, drift_since, drift_flagged FROM task;
+
+CREATE VIEW rates_by_day AS
+SELECT coalesce(date(time), date(seen)) AS day, task, count(*) AS rows,
+    sum(alarm) AS alarms
+FROM judged_row GROUP BY 1, 2;
+
+CREATE VIEW answers AS SELECT id, answer, given, used FROM answer;
+
+CREATE VIEW files AS SELECT path, rows, bytes, read FROM file;
+
+CREATE VIEW incidents AS
+SELECT task, "column", alarms, rows, "begin", "end", by_chance, stands_out, worst_row,
+    reason, id
+FROM incident;
+"""

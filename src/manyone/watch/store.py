@@ -1,0 +1,595 @@
+"""Store of ``manyone watch``: all that was seen, in one SQLite file.
+
+A batch of rows is one transaction: the rows, what was said of them, how far their file
+was read, and the state of the monitor. So after a kill at any moment each row has been
+counted once or not at all, and the next run goes on from there.
+
+The file is in write-ahead mode: a dashboard reads the last whole batch and never waits,
+nor makes us wait. One process writes: it holds the write lock from its first look to its
+end, and gives it up for the moment of a commit only. Should another process slip in
+there, its commit is noticed, and we stop.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyone._types import Array, Mask
+from manyone.tablefiles.tail import Consumed
+from manyone.watch.memory import ROW, Id, JudgedRows, Memory
+from manyone.watch.monitor import Monitor
+from manyone.watch.schema import APPLICATION, FORMAT, TABLES, VIEWS
+from manyone.watch.state import MonitorState, state_from_bytes, state_to_bytes
+
+# Seconds that a process waits for the write lock: a reader may hold it while it cleans up.
+_PATIENCE = 2.0
+_SQLITE = b"SQLite format 3\0"
+# How states begin that an older manyone, or Monitor.save_state, wrote.
+_STATES = (b"manyone monitor state", b"manyone archive ")
+# What SQLite says, and what a user can do about it.
+_REMEDIES = {
+    "SQLITE_FULL": "the disk is full. Make room, and give the command again.",
+    "SQLITE_BUSY": "is being written by another process. Try again when that is done.",
+    "SQLITE_LOCKED": "is being written by another process. Try again when that is done.",
+    "SQLITE_READONLY": "cannot be written. Check its permissions and those of its folder.",
+    "SQLITE_CANTOPEN": "cannot be opened. Check its permissions and those of its folder.",
+    "SQLITE_PERM": "cannot be opened. Check its permissions and those of its folder.",
+    "SQLITE_IOERR": "cannot be read or written. Check the disk that it is on.",
+    "SQLITE_NOTADB": "is not a store of manyone watch. Name another file.",
+}
+
+
+class StoreError(OSError):
+    """A store cannot be used; the message names the file and the remedy."""
+
+
+class Answer(NamedTuple):
+    """What somebody said of a row: normal, fault or later."""
+
+    row_id: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class ReadFile:
+    """A file that was read, and how much of it."""
+
+    number: int
+    consumed: Consumed
+
+
+@dataclass(frozen=True, eq=False)
+class RowDetails:
+    """What a store keeps of new rows beside what the monitor said; one value for each row.
+
+    Parameters
+    ----------
+    file : int
+        Number of the file that they come from.
+    file_row : list of int
+        Their numbers in it.
+    task : list of str or None
+    time : list of str or None
+        As the table has it.
+    moment : ndarray of shape (n,)
+        The time as a number, NaN where there is none.
+    basis : list of str
+    kept, reasons : list of str or None
+        In JSON.
+    values : list of str or None
+        All columns in JSON; None where they are not kept.
+    """
+
+    file: int
+    file_row: list[int]
+    task: list[str | None]
+    time: list[str | None]
+    moment: Array
+    basis: list[str]
+    kept: list[str | None]
+    reasons: list[str | None]
+    values: list[str] | None
+
+
+class ScoreRow(NamedTuple):
+    """A row of the store as a copy of the scores has it."""
+
+    number: int
+    id: str
+    task: str | None
+    score: float
+    p_value: float
+    alarm: int
+    basis: str
+    drift: int
+    kept: dict[str, Any]
+    reasons: list[str]
+
+
+@dataclass(frozen=True)
+class Output:
+    """A copy of the scores: its columns, and how far it was written."""
+
+    columns: tuple[str, ...]
+    last_row: int = 0
+    size: int = 0
+    digest: str = ""
+
+
+class StoredRows:
+    """The rows of a store as the memory of a monitor.
+
+    The monitor adds rows before the store knows all about them. They stay in `added` until
+    `Store.add_rows` writes them.
+    """
+
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, n_tasks: int
+    ) -> None:
+        self._path = path
+        self._connection = connection
+        self._n_tasks = n_tasks
+        self.added: tuple[list[str], JudgedRows] = ([], np.zeros(0, dtype=ROW))
+
+    @property
+    def count(self) -> int:
+        """Rows in the store."""
+        (last,) = self._connection.execute(
+            "SELECT max(number) FROM judged_row"
+        ).fetchone()
+        return last or 0
+
+    def find(self, ids: Sequence[Id]) -> tuple[Mask, JudgedRows]:
+        """Which ids are in the store (n,), and their rows (n,); zeros for the others."""
+        texts = [str(row_id) for row_id in ids]
+        cursor = self._connection.execute(
+            "SELECT id, code, score, p_value, alarm, drift, weight, answer "
+            "FROM judged_row WHERE id IN (SELECT value FROM json_each(?))",
+            (json.dumps(texts),),
+        )
+        by_id = {row_id: values for row_id, *values in cursor}
+        remembered = np.array([text in by_id for text in texts], dtype=bool)
+        rows = np.zeros(len(texts), dtype=ROW)
+        with _sound(self._path):
+            for row in np.flatnonzero(remembered).tolist():
+                rows[row] = tuple(by_id[texts[row]])
+            if np.any((rows["task"] < -1) | (rows["task"] >= self._n_tasks)):
+                raise ValueError("it has rows of tasks that the model does not have")
+        return remembered, rows
+
+    def add(self, ids: Sequence[Id], rows: JudgedRows) -> None:
+        """Hold rows until the store writes them."""
+        self.added = ([str(row_id) for row_id in ids], rows)
+
+    def correct(self, row_id: Id, weight: float, answer: int) -> None:
+        """Change what is known of a row."""
+        self._connection.execute(
+            "UPDATE judged_row SET weight = ?, answer = ? WHERE id = ?",
+            (weight, answer, str(row_id)),
+        )
+
+
+class Store:
+    """An open store, inside a transaction. Use `open_store`."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+        self._version = self._data_version()
+        self._saved = False
+
+    # ------------------------------------------------------------------------- transactions
+
+    def begin(self) -> None:
+        """Take the write lock; make the tables if there are none."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        if not _is_store(self._connection, self.path):
+            _execute_all(self._connection, TABLES + VIEWS)
+            self._connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            self._connection.execute(f"PRAGMA user_version = {FORMAT}")
+
+    def commit(self, monitor: Monitor | None) -> None:
+        """Save all since the last commit, the monitor too if one is given, and go on."""
+        if monitor is not None:
+            # The rows that the monitor remembers are in the store already.
+            state = replace(monitor.state, memory=Memory())
+            self._connection.execute(
+                "INSERT OR REPLACE INTO monitor VALUES (1, ?)", (state_to_bytes(state),)
+            )
+        self._connection.execute("COMMIT")
+        self._saved = True
+        self._version = self._data_version()
+        self._connection.execute("BEGIN IMMEDIATE")
+        if self._data_version() != self._version:
+            raise StoreError(
+                f"{self.path} was written by another process in between. What was done "
+                "until then is saved: run the same command again."
+            )
+
+    @property
+    def saved(self) -> bool:
+        """Whether something has been committed."""
+        return self._saved
+
+    def _data_version(self) -> int:
+        """A number that changes when another process commits."""
+        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        return int(version)
+
+    # ------------------------------------------------------------------------------ monitor
+
+    def monitor(self, model: Any, drift_level: float | None) -> Monitor:
+        """The monitor as it was saved, or a new one.
+
+        Parameters
+        ----------
+        model : TableModel
+        drift_level : float or None
+            None: as it was, or that of a new monitor.
+        """
+        saved = self._connection.execute("SELECT state FROM monitor").fetchone()
+        if saved is None:
+            state = MonitorState.start(model)
+        elif not isinstance(saved[0], bytes):
+            raise ValueError("its state is of another type. Use a copy of it.")
+        else:
+            state = MonitorState(**state_from_bytes(saved[0], "its state"))
+        if drift_level is not None:
+            state.drift_level = drift_level
+        state.memory = StoredRows(self.path, self._connection, len(state.level))
+        return Monitor(model, state=state)
+
+    def note(self, name: str) -> str | None:
+        """A fact about the store."""
+        found = self._connection.execute(
+            "SELECT value FROM meta WHERE name = ?", (name,)
+        ).fetchone()
+        return None if found is None else str(found[0])
+
+    def set_note(self, name: str, value: str) -> None:
+        """Keep a fact about the store."""
+        self._connection.execute(
+            "INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value)
+        )
+
+    # -------------------------------------------------------------------------------- files
+
+    def last_file(self, path: str) -> ReadFile | None:
+        """The file that was read last under a full path."""
+        found = self._connection.execute(
+            "SELECT number, rows, bytes, digest, form FROM file WHERE path = ? "
+            "ORDER BY number DESC LIMIT 1",
+            (path,),
+        ).fetchone()
+        if found is None:
+            return None
+        number, rows, size, digest, form = found
+        with _sound(self.path):
+            return ReadFile(
+                number,
+                Consumed(
+                    rows=int(rows),
+                    size=int(size),
+                    digest=str(digest),
+                    **json.loads(form),
+                ),
+            )
+
+    def add_file(self, path: str) -> int:
+        """Number of a file that nothing was read of yet."""
+        cursor = self._connection.execute(
+            "INSERT INTO file (path, rows, bytes, digest, form, read) "
+            "VALUES (?, 0, 0, '', '{}', ?)",
+            (path, _now()),
+        )
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    def set_consumed(self, number: int, consumed: Consumed) -> None:
+        """Note how much of a file was read."""
+        form = json.dumps(consumed.form())
+        self._connection.execute(
+            "UPDATE file SET rows = ?, bytes = ?, digest = ?, form = ?, read = ? "
+            "WHERE number = ?",
+            (consumed.rows, consumed.size, consumed.digest, form, _now(), number),
+        )
+
+    # --------------------------------------------------------------------------------- rows
+
+    def add_rows(self, monitor: Monitor, details: RowDetails) -> None:
+        """Write the rows that the monitor has just judged, and their tasks."""
+        memory = monitor.state.memory
+        assert isinstance(memory, StoredRows)
+        ids, rows = memory.added
+        first = memory.count + 1
+        numbers = range(first, first + len(ids))
+        seen = _now()
+        judged = (rows[name].tolist() for name in ROW.names or ())
+        code, score, p_value, alarm, drift, weight, answer = judged
+        moment = _gaps_as_none(details.moment)
+        self._connection.executemany(
+            "INSERT INTO judged_row VALUES "
+            "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            zip(
+                numbers,
+                ids,
+                [details.file] * len(ids),
+                details.file_row,
+                details.task,
+                code,
+                details.time,
+                moment,
+                score,
+                p_value,
+                alarm,
+                details.basis,
+                drift,
+                weight,
+                answer,
+                details.kept,
+                details.reasons,
+                [seen] * len(ids),
+                strict=True,
+            ),
+        )
+        if details.values is not None:
+            self._connection.executemany(
+                "INSERT INTO row_values VALUES (?, ?, ?)",
+                zip(numbers, details.values, [seen] * len(ids), strict=True),
+            )
+        self._count_tasks(details.task, rows["alarm"], details.time, moment)
+        memory.add([], rows[:0])
+
+    def _count_tasks(
+        self,
+        tasks: list[str | None],
+        alarm: NDArray[np.bool_],
+        times: list[str | None],
+        moments: list[float | None],
+    ) -> None:
+        """Count rows and alarms of tasks, and note when each was seen last."""
+        self._connection.executemany(
+            "INSERT INTO task (name, rows, alarms, latest, latest_moment) "
+            "VALUES (?, 1, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
+            "rows = rows + 1, alarms = alarms + excluded.alarms, "
+            "latest = CASE WHEN excluded.latest_moment < latest_moment "
+            "THEN latest ELSE coalesce(excluded.latest, latest) END, "
+            "latest_moment = max(coalesce(latest_moment, excluded.latest_moment), "
+            "coalesce(excluded.latest_moment, latest_moment))",
+            (
+                (task, int(alarmed), time, moment)
+                for task, alarmed, time, moment in zip(
+                    tasks, alarm, times, moments, strict=True
+                )
+                if task is not None
+            ),
+        )
+
+    def set_drift(self, drifting: Iterable[tuple[str, str, str]]) -> None:
+        """Note tasks that drift, since when, and when they were flagged."""
+        self._connection.executemany(
+            "UPDATE task SET drift_since = ?, drift_flagged = ? WHERE name = ?",
+            ((since, flagged, task) for task, since, flagged in drifting),
+        )
+
+    def latest_moments(self) -> dict[str, float]:
+        """When each task was seen last, as a number."""
+        return dict(
+            self._connection.execute(
+                "SELECT name, latest_moment FROM task WHERE latest_moment IS NOT NULL"
+            )
+        )
+
+    def prune_values(self, days: int) -> int:
+        """Forget what stood in rows seen before so many days; how many rows these were."""
+        oldest = _as_text(datetime.now(UTC) - timedelta(days=days))
+        cursor = self._connection.execute(
+            "DELETE FROM row_values WHERE seen < ?", (oldest,)
+        )
+        return cursor.rowcount
+
+    # ------------------------------------------------------------------------------ answers
+
+    def add_answers(self, answers: Iterable[Answer]) -> int:
+        """Keep answers that differ from what was said of their rows; how many did."""
+        new = 0
+        for row_id, answer in answers:
+            last = self._connection.execute(
+                "SELECT answer FROM answer WHERE id = ? ORDER BY number DESC LIMIT 1",
+                (row_id,),
+            ).fetchone()
+            if last is None or last[0] != answer:
+                new += 1
+                self._connection.execute(
+                    "INSERT INTO answer (id, answer, given) VALUES (?, ?, ?)",
+                    (row_id, answer, _now()),
+                )
+        return new
+
+    def use_answers(self, monitor: Monitor) -> None:
+        """Tell the monitor all answers whose rows have come."""
+        unused = self._connection.execute(
+            "SELECT answer.number, answer.id, answer.answer FROM answer "
+            "JOIN judged_row ON judged_row.id = answer.id "
+            "WHERE used = 0 ORDER BY answer.number"
+        ).fetchall()
+        for number, row_id, answer in unused:
+            if answer != "later":
+                monitor.feedback([row_id], normal=answer == "normal")
+            self._connection.execute(
+                "UPDATE answer SET used = 1 WHERE number = ?", (number,)
+            )
+
+    def without_rows(self, ids: Sequence[str]) -> list[str]:
+        """Those of the ids that name no row of the store."""
+        cursor = self._connection.execute(
+            "SELECT value FROM json_each(?) WHERE value NOT IN "
+            "(SELECT id FROM judged_row WHERE id = value)",
+            (json.dumps(list(ids)),),
+        )
+        return [row_id for (row_id,) in cursor]
+
+    # ------------------------------------------------------------------------------- copies
+
+    def output(self, path: str) -> Output | None:
+        """What is known of a copy of the scores."""
+        found = self._connection.execute(
+            "SELECT columns, last_row, bytes, digest FROM output WHERE path = ?",
+            (path,),
+        ).fetchone()
+        if found is None:
+            return None
+        columns, last_row, size, digest = found
+        with _sound(self.path):
+            names = tuple(str(name) for name in json.loads(columns))
+            return Output(names, int(last_row), int(size), str(digest))
+
+    def set_output(self, path: str, output: Output) -> None:
+        """Note how far a copy of the scores was written."""
+        self._connection.execute(
+            "INSERT OR REPLACE INTO output VALUES (?, ?, ?, ?, ?)",
+            (
+                path,
+                json.dumps(output.columns),
+                output.last_row,
+                output.size,
+                output.digest,
+            ),
+        )
+
+    def scores_after(self, number: int, most: int) -> list[ScoreRow]:
+        """Rows after a row, at most so many."""
+        cursor = self._connection.execute(
+            "SELECT number, id, task, score, p_value, alarm, basis, drift, kept, reasons "
+            "FROM judged_row WHERE number > ? ORDER BY number LIMIT ?",
+            (number, most),
+        )
+        with _sound(self.path):
+            return [
+                ScoreRow._make(
+                    (*values, json.loads(kept or "{}"), json.loads(reasons or "[]"))
+                )
+                for *values, kept, reasons in cursor
+            ]
+
+
+@contextmanager
+def open_store(path: Path) -> Iterator[Store]:
+    """Open a store, or make one, and keep other processes from writing to it.
+
+    What was not committed is undone at the end. A store that was just made and never committed
+    is removed again.
+
+    Raises
+    ------
+    StoreError
+        If it is no store, another process writes to it, or the disk refuses.
+    """
+    made = _make_file(path)
+    store: Store | None = None
+    try:
+        with closing(sqlite3.connect(path, _PATIENCE, isolation_level=None)) as link:
+            link.execute("PRAGMA trusted_schema = OFF")
+            if not made:
+                _is_store(link, path)  # before anything is changed
+            link.execute("PRAGMA journal_mode = WAL")
+            link.execute("PRAGMA synchronous = FULL")
+            store = Store(path, link)
+            store.begin()
+            yield store
+            link.execute("ROLLBACK")
+    except sqlite3.Error as error:
+        raise StoreError(_what_to_mend(path, error)) from error
+    finally:
+        if made and (store is None or not store.saved):
+            for ending in ("", "-wal", "-shm"):
+                Path(f"{path}{ending}").unlink(missing_ok=True)
+
+
+def _make_file(path: Path) -> bool:
+    """Make an empty file if there is none; refuse one that is no SQLite file."""
+    try:
+        path.open("xb").close()
+    except FileExistsError:
+        with open(path, "rb") as stream:
+            start = stream.read(len(_STATES[0]))
+        if start.startswith(_STATES):
+            raise StoreError(
+                f"{path} is a state of an older manyone, or one saved from Python; "
+                "manyone watch needs its own. Name another file."
+            ) from None
+        if start and not start.startswith(_SQLITE):
+            raise StoreError(
+                f"{path} is not a store of manyone watch. Name another file."
+            ) from None
+        return False
+    return True
+
+
+def _is_store(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether there are tables of ours; other tables are refused."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (number,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if not tables and not application:
+        return False
+    if application != APPLICATION:
+        raise StoreError(f"{path} is a database of another program. Name another file.")
+    if number != FORMAT:
+        raise StoreError(
+            f"{path} has format {number}, and this manyone reads format {FORMAT}. "
+            "Name another file to start anew."
+        )
+    return True
+
+
+def _execute_all(connection: sqlite3.Connection, script: str) -> None:
+    """Statements one by one: `executescript` would commit before them."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            connection.execute(statement)
+            statement = ""
+
+
+@contextmanager
+def _sound(path: Path) -> Iterator[None]:
+    """Say that a store is damaged where its values are not what they should be."""
+    try:
+        yield
+    except (TypeError, ValueError, OverflowError) as error:
+        raise StoreError(
+            f"{path} is damaged ({error}). Use a copy of it, or name another file."
+        ) from error
+
+
+def _what_to_mend(path: Path, error: sqlite3.Error) -> str:
+    """A sentence for the user."""
+    name = str(getattr(error, "sqlite_errorname", ""))
+    for beginning, remedy in _REMEDIES.items():
+        if name.startswith(beginning):
+            return remedy if remedy.startswith("the disk") else f"{path} {remedy}"
+    return f"{path} is damaged ({error}). Use a copy of it, or name another file."
+
+
+def _gaps_as_none(values: Array) -> list[float | None]:
+    return [None if value != value else value for value in values.tolist()]
+
+
+def _now() -> str:
+    return _as_text(datetime.now(UTC))
+
+
+def _as_text(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
