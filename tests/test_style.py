@@ -24,6 +24,7 @@ CLEAN = (
     "src/manyone/labels.py",
     "src/manyone/messages.py",
     "src/manyone/metric",
+    "src/manyone/plots",
     "src/manyone/routing.py",
     "tests/every_method.py",
     "tests/pages.py",

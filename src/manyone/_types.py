@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 Mask = NDArray[np.bool_]
+Labels = NDArray[Any]  # of tasks: text, numbers, or objects that can be hashed
 Anomalies = Literal["any", "strangers", "faults"]
 Criterion = Literal["unseen", "seen", "faults"]
 Metric = Literal["plain", "whitened", "adaptive"]

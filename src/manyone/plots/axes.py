@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
+import numpy as np
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
+
+from manyone._types import Array
+from manyone.estimators import METHODS
+from manyone.estimators.base import OneClassEstimator
+from manyone.pipelines import TaskPipeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # From the palette of Okabe and Ito, which colour-blind people can tell apart.
-BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#8C8C8C"
-GREEN, PURPLE, ORANGE, SKY = "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
+BLUE = "#0072B2"
+VERMILION = "#D55E00"
+GREY = "#8C8C8C"
+GREEN = "#009E73"
+PURPLE = "#CC79A7"
+ORANGE = "#E69F00"
+SKY = "#56B4E9"
+
+
+#: Keywords of a function of matplotlib.
+Look: TypeAlias = dict[str, Any]
+#: What a Display is made from: a fitted model, or a pipeline that ends in one.
+Fitted: TypeAlias = OneClassEstimator | TaskPipeline | Pipeline
 
 
 class Display:
@@ -24,7 +42,12 @@ class Display:
     figure_ : Figure
     """
 
-    def _open(self, ax: Axes | None, figsize: tuple[float, float], layout: Any) -> Axes:
+    def _open(
+        self,
+        ax: Axes | None,
+        figsize: tuple[float, float],
+        layout: Literal["constrained", "compressed"] = "constrained",
+    ) -> Axes:
         """Axes to draw on, given or new; they are kept as attributes, with their figure."""
         try:
             import matplotlib.pyplot as plt
@@ -33,39 +56,38 @@ class Display:
                 f"{type(self).__name__}.plot needs matplotlib: pip install '.[plot]' in the "
                 "checkout of manyone."
             ) from error
-        self.ax_: Axes = (
-            plt.subplots(figsize=figsize, layout=layout)[1] if ax is None else ax
-        )
-        self.figure_ = cast("Figure", self.ax_.get_figure(root=True))
-        return self.ax_
+        if ax is None:
+            _, ax = plt.subplots(figsize=figsize, layout=layout)
+        self.ax_ = ax
+        self.figure_ = cast("Figure", ax.get_figure(root=True))
+        return ax
 
 
-def last_step(estimator: Any, X: Any = None, task: Any = None) -> tuple[Any, Any]:
-    """The fitted estimator at the end of a pipeline, and rows (n, d) as it gets them."""
-    from sklearn.pipeline import Pipeline  # slow to import
-
-    from manyone.pipelines import TaskPipeline
-
+def last_step(
+    estimator: Fitted,
+) -> OneClassEstimator:
+    """The fitted estimator at the end of a pipeline."""
     check_is_fitted(estimator)
     if isinstance(estimator, TaskPipeline):
-        return estimator.model_, None if X is None else estimator.transform(
-            X, task=task
-        )
-    if not isinstance(estimator, Pipeline):
-        return estimator, X
-    front = X is not None and len(estimator) > 1
-    return estimator[-1], estimator[:-1].transform(X) if front else X
+        return estimator.model_
+    return estimator[-1] if isinstance(estimator, Pipeline) else estimator
 
 
-def learned(model: Any, attribute: str, what: str) -> Any:
+def rows_of_last_step(estimator: Fitted, X: Any, task: object) -> Any:
+    """Rows as the estimator at the end of a pipeline gets them."""
+    if isinstance(estimator, TaskPipeline):
+        return estimator.transform(X, task=task)
+    if isinstance(estimator, Pipeline) and len(estimator) > 1:
+        return estimator[:-1].transform(X)
+    return X
+
+
+def learned(model: OneClassEstimator, attribute: str, what: str) -> Array:
     """An attribute that only some estimators have."""
     if hasattr(model, attribute):
-        return getattr(model, attribute)
-    from manyone.estimators import METHODS
-
-    able = [
-        method.__name__ for method in METHODS.values() if attribute in method.can.learns
-    ]
+        return np.asarray(getattr(model, attribute))
+    methods = METHODS.values()
+    able = [method.__name__ for method in methods if attribute in method.can.learns]
     raise TypeError(
         f"{type(model).__name__} learns no {what} (`{attribute}`), but {', '.join(able)} do. "
         "An array can be drawn with from_predictions."

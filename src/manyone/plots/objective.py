@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyone._types import Array
-from manyone.plots.axes import Display, last_step, learned
+from manyone.plots.axes import Display, Fitted, Look, last_step, learned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +48,7 @@ class ObjectiveDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, name: str | None = None, **kwargs: Any
+        cls, estimator: Fitted, *, name: str | None = None, **kwargs: Any
     ) -> Self:
         """Draw the `objective_path_` of a fitted model.
 
@@ -64,7 +64,7 @@ class ObjectiveDisplay(Display):
         -------
         ObjectiveDisplay
         """
-        model, _ = last_step(estimator)
+        model = last_step(estimator)
         path = learned(model, "objective_path_", "path of iterations")
         return cls.from_predictions(path, name=name or type(model).__name__, **kwargs)
 
@@ -109,17 +109,18 @@ class ObjectiveDisplay(Display):
         -------
         self
         """
-        ax = self._open(ax, (6.0, 4.0), "constrained")
-        cost, label = self.path, "objective"
+        ax = self._open(ax, (6.0, 4.0))
+        cost = self.path
+        label = "objective"
         if log:
             gap = cost - np.min(cost)
-            cost, label = (
-                np.where(gap > 0, gap, np.nan),
-                "objective minus its best value",
-            )
+            cost = np.where(gap > 0, gap, np.nan)
+            label = "objective minus its best value"
             ax.set_yscale("log")
-        few = {"marker": "o", "markersize": 4} if len(cost) <= 50 else {}
-        look: dict[str, Any] = {"linewidth": 1.5, "label": self.name, **few} | kwargs
+        look: Look = {"linewidth": 1.5, "label": self.name}
+        if len(cost) <= 50:
+            look |= {"marker": "o", "markersize": 4}
+        look |= kwargs
         (self.line_,) = ax.plot(np.arange(len(cost)), cost, **look)
         ax.set(xlabel="iteration", ylabel=label)
         ax.locator_params(axis="x", integer=True)

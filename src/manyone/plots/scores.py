@@ -9,11 +9,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes, Labels, Mask
 from manyone.labels import as_labels, encode, lookup, split_columns
-from manyone.plots.axes import BLUE, GREY, VERMILION, Display, last_step
+from manyone.plots.axes import (
+    BLUE,
+    GREY,
+    VERMILION,
+    Display,
+    Fitted,
+    Look,
+    last_step,
+    rows_of_last_step,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,9 +31,8 @@ if TYPE_CHECKING:
 _MOST_TASKS = 10  # shown unless the caller chooses
 _DOT_COLUMNS = 80  # columns of dots side by side across the axes
 _HALF_ROW = 0.4  # of the distance between two tasks
-_ROOM = (
-    2.0  # for alarms, in widths of all other dots; lower scores are drawn at the edge
-)
+# For alarms, in widths of all other dots; lower scores are drawn at the edge.
+_ROOM = 2.0
 
 
 @dataclass(eq=False, repr=False)
@@ -76,7 +84,7 @@ class ScoreDisplay(Display):
     codes: Codes
     _: KW_ONLY
     offset: Array
-    labels: NDArray[Any]
+    labels: Labels
     calibration: Sequence[Array] | None = None
     source: str = "calibration"
 
@@ -88,11 +96,11 @@ class ScoreDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
+        estimator: Fitted,
+        X: object,
         *,
-        task: Any = None,
-        which: Any = None,
+        task: object = None,
+        which: object = None,
         **kwargs: Any,
     ) -> Self:
         """Score rows with a fitted model and draw them.
@@ -125,23 +133,24 @@ class ScoreDisplay(Display):
         >>> display.alarm
         array([False,  True])
         """
-        X, task = split_columns(X, task=task)
-        model, X = last_step(estimator, X, task)
+        model = last_step(estimator)
         model._check_calibrated()
-        scores = model.score_samples(X, task=task)
+        X, task = split_columns(X, task=task)
+        rows = rows_of_last_step(estimator, X, task)
+        scores = model.score_samples(rows, task=task)
         codes = np.zeros(len(scores), dtype=np.intp)
         if task is not None:
             codes = lookup(as_labels(task), model.tasks_)
         left_out = model.calibration_
-        parts = np.split(left_out.scores, left_out.starts[1:-1])
-        known = {
-            "offset": model.offset_,
-            "labels": model.tasks_,
-            "source": left_out.source,
-        }
-        return (
-            cls(scores, codes, calibration=parts, **known)._select(which).plot(**kwargs)
+        display = cls(
+            scores,
+            codes,
+            offset=model.offset_,
+            labels=model.tasks_,
+            calibration=np.split(left_out.scores, left_out.starts[1:-1]),
+            source=left_out.source,
         )
+        return display._select(which).plot(**kwargs)
 
     @classmethod
     def from_predictions(
@@ -149,9 +158,9 @@ class ScoreDisplay(Display):
         scores: ArrayLike,
         *,
         offset: ArrayLike,
-        task: Any = None,
-        labels: Any = None,
-        which: Any = None,
+        task: object = None,
+        labels: object = None,
+        which: object = None,
         **kwargs: Any,
     ) -> Self:
         """Draw given scores.
@@ -183,49 +192,50 @@ class ScoreDisplay(Display):
         if np.isnan(values).any():
             row = int(np.argmax(np.isnan(values)))
             raise ValueError(f"The score of row {row} is NaN: drop such rows.")
-        names = (
-            np.zeros(len(values), dtype=np.intp) if task is None else as_labels(task)
-        )
+        names: Labels = np.zeros(len(values), dtype=np.intp)
+        if task is not None:
+            names = as_labels(task)
         if len(names) != len(values):
             raise ValueError(
                 f"{len(values)} scores but {len(names)} tasks: give one per row."
             )
-        known = encode(names)[0] if labels is None else as_labels(labels)
-        codes = np.zeros_like(names) if task is None else lookup(names, known)
+        tasks = encode(names)[0] if labels is None else as_labels(labels)
+        codes = np.zeros_like(names) if task is None else lookup(names, tasks)
         if np.any(codes < 0):
             raise ValueError(
                 f"The task of row {np.argmin(codes)} is missing: drop such rows."
             )
         thresholds = np.asarray(offset, dtype=np.float64)
-        if thresholds.shape not in {(), known.shape}:
+        if thresholds.shape not in {(), tasks.shape}:
             raise ValueError(
-                f"offset must be one number, or one for each of the {len(known)} tasks; "
+                f"offset must be one number, or one for each of the {len(tasks)} tasks; "
                 f"got shape {thresholds.shape}."
             )
-        thresholds = np.broadcast_to(thresholds, known.shape)
-        display = cls(values, codes, offset=thresholds, labels=known)
+        thresholds = np.broadcast_to(thresholds, tasks.shape)
+        display = cls(values, codes, offset=thresholds, labels=tasks)
         return display._select(which).plot(**kwargs)
 
-    def _select(self, which: Any) -> Self:
-        """The display of some of the tasks."""
+    def _select(self, which: object) -> Self:
+        """The display of the tasks that are named, or of the first ones."""
         if which is None:
             shown = np.unique(self.codes)[:_MOST_TASKS]
         else:
-            one = isinstance(which, str) or not np.iterable(which)
-            one = one or (isinstance(which, tuple) and which in self.labels.tolist())
-            asked = lookup(as_labels([which] if one else which), self.labels)
-            shown = np.array(list(dict.fromkeys(asked.tolist())), dtype=np.intp)
+            single = isinstance(which, str) or not np.iterable(which)
+            if isinstance(which, tuple):
+                single = which in self.labels.tolist()
+            wanted = lookup(as_labels([which] if single else which), self.labels)
+            shown = np.array(list(dict.fromkeys(wanted.tolist())), dtype=np.intp)
         if len(shown) == 0 or shown.min() < 0:
             raise ValueError(
                 "which= names no task to show. Give a label, or leave it out."
             )
         place = np.full(len(self.labels), -1)
         place[shown] = np.arange(len(shown))
-        kept = place[self.codes] >= 0
+        rows = place[self.codes] >= 0
         return replace(
             self,
-            scores=self.scores[kept],
-            codes=place[self.codes[kept]],
+            scores=self.scores[rows],
+            codes=place[self.codes[rows]],
             offset=self.offset[shown],
             labels=self.labels[shown],
             calibration=self.calibration and [self.calibration[t] for t in shown],
@@ -236,8 +246,8 @@ class ScoreDisplay(Display):
         ax: Axes | None = None,
         *,
         legend: bool = True,
-        scatter_kwargs: dict[str, Any] | None = None,
-        line_kwargs: dict[str, Any] | None = None,
+        scatter_kwargs: Look | None = None,
+        line_kwargs: Look | None = None,
     ) -> Self:
         """Draw one line of dots per task.
 
@@ -255,23 +265,25 @@ class ScoreDisplay(Display):
         -------
         self
         """
-        x, k = self.scores, len(self.labels)
-        ax = self._open(ax, (7.0, 1.5 + 0.62 * k), "constrained")
+        k = len(self.labels)
+        ax = self._open(ax, (7.0, 1.5 + 0.62 * k))
         faint = np.concatenate(self.calibration) if self.calibration else np.empty(0)
         alarm = self.alarm
-        usual = np.concatenate([x[~alarm], faint, self.offset])
+        usual = np.concatenate([self.scores[~alarm], faint, self.offset])
         edge = usual.min() - _ROOM * np.ptp(usual) if np.ptp(usual) > 0 else -np.inf
-        far, x = x < edge, np.maximum(x, edge)
+        far = self.scores < edge
+        x = np.maximum(self.scores, edge)
         width = float(np.ptp(np.concatenate([x, usual]))) / _DOT_COLUMNS or 1.0
-        style: dict[str, Any] = {"s": 26, "linewidths": 0.5, "edgecolors": "white"}
-        dots: Callable[..., PathCollection] = partial(
-            ax.scatter, **style | (scatter_kwargs or {})
-        )
+        style: Look = {"s": 26, "linewidths": 0.5, "edgecolors": "white"}
+        style |= scatter_kwargs or {}
+        dots: Callable[..., PathCollection] = partial(ax.scatter, **style)
 
         self.calibration_: PathCollection | None = None
         if self.calibration:
-            tasks = np.repeat(np.arange(k), [len(part) for part in self.calibration])
-            y, label = tasks + _stack(faint, tasks, width), f"{self.source} scores"
+            sizes = [len(left_out) for left_out in self.calibration]
+            tasks = np.repeat(np.arange(k), sizes)
+            y = tasks + _stack(faint, tasks, width)
+            label = f"{self.source} scores"
             self.calibration_ = dots(faint, y, c=GREY, alpha=0.4, zorder=1, label=label)
 
         # Rows stand on the middle line of their task, calibration scores hang below it.
@@ -289,24 +301,26 @@ class ScoreDisplay(Display):
             self.far_ = dots(x[far], y[far], c=VERMILION, marker="<", zorder=3)
 
         ink = ax.xaxis.label.get_color()  # readable on a dark background, too
-        line: dict[str, Any] = {
+        line: Look = {
             "colors": ink,
             "linewidths": 1.5,
             "label": "threshold",
             "zorder": 4,
         }
-        top, bottom = np.arange(k) - _HALF_ROW, np.arange(k) + _HALF_ROW
+        line |= line_kwargs or {}
+        middle = np.arange(k)
         self.threshold_ = ax.vlines(
-            self.offset, top, bottom, **line | (line_kwargs or {})
+            self.offset, middle - _HALF_ROW, middle + _HALF_ROW, **line
         )
         self._label(ax, alarm)
         if legend:
-            above: dict[str, Any] = {
-                "loc": "lower center",
-                "bbox_to_anchor": (0.5, 1.0),
-            }
             ax.legend(
-                ncols=4, frameon=False, handletextpad=0.3, columnspacing=1.2, **above
+                ncols=4,
+                frameon=False,
+                handletextpad=0.3,
+                columnspacing=1.2,
+                loc="lower center",
+                bbox_to_anchor=(0.5, 1.0),
             )
         return self
 
@@ -321,15 +335,20 @@ class ScoreDisplay(Display):
         ax.grid(axis="y", color="0.9", linewidth=1)
         ax.set_axisbelow(True)
         ax.spines[["top", "right", "left"]].set_visible(False)
-        rows, raised = (
-            np.bincount(part, minlength=k) for part in (self.codes, self.codes[alarm])
-        )
-        write = partial(
-            ax.text, transform=ax.get_yaxis_transform(), va="center", fontsize="small"
-        )
-        for t in range(k) if k > 1 else ():
-            colour = VERMILION if raised[t] else "0.4"
-            write(1.01, t, f"{raised[t]} of {rows[t]}", color=colour)
+        if k == 1:
+            return
+        rows = np.bincount(self.codes, minlength=k)
+        raised = np.bincount(self.codes[alarm], minlength=k)
+        for t in range(k):
+            ax.text(
+                1.01,
+                t,
+                f"{raised[t]} of {rows[t]}",
+                color=VERMILION if raised[t] else "0.4",
+                transform=ax.get_yaxis_transform(),
+                va="center",
+                fontsize="small",
+            )
 
 
 def _stack(x: Array, tasks: Codes, width: float) -> Array:

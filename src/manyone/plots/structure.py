@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import squareform
 
-from manyone._types import Array, Codes
+from manyone._types import Array, Codes, Labels
 from manyone.labels import as_labels
-from manyone.plots.axes import Display, last_step, learned
+from manyone.plots.axes import Display, Fitted, Look, last_step, learned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colorbar import Colorbar
+    from matplotlib.colors import Colormap
 
 _MOST_VALUES = 12  # largest T whose cells still have room for a number
 _LABEL_HEIGHT = 0.16  # inches that a line of text takes
@@ -62,12 +62,12 @@ class StructureDisplay(Display):
 
     structure: Array
     _: KW_ONLY
-    labels: NDArray[Any]
+    labels: Labels
     order: Codes
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, order: str | None = "cluster", **kwargs: Any
+        cls, estimator: Fitted, *, order: str | None = "cluster", **kwargs: Any
     ) -> Self:
         """Draw the `structure_` of a fitted model.
 
@@ -84,7 +84,7 @@ class StructureDisplay(Display):
         -------
         StructureDisplay
         """
-        model, _ = last_step(estimator)
+        model = last_step(estimator)
         structure = learned(model, "structure_", "relation between its tasks")
         return cls.from_predictions(
             structure, labels=model.tasks_, order=order, **kwargs
@@ -95,7 +95,7 @@ class StructureDisplay(Display):
         cls,
         structure: ArrayLike,
         *,
-        labels: Any = None,
+        labels: object = None,
         order: str | None = "cluster",
         **kwargs: Any,
     ) -> Self:
@@ -140,9 +140,9 @@ class StructureDisplay(Display):
         *,
         include_values: bool | None = None,
         values_format: str = ".2f",
-        cmap: Any = "RdBu_r",
+        cmap: str | Colormap = "RdBu_r",
         colorbar: bool = True,
-        im_kwargs: dict[str, Any] | None = None,
+        im_kwargs: Look | None = None,
     ) -> Self:
         """Draw the matrix.
 
@@ -171,22 +171,20 @@ class StructureDisplay(Display):
         rest = matrix[~np.eye(T, dtype=bool)]
         top = float(np.abs(rest).max(initial=0.0)) or float(np.abs(matrix).max()) or 1.0
         shades = colormaps.get_cmap(cmap).with_extremes(over="0.3", under="0.3")
-        look: dict[str, Any] = {"cmap": shades, "vmin": -top, "vmax": top} | (
-            im_kwargs or {}
-        )
+        look: Look = {"cmap": shades, "vmin": -top, "vmax": top, **(im_kwargs or {})}
         self.im_ = ax.imshow(matrix, **look)
 
-        self.text_: NDArray[Any] | None = None
+        self.text_: Labels | None = None
         if include_values or (include_values is None and T <= _MOST_VALUES):
             self.text_ = np.empty((T, T), dtype=object)
-            write = partial(ax.text, ha="center", va="center", fontsize="small")
             dark = self.im_.to_rgba(matrix)[..., :3] @ [0.3, 0.59, 0.11] < 0.5
             for (s, t), value in np.ndenumerate(matrix):
                 number = format(value, values_format)
-                number = number.removeprefix("-") if float(number) == 0 else number
-                self.text_[s, t] = write(
-                    t, s, number, color="white" if dark[s, t] else "black"
-                )
+                if float(number) == 0:
+                    number = number.removeprefix("-")
+                text = ax.text(t, s, number, ha="center", va="center", fontsize="small")
+                text.set_color("white" if dark[s, t] else "black")
+                self.text_[s, t] = text
 
         self.colorbar_: Colorbar | None = None
         if colorbar:
@@ -207,9 +205,8 @@ class StructureDisplay(Display):
     def _label_ticks(self, ax: Axes) -> None:
         """Label as many tasks as there is room for."""
         T = len(self.order)
-        box = ax.get_window_extent().transformed(
-            self.figure_.dpi_scale_trans.inverted()
-        )
+        inches = self.figure_.dpi_scale_trans.inverted()
+        box = ax.get_window_extent().transformed(inches)
         step = max(1, int(np.ceil(T * _LABEL_HEIGHT / min(box.width, box.height))))
         ticks = np.arange(0, T, step)
         names = [str(self.labels.tolist()[t]) for t in self.order[ticks]]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import binom
 
-from manyone._types import Array, Mask
+from manyone._types import Array, Labels, Mask
 from manyone.labels import as_labels
 from manyone.plots.axes import (
     BLUE,
@@ -29,6 +29,14 @@ if TYPE_CHECKING:
 _BAND = 0.95
 # Of the tasks with the most evidence, which the legend names.
 _COLOURS = (VERMILION, BLUE, GREEN, PURPLE, ORANGE, SKY)
+
+
+class Watched(Protocol):
+    """What is drawn of a result of ``Monitor.update``."""
+
+    @property
+    def evidence(self) -> Array:
+        """Natural logarithm of the evidence that the task of each row drifts."""
 
 
 @dataclass(eq=False, repr=False)
@@ -79,11 +87,8 @@ class RateDisplay(Display):
     @property
     def band(self) -> tuple[float, float]:
         """Range in which a measured rate is to be expected."""
-        tail = (1.0 - _BAND) / 2
-        low, high = (
-            float(binom.ppf(q, self.window, self.rate)) for q in (tail, 1.0 - tail)
-        )
-        return low / self.window, high / self.window
+        low, high = binom(self.window, self.rate).interval(_BAND)
+        return float(low) / self.window, float(high) / self.window
 
     @classmethod
     def from_predictions(
@@ -114,9 +119,8 @@ class RateDisplay(Display):
         if not 0 < rate < 1:
             raise ValueError(f"rate must lie between 0 and 1; got {rate!r}.")
         size = int(np.clip(len(raised) // 10, 20, 1000)) if window is None else window
-        return cls(raised, rate=rate, window=min(max(size, 1), len(raised))).plot(
-            **kwargs
-        )
+        window = min(max(size, 1), len(raised))
+        return cls(raised, rate=rate, window=window).plot(**kwargs)
 
     def plot(self, ax: Axes | None = None, *, legend: bool = True) -> Self:
         """Draw the measured rate, the promise and its band.
@@ -130,7 +134,7 @@ class RateDisplay(Display):
         -------
         self
         """
-        ax = self._open(ax, (7.0, 3.2), "constrained")
+        ax = self._open(ax, (7.0, 3.2))
         x = np.arange(self.window, len(self.alarm) + 1)
         low, high = self.band
         self.band_ = ax.fill_between(
@@ -183,11 +187,11 @@ class DriftDisplay(Display):
 
     paths: Sequence[Array]
     _: KW_ONLY
-    labels: Sequence[Any]
+    labels: Sequence[Hashable]
     drift_level: float = 0.01
 
     @property
-    def flagged(self) -> list[Any]:
+    def flagged(self) -> list[Hashable]:
         """Tasks whose evidence has reached the level."""
         most = -np.log10(self.drift_level)
         pairs = zip(self.labels, self.paths, strict=True)
@@ -195,7 +199,12 @@ class DriftDisplay(Display):
 
     @classmethod
     def from_watched(
-        cls, watched: Any, *, task: Any = None, drift_level: float = 0.01, **kwargs: Any
+        cls,
+        watched: Watched | list[Watched] | tuple[Watched, ...],
+        *,
+        task: object = None,
+        drift_level: float = 0.01,
+        **kwargs: Any,
     ) -> Self:
         """Draw the results of a `Monitor`.
 
@@ -213,11 +222,12 @@ class DriftDisplay(Display):
         -------
         DriftDisplay
         """
-        parts = watched if isinstance(watched, list | tuple) else [watched]
-        evidence = np.concatenate([part.evidence for part in parts]) / np.log(10.0)
-        names: NDArray[Any] = (
-            np.zeros(len(evidence), dtype=int) if task is None else as_labels(task)
-        )
+        results = watched if isinstance(watched, list | tuple) else [watched]
+        evidence = np.concatenate([result.evidence for result in results])
+        evidence /= np.log(10.0)
+        names: Labels = np.zeros(len(evidence), dtype=int)
+        if task is not None:
+            names = as_labels(task)
         if len(names) != len(evidence):
             raise ValueError(
                 f"{len(evidence)} rows but {len(names)} tasks: give one per row."
@@ -232,7 +242,7 @@ class DriftDisplay(Display):
         cls,
         paths: Sequence[ArrayLike],
         *,
-        labels: Sequence[Any] | None = None,
+        labels: Sequence[Hashable] | None = None,
         drift_level: float = 0.01,
         **kwargs: Any,
     ) -> Self:
@@ -271,7 +281,7 @@ class DriftDisplay(Display):
         -------
         self
         """
-        ax = self._open(ax, (7.0, 3.2), "constrained")
+        ax = self._open(ax, (7.0, 3.2))
         level = -np.log10(self.drift_level)
         most = np.array([np.max(path, initial=-np.inf) for path in self.paths])
         rank = np.argsort(np.argsort(-most, kind="stable"))
