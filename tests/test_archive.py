@@ -111,7 +111,7 @@ def test_the_order_of_arrays_is_kept():
         JointOCKSR,
         b"bytes",
     ],
-    ids=str,
+    ids=["function", "complex", "records", "set", "class", "bytes"],
 )
 def test_what_a_file_cannot_hold_is_named(value):
     with pytest.raises(ValueError, match="it holds a"):
