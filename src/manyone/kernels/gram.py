@@ -1,8 +1,9 @@
 """Kernels and training rows as one object: matrices, features, and points to expand over.
 
-A :class:`Gram` is what a method is fitted to, whatever the kernel (named, callable, precomputed)
-and however it is held (rows, matrix, landmarks). :class:`Points` are what is left of it in a fitted
-model: the rows that its functions are expanded over. An :class:`Expansion` has one for every task.
+A :class:`Gram` is what a method is fitted to, whatever the kernel (named, callable,
+precomputed) and however it is held (rows, matrix, landmarks). :class:`Points` are what
+is left of it in a fitted model: the rows that its functions are expanded over. An
+:class:`Expansion` has one for every task.
 """
 
 from __future__ import annotations

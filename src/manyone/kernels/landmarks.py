@@ -22,10 +22,11 @@ def landmark_features(
 ) -> tuple[Array, FeatureMap]:
     """Feature rows of a random low-rank approximation Phi Phi' <= K.
 
-    Randomly pivoted Cholesky: rows become landmarks with probability proportional to what is not
-    yet explained of them, so that small clusters are found and outliers do not take all places.
-    Candidates are drawn in blocks and accepted by rejection, which has the law of one-by-one
-    sampling at the speed of matrix products. O(n m) kernel values, O(n m^2) flops.
+    Randomly pivoted Cholesky: rows become landmarks with probability proportional to
+    what is not yet explained of them, so that small clusters are found and outliers do
+    not take all places. Candidates are drawn in blocks and accepted by rejection, which
+    has the law of one-by-one sampling at the speed of matrix products. O(n m) kernel
+    values, O(n m^2) flops.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from manyone._types import Array, Rows
 DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock", "chi2": "chi2"}
 #: Kernels whose ``gamma`` multiplies an inner product.
 PRODUCTS = frozenset({"poly", "polynomial", "sigmoid"})
-# The median of more rows is that of a sample of so many: off by one or two per cent.
+# The median of more rows is that of a sample of so many: off by a few per cent.
 _MOST_ROWS = 2048
 # Distances that are held at a time.
 _BLOCK = 2**20

@@ -1,4 +1,4 @@
-"""Quadratic programs over boxes with unit sums: the core of the support vector methods."""
+"""Quadratic programs over boxes with unit sums, for the support vector methods."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -11,7 +11,7 @@ from manyone._types import Array, Codes
 
 
 class KernelRows(Protocol):
-    """What the solver asks of a kernel matrix: its diagonal and some of its rows."""
+    """What the solver needs of a kernel matrix: its diagonal and single rows."""
 
     def __getitem__(self, rows: int | Codes, /) -> Array:
         """Return one row (n,) or several (m, n)."""
@@ -21,9 +21,10 @@ class KernelRows(Protocol):
 
 
 class CachedRows:
-    """Kernel matrix whose rows are computed when first asked for.
+    """Kernel matrix whose rows are computed when they are first needed.
 
-    A support vector problem touches few rows, so for cheap rows this beats filling the matrix.
+    A support vector problem touches few rows, so for cheap rows this beats filling the
+    matrix.
 
     Parameters
     ----------
@@ -37,15 +38,15 @@ class CachedRows:
         self._diagonal = diagonal
         # Untouched pages of an empty array cost nothing.
         self._rows = np.empty((len(diagonal), len(diagonal)))
-        self._known = np.zeros(len(diagonal), dtype=bool)
+        self._computed = np.zeros(len(diagonal), dtype=bool)
 
     def __getitem__(self, rows: int | Codes, /) -> Array:
         """Return one row (n,) or several (m, n)."""
-        known = self._known[rows]
-        if not known.all():
-            missing = np.atleast_1d(rows)[~np.atleast_1d(known)]
+        computed = self._computed[rows]
+        if not computed.all():
+            missing = np.atleast_1d(rows)[~np.atleast_1d(computed)]
             self._rows[missing] = self._compute(missing)
-            self._known[missing] = True
+            self._computed[missing] = True
         return self._rows[rows]
 
     def diagonal(self) -> Array:
@@ -69,7 +70,7 @@ class Infeasible(ValueError):
 
 
 class _BoxQP(NamedTuple):
-    """The problem: `first` holds the first row of every group, `group` that of every row."""
+    """The problem: `first` is the first row of each group, `group` that of each row."""
 
     K: KernelRows
     linear: Array
@@ -90,11 +91,11 @@ class BoxQPSolution(NamedTuple):
     gradient : array of shape (n,)
         Kb - linear.
     gap : array of shape (n_groups,)
-        How far the largest gradient among coefficients that can shrink exceeds the smallest among
-        those that can grow.
+        How far the largest gradient among coefficients that can shrink exceeds the
+        smallest among those that can grow.
     multiplier : array of shape (n_groups,)
-        Threshold on the gradient: its mean over the free rows, or the middle of what optimality
-        allows.
+        Threshold on the gradient: its mean over the free rows, or the middle of what
+        optimality allows.
     """
 
     coef: Array
@@ -115,11 +116,12 @@ def solve_box_qp(
     tol: float = 1e-8,
     max_iter: int = 100_000,
 ) -> BoxQPSolution:
-    """Minimise b'Kb/2 - linear'b subject to lower <= b <= upper and unit sum in every group.
+    """Minimise b'Kb/2 - linear'b; lower <= b <= upper, unit sum in every group.
 
-    Two-coordinate steps find roughly which bounds are active; a primal active-set method then
-    finishes exactly: it solves for the free coefficients, stops at the first bound in the way,
-    and frees the bounds that the gradient wants to leave. Every step lowers the objective.
+    Two-coordinate steps find roughly which bounds are active; a primal active-set
+    method then finishes exactly: it solves for the free coefficients, stops at the
+    first bound in the way, and frees the bounds that the gradient wants to leave. Every
+    step lowers the objective.
 
     Parameters
     ----------
@@ -130,8 +132,8 @@ def solve_box_qp(
     starts : array of shape (n_groups,), default=(0,)
         First row of every group; a group's rows are contiguous.
     tol : float, default=1e-8
-        Largest violation of the optimality conditions, relative to the largest entry of K's
-        diagonal.
+        Largest violation of the optimality conditions, relative to the largest entry of
+        K's diagonal.
     max_iter : int, default=100_000
         Bound on the number of steps.
 
@@ -150,22 +152,20 @@ def solve_box_qp(
     qp = _BoxQP(K, linear, lower, upper, first, group, scale)
     coef = _start(qp)
     gradient = _gradient(qp, coef)
-    rough, few = max(1e-3, tol) * scale, min(len(coef) // 4, max_iter)
-    n_iter = _pair_steps(qp, coef, gradient, rough, few)
+    rough_gap = max(1e-3, tol) * scale
+    n_iter = _pair_steps(qp, coef, gradient, rough_gap, min(len(coef) // 4, max_iter))
     while True:
         gradient = _gradient(qp, coef)
         gap, multiplier = _optimality(qp, coef, gradient)
         converged = bool(gap.max() <= tol * scale)
         if converged or n_iter >= max_iter:
             break
-        n_iter += _active_set_round(
-            qp, coef, gradient, gradient - multiplier[group], tol * scale
-        )
+        slope = gradient - multiplier[group]
+        n_iter += _active_set_round(qp, coef, gradient, slope, tol * scale)
     # Round-off next to a bound must not pass for a free coefficient.
     margin = 1e-12 * np.minimum(upper - lower, 1.0)
-    coef = np.where(
-        coef - lower <= margin, lower, np.where(upper - coef <= margin, upper, coef)
-    )
+    coef = np.where(upper - coef <= margin, upper, coef)
+    coef = np.where(coef - lower <= margin, lower, coef)
     multiplier = _optimality(qp, coef, gradient)[1]
     objective = float(coef @ (gradient - linear) / 2)
     return BoxQPSolution(coef, gradient, objective, gap, multiplier, n_iter, converged)
@@ -193,10 +193,13 @@ def _gradient(qp: _BoxQP, coef: Array) -> Array:
 def _optimality(qp: _BoxQP, coef: Array, gradient: Array) -> tuple[Array, Array]:
     """Optimality gap and multiplier of every group.
 
-    The gap is the largest gradient that can shrink minus the smallest that can grow; the multiplier
-    the mean gradient of the free rows or, without any, the middle of these two where finite.
+    The gap is the largest gradient that can shrink minus the smallest that can grow;
+    the multiplier the mean gradient of the free rows or, without any, the middle of
+    these two where finite.
     """
-    first, can_shrink, can_grow = qp.first, coef > qp.lower, coef < qp.upper
+    first = qp.first
+    can_shrink = coef > qp.lower
+    can_grow = coef < qp.upper
     shrink = np.maximum.reduceat(np.where(can_shrink, gradient, -np.inf), first)
     grow = np.minimum.reduceat(np.where(can_grow, gradient, np.inf), first)
     free = can_shrink & can_grow
@@ -211,19 +214,18 @@ def _optimality(qp: _BoxQP, coef: Array, gradient: Array) -> tuple[Array, Array]
 def _active_set_round(
     qp: _BoxQP, coef: Array, gradient: Array, slope: Array, gap: float
 ) -> int:
-    """Free the bounds that violate optimality most and solve, in place; the number of steps."""
-    can_shrink, can_grow = coef > qp.lower, coef < qp.upper
+    """Free the bounds that violate optimality most and solve, in place; count steps."""
+    can_shrink = coef > qp.lower
+    can_grow = coef < qp.upper
     violation = np.where(can_grow, -slope, 0.0).clip(0.0)
     violation = np.maximum(violation, np.where(can_shrink, slope, 0.0))
     # Freeing only the largest violations keeps the linear systems small.
-    free = (can_shrink & can_grow) | (
-        violation > max(0.25 * violation.max(), 0.25 * gap)
-    )
+    limit = 0.25 * max(violation.max(), gap)
+    free = (can_shrink & can_grow) | (violation > limit)
     before = coef.copy()
     n_iter = _free_steps(qp, coef, slope, np.flatnonzero(free))
-    if np.array_equal(
-        before, coef
-    ):  # Rows freed at a vertex can block each other; a pair moves.
+    if np.array_equal(before, coef):
+        # Rows freed at a vertex can block each other; a pair moves.
         n_iter += _pair_steps(qp, coef, gradient, 0.0, 1)
     return n_iter
 
@@ -231,15 +233,15 @@ def _active_set_round(
 def _pair_steps(
     qp: _BoxQP, coef: Array, gradient: Array, gap: float, max_iter: int
 ) -> int:
-    """Move mass inside the pair that gains most, in place, until no pair violates by ``gap``."""
-    K, lower, upper, first = qp.K, qp.lower, qp.upper, qp.first
-    diagonal = K.diagonal()
+    """Move mass inside the pair that gains most, in place, until gaps are small."""
+    lower = qp.lower
+    upper = qp.upper
+    first = qp.first
+    diagonal = qp.K.diagonal()
     ends = np.append(first[1:], len(coef))
-    # Added to the gradient, these take coefficients at a bound out of the race.
-    full, empty = (
-        np.where(coef < upper, 0.0, np.inf),
-        np.where(coef > lower, 0.0, -np.inf),
-    )
+    # Added to the gradient, these exclude coefficients at a bound.
+    full = np.where(coef < upper, 0.0, np.inf)
+    empty = np.where(coef > lower, 0.0, -np.inf)
     for n_iter in range(max_iter):
         worst = 0
         if len(first) > 1:
@@ -250,7 +252,7 @@ def _pair_steps(
         excess = gradient[rows] - (gradient[up] + full[up]) + empty[rows]
         if not excess.max() > gap:
             return n_iter
-        row_up = K[up]
+        row_up = qp.K[up]
         curvature = diagonal[rows] - 2 * row_up[rows] + diagonal[up]
         # Between copies it is zero, and the bounds end the step.
         curvature = np.maximum(curvature, np.finfo(float).eps * qp.scale)
@@ -267,39 +269,38 @@ def _pair_steps(
         for row in (up, down):
             full[row] = 0.0 if coef[row] < upper[row] else np.inf
             empty[row] = 0.0 if coef[row] > lower[row] else -np.inf
-        gradient += step * (row_up - K[down])
+        gradient += step * (row_up - qp.K[down])
     return max_iter
 
 
 def _free_steps(qp: _BoxQP, coef: Array, slope: Array, rows: Codes) -> int:
-    """Minimise over the coefficients of `rows`, in place, fixing those that reach a bound.
+    """Minimise over coefficients of `rows`, in place, fixing those that reach a bound.
 
-    `slope` is the gradient less the multiplier of the group: on fixed sums neither this change nor
-    the ones added to blocks of K matters, and both spare the solve from cancellation.
+    `slope` is the gradient less the multiplier of the group: on fixed sums neither this
+    change nor the ones added to blocks of K matters, and both spare the solve from
+    cancellation.
     """
-    value, low, high, labels = (
-        coef[rows],
-        qp.lower[rows],
-        qp.upper[rows],
-        qp.group[rows],
-    )
-    slope, scale = slope[rows], qp.scale
-    block = qp.K[rows][:, rows] + scale * (labels[:, None] == labels)
+    value = coef[rows]
+    low = qp.lower[rows]
+    high = qp.upper[rows]
+    labels = qp.group[rows]
+    slope = slope[rows]
+    block = qp.K[rows][:, rows] + qp.scale * (labels[:, None] == labels)
     # A proximal term, vanishing at the solution, keeps singular kernels solvable.
-    block.flat[:: len(rows) + 1] += 1e-10 * scale
+    block.flat[:: len(rows) + 1] += 1e-10 * qp.scale
     keep = np.arange(len(rows))
     n_iter = 0
     while True:
         n_iter += 1
         present, member = np.unique(labels[keep], return_inverse=True)
         indicator = np.eye(len(present))[member]
-        solved = dposv(
-            block[np.ix_(keep, keep)], np.column_stack([slope[keep], indicator])
-        )[1]
+        right = np.column_stack([slope[keep], indicator])
+        _, solved, _ = dposv(block[np.ix_(keep, keep)], right)
         per_group = indicator.T @ solved
         shift = np.linalg.solve(per_group[:, 1:], per_group[:, 0])
         move = solved[:, 1:] @ shift - solved[:, 0]
-        # Round-off of an ill-conditioned solve must not leak out of the sum constraints.
+        # Round-off of an ill-conditioned solve must not leak out of the sum
+        # constraints.
         move -= indicator @ (indicator.T @ move / indicator.sum(axis=0))
         target = np.where(move > 0, high[keep], low[keep])
         max_step = np.full(len(keep), np.inf)
@@ -319,12 +320,12 @@ def _free_steps(qp: _BoxQP, coef: Array, slope: Array, rows: Codes) -> int:
 
 
 def _group_lengths(
-    block: Array, slope: Array, move: Array, reach: Array, member: Codes
+    block: Array, slope: Array, move: Array, max_step: Array, member: Codes
 ) -> Array:
-    """Let every group go as far as it can, if that is better than stopping all at one bound."""
+    """Let every group go as far as it can, if better than stopping all at one bound."""
     furthest = np.ones(member.max() + 1)
-    np.minimum.at(furthest, member, reach)
-    lengths = np.full(len(move), reach.min()), furthest[member]
+    np.minimum.at(furthest, member, max_step)
+    lengths = [np.full(len(move), max_step.min()), furthest[member]]
     steps = np.stack([length * move for length in lengths])
     change = steps @ slope + np.einsum("ij,ij->i", steps, steps @ block) / 2
     return lengths[int(change.argmin())]

@@ -1,7 +1,8 @@
 r"""Models :math:`f = K C L` with a kernel L over the outputs, in the eigenbasis of K.
 
-With :math:`L = Q \operatorname{diag}(l) Q'` the outputs part into ridge regressions along the
-columns of Q, with the ridge alpha / l: linear structures (L = B'B) and learnt output kernels alike.
+With :math:`L = Q \operatorname{diag}(l) Q'` the outputs part into ridge regressions
+along the columns of Q, with the ridge alpha / l: linear structures (L = B'B) and learnt
+output kernels alike.
 """
 
 import numpy as np
@@ -18,14 +19,14 @@ from manyone.solvers.ridge import (
 def resolved_weight(weight: Array) -> Array:
     """Weights (n,) in which none but zeros lies below a millionth of the largest.
 
-    An eigendecomposition, or moments, of rows scaled by their weights would lose lighter rows in
-    rounding: what they say would depend on the order of the rows.
+    An eigendecomposition, or moments, of rows scaled by their weights would lose
+    lighter rows in rounding: what they say would depend on the order of the rows.
     """
     return np.where(weight > 0, np.maximum(weight, 1e-6 * weight.max()), 0.0)
 
 
 def eigenbasis(K: Array, alpha: float, root: Array) -> tuple[Array, Array]:
-    """Positive eigenvalues and eigenvectors of ``root[:, None] * K * root``; K is destroyed.
+    """Positive eigenvalues, eigenvectors of ``root[:, None] * K * root``; destroys K.
 
     Parameters
     ----------
@@ -53,8 +54,8 @@ def eigenbasis(K: Array, alpha: float, root: Array) -> tuple[Array, Array]:
         values, vectors = eigh(K, driver="evd", overwrite_a=True, check_finite=False)
     if not finite or values[0] <= -alpha:
         raise NotPositiveDefinite(NotPositiveDefinite.TEXT.format(alpha))
-    kept = values > len(values) * np.finfo(float).eps * max(values[-1], 0.0)
-    return values[kept], vectors[:, kept]
+    resolved = values > len(values) * np.finfo(float).eps * max(values[-1], 0.0)
+    return values[resolved], vectors[:, resolved]
 
 
 def left_out_scores_of_structure(
@@ -66,10 +67,11 @@ def left_out_scores_of_structure(
     weight: Array,
     codes: Codes,
 ) -> tuple[Array, Array]:
-    """Score of every normal row under the model refitted without one count of it, L held fixed.
+    """Score of each normal row under the model without one count of it, L held fixed.
 
-    Along each eigenvector of L this is a ridge regression, where leaving out a row has a closed
-    form; residuals, and what the row takes from the mean of its task, are rotated back.
+    Along each eigenvector of L this is a ridge regression, where leaving out a row has
+    a closed form; residuals, and what the row takes from the mean of its task, are
+    rotated back.
 
     Parameters
     ----------
@@ -90,25 +92,29 @@ def left_out_scores_of_structure(
     scores : array of shape (n,)
         NaN for rows without a response.
     residual : array of shape (n,)
-        ``1 - f_t(x)`` of each normal row for its own task, by the model that has seen it; NaN else.
+        ``1 - f_t(x)`` of each normal row for its own task, by the model that has seen
+        it; NaN else.
     """
     values, Q = eigh(L)
-    kept = alpha / (eigenvalues[:, None] * np.maximum(values, 0.0) + alpha)
+    shrinkage = alpha / (eigenvalues[:, None] * np.maximum(values, 0.0) + alpha)
     root = np.sqrt(weight)[:, None]
     V = eigenvectors.T @ (root * R)
     outside = R - (eigenvectors @ V) / root
     normal = np.flatnonzero(R.any(axis=1))
-    task, own, root = codes[normal], eigenvectors[normal], root[normal]
-    residuals = outside[normal] @ Q + own @ (kept * (V @ Q)) / root
-    squares = own**2
+    task = codes[normal]
+    vectors = eigenvectors[normal]
+    root = root[normal]
+    residuals = outside[normal] @ Q + vectors @ (shrinkage * (V @ Q)) / root
+    squares = vectors**2
     missing = np.maximum(1.0 - squares.sum(axis=1), 0.0)[:, None]
-    left_out = residuals / one_minus_leverage(
-        missing + squares @ kept, weight[normal, None]
-    )
+    complement = missing + squares @ shrinkage
+    left_out = residuals / one_minus_leverage(complement, weight[normal, None])
     # What of one count of a row its own task does not explain, along every eigenvector.
-    unexplained = outside[normal, task][:, None] + (own * V[:, task].T) @ kept / root
+    unexplained = (vectors * V[:, task].T) @ shrinkage / root
+    unexplained += outside[normal, task][:, None]
     back = Q[task]
-    scores, residual = np.full((2, len(R)), np.nan)
+    scores = np.full(len(R), np.nan)
+    residual = np.full(len(R), np.nan)
     residual[normal] = np.einsum("iq,iq->i", back, residuals)
     without = np.einsum("iq,iq->i", back, left_out)
     moved = np.einsum("iq,iq->i", back, left_out * unexplained)

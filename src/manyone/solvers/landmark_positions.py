@@ -1,8 +1,6 @@
-"""Where landmarks serve a ridge regression best: their places are learned, starting from rows."""
+"""Landmarks moved from rows to where a ridge regression fits best."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -15,17 +13,17 @@ from manyone.solvers.nonlinear import gram
 from manyone.solvers.ridge import factorise
 from manyone.solvers.two_layer_landmarks import add_rounding
 
-# Values and slopes that are computed: the first few give most of what there is to gain.
+# Values and slopes that are computed: the first ones give most of the gain.
 _EVALUATIONS = 8
 
 
 def solve_landmark_positions(
     Z: Array, X: Array, codes: Codes, weight: Array, n_tasks: int, alpha: float
 ) -> Array:
-    """Minimise ``min_C sum_i w_i |C' k(Z, x_i) - r_i|^2 + alpha tr(C' k(Z, Z) C)`` over Z.
+    """Minimise ``sum_i w_i |C' k(Z, x_i) - r_i|^2 + alpha tr(C' k(Z, Z) C)``, Z and C.
 
-    The kernel is ``exp(-|x - z|^2)``, responses r are one-hot. A few steps of L-BFGS, each of
-    O(n m (m + d)) flops; n x m numbers are held.
+    The kernel is ``exp(-|x - z|^2)``, responses r are one-hot. A few steps of L-BFGS,
+    each of O(n m (m + d)) flops; n x m numbers are held.
 
     Parameters
     ----------
@@ -42,28 +40,26 @@ def solve_landmark_positions(
     -------
     ndarray of shape (m, d)
     """
-    total, known = weight.sum(), np.flatnonzero(codes >= 0)
+    total = weight.sum()
     root = np.sqrt(weight / total)
-    responses = sparse.csr_array(
-        (root[known], (known, codes[known])), shape=(len(codes), n_tasks)
-    )
-    options: Any = {"maxfun": _EVALUATIONS, "maxcor": 5}
-    given = X, root, responses, alpha / total
-    found = minimize(
+    normal = np.flatnonzero(codes >= 0)
+    entries = (root[normal], (normal, codes[normal]))
+    responses = sparse.csr_array(entries, shape=(len(codes), n_tasks))
+    minimum = minimize(
         position_objective,
         Z.ravel(),
-        given,
+        (X, root, responses, alpha / total),
         jac=True,
         method="L-BFGS-B",
-        options=options,
+        options={"maxfun": _EVALUATIONS, "maxcor": 5},
     )
-    return np.asarray(found.x.reshape(Z.shape))
+    return np.asarray(minimum.x.reshape(Z.shape))
 
 
 def position_objective(
-    flat: Array, X: Array, root: Array, responses: Any, alpha: float
+    flat: Array, X: Array, root: Array, responses: sparse.csr_array, alpha: float
 ) -> tuple[float, Array]:
-    """The objective with C eliminated, and its slope in Z: that of the sum with C held fixed.
+    """The objective with C eliminated, and its slope in Z, that with C held fixed.
 
     Parameters
     ----------
@@ -77,17 +73,17 @@ def position_objective(
     alpha : float
     """
     Z = flat.reshape(-1, X.shape[1])
-    K, own = gram(X, Z, 1.0), gram(Z, Z, 1.0)
+    K = gram(X, Z, 1.0)
+    inner = gram(Z, Z, 1.0)
     K *= root[:, None]
     moments = add_rounding(blas.dsyrk(1.0, K.T, lower=1), 1.0)
-    moments += alpha * own
+    moments += alpha * inner
     sums = (responses.T @ K).T
-    C = cho_solve(
-        (factorise(moments, 0.0, np.ones(len(Z)), overwrite=True), True), sums
-    )
+    factor = factorise(moments, 0.0, np.ones(len(Z)), overwrite=True)
+    C = cho_solve((factor, True), sums)
     value = responses.power(2).sum() - float(np.vdot(sums, C))
     products = C @ C.T
-    pull = 4.0 * alpha * products * own
+    pull = 4.0 * alpha * products * inner
     slope = pull @ Z - pull.sum(axis=1)[:, None] * Z
     for part in row_blocks(len(X), 2 * len(Z)):
         fitted = (K[part] @ C) @ C.T if 2 * C.shape[1] < len(Z) else K[part] @ products

@@ -1,8 +1,8 @@
-"""The penalty of the sparse group lasso, and its exact minimiser once the support is found.
+"""The penalty of the sparse group lasso, and its exact minimiser on a support.
 
-A duality gap of g leaves fitted values wrong by sqrt(g): a gap of 1e-10 is five digits. On the
-right support with the right signs the objective is smooth, and Newton steps find its minimiser to
-rounding.
+A duality gap of g leaves fitted values wrong by sqrt(g): a gap of 1e-10 is five digits.
+On the right support with the right signs the objective is smooth, and Newton steps find
+its minimiser to rounding.
 """
 
 from typing import NamedTuple
@@ -51,16 +51,15 @@ class Penalty(NamedTuple):
 
     def values(self, B: Array) -> Array:
         """Penalty of each output, (T,)."""
-        return (self.l1 * np.abs(B)).sum(axis=0) + self.group * np.sqrt(
-            self.blocks(B**2)
-        ).sum(0)
+        entries = (self.l1 * np.abs(B)).sum(axis=0)
+        return entries + self.group * np.sqrt(self.blocks(B**2)).sum(axis=0)
 
     def prox(self, V: Array, step: float = 1.0) -> tuple[Array, Array, Array]:
-        """Proximal point of V, the unit vectors of its blocks and their remaining lengths."""
+        """Proximal point of V, unit vectors of its blocks, their remaining lengths."""
         unit = soft(V, step * self.l1)
         norm = np.maximum(np.sqrt(self.blocks(unit**2)), _TINY)
-        kept = np.maximum(1.0 - step * self.group / norm, 0.0)
-        return unit * self.spread(kept), unit / self.spread(norm), kept
+        remaining = np.maximum(1.0 - step * self.group / norm, 0.0)
+        return unit * self.spread(remaining), unit / self.spread(norm), remaining
 
 
 def finish(
@@ -71,10 +70,10 @@ def finish(
     outputs: Codes,
     rounds: int = 6,
 ) -> Mask:
-    """Solve some outputs exactly, in place, from where they are; True where that worked.
+    """Solve outputs exactly, in place, from where they are; True where that worked.
 
-    Rounds of one proximal gradient step, which corrects the support, and Newton steps on it; an
-    output is done when a proximal step moves it by no more than rounding.
+    Rounds of one proximal gradient step, which corrects the support, and Newton steps
+    on it; an output is done when a proximal step moves it by no more than rounding.
 
     Parameters
     ----------
@@ -114,23 +113,22 @@ def finish(
 def _newton(
     gram: Array, moments: Array, penalty: Penalty, x: Array, steps: int = 8
 ) -> Array:
-    """Newton steps for one output on the support of x (p,); entries that change sign leave it."""
-    x, label = x.copy(), penalty.label
+    """Newton steps for one output on the support of x (p,), less what changes sign."""
+    x = x.copy()
+    label = penalty.label
     for _ in range(steps):
         entries = np.flatnonzero(x)
         if not len(entries):
             break
-        source, here, signs = label[entries], x[entries], np.sign(x[entries])
+        source = label[entries]
+        here = x[entries]
+        signs = np.sign(here)
         same = source[:, None] == source
         norm = np.sqrt(same @ here**2)
         pull = penalty.group / norm
         block = 2.0 * gram[entries[:, None], entries]
-        slope = (
-            block @ here
-            - moments[entries]
-            + penalty.l1[entries, 0] * signs
-            + pull * here
-        )
+        slope = block @ here - moments[entries]
+        slope = slope + penalty.l1[entries, 0] * signs + pull * here
         block -= np.where(same, (pull / norm**2 * here)[:, None] * here, 0.0)
         diagonal = np.einsum("ii->i", block)
         diagonal += pull
@@ -140,8 +138,6 @@ def _newton(
             break
         new = here - move
         x[entries] = np.where(np.sign(new) == signs, new, 0.0)
-        if (
-            np.abs(move).max() <= 1e-9 * np.abs(here).max()
-        ):  # the next one would be rounding
-            break
+        if np.abs(move).max() <= 1e-9 * np.abs(here).max():
+            break  # the next step would be rounding
     return x

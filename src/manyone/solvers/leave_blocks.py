@@ -4,9 +4,10 @@ For the problem of :mod:`manyone.solvers.ridge`,
 
 .. math:: \min_f \sum_i w_i \lVert f(x_i) - r_i \rVert^2 + \alpha \lVert f \rVert_k^2,
 
-let :math:`\rho = S (r - f)` be the scaled residuals and :math:`C = \alpha M^{-1}`. Refitted without
-the rows S, the residuals there are :math:`u = C_{SS}^{-1} \rho_S`, and the weighted sum of all
-residuals of a task t loses :math:`\rho_S' u`: one solve of the size of the block, no refit.
+let :math:`\rho = S (r - f)` be the scaled residuals and :math:`C = \alpha M^{-1}`.
+Refitted without the rows S, the residuals there are :math:`u = C_{SS}^{-1} \rho_S`, and
+the weighted sum of all residuals of a task t loses :math:`\rho_S' u`: one solve of the
+size of the block, no refit.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -38,18 +39,14 @@ def solve_without_blocks(
         Rows that leave together.
     """
     n = len(L)
-    for some, rows, ends in _in_turns(blocks):
+    for batch, rows, ends in _batches(blocks):
         first = int(rows.min())  # columns of L^-1 vanish above their diagonal
         columns = np.zeros((n - first, len(rows)), order="F")
         columns[rows - first, np.arange(len(rows))] = 1.0
         half = blas.dtrsm(1.0, L[first:, first:], columns, lower=1, overwrite_b=1)
-        for block, mine in zip(some, np.split(half, ends, axis=1), strict=True):
-            yield solve(
-                alpha * (mine.T @ mine),
-                scaled[block],
-                assume_a="pos",
-                check_finite=False,
-            )
+        for block, part in zip(batch, np.split(half, ends, axis=1), strict=True):
+            C = alpha * (part.T @ part)
+            yield solve(C, scaled[block], assume_a="pos", check_finite=False)
 
 
 def solve_primal_without_blocks(
@@ -58,33 +55,32 @@ def solve_primal_without_blocks(
     scaled: Array,
     blocks: list[Codes],
 ) -> Iterator[Array]:
-    """The same from features (k, m) of rows (k,), in which a leverage is ``w |z|^2``."""
-    for some, rows, ends in _in_turns(blocks):
+    """The same from features z (k, m) of rows (k,): a leverage is ``w |z|^2``."""
+    for batch, rows, ends in _batches(blocks):
         Z = np.sqrt(weight[rows])[:, None] * features(rows)
-        for block, mine in zip(some, np.split(Z, ends), strict=True):
-            size, m = mine.shape
+        for block, part in zip(batch, np.split(Z, ends), strict=True):
+            size, m = part.shape
             if size <= m:
-                C = np.eye(size) - mine @ mine.T
+                C = np.eye(size) - part @ part.T
                 yield solve(C, scaled[block], assume_a="pos", check_finite=False)
             else:  # C^-1 = I + Z (I - Z'Z)^-1 Z'
-                inner = solve(
-                    np.eye(m) - mine.T @ mine, mine.T @ scaled[block], assume_a="pos"
-                )
-                yield scaled[block] + mine @ inner
+                right = part.T @ scaled[block]
+                inner = solve(np.eye(m) - part.T @ part, right, assume_a="pos")
+                yield scaled[block] + part @ inner
 
 
-def _in_turns(blocks: list[Codes]) -> Iterator[tuple[list[Codes], Codes, Codes]]:
-    """Some blocks at a time, their rows one after the other, and where these are to be split."""
+def _batches(blocks: list[Codes]) -> Iterator[tuple[list[Codes], Codes, Codes]]:
+    """Blocks in batches: the blocks, all their rows, and where to split the rows."""
     start = 0
     while start < len(blocks):
-        stop, width = start, 0
-        while stop < len(blocks) and (
-            stop == start or width + len(blocks[stop]) <= _COLUMNS
-        ):
+        stop = start + 1
+        width = len(blocks[start])
+        while stop < len(blocks) and width + len(blocks[stop]) <= _COLUMNS:
             width += len(blocks[stop])
             stop += 1
-        some = blocks[start:stop]
-        yield some, np.concatenate(some), np.cumsum([len(block) for block in some])[:-1]
+        batch = blocks[start:stop]
+        ends = np.cumsum([len(block) for block in batch])[:-1]
+        yield batch, np.concatenate(batch), ends
         start = stop
 
 
@@ -99,8 +95,9 @@ def scores_without_blocks(
 ) -> Array:
     """Score of normal rows under models refitted without their block.
 
-    The score is minus the distance between the row's response and the mean response of the rows of
-    its task that are left, as in :func:`manyone.solvers.ridge.left_out_scores`.
+    The score is minus the distance between the row's response and the mean response of
+    the rows of its task that are left, as in
+    :func:`manyone.solvers.ridge.left_out_scores`.
 
     Parameters
     ----------
@@ -119,11 +116,13 @@ def scores_without_blocks(
     ndarray of shape (n,)
         NaN where a row never leaves.
     """
-    scores, root = np.full(len(codes), np.nan), np.sqrt(weight)
+    scores = np.full(len(codes), np.nan)
+    root = np.sqrt(weight)
     summed = total * (1.0 - mean)
     for without, (gone, judged) in zip(solved, leaving, strict=True):
         task = codes[gone[0]]
-        lost, removed = (root[gone] * residual[gone]) @ without, weight[gone].sum()
+        lost = (root[gone] * residual[gone]) @ without
+        removed = weight[gone].sum()
         others = left_out_mean(summed[task], lost, total[task], removed)
         scores[gone[judged]] = -np.abs(without / root[gone] - others)[judged]
     return scores

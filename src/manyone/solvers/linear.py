@@ -1,12 +1,13 @@
-"""Linear structure learning (OCKSR-L): ``K A B`` fitted to the responses, B shared by all tasks.
+"""Linear structure learning (OCKSR-L): fit ``K A B`` to responses, B for all tasks.
 
-Everything happens in the eigenbasis of K. With ``K = U diag(lam) U'`` and ``M = U'R`` the best A
-for a given B is ``A = U X B'`` where ``X`` solves ``lam X B'B + alpha X = M``: one symmetric
-eigendecomposition of the T x T matrix ``B'B`` and one division. The optimisation therefore runs
-over B alone, and an iteration costs two (n x T)(T x T) products.
+Everything happens in the eigenbasis of K. With ``K = U diag(lam) U'`` and ``M = U'R``
+the best A for a given B is ``A = U X B'`` where ``X`` solves ``lam X B'B + alpha X =
+M``: one symmetric eigendecomposition of the T x T matrix ``B'B`` and one division. The
+optimisation therefore runs over B alone, and an iteration costs two (n x T)(T x T)
+products.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -17,14 +18,15 @@ from manyone.threads import one_blas_thread
 
 _ROUNDING_GAP = 1e-5
 #: B (T, T), objective path, number of iterations, whether they converged.
-_Found = tuple[Array, list[float], int, bool]
+_Minimum = tuple[Array, list[float], int, bool]
 
 
 class LinearSolution(NamedTuple):
     """What `solve_linear` returns; ``coef = A B`` is the model folded to one layer.
 
     B is symmetric positive semi-definite. ``duality_gap`` is relative, and nan where
-    ``nuclear > 0``; ``collapsed`` says that some output responds with (numerically) zero to all.
+    ``nuclear > 0``; ``collapsed`` says that some output responds with (numerically)
+    zero to all.
     """
 
     A: Array
@@ -38,7 +40,7 @@ class LinearSolution(NamedTuple):
 
 
 class _Eliminated(NamedTuple):
-    """Q_L at the best A for one B, with ``B'B = Q diag(s^2) Q'``; X and S are rotated by Q."""
+    """Q_L at the best A for B, ``B'B = Q diag(s^2) Q'``; Q rotates X and S."""
 
     value: float
     fit: float
@@ -60,7 +62,7 @@ class _Problem(NamedTuple):
     def at(
         self, B: Array, singular: Array | None = None, Q: Array | None = None
     ) -> _Eliminated:
-        """Objective with A eliminated and the gradient of its fit part (envelope theorem)."""
+        """Objective with A eliminated, and the gradient of its fit part."""
         if singular is None or Q is None:
             singular, Q = _right_singular(B)
         squares = singular**2
@@ -74,10 +76,11 @@ class _Problem(NamedTuple):
         return _Eliminated(float(value), fit, slope, singular, Q, X, S)
 
     def gap(self, point: _Eliminated) -> float:
-        """Q_L minus a dual value of the equivalent convex problem, relative (nuclear = 0 only).
+        """Q_L minus a dual value of the convex problem, relative; for nuclear = 0 only.
 
-        min_C |KC-R|^2 + 2 mu |K^(1/2) C|_*  =  max_E 2<E,R> - |E|^2  s.t.  |K^(1/2) E|_op <= mu,
-        with mu = sqrt(alpha frobenius). The residual R - KC, scaled until it is feasible, is E.
+        min_C |KC-R|^2 + 2 mu |K^(1/2) C|_*  =  max_E 2<E,R> - |E|^2  s.t.  |K^(1/2)
+        E|_op <= mu, with mu = sqrt(alpha frobenius). The residual R - KC, scaled until
+        it is feasible, is E.
         """
         top = self.alpha * np.sqrt(max(np.linalg.eigvalsh(point.S)[-1], 0.0))
         bound = np.sqrt(self.alpha * self.frobenius)
@@ -89,26 +92,25 @@ class _Problem(NamedTuple):
     def scaled_identity(self) -> Array:
         """Best multiple of the identity: tasks independent, the two layers balanced."""
         n_tasks = self.M.shape[1]
-        # At the unit half of the strongest direction is fitted, four orders below it nothing.
+        # At the unit half of the strongest direction is fitted, four orders below it
+        # nothing.
         unit = np.sqrt(self.alpha / (self.lam.max(initial=0.0) or 1.0))
         scales = unit * np.logspace(-4, 8, 121)
         energy = np.einsum("it,it->i", self.M, self.M)
-        fits = self.alpha * (energy / (np.outer(scales**2, self.lam) + self.alpha)).sum(
-            axis=1
-        )
+        shares = energy / (np.outer(scales**2, self.lam) + self.alpha)
+        fits = self.alpha * shares.sum(axis=1)
         with np.errstate(over="ignore"):  # infinite is never the best
-            values = fits + n_tasks * (
-                self.frobenius * scales**2 + self.nuclear * scales
-            )
+            penalties = self.frobenius * scales**2 + self.nuclear * scales
+            values = fits + n_tasks * penalties
         best = int(values.argmin())
-        # An optimum at the lower end is the trap at zero: start where nine tenths are fitted (and
-        # the penalty does not overflow).
+        # An optimum at the lower end is the trap at zero: start where nine tenths are
+        # fitted (and the penalty does not overflow).
         fallback = min(3.0 * unit, np.sqrt(1e300 / max(self.frobenius, 1.0)))
         return np.eye(n_tasks) * (scales[best] if best > 0 else fallback)
 
 
 def _right_singular(B: Array) -> tuple[Array, Array]:
-    """Singular values and right singular vectors (columns), by one symmetric eigenproblem."""
+    """Singular values and right singular vectors (columns), by an eigenproblem."""
     squares, Q = np.linalg.eigh(B.T @ B)
     return np.sqrt(np.maximum(squares, 0.0)), Q
 
@@ -135,14 +137,15 @@ def solve_linear(
     report: Report | None = None,
     outside: float = 0.0,
 ) -> LinearSolution:
-    """Minimise ``|K A B - R|_F^2 + alpha tr(A'KA) + frobenius |B|_F^2 + nuclear |B|_*``.
+    """Minimise ``|KAB - R|_F^2 + alpha tr(A'KA) + frobenius |B|_F^2 + nuclear |B|_*``.
 
-    For ``nuclear=0`` this is the convex problem ``min_C |KC-R|^2 + 2 sqrt(alpha frobenius)
-    |K^(1/2) C|_*``: it is solved to its global optimum by L-BFGS over B, with a duality gap as
-    certificate. For ``nuclear>0`` the problem is only bi-convex and the zero model is always a
-    local minimum: proximal gradient steps (accelerated, monotone) go down from the best multiple of
-    the identity. (From the solution of ``nuclear=0``, whose B grows as `frobenius` falls, they end
-    in zero, or in a worse minimum, more often.)
+    For ``nuclear=0`` this is the convex problem ``min_C |KC-R|^2 + 2 sqrt(alpha
+    frobenius) |K^(1/2) C|_*``: it is solved to its global optimum by L-BFGS over B,
+    with a duality gap as certificate. For ``nuclear>0`` the problem is only bi-convex
+    and the zero model is always a local minimum: proximal gradient steps (accelerated,
+    monotone) go down from the best multiple of the identity. (From the solution of
+    ``nuclear=0``, whose B grows as `frobenius` falls, they end in zero, or in a worse
+    minimum, more often.)
 
     Parameters
     ----------
@@ -153,37 +156,39 @@ def solve_linear(
     alpha, frobenius, nuclear : float
         Strengths; ``alpha > 0`` and ``frobenius + nuclear > 0``.
     solver : {"fista", "paper"}
-        "paper": Algorithm 1, exact A-steps and gradient steps on B of size `step`, until
-        ``|dQ| < tol``.
+        "paper": Algorithm 1, exact A-steps and gradient steps on B of size `step`,
+        until ``|dQ| < tol``.
     tol, max_iter : float and int
-        Relative duality gap (``nuclear=0``) or squared relative stationarity (``nuclear>0``).
+        Relative duality gap (``nuclear=0``) or squared relative stationarity
+        (``nuclear>0``).
     B : array of shape (T, T), optional
-        Where to start; the best multiple of the identity by default ("paper": the identity).
+        Where to start; the best multiple of the identity by default ("paper": the
+        identity).
     report : callable, optional
         Called with the number of every accepted iterate and its objective.
     outside : float
         Squared norm of what of the responses `R` does not hold.
     """
-    lam, M = np.maximum(eigenvalues, 0.0), eigenvectors.T @ R
+    lam = np.maximum(eigenvalues, 0.0)
+    M = eigenvectors.T @ R
     outside += max(float(np.vdot(R, R) - np.vdot(M, M)), 0.0)
     problem = _Problem(lam, M, alpha, frobenius, nuclear, outside)
     with one_blas_thread(M.shape[1]):
         if solver == "paper":
-            first = np.eye(M.shape[1]) if B is None else B
-            A, found = _paper(problem, first, step, tol, max_iter, report)
-            return _solution(problem, eigenvectors, found, A)
+            start = np.eye(M.shape[1]) if B is None else B
+            A, minimum = _paper(problem, start, step, tol, max_iter, report)
+            return _solution(problem, eigenvectors, minimum, A)
         descend = _proximal if nuclear else _lbfgs
         start = problem.scaled_identity() if B is None else B
-        return _solution(
-            problem, eigenvectors, descend(problem, start, tol, max_iter, report)
-        )
+        minimum = descend(problem, start, tol, max_iter, report)
+        return _solution(problem, eigenvectors, minimum)
 
 
 def _solution(
-    problem: _Problem, eigenvectors: Array, found: _Found, A: Array | None = None
+    problem: _Problem, eigenvectors: Array, minimum: _Minimum, A: Array | None = None
 ) -> LinearSolution:
-    """Fold and certify what was found; without A, the best one for B."""
-    B, path, n_iter, converged = found
+    """Fold and certify a minimum; without A, take the best one for B."""
+    B, path, n_iter, converged = minimum
     point = problem.at(B)
     symmetric = (point.Q * point.singular) @ point.Q.T
     if A is None:
@@ -194,20 +199,24 @@ def _solution(
     coef = A @ symmetric
     gap = np.nan if problem.nuclear else max(problem.gap(point), 0.0)
     response = problem.lam.max(initial=0.0) * point.singular.max() ** 2
-    own = np.einsum("it,it->t", problem.M, problem.lam[:, None] * coef)
-    collapsed = bool(
-        response <= 1e-10 * problem.alpha or np.any(own <= 1e-10 * own.max())
-    )
-    A, coef = eigenvectors @ A, eigenvectors @ coef
+    fitted = np.einsum("it,it->t", problem.M, problem.lam[:, None] * coef)
+    no_response = response <= 1e-10 * problem.alpha
     return LinearSolution(
-        A, symmetric, coef, np.array(path), n_iter, converged, gap, collapsed
+        A=eigenvectors @ A,
+        B=symmetric,
+        coef=eigenvectors @ coef,
+        objective_path=np.array(path),
+        n_iter=n_iter,
+        converged=converged,
+        duality_gap=gap,
+        collapsed=bool(no_response or np.any(fitted <= 1e-10 * fitted.max())),
     )
 
 
 def _lbfgs(
     problem: _Problem, B: Array, tol: float, max_iter: int, report: Report | None
-) -> _Found:
-    """Smooth case: quasi-Newton over B until the relative duality gap is below ``tol``."""
+) -> _Minimum:
+    """Smooth case: quasi-Newton over B until the relative gap is below `tol`."""
     latest = problem.at(B)
     gap = problem.gap(latest)
     path: list[float] = []
@@ -217,43 +226,46 @@ def _lbfgs(
         nonlocal latest
         candidate = x.reshape(B.shape)
         latest = problem.at(candidate)
-        return latest.value, (
-            latest.slope + 2.0 * problem.frobenius * candidate
-        ).ravel()
+        slope = latest.slope + 2.0 * problem.frobenius * candidate
+        return latest.value, slope.ravel()
 
     def accept(xk: Array) -> None:
         nonlocal gap
-        record(
-            path, latest.value, report
-        )  # the last point evaluated is the one accepted
+        # The last point evaluated is the one accepted.
+        record(path, latest.value, report)
         gap = problem.gap(latest)
         if gap <= tol:
             raise StopIteration
 
     if gap > tol and max_iter > 0:
-        options: Any = {
-            "maxiter": max_iter,
-            "maxfun": 10 * max_iter,
-            "ftol": 0.0,
-            "gtol": 0.0,
-        }
-        x = B.ravel()
-        x = minimize(
-            objective, x, jac=True, method="L-BFGS-B", callback=accept, options=options
-        ).x
-        B = x.reshape(B.shape)
+        minimum = minimize(
+            objective,
+            B.ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            callback=accept,
+            options={
+                "maxiter": max_iter,
+                "maxfun": 10 * max_iter,
+                "ftol": 0.0,
+                "gtol": 0.0,
+            },
+        )
+        B = minimum.x.reshape(B.shape)
         if len(path) - 1 < max_iter:
             B = _polish(problem, B)
             gap = problem.gap(problem.at(B))
-    # Where rounding ends the descent first, the certificate says whether that is good enough.
+    # Where rounding ends the descent first, the certificate says whether that is good
+    # enough.
     ended = len(path) - 1 < max_iter and gap <= _ROUNDING_GAP
     return B, path, len(path) - 1, bool(gap <= tol or ended)
 
 
 def _polish(problem: _Problem, B: Array, steps: int = 20) -> Array:
-    """Alternate exact A- and B-steps: they go on where objective values no longer differ.
+    """Alternate exact A- and B-steps: they go on where objectives no longer differ.
 
-    For a given ``C = A B`` the best ``L = B'B`` is ``sqrt(alpha / frobenius) (C'KC)^(1/2)``.
+    For a given ``C = A B`` the best ``L = B'B`` is ``sqrt(alpha / frobenius)
+    (C'KC)^(1/2)``.
     """
     ratio = np.sqrt(problem.alpha / problem.frobenius)
     for _ in range(steps):
@@ -261,7 +273,8 @@ def _polish(problem: _Problem, B: Array, steps: int = 20) -> Array:
         folded = point.singular[:, None] ** 2 * point.S * point.singular**2
         squares, Q = np.linalg.eigh(folded)
         Q = point.Q @ Q
-        previous, B = B, (Q * np.sqrt(ratio * np.sqrt(np.maximum(squares, 0.0)))) @ Q.T
+        previous = B
+        B = (Q * np.sqrt(ratio * np.sqrt(np.maximum(squares, 0.0)))) @ Q.T
         if np.linalg.norm(B - previous) <= 1e-14 * np.linalg.norm(B):
             break
     return B
@@ -269,12 +282,15 @@ def _polish(problem: _Problem, B: Array, steps: int = 20) -> Array:
 
 def _proximal(
     problem: _Problem, B: Array, tol: float, max_iter: int, report: Report | None
-) -> _Found:
-    """Matrix elastic net over B: accelerated proximal gradient with backtracking and restarts."""
+) -> _Minimum:
+    """Matrix elastic net over B: accelerated proximal gradient with restarts."""
     here = problem.at(B)
     path: list[float] = []
     record(path, here.value, report)
-    ahead, there, momentum = B, here, 1.0  # the extrapolated point
+    # The extrapolated point.
+    ahead = B
+    there = here
+    momentum = 1.0
     # For fixed A the fit has curvature 2 |KA|_op^2, and eliminating A only flattens it.
     first_layer = problem.lam[:, None] * (here.X * here.singular)
     curvature = 2.0 * float(np.linalg.norm(first_layer)) ** 2 + 1e-300
@@ -295,12 +311,16 @@ def _proximal(
         if new.value > here.value:
             if momentum == 1.0:  # a plain step no longer descends: rounding level
                 return B, path, n_iter, True
-            ahead, there, momentum = B, here, 1.0
+            ahead = B
+            there = here
+            momentum = 1.0
             continue
         stationarity = curvature * float(np.linalg.norm(move))
         grown = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
         ahead = candidate + (momentum - 1.0) / grown * (candidate - B)
-        B, here, momentum = candidate, new, grown
+        B = candidate
+        here = new
+        momentum = grown
         record(path, here.value, report)
         # The objective is off by about the square of the relative stationarity.
         if stationarity <= np.sqrt(tol) * float(np.linalg.norm(there.slope)):
@@ -316,8 +336,8 @@ def _paper(
     tol: float,
     max_iter: int,
     report: Report | None,
-) -> tuple[Array, _Found]:
-    """Algorithm 1 with the gradients of Q_L put right: exact A, one gradient step on B."""
+) -> tuple[Array, _Minimum]:
+    """Algorithm 1 with corrected gradients of Q_L: exact A, one gradient step on B."""
     path: list[float] = []
     converged = False
     while len(path) < max_iter and not converged:

@@ -9,8 +9,9 @@ from scipy.linalg.blas import dger
 from manyone._types import Array, Codes
 from manyone.solvers.eigenbasis import resolved_weight
 
-#: Share of a basis that the active ones must leave over for it to enter. Moments have sixteen
-#: digits, so below this share rounding, and with it the order of the rows, would choose the bases.
+#: Share of a basis that the active ones must leave over for it to enter. Moments have
+#: sixteen digits, so below this share rounding, and with it the order of the rows,
+#: would choose the bases.
 _REDUNDANT = 1e-6
 
 
@@ -59,15 +60,16 @@ def solve_morvr(
     tol: float = 1e-5,
     max_iter: int = 10_000,
 ) -> MORVRSolution:
-    r"""Minimise -log p(Y | alpha, Omega) - log p(Omega) over the precisions and the noise.
+    r"""Minimise -log p(Y | alpha, Omega) - log p(Omega) over precisions and noise.
 
-    The model is Y = Phi W + E with E ~ MN(0, I, Omega) and W ~ MN(0, diag(alpha)^-1, Omega), so
-    Y ~ MN(0, C, Omega) with C = I + Phi diag(alpha)^-1 Phi'. Every iteration makes the one change
-    (add, re-estimate or delete a basis) that raises the evidence most, then sets
-    Omega = (Y'C^-1 Y + Psi) / (N + 2 V), the exact maximiser. The inverse Wishart prior
-    log p(Omega) = -V log|Omega| - tr(Psi Omega^-1) / 2 with Psi = ``shrinkage`` * diag(Y'Y)
-    keeps Omega away from the singular matrix that one-hot responses lead to, and from the tie
-    between "all signal" and "all noise" that the evidence of one row per output ends in.
+    The model is Y = Phi W + E with E ~ MN(0, I, Omega) and W ~ MN(0, diag(alpha)^-1,
+    Omega), so Y ~ MN(0, C, Omega) with C = I + Phi diag(alpha)^-1 Phi'. Every iteration
+    makes the one change (add, re-estimate or delete a basis) that raises the evidence
+    most, then sets Omega = (Y'C^-1 Y + Psi) / (N + 2 V), the exact maximiser. The
+    inverse Wishart prior log p(Omega) = -V log|Omega| - tr(Psi Omega^-1) / 2 with Psi =
+    ``shrinkage`` * diag(Y'Y) keeps Omega away from the singular matrix that one-hot
+    responses lead to, and from the tie between "all signal" and "all noise" that the
+    evidence of one row per output ends in.
 
     Parameters
     ----------
@@ -75,15 +77,17 @@ def solve_morvr(
         Phi, for example a column of ones beside the kernel matrix.
     responses : array of shape (N, V)
     shrinkage : float, default=1e-2
-        Strength of the guard: the share of noise that is assumed beforehand. 0: no prior, with a
-        pseudo-inverse of a singular Omega, for which the evidence is no longer sure to rise.
+        Strength of the guard: the share of noise that is assumed beforehand. 0: no
+        prior, with a pseudo-inverse of a singular Omega, for which the evidence is no
+        longer sure to rise.
     noise : array of shape (V, V), default=None
         Omega to start from. None: :func:`published_start` plus the guard.
     weight : array of shape (N,), default=None
-        Integer weights act as repeated rows. None: ones. Positive weights below a millionth of the
-        largest count as that.
+        Integer weights act as repeated rows. None: ones. Positive weights below a
+        millionth of the largest count as that.
     tol : float, default=1e-5
-        Stop when the best change gains less log evidence than this per entry of ``responses``.
+        Stop when the best change gains less log evidence than this per entry of
+        ``responses``.
     max_iter : int, default=10_000
 
     Returns
@@ -91,30 +95,34 @@ def solve_morvr(
     MORVRSolution
     """
     weight = np.ones(len(responses)) if weight is None else resolved_weight(weight)
-    root, n_rows = np.sqrt(weight)[:, None], float(weight.sum())
+    root = np.sqrt(weight)[:, None]
+    n_rows = float(weight.sum())
     start = published_start(responses, weight) if noise is None else noise
     guard = shrinkage * np.diag(np.square(root * responses).sum(axis=0))
     state = _Evidence(root * design, root * responses, guard, n_rows)
     state.set_noise(start + guard / n_rows if noise is None else start)
-    path, converged = [state.objective()], False
+    path = [state.objective()]
+    converged = False
     while not converged and len(path) <= max_iter:
         path.append(state.improve(tol))
         converged = bool(path[-2] - path[-1] <= state.enough(tol))
     state.refresh()
-    found = (
-        state.active,
-        state.alpha[state.active],
-        state.mean,
-        state.covariance,
-        state.noise,
+    return MORVRSolution(
+        active=state.active,
+        alpha=state.alpha[state.active],
+        mean=state.mean,
+        covariance=state.covariance,
+        noise=state.noise,
+        objective_path=np.array(path),
+        n_iter=len(path) - 1,
+        converged=converged,
     )
-    return MORVRSolution(*found, np.array(path), len(path) - 1, converged)
 
 
 def best_precisions(
     sparsity: Array, quality: Array, alpha: Array, n_outputs: int
 ) -> tuple[Array, Array]:
-    """Return every basis's best precision, the others fixed, and the log evidence it gains.
+    """Best precision of every basis, the others fixed, and the log evidence it gains.
 
     Parameters
     ----------
@@ -135,8 +143,8 @@ def best_precisions(
     relevant = surplus > 1e-10 * sparsity
     best = np.full_like(alpha, np.inf)
     # Below the floor float64 cannot tell precisions apart.
-    own = sparsity[relevant]
-    best[relevant] = own * np.maximum(own / surplus[relevant], 1e-12)
+    ratio = sparsity[relevant] / surplus[relevant]
+    best[relevant] = sparsity[relevant] * np.maximum(ratio, 1e-12)
 
     def log_evidence(precision: Array) -> Array:
         """As a function of one precision; zero when the basis is out."""
@@ -147,15 +155,16 @@ def best_precisions(
 
 
 def predictive_covariance_scale(design: Array, covariance: Array) -> Array:
-    """Return 1 + phi'Sigma phi for rows of ``design`` (m, M): the factor of Omega, (m,)."""
+    """1 + phi'Sigma phi for rows of ``design`` (m, M): the factor of Omega, (m,)."""
     return 1.0 + np.einsum("ij,ij->i", design @ covariance, design)
 
 
 class _Evidence:
-    """Quantities that the evidence depends on, kept up to date under rank-one changes of C.
+    """Quantities that the evidence depends on, updated under rank-one changes of C.
 
-    A change of one precision is a rank-one change of C, and phi_i'C^-1 phi_i, phi_i'C^-1 Y and
-    Y'C^-1 Y follow it: O(B (M + V^2)) per iteration for B bases once Phi'Phi is known.
+    A change of one precision is a rank-one change of C, and phi_i'C^-1 phi_i,
+    phi_i'C^-1 Y and Y'C^-1 Y follow it: O(B (M + V^2)) per iteration for B bases once
+    Phi'Phi is known.
     """
 
     def __init__(
@@ -165,7 +174,7 @@ class _Evidence:
         self.moments = design.T @ responses
         self.total = responses.T @ responses
         self.n_rows = n_rows
-        # The prior counts as two more rows per output: one pays for a basis, one tips the scale.
+        # The prior counts as two more rows per output.
         self.n_noise_rows = n_rows + (2 * len(guard) if guard.any() else 0)
         self.guard = guard
         self.alpha = np.full(design.shape[1], np.inf)
@@ -186,12 +195,11 @@ class _Evidence:
         self.inner = self.gram.diagonal() - np.einsum("ij,ij->j", rows, half)
         self.outer = self.moments - rows.T @ self.mean
         self.scatter = self.total - self.moments[self.active].T @ self.mean
-        self.log_det = (
-            2 * np.log(np.diag(factor[0])).sum() - np.log(self.alpha[self.active]).sum()
-        )
+        log_precisions = np.log(self.alpha[self.active]).sum()
+        self.log_det = 2 * np.log(np.diag(factor[0])).sum() - log_precisions
 
     def set_noise(self, noise: Array) -> None:
-        """Set Omega and whiten the outputs with it, ignoring directions it does not span."""
+        """Set Omega and whiten outputs with it, without directions it does not span."""
         values, vectors = eigh((noise + noise.T) / 2)
         span = values > 1e-12 * values[-1]
         self.noise = noise
@@ -203,9 +211,10 @@ class _Evidence:
         return tol * self.n_noise_rows * len(self.guard)
 
     def improve(self, tol: float) -> float:
-        """Make the best change of one precision, then of the noise; the objective thereafter."""
+        """Make the best change of a precision, then of the noise; the new objective."""
         alpha, gain = best_precisions(*self.statistics(), self.alpha, len(self.guard))
-        # Between twins, re-estimating the one that is in gains as much as adding the other.
+        # Between twins, re-estimating the one that is in gains as much as adding the
+        # other.
         best = int(np.where(np.isinf(self.alpha), (1 - 1e-6) * gain, gain).argmax())
         if gain[best] > self.enough(tol):
             self.set_precision(best, float(alpha[best]))
@@ -217,9 +226,8 @@ class _Evidence:
         n_outputs = len(self.noise)
         misfit = np.vdot(self.whitener, (self.scatter + self.guard) @ self.whitener)
         log_dets = n_outputs * self.log_det + self.n_noise_rows * self.log_det_noise
-        return (
-            float(log_dets + misfit + self.n_rows * n_outputs * np.log(2 * np.pi)) / 2
-        )
+        constant = self.n_rows * n_outputs * np.log(2 * np.pi)
+        return float(log_dets + misfit + constant) / 2
 
     def statistics(self) -> tuple[Array, Array]:
         """Sparsity and quality of every basis, taken out of C."""
@@ -228,14 +236,16 @@ class _Evidence:
         # A basis that the active ones nearly span has nothing of its own to offer.
         quality[self.inner < sparsity] = 0.0
         # For active bases, without the cancellation of alpha - inner.
-        variance, alpha = self.covariance.diagonal(), self.alpha[self.active]
+        variance = self.covariance.diagonal()
+        alpha = self.alpha[self.active]
         sparsity[self.active] = np.maximum(1.0 / variance - alpha, 0.0)
         quality[self.active] /= np.square(alpha * variance)
         return sparsity, quality
 
     def set_precision(self, basis: int, precision: float) -> None:
-        """Change one precision: a finite one adds or re-estimates, an infinite one deletes."""
-        previous, self.alpha[basis] = self.alpha[basis], precision
+        """Change one precision: finite to add or re-estimate, infinite to delete."""
+        previous = self.alpha[basis]
+        self.alpha[basis] = precision
         self.changes += 1
         if self.changes == 250:
             self.refresh()
@@ -247,9 +257,8 @@ class _Evidence:
             factor = 1.0 / (precision + self.inner[basis])
             growth = 1.0 + self.inner[basis] / precision
             column = np.append(-half, 1.0)
-            self.covariance = _add_outer(
-                np.pad(self.covariance, (0, 1)), factor, column
-            )
+            padded = np.pad(self.covariance, (0, 1))
+            self.covariance = _add_outer(padded, factor, column)
             self.buffer[len(self.active)] = self.gram[basis]
             self.active = np.append(self.active, basis)
         else:
@@ -264,9 +273,8 @@ class _Evidence:
                 keep = np.arange(len(self.active)) != at
                 self.covariance = self.covariance[np.ix_(keep, keep)]
                 self.active = self.active[keep]
-                self.buffer[at : len(self.active)] = self.buffer[
-                    at + 1 : len(self.active) + 1
-                ]
+                size = len(self.active)
+                self.buffer[at:size] = self.buffer[at + 1 : size + 1]
         projection = self.outer[basis].copy()
         self.inner -= factor * cross**2
         self.outer -= factor * np.outer(cross, projection)
@@ -275,5 +283,5 @@ class _Evidence:
 
 
 def _add_outer(matrix: Array, factor: float, vector: Array) -> Array:
-    """Return matrix + factor * vector vector', reusing the memory of a C-ordered matrix."""
+    """Matrix + factor * vector vector', in the memory of a C-ordered matrix."""
     return dger(factor, vector, vector, a=matrix.T, overwrite_a=True).T

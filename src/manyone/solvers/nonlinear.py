@@ -1,10 +1,11 @@
 """Non-linear structure learning (OCKSR-N): a Gaussian kernel over the first layer's responses.
 
-The first layer is held as feature weights W with ``K = Phi Phi'``, ``A = K^-1 Phi W`` never formed:
-responses are ``Y = Phi W`` and ``tr(A'KA) = |W|_F^2``. The second layer is
-``J_ij = exp(-theta |y_i - y_j|^2)`` with coefficients ``B``, which have a closed form and are
-eliminated. One evaluation is one Cholesky factorisation, one solve and four n x n x T products;
-symmetric matrices are formed one block triangle at a time, in two n x n buffers.
+The first layer is held as feature weights W with ``K = Phi Phi'``, ``A = K^-1 Phi W``
+never formed: responses are ``Y = Phi W`` and ``tr(A'KA) = |W|_F^2``. The second layer
+is ``J_ij = exp(-theta |y_i - y_j|^2)`` with coefficients ``B``, which have a closed
+form and are eliminated. One evaluation is one Cholesky factorisation, one solve and
+four n x n x T products; symmetric matrices are formed one block triangle at a time, in
+two n x n buffers.
 """
 
 from collections.abc import Callable
@@ -21,15 +22,19 @@ from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha, primal_weight
 from manyone.threads import one_blas_thread
 
 _BLOCK = 512  # rows per block: long enough to keep BLAS busy, short enough for one triangle to pay
-# theta="mean": squared distance, in units of the mean squared response, at which rows are unlike
+# theta="mean": squared distance, in units of the mean squared response, at which rows
+# are unlike
 _REACH = 10.0
-# In lengths of W. The line search may take five, which must not end at 0, where all rows are alike.
+# In lengths of W. The line search may take five, which must not end at 0, where all
+# rows are alike.
 _FIRST_STEP = 0.17
 ANCHOR = 0.1  #: What the origin weighs, in rows of a typical task.
 
-#: Of a first layer (m, T) and theta: the objective, its gradient, its derivative in log theta.
+#: Of a first layer (m, T) and theta: the objective, its gradient, its derivative in log
+#: theta.
 Evaluation = Callable[[Array, float], tuple[float, Array, float]]
-#: First layer (m, T), theta, objective path, number of iterations, whether they converged.
+#: First layer (m, T), theta, objective path, number of iterations, whether they
+#: converged.
 Found = tuple[Array, float, Array, int, bool]
 
 
@@ -44,10 +49,12 @@ class TwoLayerProblem(NamedTuple):
         Responses asked for.
     weight : array of shape (n,)
     groups : array of shape (n,)
-        Task of each row; known outliers of every task and the origin come after the last task.
+        Task of each row; known outliers of every task and the origin come after the
+        last task.
     alpha : float
     W : array of shape (m, T)
-        Where to start: the solution of the first layer alone, or that of an earlier fit.
+        Where to start: the solution of the first layer alone, or that of an earlier
+        fit.
     theta : float
         Coefficient of the second kernel, or where to start if it is learned.
     unit : float
@@ -70,7 +77,8 @@ class Descent(NamedTuple):
     Attributes
     ----------
     tol, max_iter : float and int
-        Decrease to stop at, in units of what can be gained at the start ("paper": its own).
+        Decrease to stop at, in units of what can be gained at the start ("paper": its
+        own).
     learn_theta : bool
         Optimise ``log theta`` together with W, or step along ``theta`` ("paper").
     solver : str
@@ -122,16 +130,16 @@ def two_layer_problem(
     R : array of shape (n, T)
         Columns are the indicators of the normal rows of each task.
     weight : array of shape (n,)
-        Weights beside which double precision would lose the ridge of light rows are capped: heavier
-        rows are interpolated to rounding anyway.
+        Weights beside which double precision would lose the ridge of light rows are
+        capped: heavier rows are interpolated to rounding anyway.
     codes : array of shape (n,)
         Task of each row; negative for outliers of every task.
     alpha : float
     theta : "mean" or float
         "mean": ten over the mean squared length of the responses ``Phi W``.
     anchor : bool
-        Whether the origin joins as a row that belongs to no task: a row unlike all others has
-        features near zero.
+        Whether the origin joins as a row that belongs to no task: a row unlike all
+        others has features near zero.
     """
     resolved = SMALLEST_RIDGE * max(float(np.abs(diagonal).sum()), 1e-200)
     weight = np.minimum(weight, max(1e8, min(alpha, 1e50) / resolved))
@@ -156,18 +164,20 @@ def solve_nonlinear(
 ) -> NonlinearSolution:
     """Minimise ``sum_i w_i |(J B - R)_i|^2 + alpha |W|_F^2 + beta tr(B'JB)`` over W and B.
 
-    ``J_ij = exp(-theta |y_i - y_j|^2)`` with ``Y = Phi W``. B is eliminated, which leaves
-    ``beta tr(R'(J + beta diag(1/w))^-1 R) + alpha |W|_F^2``. Only ``alpha / theta`` matters:
-    ``(cW, theta / c^2)`` gives the same J, so with ``learn_theta`` the penalty can be made
-    arbitrarily small, no minimiser exists, and ``max_iter`` decides the model.
+    ``J_ij = exp(-theta |y_i - y_j|^2)`` with ``Y = Phi W``. B is eliminated, which
+    leaves ``beta tr(R'(J + beta diag(1/w))^-1 R) + alpha |W|_F^2``. Only ``alpha /
+    theta`` matters: ``(cW, theta / c^2)`` gives the same J, so with ``learn_theta`` the
+    penalty can be made arbitrarily small, no minimiser exists, and ``max_iter`` decides
+    the model.
 
     Parameters
     ----------
     problem : TwoLayerProblem
         Integer weights act as repetitions; 1e10 beta is the largest that is resolved.
     beta : float
-        Before it is divided by the unit of the problem. A ridge beyond what a task weighs would
-        leave nothing for the first layer to learn from: it is brought back to that.
+        Before it is divided by the unit of the problem. A ridge beyond what a task
+        weighs would leave nothing for the first layer to learn from: it is brought back
+        to that.
     how : Descent
     """
     problem, beta, least = in_units(problem, beta)
@@ -187,7 +197,8 @@ def in_units(
 ) -> tuple[TwoLayerProblem, float, float]:
     """The problem with weights that beta is resolved beside, beta in its units, the least value.
 
-    As ``J_ij <= 1``, no first layer goes below ``sum_t beta n_t / (beta + n_t)``, n_t task weights.
+    As ``J_ij <= 1``, no first layer goes below ``sum_t beta n_t / (beta + n_t)``, n_t
+    task weights.
     """
     heaviest = float(np.mean(problem.weight @ problem.R))
     beta = float(
@@ -203,8 +214,8 @@ def reduced_objective(
 ) -> tuple[float, Array, float]:
     """``beta tr(R'(J + beta diag(1/w))^-1 R) + alpha |W|_F^2``, with its two slopes.
 
-    For W (m, T) and theta: the value, its gradient (m, T) and its derivative in log theta;
-    `buffers` (2, n, n) are overwritten.
+    For W (m, T) and theta: the value, its gradient (m, T) and its derivative in log
+    theta; `buffers` (2, n, n) are overwritten.
     """
     Y = problem.Phi @ W
     B = second_layer(Y, problem.R, beta / problem.weight, theta, buffers)
@@ -218,8 +229,9 @@ def second_layer(
 ) -> Array:
     """Minimise ``sum_i w_i |(J B - R)_i|^2 + beta tr(B'JB)`` over B of shape (n, T), Y fixed.
 
-    It solves ``(J + diag(ridge)) B = R`` with ``ridge = beta / w``: a row of weight k acts as k
-    copies. The upper block triangle of J and its factor are left in `buffers` (2, n, n).
+    It solves ``(J + diag(ridge)) B = R`` with ``ridge = beta / w``: a row of weight k
+    acts as k copies. The upper block triangle of J and its factor are left in `buffers`
+    (2, n, n).
     """
     J, factor = np.empty((2, len(Y), len(Y))) if buffers is None else buffers
     gram(Y, Y, theta, out=J)
@@ -275,9 +287,10 @@ def pull_back(
 ) -> tuple[Array, float]:
     """Gradient in W of ``g(J) + alpha |W|_F^2``, and the derivative of g in log theta.
 
-    ``left right'`` (symmetric), with both of shape (n, k), is the symmetrised slope of g in J. With
-    ``H = -theta J * (left right')`` its gradient in ``Y = Phi W`` (n, T) is twice the graph
-    Laplacian of H applied to Y. Only the upper block triangle of J (n, n) is read.
+    ``left right'`` (symmetric), with both of shape (n, k), is the symmetrised slope of
+    g in J. With ``H = -theta J * (left right')`` its gradient in ``Y = Phi W`` (n, T)
+    is twice the graph Laplacian of H applied to Y. Only the upper block triangle of J
+    (n, n) is read.
     """
     n_rows, n_tasks = Y.shape
     points = np.hstack(
@@ -306,9 +319,10 @@ def descend(
 ) -> Found:
     """L-BFGS over W, and over log theta if asked; the objective at every accepted point.
 
-    The objective is measured by what it starts with above the `least`, and W by a sixth of its
-    length, which is that of the first step: neither this nor the end depends on units. The paper's
-    solver takes its own steps, the first by what `first` evaluates, where that is given.
+    The objective is measured by what it starts with above the `least`, and W by a sixth
+    of its length, which is that of the first step: neither this nor the end depends on
+    units. The paper's solver takes its own steps, the first by what `first` evaluates,
+    where that is given.
     """
     if how.solver == "paper":
         slope = (first or evaluate)(problem.W, problem.theta)

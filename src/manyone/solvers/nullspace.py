@@ -57,13 +57,13 @@ def distinct_rows(K: Array, labels: Codes) -> Codes:
 
 
 def solve_null_space(K: Array, labels: Codes, rtol: float = 1e-12) -> NullSpaceSolution:
-    r"""Minimise w'S_w w / w'S_t w over orthonormal w in the range of S_t, hoping for zero.
+    r"""Minimise w'S_w w / w'S_t w over orthonormal w in the range of S_t.
 
-    S_w and S_t are the within-class and total scatter in feature space. With the centred kernel
-    K_c = V L V', a direction with coordinates L^-1/2 u sends the training rows to V u, so the null
-    directions are where range(V) meets the span of the class indicators: principal angles
-    of zero. That needs no eigendecomposition beyond the one of K_c, and does not depend on how
-    L decays.
+    S_w and S_t are the within-class and total scatter in feature space. With the
+    centred kernel K_c = V L V', a direction with coordinates L^-1/2 u sends the
+    training rows to V u, so the null directions are where range(V) meets the span of
+    the class indicators: principal angles of zero. That needs no eigendecomposition
+    beyond the one of K_c, and does not depend on how L decays.
 
     Parameters
     ----------
@@ -72,7 +72,8 @@ def solve_null_space(K: Array, labels: Codes, rtol: float = 1e-12) -> NullSpaceS
     labels : array of shape (n,)
         Class of every row, 0 to n_classes - 1, each occurring, n_classes >= 2.
     rtol : float, default=1e-12
-        Eigenvalues of K_c below ``rtol`` times the largest count as zero (duplicated rows).
+        Eigenvalues of K_c below ``rtol`` times the largest count as zero (duplicated
+        rows).
 
     Returns
     -------
@@ -86,27 +87,26 @@ def solve_null_space(K: Array, labels: Codes, rtol: float = 1e-12) -> NullSpaceS
     keep = values > rtol * max(values[-1], 0.0)
     if not keep.any():  # All rows coincide.
         projection = np.zeros((len(K), 1))
-        return NullSpaceSolution(
-            projection, np.zeros((len(counts), 1)), 1.0, 0, converged=False
-        )
-    roots, vectors = np.sqrt(values[keep]), vectors[:, keep]
+        targets = np.zeros((len(counts), 1))
+        return NullSpaceSolution(projection, targets, 1.0, 0, converged=False)
+    roots = np.sqrt(values[keep])
+    vectors = vectors[:, keep]
 
-    # Orthonormal basis of the class-constant vectors that sum to zero: in coordinates of the unit
-    # indicators the constant vector is sqrt(counts), and its direction is dropped.
+    # Orthonormal basis of the class-constant vectors that sum to zero: in coordinates
+    # of the unit indicators the constant vector is sqrt(counts), and its direction is
+    # dropped.
     classes = indicator / np.sqrt(counts) @ qr(np.sqrt(counts)[:, None])[0][:, 1:]
     left, cosines, _ = svd(vectors.T @ classes, full_matrices=False)
     null = 1.0 - cosines**2 <= 1e-9
     if null.any():
         coordinates = qr(left[:, null] / roots[:, None], mode="economic")[0]
-        # A null space has no axes of its own: take those along which the classes spread most.
-        coordinates = (
-            coordinates @ svd(roots[:, None] * coordinates, full_matrices=False)[2].T
-        )
+        # A null space has no axes of its own: take those along which the classes spread
+        # most.
+        axes = svd(roots[:, None] * coordinates, full_matrices=False)[2]
+        coordinates = coordinates @ axes.T
     else:
-        outside = vectors - classes @ (classes.T @ vectors)
-        coordinates = eigh(
-            (outside * roots).T @ (outside * roots), subset_by_index=(0, 0)
-        )[1]
+        outside = (vectors - classes @ (classes.T @ vectors)) * roots
+        coordinates = eigh(outside.T @ outside, subset_by_index=(0, 0))[1]
     projection = vectors @ (coordinates / roots[:, None])
     projection -= projection.mean(axis=0)
 

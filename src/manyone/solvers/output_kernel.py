@@ -1,14 +1,14 @@
-r"""Output kernel learning: a similarity between tasks learnt together with their functions.
+r"""Output kernel learning: a similarity of tasks, learnt with their functions.
 
 The problem in C and L is solved through its dual, which is a polynomial of C alone,
 
 .. math:: D(C) = \frac{\rho}{2} \lVert C \rVert^2 + \frac18 \lVert C'KC \rVert_F^2
           - \operatorname{tr}(Y'C),
 
-strongly convex and without constraints; at its minimiser :math:`L = C'KC / 2`. A gradient of norm g
-leaves the fitted responses wrong by no more than 2 g, however small the ridge rho, and along a line
-D is a quartic whose minimiser is a root of a cubic: no objective values are ever compared, which
-would cost half of the digits.
+strongly convex and without constraints; at its minimiser :math:`L = C'KC / 2`. A
+gradient of norm g leaves the fitted responses wrong by no more than 2 g, however small
+the ridge rho, and along a line D is a quartic whose minimiser is a root of a cubic: no
+objective values are ever compared, which would cost half of the digits.
 """
 
 from typing import NamedTuple
@@ -67,15 +67,13 @@ def solve_output_kernel(
     """
     spectrum = eigenvalues[:, None]
     targets = eigenvectors.T @ Y
-    outside = (
-        Y - eigenvectors @ targets
-    )  # fitted by nothing; twice, as it is divided by the ridge
+    # Fitted by nothing. Projected twice, because it is divided by the ridge.
+    outside = Y - eigenvectors @ targets
     outside -= eigenvectors @ (eigenvectors.T @ outside)
     constant = float(np.vdot(outside, outside)) / (2 * ridge)
-    # Directions of the outputs that rounding alone made, beside what shapes L, stay out.
-    _, sizes, right = svd(
-        np.sqrt(spectrum) * targets / (spectrum + ridge), full_matrices=False
-    )
+    # Directions of the outputs that only rounding made stay out.
+    shaping = np.sqrt(spectrum) * targets / (spectrum + ridge)
+    _, sizes, right = svd(shaping, full_matrices=False)
     axes = right[sizes > _NEGLIGIBLE * sizes.max(initial=0.0)].T
     targets = targets @ axes
     size = float(np.linalg.norm(targets))
@@ -85,7 +83,9 @@ def solve_output_kernel(
     while True:
         values, rotation = eigh(C.T @ (spectrum * C) / 2)
         values = np.maximum(values, 0.0)
-        axes, C, targets = axes @ rotation, C @ rotation, targets @ rotation
+        axes = axes @ rotation
+        C = C @ rotation
+        targets = targets @ rotation
         denominator = spectrum * values + ridge
         best = targets / denominator  # the best C for this L
         value = constant + (float(np.vdot(targets, best)) + float(values @ values)) / 2
@@ -99,19 +99,19 @@ def solve_output_kernel(
         C = C + _line_minimum(gradient, step, C, values, spectrum, ridge) * step
     structure = (axes * values) @ axes.T
     coef = eigenvectors @ (best @ axes.T) + outside / ridge
-    return OutputKernelSolution(
-        structure, coef, np.array(path), len(path) - 1, converged
-    )
+    n_iter = len(path) - 1
+    return OutputKernelSolution(structure, coef, np.array(path), n_iter, converged)
 
 
 def _newton_step(
     gradient: Array, fitted: Array, denominator: Array, ridge: float, error: float
 ) -> Array:
-    """Solve ``denominator * D + E sym(E'D) = -gradient`` for D (m, T), with E = KC, roughly.
+    """Solve ``denominator * D + E sym(E'D) = -gradient`` for D (m, T), E = KC, roughly.
 
     For ``Z = sym(E'D)`` that is ``Z + sym(E'(E Z / denominator)) = -sym(E'(gradient /
-    denominator))``, T x T and solved by conjugate gradients. With `denominator` replaced by ridge,
-    its lower bound, it is a symmetric Lyapunov equation: the preconditioner.
+    denominator))``, T x T and solved by conjugate gradients. With `denominator`
+    replaced by ridge, its lower bound, it is a symmetric Lyapunov equation: the
+    preconditioner.
     """
     inverse = 1.0 / denominator
     diagonal = 1.0 + _symmetric((fitted**2).T @ inverse)
@@ -119,9 +119,9 @@ def _newton_step(
     Z = np.zeros_like(residual)
     direction = residual / diagonal
     descent = float(np.vdot(residual, direction))
-    # E times the residual is what is left of the gradient (the residual of Z alone, beside a right
-    # side that was divided by the ridge, says little). A share that shrinks with the error makes
-    # the Newton steps converge superlinearly.
+    # E times the residual is what is left of the gradient (the residual of Z alone,
+    # beside a right side that was divided by the ridge, says little). A share that
+    # shrinks with the error makes the Newton steps converge superlinearly.
     enough = min(1e-3, np.sqrt(error)) * np.linalg.norm(gradient)
     for _ in range(_MOST_CONJUGATE_STEPS):
         if np.linalg.norm(fitted @ residual) <= enough:
@@ -131,7 +131,8 @@ def _newton_step(
         Z += length * direction
         residual = residual - length * curved
         preconditioned = residual / diagonal
-        previous, descent = descent, float(np.vdot(residual, preconditioned))
+        previous = descent
+        descent = float(np.vdot(residual, preconditioned))
         direction = preconditioned + (descent / previous) * direction
     return -(gradient + fitted @ Z) * inverse
 
@@ -144,22 +145,26 @@ def _line_minimum(
     spectrum: Array,
     ridge: float,
 ) -> float:
-    """Length t >= 0 of the `step` at which the dual is smallest: the root of a rising cubic."""
+    """Length t >= 0 of the `step` with the smallest dual, the root of a cubic."""
     curved = spectrum * step
-    first, second = (
-        _symmetric(C.T @ curved),
-        step.T @ curved / 2,
-    )  # L(t) = L + t first + t^2 second
+    # L(t) = L + t first + t^2 second.
+    first = _symmetric(C.T @ curved)
+    second = step.T @ curved / 2
     slope = float(np.vdot(gradient, step))
-    linear = ridge * float(np.vdot(step, step)) + 2 * float(
-        np.sum(values * np.diag(second))
-    )
+    linear = ridge * float(np.vdot(step, step))
+    linear += 2 * float(np.sum(values * np.diag(second)))
     linear += float(np.vdot(first, first))
-    square, cube = 3 * float(np.vdot(first, second)), 2 * float(np.vdot(second, second))
-    low, high, length = 0.0, np.inf, 1.0
+    square = 3 * float(np.vdot(first, second))
+    cube = 2 * float(np.vdot(second, second))
+    low = 0.0
+    high = np.inf
+    length = 1.0
     for _ in range(100):
         height = slope + length * (linear + length * (square + length * cube))
-        low, high = (low, length) if height > 0 else (length, high)
+        if height > 0:
+            high = length
+        else:
+            low = length
         rise = linear + length * (2 * square + 3 * length * cube)
         new = length - height / rise if rise > 0 else np.inf
         if not low < new < high:

@@ -1,13 +1,13 @@
-r"""Weighted kernel ridge regression: exact solutions, and everything that follows in closed form.
+r"""Weighted kernel ridge regression: exact solutions and what follows in closed form.
 
-All functions speak of the problem
+All functions are about the problem
 
 .. math:: \min_f \sum_i w_i \lVert f(x_i) - r_i \rVert^2 + \alpha \lVert f \rVert_k^2,
           \qquad f = \sum_i a_i k(x_i, \cdot)
 
-with counts :math:`w_i > 0`. With :math:`S = \operatorname{diag}(\sqrt{w})` its solution is
-:math:`a = S M^{-1} S R`, :math:`M = S K S + \alpha I`, the residuals are
-:math:`r_i - f(x_i) = \alpha a_i / w_i`, and removing rows needs only diagonal (blocks) of
+with counts :math:`w_i > 0`. With :math:`S = \operatorname{diag}(\sqrt{w})` its solution
+is :math:`a = S M^{-1} S R`, :math:`M = S K S + \alpha I`, the residuals are :math:`r_i
+- f(x_i) = \alpha a_i / w_i`, and removing rows needs only diagonal (blocks) of
 :math:`M^{-1}`.
 """
 
@@ -19,19 +19,27 @@ from scipy.linalg import blas, cho_solve, lapack
 from manyone._types import Array, Codes
 
 _BLOCK = 512
-# Below this size a set of problems is solved as one stack, above it one LAPACK call each pays.
+# Below this size a set of problems is solved as one stack, above it one LAPACK call
+# each pays.
 _SMALL = 64
-#: Smallest ridge beside the trace. What a singular kernel matrix cannot fit is divided by it, and
-#: drowns the rest in rounding: three digits of the responses are left. A larger ridge would cost
-#: regular matrices their interpolation, of which eight digits are left.
+#: Smallest ridge beside the trace. What a singular kernel matrix cannot fit is divided
+#: by it, and drowns the rest in rounding: three digits of the responses are left. A
+#: larger ridge would cost regular matrices their interpolation, of which eight digits
+#: are left.
 SMALLEST_RIDGE = 1e3 * np.finfo(float).eps
 
 
 class NotPositiveDefinite(ValueError):
     """The kernel matrix plus the ridge has a negative eigenvalue, or is not finite."""
 
-    REMEDY = "Use a larger alpha, or a positive semi-definite kernel on rows of a moderate scale."
-    TEXT = f"The kernel matrix plus alpha={{:g}} is not positive definite (or not finite). {REMEDY}"
+    REMEDY = (
+        "Use a larger alpha, or a positive semi-definite kernel on rows of a moderate "
+        "scale."
+    )
+    TEXT = (
+        "The kernel matrix plus alpha={:g} is not positive definite (or not finite). "
+        f"{REMEDY}"
+    )
 
 
 class RidgeSolution(NamedTuple):
@@ -53,10 +61,11 @@ class RidgeSolution(NamedTuple):
 
 
 def effective_alpha(alpha: Any, trace: Any) -> Any:
-    """The ridge that double precision can tell from zero and from infinity beside this trace.
+    """The ridge, within what double precision resolves beside this trace.
 
-    At the lower end the solution is the minimum-norm interpolant, to eight digits, or three where
-    the kernel matrix is singular; at the upper end it is proportional to the kernel mean.
+    At the lower end the solution is the minimum-norm interpolant, to eight digits, or
+    three where the kernel matrix is singular; at the upper end it is proportional to
+    the kernel mean.
 
     Parameters
     ----------
@@ -72,7 +81,8 @@ def effective_alpha(alpha: Any, trace: Any) -> Any:
     size = np.abs(trace)
     if not np.all(np.isfinite(size)):
         raise NotPositiveDefinite(
-            f"The kernel is not finite on the training rows. {NotPositiveDefinite.REMEDY}"
+            "The kernel is not finite on the training rows. "
+            f"{NotPositiveDefinite.REMEDY}"
         )
     with np.errstate(over="ignore"):
         clipped = np.clip(alpha, SMALLEST_RIDGE * size, 1e10 * size)
@@ -82,9 +92,10 @@ def effective_alpha(alpha: Any, trace: Any) -> Any:
 def solve_ridge(
     K: Array, R: Array, alpha: float, weight: Array, *, overwrite: bool = False
 ) -> RidgeSolution:
-    r"""Minimise :math:`\sum_i w_i |f(x_i) - r_i|^2 + \alpha |f|_k^2` with one Cholesky factor.
+    r"""Minimise :math:`\sum_i w_i |f(x_i) - r_i|^2 + \alpha |f|_k^2` by one factor.
 
-    Costs n^3/3 flops for the factor, n^3/3 for the leverages, 2 n^2 T for the coefficients.
+    Costs n^3/3 flops for the factor, n^3/3 for the leverages, 2 n^2 T for the
+    coefficients.
 
     Parameters
     ----------
@@ -112,9 +123,8 @@ def solve_ridge(
     L = factorise(K, alpha, root, overwrite=overwrite)
     coef = cho_solve((L, True), root[:, None] * R, overwrite_b=True, check_finite=False)
     coef *= root[:, None]
-    return RidgeSolution(
-        coef, one_minus_leverage(alpha * inverse_diagonal(L), weight), L
-    )
+    complement = one_minus_leverage(alpha * inverse_diagonal(L), weight)
+    return RidgeSolution(coef, complement, L)
 
 
 def factorise(K: Array, alpha: float, root: Array, *, overwrite: bool = False) -> Array:
@@ -141,12 +151,13 @@ def factorise(K: Array, alpha: float, root: Array, *, overwrite: bool = False) -
 
 
 def inverse_diagonal(L: Array) -> Array:
-    """Diagonal of (L L')^-1, shape (n,), in n^3/3 flops and O(n) extra columns of memory."""
+    """Diagonal of (L L')^-1, shape (n,), in n^3/3 flops and O(n) more memory."""
     n = L.shape[0]
     diagonal = np.empty(n)
     for start in range(0, n, _BLOCK):
         columns = np.eye(n - start, min(_BLOCK, n - start), order="F")
-        # Column j of L^-1 vanishes above row j: only the trailing triangle is solved with.
+        # Column j of L^-1 vanishes above row j: only the trailing triangle is solved
+        # with.
         columns = blas.dtrsm(1.0, L[start:, start:], columns, lower=1, overwrite_b=1)
         diagonal[start : start + _BLOCK] = np.einsum("ij,ij->j", columns, columns)
     return diagonal
@@ -171,7 +182,7 @@ def one_minus_leverage(complement: Array, weight: Array) -> Array:
 
 
 def primal_weights(Phi: Array, R: Array, alpha: float, weight: Array) -> Array:
-    r"""Minimise :math:`\sum_i w_i |\phi_i' W - r_i|^2 + \alpha |W|_F^2` over feature weights W.
+    r"""Minimise :math:`\sum_i w_i |\phi_i' W - r_i|^2 + \alpha |W|_F^2` over W.
 
     Parameters
     ----------
@@ -193,7 +204,7 @@ def primal_weights(Phi: Array, R: Array, alpha: float, weight: Array) -> Array:
 def solve_ridge_stack(
     K: Array, r: Array, alpha: Array | float, weight: Array
 ) -> tuple[Array, Array]:
-    r"""Minimise :math:`\sum_i w_{gi} |f_g(x_{gi}) - r_{gi}|^2 + \alpha |f_g|^2` for each g.
+    r"""Minimise :math:`\sum_i w_{gi} |f_g(x_{gi}) - r_{gi}|^2 + \alpha |f_g|^2`.
 
     Parameters
     ----------
@@ -211,14 +222,15 @@ def solve_ridge_stack(
     root = np.sqrt(weight)
     alpha = np.broadcast_to(np.asarray(alpha, dtype=float), g)
     if n > _SMALL:
-        solved = [
-            solve_ridge(
-                K[i].T, r[i][:, None], float(alpha[i]), weight[i], overwrite=True
-            )
-            for i in range(g)
-        ]
-        kept = [solution.one_minus_leverage for solution in solved]
-        return np.stack([solution.coef[:, 0] for solution in solved]), np.stack(kept)
+        coef = np.empty((g, n))
+        complement = np.empty((g, n))
+        for i in range(g):
+            response = r[i][:, None]
+            ridge = float(alpha[i])
+            solution = solve_ridge(K[i].T, response, ridge, weight[i], overwrite=True)
+            coef[i] = solution.coef[:, 0]
+            complement[i] = solution.one_minus_leverage
+        return coef, complement
     K *= root[:, :, None]
     K *= root[:, None, :]
     np.einsum("gii->gi", K)[:] += alpha[:, None]
@@ -249,7 +261,8 @@ def left_out_mean(
     Parameters
     ----------
     residual_sum, total : ndarray
-        Weighted sum of the residuals of the task's rows in the full model, and their weight.
+        Weighted sum of the residuals of the task's rows in the full model, and their
+        weight.
     lost : ndarray
         What leaving the row out takes from that sum, the row's own part included.
     removed : ndarray
@@ -258,14 +271,14 @@ def left_out_mean(
     Returns
     -------
     ndarray
-        Shapes are broadcast. Where nothing is left the mean of the full model stands in.
+        Shapes are broadcast. Where nothing is left the mean of the full model stands
+        in.
     """
     remaining = total - removed
     is_singleton = remaining <= 1e-9 * total
     mean = (residual_sum - lost) / np.where(is_singleton, 1.0, remaining)
-    return np.where(
-        is_singleton, residual_sum / np.where(total > 0.0, total, 1.0), mean
-    )
+    full_mean = residual_sum / np.where(total > 0.0, total, 1.0)
+    return np.where(is_singleton, full_mean, mean)
 
 
 def left_out_scores(
@@ -278,8 +291,8 @@ def left_out_scores(
 ) -> Array:
     """Score of each normal row under the model refitted without one count of it.
 
-    The score is minus the distance between the row's response and the mean response of the rows of
-    its task that are left.
+    The score is minus the distance between the row's response and the mean response of
+    the rows of its task that are left.
 
     Parameters
     ----------
@@ -288,8 +301,8 @@ def left_out_scores(
     left_out : ndarray of shape (n,)
         The same under the model without one count of the row.
     moved : ndarray of shape (n,)
-        What leaving out one count takes from the sum of the task's residuals; for one ridge
-        regression the product of the two.
+        What leaving out one count takes from the sum of the task's residuals; for one
+        ridge regression the product of the two.
     weight : ndarray of shape (n,)
     codes : ndarray of shape (n,)
         Task of each row.
@@ -300,8 +313,7 @@ def left_out_scores(
     ndarray of shape (n,)
     """
     count = np.minimum(weight, 1.0)
-    total: Array = np.bincount(codes, weight, n_tasks).astype(np.float64)[codes]
-    residual_sum = np.bincount(codes, weight * residual, n_tasks).astype(np.float64)[
-        codes
-    ]
-    return -np.abs(left_out - left_out_mean(residual_sum, count * moved, total, count))
+    total: Array = np.bincount(codes, weight, n_tasks).astype(np.float64)
+    summed: Array = np.bincount(codes, weight * residual, n_tasks).astype(np.float64)
+    mean = left_out_mean(summed[codes], count * moved, total[codes], count)
+    return -np.abs(left_out - mean)

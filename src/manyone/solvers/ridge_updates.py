@@ -1,7 +1,8 @@
 """Kernel ridge regression after rows come or go, without solving again.
 
-Everything follows from the factor L of ``M = S K S + alpha I`` (see :mod:`manyone.solvers.ridge`):
-new rows border it, rows that leave are folded back into what remains.
+Everything follows from the factor L of ``M = S K S + alpha I`` (see
+:mod:`manyone.solvers.ridge`): new rows border it, rows that leave are folded back into
+what remains.
 """
 
 from typing import NamedTuple
@@ -38,7 +39,7 @@ class RidgeState(NamedTuple):
 def add_rows(
     state: RidgeState, cross: Array, corner: Array, R: Array, root: Array
 ) -> RidgeState:
-    """Minimise ``sum_i w_i |f(x_i) - r_i|^2 + alpha |f|^2`` over old and k new rows, O(n^2 k).
+    """Minimise ``sum_i w_i |f(x_i) - r_i|^2 + alpha |f|^2`` with k new rows, O(n^2 k).
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ def add_rows(
     corner[np.diag_indices_from(corner)] += alpha
     factor = append_rows(L, scaled, corner)
     below, corner_factor = np.split(factor[len(L) :], [len(L)], axis=1)
-    # Old rows give way to the new ones in proportion to M^-1 cross'.
+    # The coefficients of old rows change in proportion to M^-1 cross'.
     share = solve_triangular(L, below.T, lower=True, trans="T")
     fresh = cho_solve((corner_factor, True), root[:, None] * (R - cross @ coef))
     coef = np.vstack(
@@ -77,7 +78,7 @@ def add_rows(
 
 
 def drop_rows(state: RidgeState, gone: Codes) -> RidgeState:
-    """Minimise ``sum_i w_i |f(x_i) - r_i|^2 + alpha |f|^2`` without the rows `gone`, O(n^2 k).
+    """Minimise ``sum_i w_i |f(x_i) - r_i|^2 + alpha |f|^2`` without k rows, O(n^2 k).
 
     Parameters
     ----------
@@ -91,18 +92,16 @@ def drop_rows(state: RidgeState, gone: Codes) -> RidgeState:
     RidgeState
     """
     coef, complement, L, root, alpha = state
-    kept = np.delete(np.arange(len(L)), gone)
+    stay = np.delete(np.arange(len(L)), gone)
     unit = np.zeros((len(L), len(gone)), order="F")
     unit[gone, np.arange(len(gone))] = 1.0
     columns = cho_solve((L, True), unit)
     corner_factor = np.linalg.cholesky(columns[gone])
-    gain = solve_triangular(corner_factor, columns[kept].T, lower=True)
+    gain = solve_triangular(corner_factor, columns[stay].T, lower=True)
     lost = solve_triangular(corner_factor, coef[gone] / root[gone, None], lower=True)
-    coef = coef[kept] - root[kept, None] * (gain.T @ lost)
-    complement = complement[kept] - alpha * np.einsum("ij,ij->j", gain, gain)
-    return RidgeState(
-        np.asfortranarray(coef), complement, remove_rows(L, gone), root[kept], alpha
-    )
+    coef = np.asfortranarray(coef[stay] - root[stay, None] * (gain.T @ lost))
+    complement = complement[stay] - alpha * np.einsum("ij,ij->j", gain, gain)
+    return RidgeState(coef, complement, remove_rows(L, gone), root[stay], alpha)
 
 
 def append_rows(L: Array, cross: Array, corner: Array) -> Array:
@@ -121,7 +120,8 @@ def append_rows(L: Array, cross: Array, corner: Array) -> Array:
     -------
     ndarray of shape (n + k, n + k)
     """
-    n, k = L.shape[0], corner.shape[0]
+    n = len(L)
+    k = len(corner)
     extended = np.zeros((n + k, n + k), order="F")
     extended[:n, :n] = L
     below = solve_triangular(L, cross.T, lower=True, check_finite=False).T
@@ -138,8 +138,9 @@ def append_rows(L: Array, cross: Array, corner: Array) -> Array:
 def remove_rows(L: Array, rows: Codes) -> Array:
     """Cholesky factor after rows (and the same columns) are taken out, in O(n^2 k).
 
-    What a removed column contributed to the trailing block is folded back into it by orthogonal
-    transformations (a triangular-pentagonal QR), which is stable: no subtraction takes place.
+    What a removed column contributed to the trailing block is folded back into it by
+    orthogonal transformations (a triangular-pentagonal QR), which is stable: no
+    subtraction takes place.
 
     Parameters
     ----------
@@ -155,15 +156,16 @@ def remove_rows(L: Array, rows: Codes) -> Array:
     L = np.tril(L)
     runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
     for run in reversed([r for r in runs if len(r)]):
-        start, stop = run[0], run[-1] + 1
+        start = run[0]
+        stop = run[-1] + 1
         trailing = np.asfortranarray(L[stop:, stop:].T)
         if trailing.size:
             lost = np.asfortranarray(L[stop:, start:stop].T)
             block = max(1, min(32, trailing.shape[0]))
-            found = lapack.dtpqrt(
+            factor, *_ = lapack.dtpqrt(
                 0, block, trailing, lost, overwrite_a=1, overwrite_b=1
             )
-            trailing = np.triu(found[0])
+            trailing = np.triu(factor)
             trailing *= np.where(np.diag(trailing) < 0, -1.0, 1.0)[:, None]
         keep = np.r_[0:start, stop : L.shape[0]]
         L = L[np.ix_(keep, keep)]

@@ -1,8 +1,8 @@
 """Sparse non-linear structure learning (OCKSR-NS): the second layer by a sparse group lasso.
 
-As in `nonlinear`, the first layer is held as feature weights W and the second layer is eliminated:
-for every W the lasso is solved exactly, warm-started from the last one, and the envelope theorem
-gives the slope of the remaining function of W.
+As in `nonlinear`, the first layer is held as feature weights W and the second layer is
+eliminated: for every W the lasso is solved exactly, warm-started from the last one, and
+the envelope theorem gives the slope of the remaining function of W.
 """
 
 from dataclasses import dataclass
@@ -70,8 +70,9 @@ class SparseObjective:
 
     def second_layer(self, J: Array) -> SparseGroupLassoSolution:
         """Minimise over B for this J (n, q); a row of weight k acts as k copies of the row."""
-        # Copies of a row share its coefficient evenly, so its part in a block norm is b^2 / k:
-        # with b = sqrt(k) c the block norm is plain again and the l1 strength carries sqrt(k).
+        # Copies of a row share its coefficient evenly, so its part in a block norm is
+        # b^2 / k: with b = sqrt(k) c the block norm is plain again and the l1 strength
+        # carries sqrt(k).
         R, groups, weight = self.problem.R, self.problem.groups, self.problem.weight
         root, start = np.sqrt(weight)[:, None], self.B
         if self.centres is None:
@@ -112,8 +113,8 @@ class SparseObjective:
 def as_lasso(moments: Array, slopes: Array) -> tuple[Array, Array]:
     """A design F (q, q) and targets (q, T) with ``F'F`` and ``F' targets`` as given.
 
-    Of ``|JB - R|^2`` a lasso sees no more than ``J'J`` (`moments`, lower triangle) and ``J'R``
-    (`slopes`): the two objectives differ by a constant.
+    Of ``|JB - R|^2`` a lasso sees no more than ``J'J`` (`moments`, lower triangle) and
+    ``J'R`` (`slopes`): the two objectives differ by a constant.
     """
     lower, info = dpotrf(moments, lower=1, clean=1)
     if info:
@@ -160,8 +161,8 @@ def strengths_of(
 ) -> tuple[float, float]:
     """`l1` and `group` in units of the mean weight, where the second layer is neither 0 nor R.
 
-    "auto" is a hundredth of the `l1` at which a task's function would vanish; numbers are kept
-    between 1e-5 and 0.1 of what makes one vanish.
+    "auto" is a hundredth of the `l1` at which a task's function would vanish; numbers
+    are kept between 1e-5 and 0.1 of what makes one vanish.
 
     Parameters
     ----------
@@ -174,7 +175,8 @@ def strengths_of(
     """
     slope = 2.0 * moments
     largest = float(np.abs(slope).max(axis=0).min())
-    # A block norm counts b^2 / w for a row of weight w: its strength has units of its own.
+    # A block norm counts b^2 / w for a row of weight w: its strength has units of its
+    # own.
     longest = float(np.sqrt(np.einsum("it,it->t", weighted, slope**2).min()))
     auto = 0.01 * largest
     entries = auto if isinstance(l1, str) else l1 / unit
@@ -204,7 +206,8 @@ def solve_sparse(
     """Minimise ``|JB-R|^2 + alpha |W|_F^2 + l1 |B|_1 + group sum_{s,t} |B_{G_s,t}|_2``.
 
     Over W and B, with ``J_ij = exp(-theta |y_i - y_j|^2)`` and ``Y = Phi W``. As in
-    `solve_nonlinear` only ``alpha / theta`` matters, and learning theta leaves no minimiser.
+    `solve_nonlinear` only ``alpha / theta`` matters, and learning theta leaves no
+    minimiser.
 
     Parameters
     ----------
@@ -213,9 +216,11 @@ def solve_sparse(
     l1, group : float
         In units of the problem.
     how : Descent
-        "paper" is Algorithm 3, whose first slope here uses the lasso solution at the initial J.
+        "paper" is Algorithm 3, whose first slope here uses the lasso solution at the
+        initial J.
     centres : ndarray of shape (q,) or None
-        Rows that the second layer is expanded over, J being those columns; None: all rows.
+        Rows that the second layer is expanded over, J being those columns; None: all
+        rows.
 
     Returns
     -------

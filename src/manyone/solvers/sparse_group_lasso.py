@@ -1,11 +1,12 @@
 """Sparse group lasso with one design and many outputs, solved for all outputs at once.
 
-First-order methods crawl on a kernel matrix, whose condition number is huge. This is the proximal
-point method instead: ``b <- argmin_x objective(x) + |x - b|^2 / (2 sigma)``, each step solved in
-its dual, which is smooth, by semismooth Newton. A Newton system involves only the entries that are
-non-zero at the moment, so blocks and entries that are screened out cost nothing. Products with the
-design serve all outputs together. An output whose duality gap is small enough is finished exactly,
-on its support (:mod:`manyone.solvers.lasso_support`), and leaves.
+First-order methods crawl on a kernel matrix, whose condition number is huge. This is
+the proximal point method instead: ``b <- argmin_x objective(x) + |x - b|^2 / (2
+sigma)``, each step solved in its dual, which is smooth, by semismooth Newton. A Newton
+system involves only the entries that are non-zero at the moment, so blocks and entries
+that are screened out cost nothing. Products with the design serve all outputs together.
+An output whose duality gap is small enough is finished exactly, on its support
+(:mod:`manyone.solvers.lasso_support`), and leaves.
 """
 
 from typing import NamedTuple
@@ -22,7 +23,7 @@ _SMALLEST_GAP = 1e-13  # relative, of outputs whose support is hard to tell
 
 
 class SparseGroupLassoSolution(NamedTuple):
-    """What `solve_sparse_group_lasso` returns; ``structure`` holds the norms of the blocks of B."""
+    """What `solve_sparse_group_lasso` returns; ``structure``: norms of blocks of B."""
 
     B: Array
     structure: Array
@@ -60,20 +61,20 @@ def solve_sparse_group_lasso(
     B : array of shape (p, T), optional
         Warm start.
     tol : float
-        Relative duality gap to reach for every output before its support is taken for granted and
-        the rest solved to rounding.
+        Relative duality gap to reach for every output before its support is taken for
+        granted and the rest solved to rounding.
     max_iter : int
         Most rounds of Newton steps.
 
     Returns
     -------
     SparseGroupLassoSolution
-        ``structure[s, t] = |B_{G_s,t}|_2``, with exact zeros; ``duality_gap`` is relative, and
-        ``objective_path`` is the best value so far, round by round.
+        ``structure[s, t] = |B_{G_s,t}|_2``, with exact zeros; ``duality_gap`` is
+        relative, and ``objective_path`` is the best value so far, round by round.
     """
-    order, sizes = np.argsort(groups, kind="stable"), np.bincount(groups)
-    entrywise = np.broadcast_to(np.asarray(l1, dtype=float), len(order))[order][:, None]
-    penalty = Penalty(entrywise, float(group), sizes)
+    order = np.argsort(groups, kind="stable")
+    entrywise = np.broadcast_to(np.asarray(l1, dtype=float), len(order))[order]
+    penalty = Penalty(entrywise[:, None], float(group), np.bincount(groups))
     with one_blas_thread(len(order)):
         start = None if B is None else B[order]
         rounds = _Rounds(np.ascontiguousarray(J[:, order]), R, penalty, tol, start)
@@ -82,30 +83,39 @@ def solve_sparse_group_lasso(
         gap = rounds.certify()
     result = np.empty_like(rounds.best)
     result[order] = rounds.best
-    structure, path = np.sqrt(penalty.blocks(rounds.best**2)), np.array(rounds.path)
-    converged = bool(np.all(gap <= tol * rounds.primal))
-    total = max(float(gap.sum()) / max(float(rounds.primal.sum()), _TINY), 0.0)
+    relative_gap = float(gap.sum()) / max(float(rounds.primal.sum()), _TINY)
     return SparseGroupLassoSolution(
-        result, structure, path, rounds.n_iter, converged, total
+        B=result,
+        structure=np.sqrt(penalty.blocks(rounds.best**2)),
+        objective_path=np.array(rounds.path),
+        n_iter=rounds.n_iter,
+        converged=bool(np.all(gap <= tol * rounds.primal)),
+        duality_gap=max(relative_gap, 0.0),
     )
 
 
 class _Rounds:
-    """Proximal point rounds on the outputs that are still open: columns of all its arrays.
+    """Proximal point rounds on the outputs that are still open.
 
-    `best`, `primal`, `bound` and `goal` are kept for all outputs: the best B so far, its objective,
-    the largest dual value, and the relative gap at which to try the exact finish.
+    `best`, `primal`, `bound` and `goal` are kept for all outputs: the best B so far,
+    its objective, the largest dual value, and the relative gap at which to try the
+    exact finish.
     """
 
     def __init__(
         self, J: Array, R: Array, penalty: Penalty, tol: float, start: Array | None
     ) -> None:
-        self.J, self.R, self.penalty, self.gram = J, R, penalty, J.T @ J
-        self.moments, n_outputs = 2.0 * J.T @ R, R.shape[1]
-        self.best = (
-            np.zeros((J.shape[1], n_outputs)) if start is None else start.astype(float)
-        )
-        self.bound, self.goal = np.zeros(n_outputs), np.full(n_outputs, tol)
+        n_outputs = R.shape[1]
+        self.J = J
+        self.R = R
+        self.penalty = penalty
+        self.gram = J.T @ J
+        self.moments = 2.0 * J.T @ R
+        self.best = np.zeros((J.shape[1], n_outputs))
+        if start is not None:
+            self.best = start.astype(float)
+        self.bound = np.zeros(n_outputs)
+        self.goal = np.full(n_outputs, tol)
         self.path: list[float] = []
         self.n_iter = 0
         outputs = np.arange(n_outputs)
@@ -113,27 +123,31 @@ class _Rounds:
             done = finish(self.gram, self.moments, penalty, self.best, outputs)
             outputs = np.flatnonzero(~done)
         residual, self.primal = self._primal(self.best, R)
-        self.open, self.steps = outputs, np.zeros(len(outputs))
-        # Start cautiously from zero and boldly from a warm start; a failed line search corrects it.
-        sigma = (5.0 if start is None else 500.0) / max(
-            np.diag(self.gram).mean(), _TINY
-        )
+        self.open = outputs
+        self.steps = np.zeros(len(outputs))
+        # Start cautiously from zero and boldly from a warm start; a failed line search
+        # corrects it.
+        sigma = 5.0 if start is None else 500.0
+        sigma /= max(np.diag(self.gram).mean(), _TINY)
         self.sigma = np.full(len(outputs), sigma)
-        self.target, self.dual = R[:, self.open], residual[:, self.open]
-        self.centre, self.slope = self.best[:, self.open], 2.0 * J.T @ self.dual
+        self.target = R[:, outputs]
+        self.dual = residual[:, outputs]
+        self.centre = self.best[:, outputs]
+        self.slope = 2.0 * J.T @ self.dual
 
     def _primal(self, B: Array, R: Array) -> tuple[Array, Array]:
-        """Residual (n, k) and objective (k,) of some outputs."""
+        """Residual (n, k) and objective (k,) of k outputs."""
         residual = R - self.J @ B
-        return residual, np.einsum(
-            "it,it->t", residual, residual
-        ) + self.penalty.values(B)
+        squares = np.einsum("it,it->t", residual, residual)
+        return residual, squares + self.penalty.values(B)
 
     def evaluate(self) -> bool:
-        """Primal and dual values here; finish the outputs that are near, and say if any is left."""
-        x, self.unit_vectors, self.kept = self.penalty.prox(
-            self.centre / self.sigma + self.slope
-        )
+        """Primal and dual values here; finish outputs that are near.
+
+        True while an output is left.
+        """
+        point = self.centre / self.sigma + self.slope
+        x, self.unit_vectors, self.remaining = self.penalty.prox(point)
         self.x = x * self.sigma
         self.residual, value = self._primal(self.x, self.target)
         here = self.open
@@ -142,18 +156,17 @@ class _Rounds:
         improved = value < self.primal[here]
         self.primal[here] = np.minimum(self.primal[here], value)
         self.best[:, here[improved]] = self.x[:, improved]
-        near = (
-            self.primal[here] - self.bound[here] <= self.goal[here] * self.primal[here]
-        )
-        if near.any():
-            done = finish(self.gram, self.moments, self.penalty, self.best, here[near])
+        gap = self.primal[here] - self.bound[here]
+        near = np.flatnonzero(gap <= self.goal[here] * self.primal[here])
+        if len(near):
+            outputs = here[near]
+            done = finish(self.gram, self.moments, self.penalty, self.best, outputs)
             # An unclear support becomes clearer with a smaller gap.
-            done |= self.goal[here[near]] <= _SMALLEST_GAP
-            self.goal[here[near]] = np.maximum(
-                1e-2 * self.goal[here[near]], _SMALLEST_GAP
-            )
-            near[near] = done
-            self._keep(~near)
+            done |= self.goal[outputs] <= _SMALLEST_GAP
+            self.goal[outputs] = np.maximum(1e-2 * self.goal[outputs], _SMALLEST_GAP)
+            still_open = np.ones(len(here), dtype=bool)
+            still_open[near[done]] = False
+            self._keep(still_open)
         self.path.append(float(self.primal.sum()))
         return len(self.open) > 0
 
@@ -164,7 +177,7 @@ class _Rounds:
         for name in (
             "x",
             "unit_vectors",
-            "kept",
+            "remaining",
             "residual",
             "target",
             "dual",
@@ -174,11 +187,10 @@ class _Rounds:
             setattr(self, name, getattr(self, name)[:, columns])
 
     def advance(self) -> None:
-        """Move the centres that are solved for, and take a Newton step on the other outputs."""
+        """Move the centres that are solved for; take a Newton step on other outputs."""
         self.n_iter += 1
-        rho = (
-            self.dual - self.residual
-        )  # half the gradient of the dual of the proximal step
+        # Half the gradient of the dual of the proximal step.
+        rho = self.dual - self.residual
         moved = np.einsum("it,it->t", self.x - self.centre, self.x - self.centre)
         solved = np.einsum("it,it->t", rho, rho) <= 0.05 * moved / self.sigma
         self.centre = np.where(solved, self.x, self.centre)
@@ -194,10 +206,11 @@ class _Rounds:
         self.sigma[failed] *= 0.03
 
     def _directions(self, rho: Array, columns: Mask) -> Array:
-        """Solve ``(I + 2 sigma J M J') d = -rho`` for some outputs, M the slope of their prox.
+        """Solve ``(I + 2 sigma J M J') d = -rho``, M the slope of the prox.
 
-        On a block M is ``kept I + (1 - kept) u u'``; by the Woodbury identity the system shrinks to
-        the support: ``d = J_S (J_S'J_S + M^-1 / (2 sigma))^-1 J_S' rho - rho``.
+        On a block M is ``c I + (1 - c) u u'``, c what remains of its length; by the
+        Woodbury identity the system shrinks to the support: ``d = J_S (J_S'J_S + M^-1 /
+        (2 sigma))^-1 J_S' rho - rho``.
         """
         right = self.J.T @ rho[:, columns]
         solution = np.zeros_like(right)
@@ -206,10 +219,10 @@ class _Rounds:
             if not len(entries):
                 continue
             source = self.penalty.label[entries]
-            kept = np.maximum(self.kept[source, t], 1e-10)
-            ridge = 0.5 / (self.sigma[t] * kept)
+            remaining = self.remaining[source, t]
+            ridge = 0.5 / (self.sigma[t] * np.maximum(remaining, 1e-10))
             u = self.unit_vectors[entries, t]
-            bend = (ridge * (self.kept[source, t] - 1.0) * u)[:, None] * u
+            bend = (ridge * (remaining - 1.0) * u)[:, None] * u
             bend *= source[:, None] == source
             bend += self.gram[entries[:, None], entries]
             bend.flat[:: len(entries) + 1] += ridge
@@ -219,7 +232,7 @@ class _Rounds:
         return self.J @ solution - rho[:, columns]
 
     def _line_search(self, rho: Array, step: Array, trying: Mask) -> Mask:
-        """Backtrack on ``|e|^2 - 2<e,r> + |x(e)|^2 / (2 sigma)`` in place; True where it failed."""
+        """Backtrack on ``|e|^2 - 2<e,r> + |x(e)|^2 / (2 sigma)``; True if it failed."""
         change = 2.0 * self.J.T @ step
         decrease = 2.0 * np.einsum("it,it->t", rho, step)
 
@@ -228,7 +241,8 @@ class _Rounds:
             squares = 0.5 * self.sigma[at] * np.einsum("it,it->t", x, x)
             return np.einsum("it,it->t", e, e - 2.0 * self.target[:, at]) + squares
 
-        trying, length = trying.copy(), 1.0
+        trying = trying.copy()
+        length = 1.0
         base = merit(self.dual, self.slope, slice(None))
         for _ in range(12):
             at = np.flatnonzero(trying)
@@ -236,15 +250,17 @@ class _Rounds:
             v = self.slope[:, at] + length * change[:, at]
             allowed = base[at] + 1e-4 * length * decrease[at] + 1e-13 * np.abs(base[at])
             good = merit(e, v, at) <= allowed
-            self.dual[:, at[good]], self.slope[:, at[good]] = e[:, good], v[:, good]
-            trying[at[good]] = False
+            accepted = at[good]
+            self.dual[:, accepted] = e[:, good]
+            self.slope[:, accepted] = v[:, good]
+            trying[accepted] = False
             if not trying.any():
                 break
             length *= 0.5
         return trying
 
     def certify(self) -> Array:
-        """Duality gaps (T,) of the best B, with the objective they bound in `primal` and `path`."""
+        """Duality gaps (T,) of the best B; its objective goes to `primal` and `path`."""
         residual, self.primal = self._primal(self.best, self.R)
         lower = _dual_values(residual, 2.0 * self.J.T @ residual, self.R, self.penalty)
         self.path[-1] = min(self.path[-1], float(self.primal.sum()))
@@ -254,41 +270,40 @@ class _Rounds:
 def _dual_values(E: Array, slope: Array, R: Array, penalty: Penalty) -> Array:
     """Dual value of each column of E, scaled until it is feasible; ``slope = 2J'E``."""
     scale = feasible_scale(slope, penalty)
-    products, squares = np.einsum("it,it->t", E, R), np.einsum("it,it->t", E, E)
+    products = np.einsum("it,it->t", E, R)
+    squares = np.einsum("it,it->t", E, E)
     return scale * (2.0 * products - scale * squares)
 
 
 def feasible_scale(V: Array, penalty: Penalty) -> Array:
-    """Largest c <= 1 with ``|soft(c V, l1)| <= group`` on all blocks, or slightly less, (T,).
+    """Largest c <= 1 (T,), or nearly, with ``|soft(c V, l1)| <= group`` on all blocks.
 
-    The dual is ``max_E 2<E,R> - |E|^2`` subject to ``|soft(2J'E, l1)| <= group``: scaling makes
-    any E feasible and its value a lower bound of the optimum.
+    The dual is ``max_E 2<E,R> - |E|^2`` subject to ``|soft(2J'E, l1)| <= group``:
+    scaling makes any E feasible and its value a lower bound of the optimum.
     """
 
     def excess(c: Array) -> tuple[Array, Array]:
         shrunk = soft(penalty.spread(c) * V, penalty.l1)
         norm = np.sqrt(penalty.blocks(shrunk**2))
-        return norm - penalty.group, penalty.blocks(shrunk * V) / np.maximum(
-            norm, _TINY
-        )
+        slope = penalty.blocks(shrunk * V) / np.maximum(norm, _TINY)
+        return norm - penalty.group, slope
 
     high = np.ones_like(penalty.blocks(V))
     above, slope = excess(high)
     violated = above > 0.0
     if not violated.any():
         return np.ones(high.shape[1])
-    # The excess is convex in c: Newton steps from the right stay above the root, chords below.
+    # The excess is convex in c: Newton steps from the right stay above the root, chords
+    # below.
     for _ in range(5):
-        high = high - np.divide(
-            above, slope, out=np.zeros_like(high), where=above > 0.0
-        )
+        step = np.divide(above, slope, out=np.zeros_like(high), where=above > 0.0)
+        high = high - step
         above, slope = excess(high)
     near = (1.0 - 1e-13) * high
-    # The l1 norm of a block bounds its largest entry and its length: a feasible point for a chord.
-    low = (penalty.l1.min() + penalty.group) / np.maximum(
-        penalty.blocks(np.abs(V)), _TINY
-    )
-    low = np.minimum(low, high)
+    # The l1 norm of a block bounds its largest entry and its length: a feasible point
+    # for a chord.
+    lengths = np.maximum(penalty.blocks(np.abs(V)), _TINY)
+    low = np.minimum((penalty.l1.min() + penalty.group) / lengths, high)
     below = np.minimum(excess(low)[0], 0.0)
     chord = low - below * (high - low) / np.maximum(above - below, _TINY)
     feasible = np.where(excess(near)[0] <= 0.0, near, np.minimum(chord, near))

@@ -14,8 +14,8 @@ class SVDDSolution(NamedTuple):
     Attributes
     ----------
     coef : array of shape (n,)
-        b; a new row x lies at k(x, x) - 2 k_x'b + ``centre_norm2`` from the centre, squared, and
-        inside when that is below ``radius2``.
+        b; a new row x lies at k(x, x) - 2 k_x'b + ``centre_norm2`` from the centre,
+        squared, and inside when that is below ``radius2``.
     distance2 : array of shape (n,)
         The same of the rows of K.
     support : array of shape (n,)
@@ -54,11 +54,13 @@ def solve_svdd(
     upper : float
         C. Below 1 / (total weight of the normal rows) there is no solution.
     sign : array of shape (n,), default=None
-        +1 for normal rows, -1 for known outliers, which are kept outside. None: all normal.
+        +1 for normal rows, -1 for known outliers, which are kept outside.
+        None: all normal.
     weight : array of shape (n,), default=None
         Integer weights act as repeated rows. None: ones.
     tol : float, default=1e-8
-        Largest violation of the optimality conditions, relative to the largest self-similarity.
+        Largest violation of the optimality conditions, relative to the largest
+        self-similarity.
     max_iter : int, default=100_000
         Bound on the number of steps.
 
@@ -74,14 +76,21 @@ def solve_svdd(
     diagonal = K.diagonal()
     sign = np.ones(len(diagonal)) if sign is None else sign
     bound = upper * (np.ones(len(diagonal)) if weight is None else weight)
-    lower, upper_bound = np.where(sign > 0, 0.0, -bound), np.where(sign > 0, bound, 0.0)
+    low = np.where(sign > 0, 0.0, -bound)
+    high = np.where(sign > 0, bound, 0.0)
     # Half the objective has the plain Hessian K.
-    qp = solve_box_qp(K, diagonal / 2, lower, upper_bound, tol=tol, max_iter=max_iter)
+    qp = solve_box_qp(K, diagonal / 2, low, high, tol=tol, max_iter=max_iter)
     # Squared distance to the centre: |c|^2 - 2 gradient.
     centre_norm2 = float(qp.coef @ (qp.gradient + diagonal / 2))
     distance2 = centre_norm2 - 2 * qp.gradient
     radius2 = max(float(centre_norm2 - 2 * qp.multiplier[0]), 0.0)
-    solved = 2 * qp.objective, qp.n_iter, qp.converged
     return SVDDSolution(
-        qp.coef, distance2, centre_norm2, radius2, qp.coef != 0, *solved
+        coef=qp.coef,
+        distance2=distance2,
+        centre_norm2=centre_norm2,
+        radius2=radius2,
+        support=qp.coef != 0,
+        objective=2 * qp.objective,
+        n_iter=qp.n_iter,
+        converged=qp.converged,
     )

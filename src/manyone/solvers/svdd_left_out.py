@@ -8,8 +8,8 @@ from manyone.solvers.box_qp import KernelRows
 from manyone.solvers.svdd import SVDDSolution, solve_svdd
 from manyone.threads import one_blas_thread
 
-#: Up to this many normal rows, every one is left out by itself; beyond, the ball is moved at once.
-_FEW = 100
+# Up to so many normal rows the ball is solved again without each; else it is moved.
+_MOST_RESOLVED = 100
 
 
 def left_out_scores_of_ball(
@@ -21,10 +21,11 @@ def left_out_scores_of_ball(
     tol: float,
     max_iter: int,
 ) -> Array:
-    """Minus the squared distance of every normal row to the ball without one count of it.
+    """Minus the squared distance of normal rows to the ball without one count of each.
 
-    Rows inside the ball keep their distance. For support vectors of few rows the ball is solved
-    again without them; of many, it is moved by the free ones (:func:`left_out_distances2`).
+    Rows inside the ball keep their distance. For support vectors of few rows the ball
+    is solved again without them; of many, it is moved by the free ones
+    (:func:`left_out_distances2`).
 
     Parameters
     ----------
@@ -43,14 +44,15 @@ def left_out_scores_of_ball(
         NaN for known outliers.
     """
     normal = np.flatnonzero(sign > 0)
-    total, count = weight[normal].sum(), np.minimum(weight, 1.0)
+    total = weight[normal].sum()
+    count = np.minimum(weight, 1.0)
     fewer = weight - count
     fewer[fewer <= 1e-9 * weight] = 0.0
     # What a row's coefficient has to give up when one count of it is left out.
     excess = np.maximum(ball.coef - fewer / (nu * total), 0.0)
     free = (ball.coef != 0) & (np.abs(ball.coef) < weight / (nu * total) * (1 - 1e-9))
     distance2 = ball.distance2.copy()
-    if len(normal) > _FEW:
+    if len(normal) > _MOST_RESOLVED:
         rows = normal[excess[normal] > 0]
         with one_blas_thread(int(free.sum())):
             distance2[rows] = left_out_distances2(K, ball, rows, excess[rows], free)
@@ -60,15 +62,14 @@ def left_out_scores_of_ball(
         for i in normal[~same[normal] & (total - count[normal] > 1e-9 * total)]:
             reduced = weight.copy()
             reduced[i] = fewer[i]
-            kept = np.flatnonzero(reduced)
-            share = reduced[kept] / reduced[sign > 0].sum()
-            without = solve_svdd(
-                K[kept][:, kept], 1 / nu, sign[kept], share, tol, max_iter
-            )
-            distance2[i] = (
-                K.diagonal()[i] - 2 * without.coef @ K[i][kept] + without.centre_norm2
-            )
-    # Support vectors tie in theory: lowered by more than rounding, they tie in practice.
+            others = np.flatnonzero(reduced)
+            share = reduced[others] / reduced[sign > 0].sum()
+            block = K[others][:, others]
+            without = solve_svdd(block, 1 / nu, sign[others], share, tol, max_iter)
+            distance2[i] = K.diagonal()[i] - 2 * without.coef @ K[i][others]
+            distance2[i] += without.centre_norm2
+    # Support vectors tie in theory: lowered by more than rounding, they tie in
+    # practice.
     tie_tolerance = 1e-9 * np.abs(K.diagonal()).max()
     scores = np.full(len(sign), np.nan)
     scores[normal] = -np.maximum(distance2[normal], 0.0) - tie_tolerance
@@ -78,11 +79,12 @@ def left_out_scores_of_ball(
 def left_out_distances2(
     K: KernelRows, ball: SVDDSolution, rows: Codes, excess: Array, free: Mask
 ) -> Array:
-    r"""Minimise |phi_i - sum_j l_j phi_j|^2 over l with unit sum on the other free rows.
+    r"""Minimise |phi_i - sum_j l_j phi_j|^2 over l, unit sum, on the other free rows.
 
-    Then b_i - ``excess``, with excess * l added to the free rows, is the ball that was solved
-    again without (so much of) row i, exactly as long as no coefficient meets a bound on the way:
-    the span of Vapnik and Chapelle. One factorisation serves all rows.
+    Then b_i - ``excess``, with excess * l added to the free rows, is the ball that was
+    solved again without (so much of) row i, exactly as long as no coefficient meets a
+    bound on the way: the span of Vapnik and Chapelle. One factorisation serves all
+    rows.
 
     Parameters
     ----------
@@ -104,7 +106,8 @@ def left_out_distances2(
     # Where too few rows are free, those next to the surface are the first to become so.
     near = np.argsort(np.abs(ball.distance2 - ball.radius2), kind="stable")[:2]
     basis = np.flatnonzero(free) if free.sum() > 1 else near
-    diagonal, size = K.diagonal(), len(basis)
+    diagonal = K.diagonal()
+    size = len(basis)
     towards = (diagonal + ball.centre_norm2 - ball.distance2) / 2  # <phi_j, c>
     block = K[basis]
     system = np.ones((size + 1, size + 1))
@@ -122,16 +125,13 @@ def left_out_distances2(
     right[:, inside] = np.eye(size + 1)[:, column[inside]]
     weights = lu_solve(factor, right)[:size]
     # A free row is a combination of the others: its column of the inverse, scaled.
-    own = weights[column[inside], np.flatnonzero(inside)]
-    weights[:, inside] /= -np.where(own > 0, own, 1.0)
+    pivot = weights[column[inside], np.flatnonzero(inside)]
+    weights[:, inside] /= -np.where(pivot > 0, pivot, 1.0)
     weights[column[inside], np.flatnonzero(inside)] = 0.0
     similar = block[:, rows]
     slope = diagonal[rows] - towards[rows]
     slope -= np.einsum("ij,ij->j", weights, similar - towards[basis, None])
     span2 = diagonal[rows] - 2 * np.einsum("ij,ij->j", weights, similar)
     span2 += np.einsum("ij,ij->j", weights, block[:, basis] @ weights)
-    return (
-        ball.distance2[rows]
-        + 2 * excess * slope
-        + np.square(excess) * np.maximum(span2, 0.0)
-    )
+    moved = ball.distance2[rows] + 2 * excess * slope
+    return moved + np.square(excess) * np.maximum(span2, 0.0)

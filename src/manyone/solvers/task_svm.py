@@ -14,9 +14,11 @@ class TaskSVMSolution(NamedTuple):
     Attributes
     ----------
     coef : array of shape (n,)
-        a; task t scores a new row by sum_i (1 / mu + [t_i = t]) a_i k(x_i, x) - offset_t.
+        a; task t scores a new row by sum_i (1 / mu + [t_i = t]) a_i k(x_i, x) -
+        offset_t.
     offset : array of shape (n_tasks,)
-        rho, from unbounded support vectors, or else the middle of what optimality allows.
+        rho, from unbounded support vectors, or else the middle of what optimality
+        allows.
     support : array of shape (n,)
         Rows with a != 0.
     gap : float
@@ -33,7 +35,7 @@ class TaskSVMSolution(NamedTuple):
 
 
 def task_kernel(K: Array, row_task: Codes, column_task: Codes, mu: float) -> Array:
-    """Return (1 / mu + [s = t]) k for rows of tasks s and columns of tasks t, (n, m)."""
+    """(1 / mu + [s = t]) k for rows of tasks s and columns of tasks t, (n, m)."""
     return K * (1.0 / mu + (row_task[:, None] == column_task))
 
 
@@ -47,9 +49,10 @@ def solve_task_svm(
     tol: float = 1e-8,
     max_iter: int = 100_000,
 ) -> TaskSVMSolution:
-    r"""Minimise a'Ga / 2, G = (1 / mu + [s = t]) k, 0 <= s_i a_i <= u_i, sum(a) = 1 in every task.
+    r"""Minimise a'Ga / 2 with 0 <= s_i a_i <= u_i and sum(a) = 1 in every task.
 
-    This is the dual of task functions w_t = w_0 + v_t with offsets rho_t ::
+    Here G = (1 / mu + [s = t]) k for rows of tasks s and t. This is the dual of task
+    functions w_t = w_0 + v_t with offsets rho_t ::
 
         min  mu/2 |w_0|^2 + sum_t [ |v_t|^2 / 2 - rho_t + sum_i u_it xi_it ],
              s_it <w_t, phi(x_it)> >= s_it rho_t - xi_it,  xi >= 0.
@@ -65,15 +68,17 @@ def solve_task_svm(
     mu : float
         Positive; how dear the common part is.
     upper : array of shape (n,)
-        u, for example weight / (nu * total weight of the row's task). Where those of a task sum to
-        less than one there is no solution.
+        u, for example weight / (nu * total weight of the row's task). Where those of a
+        task sum to less than one there is no solution.
     sign : array of shape (n,), default=None
-        s: 1 for normal rows, -1 for known outliers, which are kept out. None: all normal.
+        s: 1 for normal rows, -1 for known outliers, which are kept out. None: all
+        normal.
     shared_offset : bool, default=False
-        One rho, and a single constraint: sum(a) = 1 over all rows. This is the ordinary one-class
-        support vector machine with kernel G.
+        One rho, and a single constraint: sum(a) = 1 over all rows. This is the ordinary
+        one-class support vector machine with kernel G.
     tol, max_iter : float and int, default=1e-8 and 100_000
-        Largest violation of the optimality conditions, relative to the largest entry of G.
+        Largest violation of the optimality conditions, relative to the largest entry of
+        G.
 
     Returns
     -------
@@ -90,12 +95,18 @@ def solve_task_svm(
     G = task_kernel(K[np.ix_(order, order)], ordered, ordered, mu)
     starts = [0] if shared_offset else np.searchsorted(ordered, np.arange(n_tasks))
     signed = upper[order] if sign is None else (sign * upper)[order]
-    lower, bound = np.minimum(signed, 0.0), np.maximum(signed, 0.0)
-    qp = solve_box_qp(G, np.zeros(len(G)), lower, bound, starts, tol, max_iter)
+    low = np.minimum(signed, 0.0)
+    high = np.maximum(signed, 0.0)
+    qp = solve_box_qp(G, np.zeros(len(G)), low, high, starts, tol, max_iter)
     coef = np.empty_like(signed)
     coef[order] = qp.coef
     offset = np.broadcast_to(qp.multiplier, n_tasks).copy()
-    gap = float(qp.gap.max())
     return TaskSVMSolution(
-        coef, offset, coef != 0, qp.objective, gap, qp.n_iter, qp.converged
+        coef=coef,
+        offset=offset,
+        support=coef != 0,
+        objective=qp.objective,
+        gap=float(qp.gap.max()),
+        n_iter=qp.n_iter,
+        converged=qp.converged,
     )

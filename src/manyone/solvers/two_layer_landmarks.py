@@ -1,9 +1,10 @@
 """Two layers for many rows: the second layer is expanded over few of them, the centres.
 
-With Z the rows of the centres the second layer is ``f = J_Z B``, ``J_Z`` (n, q) being those columns
-of the second kernel J, instead of all n of them. Centres are rows: their responses move with the
-first layer. With all rows as centres this is :func:`manyone.solvers.nonlinear.solve_nonlinear`.
-One evaluation is one n x q^2 product, a Cholesky factor of size q and six n x q x T products.
+With Z the rows of the centres the second layer is ``f = J_Z B``, ``J_Z`` (n, q) being
+those columns of the second kernel J, instead of all n of them. Centres are rows: their
+responses move with the first layer. With all rows as centres this is
+:func:`manyone.solvers.nonlinear.solve_nonlinear`. One evaluation is one n x q^2
+product, a Cholesky factor of size q and six n x q x T products.
 """
 
 from functools import partial
@@ -24,8 +25,9 @@ from manyone.solvers.nonlinear import (
 from manyone.threads import one_blas_thread
 
 _BLOCK = 1024  # rows of a block
-# Responses of a task draw together, and so do the columns of J: what is added to the squares of
-# coefficients, beside the sum of all squares that they multiply, to tell them apart.
+# Responses of a task draw together, and so do the columns of J: what is added to the
+# squares of coefficients, beside the sum of all squares that they multiply, to tell
+# them apart.
 _ROUNDING = 1e-13
 
 
