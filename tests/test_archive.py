@@ -17,9 +17,9 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import manyone
 from forging import Forged, nodes
-from manyone import JointOCKSR, ModelFileError
+from manyone import JointOCKSR, ModelFileError, model_files
 from manyone._types import Array, Codes, Mask
-from manyone.files import archive, models
+from manyone.files import archive
 from manyone.files.foreign import _check_parts, packed
 from manyone.files.registry import _ENTRIES, register
 
@@ -339,7 +339,7 @@ def test_an_attribute_of_ones_own_is_named(fleet, tmp_path):
 
 
 def test_every_rule_is_about_a_field():
-    models._register_methods()
+    model_files._register_methods()
     for entry in _ENTRIES.values():
         assert set(entry.rules) <= set(entry.kinds), entry.name
         for group in entry.together:

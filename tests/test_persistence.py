@@ -20,7 +20,7 @@ from manyone import (
     load,
     save,
 )
-from manyone.files.models import read_header
+from manyone.model_files import read_header
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from manyone.estimators.svdd import SVDD as SVDD
     from manyone.estimators.task_svm import MultiTaskOneClassSVM as MultiTaskOneClassSVM
     from manyone.files.errors import ModelFileError as ModelFileError
-    from manyone.files.models import load as load
-    from manyone.files.models import save as save
     from manyone.groups import TimeBlocks as TimeBlocks
     from manyone.messages import CalibrationWarning as CalibrationWarning
     from manyone.metric.whitener import TaskWhitener as TaskWhitener
     from manyone.metrics import TaskAUC as TaskAUC
+    from manyone.model_files import load as load
+    from manyone.model_files import save as save
     from manyone.pipelines import TaskPipeline as TaskPipeline
     from manyone.pipelines import make_pipeline as make_pipeline
     from manyone.plots import DriftDisplay as DriftDisplay
@@ -67,9 +67,9 @@ _HOMES = {
     "TaskWhitener": "metric.whitener",
     "TimeBlocks": "groups",
     "auto": "selection",
-    "load": "files.models",
+    "load": "model_files",
     "make_pipeline": "pipelines",
-    "save": "files.models",
+    "save": "model_files",
     "tune": "selection",
 }
 

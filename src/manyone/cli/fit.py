@@ -159,7 +159,7 @@ def info(model: Model) -> None:
 
     What it was fitted on, what it promises, and what became of every column.
     """
-    from manyone.files.models import read_header
+    from manyone.model_files import read_header
 
     found, header = load_model(model), read_header(model)
     calibrated = found.calibrated_

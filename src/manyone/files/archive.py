@@ -28,9 +28,9 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-import manyone
 from manyone.files import foreign
 from manyone.files.errors import ModelFileError
+from manyone.files.kinds import AnyArray
 from manyone.files.registry import entry_of
 from manyone.files.tree import Json, Reader, Writer
 from manyone.files.writing import written_beside
@@ -43,15 +43,17 @@ _LONGEST_LINE = 4096
 _EARLIER = (b'{"format": "manyone ', b"manyone monitor state ")
 _DTYPE = re.compile(r"\|b1|[|<][iuf][1248]|<U[1-9]\d{0,8}|<[mM]8\[[a-zA-Z]{1,2}\]")
 _MOST_AXES = 4
+# Packages whose versions a file tells.
+_PACKAGES = ("manyone", "scikit-learn", "numpy", "scipy")
 _LAST_CHARACTER = 0x10FFFF
 # A whole number of bytes is read at a time.
 _CHUNK = 2**24
 
 #: Dtype, shape and order of an array.
-Layout = tuple[np.dtype[Any], tuple[int, ...], Literal["C", "F"]]
+Layout = tuple[np.dtype[np.generic], tuple[int, ...], Literal["C", "F"]]
 
 
-def dumps(kind: str, value: Any, *, trusted: Sequence[str] = ()) -> bytes:
+def dumps(kind: str, value: object, *, trusted: Sequence[str] = ()) -> bytes:
     """A value as the bytes of a file.
 
     Parameters
@@ -97,7 +99,7 @@ def loads(data: bytes, kind: str, *, trusted: Sequence[str] = ()) -> Any:
 def save(
     path: str | os.PathLike[str],
     kind: str,
-    value: Any,
+    value: object,
     *,
     trusted: Sequence[str] = (),
     new: bool = False,
@@ -121,7 +123,7 @@ def load(
         return _read(stream, size, str(path), kind, trusted)
 
 
-def read_header(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
+def read_header(path: str | os.PathLike[str], kind: str) -> dict[str, Json]:
     """What a file says about itself: kind, versions, type, sizes, checksum."""
     _size_of(path)
     with open(path, "rb") as stream:
@@ -131,7 +133,9 @@ def read_header(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
 # -------------------------------------------------------------------------------------- writing
 
 
-def _pieces(kind: str, value: Any, trusted: Sequence[str]) -> list[bytes | memoryview]:
+def _pieces(
+    kind: str, value: object, trusted: Sequence[str]
+) -> list[bytes | memoryview]:
     """The parts of a file, in their order."""
     writer = Writer()
     root = writer.tree(value)
@@ -143,7 +147,7 @@ def _pieces(kind: str, value: Any, trusted: Sequence[str]) -> list[bytes | memor
     arrays = [_plain(array) for array in writer.arrays]
     # A file that could not be loaded is better refused now than when it is needed.
     _built(root, writer.objects, Reader(arrays, writer.foreign))
-    layouts = [[_name(array), list(array.shape), _order(array)] for array in arrays]
+    layouts = [[array.dtype.str, list(array.shape), _order(array)] for array in arrays]
     tree = {
         "root": root,
         "objects": writer.objects,
@@ -159,8 +163,7 @@ def _pieces(kind: str, value: Any, trusted: Sequence[str]) -> list[bytes | memor
     header = {
         "kind": kind,
         "type": type(value).__name__ if entry is None else entry.name,
-        "manyone": manyone.__version__,
-        **{name: version(name) for name in ("scikit-learn", "numpy", "scipy")},
+        **{name: version(name) for name in _PACKAGES},
         "tree": len(text),
         "bytes": sum(len(piece) for piece in body),
         "sha256": digest.hexdigest(),
@@ -169,7 +172,7 @@ def _pieces(kind: str, value: Any, trusted: Sequence[str]) -> list[bytes | memor
     return [lines, *body]
 
 
-def _plain(array: NDArray[Any]) -> NDArray[Any]:
+def _plain(array: AnyArray) -> AnyArray:
     """An array that can be written as it lies in memory: contiguous, lowest bytes first."""
     dtype = array.dtype.newbyteorder("<")
     if dtype.kind == "U" and dtype.itemsize == 0:
@@ -181,16 +184,12 @@ def _plain(array: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(array, dtype=dtype)
 
 
-def _name(array: NDArray[Any]) -> str:
-    return array.dtype.str
-
-
-def _order(array: NDArray[Any]) -> str:
+def _order(array: AnyArray) -> str:
     """C, or F where columns lie together: products round differently in the other order."""
     return "C" if array.flags.c_contiguous else "F"
 
 
-def _bytes_of(array: NDArray[Any]) -> memoryview:
+def _bytes_of(array: AnyArray) -> memoryview:
     if not array.size:
         return memoryview(b"")
     content: NDArray[np.uint8] = array.ravel(order="K").view(np.uint8)
@@ -252,10 +251,10 @@ def _unreadable(name: str, error: Exception) -> ModelFileError:
     return ModelFileError(f"{name} cannot be read: {why}.")
 
 
-def _header(stream: IO[bytes], name: str, kind: str) -> dict[str, Any]:
+def _header(stream: IO[bytes], name: str, kind: str) -> dict[str, Json]:
     """The first two lines of a file, if it is of this kind and format."""
     line = stream.readline(_LONGEST_LINE)
-    again = f"This manyone ({manyone.__version__}) reads format {FORMAT}."
+    again = f"This manyone ({version('manyone')}) reads format {FORMAT}."
     if line.startswith(_EARLIER):
         raise ModelFileError(
             f"{name} has a format of an earlier manyone. {again} Fit the model again and "
@@ -305,17 +304,17 @@ def _layouts(described: Json, size: int) -> list[Layout]:
     return layouts
 
 
-def _read_array(stream: IO[bytes], layout: Layout, digest: Any) -> NDArray[Any]:
+def _read_array(stream: IO[bytes], layout: Layout, digest: hashlib._Hash) -> AnyArray:
     dtype, shape, order = layout
     array = np.empty(math.prod(shape), dtype=dtype)
     if array.size:
-        content = array.view(np.uint8)
+        content = array.view(np.uint8).data
         stream.readinto(content)  # type: ignore[attr-defined]
         digest.update(content)
     return array.reshape(shape, order=order)
 
 
-def _check_content(array: NDArray[Any]) -> None:
+def _check_content(array: AnyArray) -> None:
     """Refuse bytes that no value of the type has: NumPy would trust them."""
     if not array.size:
         return
@@ -326,7 +325,7 @@ def _check_content(array: NDArray[Any]) -> None:
         raise ModelFileError("an array has texts with characters that do not exist")
 
 
-def _value(tree: Json, arrays: list[NDArray[Any]], trusted: Sequence[str]) -> Any:
+def _value(tree: Json, arrays: list[AnyArray], trusted: Sequence[str]) -> object:
     for array in arrays:
         _check_content(array)
     steps = []
@@ -338,7 +337,7 @@ def _value(tree: Json, arrays: list[NDArray[Any]], trusted: Sequence[str]) -> An
     return _built(tree["root"], tree["objects"], Reader(arrays, steps))
 
 
-def _built(root: Json, objects: list[Json], reader: Reader) -> Any:
+def _built(root: Json, objects: list[Json], reader: Reader) -> Json:
     """The value at the root of a tree, after those that it holds."""
     for node in objects:
         reader.add(node)

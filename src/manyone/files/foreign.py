@@ -30,7 +30,7 @@ _HARMLESS = tuple(
 )
 
 
-def packed(estimators: list[Any], trusted: Sequence[str]) -> bytes:
+def packed(estimators: list[object], trusted: Sequence[str]) -> bytes:
     """Estimators as the bytes of a skops archive.
 
     Parameters
@@ -62,7 +62,7 @@ def packed(estimators: list[Any], trusted: Sequence[str]) -> bytes:
     return content
 
 
-def unpacked(content: bytes, trusted: Sequence[str]) -> list[Any]:
+def unpacked(content: bytes, trusted: Sequence[str]) -> list[object]:
     """Estimators from the bytes of a skops archive, each checked.
 
     Raises
@@ -89,7 +89,7 @@ def unpacked(content: bytes, trusted: Sequence[str]) -> list[Any]:
     return estimators
 
 
-def _check_parts(estimators: list[Any], trusted: frozenset[str]) -> None:
+def _check_parts(estimators: list[object], trusted: frozenset[str]) -> None:
     """Refuse parts of estimators that may do harm, however deep they lie."""
     waiting = list(estimators)
     seen: set[int] = set()
@@ -101,7 +101,7 @@ def _check_parts(estimators: list[Any], trusted: frozenset[str]) -> None:
         waiting.extend(_parts(part, trusted))
 
 
-def _parts(part: Any, trusted: frozenset[str]) -> Iterable[Any]:
+def _parts(part: Any, trusted: frozenset[str]) -> Iterable[object]:
     """What a part of an estimator is made of."""
     kind = type(part)
     if isinstance(part, _PLAIN):

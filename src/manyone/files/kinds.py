@@ -7,10 +7,13 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from manyone._types import Array
 
+#: An array of whatever type.
+AnyArray = NDArray[Any]
 #: What an annotation is, once it has been evaluated.
 Hint = Any
 _LARGEST = 2**63
@@ -98,7 +101,7 @@ def _has_member(kind: type, name: str) -> bool:
     return hasattr(kind, name) or name in getattr(kind, "__dataclass_fields__", {})
 
 
-def _has_dtype(array: np.ndarray[Any, Any], dtype_hint: Hint) -> bool:
+def _has_dtype(array: AnyArray, dtype_hint: Hint) -> bool:
     (scalar,) = get_args(dtype_hint)
     return scalar is Any or np.issubdtype(array.dtype, scalar)
 

@@ -19,6 +19,8 @@ from manyone.files.kinds import ROWS, Hint, fits
 from manyone.files.shapes import Sizes
 
 Value = TypeVar("Value")
+#: Fields of a value by name.
+State = dict[str, Any]
 #: A further check of a loaded value, given the sizes that are known; it may add to them.
 Check = Callable[[Any, Sizes], None]
 
@@ -84,7 +86,7 @@ class Entry:
         }
         return {**kinds, **self.hints}
 
-    def state(self, value: Any) -> dict[str, Any]:
+    def state(self, value: Any) -> State:
         """Fields of a value by name, those only that a file holds.
 
         Raises
@@ -92,7 +94,7 @@ class Entry:
         ValueError
             If an estimator has an attribute that files do not know.
         """
-        state: dict[str, Any] = value.__getstate__()
+        state: State = value.__getstate__()
         if not self.is_estimator:
             return {name: state[name] for name in sorted(self.required)}
         unknown = sorted(set(state) - set(self.kinds))
@@ -103,7 +105,7 @@ class Entry:
             )
         return state
 
-    def built(self, state: dict[str, Any]) -> Any:
+    def built(self, state: State) -> object:
         """The value with these fields, each of its kind."""
         names = set(state)
         if not self.required <= names or not names <= set(self.kinds):
@@ -122,7 +124,7 @@ class Entry:
         value.__setstate__(state)
         return value
 
-    def sizes(self, value: Any, state: Mapping[str, Any], inside: Inside) -> Sizes:
+    def sizes(self, value: object, state: State, inside: Inside) -> Sizes:
         """Sizes inside a value that was built; refuses those that do not agree.
 
         Parameters

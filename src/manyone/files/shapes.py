@@ -20,13 +20,12 @@ the size d here is called D there. Without a rule they share T (tasks) and d (co
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from manyone.files.errors import ModelFileError
+from manyone.files.kinds import AnyArray
 
 #: Sizes by name.
 Sizes = dict[str, int]
@@ -37,7 +36,7 @@ NEEDED = "needed"
 
 
 def check_array(
-    name: str, array: NDArray[Any] | sparse.sparray, rule: str, sizes: Sizes
+    name: str, array: AnyArray | sparse.sparray, rule: str, sizes: Sizes
 ) -> None:
     """Refuse an array of another shape; sizes that are new become known.
 
@@ -64,7 +63,7 @@ def check_array(
             raise ModelFileError(f"{name} has {length} values where {axis}={wanted}")
 
 
-def check_numbers(name: str, array: NDArray[Any], rule: str, sizes: Sizes) -> None:
+def check_numbers(name: str, array: AnyArray, rule: str, sizes: Sizes) -> None:
     """Refuse numbers of an array that are out of range, once all sizes are known."""
     words = rule.split()
     if "in" in words:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from manyone.files.errors import ModelFileError
+from manyone.files.kinds import AnyArray
 from manyone.files.registry import entry_named, entry_of
 from manyone.files.shapes import Sizes
 
@@ -44,12 +44,12 @@ class Writer:
         Estimators of other packages, for whoever can store them.
     """
 
-    arrays: list[NDArray[Any]] = field(default_factory=list)
+    arrays: list[AnyArray] = field(default_factory=list)
     objects: list[Json] = field(default_factory=list)
-    foreign: list[Any] = field(default_factory=list)
+    foreign: list[object] = field(default_factory=list)
     # Places of what has been written, by identity, which the list keeps from being reused.
     _places: dict[int, Json] = field(default_factory=dict)
-    _seen: list[Any] = field(default_factory=list)
+    _seen: list[object] = field(default_factory=list)
 
     def tree(self, value: Any) -> Json:
         """The tree of a value.
@@ -101,7 +101,7 @@ class Writer:
         kind = type(value)
         raise ValueError(f"it holds a {kind.__module__}.{kind.__qualname__}")
 
-    def _array(self, value: NDArray[Any]) -> int:
+    def _array(self, value: AnyArray) -> int:
         """Place of an array in the list."""
         self.arrays.append(value)
         return len(self.arrays) - 1
@@ -118,9 +118,9 @@ class Reader:
         Estimators of other packages.
     """
 
-    arrays: list[NDArray[Any]]
-    foreign: list[Any]
-    _objects: list[Any] = field(default_factory=list)
+    arrays: list[AnyArray]
+    foreign: list[object]
+    _objects: list[object] = field(default_factory=list)
     _sizes: dict[int, Sizes] = field(default_factory=dict)
     _counts: dict[int, int] = field(default_factory=dict)
 
@@ -171,7 +171,7 @@ class Reader:
             return self._random_state(*content)
         raise ModelFileError(f"it has a value of the unknown kind {tag!r}")
 
-    def _object_array(self, shape: list[int], items: list[Json]) -> NDArray[Any]:
+    def _object_array(self, shape: list[int], items: list[Json]) -> AnyArray:
         array = np.empty(len(items), dtype=object)
         for place, item in enumerate(items):
             array[place] = self.value(item)
@@ -179,7 +179,7 @@ class Reader:
 
     def _sparse(
         self, name: str, shape: list[int], data: int, indices: int, indptr: int
-    ) -> Any:
+    ) -> sparse.csr_array:
         """A sparse array, after a full check of its indices."""
         parts = [self.arrays[_place(number)] for number in (data, indices, indptr)]
         rows, columns = shape
@@ -203,7 +203,7 @@ class Reader:
         state.set_state((kind, numbers, position, has_gauss, gauss))
         return state
 
-    def _registered(self, value: object) -> Iterator[Any]:
+    def _registered(self, value: object) -> Iterator[object]:
         """Registered values that a value is, or holds in lists, tuples and dicts."""
         if isinstance(value, list | tuple):
             for item in value:
