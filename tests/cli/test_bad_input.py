@@ -65,7 +65,7 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
         ),
         (
             ["score", "fleet.manyone", "fleet.manyone", "--out", "s.csv"],
-            "fleet.manyone is a model. Give a table in CSV",
+            "fleet.manyone is a model or a state. Give a table in CSV",
         ),
         ([*SCORE[:4], "s.xlsx"], "ends in .csv, .csv.gz or .parquet"),
         ([*SCORE[:4], "today.csv"], "would be written over today.csv"),

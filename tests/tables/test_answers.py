@@ -1,7 +1,5 @@
 """Every row gets an answer: wild values, tasks of one row, tasks never seen, and at what rate."""
 
-import io
-import zipfile
 from functools import partial
 
 import numpy as np
@@ -213,9 +211,7 @@ def test_nothing_of_a_forgotten_task_is_in_the_file(tmp_path):
     def found(model):
         path = tmp_path / "model.manyone"
         manyone.save(model, path)
-        payload = path.read_bytes().partition(b"\n")[2]
-        with zipfile.ZipFile(io.BytesIO(payload)) as members:
-            content = b"".join(members.read(name) for name in members.namelist())
+        content = path.read_bytes()  # nothing in it is compressed
         return sum(pattern in content for pattern in patterns)
 
     model = TableModel("task", method=FAST, alarm_rate=0.1).fit(table)

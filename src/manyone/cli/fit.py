@@ -161,7 +161,8 @@ def info(model: Model) -> None:
     """
     from manyone.model_files import read_header
 
-    found, header = load_model(model), read_header(model)
+    found = load_model(model)
+    header = read_header(model)
     calibrated = found.calibrated_
     lines = [
         (
@@ -258,7 +259,8 @@ def _method(method: str, no_tune: bool) -> Any:
 
 def _summary(model: TableModel) -> list[tuple[str, str]]:
     """What there is to say about a fitted model."""
-    used, labels = model.columns_["used"], model.training_.labels
+    used = model.columns_["used"]
+    labels = model.training_.labels
     dropped = [
         f"{line[0]} ({line[-1]})" for line in _columns(model) if line[2] == "dropped"
     ]
@@ -269,11 +271,13 @@ def _summary(model: TableModel) -> list[tuple[str, str]]:
     ]  # without rows of no task
     if len(labels) < model.n_rows_:  # a sample was kept
         counts = model.model_.calibration_.counts.astype(int)
-    low, high = counts.min(), counts.max()
+    low = counts.min()
+    high = counts.max()
     each = f"{low}" if low == high else f"{low} to {high}"
     bad = model.training_.outlier.sum()
     known = f", of which {bad:,} are known to be abnormal ('{model.outlier}')"
-    features, rate = model.columns_["features"].sum(), promised_rate(model)
+    features = model.columns_["features"].sum()
+    rate = promised_rate(model)
     few = model.model_.calibration_.pooled(rate).sum()
     borrow = (
         f"; tasks with too few rows for it, which borrow the threshold of all: {few:,}"
@@ -290,7 +294,8 @@ def _summary(model: TableModel) -> list[tuple[str, str]]:
 
 def _chosen(model: TableModel) -> list[tuple[str, str]]:
     """Method and setting of each view, and why."""
-    choice, lines = model.choice_, []
+    choice = model.choice_
+    lines = []
     for k in np.flatnonzero(choice["chosen"] | (choice["method"] == "")):
         score = (
             f", AUC {choice['score'][k]:.3f}" if np.isfinite(choice["score"][k]) else ""

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 STREAM = "-"  # stdin or stdout
 _CHUNK = 2**23  # bytes of text at a time
 _ROWS = 2**16  # rows of Parquet at a time
-_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+_GZIP = b"\x1f\x8b"
+_PARQUET = b"PAR1"
 _OTHERS = {
+    b"manyone archive": "a model or a state",
     b'{"format": "manyone': "a model",
     b"PK\x03\x04": "a spreadsheet or another zip archive",
     b"\xd0\xcf\x11\xe0": "an old spreadsheet",

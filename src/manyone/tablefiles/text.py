@@ -53,13 +53,15 @@ def read_text(chunks: Iterable[bytes], name: str) -> Iterator[tuple[pl.DataFrame
     delimiter : str
         The same for all.
     """
-    reader, line = None, 1
+    reader = None
+    line = 1
     for records in _records(as_lines(chunks, name), name):
         if reader is None:
             before = int(
                 np.argmin(np.append(records.blank(), False))
             )  # blank lines at the top
-            line, records = line + before, records.after(before)
+            line = line + before
+            records = records.after(before)
             if not len(records.end):
                 continue
             reader = TextReader(records, name, line)
@@ -115,7 +117,8 @@ class Records(NamedTuple):
 
     def stray_quote(self, delimiter: str) -> int | None:
         """Position of the first quote that neither opens nor closes a field, if there is one."""
-        codes, at = self.codes, np.flatnonzero(self.codes == _QUOTE)
+        codes = self.codes
+        at = np.flatnonzero(self.codes == _QUOTE)
         edges = [ord(delimiter), _NEWLINE, _QUOTE]
         opens = (at[::2] == 0) | np.isin(codes[at[::2] - 1], edges)
         closes = np.isin(codes[at[1::2] + 1], [*edges, _RETURN])
@@ -125,7 +128,8 @@ class Records(NamedTuple):
 
 def _records(chunks: Iterable[bytes], name: str) -> Iterator[Records]:
     """Cut text into whole records, chunk by chunk."""
-    rest, line = b"", 1
+    rest = b""
+    line = 1
     for chunk in chunks:
         records, end = cut_records(rest + chunk)
         rest = (rest + chunk)[end:]
@@ -240,8 +244,10 @@ class TextReader:
         schema = dict.fromkeys(self.names, pl.String)
         self._refuse_stray_quotes(records)
         self._refuse_other_widths(records)
-        kept, lines = ~records.blank(), records.content.count(b"\n")
-        rows, content = int(kept.sum()), self._decoded(records.content_of(kept))
+        kept = ~records.blank()
+        lines = records.content.count(b"\n")
+        rows = int(kept.sum())
+        content = self._decoded(records.content_of(kept))
         table = pl.DataFrame(schema=schema)
         if rows:
             form: dict[str, Any] = {"separator": self.delimiter, "null_values": [""]}
@@ -251,7 +257,8 @@ class TextReader:
                 f"{self.name}, lines {self.line} to {self.line + lines - 1}: {rows} rows by their "
                 f"line ends, {len(table)} by their fields. Look at the quotes there."
             )
-        self.line, self.row = self.line + lines, self.row + rows
+        self.line = self.line + lines
+        self.row = self.row + rows
         return table
 
     def _refuse_stray_quotes(self, records: Records) -> None:
@@ -264,11 +271,9 @@ class TextReader:
 
     def _refuse_other_widths(self, records: Records) -> None:
         """Refuse records that are too short or too long."""
-        widths, wanted, blank = (
-            records.widths(self.delimiter),
-            len(self.names),
-            records.blank(),
-        )
+        widths = records.widths(self.delimiter)
+        wanted = len(self.names)
+        blank = records.blank()
         wrong = np.flatnonzero((widths != wanted) & ~blank)
         if not len(wrong):
             return

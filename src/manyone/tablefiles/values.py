@@ -104,7 +104,8 @@ def decimal_style(columns: Mapping[str, Sequence[str]]) -> Style | None:
             text = next(text for text in texts if not form.fullmatch(text))
             examples.setdefault(style, (name, text))
     if len(examples) == 2:
-        point, comma = examples["point"], examples["comma"]
+        point = examples["point"]
+        comma = examples["comma"]
         raise DecimalsError(
             f"column {point[0]!r} has decimal points ({point[1]!r}) and column "
             f"{comma[0]!r} decimal commas ({comma[1]!r})"

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
 from manyone.calibration.conformal import select_rows
 from manyone.progress import counted
 from manyone.rows import MISSING
 from manyone.tables.errors import TableError
-from manyone.tables.frames import like
+from manyone.tables.frames import Frame, Labels, Table, Values, like
 from manyone.tables.reading import Claims
 
 if TYPE_CHECKING:
@@ -45,7 +43,7 @@ class Answers:
     """
 
     rows: Codes
-    labels: NDArray[Any]
+    labels: Labels
     codes: Codes
     score: Array
     p_value: Array
@@ -54,7 +52,7 @@ class Answers:
 
 
 def answer_rows(
-    model: TableModel, frame: nw.DataFrame[Any], claims: Claims, fdr: float | None
+    model: TableModel, frame: Frame, claims: Claims, fdr: float | None
 ) -> Answers:
     """Answers for the rows of a table that are to be answered."""
     if fdr is not None and not 0 < fdr < 1:
@@ -122,15 +120,15 @@ def thresholds_of(model: TableModel, codes: Codes) -> Array:
 
 
 def as_output(
-    frame: nw.DataFrame[Any],
+    frame: Frame,
     answers: Answers,
     keep: Sequence[str],
-    reasons: Sequence[NDArray[Any]],
+    reasons: Sequence[Labels],
     task: Sequence[str],
-) -> Any:
+) -> Table:
     """The answers as a table of the library that the rows came in."""
     rows = answers.rows
-    columns: dict[str, Any] = {
+    columns: dict[str, Values] = {
         "row": rows,
         "task": answers.labels,
         "score": answers.score,

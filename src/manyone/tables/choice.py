@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyone._types import Array
@@ -20,14 +19,17 @@ from manyone.messages import shortlist
 from manyone.rows import training_rows
 from manyone.selection.auto import auto, choose_by_sample, plan_views
 from manyone.selection.tune import tune
+from manyone.tables.frames import Labels
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
     from manyone.tables.passes import Encoded
 
-Choice = dict[str, NDArray[Any]]
+Choice = dict[str, Labels]
+Seed = int | np.random.RandomState | None
 # Of all rows, and of each task that has more.
-_JOINT_LANDMARKS, _TASK_LANDMARKS = 1000, 100
+_JOINT_LANDMARKS = 1000
+_TASK_LANDMARKS = 100
 _OFTEN_GOOD: dict[str, dict[str, Any]] = {
     "strangers": {"kernel": "laplacian"},
     "faults": {"metric": "adaptive", "kernel": "laplacian", "width": 3.0},
@@ -54,7 +56,9 @@ def choose_model(
     choice : dict of arrays
         See :func:`manyone.auto`.
     """
-    method, rate, seed = asked.method, asked.alarm_rate, asked.random_state
+    method = asked.method
+    rate = asked.alarm_rate
+    seed = asked.random_state
     if isinstance(method, OneClassEstimator):
         model = clone(method).set_params(alarm_rate=rate)
         return model.fit(Z, **given), _only(model, "as given")
@@ -82,7 +86,9 @@ def choose_by_passes(
 
     Strangers are told by a joint model, faults by the rows of each task alone, both by both.
     """
-    method, given, seed = asked.method, table.sample.given(), asked.random_state
+    method = asked.method
+    given = table.sample.given()
+    seed = asked.random_state
     several = len(encode(given["task"])[0]) > 1
     if isinstance(method, OneClassEstimator):
         return _fitted_by_passes(asked, method, table, "as given")
@@ -105,8 +111,15 @@ def choose_by_passes(
     criterion = "faults" if alone else "unseen"
     grid = {**estimator.can.grid, "metric": ("plain", "whitened")}
     exact = clone(estimator).set_params(landmarks=None)
-    options = {"criterion": criterion, "grid": grid, "random_state": seed}
-    tuned = tune(exact, table.Z, **given, **options, calibrate=False)
+    tuned = tune(
+        exact,
+        table.Z,
+        **given,
+        criterion=criterion,
+        grid=grid,
+        random_state=seed,
+        calibrate=False,
+    )
     estimator.set_params(**{key: getattr(tuned, key) for key in grid})
     reason = f'tuned for "{criterion}" on {len(table.Z):,} of {table.n_rows:,} rows'
     return _fitted_by_passes(asked, estimator, table, reason)
@@ -121,7 +134,7 @@ def _fitted_by_passes(
     return model._fit_passes(table.sweep), _only(model, reason)
 
 
-def _with_landmarks(model: Any, random_state: Any) -> Any:
+def _with_landmarks(model: OneClassEstimator, random_state: Seed) -> OneClassEstimator:
     """The model, with landmarks where passes need them and it names none."""
     if model.can.blocks and model.landmarks is None:
         number = _JOINT_LANDMARKS if model.can.joint else _TASK_LANDMARKS
@@ -129,7 +142,7 @@ def _with_landmarks(model: Any, random_state: Any) -> Any:
     return model
 
 
-def refuse_unknown(anomalies: Any, method: Any) -> None:
+def refuse_unknown(anomalies: object, method: object) -> None:
     """Refuse what is no kind of anomalies and no method."""
     if anomalies not in ("any", "strangers", "faults"):
         raise ValueError(
@@ -143,7 +156,7 @@ def refuse_unknown(anomalies: Any, method: Any) -> None:
 
 
 def _untuned(
-    Z: Array, given: dict[str, Any], anomalies: str, random_state: Any
+    Z: Array, given: dict[str, Any], anomalies: str, random_state: Seed
 ) -> tuple[OneClassEstimator, list[str]]:
     """The views that `auto` would choose settings for, with settings that often do well."""
     rows, _, _ = training_rows(IndependentOCKSR(), Z, given["task"], given["outlier"])

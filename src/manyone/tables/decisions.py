@@ -20,7 +20,8 @@ from manyone.tables.maps import DateMap, LevelMap, Map, NumberMap
 _IDENTIFIER = 0.5
 # Whole numbers are measurements if one occurs twice, or if no more pairs should have been equal,
 # by how close so many of them lie.
-_EXPECTED_TWICE, _CLOSE = 10.0, 10
+_EXPECTED_TWICE = 10.0
+_CLOSE = 10
 # Digits with signs and units around them, as "$ 1,200.50" or "-3.5 °C".
 _NUMBER_IN_TEXT = r"[^\w]{0,3}[\d.,' ]*\d[^\w]{0,3}[^\W\d]{0,4}"
 _DATE_IN_TEXT = (
@@ -132,7 +133,8 @@ def decide(name: str, column: Column, facts: Facts, linear: float) -> Decision:
         return seen.dropped("no value")
     if facts.kind == "text":
         return _decide_text(seen, facts)
-    seen, values = replace(seen, low=facts.low, high=facts.high), column.values
+    seen = replace(seen, low=facts.low, high=facts.high)
+    values = column.values
     if facts.kind == "date":
         cycles = DateMap.learn(values)
         if not cycles.width:
@@ -155,14 +157,16 @@ def decide(name: str, column: Column, facts: Facts, linear: float) -> Decision:
 def _ends(values: Array, facts: Facts) -> list[float]:
     """Lowest and highest value of all rows, where those at hand do not reach so far."""
     finite = values[np.isfinite(values)]
-    lowest, highest = finite.min(initial=np.inf), finite.max(initial=-np.inf)
+    lowest = finite.min(initial=np.inf)
+    highest = finite.max(initial=-np.inf)
     return [end for end in (facts.low, facts.high) if end < lowest or end > highest]
 
 
 def _decide_text(seen: Decision, facts: Facts) -> Decision:
     if facts.levels is None:
         return seen.dropped(f"more than {MOST_TEXTS:,} different texts")
-    number, rows = len(facts.levels), facts.known
+    number = len(facts.levels)
+    rows = facts.known
     if number == 1 and seen.missing == 0.0:
         return seen.dropped("constant")
     if _most_match(_DATE_IN_TEXT, facts.levels):

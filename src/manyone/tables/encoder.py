@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
 from manyone.calibration import Calibration
@@ -17,6 +14,8 @@ from manyone.tables.decisions import Decision, decide
 from manyone.tables.facts import Facts
 from manyone.tables.frames import (
     Columns,
+    Frame,
+    Labels,
     column_texts,
     read_columns,
     text_style,
@@ -109,7 +108,8 @@ class Encoder:
         maps = tuple(one.map for one in decisions if one.map is not None)
         # A gap that only one row has is news to all others: left out, the row looks as new ones do.
         gaps = np.array([facts[name].rows - facts[name].known for name in used])
-        indicators, lone = np.flatnonzero(gaps > 1), np.flatnonzero(gaps == 1)
+        indicators = np.flatnonzero(gaps > 1)
+        lone = np.flatnonzero(gaps == 1)
         source = [np.full(one.width, number) for number, one in enumerate(maps)]
         places = np.concatenate([*source, indicators, [-1]])
         return cls(
@@ -194,14 +194,13 @@ class Encoder:
         A level never seen, or a value missing where none ever was, is out of range at once; where
         such news are an everyday matter, they are not guarded.
         """
-        lower, upper = np.zeros(len(self.source)), np.zeros(len(self.source))
+        lower = np.zeros(len(self.source))
+        upper = np.zeros(len(self.source))
         below, above = np.full((2, len(self.source)), np.inf)
         gaps = [one.missing for one in self.decisions if one.used]
-        place, number, news = (
-            0,
-            0,
-            [(sum(gaps[k] for k in self.lone), len(self.source) - 1)],
-        )
+        place = 0
+        number = 0
+        news = [(sum(gaps[k] for k in self.lone), len(self.source) - 1)]
         for one in self.maps:
             if isinstance(one, NumberMap):
                 ends = np.array([ranges.lower[number], ranges.upper[number]])
@@ -213,7 +212,8 @@ class Encoder:
             if isinstance(one, LevelMap):
                 news.append((one.singletons, place - 1))
         shares, places = map(list, zip(*sorted(news), strict=True))
-        upper[places], step = LEVEL_HEIGHT, (NEW_HEIGHT - LEVEL_HEIGHT) / ALARM
+        upper[places] = LEVEL_HEIGHT
+        step = (NEW_HEIGHT - LEVEL_HEIGHT) / ALARM
         above[places] = np.where(np.cumsum(shares) <= _NEWS, step, np.inf)
         return RangeGuard(lower, upper, below, above, *floors(calibration))
 
@@ -253,7 +253,8 @@ class Encoder:
         """
         places, low, high = self._measurements()
         rows = np.flatnonzero(missing[:, places].any(axis=1) & (codes >= 0))
-        here, means = np.ix_(rows, places), self.fill[np.ix_(codes[rows], places)]
+        here = np.ix_(rows, places)
+        means = self.fill[np.ix_(codes[rows], places)]
         expected = means + completed(Z[here] - means, missing[here], precision)
         Z[here] = np.where(missing[here], np.clip(expected, low, high), Z[here])
 
@@ -270,7 +271,8 @@ class Encoder:
 
     def _coordinates(self, columns: Columns) -> tuple[Array, bool]:
         """Coordinates with NaN where values are missing, and whether any is."""
-        names, maps = self.used, self.maps
+        names = self.used
+        maps = self.maps
         starts = np.concatenate([[0], np.cumsum([one.width for one in maps])])
         n = len(columns[names[0]].values)
         Z = np.empty((n, len(self.source)))
@@ -285,11 +287,12 @@ class Encoder:
         gaps = bool(missing.any())
         Z[:, starts[-1] : -1] = missing[:, self.indicators] * LEVEL_HEIGHT
         height = np.full(len(maps), NEW_HEIGHT)
-        height[self.lone], height[self.indicators] = LEVEL_HEIGHT, 0.0
+        height[self.lone] = LEVEL_HEIGHT
+        height[self.indicators] = 0.0
         Z[:, -1] = (missing * height).max(axis=1) if gaps else 0.0
         return Z, gaps
 
-    def read(self, frame: nw.DataFrame[Any]) -> Columns:
+    def read(self, frame: Frame) -> Columns:
         """The columns that are used, or what is wrong with them, by name."""
         known = set(frame.columns)
         return self.checked(
@@ -316,7 +319,7 @@ class Encoder:
             for decision in used
         }
 
-    def table(self) -> dict[str, NDArray[Any]]:
+    def table(self) -> dict[str, Labels]:
         """Everything that was decided, column by column."""
         fields = ("name", "kind", "used", "features", "missing", "low", "high", "note")
         rows = [one.summary() for one in self.decisions]

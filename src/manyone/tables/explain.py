@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
@@ -14,20 +13,23 @@ from manyone._types import Array, Codes, Mask
 from manyone.estimators.combined import CombinedOneClass
 from manyone.metric.reasons import find_reasons, precision
 from manyone.metric.shrinkage import TaskWhitenings, task_whitenings
+from manyone.models.combined import CombinedScorer
 from manyone.progress import counted
 from manyone.rows import MISSING
 from manyone.tables.answers import Answers
 from manyone.tables.encoder import Encoder
-from manyone.tables.frames import Column, like
+from manyone.tables.frames import Column, Columns, Frame, Table, like
 from manyone.tables.gaps import completed
-from manyone.tables.maps import LEVEL_HEIGHT, DateMap, LevelMap, NumberMap
+from manyone.tables.maps import LEVEL_HEIGHT, DateMap, LevelMap, Map, NumberMap
 from manyone.tables.reading import claimed_tasks
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
+Texts = NDArray[np.object_]
 # Rows that are explained at a time, and training rows named beside each.
-_BLOCK, _NEAREST = 2048, 3
+_BLOCK = 2048
+_NEAREST = 3
 # Share of what is unusual about a row below which a column is no reason.
 _LITTLE = 0.01
 # What is written for a value that is not there.
@@ -61,7 +63,8 @@ class Reference:
         codes, X = model._encoded()
         normal = np.flatnonzero(~model.training_.outlier)
         kept = normal[np.argsort(codes[normal], kind="stable")]
-        X, codes = X[kept], codes[kept]
+        X = X[kept]
+        codes = codes[kept]
         metric = task_whitenings(X, codes, np.ones(len(X)), len(model.tasks_), *_PRIORS)
         return cls(X, codes, model.training_.numbers[kept], metric)
 
@@ -82,14 +85,14 @@ class Explanation:
         Numbers of the closest training rows of the task.
     """
 
-    column: NDArray[Any]
-    value: NDArray[Any]
-    expected: NDArray[Any]
+    column: Texts
+    value: Texts
+    expected: Texts
     share: Array
-    view: NDArray[Any]
-    nearest: NDArray[Any]
+    view: Texts
+    nearest: Texts
 
-    def sentences(self) -> NDArray[Any]:
+    def sentences(self) -> Texts:
         """Each reason as a text, shape (n, k); empty where it has nothing to say."""
         differs = self.value != self.expected
         told = (self.share > _LITTLE) & differs
@@ -104,7 +107,7 @@ class Explanation:
             strict=True,
         )
         texts = [
-            _sentence(name, value, expected) if is_told else ""
+            _sentence(str(name), str(value), str(expected)) if is_told else ""
             for name, value, expected, is_told in parts
         ]
         return np.array(texts, dtype=object).reshape(self.column.shape)
@@ -120,8 +123,8 @@ def _sentence(name: str, value: str, expected: str) -> str:
 
 
 def alarm_reasons(
-    model: TableModel, frame: nw.DataFrame[Any], answers: Answers, number: int
-) -> list[NDArray[Any]]:
+    model: TableModel, frame: Frame, answers: Answers, number: int
+) -> list[Texts]:
     """Some reasons for each alarm, as texts (n,); empty where there is none."""
     reasons = [np.full(len(answers.rows), "", dtype=object) for _ in range(number)]
     alarms = np.flatnonzero(answers.alarm)
@@ -134,8 +137,8 @@ def alarm_reasons(
 
 
 def explanation_table(
-    model: TableModel, frame: nw.DataFrame[Any], task: list[str], top: int
-) -> Any:
+    model: TableModel, frame: Frame, task: list[str], top: int
+) -> Table:
     """The most unusual columns of every row, as a table of the library it came in."""
     claims = claimed_tasks(frame, task, model.tasks_, "pooled")
     found = explain_rows(model, frame, claims.codes, top)
@@ -152,7 +155,7 @@ def explanation_table(
 
 
 def explain_rows(
-    model: TableModel, frame: nw.DataFrame[Any], codes: Codes, top: int
+    model: TableModel, frame: Frame, codes: Codes, top: int
 ) -> Explanation:
     """Explain every row of a table, given the number of its task."""
     parts = []
@@ -164,8 +167,8 @@ def explain_rows(
 
 
 def _explain_block(
-    model: TableModel, frame: nw.DataFrame[Any], codes: Codes, top: int
-) -> tuple[NDArray[Any], ...]:
+    model: TableModel, frame: Frame, codes: Codes, top: int
+) -> tuple[Texts, ...]:
     encoder = model.encoder_
     reference = model._reference()
     metric = reference.metric
@@ -220,7 +223,7 @@ def _explain_block(
         value,
         expected,
         np.take_along_axis(share, order, axis=1),
-        _views(model, Z, codes, outside.any(axis=1)),
+        _views(model, Z, codes, outside.max(axis=1, initial=0.0) > 0.0),
         _nearest(reference, Z, own),
     )
 
@@ -247,7 +250,7 @@ def _without(wild: Mask, Z: Array, codes: Codes, metric: TaskWhitenings) -> Arra
 
 
 def _columns_outside(
-    model: TableModel, encoder: Encoder, Z: Array, columns: Any
+    model: TableModel, encoder: Encoder, Z: Array, columns: Columns
 ) -> Array:
     """Margins that each column (n, p) is out of its range, 0 within the first."""
     guard = model.model_.solution_.guard
@@ -262,23 +265,24 @@ def _columns_outside(
     return np.where(outside > 1.0, outside, 0.0)
 
 
-def _views(model: TableModel, Z: Array, codes: Codes, outside: Any) -> NDArray[Any]:
+def _views(model: TableModel, Z: Array, codes: Codes, is_outside: Mask) -> Texts:
     """Who finds each row unusual."""
     estimator = model.model_
     views = np.full(
         len(Z), "strangers" if estimator.can.joint else "faults", dtype=object
     )
     if isinstance(estimator, CombinedOneClass):
-        scorer: Any = estimator.solution_.scorer
+        scorer = estimator.solution_.scorer
+        assert isinstance(scorer, CombinedScorer)
         with np.errstate(under="ignore"):
             values = scorer.values(Z, np.maximum(codes, 0))
         views = np.array(list(estimator.views_), dtype=object)[values.argmax(axis=1)]
-    views[outside] = "range"
+    views[is_outside] = "range"
     views[codes == MISSING] = "unknown"
     return views
 
 
-def _nearest(reference: Reference, Z: Array, codes: Codes) -> NDArray[Any]:
+def _nearest(reference: Reference, Z: Array, codes: Codes) -> Texts:
     """Numbers of the closest training rows of each row's task, as texts."""
     texts = np.empty(len(Z), dtype=object)
     starts = np.searchsorted(reference.codes, np.arange(len(reference.metric.mean) + 1))
@@ -315,7 +319,7 @@ def plain_text(value: float, digits: int) -> str:
     return format(value, ".0f") if "e+" in text and abs(value) < 1e15 else text
 
 
-def expected_texts(one: Any, kind: str, coordinates: Array) -> list[str]:
+def expected_texts(one: Map, kind: str, coordinates: Array) -> list[str]:
     """What a column was expected to be, from its coordinates (n, width)."""
     if isinstance(one, NumberMap):
         texts = one.undo(coordinates).tolist()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -48,18 +47,18 @@ class Facts:
     levels: dict[str, int] | None
 
     @classmethod
-    def of(cls, column: Column, codes: Codes, tasks: Sequence[Any]) -> Facts:
+    def of(cls, column: Column, codes: Codes, tasks: Sequence[Hashable]) -> Facts:
         """Facts about a column whose rows, in their order, are of tasks given by number (n,)."""
-        values, levels = column.values, {}
+        values = column.values
+        levels = {}
         finite = values[np.isfinite(values)]
         if column.levels is not None:
             counts = np.bincount(finite.astype(np.intp), minlength=len(column.levels))
             levels = dict(zip(column.levels.tolist(), counts.tolist(), strict=True))
-        missing, infinite = int(np.isnan(values).sum()), int(np.isinf(values).sum())
-        low, high = (
-            float(finite.min(initial=np.inf)),
-            float(finite.max(initial=-np.inf)),
-        )
+        missing = int(np.isnan(values).sum())
+        infinite = int(np.isinf(values).sum())
+        low = float(finite.min(initial=np.inf))
+        high = float(finite.max(initial=-np.inf))
         growth = Growth.of(column, codes, tasks)
         return cls(
             column.kind, len(values), missing, infinite, low, high, growth, levels
@@ -88,7 +87,9 @@ class Facts:
 
     def merged(self, other: Facts, name: str) -> Facts:
         """Facts about the rows of both, those of `other` being later, of a column of some name."""
-        levels, growth, shared = None, None, None
+        levels = None
+        growth = None
+        shared = None
         if self.levels is not None and other.levels is not None:
             levels = dict(Counter(self.levels) + Counter(other.levels))
             shared = (
@@ -97,9 +98,11 @@ class Facts:
         if self.growth is not None and other.growth is not None:
             growth = self.growth.followed(other.growth, shared)
         kind = _common_kind(self, other, name)
-        rows, missing = self.rows + other.rows, self.missing + other.missing
+        rows = self.rows + other.rows
+        missing = self.missing + other.missing
         infinite = self.infinite + other.infinite
-        low, high = min(self.low, other.low), max(self.high, other.high)
+        low = min(self.low, other.low)
+        high = max(self.high, other.high)
         return Facts(kind, rows, missing, infinite, low, high, growth, levels).bounded()
 
     def bounded(self) -> Facts:

@@ -6,10 +6,9 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import narwhals.stable.v2 as nw
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyone._types import Array
@@ -21,7 +20,14 @@ from manyone.messages import CalibrationWarning
 from manyone.rows import training_rows
 from manyone.tables.choice import Choice, choose_by_passes, choose_model
 from manyone.tables.encoder import Encoder
-from manyone.tables.frames import as_table, names_of, task_labels
+from manyone.tables.frames import (
+    Frame,
+    Labels,
+    Table,
+    as_table,
+    names_of,
+    task_labels,
+)
 from manyone.tables.ranges import learn_ranges
 from manyone.tables.reading import TrainingTable, labels_like, read_training
 from manyone.tables.unknown import Guard, UnknownTasks, left_out_together
@@ -45,11 +51,11 @@ class Fitted(NamedTuple):
     model: OneClassEstimator
     choice: Choice
     unknown: UnknownTasks
-    tasks: NDArray[Any]
+    tasks: Labels
     n_rows: int
 
 
-def fit_table(asked: TableModel, table: Any) -> Fitted:
+def fit_table(asked: TableModel, table: Table) -> Fitted:
     """What a table model asks for, of a table wherever it is."""
     linear = _LINEAR.get(asked.anomalies, 0.5)
     if in_memory(table):
@@ -81,14 +87,14 @@ def fit_again(known: TableModel, training: TrainingTable) -> Fitted:
     return guarded(training, encoder, model, known.choice_, Z)
 
 
-def fit_others(known: TableModel, remaining: TrainingTable, others: Any) -> Fitted:
+def fit_others(known: TableModel, remaining: TrainingTable, others: Table) -> Fitted:
     """All but the settings anew, from a table of the tasks that remain, part by part."""
     tasks = encode(remaining.labels)[0]
     table = others
     if in_memory(others):
         frame = _relabelled(as_table(others), known.task_columns, tasks)
 
-        def table() -> list[Any]:
+        def table() -> list[Table]:
             return [frame.to_native()]
 
     found = fit_table(clone(known).set_params(method=clone(known.model_)), table)
@@ -96,9 +102,7 @@ def fit_others(known: TableModel, remaining: TrainingTable, others: Any) -> Fitt
     return found._replace(choice=known.choice_)
 
 
-def _relabelled(
-    frame: nw.DataFrame[Any], names: Sequence[str], tasks: NDArray[Any]
-) -> nw.DataFrame[Any]:
+def _relabelled(frame: Frame, names: Sequence[str], tasks: Labels) -> Frame:
     """A table whose task column is of the type of the tasks; of several, all are texts."""
     if len(names) > 1 or names[0] not in frame.columns:
         return frame
@@ -124,7 +128,7 @@ def _refuse_lone_rows(training: TrainingTable) -> None:
         )
 
 
-def quietly() -> warnings.catch_warnings[Any]:
+def quietly() -> warnings.catch_warnings[None]:
     """Without warnings about thresholds: `basis` says it row by row."""
     return warnings.catch_warnings(action="ignore", category=CalibrationWarning)
 
@@ -145,7 +149,8 @@ def guarded(
         model, Z, training.labels, training.given()["outlier"], reset=False
     )
     normal = ~rows.outlier
-    X, codes = rows.X[normal], rows.codes[normal]
+    X = rows.X[normal]
+    codes = rows.codes[normal]
     if not guards:
         values = encoder.numbers(training.columns)[source][normal]
         groups = None, left_out_together(codes)

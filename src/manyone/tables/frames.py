@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, SupportsFloat
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -28,6 +28,14 @@ from manyone.tablefiles.values import (
 )
 from manyone.tables.errors import MixedColumnError, TableError, TimeError
 
+#: A data frame of pandas, polars or pyarrow.
+Table = Any
+Frame = nw.DataFrame[Any]
+Series = nw.Series[Any]
+#: Whole numbers or texts, or objects where some are missing or both occur.
+Labels = NDArray[Any]
+#: A column on its way into a table.
+Values = NDArray[Any] | list[Any] | Series
 # Columns of these types hold whatever somebody wrote. Those of categories hold names.
 _WRITTEN = (nw.String, nw.Object, nw.Unknown)
 
@@ -47,9 +55,9 @@ class Column:
 
     kind: str
     values: Array
-    levels: NDArray[Any] | None = None
+    levels: NDArray[np.str_] | None = None
 
-    def take(self, rows: Any) -> Column:
+    def take(self, rows: Codes) -> Column:
         """Some of the rows; texts that none of them has are forgotten."""
         values = self.values[rows]
         if self.levels is None:
@@ -85,7 +93,7 @@ class Column:
 Columns = dict[str, Column]
 
 
-def as_table(table: Any) -> nw.DataFrame[Any]:
+def as_table(table: Table) -> Frame:
     """A narwhals frame whose columns have different names, or what is wrong with it."""
     if hasattr(table, "collect"):
         raise ValueError("table is a lazy frame: call .collect() first.")
@@ -109,19 +117,21 @@ def as_table(table: Any) -> nw.DataFrame[Any]:
     return frame.rename(numbers) if numbers else frame
 
 
-def refuse_no_rows(frame: nw.DataFrame[Any]) -> None:
+def refuse_no_rows(frame: Frame) -> None:
     """Nothing can be learned from, or said about, a table without rows."""
     if not len(frame):
         raise ValueError("table has no rows.")
 
 
-def names_of(given: Any) -> list[str]:
+def names_of(names: str | int | Iterable[str | int] | None) -> list[str]:
     """Names of columns, whether one is given, or several, or None."""
-    given = [given] if isinstance(given, str | int) else given
-    return [] if given is None else [str(name) for name in given]
+    if names is None:
+        return []
+    listed = [names] if isinstance(names, str | int) else names
+    return [str(name) for name in listed]
 
 
-def refuse_missing_columns(frame: nw.DataFrame[Any], **roles: Sequence[str]) -> None:
+def refuse_missing_columns(frame: Frame, **roles: Sequence[str]) -> None:
     """Every column that a role names has to be there."""
     known = set(frame.columns)
     for role, names in roles.items():
@@ -133,7 +143,7 @@ def refuse_missing_columns(frame: nw.DataFrame[Any], **roles: Sequence[str]) -> 
             )
 
 
-def read_column(series: nw.Series[Any]) -> Column:
+def read_column(series: Series) -> Column:
     """A column as plain arrays."""
     dtype = series.dtype
     if dtype.is_numeric():
@@ -151,7 +161,7 @@ def read_column(series: nw.Series[Any]) -> Column:
     return Column(str(dtype), np.full(len(series), np.nan))
 
 
-def read_times(frame: nw.DataFrame[Any], name: str) -> Array:
+def read_times(frame: Frame, name: str) -> Array:
     """Times as numbers (dates as seconds since 1970), none missing."""
     column = read_column(frame.get_column(name))
     times = as_times(column)
@@ -177,7 +187,7 @@ def as_times(column: Column) -> Array:
     return column.read_as("date", "point").values
 
 
-def written_columns(frame: nw.DataFrame[Any], names: Iterable[str]) -> list[str]:
+def written_columns(frame: Frame, names: Iterable[str]) -> list[str]:
     """Those of some columns whose texts may stand for numbers, dates or truths."""
     schema = frame.schema
     return [name for name in names if schema[name] in _WRITTEN]
@@ -241,7 +251,7 @@ def text_style(columns: Mapping[str, Sequence[str]]) -> Style:
     return "point"
 
 
-def read_columns(frame: nw.DataFrame[Any], names: Sequence[str]) -> Columns:
+def read_columns(frame: Frame, names: Sequence[str]) -> Columns:
     """Some columns as plain arrays; all numbers in one go, as they are read once per row."""
     schema = frame.schema
     plain = [name for name in names if schema[name].is_float()]
@@ -255,14 +265,14 @@ def read_columns(frame: nw.DataFrame[Any], names: Sequence[str]) -> Columns:
     }
 
 
-def numbers(series: nw.Series[Any]) -> Array:
+def numbers(series: Series) -> Array:
     """Values as float64, NaN where missing."""
     if series.dtype not in (nw.Float64, nw.Float32) or len(series) == 0:
         series = series.cast(nw.Float64)
     return np.asarray(series.to_numpy(), dtype=np.float64)
 
 
-def text_column(values: Iterable[Any]) -> Column:
+def text_column(values: Iterable[object]) -> Column:
     """Texts as numbers of their levels; None, NaN and words as "NA" are missing."""
     texts = [
         None if value is None or value != value else str(value) for value in values
@@ -276,7 +286,7 @@ def text_column(values: Iterable[Any]) -> Column:
     return Column("text", codes, np.array(levels, dtype=np.str_))
 
 
-def _mixed(values: list[Any]) -> Column:
+def _mixed(values: list[object]) -> Column:
     """Python objects: numbers if all of them are, else texts."""
     known = [value for value in values if value is not None and value == value]
     if not known or not all(hasattr(value, "__float__") for value in known):
@@ -287,11 +297,13 @@ def _mixed(values: list[Any]) -> Column:
     )
 
 
-def _number(value: Any) -> float:
-    return np.nan if value is None or value != value else float(value)
+def _number(value: object) -> float:
+    if isinstance(value, SupportsFloat) and value == value:
+        return float(value)
+    return np.nan
 
 
-def _seconds(series: nw.Series[Any]) -> Array:
+def _seconds(series: Series) -> Array:
     if series.dtype == nw.Date:
         series = series.cast(nw.Datetime("us"))
     return numbers(series.dt.timestamp("ms")) / 1e3
@@ -300,7 +312,7 @@ def _seconds(series: nw.Series[Any]) -> Array:
 # ------------------------------------------------------------------------------------------ labels
 
 
-def task_labels(frame: nw.DataFrame[Any], names: Sequence[str]) -> NDArray[Any]:
+def task_labels(frame: Frame, names: Sequence[str]) -> Labels:
     """Label of each row, integers or texts; None where it is missing.
 
     Several columns make one label, ``"left / right"``.
@@ -312,7 +324,7 @@ def task_labels(frame: nw.DataFrame[Any], names: Sequence[str]) -> NDArray[Any]:
     return as_labels([joined_label(row) for row in rows])
 
 
-def joined_label(values: Sequence[Any]) -> str | None:
+def joined_label(values: Sequence[object]) -> str | None:
     """One label for the values of several columns; None if one of them is missing."""
     if any(value is None for value in values):
         return None
@@ -321,7 +333,7 @@ def joined_label(values: Sequence[Any]) -> str | None:
     )
 
 
-def _labels(series: nw.Series[Any]) -> NDArray[Any]:
+def _labels(series: Series) -> Labels:
     fits = (
         series.dtype.is_integer() and series.dtype != nw.UInt64
     )  # which goes beyond int64
@@ -337,7 +349,7 @@ def _labels(series: nw.Series[Any]) -> NDArray[Any]:
     return as_labels([_label(label) for label in labels.tolist()])
 
 
-def _label(label: Any) -> Any:
+def _label(label: object) -> object:
     """Integers and texts stay; whole floats, as a column with gaps has them, are integers."""
     if label is None or isinstance(label, str) or type(label) is int:
         return label
@@ -346,7 +358,7 @@ def _label(label: Any) -> Any:
     return str(label)
 
 
-def read_yes_no(frame: nw.DataFrame[Any], name: str) -> Mask:
+def read_yes_no(frame: Frame, name: str) -> Mask:
     """Where a column says yes, shape (n,): booleans, 0 and 1, or words; missing is no."""
     texts = [str(value) for value in frame.get_column(name).to_list()]
     answers = {text: read_answer(text) for text in dict.fromkeys(texts)}
@@ -360,8 +372,8 @@ def read_yes_no(frame: nw.DataFrame[Any], name: str) -> Mask:
 
 
 def like(
-    frame: nw.DataFrame[Any], columns: dict[str, Any], rows: Codes | None = None
-) -> Any:
+    frame: Frame, columns: Mapping[str, Values], rows: Codes | None = None
+) -> Table:
     """A table of the library that `frame` is of.
 
     Parameters
@@ -384,15 +396,16 @@ def like(
     return native
 
 
-def _plain(values: Any) -> Any:
+def _plain(values: Values) -> Values:
     """Values as narwhals takes them; columns of pandas without an index to align by."""
     if isinstance(values, nw.Series):
         return nw.maybe_reset_index(values)
-    texts = isinstance(values, np.ndarray) and values.dtype.kind in "UO"
-    return values.tolist() if texts else values
+    if isinstance(values, np.ndarray) and values.dtype.kind in "UO":
+        return values.tolist()
+    return values
 
 
-def _dtype_of(values: Any) -> Any:
+def _dtype_of(values: Values) -> nw.dtypes.DType:
     """Type of a column without rows, which no value shows."""
     if isinstance(values, nw.Series):
         return values.dtype

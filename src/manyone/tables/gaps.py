@@ -32,12 +32,15 @@ def relations(about: Array, freedom: int) -> Array:
     -------
     ndarray of shape (m, m)
     """
-    lost, unrelated = np.isnan(about), np.eye(about.shape[1])
+    lost = np.isnan(about)
+    unrelated = np.eye(about.shape[1])
     rows = np.where(lost, 0.0, about)
     scale = np.sqrt((rows**2).sum(axis=0) / np.maximum((~lost).sum(axis=0), 1))
     scale[scale == 0.0] = 1.0
     rows /= scale
-    share, prior, precision = freedom / len(rows), len(unrelated), unrelated
+    share = freedom / len(rows)
+    prior = len(unrelated)
+    precision = unrelated
     for _ in range(_ROUNDS):
         rows = completed(rows, lost, precision)
         scatter = rows.T @ rows

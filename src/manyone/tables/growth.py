@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -29,24 +28,29 @@ class Growth:
 
     table: bool
     tasks: bool
-    ends: dict[Any, tuple[Any, Any, int]]
+    ends: dict[Hashable, tuple[float, float, int]]
     changes: int
 
     @classmethod
     @np.errstate(over="ignore")  # numbers may be infinitely far apart
-    def of(cls, column: Column, codes: Codes, tasks: Sequence[Any]) -> Growth | None:
+    def of(
+        cls, column: Column, codes: Codes, tasks: Sequence[Hashable]
+    ) -> Growth | None:
         """That of a column, or None; codes (n,) are the numbers of the rows' tasks."""
         known = np.isfinite(column.values)
         if column.levels is None and not known.all():
             return None
-        values, codes = column.values[known], codes[known]
+        values = column.values[known]
+        codes = codes[known]
         if not len(values):
             return cls(True, True, {}, 0)
         order = np.argsort(codes, kind="stable")
         same = np.diff(codes[order]) == 0
-        along, inside = np.diff(values), np.diff(values[order])
+        along = np.diff(values)
+        inside = np.diff(values[order])
         if column.levels is None:
-            table, by_task = bool(np.all(along > 0)), bool(np.all(inside[same] > 0))
+            table = bool(np.all(along > 0))
+            by_task = bool(np.all(inside[same] > 0))
         else:  # as many runs as texts
             number = len(np.unique(values))
             table = bool(number > np.sum(along != 0))
@@ -70,16 +74,17 @@ class Growth:
         again = {label for label, (last, first) in joints.items() if last == first}
         if shared is None:
             broken = {label for label, (last, first) in joints.items() if last >= first}
-            table, tasks = None not in broken, not broken - {None}
+            table = None not in broken
+            tasks = not broken - {None}
         else:  # only a text that goes on is in both
-            table, tasks = shared <= (None in again), shared <= len(again - {None})
-        table, tasks = (
-            self.table and by.table and table,
-            self.tasks and by.tasks and tasks,
-        )
+            table = shared <= (None in again)
+            tasks = shared <= len(again - {None})
+        table = self.table and by.table and table
+        tasks = self.tasks and by.tasks and tasks
         ends = self.ends | by.ends
         for label in common:
-            (first, _, rows), (_, last, more) = self.ends[label], by.ends[label]
+            (first, _, rows) = self.ends[label]
+            (_, last, more) = by.ends[label]
             ends[label] = (first, last, rows + more)
         changes = self.changes + by.changes + len(common - again - {None})
         return Growth(table, tasks, ends, changes) if table or tasks else None

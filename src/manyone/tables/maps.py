@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,11 @@ LEVEL_HEIGHT = 1 / np.sqrt(2)
 #: That of what no row had: no distance tells it from what one row had, a guard does.
 NEW_HEIGHT = LEVEL_HEIGHT * (1 + 1e-6)
 # A level is rare below so many rows.
-_RARE_ROWS, _MOST_LEVELS = 5, 50
+_RARE_ROWS = 5
+_MOST_LEVELS = 50
 # Cycles that a date is on, in seconds, and into how many parts each is divided.
-_DAY, _WEEK = 86400.0, 604800.0
+_DAY = 86400.0
+_WEEK = 604800.0
 _PARTS = {_DAY: 24, _WEEK: 7}
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
@@ -101,7 +103,8 @@ def apply_numbers(maps: Sequence[NumberMap], values: Array) -> Array:
     for column, one in enumerate(maps):
         coordinates[:, column] = np.interp(values[:, column], one.knots, one.scores)
     rows, columns = np.nonzero((values < ends[0]) | (values > ends[1]))
-    far, low, high = values[rows, columns], *ends[:, columns]
+    far = values[rows, columns]
+    low, high = ends[:, columns]
     with np.errstate(over="ignore"):
         beyond = np.minimum(far - low, 0.0) * slopes[0, columns]
         beyond += np.maximum(far - high, 0.0) * slopes[1, columns]
@@ -134,7 +137,7 @@ class LevelMap:
         Share of the rows whose level nobody shared: so likely is a level never seen.
     """
 
-    levels: NDArray[Any]
+    levels: NDArray[np.str_]
     place: NDArray[np.intp]
     width: int
     singletons: float
@@ -142,9 +145,12 @@ class LevelMap:
     @classmethod
     def learn(cls, found: dict[str, int]) -> LevelMap:
         """The map of a column of texts that were found so often."""
-        levels, counts = np.array(list(found)), np.array(list(found.values()))
+        levels = np.array(list(found))
+        counts = np.array(list(found.values()))
         order = np.lexsort((levels, -counts))
-        levels, counts, total = levels[order], counts[order], max(int(counts.sum()), 1)
+        levels = levels[order]
+        counts = counts[order]
+        total = max(int(counts.sum()), 1)
         frequent = counts >= max(_RARE_ROWS, 0.005 * total)
         frequent[_MOST_LEVELS:] = False
         frequent[0] |= len(levels) <= 2 and counts[0] > 1
@@ -163,7 +169,8 @@ class LevelMap:
 
     def apply(self, column: Column) -> Array:
         """Coordinates (n, width); NaN where missing."""
-        values, levels = column.values, column.levels
+        values = column.values
+        levels = column.levels
         assert levels is not None
         index = dict(zip(self.levels.tolist(), self.place.tolist(), strict=True))
         place = np.array([index.get(level, -1) for level in levels.tolist()] + [0])

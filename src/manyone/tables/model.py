@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from numbers import Integral
-from typing import Any, Self, cast
+from pathlib import Path
+from typing import Self, cast
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_is_fitted, check_scalar
 
 from manyone._types import Anomalies, Array, Codes
+from manyone.estimators.base import OneClassEstimator
 from manyone.labels import find
 from manyone.messages import plural, warn_user
 from manyone.tables.answers import Answers, answer_rows, as_output, thresholds_of
@@ -23,6 +24,8 @@ from manyone.tables.evaluation import evaluate_answers
 from manyone.tables.explain import Reference, alarm_reasons, explanation_table
 from manyone.tables.fitting import Fitted, fit_again, fit_others, fit_table, quietly
 from manyone.tables.frames import (
+    Frame,
+    Table,
     as_table,
     names_of,
     read_yes_no,
@@ -97,15 +100,15 @@ class TableModel(OutlierMixin, BaseEstimator):
     [True]
     """
 
-    task: Any
+    task: str | Sequence[str]
     _: KW_ONLY
     anomalies: Anomalies = "any"
-    method: Any = "auto"
+    method: str | OneClassEstimator = "auto"
     alarm_rate: float = 0.05
     ignore: Sequence[str] = ()
     time: str | None = None
     outlier: str | None = None
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
     groups: str | None = None
 
     # Of models in files that do not have it.
@@ -113,7 +116,7 @@ class TableModel(OutlierMixin, BaseEstimator):
 
     # ------------------------------------------------------------------------------------- fitting
 
-    def fit(self, table: Any, y: object = None) -> Self:
+    def fit(self, table: Table, y: object = None) -> Self:
         """Learn what is normal for each entity of a table of normal rows.
 
         Parameters
@@ -164,7 +167,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         return self
 
     @property
-    def feature_names_in_(self) -> NDArray[Any]:
+    def feature_names_in_(self) -> NDArray[np.object_]:
         """Names of the columns that could be features, used or not."""
         check_is_fitted(self)
         return self.columns_["name"].astype(object)
@@ -208,14 +211,14 @@ class TableModel(OutlierMixin, BaseEstimator):
 
     def score(
         self,
-        table: Any,
+        table: Table,
         y: object = None,
         *,
         explain: int = 0,
         fdr: float | None = None,
         unknown: str = "pooled",
         keep: Sequence[str] = (),
-    ) -> Any:
+    ) -> Table:
         """Score, p-value and alarm of every row, as a table.
 
         Other than scikit-learn's `score` this returns no number: give its searches a
@@ -259,28 +262,28 @@ class TableModel(OutlierMixin, BaseEstimator):
         reasons = alarm_reasons(self, frame, answers, explain)
         return as_output(frame, answers, kept_names, reasons, self.task_columns)
 
-    def predict(self, table: Any) -> NDArray[np.int_]:
+    def predict(self, table: Table) -> NDArray[np.int_]:
         """-1 for rows that raise an alarm, 1 for others, shape (n,)."""
         return np.where(self._answers(table).alarm, -1, 1)
 
-    def decision_function(self, table: Any) -> Array:
+    def decision_function(self, table: Table) -> Array:
         """`score_samples` less the threshold of the row's task; negative: an alarm."""
         answers = self._answers(table)
         return answers.score - thresholds_of(self, answers.codes)
 
-    def score_samples(self, table: Any) -> Array:
+    def score_samples(self, table: Table) -> Array:
         """Score of every row, shape (n,); higher is more normal."""
         return self._answers(table).score
 
-    def pvalues(self, table: Any) -> Array:
+    def pvalues(self, table: Table) -> Array:
         """P-value of "this row is normal for its task", shape (n,)."""
         return self._answers(table).p_value
 
-    def _answers(self, table: Any) -> Answers:
+    def _answers(self, table: Table) -> Answers:
         check_is_fitted(self)
         return self._answer(as_table(table), None, "pooled")
 
-    def explain(self, table: Any, *, top: int = 3) -> Any:
+    def explain(self, table: Table, *, top: int = 3) -> Table:
         """Which columns make each row unusual, alarmed or not.
 
         For each column: how much less unusual would the row be if this column alone were
@@ -311,19 +314,17 @@ class TableModel(OutlierMixin, BaseEstimator):
             self._explained_by = Reference.of(self)
         return self._explained_by
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Without what can be worked out again."""
         state = dict(super().__getstate__())
         state.pop("_explained_by", None)
         return state
 
-    def _answer(
-        self, frame: nw.DataFrame[Any], fdr: float | None, unknown: str
-    ) -> Answers:
+    def _answer(self, frame: Frame, fdr: float | None, unknown: str) -> Answers:
         claims = claimed_tasks(frame, self.task_columns, self.tasks_, unknown)
         return answer_rows(self, frame, claims, fdr)
 
-    def evaluate(self, table: Any, *, outlier: str) -> Any:
+    def evaluate(self, table: Table, *, outlier: str) -> Table:
         """How well labelled rows are told apart, over all and for each task.
 
         Parameters
@@ -354,7 +355,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         self.alarm_rate = alarm_rate
         return self
 
-    def enroll(self, table: Any) -> Self:
+    def enroll(self, table: Table) -> Self:
         """Add normal rows of known tasks, or new tasks; settings stay, thresholds are set anew.
 
         A model that has kept a sample of its rows only (see `fit`) encodes columns as it did, and
@@ -375,7 +376,9 @@ class TableModel(OutlierMixin, BaseEstimator):
 
         return self._become(enrolled(self, more))
 
-    def forget(self, task: Any, *, others: Any = None) -> Self:
+    def forget(
+        self, task: Hashable | Sequence[object], *, others: Table = None
+    ) -> Self:
         """Remove a task and every trace of its rows: as if they had never been there.
 
         Parameters
@@ -399,7 +402,7 @@ class TableModel(OutlierMixin, BaseEstimator):
             )
         return self._become(fit_again(self, remaining))
 
-    def report(self, path: Any, table: Any = None) -> None:
+    def report(self, path: str | Path, table: Table = None) -> None:
         """Write a page about the model, and about the rows of a table if one is given.
 
         Parameters

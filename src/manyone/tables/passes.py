@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manyone._types import Array
 from manyone.engines.blocks import Block, CheckedBlock
@@ -29,7 +28,7 @@ from manyone.rows import MISSING
 from manyone.tables.encoder import Encoder
 from manyone.tables.facts import Facts
 from manyone.tables.fitting import Fitted, guarded
-from manyone.tables.frames import Column, as_table, text_column
+from manyone.tables.frames import Column, Labels, Table, as_table, text_column
 from manyone.tables.ranges import Ranges, ranges_between, top_two, two_highest
 from manyone.tables.reading import TrainingTable, read_training
 from manyone.tables.unknown import Guard
@@ -87,7 +86,8 @@ class Look:
         labels = self.sample.tasks
         if np.any(self.sample.codes == MISSING):
             labels = as_labels([*labels.tolist(), None])
-        labels, outlier = labels[self.sample.codes], self.sample.outlier
+        labels = labels[self.sample.codes]
+        outlier = self.sample.outlier
         return TrainingTable(
             columns, labels, outlier, None, None, np.arange(len(outlier))
         )
@@ -109,7 +109,8 @@ class TakeLook:
             name: Facts.of(column, codes, tasks) for name, column in columns.items()
         }
         facts = {name: fact.bounded() for name, fact in looked.items()}
-        texts, words = {}, np.empty((len(training.labels), len(facts)))
+        texts = {}
+        words = np.empty((len(training.labels), len(facts)))
         for k, (name, column) in enumerate(training.columns.items()):
             words[:, k] = column.values
             if column.levels is not None:
@@ -120,7 +121,8 @@ class TakeLook:
                     column.values[known].astype(np.intp)
                 ]
         words[np.isnan(words)] = np.nan  # the bits of all of them are the same
-        names, weight = np.array(list(facts), dtype=object), np.ones(len(words))
+        names = np.array(list(facts), dtype=object)
+        weight = np.ones(len(words))
         checked = CheckedBlock(words, training.labels, training.outlier, weight, names)
         return _pruned(Look(facts, self.step.partial(checked), texts))
 
@@ -177,11 +179,12 @@ class AddCoordinates:
 
     reader: Reader
     encoder: Encoder
-    tasks: NDArray[Any]
+    tasks: Labels
 
     def partial(self, block: Block) -> ColumnSums:
         """Sums over one part."""
-        training, n_tasks = self.reader(block), len(self.tasks)
+        training = self.reader(block)
+        n_tasks = len(self.tasks)
         normal = np.flatnonzero(~training.outlier)
         codes = lookup(training.labels[normal], self.tasks)
         columns = self.encoder.checked(training.take(normal).columns)
@@ -221,7 +224,7 @@ class OnEncoded:
     step: Step
     reader: Reader
     encoder: Encoder
-    tasks: NDArray[Any]
+    tasks: Labels
 
     def partial(self, block: Block) -> Any:
         """What one part gives."""
@@ -255,7 +258,7 @@ class Encoded(NamedTuple):
 
 
 def encoded(
-    table: Any, roles: dict[str, Any], ignore: Sequence[str], linear: float
+    table: Table, roles: dict[str, list[str]], ignore: Sequence[str], linear: float
 ) -> Encoded:
     """Look at a table twice, and encode it.
 
@@ -283,10 +286,12 @@ def encoded(
             f"{roles['time'][0]!r}, when thresholds are set. Where rows of a task depend on each "
             "other, more of them will raise an alarm than promised."
         )
-    sweep, reader = sweep_of(table), Reader(roles, ignore)
+    sweep = sweep_of(table)
+    reader = Reader(roles, ignore)
     look: Look = sweep(TakeLook(reader, TakeSample(_SAMPLE)))
     refuse_unusable(look.sample)
-    sample, tasks = look.training(), look.sample.tasks
+    sample = look.training()
+    tasks = look.sample.tasks
     columns, _, _ = sample.normal()
     decided = Encoder.decided(look.facts, columns, linear)
     found: ColumnSums = sweep(AddCoordinates(reader, decided, tasks))
@@ -336,7 +341,8 @@ def enrolled(known: TableModel, more: TrainingTable) -> Fitted:
     )
     encoder = known.encoder_.imputing(*means)
     encoder.fill[[*lookup(known.tasks_, tasks), -1]] = known.encoder_.fill
-    Z, model = encoder.encode(more.columns, codes), copy(known.model_)
+    Z = encoder.encode(more.columns, codes)
+    model = copy(known.model_)
     model.enroll(Z, task=more.labels, outlier=more.outlier)
     before: Any = known.model_.solution_.guard, known.unknown_.guard
     guards = [partial(guard.widened, Z[normal]) for guard in before]

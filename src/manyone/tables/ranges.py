@@ -15,7 +15,8 @@ import numpy as np
 from manyone._types import Array, Codes
 
 # In tails; one wild training row must not switch the guard off.
-_LEAST_MARGIN, _MOST_MARGIN = 0.25, 2.0
+_LEAST_MARGIN = 0.25
+_MOST_MARGIN = 2.0
 
 
 class Ranges(NamedTuple):
@@ -47,7 +48,9 @@ def ranges_between(middle: Array, lowest: Array, highest: Array) -> Ranges:
     """Ranges from medians (p,) and the two ends of each column, (2, p), the lower ones negated."""
     span = highest[0] + lowest[0]
     span = np.where(span > 0, span, 1.0)
-    ends, tails, margin = [], [], _LEAST_MARGIN
+    ends = []
+    tails = []
+    margin = _LEAST_MARGIN
     for sign, outer in ((-1.0, lowest), (1.0, highest)):
         first, second = outer - sign * middle
         ends.append(sign * outer[0])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
 from manyone.groups import TimeBlocks
@@ -19,6 +17,8 @@ from manyone.tablefiles.values import whole_number
 from manyone.tables.errors import TableError, UnknownTaskError
 from manyone.tables.frames import (
     Columns,
+    Frame,
+    Labels,
     interpreted,
     joined_label,
     read_columns,
@@ -53,9 +53,9 @@ class TrainingTable:
     """
 
     columns: Columns
-    labels: NDArray[Any]
+    labels: Labels
     outlier: Mask
-    groups: NDArray[Any] | None
+    groups: Labels | None
     times: Array | None
     numbers: Codes
 
@@ -85,7 +85,7 @@ class TrainingTable:
         """Everything that has an entry for each row, by name."""
         return [(key, value) for key, value in vars(self).items() if key != "columns"]
 
-    def without(self, task: Any) -> TrainingTable:
+    def without(self, task: Hashable | Sequence[object]) -> TrainingTable:
         """All rows but those of a task, which has to be there, and not alone."""
         label = joined_label(task) if isinstance(task, list | tuple) else task
         tasks = encode(self.labels)[0]
@@ -115,7 +115,7 @@ class TrainingTable:
         outlier = self.outlier if self.outlier.any() else None
         return {"task": self.labels, "outlier": outlier, "groups": self._leaving()}
 
-    def _leaving(self) -> Any:
+    def _leaving(self) -> Labels | TimeBlocks | None:
         """What leaves together: groups, or blocks of time where a task has two times, or None."""
         if self.groups is not None or self.times is None:
             return self.groups
@@ -126,7 +126,7 @@ class TrainingTable:
 
 
 def read_training(
-    frame: nw.DataFrame[Any],
+    frame: Frame,
     roles: dict[str, list[str]],
     ignore: Sequence[str],
     *,
@@ -185,13 +185,13 @@ class Claims:
         Positions of the rows to answer.
     """
 
-    labels: NDArray[Any]
+    labels: Labels
     codes: Codes
     rows: Codes
 
 
 def claimed_tasks(
-    frame: nw.DataFrame[Any], names: list[str], tasks: NDArray[Any], unknown: str
+    frame: Frame, names: list[str], tasks: Labels, unknown: str
 ) -> Claims:
     """What the task columns of a table say, among the tasks of a model."""
     if unknown not in ("pooled", "error", "skip"):
@@ -210,9 +210,7 @@ def claimed_tasks(
     return Claims(labels, codes, rows)
 
 
-def labels_like(
-    labels: NDArray[Any], tasks: NDArray[Any], names: Sequence[str]
-) -> NDArray[Any]:
+def labels_like(labels: Labels, tasks: Labels, names: Sequence[str]) -> Labels:
     """Labels in the type of the tasks of a model: 7 is "7", and "7" is 7.
 
     Labels that cannot be of that type stay, and are unknown. Where none can, they are
@@ -224,7 +222,7 @@ def labels_like(
     distinct = {label for label in labels.tolist() if label is not None}
     if not distinct or len(known_types) > 1:
         return labels
-    changed: dict[Any, str | int] = {}
+    changed: dict[Hashable, str | int] = {}
     if known_types == {str}:
         # Texts as "007" are not what numbers are written as.
         if any(whole_number(task) is not None for task in tasks.tolist()):
@@ -245,7 +243,7 @@ def labels_like(
     return as_labels([changed.get(label, label) for label in labels.tolist()])
 
 
-def _refuse_new_tasks(labels: NDArray[Any], is_new: Mask) -> None:
+def _refuse_new_tasks(labels: Labels, is_new: Mask) -> None:
     if not is_new.any():
         return
     row = int(np.argmax(is_new))
@@ -258,7 +256,7 @@ def _refuse_new_tasks(labels: NDArray[Any], is_new: Mask) -> None:
 
 
 def _refuse_rows_without_task(
-    labels: NDArray[Any], needed: Mask, names: Sequence[str]
+    labels: Labels, needed: Mask, names: Sequence[str]
 ) -> None:
     if labels.dtype != object:  # native arrays have no missing labels
         return
