@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import polars as pl
 import pytest
 
-from manyone.tablefiles import TableFileError, read_table
+from manyone.tablefiles import TableFileError, read_blocks, read_table
 from manyone.tablefiles.columns import TextColumns
 from manyone.tablefiles.values import (
     decimal_style,
@@ -167,6 +167,11 @@ def test_dates_in_a_form_that_is_named(tmp_path):
     form = {"when": "%m/%d/%Y %H:%M"}
     wanted = [datetime(2026, 1, 31, 9, 5), None, datetime(2026, 2, 1, 23)]
     assert read_table(path, time_formats=form)["when"].to_list() == wanted
+    parquet = tmp_path / "rows.parquet"
+    pl.read_csv(path).write_parquet(parquet)
+    assert read_table(parquet, time_formats=form)["when"].to_list() == wanted
+    (block,) = read_blocks(parquet, {}, time_formats=form)
+    assert block.table["when"].to_list() == wanted
     path.write_text("x,when\n1,01/31/2026 9:05\n2,2026-02-01\n")
     words = r"'when', row 1: '2026-02-01' is not written as the time format '%m/%d/%Y %H:%M'"
     with pytest.raises(TableFileError, match=words):

@@ -151,6 +151,20 @@ class TextColumns:
         ]
         return pl.DataFrame(columns)
 
+    def convert_times(self, table: pl.DataFrame, first_row: int = 0) -> pl.DataFrame:
+        """A table of Parquet with the times that are texts and have a form."""
+        import polars as pl
+
+        names = [
+            name
+            for name in self.time_formats
+            if name in table.columns and table.schema[name] == pl.String
+        ]
+        self.kinds.update(dict.fromkeys(names, "date"))
+        return table.with_columns(
+            self._converted(table[name], first_row) for name in names
+        )
+
     def _converted(self, column: pl.Series, first_row: int) -> pl.Series:
         kind = self.kinds.get(column.name, "text")
         if kind == "text":

@@ -101,7 +101,10 @@ def read_table(
         if file.is_parquet:
             table = pl.concat([table for table, _ in parquet_blocks(file)])
             _refuse_no_rows(len(table), file.name, need_rows)
-            return table
+            columns = TextColumns(file.name, {}, time_formats, bad_values)
+            converted = columns.convert_times(table)
+            columns.warn_of_bad()
+            return converted
         blocks = list(read_text(file.chunks(), file.name))
     table = pl.concat([table for table, _ in blocks])
     delimiter = blocks[0][1]
@@ -151,6 +154,8 @@ def read_blocks(
         columns = TextColumns(file.name, dict(kinds), time_formats, bad_values)
         parts = parquet_blocks(file) if file.is_parquet else _converted(file, columns)
         for table, done in parts:
+            if file.is_parquet:
+                table = columns.convert_times(table, first_row)
             if len(table):
                 yield Block(table, first_row, done)
             first_row += len(table)
