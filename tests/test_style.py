@@ -19,6 +19,7 @@ CLEAN = (
     "src/manyone/_sklearn.py",
     "src/manyone/_types.py",
     "src/manyone/datasets",
+    "src/manyone/experiments",
     "src/manyone/files",
     "src/manyone/inverse.py",
     "src/manyone/labels.py",

@@ -5,16 +5,15 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from manyone._types import Array
+from manyone._types import Array, Labels
 from manyone.estimators import METHODS
 from manyone.experiments import data
-from manyone.experiments.methods import Method, fault_methods, methods, own
+from manyone.experiments.methods import Fitted, Method, fault_methods, methods, own
 from manyone.experiments.plan import RIDGES, Cell
 from manyone.experiments.protocols import FaultSplit, Split
 from manyone.solvers.nonlinear import respond
@@ -22,10 +21,45 @@ from manyone.solvers.nonlinear import respond
 #: False-alarm rates that models are asked for.
 ALARM_RATES = (0.05, 0.1, 0.2, 0.3)
 # What the figures show of a model, and to how many digits.
-_SHOWN = {"structure_": 6, "objective_path_": 15, "second_kernel_": 3}
+_SHOWN: dict[Literal["structure", "objective_path", "second_kernel"], int] = {
+    "structure": 6,
+    "objective_path": 15,
+    "second_kernel": 3,
+}
 
 
-def compute(cell: Cell, data_home: str | None = None) -> dict[str, Any]:
+class CellResult(TypedDict, total=False):
+    """What is kept of a cell.
+
+    Attributes
+    ----------
+    auc : list of float
+        Of each task.
+    chosen : dict
+        Parameters of the model.
+    seconds : float
+    alarms : list of float
+        Measured rates of tuned models in the first repetitions, for each of `ALARM_RATES`.
+    sse : float
+        Sum of squared errors of a regression with a fixed ridge.
+    tasks : list
+        In the first repetition, as all that follows.
+    structure, second_kernel : list of lists of float
+    objective_path : list of float
+    """
+
+    auc: list[float]
+    chosen: dict[str, object]
+    seconds: float
+    alarms: list[float]
+    sse: float
+    tasks: list[object]
+    structure: list[list[float]]
+    second_kernel: list[list[float]]
+    objective_path: list[float]
+
+
+def compute(cell: Cell, data_home: str | None = None) -> CellResult:
     """Compute one cell.
 
     Parameters
@@ -35,10 +69,7 @@ def compute(cell: Cell, data_home: str | None = None) -> dict[str, Any]:
 
     Returns
     -------
-    dict
-        ``auc`` per task; what was ``chosen``; measured ``alarms`` of tuned models in the first
-        repetitions; of the package's methods what `_learned` finds; in the first repetition the
-        ``tasks``; ``seconds``.
+    CellResult
     """
     seed = (cell.seed, cell.repetition)
     X, split = data.draw(cell.dataset, cell.sizes, seed, data_home)
@@ -46,7 +77,8 @@ def compute(cell: Cell, data_home: str | None = None) -> dict[str, Any]:
     parts = [(X[split.train], split.task)]
     if cell.corruption:
         rng = np.random.default_rng((*seed, 1))
-        parts = corrupt(*parts[0], cell.corruption, rng)
+        parts = corrupt(X[split.train], split.task, cell.corruption, rng)
+    result: CellResult = {}
     start = time.process_time()  # of one thread: the same on a busy machine
     with threadpool_limits(1), warnings.catch_warnings():
         # With few rows per task many estimators warn; the figures show what that means.
@@ -55,32 +87,33 @@ def compute(cell: Cell, data_home: str | None = None) -> dict[str, Any]:
             method.fit(rows, task, cell.protocol, calibrate=cell.measures_alarms)
             for rows, task in parts
         ]
-        model, result = models[-1], {"auc": _aucs(models, X, split).tolist()}
+        model = models[-1]
+        result["auc"] = _aucs(models, X, split).tolist()
         if cell.measures_alarms and method.alarms:
             result["alarms"] = _measured_alarms(model, X, split)
-    chosen = model.get_params().items()
     result["chosen"] = {
-        k: value for k, value in chosen if isinstance(value, str | int | float)
+        name: value
+        for name, value in model.get_params().items()
+        if isinstance(value, str | int | float)
     }
     if cell.family in METHODS and cell.protocol != "faults" and not cell.corruption:
         result |= _learned(model, cell)
     if cell.repetition == 0:
         result["tasks"] = split.tasks.tolist()
-    return result | {"seconds": time.process_time() - start}
+    result["seconds"] = time.process_time() - start
+    return result
 
 
 def _method(cell: Cell) -> Method:
     """The method of a cell, not fitted."""
     if cell.protocol == "faults":
         return fault_methods()[cell.method, cell.setting]
-    return (
-        own(cell.family, cell.setting)
-        if cell.family in METHODS
-        else methods()[cell.method]
-    )
+    if cell.family in METHODS:
+        return own(cell.family, cell.setting)
+    return methods()[cell.method]
 
 
-def _aucs(models: Sequence[Any], X: Array, split: Split | FaultSplit) -> Array:
+def _aucs(models: Sequence[Fitted], X: Array, split: Split | FaultSplit) -> Array:
     """AUC of each task; each model has some of the tasks."""
     if isinstance(split, FaultSplit):
         (model,) = models
@@ -91,23 +124,18 @@ def _aucs(models: Sequence[Any], X: Array, split: Split | FaultSplit) -> Array:
     return split.aucs(scores)
 
 
-def _learned(model: Any, cell: Cell) -> dict[str, Any]:
-    """What the figures show of a model.
-
-    For regressions with a fixed ridge the sum of squared errors, ``sse``. In the first repetition
-    also what else the method has learned, tuned and as in the paper.
-    """
-    found: dict[str, Any] = {}
-    if cell.setting in RIDGES and model.can.regression:
-        found["sse"] = sum_of_squared_errors(model)
+def _learned(model: Fitted, cell: Cell) -> CellResult:
+    """What the figures show of a model of the package."""
+    can = METHODS[cell.family].can
+    result: CellResult = {}
+    if cell.setting in RIDGES and can.regression:
+        result["sse"] = sum_of_squared_errors(model)
     if cell.repetition == 0 and cell.setting in ("tuned", RIDGES[0]):
-        for attribute in model.can.learns:
-            if attribute in _SHOWN:
-                values = np.asarray(getattr(model, attribute), dtype=float)
-                found[attribute.removesuffix("_")] = values.round(
-                    _SHOWN[attribute]
-                ).tolist()
-    return found
+        for key, digits in _SHOWN.items():
+            if f"{key}_" in can.learns:
+                values = np.asarray(getattr(model, f"{key}_"), dtype=float)
+                result[key] = values.round(digits).tolist()
+    return result
 
 
 def sum_of_squared_errors(model: Any) -> float:
@@ -124,20 +152,20 @@ def sum_of_squared_errors(model: Any) -> float:
         Over the training rows and all tasks; for tasks that are learned alone, over the rows of
         each task.
     """
-    asked = np.eye(len(model.tasks_))[model.training_.codes]
+    targets = np.eye(len(model.tasks_))[model.training_.codes]
     if "second_kernel_" in model.can.learns:
-        errors = (
-            respond(model.responses_, model.centres_, model.second_coef_, model.theta_)
-            - asked
+        fitted = respond(
+            model.responses_, model.centres_, model.second_coef_, model.theta_
         )
     else:
-        errors = model.kernel_(model.X_fit_, model.X_fit_) @ model.dual_coef_ - asked
+        fitted = model.kernel_(model.X_fit_, model.X_fit_) @ model.dual_coef_
+    errors = fitted - targets
     if not model.can.joint:
-        errors = errors[asked == 1.0]
+        errors = errors[targets == 1.0]
     return float(np.vdot(errors, errors))
 
 
-def _measured_alarms(model: Any, X: Array, split: Split | FaultSplit) -> list[float]:
+def _measured_alarms(model: Fitted, X: Array, split: Split | FaultSplit) -> list[float]:
     """Share of the normal test rows that raise an alarm, for each of `ALARM_RATES`."""
     rows, task = split.normal()
     shares = []
@@ -149,8 +177,8 @@ def _measured_alarms(model: Any, X: Array, split: Split | FaultSplit) -> list[fl
 
 
 def corrupt(
-    X: Array, task: NDArray[Any], corruption: str, rng: np.random.Generator
-) -> list[tuple[Array, NDArray[Any]]]:
+    X: Array, task: Labels, corruption: str, rng: np.random.Generator
+) -> list[tuple[Array, Labels]]:
     """Corrupt training rows.
 
     Parameters
@@ -177,19 +205,17 @@ def corrupt(
         return [(X + share * spread * rng.normal(size=X.shape), task)]
     if kind == "relations":
         groups = np.array_split(rng.permutation(labels), round(1.0 / (1.0 - share)))
-        return [
-            (X[mine], task[mine]) for mine in (np.isin(task, group) for group in groups)
-        ]
+        members = [np.isin(task, group) for group in groups]
+        return [(X[rows], task[rows]) for rows in members]
     # As evenly over the tasks as possible: a task of a few rows cannot give exactly a tenth.
     counts = np.floor(share * sizes + 1e-9).astype(int)
     more = round(share * len(task)) - counts.sum()
     missing = np.round(share * sizes - counts, 9)
     counts[np.lexsort((rng.random(len(labels)), -missing))[:more]] += 1
     order = rng.permutation(len(labels))
-    drawn = [
-        rng.permutation(np.flatnonzero(task == labels[t]))[: counts[t]] for t in order
-    ]
-    moved, source = np.concatenate(drawn), np.arange(len(X))
+    rows = [rng.permutation(np.flatnonzero(task == labels[t])) for t in order]
+    moved = np.concatenate([r[: counts[t]] for t, r in zip(order, rows, strict=True)])
+    source = np.arange(len(X))
     # Shifted by as many places as any task has moved rows: no task gets its own rows back.
     source[moved] = np.roll(moved, counts.max())
     return [(X[source], task)]

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, NamedTuple
+from functools import lru_cache, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler, normalize
+from sklearn.utils import Bunch
 
 from manyone import datasets
-from manyone._types import Array, Mask
-from manyone.experiments.protocols import FAULT, LEARN, NORMAL, FaultProtocol, Protocol
+from manyone._types import Array, Labels, Mask
+from manyone.experiments.protocols import (
+    FAULT,
+    LEARN,
+    NORMAL,
+    FaultProtocol,
+    FaultSplit,
+    Protocol,
+    Split,
+)
 from manyone.files import toml_beside
 
 
@@ -31,12 +40,12 @@ class Dataset:
     faults: dict[str, int] | None = None
 
     @property
-    def protocols(self) -> dict[str, Any]:
+    def protocols(self) -> Mapping[str, Protocol | FaultProtocol]:
         """Its protocols by their kind."""
         if self.faults is not None:
             return {"faults": FaultProtocol(**self.faults)}
-        sizes = {"seen": self.seen, "unseen": self.unseen}
-        return {kind: Protocol(kind, **given) for kind, given in sizes.items() if given}
+        numbers = {"seen": self.seen, "unseen": self.unseen}
+        return {kind: Protocol(kind, **n) for kind, n in numbers.items() if n}
 
 
 #: Under the names that ``--data`` takes.
@@ -48,9 +57,7 @@ DATASETS = {
 
 def names(kind: str) -> tuple[str, ...]:
     """Data sets that have a protocol."""
-    return tuple(
-        name for name, dataset in DATASETS.items() if kind in dataset.protocols
-    )
+    return tuple(name for name, d in DATASETS.items() if kind in d.protocols)
 
 
 class Rows(NamedTuple):
@@ -66,13 +73,16 @@ class Rows(NamedTuple):
     """
 
     X: Array
-    task: NDArray[Any]
+    task: Labels
     roles: NDArray[np.uint8]
 
 
 def draw(
-    name: str, protocol: Any, seed: int | Sequence[int], data_home: str | None = None
-) -> tuple[Array, Any]:
+    name: str,
+    protocol: Protocol | FaultProtocol,
+    seed: int | Sequence[int],
+    data_home: str | None = None,
+) -> tuple[Array, Split | FaultSplit]:
     """Rows (n, d) of a data set as methods get them, and the split of one repetition.
 
     For faults, columns are standardised on the training rows.
@@ -81,9 +91,8 @@ def draw(
     split = protocol.split(*rows, seed=seed)
     if DATASETS[name].faults is None:
         return rows.X, split
-    return np.asarray(
-        StandardScaler().fit(rows.X[split.train]).transform(rows.X)
-    ), split
+    scaler = StandardScaler().fit(rows.X[split.train])
+    return np.asarray(scaler.transform(rows.X)), split
 
 
 @lru_cache(maxsize=5)
@@ -92,7 +101,8 @@ def load(name: str, data_home: str | None = None) -> Rows:
     dataset = DATASETS[name]
     if dataset.faults is not None:
         return FAULT_ROWS[name](data_home)
-    bunch = _load(dataset.loader, data_home, **dataset.options)
+    load = getattr(datasets, f"load_{dataset.loader}")
+    bunch = load(data_home=data_home, **dataset.options)
     X = normalize(bunch.data) if dataset.unit_length else np.asarray(bunch.data)
     anything = np.ones(len(X), dtype=bool)
     return Rows(X, _entities(bunch), _roles(anything, anything, ~anything))
@@ -100,42 +110,46 @@ def load(name: str, data_home: str | None = None) -> Rows:
 
 def _servers(data_home: str | None) -> Rows:
     """Learn from the first half of the time, test with the second."""
-    early, late = (
-        _load("servers", data_home, split=split) for split in ("train", "test")
-    )
+    early = datasets.load_servers(data_home=data_home)
+    late = datasets.load_servers(data_home=data_home, split="test")
     return _joined(early, late, late.label, ~late.label)
 
 
 def _spacecraft(data_home: str | None) -> Rows:
     """Windows of telemetry; a fault lasts for half of the steps of its window or more."""
-    options: dict[str, Any] = {"window": 50, "step": 25, "features": "values"}
-    early, late = (
-        _load("telemetry", data_home, split=s, **options) for s in ("train", "test")
+    load = partial(
+        datasets.load_telemetry,
+        data_home=data_home,
+        window=50,
+        step=25,
+        features="values",
     )
+    early = load()
+    late = load(split="test")
     return _joined(early, late, late.anomalous >= 0.5, late.anomalous == 0.0)
 
 
 def _turbofan(data_home: str | None) -> Rows:
     """Early cycles of engines, and their last ones; sensors that do not vary are left out."""
-    engines = _load("turbofan", data_home)
-    early, varies = engines.cycle <= 80, np.ptp(engines.data, axis=0) > 0
+    engines = datasets.load_turbofan(data_home=data_home)
+    early = engines.cycle <= 80
+    varies = np.ptp(engines.data, axis=0) > 0
     roles = _roles(early, early, engines.rul < 20)
     return Rows(engines.data[:, varies], _entities(engines), roles)
 
 
 def _products(data_home: str | None) -> Rows:
     """Intact products and defective ones."""
-    images = _load("products", data_home)
+    images = datasets.load_products(data_home=data_home)
     roles = _roles(~images.label, ~images.label, images.label)
     return Rows(images.data, _entities(images), roles)
 
 
 def _valves(data_home: str | None) -> Rows:
     """Learn from normal rows of the beginning of each run, test with all that comes later."""
-    runs = _load("valves", data_home)
-    begin = (
-        np.arange(len(runs.target)) - np.searchsorted(runs.target, runs.target) < 300
-    )
+    runs = datasets.load_valves(data_home=data_home)
+    first = np.searchsorted(runs.target, runs.target)
+    begin = np.arange(len(runs.target)) - first < 300
     roles = _roles(begin & ~runs.label, ~begin & ~runs.label, ~begin & runs.label)
     return Rows(runs.data, _entities(runs), roles)
 
@@ -150,23 +164,16 @@ FAULT_ROWS = {
 }
 
 
-def _load(name: str, data_home: str | None, **options: Any) -> Any:
-    return getattr(datasets, f"load_{name}")(data_home=data_home, **options)
-
-
-def _joined(early: Any, late: Any, fault: Mask, normal: Mask) -> Rows:
+def _joined(early: Bunch, late: Bunch, fault: Mask, normal: Mask) -> Rows:
     """Two series of the same entities: learn from the early one, test with the late one."""
-    learn = np.arange(len(early.data) + len(late.data)) < len(early.data)
-    normal, fault = (
-        np.append(np.zeros(len(early.data), bool), part) for part in (normal, fault)
-    )
+    neither = np.zeros(len(early.data), dtype=bool)
+    learn = np.append(~neither, np.zeros(len(late.data), dtype=bool))
+    roles = _roles(learn, np.append(neither, normal), np.append(neither, fault))
     entities = np.append(_entities(early), _entities(late))
-    return Rows(
-        np.concatenate([early.data, late.data]), entities, _roles(learn, normal, fault)
-    )
+    return Rows(np.concatenate([early.data, late.data]), entities, roles)
 
 
-def _entities(bunch: Any) -> NDArray[Any]:
+def _entities(bunch: Bunch) -> Labels:
     """Name of the entity of each row."""
     return np.asarray(bunch.target_names)[bunch.target]
 

@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import product
-from typing import Any, cast
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyone import auto, tune
-from manyone._types import Anomalies, Array, Codes
+from manyone._types import Anomalies, Array, Codes, Labels
 from manyone.estimators import METHODS
+from manyone.estimators.base import OneClassEstimator
 from manyone.experiments.rivals.base import Detector, OwnScales, Rival
 from manyone.files import toml_beside
 from manyone.rows import training_rows
 from manyone.selection.judging import FEWEST_TASKS_TO_HALVE, finite_mean, fold_aucs
 
-Grid = Mapping[str, Sequence[Any]]
-Labels = NDArray[Any]
+Value = str | float | None
+Grid = Mapping[str, Sequence[Value]]
 
 _TABLES = toml_beside(__file__, "methods.toml")
 #: Mean AUC in percent that the paper prints (its Table 1), by data set and method.
@@ -38,8 +38,8 @@ class RivalEntry:
     """A rival as ``methods.toml`` declares it, which says what the entries mean."""
 
     model: str
-    fixed: dict[str, Any] = field(default_factory=dict)
-    grid: dict[str, list[Any]] = field(default_factory=dict)
+    fixed: dict[str, Value] = field(default_factory=dict)
+    grid: dict[str, list[Value]] = field(default_factory=dict)
     own_scales: bool = True
     quick: bool = True
     package: str = ""
@@ -49,18 +49,41 @@ class RivalEntry:
         """Whether its package is not installed (extra ``experiments``)."""
         return bool(self.package) and find_spec(self.package) is None
 
-    def make(self, **setting: Any) -> Rival:
+    def make(self, **setting: Value) -> Rival:
         """The model in one setting."""
         file, _, name = self.model.partition(".")
-        found = getattr(import_module(f"manyone.experiments.rivals.{file}"), name)
-        return found(**self.fixed, **setting)
+        module = import_module(f"manyone.experiments.rivals.{file}")
+        rival: Rival = getattr(module, name)(**self.fixed, **setting)
+        return rival
 
 
-#: Everyday rivals by their names in the table, on strangers and on faults.
-RIVALS, FAULT_RIVALS = (
-    {name: RivalEntry(**entry) for name, entry in table["rivals"].items()}
-    for table in (_TABLES, _TABLES["faults"])
-)
+#: Everyday rivals by their names in the table, on strangers.
+RIVALS = {name: RivalEntry(**entry) for name, entry in _TABLES["rivals"].items()}
+#: The same on faults.
+FAULT_RIVALS = {
+    name: RivalEntry(**entry) for name, entry in _TABLES["faults"]["rivals"].items()
+}
+
+
+class Fitted(Protocol):
+    """What the experiments need of a fitted model, ours or a rival."""
+
+    tasks_: Labels
+
+    def get_params(self) -> dict[str, object]:
+        """Its parameters."""
+
+    def score_tasks(self, X: Array) -> Array:
+        """Every row against every task, (n, T)."""
+
+    def score_samples(self, X: Array, *, task: Labels) -> Array:
+        """Every row against its own task, (n,)."""
+
+    def decision_function(self, X: Array, *, task: Labels) -> Array:
+        """Below 0: an alarm."""
+
+    def recalibrate(self, alarm_rate: float) -> object:
+        """Set thresholds for another rate."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +111,7 @@ class Method:
     name: str
     family: str
     setting: str
-    model: Any
+    model: OneClassEstimator | Rival | Anomalies
     grid: Grid | None = None
     quick: bool = True
     criterion: str | None = None
@@ -96,13 +119,12 @@ class Method:
     @property
     def alarms(self) -> bool:
         """Whether it sets thresholds that can be tried."""
-        return not isinstance(self.model, Rival) or isinstance(
-            self.model, Detector | OwnScales
-        )
+        ours = not isinstance(self.model, Rival)
+        return ours or isinstance(self.model, Detector | OwnScales)
 
     def fit(
         self, X: Array, task: Labels, kind: str = "unseen", *, calibrate: bool = True
-    ) -> Any:
+    ) -> Fitted:
         """Fit, with settings chosen on these rows alone.
 
         Parameters
@@ -123,22 +145,26 @@ class Method:
             raise ValueError(
                 f'kind must be "unseen", "seen" or "faults"; got {kind!r}.'
             )
-        X, task = np.asarray(X, dtype=np.float64), np.asarray(task)
+        X = np.asarray(X, dtype=np.float64)
+        task = np.asarray(task)
+        fitted: Fitted
         if isinstance(self.model, str):
-            return auto(X, task=task, anomalies=cast(Anomalies, self.model))
-        if self.grid == {}:
-            return clone(self.model).fit(X, task=task)
-        if isinstance(self.model, Rival):
-            return _chosen(self.model, self.grid or {}, X, task, kind).fit(X, task=task)
-        goal = self.criterion or kind
-        return tune(
-            self.model,
-            X,
-            task=task,
-            criterion=goal,
-            grid=self.grid,
-            calibrate=calibrate,
-        )
+            fitted = auto(X, task=task, anomalies=self.model)
+        elif self.grid == {}:
+            fitted = clone(self.model).fit(X, task=task)
+        elif isinstance(self.model, Rival):
+            rival = _chosen(self.model, self.grid or {}, X, task, kind)
+            fitted = rival.fit(X, task=task)
+        else:
+            fitted = tune(
+                self.model,
+                X,
+                task=task,
+                criterion=self.criterion or kind,
+                grid=self.grid,
+                calibrate=calibrate,
+            )
+        return fitted
 
 
 def methods() -> dict[str, Method]:
@@ -162,16 +188,15 @@ def fault_methods() -> dict[tuple[str, str], Method]:
         Method(f"auto ({kind})", "auto", DEFAULT, kind)
         for kind in _TABLES["faults"]["auto"]
     ]
-    for name in (name for name in METHODS if name not in _TABLES["faults"]["without"]):
-        model, can = METHODS[name](), METHODS[name].can
-        table.append(Method(name, name, DEFAULT, model, {}, can.quick))
-        if can.task_metric:
+    for name, method in METHODS.items():
+        if name in _TABLES["faults"]["without"]:
+            continue
+        quick = method.can.quick
+        table.append(Method(name, name, DEFAULT, method(), {}, quick))
+        if method.can.task_metric:
             # Its settings are chosen by synthetic faults made of training rows.
-            table.append(
-                Method(
-                    f"{name} (tuned for faults)", name, DEFAULT, model, None, can.quick
-                )
-            )
+            tuned = f"{name} (tuned for faults)"
+            table.append(Method(tuned, name, DEFAULT, method(), None, quick))
     for name, rival in FAULT_RIVALS.items():
         if not rival.missing:
             table += _variants(name, rival)
@@ -188,7 +213,9 @@ def _variants(name: str, rival: RivalEntry) -> Iterator[Method]:
     for number, values in enumerate(product(*rival.grid.values())):
         setting = dict(zip(rival.grid, values, strict=True))
         words = ", ".join(f"{key}={value}" for key, value in setting.items())
-        words, model = words if number else DEFAULT, rival.make(**setting)
+        if number == 0:
+            words = DEFAULT
+        model = rival.make(**setting)
         yield Method(name, name, words, model, {}, rival.quick)
         if rival.own_scales:
             scaled = OwnScales(model)
@@ -197,11 +224,8 @@ def _variants(name: str, rival: RivalEntry) -> Iterator[Method]:
 
 def not_installed(faults: bool) -> list[str]:
     """Names of the rivals whose package is missing."""
-    return [
-        name
-        for name, rival in (FAULT_RIVALS if faults else RIVALS).items()
-        if rival.missing
-    ]
+    rivals = FAULT_RIVALS if faults else RIVALS
+    return [name for name, rival in rivals.items() if rival.missing]
 
 
 def ours(method: str) -> bool:
@@ -221,25 +245,23 @@ def own(family: str, setting: str) -> Method:
         ridge A, the rest chosen (``paper_grid`` in ``methods.toml``); with A = 1 this is what the
         paper did.
     """
-    estimator, can = METHODS[family](), METHODS[family].can
+    estimator = METHODS[family]()
+    can = estimator.can
     if setting == "tuned":
-        soon = can.quick or in_paper(family)
-        return Method(family, family, setting, estimator, can.short_grid, soon)
+        quick = can.quick or in_paper(family)
+        return Method(family, family, setting, estimator, can.short_grid, quick)
+    parameters = estimator.get_params().keys()
     # The anchor is ours, not the paper's.
-    fixed = {
-        "kernel": "rbf",
-        "alpha": float(setting.removeprefix("alpha=")),
-        "anchor": False,
+    alpha = float(setting.removeprefix("alpha="))
+    fixed = {"kernel": "rbf", "alpha": alpha, "anchor": False}
+    estimator.set_params(**{name: fixed[name] for name in fixed.keys() & parameters})
+    grid = {
+        name: values
+        for name, values in _TABLES["paper_grid"].items()
+        if name in parameters
     }
-    known = estimator.get_params()
-    estimator.set_params(
-        **{name: value for name, value in fixed.items() if name in known}
-    )
     published = setting == "alpha=1" and in_paper(family)
     name = family + (AS_IN_PAPER if published else f" ({setting})")
-    grid = {
-        name: values for name, values in _TABLES["paper_grid"].items() if name in known
-    }
     return Method(name, family, setting, estimator, grid, criterion="seen")
 
 
@@ -253,7 +275,7 @@ def has_ridge(family: str) -> bool:
     return "alpha" in METHODS[family]().get_params()
 
 
-def _chosen(rival: Any, grid: Grid, X: Array, task: Labels, kind: str) -> Any:
+def _chosen(rival: Rival, grid: Grid, X: Array, task: Labels, kind: str) -> Rival:
     """The best candidate of a grid, not fitted; judged as the methods of the package are."""
     settings = (zip(grid, values, strict=True) for values in product(*grid.values()))
     candidates = [clone(rival).set_params(**dict(setting)) for setting in settings]
@@ -270,10 +292,10 @@ def _chosen(rival: Any, grid: Grid, X: Array, task: Labels, kind: str) -> Any:
             f'{FEWEST_TASKS_TO_HALVE} tasks; got {len(labels)}. Use kind="seen".'
         )
 
-    def judged(model: Any) -> float:
-        def scores_of(kept: Codes, held: Codes) -> Array:
-            model.fit(rows.X[kept], task=rows.codes[kept])
-            return np.asarray(model.score_tasks(rows.X[held]))
+    def judged(model: Rival) -> float:
+        def scores_of(train: Codes, held_out: Codes) -> Array:
+            model.fit(rows.X[train], task=rows.codes[train])
+            return np.asarray(model.score_tasks(rows.X[held_out]))
 
         return finite_mean(fold_aucs(scores_of, rows, kind))
 

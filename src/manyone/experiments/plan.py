@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import manyone
 from manyone.estimators import METHODS
@@ -21,6 +20,7 @@ from manyone.experiments.methods import (
     not_installed,
     own,
 )
+from manyone.experiments.protocols import FaultProtocol, Protocol
 
 #: First-layer ridges of the paper's last experiment.
 RIDGES = tuple(f"alpha=1e-{k}" if k else "alpha=1" for k in range(7))
@@ -81,17 +81,16 @@ class Cell:
         return self.setting in ("tuned", DEFAULT) and self.repetition < _STUDY_REPEATS
 
     @property
-    def sizes(self) -> Any:
-        """Protocol or FaultProtocol, with its numbers."""
+    def sizes(self) -> Protocol | FaultProtocol:
+        """Its protocol, with the numbers of rows."""
         return data.DATASETS[self.dataset].protocols[self.protocol].smaller(self.shrink)
 
     @property
     def key(self) -> str:
         """Name of its file: a hash of the declaration, the protocol's numbers and the code."""
         full = asdict(self) | {"sizes": asdict(self.sizes), "code": code_version()}
-        return hashlib.sha256(json.dumps(full, sort_keys=True).encode()).hexdigest()[
-            :24
-        ]
+        text = json.dumps(full, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 @dataclass(frozen=True)
@@ -128,15 +127,11 @@ class Plan:
     ) -> Plan:
         """A first look: methods that are fast or in the paper, few test rows."""
         plan = cls(datasets, protocols, repeats, seed, shrink=5)
-        only = tuple(
-            dict.fromkeys(method.name for method in plan.methods() if method.quick)
-        )
-        studied = (
-            name
-            for name, kind in METHODS.items()
-            if kind.can.quick and kind.can.regression
-        )
-        return replace(plan, only=only, studied=tuple(studied))
+        only = dict.fromkeys(method.name for method in plan.methods() if method.quick)
+        declared = {name: method.can for name, method in METHODS.items()}
+        studied = [name for name, can in declared.items() if can.quick]
+        studied = [name for name in studied if declared[name].regression]
+        return replace(plan, only=tuple(only), studied=tuple(studied))
 
     @property
     def missing(self) -> list[str]:
@@ -145,10 +140,9 @@ class Plan:
 
     def methods(self) -> list[Method]:
         """Methods in the table."""
-        found = compared("faults" in self.protocols)
-        return [
-            method for method in found if self.only is None or method.name in self.only
-        ]
+        methods = compared("faults" in self.protocols)
+        only = self.only
+        return [method for method in methods if only is None or method.name in only]
 
     def cells(self) -> list[Cell]:
         """Cells of the table, then those of the studies of the ridge and of corrupted rows.
@@ -158,42 +152,49 @@ class Plan:
         table = [(method, "") for method in self.methods()]
         # The studies have many more cells for each repetition than the table.
         study_repeats = max(1, min(self.repeats // 3, _STUDY_REPEATS))
-        parts = [
-            *product(range(self.repeats), self.datasets, self.protocols, table),
-            *product(
-                range(study_repeats), self.datasets, self.protocols[:1], self._studies()
-            ),
-        ]
-        cells = [
+        cells = self._cells(self.repeats, self.protocols, table)
+        cells += self._cells(study_repeats, self.protocols[:1], self._studies())
+        return list(dict.fromkeys(cells))
+
+    def _cells(
+        self,
+        repeats: int,
+        protocols: tuple[str, ...],
+        methods: list[tuple[Method, str]],
+    ) -> list[Cell]:
+        """Cells of methods, each with the corruption of its training rows."""
+        return [
             Cell(
-                data,
-                kind,
-                m.name,
-                m.family,
-                m.setting,
+                dataset,
+                protocol,
+                method.name,
+                method.family,
+                method.setting,
                 self.seed,
-                r,
+                repetition,
                 self.shrink,
                 corruption,
             )
-            for r, data, kind, (m, corruption) in parts
+            for repetition, dataset, protocol, (method, corruption) in product(
+                range(repeats), self.datasets, protocols, methods
+            )
         ]
-        return list(dict.fromkeys(cells))
 
     def _studies(self) -> list[tuple[Method, str]]:
         """Methods with other ridges or corrupted training rows; faults have no such studies."""
         if "faults" in self.protocols:
             return []
-        families = {m.family for m in self.methods()}
-        found = []
-        for family in (name for name in METHODS if name in families):
-            if self.studied is None or family in self.studied:
+        families = {method.family for method in self.methods()}
+        if self.studied is not None:
+            families &= set(self.studied)
+        studies = []
+        for family in METHODS:
+            if family in families:
                 ridges = RIDGES if has_ridge(family) else RIDGES[:1]
-                found += [(own(family, setting), "") for setting in ridges]
-                found += [
-                    (own(family, RIDGES[0]), kind) for kind in corruptions(family)
-                ]
-        return found
+                studies += [(own(family, setting), "") for setting in ridges]
+                first = own(family, RIDGES[0])
+                studies += [(first, corruption) for corruption in corruptions(family)]
+        return studies
 
 
 def corruptions(family: str) -> list[str]:
@@ -217,7 +218,7 @@ def fingerprint(root: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         name = path.relative_to(root).as_posix()
-        shown = any(f"{name}/".startswith(f"{part}/") for part in _PRESENTATION)
+        shown = any(f"{name}/".startswith(f"{place}/") for place in _PRESENTATION)
         if "__pycache__" not in path.parts and not shown:
             digest.update(name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:12]

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from manyone._types import Array, Mask
+from manyone._types import Array, Codes, Labels, Mask
 from manyone.selection.judging import own_aucs
 
 #: Marks in `Split.member`.
-NEGATIVE, POSITIVE, UNUSED = 0, 1, -1
+NEGATIVE = 0
+POSITIVE = 1
+UNUSED = -1
 #: Roles of rows where entities go wrong; a row may have more than one.
-LEARN, NORMAL, FAULT = 1, 2, 4
+LEARN = 1
+NORMAL = 2
+FAULT = 4
 # Tasks with fewer rows are left out.
-_FEWEST_NORMAL, _FEWEST_FAULT = 5, 2
+_FEWEST_NORMAL = 5
+_FEWEST_FAULT = 2
 
 
 @dataclass(frozen=True)
@@ -40,10 +45,10 @@ class Split:
         is not judged by it.
     """
 
-    train: NDArray[np.intp]
-    task: NDArray[Any]
-    tasks: NDArray[Any]
-    test: NDArray[np.intp]
+    train: Codes
+    task: Labels
+    tasks: Labels
+    test: Codes
     member: NDArray[np.int8]
 
     def aucs(self, scores: Array) -> Array:
@@ -60,7 +65,7 @@ class Split:
         """
         return member_aucs(scores, self.member)
 
-    def normal(self) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    def normal(self) -> tuple[Codes, Labels]:
         """Normal test rows, by their position in the data, and their tasks."""
         rows, codes = np.nonzero(self.member == POSITIVE)
         return self.test[rows], self.tasks[codes]
@@ -80,11 +85,11 @@ class FaultSplit:
         Test rows that are anomalies.
     """
 
-    train: NDArray[np.intp]
-    task: NDArray[Any]
-    tasks: NDArray[Any]
-    test: NDArray[np.intp]
-    owner: NDArray[Any]
+    train: Codes
+    task: Labels
+    tasks: Labels
+    test: Codes
+    owner: Labels
     fault: Mask
 
     def aucs(self, scores: Array) -> Array:
@@ -92,7 +97,7 @@ class FaultSplit:
         codes = np.searchsorted(self.tasks, self.owner)
         return own_aucs(scores, codes, self.fault, len(self.tasks))
 
-    def normal(self) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    def normal(self) -> tuple[Codes, Labels]:
         """Normal test rows, by their position in the data, and their tasks."""
         return self.test[~self.fault], self.owner[~self.fault]
 
@@ -134,7 +139,8 @@ class Protocol:
         if self.kind not in ("seen", "unseen"):
             raise ValueError(f'kind must be "seen" or "unseen"; got {self.kind!r}.')
         for name in ("n_tasks", "n_train", "n_positive", "n_negative"):
-            if not isinstance(size := getattr(self, name), Integral) or size < 1:
+            size = getattr(self, name)
+            if not isinstance(size, Integral) or size < 1:
                 raise ValueError(f"{name} must be a positive integer; got {size!r}.")
         if (self.n_unseen > 0) != (self.kind == "unseen"):
             raise ValueError(
@@ -146,7 +152,12 @@ class Protocol:
         return replace(self, **_divided(self, factor, "n_positive", "n_negative"))
 
     def split(
-        self, X: Any, task: Any, roles: object = None, *, seed: int | Sequence[int]
+        self,
+        X: Sized,
+        task: ArrayLike,
+        roles: object = None,
+        *,
+        seed: int | Sequence[int],
     ) -> Split:
         """Draw the rows of one repetition.
 
@@ -165,7 +176,8 @@ class Protocol:
         -------
         Split
         """
-        labels, rng = _labels(X, task), np.random.default_rng(seed)
+        labels = _labels(X, task)
+        rng = np.random.default_rng(seed)
         needed = self.n_train + self.n_positive
         classes, counts = np.unique(labels, return_counts=True)
         large = classes[counts >= needed]
@@ -182,14 +194,15 @@ class Protocol:
             rng.permutation(np.flatnonzero(labels == label))[:needed] for label in tasks
         ]
         train = np.concatenate([rows[: self.n_train] for rows in drawn])
-        own = np.concatenate([rows[self.n_train :] for rows in drawn])
+        positive = np.concatenate([rows[self.n_train :] for rows in drawn])
         owner = np.repeat(np.arange(self.n_tasks), self.n_positive)
-        test = np.concatenate([own, np.flatnonzero(np.isin(labels, others))])
+        test = np.concatenate([positive, np.flatnonzero(np.isin(labels, others))])
         member = np.full((len(test), self.n_tasks), UNUSED, dtype=np.int8)
         for t in range(self.n_tasks):
-            member[: len(own), t][owner == t] = POSITIVE
-            known, unknown = np.flatnonzero(owner != t), np.arange(len(own), len(test))
-            pool = known if self.kind == "seen" else unknown
+            member[np.flatnonzero(owner == t), t] = POSITIVE
+            pool = np.arange(len(positive), len(test))
+            if self.kind == "seen":
+                pool = np.flatnonzero(owner != t)
             if len(pool) < self.n_negative:
                 raise ValueError(
                     f"The protocol needs {self.n_negative} negatives per task; only {len(pool)} "
@@ -231,7 +244,12 @@ class FaultProtocol:
         return replace(self, **_divided(self, factor, "n_normal", "n_fault", "n_test"))
 
     def split(
-        self, X: Any, task: Any, roles: NDArray[np.uint8], *, seed: int | Sequence[int]
+        self,
+        X: Sized,
+        task: ArrayLike,
+        roles: NDArray[np.uint8],
+        *,
+        seed: int | Sequence[int],
     ) -> FaultSplit:
         """Draw the rows of one repetition.
 
@@ -250,17 +268,16 @@ class FaultProtocol:
         -------
         FaultSplit
         """
-        labels, rng = _labels(X, task), np.random.default_rng(seed)
+        labels = _labels(X, task)
+        rng = np.random.default_rng(seed)
         tasks, codes = np.unique(labels, return_inverse=True)
         fewest = {LEARN: self.n_train, NORMAL: _FEWEST_NORMAL, FAULT: _FEWEST_FAULT}
-        counts = (
-            np.bincount(codes[roles & role > 0], minlength=len(tasks))
-            for role in fewest
-        )
-        enough = [
-            each >= few for each, few in zip(counts, fewest.values(), strict=True)
-        ]
-        tasks = tasks[np.all(enough, axis=0)]
+        enough = np.ones(len(tasks), dtype=bool)
+        for role, least in fewest.items():
+            enough &= (
+                np.bincount(codes[roles & role > 0], minlength=len(tasks)) >= least
+            )
+        tasks = tasks[enough]
         if self.n_tasks is not None:
             if len(tasks) < self.n_tasks:
                 raise ValueError(
@@ -274,26 +291,27 @@ class FaultProtocol:
         return FaultSplit(train, labels[train], tasks, test, labels[test], fault)
 
     def _of_task(
-        self, rows: NDArray[np.intp], roles: NDArray[np.uint8], rng: np.random.Generator
-    ) -> tuple[NDArray[np.intp], NDArray[np.intp], Mask]:
+        self, rows: Codes, roles: NDArray[np.uint8], rng: np.random.Generator
+    ) -> tuple[Codes, Codes, Mask]:
         """Training rows of one task, its test rows, and which of these are faults."""
         learn = rng.permutation(rows[roles[rows] & LEARN > 0])[: self.n_train]
-        normal = rng.permutation(
-            rows[(roles[rows] & NORMAL > 0) & ~np.isin(rows, learn)]
-        )
+        normal = rows[roles[rows] & NORMAL > 0]
+        normal = rng.permutation(normal[~np.isin(normal, learn)])
         fault = rng.permutation(rows[roles[rows] & FAULT > 0])
         if self.contamination:
             number = max(1, round(self.contamination * len(learn)))
             learn = np.concatenate([learn[number:], fault[:number]])
             fault = fault[number:]
-        normal, fault = normal[: self.n_normal], fault[: self.n_fault]
-        test = np.concatenate([normal, fault])
+        fault = fault[: self.n_fault]
+        test = np.concatenate([normal[: self.n_normal], fault])
         if self.n_test is not None:
             test = rng.permutation(test)[: self.n_test]
         return learn, test, np.isin(test, fault)
 
 
-def _divided(protocol: Any, factor: int, *names: str) -> dict[str, Any]:
+def _divided(
+    protocol: Protocol | FaultProtocol, factor: int, *names: str
+) -> dict[str, Any]:
     """Numbers of rows that are given, divided by a factor of 1 or more."""
     if factor < 1:
         raise ValueError(f"factor must be at least 1; got {factor!r}.")
@@ -301,7 +319,7 @@ def _divided(protocol: Any, factor: int, *names: str) -> dict[str, Any]:
     return {name: max(1, n // factor) for name, n in sizes.items() if n is not None}
 
 
-def _labels(X: Any, task: Any) -> NDArray[Any]:
+def _labels(X: Sized, task: ArrayLike) -> Labels:
     labels = np.asarray(task)
     if len(labels) != len(X):
         raise ValueError(f"X has {len(X)} rows but task has {len(labels)} labels.")

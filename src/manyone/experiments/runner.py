@@ -7,12 +7,11 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import joblib
 import numpy as np
 
-from manyone.experiments.cells import compute
+from manyone.experiments.cells import CellResult, compute
 from manyone.experiments.plan import Cell, Plan
 from manyone.files import write_atomically
 
@@ -22,7 +21,7 @@ class Outcome:
     """The result of a cell, or an empty one and the error."""
 
     cell: Cell
-    result: dict[str, Any]
+    result: CellResult
     error: str = ""
 
     @property
@@ -63,17 +62,15 @@ def run(
     cells = plan.cells()
     # Names are fixed here, because the code on disk may change before a worker starts.
     paths = {cell: folder / f"{cell.key}.json" for cell in cells}
-    stored = {cell: _stored(path, cell) for cell, path in paths.items()}
-    outcomes = {
-        cell: Outcome(cell, result) for cell, result in stored.items() if result
-    }
+    outcomes = {}
+    for cell, path in paths.items():
+        result = _stored(path, cell)
+        if result is not None:
+            outcomes[cell] = Outcome(cell, result)
     progress(len(outcomes), len(cells))
-    job, master = joblib.delayed(_compute_and_store), os.getpid()
-    jobs = [
-        job(cell, paths[cell], data_home, master)
-        for cell in cells
-        if cell not in outcomes
-    ]
+    job = joblib.delayed(_compute_and_store)
+    left = [cell for cell in cells if cell not in outcomes]
+    jobs = [job(cell, paths[cell], data_home, os.getpid()) for cell in left]
     # Of a run that was killed while it wrote; whoever else writes now will be done soon.
     abandoned = list(folder.glob("*.part")) if jobs else []
     workers = max(1, min(workers, len(jobs)))
@@ -95,9 +92,8 @@ def _compute_and_store(
     except Exception as error:  # a method that fails must not stop the others
         return Outcome(cell, {}, f"{type(error).__name__}: {error}")
     _stop_without(master)
-    write_atomically(
-        path, json.dumps({"cell": asdict(cell), "result": result}).encode()
-    )
+    text = json.dumps({"cell": asdict(cell), "result": result})
+    write_atomically(path, text.encode())
     return Outcome(cell, result)
 
 
@@ -107,7 +103,7 @@ def _stop_without(master: int) -> None:
         os._exit(1)
 
 
-def _stored(path: Path, cell: Cell) -> dict[str, Any] | None:
+def _stored(path: Path, cell: Cell) -> CellResult | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

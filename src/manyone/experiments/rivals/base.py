@@ -6,33 +6,32 @@ from abc import ABCMeta, abstractmethod
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
-from manyone._types import Array, Codes
+from manyone._types import Array, Codes, Labels
 from manyone.metric.shrinkage import task_means, task_scales
 
 
 class Rival(BaseEstimator, metaclass=ABCMeta):
     """Base: one column of scores per task."""
 
-    tasks_: NDArray[Any]
+    tasks_: Labels
 
-    def fit(self, X: Array, y: Any = None, *, task: NDArray[Any]) -> Self:
+    def fit(self, X: Array, y: object = None, *, task: Labels) -> Self:
         """Fit to normal rows (n, d) of the tasks (n,)."""
         self.tasks_, codes = np.unique(task, return_inverse=True)
         self._fit(X, codes)
         return self
 
     @abstractmethod
-    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+    def _fit(self, X: Array, codes: Codes) -> None:
         """Fit; `codes` number the tasks."""
 
-    def score_samples(self, X: Array, *, task: NDArray[Any]) -> Array:
+    def score_samples(self, X: Array, *, task: Labels) -> Array:
         """Every row against its own task, (n,)."""
         return self.score_tasks(X)[np.arange(len(X)), self._codes(task)]
 
-    def _codes(self, task: NDArray[Any]) -> Codes:
+    def _codes(self, task: Labels) -> Codes:
         return np.searchsorted(self.tasks_, task)
 
     @abstractmethod
@@ -43,12 +42,14 @@ class Rival(BaseEstimator, metaclass=ABCMeta):
 class Detector(Rival):
     """One detector per task, each with a threshold of its own."""
 
+    # What people's packages give us: their detectors share no type.
+
     offset_: Array
     _rows: list[Array]
     _means: Array
     _models: list[Any]
 
-    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+    def _fit(self, X: Array, codes: Codes) -> None:
         self._rows = [X[codes == t] for t in range(len(self.tasks_))]
         self._means = np.stack([rows.mean(axis=0) for rows in self._rows])
         self._models = self._detectors()
@@ -75,21 +76,22 @@ class Detector(Rival):
         So do the detectors of scikit-learn and of PyOD.
         """
         scores = map(self._training_scores, range(len(self.tasks_)))
-        self.offset_ = np.array([np.quantile(mine, alarm_rate) for mine in scores])
+        self.offset_ = np.array([np.quantile(s, alarm_rate) for s in scores])
         return self
 
     def score_tasks(self, X: Array) -> Array:
         """Every row against every task, (n, T)."""
         return np.column_stack([self._scores(X, t) for t in range(len(self.tasks_))])
 
-    def score_samples(self, X: Array, *, task: NDArray[Any]) -> Array:
+    def score_samples(self, X: Array, *, task: Labels) -> Array:
         """Every row against its own task, (n,)."""
-        codes, values = self._codes(task), np.empty(len(X))
+        codes = self._codes(task)
+        values = np.empty(len(X))
         for t in np.unique(codes):
             values[codes == t] = self._scores(X[codes == t], t)
         return values
 
-    def decision_function(self, X: Array, *, task: NDArray[Any]) -> Array:
+    def decision_function(self, X: Array, *, task: Labels) -> Array:
         """Every row against its own task, (n,); < 0 is an alarm."""
         return self.score_samples(X, task=task) - self.offset_[self._codes(task)]
 
@@ -104,13 +106,14 @@ class OwnScales(Rival):
         self.rival = rival
         self.prior = prior
 
-    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
-        weight, freedom = np.ones(len(X)), np.bincount(codes).astype(np.float64) - 1.0
+    def _fit(self, X: Array, codes: Codes) -> None:
+        weight = np.ones(len(X))
+        freedom = np.bincount(codes).astype(np.float64) - 1.0
         self._mean = task_means(X, codes, weight)
         centred = X - self._mean[codes]
         self._scale = task_scales(centred, X, codes, weight, freedom, self.prior)
         rows = self._scaled(X, codes)
-        self._rival: Any = clone(self.rival).fit(rows, task=self.tasks_[codes])
+        self._rival = clone(self.rival).fit(rows, task=self.tasks_[codes])
 
     def _scaled(self, X: Array, codes: Codes) -> Array:
         return (X - self._mean[codes]) / self._scale[codes]
@@ -122,7 +125,7 @@ class OwnScales(Rival):
             [self.score_samples(X, task=task) for task in everywhere]
         )
 
-    def score_samples(self, X: Array, *, task: NDArray[Any]) -> Array:
+    def score_samples(self, X: Array, *, task: Labels) -> Array:
         """Every row against its own task, (n,)."""
         return self._rival.score_samples(self._scaled(X, self._codes(task)), task=task)
 
@@ -131,7 +134,7 @@ class OwnScales(Rival):
         self._rival.recalibrate(alarm_rate)
         return self
 
-    def decision_function(self, X: Array, *, task: NDArray[Any]) -> Array:
+    def decision_function(self, X: Array, *, task: Labels) -> Array:
         """Every row against its own task, (n,); < 0 is an alarm."""
         return self._rival.decision_function(
             self._scaled(X, self._codes(task)), task=task

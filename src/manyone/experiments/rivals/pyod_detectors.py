@@ -6,9 +6,8 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from manyone._types import Array
+from manyone._types import Array, Codes
 from manyone.experiments.rivals.base import Detector
 from manyone.kernels import resolve_kernel
 
@@ -47,10 +46,12 @@ class PerTaskCOPOD(PyodDetector):
 
     def _scores(self, X: Array, t: int) -> Array:
         rows = self._rows[t]
-        n, scores = len(rows) + 1.0, np.zeros(len(X))
+        n = len(rows) + 1.0
+        scores = np.zeros(len(X))
         # Sums of powers of deviations, for the skewness of each column with the row added.
         centre = rows.mean(axis=0)
-        second, third = (np.sum((rows - centre) ** power, axis=0) for power in (2, 3))
+        second = np.sum((rows - centre) ** 2, axis=0)
+        third = np.sum((rows - centre) ** 3, axis=0)
         for j, (column, x) in enumerate(zip(np.sort(rows, axis=0).T, X.T, strict=True)):
             left, right = _tails(column, x)
             gap = x - centre[j]
@@ -73,7 +74,7 @@ class PerTaskKPCA(PyodDetector):
         self.width = width
         self.n_components = n_components
 
-    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+    def _fit(self, X: Array, codes: Codes) -> None:
         self._gamma = resolve_kernel("rbf", X, width=self.width).reported_gamma
         super()._fit(X, codes)
 
@@ -85,9 +86,9 @@ class PerTaskKPCA(PyodDetector):
     def _scores(self, X: Array, t: int) -> Array:
         model = self._models[t].kpca
         near = model.get_kernel(X, self._rows[t]).mean(axis=1)
-        found = model.transform(X)
+        projected = model.transform(X)
         length = 1.0 - 2.0 * near + model.get_centerer.K_fit_all_
-        return np.einsum("ij,ij->i", found, found) - length
+        return np.einsum("ij,ij->i", projected, projected) - length
 
 
 def _tails(column: Array, x: Array) -> tuple[Array, Array]:

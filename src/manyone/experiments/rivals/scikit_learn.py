@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -14,7 +13,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.neighbors import LocalOutlierFactor
 from sklearn.svm import SVC, OneClassSVM
 
-from manyone._types import Array
+from manyone._types import Array, Codes, Labels
 from manyone.experiments.rivals.base import Detector, Rival
 from manyone.kernels import resolve_kernel
 
@@ -43,7 +42,7 @@ class PooledIsolationForest(Detector):
     def _scores(self, X: Array, t: int) -> Array:
         return self._models[t].score_samples(X - self._centres[t])
 
-    def score_samples(self, X: Array, *, task: NDArray[Any]) -> Array:
+    def score_samples(self, X: Array, *, task: Labels) -> Array:
         """Every row against its own task, (n,), by one call."""
         return self._models[0].score_samples(X - self._centres[self._codes(task)])
 
@@ -70,7 +69,7 @@ class OneClassSVMs(Detector):
 
     nu: float = OneClassSVM().nu
 
-    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+    def _fit(self, X: Array, codes: Codes) -> None:
         self._nu = self.nu
         super()._fit(X, codes)
 
@@ -98,7 +97,7 @@ class PerTaskOneClassSVM(OneClassSVMs):
         self.width = width
         self.nu = nu
 
-    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
+    def _fit(self, X: Array, codes: Codes) -> None:
         self._kernel = resolve_kernel(
             self.kernel, X, gamma=self.gamma, width=self.width
         )
@@ -133,13 +132,13 @@ class OneVsRestSVC(Rival):
         self.width = width
         self.C = C
 
-    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
-        self._X, self._kernel = X, resolve_kernel(self.kernel, X, width=self.width)
+    def _fit(self, X: Array, codes: Codes) -> None:
+        self._X = X
+        self._kernel = resolve_kernel(self.kernel, X, width=self.width)
         K = self._kernel.gram(X)
         model = SVC(kernel="precomputed", C=self.C, class_weight="balanced")
-        self._models = [
-            clone(model).fit(K, codes == t) for t in range(len(self.tasks_))
-        ]
+        tasks = range(len(self.tasks_))
+        self._models = [clone(model).fit(K, codes == t) for t in tasks]
 
     def score_tasks(self, X: Array) -> Array:
         """Every row against every task, (n, T)."""
@@ -154,10 +153,9 @@ class LinearDiscriminants(Rival):
     middle of the others.
     """
 
-    def _fit(self, X: Array, codes: NDArray[np.intp]) -> None:
-        self._model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(
-            X, codes
-        )
+    def _fit(self, X: Array, codes: Codes) -> None:
+        model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+        self._model = model.fit(X, codes)
 
     def score_tasks(self, X: Array) -> Array:
         """Every row against every task, (n, T)."""
