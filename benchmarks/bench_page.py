@@ -40,7 +40,7 @@ setTimeout(() => requestAnimationFrame(() => setTimeout(() =>
 
 
 def made_up(tasks: int) -> object:
-    path = ROOT / "tests" / "report" / "conftest.py"
+    path = ROOT / "tests" / "made_up.py"
     spec = importlib.util.spec_from_file_location("made_up", path)
     assert spec is not None
     assert spec.loader is not None

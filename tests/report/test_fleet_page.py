@@ -9,7 +9,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from manyone.report.fleet_page import Summary, embedded, fleet_page, task_map, time_line
+from manyone.alerts.evidence import STANDS_OUT
+from manyone.report.fleet import Summary, task_map, time_line
+from manyone.report.fleet_page import embedded, fleet_page
 from manyone.report.page import THEMES
 from pages import assert_loads_nothing_from_elsewhere
 
@@ -65,16 +67,20 @@ def test_page_is_sound_and_asks_nobody(page, report):
 def test_names_are_data(page, report):
     assert "<script>alert" not in page and "<b>x" not in page and "<b>9</b>" not in page
     static = Text(page).text
-    outstanding = report.incidents[0]
+    outstanding = report.findings.incidents[0]
     assert report.tasks.names[outstanding.task] in static
     assert 'pump "<script>alert(1)</script>"' in static  # as text
 
 
 def test_summary_is_read_without_script(page, report):
     static = Text(page).text
-    summary = Summary.of(report)
-    assert summary.alarms == report.rows.alarm.sum() and summary.rows == 960
-    for words in (str(summary.alarms), f"up to {summary.high}", "More than chance"):
+    summary = Summary.of(report.findings, report.rate)
+    assert summary.alarms == report.findings.rows.alarm.sum() and summary.rows == 960
+    for words in (
+        str(summary.alarms),
+        f"up to {summary.most_by_chance}",
+        "199 of 200 tables",
+    ):
         assert words in static
     assert f"{summary.outstanding} incidents stand out among 24 tasks" in static
     order = [
@@ -91,7 +97,7 @@ def test_summary_is_read_without_script(page, report):
 
 
 def test_page_of_a_model_alone(report):
-    static = Text(fleet_page(replace(report, rows=None, table="", drift=()))).text
+    static = Text(fleet_page(replace(report, findings=None, table="", drift=()))).text
     assert "A model of 24 tasks" in static and "Incidents" not in static
     assert (
         "at most 0.05 of normal rows" in static
@@ -101,37 +107,54 @@ def test_page_of_a_model_alone(report):
 
 def test_page_without_alarms(fleet_report):
     report = fleet_report(planted=())
-    calm = replace(report.rows, alarm=np.zeros(len(report.rows.alarm), dtype=bool))
-    static = Text(fleet_page(replace(report, rows=calm))).text
-    assert "No alarm in 960 rows" in static and "Fewer than promised" in static
+    none = np.zeros(len(report.findings.rows.alarm), dtype=bool)
+    calm = replace(report.findings, rows=replace(report.findings.rows, alarm=none))
+    static = Text(fleet_page(replace(report, findings=calm))).text
+    assert "No alarm in 960 rows" in static and "Fewer than asked for" in static
 
 
 def test_time_line_counts_every_row_and_marks_drift(report):
-    bins = time_line(report)
+    bins = time_line(report.findings, report.drift)
     assert sum(b.rows for b in bins) == 960
-    assert sum(b.alarms for b in bins) == report.rows.alarm.sum()
+    assert sum(b.alarms for b in bins) == report.findings.rows.alarm.sum()
     assert [b.drift for b in bins if b.drift] == ["drift in coolant temp"]
 
 
 def test_the_band_over_time_knows_that_thresholds_are_uncertain(report):
     """The lowest of 19 scores has a rate of Beta(1, 19) below it."""
-    only = np.full_like(report.tasks.known_by, 19.0)
-    tasks = replace(report.tasks, known_by=only, reference=only)
-    rows = replace(
-        report.rows, task=np.zeros_like(report.rows.task), time=np.zeros(960)
+    findings = report.findings
+    only = np.full_like(findings.tasks.counted, 19.0)
+    one_task = np.zeros_like(findings.rows.task)
+    made = replace(
+        findings,
+        tasks=replace(findings.tasks, counted=only),
+        rows=replace(findings.rows, task=one_task, time=np.zeros(960)),
     )
-    (whole,) = [
-        b
-        for b in time_line(replace(report, tasks=tasks, rows=rows, drift=()))
-        if b.rows
-    ]
-    rate = np.random.default_rng(0).beta(1, 19, 100_000)
-    exceeded = np.mean(np.random.default_rng(1).binomial(960, rate) > whole.high)
-    assert exceeded == pytest.approx(0.025, abs=0.003)
+    bins = time_line(made, ())
+    (whole,) = [b for b in bins if b.rows]
+    rate = np.random.default_rng(0).beta(1, 19, 1_000_000)
+    alarms = np.random.default_rng(1).binomial(960, rate)
+    exceeded = np.mean(alarms > whole.most_by_chance)
+    assert exceeded == pytest.approx(STANDS_OUT / len(bins), rel=0.3)
+
+
+def test_headline_tasks_and_incidents_say_the_same(report):
+    """One number for an alarm: of its incident, its task, the headline and the script."""
+    findings = report.findings
+    data = embedded(report)
+    outstanding = [i for i in findings.incidents if i.stands_out]
+    assert Summary.of(findings, report.rate).outstanding == len(outstanding) > 0
+    red_tasks = {t for t, red in enumerate(data["tasks"]["outstanding"]) if red}
+    assert red_tasks == {incident.task for incident in outstanding}
+    assert sum(data["incidents"]["outstanding"]) == len(outstanding)
+    for task in np.flatnonzero(findings.counts[1]).tolist():
+        numbers = [i.by_chance for i in findings.incidents if i.task == task]
+        assert findings.by_chance[task] == min(numbers)
+        assert data["tasks"]["chance"][task] == float(f"{min(numbers):.3g}")
 
 
 def test_map_shows_relations_both_ways_and_related_tasks_side_by_side(report):
-    shown = task_map(report)
+    shown = task_map(report.relations, report.tasks.names)
     at = {(a, b): weight for a, b, weight, _ in shown.cells}
     assert all(at[b, a] == weight for (a, b), weight in at.items())
     assert max(abs(weight) for weight in at.values()) == 1.0
@@ -141,15 +164,15 @@ def test_map_shows_relations_both_ways_and_related_tasks_side_by_side(report):
 
 def test_only_so_many_rows_are_held_alarms_first(report, monkeypatch):
     monkeypatch.setattr("manyone.report.fleet_page.MOST_ROWS", 100)
-    found = report.incidents
+    found = report.findings.incidents
     data = embedded(report)
     assert (
         len(data["rows"]["p"]) == 100
-        and sum(data["rows"]["alarm"]) == report.rows.alarm.sum()
+        and sum(data["rows"]["alarm"]) == report.findings.rows.alarm.sum()
     )
     for incident, rows in zip(found, data["incidents"]["rows"], strict=True):
         numbers = [data["rows"]["number"][k] for k in rows]
-        assert numbers == report.rows.number[list(incident.alarms)].tolist()
+        assert numbers == report.findings.rows.number[list(incident.alarms)].tolist()
 
 
 # --- in a browser
@@ -204,7 +227,10 @@ def test_page_starts_without_complaint_or_request(visit):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_rates_promise_and_drift_stand_on_the_time_line(visit, report, scheme):
     browser = ready(visit(scheme=scheme))
-    bins, bars = time_line(report), browser.find_elements("css selector", ".time i")
+    bins, bars = (
+        time_line(report.findings, report.drift),
+        browser.find_elements("css selector", ".time i"),
+    )
     assert len(bars) == len(bins)
     marked = [k for k, bar in enumerate(bars) if "▾" in bar.text]
     assert marked == [k for k, b in enumerate(bins) if b.drift]
@@ -226,13 +252,16 @@ def test_rates_promise_and_drift_stand_on_the_time_line(visit, report, scheme):
 
 def test_lists_show_the_most_telling_first(visit, report):
     browser = ready(visit())
-    found = report.incidents
+    found = report.findings.incidents
     names = [report.tasks.names[incident.task] for incident in found]
     seen = lines(browser, "incidents")
     assert len(seen) > 5 and seen == names[: len(seen)]
     assert said(browser, "incidents") == f"{len(found)} incidents"
-    assert lines(browser, "tasks")[0] == report.tasks.names[np.argmin(report.by_chance)]
-    alarms = int(report.rows.alarm.sum())
+    assert (
+        lines(browser, "tasks")[0]
+        == report.tasks.names[np.argmin(report.findings.by_chance)]
+    )
+    alarms = int(report.findings.rows.alarm.sum())
     assert said(browser, "rows") == f"{alarms} of 960 rows"
 
 
@@ -248,8 +277,8 @@ def test_search_finds_tasks_reasons_and_row_numbers(visit, report):
     search(browser, "rows", "feed rate")
     led = [
         i
-        for i in np.flatnonzero(report.rows.alarm)
-        if "feed rate" in report.rows.leading[i]
+        for i in np.flatnonzero(report.findings.rows.alarm)
+        if "feed rate" in report.findings.rows.leading[i]
     ]
     assert said(browser, "rows") == f"{len(led)} of 960 rows"
     browser.find_element("css selector", "#list-rows .only input").click()
@@ -261,7 +290,7 @@ def test_headings_sort_by_numbers_and_by_names(visit, report):
     browser = ready(visit())
     sort(browser, "tasks", "alarms")
     seen = [int(text) for text in lines(browser, "tasks", 4)]
-    assert seen == sorted(report.counts[1].tolist(), reverse=True)[: len(seen)]
+    assert seen == sorted(report.findings.counts[1].tolist(), reverse=True)[: len(seen)]
     sort(browser, "tasks", "alarms")
     assert lines(browser, "tasks", 4)[0] == "0"
     sort(browser, "tasks", "task")
@@ -305,10 +334,10 @@ def test_a_task_opens_by_click_and_by_key_and_closes_by_escape(visit, report):
 
 def test_an_incident_opens_with_its_rows_in_front(visit, report):
     browser = ready(visit())
-    found = report.incidents[1]
+    found = report.findings.incidents[1]
     browser.find_elements("css selector", "#list-incidents .open")[1].click()
     marked = browser.find_elements("css selector", "dialog .mine b")
-    numbers = [f"row {report.rows.number[k]}" for k in found.alarms]
+    numbers = [f"row {report.findings.rows.number[k]}" for k in found.alarms]
     assert [mark.text for mark in marked] == numbers
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from manyone.report.page import Table
 
 
-ALARMS = 3  # exit code where --exit-code asks for one: there were alarms
+STANDS_OUT = 3  # exit code where --exit-code asks for one: something stands out
 # Exit codes of what ctrl-C ended, and of what was asked to end, as shells have them.
 _STOPPED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
@@ -47,7 +47,7 @@ def run(app: typer.Typer, args: Sequence[str] | None) -> int:
     Returns
     -------
     int
-        0; 3 where ``--exit-code`` asked whether there were alarms, and there were; 2 for what the
+        0; 3 where ``--exit-code`` asked whether something stands out, and it does; 2 for what the
         user can mend (options, files, packages that are not installed); 130 if stopped by ctrl-C,
         143 by SIGTERM; 1 for the rest, which ``MANYONE_DEBUG=1`` shows in full.
     """

@@ -5,12 +5,14 @@ In a shell::
   manyone score fleet.manyone today.csv --out scores.csv
   manyone score fleet.manyone today.parquet --out scores.parquet --explain 3 --keep when,shift
   manyone score fleet.manyone today.csv --out scores.csv --fdr 0.1    few false alarms among alarms
+  manyone score fleet.manyone today.csv --out scores.csv --incidents incidents.csv
   manyone score fleet.manyone today.csv --out scores.csv --json --exit-code   for a scheduler
   cat today.csv | manyone score fleet.manyone - --out - | grep true
   manyone evaluate fleet.manyone labelled.csv --outlier was_broken
   manyone report fleet.manyone today.csv --out page.html
 
-Exit codes: 0; 3 if there were alarms and --exit-code asks; 2 for bad input; 1 for our mistakes.
+Exit codes: 0; 3 if something stands out and --exit-code asks; 2 for bad input; 1 for our mistakes.
+Something stands out if chance does not explain an incident, or the number of alarms.
 """
 
 from __future__ import annotations
@@ -21,14 +23,16 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from manyone.cli.common import (
-    ALARMS,
+    STANDS_OUT,
     InputError,
     examples,
     needs,
@@ -54,10 +58,14 @@ from manyone.tablefiles import BadValues, Block, check_output, check_place, tabl
 if TYPE_CHECKING:
     import polars as pl
 
+    from manyone.alerts.incidents import Findings
     from manyone.tables import TableModel
+    from manyone.tables.incidents import ScoredBlock
 
 Unknown = Literal["pooled", "error", "skip"]
 _STREAM = Path("-")
+# Incidents that --json prints at most, the most telling ones.
+_INCIDENTS_IN_JSON = 100
 
 
 def add_to(app: typer.Typer) -> None:
@@ -74,7 +82,10 @@ def score(
     ],
     explain: Annotated[int, typer.Option(help="Reasons for each alarm.", min=0)] = 0,
     fdr: Annotated[
-        float | None, typer.Option(help="Alarms of which at most this share is false.")
+        float | None,
+        typer.Option(
+            help="Choose alarms so that at most this share is false, on average (FDR)."
+        ),
     ] = None,
     keep: Annotated[
         list[str] | None, typer.Option(metavar="A,B", help="Columns to hand through.")
@@ -83,12 +94,16 @@ def score(
         Unknown,
         typer.Option(help="Tasks never seen: compare with all, refuse, leave out."),
     ] = "pooled",
+    incidents: Annotated[
+        Path | None,
+        typer.Option(help="File for incidents, as .csv or .parquet."),
+    ] = None,
     bad_values: BadCells = "refuse",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a summary in JSON.")
     ] = False,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit with 3 if there are alarms.")
+        bool, typer.Option("--exit-code", help="Exit with 3 if something stands out.")
     ] = False,
 ) -> None:
     """Give every row a score, a p-value and an alarm or none."""
@@ -100,26 +115,109 @@ def score(
         )
     if fdr is not None and not 0.0 < fdr < 1.0:
         raise InputError(f"--fdr {fdr:g}: give a share between 0 and 1, as 0.1.")
-    found = load_model(model)
-    totals = _Totals(promised_rate(found) if fdr is None else None)
+    if incidents is not None:
+        check_output("--incidents", incidents)
+        refuse_same("--incidents", incidents, model, table, out)
+        if incidents in (_STREAM, out):
+            raise InputError(f"--incidents {incidents}: name another file.")
+    table_model = load_model(model)
+    totals = _Totals(promised_rate(table_model) if fdr is None else None)
     ask = {"explain": explain, "fdr": fdr, "unknown": unknown}
+    evidence = _Evidence(table_model, by_rate=fdr is None)
+    needs_evidence = incidents is not None or as_json or exit_code
     with table_writer(out) as add, _bar(whole=fdr is not None) as update:
-        for block in _blocks(found, table, fdr is not None, bad_values):
-            scores = _scores(found, block, table, keep or [], ask)
+        for block in _blocks(table_model, table, fdr is not None, bad_values):
+            scores = _scores(table_model, block, table, keep or [], ask)
             totals.count(scores, len(block.table))
+            if needs_evidence:
+                evidence.add(block, scores)
             add(scores)
             update(totals.rows, round(totals.rows / block.done) if block.done else None)
-    totals.warn(found, table)
+    totals.warn(table_model, table)
+    if incidents is not None:
+        with table_writer(incidents) as add:
+            add(evidence.table())
     if as_json:
-        typer.echo(
-            json.dumps(
-                {"model": str(model), "table": str(table), **totals.summary(out)}
-            )
-        )
+        summary = {"model": str(model), "table": str(table), **totals.summary(out)}
+        typer.echo(json.dumps(summary | evidence.summary()))
     else:
         totals.show(out)
-    if exit_code and totals.alarms:
-        raise typer.Exit(ALARMS)
+        if needs_evidence:
+            typer.echo(evidence.sentence(), err=out == _STREAM)
+        if incidents is not None:
+            typer.echo(f"Incidents: {incidents}", err=out == _STREAM)
+    if exit_code and evidence.findings.stands_out:
+        raise typer.Exit(STANDS_OUT)
+
+
+class _Evidence:
+    """Blocks of scored rows, and what they show together."""
+
+    def __init__(self, model: TableModel, by_rate: bool) -> None:
+        self._model = model
+        self._by_rate = by_rate
+        self._blocks: list[ScoredBlock] = []
+
+    def add(self, block: Block, scores: pl.DataFrame) -> None:
+        """Take a block of rows with its scores."""
+        from manyone.tables.frames import as_table
+        from manyone.tables.incidents import answers_of, scored_block
+
+        answers = answers_of(self._model, scores, block.first_row)
+        frame = as_table(block.table)
+        self._blocks.append(scored_block(self._model, frame, answers, block.first_row))
+
+    @cached_property
+    def findings(self) -> Findings:
+        """What all blocks show together."""
+        from manyone.tables.incidents import findings_of
+
+        return findings_of(self._model, self._blocks, by_rate=self._by_rate)
+
+    def table(self) -> pl.DataFrame:
+        """Incidents, most telling first."""
+        import narwhals.stable.v2 as nw
+        import polars as pl
+
+        from manyone.tables.incidents import incident_table
+
+        like = nw.from_native(pl.DataFrame(), eager_only=True)
+        table: pl.DataFrame = incident_table(self._model, like, self.findings)
+        return table
+
+    def summary(self) -> dict[str, Any]:
+        """For machines."""
+        findings = self.findings
+        first = self.table().head(_INCIDENTS_IN_JSON)
+        return {
+            "stands_out": findings.stands_out,
+            "more_alarms_than_chance": findings.more_than_chance,
+            "most_alarms_by_chance": findings.most_by_chance if self._by_rate else None,
+            "incidents_standing_out": len(findings.outstanding),
+            "incidents": [
+                {name: _json_value(value) for name, value in line.items()}
+                for line in first.iter_rows(named=True)
+            ],
+        }
+
+    def sentence(self) -> str:
+        """For people."""
+        findings = self.findings
+        if len(findings.outstanding) > 0:
+            names = [findings.tasks.names[i.task] for i in findings.outstanding]
+            number = plural(len(names), "incident")
+            verb = "stands" if len(names) == 1 else "stand"
+            different = list(dict.fromkeys(names))
+            return f"{number} {verb} out: {shortlist(different, 3)}."
+        if findings.more_than_chance:
+            most = findings.most_by_chance
+            return f"More alarms than chance explains, which is up to {most:,}."
+        return "Nothing stands out from chance."
+
+
+def _json_value(value: Any) -> Any:
+    """A value as JSON has it; dates as text."""
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
 @contextmanager
@@ -251,6 +349,9 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option(help="File for it, as .csv or .parquet.")
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print all of it in JSON.")
+    ] = False,
 ) -> None:
     """Compare a model with the truth.
 
@@ -259,30 +360,55 @@ def evaluate(
     if out is not None:
         check_output("--out", out)
         refuse_same("--out", out, model, table)
-    found = load_model(model)
+    if as_json and out == _STREAM:
+        raise InputError("--json and --out - both want stdout. Name a file.")
+    table_model = load_model(model)
     with about(table), working("evaluating"):
-        rows = rows_for(found, table, find=[outlier])
+        rows = rows_for(table_model, table, find=[outlier])
         chosen_columns("--outlier", [outlier], rows, table)
-        results: pl.DataFrame = found.evaluate(rows, outlier=outlier)
+        results: pl.DataFrame = table_model.evaluate(rows, outlier=outlier)
     if out is not None:
         with table_writer(out) as add:
             add(results)
+    if as_json:
+        typer.echo(json.dumps(_evaluation_summary(results)))
+        return
     if out != _STREAM:
         _show_results(results)
     if out not in (None, _STREAM):
         typer.echo(f"Table: {out}")
 
 
+def _evaluation_summary(results: pl.DataFrame) -> dict[str, Any]:
+    """For machines; what is not known is null."""
+    lines = results.fill_nan(None).to_dicts()
+    whole = lines[0]
+    whole["mean_auc_of_tasks"] = whole.pop("auc")
+    whole.pop("task")
+    tasks = [
+        {name: line[name] for name in line if name != "auc_over_rows"}
+        for line in lines[1:]
+    ]
+    return whole | {"tasks": tasks}
+
+
 def _show_results(results: pl.DataFrame) -> None:
-    """The whole and the tasks that are told apart worst."""
+    """The whole, and the tasks that the model tells apart worst."""
     most = 20
     tasks = results[1:].sort("auc", nulls_last=True, maintain_order=True)
-    lines = [
-        (task, f"{rows:,}", f"{bad:,}", *(_share(value) for value in shares))
-        for task, rows, bad, *shares in (*results[:1].rows(), *tasks.head(most).rows())
-    ]
+    lines = []
+    for line in (*results[:1].to_dicts(), *tasks.head(most).to_dicts()):
+        counts = (f"{line['rows']:,}", f"{line['anomalies']:,}")
+        names = ("auc", "caught", "false_alarms", "promised")
+        lines.append((line["task"], *counts, *(_share(line[name]) for name in names)))
     heads = ("task", "rows", "anomalies", "AUC", "caught", "false alarms", "promised")
     print_lines("Told apart", heads, lines)
+    over_rows = _share(results["auc_over_rows"][0])
+    if over_rows:
+        typer.echo(
+            "The AUC of (all) is the mean of the tasks' AUCs. Over all rows together, "
+            f"by their p-values, it is {over_rows}."
+        )
     if len(tasks) > most:
         typer.echo(
             f"The {most} lowest AUCs of {len(tasks)} tasks; --out writes all of them."
@@ -307,12 +433,18 @@ def report(
     """
     check_place("--out", out)
     refuse_same("--out", out, model, *([table] if table else []))
-    found = load_model(model)
+    table_model = load_model(model)
     with about(table or model), needs("cli"), working("reporting"):
-        from manyone.report.tables import write_report
+        from manyone.cli.drift import drift_of
+        from manyone.files import write_atomically
+        from manyone.report.fleet_page import fleet_page
+        from manyone.tables.page import report_of
 
-        times = [] if found.time is None else [found.time]
-        rows = None if table is None else rows_for(found, table, find=times)
-        names = {"model_name": model.name, "table_name": table.name if table else ""}
-        write_report(found, out, rows, **names)
+        times = [] if table_model.time is None else [table_model.time]
+        rows = None if table is None else rows_for(table_model, table, find=times)
+        table_name = "" if table is None else table.name
+        values = report_of(table_model, rows, model.name, table_name)
+        if values.findings is not None:
+            values = replace(values, drift=drift_of(table_model, values.findings))
+        write_atomically(out, fleet_page(values).encode("utf-8", "replace"))
     typer.echo(f"Page: {out}")

@@ -27,7 +27,7 @@ import numpy as np
 import typer
 
 from manyone._types import Array, Codes
-from manyone.cli.common import ALARMS, InputError, examples, print_lines, progress
+from manyone.cli.common import STANDS_OUT, InputError, examples, print_lines, progress
 from manyone.cli.models import (
     BadCells,
     Model,
@@ -142,7 +142,7 @@ def watch(
         if out is not None:
             typer.echo(f"Scores: {out}")
     if exit_code and stands_out(totals, monitor):
-        raise typer.Exit(ALARMS)
+        raise typer.Exit(STANDS_OUT)
 
 
 def _check_options(
@@ -504,7 +504,12 @@ def stands_out(totals: _Totals, monitor: Monitor) -> bool:
 
     A task was newly found to drift, or there are more alarms than chance explains.
     """
-    from manyone.report.chance import alarm_law, attained, chance_of, total_law
+    from manyone.alerts.evidence import (
+        alarm_law,
+        chance_of,
+        highest_rate,
+        total_law,
+    )
 
     if totals.newly_drifting:
         return True
@@ -513,7 +518,7 @@ def stands_out(totals: _Totals, monitor: Monitor) -> bool:
     laws = []
     for code, rows in totals.rows_by_code.items():
         reference = float(references[code])
-        laws.append(alarm_law(rows, reference, attained(state.rate, reference)))
+        laws.append(alarm_law(rows, reference, highest_rate(state.rate, reference)))
     return chance_of(totals.known_alarms, total_law(laws)) < _RARE
 
 

@@ -3,88 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from datetime import UTC, datetime
 
 import numpy as np
 
-from manyone._types import Array, Codes, Mask
-from manyone.report.chance import alarm_law, attained, evidence, total_law
-from manyone.report.incidents import Incident, alarms_by_task, find_incidents
+from manyone._types import Array, Codes
+from manyone.alerts.advice import Step, advice_on_model, advice_on_table, is_quiet
+from manyone.alerts.evidence import STANDS_OUT, most_by_chance
+from manyone.alerts.incidents import Findings
+from manyone.alerts.values import Tasks
+from manyone.plots.structure import clustered
 from manyone.report.page import Table
 
-
-@dataclass(frozen=True, eq=False)
-class Tasks:
-    """The T tasks that a page is about, those never seen in training at the end.
-
-    Attributes
-    ----------
-    names : tuple of str
-    trained : ndarray of shape (T,)
-        Training rows.
-    basis : tuple of str
-        ``"own"``, ``"pooled"`` or ``"unknown"``: the rows behind the p-values.
-    reference : ndarray of shape (T,)
-        How many left-out rows those are.
-    known_by : ndarray of shape (T,)
-        Left-out rows of the task itself, which say how far its normal rows may differ from those
-        of all tasks, behind `Rows.tail`.
-    threshold, unit : ndarray of shape (T,)
-        Score below which a row raises the alarm, and the unit in which scores are drawn.
-    left_out : ndarray of shape (n,)
-        Scores of training rows by models without them, task by task.
-    starts : ndarray of shape (T + 1,)
-        Where each task begins in `left_out`.
-    """
-
-    names: tuple[str, ...]
-    trained: Codes
-    basis: tuple[str, ...]
-    reference: Array
-    known_by: Array
-    threshold: Array
-    unit: Array
-    left_out: Array
-    starts: Codes
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """The m rows of a scored table.
-
-    Attributes
-    ----------
-    number : ndarray of shape (m,)
-        Of the row in its table.
-    task : ndarray of shape (m,)
-        Number in the tasks.
-    score, p_value : ndarray of shape (m,)
-    tail : ndarray of shape (m,)
-        P-value among the left-out rows of all tasks, which goes on falling below the lowest of
-        them: the evidence against a row (see `manyone.report.chance.tail_pvalues`).
-    alarm : ndarray of bool of shape (m,)
-    leading : tuple of str
-        Column that explains most; empty where a row has no reason.
-    reasons : tuple of tuple of str
-        In words.
-    notes : tuple of str
-        What else there is to say of a row.
-    time : ndarray of shape (m,) or None
-        Numbers, or seconds since 1970 where `dated`.
-    dated : bool
-    """
-
-    number: Codes
-    task: Codes
-    score: Array
-    p_value: Array
-    tail: Array
-    alarm: Mask
-    leading: tuple[str, ...]
-    reasons: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...]
-    time: Array | None = None
-    dated: bool = False
+_MOST_BINS = 60
+_ROWS_OF_A_BIN = 25
+_TASKS_ON_MAP = 32
+_WORDS_OF_A_BIN = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +40,22 @@ class Relations:
     meaning: str
 
 
+@dataclass(frozen=True)
+class Drift:
+    """A task that was found to drift.
+
+    Attributes
+    ----------
+    time : float
+        When there was enough evidence.
+    text : str
+        Which task, and since when.
+    """
+
+    time: float
+    text: str
+
+
 @dataclass(frozen=True, eq=False)
 class FleetReport:
     """A model, and what it says about a table.
@@ -118,14 +68,14 @@ class FleetReport:
     rate : float
         Promised share of alarms among normal rows.
     tasks : Tasks
-    rows : Rows or None
+    findings : Findings or None
+        What the table shows; None without a table.
     relations : Relations or None
     facts : tuple of (str, str)
         About the model, in words.
     tables : tuple of (str, str, Table)
         Section, introduction and table: what the encoder did, what was tried.
-    drift : tuple of (float, str)
-        Times at which something changed, and what.
+    drift : tuple of Drift
     remarks : tuple of str
         What the page does not show, and why.
     gaps : tuple of str
@@ -137,56 +87,158 @@ class FleetReport:
     method: str
     rate: float
     tasks: Tasks
-    rows: Rows | None = None
+    findings: Findings | None = None
     relations: Relations | None = None
     facts: tuple[tuple[str, str], ...] = ()
     tables: tuple[tuple[str, str, Table], ...] = ()
-    drift: tuple[tuple[float, str], ...] = ()
+    drift: tuple[Drift, ...] = ()
     remarks: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
 
-    @cached_property
-    def counts(self) -> Codes:
-        """Scored rows and alarms of each task, shape (2, T)."""
-        if self.rows is None:
-            return np.zeros((2, len(self.tasks.names)), dtype=np.intp)
-        T = len(self.tasks.names)
-        rows = np.bincount(self.rows.task, minlength=T)
-        return np.stack(
-            [rows, np.bincount(self.rows.task[self.rows.alarm], minlength=T)]
+    def advice(self) -> list[Step]:
+        """What to do next."""
+        if self.findings is None:
+            return advice_on_model(self.model, self.tasks, self.rate)
+        words = [flag.text for flag in self.drift]
+        return advice_on_table(self.model, self.findings, self.rate, self.gaps, words)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Alarms of a table beside what was promised; places are percent of the axis."""
+
+    rows: int
+    alarms: int
+    promised: float
+    most_by_chance: int
+    chance: float
+    more_than_chance: bool
+    is_quiet: bool
+    tasks: int
+    incidents: int
+    outstanding: int
+    axis: float
+
+    @classmethod
+    def of(cls, findings: Findings, rate: float) -> Summary:
+        """Of findings."""
+        rows, alarms = findings.counts
+        total = int(alarms.sum())
+        promised = float(rate * rows.sum())
+        most = findings.most_by_chance
+        return cls(
+            rows=int(rows.sum()),
+            alarms=total,
+            promised=promised,
+            most_by_chance=most,
+            chance=findings.chance,
+            more_than_chance=findings.more_than_chance,
+            is_quiet=is_quiet(total, findings),
+            tasks=int(np.count_nonzero(rows)),
+            incidents=len(findings.incidents),
+            outstanding=len(findings.outstanding),
+            axis=1.06 * max(total, most, promised, 1.0),
         )
 
-    @cached_property
-    def law(self) -> Array:
-        """Probability of 0, 1, ... alarms in the whole table if every row is normal."""
-        return self.law_of(self.counts[0])
+    def place(self, count: float) -> float:
+        """Place of a count on the axis, in percent."""
+        return 100.0 * count / self.axis
 
-    def law_of(self, rows: Codes) -> Array:
-        """Probability of 0, 1, ... alarms among so many normal rows of each task (T,).
 
-        The fewer rows a task has of its own, the more uncertain it is, even with a borrowed
-        threshold.
-        """
-        tasks, seen = self.tasks, np.flatnonzero(rows)
-        rates = [attained(self.rate, float(tasks.reference[t])) for t in seen]
-        return total_law(
-            alarm_law(int(rows[t]), float(tasks.known_by[t]), rate)
-            for t, rate in zip(seen, rates, strict=True)
+@dataclass(frozen=True)
+class Bin:
+    """A stretch of time: its rows and alarms, and the most alarms by chance."""
+
+    begin: str
+    end: str
+    rows: int
+    alarms: int
+    most_by_chance: int
+    drift: str = ""
+
+    @property
+    def share(self) -> float:
+        """Alarms among its rows."""
+        return self.alarms / max(self.rows, 1)
+
+
+def time_line(findings: Findings, drift: tuple[Drift, ...]) -> list[Bin]:
+    """Alarms over time, in stretches of equal length."""
+    rows = findings.rows
+    assert rows.time is not None
+    number = min(_MOST_BINS, max(1, len(rows.time) // _ROWS_OF_A_BIN))
+    edges = np.linspace(rows.time.min(), rows.time.max(), number + 1)
+    labels = [moment(edge, rows.dated) for edge in edges.tolist()]
+    place = np.digitize(rows.time, edges[1:-1])
+    flagged = np.digitize([flag.time for flag in drift], edges[1:-1])
+    bins = []
+    for k in range(number):
+        in_bin = place == k
+        counts = np.bincount(rows.task[in_bin], minlength=len(findings.tasks.names))
+        law = findings.law_of(counts)
+        words = [drift[flag].text for flag in np.flatnonzero(flagged == k)]
+        bins.append(
+            Bin(
+                begin=labels[k],
+                end=labels[k + 1],
+                rows=int(in_bin.sum()),
+                alarms=int(rows.alarm[in_bin].sum()),
+                most_by_chance=most_by_chance(law, STANDS_OUT / number),
+                drift=_first_words(words),
+            )
         )
+    return bins
 
-    @cached_property
-    def by_chance(self) -> Array:
-        """For each task, how many tasks would show as much if all rows were normal, shape (T,)."""
-        counts = self.counts[0]
-        expected = np.full(len(counts), float(np.count_nonzero(counts)))
-        if self.rows is not None:
-            task, tail, known_by = self.rows.task, self.rows.tail, self.tasks.known_by
-            for part in alarms_by_task(self.rows):
-                t = task[part[0]]
-                expected[t] *= evidence(tail[part], int(counts[t]), known_by[t])
-        return expected
 
-    @cached_property
-    def incidents(self) -> tuple[Incident, ...]:
-        """Alarms that belong together, most telling first."""
-        return find_incidents(self.tasks, self.rows, self.rate) if self.rows else ()
+@dataclass(frozen=True)
+class TaskMap:
+    """Cells (line, column, strength from -1 to 1, words) of a square over some tasks."""
+
+    names: tuple[str, ...]
+    cells: tuple[tuple[int, int, float, str], ...]
+
+
+def task_map(relations: Relations, names: tuple[str, ...]) -> TaskMap:
+    """The tasks with the strongest relations, related ones side by side."""
+    strength = np.abs(relations.weight)
+    total = np.bincount(relations.first, strength, len(names))
+    total += np.bincount(relations.second, strength, len(names))
+    number = min(_TASKS_ON_MAP, np.count_nonzero(total))
+    shown = np.sort(np.argsort(-total, kind="stable")[:number])
+    square = _square(relations, shown)
+    order = clustered(np.abs(square))
+    shown = shown[order]
+    square = square[np.ix_(order, order)]
+    strongest = float(np.abs(square).max()) or 1.0
+    shown_names = tuple(names[task] for task in shown)
+    cells = []
+    for line, column in np.argwhere(square).tolist():
+        weight = float(square[line, column])
+        words = f"{shown_names[line]}, {shown_names[column]}: {weight:.3g}"
+        cells.append((line, column, weight / strongest, words))
+    return TaskMap(shown_names, tuple(cells))
+
+
+def _square(relations: Relations, shown: Codes) -> Array:
+    """Weights between the tasks that are shown, shape (t, t)."""
+    is_shown = np.isin(relations.first, shown) & np.isin(relations.second, shown)
+    first = np.searchsorted(shown, relations.first[is_shown])
+    second = np.searchsorted(shown, relations.second[is_shown])
+    square = np.zeros((len(shown), len(shown)))
+    square[first, second] = relations.weight[is_shown]
+    square[second, first] = relations.weight[is_shown]
+    return square
+
+
+def moment(time: float, dated: bool) -> str:
+    """A time as text; dates are in UTC."""
+    if not dated:
+        return f"{time:g}"
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _first_words(words: list[str]) -> str:
+    """The first three, and how many more there are."""
+    more = len(words) - _WORDS_OF_A_BIN
+    shown = words[:_WORDS_OF_A_BIN]
+    return ", ".join([*shown, f"{more} more"] if more > 0 else shown)

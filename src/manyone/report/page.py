@@ -7,11 +7,12 @@ import gzip
 import json
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
-
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from typing import TYPE_CHECKING, Any
 
 from manyone.files import toml_beside
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 #: Colours of the page by name, for light and for dark surroundings.
 THEMES: dict[str, dict[str, str]] = toml_beside(__file__, "look.toml")["themes"]
@@ -114,6 +115,8 @@ def render(page: Page) -> str:
 @lru_cache
 def templates(*packages: str) -> Environment:
     """Templates in the folders ``templates`` of packages; their values are escaped."""
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
     loader = ChoiceLoader([PackageLoader(package) for package in packages])
     environment = Environment(
         autoescape=True,

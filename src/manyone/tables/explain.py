@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Codes, Mask
+from manyone.alerts.evidence import ENOUGH_FOR_DEPTH
 from manyone.estimators.combined import CombinedOneClass
 from manyone.metric.reasons import find_reasons, precision
 from manyone.metric.shrinkage import TaskWhitenings, task_whitenings
@@ -36,6 +38,8 @@ _LITTLE = 0.01
 _MISSING = "missing"
 # Rows that the tasks' common scales and covariance count for beside a task's own.
 _PRIORS = (2.0, 20.0)
+# Parts of a task's rows that are held out in turn to see how far rows lie from it.
+_FOLDS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +72,44 @@ class Reference:
         metric = task_whitenings(X, codes, np.ones(len(X)), len(model.tasks_), *_PRIORS)
         return cls(X, codes, model.training_.numbers[kept], metric)
 
+    @cached_property
+    def has_depth(self) -> Mask:
+        """Tasks with rows enough to tell how far their further rows lie, shape (T,)."""
+        counts = np.bincount(self.codes, minlength=len(self.metric.mean))
+        return counts >= ENOUGH_FOR_DEPTH
+
+    @cached_property
+    def left_out_depths(self) -> Array:
+        """Distances of rows of those tasks from their task without them, shape (m,).
+
+        A fifth of each task's rows, one after the other, is held out at a time.
+        """
+        n_tasks = len(self.metric.mean)
+        counts = np.bincount(self.codes, minlength=n_tasks)
+        starts = np.cumsum(counts) - counts
+        place = np.arange(len(self.codes)) - starts[self.codes]
+        speaks = self.has_depth[self.codes]
+        fold = np.where(speaks, place * _FOLDS // counts[self.codes], -1)
+        depths = np.empty(len(self.codes))
+        for number in range(_FOLDS if speaks.any() else 0):
+            held_out = fold == number
+            X = self.X[~held_out]
+            weight = np.ones(len(X))
+            metric = task_whitenings(
+                X, self.codes[~held_out], weight, n_tasks, *_PRIORS
+            )
+            depths[held_out] = _depths(metric, self.X[held_out], self.codes[held_out])
+        return depths[speaks]
+
+    def depths(self, Z: Array, codes: Codes) -> Array:
+        """Distances of encoded rows (n, D) from their tasks, shape (n,)."""
+        return _depths(self.metric, Z, codes)
+
+
+def _depths(metric: TaskWhitenings, X: Array, codes: Codes) -> Array:
+    """Length of each row in the metric of its task, shape (n,)."""
+    return np.asarray(np.linalg.norm(metric.apply(X, codes), axis=1))
+
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
@@ -92,25 +134,31 @@ class Explanation:
     view: Texts
     nearest: Texts
 
+    @property
+    def tells(self) -> Mask:
+        """Which reasons say something, shape (n, k): the value is not the expected."""
+        differs = np.asarray(self.value != self.expected, dtype=bool)
+        counts = self.share > _LITTLE
+        counts[:, :1] = True
+        return np.asarray(differs & counts)
+
+    def leading(self) -> list[str]:
+        """The column of each row's first reason that says something, or an empty text."""
+        names = np.where(self.tells, self.column, "")
+        return [next(filter(None, line), "") for line in names.tolist()]
+
     def sentences(self) -> Texts:
-        """Each reason as a text, shape (n, k); empty where it has nothing to say."""
-        differs = self.value != self.expected
-        told = (self.share > _LITTLE) & differs
-        is_first = np.arange(self.column.shape[1]) == 0
-        both_missing = (self.value == _MISSING) & ~differs
-        told = (told | is_first) & ~both_missing
-        parts = zip(
-            self.column.flat,
-            self.value.flat,
-            self.expected.flat,
-            told.flat,
-            strict=True,
-        )
-        texts = [
-            _sentence(str(name), str(value), str(expected)) if is_told else ""
-            for name, value, expected, is_told in parts
-        ]
-        return np.array(texts, dtype=object).reshape(self.column.shape)
+        """Each reason as a text, shape (n, k), those that say something first."""
+        tells = self.tells
+        texts = np.full(self.column.shape, "", dtype=object)
+        for row in range(len(texts)):
+            for place, rank in enumerate(np.flatnonzero(tells[row]).tolist()):
+                texts[row, place] = _sentence(
+                    str(self.column[row, rank]),
+                    str(self.value[row, rank]),
+                    str(self.expected[row, rank]),
+                )
+        return texts
 
 
 def _sentence(name: str, value: str, expected: str) -> str:

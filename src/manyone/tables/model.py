@@ -32,6 +32,8 @@ from manyone.tables.frames import (
     refuse_missing_columns,
     refuse_no_rows,
 )
+from manyone.tables.incidents import findings_of, incident_table, scored_block
+from manyone.tables.page import write_report
 from manyone.tables.reading import claimed_tasks, labels_like, read_training
 
 
@@ -283,6 +285,29 @@ class TableModel(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         return self._answer(as_table(table), None, "pooled")
 
+    def incidents(self, table: Table) -> Table:
+        """Alarms that belong together, and whether chance explains them.
+
+        Parameters
+        ----------
+        table : data frame
+
+        Returns
+        -------
+        data frame
+            Of the same library, the least likely by chance first: ``task, column,
+            alarms, rows, begin, end, by_chance, stands_out, worst_row, reason``.
+            ``begin`` and ``end`` are times, or row numbers where the model has no
+            time column. ``by_chance`` is the number of tasks of the table that would
+            show such an incident if all rows were normal; ``stands_out`` says that
+            it is below 0.005. See :doc:`/page`.
+        """
+        check_is_fitted(self)
+        frame = as_table(table)
+        answers = self._answer(frame, None, "pooled")
+        findings = findings_of(self, [scored_block(self, frame, answers)])
+        return incident_table(self, frame, findings)
+
     def explain(self, table: Table, *, top: int = 3) -> Table:
         """Which columns make each row unusual, alarmed or not.
 
@@ -336,8 +361,10 @@ class TableModel(OutlierMixin, BaseEstimator):
         Returns
         -------
         data frame
-            First "(all)", then each task: ``task, rows, anomalies, auc, caught, false_alarms,
-            promised``. The AUC over all is the mean over tasks.
+            First "(all)", then each task: ``task, rows, anomalies, auc, auc_over_rows,
+            caught, false_alarms, promised``. Of "(all)", ``auc`` is the mean over
+            tasks, and ``auc_over_rows`` that of the p-values of all rows together. Of
+            a task both are the same.
         """
         check_is_fitted(self)
         frame = as_table(table)
@@ -405,13 +432,13 @@ class TableModel(OutlierMixin, BaseEstimator):
     def report(self, path: str | Path, table: Table = None) -> None:
         """Write a page about the model, and about the rows of a table if one is given.
 
+        Drift over time is on the page of ``manyone report``.
+
         Parameters
         ----------
         path : path
         table : data frame or None
         """
-        from manyone.report.tables import write_report
-
         check_is_fitted(self)
         if table is not None:
             refuse_no_rows(as_table(table))

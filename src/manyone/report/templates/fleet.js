@@ -14,7 +14,6 @@ function make(tag, attributes = {}, ...children) {
 const whole = n => n.toLocaleString('en-US');
 const digits = x => x === null ? 'none' : Math.abs(x) >= 1e5 || (x && Math.abs(x) < 1e-3) ? x.toExponential(1) : String(+x.toPrecision(3));
 const byChance = x => x >= 10 ? x.toFixed(0) : x >= .095 ? x.toFixed(1) : x >= .001 ? String(+x.toPrecision(2)) : '< 0.001';
-const STANDS_OUT = 0.05;
 
 let data, moment;
 
@@ -215,8 +214,8 @@ function openTask(t, marked = []) {
   const basis = { own: 'threshold of its own', pooled: 'threshold of all tasks', unknown: 'never seen in training' }[tasks.basis[t]];
   const tiles = [tile('training rows', whole(tasks.trained[t]), basis)];
   if (rows) tiles.push(tile('rows', whole(tasks.rows[t]), 'in this table'),
-    tile('alarms', whole(tasks.alarms[t]), `at most ${digits(data.rate * tasks.rows[t])} promised`, tasks.chance[t] < STANDS_OUT),
-    tile('by chance', byChance(tasks.chance[t]), 'tasks show as much'));
+    tile('alarms', whole(tasks.alarms[t]), `at most ${digits(data.rate * tasks.rows[t])} promised`, tasks.outstanding[t]),
+    tile('by chance', tasks.alarms[t] ? byChance(tasks.chance[t]) : '–', 'tasks show as much'));
   parts.push(make('dl', { class: 'tiles' }, ...tiles), make('h3', {}, 'Scores'), picture(t));
   if (rows?.time && byTask[t]) parts.push(make('h3', {}, 'Over time'), timePicture(t));
   if (rows && byTask[t]) {
@@ -252,7 +251,7 @@ function lists() {
   const lower = tasks.name.map(name => name.toLowerCase());
   const inTask = words => { const hit = new Uint8Array(T); for (let t = 0; t < T; t++) hit[t] = lower[t].includes(words); return hit; };
   const number = (head, key, more = {}) => ({ head, key, number: true, width: '4.6rem', cell: i => whole(key[i]), ...more });
-  const chance = key => number('by chance', key, { up: true, width: '5.2rem', cell: i => byChance(key[i]), hot: i => key[i] < STANDS_OUT });
+  const chance = list => number('by chance', list.chance, { up: true, width: '5.2rem', cell: i => byChance(list.chance[i]), hot: i => list.outstanding[i] });
   if (incidents) {
     const reason = i => (data.reasons[rows.reason[incidents.rows[i][0]]] ?? [''])[0];
     const spanned = i => brief(incidents.begin[i]) + (incidents.end[i] > incidents.begin[i] ? ' – ' + until(incidents.begin[i], incidents.end[i]) : '');
@@ -262,7 +261,7 @@ function lists() {
       { head: 'column', key: leads, wide: true, width: 'minmax(5rem, 1fr)', cell: i => incidents.column[i] || '–' },
       number('alarms', incidents.count, { width: '5.4rem', cell: i => `${whole(incidents.count[i])} of ${whole(tasks.rows[incidents.task[i]])}` }),
       ...(rows.time ? [{ head: 'when', key: incidents.begin, wide: true, width: 'minmax(8rem, 1.3fr)', cell: spanned }] : []),
-      chance(incidents.chance),
+      chance(incidents),
       { head: 'worst row', second: true, width: 'minmax(10rem, 2.2fr)', cell: reason },
     ];
     new List('incidents', incidents.task.length, columns,
@@ -274,7 +273,7 @@ function lists() {
     { head: 'task', key: lower, width: 'minmax(7rem, 1.2fr)', narrow: '1fr', cell: t => tasks.name[t] },
     number('trained on', tasks.trained, { wide: true, width: '5.4rem' }),
     { head: 'basis', key: tasks.basis, wide: true, width: '4.6rem', cell: t => tasks.basis[t] },
-    ...(rows ? [number('rows', tasks.rows, { wide: true }), number('alarms', tasks.alarms, { narrow: '3.6rem' }), { ...chance(tasks.chance), wide: true, cell: t => tasks.alarms[t] ? byChance(tasks.chance[t]) : '–' }]
+    ...(rows ? [number('rows', tasks.rows, { wide: true }), number('alarms', tasks.alarms, { narrow: '3.6rem' }), { ...chance(tasks), wide: true, cell: t => tasks.alarms[t] ? byChance(tasks.chance[t]) : '–' }]
       : [number('threshold', tasks.threshold, { width: '5.6rem', cell: t => digits(tasks.threshold[t]) })]),
     scores,
   ], words => { const hit = words && inTask(words); return hit && (t => hit[t]); }, t => openTask(t)).sort(rows ? 5 : 1);

@@ -1,12 +1,11 @@
-"""Gaps that training rows do not let expect are told, and no others."""
+"""Values missing more often than in training are told, and no others."""
 
 import numpy as np
 import pytest
 
 from manyone import TableModel
-from manyone.report.advice import advice
 from manyone.report.fleet_page import fleet_page
-from manyone.report.tables import report_of
+from manyone.tables.page import report_of
 
 pd = pytest.importorskip("pandas")
 
@@ -44,7 +43,7 @@ def test_a_dead_sensor_is_told(model):
     missing = int(np.isnan(before.columns["flow"].values).sum())
     told = f"flow is missing in 16 of 16 rows of {DEAD} (training: {missing} of 30)"
     assert words == f"{told}: is it still measured?"
-    assert (words, "") in advice(report)
+    assert words in [step.text for step in report.advice()]
     assert "16 rows of &lt;i&gt;m3 (training" in fleet_page(report)
 
 
@@ -52,8 +51,8 @@ def test_usual_gaps_are_seldom_told(model):
     found = [
         gaps_of(model, rows_of(16, np.random.default_rng(k))) for k in range(100, 140)
     ]
-    # One table in twenty by chance; m7 has values now, which is no gap.
-    assert sum(map(bool, found)) <= 6
+    # One table in two hundred by chance; m7 has values now, which is no gap.
+    assert sum(map(bool, found)) <= 2
 
 
 def test_many_are_counted(model):
@@ -61,4 +60,4 @@ def test_many_are_counted(model):
     table["heat"] = np.nan
     *told, more = gaps_of(model, table)
     assert len(told) == 3
-    assert more == "9 more columns of tasks have new gaps, too."
+    assert more == "9 more columns of tasks are missing more often, too."

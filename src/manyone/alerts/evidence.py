@@ -1,0 +1,345 @@
+"""How likely alarms are by chance, if every row of a table is normal.
+
+A *law* is the distribution of a number of alarms: an array of the probabilities of
+0, 1, 2, ...
+
+If the n left-out rows and the m new rows of a task come from one distribution, all
+orders of their n + m scores are equally likely. The number of new rows below the k-th
+lowest left-out score is then beta-binomial, BetaBin(m, k, n + 1 - k). This needs no
+assumption about the scores, only that they are exchangeable. New rows score higher
+than left-out rows, whose models had fewer rows: that makes alarms rarer. The number of
+alarms of a whole table is judged by this law alone.
+
+Incidents need more. The lowest of n + m scores is a new one with probability
+m / (n + m), so the ranks of one task of thirty rows hardly speak. Tasks with
+`ENOUGH_ROWS` are therefore ranked among the left-out rows of all such tasks, in units
+of their own scores, and the same law is used with k = p (n + 1): all tasks say how
+many rows to expect below a level, and the n rows of a task how far it may be from
+that. A row farther out than all left-out rows counts by its distance, too, see
+`depth_pvalues`. Both are measured, not proven: ``benchmarks/bench_incidents.py``.
+Smaller tasks are ranked among their own rows only.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from scipy.signal import fftconvolve
+from scipy.special import betaln
+
+from manyone._types import Array, Codes
+
+#: An incident stands out if fewer tasks than this would show one like it by chance. A
+#: table has more alarms than chance explains if so many have less than this
+#: probability. So at most 1 % of all tables of normal rows show either.
+STANDS_OUT = 0.005
+_ROUNDING = 1e-9
+# From this length on a convolution by FFT is faster.
+_LONG = 256
+#: Left-out rows from which on a task is ranked among the rows of other tasks.
+ENOUGH_ROWS = 10
+#: Training rows from which on the distances of a task's rows are compared.
+ENOUGH_FOR_DEPTH = 20
+# The tail of distances is fitted to this share of the left-out rows.
+_TAIL = 0.1
+# Fewer left-out rows than this say nothing about the tail of their distances.
+_FEWEST = 40
+
+
+# --------------------------------------------------------------- numbers of alarms
+
+
+def highest_rate(rate: float, counted: float) -> float:
+    """The largest share of a task's normal rows that can raise an alarm, on average.
+
+    A row raises an alarm only if it scores below the k-th lowest left-out score of its
+    task, k = floor(rate (n + 1)) or 1. For tasks that borrow a threshold this is an
+    upper bound. A task without left-out rows may raise any number.
+
+    Parameters
+    ----------
+    rate : float
+        Promised share of alarms among normal rows.
+    counted : float
+        Left-out rows n of the task.
+
+    Returns
+    -------
+    float
+    """
+    allowed = np.floor(rate * (counted + 1.0) + _ROUNDING)
+    return float(min(1.0, max(1.0, allowed) / (counted + 1.0)))
+
+
+def alarm_law(rows: int, counted: float, rate: float) -> Array:
+    """Probability of 0, 1, ..., `rows` rows below a level.
+
+    Parameters
+    ----------
+    rows : int
+        New rows m.
+    counted : float
+        Left-out rows n of the task.
+    rate : float
+        Share of normal rows below the level, k / (n + 1) for the k-th lowest score.
+
+    Returns
+    -------
+    ndarray of shape (rows + 1,)
+    """
+    law = np.exp(_log_law(np.arange(rows + 1.0), rows, counted, rate))
+    return np.asarray(law / law.sum())
+
+
+def _log_law(number: Array, rows: int, counted: float, rate: float) -> Array:
+    """Logarithm of the probability of so many rows below a level."""
+    below = rate * (counted + 1.0)
+    above = (1.0 - rate) * (counted + 1.0)
+    if below <= 0.0:
+        return np.where(number == 0, 0.0, -np.inf)
+    if above <= 0.0:
+        return np.where(number == rows, 0.0, -np.inf)
+    draws = betaln(number + below, rows - number + above) - betaln(below, above)
+    orders = np.log(rows + 1.0) + betaln(rows - number + 1.0, number + 1.0)
+    return np.asarray(draws - orders)
+
+
+@lru_cache(2**16)
+def chance_of_rows(number: int, rows: int, counted: float, rate: float) -> float:
+    """Probability that at least `number` of `rows` new rows lie below a level."""
+    wanted = np.arange(number, rows + 1.0)
+    return float(min(1.0, np.exp(_log_law(wanted, rows, counted, rate)).sum()))
+
+
+def chance_of(alarms: int, law: Array) -> float:
+    """Probability of at least so many alarms."""
+    return float(min(1.0, law[alarms:].sum()))
+
+
+def most_by_chance(law: Array, level: float = STANDS_OUT) -> int:
+    """The largest number of alarms that is not exceeded with more probability."""
+    exceeded = np.cumsum(law[::-1])
+    return len(law) - 1 - int(np.searchsorted(exceeded, level, side="right"))
+
+
+def total_law(laws: Iterable[Array]) -> Array:
+    """Law of a sum of independent counts, the shortest added first."""
+    heap = [(len(law), number, law) for number, law in enumerate(laws)]
+    if not heap:
+        return np.ones(1)
+    heapq.heapify(heap)
+    number = len(heap)
+    while len(heap) > 1:
+        shorter_length, _, shorter = heapq.heappop(heap)
+        _, _, longer = heapq.heappop(heap)
+        if shorter_length < _LONG:
+            both = np.convolve(shorter, longer)
+        else:
+            both = np.maximum(fftconvolve(shorter, longer), 0.0)
+        heapq.heappush(heap, (len(both), number, both))
+        number += 1
+    law: Array = heap[0][2] / heap[0][2].sum()
+    return law
+
+
+# ------------------------------------------------------------------- p-values of rows
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """Left-out scores of the rows of T tasks.
+
+    Attributes
+    ----------
+    scores, weight : ndarray of shape (n,)
+        Task by task, ascending within a task; the rows that each score counts for.
+    starts : ndarray of shape (T + 1,)
+        Where each task begins.
+    """
+
+    scores: Array
+    weight: Array
+    starts: Codes
+
+    def rank_pvalues(self, scores: Array, task: Codes) -> Array:
+        """P-values of new rows by ranks.
+
+        Parameters
+        ----------
+        scores, task : ndarray of shape (m,)
+            Scores, and numbers of the tasks.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+            (1 + b) / (n + 1), b of n left-out rows not scoring higher. Those of all
+            tasks with `ENOUGH_ROWS`, each in units of its task's scores, if the task is
+            one of them. Its own otherwise.
+        """
+        p = np.ones(len(scores))
+        pool, pool_weight, units = self._pooled()
+        ascending = np.argsort(pool, kind="stable")
+        steps = _p_steps(pool_weight[ascending])
+        pool = pool[ascending]
+        for number in np.unique(task).tolist():
+            rows = np.flatnonzero(task == number)
+            if np.isfinite(units[number]):
+                scaled = scores[rows] / units[number]
+                p[rows] = steps[np.searchsorted(pool, scaled, side="right")]
+            else:
+                own = slice(self.starts[number], self.starts[number + 1])
+                below = np.searchsorted(self.scores[own], scores[rows], side="right")
+                p[rows] = _p_steps(self.weight[own])[below]
+        return p
+
+    def _pooled(self) -> tuple[Array, Array, Array]:
+        """Scores in units of their task without them, weights; units of all tasks.
+
+        The unit of a task is the root mean square of its scores. It is not finite for
+        tasks with fewer rows.
+        """
+        pool = []
+        weights = []
+        units = np.full(len(self.starts) - 1, np.nan)
+        for number, (start, end) in enumerate(pairwise(self.starts.tolist())):
+            weight = self.weight[start:end]
+            squares = weight * self.scores[start:end] ** 2
+            total = squares.sum()
+            if weight.sum() < ENOUGH_ROWS or not total > squares.max():
+                continue
+            units[number] = np.sqrt(total / weight.sum())
+            others = np.maximum(weight.sum() - weight, 1e-12)
+            left_out_units = np.sqrt((total - squares) / others)
+            pool.append(self.scores[start:end] / left_out_units)
+            weights.append(weight)
+        nothing = np.empty(0)
+        return (
+            np.concatenate([nothing, *pool]),
+            np.concatenate([nothing, *weights]),
+            units,
+        )
+
+
+def _p_steps(weight: Array) -> Array:
+    """P-value by the number of (ascending) scores that are not higher."""
+    mass = np.concatenate([[0.0], np.cumsum(weight)])
+    return np.asarray((1.0 + mass) / (1.0 + mass[-1]))
+
+
+def depth_pvalues(depth: Array, reference: Array) -> Array:
+    """P-values of distances that keep falling beyond the largest left-out one.
+
+    Parameters
+    ----------
+    depth : ndarray of shape (m,)
+        Distance of each new row from its task.
+    reference : ndarray of shape (n,)
+        Distances of training rows from their task without them.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        1 up to the largest left-out distance: ranks say all there is to say. Beyond
+        it (k + 1) / (n + 1) (1 + log(d / u) / S)^(-k), where u is the (k + 1)-th
+        largest left-out distance and S the sum of log(c / u) over the k larger ones.
+        This is exact for tails that fall as a power, whatever the power: it counts in
+        that the power is estimated. Normal distributions have lighter tails. 1
+        throughout where there are too few rows.
+    """
+    count = len(reference)
+    nothing = np.ones(len(depth))
+    if count < _FEWEST:
+        return nothing
+    descending = np.sort(reference)[::-1]
+    largest = int(_TAIL * count)
+    level = descending[largest]
+    if not level > 0.0:
+        return nothing
+    total = float(np.sum(np.log(descending[:largest] / level)))
+    if not total > 0.0:
+        return nothing
+    beyond = np.log(np.maximum(depth, level) / level) / total
+    tail = (largest + 1.0) / (count + 1.0) * (1.0 + beyond) ** -largest
+    lowest_rank = 1.0 / (count + 1.0)
+    return np.where(depth > descending[0], np.clip(tail, 1e-300, lowest_rank), nothing)
+
+
+def evidence(p: Array, rows: int, counted: float) -> float:
+    """How likely such low p-values are among the rows of a task if all are normal.
+
+    Parameters
+    ----------
+    p : ndarray of shape (a,)
+        P-values of the rows in question, a subset of the task's.
+    rows : int
+        All rows of the task m, or of a window in time that was fixed beforehand.
+    counted : float
+        Left-out rows n of the task. The fewer there are, the more the rows of the task
+        may differ from them without a fault.
+
+    Returns
+    -------
+    float
+        The smallest, over j = 1, 2, 3, 4, 6, 8, 11, ..., of the probability that at
+        least j rows have a p-value as low as the j-th lowest of `p`, times the number
+        of possible j. So many alarms count, and a few deep ones. Whoever chooses the
+        rows by looking at them cannot make it smaller than it is for the best choice.
+    """
+    ascending = np.sort(p)
+    looks = _looks(rows)
+    chances = [1.0]
+    for number in looks:
+        if number <= len(ascending):
+            level = float(ascending[number - 1])
+            chances.append(chance_of_rows(number, rows, counted, level))
+    return min(1.0, len(looks) * min(chances))
+
+
+@lru_cache(2**12)
+def _looks(rows: int) -> tuple[int, ...]:
+    """Numbers of rows that are looked at: powers of the square root of 2."""
+    steps = np.arange(2 * max(rows, 1).bit_length() + 1)
+    numbers = np.unique(np.rint(2.0 ** (steps / 2)).astype(int))
+    return tuple(numbers[numbers <= max(rows, 1)].tolist())
+
+
+def window_evidence(
+    p: Array, p_in_window: Array, span: int, rows: int, counted: float
+) -> float:
+    """How likely such low p-values are in any window of a task's rows.
+
+    Parameters
+    ----------
+    p, p_in_window : ndarray
+        P-values of the rows in question, of the whole task and of the window.
+    span : int
+        Rows of the window, in the order of time.
+    rows : int
+        All rows of the task.
+    counted : float
+        Left-out rows of the task.
+
+    Returns
+    -------
+    float
+        `evidence` in all rows, or in a window of 1, 2, 4, ... rows that holds the
+        span, times the number of such windows and of such lengths, whichever is less.
+        Both are looked at, hence the factor 2.
+    """
+    everywhere = evidence(p, rows, counted)
+    window = 1 << (span - 1).bit_length()
+    if window >= rows:
+        return min(1.0, 2.0 * everywhere)
+    windows = rows.bit_length() * (rows - window + 1)
+    in_window = windows * evidence(p_in_window, window, counted)
+    return min(1.0, 2.0 * everywhere, 2.0 * in_window)
+
+
+def depth_evidence(p: Array, rows: int, counted: float) -> float:
+    """How likely a row as deep as the deepest is among the rows of a task."""
+    return chance_of_rows(1, rows, counted, float(p.min()))

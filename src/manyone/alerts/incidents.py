@@ -1,0 +1,298 @@
+"""Alarms that belong together: of one task, led by one column, and close in time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from manyone._types import Array, Codes
+from manyone.alerts.evidence import (
+    STANDS_OUT,
+    alarm_law,
+    chance_of,
+    depth_evidence,
+    evidence,
+    highest_rate,
+    most_by_chance,
+    total_law,
+    window_evidence,
+)
+from manyone.alerts.values import Rows, Tasks
+
+# All alarms of a task are one incident if that is so many times less likely by chance.
+_TOGETHER = 10.0
+# Ranks and distances are both looked at.
+_KINDS_OF_EVIDENCE = 2
+
+
+@dataclass(frozen=True)
+class Incident:
+    """Alarms of one task that share a leading column, or all alarms of the task.
+
+    Attributes
+    ----------
+    task : int
+        Its number in the tasks.
+    columns : tuple of str
+        Leading columns of its rows, the most frequent first.
+    alarms : tuple of int
+        Places of the rows, worst first.
+    rows : int
+        Rows of the task in the table.
+    begin, end : float
+        Times of the first and the last alarm; row numbers where there are no times.
+    by_chance : float
+        How many tasks of this table would show such an incident if all rows were
+        normal, on average: far below 1 is not chance.
+    depth : float
+        How far the worst row lies below the threshold, in units of the task's scores.
+    worst_row : int
+        Number of the worst row in the table.
+    reason : str
+        Of the worst row; empty where it has none.
+    """
+
+    task: int
+    columns: tuple[str, ...]
+    alarms: tuple[int, ...]
+    rows: int
+    begin: float
+    end: float
+    by_chance: float
+    depth: float
+    worst_row: int
+    reason: str
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether chance does not explain it."""
+        return self.by_chance < STANDS_OUT
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What a scored table shows.
+
+    Attributes
+    ----------
+    tasks : Tasks
+    rows : Rows
+    rate : float or None
+        Promised share of alarms among normal rows; None if alarms were chosen in
+        another way, so that their number says nothing.
+    """
+
+    tasks: Tasks
+    rows: Rows
+    rate: float | None
+
+    @cached_property
+    def counts(self) -> Codes:
+        """Scored rows and alarms of each task, shape (2, T)."""
+        number = len(self.tasks.names)
+        rows = np.bincount(self.rows.task, minlength=number)
+        alarms = np.bincount(self.rows.task[self.rows.alarm], minlength=number)
+        return np.stack([rows, alarms])
+
+    @cached_property
+    def incidents(self) -> tuple[Incident, ...]:
+        """Alarms that belong together, most telling first."""
+        return find_incidents(self.tasks, self.rows, self.rate)
+
+    @cached_property
+    def by_chance(self) -> Array:
+        """The least `Incident.by_chance` of each task, shape (T,).
+
+        The number of tasks in the table where there is no alarm.
+        """
+        watched = float(np.count_nonzero(self.counts[0]))
+        least = np.full(len(self.tasks.names), watched)
+        for incident in reversed(self.incidents):
+            least[incident.task] = incident.by_chance
+        return least
+
+    @cached_property
+    def law(self) -> Array:
+        """Probability of 0, 1, ... alarms in the whole table if every row is normal."""
+        return self.law_of(self.counts[0])
+
+    def law_of(self, rows: Codes) -> Array:
+        """Probability of 0, 1, ... alarms among so many normal rows of each task (T,).
+
+        It is an upper bound: every task raises the most that its own left-out rows
+        allow, see `manyone.alerts.evidence.highest_rate`.
+        """
+        rate = 1.0 if self.rate is None else self.rate
+        laws = []
+        for task in np.flatnonzero(rows).tolist():
+            counted = float(self.tasks.counted[task])
+            share = highest_rate(rate, counted)
+            laws.append(alarm_law(int(rows[task]), counted, share))
+        return total_law(laws)
+
+    @cached_property
+    def chance(self) -> float:
+        """Probability of so many alarms or more if every row is normal."""
+        return chance_of(int(self.counts[1].sum()), self.law)
+
+    @cached_property
+    def most_by_chance(self) -> int:
+        """The largest number of alarms that chance explains."""
+        return most_by_chance(self.law)
+
+    @property
+    def more_than_chance(self) -> bool:
+        """Whether there are more alarms than chance explains."""
+        return int(self.counts[1].sum()) > self.most_by_chance
+
+    @cached_property
+    def outstanding(self) -> tuple[Incident, ...]:
+        """Incidents that stand out."""
+        return tuple(incident for incident in self.incidents if incident.stands_out)
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether an incident stands out or there are more alarms than by chance."""
+        return len(self.outstanding) > 0 or self.more_than_chance
+
+
+def find_incidents(
+    tasks: Tasks, rows: Rows, rate: float | None
+) -> tuple[Incident, ...]:
+    """Group alarms, most telling incident first.
+
+    Parameters
+    ----------
+    tasks : Tasks
+    rows : Rows
+        With times, a calm of more than 1 / (2 rate) rows of the task separates two
+        incidents.
+    rate : float or None
+        Promised share of alarms among normal rows; None: no calm is long.
+
+    Returns
+    -------
+    tuple of Incident
+        By the evidence, `Incident.by_chance`, then by depth.
+    """
+    grouping = _Grouping(tasks, rows, rate)
+    incidents: list[Incident] = []
+    for alarms in alarms_by_task(rows):
+        incidents += grouping.incidents_of_task(alarms)
+    incidents.sort(key=lambda i: (i.by_chance, -i.depth, i.task, i.alarms))
+    return tuple(incidents)
+
+
+def alarms_by_task(rows: Rows) -> Iterator[Codes]:
+    """Alarmed rows of each task that has any, in the order of time."""
+    alarms = np.flatnonzero(rows.alarm)
+    if len(alarms) == 0:
+        return
+    time = alarms if rows.time is None else rows.time[alarms]
+    alarms = alarms[np.lexsort((time, rows.task[alarms]))]
+    yield from np.split(alarms, np.flatnonzero(np.diff(rows.task[alarms])) + 1)
+
+
+def _least(incidents: Sequence[Incident]) -> float:
+    return min(incident.by_chance for incident in incidents)
+
+
+class _Grouping:
+    """What incidents of one table need to know about it."""
+
+    def __init__(self, tasks: Tasks, rows: Rows, rate: float | None) -> None:
+        self.tasks = tasks
+        self.rows = rows
+        self.counts = np.bincount(rows.task, minlength=len(tasks.names))
+        self.watched = int(np.count_nonzero(self.counts))
+        below = tasks.threshold[rows.task] - rows.score
+        self.depth = np.nan_to_num(below / tasks.unit[rows.task])
+        has_pauses = rows.time is not None and rate is not None
+        self.pause = 0.5 / rate if has_pauses and rate is not None else np.inf
+        # Rows by task and time, and the number of each row among those of its task.
+        time = np.zeros(len(rows.task)) if rows.time is None else rows.time
+        self.order = np.lexsort((time, rows.task))
+        self.starts = np.cumsum(self.counts) - self.counts
+        self.place = np.empty(len(self.order), dtype=np.intp)
+        places = np.arange(len(self.order)) - self.starts[rows.task[self.order]]
+        self.place[self.order] = places
+
+    def incidents_of_task(self, alarms: Codes) -> list[Incident]:
+        """Incidents from the alarms of one task in the order of time.
+
+        One for each leading column and stretch of time. All alarms are one incident
+        if that tells far more, or if nothing stands out otherwise.
+        """
+        led: dict[str, list[int]] = {}
+        for row in alarms.tolist():
+            led.setdefault(self.rows.leading[row], []).append(row)
+        by_column: list[Incident] = []
+        for rows_of_column in led.values():
+            stretches = self._split_at_pauses(np.array(rows_of_column))
+            by_column += [self._incident(stretch) for stretch in stretches]
+        by_time = [
+            self._incident(stretch, with_quiet_rows=True)
+            for stretch in self._split_at_pauses(alarms)
+        ]
+        together = [self._incident(alarms, with_quiet_rows=True)]
+        for alternative in (by_time, together):
+            tells_more = _TOGETHER * _least(alternative) < _least(by_column)
+            only_it_tells = _least(alternative) < STANDS_OUT <= _least(by_column)
+            if tells_more or only_it_tells:
+                return alternative
+        return by_column
+
+    def _split_at_pauses(self, alarms: Codes) -> list[Codes]:
+        is_long = np.diff(self.place[alarms]) > self.pause
+        return np.split(alarms, np.flatnonzero(is_long) + 1)
+
+    def _incident(self, alarms: Codes, with_quiet_rows: bool = False) -> Incident:
+        """One incident of some alarms.
+
+        `with_quiet_rows`: rows of the task without an alarm count as evidence, too.
+        """
+        rows = self.rows
+        task = int(rows.task[alarms[0]])
+        worst_first = alarms[np.lexsort((alarms, -self.depth[alarms]))]
+        worst = int(worst_first[0])
+        leading = Counter(rows.leading[row] for row in alarms.tolist())
+        when = rows.number if rows.time is None else rows.time
+        return Incident(
+            task=task,
+            columns=tuple(name for name, _ in leading.most_common() if name),
+            alarms=tuple(worst_first.tolist()),
+            rows=int(self.counts[task]),
+            begin=float(when[alarms].min()),
+            end=float(when[alarms].max()),
+            by_chance=self.watched * self._chance(alarms, task, with_quiet_rows),
+            depth=float(self.depth[worst]),
+            worst_row=int(rows.number[worst]),
+            reason=next(iter(rows.reasons[worst]), ""),
+        )
+
+    def _chance(self, alarms: Codes, task: int, with_quiet_rows: bool) -> float:
+        """Probability that the task shows as much by chance."""
+        counted = float(self.tasks.counted[task])
+        if counted <= 0.0:
+            return 1.0
+        count = int(self.counts[task])
+        first = int(self.place[alarms[0]])
+        span = int(self.place[alarms[-1]]) - first + 1
+        in_task = alarms
+        in_window = alarms
+        if with_quiet_rows:
+            start = int(self.starts[task])
+            in_task = self.order[start : start + count]
+            in_window = self.order[start + first : start + first + span]
+        p = self.rows.rank_p[in_task]
+        if self.rows.time is None:
+            by_rank = evidence(p, count, counted)
+        else:
+            p_in_window = self.rows.rank_p[in_window]
+            by_rank = window_evidence(p, p_in_window, span, count, counted)
+        by_depth = depth_evidence(self.rows.depth_p[alarms], count, counted)
+        return min(1.0, _KINDS_OF_EVIDENCE * min(by_rank, by_depth))

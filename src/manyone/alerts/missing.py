@@ -1,0 +1,105 @@
+"""Values that are missing more often than in training: a dead sensor raises no alarm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import betabinom
+
+from manyone._types import Codes
+from manyone.alerts.evidence import STANDS_OUT
+from manyone.messages import plural
+
+# Rows that the share of all tasks counts for beside a task's own training rows.
+_PRIOR_ROWS = 2.0
+_MOST = 3
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnGaps:
+    """Missing values of one column.
+
+    Attributes
+    ----------
+    column : str
+    now, before : ndarray of shape (T,)
+        Missing values of each task in the table, and in its training rows.
+    """
+
+    column: str
+    now: Codes
+    before: Codes
+
+
+@dataclass(frozen=True, order=True)
+class NewGaps:
+    """A column that a task lacks more often than before.
+
+    Attributes
+    ----------
+    by_chance : float
+        Expected number of such columns and tasks in a table like the training rows.
+    text : str
+    """
+
+    by_chance: float
+    text: str
+
+
+def find_new_gaps(
+    columns: Iterable[ColumnGaps],
+    names: Sequence[str],
+    rows: Codes,
+    trained: Codes,
+) -> list[NewGaps]:
+    """Columns of tasks with more missing values than their training rows explain.
+
+    Of m rows of a task k are missing. In training a of n were, and a share p of all
+    rows. By chance K ~ BetaBin(m, a + 2 p, n - a + 2 (1 - p)) are missing. A column is
+    told where P(K >= k) is below `STANDS_OUT` over the number of columns and tasks.
+
+    Parameters
+    ----------
+    columns : iterable of ColumnGaps
+        Of every column that the model uses.
+    names : sequence of str
+        Of the T tasks.
+    rows, trained : ndarray of shape (T,)
+        Rows of each task in the table, and in training.
+
+    Returns
+    -------
+    list of NewGaps
+        The most telling first.
+    """
+    all_columns = list(columns)
+    looks = len(all_columns) * len(names)
+    gaps = []
+    for column in all_columns:
+        share = (column.before.sum() + 0.5) / (trained.sum() + 1.0)
+        missing = column.before + _PRIOR_ROWS * share
+        measured = trained - column.before + _PRIOR_ROWS * (1.0 - share)
+        by_chance = looks * betabinom(rows, missing, measured).sf(column.now - 1)
+        is_new = (column.now > 0) & (by_chance < STANDS_OUT)
+        for task in np.flatnonzero(is_new).tolist():
+            of_rows = f"{column.now[task]:,} of {plural(int(rows[task]), 'row')}"
+            usual = f"{share:.1%} of all rows"
+            if trained[task]:
+                usual = f"{column.before[task]:,} of {trained[task]:,}"
+            text = (
+                f"{column.column} is missing in {of_rows} of {names[task]} "
+                f"(training: {usual}): is it still measured?"
+            )
+            gaps.append(NewGaps(float(by_chance[task]), text))
+    return sorted(gaps)
+
+
+def gap_sentences(gaps: Sequence[NewGaps]) -> tuple[str, ...]:
+    """The first three as sentences, and how many more there are."""
+    sentences = [gap.text for gap in gaps[:_MOST]]
+    if len(gaps) > _MOST:
+        more = plural(len(gaps) - _MOST, "more column")
+        sentences.append(f"{more} of tasks are missing more often, too.")
+    return tuple(sentences)

@@ -1,0 +1,84 @@
+"""What evidence is computed from: the tasks of a model, and the rows of a scored table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from manyone._types import Array, Codes, Mask
+
+
+@dataclass(frozen=True, eq=False)
+class Tasks:
+    """The T tasks of a table. Tasks never seen in training come last.
+
+    Attributes
+    ----------
+    names : tuple of str
+    trained : ndarray of shape (T,)
+        Training rows.
+    basis : tuple of str
+        ``"own"``, ``"pooled"`` or ``"unknown"``: the rows behind the p-values.
+    counted : ndarray of shape (T,)
+        Left-out rows of the task itself. Rows that resemble others of their block of
+        time count as fewer. 0: nothing is known about the task.
+    threshold, unit : ndarray of shape (T,)
+        Score below which a row raises the alarm, and the unit in which scores are
+        drawn.
+    left_out : ndarray of shape (n,)
+        Scores of training rows by models without them, task by task.
+    starts : ndarray of shape (T + 1,)
+        Where each task begins in `left_out`.
+    """
+
+    names: tuple[str, ...]
+    trained: Codes
+    basis: tuple[str, ...]
+    counted: Array
+    threshold: Array
+    unit: Array
+    left_out: Array
+    starts: Codes
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The m rows of a scored table.
+
+    Attributes
+    ----------
+    number : ndarray of shape (m,)
+        Of the row in its table.
+    task : ndarray of shape (m,)
+        Number in the tasks.
+    score, p_value : ndarray of shape (m,)
+    rank_p : ndarray of shape (m,)
+        P-value by ranks, see `manyone.alerts.evidence.LeftOut.rank_pvalues`; 1 where
+        the task is not known.
+    depth_p : ndarray of shape (m,)
+        P-value of the row's distance from its task, which goes on falling beyond all
+        left-out rows (see `manyone.alerts.evidence.depth_pvalues`); 1 where the
+        distance says nothing.
+    alarm : ndarray of bool of shape (m,)
+    leading : tuple of str
+        Column that explains most; empty where a row has no reason.
+    reasons : tuple of tuple of str
+        In words.
+    notes : tuple of str
+        Further words about a row.
+    time : ndarray of shape (m,) or None
+        Numbers, or seconds since 1970 where `dated`.
+    dated : bool
+    """
+
+    number: Codes
+    task: Codes
+    score: Array
+    p_value: Array
+    rank_p: Array
+    depth_p: Array
+    alarm: Mask
+    leading: tuple[str, ...]
+    reasons: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...]
+    time: Array | None = None
+    dated: bool = False

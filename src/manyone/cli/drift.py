@@ -1,0 +1,56 @@
+"""What a monitor that starts with a table says about its tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manyone.report.fleet import Drift, moment
+from manyone.rows import MISSING
+from manyone.tables.answers import BASES
+from manyone.watch import Monitor, MonitorState
+from manyone.watch.model import Scored
+
+if TYPE_CHECKING:
+    from manyone.alerts.incidents import Findings
+    from manyone.tables import TableModel
+
+# Probability of any flag in a table in which nothing changes.
+_LEVEL = 0.05
+
+
+def drift_of(model: TableModel, findings: Findings) -> tuple[Drift, ...]:
+    """When tasks were found to drift, and since when; empty without times.
+
+    Parameters
+    ----------
+    model : TableModel
+    findings : Findings
+        Of a table that it has scored.
+
+    Returns
+    -------
+    tuple of Drift
+        The first flag of each task, in the order of time.
+    """
+    rows = findings.rows
+    if rows.time is None:
+        return ()
+    order = np.argsort(rows.time, kind="stable")
+    codes = np.where(rows.task < len(model.tasks_), rows.task, MISSING)[order]
+    basis = np.searchsorted(BASES, np.array(findings.tasks.basis))[rows.task[order]]
+    scored = Scored(
+        codes, rows.score[order], rows.p_value[order], rows.alarm[order], basis
+    )
+    state = MonitorState.start(model, drift_level=_LEVEL / len(model.tasks_))
+    watched = Monitor(model, state=state)._watch(scored, rows.time[order])
+    flagged = np.flatnonzero(watched.drift)
+    first = np.sort(np.unique(codes[flagged], return_index=True)[1])
+    drift = []
+    for place in flagged[first].tolist():
+        task = int(codes[place])
+        since = moment(float(state.since_time[task]), rows.dated)
+        text = f"{findings.tasks.names[task]} drifts since about {since}"
+        drift.append(Drift(float(rows.time[order[place]]), text))
+    return tuple(drift)

@@ -1,0 +1,396 @@
+"""From a model and rows that it has scored to the values that evidence rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from manyone._types import Array, Codes
+from manyone.alerts.evidence import LeftOut, depth_pvalues
+from manyone.alerts.incidents import Findings
+from manyone.alerts.values import Rows, Tasks
+from manyone.labels import find
+from manyone.messages import label_text
+from manyone.rows import MISSING
+from manyone.tables.answers import BASES, Answers
+from manyone.tables.explain import explain_rows
+from manyone.tables.frames import (
+    Column,
+    as_table,
+    as_times,
+    like,
+    read_column,
+    task_labels,
+)
+from manyone.tables.reading import labels_like
+
+if TYPE_CHECKING:
+    from manyone.tables.model import TableModel
+
+#: Alarms of a block that get reasons, those farthest below their threshold first.
+MOST_EXPLAINED = 20_000
+_REASONS = 3
+# What it means that a view finds a row unusual.
+_VIEWS = {
+    "strangers": "looks like a row of another task",
+    "faults": "unlike the rows of its own task",
+    "range": "a value beyond all that was seen",
+    "unknown": "a task never seen",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredBlock:
+    """Rows that a model has scored, with what incidents need of them.
+
+    Parameters
+    ----------
+    answers : Answers
+        Row numbers count from the beginning of the table.
+    unknown_names : list of str
+        Tasks of the rows whose task was never seen.
+    time : ndarray of shape (m,) or None
+    dated : bool
+        Whether times are dates.
+    remark : str
+        Why there are no times where there should be.
+    depth : ndarray of shape (a,)
+        Distances of the alarmed rows from their tasks; 0 where a task is not known
+        well enough.
+    leading, reasons, notes : list
+        Of the alarmed rows.
+    """
+
+    answers: Answers
+    unknown_names: list[str]
+    time: Array | None
+    dated: bool
+    remark: str
+    depth: Array
+    leading: list[str]
+    reasons: list[tuple[str, ...]]
+    notes: list[str]
+
+
+def scored_block(
+    model: TableModel, frame: nw.DataFrame[Any], answers: Answers, first_row: int = 0
+) -> ScoredBlock:
+    """Explain the alarms of some rows, and read their times.
+
+    Parameters
+    ----------
+    model : TableModel
+    frame : data frame
+        The rows, those that were skipped included.
+    answers : Answers
+        Of the model about them.
+    first_row : int
+        Number of the first of them in the table.
+    """
+    is_unknown = answers.codes == MISSING
+    time, dated, remark = _times(model, frame)
+    alarms = np.flatnonzero(answers.alarm)
+    leading, reasons, notes = _explained(model, frame, answers, alarms)
+    return ScoredBlock(
+        answers=replace(answers, rows=answers.rows + first_row),
+        unknown_names=[
+            label_text(label) for label in answers.labels[is_unknown].tolist()
+        ],
+        time=None if time is None else time[answers.rows],
+        dated=dated,
+        remark=remark,
+        depth=_depths(model, frame, answers, alarms),
+        leading=leading,
+        reasons=reasons,
+        notes=notes,
+    )
+
+
+def findings_of(
+    model: TableModel, blocks: Sequence[ScoredBlock], *, by_rate: bool = True
+) -> Findings:
+    """What all blocks of a table show together.
+
+    Parameters
+    ----------
+    model : TableModel
+    blocks : sequence of ScoredBlock
+    by_rate : bool
+        Whether alarms were raised at the promised rate.
+
+    Returns
+    -------
+    Findings
+    """
+    names = [name for block in blocks for name in block.unknown_names]
+    new_names, new_codes = np.unique(np.array(names, dtype=object), return_inverse=True)
+    codes = _joined([block.answers.codes for block in blocks], np.intp).copy()
+    codes[codes == MISSING] = len(model.tasks_) + new_codes
+    score = _joined([block.answers.score for block in blocks])
+    alarm = _joined([block.answers.alarm for block in blocks], np.bool_)
+    alarms = np.flatnonzero(alarm)
+    has_times = len(blocks) > 0 and all(block.time is not None for block in blocks)
+    times = [block.time for block in blocks if block.time is not None]
+    reference = model._reference().left_out_depths
+    depth_p = np.ones(len(codes))
+    depth = _joined([block.depth for block in blocks])
+    depth_p[alarms] = depth_pvalues(depth, reference)
+    rows = Rows(
+        number=_joined([block.answers.rows for block in blocks], np.intp),
+        task=codes,
+        score=score,
+        p_value=_joined([block.answers.p_value for block in blocks]),
+        rank_p=_rank_pvalues(model, score, codes),
+        depth_p=depth_p,
+        alarm=alarm,
+        leading=_spread("", [block.leading for block in blocks], alarms, len(codes)),
+        reasons=_spread((), [block.reasons for block in blocks], alarms, len(codes)),
+        notes=_spread("", [block.notes for block in blocks], alarms, len(codes)),
+        time=_joined(times) if has_times else None,
+        dated=has_times and blocks[0].dated,
+    )
+    rate = float(model.model_.alarm_rate_.max())
+    tasks = tasks_of(model, new_names.tolist())
+    return Findings(tasks, rows, rate if by_rate else None)
+
+
+def tasks_of(model: TableModel, new_names: Sequence[str] = ()) -> Tasks:
+    """The tasks of a model, and tasks that it has never seen."""
+    estimator = model.model_
+    rate = estimator._check_calibrated()
+    calibration = estimator.calibration_
+    unknown = model.unknown_.calibration
+    new = len(new_names)
+    typical = [
+        np.median(calibration.scores[start:end]) if end > start else np.nan
+        for start, end in pairwise(calibration.starts)
+    ]
+    threshold = np.append(estimator.offset_, [unknown.offsets(rate)[0][0]] * new)
+    steps = np.append(typical, [np.median(unknown.scores)] * new) - threshold
+    left_out = np.diff(calibration.starts)
+    # The score of the only row of a task was not left out.
+    counted = np.where(left_out > 1, calibration.counts, 0.0)
+    basis = BASES[calibration.pooled(rate).astype(int)].tolist()
+    starts = [*calibration.starts, *[calibration.starts[-1]] * new]
+    return Tasks(
+        names=tuple(_name(label) for label in (*model.tasks_.tolist(), *new_names)),
+        trained=np.append(_training_rows(model), np.zeros(new)).astype(np.intp),
+        basis=(*basis, *["unknown"] * new),
+        counted=np.append(counted, np.zeros(new)),
+        threshold=np.where(threshold > -1e200, threshold, np.nan),
+        unit=_units(steps),
+        left_out=calibration.scores,
+        starts=np.array(starts, dtype=np.intp),
+    )
+
+
+def incident_table(
+    model: TableModel, frame: nw.DataFrame[Any], findings: Findings
+) -> Any:
+    """Incidents as a table of the library that `frame` is of, most telling first."""
+    incidents = findings.incidents
+    if len(incidents) == 0:
+        schema = _schema(model, findings.rows)
+        empty: dict[str, list[Any]] = {name: [] for name in schema}
+        return nw.from_dict(empty, schema, backend=frame.implementation).to_native()
+    labels = [*model.tasks_.tolist(), *findings.tasks.names[len(model.tasks_) :]]
+    begin = np.array([incident.begin for incident in incidents])
+    end = np.array([incident.end for incident in incidents])
+    columns = {
+        "task": [labels[incident.task] for incident in incidents],
+        "column": [", ".join(incident.columns) for incident in incidents],
+        "alarms": [len(incident.alarms) for incident in incidents],
+        "rows": [incident.rows for incident in incidents],
+        "begin": _moments(begin, findings.rows),
+        "end": _moments(end, findings.rows),
+        "by_chance": [incident.by_chance for incident in incidents],
+        "stands_out": [incident.stands_out for incident in incidents],
+        "worst_row": [incident.worst_row for incident in incidents],
+        "reason": [incident.reason for incident in incidents],
+    }
+    return like(frame, columns)
+
+
+def _schema(model: TableModel, rows: Rows) -> dict[str, nw.dtypes.DType]:
+    """Types of the columns of a table without incidents."""
+    is_text = any(isinstance(label, str) for label in model.tasks_.tolist())
+    moment: nw.dtypes.DType = nw.Int64()
+    if rows.time is not None:
+        moment = nw.Datetime("us") if rows.dated else nw.Float64()
+    return {
+        "task": nw.String() if is_text else nw.Int64(),
+        "column": nw.String(),
+        "alarms": nw.Int64(),
+        "rows": nw.Int64(),
+        "begin": moment,
+        "end": moment,
+        "by_chance": nw.Float64(),
+        "stands_out": nw.Boolean(),
+        "worst_row": nw.Int64(),
+        "reason": nw.String(),
+    }
+
+
+def answers_of(model: TableModel, scores: Any, first_row: int = 0) -> Answers:
+    """The answers that a table of scores holds, see `TableModel.score`.
+
+    Parameters
+    ----------
+    model : TableModel
+    scores : data frame
+    first_row : int
+        Number of the first row of the block that was scored.
+    """
+    frame = as_table(scores)
+    basis = np.searchsorted(BASES, frame.get_column("basis").to_numpy().astype(str))
+    labels = task_labels(frame, ["task"])
+    codes = find(labels_like(labels, model.tasks_, ["task"]), model.tasks_)[0]
+    return Answers(
+        labels=labels,
+        rows=frame.get_column("row").to_numpy().astype(np.intp) - first_row,
+        codes=np.where(BASES[basis] == "unknown", MISSING, codes),
+        score=frame.get_column("score").to_numpy().astype(np.float64),
+        p_value=frame.get_column("p_value").to_numpy().astype(np.float64),
+        alarm=frame.get_column("alarm").to_numpy().astype(bool),
+        basis=basis.astype(np.intp),
+    )
+
+
+def _moments(when: Array, rows: Rows) -> NDArray[Any]:
+    """Times of incidents as dates, numbers, or whole numbers of rows."""
+    if rows.time is None:
+        return when.astype(np.int64)
+    if rows.dated:
+        return np.round(when * 1e6).astype(np.int64).astype("datetime64[us]")
+    return when
+
+
+def _explained(
+    model: TableModel, frame: nw.DataFrame[Any], answers: Answers, alarms: Codes
+) -> tuple[list[str], list[tuple[str, ...]], list[str]]:
+    """Leading column, reasons and a remark for alarms, at most for the deepest."""
+    leading = [""] * len(alarms)
+    reasons: list[tuple[str, ...]] = [()] * len(alarms)
+    notes = [""] * len(alarms)
+    by_p_value = np.lexsort((answers.score[alarms], answers.p_value[alarms]))
+    chosen = np.sort(by_p_value[:MOST_EXPLAINED])
+    if len(chosen) == 0:
+        return leading, reasons, notes
+    explained = alarms[chosen]
+    part = frame[answers.rows[explained].tolist()]
+    why = explain_rows(model, part, answers.codes[explained], _REASONS)
+    columns = why.leading()
+    sentences = why.sentences().tolist()
+    for number, place in enumerate(chosen.tolist()):
+        leading[place] = columns[number]
+        reasons[place] = tuple(filter(None, sentences[number]))
+        view = _VIEWS[why.view[number]]
+        notes[place] = f"{view}; closest training rows {why.nearest[number]}"
+    return leading, reasons, notes
+
+
+def _depths(
+    model: TableModel, frame: nw.DataFrame[Any], answers: Answers, alarms: Codes
+) -> Array:
+    """Distances of alarmed rows from their tasks, shape (a,); 0 where none is told."""
+    depth = np.zeros(len(alarms))
+    codes = answers.codes[alarms]
+    reference = model._reference()
+    tells = (codes != MISSING) & reference.has_depth[codes]
+    if tells.any():
+        part = frame[answers.rows[alarms[tells]].tolist()]
+        encoder = model.encoder_
+        Z = encoder.encode(encoder.read(part), codes[tells])
+        depth[tells] = reference.depths(Z, codes[tells])
+    return depth
+
+
+def _rank_pvalues(model: TableModel, score: Array, codes: Codes) -> Array:
+    """P-value of each row by ranks of left-out rows; 1 where the task is unknown."""
+    p = np.ones(len(score))
+    is_known = codes < len(model.tasks_)
+    calibration = model.model_.calibration_
+    left_out = LeftOut(calibration.scores, calibration.weight, calibration.starts)
+    p[is_known] = left_out.rank_pvalues(score[is_known], codes[is_known])
+    return p
+
+
+def _times(
+    model: TableModel, frame: nw.DataFrame[Any]
+) -> tuple[Array | None, bool, str]:
+    """Time of each row (n,), whether times are dates, and why there are none."""
+    if model.time is None:
+        return None, False, ""
+    reason = "the table has no such column"
+    if model.time in frame.columns:
+        column = read_column(frame.get_column(model.time))
+        is_number = _holds_numbers(column)
+        values = _as_numbers(column) if is_number else as_times(column)
+        missing = int(np.sum(~np.isfinite(values)))
+        if missing == 0:
+            return values, not is_number, ""
+        reason = f"{missing:,} of {len(values):,} rows have no date or number there"
+    remark = f"Nothing is shown over time: {reason} ({model.time!r})."
+    return None, False, remark
+
+
+def _holds_numbers(column: Column) -> bool:
+    if column.levels is None:
+        return column.kind == "number"
+    return all(_is_number(text) for text in column.levels.tolist())
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _as_numbers(column: Column) -> Array:
+    if column.levels is None:
+        return column.values
+    texts = column.texts()
+    return np.array([np.nan if text is None else float(text) for text in texts])
+
+
+def _training_rows(model: TableModel) -> Array:
+    """Normal rows that each task was fitted to, shape (T,)."""
+    rows = model.model_.training_
+    is_normal = ~rows.outlier
+    weight = rows.weight[is_normal]
+    return np.bincount(rows.codes[is_normal], weight, rows.n_tasks).astype(np.float64)
+
+
+def _name(label: Any) -> str:
+    """A label as text that can be encoded."""
+    return str(label).encode("utf-8", "replace").decode()
+
+
+def _units(steps: Array) -> Array:
+    """Distance from the threshold to a typical normal row; the usual one elsewhere."""
+    is_sound = np.isfinite(steps) & (steps > 0) & (steps < 1e200)
+    usual = float(np.median(steps[is_sound])) if is_sound.any() else 1.0
+    units = np.where(is_sound, steps, usual)
+    return np.maximum(units, 0.1 * usual)
+
+
+def _joined(parts: Sequence[NDArray[Any]], dtype: Any = np.float64) -> Any:
+    """Arrays one after the other; an empty one where there are none."""
+    return np.concatenate([np.empty(0, dtype=dtype), *parts]).astype(dtype, copy=False)
+
+
+def _spread(nothing: Any, parts: Sequence[list[Any]], places: Codes, n: int) -> Any:
+    """A tuple of n values: those of the parts at the places, `nothing` elsewhere."""
+    values = [nothing] * n
+    joined = [value for part in parts for value in part]
+    for place, value in zip(places.tolist(), joined, strict=True):
+        values[place] = value
+    return tuple(values)

@@ -1,0 +1,262 @@
+"""From a model of tables, and a table that it scores, to the values of a page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from manyone._types import Array, Codes
+from manyone.alerts.incidents import Findings
+from manyone.alerts.missing import ColumnGaps, find_new_gaps, gap_sentences
+from manyone.files import write_atomically
+from manyone.labels import find
+from manyone.messages import plural
+from manyone.models.resemblance import Resemblance
+from manyone.report.fleet import Drift, FleetReport, Relations
+from manyone.report.fleet_page import fleet_page
+from manyone.report.page import Cell, Row, Table
+from manyone.tables.explain import plain_text
+from manyone.tables.frames import as_table, read_column
+from manyone.tables.incidents import (
+    MOST_EXPLAINED,
+    findings_of,
+    scored_block,
+    tasks_of,
+)
+
+if TYPE_CHECKING:
+    from manyone.tables.model import TableModel
+
+_NEAREST = 5  # relations kept of each task
+_ALL_PAIRS = 2000  # tasks whose relations are all looked at
+
+
+def write_report(
+    model: TableModel,
+    path: str | Path,
+    table: Any = None,
+    *,
+    model_name: str = "MODEL",
+    table_name: str = "TABLE",
+    drift: Sequence[Drift] = (),
+) -> None:
+    """Write the page of a model, and of a table that it scores.
+
+    Parameters
+    ----------
+    model : TableModel
+        Fitted.
+    path : path
+        Of the page; written whole or not at all.
+    table : data frame or None
+    model_name, table_name : str
+        What the page and the commands that it suggests call them.
+    drift : sequence of Drift
+        What a monitor says about the rows.
+    """
+    report = report_of(model, table, model_name, table_name, drift)
+    write_atomically(Path(path), fleet_page(report).encode("utf-8", "replace"))
+
+
+def report_of(
+    model: TableModel,
+    table: Any,
+    model_name: str,
+    table_name: str,
+    drift: Sequence[Drift] = (),
+) -> FleetReport:
+    """The values of a page; `table` may be None."""
+    findings: Findings | None = None
+    gaps: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    if table is not None:
+        frame = as_table(table)
+        answers = model._answer(frame, None, "pooled")
+        block = scored_block(model, frame, answers)
+        findings = findings_of(model, [block])
+        gaps = _gaps(model, frame[answers.rows.tolist()], findings)
+        remarks = tuple(filter(None, (block.remark, _unexplained(findings))))
+    return FleetReport(
+        model=model_name,
+        table="" if table is None else table_name,
+        method=_method(model),
+        rate=float(model.model_.alarm_rate_.max()),
+        tasks=tasks_of(model) if findings is None else findings.tasks,
+        findings=findings,
+        relations=_relations(model),
+        facts=_facts(model),
+        tables=(_columns(model), _choice(model)),
+        drift=tuple(drift),
+        remarks=remarks,
+        gaps=gaps,
+    )
+
+
+def _unexplained(findings: Findings) -> str:
+    """A remark if there are more alarms than the page explains."""
+    alarms = int(findings.rows.alarm.sum())
+    if alarms <= MOST_EXPLAINED:
+        return ""
+    return (
+        f"Of {alarms:,} alarms the {MOST_EXPLAINED:,} with the lowest p-values have "
+        "reasons here. manyone score --explain 3 gives them for all."
+    )
+
+
+def _gaps(
+    model: TableModel, frame: nw.DataFrame[Any], findings: Findings
+) -> tuple[str, ...]:
+    """Sentences about columns that are missing more often than in training."""
+    names = findings.tasks.names
+    trained_codes = find(model.training_.labels, model.tasks_)[0]
+    trained = np.bincount(trained_codes[trained_codes >= 0], minlength=len(names))
+    columns = _column_gaps(model, frame, findings.rows.task, trained_codes, len(names))
+    gaps = find_new_gaps(columns, names, findings.counts[0], trained)
+    return gap_sentences(gaps)
+
+
+def _column_gaps(
+    model: TableModel,
+    frame: nw.DataFrame[Any],
+    codes: Codes,
+    trained_codes: Codes,
+    n_tasks: int,
+) -> Iterator[ColumnGaps]:
+    """Missing values of each column in use, task by task, now and in training."""
+    for name in model.columns_["name"][model.columns_["used"]].tolist():
+        is_missing = np.isnan(read_column(frame.get_column(name)).values)
+        was_missing = np.isnan(model.training_.columns[name].values)
+        was_missing &= trained_codes >= 0
+        yield ColumnGaps(
+            str(name),
+            np.bincount(codes[is_missing], minlength=n_tasks),
+            np.bincount(trained_codes[was_missing], minlength=n_tasks),
+        )
+
+
+def _relations(model: TableModel) -> Relations | None:
+    """The strongest relations of each task, where a view of the model learned any."""
+    views = getattr(model.model_, "views_", {"": model.model_})
+    learned = [view for view in views.values() if "structure_" in view.can.learns]
+    if not learned or len(model.tasks_) < 2:
+        return None
+    structure = learned[0].solution_.learned["structure"]
+    first, second = _strongest(structure, len(model.tasks_))
+    there = _entries(structure, first, second)
+    back = _entries(structure, second, first)
+    weight = np.where(np.abs(there) >= np.abs(back), there, back)
+    is_strong = np.abs(weight) > 1e-6 * np.abs(weight).max(initial=0.0)
+    meaning = (
+        f"What {type(learned[0]).__name__} has learned about pairs of tasks: red pairs "
+        "look alike to it, blue ones are set apart."
+    )
+    return Relations(first[is_strong], second[is_strong], weight[is_strong], meaning)
+
+
+def _strongest(structure: Any, n_tasks: int) -> Codes:
+    """Pairs (2, p) of tasks, the strongest relations of each, every pair once."""
+    if isinstance(structure, Resemblance) and n_tasks > _ALL_PAIRS:
+        pairs = structure.strongest(_NEAREST)
+    else:
+        matrix = structure.matrix() if isinstance(structure, Resemblance) else structure
+        strength = np.abs(matrix)
+        np.fill_diagonal(strength, -1.0)
+        number = min(_NEAREST, n_tasks - 1)
+        nearest = np.argpartition(-strength, number - 1, axis=1)[:, :number]
+        pairs = np.stack([np.repeat(np.arange(n_tasks), number), nearest.ravel()])
+    return np.unique(np.sort(pairs, axis=0), axis=1)
+
+
+def _entries(structure: Any, lines: Codes, columns: Codes) -> Array:
+    if isinstance(structure, Resemblance):
+        return structure.entries(lines, columns)
+    return np.asarray(structure[lines, columns])
+
+
+def _method(model: TableModel) -> str:
+    views = getattr(model.model_, "views_", {"": model.model_})
+    return " + ".join(type(view).__name__ for view in views.values())
+
+
+def _facts(model: TableModel) -> tuple[tuple[str, str], ...]:
+    """About the model, in words."""
+    calibrated: dict[str, Any] = model.calibrated_
+    kinds = {
+        "any": "strangers (rows of somebody else) and faults (own rows gone wrong)",
+        "strangers": "strangers: rows of somebody or something else",
+        "faults": "faults: a task's own rows gone wrong",
+    }
+    rows = plural(model.n_rows_, "row")
+    when = calibrated["when"][:10]
+    rate = model.model_.alarm_rate_.max()
+    return (
+        ("Looks for", kinds[model.anomalies]),
+        ("Method", _method(model)),
+        ("Trained on", f"{rows} of {plural(len(model.tasks_), 'task')}"),
+        ("Thresholds", f"set {when} on {calibrated['rows']:,} {calibrated['on']}"),
+        ("Promise", f"at most {rate:.3g} of normal rows raise an alarm"),
+    )
+
+
+def _columns(model: TableModel) -> tuple[str, str, Table]:
+    """What the encoder did with each column."""
+    columns = model.columns_
+    lines = []
+    for number, name in enumerate(columns["name"]):
+        kind = str(columns["kind"][number])
+        low = float(columns["low"][number])
+        high = float(columns["high"][number])
+        missing = float(columns["missing"][number])
+        features = int(columns["features"][number])
+        seen = Cell()
+        if kind in ("number", "boolean") and np.isfinite(low):
+            seen = Cell(f"{plain_text(low, 4)} … {plain_text(high, 4)}", low)
+        cells = (
+            Cell(kind, mark="text"),
+            Cell(str(features) if features else "–", features),
+            Cell(f"{missing:.1%}" if missing else "", missing),
+            seen,
+            Cell(str(columns["note"][number]), mark="text"),
+        )
+        lines.append(Row(str(name), cells, soft=not columns["used"][number]))
+    used = int(np.sum(columns["used"]))
+    intro = (
+        f"{used} of {len(lines)} columns are features; task, time and label columns "
+        "never are."
+    )
+    heads = ("column", "kind", "features", "missing", "range seen", "note")
+    return "Columns", intro, Table("What the encoder did", heads, tuple(lines))
+
+
+def _choice(model: TableModel) -> tuple[str, str, Table]:
+    """What was chosen for each view, and what was left out."""
+    choice = model.choice_
+    lines = []
+    for number in np.flatnonzero(choice["chosen"] | (choice["reason"] != "")).tolist():
+        score = float(choice["score"][number])
+        auc = Cell(f"{100 * score:.1f}", score) if np.isfinite(score) else Cell()
+        setting = _with_short_numbers(str(choice["setting"][number]))
+        cells = (
+            Cell(str(choice["method"][number]), mark="text"),
+            Cell(setting, mark="text"),
+            auc,
+            Cell(str(choice["reason"][number]), mark="text"),
+        )
+        lines.append(Row(str(choice["view"][number]), cells))
+    tried = int(np.count_nonzero(choice["method"] != ""))
+    intro = (
+        f"Chosen among {tried} settings by how well they tell apart rows that were "
+        "left out of training."
+    )
+    heads = ("view", "method", "setting", "AUC, %", "remark")
+    return "Choice", intro, Table("What was chosen", heads, tuple(lines))
+
+
+def _with_short_numbers(text: str) -> str:
+    """A text whose long numbers have three digits."""
+    return re.sub(r"\d+\.\d{4,}", lambda match: f"{float(match[0]):.3g}", text)

@@ -1,0 +1,183 @@
+"""Chance is counted exactly: other formulas and simulations give the same."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from manyone.alerts.evidence import (
+    ENOUGH_ROWS,
+    LeftOut,
+    alarm_law,
+    chance_of,
+    chance_of_rows,
+    depth_pvalues,
+    evidence,
+    highest_rate,
+    most_by_chance,
+    total_law,
+    window_evidence,
+)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "rate"), [(40, 30, 0.1), (1, 19, 0.05), (7, 400, 0.05)]
+)
+def test_number_of_rows_below_a_left_out_score_is_negative_hypergeometric(m, n, rate):
+    # Alarms: new rows met before the k-th lowest of n left-out ones in one ordering of all.
+    k = int(rate * (n + 1) + 1e-9)
+    law = alarm_law(m, n, highest_rate(rate, n))
+    np.testing.assert_allclose(
+        law, stats.nhypergeom(n + m, m, k).pmf(np.arange(m + 1)), atol=1e-12
+    )
+
+
+def test_law_is_that_of_thresholds_set_on_left_out_rows():
+    rng = np.random.default_rng(0)
+    left_out, new = (
+        np.sort(rng.normal(size=(20_000, 25))),
+        rng.normal(size=(20_000, 12)),
+    )
+    alarms = (new < left_out[:, [1]]).sum(axis=1)  # the second lowest: 2 / 26
+    seen = np.bincount(alarms, minlength=13) / len(alarms)
+    law = alarm_law(12, 25, highest_rate(0.1, 25))
+    assert np.abs(np.cumsum(seen) - np.cumsum(law)).max() < 1.7 / np.sqrt(len(alarms))
+
+
+def test_tasks_that_borrow_raise_at_most_what_their_lowest_row_allows():
+    assert highest_rate(0.05, 10) == pytest.approx(1 / 11)
+    assert highest_rate(0.05, 0) == 1.0
+    assert highest_rate(0.1, 25) == pytest.approx(2 / 26)
+    assert alarm_law(5, 10, 0.0).tolist() == [1, 0, 0, 0, 0, 0]
+    assert alarm_law(2, 10, 1.0).tolist() == [0, 0, 1]
+
+
+def test_chance_of_rows_is_the_tail_of_the_law():
+    law = alarm_law(40, 30, 0.1)
+    for number in (0, 1, 7, 40):
+        tail = chance_of_rows(number, 40, 30, 0.1)
+        assert tail == pytest.approx(chance_of(number, law), rel=1e-9)
+
+
+def test_no_more_alarms_by_chance_than_the_level_allows():
+    for law in (alarm_law(40, 30, 0.1), alarm_law(1000, 1000, 0.05), np.ones(1)):
+        most = most_by_chance(law, 0.025)
+        assert law[most + 1 :].sum() <= 0.025
+        assert law[most:].sum() > 0.025
+
+
+def test_total_is_the_law_of_the_sum():
+    laws = [
+        alarm_law(m, n, highest_rate(0.1, n))
+        for m, n in ((3, 10), (600, 50), (5, 30), (300, 99))
+    ]
+    total = total_law(laws)
+    count = np.arange(len(total))
+    means = [law @ np.arange(len(law)) for law in laws]
+    variances = [
+        law @ np.arange(len(law)) ** 2 - e**2
+        for law, e in zip(laws, means, strict=True)
+    ]
+    assert len(total) == 909 and total.sum() == pytest.approx(1)
+    assert total @ count == pytest.approx(sum(means))
+    assert total @ count**2 - (total @ count) ** 2 == pytest.approx(sum(variances))
+    assert total_law([]).tolist() == [1.0]
+
+
+def test_evidence_is_seldom_small_for_normal_rows():
+    rng = np.random.default_rng(1)
+    found = []
+    for _ in range(3000):
+        left_out, new = np.sort(rng.normal(size=60)), rng.normal(size=15)
+        p = (1 + np.searchsorted(left_out, new)) / 61
+        low = p[p <= 0.1]
+        found.append(evidence(low, 15, 60) if len(low) else 1.0)
+    for level in (0.2, 0.05, 0.01):
+        assert np.mean(np.array(found) <= level) <= level + 2 * np.sqrt(
+            level / len(found)
+        )
+
+
+def test_evidence_grows_with_count_and_with_depth():
+    assert evidence(np.full(5, 0.04), 20, 100) < evidence(np.full(2, 0.04), 20, 100)
+    assert evidence(np.array([1e-6, 0.04]), 20, 100) < evidence(
+        np.array([0.04, 0.04]), 20, 100
+    )
+    # One deep row counts nearly as much among others that are not.
+    assert evidence(np.array([1e-6, 0.04, 0.05]), 20, 100) < 4 * evidence(
+        np.array([1e-6]), 20, 100
+    )
+    assert chance_of(0, alarm_law(5, 30, 0.1)) == pytest.approx(1.0)
+
+
+def test_rows_that_are_chosen_by_looking_do_not_make_more_evidence():
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        p = rng.uniform(size=16)
+        chosen = np.sort(p)[: rng.integers(1, 17)]
+        assert evidence(chosen, 16, 40) >= evidence(p, 16, 40) - 1e-15
+
+
+def test_evidence_of_windows_is_seldom_small_for_normal_rows():
+    rng = np.random.default_rng(3)
+    smallest = []
+    for _ in range(400):
+        left_out = np.sort(rng.normal(size=60))
+        p = (1 + np.searchsorted(left_out, rng.normal(size=32))) / 61
+        chances = []
+        for span in (4, 8, 16, 32):
+            for begin in range(0, 33 - span):
+                window = p[begin : begin + span]
+                chances.append(window_evidence(p, window, span, 32, 60))
+        smallest.append(min(chances))
+    assert np.mean(np.array(smallest) <= 0.05) <= 0.05 + 2 * np.sqrt(0.05 / 400)
+
+
+def test_large_tasks_are_ranked_together_and_small_ones_alone():
+    rng = np.random.default_rng(4)
+    sizes = np.array([30, 5, 40])
+    assert (sizes >= ENOUGH_ROWS).tolist() == [True, False, True]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    units = np.array([1.0, 7.0, 100.0])
+    scores = -units.repeat(sizes) * rng.gamma(3, size=sizes.sum())
+    for start, end in pairwise(starts.tolist()):
+        scores[start:end].sort()
+    left_out = LeftOut(scores, np.ones(len(scores)), starts)
+    far = left_out.rank_pvalues(np.array([-1e6, -1e6, -1e6]), np.array([0, 1, 2]))
+    np.testing.assert_allclose(far, [1 / 71, 1 / 6, 1 / 71])
+    # Units do not matter.
+    new = -units * 2.0
+    moved = LeftOut(scores / units.repeat(sizes), np.ones(len(scores)), starts)
+    task = np.arange(3)
+    np.testing.assert_array_equal(
+        left_out.rank_pvalues(new, task), moved.rank_pvalues(new / units, task)
+    )
+
+
+def test_depth_counts_beyond_all_left_out_rows_only():
+    rng = np.random.default_rng(5)
+    reference = rng.gamma(3, size=300)
+    largest = reference.max()
+    p = depth_pvalues(np.array([0.0, largest, 1.5 * largest, 9 * largest]), reference)
+    assert p[:2].tolist() == [1.0, 1.0]
+    assert p[3] < p[2] <= 1 / 301
+    # Too few rows, or all alike: nothing is told.
+    assert depth_pvalues(np.array([99.0]), reference[:20]).tolist() == [1.0]
+    assert depth_pvalues(np.array([99.0]), np.ones(300)).tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    "rows", [stats.norm(), stats.expon(), stats.t(2), stats.lognorm(1.0)]
+)
+def test_depth_does_not_exaggerate(rows):
+    """How often the largest of a hundred normal rows is called rare."""
+    rng = np.random.default_rng(6)
+    smallest = []
+    for _ in range(400):
+        reference = np.abs(rows.rvs(300, random_state=rng))
+        new = np.abs(rows.rvs(100, random_state=rng))
+        smallest.append(100 * depth_pvalues(new, reference).min())
+    for level in (0.05, 0.01):
+        share = np.mean(np.array(smallest) <= level)
+        assert share <= level + 2 * np.sqrt(level / 400)
