@@ -10,6 +10,7 @@ from itertools import pairwise
 import polars as pl
 import polars.testing
 import pytest
+from sklearn.metrics import roc_auc_score
 
 import manyone
 from manyone import IndependentOCKSR, TableModel
@@ -152,19 +153,59 @@ def test_a_row_without_a_task_is_answered_by_every_command(here, capsys):
 
 
 def test_a_scheduler_gets_json_and_a_code(here, capsys):
+    """Exit code 3 says that something stands out, not that there are alarms."""
     assert main([*SCORE, "scores.csv", "--json", "--exit-code"]) == 3
     summary = json.loads(capsys.readouterr().out)
-    assert summary["rows"] == 180 and summary["alarms"] == sum(
-        summary["alarms_by_task"].values()
-    )
+    assert summary["rows"] == 180
+    assert summary["alarms"] == sum(summary["alarms_by_task"].values())
     assert summary["basis"] == {"own": 180, "pooled": 0, "unknown": 0}
     assert summary["expected_false_alarms"] == 9.0
+    assert summary["stands_out"] is True
+    assert summary["more_alarms_than_chance"] is True
+    standing_out = [line["stands_out"] for line in summary["incidents"]]
+    assert sum(standing_out) == summary["incidents_standing_out"] > 0
+    assert standing_out == sorted(standing_out, reverse=True)
+    assert summary["incidents"][0]["begin"].startswith("2026-")
+    # Normal rows raise alarms, which are no failure.
+    pl.read_csv("today.csv").filter(pl.col("broken") == 0).write_csv("today.csv")
+    assert main([*SCORE, "scores.csv", "--json", "--exit-code"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["alarms"] > 0
+    assert summary["stands_out"] is False
+    assert main([*SCORE, "scores.csv", "--exit-code"]) == 0
+    assert "Nothing stands out from chance." in capsys.readouterr().out
+
+
+def test_incidents_are_written_as_the_model_finds_them(here, capsys):
+    assert main([*SCORE, "scores.csv", "--incidents", "incidents.parquet"]) == 0
+    out = capsys.readouterr().out
+    assert "stand out" in out
+    assert "Incidents: incidents.parquet" in out
+    written = pl.read_parquet("incidents.parquet")
+    table = pl.read_csv("today.csv", try_parse_dates=True)
+    wanted = manyone.load("fleet.manyone").incidents(table)
+    polars.testing.assert_frame_equal(written, wanted)
+    assert written.columns == [
+        *("task", "column", "alarms", "rows", "begin", "end"),
+        *("by_chance", "stands_out", "worst_row", "reason"),
+    ]
     scores = pl.read_csv("scores.csv")
-    quiet = pl.read_csv("today.csv").filter(~scores["alarm"])
-    quiet.write_csv("quiet.csv")
-    args = ["score", "fleet.manyone", "quiet.csv", "--out", "scores.csv", "--exit-code"]
-    assert main(args) == 0 and "0 alarms" in capsys.readouterr().out
-    assert main([*SCORE, "scores.csv"]) == 0  # without the option alarms are no failure
+    assert written["alarms"].sum() == scores["alarm"].sum()
+    alarms = scores.filter("alarm")["row"].to_list()
+    assert set(written["worst_row"]) <= set(alarms)
+    assert main([*SCORE, "scores.csv", "--incidents", "scores.csv"]) == 2
+    assert "--incidents scores.csv" in capsys.readouterr().err
+
+
+def test_no_incidents_are_a_table_without_rows(here):
+    scores = manyone.load("fleet.manyone").score(pl.read_csv("today.csv"))
+    pl.read_csv("today.csv").filter(~scores["alarm"]).write_csv("quiet.csv")
+    args = ["score", "fleet.manyone", "quiet.csv", "--out", "s.csv", "--exit-code"]
+    assert main([*args, "--incidents", "i.parquet"]) == 0
+    written = pl.read_parquet("i.parquet")
+    assert len(written) == 0
+    assert written.schema["task"] == pl.String
+    assert written.schema["worst_row"] == pl.Int64
 
 
 def test_tasks_never_seen(here, capsys, refused):
@@ -221,6 +262,26 @@ def test_evaluate_tells_what_is_caught(here, capsys):
     assert "(all)" in out and "pump 5" in out and "false alarms" in out
     table = pl.read_csv("t.csv")
     assert table["task"][0] == "(all)" and len(table) == 7 and table["auc"][0] > 0.7
+
+
+def test_evaluate_says_which_auc_is_a_mean(here, capsys):
+    args = ["evaluate", "fleet.manyone", "today.csv", "--outlier", "broken"]
+    model = manyone.load("fleet.manyone")
+    table = pl.read_csv("today.csv", try_parse_dates=True)
+    results = model.evaluate(table, outlier="broken")
+    p_values = model.score(table)["p_value"].to_numpy()
+    over_rows = roc_auc_score(~table["broken"].cast(bool).to_numpy(), p_values)
+    assert results["auc"][0] == pytest.approx(results["auc"][1:].fill_nan(None).mean())
+    assert results["auc_over_rows"][0] == pytest.approx(over_rows)
+    assert main(args) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"it is {100 * over_rows:.1f}." in out
+    assert "the mean of the tasks' AUCs" in out
+    assert main([*args, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["mean_auc_of_tasks"] == pytest.approx(results["auc"][0])
+    assert summary["auc_over_rows"] == pytest.approx(over_rows)
+    assert [line["task"] for line in summary["tasks"]] == results["task"][1:].to_list()
 
 
 def test_info_shows_every_column(here, capsys):

@@ -187,7 +187,7 @@ def test_nothing_is_expected_where_there_mostly_is_nothing():
         nearest=np.array(["1"]),
     ).sentences()
     assert told.tolist() == [
-        ["", "note = ok (usually empty)", "x is empty (usually about 2.5)"]
+        ["note = ok (usually empty)", "x is empty (usually about 2.5)", ""]
     ]
 
 
