@@ -202,7 +202,7 @@ def incident_table(
     labels = [*model.tasks_.tolist(), *findings.tasks.names[len(model.tasks_) :]]
     begin = np.array([incident.begin for incident in incidents])
     end = np.array([incident.end for incident in incidents])
-    columns = {
+    columns: dict[str, NDArray[Any] | list[Any]] = {
         "task": [labels[incident.task] for incident in incidents],
         "column": [", ".join(incident.columns) for incident in incidents],
         "alarms": [len(incident.alarms) for incident in incidents],
