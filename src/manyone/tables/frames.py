@@ -252,22 +252,13 @@ def text_style(columns: Mapping[str, Sequence[str]]) -> Style:
 
 
 def read_columns(frame: Frame, names: Sequence[str]) -> Columns:
-    """Some columns as plain arrays; all numbers in one go, as they are read once per row."""
-    schema = frame.schema
-    plain = [name for name in names if schema[name].is_float()]
-    columns = {}
-    if len(plain) > 1:
-        values = np.asarray(frame[plain].to_numpy(), dtype=np.float64)
-        columns = {name: Column("number", values[:, k]) for k, name in enumerate(plain)}
-    return {
-        name: columns[name] if name in columns else read_column(frame.get_column(name))
-        for name in names
-    }
+    """Some columns as plain arrays."""
+    return {name: read_column(frame.get_column(name)) for name in names}
 
 
 def numbers(series: Series) -> Array:
     """Values as float64, NaN where missing."""
-    if series.dtype not in (nw.Float64, nw.Float32) or len(series) == 0:
+    if not series.dtype.is_float() or len(series) == 0:
         series = series.cast(nw.Float64)
     return np.asarray(series.to_numpy(), dtype=np.float64)
 
