@@ -29,8 +29,10 @@ CLEAN = (
     "src/manyone/plots",
     "src/manyone/routing.py",
     "src/manyone/tablefiles",
+    "tests/cli/killing.py",
     "tests/cli/test_model_files.py",
     "tests/cli/test_reading.py",
+    "tests/cli/test_watch.py",
     "tests/every_method.py",
     "tests/forging.py",
     "tests/golden",
@@ -51,6 +53,8 @@ CLEAN = (
     "tests/test_style.py",
     "tests/test_toy_method.py",
     "tests/toy_method.py",
+    "tests/watch/test_drift_of_discrete_rows.py",
+    "tests/watch/test_forged_states.py",
 )
 
 #: Rooms of the package from the lowest to the highest. A room imports from lower ones; modules

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -50,6 +51,24 @@ def test_killed_commands_leave_the_model_as_it_was_or_finished(here):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "kills", [15, pytest.param(200, marks=pytest.mark.slow)], ids=["some", "many"]
+)
+def test_a_watch_that_is_killed_counts_every_row_once(here, kills):
+    """Whenever it is killed, what it leaves in the end is what a run without kills leaves."""
+    ids = [3, 50, 120, 9999]
+    answers = {"id": ids, "answer": ["normal", "fault", "normal", "later"]}
+    pl.DataFrame(answers).write_csv("answers.csv")
+    script = Path(__file__).with_name("killing.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(here), str(kills), "0"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "runs completed" in done.stdout
+
+
 def test_enrolments_at_the_same_time_are_both_there(here):
     table = pl.read_csv("today.csv")
     for number in (1, 2, 3):

@@ -668,3 +668,32 @@ def test_rows_from_a_pipe_are_watched_once_by_their_ids(here, monkeypatch, capsy
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(stream))
         assert main(args) == 0
         assert expected in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_named_time_formats_are_read(here, ending, capsys):
+    """Times as 31/01/2026 12:00, which a model was told how to read."""
+
+    def told(name):
+        when = pl.col("when").str.to_datetime("%Y-%m-%d %H:%M")
+        return pl.read_csv(name).with_columns(when.dt.strftime("%d/%m/%Y %H:%M"))
+
+    told("events.csv").write_csv("events.csv")
+    fit = ["fit", "events.csv", "--task", "machine", "--time", "when", "--no-tune"]
+    form = ["--time-format", "%d/%m/%Y %H:%M", "--out", "fleet.manyone"]
+    assert main([*fit, *form, "--anomalies", "faults"]) == 0
+    table = told("today.csv")
+    table.write_csv("today.csv")
+    table.write_parquet("today.parquet")
+    assert main([*WATCH[:2], f"today.{ending}", *WATCH[3:]]) == 0
+    moments = query("SELECT moment FROM judged_row")
+    assert all(moment is not None and moment > 1.7e9 for (moment,) in moments)
+    assert "is older than a row" in capsys.readouterr().err
+
+
+def test_bad_values_may_be_taken_as_missing(here, refused, capsys):
+    whole = (here / "today.csv").read_text()
+    (here / "today.csv").write_text(whole + "pump 1,2026-01-01 12:00,1,2,x,4,false\n")
+    refused(WATCH, "row 180", "'x'")
+    assert main([*WATCH, "--bad-values", "missing"]) == 0
+    assert "181 new rows" in capsys.readouterr().out

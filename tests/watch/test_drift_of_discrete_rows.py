@@ -7,7 +7,9 @@ from manyone import IndependentOCKSR, JointOCKSR, Monitor
 from manyone.watch.thresholds import WINDOW, tied_scores
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
-TASKS, TRAINING_ROWS, NEW_ROWS = 20, 50, 500
+TASKS = 20
+TRAINING_ROWS = 50
+NEW_ROWS = 500
 
 
 def yes_or_no(columns):

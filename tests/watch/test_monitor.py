@@ -406,3 +406,28 @@ def test_confirmed_rows_of_a_table_are_enrolled(pumps):
     monitor.feedback(found.id, normal=True)
     assert monitor.enroll(new, id=found.id) == 20
     assert monitor.model.n_rows_ == pumps.n_rows_ + 20
+
+
+def test_the_rate_differs_from_the_promise_by_the_way_of_the_level(model):
+    """As docs/time.rst says: with answers, and a level that stays between its bounds."""
+    rows = 700
+    X, task = stream(rows, shift=0.6)
+    monitor = Monitor(model)
+    first = monitor.update(X[:TASKS], task[:TASKS])
+    monitor.feedback(first.id, normal=True)  # from now on the level moves in full steps
+    monitor.state.answers[:, 0] = 1.0
+    start = monitor.state.level.copy()
+    alarms = np.zeros(TASKS)
+    inside = np.ones(TASKS, dtype=bool)
+    for row in range(1, rows):
+        now = slice(row * TASKS, (row + 1) * TASKS)
+        watched = monitor.update(X[now], task[now])
+        monitor.feedback(watched.id[watched.alarm], normal=True)
+        alarms += watched.alarm
+        inside &= (monitor.state.level > 0.0) & (monitor.state.level < 0.5)
+    n = rows - 1
+    assert inside.mean() > 0.5
+    difference = alarms / n - RATE
+    way = (start - monitor.state.level) / (thresholds.STEP * n)
+    np.testing.assert_allclose(difference[inside], way[inside], atol=1e-9)
+    assert np.abs(difference[inside]).max() <= 0.5 / (thresholds.STEP * n)

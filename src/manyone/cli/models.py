@@ -128,11 +128,13 @@ def tail_for(
     bad_values: BadValues = "refuse",
 ) -> AbstractContextManager[Tail]:
     """What is new in a table for a model since it was read last."""
+    time_formats = _time_formats(model)
+    kinds: dict[str, Kind] = {**_kinds(model), **dict.fromkeys(time_formats, "date")}
     return open_tail(
         source,
-        _kinds(model),
+        kinds,
         before,
-        time_formats=_time_formats(model),
+        time_formats=time_formats,
         bad_values=bad_values,
     )
 

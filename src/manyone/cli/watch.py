@@ -276,7 +276,6 @@ class _Run:
 
     def watch_new_rows(self) -> None:
         """Judge what is new in the table, batch by batch."""
-        self._store.use_answers(self._monitor)
         is_stream = self._source == _STREAM
         path = str(self._source if is_stream else self._source.resolve())
         before = self._store.last_file(path)
@@ -319,6 +318,8 @@ class _Run:
         """Judge the rows of a block, and hand them to the store."""
         from manyone.tables.frames import as_table, task_labels
 
+        # Before each batch, so that a run that was killed goes on as it would have.
+        self._store.use_answers(self._monitor)
         table = block.table
         times = self._times(table)
         flagged = self._monitor.state.flagged >= 0

@@ -101,7 +101,7 @@ class Tail:
             yield from self._parquet_rows(most_rows)
         else:
             yield from self._text_rows(most_rows)
-            self._columns.warn_of_bad()
+        self._columns.warn_of_bad()
 
     # ------------------------------------------------------------------------------- Parquet
 
@@ -130,7 +130,9 @@ class Tail:
                 self.consumed = Consumed(
                     rows=first_row + len(batch), digest=self._hash.hexdigest()
                 )
-                yield Block(batch, first_row, None)
+                yield Block(
+                    self._columns.convert_times(batch, first_row), first_row, None
+                )
 
     # ---------------------------------------------------------------------------------- text
 

@@ -12,8 +12,10 @@ from manyone._types import Codes, Mask
 
 #: Rows that are remembered where there is no store.
 REMEMBERED = 100_000
-#: No answer, or what a person said.
-UNANSWERED, FAULT, NORMAL = -1, 0, 1
+#: What a person said of a row.
+UNANSWERED = -1
+FAULT = 0
+NORMAL = 1
 #: What is known of a row.
 ROW = np.dtype(
     [

@@ -367,7 +367,9 @@ def _check_array(
 
 
 def _check_history(history: Any, counts: Codes, n_tasks: int) -> None:
-    width = history.shape[1] if np.ndim(history) == 2 else 0
+    if type(history) is not np.ndarray:
+        raise ValueError("history is no array")
+    width = history.shape[1] if history.ndim == 2 else 0
     if not 0 < width <= LONGEST or counts.max(initial=0) > width:
         raise ValueError(f"history is {history.shape}")
     _check_array("history", history, _Shape(np.float32, gaps=True), (n_tasks, width))
