@@ -148,6 +148,8 @@ FORGERIES = {
     "objects by dtype": lambda one: one.tree["arrays"][0].__setitem__(0, "|O"),
     "a negative length": lambda one: one.tree["arrays"][0].__setitem__(1, [-2]),
     "a huge length": lambda one: one.tree["arrays"][0].__setitem__(1, [2**60]),
+    "huge texts": lambda one: one.tree["arrays"].append(["<U999999999", [0], "C"]),
+    "no such order": lambda one: one.tree["arrays"].append(["<f8", [0], "A"]),
     "huge and empty": lambda one: one.tree["arrays"][0].__setitem__(1, [0, 2**60]),
 }
 
@@ -290,6 +292,13 @@ def test_steps_with_functions_need_trust(fleet, tmp_path):
         manyone.load(tmp_path / "p")
     twin = manyone.load(tmp_path / "p", trusted=[name])
     assert np.array_equal(twin.score_samples(X), model.score_samples(X))
+
+
+def test_steps_that_cannot_be_checked_are_refused_before_they_are_saved():
+    step = StandardScaler()
+    step.lock_ = {"deep": [np.random.SeedSequence(1)]}
+    with pytest.raises(ModelFileError, match=r"SeedSequence, which cannot be checked"):
+        _check_parts([step], frozenset())
 
 
 def test_sparse_parts_of_steps_are_checked():

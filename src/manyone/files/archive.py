@@ -43,6 +43,8 @@ _LONGEST_LINE = 4096
 _EARLIER = (b'{"format": "manyone ', b"manyone monitor state ")
 _DTYPE = re.compile(r"\|b1|[|<][iuf][1248]|<U[1-9]\d{0,8}|<[mM]8\[[a-zA-Z]{1,2}\]")
 _MOST_AXES = 4
+# Values of an array, lengths of 0 not counted: NumPy can count no more than that.
+_MOST_VALUES = 2**60
 # Packages whose versions a file tells.
 _PACKAGES = ("manyone", "scikit-learn", "numpy", "scipy")
 _LAST_CHARACTER = 0x10FFFF
@@ -294,9 +296,14 @@ def _layouts(described: Json, size: int) -> list[Layout]:
         if axes > _MOST_AXES or any(type(length) is not int for length in shape):
             raise ModelFileError(f"it has an array of the shape {shape}")
         # Empty arrays may be long one way: no longer than an array that is there.
-        if any(not 0 <= length <= size for length in shape) or order not in ("C", "F"):
+        longest = max(size, 1)
+        if any(not 0 <= length <= longest for length in shape):
+            raise ModelFileError(f"it has an array of the shape {shape}")
+        if math.prod(filter(None, shape)) > _MOST_VALUES or order not in ("C", "F"):
             raise ModelFileError(f"it has an array of the shape {shape}")
         dtype = np.dtype(name)
+        if dtype.itemsize > max(size, np.dtype("<U1").itemsize):
+            raise ModelFileError(f"it has an array of the type {name!r}")
         total += math.prod(shape) * dtype.itemsize
         layouts.append((dtype, tuple(shape), order))
     if total != size:

@@ -59,6 +59,7 @@ def packed(estimators: list[object], trusted: Sequence[str]) -> bytes:
             f"one of its steps ({names}) holds {untrusted}, which load() would refuse. "
             "Remove it, or, if you know it, pass trusted=[...] here and there"
         )
+    _check_parts(estimators, frozenset(trusted))
     return content
 
 
