@@ -44,7 +44,8 @@ N_TRAIN, N_TEST = 20, 200
 def measured_rate(name: str, rate: float, seed: int) -> float:
     """Share of held-out normal digits that raise an alarm."""
     digits = load_mnist()
-    X, y = normalize(digits.data), digits.target
+    X = normalize(digits.data)
+    y = digits.target
     order = np.random.default_rng(seed).permutation(len(X))
     mine = [order[y[order] == digit] for digit in range(10)]
     train = np.concatenate([rows[:N_TRAIN] for rows in mine])
@@ -81,13 +82,12 @@ def simulated(data_sets: int, sizes: list[int]) -> None:
                     alarm = model.recalibrate(rate).predict(Z, task=claim) == -1
                     alarms.setdefault((name, rate), []).append(alarm)
         for (name, rate), found in alarms.items():
-            count, size = np.sum(found), np.size(found)
+            count = np.sum(found)
+            size = np.size(found)
             # Of n rows a rate of k / (n + 1) can be promised, or one from the pool of all tasks.
             resolvable = np.floor(rate * (n_rows + 1) + 1e-9) / (n_rows + 1)
-            low, high = (
-                binom.ppf(0.001, size, 0.75 * resolvable),
-                binom.ppf(0.999, size, rate),
-            )
+            low = binom.ppf(0.001, size, 0.75 * resolvable)
+            high = binom.ppf(0.999, size, rate)
             inside = "inside" if low <= count <= high else "OUTSIDE"
             print(
                 f"{n_rows:3d} rows {name:17s} asked {100 * rate:2.0f} %, measured "
@@ -105,11 +105,13 @@ def informed_thresholds(D: Array, sigma: float, rate: float) -> Array:
         -0.5 * (D**2).sum(axis=1)[:, None] / spread**2 - D.shape[1] * log_spread
     )
     posterior = softmax(likelihood + norm.logpdf(np.linspace(-5.0, 5.0, 81)), axis=1)
-    low, high = np.zeros(len(D)), 50.0 * D.max(axis=1)
+    low = np.zeros(len(D))
+    high = 50.0 * D.max(axis=1)
     for _ in range(40):
         middle = 0.5 * (low + high)
         often = (posterior * 2.0 * norm.sf(middle[:, None] / spread)).sum(axis=1) > rate
-        low, high = np.where(often, middle, low), np.where(often, high, middle)
+        low = np.where(often, middle, low)
+        high = np.where(often, high, middle)
     return high
 
 
@@ -121,7 +123,8 @@ def worst_of_many(draws: int, rate: float, n_tasks: int = 50, n_rows: int = 10) 
     )
     codes = np.repeat(np.arange(n_tasks), n_rows)
     for sigma in (0.0, 0.5, 1.0, 1.5):
-        rng, found = np.random.default_rng(0), []
+        rng = np.random.default_rng(0)
+        found = []
         for _ in range(draws):
             spread = np.exp(sigma * rng.normal(size=n_tasks))
             D = np.abs(rng.normal(size=(n_tasks, n_rows))) * spread[:, None]
@@ -146,14 +149,13 @@ def worst_of_many(draws: int, rate: float, n_tasks: int = 50, n_rows: int = 10) 
 def worst_of_fitted(name: str, draws: int, rate: float, n_tasks: int = 50) -> None:
     """The same of a method fitted to rows."""
     warnings.simplefilter("ignore")
-    codes, claim = np.repeat(np.arange(n_tasks), 10), np.repeat(np.arange(n_tasks), 200)
+    codes = np.repeat(np.arange(n_tasks), 10)
+    claim = np.repeat(np.arange(n_tasks), 200)
     found = []
     for seed in range(draws):
         rng = np.random.default_rng(seed)
-        centres, spread = (
-            3.0 * rng.normal(size=(n_tasks, 5)),
-            np.exp(rng.normal(size=(n_tasks, 1))),
-        )
+        centres = 3.0 * rng.normal(size=(n_tasks, 5))
+        spread = np.exp(rng.normal(size=(n_tasks, 1)))
         X, Z = (
             centres[t] + spread[t] * rng.normal(size=(len(t), 5))
             for t in (codes, claim)

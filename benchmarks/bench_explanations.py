@@ -98,10 +98,8 @@ def plant(data: Rows, n_rows: int, rng: np.random.Generator) -> Planted:
         if len(mine) >= data.number + 5:
             chosen.append(mine[: data.number])
             held.append(mine[data.number :])
-    train, codes = (
-        data.X[np.concatenate(chosen)],
-        np.repeat(np.arange(len(chosen)), data.number),
-    )
+    train = data.X[np.concatenate(chosen)]
+    codes = np.repeat(np.arange(len(chosen)), data.number)
     kept = np.ptp(train, axis=0) > 0
     train = train[:, kept]
     means = task_means(train, codes, np.ones(len(train)))
@@ -116,7 +114,8 @@ def plant(data: Rows, n_rows: int, rng: np.random.Generator) -> Planted:
     order = order[varies[task[order]].any(axis=1)][:n_rows]
     base, task = data.X[test[order]][:, kept], task[order]
     column = np.array([rng.choice(np.flatnonzero(varies[one])) for one in task])
-    place, sign = np.arange(len(task)), rng.choice([-1.0, 1.0], size=len(task))
+    place = np.arange(len(task))
+    sign = rng.choice([-1.0, 1.0], size=len(task))
     rows = {}
     for name, size in (("8 sd", 8.0), ("4 sd", 4.0)):
         rows[name] = base.copy()
@@ -165,7 +164,8 @@ def kernel_shap(planted: Planted, n_rows: int) -> Iterator[tuple[str, Array, flo
     import shap
 
     for name, X in planted.rows.items():
-        found, begin = [], time.perf_counter()
+        found = []
+        begin = time.perf_counter()
         for x, task in zip(X[:n_rows], planted.task[:n_rows], strict=True):
             own = planted.train[planted.codes == task]
             forest = IsolationForest(random_state=0).fit(own)
@@ -196,7 +196,8 @@ def main() -> None:
         for way, answers in ways.items():
             for kind, named, seconds in answers:
                 hit = named == planted.column[: len(named), None]
-                first, three = 100 * hit[:, 0].mean(), 100 * hit.any(axis=1).mean()
+                first = 100 * hit[:, 0].mean()
+                three = 100 * hit.any(axis=1).mean()
                 line = f"{name:11s} {kind:18s} {way:12s} {first:5.1f} / {three:5.1f}"
                 print(
                     f"{line}   {1e3 * seconds:7.2f} ms  ({len(named)} rows)", flush=True

@@ -80,9 +80,12 @@ def entities(name: str, seed: int) -> tuple[Any, ...]:
     """The same of a set with labelled faults, columns standardised on the training rows."""
     X, split = draw(name, DATASETS[name].protocols["faults"], seed)
     some = np.unique(split.task)[:TASKS]
-    train, test = np.isin(split.task, some), np.isin(split.owner, some)
+    train = np.isin(split.task, some)
+    test = np.isin(split.owner, some)
     test &= np.random.default_rng(seed).random(len(test)) < 1000 / test.sum()
-    Z, claim, wrong = X[split.test][test], split.owner[test], split.fault[test]
+    Z = X[split.test][test]
+    claim = split.owner[test]
+    wrong = split.fault[test]
     return X[split.train][train], split.task[train], Z, claim, wrong
 
 
@@ -168,7 +171,8 @@ def main() -> None:
                 name, asked.cut
             )
         some = np.unique(task)[: asked.tasks]
-        X, task = X[np.isin(task, some)], task[np.isin(task, some)]
+        X = X[np.isin(task, some)]
+        task = task[np.isin(task, some)]
         Z, wrong, claim = (values[np.isin(claim, some)] for values in (Z, wrong, claim))
         good, mine = Z[~wrong], claim[~wrong]
         bad = gross(good, X.std(axis=0), np.random.default_rng(1))

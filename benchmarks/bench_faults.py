@@ -106,7 +106,8 @@ def faults(seeds: int, out: Path) -> bool:
     rivals = {key[0]: aucs[key] for key in best.values() if not ours(key[0])}
     top = max(rivals, key=lambda name: rivals[name].mean())
     used = {name: aucs[name, DEFAULT].mean() for name in AS_USED}
-    cost, engines = (mine - hedge).mean(axis=0), SETS.index("turbofan")
+    cost = (mine - hedge).mean(axis=0)
+    engines = SETS.index("turbofan")
     gain = (mine - rivals[top]).mean(axis=0)
     least = mine.mean() - max(used.values())
     results = [
@@ -270,7 +271,9 @@ def _stranger_rows(name: str) -> tuple[Array, Array]:
 
 def strangers(seeds: int, out: Path) -> bool:
     """`auto` beside a tuned NonlinearOCKSR, set by set."""
-    differences, hedges, low = [], [], True
+    differences = []
+    hedges = []
+    low = True
     for name in STRANGERS:
         found = _parallel(strangers_auc, [(name, seed) for seed in range(seeds)])
         table = {kind: np.array([one[kind] for one in found]) for kind in found[0]}

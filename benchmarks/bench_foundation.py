@@ -51,7 +51,8 @@ def bare_joint(X: np.ndarray, R: np.ndarray, gamma: float) -> None:
 
 def joint_fit(n: int, n_tasks: int, d: int, repeats: int) -> None:
     rng = np.random.default_rng(0)
-    X, task = rng.normal(size=(n, d)), np.arange(n) % n_tasks
+    X = rng.normal(size=(n, d))
+    task = np.arange(n) % n_tasks
     R = np.asfortranarray(np.eye(n_tasks)[task])
     times = in_turns(
         {
@@ -70,7 +71,8 @@ def many_small_tasks(
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(n_tasks), n_rows)
     X = rng.normal(size=(len(task), d))
-    Z, claim = rng.normal(size=(n_score, d)), rng.integers(0, n_tasks, n_score)
+    Z = rng.normal(size=(n_score, d))
+    claim = rng.integers(0, n_tasks, n_score)
     blocks = [X[task == t] for t in range(n_tasks)]
     machines = [OneClassSVM().fit(block) for block in blocks]
     model = IndependentOCKSR().fit(X, task=task)

@@ -23,12 +23,18 @@ from manyone.datasets import load_mnist
 
 def main() -> int:
     digits = load_mnist(subset=False)
-    X, task, train = digits.data, digits.target, digits.split == "train"
-    true, aucs, rates = task[~train], [], []
+    X = digits.data
+    task = digits.target
+    train = digits.split == "train"
+    true = task[~train]
+    aucs = []
+    rates = []
     for m in (500, 2000):
-        model, begin = JointOCKSR(landmarks=m, random_state=0), time.process_time()
+        model = JointOCKSR(landmarks=m, random_state=0)
+        begin = time.process_time()
         model.fit(X[train], task=task[train])
-        taken, scores = time.process_time() - begin, model.score_tasks(X[~train])
+        taken = time.process_time() - begin
+        scores = model.score_tasks(X[~train])
         aucs.append(
             100 * np.mean([roc_auc_score(true == t, scores[:, t]) for t in range(10)])
         )

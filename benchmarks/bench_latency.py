@@ -16,7 +16,11 @@ from sklearn.utils.validation import validate_data
 from manyone import IndependentOCKSR, JointOCKSR
 
 MOST = 120.0  # microseconds
-TASKS, ROWS, WIDTH, LOOPS, TURNS = 10, 30, 20, 20, 300
+TASKS = 10
+ROWS = 30
+WIDTH = 20
+LOOPS = 20
+TURNS = 300
 
 
 def microseconds(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
@@ -38,11 +42,9 @@ def main() -> int:
     joint, alone = (
         cls(alarm_rate=0.1).fit(X, task=task) for cls in (JointOCKSR, IndependentOCKSR)
     )
-    gamma, squares, coefficients = (
-        0.05,
-        np.einsum("ij,ij->i", X, X),
-        rng.normal(size=len(X)),
-    )
+    gamma = 0.05
+    squares = np.einsum("ij,ij->i", X, X)
+    coefficients = rng.normal(size=len(X))
 
     def arithmetic() -> bool:
         distances = squares - 2.0 * (X @ row[0]) + row[0] @ row[0]

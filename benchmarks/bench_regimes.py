@@ -56,8 +56,11 @@ class Fleet:
     """Tasks of a regime, to draw rows of."""
 
     def __init__(self, regime: Regime, seed: int) -> None:
-        self.regime, self.rng = regime, np.random.default_rng(seed)
-        T, d, rng = regime.tasks, COLUMNS, self.rng
+        self.regime = regime
+        self.rng = np.random.default_rng(seed)
+        T = regime.tasks
+        d = COLUMNS
+        rng = self.rng
         self.centre = regime.apart * rng.normal(size=(T, d))
         self.way = regime.drift * rng.normal(size=(T, d))
         factors = [np.linalg.qr(rng.normal(size=(d, d)))[0][:2] for _ in range(T)]
@@ -75,7 +78,8 @@ class Fleet:
 
     def numbers(self, t: int, when: np.ndarray) -> np.ndarray:
         """Measured columns of normal rows, one for each time."""
-        n, share = len(when), self.regime.factors
+        n = len(when)
+        share = self.regime.factors
         common = 3.0 * np.sqrt(share) * self.noise(n, 2) @ self.factor[t]
         rows = common + np.sqrt(1.0 - share) * self.noise(n, COLUMNS)
         return self.centre[t] + self.scale[t] * rows + when[:, None] * self.way[t]
@@ -90,7 +94,9 @@ class Fleet:
 
     def faults(self, t: int, when: np.ndarray) -> np.ndarray:
         """Measured columns of faults."""
-        rows, other, rng = self.numbers(t, when), self.numbers(t, when), self.rng
+        rows = self.numbers(t, when)
+        other = self.numbers(t, when)
+        rng = self.rng
         deviation = self.numbers(t, np.zeros(500)).std(axis=0)
         for i in range(len(rows)):
             if i % 2:
@@ -103,7 +109,9 @@ class Fleet:
 
     def tables(self) -> tuple[np.ndarray, ...]:
         """Training rows and their tasks, new rows, their tasks, and which are faults."""
-        T, n, later = self.regime.tasks, self.regime.rows, np.linspace(1.0, 2.0, NEW)
+        T = self.regime.tasks
+        n = self.regime.rows
+        later = np.linspace(1.0, 2.0, NEW)
         train, new = [], []
         for t in range(T):
             normal = self.numbers(t, np.linspace(0.0, 1.0, n))
@@ -112,7 +120,8 @@ class Fleet:
             new.append(np.hstack([both, self.categories(t, 2 * NEW)]))
         fault = np.tile(np.repeat([False, True], NEW), T)
         scaler = StandardScaler().fit(np.vstack(train))
-        X, Z = scaler.transform(np.vstack(train)), scaler.transform(np.vstack(new))
+        X = scaler.transform(np.vstack(train))
+        Z = scaler.transform(np.vstack(new))
         return X, np.repeat(np.arange(T), n), Z, np.repeat(np.arange(T), 2 * NEW), fault
 
 

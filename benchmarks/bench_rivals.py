@@ -38,7 +38,8 @@ def bench_svdd(n: int = 2000) -> bool:
     for d in (5, 20, 100):
         X = np.random.default_rng(0).normal(size=(n, d))
         for nu in (0.05, 0.1, 0.5):
-            ours, theirs = SVDD(gamma=1 / d, nu=nu), OneClassSVM(gamma=1 / d, nu=nu)
+            ours = SVDD(gamma=1 / d, nu=nu)
+            theirs = OneClassSVM(gamma=1 / d, nu=nu)
             calls = {"ours": partial(ours.fit, X), "theirs": partial(theirs.fit, X)}
             times = in_turns(calls, repeats=15)
             ratio = times["ours"] / times["theirs"]
@@ -78,7 +79,8 @@ def bench_others() -> None:
     print("Other solvers: milliseconds")
     for n_tasks, size in ((10, 15), (50, 20)):
         X, task = clusters(n_tasks, size)
-        K, Y = rbf_kernel(X), np.eye(n_tasks)[task]
+        K = rbf_kernel(X)
+        Y = np.eye(n_tasks)[task]
         upper = np.full(len(K), 1 / (0.1 * size))
         cases: dict[str, tuple[Callable[..., object], tuple[object, ...]]] = {
             "null space": (solve_null_space, (K, task)),
@@ -142,11 +144,9 @@ def score_morvr(repeats: int = 5) -> None:
             except DatasetNotFoundError as error:
                 print(f"  {name}: skipped. {error}")
                 break
-            train, test, labels = (
-                X[split.train],
-                X[split.test],
-                split.task[:, None] == split.tasks,
-            )
+            train = X[split.train]
+            test = X[split.test]
+            labels = split.task[:, None] == split.tasks
             distances2 = euclidean_distances(train, squared=True)
             width = distances2[np.triu_indices(len(train), 1)].mean()
             design = with_bias(np.exp(-distances2 / width))

@@ -115,7 +115,9 @@ def rival() -> bool:
 
 
 def one_rival(rows: int) -> None:
-    data, names, times = fleet(rows, 100, COLUMNS), (OURS, "Nystroem + Ridge"), []
+    data = fleet(rows, 100, COLUMNS)
+    names = (OURS, "Nystroem + Ridge")
+    times = []
     for _ in range(4):
         times.append([seconds(CONTENDERS[name], data, LANDMARKS) for name in names])
     counted = np.array(times[1:])
@@ -197,7 +199,9 @@ def both(data: Data, landmarks: int) -> np.ndarray:
 
 def forests() -> bool:
     data = fleet(5_000 if QUICK else 20_000, 50 if QUICK else 200, COLUMNS)
-    rival, aucs, taken = "IsolationForest per task", {}, {}
+    rival = "IsolationForest per task"
+    aucs = {}
+    taken = {}
     ours = {"JointOCKSR": CONTENDERS["JointOCKSR"], "CombinedOneClass": both}
     for name, contender in {rival: CONTENDERS[rival], **ours}.items():
         begin = time.process_time()
@@ -223,10 +227,8 @@ def large() -> bool:
     for method in (IndependentOCKSR, JointOCKSR):
         rng = np.random.default_rng(0)
         codes = np.append(np.zeros(rows, dtype=int), np.repeat(np.arange(1, 21), 30))
-        centres, claim = (
-            4.0 * rng.normal(size=(21, 5)),
-            np.repeat(np.arange(1, 21), 100),
-        )
+        centres = 4.0 * rng.normal(size=(21, 5))
+        claim = np.repeat(np.arange(1, 21), 100)
         X, Z = (centres[own] + rng.normal(size=(len(own), 5)) for own in (codes, claim))
         model = method(landmarks=100, random_state=0).fit(X, task=codes)
         small.append(float(np.mean(model.predict(Z, task=claim) == -1)))
@@ -252,7 +254,8 @@ def enrolled() -> bool:
     rates = []
     for seed in range(10 if QUICK else 40):
         rng = np.random.default_rng(seed)
-        centres, task = 1.5 * rng.normal(size=(8, 3)), np.repeat(np.arange(8), 60)
+        centres = 1.5 * rng.normal(size=(8, 3))
+        task = np.repeat(np.arange(8), 60)
         claim = np.repeat(np.arange(8), 100)
         X, Z = (centres[own] + rng.normal(size=(len(own), 3)) for own in (task, claim))
         model = JointOCKSR(landmarks=40, random_state=0, alarm_rate=0.1)

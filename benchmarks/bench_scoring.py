@@ -27,7 +27,10 @@ from scipy.spatial.distance import cdist
 from manyone import TableModel, load, save
 from manyone.datasets import make_fleet
 
-TASKS, ROWS, SENSORS, BLOCK = 20, 20, 8, 4096
+TASKS = 20
+ROWS = 20
+SENSORS = 8
+BLOCK = 4096
 QUICK = "--quick" in sys.argv
 SCORED = 50_000 * TASKS // (10 if QUICK else 1)
 
@@ -78,7 +81,8 @@ def main() -> int:
         taken = run([*command, "score", model, rows, "--out", scores, "--json"])
         taken -= run([*command, "info", model])
         arithmetic = (arithmetic + bare(fleet.test_data, fleet.data, dual, layers)) / 2
-        loaded, row = load(model), table(fleet.test_data[:1], fleet.test_task[:1])
+        loaded = load(model)
+        row = table(fleet.test_data[:1], fleet.test_task[:1])
         times = []
         for _ in range(50):
             start = time.perf_counter()

@@ -108,7 +108,8 @@ def bench_linear() -> bool:
             f"{taken / eigh:.1f} eigh, {kron / taken:.0f}x faster than the A-step; "
             f"{result.n_iter} iterations, gap {result.duality_gap:.1e}"
         )
-    model, task = LinearOCKSR(kernel="precomputed"), np.argmax(R, axis=1)
+    model = LinearOCKSR(kernel="precomputed")
+    task = np.argmax(R, axis=1)
     warnings.simplefilter("ignore", CalibrationWarning)
     taken = shortest(lambda: model.fit(K, task=task))
     print(
@@ -124,7 +125,8 @@ def bench_evaluation(n_rows: int = 2000, n_tasks: int = 50) -> None:
     X = rng.normal(size=(n_tasks, 20))[task] + 0.7 * rng.normal(size=(n_rows, 20))
     distance = cdist(X, X, "sqeuclidean")
     K = np.exp(-distance / distance.mean()) + 1e-10 * np.eye(n_rows)
-    R, Phi = np.eye(n_tasks)[task], np.linalg.cholesky(K)
+    R = np.eye(n_tasks)[task]
+    Phi = np.linalg.cholesky(K)
     W = Phi.T @ scipy.linalg.solve(K + 0.1 * np.eye(n_rows), R, assume_a="pos")
     problem = TwoLayerProblem(Phi, R, np.ones(n_rows), task, 0.1, W, 1.0, 1.0)
     reduced = partial(reduced_objective, problem, 0.1, np.empty((2, n_rows, n_rows)))
@@ -196,10 +198,8 @@ def skglm_time(
             indices,
         )
     )
-    datafit, design = (
-        compiled_clone(QuadraticGroup(pointer, indices)),
-        np.asfortranarray(J),
-    )
+    datafit = compiled_clone(QuadraticGroup(pointer, indices))
+    design = np.asfortranarray(J)
     for tol in (1e-5, 1e-7):
         solver = GroupBCD(
             tol=tol, max_iter=100, max_epochs=20_000, ws_strategy="fixpoint"

@@ -56,7 +56,8 @@ def keystrokes(seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def servers(seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Few training rows of each server, and later rows with faults."""
-    early, late = load_servers(split="train"), load_servers(split="test")
+    early = load_servers(split="train")
+    late = load_servers(split="test")
     rng = np.random.default_rng(seed)
     parts: list[list[pd.DataFrame]] = [[], []]
     for server in range(8):
@@ -103,9 +104,11 @@ def rivals(
     train: pd.DataFrame, test: pd.DataFrame
 ) -> dict[str, tuple[float, float, float]]:
     """One detector per task, and the nearest neighbour with each task's own column scales."""
-    task, bad = test.user.to_numpy(), test.bad.to_numpy()
+    task = test.user.to_numpy()
+    bad = test.bad.to_numpy()
     scaler = StandardScaler().fit(train.drop(columns="user"))
-    X, codes = scaler.transform(train.drop(columns="user")), train.user.to_numpy()
+    X = scaler.transform(train.drop(columns="user"))
+    codes = train.user.to_numpy()
     Y = scaler.transform(test.drop(columns=["user", "bad"]))
     detectors: dict[str, Any] = {
         "OneClassSVM": OneClassSVM(nu=RATE),
@@ -139,10 +142,8 @@ def rivals(
 
 def shops(n: int, share: float, rng: np.random.Generator) -> pd.DataFrame:
     """So many rows of each shop."""
-    shop, places = (
-        np.repeat(np.arange(100), n),
-        np.random.default_rng(1).normal(size=(100, 4)),
-    )
+    shop = np.repeat(np.arange(100), n)
+    places = np.random.default_rng(1).normal(size=(100, 4))
     table = pd.DataFrame(
         3.0 * places[shop] + rng.normal(size=(100 * n, 4)), columns=list("abcd")
     )
@@ -152,11 +153,10 @@ def shops(n: int, share: float, rng: np.random.Generator) -> pd.DataFrame:
 
 def machines(n: int, share: float, rng: np.random.Generator) -> pd.DataFrame:
     """So many rows of each machine, a share of the values of three sensors missing."""
-    machine, places = (
-        np.repeat(np.arange(40), n),
-        np.random.default_rng(1).normal(size=(40, 5)),
-    )
-    load, noise = rng.uniform(-2.0, 2.0, (40 * n, 1)), rng.normal(size=(40 * n, 5))
+    machine = np.repeat(np.arange(40), n)
+    places = np.random.default_rng(1).normal(size=(40, 5))
+    load = rng.uniform(-2.0, 2.0, (40 * n, 1))
+    noise = rng.normal(size=(40 * n, 5))
     table = pd.DataFrame(
         3.0 * places[machine] + load + 0.1 * noise, columns=list("abcde")
     )
@@ -179,10 +179,8 @@ def simulated(name: str, seeds: int) -> None:
             )
             model.fit(make(size, share, rng))
             new = make(20, share, rng)
-            alarm, gap = (
-                model.score(new).alarm.to_numpy(),
-                new.isna().any(axis=1).to_numpy(),
-            )
+            alarm = model.score(new).alarm.to_numpy()
+            gap = new.isna().any(axis=1).to_numpy()
             numbers = new.select_dtypes("float").columns[[0, -1]]
             faulty = [
                 new.assign(**{c: new[c] + fault})[new[c].notna()] for c in numbers

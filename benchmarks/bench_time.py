@@ -70,7 +70,9 @@ def watch(
 
 def exchangeable(sets: int = 40) -> None:
     for rows in (5, 20, 80):
-        flags, fed, own = 0, [], []
+        flags = 0
+        fed = []
+        own = []
         for model, new in streams(rows, sets, 500):
             alarm, drift = watch(Monitor(model), new, answers=False)
             flags += int(drift[-1].sum())
@@ -114,15 +116,16 @@ def resembling(
 
 def alike(sets: int = 4) -> None:
     """Drift flags where rows resemble the one before: of quiet streams, and of moved ones."""
-    T, d, rows, new = 25, 8, 100, 500
+    T = 25
+    d = 8
+    rows = 100
+    new = 500
     for like in (0.0, 0.3, 0.5, 0.8):
         flags, delays = 0, []
         for seed in range(sets):
             X = resembling(rows + new, T, d, like, seed)
-            when, task = (
-                np.repeat(np.arange(rows), T),
-                np.tile(np.arange(T), rows + new),
-            )
+            when = np.repeat(np.arange(rows), T)
+            task = np.tile(np.arange(T), rows + new)
             model = IndependentOCKSR(alarm_rate=RATE).fit(
                 X[:rows].reshape(-1, d),
                 task=task[: len(when)],
@@ -146,7 +149,9 @@ def blocks(sets: int = 4) -> None:
     for rows, like in itertools.product((30, 100, 250), (0.0, 0.8)):
         rates = {"rows": [], "blocks": [], "earlier blocks": []}
         for seed in range(sets):
-            T, d, new = 10, 5, 200
+            T = 10
+            d = 5
+            new = 200
             X = resembling(rows + new, T, d, like, seed)
             when = np.repeat(np.arange(rows), T)
             for name, groups in zip(
@@ -176,11 +181,14 @@ def blocks(sets: int = 4) -> None:
 
 def clumps(sets: int = 50) -> None:
     """Alarms on rows of new clumps, where every reading comes with nine near-copies."""
-    T, d, number = 4, 3, 12
+    T = 4
+    d = 3
+    number = 12
     raised = {"rows": [], "groups": []}
     for seed in range(sets):
         rng = np.random.default_rng(seed)
-        centres, code = 1.5 * rng.normal(size=(T, d)), np.repeat(np.arange(T), number)
+        centres = 1.5 * rng.normal(size=(T, d))
+        code = np.repeat(np.arange(T), number)
         X = np.repeat(centres[code] + rng.normal(size=(len(code), d)), 10, axis=0)
         X += 0.05 * rng.normal(size=X.shape)
         new = np.repeat(centres, 20, axis=0) + rng.normal(size=(20 * T, d))
@@ -213,7 +221,8 @@ class Stream(NamedTuple):
 
 def servers() -> None:
     """Eight servers, 100 evenly spaced training rows each, the weeks after."""
-    train, test = load_servers(), load_servers(split="test")
+    train = load_servers()
+    test = load_servers(split="test")
     some = [
         mine[np.linspace(0, len(mine) - 1, 100).astype(int)]
         for mine in (np.flatnonzero(train.target == t) for t in range(8))
@@ -237,7 +246,8 @@ def spacecraft() -> None:
         load_telemetry(spacecraft="SMAP", split=s) for s in ("train", "test")
     )
     enough = np.flatnonzero(np.bincount(train.target) >= 20)
-    known, later = np.isin(train.target, enough), np.isin(test.target, enough)
+    known = np.isin(train.target, enough)
+    later = np.isin(test.target, enough)
     stream = Stream(
         train.data[known],
         np.searchsorted(enough, train.target[known]),
@@ -252,7 +262,8 @@ def spacecraft() -> None:
 
 def keystrokes() -> None:
     """First 20 rows of 40 users, then the rest, after every second one a row of a stranger."""
-    typing, rng = load_keystrokes(), np.random.default_rng(0)
+    typing = load_keystrokes()
+    rng = np.random.default_rng(0)
     strangers = np.flatnonzero(typing.target >= 40)
     X, later = [], []
     for user in range(40):
@@ -262,10 +273,8 @@ def keystrokes() -> None:
         later.append(
             np.insert(rows, np.arange(2, len(rows), 2), rng.choice(strangers, 15))
         )
-    task, claim = (
-        np.repeat(np.arange(40), 20),
-        np.repeat(np.arange(40), list(map(len, later))),
-    )
+    task = np.repeat(np.arange(40), 20)
+    claim = np.repeat(np.arange(40), list(map(len, later)))
     later = np.concatenate(later)
     bad = typing.target[later] >= 40
     stream = Stream(
@@ -289,7 +298,9 @@ def side_by_side(stream: Stream, model: Any) -> None:
     for kind in ("full", "alarms", "half", "none"):
         found[f"monitor, answers: {kind}"] = in_time(static, Z, claim, bad, kind)
     for name, alarm in found.items():
-        rates, caught, hindsight = [], [], []
+        rates = []
+        caught = []
+        hindsight = []
         for t in np.unique(claim):
             mine = claim == t
             rates.append(alarm[mine & ~bad].mean())
@@ -307,7 +318,8 @@ def side_by_side(stream: Stream, model: Any) -> None:
 
 def in_time(model, Z, claim, bad, kind: str) -> np.ndarray:
     """Alarms row by row of each server, answers after every row (or for every second alarm)."""
-    monitor, alarm = Monitor(model), np.zeros(len(Z), dtype=bool)
+    monitor = Monitor(model)
+    alarm = np.zeros(len(Z), dtype=bool)
     tasks = np.unique(claim)
     rows = [np.flatnonzero(claim == t) for t in tasks]
     for i in range(max(map(len, rows))):
@@ -325,7 +337,9 @@ def in_time(model, Z, claim, bad, kind: str) -> np.ndarray:
 def attack() -> None:
     """Walk outwards in small steps, one back after every alarm, until 1,000 rows were accepted."""
     for answered in (False, True):
-        moved, allowed, most = [], [], []
+        moved = []
+        allowed = []
+        most = []
         for seed in range(10):
             rng = np.random.default_rng(seed)
             model = IndependentOCKSR(alarm_rate=RATE).fit(rng.normal(size=(50, 8)))
@@ -333,7 +347,9 @@ def attack() -> None:
             radii = np.linspace(0.0, 12.0, 4000)
             way = radii[:, None] * np.full(8, 1 / np.sqrt(8))
             scores = model.score_samples(way)
-            first, accepted, at = monitor.thresholds[0], 0, 0
+            first = monitor.thresholds[0]
+            accepted = 0
+            at = 0
             lowest = first
             for _ in range(4000):
                 if accepted == 1000:
@@ -363,7 +379,8 @@ def kills(number: int = 200) -> None:
     """Save after every batch, kill after random ones, and feed some rows again."""
     rng = np.random.default_rng(0)
     model, new = next(streams(20, 1, 400, 1.0))
-    X, task = new.reshape(-1, 8), np.tile(np.arange(25), 400)
+    X = new.reshape(-1, 8)
+    task = np.tile(np.arange(25), 400)
     cuts = np.unique(
         np.r_[0, np.sort(rng.choice(len(X), number, replace=False)), len(X)]
     )
@@ -373,7 +390,8 @@ def kills(number: int = 200) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "state"
-        whole, parts = Monitor(model), []
+        whole = Monitor(model)
+        parts = []
         for low, high in itertools.pairwise(cuts):
             found = whole.update(X[low:high], task[low:high], id=np.arange(low, high))
             answer(whole, found)
@@ -427,10 +445,8 @@ def killed(number: int = 200) -> None:
     """The command itself, killed (SIGKILL) while it writes, and given again until it is done."""
     from manyone.cli import main as cli
 
-    fleet, rng = (
-        make_fleet(10, 30, 4, n_test=60, random_state=0),
-        np.random.default_rng(0),
-    )
+    fleet = make_fleet(10, 30, 4, n_test=60, random_state=0)
+    rng = np.random.default_rng(0)
     kills = runs = 0
 
     def done(name: str, writes: int) -> bool:
@@ -483,7 +499,9 @@ def size() -> None:
     model = IndependentOCKSR(alarm_rate=RATE).fit(
         rng.normal(size=(10 * T, d)), task=task
     )
-    monitor, X, everyone = Monitor(model), rng.normal(size=(T, d)), np.arange(T)
+    monitor = Monitor(model)
+    X = rng.normal(size=(T, d))
+    everyone = np.arange(T)
     begin = time.process_time()
     for _ in range(100):
         monitor.update(X, everyone)

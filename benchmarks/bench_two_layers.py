@@ -74,7 +74,9 @@ def fleet() -> bool:
 
 def mnist() -> bool:
     digits = load_mnist(subset=False)
-    X, task, train = digits.data, digits.target, digits.split == "train"
+    X = digits.data
+    task = digits.target
+    train = digits.split == "train"
     claim = np.tile(
         np.arange(10), int(np.sum(~train))
     )  # every digit claims to be each of them

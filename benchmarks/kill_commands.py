@@ -42,7 +42,8 @@ COMMANDS = (
 )
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["polars", "skops.io", "rich.progress", "manyone.cli"])
-MODEL, SCORES = Path("fleet.manyone"), Path("scores.csv")
+MODEL = Path("fleet.manyone")
+SCORES = Path("scores.csv")
 
 
 def run(command: tuple[str, ...]) -> None:
@@ -80,7 +81,9 @@ def parts() -> list[Path]:
 
 def life_of(command: tuple[str, ...]) -> tuple[float, float]:
     """Processor time of a whole run, and seconds in which it writes."""
-    process, used, writes = start(command), 0.0, []
+    process = start(command)
+    used = 0.0
+    writes = []
     while (now := spent(process)) < float("inf"):
         used = now
         if parts():
@@ -100,7 +103,8 @@ def wait_for(process: Any, moment: float | None, pause: float) -> None:
 
 
 def main(kills: int = 200) -> int:
-    rng, outcome = random.Random(0), Counter[str]()
+    rng = random.Random(0)
+    outcome = Counter[str]()
     fleet = make_fleet(8, 15, 4, n_test=10, random_state=0)
     names = [f"x{k}" for k in range(4)]
     for name, X, task in (
@@ -114,7 +118,9 @@ def main(kills: int = 200) -> int:
     save(
         TableModel("machine", anomalies="faults").fit(pl.read_csv("events.csv")), MODEL
     )
-    before, wanted, lives = MODEL.read_bytes(), load(MODEL).score(table), {}
+    before = MODEL.read_bytes()
+    wanted = load(MODEL).score(table)
+    lives = {}
     for command in COMMANDS:  # when nobody kills it
         lives[command] = life_of(command)
         print(
@@ -131,7 +137,8 @@ def main(kills: int = 200) -> int:
             rng.uniform(0, used) if number % 2 else None,
             rng.uniform(0, writing),
         )
-        alive, begun = process.is_alive(), bool(parts())
+        alive = process.is_alive()
+        begun = bool(parts())
         if alive:
             os.kill(process.pid, rng.choice((signal.SIGKILL, signal.SIGTERM)))
         process.join()

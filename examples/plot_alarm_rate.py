@@ -15,7 +15,9 @@ from sklearn.svm import OneClassSVM
 from manyone import JointOCKSR
 from manyone.datasets import make_fleet
 
-ROWS, TASKS, REPEATS = 15, 20, 10
+ROWS = 15
+TASKS = 20
+REPEATS = 10
 RATES = np.array([0.07, 0.13, 0.2, 0.3, 0.4])
 
 

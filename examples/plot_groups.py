@@ -15,7 +15,10 @@ from scipy.stats import betabinom
 
 from manyone import TableModel
 
-SHOPS, DAYS, TEST, RATE = 90, 30, 40, 0.05
+SHOPS = 90
+DAYS = 30
+TEST = 40
+RATE = 0.05
 rng = np.random.default_rng(0)
 size = np.exp(
     rng.normal(5.0, 1.0, SHOPS)

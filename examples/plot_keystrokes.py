@@ -17,7 +17,8 @@ typing = load_keystrokes()
 table = pl.DataFrame(typing.data, schema=typing.feature_names.tolist())
 table = table.with_columns(user=pl.Series(typing.target_names[typing.target]))
 
-rng, known = np.random.default_rng(0), typing.target < 30
+rng = np.random.default_rng(0)
+known = typing.target < 30
 ten = [
     rng.choice(np.flatnonzero(typing.target == user), 10, False) for user in range(30)
 ]

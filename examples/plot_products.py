@@ -19,7 +19,8 @@ table = table.with_columns(
     product=pl.Series(products.target_names[products.target]),
     defect=pl.Series(products.label),
 )
-rng, intact = np.random.default_rng(0), ~products.label
+rng = np.random.default_rng(0)
+intact = ~products.label
 train = np.concatenate(
     [
         rng.choice(np.flatnonzero(intact & (products.target == t)), 30, False)

@@ -20,7 +20,9 @@ from manyone import JointOCKSR
 from manyone.datasets import load_mnist
 from manyone.plots import StructureDisplay
 
-ROWS, TEST, REPEATS = 20, 200, 10
+ROWS = 20
+TEST = 200
+REPEATS = 10
 RATES = np.array([0.05, 0.1, 0.15, 0.2, 0.3])
 images, digit = load_mnist(return_X_y=True)
 

@@ -21,7 +21,8 @@ def table(servers, rows):
     )
 
 
-train, test = load_servers(split="train"), load_servers(split="test")
+train = load_servers(split="train")
+test = load_servers(split="test")
 rng = np.random.default_rng(0)
 some = np.concatenate(
     [rng.choice(np.flatnonzero(train.target == s), 30, False) for s in range(8)]

@@ -46,7 +46,8 @@ names = results["task"].to_list()[1:]
 figure, ax = plt.subplots(figsize=(10, 6), layout="constrained")
 for line, name in enumerate(names):
     mine = scores.filter(pl.col("task") == name)
-    wrong, alarm = mine.filter("anomaly"), mine.filter("alarm")
+    wrong = mine.filter("anomaly")
+    alarm = mine.filter("alarm")
     ax.hlines(
         line, mine["start"].min(), mine["start"].max(), color="0.9", lw=0.8, zorder=0
     )

@@ -23,7 +23,8 @@ RATE, MARKS = 0.1, ("C3o", "C4s", "C2o", "C0o", "C7o", "C1o")
 
 def servers():
     """A hundred rows of each server; every third row of the weeks after."""
-    train, test = load_servers(), load_servers(split="test")
+    train = load_servers()
+    test = load_servers(split="test")
     mine = [np.flatnonzero(train.target == t) for t in range(len(train.target_names))]
     first = np.concatenate(
         [rows[np.linspace(0, len(rows) - 1, 100).astype(int)] for rows in mine]
@@ -40,7 +41,8 @@ def satellite():
         load_telemetry(spacecraft="SMAP", split=split) for split in ("train", "test")
     )
     enough = np.flatnonzero(np.bincount(train.target) >= 20)
-    first, later = np.isin(train.target, enough), np.isin(test.target, enough)
+    first = np.isin(train.target, enough)
+    later = np.isin(test.target, enough)
     return train.data[first], train.target[first], test.data[later], test.target[later], (
         test.label[later].astype(bool)
     )  # fmt: skip
@@ -48,7 +50,8 @@ def satellite():
 
 def typists():
     """Twenty rows of each of 40 people; then theirs, after every second one a stranger's."""
-    typing, rng = load_keystrokes(), np.random.default_rng(0)
+    typing = load_keystrokes()
+    rng = np.random.default_rng(0)
     strangers = np.flatnonzero(typing.target >= 40)
     mine = [np.flatnonzero(typing.target == user) for user in range(40)]
     first = np.concatenate([rows[:20] for rows in mine])
@@ -56,10 +59,8 @@ def typists():
         np.insert(rows[20:], np.arange(2, len(rows) - 20, 2), rng.choice(strangers, 15))
         for rows in mine
     ]
-    claim, later = (
-        np.repeat(np.arange(40), list(map(len, later))),
-        np.concatenate(later),
-    )
+    claim = np.repeat(np.arange(40), list(map(len, later)))
+    later = np.concatenate(later)
     bad = typing.target[later] >= 40
     return typing.data[first], typing.target[first], typing.data[later], claim, bad
 
@@ -69,7 +70,8 @@ def watch(model, Z, task, bad, answered):
 
     `answered` is the share of the alarms that are answered, 2 says that all rows are.
     """
-    monitor, alarm = Monitor(model), np.zeros(len(Z), dtype=bool)
+    monitor = Monitor(model)
+    alarm = np.zeros(len(Z), dtype=bool)
     mine = [np.flatnonzero(task == t) for t in np.unique(task)]
     for step in range(max(map(len, mine))):
         now = np.array([rows[step] for rows in mine if step < len(rows)])
@@ -100,10 +102,8 @@ for ax, read in zip(axes, (servers, satellite, typists), strict=True):
     model = strangers if read is typists else faults
     X, task, Z, claim, bad = read()
     model.fit(X, task=task)
-    scores, codes = (
-        model.score_samples(Z, task=claim),
-        np.searchsorted(np.unique(task), claim),
-    )
+    scores = model.score_samples(Z, task=claim)
+    codes = np.searchsorted(np.unique(task), claim)
     found = {"fixed": scores < model.offset_[codes]}
     told = {
         "rows answered": 2.0,
@@ -116,7 +116,8 @@ for ax, read in zip(axes, (servers, satellite, typists), strict=True):
     model.fit(X, task=task, groups=TimeBlocks(np.arange(len(X)), forward=False))
     found["fixed, blocks of time"] = scores < model.offset_[codes]
     for mark, (name, alarm) in zip(MARKS, found.items(), strict=True):
-        false, caught = by_task(alarm, claim, ~bad), by_task(alarm, claim, bad).mean()
+        false = by_task(alarm, claim, ~bad)
+        caught = by_task(alarm, claim, bad).mean()
         results[read.__name__, name] = false.mean(), false.max(), caught
         size = 13 if mark.endswith("s") else 9
         ax.plot(100 * false.mean(), 100 * caught, mark, ms=size, label=name)
@@ -167,7 +168,9 @@ def border(threshold):
 borders = {}
 figure, ax = plt.subplots(figsize=(11, 4), layout="constrained")
 for answered, name in ((False, "nobody answers"), (True, "alarms are called abnormal")):
-    monitor, at, borders[name] = Monitor(model), 0, []
+    monitor = Monitor(model)
+    at = 0
+    borders[name] = []
     while len(borders[name]) < 1000:
         said = monitor.update(way[[at]])
         at = max(at - 40, 0) if said.alarm[0] else min(at + 10, len(way) - 1)

@@ -13,7 +13,10 @@ import numpy as np
 
 from manyone import DriftDisplay, IndependentOCKSR, Monitor, RateDisplay
 
-RATE, TASKS, ROWS, COLUMNS = 0.1, 10, 600, 6
+RATE = 0.1
+TASKS = 10
+ROWS = 600
+COLUMNS = 6
 rng = np.random.default_rng(0)
 centres = rng.normal(size=(TASKS, COLUMNS))
 task = np.repeat(np.arange(TASKS), 60)
@@ -33,7 +36,9 @@ now = np.arange(TASKS)
 
 def watch(answers):
     """Alarms (ROWS, TASKS) of a monitor that is told about its alarms, or not; and all it said."""
-    monitor, alarm, said = Monitor(model), np.empty((ROWS, TASKS), dtype=bool), []
+    monitor = Monitor(model)
+    alarm = np.empty((ROWS, TASKS), dtype=bool)
+    said = []
     for i in range(ROWS):
         found = monitor.update(Z[i], now)
         alarm[i] = found.alarm

@@ -20,7 +20,9 @@ from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR
 from manyone.datasets import make_fleet
 
 KINDS = {"stranger": "strangers", "own": "faults"}
-SIZES, TASKS, REPEATS = (10, 40), 20, 3
+SIZES = (10, 40)
+TASKS = 20
+REPEATS = 3
 FLEET = {
     "n_types": 1,
     "relatedness": 0.95,
@@ -79,7 +81,8 @@ def mean_auc(fleet, scores):
 def compare(fleet):
     """AUC of each method on one fleet, columns on one scale."""
     scaler = StandardScaler().fit(fleet.data)
-    X, Z = scaler.transform(fleet.data), scaler.transform(fleet.test_data)
+    X = scaler.transform(fleet.data)
+    Z = scaler.transform(fleet.test_data)
     found = {}
     for name, model in OURS.items():
         model.fit(X, task=fleet.task)
@@ -123,10 +126,8 @@ places = np.arange(len(aucs["own"]))[::-1]
 for axis, (kind, title) in zip(axes, KINDS.items(), strict=True):
     for n_rows, shade in zip(SIZES, ("#6baed6", "#08306b"), strict=True):
         found = [aucs[kind][name][n_rows] for name in aucs[kind]]
-        means, error = (
-            np.mean(found, axis=1),
-            np.std(found, axis=1, ddof=1) / np.sqrt(REPEATS),
-        )
+        means = np.mean(found, axis=1)
+        error = np.std(found, axis=1, ddof=1) / np.sqrt(REPEATS)
         axis.errorbar(
             means, places, xerr=error, fmt="o", color=shade, label=f"{n_rows} rows each"
         )

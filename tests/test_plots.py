@@ -79,7 +79,8 @@ def assert_same_scores(one: ScoreDisplay, two: ScoreDisplay) -> None:
 def test_scores_artists_carry_the_data(model: Any, rows: Any) -> None:
     X, task = rows
     display = ScoreDisplay.from_estimator(model, X, task=task)
-    scores, predicted = model.score_samples(X, task=task), model.predict(X, task=task)
+    scores = model.score_samples(X, task=task)
+    predicted = model.predict(X, task=task)
     assert 0 < np.count_nonzero(predicted < 0) < len(X)
     far = drawn(display.far_)
     alarms = np.maximum(
@@ -115,7 +116,8 @@ def test_scores_stay_in_the_band_of_their_task(model: Any, rows: Any) -> None:
 
 
 def test_scores_dots_do_not_coincide(model: Any, rows: Any) -> None:
-    X, task = np.repeat(rows[0][:1], 6, axis=0), np.repeat("ann", 6)
+    X = np.repeat(rows[0][:1], 6, axis=0)
+    task = np.repeat("ann", 6)
     display = ScoreDisplay.from_estimator(model, X, task=task)
     points = np.vstack([display.normal_.get_offsets(), display.alarm_.get_offsets()])
     assert len(np.unique(points, axis=0)) == 6
@@ -467,7 +469,8 @@ def test_without_matplotlib_the_error_names_the_extra(
 
 def test_models_without_thresholds_say_so() -> None:
     rng = np.random.default_rng(0)
-    X, task = rng.normal(size=(40, 2)), np.repeat(["a", "b"], 20)
+    X = rng.normal(size=(40, 2))
+    task = np.repeat(["a", "b"], 20)
     model = tune(JointOCKSR(), X, task=task, grid={"alpha": [0.1]}, calibrate=False)
     with pytest.raises(NotFittedError, match="held-out normal rows"):
         ScoreDisplay.from_estimator(model, X, task=task)

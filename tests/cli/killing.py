@@ -16,8 +16,9 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
-import manyone.cli.watch
 import manyone.report.chance
+
+import manyone.cli.watch
 import manyone.tables.explain
 import manyone.watch.score_copy
 import manyone.watch.store

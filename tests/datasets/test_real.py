@@ -197,7 +197,8 @@ def test_telemetry_windows(real: Real):
     row = np.flatnonzero(flight.label)[3]
     channel = flight.channels[flight.target_names[flight.target[row]]]
     here = slice(flight.start[row], flight.start[row] + 40)
-    values, commands = channel.test[here].astype(float), channel.test_commands[here]
+    values = channel.test[here].astype(float)
+    commands = channel.test_commands[here]
     for target, start, label in zip(
         flight.target, flight.start, flight.label, strict=True
     ):
@@ -237,7 +238,8 @@ def test_telemetry_of_values_alone(real: Real):
     row = np.flatnonzero((flight.anomalous > 0) & (flight.anomalous < 1))[5]
     channel = flight.channels[flight.target_names[flight.target[row]]]
     here = slice(flight.start[row], flight.start[row] + 50)
-    values, label = channel.test[here].astype(float), channel.label[here]
+    values = channel.test[here].astype(float)
+    label = channel.label[here]
     change = np.abs(np.diff(values))
     expected = [values.mean(), values.std(), values.min(), values.max(), change.mean()]
     expected += [

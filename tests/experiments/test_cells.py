@@ -25,7 +25,8 @@ def three():
 @pytest.mark.filterwarnings("ignore")
 def test_squared_errors_of_ridge_regressions(three):
     X, task = three
-    K, R = rbf_kernel(X, gamma=0.2), np.eye(3)[task]
+    K = rbf_kernel(X, gamma=0.2)
+    R = np.eye(3)[task]
     joint = JointOCKSR(gamma=0.2, alpha=0.3).fit(X, task=task)
     residual = R - K @ np.linalg.solve(K + 0.3 * np.eye(27), R)
     assert sum_of_squared_errors(joint) == pytest.approx(np.sum(residual**2))

@@ -109,7 +109,8 @@ def test_aucs_are_those_of_each_task_alone(rows):
 )
 def test_every_method_finds_faults_and_sets_thresholds(key, rows):
     split = PROTOCOL.split(*rows, seed=0)
-    X, method = rows[0], fault_methods()[key]
+    X = rows[0]
+    method = fault_methods()[key]
     model = method.fit(X[split.train], split.task, "faults")
     scores = model.score_samples(X[split.test], task=split.owner)
     assert split.aucs(scores).mean() > 0.55

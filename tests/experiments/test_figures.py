@@ -121,7 +121,8 @@ def test_matrices_keep_names_with_their_values(outcomes, drawn):
             and (o.cell.protocol, o.cell.repetition) == ("seen", 0)
         )
         tasks, matrix = cell.result["tasks"], panel.content
-        kernel, rows = np.array(cell.result["second_kernel"]), cell.cell.sizes.n_train
+        kernel = np.array(cell.result["second_kernel"])
+        rows = cell.cell.sizes.n_train
         assert matrix.names == names
         place = [tasks.index(name) * rows + k for name in names for k in range(rows)]
         np.testing.assert_array_equal(matrix.values, kernel[np.ix_(place, place)])

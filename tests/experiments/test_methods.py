@@ -74,7 +74,8 @@ def test_paper_setting_chooses_the_strengths(blobs, family, strengths):
 def test_models_without_thresholds_score_the_same(blobs):
     X, task, Z, _ = blobs
     method = own("KNFST", "alpha=1")
-    whole, bare = method.fit(X, task), method.fit(X, task, calibrate=False)
+    whole = method.fit(X, task)
+    bare = method.fit(X, task, calibrate=False)
     np.testing.assert_array_equal(whole.score_tasks(Z), bare.score_tasks(Z))
     assert whole.predict(Z, task=task[:1].repeat(len(Z))).min() == -1
     with pytest.raises(NotFittedError, match="held-out normal rows"):
@@ -112,7 +113,8 @@ def test_rivals_are_chosen_for_the_anomalies_to_expect(order):
     codes = np.repeat([0, 1, 2, 3], 15)
     noise = rng.normal(size=(60, 20)) * rng.uniform(0.2, 3, size=(60, 1))
     noise[:, 0] = rng.normal(size=60)
-    X, task = centres[codes] + noise, np.array(["a", "b", "c", "d"])[codes]
+    X = centres[codes] + noise
+    task = np.array(["a", "b", "c", "d"])[codes]
     grid = {"margin": order}
     assert _chosen(NearestMean(), grid, X, task, "seen").margin
     assert not _chosen(NearestMean(), grid, X, task, "unseen").margin

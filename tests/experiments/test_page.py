@@ -117,7 +117,8 @@ def words(text):
 
 def test_one_repetition_claims_nothing(made_up):
     plan, outcomes = made_up(repeats=1)
-    results, text = Results(outcomes), page_of(plan, outcomes)
+    results = Results(outcomes)
+    text = page_of(plan, outcomes)
     assert 'class="best"' not in text and 'class="level"' not in text
     seen = words(text)
     assert "±" not in seen and "p-value" not in seen and "t test" not in seen

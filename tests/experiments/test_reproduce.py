@@ -67,7 +67,8 @@ def finish(process):
 @pytest.fixture(scope="module")
 def timed(start, tmp_path_factory):
     """Folder of an uninterrupted run, and how long it took."""
-    out, began = tmp_path_factory.mktemp("finished"), time.monotonic()
+    out = tmp_path_factory.mktemp("finished")
+    began = time.monotonic()
     finish(start(out))
     return out, time.monotonic() - began
 
@@ -100,9 +101,12 @@ def test_runs_killed_at_twenty_moments_go_on_and_repeat_nothing(start, timed, tm
     rng = (
         np.random.default_rng()
     )  # any moment will do: what is asserted holds at all of them
-    kills, half_done, folder = 0, 0, tmp_path / "run"
+    kills = 0
+    half_done = 0
+    folder = tmp_path / "run"
     while kills < 20:
-        before, process = stamps(folder), start(folder)
+        before = stamps(folder)
+        process = start(folder)
         process.join(rng.uniform(0, duration / 4))
         if process.is_alive():
             process.kill()

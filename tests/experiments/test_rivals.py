@@ -15,7 +15,8 @@ from manyone.experiments.rivals import base, distances, pyod_detectors, scikit_l
 def rows():
     """Two tasks of 20 rows with a constant column, and 11 new rows."""
     rng = np.random.default_rng(0)
-    X, Z = rng.normal(size=(40, 6)), rng.normal(size=(11, 6))
+    X = rng.normal(size=(40, 6))
+    Z = rng.normal(size=(11, 6))
     X[:, 3], Z[:5, 3] = 0.0, 0.0
     return X, np.repeat(["a", "b"], 20), Z
 
@@ -175,7 +176,8 @@ def test_one_forest_for_all_tasks(rows):
 
 def test_own_scales_undo_the_units_of_each_task(rows):
     X, task, Z = rows
-    label, units = np.repeat("a", 11), np.array([1e3, 1.0, 1e-3, 1.0, 1.0, 10.0])
+    label = np.repeat("a", 11)
+    units = np.array([1e3, 1.0, 1e-3, 1.0, 1.0, 10.0])
     rival = base.OwnScales(distances.PerTaskNearestNeighbour(), prior=0.0)
     plain = rival.fit(X, task=task).score_samples(Z, task=label)
     there = X * np.where((task == "a")[:, None], units, 1.0)
