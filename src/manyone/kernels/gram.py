@@ -1,4 +1,4 @@
-"""Kernels and training rows as one object: matrices, features, and points to expand over.
+"""Kernels and training rows as one object: matrices, features, points.
 
 A :class:`Gram` is what a method is fitted to, whatever the kernel (named, callable,
 precomputed) and however it is held (rows, matrix, landmarks). :class:`Points` are what
@@ -15,10 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import eigh, lapack, solve_triangular
+from scipy.linalg import eigh, lapack
 
 from manyone._types import Array, Codes, Rows
-from manyone.kernels.kernel import Kernel, Side, kernel_grams, resolve_kernel
+from manyone.kernels.kernel import (
+    Choice,
+    Kernel,
+    Side,
+    kernel_grams,
+    resolve_kernel,
+)
+from manyone.kernels.landmarks import FeatureMap, landmark_features
 from manyone.rows import row_blocks
 
 if TYPE_CHECKING:
@@ -30,7 +37,7 @@ _RUNS = 4
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """The rows that functions are expanded over, and how new rows are compared with them.
+    """The rows that functions are expanded over, with their kernel.
 
     Parameters
     ----------
@@ -49,8 +56,8 @@ class Points:
         """Return the number of points."""
         return int(self.X.shape[0])
 
-    def take(self, rows: Any) -> Points:
-        """Some of the points."""
+    def take(self, rows: Choice) -> Points:
+        """A selection of the points."""
         columns = None if self.columns is None else self.columns[rows]
         return Points(self.kernel, self.X[rows], columns)
 
@@ -63,17 +70,16 @@ class Points:
         """State without what follows from it."""
         return {"kernel": self.kernel, "X": self.X, "columns": self.columns}
 
-    def values(self, X: Rows, points: Any = None) -> Array:
-        """Kernel values (m, n) of new rows against all points, or against some of them."""
+    def values(self, X: Rows, points: Choice | None = None) -> Array:
+        """Kernel values (m, n) of new rows against all points, or chosen ones."""
+        chosen = slice(None) if points is None else points
         if self.columns is not None:
-            values = X[:, self.columns if points is None else self.columns[points]]
+            values = X[:, self.columns[chosen]]
             values = values.toarray() if sparse.issparse(values) else values
             return np.asarray(values, dtype=np.float64)
         if not sparse.issparse(X):
             X = np.asarray(X, dtype=np.float64)
-        return self.kernel.against(
-            X, self.side, slice(None) if points is None else points
-        )
+        return self.kernel.against(X, self.side, chosen)
 
     def blocks(self, X: Rows) -> Iterator[tuple[slice, Array]]:
         """Kernel values of new rows against all points, block by block."""
@@ -90,7 +96,7 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Expansion:
-    """Score ``-|f_t(x) - target_t|``, or ``f_t(x) - target_t`` if one-sided; ``f = K(x) coef``.
+    """Score ``-|f_t(x) - target_t|``, or without the bars if one-sided; ``f = K coef``.
 
     Parameters
     ----------
@@ -117,10 +123,10 @@ class Expansion:
         if np.any(np.diff(order) != 1):
             X = X[order]
         for rows, K in self.points.blocks(X):
-            mine = order[rows]
-            cuts = np.flatnonzero(np.diff(codes[mine], prepend=-1)).tolist()
-            for start, stop in zip(cuts, [*cuts[1:], len(mine)], strict=True):
-                run = mine[start:stop]
+            block = order[rows]
+            cuts = np.flatnonzero(np.diff(codes[block], prepend=-1)).tolist()
+            for start, stop in zip(cuts, [*cuts[1:], len(block)], strict=True):
+                run = block[start:stop]
                 gap[run] += K[start:stop] @ self.coef[:, codes[run[0]]]
         return gap if self.one_sided else -np.abs(gap)
 
@@ -155,7 +161,7 @@ class Gram:
 
     @classmethod
     def of(cls, rows: TrainingRows, model: Any) -> Gram:
-        """Training rows, or the kernel matrix that came in their place, through a model's kernel.
+        """Training rows (or their kernel matrix) through the kernel of a model.
 
         Parameters
         ----------
@@ -169,19 +175,22 @@ class Gram:
         """
         if rows.columns is not None:
             kernel = Kernel(model.kernel, fades=falls_from_one(rows.X))
-            return cls(
-                Points(kernel, np.empty((len(rows.codes), 0)), rows.columns), rows.X
-            )
-        asked = {"gamma": model.gamma, "width": model.width, "degree": model.degree}
-        asked |= {
-            "coef0": model.coef0,
-            "params": model.kernel_params,
-            "weight": rows.weight,
-        }
-        return cls(Points(resolve_kernel(model.kernel, rows.X, **asked), rows.X))
+            no_values = np.empty((len(rows.codes), 0))
+            return cls(Points(kernel, no_values, rows.columns), rows.X)
+        kernel = resolve_kernel(
+            model.kernel,
+            rows.X,
+            gamma=model.gamma,
+            width=model.width,
+            degree=model.degree,
+            coef0=model.coef0,
+            params=model.kernel_params,
+            weight=rows.weight,
+        )
+        return cls(Points(kernel, rows.X))
 
     def matrix(self) -> Array:
-        """Kernel matrix of shape (n, n), in Fortran order, to be used up by the caller."""
+        """Kernel matrix (n, n), in Fortran order; the caller may overwrite it."""
         if self.given is None:
             return self.points.kernel.gram(self.points.X)
         return self.given.copy(order="F")
@@ -191,20 +200,19 @@ class Gram:
         K = self.matrix()
         if not np.isfinite(K).all():
             raise ValueError(
-                f"kernel={self.points.kernel.name!r} is not finite on the training rows. Use "
-                "another kernel, or rescale the rows."
+                f"kernel={self.points.kernel.name!r} is not finite on the training "
+                "rows. Use another kernel, or rescale the rows."
             )
         return K
 
     def semidefinite_matrix(self) -> Array:
-        """`finite_matrix` in C order, without its negative eigenvalues if it has any."""
+        """`finite_matrix` in C order, without negative eigenvalues."""
         K = np.ascontiguousarray(self.finite_matrix())
         if self.points.kernel.semidefinite:
             return K
         shifted = K.copy()
-        np.einsum("ii->i", shifted)[:] += 1e-10 * max(
-            np.abs(K).max(), np.finfo(float).tiny
-        )
+        largest = max(np.abs(K).max(), np.finfo(float).tiny)
+        np.einsum("ii->i", shifted)[:] += 1e-10 * largest
         if lapack.dpotrf(shifted.T, overwrite_a=1)[1] == 0:
             return K
         values, vectors = eigh(K)
@@ -217,41 +225,38 @@ class Gram:
         return np.diagonal(self.given).copy()
 
     def by_number(self) -> Gram:
-        """The same for new rows that are lines of the matrix: parts of it need no kernel again."""
+        """The same for new rows that are lines of the matrix, computed once."""
         given = self.matrix() if self.given is None else self.given
         return Gram(replace(self.points, columns=np.arange(len(given))), given)
 
-    def take(self, rows: Any) -> Gram:
-        """Some of the rows."""
+    def take(self, rows: Codes) -> Gram:
+        """A selection of the rows."""
         given = None if self.given is None else self.given[np.ix_(rows, rows)]
         return Gram(self.points.take(rows), given)
 
     def stacked(self, index: Codes) -> Array:
-        """Kernel matrices (g, n, n) of the rows listed in each line of `index` (g, n)."""
+        """Kernel matrices (g, n, n) of the rows in each line of `index` (g, n)."""
         if self.given is not None:
             return self.given[index[:, :, None], index[:, None, :]]
-        kernel, X = self.points.kernel, self.points.X
+        kernel = self.points.kernel
+        X = self.points.X
         if sparse.issparse(X):
             return np.stack([kernel.gram(X[rows]) for rows in index])
         return kernel_grams(kernel, X[index])
 
     def features(self) -> tuple[Array, FeatureMap]:
-        """Feature rows Phi (n, rank) with ``K = Phi Phi'``, and the map that makes them.
+        """Feature rows Phi (n, rank) with ``K = Phi Phi'``, and their map.
 
         Pivoted Cholesky (LAPACK dpstrf): copies and dependent rows add no column.
         """
         K = self.matrix()
         n = len(K)
-        tol = (
-            n
-            * np.finfo(float).eps
-            * max(float(np.max(np.diag(K))), np.finfo(float).tiny)
-        )
+        largest = max(float(np.max(np.diag(K))), np.finfo(float).tiny)
+        tol = n * np.finfo(float).eps * largest
         factor, pivots, rank, _ = lapack.dpstrf(K, tol=tol, lower=1, overwrite_a=1)
         pivots = np.asarray(pivots[:n], dtype=np.intp) - 1
-        Phi = np.zeros(
-            (n, max(rank, 1))
-        )  # one empty column where the kernel is zero everywhere
+        # One empty column where the kernel is zero everywhere.
+        Phi = np.zeros((n, max(rank, 1)))
         Phi[pivots, :rank] = np.tril(factor[:, :rank])
         if not rank:
             return Phi, FeatureMap(np.zeros(1, dtype=np.intp), np.ones((1, 1)))
@@ -260,42 +265,14 @@ class Gram:
     def landmark_features(
         self, number: int, rng: np.random.RandomState
     ) -> tuple[Array, FeatureMap]:
-        """Feature rows Phi (n, m) of m landmarks, ``Phi Phi' <= K``, and the map that makes them.
+        """Feature rows Phi (n, m) of m landmarks, ``Phi Phi' <= K``, and their map.
 
         See :func:`manyone.kernels.landmarks.landmark_features`.
         """
-        from manyone.kernels.landmarks import landmark_features
-
         return landmark_features(self.points.kernel, self.points.X, number, rng)
 
 
-@dataclass(frozen=True, eq=False)
-class FeatureMap:
-    """phi(x) = L^-1 k(pivots, x): reproduces the kernel exactly between the pivots.
-
-    Parameters
-    ----------
-    pivots : ndarray of shape (m,)
-        Row numbers of the pivots among the training rows.
-    factor : ndarray of shape (m, m)
-        Lower Cholesky factor L of the kernel matrix of the pivots.
-    """
-
-    pivots: Codes
-    factor: Array
-
-    def __call__(self, K: Array) -> Array:
-        """Feature rows (n, m) from kernel values (n, m) against the pivots."""
-        return solve_triangular(self.factor, K.T, lower=True, check_finite=False).T
-
-    def expand(self, W: Array) -> Array:
-        """Coefficients c (m, T) with k(x, pivots) c = phi(x) W for weights W (m, T)."""
-        return solve_triangular(
-            self.factor, W, lower=True, trans="T", check_finite=False
-        )
-
-
 def falls_from_one(K: Array) -> bool:
-    """Whether a kernel matrix looks like one of a distance: 1 on the diagonal, then down to 0."""
+    """Whether a kernel matrix is 1 on the diagonal and between 0 and 1 elsewhere."""
     ones = np.all(np.abs(np.diagonal(K) - 1.0) <= 1e-9)
     return bool(ones and K.min(initial=1.0) >= 0.0 and K.max(initial=1.0) <= 1.0 + 1e-9)

@@ -1,16 +1,44 @@
-"""Landmarks: few rows that stand for all in the feature space of a kernel."""
+"""Landmarks: rows that represent all rows in the feature space of a kernel."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from manyone._types import Array, Codes, Rows
-from manyone.kernels.gram import FeatureMap
 from manyone.kernels.kernel import Kernel
 from manyone.threads import on_threads, solve_lower
 
 # Rows that are worked on at a time.
 _ROWS = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureMap:
+    """phi(x) = L^-1 k(pivots, x): reproduces the kernel exactly between the pivots.
+
+    Parameters
+    ----------
+    pivots : ndarray of shape (m,)
+        Row numbers of the pivots among the training rows.
+    factor : ndarray of shape (m, m)
+        Lower Cholesky factor L of the kernel matrix of the pivots.
+    """
+
+    pivots: Codes
+    factor: Array
+
+    def __call__(self, K: Array) -> Array:
+        """Feature rows (n, m) from kernel values (n, m) against the pivots."""
+        return solve_triangular(self.factor, K.T, lower=True, check_finite=False).T
+
+    def expand(self, W: Array) -> Array:
+        """Coefficients c (m, T) with k(x, pivots) c = phi(x) W for weights W (m, T)."""
+        return solve_triangular(
+            self.factor, W, lower=True, trans="T", check_finite=False
+        )
 
 
 def landmark_features(
@@ -51,9 +79,8 @@ def landmark_features(
     block = max(1, -(-Phi.shape[1] // 10))
     while len(pivots) < Phi.shape[1] and residual.sum() > tol * trace:
         m = len(pivots)
-        drawn = rng.choice(
-            n, size=min(block, Phi.shape[1] - m), p=residual / residual.sum()
-        )
+        size = min(block, Phi.shape[1] - m)
+        drawn = rng.choice(n, size=size, p=residual / residual.sum())
         rows = kernel(X[drawn], X[drawn]) - Phi[drawn, :m] @ Phi[drawn, :m].T
         accepted, L = _accept(rows, residual[drawn] * rng.uniform(size=len(drawn)))
         if not accepted:  # what is left of these rows is rounding
@@ -74,11 +101,13 @@ def landmark_features(
 def _explained(
     kernel: Kernel, X: Rows, chosen: Codes, L: Array, Phi: Array, m: int
 ) -> Array:
-    """What new landmarks explain of each row (n,), beside the m known ones; Phi is filled in."""
-    side, known = kernel.side(X[chosen]), Phi[chosen, :m].T
+    """What new landmarks explain of each row (n,) beyond the first m; fills Phi in."""
+    side = kernel.side(X[chosen])
+    chosen_features = Phi[chosen, :m].T
 
     def explain(part: slice) -> Array:
-        columns = solve_lower(L, kernel.against(X[part], side) - Phi[part, :m] @ known)
+        values = kernel.against(X[part], side) - Phi[part, :m] @ chosen_features
+        columns = solve_lower(L, values)
         Phi[part, m : m + len(chosen)] = columns
         return np.einsum("ij,ij->i", columns, columns)
 
@@ -87,7 +116,7 @@ def _explained(
 
 
 def _accept(H: Array, bar: Array) -> tuple[list[int], Array]:
-    """Candidates whose remaining residual still clears their bar, and the factor of their block."""
+    """Candidates whose residual still exceeds their bar, and their Cholesky factor."""
     H = H.copy()
     accepted: list[int] = []
     columns = []

@@ -1,4 +1,4 @@
-"""Non-linear structure learning (OCKSR-N): a Gaussian kernel over the first layer's responses.
+"""Non-linear structure learning (OCKSR-N): a Gaussian kernel over responses.
 
 The first layer is held as feature weights W with ``K = Phi Phi'``, ``A = K^-1 Phi W``
 never formed: responses are ``Y = Phi W`` and ``tr(A'KA) = |W|_F^2``. The second layer
@@ -10,7 +10,7 @@ two n x n buffers.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dposv
@@ -21,7 +21,8 @@ from manyone.progress import Report, record
 from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha, primal_weights
 from manyone.threads import one_blas_thread
 
-_BLOCK = 512  # rows per block: long enough to keep BLAS busy, short enough for one triangle to pay
+# Rows per block: long enough to keep BLAS busy, short enough for one triangle to pay.
+_BLOCK = 512
 # theta="mean": squared distance, in units of the mean squared response, at which rows
 # are unlike
 _REACH = 10.0
@@ -33,20 +34,17 @@ ANCHOR = 0.1  #: What the origin weighs, in rows of a typical task.
 #: Of a first layer (m, T) and theta: the objective, its gradient, its derivative in log
 #: theta.
 Evaluation = Callable[[Array, float], tuple[float, Array, float]]
-#: First layer (m, T), theta, objective path, number of iterations, whether they
-#: converged.
-Found = tuple[Array, float, Array, int, bool]
 
 
 class TwoLayerProblem(NamedTuple):
-    """Both layers as arrays, in units of the mean weight: the same minimiser, moderate numbers.
+    """Both layers as arrays, in units of the mean weight.
 
     Attributes
     ----------
     Phi : array of shape (n, m)
         Feature rows; the last one is the origin where there is an anchor.
     R : array of shape (n, T)
-        Responses asked for.
+        Target responses.
     weight : array of shape (n,)
     groups : array of shape (n,)
         Task of each row; known outliers of every task and the origin come after the
@@ -97,8 +95,18 @@ class Descent(NamedTuple):
     report: Report | None = None
 
 
+class FirstLayerMinimum(NamedTuple):
+    """What a descent ends with: first layer W (m, T), theta, and how it went."""
+
+    W: Array
+    theta: float
+    objective_path: Array
+    n_iter: int
+    converged: bool
+
+
 class NonlinearSolution(NamedTuple):
-    """What `solve_nonlinear` returns: B (n, T) is the best for W and theta, beta the one used."""
+    """What `solve_nonlinear` returns: with the best B (n, T) and the beta used."""
 
     W: Array
     theta: float
@@ -119,7 +127,7 @@ def two_layer_problem(
     theta: str | float = "mean",
     anchor: bool = True,
 ) -> TwoLayerProblem:
-    """What `solve_nonlinear` and `solve_sparse` are to solve, from the ridge of the first layer on.
+    """The problem of `solve_nonlinear` and `solve_sparse`, started at the ridge.
 
     Parameters
     ----------
@@ -145,24 +153,34 @@ def two_layer_problem(
     weight = np.minimum(weight, max(1e8, min(alpha, 1e50) / resolved))
     alpha = float(effective_alpha(alpha, diagonal @ weight))
     W = primal_weights(Phi, R, alpha, weight)
-    T, unit = R.shape[1], float(np.mean(weight))
+    T = R.shape[1]
+    unit = float(np.mean(weight))
     groups = np.where(codes < 0, T, codes)
     if isinstance(theta, str):
         squares = np.square(Phi @ W).sum(axis=1)
         theta = _REACH / max(float(np.average(squares, weights=weight / unit)), 1e-250)
     if anchor:
         origin = ANCHOR * float(np.mean(weight @ R))
-        Phi, R = np.vstack([Phi, np.zeros(Phi.shape[1])]), np.vstack([R, np.zeros(T)])
-        weight, groups = np.append(weight, origin), np.append(groups, T)
+        Phi = np.vstack([Phi, np.zeros(Phi.shape[1])])
+        R = np.vstack([R, np.zeros(T)])
+        weight = np.append(weight, origin)
+        groups = np.append(groups, T)
     return TwoLayerProblem(
-        Phi, R, weight / unit, groups, alpha / unit, W, float(theta), unit
+        Phi=Phi,
+        R=R,
+        weight=weight / unit,
+        groups=groups,
+        alpha=alpha / unit,
+        W=W,
+        theta=float(theta),
+        unit=unit,
     )
 
 
 def solve_nonlinear(
     problem: TwoLayerProblem, beta: float, how: Descent
 ) -> NonlinearSolution:
-    """Minimise ``sum_i w_i |(J B - R)_i|^2 + alpha |W|_F^2 + beta tr(B'JB)`` over W and B.
+    """Minimise ``sum_i w_i |(JB - R)_i|^2 + alpha |W|_F^2 + beta tr(B'JB)``, W and B.
 
     ``J_ij = exp(-theta |y_i - y_j|^2)`` with ``Y = Phi W``. B is eliminated, which
     leaves ``beta tr(R'(J + beta diag(1/w))^-1 R) + alpha |W|_F^2``. Only ``alpha /
@@ -184,26 +202,24 @@ def solve_nonlinear(
     buffers = np.empty((2, len(problem.R), len(problem.R)))
     evaluate = partial(reduced_objective, problem, beta, buffers)
     with one_blas_thread(len(problem.R)):
-        found = descend(
-            evaluate, problem, how, least, lambda *_: _first_slope(problem, beta)
-        )
-        Y, theta = problem.Phi @ found[0], found[1]
-        B = second_layer(Y, problem.R, beta / problem.weight, theta, buffers)
-    return NonlinearSolution(*found, B, beta * problem.unit)
+        first = _first_slope(problem, beta) if how.solver == "paper" else None
+        minimum = descend(evaluate, problem, how, least, first)
+        Y = problem.Phi @ minimum.W
+        B = second_layer(Y, problem.R, beta / problem.weight, minimum.theta, buffers)
+    return NonlinearSolution(*minimum, B, beta * problem.unit)
 
 
 def in_units(
     problem: TwoLayerProblem, beta: float
 ) -> tuple[TwoLayerProblem, float, float]:
-    """The problem with weights that beta is resolved beside, beta in its units, the least value.
+    """The problem with weights that beta resolves, beta in its units, the least value.
 
     As ``J_ij <= 1``, no first layer goes below ``sum_t beta n_t / (beta + n_t)``, n_t
     task weights.
     """
     heaviest = float(np.mean(problem.weight @ problem.R))
-    beta = float(
-        effective_alpha(min(beta / problem.unit, heaviest), float(len(problem.R)))
-    )
+    ridge = min(beta / problem.unit, heaviest)
+    beta = float(effective_alpha(ridge, float(len(problem.R))))
     problem = problem._replace(weight=np.minimum(problem.weight, 1e10 * beta))
     total = problem.weight @ problem.R
     return problem, beta, float(np.sum(beta * total / (beta + total)))
@@ -227,7 +243,7 @@ def reduced_objective(
 def second_layer(
     Y: Array, R: Array, ridge: Array | float, theta: float, buffers: Array | None = None
 ) -> Array:
-    """Minimise ``sum_i w_i |(J B - R)_i|^2 + beta tr(B'JB)`` over B of shape (n, T), Y fixed.
+    """Minimise ``sum_i w_i |(JB - R)_i|^2 + beta tr(B'JB)`` over B (n, T), Y fixed.
 
     It solves ``(J + diag(ridge)) B = R`` with ``ridge = beta / w``: a row of weight k
     acts as k copies. The upper block triangle of J and its factor are left in `buffers`
@@ -257,7 +273,8 @@ def gram(Y_new: Array, Y: Array, theta: float, out: Array | None = None) -> Arra
     right = np.column_stack([Y, np.ones(len(Y)), lengths])
     J = np.empty((len(Y_new), len(Y))) if out is None else out
     for start in range(0, len(Y_new), _BLOCK):
-        rows, first = slice(start, start + _BLOCK), 0 if out is None else start
+        rows = slice(start, start + _BLOCK)
+        first = 0 if out is None else start
         block = J[rows, first:]
         np.matmul(left[rows], right[first:].T, out=block)
         np.minimum(block, 0.0, out=block)
@@ -268,7 +285,7 @@ def gram(Y_new: Array, Y: Array, theta: float, out: Array | None = None) -> Arra
 
 
 def respond(Y_new: Array, Y: Array, B: Array, theta: float) -> Array:
-    """Second-layer responses ``gram(Y_new, Y) B`` of shape (n_new, T), in row blocks."""
+    """Second-layer responses ``gram(Y_new, Y) B`` (n_new, T), in blocks of rows."""
     responses = np.empty((len(Y_new), B.shape[1]))
     for start in range(0, len(Y_new), _BLOCK):
         rows = slice(start, start + _BLOCK)
@@ -293,9 +310,8 @@ def pull_back(
     (n, n) is read.
     """
     n_rows, n_tasks = Y.shape
-    points = np.hstack(
-        [Y, np.ones((n_rows, 1))]
-    )  # the last column collects the row sums of H
+    # The last column collects the row sums of H.
+    points = np.hstack([Y, np.ones((n_rows, 1))])
     product = np.zeros_like(points)
     for start in range(0, n_rows, _BLOCK):
         stop = min(start + _BLOCK, n_rows)
@@ -315,9 +331,9 @@ def descend(
     problem: TwoLayerProblem,
     how: Descent,
     least: float = 0.0,
-    first: Evaluation | None = None,
-) -> Found:
-    """L-BFGS over W, and over log theta if asked; the objective at every accepted point.
+    first: tuple[float, Array, float] | None = None,
+) -> FirstLayerMinimum:
+    """L-BFGS over W, and over log theta if it is learned.
 
     The objective is measured by what it starts with above the `least`, and W by a sixth
     of its length, which is that of the first step: neither this nor the end depends on
@@ -325,9 +341,12 @@ def descend(
     where that is given.
     """
     if how.solver == "paper":
-        slope = (first or evaluate)(problem.W, problem.theta)
-        return gradient_steps(evaluate, slope, problem, how)
-    W, theta, latest = problem.W, problem.theta, 0.0
+        if first is None:
+            first = evaluate(problem.W, problem.theta)
+        return gradient_steps(evaluate, first, problem, how)
+    W = problem.W
+    theta = problem.theta
+    latest = 0.0
     size = max(_FIRST_STEP * float(np.linalg.norm(W)), 1e-300)
     path: list[float] = []
 
@@ -336,10 +355,9 @@ def descend(
 
     def objective(x: Array) -> tuple[float, Array]:
         nonlocal latest
+        layer = size * x[:-1].reshape(W.shape)
         coefficient = theta * float(np.exp(x[-1]))
-        latest, gradient, by_log_theta = evaluate(
-            size * x[:-1].reshape(W.shape), coefficient
-        )
+        latest, gradient, by_log_theta = evaluate(layer, coefficient)
         if not path:
             accept(x)
         unit = max(path[0] - least, 1e-300)
@@ -347,20 +365,29 @@ def descend(
         slope = np.append(size * gradient.ravel(), by_log_theta * how.learn_theta)
         return (latest - least) / unit, slope / unit
 
-    x = np.append(W.ravel() / size, 0.0)
     if how.max_iter == 0:
-        return W, theta, np.array([evaluate(W, theta)[0]]), 0, False
-    most: Any = {
-        "maxiter": how.max_iter,
-        "maxfun": 10 * how.max_iter,
-        "ftol": how.tol,
-        "gtol": 0.0,
-    }
-    found = minimize(
-        objective, x, jac=True, method="L-BFGS-B", callback=accept, options=most
+        value = evaluate(W, theta)[0]
+        return FirstLayerMinimum(W, theta, np.array([value]), 0, False)
+    result = minimize(
+        objective,
+        np.append(W.ravel() / size, 0.0),
+        jac=True,
+        method="L-BFGS-B",
+        callback=accept,
+        options={
+            "maxiter": how.max_iter,
+            "maxfun": 10 * how.max_iter,
+            "ftol": how.tol,
+            "gtol": 0.0,
+        },
     )
-    W, theta = size * found.x[:-1].reshape(W.shape), theta * float(np.exp(found.x[-1]))
-    return W, theta, np.array(path), len(path) - 1, found.status == 0
+    return FirstLayerMinimum(
+        W=size * result.x[:-1].reshape(W.shape),
+        theta=theta * float(np.exp(result.x[-1])),
+        objective_path=np.array(path),
+        n_iter=len(path) - 1,
+        converged=result.status == 0,
+    )
 
 
 def gradient_steps(
@@ -368,40 +395,36 @@ def gradient_steps(
     first: tuple[float, Array, float],
     problem: TwoLayerProblem,
     how: Descent,
-) -> Found:
+) -> FirstLayerMinimum:
     """The paper's Algorithms 2 and 3: fixed steps on A and theta until ``|dQ| < tol``.
 
     `first` is what the first step goes by instead of an evaluation.
     """
-    W, theta, (_, gradient, by_log_theta) = problem.W, problem.theta, first
-    metric = problem.Phi.T @ (
-        problem.weight[:, None] * problem.Phi
-    )  # from A to W = Phi'A
+    W = problem.W
+    theta = problem.theta
+    _, gradient, by_log_theta = first
+    # From steps on A to steps on W = Phi'A.
+    metric = problem.Phi.T @ (problem.weight[:, None] * problem.Phi)
     path: list[float] = []
     converged = False
     while len(path) < how.max_iter and not converged:
         W = W - how.steps[0] * (metric @ gradient)
-        theta = max(
-            theta - how.steps[1] * how.learn_theta * by_log_theta / theta, 1e-300
-        )
+        if how.learn_theta:
+            theta = max(theta - how.steps[1] * by_log_theta / theta, 1e-300)
         value, gradient, by_log_theta = evaluate(W, theta)
         record(path, value, how.report)
         converged = len(path) > 1 and abs(path[-2] - path[-1]) < how.tol
-    return W, theta, np.array(path), len(path), converged
+    return FirstLayerMinimum(W, theta, np.array(path), len(path), converged)
 
 
 def _first_slope(problem: TwoLayerProblem, beta: float) -> tuple[float, Array, float]:
-    """What the paper's first step goes by: B for tasks that do not interact, at the first J."""
-    Phi, R, weight, W, theta = (
-        problem.Phi,
-        problem.R,
-        problem.weight,
-        problem.W,
-        problem.theta,
-    )
-    Y = Phi @ W
-    J = gram(Y, Y, theta)
+    """Slope of the paper's first step, with B for tasks that do not interact."""
+    R = problem.R
+    weight = problem.weight
+    Y = problem.Phi @ problem.W
+    J = gram(Y, Y, problem.theta)
     B = weight[:, None] * R / (weight @ R + beta)
     outer = 2.0 * weight[:, None] * (J @ B - R) + beta * B
-    left, right = np.hstack([outer, B]), np.hstack([B, outer])
-    return 0.0, *pull_back(problem, W, theta, Y, J, left, right)
+    left = np.hstack([outer, B])
+    right = np.hstack([B, outer])
+    return 0.0, *pull_back(problem, problem.W, problem.theta, Y, J, left, right)

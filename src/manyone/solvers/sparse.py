@@ -1,4 +1,4 @@
-"""Sparse non-linear structure learning (OCKSR-NS): the second layer by a sparse group lasso.
+"""Sparse non-linear structure learning (OCKSR-NS): a lasso as second layer.
 
 As in `nonlinear`, the first layer is held as feature weights W and the second layer is
 eliminated: for every W the lasso is solved exactly, warm-started from the last one, and
@@ -33,14 +33,14 @@ from manyone.solvers.two_layer_landmarks import (
 )
 from manyone.threads import one_blas_thread
 
-_GAP = 1e-5  # relative duality gap at which the support of a lasso is worth a try
-_ROUGH = (
-    1e-4  # relative decrease at which the ridge's solution is near enough to start from
-)
+# Relative duality gap at which the support of a lasso is worth a try.
+_GAP = 1e-5
+# Relative decrease at which the ridge's solution is near enough to start from.
+_ROUGH = 1e-4
 
 
 class SparseSolution(NamedTuple):
-    """What `solve_sparse` returns; ``structure[s, t]`` is the norm of block s of output t.
+    """What `solve_sparse` returns; ``structure[s, t]``: norm of block s of output t.
 
     B is of shape (n, T), or (q, T) where the second layer is expanded over q centres.
     """
@@ -69,27 +69,38 @@ class SparseObjective:
     B: Array | None = None
 
     def second_layer(self, J: Array) -> SparseGroupLassoSolution:
-        """Minimise over B for this J (n, q); a row of weight k acts as k copies of the row."""
+        """Minimise over B for this J (n, q); a row of weight k acts as k copies."""
         # Copies of a row share its coefficient evenly, so its part in a block norm is
         # b^2 / k: with b = sqrt(k) c the block norm is plain again and the l1 strength
         # carries sqrt(k).
-        R, groups, weight = self.problem.R, self.problem.groups, self.problem.weight
-        root, start = np.sqrt(weight)[:, None], self.B
+        R = self.problem.R
+        weight = self.problem.weight
+        groups = self.problem.groups
+        root = np.sqrt(weight)[:, None]
         if self.centres is None:
-            own, outside, design, target = root, 0.0, J * root * root.T, R * root
+            scale = root
+            outside = 0.0
+            design = J * root * root.T
+            target = R * root
         else:
-            own, groups = root[self.centres], groups[self.centres]
-            moments = own * (J.T @ (weight[:, None] * R))
-            design, target = as_lasso(moments_of(J, weight) * own * own.T, moments)
-            outside = float(np.vdot(R * root, R * root)) - float(
-                np.vdot(target, target)
-            )
-        l1, start = self.l1 * own[:, 0], None if start is None else start / own
-        found = solve_sparse_group_lasso(
-            design, target, groups, l1, self.group, B=start, tol=_GAP
+            scale = root[self.centres]
+            groups = groups[self.centres]
+            moments = scale * (J.T @ (weight[:, None] * R))
+            squares = moments_of(J, weight) * scale * scale.T
+            design, target = as_lasso(squares, moments)
+            outside = float(np.vdot(R * root, R * root))
+            outside -= float(np.vdot(target, target))
+        lasso = solve_sparse_group_lasso(
+            design,
+            target,
+            groups,
+            self.l1 * scale[:, 0],
+            self.group,
+            B=None if self.B is None else self.B / scale,
+            tol=_GAP,
         )
-        self.B = found.B * own
-        return found._replace(B=self.B, objective_path=found.objective_path + outside)
+        self.B = lasso.B * scale
+        return lasso._replace(B=self.B, objective_path=lasso.objective_path + outside)
 
     def __call__(self, W: Array, theta: float) -> tuple[float, Array, float]:
         """Objective, its gradient in W (m, T), and its derivative in log theta."""
@@ -99,9 +110,12 @@ class SparseObjective:
         value = second.objective_path[-1] + problem.alpha * float(np.vdot(W, W))
         outer = 2.0 * problem.weight[:, None] * (J @ second.B - problem.R)
         if self.centres is not None:
-            slopes = outer, second.B
-            return value, *pull_back_on(problem, self.centres, W, theta, (Y, J), slopes)
-        left, right = np.hstack([outer, second.B]), np.hstack([second.B, outer])
+            slopes = pull_back_on(
+                problem, self.centres, W, theta, Y, J, outer, second.B
+            )
+            return value, *slopes
+        left = np.hstack([outer, second.B])
+        right = np.hstack([second.B, outer])
         return value, *pull_back(problem, W, theta, Y, J, left, right)
 
     def kernel(self, W: Array, theta: float) -> tuple[Array, Array]:
@@ -125,12 +139,10 @@ def as_lasso(moments: Array, slopes: Array) -> tuple[Array, Array]:
 
 
 def sparse_problem(problem: TwoLayerProblem) -> TwoLayerProblem:
-    """The problem as a lasso can solve it: it resolves fewer orders of magnitude than a ridge."""
+    """The problem with weights that a lasso resolves: fewer magnitudes than a ridge."""
     weight = np.minimum(problem.weight, 1e8 * problem.weight.min())
-    return problem._replace(
-        weight=weight,
-        groups=np.unique(problem.groups, return_inverse=True)[1].astype(np.intp),
-    )
+    _, groups = np.unique(problem.groups, return_inverse=True)
+    return problem._replace(weight=weight, groups=groups.astype(np.intp))
 
 
 def sparse_strengths(
@@ -139,17 +151,15 @@ def sparse_strengths(
     group: str | float,
     centres: Codes | None = None,
 ) -> tuple[float, float]:
-    """`l1` and `group` in units of the problem, where the second layer is neither 0 nor R.
-
-    See :func:`strengths_of`.
-    """
+    """`l1` and `group` in units of the problem, see :func:`strengths_of`."""
     Y = problem.Phi @ problem.W  # wherever it starts, the same problem
-    weighted, at = (
-        problem.weight[:, None] * problem.R,
-        slice(None) if centres is None else centres,
-    )
-    moments = respond(Y[at], Y, weighted, problem.theta)
-    return strengths_of(moments, weighted[at], l1, group, problem.unit)
+    weighted = problem.weight[:, None] * problem.R
+    if centres is None:
+        moments = respond(Y, Y, weighted, problem.theta)
+    else:
+        moments = respond(Y[centres], Y, weighted, problem.theta)
+        weighted = weighted[centres]
+    return strengths_of(moments, weighted, l1, group, problem.unit)
 
 
 def strengths_of(
@@ -159,7 +169,7 @@ def strengths_of(
     group: str | float,
     unit: float = 1.0,
 ) -> tuple[float, float]:
-    """`l1` and `group` in units of the mean weight, where the second layer is neither 0 nor R.
+    """`l1` and `group` in units of the mean weight, within what leaves a second layer.
 
     "auto" is a hundredth of the `l1` at which a task's function would vanish; numbers
     are kept between 1e-5 and 0.1 of what makes one vanish.
@@ -189,7 +199,7 @@ def strengths_of(
 def sparse_start(
     problem: TwoLayerProblem, max_iter: int, centres: Codes | None = None
 ) -> Array:
-    """First layer (m, T) of the ridge, which is cheap: near it the lasso needs few iterations."""
+    """First layer (m, T) of the ridge: cheap, and close to that of the lasso."""
     how = Descent(_ROUGH, max_iter)
     if centres is None:
         return solve_nonlinear(problem, problem.unit, how).W
@@ -229,6 +239,7 @@ def solve_sparse(
     """
     evaluate = SparseObjective(problem, l1, group, centres)
     with one_blas_thread(len(problem.R)):
-        found = descend(evaluate, problem, how)
-        last = evaluate.second_layer(evaluate.kernel(found[0], found[1])[0])
-    return SparseSolution(*found, last.B, last.structure, last.duality_gap)
+        minimum = descend(evaluate, problem, how)
+        J, _ = evaluate.kernel(minimum.W, minimum.theta)
+        lasso = evaluate.second_layer(J)
+    return SparseSolution(*minimum, lasso.B, lasso.structure, lasso.duality_gap)

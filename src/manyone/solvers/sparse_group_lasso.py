@@ -260,7 +260,7 @@ class _Rounds:
         return trying
 
     def certify(self) -> Array:
-        """Duality gaps (T,) of the best B; its objective goes to `primal` and `path`."""
+        """Duality gaps (T,) of the best B; its objective goes to `primal`, `path`."""
         residual, self.primal = self._primal(self.best, self.R)
         lower = _dual_values(residual, 2.0 * self.J.T @ residual, self.R, self.penalty)
         self.path[-1] = min(self.path[-1], float(self.primal.sum()))

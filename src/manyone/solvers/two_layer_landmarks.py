@@ -34,7 +34,7 @@ _ROUNDING = 1e-13
 def solve_nonlinear_on(
     problem: TwoLayerProblem, beta: float, how: Descent, centres: Codes
 ) -> NonlinearSolution:
-    """Minimise ``sum_i w_i |(J_Z B - R)_i|^2 + alpha |W|_F^2 + beta tr(B' J_ZZ B)`` over W and B.
+    """Minimise ``sum_i w_i |(J_Z B - R)_i|^2 + alpha |W|_F^2 + beta tr(B' J_ZZ B)``.
 
     Parameters
     ----------
@@ -54,45 +54,49 @@ def solve_nonlinear_on(
     problem, beta, least = in_units(problem, beta)
     evaluate = partial(landmark_objective, problem, beta, centres)
     with one_blas_thread(len(problem.R)):
-        found = descend(evaluate, problem, how, least)
-        J = gram(problem.Phi @ found[0], problem.Phi[centres] @ found[0], found[1])
-        B = second_layer_on(problem, beta, centres, J)[0]
-    return NonlinearSolution(*found, B, beta * problem.unit)
+        minimum = descend(evaluate, problem, how, least)
+        Y = problem.Phi @ minimum.W
+        J = gram(Y, problem.Phi[centres] @ minimum.W, minimum.theta)
+        B, _, _ = second_layer_on(problem, beta, centres, J)
+    return NonlinearSolution(*minimum, B, beta * problem.unit)
 
 
 def landmark_objective(
     problem: TwoLayerProblem, beta: float, centres: Codes, W: Array, theta: float
 ) -> tuple[float, Array, float]:
-    """The objective with B eliminated, its gradient in W (m, T), its derivative in log theta."""
+    """The objective with B eliminated, with its slopes in W (m, T) and log theta."""
     Y = problem.Phi @ W
     J = gram(Y, Y[centres], theta)
     B, value, inner = second_layer_on(problem, beta, centres, J)
     outer = 2.0 * problem.weight[:, None] * (J @ B - problem.R)
     inner *= beta * (B @ B.T)
     value += problem.alpha * float(np.vdot(W, W))
-    return value, *pull_back_on(problem, centres, W, theta, (Y, J), (outer, B), inner)
+    slopes = pull_back_on(problem, centres, W, theta, Y, J, outer, B, inner)
+    return value, *slopes
 
 
 def second_layer_on(
     problem: TwoLayerProblem, beta: float, centres: Codes, J: Array
 ) -> tuple[Array, float, Array]:
     """Minimise over B for ``J_Z`` (n, q): B (q, T), the value, and ``J_ZZ`` (q, q)."""
-    weight, R, inner = problem.weight, problem.R, J[centres]
+    inner = J[centres]
     inner += inner.T.copy()
     inner *= 0.5
-    weighted = weight[:, None] * R
-    moments, M = J.T @ weighted, moments_of(J, weight)
+    weighted = problem.weight[:, None] * problem.R
+    moments = J.T @ weighted
+    M = moments_of(J, problem.weight)
     M += beta * inner
     _, B, info = dposv(M, moments, lower=1, overwrite_a=1)
     if info:
         raise np.linalg.LinAlgError(
             "the second-layer kernel plus ridge is not positive definite"
         )
-    return B, float(np.vdot(weighted, R)) - float(np.vdot(moments, B)), inner
+    value = float(np.vdot(weighted, problem.R)) - float(np.vdot(moments, B))
+    return B, value, inner
 
 
 def moments_of(J: Array, weight: Array) -> Array:
-    """``J' diag(w) J`` (q, q), lower triangle, plus what makes it definite beside rounding."""
+    """``J' diag(w) J`` (q, q), lower triangle, made definite beside rounding."""
     scaled = np.sqrt(weight)[:, None] * J
     return add_rounding(blas.dsyrk(1.0, scaled.T, lower=1), float(weight.sum()))
 
@@ -108,11 +112,13 @@ def pull_back_on(
     centres: Codes,
     W: Array,
     theta: float,
-    at: tuple[Array, Array],
-    slopes: tuple[Array, Array],
+    Y: Array,
+    J: Array,
+    left: Array,
+    right: Array,
     inner: Array | None = None,
 ) -> tuple[Array, float]:
-    """Gradient in W of ``g(J_Z, J_ZZ) + alpha |W|_F^2``, and the derivative of g in log theta.
+    """Gradient in W of ``g(J_Z, J_ZZ) + alpha |W|_F^2``, slope of g in log theta.
 
     Parameters
     ----------
@@ -120,18 +126,19 @@ def pull_back_on(
     centres : ndarray of shape (q,)
     W : ndarray of shape (m, T)
     theta : float
-    at : tuple of ndarray of shape (n, T) and (n, q)
-        Responses Y and ``J_Z``.
-    slopes : tuple of ndarray of shape (n, k) and (q, k)
+    Y : ndarray of shape (n, T)
+        Responses.
+    J : ndarray of shape (n, q)
+        ``J_Z``.
+    left, right : ndarray of shape (n, k) and (q, k)
         ``left right'`` is the slope of g in ``J_Z``.
     inner : ndarray of shape (q, q) or None
         ``J_ZZ`` times the slope of g in it, entry by entry; symmetric.
     """
-    (Y, J), (left, right) = at, slopes
-    one = np.ones((len(Y), 1))
-    points, C = np.hstack([Y, one]), Y[centres]
+    points = np.hstack([Y, np.ones((len(Y), 1))])
     ends = points[centres]
-    by_response, by_centre = np.empty_like(Y), np.zeros_like(ends)
+    by_response = np.empty_like(Y)
+    by_centre = np.zeros_like(ends)
     for start in range(0, len(Y), _BLOCK):
         rows = slice(start, start + _BLOCK)
         H = left[rows] @ right.T
@@ -141,7 +148,7 @@ def pull_back_on(
         by_centre += H.T @ points[rows]
     if inner is not None:
         by_centre += 2.0 * (inner @ ends)
-    by_response[centres] += by_centre[:, -1:] * C - by_centre[:, :-1]
+    by_response[centres] += by_centre[:, -1:] * Y[centres] - by_centre[:, :-1]
     gradient = (-2.0 * theta) * (problem.Phi.T @ by_response)
     # J depends on theta and Y through sqrt(theta) Y only.
     by_log_theta = 0.5 * float(np.vdot(W, gradient))
