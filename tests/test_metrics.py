@@ -7,12 +7,19 @@ import pandas as pd
 import pytest
 import sklearn
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    StratifiedKFold,
+    cross_val_score,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from manyone import JointOCKSR, TaskAUC
+import manyone
+from manyone import JointOCKSR, TaskAUC, TaskWhitener
 from manyone.metrics import task_aucs
 from manyone.selection.judging import own_aucs
 
@@ -148,3 +155,60 @@ def test_labels_that_do_not_fit_the_rows_and_models_that_are_not_fitted_are_told
         TaskAUC()(model, X, task=task[:3])
     with pytest.raises(NotFittedError):
         TaskAUC()(JointOCKSR(), X, task=task)
+
+
+# ------------------------------------------------------------------- inside what scikit-learn has
+
+
+@pytest.fixture
+def three_tasks():
+    rng = np.random.default_rng(0)
+    task = np.tile([0, 1, 2], 24)
+    return rng.normal(size=(72, 2)) + 2.0 * task[:, None], task
+
+
+def test_a_search_inside_cross_validation_is_scored(three_tasks):
+    X, task = three_tasks
+    with sklearn.config_context(enable_metadata_routing=True):
+        search = GridSearchCV(
+            JointOCKSR(alarm_rate=None).set_fit_request(task=True),
+            {"alpha": [0.1, 1.0]},
+            scoring=TaskAUC(),
+            cv=StratifiedKFold(2),
+        )
+        scores = cross_val_score(
+            search,
+            X,
+            task,
+            scoring=TaskAUC(),
+            cv=StratifiedKFold(3),
+            params={"task": task},
+        )
+    assert np.isfinite(scores).all()
+    assert scores.mean() > 0.7
+
+
+def test_frozen_models_and_searches_at_the_end_of_pipelines_are_scored(three_tasks):
+    X, task = three_tasks
+    model = JointOCKSR(alarm_rate=None).fit(X, task=task)
+    expected = TaskAUC()(model, X, task=task)
+    assert TaskAUC()(FrozenEstimator(model), X, task=task) == expected
+    pipe = make_pipeline("passthrough", FrozenEstimator(model))
+    assert TaskAUC()(pipe, X, task=task) == expected
+    with pytest.raises(ValueError, match="got a StandardScaler"):
+        TaskAUC()(StandardScaler(), X, task=task)
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_tasks_with_their_own_metric_are_scored(three_tasks, ours):
+    X, task = three_tasks
+    with sklearn.config_context(enable_metadata_routing=True):
+        whitener = TaskWhitener(adaptive=True)
+        whitener.set_fit_request(task=True).set_transform_request(task=True)
+        model = JointOCKSR(alarm_rate=None).set_fit_request(task=True)
+        if ours:
+            pipe = manyone.make_pipeline(whitener, model)
+            pipe.fit(X, task=task)
+        else:
+            pipe = make_pipeline(whitener, model).fit(X, task=task)
+        assert TaskAUC()(pipe, X, task=task) > 0.7

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from sklearn.base import clone, is_outlier_detector
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
@@ -17,10 +18,12 @@ from sklearn.preprocessing import (
     OneHotEncoder,
     StandardScaler,
 )
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manyone
 from manyone import (
     AutoOneClass,
+    CombinedOneClass,
     IndependentOCKSR,
     JointOCKSR,
     Monitor,
@@ -98,7 +101,7 @@ def test_rows_that_come_and_go_are_transformed():
     asked = TaskWhitener(adaptive=True)
     last = JointOCKSR(landmarks=20, random_state=0, alarm_rate=0.1)
     pipeline = make_pipeline(asked, last).fit(X, task=TASK)
-    Z = pipeline.transform(X, task=TASK)
+    Z = pipeline.rows_for_model(X, task=TASK)
     model = JointOCKSR(landmarks=20, random_state=0, alarm_rate=0.1).fit(Z, task=TASK)
     weight, gone, stay = np.full(120, 2.0), TASK == "c", TASK != "c"
     roles = {"task": "task", "outlier": "odd", "sample_weight": weight}
@@ -149,7 +152,7 @@ def test_fitted_attributes_are_those_of_the_steps():
     assert pipeline.n_features_in_ == 3
     assert pipeline.offset_ is pipeline.model_.offset_
     views = pipeline.model_.view_scores(
-        pipeline.transform(table[["u", "v", "w"]]), task=TASK
+        pipeline.rows_for_model(table[["u", "v", "w"]]), task=TASK
     )
     assert np.array_equal(pipeline.view_scores(table, task="task"), views)
 
@@ -157,7 +160,7 @@ def test_fitted_attributes_are_those_of_the_steps():
 def test_pipelines_are_drawn_and_watched_as_their_last_step_is():
     front, last = TaskWhitener(adaptive=True), JointOCKSR(alarm_rate=0.1)
     pipeline = make_pipeline(front, last).fit(X, task=TASK)
-    Z = pipeline.transform(NEW, task=CLAIM)
+    Z = pipeline.rows_for_model(NEW, task=CLAIM)
     drawn = ScoreDisplay.from_estimator(pipeline, NEW, task=CLAIM)
     assert np.array_equal(drawn.scores, pipeline.model_.score_samples(Z, task=CLAIM))
     structure = StructureDisplay.from_estimator(pipeline, order=None).structure
@@ -379,3 +382,93 @@ def test_the_last_step_must_be_one_of_ours():
         make_pipeline(StandardScaler()).fit(X, task=TASK)
     with pytest.raises(ValueError, match="last step"):
         make_pipeline()
+
+
+# ------------------------------------------------------------------------- as a Pipeline is used
+
+
+@parametrize_with_checks([make_pipeline(StandardScaler(), JointOCKSR())])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_options_that_nobody_takes_are_refused():
+    with pytest.raises(ValueError, match=r"alarm_rate=0.5.*JointOCKSR"):
+        make_pipeline(StandardScaler(), JointOCKSR(), alarm_rate=0.5)
+    with pytest.raises(ValueError, match=r"anomalie.*no such option.*anomalies"):
+        make_pipeline(StandardScaler(), "auto", anomalie="faults")
+
+
+def test_the_options_of_auto_are_parameters():
+    pipeline = make_pipeline(StandardScaler(), "auto", anomalies="faults")
+    pipeline.set_params(auto__anomalies="strangers", auto__alarm_rate=0.2)
+    assert pipeline.get_params()["auto"].anomalies == "strangers"
+    assert clone(pipeline).get_params()["auto__alarm_rate"] == 0.2
+
+
+def test_steps_can_be_looked_at():
+    pipeline = make_pipeline(StandardScaler(), PCA(2), JointOCKSR(alarm_rate=0.2))
+    assert len(pipeline) == 3
+    assert pipeline[0] is pipeline.steps[0][1]
+    pipeline.fit(X, task=TASK)
+    assert pipeline[-1] is pipeline.model_
+    assert pipeline["pca"] is pipeline.named_steps.pca is pipeline.steps_[1][1]
+    front = pipeline[:-1].transform(NEW)
+    np.testing.assert_array_equal(front, pipeline.rows_for_model(NEW, task=CLAIM))
+    with pytest.raises(ValueError, match="transformers only"):
+        pipeline[1:]
+    assert is_outlier_detector(pipeline)
+    signs = make_pipeline(StandardScaler(), JointOCKSR(alarm_rate=0.2)).fit_predict(
+        X, task=TASK
+    )
+    assert set(signs.tolist()) <= {-1, 1}
+
+
+@pytest.mark.parametrize("nothing", ["passthrough", None])
+def test_rows_pass_a_step_that_does_nothing(nothing):
+    pipeline = make_pipeline(StandardScaler(), JointOCKSR(alarm_rate=0.2))
+    pipeline.set_params(standardscaler=nothing)
+    pipeline = clone(pipeline).fit(X, task=TASK)
+    alone = JointOCKSR(alarm_rate=0.2).fit(X, task=TASK)
+    np.testing.assert_array_equal(
+        pipeline.score_samples(NEW, task=CLAIM), alone.score_samples(NEW, task=CLAIM)
+    )
+    assert pipeline[0] is nothing
+
+
+def test_a_step_that_cannot_transform_is_named():
+    with pytest.raises(ValueError, match=r"'jointocksr' must be a transformer"):
+        make_pipeline(JointOCKSR(), JointOCKSR()).fit(X, task=TASK)
+
+
+def test_the_html_shows_every_step():
+    page = make_pipeline(StandardScaler(), JointOCKSR())._repr_html_()
+    assert "sk-serial" in page
+    assert "StandardScaler" in page
+    views = [("strangers", JointOCKSR()), ("faults", IndependentOCKSR())]
+    page = CombinedOneClass(estimators=views)._repr_html_()
+    assert "sk-parallel" in page
+    assert "faults" in page
+
+
+def test_counts_reach_the_transformers():
+    """Rows of weight 0 are as good as left out, for a scaler too."""
+    weight = np.where(np.arange(len(X)) % 5 == 0, 0.0, 1.0)
+    spoilt = np.where(weight[:, None] == 0, 1e6, X)
+    model = make_pipeline(StandardScaler(), JointOCKSR(alarm_rate=0.2))
+    counted = clone(model).fit(spoilt, task=TASK, sample_weight=weight)
+    left_out = clone(model).fit(X[weight > 0], task=TASK[weight > 0])
+    np.testing.assert_allclose(
+        counted.score_samples(NEW, task=CLAIM), left_out.score_samples(NEW, task=CLAIM)
+    )
+
+
+def test_every_task_is_scored_in_its_own_metric():
+    pipeline = make_pipeline(TaskWhitener(adaptive=True), JointOCKSR(alarm_rate=0.2))
+    pipeline.fit(X, task=TASK)
+    scores = pipeline.score_tasks(NEW)
+    for number, label in enumerate(pipeline.tasks_):
+        claims = [label] * len(NEW)
+        expected = pipeline.score_samples(NEW, task=claims)
+        np.testing.assert_array_equal(scores[:, number], expected)
+    assert pipeline.predict_task(NEW).shape == (len(NEW),)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from manyone.model_files import load as load
     from manyone.model_files import save as save
     from manyone.pipelines import TaskPipeline as TaskPipeline
-    from manyone.pipelines import make_pipeline as make_pipeline
     from manyone.plots import DriftDisplay as DriftDisplay
     from manyone.plots import ObjectiveDisplay as ObjectiveDisplay
     from manyone.plots import RateDisplay as RateDisplay
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from manyone.plots import StructureDisplay as StructureDisplay
     from manyone.selection.auto import AutoOneClass as AutoOneClass
     from manyone.selection.auto import auto as auto
+    from manyone.selection.pipelines import make_pipeline as make_pipeline
     from manyone.selection.tune import tune as tune
     from manyone.tables import TableModel as TableModel
     from manyone.watch import Monitor as Monitor
@@ -68,7 +68,7 @@ _HOMES = {
     "TimeBlocks": "groups",
     "auto": "selection",
     "load": "model_files",
-    "make_pipeline": "pipelines",
+    "make_pipeline": "selection",
     "save": "model_files",
     "tune": "selection",
 }

@@ -37,8 +37,12 @@ def _undo(step: Any, Z: Array, task: NDArray[Any]) -> tuple[Array, str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that these rows have no names
-            rows = step.inverse_transform(Z, **asked(step, "inverse_transform", task))
-            again = np.asarray(step.transform(rows, **asked(step, "transform", task)))
+            rows = step.inverse_transform(
+                Z, **asked(step, "inverse_transform", task=task)
+            )
+            again = np.asarray(
+                step.transform(rows, **asked(step, "transform", task=task))
+            )
     except (NotImplementedError, ValueError) as error:  # as transformers say so
         return Z, str(error).rstrip(".")
     if np.shape(rows) != Z.shape or not np.allclose(again, Z, atol=1e-6 * np.ptp(Z)):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OutlierMixin, clone
 from sklearn.pipeline import Pipeline
-from sklearn.utils import Bunch, TransformerTags, get_tags
+from sklearn.utils import Bunch, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._sklearn import BaseComposition, VisualBlock
@@ -27,12 +27,10 @@ from manyone.labels import (
     split_columns,
     split_labels,
 )
-from manyone.messages import shortlist
 from manyone.metric.reasons import find_reasons
 from manyone.metric.shrinkage import task_whitenings
 from manyone.routing import asked
-from manyone.rows import TrainingRows, in_memory
-from manyone.selection.auto import AutoOneClass
+from manyone.rows import TrainingRows, in_memory, number_of
 
 # Rows that a model which keeps none is explained by: all of as many, or a sample.
 _KEPT = 2**14
@@ -40,70 +38,9 @@ _KEPT = 2**14
 _PRIORS = (2.0, 20.0)
 
 
-def make_pipeline(*steps: Any, **options: Any) -> TaskPipeline:
-    """Chain transformers and an estimator of this package.
-
-    Unlike :func:`sklearn.pipeline.make_pipeline`, every method takes ``task=`` and no global
-    setting has to be changed.
-
-    Parameters
-    ----------
-    *steps : transformers, then an estimator or ``"auto"``
-        ``"auto"`` is short for an :class:`AutoOneClass`, which chooses method and setting.
-    **options
-        Of ``"auto"``, such as ``anomalies="faults"``.
-
-    Returns
-    -------
-    TaskPipeline
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import manyone
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> rng = np.random.default_rng(0)
-    >>> task = np.repeat(["pump", "fan"], 30)
-    >>> X = rng.normal(size=(60, 2)) * [1.0, 1000.0]
-    >>> model = manyone.make_pipeline(StandardScaler(), manyone.JointOCKSR(alarm_rate=0.1))
-    >>> model.fit(X, task=task).predict([[9.0, 9000.0]], task=["fan"])
-    array([-1])
-    """
-    if not steps:
-        raise ValueError(
-            'make_pipeline needs an estimator, or "auto", as its last step.'
-        )
-    short_form = isinstance(steps[-1], str) and steps[-1] == "auto"
-    _refuse_options(options, steps[-1], short_form)
-    names: list[str] = []
-    for step in steps:
-        name = step if isinstance(step, str) else type(step).__name__.lower()
-        count = sum(other.rstrip("-0123456789") == name for other in names)
-        names.append(f"{name}-{count + 1}" if count else name)
-    last = AutoOneClass(**options) if short_form else steps[-1]
-    return TaskPipeline(list(zip(names, [*steps[:-1], last], strict=True)))
-
-
 def _passes_rows(step: Any) -> bool:
     """Whether a step leaves rows as they are."""
     return step is None or (isinstance(step, str) and step == "passthrough")
-
-
-def _refuse_options(options: dict[str, Any], last: Any, short_form: bool) -> None:
-    """Options belong to "auto", and only those that it has."""
-    if options and not short_form:
-        name = min(options)
-        raise ValueError(
-            f'{name}={options[name]!r} is an option of a last step "auto"; the last step is a '
-            f"{type(last).__name__}: give it its own parameters when you make it."
-        )
-    known = [field.name for field in fields(AutoOneClass)]
-    unknown = sorted(options.keys() - set(known))
-    if unknown:
-        raise ValueError(
-            f'{shortlist(unknown, 3)}: "auto" has no such option. It has '
-            f"{shortlist(known, len(known))}."
-        )
 
 
 @dataclass(eq=False, repr=False)
@@ -148,23 +85,28 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
     ) -> Self:
         """Fit the transformers, then the estimator; see its `fit`."""
         last = self._last_step()
-        Z, given = self.fit_transformers(X, task=task, outlier=outlier, groups=groups)
-        given["sample_weight"] = sample_weight
+        roles = {"task": task, "outlier": outlier, "groups": groups}
+        Z, given = self.fit_transformers(X, sample_weight, **roles)
         model = clone(last).fit(Z, y, **given)
-        if isinstance(model, AutoOneClass):
-            model = model.estimator_
+        if isinstance(model, Delegating):
+            model = model._inner
         return self.become(model, Z, **given)
 
-    def _last_step(self) -> OneClassEstimator | AutoOneClass:
+    def _last_step(self) -> OneClassEstimator | Delegating:
         name, last = self.steps[-1]
-        if isinstance(last, OneClassEstimator | AutoOneClass):
+        if isinstance(last, OneClassEstimator | Delegating):
             return last
         raise ValueError(
             f"The last step, {name!r}, must be an estimator of manyone; got {last!r}."
         )
 
-    def fit_transformers(self, X: Any, **labels: Any) -> tuple[Any, dict[str, Any]]:
-        """Rows as the estimator gets them, and labels (task, outlier, groups) as values."""
+    def fit_transformers(
+        self, X: Any, sample_weight: Any, **labels: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """Rows as the estimator gets them, and what else its `fit` is given, as values.
+
+        A transformer gets the task and the counts where its methods have them.
+        """
         self.label_columns_ = named_columns(**labels)
         X, *values = split_columns(X, **labels)
         given = dict(zip(labels, values, strict=True))
@@ -177,9 +119,10 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
                 )
             self.steps_.append((name, clone(step)))
         for _, step in self.steps_:
-            step.fit(X, **asked(step, "fit", given["task"]))
-            X = step.transform(X, **asked(step, "transform", given["task"]))
-        return X, given
+            known = {"task": given["task"], "sample_weight": sample_weight}
+            step.fit(X, **asked(step, "fit", **known))
+            X = step.transform(X, **asked(step, "transform", task=given["task"]))
+        return X, {**given, "sample_weight": sample_weight}
 
     def _transformers(self) -> list[tuple[str, Any]]:
         """All steps but the last; rows pass some of them as they are."""
@@ -259,7 +202,6 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         inner = [get_tags(step).input_tags for step in steps]
         tags.input_tags.sparse = all(one.sparse for one in inner)
         tags.input_tags.pairwise = bool(inner) and inner[0].pairwise
-        tags.transformer_tags = TransformerTags()
         return tags
 
     def _sk_visual_block_(self) -> Any:
@@ -299,21 +241,21 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         self._set_params("steps", **params)
         return self
 
-    def transform(self, X: Any, *, task: Any = None) -> Any:
-        """Rows as the estimator gets them."""
+    def rows_for_model(self, X: Any, *, task: Any = None) -> Any:
+        """Rows as the estimator gets them, after all transformers."""
         check_is_fitted(self)
         X, task = split_labels(X, self.label_columns_, task=task)
         for _, step in self.steps_:
-            X = step.transform(X, **asked(step, "transform", task))
+            X = step.transform(X, **asked(step, "transform", task=task))
         return X
 
     def _prepared(self, X: Any, **roles: Any) -> dict[str, Any]:
         check_is_fitted(self)
         X, *values = split_labels(X, self.label_columns_, **roles)
         roles = dict(zip(roles, values, strict=True))
-        if in_memory(X) and np.shape(X)[0] == 0:  # transformers refuse to have no rows
+        if in_memory(X) and number_of(X) == 0:  # transformers refuse to have no rows
             return {**roles, "X": np.empty((0, self.model_.n_features_in_))}
-        return {**roles, "X": self.transform(X, task=roles.get("task"))}
+        return {**roles, "X": self.rows_for_model(X, task=roles.get("task"))}
 
     def score_tasks(self, X: Any) -> Array:
         """Score of every row against every task, shape (n, T).
@@ -321,11 +263,13 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         Where a transformer wants to know the task, rows are transformed once for each.
         """
         check_is_fitted(self)
-        if not any(asked(step, "transform", self.tasks_) for _, step in self.steps_):
+        if not any(
+            asked(step, "transform", task=self.tasks_) for _, step in self.steps_
+        ):
             return super().score_tasks(X)
         X, *_ = split_labels(X, self.label_columns_)
         columns = [
-            self.score_samples(X, task=np.repeat(label, np.shape(X)[0]))
+            self.score_samples(X, task=np.repeat(label, number_of(X)))
             for label in self.tasks_
         ]
         return np.column_stack(columns)
@@ -362,7 +306,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         """
         check_is_fitted(self)
         if X is not None:
-            X = self.transform(X, task=np.repeat(as_labels([task]), np.shape(X)[0]))
+            X = self.rows_for_model(X, task=np.repeat(as_labels([task]), number_of(X)))
         others, code = others and self._prepared(**others), code_of(self.model_, task)
         self.model_.forget(task, X=X, others=others, **given)
         if others:
@@ -397,7 +341,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         rows, codes = np.asarray(normal.X, dtype=np.float64), normal.codes
         rows, steps = undone(self.steps_, rows, self.tasks_[codes])
         for _, step in self.steps_[:steps]:
-            X = step.transform(X, **asked(step, "transform", task))
+            X = step.transform(X, **asked(step, "transform", task=task))
         Z = np.asarray(X, dtype=np.float64)
         claimed = np.full(len(Z), self.tasks_[0]) if task is None else as_labels(task)
         metric = task_whitenings(rows, codes, normal.weight, normal.n_tasks, *_PRIORS)

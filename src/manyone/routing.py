@@ -37,11 +37,15 @@ class RoutingState:
                     )
 
 
-def asked(step: Any, method: str, task: Any) -> dict[str, Any]:
-    """The task, for a transformer that asks for it."""
+def asked(step: Any, method: str, **known: Any) -> dict[str, Any]:
+    """What is known of the rows (task, sample_weight), where a method of a transformer has it."""
     routing = get_routing_for_object(step)
     if isinstance(routing, MetadataRequest):
         wanted = getattr(routing, method).requests
     else:  # steps inside, as of a ColumnTransformer, have to ask for it
-        wanted = routing.consumes(method, {"task"})
-    return {"task": task} if task is not None and "task" in wanted else {}
+        wanted = routing.consumes(method, known.keys())
+    return {
+        name: value
+        for name, value in known.items()
+        if value is not None and name in wanted
+    }

@@ -286,6 +286,13 @@ def in_memory(X: Any) -> bool:
     return not elsewhere and type(X).__module__.partition(".")[0] != "dask"
 
 
+def number_of(X: Any) -> int:
+    """Number of rows, of whatever kind."""
+    if hasattr(X, "shape"):
+        return int(X.shape[0])
+    return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
+
+
 def row_blocks(n_rows: int, floats_per_row: int) -> Iterator[slice]:
     """Slices that cover `n_rows` rows, temporaries within scikit-learn's ``working_memory``."""
     budget = min(sklearn.get_config()["working_memory"] * 2**20, _BLOCK_BYTES)

@@ -1,6 +1,7 @@
 """Views by passes, and one alarm: as in memory, wherever the rows are."""
 
 from copy import deepcopy
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -235,7 +236,8 @@ def test_what_auto_and_tune_choose_can_grow(anomalies):
 @pytest.mark.parametrize("anomalies", ["any", "strangers", "faults"])
 def test_auto_chooses_for_rows_that_are_not_in_memory(anomalies, monkeypatch):
     da = pytest.importorskip("dask.array")
-    monkeypatch.setattr("manyone.selection.auto.SAMPLE_ROWS", 300)
+    module = import_module("manyone.selection.auto")  # the package has a function auto
+    monkeypatch.setattr(module, "SAMPLE_ROWS", 300)
     monkeypatch.setattr("manyone.engines.plan._FEWEST", 1000)
     given = {"anomalies": anomalies, "landmarks": 40, "alarm_rate": 0.1}
     one = manyone.auto(lambda: [(X[:900], TASK[:900]), (X[900:], TASK[900:])], **given)

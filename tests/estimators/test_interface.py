@@ -47,7 +47,7 @@ def test_the_column_of_the_task_is_remembered(method):
 def test_a_pipeline_remembers_the_column_of_the_task():
     steps = (StandardScaler(), TaskWhitener(adaptive=True), JointOCKSR())
     pipeline = make_pipeline(*steps).fit(FRAME, task="machine")
-    for name in (*QUESTIONS, "transform"):
+    for name in (*QUESTIONS, "rows_for_model"):
         ask = getattr(pipeline, name)
         np.testing.assert_array_equal(ask(SHUFFLED), ask(SHUFFLED, task="machine"))
     reasons = pipeline.explain(SHUFFLED)

@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyone import validation
 from manyone._sklearn import Interval, StrOptions, fit_context
-from manyone._types import Array, Codes, Rows
+from manyone._types import Array, Codes, Metric, Rows
 from manyone.calibration.folds import by_number, similarity_of, solve_with_folds
 from manyone.calibration.thresholds import Calibration
 from manyone.estimators.capabilities import Capabilities
@@ -193,7 +193,7 @@ class MultiTaskOneClass(OneClassEstimator):
     degree: int = 3
     coef0: float = 1
     kernel_params: dict[str, Any] | None = None
-    metric: str = "plain"
+    metric: Metric = "plain"
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Give the class a read-only attribute for everything that it declares to learn."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import get_tags
 
-from manyone._sklearn import BaseComposition, StrOptions
+from manyone._sklearn import BaseComposition, StrOptions, VisualBlock
 from manyone._types import Array
 from manyone.calibration.thresholds import Calibration, spreads
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
@@ -341,6 +341,15 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         """Set parameters, those of a view as ``<name>__<parameter>``."""
         self._set_params("estimators", **params)
         return self
+
+    def _sk_visual_block_(self) -> Any:
+        views = self._views() if self.estimators is None else self.estimators
+        return VisualBlock(
+            "parallel",
+            [view for _, view in views],
+            names=[name for name, _ in views],
+            name_details=[str(view) for _, view in views],
+        )
 
     def __sklearn_tags__(self) -> Any:
         """Tags: sparse rows and kernel matrices where every view takes them."""

@@ -313,8 +313,9 @@ class Scoring:
         """The columns of `_claims` as one array of shape (n, 3), which blocks can be stacked of."""
         X, codes = self._scoring_rows(X, task)
         weight = np.ones(len(codes))
-        if sample_weight is not None:
-            weight = check_weight(sample_weight, X)
+        if sample_weight is not None:  # other blocks may have counts where one has none
+            counted = bool(np.any(sample_weight))
+            weight = check_weight(sample_weight, X) if counted else 0.0 * weight
         score = self._conformal_pvalues if exact else self._own_scores
         return np.column_stack([score(X, codes), codes, weight])
 

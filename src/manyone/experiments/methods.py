@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import product
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 from sklearn.base import clone
 
 from manyone import auto, tune
-from manyone._types import Anomalies, Array, Codes, Labels
+from manyone._types import Anomalies, Array, Codes, Criterion, Labels
 from manyone.estimators import METHODS
 from manyone.estimators.base import OneClassEstimator
 from manyone.experiments.rivals.base import Detector, OwnScales, Rival
@@ -160,7 +160,7 @@ class Method:
                 self.model,
                 X,
                 task=task,
-                criterion=self.criterion or kind,
+                criterion=cast(Criterion, self.criterion or kind),
                 grid=self.grid,
                 calibrate=calibrate,
             )

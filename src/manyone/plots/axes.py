@@ -76,7 +76,7 @@ def last_step(
 def rows_of_last_step(estimator: Fitted, X: Any, task: object) -> Any:
     """Rows as the estimator at the end of a pipeline gets them."""
     if isinstance(estimator, TaskPipeline):
-        return estimator.transform(X, task=task)
+        return estimator.rows_for_model(X, task=task)
     if isinstance(estimator, Pipeline) and len(estimator) > 1:
         return estimator[:-1].transform(X)
     return X

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 
 from manyone._sklearn import validate_parameter_constraints
+from manyone._types import Criterion
 from manyone.estimators.base import MultiTaskOneClass
+from manyone.pipelines import TaskPipeline
 from manyone.rows import TrainingRows, training_rows
 from manyone.selection.choosing import choose_setting
 from manyone.selection.faults import fault_grid, refuse_unless_dense
 from manyone.selection.judging import SHARED, Judged, finite_mean
-
-if TYPE_CHECKING:
-    from sklearn.pipeline import Pipeline
-
-    from manyone.pipelines import TaskPipeline
+from manyone.selection.pipelines import tuned_pipeline
 
 # How a fit runs, not what it models.
 _RUNNING = {
@@ -32,7 +31,7 @@ _RUNNING = {
     "random_state",
 }
 _RUNNING |= {"tol", "verbose", "warm_start"}
-E = TypeVar("E", bound="MultiTaskOneClass | TaskPipeline | Pipeline")
+E = TypeVar("E", bound=MultiTaskOneClass | TaskPipeline | Pipeline)
 
 
 def tune(
@@ -44,7 +43,7 @@ def tune(
     outlier: Any = None,
     sample_weight: Any = None,
     groups: Any = None,
-    criterion: str = "unseen",
+    criterion: Criterion = "unseen",
     grid: Mapping[str, Iterable[Any]] | None = None,
     max_rows: int | str | None = "auto",
     calibrate: bool = True,
@@ -116,8 +115,6 @@ def tune(
         "groups": groups,
     }
     if not isinstance(estimator, MultiTaskOneClass):
-        from manyone.selection.pipelines import tuned_pipeline  # slow to import
-
         how = {"criterion": criterion, "grid": grid, "max_rows": max_rows}
         how |= {"calibrate": calibrate, "random_state": random_state}
         return tuned_pipeline(estimator, tune, X, **given, **how)

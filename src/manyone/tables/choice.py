@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from manyone._types import Array
+from manyone._types import Array, Criterion
 from manyone.engines.fitting import refuse_whole_rows
 from manyone.estimators import METHODS
 from manyone.estimators.base import OneClassEstimator
@@ -73,7 +73,8 @@ def choose_model(
         model.set_params(alarm_rate=rate).fit(Z, **given)
         return model, _only(model, "; ".join(["not tuned", *remarks]))
     one_task = len(encode(given["task"])[0]) == 1
-    criterion = "faults" if asked.anomalies == "faults" or one_task else "unseen"
+    for_faults = asked.anomalies == "faults" or one_task
+    criterion: Criterion = "faults" if for_faults else "unseen"
     estimator = BY_NAME[method](alarm_rate=rate)
     model = tune(estimator, Z, **given, criterion=criterion, random_state=seed)
     return model, _only(model, f'tuned for "{criterion}"')
@@ -108,7 +109,7 @@ def choose_by_passes(
     estimator = _with_landmarks(BY_NAME[method](), seed)
     refuse_whole_rows(estimator, None)
     alone = asked.anomalies == "faults" or not several or not estimator.can.joint
-    criterion = "faults" if alone else "unseen"
+    criterion: Criterion = "faults" if alone else "unseen"
     grid = {**estimator.can.grid, "metric": ("plain", "whitened")}
     exact = clone(estimator).set_params(landmarks=None)
     tuned = tune(

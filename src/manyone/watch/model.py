@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyone._types import Array, Codes, Mask
 from manyone.estimators.base import OneClassEstimator
-from manyone.labels import split_columns
 from manyone.pipelines import TaskPipeline
 from manyone.tables import TableModel
 from manyone.tables.frames import as_table
@@ -55,12 +54,13 @@ def score_rows(model: Any, X: Any, task: Any) -> Scored:
             answers.basis,
         )
     if isinstance(model, TaskPipeline):
-        X, task = split_columns(X, task=task)
-        X = model.transform(X, task=task)
+        prepared = model._prepared(X, task=task)
+        X = prepared["X"]
+        task = prepared["task"]
         model = model.model_
     rows, codes = model._scoring_rows(X, task)
     scores = resolved(model._own_scores(rows, codes))
-    borrows = model.calibration_.pooled(float(model.promised_rate_))
+    borrows = model.calibration_.pooled(model._check_calibrated())
     return Scored(
         codes=codes,
         score=scores,
@@ -79,7 +79,7 @@ def enrolled(model: Any, X: Any, codes: Codes, chosen: Mask) -> Any:
     estimator = estimator_of(model)
     task = estimator.tasks_[codes]
     if isinstance(model, TaskPipeline):
-        X = model.transform(X, task=task)
+        X = model.rows_for_model(X, task=task)
     estimator.enroll(estimator._scoring_features(X)[kept], task=task[kept])
     return model
 
