@@ -107,7 +107,7 @@ def test_blocks_without_rows_change_nothing(fitted):
     np.testing.assert_allclose(
         found.score_samples(blocks), found.score_samples(X, task=TASK), atol=1e-8
     )
-    with pytest.raises(ValueError, match="no block of rows"):
+    with pytest.raises(ValueError, match="No block has a row"):
         model().fit(lambda: [X[:0]])
 
 
