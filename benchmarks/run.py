@@ -37,6 +37,8 @@ STUDIES = (
     ("bench_explanations.py",),
     ("bench_far_rows.py",),
     ("bench_faults.py",),
+    ("bench_incidents.py",),
+    ("bench_promises.py",),
     ("bench_regimes.py",),
     ("bench_tables.py",),
     ("bench_time.py",),
@@ -50,10 +52,10 @@ def main() -> int:
     parser.add_argument("--studies", action="store_true", help="the studies too: hours")
     studies = STUDIES if parser.parse_args().studies else ()
     broken = []
-    for script, *given in (*PROMISES, *studies):
-        print(f"\n== {' '.join([script, *given])}", flush=True)
+    for script, *words in (*PROMISES, *studies):
+        print(f"\n== {' '.join([script, *words])}", flush=True)
         begin = time.monotonic()
-        if subprocess.run([sys.executable, str(FOLDER / script), *given]).returncode:
+        if subprocess.run([sys.executable, str(FOLDER / script), *words]).returncode:
             broken.append(script)
         print(f"({time.monotonic() - begin:.0f} s)", flush=True)
     if broken:
