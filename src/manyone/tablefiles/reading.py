@@ -235,15 +235,15 @@ class OpenFile(NamedTuple):
 @contextmanager
 def opened(source: Path) -> Iterator[OpenFile]:
     """Open a file or stdin, and refuse what is known to be no table."""
-    given = str(source) == STREAM
-    if given and sys.stdin is None:
+    is_stdin = str(source) == STREAM
+    if is_stdin and sys.stdin is None:
         raise TableFileError(
             "stdin is closed. Name a file, or let a command write into a pipe."
         )
-    stdin: Any = sys.stdin.buffer if given else None
-    with nullcontext(stdin) if given else open(source, "rb") as stream:
-        size = None if given else os.fstat(stream.fileno()).st_size
-        file = OpenFile(stream, stream.peek(8), "stdin" if given else str(source), size)
+    stdin: Any = sys.stdin.buffer if is_stdin else None
+    with nullcontext(stdin) if is_stdin else open(source, "rb") as stream:
+        size = None if is_stdin else os.fstat(stream.fileno()).st_size
+        file = OpenFile(stream, stream.peek(8), "stdin" if is_stdin else str(source), size)
         for mark, what in _OTHERS.items():
             if file.start.startswith(mark):
                 raise TableFileError(

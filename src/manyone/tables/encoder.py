@@ -99,18 +99,20 @@ class Encoder:
         cls, decisions: tuple[Decision, ...], facts: dict[str, Facts], linear: float
     ) -> Encoder:
         """The encoder that follows from decisions, without what it imputes."""
-        used = [one.name for one in decisions if one.used]
+        used = [decision.name for decision in decisions if decision.used]
         if not used:
-            reasons = "; ".join(f"{one.name!r} is {one.note}" for one in decisions[:5])
+            reasons = "; ".join(
+                f"{decision.name!r} is {decision.note}" for decision in decisions[:5]
+            )
             raise ValueError(
                 f"No column is left to learn from ({reasons}). Give more rows or other columns."
             )
-        maps = tuple(one.map for one in decisions if one.map is not None)
+        maps = tuple(decision.map for decision in decisions if decision.map is not None)
         # A gap that only one row has is news to all others: left out, the row looks as new ones do.
         gaps = np.array([facts[name].rows - facts[name].known for name in used])
         indicators = np.flatnonzero(gaps > 1)
         lone = np.flatnonzero(gaps == 1)
-        source = [np.full(one.width, number) for number, one in enumerate(maps)]
+        source = [np.full(each.width, number) for number, each in enumerate(maps)]
         places = np.concatenate([*source, indicators, [-1]])
         return cls(
             decisions,
@@ -143,13 +145,17 @@ class Encoder:
         overall = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1.0)
         fill = np.where(counts > 0, sums / np.maximum(counts, 1.0), overall)
         fill = np.vstack([fill, overall])
-        for k, one in enumerate(self.maps):
-            levels = [0.0, LEVEL_HEIGHT] * isinstance(one, LevelMap)
-            values = one.scores.tolist() if isinstance(one, NumberMap) else levels
+        for k, column_map in enumerate(self.maps):
+            levels = [0.0, LEVEL_HEIGHT] * isinstance(column_map, LevelMap)
+            values = (
+                column_map.scores.tolist()
+                if isinstance(column_map, NumberMap)
+                else levels
+            )
             if len(values) == 2:
-                mine = fill[:, self.source == k]
+                means = fill[:, self.source == k]
                 fill[:, self.source == k] = np.where(
-                    mine > sum(values) / 2, values[1], values[0]
+                    means > sum(values) / 2, values[1], values[0]
                 )
         return replace(self, fill=fill)
 
@@ -171,17 +177,17 @@ class Encoder:
         }
         # Of columns that were dropped no value is left, so none of rows that are gone either.
         decisions = tuple(
-            replace(one, low=np.nan, high=np.nan)
-            if one.map is None
-            else decide(one.name, columns[one.name], facts[one.name], self.linear)
-            for one in self.decisions
+            replace(seen, low=np.nan, high=np.nan)
+            if seen.map is None
+            else decide(seen.name, columns[seen.name], facts[seen.name], self.linear)
+            for seen in self.decisions
         )
         return Encoder.of(decisions, facts, self.linear).filled(columns, codes, n_tasks)
 
     def numbers(self, columns: Columns) -> Array:
         """Finite values of the columns of numbers (n, p), NaN where there is none."""
         pairs = zip(self.used, self.maps, strict=True)
-        names = [name for name, one in pairs if isinstance(one, NumberMap)]
+        names = [name for name, each in pairs if isinstance(each, NumberMap)]
         n = len(columns[self.used[0]].values)
         values = np.column_stack(
             [np.empty((n, 0)), *(columns[name].values for name in names)]
@@ -197,20 +203,21 @@ class Encoder:
         lower = np.zeros(len(self.source))
         upper = np.zeros(len(self.source))
         below, above = np.full((2, len(self.source)), np.inf)
-        gaps = [one.missing for one in self.decisions if one.used]
+        gaps = [decision.missing for decision in self.decisions if decision.used]
         place = 0
         number = 0
         news = [(sum(gaps[k] for k in self.lone), len(self.source) - 1)]
-        for one in self.maps:
-            if isinstance(one, NumberMap):
+        for column_map in self.maps:
+            if isinstance(column_map, NumberMap):
                 ends = np.array([ranges.lower[number], ranges.upper[number]])
-                lower[place], upper[place] = apply_numbers([one], ends[:, None])[:, 0]
-                below[place] = one.slopes[0] * ranges.below[number]
-                above[place] = one.slopes[1] * ranges.above[number]
+                coordinates = apply_numbers([column_map], ends[:, None])
+                lower[place], upper[place] = coordinates[:, 0]
+                below[place] = column_map.slopes[0] * ranges.below[number]
+                above[place] = column_map.slopes[1] * ranges.above[number]
                 number += 1
-            place += one.width
-            if isinstance(one, LevelMap):
-                news.append((one.singletons, place - 1))
+            place += column_map.width
+            if isinstance(column_map, LevelMap):
+                news.append((column_map.singletons, place - 1))
         shares, places = map(list, zip(*sorted(news), strict=True))
         upper[places] = LEVEL_HEIGHT
         step = (NEW_HEIGHT - LEVEL_HEIGHT) / ALARM
@@ -220,7 +227,7 @@ class Encoder:
     @property
     def used(self) -> list[str]:
         """Names of the columns that are used."""
-        return [one.name for one in self.decisions if one.used]
+        return [decision.name for decision in self.decisions if decision.used]
 
     def encode(self, columns: Columns, codes: Codes) -> Array:
         """Rows as numbers.
@@ -260,11 +267,11 @@ class Encoder:
 
     def _measurements(self) -> tuple[Codes, Array, Array]:
         """Coordinates (m,) of numbers with more than two values, and the ends of their ranges."""
-        starts = np.cumsum([0, *(one.width for one in self.maps)])
+        starts = np.cumsum([0, *(each.width for each in self.maps)])
         scores = {
-            start: one.scores[[0, -1]]
-            for start, one in zip(starts.tolist(), self.maps, strict=False)
-            if isinstance(one, NumberMap) and len(one.scores) > 2
+            start: column_map.scores[[0, -1]]
+            for start, column_map in zip(starts.tolist(), self.maps, strict=False)
+            if isinstance(column_map, NumberMap) and len(column_map.scores) > 2
         }
         low, high = np.array([*scores.values()]).reshape(-1, 2).T
         return np.array([*scores], dtype=np.intp), low, high
@@ -273,16 +280,20 @@ class Encoder:
         """Coordinates with NaN where values are missing, and whether any is."""
         names = self.used
         maps = self.maps
-        starts = np.concatenate([[0], np.cumsum([one.width for one in maps])])
+        starts = np.concatenate([[0], np.cumsum([each.width for each in maps])])
         n = len(columns[names[0]].values)
         Z = np.empty((n, len(self.source)))
-        numbers = {k: one for k, one in enumerate(maps) if isinstance(one, NumberMap)}
+        numbers = {
+            k: column_map
+            for k, column_map in enumerate(maps)
+            if isinstance(column_map, NumberMap)
+        }
         if numbers:
             values = np.column_stack([columns[names[k]].values for k in numbers])
             Z[:, starts[list(numbers)]] = apply_numbers(list(numbers.values()), values)
-        for k, one in enumerate(maps):
-            if not isinstance(one, NumberMap):
-                Z[:, starts[k] : starts[k + 1]] = one.apply(columns[names[k]])
+        for k, column_map in enumerate(maps):
+            if not isinstance(column_map, NumberMap):
+                Z[:, starts[k] : starts[k + 1]] = column_map.apply(columns[names[k]])
         missing = np.isnan(Z[:, starts[:-1]])
         gaps = bool(missing.any())
         Z[:, starts[-1] : -1] = missing[:, self.indicators] * LEVEL_HEIGHT
@@ -322,5 +333,5 @@ class Encoder:
     def table(self) -> dict[str, Labels]:
         """Everything that was decided, column by column."""
         fields = ("name", "kind", "used", "features", "missing", "low", "high", "note")
-        rows = [one.summary() for one in self.decisions]
+        rows = [decision.summary() for decision in self.decisions]
         return {field: np.array([row[field] for row in rows]) for field in fields}

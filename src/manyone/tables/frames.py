@@ -97,12 +97,8 @@ def as_table(table: Table) -> Frame:
     """A narwhals frame whose columns have different names, or what is wrong with it."""
     if hasattr(table, "collect"):
         raise ValueError("table is a lazy frame: call .collect() first.")
-    given = (
-        table.column_names
-        if hasattr(table, "column_names")
-        else getattr(table, "columns", ())
-    )
-    names = [str(name) for name in given]
+    columns = getattr(table, "column_names", getattr(table, "columns", ()))
+    names = [str(name) for name in columns]
     if len(names) != len(set(names)):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise ValueError(
