@@ -243,7 +243,9 @@ def opened(source: Path) -> Iterator[OpenFile]:
     stdin: Any = sys.stdin.buffer if is_stdin else None
     with nullcontext(stdin) if is_stdin else open(source, "rb") as stream:
         size = None if is_stdin else os.fstat(stream.fileno()).st_size
-        file = OpenFile(stream, stream.peek(8), "stdin" if is_stdin else str(source), size)
+        file = OpenFile(
+            stream, stream.peek(8), "stdin" if is_stdin else str(source), size
+        )
         for mark, what in _OTHERS.items():
             if file.start.startswith(mark):
                 raise TableFileError(
