@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from manyone._types import Array, Codes
+from manyone._types import Array, Codes, Mask
 from manyone.alerts.evidence import (
     STANDS_OUT,
     alarm_law,
@@ -98,6 +98,11 @@ class Findings:
         alarms = np.bincount(self.rows.task[self.rows.alarm], minlength=number)
         return np.stack([rows, alarms])
 
+    @property
+    def is_known(self) -> Mask:
+        """Whether the left-out rows of a task tell anything about it, shape (T,)."""
+        return np.asarray(self.tasks.counted > 0.0)
+
     @cached_property
     def incidents(self) -> tuple[Incident, ...]:
         """Alarms that belong together, most telling first."""
@@ -117,18 +122,19 @@ class Findings:
 
     @cached_property
     def law(self) -> Array:
-        """Probability of 0, 1, ... alarms in the whole table if every row is normal."""
+        """Probability of 0, 1, ... alarms in all rows of known tasks if all are normal."""
         return self.law_of(self.counts[0])
 
     def law_of(self, rows: Codes) -> Array:
         """Probability of 0, 1, ... alarms among so many normal rows of each task (T,).
 
         It is an upper bound: every task raises the most that its own left-out rows
-        allow, see `manyone.alerts.evidence.highest_rate`.
+        allow, see `manyone.alerts.evidence.highest_rate`. Tasks of which nothing is
+        known may raise any number and do not count.
         """
         rate = 1.0 if self.rate is None else self.rate
         laws = []
-        for task in np.flatnonzero(rows).tolist():
+        for task in np.flatnonzero((rows > 0) & self.is_known).tolist():
             counted = float(self.tasks.counted[task])
             share = highest_rate(rate, counted)
             laws.append(alarm_law(int(rows[task]), counted, share))
@@ -137,12 +143,15 @@ class Findings:
     @cached_property
     def chance(self) -> float:
         """Probability of so many alarms or more if every row is normal."""
-        return chance_of(int(self.counts[1].sum()), self.law)
+        return chance_of(int(self.counts[1][self.is_known].sum()), self.law)
 
     @cached_property
     def most_by_chance(self) -> int:
-        """The largest number of alarms that chance explains."""
-        return most_by_chance(self.law)
+        """The largest number of alarms that chance explains.
+
+        It explains all alarms of tasks of which nothing is known.
+        """
+        return most_by_chance(self.law) + int(self.counts[1][~self.is_known].sum())
 
     @property
     def more_than_chance(self) -> bool:

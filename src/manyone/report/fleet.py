@@ -175,7 +175,9 @@ def time_line(findings: Findings, drift: tuple[Drift, ...]) -> list[Bin]:
     for k in range(number):
         in_bin = place == k
         counts = np.bincount(rows.task[in_bin], minlength=len(findings.tasks.names))
-        law = findings.law_of(counts)
+        most = most_by_chance(findings.law_of(counts), STANDS_OUT / number)
+        is_unknown = ~findings.is_known[rows.task]
+        unknown_alarms = int((rows.alarm & in_bin & is_unknown).sum())
         words = [drift[flag].text for flag in np.flatnonzero(flagged == k)]
         bins.append(
             Bin(
@@ -183,7 +185,7 @@ def time_line(findings: Findings, drift: tuple[Drift, ...]) -> list[Bin]:
                 end=labels[k + 1],
                 rows=int(in_bin.sum()),
                 alarms=int(rows.alarm[in_bin].sum()),
-                most_by_chance=most_by_chance(law, STANDS_OUT / number),
+                most_by_chance=most + unknown_alarms,
                 drift=_first_words(words),
             )
         )
