@@ -137,7 +137,8 @@ def test_an_error_in_a_block_of_a_fit_is_raised(threads, monkeypatch):
 
     monkeypatch.setattr("manyone.engines.blocks._FLOATS", 2**12)
     monkeypatch.setattr(AddUp, "_sums", broken)
-    X, task = np.random.default_rng(0).normal(size=(11_000, 2)), np.arange(11_000) % 3
+    X = np.random.default_rng(0).normal(size=(11_000, 2))
+    task = np.arange(11_000) % 3
     with pytest.raises(ZeroDivisionError, match="in a block"):
         JointOCKSR(landmarks=3, random_state=0).fit(X, task=task)
 

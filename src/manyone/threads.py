@@ -54,36 +54,15 @@ def _release_control() -> None:
 
 
 @dataclass
-class _OneThreadLimit:
-    """The limit of BLAS to one thread, shared by all Python threads that asked for it.
-
-    The number of BLAS threads belongs to the process. The first user sets the limit and
-    the last one restores what was there, whichever of them leaves first.
-    """
+class _Limit:
+    """Who uses the limit of BLAS to one thread, and how to restore what was there."""
 
     lock: Lock = field(default_factory=Lock)
     users: int = 0
     restore: Callable[[], None] | None = None
 
-    def enter(self) -> None:
-        with self.lock:
-            if self.users == 0:
-                _release_control()
-                limit = _controller().limit(limits=1, user_api="blas")
-                self.restore = limit.restore_original_limits
-                _release_control()
-            self.users += 1
 
-    def leave(self) -> None:
-        with self.lock:
-            self.users -= 1
-            if self.users == 0 and self.restore is not None:
-                _release_control()
-                self.restore()
-                _release_control()
-
-
-_one_thread = _OneThreadLimit()
+_one_thread = _Limit()
 
 
 def blas_threads() -> int:
@@ -101,11 +80,24 @@ def one_blas_thread(size: int = 0) -> Iterator[None]:
     if size >= _LARGE:
         yield
         return
-    _one_thread.enter()
+    # The number of threads belongs to the process. The first user sets the limit, and
+    # the last one restores what was there, whichever of them leaves first.
+    with _one_thread.lock:
+        if _one_thread.users == 0:
+            _release_control()
+            limit = _controller().limit(limits=1, user_api="blas")
+            _release_control()
+            _one_thread.restore = limit.restore_original_limits
+        _one_thread.users += 1
     try:
         yield
     finally:
-        _one_thread.leave()
+        with _one_thread.lock:
+            _one_thread.users -= 1
+            if _one_thread.users == 0 and _one_thread.restore is not None:
+                _release_control()
+                _one_thread.restore()
+                _release_control()
 
 
 @contextmanager

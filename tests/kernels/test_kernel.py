@@ -88,7 +88,8 @@ def test_chi2_width_and_product_width(X):
 @pytest.mark.parametrize("name", ["rbf", "laplacian", MIXTURE, "linear", "cosine"])
 def test_sparse_rows_give_the_same_values(X, name):
     X = np.where(X > 0.7, X, 0.0)
-    dense, thin = resolve_kernel(name, X), resolve_kernel(name, sparse.csr_array(X))
+    dense = resolve_kernel(name, X)
+    thin = resolve_kernel(name, sparse.csr_array(X))
     np.testing.assert_allclose(
         thin.gram(sparse.csr_array(X)), dense.gram(X), atol=1e-10
     )
@@ -138,7 +139,8 @@ def test_blocks_cover_all_rows_within_memory(memory):
 @pytest.mark.parametrize("n", [1, 4, 5])
 def test_weighted_median(n):
     rng = np.random.default_rng(n)
-    values, weight = rng.normal(size=n), rng.integers(1, 4, n).astype(float)
+    values = rng.normal(size=n)
+    weight = rng.integers(1, 4, n).astype(float)
     expected = np.median(np.repeat(values, weight.astype(int)))
     assert weighted_median(values, weight) == pytest.approx(expected)
 

@@ -24,7 +24,8 @@ def trusted(X, codes, weight=None, priors=(2.0, 3.0)):
 
 def written_out(X, codes, scale_prior, covariance_prior):
     """The formula, row by row, every row left out of the metric by a refit."""
-    T, n = codes.max() + 1, np.bincount(codes)
+    T = codes.max() + 1
+    n = np.bincount(codes)
     median = np.array([np.median(X[codes == t], axis=0) for t in range(T)])
     away = np.abs(X - median[codes])
     own = np.array([np.median(away[codes == t], axis=0) for t in range(T)])
@@ -95,7 +96,8 @@ def test_medians_count_weights_as_copies():
 def test_order_units_and_origin_do_not_matter():
     X, codes = fleet()
     X[5] += 20.0
-    expected, order = trusted(X, codes), np.random.default_rng(2).permutation(len(X))
+    expected = trusted(X, codes)
+    order = np.random.default_rng(2).permutation(len(X))
     assert expected[5] == 0.0
     close = {"rtol": 1e-6, "atol": 1e-9}
     np.testing.assert_allclose(
@@ -108,10 +110,8 @@ def test_order_units_and_origin_do_not_matter():
 
 def test_ties_do_not_depend_on_the_order():
     rng = np.random.default_rng(8)
-    X, codes = (
-        rng.integers(0, 4, size=(120, 2)).astype(float),
-        np.repeat(np.arange(4), 30),
-    )
+    X = rng.integers(0, 4, size=(120, 2)).astype(float)
+    codes = np.repeat(np.arange(4), 30)
     X[[0, 40]] = 9.0
     order = rng.permutation(120)
     found = trusted(X, codes)
@@ -130,18 +130,18 @@ def test_never_more_than_half_of_a_task():
 
 @pytest.mark.parametrize("d", [1, 2, 8, 30])
 def test_gaussian_rows_are_trusted(d):
-    X, codes = (
-        np.random.default_rng(d).normal(size=(600, d)),
-        np.repeat(np.arange(30), 20),
-    )
+    X = np.random.default_rng(d).normal(size=(600, d))
+    codes = np.repeat(np.arange(30), 20)
     assert (trusted(X, codes) < 1.0).mean() < 0.04
 
 
 def test_a_kind_of_rows_that_is_rare_is_no_mistake():
     """Nine rows in a state of their own are; six that are wrong each in its own way are not."""
     rng = np.random.default_rng(4)
-    X, codes = rng.normal(size=(480, 6)), np.repeat(np.arange(4), 120)
-    rare, wrong = X.copy(), X.copy()
+    X = rng.normal(size=(480, 6))
+    codes = np.repeat(np.arange(4), 120)
+    rare = X.copy()
+    wrong = X.copy()
     rare[:9] += 9.0
     wrong[:6] += 9.0 * np.vstack([np.eye(3), -np.eye(3)]).repeat(2, axis=1)
     assert trusted(rare, codes)[:9].mean() > 0.6
@@ -179,7 +179,8 @@ def test_a_fault_among_the_rows_changes_nothing(method):
 
 
 def test_large_tasks_are_compared_with_some_of_their_rows(monkeypatch):
-    X, codes = np.random.default_rng(6).normal(size=(600, 3)), np.zeros(600, dtype=int)
+    X = np.random.default_rng(6).normal(size=(600, 3))
+    codes = np.zeros(600, dtype=int)
     X[0] = 50.0
     exact = trusted(X, codes)
     monkeypatch.setattr("manyone.metric.robust._MOST_NEIGHBOURS", 300)

@@ -26,7 +26,8 @@ def rows():
 
 def written_out(X, codes, scale_prior, covariance_prior):
     """C_t and D_t of every task as in the formulas, W shrunk as scikit-learn does."""
-    T, d = codes.max() + 1, X.shape[1]
+    T = codes.max() + 1
+    d = X.shape[1]
     mean = np.array([X[codes == t].mean(axis=0) for t in range(T)])
     freedom = np.bincount(codes) - 1.0
     squares = np.array(
@@ -69,7 +70,8 @@ def test_a_single_row_has_the_pooled_metric_about_itself(rows):
 
 def test_more_columns_than_rows_and_columns_that_do_not_vary():
     rng = np.random.default_rng(0)
-    X, codes = rng.normal(size=(12, 40)), np.repeat([0, 1, 2], 4)
+    X = rng.normal(size=(12, 40))
+    codes = np.repeat([0, 1, 2], 4)
     X[:, 3] = 7.0
     metric = task_whitenings(X, codes, np.ones(12), 3, 2.0, 3.0)
     white = metric.apply(X, codes)
@@ -127,7 +129,8 @@ def test_a_model_in_an_adaptive_metric_is_one_of_transformed_rows(rows):
 def test_thresholds_refit_the_metric():
     """With many columns, rows look far better in a metric that has seen them."""
     rng = np.random.default_rng(0)
-    X, task = rng.normal(size=(60, 30)), np.repeat(np.arange(6), 10)
+    X = rng.normal(size=(60, 30))
+    task = np.repeat(np.arange(6), 10)
     model = IndependentOCKSR(metric="adaptive", alarm_rate=0.2)
     rows, *_ = training_rows(model, X, task)
     solution = learn(model, rows, left_out=True)
@@ -149,7 +152,8 @@ def test_known_outliers_do_not_shape_the_metric(rows):
 
 
 def test_pooled_whitening_of_nothing_that_varies():
-    X, codes = np.ones((4, 2)), np.array([0, 0, 1, 1])
+    X = np.ones((4, 2))
+    codes = np.array([0, 0, 1, 1])
     metric = pooled_whitening(X, codes, np.ones(4))
     np.testing.assert_array_equal(metric.apply(X), X)
 
@@ -225,7 +229,8 @@ def test_tasks_like_others_are_what_they_are_beside_them(switch):
     order = np.array([1, -1, 2, 0, -1])[codes[mine]]
     again = task_whitenings(X[mine], order, weight[mine], 3, 2.0, 3.0, whole)
     assert np.count_nonzero(whole.binary) == 2 * switch
-    expected, found = whole.take(some), again
+    expected = whole.take(some)
+    found = again
     for own in range(3):
         claim = np.full(70, own)
         one, other = (m.apply(X, claim) for m in (expected, found))

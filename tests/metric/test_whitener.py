@@ -34,7 +34,8 @@ def test_fixed_shrinkage(shrinkage):
 
 def test_units_do_not_matter():
     rng = np.random.default_rng(0)
-    X, task = rng.normal(size=(30, 4)), np.arange(30) % 3
+    X = rng.normal(size=(30, 4))
+    task = np.arange(30) % 3
     plain = TaskWhitener().fit_transform(X, task=task)
     for factor in (1e-140, 1e140):
         scaled = TaskWhitener().fit_transform(X * factor, task=task)
@@ -58,7 +59,8 @@ def test_nothing_varies_and_column_names():
 def test_inverse():
     rng = np.random.default_rng(0)
     for d in (3, 40):
-        X, task = rng.normal(size=(20, d)), np.arange(20) % 4
+        X = rng.normal(size=(20, d))
+        task = np.arange(20) % 4
         whitener = TaskWhitener().fit(X, task=task)
         np.testing.assert_allclose(
             whitener.inverse_transform(whitener.transform(X)), X, atol=1e-9
@@ -67,11 +69,9 @@ def test_inverse():
 
 def test_weights_are_counts():
     rng = np.random.default_rng(0)
-    X, task, weight = (
-        rng.normal(size=(20, 3)),
-        np.arange(20) % 4,
-        rng.integers(0, 4, 20),
-    )
+    X = rng.normal(size=(20, 3))
+    task = np.arange(20) % 4
+    weight = rng.integers(0, 4, 20)
     again = np.repeat(np.arange(20), weight)
     weighted = TaskWhitener().fit(X, task=task, sample_weight=weight)
     repeated = TaskWhitener().fit(X[again], task=task[again])

@@ -18,7 +18,8 @@ def test_minimum_equals_cvxpy_in_every_group_and_box(seed):
     starts = np.cumsum([0, *sizes[:-1]])
     n = sizes.sum()
     factor = rng.normal(size=(n, rng.integers(1, n + 1)))
-    K, linear = factor @ factor.T, rng.normal(size=n)
+    K = factor @ factor.T
+    linear = rng.normal(size=n)
     lower = -rng.uniform(0, 0.5, n) * (rng.uniform(size=n) < 0.3)
     upper = rng.uniform(1.1, 3.0, n) / np.repeat(sizes, sizes)
     ours = solve_box_qp(K, linear, lower, upper, starts, tol=1e-10)
@@ -44,13 +45,12 @@ def test_grouped_problem_decouples_over_a_block_diagonal_matrix():
     rng = np.random.default_rng(9)
     sizes = [1, 7, 20]
     starts = np.cumsum([0, *sizes[:-1]])
-    K, upper = (
-        np.zeros((28, 28)),
-        np.repeat([1 / max(1, 0.3 * n) for n in sizes], sizes),
-    )
+    K = np.zeros((28, 28))
+    upper = np.repeat([1 / max(1, 0.3 * n) for n in sizes], sizes)
     for start, n in zip(starts, sizes, strict=True):
         K[start : start + n, start : start + n] = rbf_kernel(rng.normal(size=(n, 2)))
-    linear, lower = rng.normal(size=28), np.zeros(28)
+    linear = rng.normal(size=28)
+    lower = np.zeros(28)
     joint = solve_box_qp(K, linear, lower, upper, starts)
     assert joint.converged
     for start, n, value in zip(starts, sizes, joint.multiplier, strict=True):
@@ -78,9 +78,11 @@ def test_copies_of_huge_rows_share_what_one_row_would_have():
     # Between copies curvature is rounding: a step along it must not overflow.
     for seed in range(200):
         rng = np.random.default_rng(seed)
-        X, copies = rng.normal(size=(7, 5)), np.r_[:7, rng.integers(0, 7, 19)]
+        X = rng.normal(size=(7, 5))
+        copies = np.r_[:7, rng.integers(0, 7, 19)]
         K = X[copies] @ X[copies].T
-        scale, bound = np.sqrt(np.diag(K).max()), np.full(26, 1 / (0.9 * 26))
+        scale = np.sqrt(np.diag(K).max())
+        bound = np.full(26, 1 / (0.9 * 26))
         qp = solve_box_qp(1e100 * K, 1e100 * np.diag(K) / 2, 0 * bound, bound)
         one = solve_box_qp(
             X @ X.T, (X**2).sum(axis=1) / 2, np.zeros(7), np.bincount(copies, bound)

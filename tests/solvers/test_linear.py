@@ -227,7 +227,10 @@ def test_weights_as_scaled_rows_equal_repetition() -> None:
 
 def test_paper_solver_is_algorithm_1() -> None:
     K, R = make(0, n=9)
-    alpha, frobenius, nuclear, step = 0.5, 0.2, 0.1, 0.01
+    alpha = 0.5
+    frobenius = 0.2
+    nuclear = 0.1
+    step = 0.01
     B = np.eye(3)
     values = []
     for _ in range(6):

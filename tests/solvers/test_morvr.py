@@ -60,7 +60,8 @@ def minus_log_prior(Y, noise, shrinkage):
 
 def leave_one_basis_out(design, Y, alpha, noise):
     """Sparsity and quality of every basis from the definition."""
-    sparsity, quality = np.empty(len(alpha)), np.empty(len(alpha))
+    sparsity = np.empty(len(alpha))
+    quality = np.empty(len(alpha))
     for i, phi in enumerate(design.T):
         others = np.isfinite(alpha)
         others[i] = False
@@ -80,7 +81,8 @@ def single_output_rvm(design, y, n_iter=3000):
     a = np.full(design.shape[1], np.inf)
     noise = 0.1 * y.var()
     for _ in range(n_iter):
-        gains, news = np.full(len(a), -np.inf), np.full(len(a), np.inf)
+        gains = np.full(len(a), -np.inf)
+        news = np.full(len(a), np.inf)
         for i, phi in enumerate(design.T):
             others = np.isfinite(a)
             others[i] = False
@@ -223,7 +225,8 @@ def test_posterior_is_that_of_the_active_bases():
 
 def test_predictive_covariance_covers_new_rows():
     rng = np.random.default_rng(3)
-    weights, design = rng.normal(size=(5, 2)), rng.normal(size=(900, 5))
+    weights = rng.normal(size=(5, 2))
+    design = rng.normal(size=(900, 5))
     mixing = np.array([[1.0, 0.0], [0.8, 0.3]])
     Y = design @ weights + rng.normal(size=(900, 2)) @ mixing.T
     solution = solve_morvr(design[:300], Y[:300], shrinkage=1e-4)
@@ -267,7 +270,8 @@ def test_rank_one_updates_survive_many_iterations():
 
 def test_duplicated_bases_are_not_both_needed():
     design, Y = problem(5)
-    single, double = solve_morvr(design, Y), solve_morvr(np.hstack([design, design]), Y)
+    single = solve_morvr(design, Y)
+    double = solve_morvr(np.hstack([design, design]), Y)
     assert double.converged
     assert len(double.active) == len(single.active)
     assert double.objective_path[-1] == pytest.approx(
@@ -441,7 +445,8 @@ def split(X, y, classes, n_train, n_test, rng):
         test.append(rows[n_train : n_train + n_test])
     codes = np.arange(len(classes))
     X = X.reshape(len(X), -1) / 255.0
-    train, test = np.concatenate(train), np.concatenate(test)
+    train = np.concatenate(train)
+    test = np.concatenate(test)
     return X[train], np.repeat(codes, n_train), X[test], np.repeat(codes, n_test)
 
 

@@ -23,7 +23,9 @@ from manyone.solvers.nonlinear import (
 )
 
 Array = NDArray[np.float64]
-ALPHA, BETA, THETA = 0.3, 0.2, 1.7
+ALPHA = 0.3
+BETA = 0.2
+THETA = 1.7
 
 
 def make(seed: int, n: int = 16, T: int = 3) -> tuple[Array, Array, Array]:
@@ -293,8 +295,11 @@ def test_infimum_with_theta_free_is_approached_and_never_reached() -> None:
 def test_paper_solver_is_algorithm_2() -> None:
     Phi, R, W = make(8, n=12)
     K = Phi @ Phi.T
-    n, step_weights, step_theta = len(R), 2e-3, 1e-2
-    A, theta = np.linalg.solve(Phi.T, W), THETA
+    n = len(R)
+    step_weights = 2e-3
+    step_theta = 1e-2
+    A = np.linalg.solve(Phi.T, W)
+    theta = THETA
     block_ones = (R @ R.T > 0) * 1.0
     B = np.linalg.solve(block_ones + BETA * np.eye(n), R)
     J = naive_gram(K @ A, theta)
@@ -385,7 +390,8 @@ def test_the_problem_is_in_units_of_the_mean_weight_and_knows_the_origin() -> No
 
 
 def test_weights_are_capped_where_the_ridge_would_be_lost() -> None:
-    weight, one = np.array([1.0, 1e6, 1e30]), np.ones((3, 1))
+    weight = np.array([1.0, 1e6, 1e30])
+    one = np.ones((3, 1))
     for alpha, largest in ((1e-9, 1e8), (0.1, 1.5e11)):
         codes = np.zeros(3, dtype=np.intp)
         problem = two_layer_problem(

@@ -56,7 +56,8 @@ def test_training_classes_collapse(seed, n_classes, duplicates):
     X, labels = classes(seed, tuple(sizes), d=4)
     if duplicates:
         repeated = rng.integers(0, len(X), 3)
-        X, labels = np.vstack([X, X[repeated]]), np.append(labels, labels[repeated])
+        X = np.vstack([X, X[repeated]])
+        labels = np.append(labels, labels[repeated])
     K = rbf_kernel(X, gamma=0.5)
     solution = solve_null_space(K, labels)
     projected = K @ solution.projection
@@ -94,7 +95,9 @@ def test_duplicates_do_not_change_the_projection():
 @pytest.mark.parametrize("scale", [1e-100, 1.0, 1e100])
 def test_copies_are_found_also_where_rounding_tells_them_apart(scale):
     X, labels = classes(1, (4, 4), d=3)
-    X[2], X[6], X[7] = X[1], X[1], np.nextafter(X[5], 9.0)
+    X[2] = X[1]
+    X[6] = X[1]
+    X[7] = np.nextafter(X[5], 9.0)
     for kernel in (rbf_kernel, linear_kernel):
         found = distinct_rows(scale * kernel(X), labels)
         assert found.tolist() == [0, 1, 3, 4, 5, 6]
@@ -178,7 +181,8 @@ def test_coinciding_rows(K):
 def test_scale_of_the_kernel_does_not_matter(scale):
     X, labels = classes(10)
     K = rbf_kernel(X, gamma=0.02)
-    plain, scaled = solve_null_space(K, labels), solve_null_space(scale * K, labels)
+    plain = solve_null_space(K, labels)
+    scaled = solve_null_space(scale * K, labels)
     assert scaled.converged
     np.testing.assert_allclose(
         scaled.projection * np.sqrt(scale), plain.projection, rtol=1e-6, atol=1e-9

@@ -122,12 +122,11 @@ def test_order_does_not_matter_also_where_the_kernel_is_singular(
     X, Y = rows(seed, n_tasks=5, size=4, d=d)
     X[3] = X[11]
     rng = np.random.default_rng(seed)
-    order, tasks = rng.permutation(len(X)), rng.permutation(5)
+    order = rng.permutation(len(X))
+    tasks = rng.permutation(5)
     K = kernel(X)
-    plain, moved = (
-        solve(K, Y, ridge),
-        solve(K[np.ix_(order, order)], Y[np.ix_(order, tasks)], ridge),
-    )
+    plain = solve(K, Y, ridge)
+    moved = solve(K[np.ix_(order, order)], Y[np.ix_(order, tasks)], ridge)
     assert plain.converged and moved.converged
     assert plain.n_iter < 15
     fitted = K @ plain.coef @ plain.structure
@@ -192,7 +191,8 @@ def test_single_row_single_task_and_nothing_to_fit():
 
 def test_steps_end_where_the_dual_is_smallest():
     rng = np.random.default_rng(0)
-    spectrum, Y = rng.uniform(0.1, 3.0, size=(9, 1)), rng.normal(size=(9, 3))
+    spectrum = rng.uniform(0.1, 3.0, size=(9, 1))
+    Y = rng.normal(size=(9, 3))
     C, step = rng.normal(size=(2, 9, 3))
     values, rotation = eigh(C.T @ (spectrum * C) / 2)
     C, Y = C @ rotation, Y @ rotation

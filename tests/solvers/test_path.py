@@ -60,7 +60,8 @@ def test_a_grid_equals_its_ridges_one_by_one(whole_tasks):
 
 
 def test_rounding_below_zero_is_cut_off():
-    K, ridge = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-13]]), np.array([1e-14])
+    K = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-13]])
+    ridge = np.array([1e-14])
     R = np.eye(2)
     exact = left_out_gaps(np.ones((2, 2)), R, ridge, np.ones(2))
     np.testing.assert_allclose(left_out_gaps(K, R, ridge, np.ones(2)), exact, atol=1e-6)

@@ -17,7 +17,10 @@ from manyone.solvers.sparse_group_lasso import solve_sparse_group_lasso
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
-ALPHA, L1, GROUP, THETA = 0.3, 0.1, 0.2, 2.0
+ALPHA = 0.3
+L1 = 0.1
+GROUP = 0.2
+THETA = 2.0
 
 
 def make(seed: int, n: int = 18, T: int = 3) -> tuple[Array, Array, Index, Array]:
@@ -169,7 +172,9 @@ def test_scale_symmetry_and_learned_theta() -> None:
 def test_paper_solver_is_algorithm_3() -> None:
     Phi, R, groups, W = make(5)
     K = Phi @ Phi.T
-    A, theta, steps = np.linalg.solve(Phi.T, W), THETA, (1e-3, 1e-2)
+    A = np.linalg.solve(Phi.T, W)
+    theta = THETA
+    steps = (1e-3, 1e-2)
     lasso: dict[str, Any] = {"tol": 1e-11}
     J = naive_gram(K @ A, theta)
     B = solve_sparse_group_lasso(J, R, groups, L1, GROUP, **lasso).B

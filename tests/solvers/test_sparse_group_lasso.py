@@ -229,7 +229,8 @@ def test_order_does_not_matter_whatever_the_gap_asked_for(
     l1, group = strengths(J, R, groups, 0.03, 0.05)
     result = solve_sparse_group_lasso(J, R, groups, l1, group, tol=tol)
     rng = np.random.default_rng(0)
-    outputs, rows = rng.permutation(5), rng.permutation(40)
+    outputs = rng.permutation(5)
+    rows = rng.permutation(40)
     again = solve_sparse_group_lasso(
         J[np.ix_(rows, rows)],
         R[np.ix_(rows, outputs)],
@@ -249,11 +250,14 @@ def test_order_does_not_matter_whatever_the_gap_asked_for(
 def test_a_finish_corrects_a_support_that_is_nearly_right() -> None:
     J, R, groups = make(3, n=40, T=5)
     order = np.argsort(groups, kind="stable")
-    J, R, groups = J[np.ix_(order, order)], R[order], groups[order]
+    J = J[np.ix_(order, order)]
+    R = R[order]
+    groups = groups[order]
     l1, group = strengths(J, R, groups, 0.03, 0.05)
     exact = solve_sparse_group_lasso(J, R, groups, l1, group).B
     penalty = Penalty(np.full((40, 1), l1), group, np.bincount(groups))
-    start, rng = exact.copy(), np.random.default_rng(0)
+    start = exact.copy()
+    rng = np.random.default_rng(0)
     for column in start.T:  # one entry too few, one too many
         column[rng.choice(np.flatnonzero(column))] = 0.0
         column[rng.choice(np.flatnonzero(column == 0.0))] = 1e-3
@@ -279,7 +283,8 @@ def test_a_finish_that_does_not_end_leaves_its_start() -> None:
 
 def test_rectangular_designs_and_outputs_of_zeros() -> None:
     rng = np.random.default_rng(0)
-    J, R = rng.normal(size=(15, 9)), rng.normal(size=(15, 4))
+    J = rng.normal(size=(15, 9))
+    R = rng.normal(size=(15, 4))
     R[:, 2] = 0.0
     groups = np.array([0, 0, 1, 1, 1, 2, 2, 2, 2])
     l1, group = strengths(J, R, groups, 0.1, 0.1)
@@ -293,7 +298,8 @@ def test_rectangular_designs_and_outputs_of_zeros() -> None:
 def test_nearly_singular_kernel_still_converges() -> None:
     J, R, groups = make(8, n=60, T=4, theta=0.02)
     J = np.vstack([np.hstack([J, J]), np.hstack([J, J])])  # every row twice
-    R, groups = np.vstack([R, R]), np.concatenate([groups, groups])
+    R = np.vstack([R, R])
+    groups = np.concatenate([groups, groups])
     l1, group = strengths(J, R, groups, 0.001, 0.01)
     result = solve_sparse_group_lasso(J, R, groups, l1, group)
     assert result.converged
@@ -304,7 +310,8 @@ def test_nearly_singular_kernel_still_converges() -> None:
 def test_scale_is_feasible_and_tight(seed: int) -> None:
     rng = np.random.default_rng(seed)
     V = rng.normal(size=(12, 4)) * 10.0 ** rng.uniform(-1, 2)
-    l1, strength = rng.uniform(0.0, 1.0), rng.uniform(0.1, 1.0)
+    l1 = rng.uniform(0.0, 1.0)
+    strength = rng.uniform(0.1, 1.0)
     sizes = np.array([3, 5, 4])
     penalty = Penalty(np.full((12, 1), l1), strength, sizes)
     scale = feasible_scale(V, penalty)
@@ -330,7 +337,8 @@ def test_bounds_hold_where_the_penalty_is_below_rounding_of_a_singular_design(
     seed: int,
 ) -> None:
     rng = np.random.default_rng(seed)
-    Y, R = rng.normal(size=(5, 2)), np.eye(2)[rng.integers(0, 2, 5)]
+    Y = rng.normal(size=(5, 2))
+    R = np.eye(2)[rng.integers(0, 2, 5)]
     J = np.exp(-1e-4 * ((Y[:, None] - Y) ** 2).sum(axis=2))
     found = solve_sparse_group_lasso(J, R, np.zeros(5, dtype=int), 1e-11, 0.0)
     free = np.linalg.lstsq(J, R)[0]

@@ -66,7 +66,8 @@ def test_dual_equals_cvxpy_and_satisfies_kkt(kernel, outliers, fraction):
 
 def test_primal_value_equals_dual_value():
     X, sign = problem(0, outliers=True)
-    K, C = KERNELS["polynomial"](X), 0.1
+    K = KERNELS["polynomial"](X)
+    C = 0.1
     solution = solve_svdd(K, C, sign)
     slack = np.clip(sign * (distances2(K, solution) - solution.radius2), 0, None)
     assert solution.radius2 + C * slack.sum() == pytest.approx(
@@ -96,7 +97,8 @@ def test_integer_weights_equal_repetition(seed, kernel, outliers):
     weight = np.random.default_rng(seed).integers(0, 4, len(X))
     weight[-1] = 2
     repeated = np.repeat(X, weight, axis=0)
-    K, K_repeated = KERNELS[kernel](X), KERNELS[kernel](repeated)
+    K = KERNELS[kernel](X)
+    K_repeated = KERNELS[kernel](repeated)
     C = 1.3 / weight[sign > 0].sum()
     weighted = solve_svdd(K, C, sign, weight.astype(float))
     copied = solve_svdd(K_repeated, C, np.repeat(sign, weight))
@@ -196,10 +198,8 @@ def test_permuting_rows_permutes_the_solution():
     X, sign = problem(5, outliers=True)
     order = np.random.default_rng(0).permutation(len(X))
     K = KERNELS["rbf"](X)
-    plain, moved = (
-        solve_svdd(K, 0.1, sign),
-        solve_svdd(K[np.ix_(order, order)], 0.1, sign[order]),
-    )
+    plain = solve_svdd(K, 0.1, sign)
+    moved = solve_svdd(K[np.ix_(order, order)], 0.1, sign[order])
     np.testing.assert_allclose(plain.coef[order], moved.coef, atol=1e-6)
 
 
@@ -212,10 +212,8 @@ def test_rows_computed_on_demand_give_the_same_solution():
         asked.append(rows)
         return K[rows]
 
-    lazy, dense = (
-        solve_svdd(CachedRows(compute, np.ones(len(K))), 1 / 15),
-        solve_svdd(K, 1 / 15),
-    )
+    lazy = solve_svdd(CachedRows(compute, np.ones(len(K))), 1 / 15)
+    dense = solve_svdd(K, 1 / 15)
     np.testing.assert_array_equal(lazy.coef, dense.coef)
     asked = np.concatenate(asked)
     assert len(np.unique(asked)) == len(asked) < 200
@@ -231,7 +229,8 @@ def test_too_few_iterations_are_reported():
 
 def test_inputs_are_unchanged():
     X, sign = problem(8)
-    K, weight = KERNELS["rbf"](X), np.ones(len(X))
+    K = KERNELS["rbf"](X)
+    weight = np.ones(len(X))
     for array in (K, sign, weight):
         array.setflags(write=False)
     assert solve_svdd(K, 0.1, sign, weight).converged
@@ -271,7 +270,8 @@ def test_left_out_distances_are_refits_while_the_free_rows_stay_free(kernel, out
 def test_left_out_distances_without_free_rows():
     """nu n rows are outside and none on the surface: the two next to it take the mass."""
     X = np.random.default_rng(0).normal(size=(20, 2))
-    K, C = linear_kernel(X), 1 / 5
+    K = linear_kernel(X)
+    C = 1 / 5
     ball = solve_svdd(K, C, tol=1e-12)
     free = (ball.coef != 0) & (ball.coef < C)
     rows = np.flatnonzero(ball.coef)
@@ -284,7 +284,9 @@ def test_left_out_distances_without_free_rows():
 @pytest.mark.parametrize("n", [12, 40])
 def test_left_out_scores_are_refits(n, outliers):
     X, sign = problem(1, n=n, outliers=outliers)
-    K, nu, rng = KERNELS["rbf"](X), 0.3, np.random.default_rng(0)
+    K = KERNELS["rbf"](X)
+    nu = 0.3
+    rng = np.random.default_rng(0)
     weight = rng.integers(1, 3, n).astype(float)
 
     def ball(weight):
@@ -307,7 +309,9 @@ def test_left_out_scores_are_refits(n, outliers):
 
 def test_left_out_scores_of_many_rows_follow_the_refits():
     X, sign = problem(2, n=130, d=2)
-    K, nu, weight = KERNELS["rbf"](X), 0.1, np.ones(130)
+    K = KERNELS["rbf"](X)
+    nu = 0.1
+    weight = np.ones(130)
     ball = solve_svdd(K, 1 / (nu * 130), tol=1e-12)
     asked = CachedRows(lambda rows: K[rows], np.ones(130))
     scores = left_out_scores_of_ball(asked, ball, sign, weight, nu, 1e-12, 10_000)

@@ -42,7 +42,8 @@ def reference(G, task, upper, shared=False):
 @pytest.mark.parametrize("kernel", [rbf_kernel, linear_kernel])
 def test_dual_equals_cvxpy_and_satisfies_kkt(mu, nu, kernel):
     X, task = problem(int(100 * nu))
-    K, upper = kernel(X), bounds(task, nu)
+    K = kernel(X)
+    upper = bounds(task, nu)
     G = task_kernel(K, task, task, mu)
     solution = solve_task_svm(K, task, mu, upper)
     scale = G.diagonal().max()
@@ -62,7 +63,9 @@ def test_dual_equals_cvxpy_and_satisfies_kkt(mu, nu, kernel):
 
 def test_primal_value_equals_dual_value():
     X, task = problem(1)
-    K, upper, mu = rbf_kernel(X), bounds(task, 0.3), 0.7
+    K = rbf_kernel(X)
+    upper = bounds(task, 0.3)
+    mu = 0.7
     solution = solve_task_svm(K, task, mu, upper)
     parts = [np.where(task == t, solution.coef, 0.0) for t in range(3)]
     common = sum(parts) / mu
@@ -96,7 +99,8 @@ def test_dear_common_part_gives_independent_one_class_svms(nu):
 
 def test_free_common_part_gives_one_pooled_function():
     X, task = problem(3)
-    K, mu = rbf_kernel(X), 1e-6
+    K = rbf_kernel(X)
+    mu = 1e-6
     solution = solve_task_svm(K, task, mu, bounds(task, 0.3))
     G = task_kernel(K, task, task, mu)
     own, other = (
@@ -110,7 +114,8 @@ def test_free_common_part_gives_one_pooled_function():
 @pytest.mark.parametrize("mu", [0.1, 1.0])
 def test_shared_offset_is_libsvm_on_the_task_kernel(mu):
     X, task = problem(4, sizes=(20, 30))
-    K, nu = rbf_kernel(X), 0.2
+    K = rbf_kernel(X)
+    nu = 0.2
     G = task_kernel(K, task, task, mu)
     upper = np.full(len(K), 1 / (nu * len(K)))
     solution = solve_task_svm(K, task, mu, upper, shared_offset=True)
@@ -133,10 +138,8 @@ def test_random_problems_converge_and_ignore_row_order(seed, mu):
     rng = np.random.default_rng(seed)
     X, task = problem(seed, sizes=rng.integers(1, 9, rng.integers(1, 7)), d=2)
     X = X[rng.integers(0, len(X), len(X))]  # Duplicates, within and between tasks.
-    K, upper = (
-        linear_kernel(X) + 0.5 * rbf_kernel(X),
-        bounds(task, rng.uniform(0.05, 1)),
-    )
+    K = linear_kernel(X) + 0.5 * rbf_kernel(X)
+    upper = bounds(task, rng.uniform(0.05, 1))
     solution = solve_task_svm(K, task, mu, upper)
     order = np.argsort(task, kind="stable")
     moved = solve_task_svm(K[np.ix_(order, order)], task[order], mu, upper[order])
@@ -162,7 +165,8 @@ def test_integer_weights_equal_repetition():
 
 
 def test_too_small_bounds_of_one_task_are_refused():
-    task, upper = np.array([0, 0, 1]), np.full(3, 0.9)
+    task = np.array([0, 0, 1])
+    upper = np.full(3, 0.9)
     with pytest.raises(Infeasible, match=r"group 1 sum to 0\.9"):
         solve_task_svm(np.eye(3), task, 1.0, upper)
     assert solve_task_svm(np.eye(3), task, 1.0, upper, shared_offset=True).converged

@@ -18,7 +18,9 @@ from manyone.solvers.sparse import (
 from manyone.solvers.two_layer_landmarks import landmark_objective, solve_nonlinear_on
 
 RNG = np.random.default_rng(0)
-N, M, T = 60, 12, 4
+N = 60
+M = 12
+T = 4
 CODES = np.arange(N) % T
 PHI = RNG.normal(size=(N, M)) / 3 + np.eye(T, M)[CODES]
 START = 0.3 * RNG.normal(size=(M, T))
@@ -40,7 +42,8 @@ def test_slopes_are_differences(sparse):
         return landmark_objective(PROBLEM, 0.7, CENTRES, W, theta)
 
     _, gradient, by_log_theta = evaluate(START, 1.3)
-    step, h = RNG.normal(size=START.shape), 1e-5
+    step = RNG.normal(size=START.shape)
+    h = 1e-5
     along = (
         evaluate(START + h * step, 1.3)[0] - evaluate(START - h * step, 1.3)[0]
     ) / (2 * h)
@@ -59,10 +62,8 @@ def test_all_rows_as_centres():
     for mine, theirs in zip(one, other, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-7, atol=1e-7)
     how = Descent(1e-9, 500)
-    few, all_rows = (
-        solve_nonlinear_on(PROBLEM, 0.7, how, EVERY),
-        solve_nonlinear(PROBLEM, 0.7, how),
-    )
+    few = solve_nonlinear_on(PROBLEM, 0.7, how, EVERY)
+    all_rows = solve_nonlinear(PROBLEM, 0.7, how)
     assert few.objective_path[-1] == pytest.approx(
         all_rows.objective_path[-1], rel=1e-5
     )

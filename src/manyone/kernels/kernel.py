@@ -329,35 +329,28 @@ def resolve_kernel(
     for name, power in zip(kernel.split("+"), _POWERS.get(kernel, (0,)), strict=True):
         if not isinstance(gamma, str):
             gammas.append(times_power(gamma / width, scale, power))
-        elif gamma == "scale":
+            continue
+        if gamma == "scale":
             divided = X if shift is None else X / scale
             typical = widths.variance(divided, weight) * X.shape[1]
-            gammas.append(times_power(_over(typical, width), scale, power - 2))
+        elif name in PRODUCTS:
+            norms = squared_norms(X)
+            mean = float(np.average(norms, weights=weight))
+            typical = mean if gamma == "mean" else widths.weighted_median(norms, weight)
         else:
-            typical = _typical(name, gamma, X, scaled, weight)
-            gammas.append(_over(typical, width))
+            metric = DISTANCES[name]
+            typical = 0.0
+            if gamma == "median":
+                typical = widths.median_distance(metric, scaled, weight)
+            if typical <= 0.0:  # most rows are copies: the mean still sees the others
+                typical = mean_distance(metric, scaled, weight)
+        # If all rows are alike, every width gives the same answer: take a neutral one.
+        typical = typical if typical > np.finfo(float).tiny else 1.0
+        value = 1.0 / (typical * width)
+        gammas.append(
+            times_power(value, scale, power - 2) if gamma == "scale" else value
+        )
     return Kernel(kernel, tuple(gammas), shift, scale, degree, coef0)
-
-
-def _typical(name: str, gamma: str, X: Rows, scaled: Rows, weight: Array) -> float:
-    """Mean or median of squared norms (inner products) or of distances between rows."""
-    if name in PRODUCTS:
-        norms = squared_norms(X)
-        if gamma == "mean":
-            return float(np.average(norms, weights=weight))
-        return widths.weighted_median(norms, weight)
-    metric = DISTANCES[name]
-    if gamma == "median":
-        typical = widths.median_distance(metric, scaled, weight)
-        if typical > 0.0:
-            return typical
-        # Most rows are copies: the mean still sees the others.
-    return mean_distance(metric, scaled, weight)
-
-
-def _over(typical: float, width: float) -> float:
-    """``1 / (typical width)``, or ``1 / width`` where all rows are alike."""
-    return 1.0 / (typical * width) if typical > np.finfo(float).tiny else 1.0 / width
 
 
 def mean_distance(metric: str, X: Rows, weight: Array) -> float:
