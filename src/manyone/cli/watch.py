@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 _BATCH = 5000  # rows of one transaction
 _STREAM = Path("-")
 _ALIKE = 0.5  # rows that count for less resemble the one before
-_RARE = 0.01  # probability of so many alarms below which they stand out
 _MOST_SHOWN = 20  # drifting tasks in the table on the screen
 _ANSWERS = ("normal", "fault", "later")
 
@@ -506,6 +505,7 @@ def stands_out(totals: _Totals, monitor: Monitor) -> bool:
     A task was newly found to drift, or there are more alarms than chance explains.
     """
     from manyone.alerts.evidence import (
+        STANDS_OUT,
         alarm_law,
         chance_of,
         highest_rate,
@@ -520,7 +520,7 @@ def stands_out(totals: _Totals, monitor: Monitor) -> bool:
     for code, rows in totals.rows_by_code.items():
         reference = float(references[code])
         laws.append(alarm_law(rows, reference, highest_rate(state.rate, reference)))
-    return chance_of(totals.known_alarms, total_law(laws)) < _RARE
+    return chance_of(totals.known_alarms, total_law(laws)) < STANDS_OUT
 
 
 def _summary(totals: _Totals, monitor: Monitor) -> dict[str, Any]:
