@@ -16,8 +16,7 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
-import manyone.report.chance
-
+import manyone.alerts.evidence
 import manyone.cli.watch
 import manyone.tables.explain
 import manyone.watch.score_copy

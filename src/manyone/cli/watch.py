@@ -302,11 +302,11 @@ class _Run:
 
     def finish(self) -> None:
         """Use answers to rows that have come now, and forget old values."""
-        self._store.use_answers(self._monitor)
+        used = self._store.use_answers(self._monitor)
         self._store.prune_values(self._options.keep_days)
-        self._commit()
-        if self._copy is not None:
-            self._store.commit(None)  # notes how far the copy was written
+        if used or not self._store.saved:
+            self._commit()
+        self._store.commit(None)  # notes how far a copy was written, too
 
     def _commit(self) -> None:
         self._store.commit(self._monitor)

@@ -416,8 +416,8 @@ class Store:
                 )
         return new
 
-    def use_answers(self, monitor: Monitor) -> None:
-        """Tell the monitor all answers whose rows have come."""
+    def use_answers(self, monitor: Monitor) -> int:
+        """Tell the monitor all answers whose rows have come; how many there were."""
         unused = self._connection.execute(
             "SELECT answer.number, answer.id, answer.answer FROM answer "
             "JOIN judged_row ON judged_row.id = answer.id "
@@ -429,6 +429,7 @@ class Store:
             self._connection.execute(
                 "UPDATE answer SET used = 1 WHERE number = ?", (number,)
             )
+        return len(unused)
 
     def without_rows(self, ids: Sequence[str]) -> list[str]:
         """Those of the ids that name no row of the store."""
