@@ -62,16 +62,16 @@ def main() -> None:
                     joblib.delayed(auc)(name, method, seed)
                     for seed in range(arguments.splits)
                 )
-                found = np.array(parallel(jobs))
+                aucs = np.array(parallel(jobs))
                 error = (
-                    np.std(found, ddof=1) / np.sqrt(len(found))
-                    if len(found) > 1
+                    np.std(aucs, ddof=1) / np.sqrt(len(aucs))
+                    if len(aucs) > 1
                     else np.nan
                 )
                 verdict = (
-                    "" if floor is None else "ok  " if found.mean() >= floor else "LOW "
+                    "" if floor is None else "ok  " if aucs.mean() >= floor else "LOW "
                 )
-                line = f"{verdict:4s} {name:13s} {method:18s} {found.mean():6.2f} +- {error:.2f}"
+                line = f"{verdict:4s} {name:13s} {method:18s} {aucs.mean():6.2f} +- {error:.2f}"
                 print(
                     line + ("" if floor is None else f"  (floor {floor})"), flush=True
                 )

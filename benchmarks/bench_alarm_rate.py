@@ -47,9 +47,9 @@ def measured_rate(name: str, rate: float, seed: int) -> float:
     X = normalize(digits.data)
     y = digits.target
     order = np.random.default_rng(seed).permutation(len(X))
-    mine = [order[y[order] == digit] for digit in range(10)]
-    train = np.concatenate([rows[:N_TRAIN] for rows in mine])
-    test = np.concatenate([rows[N_TRAIN : N_TRAIN + N_TEST] for rows in mine])
+    rows_of_digit = [order[y[order] == digit] for digit in range(10)]
+    train = np.concatenate([rows[:N_TRAIN] for rows in rows_of_digit])
+    test = np.concatenate([rows[N_TRAIN : N_TRAIN + N_TEST] for rows in rows_of_digit])
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tasks that overlap are no news here
         model = METHODS[name](alarm_rate=rate).fit(X[train], task=y[train])
@@ -60,11 +60,11 @@ def related_tasks(seed: int, n_rows: int) -> tuple[Any, ...]:
     """Rows and tasks to fit to and, one a task, to score: skewed laws about related centres."""
     rng = np.random.default_rng(seed)
     centres = 1.5 * rng.normal(size=(4, 3))
-    found: list[Any] = []
+    drawn: list[Any] = []
     for k in (n_rows, 1):
         noise = rng.normal(size=(4, k, 3)) * rng.gamma(2.0, 0.5, size=(4, k, 1))
-        found += [(centres[:, None] + noise).reshape(-1, 3), np.repeat(np.arange(4), k)]
-    return tuple(found)
+        drawn += [(centres[:, None] + noise).reshape(-1, 3), np.repeat(np.arange(4), k)]
+    return tuple(drawn)
 
 
 def simulated(data_sets: int, sizes: list[int]) -> None:
@@ -81,9 +81,9 @@ def simulated(data_sets: int, sizes: list[int]) -> None:
                 for rate in (0.05, 0.1, 0.2):
                     alarm = model.recalibrate(rate).predict(Z, task=claim) == -1
                     alarms.setdefault((name, rate), []).append(alarm)
-        for (name, rate), found in alarms.items():
-            count = np.sum(found)
-            size = np.size(found)
+        for (name, rate), rates_of_seeds in alarms.items():
+            count = np.sum(rates_of_seeds)
+            size = np.size(rates_of_seeds)
             # Of n rows a rate of k / (n + 1) can be promised, or one from the pool of all tasks.
             resolvable = np.floor(rate * (n_rows + 1) + 1e-9) / (n_rows + 1)
             low = binom.ppf(0.001, size, 0.75 * resolvable)
@@ -124,7 +124,7 @@ def worst_of_many(draws: int, rate: float, n_tasks: int = 50, n_rows: int = 10) 
     codes = np.repeat(np.arange(n_tasks), n_rows)
     for sigma in (0.0, 0.5, 1.0, 1.5):
         rng = np.random.default_rng(0)
-        found = []
+        measured = []
         for _ in range(draws):
             spread = np.exp(sigma * rng.normal(size=n_tasks))
             D = np.abs(rng.normal(size=(n_tasks, n_rows))) * spread[:, None]
@@ -134,9 +134,9 @@ def worst_of_many(draws: int, rate: float, n_tasks: int = 50, n_rows: int = 10) 
             limits = np.array(
                 [-ours, D.max(axis=1), informed_thresholds(D, sigma, rate)]
             )
-            found.append(200 * norm.sf(limits / spread))
+            measured.append(200 * norm.sf(limits / spread))
         names = ("ours", "worst own", "informed")
-        for name, rates in zip(names, np.swapaxes(found, 0, 1), strict=True):
+        for name, rates in zip(names, np.swapaxes(measured, 0, 1), strict=True):
             half, most = np.quantile(rates.max(axis=1), [0.5, 0.95])
             print(
                 f"log-normal spreads, sigma {sigma:.1f}, asked {100 * rate:.0f} %, {name:9s}: mean "
@@ -151,7 +151,7 @@ def worst_of_fitted(name: str, draws: int, rate: float, n_tasks: int = 50) -> No
     warnings.simplefilter("ignore")
     codes = np.repeat(np.arange(n_tasks), 10)
     claim = np.repeat(np.arange(n_tasks), 200)
-    found = []
+    measured = []
     for seed in range(draws):
         rng = np.random.default_rng(seed)
         centres = 3.0 * rng.normal(size=(n_tasks, 5))
@@ -164,11 +164,11 @@ def worst_of_fitted(name: str, draws: int, rate: float, n_tasks: int = 50) -> No
             METHODS[name](alarm_rate=rate).fit(X, task=codes).predict(Z, task=claim)
             == -1
         )
-        found.append(100 * alarm.reshape(n_tasks, -1).mean(axis=1))
-    worst = np.max(found, axis=1)
+        measured.append(100 * alarm.reshape(n_tasks, -1).mean(axis=1))
+    worst = np.max(measured, axis=1)
     print(
-        f"{name}, {draws} draws, asked {100 * rate:.0f} %: mean {np.mean(found):.1f} %, worst task "
-        f"{np.median(worst):.0f} % in half of the draws, {worst.max():.0f} % in one",
+        f"{name}, {draws} draws, asked {100 * rate:.0f} %: mean {np.mean(measured):.1f} %, "
+        f"worst task {np.median(worst):.0f} % in half of the draws, {worst.max():.0f} % in one",
         flush=True,
     )
 
@@ -176,7 +176,7 @@ def worst_of_fitted(name: str, draws: int, rate: float, n_tasks: int = 50) -> No
 def from_training_scores(draws: int, rate: float) -> None:
     """Alarms on normal rows, by thresholds from the scores of rows that the model has seen."""
     warnings.simplefilter("ignore")
-    found = []
+    measured = []
     for seed in range(draws):
         fleet = make_fleet(n_samples=15, n_test=40, fault_rate=0.0, random_state=seed)
         model = JointOCKSR(alarm_rate=rate).fit(fleet.data, task=fleet.task)
@@ -190,10 +190,10 @@ def from_training_scores(draws: int, rate: float) -> None:
         limit = np.array(
             [np.quantile(seen[fleet.task == t], rate) for t in model.tasks_]
         )
-        found.append(
+        measured.append(
             [np.mean(new < at[fleet.test_task]) for at in (limit, model.offset_)]
         )
-    naive, ours = 100 * np.mean(found, axis=0)
+    naive, ours = 100 * np.mean(measured, axis=0)
     print(
         f"asked {100 * rate:.0f} %: from training scores {naive:.1f} %, ours {ours:.1f} %"
     )

@@ -46,8 +46,8 @@ class Rows(NamedTuple):
 
 def keystrokes(rng: np.random.Generator) -> Rows:
     data = load_keystrokes()
-    kept = np.isin(data.target, rng.permutation(56)[:30])
-    return Rows(data.data[kept], data.target[kept], 10, "strangers")
+    chosen = np.isin(data.target, rng.permutation(56)[:30])
+    return Rows(data.data[chosen], data.target[chosen], 10, "strangers")
 
 
 def servers(rng: np.random.Generator) -> Rows:
@@ -57,8 +57,8 @@ def servers(rng: np.random.Generator) -> Rows:
 
 def turbofan(rng: np.random.Generator) -> Rows:
     data = load_turbofan()
-    kept = (data.cycle <= 80) & np.isin(data.target, rng.permutation(100)[:50])
-    return Rows(data.data[kept], data.target[kept], 15, "faults")
+    chosen = (data.cycle <= 80) & np.isin(data.target, rng.permutation(100)[:50])
+    return Rows(data.data[chosen], data.target[chosen], 15, "faults")
 
 
 def spacecraft(rng: np.random.Generator) -> Rows:
@@ -93,33 +93,35 @@ class Planted(NamedTuple):
 def plant(data: Rows, n_rows: int, rng: np.random.Generator) -> Planted:
     chosen: list[Codes] = []
     held: list[Codes] = []
-    for one in np.unique(data.task):
-        mine = rng.permutation(np.flatnonzero(data.task == one))
-        if len(mine) >= data.number + 5:
-            chosen.append(mine[: data.number])
-            held.append(mine[data.number :])
+    for label in np.unique(data.task):
+        order = rng.permutation(np.flatnonzero(data.task == label))
+        if len(order) >= data.number + 5:
+            chosen.append(order[: data.number])
+            held.append(order[data.number :])
     train = data.X[np.concatenate(chosen)]
     codes = np.repeat(np.arange(len(chosen)), data.number)
-    kept = np.ptp(train, axis=0) > 0
-    train = train[:, kept]
+    varying = np.ptp(train, axis=0) > 0
+    train = train[:, varying]
     means = task_means(train, codes, np.ones(len(train)))
     squares = np.zeros_like(means)
     np.add.at(squares, codes, (train - means[codes]) ** 2)
-    own = np.sqrt(squares / (data.number - 1))
+    scale_of_task = np.sqrt(squares / (data.number - 1))
     # A column that differs by rounding only is constant.
-    varies = own > 1e-6 * np.sqrt(squares.sum(axis=0) / (len(train) - len(means)))
+    varies = scale_of_task > 1e-6 * np.sqrt(
+        squares.sum(axis=0) / (len(train) - len(means))
+    )
     test = np.concatenate(held)
     task = np.repeat(np.arange(len(held)), [len(rows) for rows in held])
     order = rng.permutation(len(test))
     order = order[varies[task[order]].any(axis=1)][:n_rows]
-    base, task = data.X[test[order]][:, kept], task[order]
-    column = np.array([rng.choice(np.flatnonzero(varies[one])) for one in task])
+    base, task = data.X[test[order]][:, varying], task[order]
+    column = np.array([rng.choice(np.flatnonzero(varies[label])) for label in task])
     place = np.arange(len(task))
     sign = rng.choice([-1.0, 1.0], size=len(task))
     rows = {}
     for name, size in (("8 sd", 8.0), ("4 sd", 4.0)):
         rows[name] = base.copy()
-        rows[name][place, column] += size * sign * own[task, column]
+        rows[name][place, column] += size * sign * scale_of_task[task, column]
     rows[PLANTS[2]] = base.copy()
     for i in place:
         values = train[codes == task[i], column[i]]
@@ -140,11 +142,11 @@ def ours(planted: Planted, anomalies: str) -> Iterator[tuple[str, Array, float]]
     model = TableModel("task", anomalies=anomalies, method="default").fit(train)
     for name, X in planted.rows.items():
         begin = time.perf_counter()
-        found = model.explain(as_frame(X, planted.task), top=3)
+        explained = model.explain(as_frame(X, planted.task), top=3)
         seconds = (time.perf_counter() - begin) / len(X)
         yield (
             name,
-            found.column.str[1:].astype(int).to_numpy().reshape(len(X), -1),
+            explained.column.str[1:].astype(int).to_numpy().reshape(len(X), -1),
             seconds,
         )
 
@@ -164,15 +166,15 @@ def kernel_shap(planted: Planted, n_rows: int) -> Iterator[tuple[str, Array, flo
     import shap
 
     for name, X in planted.rows.items():
-        found = []
+        shares = []
         begin = time.perf_counter()
         for x, task in zip(X[:n_rows], planted.task[:n_rows], strict=True):
-            own = planted.train[planted.codes == task]
-            forest = IsolationForest(random_state=0).fit(own)
-            explainer = shap.KernelExplainer(forest.score_samples, own)
+            task_rows = planted.train[planted.codes == task]
+            forest = IsolationForest(random_state=0).fit(task_rows)
+            explainer = shap.KernelExplainer(forest.score_samples, task_rows)
             values = explainer.shap_values(x[None], silent=True)[0]
-            found.append(np.argsort(values)[:3])  # what lowers the score most
-        yield name, np.array(found), (time.perf_counter() - begin) / len(found)
+            shares.append(np.argsort(values)[:3])  # what lowers the score most
+        yield name, np.array(shares), (time.perf_counter() - begin) / len(shares)
 
 
 def main() -> None:

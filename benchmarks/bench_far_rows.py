@@ -59,17 +59,17 @@ def strangers(name: str, seed: int) -> tuple[Any, ...]:
     tasks = rng.permutation(np.unique(y))[:n_tasks]
     drawn = {t: rng.permutation(np.flatnonzero(y == t))[: n_rows + 20] for t in tasks}
     train = np.concatenate([drawn[t][:n_rows] for t in tasks])
-    own = np.concatenate([drawn[t][n_rows:] for t in tasks])
+    members = np.concatenate([drawn[t][n_rows:] for t in tasks])
     if name in ("mnist", "faces"):
         X = X / np.linalg.norm(X, axis=1, keepdims=True)
     elif name == "keystrokes":
         X = QuantileTransformer(n_quantiles=len(train)).fit(X[train]).transform(X)
     elif name == "standardised":
         X = StandardScaler().fit(X[train]).transform(X)
-    other = rng.permutation(np.flatnonzero(~np.isin(y, tasks)))[:400]
-    test = np.concatenate([own, other])
-    claim = np.concatenate([y[own], rng.choice(tasks, len(other))])
-    return X[train], y[train], X[test], claim, np.arange(len(test)) >= len(own)
+    strangers = rng.permutation(np.flatnonzero(~np.isin(y, tasks)))[:400]
+    test = np.concatenate([members, strangers])
+    claim = np.concatenate([y[members], rng.choice(tasks, len(strangers))])
+    return X[train], y[train], X[test], claim, np.arange(len(test)) >= len(members)
 
 
 def _xy(bunch: Any) -> tuple[Any, Any]:
@@ -79,9 +79,9 @@ def _xy(bunch: Any) -> tuple[Any, Any]:
 def entities(name: str, seed: int) -> tuple[Any, ...]:
     """The same of a set with labelled faults, columns standardised on the training rows."""
     X, split = draw(name, DATASETS[name].protocols["faults"], seed)
-    some = np.unique(split.task)[:TASKS]
-    train = np.isin(split.task, some)
-    test = np.isin(split.owner, some)
+    shown_tasks = np.unique(split.task)[:TASKS]
+    train = np.isin(split.task, shown_tasks)
+    test = np.isin(split.owner, shown_tasks)
     test &= np.random.default_rng(seed).random(len(test)) < 1000 / test.sum()
     Z = X[split.test][test]
     claim = split.owner[test]
@@ -125,12 +125,12 @@ def auc_by_task(scores: Any, claim: Any, wrong: Any) -> float:
     """Mean over tasks of the area under the curve."""
     if not wrong.any():
         return np.nan
-    found = [
+    shares = [
         roc_auc_score(~wrong[claim == t], scores[claim == t])
         for t in np.unique(claim)
         if 0 < wrong[claim == t].sum() < np.sum(claim == t)
     ]
-    return 100.0 * float(np.mean(found))
+    return 100.0 * float(np.mean(shares))
 
 
 def main() -> None:
@@ -156,25 +156,27 @@ def main() -> None:
     parser.add_argument(
         "--tasks", type=int, default=TASKS, help="at most so many of a set"
     )
-    asked = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
     print(
         "data method rate false "
         + " ".join(f"[{kind}]" for kind in KINDS)
         + " auc without"
     )
-    for name in asked.data:
+    for name in options.data:
         if name.startswith("blobs"):
             X, task, Z, claim, wrong = blobs(1.0 if name == "blobs1" else 0.5)
         else:
             X, task, Z, claim, wrong = (entities if name in FAULTS else strangers)(
-                name, asked.cut
+                name, options.cut
             )
-        some = np.unique(task)[: asked.tasks]
-        X = X[np.isin(task, some)]
-        task = task[np.isin(task, some)]
-        Z, wrong, claim = (values[np.isin(claim, some)] for values in (Z, wrong, claim))
-        good, mine = Z[~wrong], claim[~wrong]
+        shown_tasks = np.unique(task)[: options.tasks]
+        X = X[np.isin(task, shown_tasks)]
+        task = task[np.isin(task, shown_tasks)]
+        Z, wrong, claim = (
+            values[np.isin(claim, shown_tasks)] for values in (Z, wrong, claim)
+        )
+        good, owners = Z[~wrong], claim[~wrong]
         bad = gross(good, X.std(axis=0), np.random.default_rng(1))
         counted = [are_gross(rows, good, X, task) for rows in bad]
         if name.startswith("blobs"):  # some are among normal rows still
@@ -182,16 +184,16 @@ def main() -> None:
                 cdist(rows, centres(task, X), "sqeuclidean").min(axis=1) for rows in bad
             ]
             counted = [apart > chi2.ppf(0.999, X.shape[1]) for apart in nearest]
-        shares = " ".join(f"{100 * np.mean(kept):6.1f}" for kept in counted)
+        shares = " ".join(f"{100 * np.mean(alarms):6.1f}" for alarms in counted)
         print(f"{name:11s} {'(counted)':20s} {shares}", flush=True)
-        for method in asked.methods:
+        for method in options.methods:
             if method == "combined":
                 model = (
                     auto(X, task=task)
-                    if asked.tuned
+                    if options.tuned
                     else CombinedOneClass().fit(X, task=task)
                 )
-            elif asked.tuned:
+            elif options.tuned:
                 model = tune(METHODS[method](), X, task=task)
             else:
                 model = METHODS[method]().fit(X, task=task)
@@ -201,12 +203,12 @@ def main() -> None:
                 auc_by_task(s.own(Z, codes), claim, wrong)
                 for s in (model.solution_, bare)
             ]
-            for rate in asked.rates:
+            for rate in options.rates:
                 model.recalibrate(rate)
-                false = np.mean(model.predict(good, task=mine) == -1)
+                false = np.mean(model.predict(good, task=owners) == -1)
                 caught = [
-                    np.mean(model.predict(rows[kept], task=mine[kept]) == -1)
-                    for rows, kept in zip(bad, counted, strict=True)
+                    np.mean(model.predict(rows[alarms], task=owners[alarms]) == -1)
+                    for rows, alarms in zip(bad, counted, strict=True)
                 ]
                 shown = " ".join(f"{100 * share:6.1f}" for share in caught)
                 print(

@@ -72,8 +72,8 @@ def verdict(ok: bool, words: str) -> bool:
 
 def faults(seeds: int, out: Path) -> bool:
     """Everything that `manyone reproduce --protocol faults` runs, but for our other methods."""
-    found = fault_methods().values()
-    only = tuple(m.name for m in found if m.family == "auto" or not ours(m.name))
+    compared = fault_methods().values()
+    only = tuple(m.name for m in compared if m.family == "auto" or not ours(m.name))
     workers = joblib.effective_n_jobs(None)
     outcomes = run(Plan(SETS, ("faults",), seeds, only=only), out, workers=workers)
     aucs: dict[tuple[str, str], Array] = {}
@@ -102,18 +102,18 @@ def faults(seeds: int, out: Path) -> bool:
         print(
             f"{method} on {name}: 10 % false alarms asked for, {np.mean(rates):.1%} raised"
         )
-    mine, hedge = (aucs[f"auto ({kind})", DEFAULT] for kind in ("faults", "any"))
+    informed, hedge = (aucs[f"auto ({kind})", DEFAULT] for kind in ("faults", "any"))
     rivals = {key[0]: aucs[key] for key in best.values() if not ours(key[0])}
     top = max(rivals, key=lambda name: rivals[name].mean())
     used = {name: aucs[name, DEFAULT].mean() for name in AS_USED}
-    cost = (mine - hedge).mean(axis=0)
+    cost = (informed - hedge).mean(axis=0)
     engines = SETS.index("turbofan")
-    gain = (mine - rivals[top]).mean(axis=0)
-    least = mine.mean() - max(used.values())
+    gain = (informed - rivals[top]).mean(axis=0)
+    least = informed.mean() - max(used.values())
     results = [
         verdict(
-            mine.mean() >= 82.7,
-            f"auto (faults) {shown(mine.mean(axis=0))}, 82.7 asked for",
+            informed.mean() >= 82.7,
+            f"auto (faults) {shown(informed.mean(axis=0))}, 82.7 asked for",
         ),
         verdict(
             gain.mean() > 0,
@@ -122,7 +122,9 @@ def faults(seeds: int, out: Path) -> bool:
         verdict(
             least >= 4.5, f"ahead of {AS_USED} as they are used by {least:.2f} or more"
         ),
-        verdict(mine[engines].mean() >= 99.5, f"turbofans {shown(mine[engines])}"),
+        verdict(
+            informed[engines].mean() >= 99.5, f"turbofans {shown(informed[engines])}"
+        ),
         verdict(cost.mean() <= 1.8, f"the hedge costs {shown(cost)}, 1.8 allowed"),
         verdict(
             hedge[engines].mean() >= 99.0, f"hedged, turbofans {shown(hedge[engines])}"
@@ -173,8 +175,8 @@ def choosing(seeds: int, out: Path) -> bool:
     """Regret against the best setting of the grid for each set and seed."""
     lost: list[Array] = []
     for name in SETS:
-        found = _parallel(regret, [(name, seed) for seed in range(seeds)])
-        lost.append(np.array(found))
+        lines = _parallel(regret, [(name, seed) for seed in range(seeds)])
+        lost.append(np.array(lines))
         print(
             f"{name:11s} chosen {shown(lost[-1][:, 0])}, default {shown(lost[-1][:, 1])}"
         )
@@ -195,18 +197,18 @@ def contamination(seeds: int, out: Path) -> bool:
             and method.quick
         ):
             jobs = [(data, seed, method) for data in SETS for seed in range(seeds)]
-            found = (
+            candidates = (
                 np.array(_parallel(drop, jobs))
                 .reshape(len(SETS), seeds, 2)
                 .mean(axis=0)
             )
-            aucs[name] = clean, dirty = found.T
+            aucs[name] = clean, dirty = candidates.T
             print(
                 f"{name:50s} lost {shown(clean - dirty)}, left {shown(dirty)}",
                 flush=True,
             )
     clean, dirty = aucs.pop("auto (faults)")
-    lost = {name: (one[0] - one[1]).mean() for name, one in aucs.items()}
+    lost = {name: (pair[0] - pair[1]).mean() for name, pair in aucs.items()}
     best = max(aucs, key=lambda name: aucs[name][0].mean())
     most = max(aucs, key=lambda name: aucs[name][1].mean())
     least = min(lost, key=lambda name: lost[name])
@@ -246,14 +248,17 @@ def strangers_auc(name: str, seed: int) -> dict[str, tuple[float, float]]:
     }
     for kind in ("strangers", "any", "faults"):
         fits[kind] = lambda kind=kind: auto(rows, task=task, anomalies=kind)
-    found = {}
+    aucs_by_name = {}
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for kind, fit in fits.items():
             scores = fit().score_tasks(X[split.test])
             aucs = member_aucs(scores[owned], seen), split.aucs(scores)
-            found[kind] = (100 * float(aucs[0].mean()), 100 * float(aucs[1].mean()))
-    return found
+            aucs_by_name[kind] = (
+                100 * float(aucs[0].mean()),
+                100 * float(aucs[1].mean()),
+            )
+    return aucs_by_name
 
 
 def _stranger_rows(name: str) -> tuple[Array, Array]:
@@ -275,8 +280,8 @@ def strangers(seeds: int, out: Path) -> bool:
     hedges = []
     low = True
     for name in STRANGERS:
-        found = _parallel(strangers_auc, [(name, seed) for seed in range(seeds)])
-        table = {kind: np.array([one[kind] for one in found]) for kind in found[0]}
+        draws = _parallel(strangers_auc, [(name, seed) for seed in range(seeds)])
+        table = {kind: np.array([draw[kind] for draw in draws]) for kind in draws[0]}
         for kind, aucs in table.items():
             print(
                 f"{name:17s} {kind:10s} seen {shown(aucs[:, 0])}, unseen {shown(aucs[:, 1])}"
@@ -347,15 +352,15 @@ def main() -> int:
         "--out", type=Path, help="keeps what was computed; default: nothing is"
     )
     arguments = parser.parse_args()
-    kept = True
+    promises_kept = True
     with (
         tempfile.TemporaryDirectory() as folder,
         joblib.parallel_config(n_jobs=arguments.workers),
     ):
-        for part in arguments.parts or PARTS:
-            print(f"\n-- {part}, {arguments.seeds} seeds", flush=True)
-            kept &= PARTS[part](arguments.seeds, arguments.out or Path(folder))
-    return 0 if kept else 1
+        for name in arguments.parts or PARTS:
+            print(f"\n-- {name}, {arguments.seeds} seeds", flush=True)
+            promises_kept &= PARTS[name](arguments.seeds, arguments.out or Path(folder))
+    return 0 if promises_kept else 1
 
 
 if __name__ == "__main__":

@@ -83,9 +83,9 @@ def many_small_tasks(
             "svm fit": lambda: [OneClassSVM().fit(block) for block in blocks],
             "score": lambda: model.score_samples(Z, task=claim),
             "svm score": lambda: [
-                m.score_samples(part)
-                for m, part in zip(machines, parts, strict=True)
-                if len(part)
+                m.score_samples(rows)
+                for m, rows in zip(machines, parts, strict=True)
+                if len(rows)
             ],
         },
         repeats,

@@ -23,12 +23,14 @@ STATEMENTS = (
 def seconds(statement: str) -> float:
     """Processor time of `statement` in a fresh interpreter, whose own start is not counted."""
     script = f"import time; t = time.process_time(); {statement}; print(time.process_time() - t)"
-    kept = {
+    environment = {
         name: value
         for name, value in os.environ.items()
         if name != "PYTHONDONTWRITEBYTECODE"
     }
-    return float(subprocess.check_output([sys.executable, "-c", script], env=kept))
+    return float(
+        subprocess.check_output([sys.executable, "-c", script], env=environment)
+    )
 
 
 def main() -> int:

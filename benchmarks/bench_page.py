@@ -68,7 +68,7 @@ def opened(path: Path) -> list[tuple[str, float, str]]:
             "return 'ready' in document.documentElement.dataset"
         ):
             time.sleep(0.01)
-        found = [("open", time.perf_counter() - begin, "")]
+        steps = [("open", time.perf_counter() - begin, "")]
         driver.execute_script(
             "document.querySelector('#list-rows .only input').click()"
         )
@@ -76,11 +76,11 @@ def opened(path: Path) -> list[tuple[str, float, str]]:
             *(("search", "feed"), ("search", "press 77"), ("search", "")),
             *(("sort", "task"), ("sort", "score"), ("scroll", 1_500_000), ("task", "")),
         ):
-            ms, lines, said = driver.execute_async_script(_ACT, action, value)
-            found.append(
-                (f"{action} {value}", ms / 1e3 - 0.08, f"{said}, {lines} lines drawn")
+            ms, lines, answer = driver.execute_async_script(_ACT, action, value)
+            steps.append(
+                (f"{action} {value}", ms / 1e3 - 0.08, f"{answer}, {lines} lines drawn")
             )
-        return found
+        return steps
     finally:
         driver.quit()
 
@@ -98,8 +98,8 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "page.html"
             path.write_text(page, encoding="utf-8")
-            for what, seconds, said in opened(path):
-                print(f"{what:18} {seconds:6.2f} s  {said}")
+            for what, seconds, answer in opened(path):
+                print(f"{what:18} {seconds:6.2f} s  {answer}")
                 slow += [what] if seconds > LONGEST else []
     if slow:
         sys.exit(f"promise broken: {', '.join(slow)}")

@@ -95,13 +95,13 @@ class Fleet:
     def faults(self, t: int, when: np.ndarray) -> np.ndarray:
         """Measured columns of faults."""
         rows = self.numbers(t, when)
-        other = self.numbers(t, when)
+        redrawn = self.numbers(t, when)
         rng = self.rng
         deviation = self.numbers(t, np.zeros(500)).std(axis=0)
         for i in range(len(rows)):
             if i % 2:
                 chosen = rng.choice(COLUMNS, 3, replace=False)
-                rows[i, chosen] = other[i, chosen]
+                rows[i, chosen] = redrawn[i, chosen]
             else:
                 column = rng.integers(COLUMNS)
                 rows[i, column] += rng.choice([-4.0, 4.0]) * deviation[column]
@@ -144,8 +144,8 @@ def pooled(
 ) -> np.ndarray:
     """Mahalanobis distance by the covariance inside all tasks."""
     mean = np.array([X[task == t].mean(axis=0) for t in range(task.max() + 1)])
-    found = LedoitWolf(assume_centered=True).fit(X - mean[task])
-    return -found.mahalanobis(Z - mean[who])
+    estimate = LedoitWolf(assume_centered=True).fit(X - mean[task])
+    return -estimate.mahalanobis(Z - mean[who])
 
 
 def measured(regime: Regime, seed: int) -> tuple[dict[str, float], float]:
@@ -162,8 +162,10 @@ def measured(regime: Regime, seed: int) -> tuple[dict[str, float], float]:
     alarm = model.predict(Z[~fault], task=who[~fault]) == -1
     aucs = {
         name: 100
-        * np.mean([roc_auc_score(~fault[who == t], one[who == t]) for t in set(who)])
-        for name, one in scores.items()
+        * np.mean(
+            [roc_auc_score(~fault[who == t], score_of_row[who == t]) for t in set(who)]
+        )
+        for name, score_of_row in scores.items()
     }
     return aucs, 100 * alarm.mean()
 
@@ -172,15 +174,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("regimes", nargs="*", metavar="REGIME", help=", ".join(REGIMES))
     parser.add_argument("--draws", type=int, default=3)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
-    for unknown in set(asked.regimes) - {*REGIMES}:
+    for unknown in set(options.regimes) - {*REGIMES}:
         parser.error(f"{unknown}: there are {', '.join(REGIMES)}")
-    for name in asked.regimes or REGIMES:
-        found = [measured(REGIMES[name], seed) for seed in range(asked.draws)]
-        print(f"{name}: {np.mean([alarms for _, alarms in found]):.1f} % false alarms")
-        for method in found[0][0]:
-            values = [aucs[method] for aucs, _ in found]
+    for name in options.regimes or REGIMES:
+        draws = [measured(REGIMES[name], seed) for seed in range(options.draws)]
+        print(f"{name}: {np.mean([alarms for _, alarms in draws]):.1f} % false alarms")
+        for method in draws[0][0]:
+            values = [aucs[method] for aucs, _ in draws]
             error = (
                 np.std(values, ddof=1) / np.sqrt(len(values))
                 if len(values) > 1

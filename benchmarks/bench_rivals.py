@@ -118,7 +118,7 @@ def bench_morvr() -> None:
     X, task = clusters(10, 50)
     start = time.perf_counter()
     model = MORVR().fit(X, task=task)
-    whole = time.perf_counter() - start
+    seconds_of_all = time.perf_counter() - start
     start = time.perf_counter()
     solve_morvr(
         model.kernel_.gram(X),
@@ -128,7 +128,7 @@ def bench_morvr() -> None:
     )
     once = time.perf_counter() - start
     print(
-        f"  MORVR.fit, 10 x 50 rows {whole:6.2f}, of which {once:.2f} for the solution and the "
+        f"  MORVR.fit, 10 x 50 rows {seconds_of_all:6.2f}, of which {once:.2f} for the solution and the "
         "rest for thresholds from ten refits"
     )
 
@@ -181,8 +181,8 @@ if __name__ == "__main__":
     # One thread: on a busy machine a second one mostly waits, and ratios are what matters.
     with threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)
-        kept = bench_svdd()
+        promise_kept = bench_svdd()
         bench_others()
         bench_morvr()
         score_morvr()
-    sys.exit(int(not kept))
+    sys.exit(int(not promise_kept))

@@ -128,9 +128,11 @@ def million() -> bool:
     rows, good = 100_000 if QUICK else 1_000_000, True
     for threads in (1, 2):
         ours, memory, bare = alone(threads, "one-fit", 1_000, rows // 1_000, "bare")
-        told = f"{ours:.0f} s, bare {bare:.0f} s: {ours / bare:.2f} of it (at most 1.5)"
+        figures = (
+            f"{ours:.0f} s, bare {bare:.0f} s: {ours / bare:.2f} of it (at most 1.5)"
+        )
         print(
-            f"million: {threads} threads: {told}, {memory:.2f} GB (below 1.5)",
+            f"million: {threads} threads: {figures}, {memory:.2f} GB (below 1.5)",
             flush=True,
         )
         good = good and ours <= 1.5 * bare and memory < 1.5
@@ -138,30 +140,30 @@ def million() -> bool:
 
 
 def tasks() -> bool:
-    rows, found = 100_000 if QUICK else 1_000_000, {}
+    rows, by_tasks = 100_000 if QUICK else 1_000_000, {}
     for n_tasks in (1_000, 10_000):
-        found[n_tasks] = alone(1, "one-fit", n_tasks, rows // n_tasks)
-        taken, memory = found[n_tasks]
+        by_tasks[n_tasks] = alone(1, "one-fit", n_tasks, rows // n_tasks)
+        taken, memory = by_tasks[n_tasks]
         print(
             f"tasks: {n_tasks:,} with {rows // n_tasks:,} rows: {taken:.1f} s, {memory:.2f} GB"
         )
-    ratio = found[10_000][0] / found[1_000][0]
+    ratio = by_tasks[10_000][0] / by_tasks[1_000][0]
     print(
-        f"tasks: ratio {ratio:.2f} (at most 1.3), {found[10_000][1]:.2f} GB (below 2)"
+        f"tasks: ratio {ratio:.2f} (at most 1.3), {by_tasks[10_000][1]:.2f} GB (below 2)"
     )
-    return ratio <= 1.3 and found[10_000][1] < 2.0
+    return ratio <= 1.3 and by_tasks[10_000][1] < 2.0
 
 
 def one_fit(n_tasks: int, per_task: int) -> None:
     """Seconds and memory of a fit; then, if asked for, the seconds of the bare arithmetic."""
     X, task = made(n_tasks, per_task)
     model = JointOCKSR(landmarks=LANDMARKS, random_state=0)
-    found = [seconds(lambda: model.fit(X, task=task))]
-    found.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+    figures = [seconds(lambda: model.fit(X, task=task))]
+    figures.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
     if "bare" in sys.argv:
         data = Data(X, task, X[:1], task[:1], np.zeros(1, dtype=bool))
-        found.append(seconds(CONTENDERS[FLOOR], data, LANDMARKS))
-    print(*found)
+        figures.append(seconds(CONTENDERS[FLOOR], data, LANDMARKS))
+    print(*figures)
 
 
 def workers() -> bool:
@@ -176,7 +178,7 @@ def workers() -> bool:
             f"workers: {number}: Dask {ours:.1f} s, bare processes {bare:.1f} s",
             flush=True,
         )
-    ours, bare = (one / two for one, two in zip(best[1], best[2], strict=True))
+    ours, bare = (slow / fast for slow, fast in zip(best[1], best[2], strict=True))
     print(
         f"workers: bare {bare:.2f}x, Dask {ours:.2f}x: {ours / bare:.2f} of it (at least 0.9)"
     )
@@ -217,9 +219,9 @@ def large() -> bool:
     rows, good = 20_000 if QUICK else 100_000, True
     for landmarks in (300, 1_000):
         taken, memory, alarms = alone(1, "one-large", rows, landmarks)
-        told = f"{taken:.1f} s, {memory:.2f} GB beside the rows"
+        figures = f"{taken:.1f} s, {memory:.2f} GB beside the rows"
         print(
-            f"large: {landmarks} landmarks: {told}, {100 * alarms:.1f} % alarms (5)",
+            f"large: {landmarks} landmarks: {figures}, {100 * alarms:.1f} % alarms (5)",
             flush=True,
         )
         good = good and alarms < 0.06
@@ -229,7 +231,10 @@ def large() -> bool:
         codes = np.append(np.zeros(rows, dtype=int), np.repeat(np.arange(1, 21), 30))
         centres = 4.0 * rng.normal(size=(21, 5))
         claim = np.repeat(np.arange(1, 21), 100)
-        X, Z = (centres[own] + rng.normal(size=(len(own), 5)) for own in (codes, claim))
+        X, Z = (
+            centres[owners] + rng.normal(size=(len(owners), 5))
+            for owners in (codes, claim)
+        )
         model = method(landmarks=100, random_state=0).fit(X, task=codes)
         small.append(float(np.mean(model.predict(Z, task=claim) == -1)))
         print(
@@ -245,9 +250,9 @@ def one_large(rows: int, landmarks: int) -> None:
     X, Z = (rng.normal(size=(n, COLUMNS)) for n in (len(task), 10_000))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     model = IndependentOCKSR(landmarks=landmarks, random_state=0)
-    found = [seconds(lambda: model.fit(X, task=task))]
-    found.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20 - before)
-    print(*found, np.mean(model.predict(Z, task=np.zeros(len(Z), dtype=int)) == -1))
+    figures = [seconds(lambda: model.fit(X, task=task))]
+    figures.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20 - before)
+    print(*figures, np.mean(model.predict(Z, task=np.zeros(len(Z), dtype=int)) == -1))
 
 
 def enrolled() -> bool:
@@ -257,7 +262,10 @@ def enrolled() -> bool:
         centres = 1.5 * rng.normal(size=(8, 3))
         task = np.repeat(np.arange(8), 60)
         claim = np.repeat(np.arange(8), 100)
-        X, Z = (centres[own] + rng.normal(size=(len(own), 3)) for own in (task, claim))
+        X, Z = (
+            centres[owners] + rng.normal(size=(len(owners), 3))
+            for owners in (task, claim)
+        )
         model = JointOCKSR(landmarks=40, random_state=0, alarm_rate=0.1)
         model.fit(X[task < 6], task=task[task < 6]).enroll(
             X[task >= 6], task=task[task >= 6]
@@ -309,7 +317,7 @@ def main() -> int:
         children[sys.argv[1]](*(int(word) for word in sys.argv[2:]))
         return 0
     parts = (scoring, rival, million, tasks, workers, forests, large, enrolled, table)
-    studies = {part.__name__: part for part in parts}
+    studies = {study.__name__: study for study in parts}
     chosen = [name for name in studies if name in sys.argv] or list(studies)
     return int(not all([studies[name]() for name in chosen]))
 

@@ -40,17 +40,19 @@ def keystrokes(seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     data = load_keystrokes()
     rng = np.random.default_rng(seed)
     users = rng.permutation(56)
-    mine = [rng.permutation(np.flatnonzero(data.target == user)) for user in users[:30]]
+    rows_of_user = [
+        rng.permutation(np.flatnonzero(data.target == user)) for user in users[:30]
+    ]
     impostors = np.flatnonzero(np.isin(data.target, users[30:]))
     table = pd.DataFrame(data.data, columns=data.feature_names)
     claims = pd.concat(
-        [table.iloc[rows[10:]].assign(user=u) for u, rows in enumerate(mine)]
+        [table.iloc[rows[10:]].assign(user=u) for u, rows in enumerate(rows_of_user)]
     )
-    others = pd.concat([table.iloc[impostors].assign(user=u) for u in range(30)])
+    impostor_rows = pd.concat([table.iloc[impostors].assign(user=u) for u in range(30)])
     train = pd.concat(
-        [table.iloc[rows[:10]].assign(user=u) for u, rows in enumerate(mine)]
+        [table.iloc[rows[:10]].assign(user=u) for u, rows in enumerate(rows_of_user)]
     )
-    test = pd.concat([claims.assign(bad=False), others.assign(bad=True)])
+    test = pd.concat([claims.assign(bad=False), impostor_rows.assign(bad=True)])
     return train, test
 
 
@@ -85,7 +87,7 @@ def summary(
     score: Array, alarm: Mask, task: Codes, bad: Mask
 ) -> tuple[float, float, float]:
     """Mean AUC over tasks, false alarms, anomalies caught; all in percent."""
-    areas = [auc(score[task == one], bad[task == one]) for one in np.unique(task)]
+    areas = [auc(score[task == label], bad[task == label]) for label in np.unique(task)]
     return 100 * np.nanmean(areas), 100 * alarm[~bad].mean(), 100 * alarm[bad].mean()
 
 
@@ -93,10 +95,10 @@ def ours(
     train: pd.DataFrame, test: pd.DataFrame, anomalies: str
 ) -> tuple[float, float, float]:
     model = TableModel("user", anomalies=anomalies, alarm_rate=RATE).fit(train)
-    found = model.score(test.drop(columns="bad"))
-    alarm = found.alarm.to_numpy()
+    answers = model.score(test.drop(columns="bad"))
+    alarm = answers.alarm.to_numpy()
     return summary(
-        found.score.to_numpy(), alarm, test.user.to_numpy(), test.bad.to_numpy()
+        answers.score.to_numpy(), alarm, test.user.to_numpy(), test.bad.to_numpy()
     )
 
 
@@ -117,27 +119,29 @@ def rivals(
             n_neighbors=5, novelty=True, contamination=RATE
         ),
     }
-    found = {}
+    figures = {}
     for name, detector in detectors.items():
         score = np.empty(len(Y))
-        for one in np.unique(task):
-            detector.fit(X[codes == one])
-            score[task == one] = detector.decision_function(Y[task == one])
-        found[name] = summary(score, score < 0, task, bad)
+        for label in np.unique(task):
+            detector.fit(X[codes == label])
+            score[task == label] = detector.decision_function(Y[task == label])
+        figures[name] = summary(score, score < 0, task, bad)
     mean = task_means(X, codes, np.ones(len(X)))
     freedom = np.bincount(codes) - 1.0
     for prior in (0.0, 8.0):
         scale = task_scales(X - mean[codes], X, codes, np.ones(len(X)), freedom, prior)
         score = np.empty(len(Y))
-        for one in np.unique(task):
+        for label in np.unique(task):
             near = cdist(
-                Y[task == one] / scale[one], X[codes == one] / scale[one], "cityblock"
+                Y[task == label] / scale[label],
+                X[codes == label] / scale[label],
+                "cityblock",
             )
-            score[task == one] = -near.min(axis=1)
-        found[f"1-NN L1, own scales (k={prior:g})"] = summary(
+            score[task == label] = -near.min(axis=1)
+        figures[f"1-NN L1, own scales (k={prior:g})"] = summary(
             score, score < -np.inf, task, bad
         )
-    return found
+    return figures
 
 
 def shops(n: int, share: float, rng: np.random.Generator) -> pd.DataFrame:
@@ -166,12 +170,12 @@ def machines(n: int, share: float, rng: np.random.Generator) -> pd.DataFrame:
 
 def simulated(name: str, seeds: int) -> None:
     """Alarms of normal rows, with a gap and without; faults caught in the first number and last."""
-    make, size, fault, shares = {
+    make, size, fault, gap_shares = {
         "shops": (shops, 15, 6.0, (0.0,)),
         "machines": (machines, 30, 1.0, (0.0, 0.04)),
     }[name]
-    for share in shares:
-        found = []
+    for share in gap_shares:
+        shares = []
         for seed in range(seeds):
             rng = np.random.default_rng(seed)
             model = TableModel(
@@ -186,14 +190,14 @@ def simulated(name: str, seeds: int) -> None:
                 new.assign(**{c: new[c] + fault})[new[c].notna()] for c in numbers
             ]
             caught = [model.score(rows).alarm.mean() for rows in faulty]
-            found.append(
+            shares.append(
                 [alarm[~gap].mean(), alarm[gap].mean() if share else np.nan, *caught]
             )
-        whole, gapped, first, last = 100 * np.mean(found, axis=0)
+        complete, gapped, first, last = 100 * np.mean(shares, axis=0)
         beside = f", {gapped:.1f} % of those with a gap" if share else ""
         print(
-            f"{name}, {100 * share:.0f} % gaps, {seeds} seeds: alarms on {whole:.1f} % of normal "
-            f"rows{beside}; caught {first:.1f} % in the first number, {last:.1f} % in the last",
+            f"{name}, {100 * share:.0f} % gaps, {seeds} seeds: alarms on {complete:.1f} % of "
+            f"normal rows{beside}; caught {first:.1f} % in the first number, {last:.1f} % in the last",
             flush=True,
         )
 
@@ -218,9 +222,11 @@ def main() -> None:
         print(
             f"{name} ({anomalies}, {arguments.seeds} seeds): AUC, false alarms, caught (%)"
         )
-        for rival, found in lines.items():
-            area, false, caught = np.mean(found, axis=0)
-            error = np.std([one[0] for one in found]) / np.sqrt(max(len(found) - 1, 1))
+        for rival, draws in lines.items():
+            area, false, caught = np.mean(draws, axis=0)
+            error = np.std([draw[0] for draw in draws]) / np.sqrt(
+                max(len(draws) - 1, 1)
+            )
             print(
                 f"  {rival:28s} {area:6.2f} +- {error:.2f}  {false:5.1f}  {caught:5.1f}"
             )

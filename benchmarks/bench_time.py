@@ -58,13 +58,13 @@ def watch(
     n, T, d = new.shape
     tasks = np.arange(T)
     if not answers:
-        found = monitor.update(new.reshape(-1, d), np.tile(tasks, n))
-        return found.alarm.reshape(n, T), found.drift.reshape(n, T)
+        watched = monitor.update(new.reshape(-1, d), np.tile(tasks, n))
+        return watched.alarm.reshape(n, T), watched.drift.reshape(n, T)
     alarm, drift = np.empty((2, n, T), dtype=bool)
     for i, rows in enumerate(new):
-        found = monitor.update(rows, tasks)
-        alarm[i], drift[i] = found.alarm, found.drift
-        monitor.feedback(found.id[found.alarm], normal=True)
+        watched = monitor.update(rows, tasks)
+        alarm[i], drift[i] = watched.alarm, watched.drift
+        monitor.feedback(watched.id[watched.alarm], normal=True)
     return alarm, drift
 
 
@@ -72,18 +72,18 @@ def exchangeable(sets: int = 40) -> None:
     for rows in (5, 20, 80):
         flags = 0
         fed = []
-        own = []
+        fixed_rates = []
         for model, new in streams(rows, sets, 500):
             alarm, drift = watch(Monitor(model), new, answers=False)
             flags += int(drift[-1].sum())
-            own.append(alarm.mean())
+            fixed_rates.append(alarm.mean())
             fed.append(watch(Monitor(model), new, answers=True)[0].mean())
         total = 25 * sets
         most = int(binom.ppf(0.999, total, 0.01))
         print(
             f"exchangeable, {rows:2d} rows: {flags} of {total} streams flagged (at most {most}); "
             f"alarms {100 * np.mean(fed):.2f} % with answers (9.5 to 10.5), "
-            f"{100 * np.mean(own):.2f} % without (8 to 12)",
+            f"{100 * np.mean(fixed_rates):.2f} % without (8 to 12)",
             flush=True,
         )
 
@@ -166,15 +166,16 @@ def blocks(sets: int = 4) -> None:
                     task=np.tile(np.arange(T), rows),
                     groups=groups,
                 )
-                found = model.predict(
+                predicted = model.predict(
                     X[rows:].reshape(-1, d), task=np.tile(np.arange(T), new)
                 )
-                rates[name].append(np.mean(found == -1))
-        told = ", ".join(
-            f"{name} {100 * np.mean(found):.1f} %" for name, found in rates.items()
+                rates[name].append(np.mean(predicted == -1))
+        text = ", ".join(
+            f"{name} {100 * np.mean(rates_of_sets):.1f} %"
+            for name, rates_of_sets in rates.items()
         )
         print(
-            f"left out, {rows} rows a task, correlation {like:g}: {told} (10 asked)",
+            f"left out, {rows} rows a task, correlation {like:g}: {text} (10 asked)",
             flush=True,
         )
 
@@ -199,13 +200,13 @@ def clumps(sets: int = 50) -> None:
             model = IndependentOCKSR(alarm_rate=RATE).fit(
                 X, task=np.repeat(code, 10), groups=groups
             )
-            found = model.predict(new, task=np.repeat(np.arange(T), 20))
-            raised[name].append(np.mean(found == -1))
-    told = ", ".join(
-        f"{name} {100 * np.mean(found):.1f} %" for name, found in raised.items()
+            predicted = model.predict(new, task=np.repeat(np.arange(T), 20))
+            raised[name].append(np.mean(predicted == -1))
+    text = ", ".join(
+        f"{name} {100 * np.mean(shares):.1f} %" for name, shares in raised.items()
     )
     print(
-        f"clumps of ten, left out: {told} (10 asked; 12 clumps allow 7.7)", flush=True
+        f"clumps of ten, left out: {text} (10 asked; 12 clumps allow 7.7)", flush=True
     )
 
 
@@ -223,14 +224,14 @@ def servers() -> None:
     """Eight servers, 100 evenly spaced training rows each, the weeks after."""
     train = load_servers()
     test = load_servers(split="test")
-    some = [
-        mine[np.linspace(0, len(mine) - 1, 100).astype(int)]
-        for mine in (np.flatnonzero(train.target == t) for t in range(8))
+    spaced = [
+        server_rows[np.linspace(0, len(server_rows) - 1, 100).astype(int)]
+        for server_rows in (np.flatnonzero(train.target == t) for t in range(8))
     ]
-    some = np.concatenate(some)
+    spaced = np.concatenate(spaced)
     stream = Stream(
-        train.data[some],
-        train.target[some],
+        train.data[spaced],
+        train.target[spaced],
         test.data,
         test.target,
         test.label.astype(bool),
@@ -246,11 +247,11 @@ def spacecraft() -> None:
         load_telemetry(spacecraft="SMAP", split=s) for s in ("train", "test")
     )
     enough = np.flatnonzero(np.bincount(train.target) >= 20)
-    known = np.isin(train.target, enough)
+    trained = np.isin(train.target, enough)
     later = np.isin(test.target, enough)
     stream = Stream(
-        train.data[known],
-        np.searchsorted(enough, train.target[known]),
+        train.data[trained],
+        np.searchsorted(enough, train.target[trained]),
         test.data[later],
         np.searchsorted(enough, test.target[later]),
         test.label[later].astype(bool),
@@ -267,9 +268,9 @@ def keystrokes() -> None:
     strangers = np.flatnonzero(typing.target >= 40)
     X, later = [], []
     for user in range(40):
-        mine = np.flatnonzero(typing.target == user)
-        X.append(mine[:20])
-        rows = mine[20:]
+        user_rows = np.flatnonzero(typing.target == user)
+        X.append(user_rows[:20])
+        rows = user_rows[20:]
         later.append(
             np.insert(rows, np.arange(2, len(rows), 2), rng.choice(strangers, 15))
         )
@@ -291,23 +292,23 @@ def side_by_side(stream: Stream, model: Any) -> None:
     static = clone(model).fit(X, task=task)
     when = np.arange(len(X))
     scores = static.score_samples(Z, task=claim)
-    found = {"static": scores < static.offset_[claim]}
+    alarms = {"static": scores < static.offset_[claim]}
     for name, ahead in (("static, blocks", False), ("static, forward blocks", True)):
         blocked = clone(model).fit(X, task=task, groups=TimeBlocks(when, forward=ahead))
-        found[name] = scores < blocked.offset_[claim]
+        alarms[name] = scores < blocked.offset_[claim]
     for kind in ("full", "alarms", "half", "none"):
-        found[f"monitor, answers: {kind}"] = in_time(static, Z, claim, bad, kind)
-    for name, alarm in found.items():
+        alarms[f"monitor, answers: {kind}"] = in_time(static, Z, claim, bad, kind)
+    for name, alarm in alarms.items():
         rates = []
         caught = []
         hindsight = []
         for t in np.unique(claim):
-            mine = claim == t
-            rates.append(alarm[mine & ~bad].mean())
-            if (mine & bad).any():
-                caught.append(alarm[mine & bad].mean())
-                least = np.quantile(scores[mine & ~bad], rates[-1])
-                hindsight.append(np.mean(scores[mine & bad] < least))
+            task_rows = claim == t
+            rates.append(alarm[task_rows & ~bad].mean())
+            if (task_rows & bad).any():
+                caught.append(alarm[task_rows & bad].mean())
+                least = np.quantile(scores[task_rows & ~bad], rates[-1])
+                hindsight.append(np.mean(scores[task_rows & bad] < least))
         print(
             f"{name:24s} false alarms {100 * np.mean(rates):.1f} % (worst {100 * max(rates):.1f}), "
             f"caught {100 * np.mean(caught):.1f} %, with hindsight {100 * np.mean(hindsight):.1f} %"
@@ -323,14 +324,16 @@ def in_time(model, Z, claim, bad, kind: str) -> np.ndarray:
     tasks = np.unique(claim)
     rows = [np.flatnonzero(claim == t) for t in tasks]
     for i in range(max(map(len, rows))):
-        now = np.array([mine[i] for mine in rows if i < len(mine)])
-        found = monitor.update(Z[now], claim[now], id=now)
-        alarm[now] = found.alarm
-        told = {"full": now, "alarms": now[found.alarm], "none": now[:0]}.get(kind)
-        if told is None:
-            told = now[found.alarm & (now % 2 == 0)]
-        if len(told):
-            monitor.feedback(told, normal=~bad[told])
+        now = np.array([task_rows[i] for task_rows in rows if i < len(task_rows)])
+        watched = monitor.update(Z[now], claim[now], id=now)
+        alarm[now] = watched.alarm
+        answered = {"full": now, "alarms": now[watched.alarm], "none": now[:0]}.get(
+            kind
+        )
+        if answered is None:
+            answered = now[watched.alarm & (now % 2 == 0)]
+        if len(answered):
+            monitor.feedback(answered, normal=~bad[answered])
     return alarm
 
 
@@ -354,11 +357,11 @@ def attack() -> None:
             for _ in range(4000):
                 if accepted == 1000:
                     break
-                found = monitor.update(way[[at]])
-                accepted += int(~found.alarm[0])
-                at = max(at - 40, 0) if found.alarm[0] else min(at + 10, len(way) - 1)
-                if answered and found.alarm[0]:
-                    monitor.feedback(found.id, normal=False)
+                watched = monitor.update(way[[at]])
+                accepted += int(~watched.alarm[0])
+                at = max(at - 40, 0) if watched.alarm[0] else min(at + 10, len(way) - 1)
+                if answered and watched.alarm[0]:
+                    monitor.feedback(watched.id, normal=False)
                 lowest = min(lowest, monitor.thresholds[0])
             reach = [radii[np.flatnonzero(scores >= s)[-1]] for s in (first, lowest)]
             most.append(accepted)
@@ -390,20 +393,24 @@ def kills(number: int = 200) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "state"
-        whole = Monitor(model)
+        uninterrupted = Monitor(model)
         parts = []
         for low, high in itertools.pairwise(cuts):
-            found = whole.update(X[low:high], task[low:high], id=np.arange(low, high))
-            answer(whole, found)
-            parts.append(found)
+            watched = uninterrupted.update(
+                X[low:high], task[low:high], id=np.arange(low, high)
+            )
+            answer(uninterrupted, watched)
+            parts.append(watched)
             monitor = Monitor(model, state=path)
             again = max(low - 7, 0)  # some rows come twice
             seen = monitor.update(
                 X[again:high], task[again:high], id=np.arange(again, high)
             )
-            answer(monitor, found)
+            answer(monitor, watched)
             same = all(
-                np.array_equal(getattr(found, name), getattr(seen, name)[low - again :])
+                np.array_equal(
+                    getattr(watched, name), getattr(seen, name)[low - again :]
+                )
                 for name in ("id", "p_value", "alarm", "drift")
             )
             assert same, (low, high)
@@ -505,7 +512,7 @@ def size() -> None:
     begin = time.process_time()
     for _ in range(100):
         monitor.update(X, everyone)
-    whole = time.process_time() - begin
+    seconds_of_all = time.process_time() - begin
     begin = time.process_time()
     for _ in range(100):
         model.score_samples(X, task=everyone)
@@ -516,15 +523,15 @@ def size() -> None:
     begin = time.process_time()
     for row in range(200):
         monitor.update(X[[row]], everyone[[row]])
-    one = (time.process_time() - begin) / 200
+    seconds_of_one = (time.process_time() - begin) / 200
     begin = time.process_time()
     for row in range(200):
         model.score_samples(X[[row]], task=everyone[[row]])
     alone = (time.process_time() - begin) / 200
     print(
-        f"size: {T} tasks x 100 updates in {whole:.1f} s (of a processor), {scoring:.1f} of "
-        f"it scoring (under 60); state {mega:.0f} MB (under 100); "
-        f"one row {1e3 * (one - alone):.2f} ms beyond scoring (under 1)",
+        f"size: {T} tasks x 100 updates in {seconds_of_all:.1f} s (of a processor), "
+        f"{scoring:.1f} of it scoring (under 60); state {mega:.0f} MB (under 100); "
+        f"one row {1e3 * (seconds_of_one - alone):.2f} ms beyond scoring (under 1)",
         flush=True,
     )
 
@@ -549,10 +556,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
     warnings.simplefilter("ignore")
-    for part in parser.parse_args().parts or PARTS:
+    for name in parser.parse_args().parts or PARTS:
         begin = time.perf_counter()
-        PARTS[part]()
-        print(f"  ({part}: {time.perf_counter() - begin:.0f} s)", flush=True)
+        PARTS[name]()
+        print(f"  ({name}: {time.perf_counter() - begin:.0f} s)", flush=True)
 
 
 if __name__ == "__main__":

@@ -45,9 +45,9 @@ def compared(
         taken = time.process_time() - begin
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         scores, claim, stranger = judged(model)
-        own = [claim == one for one in range(len(model.tasks_))]
+        claimed = [claim == code for code in range(len(model.tasks_))]
         aucs.append(
-            np.mean([roc_auc_score(~stranger[rows], scores[rows]) for rows in own])
+            np.mean([roc_auc_score(~stranger[rows], scores[rows]) for rows in claimed])
         )
         rate = np.mean((scores < model.offset_[claim])[~stranger])
         print(

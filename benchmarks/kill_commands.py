@@ -138,7 +138,7 @@ def main(kills: int = 200) -> int:
             rng.uniform(0, writing),
         )
         alive = process.is_alive()
-        begun = bool(parts())
+        started = bool(parts())
         if alive:
             os.kill(process.pid, rng.choice((signal.SIGKILL, signal.SIGTERM)))
         process.join()
@@ -159,7 +159,7 @@ def main(kills: int = 200) -> int:
             )
             done = "new file" if new else "nothing changed"
             outcome[
-                f"{command[0]}, killed {'while it wrote' if begun else when}: {done}"
+                f"{command[0]}, killed {'while it wrote' if started else when}: {done}"
             ] += 1
         outcome["temporary files that SIGKILL left behind"] += len(parts())
         for path in parts():

@@ -54,12 +54,12 @@ print("left:", *model.tasks_, f"({len(model.X_fit_)} rows)")
 # %%
 # The same numbers come out of a new fit to the rows that are left, with the same kernel width.
 
-kept = task != "m2"
+staying = task != "m2"
 fresh = JointOCKSR(alarm_rate=0.1, gamma=model.gamma_).fit(
-    fleet.data[kept], task=task[kept]
+    fleet.data[staying], task=task[staying]
 )
-asked = test_task != "m2"
-X, who = fleet.test_data[asked], test_task[asked]
+others = test_task != "m2"
+X, who = fleet.test_data[others], test_task[others]
 gap = np.abs(
     model.decision_function(X, task=who) - fresh.decision_function(X, task=who)
 ).max()

@@ -18,7 +18,7 @@ table = pl.DataFrame(typing.data, schema=typing.feature_names.tolist())
 table = table.with_columns(user=pl.Series(typing.target_names[typing.target]))
 
 rng = np.random.default_rng(0)
-known = typing.target < 30
+enrolled_users = typing.target < 30
 ten = [
     rng.choice(np.flatnonzero(typing.target == user), 10, False) for user in range(30)
 ]
@@ -30,9 +30,11 @@ model = TableModel("user", anomalies="strangers", alarm_rate=0.1).fit(
 # %%
 # Held-out rows of the thirty, and rows of the others under a name drawn at random.
 
-genuine = model.score(table.filter(known & ~enrolled))
-claims = rng.choice(model.tasks_, int((~known).sum()))
-impostors = model.score(table.filter(~known).with_columns(user=pl.Series(claims)))
+genuine = model.score(table.filter(enrolled_users & ~enrolled))
+claims = rng.choice(model.tasks_, int((~enrolled_users).sum()))
+impostors = model.score(
+    table.filter(~enrolled_users).with_columns(user=pl.Series(claims))
+)
 print(
     f"false alarms {genuine['alarm'].mean():.1%}, impostors caught {impostors['alarm'].mean():.1%}"
 )

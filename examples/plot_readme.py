@@ -30,8 +30,8 @@ images, digit = load_mnist(return_X_y=True)
 def draw(rng):
     """Random training and test images of every digit."""
     parts = [rng.permutation(np.flatnonzero(digit == d)) for d in range(10)]
-    train = np.concatenate([part[:ROWS] for part in parts])
-    return train, np.concatenate([part[ROWS : ROWS + TEST] for part in parts])
+    train = np.concatenate([rows[:ROWS] for rows in parts])
+    return train, np.concatenate([rows[ROWS : ROWS + TEST] for rows in parts])
 
 
 def svm_alarms(train, test, rate):
@@ -48,10 +48,10 @@ def svm_alarms(train, test, rate):
 def forest_scores(train, test, seed):
     """One IsolationForest per digit: scores of its training and of its test images."""
     for d in range(10):
-        mine = images[train[digit[train] == d]]
-        forest = IsolationForest(random_state=seed).fit(mine)
+        rows = images[train[digit[train] == d]]
+        forest = IsolationForest(random_state=seed).fit(rows)
         yield (
-            forest.score_samples(mine),
+            forest.score_samples(rows),
             forest.score_samples(images[test[digit[test] == d]]),
         )
 
@@ -83,8 +83,8 @@ for name, rates in measured.items():
 # Left: mean over ten draws of the training images; bars, mostly hidden by the markers, are
 # standard errors. Right: which digits answer to one another, from 100 images of each.
 
-some = np.concatenate([np.flatnonzero(digit == d)[:100] for d in range(10)])
-joint = JointOCKSR(alarm_rate=0.1).fit(images[some], task=digit[some])
+shown = np.concatenate([np.flatnonzero(digit == d)[:100] for d in range(10)])
+joint = JointOCKSR(alarm_rate=0.1).fit(images[shown], task=digit[shown])
 
 figure, (left, right) = plt.subplots(
     1, 2, figsize=(12, 5), layout="constrained", width_ratios=[1.15, 1]

@@ -24,11 +24,11 @@ def table(servers, rows):
 train = load_servers(split="train")
 test = load_servers(split="test")
 rng = np.random.default_rng(0)
-some = np.concatenate(
+thirty_each = np.concatenate(
     [rng.choice(np.flatnonzero(train.target == s), 30, False) for s in range(8)]
 )
 model = TableModel("server", anomalies="faults", alarm_rate=0.05).fit(
-    table(train, some)
+    table(train, thirty_each)
 )
 
 # %%
@@ -44,8 +44,8 @@ print(model.evaluate(labelled, outlier="fault"))
 # One server over time: its score, and what the operators marked. Each alarm has a reason.
 
 name = model.tasks_[0]
-mine = labelled.filter(pl.col("server") == name)
-scores = model.score(mine, explain=1)
+server_rows = labelled.filter(pl.col("server") == name)
+scores = model.score(server_rows, explain=1)
 print(scores.filter("alarm")["reason_1"].head(3).to_list())
 
 figure, ax = plt.subplots(figsize=(10, 3.5), layout="constrained")
@@ -57,7 +57,7 @@ ax.fill_between(
     scores["row"],
     low,
     high,
-    where=mine["fault"],
+    where=server_rows["fault"],
     color="0.8",
     label="marked as a fault",
 )

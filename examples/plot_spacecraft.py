@@ -45,11 +45,16 @@ scores = model.score(test, keep=["start", "anomaly"])
 names = results["task"].to_list()[1:]
 figure, ax = plt.subplots(figsize=(10, 6), layout="constrained")
 for line, name in enumerate(names):
-    mine = scores.filter(pl.col("task") == name)
-    wrong = mine.filter("anomaly")
-    alarm = mine.filter("alarm")
+    channel = scores.filter(pl.col("task") == name)
+    wrong = channel.filter("anomaly")
+    alarm = channel.filter("alarm")
     ax.hlines(
-        line, mine["start"].min(), mine["start"].max(), color="0.9", lw=0.8, zorder=0
+        line,
+        channel["start"].min(),
+        channel["start"].max(),
+        color="0.9",
+        lw=0.8,
+        zorder=0,
     )
     ax.plot(wrong["start"], np.full(len(wrong), line), "s", ms=5, color="0.75")
     ax.plot(alarm["start"], np.full(len(alarm), line), "o", ms=2.5, color="#D55E00")

@@ -25,9 +25,11 @@ def servers():
     """A hundred rows of each server; every third row of the weeks after."""
     train = load_servers()
     test = load_servers(split="test")
-    mine = [np.flatnonzero(train.target == t) for t in range(len(train.target_names))]
+    rows_by_task = [
+        np.flatnonzero(train.target == t) for t in range(len(train.target_names))
+    ]
     first = np.concatenate(
-        [rows[np.linspace(0, len(rows) - 1, 100).astype(int)] for rows in mine]
+        [rows[np.linspace(0, len(rows) - 1, 100).astype(int)] for rows in rows_by_task]
     )
     later = np.arange(0, len(test.data), 3)
     return train.data[first], train.target[first], test.data[later], test.target[later], (
@@ -53,11 +55,11 @@ def typists():
     typing = load_keystrokes()
     rng = np.random.default_rng(0)
     strangers = np.flatnonzero(typing.target >= 40)
-    mine = [np.flatnonzero(typing.target == user) for user in range(40)]
-    first = np.concatenate([rows[:20] for rows in mine])
+    rows_by_task = [np.flatnonzero(typing.target == user) for user in range(40)]
+    first = np.concatenate([rows[:20] for rows in rows_by_task])
     later = [
         np.insert(rows[20:], np.arange(2, len(rows) - 20, 2), rng.choice(strangers, 15))
-        for rows in mine
+        for rows in rows_by_task
     ]
     claim = np.repeat(np.arange(40), list(map(len, later)))
     later = np.concatenate(later)
@@ -72,14 +74,14 @@ def watch(model, Z, task, bad, answered):
     """
     monitor = Monitor(model)
     alarm = np.zeros(len(Z), dtype=bool)
-    mine = [np.flatnonzero(task == t) for t in np.unique(task)]
-    for step in range(max(map(len, mine))):
-        now = np.array([rows[step] for rows in mine if step < len(rows)])
-        found = monitor.update(Z[now], task[now], id=now)
-        alarm[now] = found.alarm
-        told = now[(found.alarm | (answered > 1)) & (now % 2 < 2 * answered)]
-        if len(told):
-            monitor.feedback(told, normal=~bad[told])
+    rows_by_task = [np.flatnonzero(task == t) for t in np.unique(task)]
+    for step in range(max(map(len, rows_by_task))):
+        now = np.array([rows[step] for rows in rows_by_task if step < len(rows)])
+        watched = monitor.update(Z[now], task[now], id=now)
+        alarm[now] = watched.alarm
+        reported = now[(watched.alarm | (answered > 1)) & (now % 2 < 2 * answered)]
+        if len(reported):
+            monitor.feedback(reported, normal=~bad[reported])
     return alarm
 
 
@@ -104,18 +106,18 @@ for ax, read in zip(axes, (servers, satellite, typists), strict=True):
     model.fit(X, task=task)
     scores = model.score_samples(Z, task=claim)
     codes = np.searchsorted(np.unique(task), claim)
-    found = {"fixed": scores < model.offset_[codes]}
-    told = {
+    alarms = {"fixed": scores < model.offset_[codes]}
+    answers = {
         "rows answered": 2.0,
         "alarms answered": 1.0,
         "half answered": 0.5,
         "no answers": 0.0,
     }
-    for name, answered in told.items():
-        found[f"monitor, {name}"] = watch(model, Z, claim, bad, answered)
+    for name, answered in answers.items():
+        alarms[f"monitor, {name}"] = watch(model, Z, claim, bad, answered)
     model.fit(X, task=task, groups=TimeBlocks(np.arange(len(X)), forward=False))
-    found["fixed, blocks of time"] = scores < model.offset_[codes]
-    for mark, (name, alarm) in zip(MARKS, found.items(), strict=True):
+    alarms["fixed, blocks of time"] = scores < model.offset_[codes]
+    for mark, (name, alarm) in zip(MARKS, alarms.items(), strict=True):
         false = by_task(alarm, claim, ~bad)
         caught = by_task(alarm, claim, bad).mean()
         results[read.__name__, name] = false.mean(), false.max(), caught
@@ -172,12 +174,12 @@ for answered, name in ((False, "nobody answers"), (True, "alarms are called abno
     at = 0
     borders[name] = []
     while len(borders[name]) < 1000:
-        said = monitor.update(way[[at]])
-        at = max(at - 40, 0) if said.alarm[0] else min(at + 10, len(way) - 1)
-        if not said.alarm[0]:
+        watched = monitor.update(way[[at]])
+        at = max(at - 40, 0) if watched.alarm[0] else min(at + 10, len(way) - 1)
+        if not watched.alarm[0]:
             borders[name].append(border(monitor.thresholds[0]))
         elif answered:
-            monitor.feedback(said.id, normal=False)
+            monitor.feedback(watched.id, normal=False)
     ax.plot(np.arange(1, 1001), borders[name], label=name)
 cap = border(monitor.state.low[0])
 ax.axhline(cap, color="k", lw=1, ls="--", label="cap")

@@ -38,23 +38,23 @@ def watch(answers):
     """Alarms (ROWS, TASKS) of a monitor that is told about its alarms, or not; and all it said."""
     monitor = Monitor(model)
     alarm = np.empty((ROWS, TASKS), dtype=bool)
-    said = []
+    watched = []
     for i in range(ROWS):
-        found = monitor.update(Z[i], now)
-        alarm[i] = found.alarm
-        said.append(found)
+        result = monitor.update(Z[i], now)
+        alarm[i] = result.alarm
+        watched.append(result)
         if answers:
-            monitor.feedback(found.id[found.alarm], normal=~broken[i][found.alarm])
-    return alarm, said
+            monitor.feedback(result.id[result.alarm], normal=~broken[i][result.alarm])
+    return alarm, watched
 
 
 static = (
     model.predict(Z.reshape(-1, COLUMNS), task=np.tile(now, ROWS)).reshape(ROWS, TASKS)
     < 0
 )
-told, said = watch(answers=True)
+followed, watched = watch(answers=True)
 alone, _ = watch(answers=False)
-for name, alarm in (("fixed", static), ("told", told), ("not told", alone)):
+for name, alarm in (("fixed", static), ("told", followed), ("not told", alone)):
     print(
         f"{name:9s} false alarms {alarm[~broken].mean():.1%}, caught {alarm[broken].mean():.0%}"
     )
@@ -68,12 +68,12 @@ figure, axes = plt.subplot_mosaic("ab;cc", figsize=(10, 6.4), layout="constraine
 worn = np.arange(TASKS) % 2 == 1
 for place, name, alarm in (
     ("a", "fixed thresholds", static),
-    ("b", "monitor with answers", told),
+    ("b", "monitor with answers", followed),
 ):
     RateDisplay.from_predictions(
         alarm[:, worn].ravel(), rate=RATE, window=300, ax=axes[place]
     )
     axes[place].set(title=f"worn machines, {name}", ylim=(0, 1))
-DriftDisplay.from_watched(said, task=np.tile(now, ROWS), ax=axes["c"])
+DriftDisplay.from_watched(watched, task=np.tile(now, ROWS), ax=axes["c"])
 axes["c"].set_title("evidence: machine 0 breaks, odd ones wear")
 plt.show()

@@ -74,7 +74,7 @@ OURS = {
 def mean_auc(fleet, scores):
     tasks = [fleet.test_task == t for t in range(TASKS)]
     return np.mean(
-        [roc_auc_score(~fleet.test_fault[mine], scores[mine]) for mine in tasks]
+        [roc_auc_score(~fleet.test_fault[rows], scores[rows]) for rows in tasks]
     )
 
 
@@ -83,17 +83,19 @@ def compare(fleet):
     scaler = StandardScaler().fit(fleet.data)
     X = scaler.transform(fleet.data)
     Z = scaler.transform(fleet.test_data)
-    found = {}
+    aucs_by_method = {}
     for name, model in OURS.items():
         model.fit(X, task=fleet.task)
-        found[name] = mean_auc(fleet, model.score_samples(Z, task=fleet.test_task))
+        aucs_by_method[name] = mean_auc(
+            fleet, model.score_samples(Z, task=fleet.test_task)
+        )
     for name, fit in RIVALS.items():
         scores = np.empty(len(Z))
         for t in range(TASKS):
-            mine = fleet.test_task == t
-            scores[mine] = fit(X[fleet.task == t])(Z[mine])
-        found[name] = mean_auc(fleet, scores)
-    return found
+            rows = fleet.test_task == t
+            scores[rows] = fit(X[fleet.task == t])(Z[rows])
+        aucs_by_method[name] = mean_auc(fleet, scores)
+    return aucs_by_method
 
 
 aucs = {kind: {} for kind in KINDS}
@@ -125,9 +127,9 @@ figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), sharey=True, layout="constr
 places = np.arange(len(aucs["own"]))[::-1]
 for axis, (kind, title) in zip(axes, KINDS.items(), strict=True):
     for n_rows, shade in zip(SIZES, ("#6baed6", "#08306b"), strict=True):
-        found = [aucs[kind][name][n_rows] for name in aucs[kind]]
-        means = np.mean(found, axis=1)
-        error = np.std(found, axis=1, ddof=1) / np.sqrt(REPEATS)
+        values = [aucs[kind][name][n_rows] for name in aucs[kind]]
+        means = np.mean(values, axis=1)
+        error = np.std(values, axis=1, ddof=1) / np.sqrt(REPEATS)
         axis.errorbar(
             means, places, xerr=error, fmt="o", color=shade, label=f"{n_rows} rows each"
         )

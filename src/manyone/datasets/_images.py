@@ -97,9 +97,9 @@ def load_mnist(
         split = np.full(len(index), "train")
     else:
         arrays = fetch("mnist", _convert_mnist, data_home, download_if_missing)
-        images = np.concatenate([arrays[f"x_{part}"] for part in _PARTS])
-        digits = np.concatenate([arrays[f"y_{part}"] for part in _PARTS])
-        sizes = [len(arrays[f"y_{part}"]) for part in _PARTS]
+        images = np.concatenate([arrays[f"x_{split_name}"] for split_name in _PARTS])
+        digits = np.concatenate([arrays[f"y_{split_name}"] for split_name in _PARTS])
+        sizes = [len(arrays[f"y_{split_name}"]) for split_name in _PARTS]
         split = np.repeat(_PARTS, sizes)
         index = np.concatenate([np.arange(n, dtype=np.int32) for n in sizes])
     names = list("0123456789")

@@ -188,7 +188,7 @@ class Protocol:
                 "them that large."
             )
         tasks = np.sort(rng.permutation(large)[: self.n_tasks])
-        others = rng.permutation(np.setdiff1d(classes, tasks))[: self.n_unseen]
+        strangers = rng.permutation(np.setdiff1d(classes, tasks))[: self.n_unseen]
         # Rows in a random order within each class: the first ones train, the next ones test.
         drawn = [
             rng.permutation(np.flatnonzero(labels == label))[:needed] for label in tasks
@@ -196,7 +196,7 @@ class Protocol:
         train = np.concatenate([rows[: self.n_train] for rows in drawn])
         positive = np.concatenate([rows[self.n_train :] for rows in drawn])
         owner = np.repeat(np.arange(self.n_tasks), self.n_positive)
-        test = np.concatenate([positive, np.flatnonzero(np.isin(labels, others))])
+        test = np.concatenate([positive, np.flatnonzero(np.isin(labels, strangers))])
         member = np.full((len(test), self.n_tasks), UNUSED, dtype=np.int8)
         for t in range(self.n_tasks):
             member[np.flatnonzero(owner == t), t] = POSITIVE

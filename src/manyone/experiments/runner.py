@@ -78,8 +78,8 @@ def run(
     for outcome in parallel(jobs):
         outcomes[outcome.cell] = outcome
         progress(len(outcomes), len(cells))
-    for part in abandoned:
-        part.unlink(missing_ok=True)
+    for abandoned_file in abandoned:
+        abandoned_file.unlink(missing_ok=True)
     return [outcomes[cell] for cell in cells]
 
 
