@@ -307,7 +307,8 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         check_is_fitted(self)
         if X is not None:
             X = self.rows_for_model(X, task=np.repeat(as_labels([task]), number_of(X)))
-        others, code = others and self._prepared(**others), code_of(self.model_, task)
+        code = code_of(self.model_, task)
+        others = others and self._prepared(**others)
         self.model_.forget(task, X=X, others=others, **given)
         if others:
             return self._keep_some(**others)
@@ -338,7 +339,8 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         training = self._reference()
         X, task = split_labels(X, self.label_columns_, task=task)
         normal = training.take(np.flatnonzero(~training.outlier))
-        rows, codes = np.asarray(normal.X, dtype=np.float64), normal.codes
+        rows = np.asarray(normal.X, dtype=np.float64)
+        codes = normal.codes
         rows, steps = undone(self.steps_, rows, self.tasks_[codes])
         for _, step in self.steps_[:steps]:
             X = step.transform(X, **asked(step, "transform", task=task))
