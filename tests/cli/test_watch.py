@@ -697,3 +697,19 @@ def test_bad_values_may_be_taken_as_missing(here, refused, capsys):
     refused(WATCH, "row 180", "'x'")
     assert main([*WATCH, "--bad-values", "missing"]) == 0
     assert "181 new rows" in capsys.readouterr().out
+
+
+def test_a_state_of_another_model_is_refused(here, refused):
+    assert main(WATCH) == 0
+    pl.read_csv("events.csv")[::2].write_csv("fewer.csv")
+    fit = [
+        "fit",
+        "fewer.csv",
+        "--task",
+        "machine",
+        "--no-tune",
+        "--anomalies",
+        "faults",
+    ]
+    assert main([*fit, "--out", "fleet.manyone"]) == 0
+    refused(WATCH, "s: The state belongs to another model")

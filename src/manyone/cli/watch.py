@@ -113,7 +113,8 @@ def watch(
         with about(state):
             monitor = store.monitor(fitted, drift_level)
         _refuse_other_ids(store, state, id)
-        options = _Options(id, keep or [], explain, keep_days, bad_values)
+        names = [name.strip() for text in keep or [] for name in text.split(",")]
+        options = _Options(id, tuple(names), explain, keep_days, bad_values)
         run = _Run(store, monitor, fitted, table, options)
         if out is not None:
             run.copy_to(out)
@@ -221,8 +222,8 @@ class _Options:
     Parameters
     ----------
     id_column : str or None
-    keep : list of str
-        Columns, as they were typed.
+    keep : tuple of str
+        Columns that are handed through.
     explain : int
         Reasons for each alarm.
     keep_days : int
@@ -231,7 +232,7 @@ class _Options:
     """
 
     id_column: str | None
-    keep: list[str]
+    keep: tuple[str, ...]
     explain: int
     keep_days: int
     bad_values: BadValues
@@ -262,13 +263,9 @@ class _Run:
         """Keep a copy of the scores in a file."""
         from manyone.watch.score_copy import ForeignFileError, ScoreCopy
 
-        # Names may be given apart or with commas between; a name that holds one is found later.
-        names = [
-            part.strip() for text in self._options.keep for part in text.split(",")
-        ]
         try:
             self._copy = ScoreCopy(
-                self._store, out, tuple(names), self._options.explain
+                self._store, out, self._options.keep, self._options.explain
             )
         except ForeignFileError as error:
             raise InputError(f"--out {out} {error}. Name a new file.") from error
