@@ -200,6 +200,9 @@ def incident_table(
         empty: dict[str, list[Any]] = {name: [] for name in schema}
         return nw.from_dict(empty, schema, backend=frame.implementation).to_native()
     labels = [*model.tasks_.tolist(), *findings.tasks.names[len(model.tasks_) :]]
+    if len({type(label) for label in labels}) > 1:
+        # A column has one type, and names of unknown tasks are texts.
+        labels = [label_text(label) for label in labels]
     begin = np.array([incident.begin for incident in incidents])
     end = np.array([incident.end for incident in incidents])
     columns: dict[str, NDArray[Any] | list[Any]] = {
