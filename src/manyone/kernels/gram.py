@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -26,10 +26,7 @@ from manyone.kernels.kernel import (
     resolve_kernel,
 )
 from manyone.kernels.landmarks import FeatureMap, landmark_features
-from manyone.rows import row_blocks
-
-if TYPE_CHECKING:
-    from manyone.rows import TrainingRows
+from manyone.rows import TrainingRows, row_blocks
 
 # Rows of a task, on average, from which it pays to score them together.
 _RUNS = 4
@@ -66,7 +63,7 @@ class Points:
         """The points as the kernel wants them."""
         return self.kernel.side(self.X)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """State without what follows from it."""
         return {"kernel": self.kernel, "X": self.X, "columns": self.columns}
 

@@ -11,7 +11,7 @@ is :math:`a = S M^{-1} S R`, :math:`M = S K S + \alpha I`, the residuals are :ma
 :math:`M^{-1}`.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import blas, cho_solve, lapack
@@ -60,7 +60,7 @@ class RidgeSolution(NamedTuple):
     factor: Array
 
 
-def effective_alpha(alpha: Any, trace: Any) -> Any:
+def effective_alpha(alpha: Array | float, trace: Array | float) -> Array:
     """The ridge, within what double precision resolves beside this trace.
 
     At the lower end the solution is the minimum-norm interpolant, to eight digits, or
