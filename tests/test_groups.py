@@ -23,6 +23,7 @@ from manyone.calibration.folds import assign_folds
 from manyone.estimators import METHODS
 from manyone.estimators.base import learn
 from manyone.groups import leaving_together
+from manyone.models.guards import unguarded
 from manyone.rows import training_rows
 from manyone.selection.judging import fold_splits
 from manyone.solvers.leave_blocks import solve_primal_without_blocks
@@ -94,7 +95,7 @@ def test_closed_forms_equal_refits(method, forward, grouped):
                 outlier=outlier[~gone],
                 sample_weight=weight[~gone],
             )
-            scores = refit.solution_.scorer.own(
+            scores = unguarded(refit.solution_.scorer).own(
                 X[judged], np.searchsorted(refit.tasks_, task[judged])
             )
             np.testing.assert_allclose(found[judged], scores, atol=1e-8)
@@ -215,7 +216,9 @@ def test_folds_look_ahead_where_asked(fleet):
     block = np.arange(len(mine)) * 5 // len(mine)
     assert np.isnan(found[mine[block == 0]]).all()
     refit = SVDD(gamma=0.3).fit(X[mine[block < 3]])
-    scores = refit.solution_.scorer.own(X[mine[block == 3]], np.zeros(4, dtype=int))
+    scores = unguarded(refit.solution_.scorer).own(
+        X[mine[block == 3]], np.zeros(4, dtype=int)
+    )
     np.testing.assert_allclose(found[mine[block == 3]] / scores, 1.0, atol=0.05)
 
 
@@ -223,13 +226,13 @@ def refit_scores(method, X, task, kept, held, whole):
     """Scores of rows by a model of others, level with the whole model where rows are far away."""
     refit = method(gamma=0.3).fit(X[kept], task=task[kept])
     codes = np.searchsorted(refit.tasks_, task[held])
-    far, wanted = refit.solution_.scorer.far(), whole.scorer.far()
+    far, wanted = unguarded(refit.solution_.scorer).far(), unguarded(whole.scorer).far()
     unit = (
         np.clip(wanted / far, 0.5, 2.0)
         if whole.left_out_source == "folds"
         else np.ones(2)
     )
-    return refit.solution_.scorer.own(X[held], codes) * unit[codes]
+    return unguarded(refit.solution_.scorer).own(X[held], codes) * unit[codes]
 
 
 @methods

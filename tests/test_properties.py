@@ -24,6 +24,7 @@ from sklearn.base import clone
 from every_method import PAIR, methods, parameters
 from manyone import SVDD, CombinedOneClass, IndependentOCKSR, MultiTaskOneClassSVM
 from manyone.estimators.base import learn
+from manyone.models.guards import unguarded
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning"),
@@ -555,7 +556,9 @@ def test_left_out_scores_are_refits(method, problem, setting, weigh):
             refit = make(method, **setting).fit(**problem.data(), sample_weight=fewer)
             there = np.array([list(refit.tasks_).index(name)])
             key = problem.X[i].tobytes() if method.can.merges_copies else i
-            refits[key] = refit.solution_.scorer.own(problem.X[[i]], there)[0]
+            refits[key] = unguarded(refit.solution_.scorer).own(problem.X[[i]], there)[
+                0
+            ]
         rows = model.training_
         bare = learn(model, rows, left_out=True).left_out  # before distances count
         own = bare[(rows.codes == code) & ~rows.outlier]
@@ -579,7 +582,7 @@ def test_exact_p_values_are_those_of_augmented_fits(method, problem, setting):
         assert "exact" in str(error)
         pytest.skip("this method has no exact p-values")
     codes = np.searchsorted(model.tasks_, problem.task_new)
-    scores = model.solution_.scorer.own(problem.X_new, codes)
+    scores = unguarded(model.solution_.scorer).own(problem.X_new, codes)
     for i in range(0, len(p), 3):
         grown = make(method, **setting).fit(
             np.vstack([problem.X, problem.X_new[[i]]]),
@@ -772,8 +775,8 @@ def test_independent_tasks_do_not_see_each_other(problem, setting, apart):
     )
     code = np.full(len(problem.X_new), list(together.tasks_).index(first))
     np.testing.assert_allclose(
-        together.solution_.scorer.own(problem.X_new, code),
-        alone.solution_.scorer.own(problem.X_new, np.zeros_like(code)),
+        unguarded(together.solution_.scorer).own(problem.X_new, code),
+        unguarded(alone.solution_.scorer).own(problem.X_new, np.zeros_like(code)),
         rtol=1e-8,
         atol=1e-8,
     )

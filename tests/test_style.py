@@ -23,7 +23,7 @@ CLEAN = (ROOT / "tests" / "clean.txt").read_text("utf-8").split()
 LAYERS = (
     ("_types",),
     ("_sklearn", "files", "messages", "progress", "routing", "threads"),
-    ("data", "groups", "labels", "memory", "rows", "validation"),
+    ("data", "groups", "hashing", "labels", "memory", "rows", "validation"),
     ("kernels",),
     ("metric",),
     ("solvers",),

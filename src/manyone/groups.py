@@ -180,8 +180,35 @@ def leaving_together(
     return found
 
 
-def cannot_vouch(rows: TrainingRows, some: Codes, others: Codes) -> NDArray[np.bool_]:
-    """Whether other rows leave with (or, in time, after) each of some rows, shape (k, m)."""
+class LeavingRows(NamedTuple):
+    """Which rows leave with their group, and which of these with all later ones of their task.
+
+    Attributes
+    ----------
+    codes, group : ndarray of shape (n,)
+        Task and group of each row.
+    leaves, ahead : ndarray of bool of shape (n,)
+    """
+
+    codes: Codes
+    group: Codes
+    leaves: NDArray[np.bool_]
+    ahead: NDArray[np.bool_]
+
+    def neighbours(self, some: Codes, codes: Codes, group: Codes) -> NDArray[np.bool_]:
+        """Which others, of these tasks and groups (m,), leave with each of some rows, (k, m)."""
+        own_group = self.group[some, None]
+        together = own_group == group
+        if self.ahead.any():
+            later = (self.codes[some, None] == codes) & (own_group < group)
+            together |= later & self.ahead[some, None]
+        # Of few others all may leave: then nobody is left to be far from.
+        leaves = self.leaves[some] & ~together.all(axis=1)
+        return together & leaves[:, None]
+
+
+def leaving_rows(rows: TrainingRows) -> LeavingRows:
+    """Which rows leave when they are judged: in tasks of several groups; not the first in time."""
     assert rows.group is not None
     codes, group = rows.codes, rows.group
     normal = ~rows.outlier
@@ -189,20 +216,12 @@ def cannot_vouch(rows: TrainingRows, some: Codes, others: Codes) -> NDArray[np.b
     low[codes[normal]] = high[codes[normal]] = group[normal]
     np.minimum.at(low, codes[normal], group[normal])
     np.maximum.at(high, codes[normal], group[normal])
-    together = group[some, None] == group[others]
-    leaves = (low < high)[codes[some]]  # the only group of a task stays
+    leaves = (low < high)[codes]  # the only group of a task stays
+    ahead = np.zeros(len(codes), dtype=bool)
     if rows.forward:
-        ahead = looks_ahead(rows)[codes[some]]
-        later = (codes[some, None] == codes[others]) & (
-            group[some, None] < group[others]
-        )
-        together |= later & ahead[:, None]
-        leaves &= ~ahead | (
-            group[some] > low[codes[some]]
-        )  # and so does the first block
-    # Of few others all may leave: then nobody is left to be far from.
-    leaves &= ~together.all(axis=1)
-    return together & leaves[:, None]
+        ahead = looks_ahead(rows)[codes]
+        leaves &= ~ahead | (group > low[codes])  # and so does the first block
+    return LeavingRows(codes, group, leaves, ahead)
 
 
 def looks_ahead(rows: TrainingRows) -> NDArray[np.bool_]:

@@ -16,7 +16,6 @@ from manyone.calibration.tails import Tails
 from manyone.engines.independent import TaskPlans
 from manyone.engines.joint import Sums
 from manyone.engines.plan import Plan
-from manyone.engines.reach import Reach
 from manyone.engines.sample import Sample
 from manyone.engines.statistics import Statistics
 from manyone.estimators import METHODS
@@ -27,13 +26,12 @@ from manyone.files.errors import ModelFileError
 from manyone.files.kinds import Hint, fits
 from manyone.files.registry import is_registered, register
 from manyone.files.shapes import NEEDED, Sizes
-from manyone.kernels.gram import Expansion, Points
+from manyone.kernels.gram import Expansion, KernelScorer, Points
 from manyone.kernels.kernel import KERNELS, MIXTURE, Kernel
 from manyone.metric.shrinkage import TaskWhitenings, Whitening
 from manyone.metric.whitener import TaskWhitener
 from manyone.models.combined import CombinedScorer, Tail
-from manyone.models.presence import Presence, Usual
-from manyone.models.range_guard import RangeGuard
+from manyone.models.guards import ColumnRange, Guarded, Nearness, UsualDistances
 from manyone.models.resemblance import Resemblance
 from manyone.models.scorers import Balls, InMetric, Projection, Scorer, TwoLayers
 from manyone.models.solution import FitReport, Solution
@@ -188,6 +186,27 @@ def _check_combined(combined: CombinedScorer, sizes: Sizes) -> None:
         raise ModelFileError(f"{number} views have not one tail each")
 
 
+def _check_nearness(nearness: Nearness, sizes: Sizes) -> None:
+    if nearness.codes.min(initial=0) < 0 or np.any(np.diff(nearness.codes) < 0):
+        raise ModelFileError("points of a guard are not sorted by their tasks")
+
+
+def _check_guarded(guarded: Guarded, sizes: Sizes) -> None:
+    if not guarded.guards:
+        raise ModelFileError("a guarded scorer has no guard")
+    if not guarded.shares_values:
+        return
+    if not isinstance(guarded.scorer, KernelScorer):
+        raise ModelFileError("a guard shares kernel values that its scorer has not")
+    number = len(guarded.scorer.points)
+    for guard in guarded.guards:
+        columns = guard.columns if isinstance(guard, Nearness) else None
+        if columns is None:
+            continue
+        if columns.min(initial=0) < 0 or columns.max(initial=0) >= number:
+            raise ModelFileError("a guard names points that its scorer has not")
+
+
 _PARTS: dict[type, dict[str, Any]] = {
     Kernel: {"rules": {"shift": "d"}, "check": _check_kernel},
     Points: {"rules": {"X": "n e", "columns": "n"}, "check": _check_points},
@@ -243,15 +262,23 @@ _PARTS: dict[type, dict[str, Any]] = {
             "binary": "d",
         },
     },
-    Presence: {"rules": {"points": "n d", "home": "T in n"}},
-    RangeGuard: {
+    Guarded: {
+        "hints": {"scorer": Scorer, "guards": tuple[Nearness | ColumnRange, ...]},
+        "check": _check_guarded,
+    },
+    UsualDistances: {"rules": {"ascending": "n!", "mass": "n!"}},
+    Nearness: {
         "rules": {
-            "lower": "d",
-            "upper": "d",
-            "below": "d",
-            "above": "d",
-            "floor": "T",
+            "points": "n d",
+            "codes": "n",
+            "usual": "",
+            "group": "n",
+            "columns": "n",
         },
+        "check": _check_nearness,
+    },
+    ColumnRange: {
+        "rules": {"lower": "d", "upper": "d", "below": "d", "above": "d"},
     },
     FitReport: {"rules": {"objective_path": "i"}},
     Solution: {
@@ -284,10 +311,6 @@ _PARTS: dict[type, dict[str, Any]] = {
     # What enroll() and forget() need.
     Resemblance: {
         "rules": {"coef": "m T", "values": "T m", "mass": "T", "counts": "T"},
-    },
-    Usual: {"rules": {"ascending": "n!", "mass": "n!"}},
-    Reach: {
-        "rules": {"points": "n d", "hashes": "n", "home": "T in n", "codes": "n"},
     },
     Plan: {"hints": {"metric": Whitening | TaskWhitenings | None}},
     TaskPlans: {"rules": {"plans": ""}},

@@ -13,6 +13,7 @@ from manyone.engines.joint import joint_passes
 from manyone.engines.metric import metric_of
 from manyone.estimators.base import learn
 from manyone.metric.shrinkage import pooled_whitening
+from manyone.models.guards import unguarded
 from manyone.rows import training_rows
 
 RNG = np.random.default_rng(2)
@@ -78,10 +79,10 @@ def test_whitened_models(estimator, few, monkeypatch):
     assert source in blocks.calibration_.source == whole.calibration_.source
     np.testing.assert_allclose(blocks.score_tasks(X), whole.score_tasks(X), atol=1e-8)
     np.testing.assert_allclose(blocks.offset_, whole.offset_, atol=1e-8)
-    Z = whole.solution_.scorer.metric.apply(X)
+    Z = unguarded(whole.solution_.scorer).metric.apply(X)
     assert whole.X_fit_.shape == (25, D)
-    plain = whole.solution_.scorer.scorer.own(Z, np.zeros(N, dtype=int))
-    lowered = whole.solution_.presence.penalty(X, np.zeros(N, dtype=int))
+    plain = unguarded(whole.solution_.scorer).scorer.own(Z, np.zeros(N, dtype=int))
+    lowered = whole.solution_.scorer.penalty(X, np.zeros(N, dtype=int))
     claim = np.full(N, "a")
     np.testing.assert_allclose(
         whole.score_samples(X, task=claim), plain - lowered, atol=1e-12
@@ -114,9 +115,9 @@ def test_rows_come_and_go_in_the_metric_that_there_is(monkeypatch):
     both = Block(np.vstack([X, more]), np.append(TASK, ["new"] * 40))
     plan = grown.solution_.learned["sums"].plan
     again, _ = joint_passes(plan, local_sweep([both]), model.alpha)
-    found = grown.solution_.scorer.all(both.X)
+    found = unguarded(grown.solution_.scorer).all(both.X)
     np.testing.assert_allclose(
-        found, again.scorer.all(plan.metric.apply(both.X)), atol=1e-8
+        found, unguarded(again.scorer).all(plan.metric.apply(both.X)), atol=1e-8
     )
     with pytest.raises(ValueError, match=r"'a' may have shaped the metric.* others="):
         grown.forget("a", X=X[TASK == "a"])
@@ -134,7 +135,10 @@ def test_many_rows_in_memory_are_left_out_with_the_metric_fixed(monkeypatch):
     rows, *_ = training_rows(model, X, TASK)
     found = learn(model, rows, left_out=True)
     assert found.left_out_source == "leave-one-out, metric fixed"
-    Z, points = found.scorer.metric.apply(rows.X), found.scorer.points
+    Z, points = (
+        unguarded(found.scorer).metric.apply(rows.X),
+        unguarded(found.scorer).points,
+    )
     K, inner, alpha = points.values(Z), points.values(points.X), found.learned["alpha"]
     penalty = np.sqrt(alpha) * np.linalg.cholesky(inner).T
     for i in (0, 400, 899):

@@ -13,8 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from manyone import JointOCKSR, NonlinearOCKSR, SparseOCKSR, load, save
 from manyone.datasets import make_fleet
 from manyone.engines import Block, fit, local_sweep
-from manyone.engines.hashing import row_hashes
+from manyone.hashing import row_hashes
 from manyone.memory import NotEnoughMemory
+from manyone.models.guards import unguarded
 
 RNG = np.random.default_rng(0)
 N, T = 500, 5
@@ -106,7 +107,10 @@ def test_second_layer_is_a_ridge_of_all_rows(few_drawn, monkeypatch):
     model = make(NonlinearOCKSR, kernel="poly", beta=0.5)
     drawn = drawn_rows(model, monkeypatch)
     assert 100 < drawn.sum() < 200
-    points, scorer = model.solution_.scorer.points, model.solution_.scorer
+    points, scorer = (
+        unguarded(model.solution_.scorer).points,
+        unguarded(model.solution_.scorer),
+    )
     Y, C, R = points.values(X) @ scorer.coef, scorer.centres, np.eye(T)[CODES]
     J, inner = (
         np.exp(-scorer.theta * np.square(a[:, None] - C).sum(axis=2))
@@ -282,7 +286,10 @@ def test_better_than_joint_on_strangers(few_drawn):
 def test_sparse_second_layer_is_a_lasso_of_all_rows(few_drawn):
     """No step away from the coefficients lowers the objective over all rows and the origin."""
     model = make(SparseOCKSR, kernel="poly").fit(X, task=TASK)
-    scorer, sources = model.solution_.scorer, model.solution_.learned["sources"]
+    scorer, sources = (
+        unguarded(model.solution_.scorer),
+        model.solution_.learned["sources"],
+    )
     Y = np.vstack([scorer.points.values(X) @ scorer.coef, np.zeros(T)])
     J = np.exp(-scorer.theta * np.square(Y[:, None] - scorer.centres).sum(axis=2))
     R, weight = (

@@ -14,10 +14,11 @@ import manyone
 from manyone import IndependentOCKSR, JointOCKSR, TimeBlocks
 from manyone.engines import Block
 from manyone.engines.fitting import local_sweep
-from manyone.engines.hashing import row_hashes
 from manyone.engines.independent import TaskPlans, independent_passes
 from manyone.engines.joint import joint_passes
 from manyone.estimators.task_ridges import independent_solution
+from manyone.hashing import row_hashes
+from manyone.models.guards import unguarded
 from manyone.models.scorers import behind_metric
 
 RNG = np.random.default_rng(8)
@@ -44,7 +45,9 @@ def test_enrolled_rows_are_added(d):
     plan = grown.solution_.learned["sums"].plan
     again, tails = joint_passes(plan, local_sweep([Block(X, TASK)]), 0.1)
     np.testing.assert_allclose(
-        again.scorer.all(X), grown.solution_.scorer.all(X), atol=1e-8
+        unguarded(again.scorer).all(X),
+        unguarded(grown.solution_.scorer).all(X),
+        atol=1e-8,
     )
     own = tails.calibration(4, "leave-one-out")
     b = slice(own.starts[1], own.starts[2])
@@ -69,7 +72,9 @@ def test_forgotten_rows_are_subtracted(d, tmp_path):
     assert not any(row.tobytes() in gone for row in plan.points.X)
     again, _ = joint_passes(plan, local_sweep([Block(X[OTHERS], TASK[OTHERS])]), 0.1)
     np.testing.assert_allclose(
-        again.scorer.all(X), left.solution_.scorer.all(X), atol=1e-6
+        unguarded(again.scorer).all(X),
+        unguarded(left.solution_.scorer).all(X),
+        atol=1e-6,
     )
     assert np.mean(left.predict(X[OTHERS], task=TASK[OTHERS]) < 0) < 0.2
 
@@ -150,7 +155,8 @@ def test_rows_of_each_task_are_added_to_it_alone(seed, tmp_path):
     manyone.save(model, tmp_path / "m.manyone")
     model = manyone.load(tmp_path / "m.manyone").enroll(ROWS[~first], **given(~first))
     whole = alone(gamma=model.gamma_).fit(ROWS, **given(slice(None)))
-    found, known = model.solution_.scorer.all(ROWS), whole.solution_.scorer.all(ROWS)
+    found = unguarded(model.solution_.scorer).all(ROWS)
+    known = unguarded(whole.solution_.scorer).all(ROWS)
     # New and small tasks, and one that has more rows than landmarks only now: a fit to all rows.
     big, *others = (
         model.tasks_.tolist().index(name) for name in ("big", "mid", "small", "one")
@@ -162,7 +168,7 @@ def test_rows_of_each_task_are_added_to_it_alone(seed, tmp_path):
     again, tails = independent_passes(
         plan, local_sweep([block]), 0.1, independent_solution
     )
-    np.testing.assert_allclose(found, again.scorer.all(ROWS), atol=1e-8)
+    np.testing.assert_allclose(found, unguarded(again.scorer).all(ROWS), atol=1e-8)
     own = tails.calibration(4, "leave-one-out")
     np.testing.assert_array_equal(model.calibration_.counts, own.counts)
     for code in others:
@@ -183,8 +189,10 @@ def test_a_task_alone_goes_with_all_that_it_was(name, tmp_path):
     left = manyone_again(model, tmp_path).forget(name)
     known = alone(gamma=model.gamma_).fit(ROWS[stay], **given(stay))
     assert left.tasks_.tolist() == known.tasks_.tolist()
-    found = left.solution_.scorer.all(ROWS)
-    np.testing.assert_allclose(found, known.solution_.scorer.all(ROWS), atol=1e-8)
+    found = unguarded(left.solution_.scorer).all(ROWS)
+    np.testing.assert_allclose(
+        found, unguarded(known.solution_.scorer).all(ROWS), atol=1e-8
+    )
     np.testing.assert_array_equal(left.calibration_.counts, known.calibration_.counts)
     assert np.mean(left.predict(ROWS[stay & ~ODD], task=NAME[stay & ~ODD]) < 0) < 0.2
     manyone.save(left, tmp_path / "left.manyone")
@@ -195,8 +203,11 @@ def test_a_task_alone_goes_with_all_that_it_was(name, tmp_path):
     hits = [sum(row in text for row in rows) for text in texts]
     assert hits[0] >= 25 and hits[1] == 0
     # What it had is what it gets when it comes back.
-    back = left.enroll(ROWS[gone], **given(gone)).solution_.scorer.all(ROWS)
-    np.testing.assert_allclose(back, model.solution_.scorer.all(ROWS), atol=1e-8)
+    left.enroll(ROWS[gone], **given(gone))
+    back = unguarded(left.solution_.scorer).all(ROWS)
+    np.testing.assert_allclose(
+        back, unguarded(model.solution_.scorer).all(ROWS), atol=1e-8
+    )
 
 
 def manyone_again(model, folder):
@@ -258,8 +269,10 @@ def test_few_rows_in_a_metric_grow_in_it(method):
         again, tails = independent_passes(
             plan, local_sweep([block]), 0.1, independent_solution
         )
-    found = grown.solution_.scorer.scorer.all(plan.metric.apply(X))
-    np.testing.assert_allclose(found, again.scorer.all(plan.metric.apply(X)), atol=1e-8)
+    found = unguarded(grown.solution_.scorer).scorer.all(plan.metric.apply(X))
+    np.testing.assert_allclose(
+        found, unguarded(again.scorer).all(plan.metric.apply(X)), atol=1e-8
+    )
     own, found = tails.calibration(4, "leave-one-out"), grown.calibration_
     np.testing.assert_allclose(
         found.scores[slice(*found.starts[1:3])], own.scores, atol=1e-8
@@ -305,7 +318,7 @@ def without_groups(plan, X, task, day, code, alpha=0.1):
             part, _ = independent_passes(plan, blocks, alpha, independent_solution)
         else:
             part, _ = joint_passes(plan, blocks, alpha)
-        scores[held] = part.scorer.own(X[held], np.full(held.sum(), code))
+        scores[held] = unguarded(part.scorer).own(X[held], np.full(held.sum(), code))
     return np.sort(scores[mine])
 
 
@@ -325,7 +338,9 @@ def test_new_rows_leave_with_their_group(method, began, tmp_path):
         again, _ = independent_passes(
             plan, local_sweep([block]), 0.1, independent_solution
         )
-    np.testing.assert_allclose(one.score_tasks(X), again.scorer.all(X), atol=1e-8)
+    np.testing.assert_allclose(
+        one.score_tasks(X), unguarded(again.scorer).all(X), atol=1e-8
+    )
     found, expected = one.calibration_, without_groups(plan, X, TASK, DAY, 1)
     np.testing.assert_allclose(
         found.scores[slice(*found.starts[1:3])], expected, atol=1e-8
@@ -369,7 +384,9 @@ def test_a_task_with_groups_goes(method, tmp_path):
             plan, local_sweep([block]), 0.1, independent_solution
         )
     np.testing.assert_allclose(
-        left.solution_.scorer.all(X), again.scorer.all(X), atol=1e-6
+        unguarded(left.solution_.scorer).all(X),
+        unguarded(again.scorer).all(X),
+        atol=1e-6,
     )
     rates = np.mean(left.predict(X[OTHERS], task=TASK[OTHERS]) < 0)
     assert left.tasks_.tolist() == list("acd") and rates < 0.1
@@ -395,7 +412,7 @@ def test_new_blocks_of_time_are_judged_by_earlier_ones():
         kept = np.delete(np.arange(400), mine[block >= k])
         part, _ = joint_passes(plan, local_sweep([Block(X[kept], TASK[kept])]), 0.1)
         held = mine[block == k]
-        expected.append(part.scorer.own(X[held], np.full(len(held), code)))
+        expected.append(unguarded(part.scorer).own(X[held], np.full(len(held), code)))
     old, found = (
         c.scores[slice(*c.starts[code : code + 2])] for c in (before, one.calibration_)
     )
@@ -456,11 +473,13 @@ def test_rows_come_to_tasks_with_metrics_of_their_own(seed, tmp_path):
     )
     again = behind_metric(again, plan.metric)
     np.testing.assert_allclose(
-        model.solution_.scorer.all(ROWS), again.scorer.all(ROWS), atol=1e-8
+        unguarded(model.solution_.scorer).all(ROWS),
+        unguarded(again.scorer).all(ROWS),
+        atol=1e-8,
     )
     # A task that was large keeps its metric; others are those of their rows, shrunk to what all
     # tasks had in common before.
-    old = before.solution_.scorer.metric
+    old = unguarded(before.solution_.scorer).metric
     np.testing.assert_array_equal(plan.metric.mean[big], old.mean[0])
     for code, name in ((mid, "mid"), (small, "small")):
         mine = (name == NAME) & ~ODD
@@ -517,7 +536,8 @@ def test_a_task_goes_with_its_metric(name, tmp_path):
     with pytest.warns(UserWarning, match="stays: forget.* others="):
         left.forget(name)
     kept = np.flatnonzero(before.tasks_ != name)
-    found, known = left.solution_.scorer.all(ROWS), before.solution_.scorer.all(ROWS)
+    found = unguarded(left.solution_.scorer).all(ROWS)
+    known = unguarded(before.solution_.scorer).all(ROWS)
     np.testing.assert_allclose(found, known[:, kept], atol=1e-10)
     for new, old in enumerate(kept):
         one, other = (m.calibration_.scores[slice(*m.calibration_.starts[c : c + 2])]

@@ -8,7 +8,8 @@ import pytest
 
 import manyone
 from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, NonlinearOCKSR
-from manyone.engines.hashing import row_hashes
+from manyone.hashing import row_hashes
+from manyone.models.guards import unguarded
 
 RNG = np.random.default_rng(2)
 CODES = RNG.integers(0, 6, 3000)
@@ -86,6 +87,7 @@ def test_rows_come_to_every_view_and_then_to_the_alarm(where, mapped, tmp_path):
     model = views().fit(**wherever(where, X[first], TASK[first]))
     assert model.training_.X.shape[0] == 0
     alone = {name: deepcopy(view) for name, view in model.views_.items()}
+    old = deepcopy(alone)
     before = model.score_samples(X[first], task=TASK[first])
     manyone.save(model, tmp_path / "m.manyone")
     model = manyone.load(tmp_path / "m.manyone").enroll(X[last], task=TASK[last])
@@ -99,11 +101,16 @@ def test_rows_come_to_every_view_and_then_to_the_alarm(where, mapped, tmp_path):
     )
     counts = np.bincount(CODES[~drawn])
     np.testing.assert_array_equal(model.calibration_.counts, counts)
-    # Each task alone has not changed, the joint view hardly.
-    assert (
-        np.corrcoef(before, model.score_samples(X[first], task=TASK[first]))[0, 1]
-        > 0.98
-    )
+    # Each task alone has not changed, the joint view hardly, but for rows that were far from
+    # everything and are near the new task.
+    after = model.score_samples(X[first], task=TASK[first])
+    near = [
+        view.solution_.scorer.penalty(X[first]) == 0.0
+        for view in (*alone.values(), *old.values())
+    ]
+    near = np.all(near, axis=0)
+    assert near.mean() > 0.98
+    assert np.corrcoef(before[near], after[near])[0, 1] > 0.98
     rng = np.random.default_rng(7)
     for code in (2, 3):
         fresh = X[code == CODES].mean(axis=0) + rng.normal(size=(3000, 4))
@@ -161,11 +168,15 @@ def test_rows_of_a_task_are_taken_from_every_view(where, tmp_path):
     fresh, claim = X[900:][CODES[900:] != 3], TASK[900:][CODES[900:] != 3]
     rate = [np.mean(one.predict(fresh, task=claim) < 0) for one in (model, known)]
     assert rate[0] == pytest.approx(rate[1], abs=0.03) == pytest.approx(0.1, abs=0.05)
-    before = [view.solution_.scorer.all(rows) for view in model.views_.values()]
+    before = [
+        unguarded(view.solution_.scorer).all(rows) for view in model.views_.values()
+    ]
     scores = model.calibration_.scores
     model.enroll(rows[gone], task=task[gone]).forget("pump 3", X=rows[gone])
     for view, known in zip(model.views_.values(), before, strict=True):
-        np.testing.assert_allclose(view.solution_.scorer.all(rows), known, atol=1e-8)
+        np.testing.assert_allclose(
+            unguarded(view.solution_.scorer).all(rows), known, atol=1e-8
+        )
     np.testing.assert_array_equal(model.calibration_.scores, scores)
 
 

@@ -19,6 +19,7 @@ from manyone import (
 )
 from manyone.calibration import Calibration
 from manyone.models.combined import Tail, weight_of
+from manyone.models.guards import unguarded
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 VIEWS = [
@@ -69,7 +70,9 @@ def test_a_view_to_which_all_rows_are_far_away_hardly_counts():
     views = [("joint", JointOCKSR()), ("alone", IndependentOCKSR(metric="adaptive"))]
     model = CombinedOneClass(estimators=views, alarm_rate=0.2).fit(X, task=task)
     alone = model.views_["alone"].solution_
-    expected = 10.0 * (1.0 - np.median(alone.left_out / alone.scorer.far()[task]))
+    expected = 10.0 * (
+        1.0 - np.median(alone.left_out / unguarded(alone.scorer).far()[task])
+    )
     np.testing.assert_allclose(model.weights_, [1.0, max(expected, 1e-6)], rtol=1e-9)
     assert 0.0 <= expected < 0.5
     values = model.view_scores(Z, task=claim)
@@ -126,13 +129,15 @@ def test_values_are_those_of_each_view_alone_also_far_away(fleet, second):
         / 10
     )
     codes = np.searchsorted(model.tasks_, task)
-    pairs = zip(model.views_.values(), model.solution_.scorer.tails, strict=True)
+    pairs = zip(
+        model.views_.values(), unguarded(model.solution_.scorer).tails, strict=True
+    )
     values = np.column_stack(
         [t.value(v.score_samples(wide, task=task), codes) for v, t in pairs]
     )
     assert np.array_equal(model.view_scores(wide, task=task), values)
     assert all(
-        np.any(v.solution_.presence.excess(wide) > 0) for v in model.views_.values()
+        np.any(v.solution_.scorer.penalty(wide) > 0) for v in model.views_.values()
     )
 
 

@@ -7,6 +7,7 @@ from sklearn.svm import OneClassSVM
 
 from manyone import SVDD
 from manyone.estimators.base import learn
+from manyone.models.guards import unguarded
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
@@ -23,7 +24,7 @@ def test_ranks_as_one_class_svm_with_a_constant_diagonal(fleet, nu):
         # Squared distance to the centre: 1 - 2 f + |c|^2.
         expected = 2 * response - 1 - model.centre_norm2_[t]
         np.testing.assert_allclose(
-            model.solution_.scorer.all(Z)[:, t], expected, atol=1e-6
+            unguarded(model.solution_.scorer).all(Z)[:, t], expected, atol=1e-6
         )
 
 
@@ -42,7 +43,10 @@ def test_left_out_scores_of_small_tasks_are_refits():
     model = SVDD(gamma=0.3).fit(X)
     fits = [SVDD(gamma=0.3).fit(np.delete(X, i, axis=0)) for i in range(20)]
     task = np.zeros(1, dtype=int)
-    refits = [fit.solution_.scorer.own(X[[i]], task)[0] for i, fit in enumerate(fits)]
+    refits = [
+        unguarded(fit.solution_.scorer).own(X[[i]], task)[0]
+        for i, fit in enumerate(fits)
+    ]
     left_out = learn(
         model, model.training_, left_out=True
     ).left_out  # before distances count

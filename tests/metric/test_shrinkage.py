@@ -8,6 +8,7 @@ from sklearn.covariance import ledoit_wolf
 from manyone import IndependentOCKSR, TaskWhitener
 from manyone.estimators.base import learn
 from manyone.metric.shrinkage import binary_columns, pooled_whitening, task_whitenings
+from manyone.models.guards import unguarded
 from manyone.rows import training_rows
 
 
@@ -120,8 +121,8 @@ def test_a_model_in_an_adaptive_metric_is_one_of_transformed_rows(rows):
     Z = TaskWhitener(adaptive=True).fit_transform(X, task=codes)
     plain = IndependentOCKSR(gamma=0.1).fit(Z, task=codes)
     np.testing.assert_allclose(
-        model.solution_.scorer.own(X, codes),
-        plain.solution_.scorer.own(Z, codes),
+        unguarded(model.solution_.scorer).own(X, codes),
+        unguarded(plain.solution_.scorer).own(Z, codes),
         atol=1e-9,
     )
 
@@ -135,8 +136,8 @@ def test_thresholds_refit_the_metric():
     rows, *_ = training_rows(model, X, task)
     solution = learn(model, rows, left_out=True)
     assert solution.left_out_source == "folds"
-    seen = solution.scorer.own(rows.X, rows.codes)
-    fresh = solution.scorer.own(rng.normal(size=(60, 30)), rows.codes)
+    seen = unguarded(solution.scorer).own(rows.X, rows.codes)
+    fresh = unguarded(solution.scorer).own(rng.normal(size=(60, 30)), rows.codes)
     assert np.median(seen) > np.median(fresh) + 0.1
     assert abs(np.median(solution.left_out) - np.median(fresh)) < 0.05
 
@@ -148,7 +149,9 @@ def test_known_outliers_do_not_shape_the_metric(rows):
     task = np.append(codes.astype(float), [0, 1, np.nan])
     told = model.fit(np.vstack([X, bad]), task=task, outlier=np.arange(49) >= 46)
     metric = task_whitenings(X, codes, np.ones(46), 4, 2.0, 3.0)
-    np.testing.assert_allclose(told.solution_.scorer.metric.scale, metric.scale)
+    np.testing.assert_allclose(
+        unguarded(told.solution_.scorer).metric.scale, metric.scale
+    )
 
 
 def test_pooled_whitening_of_nothing_that_varies():

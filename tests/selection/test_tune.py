@@ -24,6 +24,7 @@ from manyone import (
 )
 from manyone.estimators import METHODS
 from manyone.metrics import task_aucs
+from manyone.models.guards import unguarded
 from manyone.rows import training_rows
 from manyone.selection.choosing import scores_of
 from manyone.selection.judging import content_order, fold_aucs, fold_splits
@@ -53,7 +54,7 @@ def test_scores_equal_those_of_refits(method, criterion, fleet):
                     X[kept], task=task[kept]
                 )
                 column = list(refit.tasks_).index(names[t])
-                scores[i, t] = refit.solution_.scorer.all(X[[i]])[0, column]
+                scores[i, t] = unguarded(refit.solution_.scorer).all(X[[i]])[0, column]
         expected = np.mean(
             [roc_auc_score(codes == t, scores[:, t]) for t in range(len(names))]
         )
@@ -147,7 +148,7 @@ def test_the_trap_closed_forms_on_a_whitener_that_saw_the_row(fleet):
     rng = np.random.default_rng(0)
     X, task = rng.normal(size=(40, 200)), np.repeat(np.arange(8), 5)  # pure noise
     model = JointOCKSR(metric="whitened").fit(X, task=task)
-    rows = model.solution_.scorer.metric.apply(X)
+    rows = unguarded(model.solution_.scorer).metric.apply(X)
     plain = tune(JointOCKSR(), rows, task=task, criterion="seen", grid={"alpha": [0.1]})
     assert plain.tuning_["score"][0] > 0.75
     honest = tune(

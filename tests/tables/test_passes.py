@@ -20,6 +20,7 @@ from manyone import (
     NonlinearOCKSR,
     TableModel,
 )
+from manyone.models.guards import unguarded
 from manyone.tables.facts import Facts
 from manyone.tables.frames import Column, read_column, text_column
 
@@ -182,7 +183,7 @@ def test_enrolled_rows_are_those_of_the_estimator(method, sampled, tmp_path):
                  task=more.machine)  # fmt: skip
     np.testing.assert_allclose(
         found.model_.solution_.scorer.all(Z[full]),
-        alone.solution_.scorer.all(Z[full]),
+        unguarded(alone.solution_.scorer).all(Z[full]),
         atol=1e-10,
     )
     np.testing.assert_array_equal(found.encoder_.precision, encoder.precision)

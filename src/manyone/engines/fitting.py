@@ -17,16 +17,16 @@ import numpy as np
 
 from manyone.calibration.tails import Tails, kept_scores
 from manyone.engines.blocks import Block
-from manyone.engines.hashing import row_hashes
 from manyone.engines.independent import TaskPlans
 from manyone.engines.left_out import KnownScores, scores_by_folds
 from manyone.engines.metric import metric_of
 from manyone.engines.plan import Plan, sample_size, seed_of
-from manyone.engines.reach import Reach
 from manyone.engines.sample import Sample, TakeSample, refuse_unusable
+from manyone.hashing import row_hashes
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import VALUES_ONLY
 from manyone.metric.shrinkage import Whitening
+from manyone.models.guards import guarded_by, nearness_of, raw_kernel
 from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution
 from manyone.progress import counted
@@ -262,6 +262,7 @@ def fit_judged(model: Any, sweep: Sweep, *, calibrate: bool) -> tuple[Any, Any]:
         solution, tails = model._solve_passes(plan, sweep, sample)
         judge = solution.learned.pop("judge", None)
         solution = behind_metric(solution, metric)
+        solution = guarded_by(solution, plan.nearness)
     if few:
         solution, tails, judge = _by_folds(
             model, plan, solution, sample.rows().by_task()
@@ -316,8 +317,14 @@ def _planned(
         plan = replace(plan, drawn=row_hashes(sample.X))
     elif model.can.joint:
         plan = plan.learned(sample, model.alpha)
+    if not kernel.fading:
+        return plan
     # A task with nearly all rows must not make those of all others unusual.
-    return replace(plan, reach=Reach.of(kernel, sample.rows(own_weight=True)))
+    rows = sample.rows(own_weight=True).by_task()
+    all_rows = model.can.joint and sample.whole and len(rows.codes) <= model.landmarks
+    if metric is not None:
+        kernel = raw_kernel(kernel, rows.X)
+    return replace(plan, nearness=nearness_of(kernel, rows, all_rows=all_rows)[0])
 
 
 def remember_columns(model: Any, sample: Sample) -> None:

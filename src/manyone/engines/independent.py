@@ -18,17 +18,16 @@ from manyone import validation
 from manyone._types import Array, Codes
 from manyone.calibration.tails import IntoTails, Tails
 from manyone.engines.blocks import Block, stacked
-from manyone.engines.hashing import Hashes, row_hashes
 from manyone.engines.joint import Sums
 from manyone.engines.left_out import KnownScores, LeaveOut
 from manyone.engines.plan import Plan, sample_size, seed_of
-from manyone.engines.reach import Reach
 from manyone.engines.statistics import AddUp, Ridge, Statistics, solve_statistics
+from manyone.hashing import Hashes, row_hashes
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import Kernel
 from manyone.memory import refuse_beyond_memory
 from manyone.metric.shrinkage import TaskWhitenings, Whitening
-from manyone.models.presence import unit_of
+from manyone.models.guards import Nearness, lowered, unit_of
 from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
 from manyone.rows import MISSING, CodedRows, TrainingRows, renumbered
@@ -54,7 +53,7 @@ class TaskPlans:
         All rows of the tasks without a plan, and outliers of every task.
     plans : dict of int to Plan
         Of the other tasks, by number.
-    reach : Reach or None
+    nearness : Nearness or None
     metric : Whitening or None
     drawn, alike
         See :class:`~manyone.engines.Plan`.
@@ -64,7 +63,7 @@ class TaskPlans:
     kernel: Kernel
     few: TrainingRows
     plans: dict[int, Plan]
-    reach: Reach | None = None
+    nearness: Nearness | None = None
     metric: Whitening | TaskWhitenings | None = None
     drawn: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
     alike: float | None = None
@@ -187,12 +186,14 @@ class LeaveOutEach(IntoTails):
         return scores
 
     def _plan(self, task: int) -> Plan:
-        reach = self.plans.reach
-        if reach is not None:
-            reach = replace(
-                reach, typical=reach.typical[[task]], home=reach.home[[task]]
-            )
-        return replace(self.plans.plans[task], reach=reach, drawn=self.plans.drawn)
+        plan = self.plans.plans[task]
+        nearness = self.plans.nearness
+        if nearness is not None:
+            # Of the tasks that a plan of one task counts, this is the first.
+            first = np.arange(len(self.plans.tasks))
+            first[[0, task]] = [task, 0]
+            nearness = nearness.recoded(first)
+        return replace(plan, nearness=nearness, drawn=self.plans.drawn)
 
 
 class Parts(NamedTuple):
@@ -242,7 +243,7 @@ def independent_of_sums(
     """
     plans, tails = sums.plan, sums.tails
     found = _solved(plans, sums.statistics, sums.alpha, exact)
-    unit, reach = unit_of(found.scorer), plans.reach
+    unit = unit_of(found.scorer)
     judge, small = LeaveOutEach(plans, found.ridges, unit), Tails.none(len(plans.tasks))
     anew = judged is None
     if judged is None and found.exact is not None:
@@ -252,8 +253,7 @@ def independent_of_sums(
     if judged is not None:
         normal = np.flatnonzero(~judged[0].outlier)
         few, scores = judged[0].take(normal), judged[1][normal]
-        if reach is not None and unit > 0.0:
-            scores -= reach.penalties(few.X, few.codes, few.weight, unit, few.group)
+        scores = lowered(scores, few, plans.nearness, unit)
         X = few.X if plans.metric is None else plans.metric.apply(few.X, few.codes)
         seen = found.scorer.own(X, few.codes)
         small = Tails.known(scores, few, len(plans.tasks), plans.alike, seen)
@@ -263,8 +263,7 @@ def independent_of_sums(
     if not anew:
         tails, small = tails.merged(small), Tails.none(len(plans.tasks))
     found.learned.update(judge=judge, sums=replace(sums, tails=tails))
-    presence = None if reach is None else reach.presence(unit)
-    solution = Solution(found.scorer, learned=found.learned, presence=presence)
+    solution = Solution(found.scorer, learned=found.learned)
     return solution, tails.merged(small)
 
 

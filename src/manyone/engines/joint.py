@@ -14,7 +14,7 @@ from manyone.engines.sample import drawn_from
 from manyone.engines.statistics import AddUp, Statistics, solve_statistics
 from manyone.kernels.gram import Expansion
 from manyone.kernels.kernel import Kernel
-from manyone.models.presence import unit_of
+from manyone.models.guards import unit_of
 from manyone.models.resemblance import Resemblance
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
@@ -83,7 +83,7 @@ def joint_of_rows(model: Any, kernel: Kernel, rows: TrainingRows) -> Solution:
     Returns
     -------
     Solution
-        Without presence.
+        Without a guard.
     """
     seed = seed_of(model.random_state)
     sample = drawn_from(rows, sample_size(model.landmarks), seed)
@@ -127,5 +127,4 @@ def _solution(step: LeaveOut, found: LeftOut) -> Solution:
         "structure": Resemblance(ridge.coef, found.values, found.mass, ridge.counts),
     }
     scorer = Expansion(plan.points, ridge.coef, ridge.mean_response)
-    presence = None if plan.reach is None else plan.reach.presence(step.unit)
-    return Solution(scorer, learned=learned, presence=presence)
+    return Solution(scorer, learned=learned)

@@ -16,11 +16,11 @@ from scipy.linalg import blas
 from manyone._types import Array, Codes
 from manyone.calibration.tails import Tails
 from manyone.engines.blocks import Block, added, by_task, kernel_blocks
-from manyone.engines.hashing import Hashes, row_hashes
 from manyone.engines.plan import Plan
 from manyone.engines.statistics import Ridge
 from manyone.groups import leaving_together
-from manyone.models.presence import unit_of
+from manyone.hashing import Hashes, row_hashes
+from manyone.models.guards import lowered, unit_of
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
 from manyone.solvers.leave_blocks import (
@@ -81,10 +81,10 @@ def tails_of(plan: Plan, rows: Any, score: Score, unit: float, width: int) -> Ta
     def judge(part: slice) -> Tails:
         judged = ~rows.outlier[part] & plan.unseen(rows.X[part])
         normal = np.flatnonzero(judged) + part.start
-        X, codes, weight = rows.X[normal], rows.codes[normal], rows.weight[normal]
-        left_out, seen = score(X, codes, weight)
-        scores = plan.lowered(left_out, X, codes, weight, unit)
-        return Tails.of(scores, codes, weight, none.kept, seen)
+        few = rows.take(normal)
+        left_out, seen = score(few.X, few.codes, few.weight)
+        scores = lowered(left_out, few, plan.nearness, unit)
+        return Tails.of(scores, few.codes, few.weight, none.kept, seen)
 
     return none.merged(*on_threads(judge, kernel_blocks(len(rows.codes), width)))
 
@@ -126,9 +126,9 @@ def scores_by_folds(
         model._judged_by_folds(solution, rows, plan.metric).left_out,
         ~rows.outlier,
     )
-    if plan.reach is not None:
-        given = rows.X[normal], rows.codes[normal], rows.weight[normal]
-        scores[normal] -= plan.reach.penalties(*given, unit_of(solution.scorer))
+    unit = unit_of(solution.scorer)
+    few = replace(rows.take(normal), group=None)
+    scores[normal] = lowered(scores[normal], few, plan.nearness, unit)
     return np.asarray(scores)
 
 
@@ -172,12 +172,16 @@ class LeaveOut:
         )
 
         seen = np.full(len(rows.codes), np.inf)
+        grouped = isinstance(rows, TrainingRows) and rows.group is not None
 
         def judge(part: slice) -> tuple[Codes, Array, Any, Array]:
             normal = np.flatnonzero(~rows.outlier[part]) + part.start
-            found, half, shares, seen[normal] = self._judged(
-                rows.X[normal], rows.codes[normal], rows.weight[normal]
+            few = rows.take(normal)
+            found, half, shares, seen[normal] = self.without_guard(
+                few.X, few.codes, few.weight
             )
+            if not grouped:
+                found = lowered(found, few, self.plan.nearness, self.unit)
             found[~self.plan.unseen(rows.X[normal])] = np.nan
             present, summing = by_task(rows.codes[normal], shares)
             return normal, found, (present, summing.sum(axis=1)), summing @ half
@@ -188,7 +192,7 @@ class LeaveOut:
             place = np.searchsorted(tasks, present)
             values[place] += sums
             mass[place] += shares
-        if isinstance(rows, TrainingRows) and rows.group is not None:
+        if grouped:
             new = np.flatnonzero(self.plan.unseen(rows.X))
             scores[new] = self._without_groups(rows.take(new))
         tails = Tails.known(scores, rows, len(self.plan.tasks), self.plan.alike, seen)
@@ -222,9 +226,8 @@ class LeaveOut:
         solved = solve_primal_without_blocks(features, rows.weight, scaled, blocks)
         told = rows.weight, rows.codes, ridge.counts, ridge.mean_response
         scores = scores_without_blocks(solved, leaving, residual, *told)
-        assert rows.group is not None
-        given = rows.X[normal], rows.codes[normal], rows.weight[normal], self.unit
-        scores[normal] = plan.lowered(scores[normal], *given, rows.group[normal])
+        few = rows.take(normal)
+        scores[normal] = lowered(scores[normal], few, plan.nearness, self.unit)
         return scores
 
     def merge(self, one: LeftOut, other: LeftOut) -> LeftOut:
@@ -238,7 +241,7 @@ class LeaveOut:
         values = blas.dtrmm(1.0, self.ridge.factor, found.values.T, lower=1).T
         return replace(found, values=values)
 
-    def _judged(
+    def without_guard(
         self, X: Any, codes: Codes, weight: Array
     ) -> tuple[Array, Array, Array, Array]:
         """Left-out scores (b,), ``Q^-1 k`` of each row (b, m), ``w / (1 - leverage)`` (b,).
@@ -255,6 +258,5 @@ class LeaveOut:
         total = ridge.counts[codes]
         residual_sum = (ridge.counts * (1.0 - ridge.mean_response))[codes]
         mean = left_out_mean(residual_sum, count * left * own, total, count)
-        scores = self.plan.lowered(-np.abs(left - mean), X, codes, weight, self.unit)
         seen = -np.abs(own - (1.0 - ridge.mean_response[codes]))
-        return scores, half, weight / kept, seen
+        return -np.abs(left - mean), half, weight / kept, seen

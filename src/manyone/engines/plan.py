@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import lapack, solve_triangular
 
-from manyone._types import Array, Codes, Mask, Rows
-from manyone.engines.hashing import Hashes, row_hashes
-from manyone.engines.reach import Reach
+from manyone._types import Array, Mask, Rows
 from manyone.engines.sample import Sample
+from manyone.hashing import Hashes, row_hashes
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import Kernel
 from manyone.kernels.landmarks import landmark_features
 from manyone.metric.shrinkage import Whitening
+from manyone.models.guards import Nearness
 from manyone.rows import MISSING, TrainingRows
 from manyone.solvers.landmark_positions import solve_landmark_positions
 from manyone.solvers.ridge import effective_alpha
@@ -48,8 +48,8 @@ class Plan:
         L, lower Cholesky factor of their kernel matrix.
     hashes : ndarray of shape (m,)
         Of the rows that became landmarks, or that these started from.
-    reach : Reach or None
-        Of the kernel's distance, where it has one.
+    nearness : Nearness or None
+        What lowers the scores of rows far from everything, where the kernel is one of a distance.
     direct : bool
         Whether statistics are taken of kernel values instead of feature rows: that saves a
         triangular solve per row, and squares the condition number of L.
@@ -65,7 +65,7 @@ class Plan:
     points: Points
     factor: Array
     hashes: Hashes
-    reach: Reach | None = None
+    nearness: Nearness | None = None
     direct: bool = False
     metric: Any = None
     drawn: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
@@ -81,7 +81,7 @@ class Plan:
         seed: int,
         metric: Whitening | None = None,
     ) -> Plan:
-        """Landmarks from rows, without reach, whatever their order and the names of their tasks.
+        """Landmarks from rows, without nearness, whatever their order and the names of their tasks.
 
         Parameters
         ----------
@@ -168,20 +168,6 @@ class Plan:
         if self.points.kernel.fading:
             return np.ones(X.shape[0])
         return self.points.diagonal(X if self.metric is None else self.metric.apply(X))
-
-    def lowered(
-        self,
-        scores: Array,
-        X: Rows,
-        codes: Codes,
-        weight: Array,
-        unit: float,
-        group: Codes | None = None,
-    ) -> Array:
-        """Left-out scores (b,) of training rows (b, d), lower where those are far from all."""
-        if self.reach is None or not unit > 0.0:
-            return scores
-        return scores - self.reach.penalties(X, codes, weight, unit, group)
 
 
 def smallest_eigenvalue(factor: Array) -> float:

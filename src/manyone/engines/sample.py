@@ -18,7 +18,7 @@ from scipy import sparse
 from manyone import validation
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.engines.blocks import Block, by_task, stacked
-from manyone.engines.hashing import Hashes, row_hashes
+from manyone.hashing import Hashes, row_hashes
 from manyone.labels import as_labels, encode, lookup
 from manyone.rows import MISSING, CodedRows, TrainingRows, row_numbers
 from manyone.threads import on_threads

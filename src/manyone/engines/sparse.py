@@ -16,10 +16,10 @@ import numpy as np
 from manyone._types import Array, Codes
 from manyone.calibration.tails import IntoTails, Tails
 from manyone.engines.blocks import Block
-from manyone.engines.hashing import row_hashes
 from manyone.engines.left_out import tails_of
 from manyone.engines.plan import Plan
 from manyone.engines.statistics import AddUp, Statistics
+from manyone.hashing import row_hashes
 from manyone.rows import CodedRows
 from manyone.solvers.sparse import as_lasso
 from manyone.solvers.sparse_group_lasso import solve_sparse_group_lasso

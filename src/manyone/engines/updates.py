@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from manyone._types import Array, Codes
 from manyone.calibration.folds import similarity_of, solve_with_folds
 from manyone.calibration.tails import Tails
-from manyone.engines.hashing import row_hashes
 from manyone.engines.independent import (
     AddUpEach,
     TaskPlans,
@@ -22,14 +21,15 @@ from manyone.engines.independent import (
 from manyone.engines.joint import Sums, joint_solution_of, leaving_out
 from manyone.engines.left_out import LeaveOut, LeftOut
 from manyone.engines.plan import Plan, seed_of
-from manyone.engines.reach import Reach
 from manyone.engines.statistics import AddUp, Statistics, symmetric
 from manyone.groups import likeness
+from manyone.hashing import Hashes, row_hashes
 from manyone.kernels.gram import Points
 from manyone.kernels.kernel import Kernel
 from manyone.labels import lookup
 from manyone.messages import warn_user
 from manyone.metric.shrinkage import TaskWhitenings
+from manyone.models.guards import nearness_in, unguarded
 from manyone.models.resemblance import Resemblance
 from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution
@@ -51,7 +51,7 @@ def with_sums(
     not needed. The labels of the tasks are of shape (T,).
     """
     sums, left_out, alike = solution.learned["sums"], solution.left_out, None
-    plan, metric = sums.plan, getattr(solution.scorer, "metric", None)
+    plan, metric = sums.plan, getattr(unguarded(solution.scorer), "metric", None)
     left_out = np.full(len(known.codes), np.nan) if left_out is None else left_out
     if known.group is not None:
         alike = likeness(left_out, known)
@@ -69,8 +69,8 @@ def with_sums(
             left_out = np.where(np.isin(known.codes, list(plans)), left_out, np.nan)
         else:
             plan = replace(plan, drawn=row_hashes(few.X))
-    reach = Reach.of(solution.scorer.points.kernel, rows)
-    plan = replace(plan, tasks=tasks, metric=metric, reach=reach, alike=alike)
+    nearness = nearness_in(solution.scorer)
+    plan = replace(plan, tasks=tasks, metric=metric, nearness=nearness, alike=alike)
     content, first = np.unique(rows.content, return_index=True)
     judged = np.flatnonzero(~known.outlier)
     X = rows.X[first[np.searchsorted(content, known.content[judged])]]
@@ -109,10 +109,12 @@ def enrolled(model: Any, more: TrainingRows, tasks: NDArray[Any]) -> Changed:
     if more.group is None and sums.plan.alike is not None:
         more = replace(more, group=more.codes + 1)
     codes, normal = lookup(sums.plan.tasks, tasks), np.flatnonzero(~more.outlier)
-    reach = sums.plan.reach and sums.plan.reach.recoded(codes, len(tasks))
-    if reach is not None and len(normal):
-        reach = reach.grown(more.take(normal))
-    plan = replace(sums.plan, tasks=tasks, reach=reach)
+    nearness = sums.plan.nearness
+    if nearness is not None:
+        nearness = nearness.recoded(codes)
+        if len(normal):
+            nearness = nearness.grown(more.take(normal))
+    plan = replace(sums.plan, tasks=tasks, nearness=nearness)
     if isinstance(plan, TaskPlans):
         return _each(model, plan, codes, more)
     statistics = sums.statistics.recoded(codes) + AddUp(plan).of(more)
@@ -155,7 +157,7 @@ def forgotten(model: Any, code: int, gone: TrainingRows | None) -> Changed:
                 f"too, and stays: forget({label!r}, others=...) leaves nothing of them.",
                 UserWarning,
             )
-        plan = _without_task(plan, code, plan.reach and plan.reach.codes == code)
+        plan = _without_task(plan, code, None)
         none = plan.few.take(slice(0, 0)).recoded(codes, len(plan.tasks))
         return _each(model, plan, codes, none)
     if gone is None:
@@ -183,7 +185,7 @@ def forgotten(model: Any, code: int, gone: TrainingRows | None) -> Changed:
     structure = model.solution_.learned["structure"]
     structure = replace(structure, values=structure.values[:, kept])
     plan, statistics = _with_fewer(plan, statistics, kept)
-    plan = _without_task(plan, code, plan.reach and np.isin(plan.reach.hashes, hashes))
+    plan = _without_task(plan, code, hashes)
     step = leaving_out(plan, statistics, sums.alpha)
     scale = _change_of_scale(sums, codes, step)
     found = _left_out(structure, sums.tails, codes, scale)
@@ -291,11 +293,17 @@ def _relearned(
     )
 
 
-def _without_task(plan: Any, code: int, gone: Any) -> Any:
-    """A plan without a task, and without points of its reach that are `gone`."""
-    tasks, reach = np.delete(plan.tasks, code), plan.reach and plan.reach.without(gone)
-    reach = reach and reach.recoded(codes_without(code, len(plan.tasks)), len(tasks))
-    return replace(plan, tasks=tasks, reach=reach)
+def _without_task(plan: Any, code: int, gone: Hashes | None) -> Any:
+    """A plan without a task: nearness to its points, and to rows that are `gone`, goes too."""
+    nearness = plan.nearness
+    if nearness is not None:
+        leaves = nearness.codes == code
+        if gone is not None:
+            leaves |= np.isin(nearness.hashes, gone)
+        nearness = nearness.without(leaves)
+    if nearness is not None:
+        nearness = nearness.recoded(codes_without(code, len(plan.tasks)))
+    return replace(plan, tasks=np.delete(plan.tasks, code), nearness=nearness)
 
 
 def _refuse_shaped(shaped: Any, what: str, label: Any) -> None:
@@ -310,8 +318,9 @@ def _refuse_shaped(shaped: Any, what: str, label: Any) -> None:
 def _change_of_scale(sums: Sums, codes: Codes, step: LeaveOut) -> Array:
     """What left-out scores that there were are multiplied by under a new model, task by task.
 
-    A row scores lower beside tasks that resemble its own. How much, the points of the reach tell,
-    which are some of the rows: the ratio of their mean scores in each task, shrunk to that in all.
+    A row scores lower beside tasks that resemble its own. How much, the points of the nearness
+    tell, which are some of the rows: the ratio of their mean scores in each task, shrunk to that in
+    all.
 
     Parameters
     ----------
@@ -326,14 +335,14 @@ def _change_of_scale(sums: Sums, codes: Codes, step: LeaveOut) -> Array:
     -------
     ndarray of shape (T',)
     """
-    scale, reach = np.ones(len(step.plan.tasks)), sums.plan.reach
-    if reach is None:
+    scale, nearness = np.ones(len(step.plan.tasks)), sums.plan.nearness
+    if nearness is None:
         return scale
-    some = np.flatnonzero(codes[reach.codes] >= 0)
-    X, own, one = reach.points.X[some], reach.codes[some], np.ones(len(some))
+    some = np.flatnonzero(codes[nearness.codes] >= 0)
+    X, own, one = nearness.points.X[some], nearness.codes[some], np.ones(len(some))
     old, new = leaving_out(sums.plan, sums.statistics, sums.alpha), codes[own]
-    before = replace(old, unit=0.0)._judged(X, own, one)[0]
-    after = replace(step, unit=0.0)._judged(X, new, one)[0]
+    before = old.without_guard(X, own, one)[0]
+    after = step.without_guard(X, new, one)[0]
     if np.any(before < 0.0):
         both = (
             np.bincount(new, s, len(scale)) + _PRIOR_ROWS * s.mean()

@@ -15,7 +15,13 @@ from manyone.engines.blocks import Block
 from manyone.engines.updates import enrolled
 from manyone.groups import likeness
 from manyone.labels import lookup
-from manyone.models.combined import CombinedScorer, Tail, relative_weights, weight_of
+from manyone.models.combined import (
+    CombinedScorer,
+    Tail,
+    combined_scorer,
+    relative_weights,
+    weight_of,
+)
 from manyone.models.solution import Solution
 from manyone.rows import CodedRows, TrainingRows, codes_without
 
@@ -130,7 +136,7 @@ def enrolled_views(
     if more.group is None and alike is not None:
         more = replace(more, group=more.codes + 1)
     judges = [view._become_sums(*enrolled(view, more, tasks)) for view in views]
-    scorer = _changed(solution.scorer, views, codes)
+    scorer = _changed(combined_scorer(solution), views, codes)
     found = JudgeViews(tasks, tuple(judges), scorer, alike).of(more)
     return _calibrated(
         scorer, solution.learned["tails"].recoded(codes).merged(found), alike
@@ -154,7 +160,7 @@ def forgotten_views(solution: Any, views: list[Any], code: int, *rows: Any) -> C
     codes = codes_without(code, len(views[0].tasks_))
     for view in views:
         view._forgotten(code, *rows)
-    scorer = _changed(solution.scorer, views, codes)
+    scorer = _changed(combined_scorer(solution), views, codes)
     tails, alike = (
         solution.learned["tails"].recoded(codes),
         solution.learned.get("alike"),

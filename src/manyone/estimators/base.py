@@ -33,7 +33,7 @@ from manyone.metric.shrinkage import (
     pooled_whitening,
     task_whitenings,
 )
-from manyone.models.presence import with_presence
+from manyone.models.guards import with_nearness
 from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution
 from manyone.routing import RoutingState
@@ -218,7 +218,10 @@ class MultiTaskOneClass(OneClassEstimator):
             rows = rows.merged()[0]
         try:
             with np.errstate(under="ignore"):
-                solution = with_presence(learn(self, rows, left_out=calibrate), rows)
+                solution = learn(self, rows, left_out=calibrate)
+                self._warn(solution, rows.X)
+                landmarks = self.landmarks if self.can.joint else None
+                solution = with_nearness(solution, rows, landmarks)
         except NotEnoughMemory:
             raise
         except MemoryError:
@@ -233,7 +236,6 @@ class MultiTaskOneClass(OneClassEstimator):
         self.training_ = (
             replace(rows, X=np.empty((len(rows.codes), 0))) if bare else rows
         )
-        self._warn(solution, rows.X)
         self.__dict__.pop("calibration_", None)
         if calibrate:
             with np.errstate(under="ignore"):

@@ -27,7 +27,13 @@ from manyone.estimators.updates import (
     warn_of_lost_calibration,
 )
 from manyone.messages import CalibrationWarning
-from manyone.models.combined import CombinedScorer, Tail, relative_weights, weight_of
+from manyone.models.combined import (
+    CombinedScorer,
+    Tail,
+    combined_scorer,
+    relative_weights,
+    weight_of,
+)
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
 
@@ -198,8 +204,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         self.tasks_ = next(iter(views.values())).tasks_
         self.solution_ = solution
         self.calibration_ = calibration
-        scorer: Any = solution.scorer
-        self.weights_ = scorer.weights
+        self.weights_ = combined_scorer(solution).weights
         self._set_offsets(rate)
         return self
 
@@ -274,7 +279,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         X, codes = self._scoring_rows(X, task)
         if X.shape[0] == 0:
             return np.empty((0, len(self.views_)))
-        scorer: Any = self.solution_.scorer
+        scorer = combined_scorer(self.solution_)
         with np.errstate(under="ignore"):
             return np.asarray(scorer.values(X, codes))
 

@@ -20,6 +20,7 @@ from manyone.estimators.task_ridges import (
 )
 from manyone.estimators.updates import Updatable
 from manyone.kernels.gram import Gram, Points
+from manyone.models.guards import unguarded
 from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
 from manyone.rows import MISSING, TrainingRows, row_blocks
@@ -173,7 +174,7 @@ class IndependentOCKSR(Updatable):
 
     @property
     def _expansions(self) -> TaskExpansions:
-        scorer: Any = self._solution.scorer
+        scorer: Any = unguarded(self._solution.scorer)
         expansions: TaskExpansions = getattr(scorer, "scorer", scorer)
         return expansions
 

@@ -17,6 +17,7 @@ from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.structured import ITERATED, STRUCTURED, progress, warm_start
 from manyone.kernels.gram import Expansion, Gram
+from manyone.models.guards import unit_of
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
 from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure
@@ -196,7 +197,6 @@ class LinearOCKSR(MultiTaskOneClass):
             weights_of,
         )
         from manyone.engines.statistics import AddUp
-        from manyone.models.presence import unit_of
 
         plan = replace(plan, direct=False)
         statistics, n_tasks = sweep(AddUp(plan)), len(plan.tasks)
@@ -217,8 +217,7 @@ class LinearOCKSR(MultiTaskOneClass):
                 solution = self._of_structure(
                     scorer, None, found, problem.alpha, problem.unit
                 )
-                presence = None if plan.reach is None else plan.reach.presence(unit)
-                return replace(solution, presence=presence), sweep(step)
+                return solution, sweep(step)
         last = leaving_out(plan, statistics, self.alpha)
         judged = last.finished(sweep(last))
         solution, tails = joint_solution_of(last, statistics, self.alpha, judged)

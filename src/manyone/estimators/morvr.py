@@ -14,6 +14,7 @@ from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.structured import ITERATED
 from manyone.kernels.gram import Expansion, Gram
+from manyone.models.guards import unguarded
 from manyone.models.scorers import InMetric
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
@@ -222,7 +223,7 @@ class MORVR(MultiTaskOneClass):
         """
         X = self._scoring_features(X)
         learned, scale = self.solution_.learned, np.empty(X.shape[0])
-        scorer: Any = self.solution_.scorer
+        scorer: Any = unguarded(self.solution_.scorer)
         if isinstance(scorer, InMetric):
             X = scorer.metric.apply(X)
         constant = len(learned["posterior_cov"]) - len(learned["relevance"])

@@ -18,7 +18,7 @@ from manyone.estimators.two_layers import (
     start,
     with_second,
 )
-from manyone.models.presence import unit_of
+from manyone.models.guards import unit_of
 from manyone.models.solution import Solution
 from manyone.solvers.nonlinear import TwoLayerProblem, solve_nonlinear
 from manyone.solvers.two_layer_landmarks import solve_nonlinear_on

@@ -26,6 +26,7 @@ from manyone.labels import (
     split_labels,
     without_columns,
 )
+from manyone.models.guards import unguarded
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
 from manyone.rows import MISSING, TrainingRows, check_rows
@@ -340,7 +341,7 @@ class Scoring:
         return self.promised_rate_
 
     def _conformal_pvalues(self, X: Rows, codes: Codes) -> Array:
-        scorer = self.solution_.scorer
+        scorer = unguarded(self.solution_.scorer)
         if X.shape[0] == 0:
             return np.empty(0)
         if not self.can.exact_pvalues:

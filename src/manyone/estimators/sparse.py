@@ -20,7 +20,7 @@ from manyone.estimators.two_layers import (
     start,
     with_second,
 )
-from manyone.models.presence import unit_of
+from manyone.models.guards import unit_of
 from manyone.models.solution import Solution
 from manyone.solvers.nonlinear import TwoLayerProblem
 from manyone.solvers.sparse import (

@@ -17,7 +17,7 @@ from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.structured import ITERATED, STRUCTURED, progress, warm_start
 from manyone.kernels.gram import Gram, Points
 from manyone.memory import refuse_beyond_memory
-from manyone.models.presence import unit_of
+from manyone.models.guards import unguarded
 from manyone.models.scorers import TwoLayers
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import TrainingRows
@@ -117,9 +117,9 @@ class TwoLayerModel(MultiTaskOneClass):
 
     def _of_many(self, gram: Gram, rows: TrainingRows) -> Solution:
         """The model of rows in memory, on landmarks."""
-        from manyone.engines.hashing import row_hashes
         from manyone.engines.plan import Plan, sample_size, seed_of
         from manyone.engines.sample import drawn_from
+        from manyone.hashing import row_hashes
 
         assert self.landmarks is not None
         seed, tasks = seed_of(self.random_state), np.arange(rows.n_tasks)
@@ -168,11 +168,11 @@ class TwoLayerModel(MultiTaskOneClass):
         self, plan: Plan, sweep: Sweep, sample: Sample
     ) -> tuple[Solution, Tails]:
         from manyone.calibration.tails import Tails
-        from manyone.engines.hashing import row_hashes
         from manyone.engines.joint import joint_passes
         from manyone.engines.left_out import scores_by_folds
         from manyone.engines.plan import seed_of
         from manyone.engines.two_layers import mostly_drawn
+        from manyone.hashing import row_hashes
 
         if len(plan.tasks) == 1:
             solution, tails = joint_passes(plan, sweep, self.alpha)
@@ -181,15 +181,13 @@ class TwoLayerModel(MultiTaskOneClass):
         part = self._of_sample(plan, rows, seed)
         plan = replace(plan, drawn=row_hashes(sample.X))
         solution, judge = self._sum_up(plan, part, sweep)
-        tails, unit = sweep(judge), unit_of(solution.scorer)
+        tails = sweep(judge)
         few = np.append(mostly_drawn(sample), False)[rows.codes] & ~rows.outlier
         if few.any():
             scores = scores_by_folds(self, solution, rows, plan)[few]
             tails = tails.merged(
                 Tails.of(scores, rows.codes[few], rows.weight[few], tails.kept)
             )
-        if plan.reach is not None:
-            solution = replace(solution, presence=plan.reach.presence(unit))
         return solution, tails
 
 
@@ -284,8 +282,9 @@ def with_second(
 
 def layers_of(solution: Solution) -> TwoLayers:
     """Both layers of a model of several tasks."""
-    assert isinstance(solution.scorer, TwoLayers)
-    return solution.scorer
+    layers = unguarded(solution.scorer)
+    assert isinstance(layers, TwoLayers)
+    return layers
 
 
 def single_task(model: Any, gram: Gram, rows: TrainingRows) -> Solution:

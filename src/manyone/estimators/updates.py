@@ -18,7 +18,7 @@ from manyone.calibration.thresholds import Calibration
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
 from manyone.labels import as_labels, encode, lookup, split_labels
 from manyone.messages import shortlist, warn_user
-from manyone.models.presence import with_presence
+from manyone.models.guards import guarded_by, unguarded, with_nearness
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
 from manyone.rows import MISSING, TrainingRows, row_numbers, training_rows
@@ -188,7 +188,8 @@ class Updatable(Updates, MultiTaskOneClass):
         """Whether rows at hand are fitted anew when some come or go: metric and landmarks are."""
         model: Any = self
         return (
-            isinstance(self.solution_.scorer, InMetric) or model.landmarks is not None
+            isinstance(unguarded(self.solution_.scorer), InMetric)
+            or model.landmarks is not None
         )
 
     def _become(
@@ -198,7 +199,7 @@ class Updatable(Updates, MultiTaskOneClass):
         calibrated = "calibration_" in vars(self)
         warn_of_lost_calibration(self)
         with np.errstate(under="ignore"):
-            solution = with_presence(solution, rows)
+            solution = with_nearness(solution, rows, None)
         self.solution_, self.training_, self.tasks_ = solution, rows, tasks
         if calibrated:
             self.calibration_ = Calibration.from_left_out(solution, rows)
@@ -213,7 +214,7 @@ class Updatable(Updates, MultiTaskOneClass):
 
         judge = solution.learned.pop("judge", None)
         warn_of_lost_calibration(self)
-        self.solution_ = solution
+        self.solution_ = guarded_by(solution, solution.learned["sums"].plan.nearness)
         self.tasks_ = tasks
         self.training_ = no_rows(len(tasks))
         if "calibration_" in vars(self):

@@ -8,6 +8,7 @@ is left of it in a fitted model: the rows that its functions are expanded over. 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -91,8 +92,33 @@ class Points:
         return self.kernel.diagonal(X)
 
 
+class KernelScorer:
+    """A scorer whose scores follow from the kernel values of a row against all its points."""
+
+    points: Points
+
+    @abstractmethod
+    def own_of(self, K: Array, codes: Codes) -> Array:
+        """Scores (b,) of rows for their own tasks (b,) from their kernel values (b, n)."""
+
+    @abstractmethod
+    def all_of(self, K: Array) -> Array:
+        """Scores (b, T) of rows for all tasks from their kernel values (b, n)."""
+
+    def own(self, X: Rows, codes: Codes) -> Array:
+        """See :class:`manyone.models.scorers.Scorer`."""
+        scores = np.empty(X.shape[0])
+        for rows, K in self.points.blocks(X):
+            scores[rows] = self.own_of(K, codes[rows])
+        return scores
+
+    def all(self, X: Rows) -> Array:
+        """See :class:`manyone.models.scorers.Scorer`."""
+        return np.concatenate([self.all_of(K) for _, K in self.points.blocks(X)])
+
+
 @dataclass(frozen=True, eq=False)
-class Expansion:
+class Expansion(KernelScorer):
     """Score ``-|f_t(x) - target_t|``, or without the bars if one-sided; ``f = K coef``.
 
     Parameters
@@ -108,30 +134,25 @@ class Expansion:
     target: Array
     one_sided: bool = False
 
-    def own(self, X: Rows, codes: Codes) -> Array:
-        """See :class:`manyone.models.scorers.Scorer`."""
+    def own_of(self, K: Array, codes: Codes) -> Array:
+        """See :class:`KernelScorer`."""
         gap = -self.target[codes]
         order = np.argsort(codes, kind="stable")
-        if len(codes) < _RUNS * (1 + np.count_nonzero(np.diff(codes[order]))):
-            for rows, K in self.points.blocks(X):
-                gap[rows] += np.einsum("ij,ij->i", K, self.coef.T[codes[rows]])
+        cuts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+        if len(codes) < _RUNS * len(cuts):
+            gap += np.einsum("ij,ij->i", K, self.coef.T[codes])
             return gap if self.one_sided else -np.abs(gap)
         # Many rows of each task: one product for each run of them.
         if np.any(np.diff(order) != 1):
-            X = X[order]
-        for rows, K in self.points.blocks(X):
-            block = order[rows]
-            cuts = np.flatnonzero(np.diff(codes[block], prepend=-1)).tolist()
-            for start, stop in zip(cuts, [*cuts[1:], len(block)], strict=True):
-                run = block[start:stop]
-                gap[run] += K[start:stop] @ self.coef[:, codes[run[0]]]
+            K = K[order]
+        for start, stop in zip(cuts, [*cuts[1:], len(codes)], strict=True):
+            run = order[start:stop]
+            gap[run] += K[start:stop] @ self.coef[:, codes[run[0]]]
         return gap if self.one_sided else -np.abs(gap)
 
-    def all(self, X: Rows) -> Array:
-        """See :class:`manyone.models.scorers.Scorer`."""
-        gap = np.empty((X.shape[0], len(self.target)))
-        for rows, K in self.points.blocks(X):
-            gap[rows] = K @ self.coef - self.target
+    def all_of(self, K: Array) -> Array:
+        """See :class:`KernelScorer`."""
+        gap = K @ self.coef - self.target
         return gap if self.one_sided else -np.abs(gap)
 
     def far(self) -> Array | None:

@@ -16,6 +16,7 @@ from manyone._types import Array, Codes, Rows
 from manyone.calibration.thresholds import Calibration
 from manyone.kernels.gram import Points
 from manyone.metric.robust import task_medians
+from manyone.models.guards import unguarded
 from manyone.models.solution import Solution
 
 # Share of the pool that the exponential tail stands for.
@@ -156,13 +157,8 @@ class CombinedScorer:
     def values(self, X: Rows, codes: Codes) -> Array:
         """Tail value of each row in each view, shape (n, V): how abnormal it looks there."""
         values = np.empty((X.shape[0], len(self.views)))
-        first = self.views[0].presence
-        excess = None if first is None else first.excess(X, codes)
         for k, (view, tail) in enumerate(zip(self.views, self.tails, strict=True)):
-            known = first is not None and (k == 0 or first.same_excess(view.presence))
-            values[:, k] = tail.value(
-                view.own(X, codes, excess if known else None), codes
-            )
+            values[:, k] = tail.value(view.own(X, codes), codes)
         return values
 
     def combine(self, values: Array) -> Array:
@@ -185,3 +181,10 @@ class CombinedScorer:
     def far(self) -> Array | None:
         """See :class:`manyone.models.scorers.Scorer`."""
         return None  # the views see to rows far from everything
+
+
+def combined_scorer(solution: Solution) -> CombinedScorer:
+    """The scorer of a combination, without its guards."""
+    scorer = unguarded(solution.scorer)
+    assert isinstance(scorer, CombinedScorer)
+    return scorer

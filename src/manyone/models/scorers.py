@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from manyone._types import Array, Codes, Rows
-from manyone.kernels.gram import Points
+from manyone.kernels.gram import KernelScorer, Points
 from manyone.models.solution import Solution
 from manyone.rows import row_blocks
 from manyone.solvers.nonlinear import gram, respond
@@ -38,7 +38,7 @@ class Scorer(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class TwoLayers:
+class TwoLayers(KernelScorer):
     """Score ``-|f_t(x) - target_t|``, ``f = exp(-theta |K(x) coef - centres|^2) second_coef``.
 
     Parameters
@@ -57,17 +57,17 @@ class TwoLayers:
     theta: float
     target: Array
 
-    def own(self, X: Rows, codes: Codes) -> Array:
-        """See :class:`Scorer`."""
-        response = np.empty(X.shape[0])
-        for rows, J in self._blocks(X):
+    def own_of(self, K: Array, codes: Codes) -> Array:
+        """See :class:`KernelScorer`."""
+        response = np.empty(len(K))
+        for rows, J in self._second_layer(K):
             response[rows] = np.einsum("ij,ij->i", J, self.second_coef.T[codes[rows]])
         return -np.abs(response - self.target[codes])
 
-    def all(self, X: Rows) -> Array:
-        """See :class:`Scorer`."""
-        scores = np.empty((X.shape[0], len(self.target)))
-        for rows, J in self._blocks(X):
+    def all_of(self, K: Array) -> Array:
+        """See :class:`KernelScorer`."""
+        scores = np.empty((len(K), len(self.target)))
+        for rows, J in self._second_layer(K):
             scores[rows] = -np.abs(J @ self.second_coef - self.target)
         return scores
 
@@ -79,13 +79,11 @@ class TwoLayers:
         response = respond(nowhere, self.centres, self.second_coef, self.theta)[0]
         return -np.abs(response - self.target)
 
-    def _blocks(self, X: Rows) -> Iterator[tuple[slice, Array]]:
-        for rows, K in self.points.blocks(X):
-            Y = K @ self.coef
-            for start in range(0, len(Y), 512):
-                part = slice(start, min(start + 512, len(Y)))
-                J = gram(Y[part], self.centres, self.theta)
-                yield slice(rows.start + part.start, rows.start + part.stop), J
+    def _second_layer(self, K: Array) -> Iterator[tuple[slice, Array]]:
+        Y = K @ self.coef
+        for start in range(0, len(Y), 512):
+            rows = slice(start, min(start + 512, len(Y)))
+            yield rows, gram(Y[rows], self.centres, self.theta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +151,7 @@ class Balls:
 
 
 @dataclass(frozen=True, eq=False)
-class Projection:
+class Projection(KernelScorer):
     """Score: minus the distance between ``K(x) projection`` and the target of the task.
 
     Parameters
@@ -167,22 +165,18 @@ class Projection:
     projection: Array
     targets: Array
 
-    def own(self, X: Rows, codes: Codes) -> Array:
-        """See :class:`Scorer`."""
-        scores = np.empty(X.shape[0])
-        for rows, K in self.points.blocks(X):
-            gap = K @ self.projection - self.targets[codes[rows]]
-            scores[rows] = -np.sqrt(np.einsum("ij,ij->i", gap, gap))
-        return scores
+    def own_of(self, K: Array, codes: Codes) -> Array:
+        """See :class:`KernelScorer`."""
+        gap = K @ self.projection - self.targets[codes]
+        return -np.sqrt(np.einsum("ij,ij->i", gap, gap))
 
-    def all(self, X: Rows) -> Array:
-        """See :class:`Scorer`."""
-        scores = np.empty((X.shape[0], len(self.targets)))
-        for rows, K in self.points.blocks(X):
-            landed = K @ self.projection
-            for task, target in enumerate(self.targets):
-                gap = landed - target
-                scores[rows, task] = -np.sqrt(np.einsum("ij,ij->i", gap, gap))
+    def all_of(self, K: Array) -> Array:
+        """See :class:`KernelScorer`."""
+        scores = np.empty((len(K), len(self.targets)))
+        landed = K @ self.projection
+        for task, target in enumerate(self.targets):
+            gap = landed - target
+            scores[:, task] = -np.sqrt(np.einsum("ij,ij->i", gap, gap))
         return scores
 
     def far(self) -> Array | None:

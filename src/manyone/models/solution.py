@@ -14,8 +14,6 @@ from manyone.models.resemblance import Resemblance
 from manyone.threads import on_threads
 
 if TYPE_CHECKING:
-    from manyone.models.presence import Presence
-    from manyone.models.range_guard import RangeGuard
     from manyone.models.scorers import Scorer
 
 # Rows that one thread scores at a time.
@@ -59,10 +57,6 @@ class Solution:
     learned : dict
         What a user may want to look at, by the names of the fitted attributes without their
         underscore.
-    presence : Presence or None
-        What lowers the scores of rows far from everything; those left out have been lowered.
-    guard : RangeGuard or None
-        What lowers the scores of rows with a value out of its range.
     """
 
     scorer: Scorer
@@ -70,41 +64,14 @@ class Solution:
     left_out_source: str = "leave-one-out"
     report: FitReport = field(default_factory=FitReport)
     learned: dict[str, Any] = field(default_factory=dict)
-    presence: Presence | None = None
-    guard: RangeGuard | None = None
 
-    def own(self, X: Rows, codes: Codes, excess: Array | None = None) -> Array:
-        """Score of each row against its own task, shape (n,); `excess` of presence, if known."""
-
-        def score(rows: Any) -> Array:
-            some, own, guard = X[rows], codes[rows], self.guard
-            scores = self.scorer.own(some, own)
-            if self.presence is not None:
-                far = (
-                    self.presence.excess(some, own) if excess is None else excess[rows]
-                )
-                scores = scores - self.presence.unit * far
-            return (
-                scores
-                if guard is None
-                else guard.guarded(scores, guard.floor[own], some)
-            )
-
-        return _in_parts(score, codes)
+    def own(self, X: Rows, codes: Codes) -> Array:
+        """Score of each row against its own task, shape (n,)."""
+        return _in_parts(lambda rows: self.scorer.own(X[rows], codes[rows]), codes)
 
     def all(self, X: Rows) -> Array:
         """Score of each row against every task, shape (n, T)."""
-
-        def score(rows: Any) -> Array:
-            some, guard = X[rows], self.guard
-            scores = self.scorer.all(some)
-            if self.presence is not None:
-                scores = scores - self.presence.penalty(some)[:, None]
-            if guard is not None:
-                scores = guard.guarded(scores.T, guard.floor[:, None], some).T
-            return scores
-
-        return _in_parts(score, np.zeros(X.shape[0]))
+        return _in_parts(lambda rows: self.scorer.all(X[rows]), np.zeros(X.shape[0]))
 
     def fitted(self, name: str) -> Any:
         """A learned value, or a part of the report."""

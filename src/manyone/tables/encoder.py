@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from manyone._types import Array, Codes, Mask
-from manyone.calibration import Calibration
 from manyone.messages import shortlist
-from manyone.models.range_guard import ALARM, RangeGuard, floors
+from manyone.models.guards import ALARM, ColumnRange
 from manyone.tables.decisions import Decision, decide
 from manyone.tables.facts import Facts
 from manyone.tables.frames import (
@@ -194,7 +193,7 @@ class Encoder:
         )
         return np.where(np.isfinite(values), values, np.nan)
 
-    def guard(self, ranges: Ranges, calibration: Calibration) -> RangeGuard:
+    def guard(self, ranges: Ranges) -> ColumnRange:
         """The guard of encoded rows that follows from ranges of the columns of numbers.
 
         A level never seen, or a value missing where none ever was, is out of range at once; where
@@ -222,7 +221,7 @@ class Encoder:
         upper[places] = LEVEL_HEIGHT
         step = (NEW_HEIGHT - LEVEL_HEIGHT) / ALARM
         above[places] = np.where(np.cumsum(shares) <= _NEWS, step, np.inf)
-        return RangeGuard(lower, upper, below, above, *floors(calibration))
+        return ColumnRange(lower, upper, below, above)
 
     @property
     def used(self) -> list[str]:

@@ -15,7 +15,8 @@ from manyone.alerts.evidence import ENOUGH_FOR_DEPTH
 from manyone.estimators.combined import CombinedOneClass
 from manyone.metric.reasons import find_reasons, precision
 from manyone.metric.shrinkage import TaskWhitenings, task_whitenings
-from manyone.models.combined import CombinedScorer
+from manyone.models.combined import combined_scorer
+from manyone.models.guards import column_range_in
 from manyone.progress import counted
 from manyone.rows import MISSING
 from manyone.tables.answers import Answers
@@ -301,9 +302,9 @@ def _columns_outside(
     model: TableModel, encoder: Encoder, Z: Array, columns: Columns
 ) -> Array:
     """Margins that each column (n, p) is out of its range, 0 within the first."""
-    guard = model.model_.solution_.guard
+    guard = column_range_in(model.model_.solution_.scorer)
     assert guard is not None
-    margins = guard.outside(Z)
+    margins = guard.margins(Z)
     outside = np.zeros((len(Z), len(encoder.maps)))
     for place, column in enumerate(encoder.source[:-1]):
         outside[:, column] = np.maximum(outside[:, column], margins[:, place])
@@ -320,8 +321,7 @@ def _views(model: TableModel, Z: Array, codes: Codes, is_outside: Mask) -> Texts
         len(Z), "strangers" if estimator.can.joint else "faults", dtype=object
     )
     if isinstance(estimator, CombinedOneClass):
-        scorer = estimator.solution_.scorer
-        assert isinstance(scorer, CombinedScorer)
+        scorer = combined_scorer(estimator.solution_)
         with np.errstate(under="ignore"):
             values = scorer.values(Z, np.maximum(codes, 0))
         views = np.array(list(estimator.views_), dtype=object)[values.argmax(axis=1)]

@@ -5,19 +5,26 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import narwhals.stable.v2 as nw
+import numpy as np
 from sklearn.base import clone
 
 from manyone._types import Array
+from manyone.calibration import Calibration
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.elsewhere import in_memory
 from manyone.estimators.updates import refuse_other_tasks
 from manyone.labels import encode
 from manyone.messages import CalibrationWarning
-from manyone.rows import training_rows
+from manyone.models.guards import (
+    ColumnRange,
+    Guarded,
+    excess_of_margins,
+    score_range,
+)
+from manyone.rows import TrainingRows, training_rows
 from manyone.tables.choice import Choice, choose_by_passes, choose_model
 from manyone.tables.encoder import Encoder
 from manyone.tables.frames import (
@@ -28,9 +35,9 @@ from manyone.tables.frames import (
     names_of,
     task_labels,
 )
-from manyone.tables.ranges import learn_ranges
+from manyone.tables.ranges import learn_ranges, left_out_margins
 from manyone.tables.reading import TrainingTable, labels_like, read_training
-from manyone.tables.unknown import Guard, UnknownTasks, left_out_together
+from manyone.tables.unknown import UnknownTasks, left_out_together
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -139,7 +146,7 @@ def guarded(
     model: OneClassEstimator,
     choice: Choice,
     Z: Array,
-    guards: Sequence[Guard] = (),
+    guards: Sequence[ColumnRange] = (),
 ) -> Fitted:
     """The model with ranges guarded and unknown tasks met.
 
@@ -151,12 +158,48 @@ def guarded(
     normal = ~rows.outlier
     X = rows.X[normal]
     codes = rows.codes[normal]
+    # Where the rows are elsewhere, few of many are the farthest of a column.
+    lost = np.zeros(len(rows.codes))
+    lost_with_task = np.zeros(len(codes))
     if not guards:
         values = encoder.numbers(training.columns)[source][normal]
-        groups = None, left_out_together(codes)
-        guards = [partial(encoder.guard, learn_ranges(values, one)) for one in groups]
-    model.solution_ = replace(model.solution_, guard=guards[0](model.calibration_))
-    unknown = UnknownTasks.learn(X, codes, guards[1])
+        tasks_apart = left_out_together(codes)
+        guards = [
+            encoder.guard(learn_ranges(values, groups))
+            for groups in (None, tasks_apart)
+        ]
+        lost[normal] = excess_of_margins(left_out_margins(values))
+        lost_with_task = excess_of_margins(left_out_margins(values, tasks_apart))
+    _guard_ranges(model, guards[0], rows, lost)
+    unknown = UnknownTasks.learn(X, codes, guards[1], lost_with_task)
     return Fitted(
         training, encoder, model, choice, unknown, tasks, len(training.labels)
     )
+
+
+def _guard_ranges(
+    model: OneClassEstimator, guard: ColumnRange, rows: TrainingRows, lost: Array
+) -> None:
+    """Give a fitted model a range guard, which its thresholds know of.
+
+    `lost` is what the guard says of each training row, in their order, when it is left out.
+    """
+    solution = model.solution_
+    unit = score_range(model.calibration_.scores)
+    left_out = solution.left_out
+    scorer = Guarded(solution.scorer, (guard,), unit)
+    if left_out is None or not lost.any():
+        model.solution_ = replace(solution, scorer=scorer)
+        return
+    if len(left_out) < len(lost):
+        # Copies were merged: the farthest of a column is none.
+        merged, place = rows.merged()
+        lost_once = np.zeros(len(merged.codes))
+        np.maximum.at(lost_once, place, lost)
+        lost = lost_once
+    left_out = left_out - unit * lost
+    model.solution_ = replace(solution, scorer=scorer, left_out=left_out)
+    with quietly(), np.errstate(under="ignore"):
+        training = model.training_
+        model.calibration_ = Calibration.from_left_out(model.solution_, training)
+        model._set_offsets(model.promised_rate_)

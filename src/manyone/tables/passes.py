@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,11 +18,12 @@ import numpy as np
 from manyone._types import Array
 from manyone.engines.blocks import Block, CheckedBlock
 from manyone.engines.fitting import Step, Sweep
-from manyone.engines.hashing import row_hashes
 from manyone.engines.sample import Sample, TakeSample, refuse_unusable
 from manyone.engines.sources import sweep_of
+from manyone.hashing import row_hashes
 from manyone.labels import as_labels, encode, lookup
 from manyone.messages import warn_user
+from manyone.models.guards import ColumnRange, column_range_in
 from manyone.rows import MISSING
 from manyone.tables.encoder import Encoder
 from manyone.tables.facts import Facts
@@ -31,7 +31,6 @@ from manyone.tables.fitting import Fitted, guarded
 from manyone.tables.frames import Column, Labels, Table, as_table, text_column
 from manyone.tables.ranges import Ranges, ranges_between, top_two, two_highest
 from manyone.tables.reading import TrainingTable, read_training
-from manyone.tables.unknown import Guard
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -253,7 +252,7 @@ class Encoded(NamedTuple):
     sample: TrainingTable
     encoder: Encoder
     Z: Array
-    guards: list[Guard]
+    guards: list[ColumnRange]
     n_rows: int
 
 
@@ -305,9 +304,7 @@ def encoded(
     def over_encoded(step: Step) -> Any:
         return sweep(OnEncoded(step, reader, encoder, tasks))
 
-    guards: list[Guard] = [
-        partial(encoder.guard, one) for one in _ranges(found, middle)
-    ]
+    guards = [encoder.guard(ranges) for ranges in _ranges(found, middle)]
     return Encoded(over_encoded, sample, encoder, Z, guards, look.sample.n_rows)
 
 
@@ -344,8 +341,11 @@ def enrolled(known: TableModel, more: TrainingTable) -> Fitted:
     Z = encoder.encode(more.columns, codes)
     model = copy(known.model_)
     model.enroll(Z, task=more.labels, outlier=more.outlier)
-    before: Any = known.model_.solution_.guard, known.unknown_.guard
-    guards = [partial(guard.widened, Z[normal]) for guard in before]
+    column_range = column_range_in(known.model_.solution_.scorer)
+    assert column_range is not None
+    guards = [
+        guard.widened(Z[normal]) for guard in (column_range, known.unknown_.guard)
+    ]
     training = known.training_.joined(more)
     codes = lookup(training.labels, tasks)
     Z = encoder.encode(training.columns, codes)

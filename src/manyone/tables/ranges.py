@@ -76,3 +76,49 @@ def top_two(values: Array) -> Array:
     """The two highest values of each column, shape (2, p); minus infinity where there is none."""
     values = np.vstack([np.full((2, values.shape[1]), -np.inf), values])
     return np.partition(values, [-2, -1], axis=0)[:-3:-1]
+
+
+def left_out_margins(values: Array, groups: Codes | None = None) -> Array:
+    """Margins that each row is out of the ranges of the others, of other groups if given, (n,).
+
+    Parameters
+    ----------
+    values : ndarray of shape (n, p)
+        NaN where missing.
+    groups : ndarray of shape (n,) or None
+        Rows of a group are left out together.
+    """
+    margins = np.zeros(len(values))
+    groups = np.arange(len(values)) if groups is None else groups
+    if not values.shape[1] or groups.max(initial=0) < 1:
+        return margins
+    middle = np.nanmedian(values, axis=0)
+    ends = [_three_highest(sign * values, groups) for sign in (-1.0, 1.0)]
+    farthest = np.concatenate([number[0] for _, number in ends])
+    for group in np.unique(farthest).tolist():
+        lowest, highest = (_two_without(group, *end) for end in ends)
+        rows = np.flatnonzero(groups == group)
+        with np.errstate(invalid="ignore", over="ignore"):
+            ranges = ranges_between(middle, lowest, highest)
+            under = (ranges.lower - values[rows]) / ranges.below
+            over = (values[rows] - ranges.upper) / ranges.above
+        outside = np.fmax(np.fmax(under, over), 0.0)
+        has_range = np.isfinite(lowest[0]) & np.isfinite(highest[0])
+        outside[:, ~has_range] = 0.0
+        margins[rows] = outside.max(axis=1)
+    return margins
+
+
+def _three_highest(values: Array, groups: Codes) -> tuple[Array, Codes]:
+    """The three highest values of each column, one a group, and their groups, (3, p) each."""
+    top = np.full((max(int(groups.max()) + 1, 3), values.shape[1]), -np.inf)
+    np.fmax.at(top, groups, values)
+    order = np.argpartition(-top, [0, 1, 2], axis=0)[:3]
+    return np.take_along_axis(top, order, axis=0), order
+
+
+def _two_without(group: int, values: Array, owners: Codes) -> Array:
+    """The two highest values (2, p) of three (3, p), without those of one group."""
+    first = np.where(owners[0] == group, values[1], values[0])
+    second = np.where(np.isin(owners[:2], [group]).any(axis=0), values[2], values[1])
+    return np.stack([first, np.where(np.isneginf(second), first, second)])

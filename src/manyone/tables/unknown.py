@@ -8,7 +8,6 @@ over new tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,11 +15,9 @@ from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Codes, Mask
 from manyone.calibration import Calibration
-from manyone.models.range_guard import RangeGuard
+from manyone.models.guards import ColumnRange, score_range
 from manyone.rows import row_blocks
 
-#: The guard that follows from left-out scores.
-Guard = Callable[[Calibration], RangeGuard]
 # Rows that stand for all.
 _MOST_ROWS = 2000
 
@@ -33,43 +30,54 @@ class UnknownTasks:
     ----------
     rows : ndarray of shape (m, d)
         Rows of known tasks.
-    guard : RangeGuard
+    guard : ColumnRange
+    unit : float
+        What the guard is multiplied by.
     calibration : Calibration
         Scores of rows of known tasks, each task left out.
     """
 
     rows: Array
-    guard: RangeGuard
+    guard: ColumnRange
+    unit: float
     calibration: Calibration
 
     @classmethod
-    def learn(cls, X: Array, codes: Codes, guard: Guard) -> UnknownTasks:
-        """From normal rows (n, d), sorted by task; `guard`: of ranges with whole tasks left out."""
+    def learn(
+        cls, X: Array, codes: Codes, guard: ColumnRange, lost: Array
+    ) -> UnknownTasks:
+        """From normal rows (n, d), sorted by task.
+
+        `guard` has ranges with whole tasks left out; `lost` (n,) is what it says of rows whose task
+        was left out.
+        """
         tasks = np.unique(codes, return_inverse=True)[1]
         groups = left_out_together(codes)
         if len(X) > _MOST_ROWS:
             kept = np.linspace(0, len(X) - 1, _MOST_ROWS).round().astype(np.intp)
-            X, tasks, groups = X[kept], tasks[kept], groups[kept]
+            X, tasks, groups, lost = X[kept], tasks[kept], groups[kept], lost[kept]
         nearest = np.empty(len(X))
         for part in row_blocks(len(X), len(X)):
             distance = cdist(X[part], X, "cityblock")
             distance[groups[part, None] == groups] = np.inf
             nearest[part] = distance.min(axis=1)
         scores = -np.where(np.isfinite(nearest), nearest, 0.0)
+        unit = score_range(scores)
+        scores = scores - unit * lost
         # Every task counts the same, however many rows it has.
         counts = np.bincount(tasks)
         weight = len(X) / (np.count_nonzero(counts) * counts[tasks])
         calibration = Calibration.from_scores(
             scores, np.zeros(len(X), dtype=np.intp), weight, 1, "held-out"
         )
-        return cls(X, guard(calibration), calibration)
+        return cls(X, guard, unit, calibration)
 
     def scores(self, X: Array) -> Array:
         """Score of each row, shape (n,); higher is more normal."""
         nearest = np.empty(len(X))
         for part in row_blocks(len(X), len(self.rows)):
             nearest[part] = cdist(X[part], self.rows, "cityblock").min(axis=1)
-        return self.guard.guarded(-nearest, self.guard.floor[0], X)
+        return -nearest - self.unit * self.guard.outside(X)
 
     def judge(
         self, scores: Array, alarm_rate: float, finest: float

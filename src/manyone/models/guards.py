@@ -1,0 +1,718 @@
+r"""Guards: what lowers the scores of rows unlike anything that was seen.
+
+Kernel values of a row far from everything are all 0, and so are the responses of a joint model to
+it: the same as for a row of another task. And a sum over columns dilutes one wild column. So a
+guard looks at the rows themselves. It is 0 inside what was seen and grows outside of it, and a
+:class:`Guarded` scorer subtracts it, in units of its scores.
+
+Left-out rows are judged by the same function, with the row, its copies and rows of its group
+ignored: whatever a guard does to new rows, it does to left-out ones, and thresholds know of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from scipy import sparse
+from scipy.spatial.distance import cdist
+
+from manyone._types import Array, Codes, Mask, Rows
+from manyone.groups import LeavingRows, leaving_rows
+from manyone.hashing import Hashes, row_hashes
+from manyone.kernels.gram import KernelScorer, Points
+from manyone.kernels.kernel import Kernel, resolve_kernel
+from manyone.kernels.widths import DISTANCES, distances
+from manyone.models.scorers import InMetric, Scorer
+from manyone.models.solution import Solution
+from manyone.rows import CodedRows, TrainingRows, group_rows, row_blocks
+
+#: Numbers of rows by their content.
+Keys = Codes | Hashes
+#: Points that a guard keeps of each task, and of all, at least, where it cannot have all rows.
+POINTS_PER_TASK = 32
+LEAST_POINTS = 256
+# Rows that say which distances are usual, at most, where not all rows are points.
+_MOST_ROWS = 2**13
+# Share of rows whose distance is usual.
+_USUAL = 0.99
+# In usual distances: up to the first, scores are as they are. At the second a row has lost twice
+# the score of rows far away. From the third on all rows are equally far.
+_START, _LOST, _FARTHEST = 1.2, 1.4, 4.0
+# Rows of a kernel matrix at most so far apart are copies: whether kernel values of copies are 1 to
+# the last digit is a matter of the processor. (KNFST takes them so too.)
+_COPIES = 5e-13
+# Beyond so many numbers a product of matrices is faster than differences one by one.
+_MANY = 2**11
+#: So many margins out of range raise an alarm, whatever else a row is like.
+ALARM = 2.0
+# So many more, and a row scores lower than any other.
+_MOST_MARGINS = 50.0
+# Kernel values smaller than exp(-700) underflow.
+_UNDERFLOW = 700.0
+
+
+class Guard(Protocol):
+    """Says how far rows are outside of what was seen."""
+
+    def outside(
+        self, X: Rows, codes: Codes | None, kernel_values: Array | None = None
+    ) -> Array:
+        """0 inside what was seen, growing outside of it, shape (n,).
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n, d)
+        codes : ndarray of shape (n,) or None
+            The task of each row; None: every task is asked about.
+        kernel_values : ndarray of shape (n, m) or None
+            Against the points of the scorer, where it has them at hand.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Guarded:
+    """A scorer whose scores are lowered by ``unit`` times what its guards say.
+
+    Parameters
+    ----------
+    scorer : Scorer
+    guards : tuple of Guard
+    unit : float
+        Of the scores.
+    shares_values : bool
+        Whether the guards are given the kernel values of the scorer, a :class:`KernelScorer`.
+    """
+
+    scorer: Scorer
+    guards: tuple[Guard, ...]
+    unit: float
+    shares_values: bool = False
+
+    @property
+    def points(self) -> Points:
+        """The rows that the scorer is expanded over."""
+        return self.scorer.points
+
+    def own(self, X: Rows, codes: Codes) -> Array:
+        """See :class:`Scorer`."""
+        scorer = self.scorer
+        if not isinstance(scorer, KernelScorer) or not self.shares_values:
+            return scorer.own(X, codes) - self.penalty(X, codes)
+        scores = np.empty(X.shape[0])
+        for rows, K in scorer.points.blocks(X):
+            penalty = self.penalty(X[rows], codes[rows], K)
+            scores[rows] = scorer.own_of(K, codes[rows]) - penalty
+        return scores
+
+    def all(self, X: Rows) -> Array:
+        """See :class:`Scorer`."""
+        scorer = self.scorer
+        if not isinstance(scorer, KernelScorer) or not self.shares_values:
+            return scorer.all(X) - self.penalty(X)[:, None]
+        scores = [
+            scorer.all_of(K) - self.penalty(X[rows], None, K)[:, None]
+            for rows, K in scorer.points.blocks(X)
+        ]
+        return np.concatenate(scores)
+
+    def far(self) -> Array | None:
+        """See :class:`Scorer`; of the scorer without guards."""
+        return self.scorer.far()
+
+    def penalty(
+        self, X: Rows, codes: Codes | None = None, kernel_values: Array | None = None
+    ) -> Array:
+        """What the scores of rows (n, d) are lowered by, shape (n,)."""
+        total = self.guards[0].outside(X, codes, kernel_values)
+        for guard in self.guards[1:]:
+            total = total + guard.outside(X, codes, kernel_values)
+        return self.unit * total
+
+
+def unguarded(scorer: Scorer) -> Scorer:
+    """A scorer without its guards."""
+    while isinstance(scorer, Guarded):
+        scorer = scorer.scorer
+    return scorer
+
+
+def nearness_in(scorer: Scorer) -> Nearness | None:
+    """The nearness that guards a scorer; None: there is none."""
+    guards = scorer.guards if isinstance(scorer, Guarded) else ()
+    return next((guard for guard in guards if isinstance(guard, Nearness)), None)
+
+
+# ------------------------------------------------------------------------ rows far from everything
+
+
+def excess_of(ratio: Array) -> Array:
+    """``h(e) = min(e^3 / 0.04, e)``, ``e = ratio - 1.2`` within 0 and 2.8, of ratios (n,).
+
+    A little beyond what is usual says little yet.
+    """
+    beyond = np.clip(ratio - _START, 0.0, _FARTHEST - _START)
+    return np.minimum(beyond**3 / (_LOST - _START) ** 2, beyond)
+
+
+def unit_of(scorer: Scorer) -> float:
+    """Unit of the scores; 0 where rows far away have no score.
+
+    (Left-out rows may respond on the other side of 0: lower than rows far away.)
+    """
+    far = scorer.far()
+    return 0.0 if far is None else 2.0 * float(np.abs(far).max()) / (_LOST - _START)
+
+
+@dataclass(frozen=True, eq=False)
+class UsualDistances:
+    """Distances to the nearest other row that training rows keep.
+
+    Parameters
+    ----------
+    ascending, mass : ndarray of shape (n,)
+        Distances, ascending, and their weights, summed up.
+    """
+
+    ascending: Array
+    mass: Array
+
+    @classmethod
+    def of(cls, nearest: Array, weight: Array) -> UsualDistances:
+        """Distances (n,) of rows, in whatever order, and their weights (n,)."""
+        order = np.argsort(nearest, kind="stable")
+        return cls(nearest[order], np.cumsum(weight[order]))
+
+    @cached_property
+    def limit(self) -> float:
+        """What nearly all distances do not exceed."""
+        wanted = _USUAL * (1.0 - 1e-12) * self.mass[-1]
+        return float(self.ascending[int(np.searchsorted(self.mass, wanted))])
+
+    def __getstate__(self) -> dict[str, Array]:
+        """State without what follows from it."""
+        return {"ascending": self.ascending, "mass": self.mass}
+
+    def joined(self, nearest: Array, weight: Array) -> UsualDistances:
+        """These distances and those of more rows."""
+        own_weight = np.diff(self.mass, prepend=0.0)
+        return UsualDistances.of(
+            np.append(self.ascending, nearest), np.append(own_weight, weight)
+        )
+
+    def left_out(self, nearest: Array, weight: Array) -> Array:
+        """`excess_of` distances (n,) of rows that are left out, in those usual among the others.
+
+        0 where there are no others, or none but copies.
+        """
+        one_count = np.minimum(weight, 1.0)
+        last = len(self.mass) - 1
+        wanted = _USUAL * (1.0 - 1e-12) * (self.mass[-1] - one_count)
+        below = np.minimum(np.searchsorted(self.mass, wanted), last)
+        # Reached below the row, or else it has to be reached without it.
+        above = np.minimum(np.searchsorted(self.mass, wanted + one_count), last)
+        place = np.where(self.ascending[below] < nearest, below, above)
+        limit = self.ascending[place]
+        usable = (self.mass[-1] > one_count) & (limit > 0.0) & np.isfinite(limit)
+        ratio = np.zeros(len(nearest))
+        ratio[usable] = nearest[usable] / limit[usable]
+        return excess_of(ratio)
+
+
+@dataclass(frozen=True, eq=False)
+class Nearness:
+    """How far rows are from the nearest training row, beside what is usual among these.
+
+    The distance is ``-log k``, the distance behind the kernel, at any width.
+
+    Parameters
+    ----------
+    points : Points
+        Training rows, sorted by task: all normal ones, or some of every task.
+    codes : ndarray of shape (p,)
+        Task of each point.
+    usual : UsualDistances
+    group : ndarray of shape (p,) or None
+        Points of one number leave together; None: each leaves alone.
+    columns : ndarray of shape (p,) or None
+        Where the points are among those of a scorer that shares its kernel values; None: they are
+        the same.
+    """
+
+    points: Points
+    codes: Codes
+    usual: UsualDistances
+    group: Codes | None = None
+    columns: Codes | None = None
+
+    @property
+    def limit(self) -> float:
+        """Distance that nearly all training rows keep; 0 or infinite: there is nothing to say."""
+        return self.usual.limit
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State without what follows from it."""
+        return {part.name: getattr(self, part.name) for part in fields(self)}
+
+    @cached_property
+    def hashes(self) -> Hashes:
+        """Of the content of the points, shape (p,)."""
+        return row_hashes(self.points.X)
+
+    def outside(
+        self, X: Rows, codes: Codes | None, kernel_values: Array | None = None
+    ) -> Array:
+        """See :class:`Guard`."""
+        limit = self.limit
+        if not 0.0 < limit < np.inf:
+            return np.zeros(X.shape[0])
+        if kernel_values is not None and limit * _FARTHEST < _UNDERFLOW:
+            if self.columns is not None:
+                kernel_values = kernel_values[:, self.columns]
+            largest = kernel_values.max(axis=1)
+            nearest = -np.log(np.maximum(largest, np.finfo(float).tiny))
+        else:
+            nearest = self._nearest(X, codes)
+        if nearest.max(initial=0.0) <= _START * limit:
+            return np.zeros(X.shape[0])
+        return excess_of(nearest / limit)
+
+    def _nearest(self, X: Rows, codes: Codes | None) -> Array:
+        """Distance of rows (n, d) to the nearest point, or to one that is near enough, (n,)."""
+        nearest = np.full(X.shape[0], np.inf)
+        if codes is not None and self.points.columns is None:
+            nearest = self._nearest_of_own_task(X, codes)
+            if nearest.max() <= _START * self.limit:
+                return nearest
+        far = np.flatnonzero(~(nearest <= _START * self.limit))
+        for part in row_blocks(len(far), 3 * (len(self.points) + X.shape[1])):
+            rows = far[part]
+            nearest[rows] = nearest_distances(self.points, X[rows])
+        return nearest
+
+    def _nearest_of_own_task(self, X: Rows, codes: Codes) -> Array:
+        """Distance of rows to the nearest point of their task; infinite where it has none."""
+        if len(codes) == 1:  # nothing to sort
+            own = _points_of_task(self.codes, codes[0])
+            if own.start < own.stop:
+                return nearest_distances(self.points, X, own)
+        nearest = np.full(X.shape[0], np.inf)
+        order, starts = group_rows(codes, int(codes.max()) + 1)
+        for task in np.unique(codes).tolist():
+            rows = order[starts[task] : starts[task + 1]]
+            own = _points_of_task(self.codes, task)
+            if own.start < own.stop:
+                nearest[rows] = nearest_distances(self.points, X[rows], own)
+        return nearest
+
+    def left_out(self, rows: CodedRows) -> Array:
+        """What `outside` would say of normal training rows if they had not been there, (n,)."""
+        nearest = self.nearest_others(rows, _START * self.limit)
+        return self.usual.left_out(nearest, rows.weight)
+
+    def nearest_others(self, rows: CodedRows, near_enough: float = -np.inf) -> Array:
+        """Distance of normal training rows to the nearest point that stays without them, (n,).
+
+        A row leaves with its copies, and with rows of its group. Rows that are `near_enough` to a
+        point of their own task are not compared with the others.
+        """
+        hashes = row_hashes(rows.X)
+        group = None
+        if isinstance(rows, TrainingRows) and rows.group is not None:
+            group = _group_of_points(self.hashes, hashes, rows.group)
+        neighbours = _Neighbours(self.points, self.codes, self.hashes, group)
+        return neighbours.near_enough(rows, hashes, near_enough)
+
+    # --------------------------------------------------------------------------------- updates
+
+    def recoded(self, codes: Codes) -> Nearness:
+        """The same with other numbers for the tasks (T,)."""
+        return self._take(np.arange(len(self.codes)), codes[self.codes])
+
+    def without(self, gone: Mask) -> Nearness | None:
+        """Nearness to the points that are left, which say what is usual; None: there are none."""
+        kept = np.flatnonzero(~gone)
+        if not len(kept):
+            return None
+        left = self._take(kept, self.codes[kept])
+        rows = TrainingRows(
+            left.points.X,
+            left.codes,
+            outlier=np.zeros(len(kept), dtype=bool),
+            weight=np.ones(len(kept)),
+            content=np.arange(len(kept)),
+            n_tasks=int(left.codes.max()) + 1,
+            group=left.group,
+        )
+        nearest = left.nearest_others(rows)
+        return replace(left, usual=UsualDistances.of(nearest, rows.weight))
+
+    def grown(self, rows: TrainingRows) -> Nearness:
+        """Nearness to more normal rows, too: some of every task that they belong to."""
+        chosen = spread_over_tasks(rows)
+        group = None
+        if rows.group is not None or self.group is not None:
+            before = np.arange(len(self.codes)) if self.group is None else self.group
+            more = np.arange(len(rows.codes)) if rows.group is None else rows.group
+            group = np.append(before, before.max(initial=-1) + 1 + more[chosen])
+        both = [self.points.X, rows.X[chosen]]
+        is_sparse = sparse.issparse(self.points.X)
+        X = sparse.vstack(both, format="csr") if is_sparse else np.vstack(both)
+        codes = np.append(self.codes, rows.codes[chosen])
+        grown = Nearness(Points(self.points.kernel, X), codes, self.usual, group)
+        grown = grown._take(np.arange(len(codes)), codes)
+        sample = rows.take(_evenly(rows.content, _MOST_ROWS))
+        nearest = grown.nearest_others(sample)
+        return replace(grown, usual=self.usual.joined(nearest, sample.weight))
+
+    def _take(self, kept: Codes, codes: Codes) -> Nearness:
+        """Some of the points, sorted by their tasks, which get these codes."""
+        order = np.argsort(codes, kind="stable")
+        return Nearness(
+            self.points.take(kept[order]),
+            codes[order],
+            self.usual,
+            None if self.group is None else self.group[kept[order]],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Neighbours:
+    """Points that training rows are compared with.
+
+    Parameters
+    ----------
+    points : Points
+    codes : ndarray of shape (p,)
+        Their tasks, ascending.
+    keys : ndarray of shape (p,) or None
+        Equal for copies; None: kernel values tell them.
+    group : ndarray of shape (p,) or None
+        Groups, as the rows have them; None: every row leaves alone.
+    """
+
+    points: Points
+    codes: Codes
+    keys: Keys | None
+    group: Codes | None
+
+    def nearest(
+        self,
+        rows: CodedRows,
+        keys: Keys | None,
+        numbers: Codes,
+        some: slice,
+        leaving: LeavingRows | None,
+    ) -> Array:
+        """Distance of rows (k,) to the nearest of some points that stays without them, (k,)."""
+        nearest = np.empty(len(numbers))
+        if self.keys is not None:
+            order = np.argsort(self.keys[some], kind="stable")
+            ascending = self.keys[some][order]
+        width = 2 * (some.stop - some.start) + rows.X.shape[1]
+        for part in row_blocks(len(numbers), width):
+            block = numbers[part]
+            apart, scale = raw_distances(self.points, rows.X[block], some)
+            if self.keys is None or keys is None:
+                apart[apart <= _COPIES] = np.inf
+            else:
+                first = np.searchsorted(ascending, keys[block], side="left")
+                last = np.searchsorted(ascending, keys[block], side="right")
+                for place in range(int((last - first).max(initial=0))):
+                    has_copy = np.flatnonzero(first + place < last)
+                    apart[has_copy, order[first[has_copy] + place]] = np.inf
+            if leaving is not None and self.group is not None:
+                theirs = self.codes[some], self.group[some]
+                apart[leaving.neighbours(block, *theirs)] = np.inf
+            if np.isnan(apart.sum()):  # differences that overflow
+                apart[np.isnan(apart)] = np.inf
+            nearest[part] = scale * np.maximum(apart.min(axis=1), 0.0)
+        return nearest
+
+    def near_enough(self, rows: CodedRows, keys: Keys, enough: float) -> Array:
+        """The same for all rows (n,), of points of the own task where these are near enough."""
+        nearest = np.full(rows.X.shape[0], np.inf)
+        leaving = None
+        if self.group is not None:
+            assert isinstance(rows, TrainingRows)
+            leaving = leaving_rows(rows)
+        if enough > 0.0:
+            order, starts = group_rows(rows.codes, int(rows.codes.max(initial=0)) + 1)
+            for task in np.unique(rows.codes).tolist():
+                own = _points_of_task(self.codes, task)
+                numbers = order[starts[task] : starts[task + 1]]
+                if own.start < own.stop:
+                    nearest[numbers] = self.nearest(rows, keys, numbers, own, leaving)
+        far = np.flatnonzero(~(nearest <= enough))
+        everything = slice(0, len(self.codes))
+        nearest[far] = self.nearest(rows, keys, far, everything, leaving)
+        return nearest
+
+
+def nearness_of(
+    kernel: Kernel, rows: TrainingRows, *, all_rows: bool = False
+) -> tuple[Nearness, Array]:
+    """Nearness to training rows, and what it says of the normal ones where they are left out.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        One that fades.
+    rows : TrainingRows
+    all_rows : bool
+        Whether all normal rows are points; else some of every task.
+
+    Returns
+    -------
+    nearness : Nearness
+    left_out : ndarray of shape (k,)
+        For the normal rows.
+    """
+    normal = np.flatnonzero(~rows.outlier)
+    if len(normal) < len(rows.codes):
+        rows = rows.take(normal)
+    chosen = np.argsort(rows.codes, kind="stable")
+    if not all_rows:
+        chosen = spread_over_tasks(rows)
+    codes = rows.codes[chosen]
+    group = None if rows.group is None else rows.group[chosen]
+    if rows.columns is None:
+        keys = rows.content
+        points = Points(kernel, rows.X[chosen])
+        neighbours = _Neighbours(points, codes, keys[chosen], group)
+    else:
+        keys = None
+        none = np.empty((len(chosen), 0))
+        points = Points(kernel, none, rows.columns[chosen])
+        # Training rows bring their values in the order of the rows.
+        neighbours = _Neighbours(Points(kernel, none, chosen), codes, None, group)
+    sample = np.arange(len(rows.codes))
+    if not all_rows and keys is not None:
+        sample = _evenly(rows.content, _MOST_ROWS)
+    leaving = None if group is None else leaving_rows(rows)
+    everything = slice(0, len(chosen))
+    nearest = neighbours.nearest(rows, keys, sample, everything, leaving)
+    usual = UsualDistances.of(nearest, rows.weight[sample])
+    if len(sample) < len(rows.codes):
+        assert keys is not None
+        nearest = neighbours.near_enough(rows, keys, _START * usual.limit)
+    nearness = Nearness(points, codes, usual, group, normal[chosen])
+    return nearness, usual.left_out(nearest, rows.weight)
+
+
+def with_nearness(
+    solution: Solution, rows: TrainingRows, landmarks: int | None
+) -> Solution:
+    """The solution with scores lowered where rows are far from everything, left-out ones too.
+
+    Parameters
+    ----------
+    solution : Solution
+        Without a guard.
+    rows : TrainingRows
+        That it was fitted to.
+    landmarks : int or None
+        Of a joint model.
+
+    Returns
+    -------
+    Solution
+        The same where the kernel is not one of a distance.
+    """
+    scorer = solution.scorer
+    unit = unit_of(scorer)
+    if not unit:
+        return solution
+    shares_values = isinstance(scorer, KernelScorer) and len(scorer.points) == len(
+        rows.codes
+    )
+    all_rows = shares_values or (landmarks is not None and len(rows.codes) <= landmarks)
+    kernel = scorer.points.kernel
+    if isinstance(scorer, InMetric):
+        kernel = raw_kernel(kernel, rows.X)
+    nearness, lost = nearness_of(kernel, rows, all_rows=all_rows)
+    left_out = solution.left_out
+    if left_out is not None:
+        left_out = left_out.copy()
+        left_out[~rows.outlier] -= unit * lost
+    assert nearness.columns is not None
+    in_order = np.array_equal(nearness.columns, np.arange(len(rows.codes)))
+    if not shares_values or in_order:
+        nearness = replace(nearness, columns=None)
+    guarded = Guarded(scorer, (nearness,), unit, shares_values)
+    return replace(solution, scorer=guarded, left_out=left_out)
+
+
+def guarded_by(solution: Solution, nearness: Nearness | None) -> Solution:
+    """A solution by passes, whose left-out scores were lowered, with its guard."""
+    unit = unit_of(solution.scorer)
+    if nearness is None or not unit:
+        return solution
+    return replace(solution, scorer=Guarded(solution.scorer, (nearness,), unit))
+
+
+def lowered(
+    scores: Array, rows: CodedRows, nearness: Nearness | None, unit: float
+) -> Array:
+    """Left-out scores (n,) of normal training rows, lower where those are far from the others."""
+    if nearness is None or not unit > 0.0:
+        return scores
+    return scores - unit * nearness.left_out(rows)
+
+
+def raw_kernel(kernel: Kernel, X: Rows) -> Kernel:
+    """A kernel of rows in a metric, made one of rows (n, d) that have not gone through it."""
+    name = str(kernel.name).partition("+")[0]
+    return replace(resolve_kernel(name, X, gamma=1.0), gamma=(1.0,))
+
+
+def spread_over_tasks(rows: TrainingRows) -> Codes:
+    """Distinct rows of each task, at most a fixed number: evenly over the order of content."""
+    number = max(POINTS_PER_TASK, LEAST_POINTS // rows.n_tasks)
+    order = np.lexsort((rows.content, rows.codes))
+    codes = rows.codes[order]
+    new_task = np.diff(codes, prepend=-2) != 0
+    new_row = new_task | (np.diff(rows.content[order], prepend=-1) != 0)
+    order = order[new_row]
+    starts = np.flatnonzero(new_task[new_row])
+    counts = np.diff(np.append(starts, len(order)))
+    rank = np.arange(len(order)) - np.repeat(starts, counts)
+    count = np.repeat(counts, counts)
+    share = np.minimum(number, count)
+    return order[(rank * share) // count != ((rank - 1) * share) // count]
+
+
+def nearest_distances(points: Points, X: Rows, some: slice = slice(None)) -> Array:
+    """The least ``-log k`` of rows (m, d) and some of the points, also where k underflows, (m,)."""
+    apart, scale = raw_distances(points, X, some)
+    nearest = apart.min(axis=1)
+    if np.isnan(nearest).any():  # differences that overflow
+        nearest = np.where(np.isnan(apart), np.inf, apart).min(axis=1)
+    return np.asarray(scale * np.maximum(nearest, 0.0))
+
+
+def raw_distances(points: Points, X: Rows, some: slice) -> tuple[Array, float]:
+    """``-log k`` of rows and some points, (m, p), over a scale; a little below 0 by rounding."""
+    kernel = points.kernel
+    parts = []
+    with np.errstate(all="ignore"):
+        if points.columns is not None:
+            return -np.log(np.maximum(points.values(X, some), 0.0)), 1.0
+        Y = points.side.rows[some]
+        is_dense = not sparse.issparse(Y) and kernel.name != "chi2"
+        if is_dense:
+            X = X.toarray() if sparse.issparse(X) else np.asarray(X, dtype=np.float64)
+            X = kernel.scaled(X)
+        for name in str(kernel.name).split("+"):
+            metric: Any = DISTANCES[name]
+            if not is_dense:
+                parts.append(distances(metric, X, Y))
+            elif metric != "sqeuclidean" or Y.size <= _MANY:
+                parts.append(cdist(X, Y, metric))
+            else:  # |x|^2 + |y|^2 - 2 x'y as one product
+                x_norms = np.einsum("ij,ij->i", X, X)
+                y_norms = np.einsum("ij,ij->i", Y, Y)
+                left = np.column_stack([X, x_norms, np.ones(len(X))])
+                right = np.column_stack([-2.0 * Y, np.ones(len(Y)), y_norms])
+                parts.append(left @ right.T)
+        if len(parts) == 1:
+            return parts[0], kernel.gamma[0]
+        # Of a mixture the mean of two kernels.
+        first, second = (-g * part for g, part in zip(kernel.gamma, parts, strict=True))
+        return np.log(2.0) - np.logaddexp(first, second), 1.0
+
+
+def _points_of_task(codes: Codes, task: int) -> slice:
+    """Which of the points, sorted by their tasks (p,), are of one task."""
+    return slice(int(codes.searchsorted(task)), int(codes.searchsorted(task + 1)))
+
+
+def _group_of_points(points: Hashes, hashes: Hashes, group: Codes) -> Codes:
+    """Groups (p,) of points that are among rows of these hashes and groups (n,); -1: not so."""
+    if not len(hashes):
+        return np.full(len(points), -1)
+    order = np.argsort(hashes)
+    place = np.searchsorted(hashes[order], points)
+    place = order[np.minimum(place, len(order) - 1)]
+    return np.where(hashes[place] == points, group[place], -1)
+
+
+def _evenly(content: Codes, number: int) -> Codes:
+    """So many rows, or all, evenly over the order of their content, ascending."""
+    order = np.argsort(content, kind="stable")
+    if len(order) <= number:
+        return np.arange(len(order))
+    return np.sort(order[np.linspace(0, len(order) - 1, number).astype(np.intp)])
+
+
+# -------------------------------------------------------------------------- values out of range
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnRange:
+    """How far the wildest value of a row is out of the range of its column.
+
+    In margins: 0 up to one of them, 1 at two, where a row is to raise an alarm.
+
+    Parameters
+    ----------
+    lower, upper : ndarray of shape (d,)
+        Range of each column.
+    below, above : ndarray of shape (d,)
+        Margins on either side; infinite where a column is not guarded.
+    """
+
+    lower: Array
+    upper: Array
+    below: Array
+    above: Array
+
+    def widened(self, X: Array) -> ColumnRange:
+        """Ranges that reach to more normal rows (n, d), with the margins that there are."""
+        lower = np.minimum(self.lower, X.min(axis=0, initial=np.inf))
+        upper = np.maximum(self.upper, X.max(axis=0, initial=-np.inf))
+        return ColumnRange(lower, upper, self.below, self.above)
+
+    def margins(self, X: Rows, columns: Any = slice(None)) -> Array:
+        """Margins that each value of some columns is out of its range, shape (n, columns)."""
+        X = X[:, columns]
+        under = (self.lower[columns] - X) / self.below[columns]
+        over = (X - self.upper[columns]) / self.above[columns]
+        return np.maximum(np.maximum(under, over), 0.0)
+
+    def outside(
+        self,
+        X: Rows,
+        codes: Codes | None = None,
+        kernel_values: Array | None = None,
+    ) -> Array:
+        """See :class:`Guard`."""
+        # Margins grow away from the range: a column's extremes say whether any row counts.
+        extremes = np.stack([X.min(axis=0), X.max(axis=0)])
+        wild = self.margins(extremes).max(axis=0) > 1.0
+        if not wild.any():
+            return np.zeros(X.shape[0])
+        return excess_of_margins(self.margins(X, wild).max(axis=1))
+
+
+def excess_of_margins(margins: Array) -> Array:
+    """What a range guard says of rows whose wildest value is so many margins out of range, (n,)."""
+    first = np.clip(margins - 1.0, 0.0, ALARM - 1.0)
+    return first + np.clip((margins - ALARM) / _MOST_MARGINS, 0.0, 1.0)
+
+
+def score_range(scores: Array) -> float:
+    """How far scores differ: a row that loses so much scores below all of them."""
+    return max(float(np.ptp(scores) + np.abs(scores).max()), 1e-6)
+
+
+def column_range_in(scorer: Scorer) -> ColumnRange | None:
+    """The range guard of a scorer; None: there is none."""
+    while isinstance(scorer, Guarded):
+        for guard in scorer.guards:
+            if isinstance(guard, ColumnRange):
+                return guard
+        scorer = scorer.scorer
+    return None
