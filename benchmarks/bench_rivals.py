@@ -118,7 +118,7 @@ def bench_morvr() -> None:
     X, task = clusters(10, 50)
     start = time.perf_counter()
     model = MORVR().fit(X, task=task)
-    seconds_of_all = time.perf_counter() - start
+    total = time.perf_counter() - start
     start = time.perf_counter()
     solve_morvr(
         model.kernel_.gram(X),
@@ -128,7 +128,7 @@ def bench_morvr() -> None:
     )
     once = time.perf_counter() - start
     print(
-        f"  MORVR.fit, 10 x 50 rows {seconds_of_all:6.2f}, of which {once:.2f} for the solution and the "
+        f"  MORVR.fit, 10 x 50 rows {total:6.2f}, of which {once:.2f} for the solution and the "
         "rest for thresholds from ten refits"
     )
 

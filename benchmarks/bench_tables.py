@@ -197,7 +197,8 @@ def simulated(name: str, seeds: int) -> None:
         beside = f", {gapped:.1f} % of those with a gap" if share else ""
         print(
             f"{name}, {100 * share:.0f} % gaps, {seeds} seeds: alarms on {complete:.1f} % of "
-            f"normal rows{beside}; caught {first:.1f} % in the first number, {last:.1f} % in the last",
+            f"normal rows{beside}; caught {first:.1f} % in the first number, "
+            f"{last:.1f} % in the last",
             flush=True,
         )
 
