@@ -40,6 +40,7 @@ STUDIES = (
     ("bench_incidents.py",),
     ("bench_promises.py",),
     ("bench_regimes.py",),
+    ("bench_store.py",),
     ("bench_tables.py",),
     ("bench_time.py",),
     ("bench_two_layers.py",),
