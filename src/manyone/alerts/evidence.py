@@ -233,7 +233,7 @@ def _p_steps(weight: Array) -> Array:
     return np.asarray((1.0 + mass) / (1.0 + mass[-1]))
 
 
-def depth_pvalues(depth: Array, reference: Array) -> Array:
+def depth_pvalues(depth: Array, reference: Array, n_tasks: int = 1) -> Array:
     """P-values of distances that keep falling beyond the largest left-out one.
 
     Parameters
@@ -242,6 +242,9 @@ def depth_pvalues(depth: Array, reference: Array) -> Array:
         Distance of each new row from its task.
     reference : ndarray of shape (n,)
         Distances of training rows from their task without them.
+    n_tasks : int
+        Tasks that these rows are of. Tails of tasks differ, so several tasks count as
+        the units that the power is estimated from: k is then at most their number.
 
     Returns
     -------
@@ -265,8 +268,10 @@ def depth_pvalues(depth: Array, reference: Array) -> Array:
     total = float(np.sum(np.log(descending[:largest] / level)))
     if not total > 0.0:
         return nothing
-    beyond = np.log(np.maximum(depth, level) / level) / total
-    tail = (largest + 1.0) / (count + 1.0) * (1.0 + beyond) ** -largest
+    units = largest if n_tasks == 1 else min(largest, n_tasks)
+    sum_of_units = total * units / largest
+    beyond = np.log(np.maximum(depth, level) / level) / sum_of_units
+    tail = (largest + 1.0) / (count + 1.0) * (1.0 + beyond) ** -units
     lowest_rank = 1.0 / (count + 1.0)
     return np.where(depth > descending[0], np.clip(tail, 1e-300, lowest_rank), nothing)
 

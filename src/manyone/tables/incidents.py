@@ -137,10 +137,11 @@ def findings_of(
     alarms = np.flatnonzero(alarm)
     has_times = len(blocks) > 0 and all(block.time is not None for block in blocks)
     times = [block.time for block in blocks if block.time is not None]
-    reference = model._reference().left_out_depths
+    reference = model._reference()
+    n_tasks = int(reference.has_depth.sum())
     depth_p = np.ones(len(codes))
     depth = _joined([block.depth for block in blocks])
-    depth_p[alarms] = depth_pvalues(depth, reference)
+    depth_p[alarms] = depth_pvalues(depth, reference.left_out_depths, n_tasks)
     rows = Rows(
         number=_joined([block.answers.rows for block in blocks], np.intp),
         task=codes,
