@@ -40,7 +40,7 @@ _MOST_ROWS = 2**13
 _USUAL = 0.99
 # In usual distances: up to the first, scores are as they are. At the second a row has lost twice
 # the score of rows far away. From the third on all rows are equally far.
-_START, _LOST, _FARTHEST = 1.2, 1.4, 4.0
+_START, _LOST, _FARTHEST = 1.2, 1.4, 1e6
 # Rows of a kernel matrix at most so far apart are copies: whether kernel values of copies are 1 to
 # the last digit is a matter of the processor. (KNFST takes them so too.)
 _COPIES = 5e-13
@@ -50,8 +50,8 @@ _MANY = 2**11
 ALARM = 2.0
 # So many more, and a row scores lower than any other.
 _MOST_MARGINS = 50.0
-# Kernel values smaller than exp(-700) underflow.
-_UNDERFLOW = 700.0
+# Smaller kernel values have lost digits.
+_UNDERFLOW = 1e-300
 
 
 class Guard(Protocol):
@@ -149,12 +149,14 @@ def nearness_in(scorer: Scorer) -> Nearness | None:
 
 
 def excess_of(ratio: Array) -> Array:
-    """``h(e) = min(e^3 / 0.04, e)``, ``e = ratio - 1.2`` within 0 and 2.8, of ratios (n,).
+    """``h(e) = e^3 / 0.04`` of ``e = ratio - 1.2``; from e = 0.2 on ``0.2 (1 + log(e / 0.2))``.
 
-    A little beyond what is usual says little yet.
+    A little beyond what is usual says little yet; far away, rows stay in the order of distances.
     """
-    beyond = np.clip(ratio - _START, 0.0, _FARTHEST - _START)
-    return np.minimum(beyond**3 / (_LOST - _START) ** 2, beyond)
+    step = _LOST - _START
+    beyond = np.clip(ratio - _START, 0.0, _FARTHEST) / step
+    slow = np.minimum(beyond, 1.0) ** 3
+    return step * (slow + np.log(np.maximum(beyond, 1.0)))
 
 
 def unit_of(scorer: Scorer) -> float:
@@ -268,13 +270,16 @@ class Nearness:
         limit = self.limit
         if not 0.0 < limit < np.inf:
             return np.zeros(X.shape[0])
-        if kernel_values is not None and limit * _FARTHEST < _UNDERFLOW:
+        if kernel_values is None:
+            nearest = self._nearest(X, codes)
+        else:
             if self.columns is not None:
                 kernel_values = kernel_values[:, self.columns]
             largest = kernel_values.max(axis=1)
-            nearest = -np.log(np.maximum(largest, np.finfo(float).tiny))
-        else:
-            nearest = self._nearest(X, codes)
+            nearest = -np.log(np.maximum(largest, _UNDERFLOW))
+            if largest.min() <= _UNDERFLOW:
+                vanished = np.flatnonzero(largest <= _UNDERFLOW)
+                nearest[vanished] = self._nearest(X[vanished], None)
         if nearest.max(initial=0.0) <= _START * limit:
             return np.zeros(X.shape[0])
         return excess_of(nearest / limit)
