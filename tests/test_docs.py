@@ -61,4 +61,5 @@ def test_every_public_name_is_documented():
 def test_no_links_to_nowhere_in_markdown():
     for page in ("README.md", "CONTRIBUTING.md", "SECURITY.md"):
         for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
-            assert (ROOT / target).exists(), f"{page} points to {target}"
+            if not target.startswith("https://"):
+                assert (ROOT / target).exists(), f"{page} points to {target}"

@@ -50,6 +50,8 @@ class Writer:
     # Places of what has been written, by identity, which the list keeps from being reused.
     _places: dict[int, Json] = field(default_factory=dict)
     _seen: list[object] = field(default_factory=list)
+    # Fields that lead to the value at hand, for messages.
+    _fields: list[str] = field(default_factory=list)
 
     def tree(self, value: Any) -> Json:
         """The tree of a value.
@@ -92,14 +94,18 @@ class Writer:
         entry = entry_of(value)
         if entry is not None:
             state = entry.state(value)
-            fields = {key: self.tree(item) for key, item in state.items()}
+            fields = {}
+            for key, item in state.items():
+                self._fields.append(f"{key} of {entry.name}")
+                fields[key] = self.tree(item)
+                self._fields.pop()
             self.objects.append({"type": entry.name, "fields": fields})
             return {"object": len(self.objects) - 1}
         if hasattr(value, "get_params") and not isinstance(value, type):
             self.foreign.append(value)
             return {"foreign": len(self.foreign) - 1}
-        kind = type(value)
-        raise ValueError(f"it holds a {kind.__module__}.{kind.__qualname__}")
+        holder = self._fields[-1] if self._fields else "it"
+        raise ValueError(f"{holder} holds a {_described(value)}")
 
     def _array(self, value: AnyArray) -> int:
         """Place of an array in the list."""
@@ -223,3 +229,11 @@ def _place(number: Json) -> int:
     if type(number) is not int or number < 0:
         raise ModelFileError(f"{number!r} is no place in a list")
     return number
+
+
+def _described(value: object) -> str:
+    """Type of a value, and the name of a function or a class."""
+    kind = type(value)
+    text = f"{kind.__module__}.{kind.__qualname__}"
+    name = getattr(value, "__qualname__", None)
+    return text if name is None else f"{text}, {name}"
