@@ -670,7 +670,7 @@ def dot(a, b):
 @methods
 def test_a_callable_kernel_cannot_be_saved(method, tmp_path):
     model = method(kernel=dot).fit(X, task=TASK)
-    with says(method.__name__, "cannot be saved", "dot"):
+    with says(method.__name__, "cannot be saved", "kernel of", "function", "dot"):
         save(model, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 
@@ -689,7 +689,7 @@ def test_a_model_of_sparse_rows_can_be_saved(method, tmp_path):
 def test_files_that_are_no_models(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         load(tmp_path / "nowhere")
-    header = {"format": "manyone model", "format_version": 99, "model": "JointOCKSR"}
+    header = {"format": "manyone model", "format_version": 3, "model": "JointOCKSR"}
     contents = {
         "empty": b"",
         "table.csv": b"a,b\n1,2\n",
@@ -698,11 +698,16 @@ def test_files_that_are_no_models(tmp_path):
         "list.json": b"[]\n",
         "number.json": b"3\n",
         "nested.json": b"[" * 3000,
-        "future": json.dumps({**header, "bytes": 0, "sha256": ""}).encode() + b"\n",
+        "earlier": json.dumps({**header, "bytes": 0, "sha256": ""}).encode() + b"\n",
+        "former": b"manyone archive 3\n{}\n",
+        "future": b"manyone archive 99\n{}\n",
     }
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
         with says(name):
+            load(tmp_path / name)
+    for name in ("earlier", "former"):
+        with says(name, "fit the model again"):
             load(tmp_path / name)
     with says("future", "99", "upgrade"):
         load(tmp_path / "future")
@@ -750,14 +755,16 @@ def test_few_rows_give_exactly_one_warning_that_names_the_floor(method, metric):
 
 
 @methods
-def test_small_tasks_are_named_with_their_floor_and_the_pool(method):
+def test_small_tasks_are_named_with_their_floor_and_their_lenders(method):
     rows = np.r_[0:20, 20:24]  # 20 pumps, 4 fans
     (warning,) = calibration_warnings(lambda: method().fit(X[rows], task=TASK[rows]))
     text = str(warning.message)
     assert "'fan'" in text
     assert "'pump'" not in text
     assert "0.2" in text  # 1 / (4 + 1)
-    assert "pool" in text
+    assert "borrow" in text
+    assert "2 task" in text  # fans and pumps lend
+    assert "0.1" in text  # 1 / (2 (4 + 1)): the smallest p-value with two lenders
 
 
 @methods
@@ -803,7 +810,8 @@ def test_tune_and_search_do_not_repeat_the_warning(method):
 def test_select_explains_the_floor_when_nothing_can_be_rejected(method):
     model = method(alarm_rate=0.05).fit(X, task=TASK)
     (warning,) = calibration_warnings(lambda: model.select(X, task=TASK, fdr=0.001))
-    assert f"{1 / 41:.3g}" in str(warning.message)  # of the pool of both tasks
+    # At this rate tasks of 20 rows borrow: two tasks lend, the own one has 20 rows.
+    assert f"{1 / (2 * 21):.3g}" in str(warning.message)
 
 
 @methods
