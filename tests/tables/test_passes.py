@@ -20,7 +20,7 @@ from manyone import (
     NonlinearOCKSR,
     TableModel,
 )
-from manyone.models.guards import unguarded
+from manyone.models.guards import column_range_in, unguarded
 from manyone.tables.facts import Facts
 from manyone.tables.frames import Column, read_column, text_column
 
@@ -100,7 +100,7 @@ def test_what_is_known_of_all_rows_does_not_come_from_the_sample(monkeypatch):
     np.testing.assert_allclose(
         few.encoder_.fill[:, where], WHOLE.encoder_.fill[:, where]
     )
-    guards = few.model_.solution_.guard, WHOLE.model_.solution_.guard
+    guards = [column_range_in(each.model_.solution_.scorer) for each in (few, WHOLE)]
     for ends in ("lower", "upper"):
         values = [_flow(few, getattr(g, ends)[[0], None]) for g in guards[:1]]
         wanted = [_flow(WHOLE, getattr(g, ends)[[0], None]) for g in guards[1:]]
