@@ -227,6 +227,28 @@ def test_points_are_spread_over_tasks(monkeypatch):
     assert len(np.unique(rows.content[chosen])) == 15
 
 
+def test_landmarks_in_another_order_share_no_kernel_values():
+    """Else distances to other points would be taken for those to the points of the guard."""
+    X, task = blobs(n_tasks=4, n_rows=10)
+    outlier = np.arange(len(X)) % 10 == 0
+    X[outlier] += 10.0
+    exact = NonlinearOCKSR().fit(X, task=task, outlier=outlier)
+    landmarks = NonlinearOCKSR(landmarks=len(X), random_state=1)
+    landmarks.fit(X, task=task, outlier=outlier)
+    assert exact.solution_.scorer.shares_values
+    assert not np.array_equal(
+        landmarks.solution_.scorer.points.X, exact.solution_.scorer.points.X
+    )
+    far_rows = X + 10.0
+    np.testing.assert_allclose(
+        landmarks.solution_.scorer.penalty(far_rows),
+        exact.solution_.scorer.penalty(far_rows),
+    )
+    np.testing.assert_allclose(
+        landmarks.score_tasks(far_rows), exact.score_tasks(far_rows), atol=1e-5
+    )
+
+
 @pytest.mark.slow
 def test_rate_of_two_layers_on_small_overlapping_tasks():
     """Responses grow with the rows of a fit: thresholds from folds must not feel it."""

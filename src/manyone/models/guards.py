@@ -530,9 +530,7 @@ def with_nearness(
     unit = unit_of(scorer)
     if not unit:
         return solution
-    shares_values = isinstance(scorer, KernelScorer) and len(scorer.points) == len(
-        rows.codes
-    )
+    shares_values = isinstance(scorer, KernelScorer) and _are_rows(scorer.points, rows)
     all_rows = shares_values or (landmarks is not None and len(rows.codes) <= landmarks)
     kernel = scorer.points.kernel
     if isinstance(scorer, InMetric):
@@ -548,6 +546,15 @@ def with_nearness(
         nearness = replace(nearness, columns=None)
     guarded = Guarded(scorer, (nearness,), unit, shares_values)
     return replace(solution, scorer=guarded, left_out=left_out)
+
+
+def _are_rows(points: Points, rows: TrainingRows) -> bool:
+    """Whether points are the training rows, in their order; landmarks may have another."""
+    if len(points) != len(rows.codes):
+        return False
+    if points.columns is not None and rows.columns is not None:
+        return np.array_equal(points.columns, rows.columns)
+    return np.array_equal(row_hashes(points.X), row_hashes(rows.X))
 
 
 def guarded_by(solution: Solution, nearness: Nearness | None) -> Solution:
