@@ -95,6 +95,16 @@ class TrainingRows(CodedRows):
             some[name] = None if value is None else value[rows]
         return replace(self, **some)
 
+    def as_new(self, rows: Codes) -> Rows:
+        """Some of the rows as they would be brought to be scored."""
+        X = self.X[rows]
+        if self.columns is None:
+            return X
+        # New rows bring kernel values against all rows that were given.
+        values = np.zeros((len(rows), int(self.columns.max()) + 1))
+        values[:, self.columns] = X
+        return values
+
     def keys(self, like: TrainingRows) -> Codes:
         """Equal for copies of a row of a task (and of a group), also beside rows alike, (n,)."""
         key = ((self.codes + 1) * 2 + self.outlier) * (

@@ -233,7 +233,7 @@ def test_a_yes_no_column_does_not_fall_at_once(landmarks):
     assert np.mean(rates) < 0.1
 
 
-def test_a_single_row_raises_no_alarm():
+def test_a_single_row_raises_no_alarm_but_for_rows_far_from_everything():
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(6), [20] * 5 + [1])
     X = rng.normal(size=(101, 4)) + 3.0 * rng.normal(size=(6, 4))[task]
@@ -242,6 +242,9 @@ def test_a_single_row_raises_no_alarm():
     Z = X[-1] + rng.normal(size=(200, 4))
     assert np.all(model.predict(Z, task=np.full(200, 5)) == 1)
     assert np.all(model.pvalues(Z, task=np.full(200, 5)) >= 0.5)
+    far = X[-1] + 60.0 * np.eye(4)
+    assert np.all(model.predict(far, task=np.full(4, 5)) == -1)
+    assert np.all(model.pvalues(far, task=np.full(4, 5)) <= 0.05)
     # Held out, the score of a single row is a proper one.
     model.calibrate(X, task=task)
     assert model.offset_[5] > -1e299

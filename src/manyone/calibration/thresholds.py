@@ -146,7 +146,7 @@ class Calibration:
         seen = np.full(len(scores), np.inf)
         tied = np.flatnonzero(tied_scores(scores, rows.codes, rows.weight))
         if len(tied) and rows.X.shape[1]:  # a model of landmarks has not kept its rows
-            seen[tied] = solution.own(rows.X[tied], rows.codes[tied])
+            seen[tied] = solution.own(rows.as_new(tied), rows.codes[tied])
         return cls.from_scores(
             scores,
             rows.codes,
@@ -197,7 +197,12 @@ class Calibration:
         """Which tasks have too few rows for the rate and borrow others', shape (T,)."""
         return 1.0 / (self.counts + 1.0) > alarm_rate
 
-    def at(self, alarm_rate: float, limit_ratio: float = LIMIT_RATIO) -> Thresholds:
+    def at(
+        self,
+        alarm_rate: float,
+        limit_ratio: float = LIMIT_RATIO,
+        lowest: Array | None = None,
+    ) -> Thresholds:
         """Thresholds and p-values for a promised rate.
 
         Parameters
@@ -206,6 +211,9 @@ class Calibration:
             Tasks whose own rows are too few to resolve it borrow.
         limit_ratio : float
             A task that borrows raises at most this multiple of the rate.
+        lowest : ndarray of shape (T,) or None
+            Scores of rows as far from everything as guards can tell. They are all that
+            raises an alarm in a task with a single row.
 
         Returns
         -------
@@ -213,9 +221,16 @@ class Calibration:
         """
         counts = self.counts
         borrows = self.pooled(alarm_rate)
-        lenders = _lenders(counts, self.lends, borrows, alarm_rate)
-        pool = Pool.of(self, lenders, borrows | lenders)
-        return Thresholds(self, alarm_rate, limit_ratio, counts, borrows, pool)
+        # Weights may be tiny or huge: then sizes are what can be said of them.
+        with np.errstate(under="ignore", over="ignore"):
+            lenders = _lenders(counts, self.lends, borrows, alarm_rate)
+            pool = Pool.of(self, lenders, borrows | lenders)
+            mass = np.concatenate([[0.0], np.cumsum(self.weight / counts[self.codes])])
+        if lowest is None:
+            lowest = np.full(len(counts), -np.inf)
+        return Thresholds(
+            self, alarm_rate, limit_ratio, counts, borrows, pool, mass, lowest
+        )
 
     def offsets(self, alarm_rate: float) -> tuple[Array, Array]:
         """See `Thresholds.offsets`."""
@@ -315,6 +330,10 @@ class Thresholds:
         Calibration rows of each task.
     borrows : ndarray of bool of shape (T,)
     pool : Pool
+    mass : ndarray of shape (n + 1,)
+        Shares of their tasks that the first k calibration scores are, summed up.
+    lowest : ndarray of shape (T,)
+        Scores of rows as far from everything as can be told; minus infinity: unknown.
     """
 
     calibration: Calibration
@@ -323,6 +342,8 @@ class Thresholds:
     counts: Array
     borrows: Mask
     pool: Pool
+    mass: Array
+    lowest: Array
 
     def pvalues(self, scores: Array, codes: Codes) -> Array:
         """P-value of each score (k,) against the calibration scores of its task (k,)."""
@@ -338,21 +359,24 @@ class Thresholds:
 
     def _own_pvalues(self, scores: Array, codes: Codes) -> Array:
         """Ranks among the task's own scores, shape (k,)."""
-        calibration = self.calibration
-        below = count_up_to(calibration.scores, calibration.starts, scores, codes)
-        mass = np.concatenate([[0.0], np.cumsum(calibration.weight)])
-        first = mass[calibration.starts[codes]]
-        return (1.0 + mass[below] - first) / (1.0 + self.counts[codes])
+        counts = self.counts[codes]
+        share = self._share_up_to(self.calibration.scores, scores, codes)
+        return (1.0 + counts * share) / (1.0 + counts)
+
+    def _share_up_to(self, values: Array, scores: Array, codes: Codes) -> Array:
+        """Share of the values of each score's task that do not exceed it, shape (k,)."""
+        starts = self.calibration.starts
+        below = count_up_to(values, starts, scores, codes)
+        share = self.mass[below] - self.mass[starts[codes]]
+        # Sums of shares end at 1 but for rounding.
+        return np.where(below == starts[codes + 1], 1.0, np.minimum(share, 1.0))
 
     def _borrowed_pvalues(self, scores: Array, codes: Codes, own: Array) -> Array:
         """P-values with tasks as units, from ranks `own` (k,) in the task itself."""
-        calibration = self.calibration
         values = scores / self.pool.spread[codes]
         lends = self.pool.lenders[codes]
-        below = count_up_to(self.pool.scaled, calibration.starts, values, codes)
-        mass = np.concatenate([[0.0], np.cumsum(calibration.weight)])
-        share = mass[below] - mass[calibration.starts[codes]]
-        share = np.where(lends, share / np.maximum(self.counts[codes], 1e-300), 0.0)
+        share = self._share_up_to(self.pool.scaled, values, codes)
+        share = np.where(lends, share, 0.0)
         others = np.maximum(self.pool.shares(values) - share, 0.0)
         # A task without scores of its own is one more unit, beyond all others.
         units = np.count_nonzero(self.pool.lenders) + ~lends
@@ -360,9 +384,29 @@ class Thresholds:
         p = np.round((others + own) / units, 13)
         floor = 1.0 / (1.0 + self.counts[codes])
         limited = np.where(own > floor * (1.0 + 1e-12), own / self.limit_ratio, 0.0)
-        # A single row that was not held out cannot be ranked: p stays at 1/2 or more.
-        alone = (self.counts[codes] > 0.0) & ~calibration.lends[codes]
-        return np.minimum(np.maximum(p, np.where(alone, own, limited)), 1.0)
+        p = np.minimum(np.maximum(p, limited), 1.0)
+        alone = self.alone[codes]
+        return np.where(alone, self._alone_pvalues(scores, codes, own), p)
+
+    @property
+    def alone(self) -> Mask:
+        """Tasks with a single row that was not held out, shape (T,)."""
+        return (self.counts > 0.0) & ~self.calibration.lends
+
+    def _alone_pvalues(self, scores: Array, codes: Codes, own: Array) -> Array:
+        """P-values (k,) in tasks with a single row, which cannot be ranked: 1/2 or more.
+
+        Only a row as far from everything as can be told is rarer than all rows there
+        are: several times farther than the left-out rows of all tasks.
+        """
+        farthest = scores < self._alone_offsets()[codes]
+        rarest = 1.0 / (1.0 + self.counts.sum())
+        return np.where(farthest, rarest, np.maximum(own, 0.5))
+
+    def _alone_offsets(self) -> Array:
+        known = np.isfinite(self.lowest)
+        lowest = np.where(known, self.lowest, 0.0)
+        return np.where(known, lowest + 1e-6 * np.abs(lowest), _NEVER)
 
     def smallest_pvalues(self) -> Array:
         """Smallest p-value that each task can give, shape (T,)."""
@@ -377,8 +421,7 @@ class Thresholds:
         """
         smallest = self.smallest_pvalues()
         smallest = np.minimum(smallest, 1.0 - np.finfo(float).epsneg)
-        alone = (self.counts > 0.0) & ~self.calibration.lends
-        floored = self.borrows & ~alone
+        floored = self.borrows & ~self.alone
         return np.where(floored, np.maximum(self.alarm_rate, smallest), self.alarm_rate)
 
     def offsets(self) -> tuple[Array, Array]:
@@ -410,7 +453,11 @@ class Thresholds:
             candidates = self._first_above(score_at, tasks, sizes, rates)
             offsets = np.minimum(offsets, candidates)
         never = self.smallest_pvalues() > rates
-        return np.where(never | np.isinf(offsets), _NEVER, offsets), rates
+        offsets = np.where(never | np.isinf(offsets), _NEVER, offsets)
+        # Of a single row the rank comes first at one half; below, only guards count.
+        ranked = np.maximum(1.0 / (1.0 + self.counts), 0.5) <= rates
+        by_guards = self.borrows & self.alone & ~ranked & ~never
+        return np.where(by_guards, self._alone_offsets(), offsets), rates
 
     def _first_above(
         self, score_at: Any, tasks: Codes, sizes: Codes, rates: Array
@@ -439,12 +486,13 @@ class Thresholds:
         counts = self.counts[self.borrows]
         needed = f"{np.ceil(1.0 / max(rate, 1e-300) - 1e-9) - 1:.9g}"
         floor = 1.0 / (max(counts.min(), 1.0) + 1.0)
-        alone = (self.counts > 0.0) & ~self.calibration.lends
+        alone = self.alone
         if len(tasks) == 1:
             if alone[0]:
                 return (
-                    f"1 normal row cannot set a threshold: no row raises an alarm. Give {needed} "
-                    f"rows or more for alarm_rate={rate:g}."
+                    "1 normal row cannot set a threshold: only rows far from it raise an alarm, "
+                    f"and no rate is promised. Give {needed} rows or more for "
+                    f"alarm_rate={rate:g}."
                 )
             return (
                 f"{counts[0]:g} normal row(s) cannot promise alarm_rate={rate:g}: the "
@@ -465,8 +513,8 @@ class Thresholds:
             text += f"So few tasks allow no rate below {worst:.3g}, which is used. "
         if alone.any():
             text += (
-                f"Tasks with a single row ({shortlist(tasks[alone].tolist(), 3)}) raise no "
-                "alarm until a second one comes. "
+                f"In tasks with a single row ({shortlist(tasks[alone].tolist(), 3)}) only rows "
+                "far from everything raise an alarm. "
             )
         if floor <= 0.25:
             return text + f"Give more rows, or set alarm_rate to at least {floor:.3g}."

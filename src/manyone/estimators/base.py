@@ -157,7 +157,7 @@ class OneClassEstimator(
             self.offset_ = np.zeros(len(self.tasks_))
             self.__dict__.pop("alarm_rate_", None)
             return
-        self._thresholds = self.calibration_.at(alarm_rate)
+        self._thresholds = self.thresholds_at(alarm_rate)
         self.offset_, self.alarm_rate_ = self._thresholds.offsets()
         if self._thresholds.borrows.any():
             warn_user(self._thresholds.shortfall_message(self.tasks_))

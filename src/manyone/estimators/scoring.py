@@ -26,6 +26,7 @@ from manyone.labels import (
     split_labels,
     without_columns,
 )
+from manyone.models.combined import lowest_scores
 from manyone.models.guards import unguarded
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
@@ -144,7 +145,7 @@ class Scoring:
         if exact:
             floors = 1.0 / (self.calibration_.counts + 1.0)
             return select_rows(values, fdr, floors[codes].min())
-        finer = self.calibration_.at(fdr / len(codes))
+        finer = self.thresholds_at(fdr / len(codes))
         p = finer.pvalues(values, codes)
         floors = finer.smallest_pvalues()
         return select_rows(p, fdr, floors[codes].min())
@@ -253,8 +254,13 @@ class Scoring:
         """Thresholds and p-values at the promised rate."""
         # Derived, so that neither pickles nor files have to hold it.
         if "_thresholds" not in vars(self):
-            self._thresholds = self.calibration_.at(self._check_calibrated())
+            self._thresholds = self.thresholds_at(self._check_calibrated())
         return self._thresholds
+
+    def thresholds_at(self, alarm_rate: float) -> Thresholds:
+        """Thresholds and p-values at another rate; those of the model stay."""
+        lowest = lowest_scores(self.solution_.scorer)
+        return self.calibration_.at(alarm_rate, lowest=lowest)
 
     def __getstate__(self) -> dict[str, Any]:
         """What pickles and files hold."""

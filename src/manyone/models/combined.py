@@ -16,7 +16,8 @@ from manyone._types import Array, Codes, Rows
 from manyone.calibration.thresholds import Calibration
 from manyone.kernels.gram import Points
 from manyone.metric.robust import task_medians
-from manyone.models.guards import unguarded
+from manyone.models.guards import Guarded, unguarded
+from manyone.models.scorers import Scorer
 from manyone.models.solution import Solution
 
 # Share of the pool that the exponential tail stands for.
@@ -63,7 +64,7 @@ class Tail:
         -------
         Tail
         """
-        pool, weight = calibration.pool_scores, calibration.pool_weight
+        pool, weight = calibration.pool()
         mass = np.cumsum(weight)
         values = -np.log((mass + 0.5) / (mass[-1] + 1.0))
         # The mean excess of an exponential law, that of the lowest score alone among few.
@@ -71,7 +72,8 @@ class Tail:
             pool, pool[0] + 1e-9 * (1.0 + abs(pool[0])), side="right"
         )
         first = min(max(np.searchsorted(mass, _TAIL * mass[-1]), second), len(pool) - 1)
-        below = float((pool[first] - pool[: first + 1]) @ weight[: first + 1])
+        with np.errstate(under="ignore"):
+            below = float((pool[first] - pool[: first + 1]) @ weight[: first + 1])
         excess = below / max(_TAIL * float(mass[-1]), 1.0)
         size = np.abs(pool).max(initial=1e-4)
         if far is not None:
@@ -181,6 +183,29 @@ class CombinedScorer:
     def far(self) -> Array | None:
         """See :class:`manyone.models.scorers.Scorer`."""
         return None  # the views see to rows far from everything
+
+    def of_views(self, scores: list[Array | None]) -> Array | None:
+        """Score (T,) of rows with these scores (T,) in the views; None where one has none."""
+        values = []
+        for of_view, tail in zip(scores, self.tails, strict=True):
+            if of_view is None:
+                return None
+            values.append(tail.pooled_value(of_view / tail.spread))
+        return self.combine(np.stack(values, axis=-1))
+
+
+def lowest_scores(scorer: Scorer) -> Array | None:
+    """Scores of rows that guards are sure of, shape (T,); None: no guard says so."""
+    inner = unguarded(scorer)
+    if not isinstance(inner, CombinedScorer):
+        return scorer.lowest() if isinstance(scorer, Guarded) else None
+    candidates = [inner.of_views([lowest_scores(view.scorer) for view in inner.views])]
+    if isinstance(scorer, Guarded):
+        far = inner.of_views([view.scorer.far() for view in inner.views])
+        sure = min(guard.sure() for guard in scorer.guards)
+        candidates.append(None if far is None else far - scorer.unit * sure)
+    known = [scores for scores in candidates if scores is not None]
+    return np.max(known, axis=0) if known else None
 
 
 def combined_scorer(solution: Solution) -> CombinedScorer:

@@ -41,6 +41,8 @@ _USUAL = 0.99
 # In usual distances: up to the first, scores are as they are. At the second a row has lost twice
 # the score of rows far away. From the third on all rows are equally far.
 _START, _LOST, _FARTHEST = 1.2, 1.4, 1e6
+# In usual distances: so far away no normal row is, be its task as small as it may.
+_SURE = 4.0
 # Rows of a kernel matrix at most so far apart are copies: whether kernel values of copies are 1 to
 # the last digit is a matter of the processor. (KNFST takes them so too.)
 _COPIES = 5e-13
@@ -70,6 +72,9 @@ class Guard(Protocol):
         kernel_values : ndarray of shape (n, m) or None
             Against the points of the scorer, where it has them at hand.
         """
+
+    def sure(self) -> float:
+        """From which value on a row is unlike all that was seen; 0: this is never known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +126,18 @@ class Guarded:
     def far(self) -> Array | None:
         """See :class:`Scorer`; of the scorer without guards."""
         return self.scorer.far()
+
+    def lowest(self) -> Array | None:
+        """Scores of rows that a guard is sure of, shape (T,); None: no guard says so."""
+        scores: list[Array] = []
+        inner = self.scorer.lowest() if isinstance(self.scorer, Guarded) else None
+        if inner is not None:
+            scores.append(inner)
+        far = self.far()
+        if far is not None:
+            sure = [guard.sure() for guard in self.guards]
+            scores += [far - self.unit * value for value in sure if value > 0.0]
+        return np.max(scores, axis=0) if scores else None
 
     def penalty(
         self, X: Rows, codes: Codes | None = None, kernel_values: Array | None = None
@@ -283,6 +300,12 @@ class Nearness:
         if nearest.max(initial=0.0) <= _START * limit:
             return np.zeros(X.shape[0])
         return excess_of(nearest / limit)
+
+    def sure(self) -> float:
+        """See :class:`Guard`: several times farther than what is usual."""
+        if not 0.0 < self.limit < np.inf:
+            return 0.0
+        return float(excess_of(np.array([_SURE]))[0])
 
     def _nearest(self, X: Rows, codes: Codes | None) -> Array:
         """Distance of rows (n, d) to the nearest point, or to one that is near enough, (n,)."""
@@ -602,7 +625,8 @@ def nearest_distances(points: Points, X: Rows, some: slice = slice(None)) -> Arr
     nearest = apart.min(axis=1)
     if np.isnan(nearest).any():  # differences that overflow
         nearest = np.where(np.isnan(apart), np.inf, apart).min(axis=1)
-    return np.asarray(scale * np.maximum(nearest, 0.0))
+    with np.errstate(over="ignore"):  # infinitely far is far
+        return np.asarray(scale * np.maximum(nearest, 0.0))
 
 
 def raw_distances(points: Points, X: Rows, some: slice) -> tuple[Array, float]:
@@ -707,6 +731,10 @@ class ColumnRange:
         if not wild.any():
             return np.zeros(X.shape[0])
         return excess_of_margins(self.margins(X, wild).max(axis=1))
+
+    def sure(self) -> float:
+        """See :class:`Guard`: two margins out of range."""
+        return float(excess_of_margins(np.array([ALARM]))[0])
 
 
 def excess_of_margins(margins: Array) -> Array:

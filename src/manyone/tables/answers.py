@@ -97,7 +97,7 @@ def _judged(
     known_codes = codes[known]
     p_value = np.empty(len(rows))
     alarm = np.empty(len(rows), dtype=bool)
-    p_value[known] = estimator.calibration_.pvalues(score[known], known_codes, finest)
+    p_value[known] = estimator.thresholds_at(finest).pvalues(score[known], known_codes)
     alarm[known] = score[known] < estimator.offset_[known_codes]
     if not known.all():
         judged = model.unknown_.judge(score[~known], rate, finest)
