@@ -324,7 +324,7 @@ def test_tasks_that_borrow_a_threshold_are_counted(here, capsys):
         rows.write_csv("few.csv")
         assert main(["fit", "few.csv", "--task", "machine", "--out", "m", *FAST]) == 0
         cells = capsys.readouterr().out.replace("│", " ").split()
-        borrows = "borrow the threshold of all: 1" in " ".join(cells)
+        borrows = "borrow scores of others: 1" in " ".join(cells)
         assert borrows == (len(rows) < len(table))
 
 

@@ -279,9 +279,7 @@ def _summary(model: TableModel) -> list[tuple[str, str]]:
     features = model.columns_["features"].sum()
     rate = promised_rate(model)
     few = model.model_.calibration_.pooled(rate).sum()
-    borrow = (
-        f"; tasks with too few rows for it, which borrow the threshold of all: {few:,}"
-    )
+    borrow = f"; tasks with too few rows for it, which borrow scores of others: {few:,}"
     return [
         ("rows", f"{model.n_rows_:,}{known * bool(bad)}"),
         ("tasks", f"{len(model.tasks_):,} by {names}, {each} rows each"),

@@ -103,8 +103,8 @@ class Scoring:
         Returns
         -------
         ndarray of shape (n,)
-            Never below 1/(n_t + 1), as n_t rows cannot make anything rarer than that; for tasks
-            that borrow the scores of all tasks (see `calibration_.pooled`), never below 1/(n + 1).
+            Never below 1/(n_t + 1), as n_t rows cannot make anything rarer than that. For tasks
+            that borrow the scores of S tasks (see `calibration_.pooled`): 1/(S (n_t + 1)).
         """
         X, codes = self._scoring_rows(X, task)
         if exact:
@@ -133,8 +133,8 @@ class Scoring:
         Notes
         -----
         The smallest p-value of a batch of n rows has to reach ``fdr / n``. Tasks whose own rows are
-        too few for that are compared with the left-out scores of all tasks, in units of their
-        spread, whatever `alarm_rate` is.
+        too few for that borrow the left-out scores of other tasks, in units of their spread,
+        whatever `alarm_rate` is.
         """
         if not isinstance(fdr, Real) or not 0 < fdr < 1:
             raise ValueError(f"fdr must lie between 0 and 1; got {fdr!r}.")

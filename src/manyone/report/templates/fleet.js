@@ -211,7 +211,7 @@ function openTask(t, marked = []) {
   const tile = (head, value, note, bad) => make('div', { class: bad && 'bad' }, make('dt', {}, head), make('dd', {}, value), make('dd', { class: 'soft' }, note));
   const parts = [make('header', {}, make('h2', { id: 'task-name', tabindex: '-1' }, name),
     make('button', { type: 'button', class: 'close', onclick: () => dialog.close() }, 'Close'))];
-  const basis = { own: 'threshold of its own', pooled: 'threshold of all tasks', unknown: 'never seen in training' }[tasks.basis[t]];
+  const basis = { own: 'threshold of its own', pooled: 'threshold from its and other tasks', unknown: 'never seen in training' }[tasks.basis[t]];
   const tiles = [tile('training rows', whole(tasks.trained[t]), basis)];
   if (rows) tiles.push(tile('rows', whole(tasks.rows[t]), 'in this table'),
     tile('alarms', whole(tasks.alarms[t]), `at most ${digits(data.rate * tasks.rows[t])} promised`, tasks.outstanding[t]),
