@@ -17,7 +17,7 @@ from manyone._types import Array, Codes, Mask
 from manyone.datasets import make_fleet
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.joint import JointOCKSR
-from manyone.selection.judging import own_aucs
+from manyone.selection.criteria import own_aucs
 
 
 class Data(NamedTuple):

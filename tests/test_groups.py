@@ -19,13 +19,12 @@ from manyone import (
     auto,
     tune,
 )
-from manyone.calibration.folds import assign_folds
+from manyone.calibration.folds import assign_folds, halved_splits
 from manyone.estimators import METHODS
 from manyone.estimators.base import learn
 from manyone.groups import leaving_together
 from manyone.models.guards import unguarded
 from manyone.rows import training_rows
-from manyone.selection.judging import fold_splits
 from manyone.solvers.leave_blocks import solve_primal_without_blocks
 from manyone.solvers.path import left_out_gaps
 
@@ -187,7 +186,7 @@ def test_folds_keep_groups_together_and_blocks_in_order(grouped):
     fold = assign_folds(rows, np.random.default_rng(0).random(len(X)), 3)
     pairs = np.unique(np.column_stack([rows.group, fold]), axis=0)
     assert len(pairs) == len(np.unique(rows.group))
-    for split in fold_splits(rows.codes, rows.outlier, "seen", group=rows.group):
+    for split in halved_splits(rows, "seen"):
         assert not np.isin(rows.group[split.train], rows.group[split.test]).any()
     time = np.random.default_rng(1).permutation(len(X))
     rows, _, source = training_rows(JointOCKSR(), X, task, groups=TimeBlocks(time))

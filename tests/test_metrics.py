@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 import manyone
 from manyone import JointOCKSR, TaskAUC, TaskWhitener
 from manyone.metrics import task_aucs
-from manyone.selection.judging import own_aucs
+from manyone.selection.criteria import own_aucs
 
 
 @pytest.mark.parametrize("digits", [1, 8])

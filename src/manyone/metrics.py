@@ -13,7 +13,7 @@ from sklearn.utils.metadata_routing import MetadataRequest
 from manyone.labels import find, one_per_row, split_labels
 from manyone.messages import warn_user
 from manyone.pipelines import TaskPipeline
-from manyone.selection.judging import task_aucs
+from manyone.selection.criteria import task_aucs
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from manyone import (
     TimeBlocks,
 )
 from manyone.calibration import folds
-from manyone.calibration.folds import assign_folds, similarity_of
+from manyone.calibration.folds import assign_folds, halved_splits, similarity_of
 from manyone.kernels.kernel import Kernel
 from manyone.rows import TrainingRows, training_rows
 
@@ -47,12 +47,52 @@ def test_known_outliers_are_in_no_fold():
     assert assign_folds(rows, np.arange(4.0), 10).tolist() == [0, 1, -1, -1]
 
 
+def test_outliers_are_dealt_by_their_content_whatever_their_task_is_called():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    task = np.repeat(np.arange(4), 15)
+    outlier = np.isin(np.arange(60), [0, 7, 20, 33, 34, 50, 51, 52])
+    trained_on = []
+    for names in (task, 9 - task):
+        rows, _, source = training_rows(IndependentOCKSR(), X, names, outlier)
+        splits = halved_splits(rows, "seen")
+        trained_on.append([sorted(source[split.train]) for split in splits])
+    assert trained_on[0] == trained_on[1]
+    assert len(trained_on[0]) == 6
+
+
+def test_halves_share_no_task_and_a_single_row_stays():
+    rows = rows_of(range(13), [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4])
+    splits = list(halved_splits(rows, "unseen"))
+    assert len(splits) == 6
+    for train, test, enrolled in splits:
+        assert not np.any(train & test) and np.all(train <= enrolled)
+        assert np.all(test[~enrolled])
+        single = rows.codes == 4
+        assert np.array_equal(train[single], enrolled[single])
+    in_model = np.any([split.enrolled for split in splits], axis=0)
+    assert in_model.all()
+
+
+def test_settings_are_judged_by_whole_stretches_of_time_as_thresholds_are():
+    """Six blocks make three folds of two neighbours, not of every third one."""
+    X = np.random.default_rng(0).normal(size=(48, 3))
+    blocks = TimeBlocks(np.tile(np.arange(12), 4), number=6)
+    task = np.repeat(np.arange(4), 12)
+    rows, _, source = training_rows(IndependentOCKSR(), X, task, groups=blocks)
+    for train, test, enrolled in halved_splits(rows, "seen"):
+        for code in np.unique(rows.codes[train]):
+            held = np.sort(source[test & enrolled & (rows.codes == code)] % 12)
+            assert np.array_equal(held, held[0] + np.arange(4))
+
+
 @pytest.mark.parametrize("method", [KNFST, MultiTaskOneClassSVM, NonlinearOCKSR])
 @pytest.mark.parametrize("kind", ["one-hot", "6 bits"])
 def test_symmetric_rows_are_not_copies(method, kind):
     """Rows with the same sum of similarities are still different rows, and leave one by one."""
     if kind == "one-hot":
-        X, task = np.eye(40), np.repeat([0, 1], 20)
+        X = np.eye(40)
+        task = np.repeat([0, 1], 20)
     else:
         X = ((np.arange(64)[:, None] >> np.arange(6)) & 1).astype(float)
         task = X[:, 0].astype(int)
@@ -102,11 +142,9 @@ def test_models_side_by_side_are_models_one_by_one(method, fleet, monkeypatch):
 def test_copies_that_rounding_tells_apart_count_as_their_weight():
     """A metric gives copies of a row other last digits, depending on the processor."""
     rng = np.random.default_rng(0)
-    X, task, weight = (
-        rng.normal(size=(40, 3)),
-        np.tile([0, 1], 20),
-        rng.integers(1, 4, 40),
-    )
+    X = rng.normal(size=(40, 3))
+    task = np.tile([0, 1], 20)
+    weight = rng.integers(1, 4, 40)
     again = np.repeat(np.arange(40), weight)
     weighted, _, first = training_rows(
         IndependentOCKSR(), X, task, sample_weight=weight

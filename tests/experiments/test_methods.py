@@ -8,13 +8,13 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from manyone import JointOCKSR
+from manyone.calibration.folds import halved_splits
 from manyone.estimators import METHODS
 from manyone.experiments import methods
 from manyone.experiments.methods import AS_IN_PAPER, Method, _chosen, not_installed, own
 from manyone.experiments.rivals.base import Rival
 from manyone.metrics import task_aucs
 from manyone.rows import training_rows
-from manyone.selection.judging import content_order, fold_splits
 
 
 @pytest.fixture(scope="module")
@@ -139,9 +139,7 @@ def test_rivals_are_judged_on_the_rows_that_our_methods_are_judged_on(blobs, kin
     )
     rows, *_ = training_rows(JointOCKSR(), X, task)
     X = rows.X
-    splits = list(
-        fold_splits(rows.codes, rows.outlier, kind, task_order=content_order(rows))
-    )
+    splits = list(halved_splits(rows, kind))
     assert fitted[:6] == [sorted(map(tuple, X[split.train])) for split in splits]
     assert scored[:6] == [sorted(map(tuple, X[split.test])) for split in splits]
     assert fitted[6:12] == fitted[:6] and fitted[12:] == [sorted(map(tuple, X))]

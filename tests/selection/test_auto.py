@@ -8,7 +8,8 @@ from scipy.stats import binom
 
 import manyone
 from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, NonlinearOCKSR
-from manyone.selection.judging import Judged
+from manyone.selection import costs
+from manyone.selection.search import Judged, preferred
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning"),
@@ -58,12 +59,13 @@ def test_one_layer_alone_has_to_be_better_by_a_standard_error(
 ):
     X, task = rows
     module = importlib.import_module("manyone.selection.auto")
-    aucs = {NonlinearOCKSR: np.full(3, 0.5), JointOCKSR: 0.5 + np.array(gains)}
-    monkeypatch.setattr(
-        module,
-        "_judged_by_folds",
-        lambda model, _: Judged({}, aucs[type(model)], "method"),
-    )
+    aucs = {NonlinearOCKSR: np.full((1, 3), 0.5), JointOCKSR: 0.5 + np.array([gains])}
+
+    def compared(models, rows, shown, errors):
+        table = [Judged({}, aucs[type(model)], "method") for model in models]
+        return table, preferred(table, errors)
+
+    monkeypatch.setattr(module, "compared", compared)
     for anomalies, expected in (("strangers", alone), ("any", hedged)):
         model = manyone.auto(X, task=task, anomalies=anomalies, alarm_rate=0.1)
         assert (
@@ -103,9 +105,8 @@ def test_one_task_and_tasks_of_one_row(rows):
 def test_more_rows_than_a_kernel_matrix_allows(rows, monkeypatch):
     """Where the matrix is too large, landmarks stand for the rows; and the choice says so."""
     X, task = rows
-    module = importlib.import_module("manyone.selection.auto")
-    monkeypatch.setattr(module, "_MOST_TWO_LAYERS", 20)
-    monkeypatch.setattr(module, "_MOST_JOINT", 40)
+    # Forty rows take ten seconds then: sixty are too many.
+    monkeypatch.setattr(costs, "_CUBES_A_SECOND", 40**3 / 10)
     model = manyone.auto(X, task=task, anomalies="strangers", alarm_rate=0.1)
     assert type(model) is JointOCKSR and model.landmarks == 60
     assert any(
@@ -173,8 +174,7 @@ def test_alarm_rate_holds():
 
 
 def test_large_tasks_have_landmarks_of_their_own(monkeypatch):
-    module = importlib.import_module("manyone.selection.auto")
-    monkeypatch.setattr(module, "_MOST_CUBES", 1e6)
+    monkeypatch.setattr(costs, "_CUBES_A_SECOND", 6e5)
     rng = np.random.default_rng(0)
     task = np.repeat(["big", "small"], [400, 20])
     X = rng.normal(size=(420, 3))

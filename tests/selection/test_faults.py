@@ -6,7 +6,8 @@ from sklearn.metrics import roc_auc_score
 
 from manyone import SVDD, IndependentOCKSR, JointOCKSR, tune
 from manyone.rows import training_rows
-from manyone.selection.faults import choose_for_faults, fault_aucs, synthetic_faults
+from manyone.selection.criteria import fault_aucs, synthetic_faults
+from manyone.selection.search import ERRORS_OF_FAULTS, Search
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 GRID = {"metric": ["adaptive", "plain"], "width": [1.0, 3.0]}
@@ -94,7 +95,8 @@ def test_levels_of_categories_stay_where_there_are_numbers(correlated):
 
 def test_categories_do_not_change_what_finds_faults_of_numbers():
     """Values between 0 and 1, which no category has, are found best by a metric bad at others."""
-    rng, task = np.random.default_rng(0), np.repeat(np.arange(8), 12)
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(8), 12)
     X = rng.normal(size=(96, 1)) @ rng.normal(size=(1, 4)) + 0.3 * rng.normal(
         size=(96, 4)
     )
@@ -102,12 +104,13 @@ def test_categories_do_not_change_what_finds_faults_of_numbers():
     levels = [np.eye(k)[rng.integers(k, size=96)] for k in (2, 4, 5, 6)]
     grid = {"metric": ["adaptive", "whitened"], "width": [3.0, 0.1]}
     for Z in (X, np.hstack([X, *levels, np.eye(4)[task % 4]])):
-        found = tune(IndependentOCKSR(), Z, task=task, criterion="faults", grid=grid)
-        assert (found.metric, found.width) == ("adaptive", 3.0)
+        model = tune(IndependentOCKSR(), Z, task=task, criterion="faults", grid=grid)
+        assert (model.metric, model.width) == ("adaptive", 3.0)
 
 
 def test_outliers_and_rows_that_do_not_vary_stay():
-    X, outlier = np.ones((6, 2)), np.arange(6) == 5
+    X = np.ones((6, 2))
+    outlier = np.arange(6) == 5
     X[5] = 9.0
     rows, *_ = training_rows(IndependentOCKSR(), X, None, outlier)
     for made in synthetic_faults(rows, np.random.RandomState(0)):
@@ -145,10 +148,15 @@ def test_the_first_setting_stays_unless_another_wins_at_every_kind():
         "noise": base + 0.3 * rng.normal(size=(2, 40)),
         "both": base + 0.05 + 0.01 * rng.normal(size=(2, 40)),
     }
+
+    def judge(settings):
+        return [found[setting["name"]] for setting in settings]
+
     for names, taken in ((["first", "one kind", "noise"], 0), (list(found), 3)):
         settings = [{"name": name} for name in names]
-        _, best = choose_for_faults(lambda s: found[s["name"]], settings, {})
-        assert best == taken
+        search = Search()
+        search.go_on("faults", judge, settings, ERRORS_OF_FAULTS)
+        assert search.best == taken
 
 
 @pytest.mark.parametrize("method", [IndependentOCKSR, SVDD])

@@ -22,12 +22,12 @@ from manyone import (
     save,
     tune,
 )
+from manyone.calibration.folds import halved_splits
 from manyone.estimators import METHODS
 from manyone.metrics import task_aucs
 from manyone.models.guards import unguarded
 from manyone.rows import training_rows
-from manyone.selection.choosing import scores_of
-from manyone.selection.judging import content_order, fold_aucs, fold_splits
+from manyone.selection.criteria import fold_aucs, scores_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
@@ -146,7 +146,8 @@ def test_metric_is_chosen_by_folds(make, metric):
 def test_the_trap_closed_forms_on_a_whitener_that_saw_the_row(fleet):
     """Why folds: with n << d, leave-one-out on whitened rows is far too good."""
     rng = np.random.default_rng(0)
-    X, task = rng.normal(size=(40, 200)), np.repeat(np.arange(8), 5)  # pure noise
+    X = rng.normal(size=(40, 200))  # pure noise
+    task = np.repeat(np.arange(8), 5)
     model = JointOCKSR(metric="whitened").fit(X, task=task)
     rows = unguarded(model.solution_.scorer).metric.apply(X)
     plain = tune(JointOCKSR(), rows, task=task, criterion="seen", grid={"alpha": [0.1]})
@@ -311,7 +312,8 @@ def test_copies_are_judged_as_weights_are(method, fleet):
 @pytest.mark.parametrize("method", [JointOCKSR, IndependentOCKSR])
 def test_rows_given_twice_choose_what_rows_given_once_do(method):
     """A copy that stays tells its row from others: the smallest ridge would remember every row."""
-    rng, task = np.random.default_rng(0), np.repeat(np.arange(6), 15)
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(6), 15)
     X = 2.0 * rng.normal(size=(6, 4))[task] + rng.normal(size=(90, 4))
     grid = {"alpha": [0.001, 0.1, 1.0], "kernel": ["rbf", "laplacian"]}
     once = tune(method(), X, task=task, grid=grid)
@@ -397,7 +399,8 @@ def test_areas_of_folds_are_those_of_scikit_learn(kind, fleet):
     """Every task of a model against the rows that are negatives of it, with ties and weights."""
     X, task = fleet
     rng = np.random.default_rng(0)
-    weight, outlier = rng.integers(1, 4, len(X)).astype(float), rng.random(len(X)) < 0.1
+    weight = rng.integers(1, 4, len(X)).astype(float)
+    outlier = rng.random(len(X)) < 0.1
     rows, *_ = training_rows(JointOCKSR(), X, task, outlier, weight)
     scores = np.round(rng.normal(size=(len(rows.codes), rows.n_tasks)), 1)
 
@@ -405,10 +408,7 @@ def test_areas_of_folds_are_those_of_scikit_learn(kind, fleet):
         return scores[judged][:, np.unique(rows.codes[kept][~rows.outlier[kept]])]
 
     expected = []
-    order = content_order(rows)
-    for train, test, enrolled in fold_splits(
-        rows.codes, rows.outlier, kind, task_order=order
-    ):
+    for train, test, enrolled in halved_splits(rows, kind):
         areas = []
         for t in np.unique(rows.codes[train & ~rows.outlier]):
             own = test & enrolled & ~rows.outlier & (rows.codes == t)

@@ -1,16 +1,21 @@
-"""Left-out scores from refits, for methods without a closed form."""
+"""How rows are dealt to folds, for thresholds and for the choice of settings.
+
+:func:`assign_folds` is the only splitter of rows in memory: it cuts inside the tasks, and keeps
+copies, groups and blocks of time together. :func:`solve_with_folds` makes left-out scores of its
+folds; :func:`halved_splits` also holds out half of the tasks, for settings to be judged by.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import starmap
-from typing import Any
+from itertools import product, starmap
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyone._types import Array, Codes
+from manyone._types import Array, Codes, Mask
 from manyone.groups import looks_ahead
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import Kernel
@@ -23,6 +28,10 @@ from manyone.threads import blas_threads, one_blas_thread
 _SMALL = 512
 # Points that folds are dealt by.
 _MOST_POINTS = 2000
+#: Folds that settings are judged by.
+JUDGING_FOLDS = 3
+#: With fewer tasks a half has a single one, and no other task in the model to tell it from.
+FEWEST_TASKS_TO_HALVE = 4
 
 #: Fits to the rows given by number first: the model, and its scores of those given second.
 Refit = Callable[[Codes, Codes], tuple[Solution, Array]]
@@ -66,13 +75,14 @@ def solve_with_folds(
     else:
         with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
             first = pool.submit(whole)
-            found = pool.map(refit, *zip(*refits, strict=True))
-            parts = list(zip(counted(refits), found, strict=True))
+            results = pool.map(refit, *zip(*refits, strict=True))
+            parts = list(zip(counted(refits), results, strict=True))
             solution = first.result()
     left_out = np.full(len(rows.codes), np.nan)
     wanted = solution.scorer.far()
-    for (_, held), (part, scores) in parts:
-        left_out[held], far = scores, part.scorer.far()
+    for (_, held), (refitted, scores) in parts:
+        left_out[held] = scores
+        far = refitted.scorer.far()
         if wanted is not None and far is not None:
             # Responses grow with the number of rows, and many rows may respond as if they were far
             # away: a threshold must not fall between what two models say of them.
@@ -87,7 +97,8 @@ def folds_of(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
 
     The order is that of least waiting: whoever starts last has the least to do.
     """
-    everyone, ahead = np.arange(len(fold)), np.zeros(len(fold), dtype=bool)
+    everyone = np.arange(len(fold))
+    ahead = np.zeros(len(fold), dtype=bool)
     refits = []
     stays = np.flatnonzero((fold < 0) & ~rows.outlier)
     if rows.group is not None:
@@ -104,7 +115,13 @@ def folds_of(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
     return refits
 
 
-def assign_folds(rows: TrainingRows, similarity: Array, number: int) -> Codes:
+def assign_folds(
+    rows: TrainingRows,
+    similarity: Array | None,
+    number: int,
+    *,
+    deal_outliers: bool = False,
+) -> Codes:
     """Number of the fold of each row, folds cut inside each task.
 
     Rows of a task are dealt in the order of their similarity to all rows, those level with each
@@ -115,39 +132,114 @@ def assign_folds(rows: TrainingRows, similarity: Array, number: int) -> Codes:
     Parameters
     ----------
     rows : TrainingRows
-    similarity : ndarray of shape (n,)
+    similarity : ndarray of shape (n,) or None
+        None: all rows are level.
     number : int
+    deal_outliers : bool
+        Whether known outliers are dealt as well, as if they were one more task.
 
     Returns
     -------
     ndarray of shape (n,)
-        0 to `number` - 1; -1 for known outliers, and in a task that has one distinct row only.
+        0 to `number` - 1; -1 in a task that has one distinct row only, and for known outliers
+        that are not dealt.
     """
-    normal = np.flatnonzero(~rows.outlier)
-    codes, unit = rows.codes[normal], rows.content[normal]
+    dealt = np.flatnonzero(~rows.outlier | deal_outliers)
+    owner = np.where(rows.outlier, rows.n_tasks, rows.codes)[dealt]
+    level = np.zeros(len(dealt)) if similarity is None else similarity[dealt]
+    unit = rows.content[dealt]
     if rows.group is not None:
-        unit = np.unique(rows.group[normal], return_inverse=True)[1]
-        mean = np.bincount(unit, similarity[normal]) / np.bincount(unit)
-        similarity = similarity.copy()
-        similarity[normal] = 0.0 if rows.forward else mean[unit]
-    by_value = np.argsort(similarity[normal], kind="stable")
-    ordered = similarity[normal][by_value]
-    # What differs by rounding is level: the order must not depend on the machine.
-    tie_tolerance = 1e-9 * np.max(np.abs(ordered), initial=0.0)
-    level = np.empty(len(normal), dtype=np.intp)
-    level[by_value] = np.cumsum(np.diff(ordered, prepend=ordered[:1]) > tie_tolerance)
-    order = np.lexsort((unit, level, codes))
-    unit, codes = unit[order], codes[order]
+        unit = np.unique(rows.group[dealt], return_inverse=True)[1]
+        mean = np.bincount(unit, level) / np.bincount(unit)
+        level = np.zeros(len(dealt)) if rows.forward else mean[unit]
+    order = np.lexsort((unit, _ranks(level), owner))
+    unit = unit[order]
+    owner = owner[order]
     distinct = np.ones(len(order), dtype=bool)
-    distinct[1:] = (np.diff(unit) != 0) | (np.diff(codes) != 0)
-    groups = np.bincount(codes[distinct], minlength=rows.n_tasks)
-    place = np.cumsum(distinct) - 1 - (np.cumsum(groups) - groups)[codes]
-    count = groups[codes]
-    fold = np.full(len(rows.codes), -1, dtype=np.intp)
+    distinct[1:] = (np.diff(unit) != 0) | (np.diff(owner) != 0)
+    units = np.bincount(owner[distinct], minlength=rows.n_tasks + 1)
+    place = np.cumsum(distinct) - 1 - (np.cumsum(units) - units)[owner]
+    count = units[owner]
     folds = np.clip(count, 1, number)
-    dealt = place * folds // count if rows.forward else place % folds
-    fold[normal[order]] = np.where(count > 1, dealt, -1)
+    turn = place * folds // count if rows.forward else place % folds
+    fold = np.full(len(rows.codes), -1, dtype=np.intp)
+    fold[dealt[order]] = np.where((count > 1) | (owner == rows.n_tasks), turn, -1)
     return fold
+
+
+def _ranks(values: Array) -> Codes:
+    """Rank of each value; what differs by rounding is level, on every machine."""
+    order = np.argsort(values, kind="stable")
+    ascending = values[order]
+    tie_tolerance = 1e-9 * np.max(np.abs(ascending), initial=0.0)
+    rank = np.empty(len(values), dtype=np.intp)
+    rank[order] = np.cumsum(np.diff(ascending, prepend=ascending[:1]) > tie_tolerance)
+    return rank
+
+
+class Split(NamedTuple):
+    """One way to judge a setting, as masks over the rows.
+
+    Attributes
+    ----------
+    train : ndarray of bool of shape (n,)
+        Rows to fit to.
+    test : ndarray of bool of shape (n,)
+        Rows to judge by: held out of `train`, or of tasks that are not in the model.
+    enrolled : ndarray of bool of shape (n,)
+        Rows whose task is in the model, and known outliers without a task.
+    """
+
+    train: Mask
+    test: Mask
+    enrolled: Mask
+
+
+def halved_splits(rows: TrainingRows, kind: str) -> Iterator[Split]:
+    """Three folds inside the tasks, for one half of the tasks and then for the other.
+
+    A model is fitted to two folds of every task of a half. The third fold has its positives; the
+    negatives of a task are the rows of the other tasks of that fold that are in the model
+    (``"seen"``), or all rows of the other half (``"unseen"``). Both kinds of anomaly are thus
+    judged by the same models. Fewer than four tasks are not halved for ``"seen"``, because half of
+    them would leave a task without negatives.
+
+    The only normal row (or group) of a task stays in the model: without it there would be none.
+    Known outliers are dealt to the folds as well; those without a task are in both halves. Splits
+    without a row to fit to, or without one to judge by, are left out.
+
+    Parameters
+    ----------
+    rows : TrainingRows
+    kind : {"seen", "unseen", "both"}
+        Where the negatives will come from.
+
+    Yields
+    ------
+    Split
+    """
+    fold = assign_folds(rows, None, JUDGING_FOLDS, deal_outliers=True)
+    half = np.empty(rows.n_tasks, dtype=np.intp)
+    half[content_order(rows)] = np.arange(rows.n_tasks) % 2
+    if kind == "seen" and rows.n_tasks < FEWEST_TASKS_TO_HALVE:
+        half[:] = 0
+    # The task MISSING, which comes last, is in both halves.
+    half_of_row = np.append(half, -1)[rows.codes]
+    normal = ~rows.outlier
+    for side, k in product(range(2), range(JUDGING_FOLDS)):
+        enrolled = (half_of_row == side) | (rows.codes < 0)
+        train = enrolled & (fold != k)
+        split = Split(train, (fold == k) | ~enrolled, enrolled)
+        if np.any(train & normal) and np.any(split.test & enrolled & normal):
+            yield split
+
+
+def content_order(rows: TrainingRows) -> Codes:
+    """Tasks in the order of their rows' content, whatever they are called, shape (T,)."""
+    least = np.full(rows.n_tasks, rows.content.max() + 1)
+    of_task = rows.codes >= 0
+    np.minimum.at(least, rows.codes[of_task], rows.content[of_task])
+    return np.argsort(least, kind="stable")
 
 
 def similarity_of(X: Any, rows: TrainingRows, kernel: Kernel) -> Array:
@@ -156,11 +248,12 @@ def similarity_of(X: Any, rows: TrainingRows, kernel: Kernel) -> Array:
     # By what was given: copies of a row may differ by rounding in a metric.
     content = np.unique(points.content)
     if len(content) > _MOST_POINTS:
-        some = content[np.linspace(0, len(content) - 1, _MOST_POINTS).astype(np.intp)]
-        points = points.take(np.flatnonzero(np.isin(points.content, some)))
-    similarity, share = np.empty(len(rows.codes)), points.weight / points.weight.sum()
-    for part, K in Points(kernel, points.X).blocks(X):
-        similarity[part] = K @ share
+        every = np.linspace(0, len(content) - 1, _MOST_POINTS).astype(np.intp)
+        points = points.take(np.flatnonzero(np.isin(points.content, content[every])))
+    similarity = np.empty(len(rows.codes))
+    share = points.weight / points.weight.sum()
+    for block, K in Points(kernel, points.X).blocks(X):
+        similarity[block] = K @ share
     return similarity
 
 
@@ -168,11 +261,12 @@ def by_number(model: Any, gram: Gram, rows: TrainingRows) -> tuple[Refit, Array]
     """Models of some rows that score others, by one kernel matrix; and similarities (n,)."""
     assert gram.given is not None
     # New rows are lines of the matrix then: parts of it need no kernel again.
-    K, rows = gram.given, replace(rows, group=None)
+    K = gram.given
+    rows = replace(rows, group=None)
     numbered = Gram(replace(gram.points, columns=np.arange(len(K))), K)
 
     def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
-        part = model._solve(numbered.take(kept), rows.take(kept), left_out=False)
-        return part, part.scorer.own(K[held], rows.codes[held])
+        fitted = model._solve(numbered.take(kept), rows.take(kept), left_out=False)
+        return fitted, fitted.scorer.own(K[held], rows.codes[held])
 
     return refit, K @ (rows.weight / rows.weight.sum())

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyone._types import Array, Codes, Labels, Mask
-from manyone.selection.judging import own_aucs
+from manyone.selection.criteria import own_aucs
 
 #: Marks in `Split.member`.
 NEGATIVE = 0

@@ -1,18 +1,17 @@
-"""One call that chooses: what anomalies look like decides the method, the rows its settings."""
+"""One call that chooses: anomalies decide about the method, rows about its settings."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OutlierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._sklearn import StrOptions
-from manyone._types import Anomalies
+from manyone._types import Anomalies, Labels
 from manyone.engines.fitting import Sweep, refuse_whole_rows, steady
 from manyone.engines.sample import TakeSample, refuse_unusable
 from manyone.engines.sources import sweep_of
@@ -26,23 +25,28 @@ from manyone.estimators.nonlinear import NonlinearOCKSR
 from manyone.estimators.scoring import DEFAULT_RATE, RATE
 from manyone.routing import RoutingState
 from manyone.rows import TrainingRows, in_memory, training_rows
-from manyone.selection.choosing import choose_setting, scores_of
-from manyone.selection.faults import fault_grid, refuse_unless_dense
-from manyone.selection.judging import Judged, beats, finite_mean, fold_aucs
+from manyone.selection.costs import is_affordable
+from manyone.selection.criteria import refuse_unless_dense
+from manyone.selection.search import (
+    ERRORS_OF_STRANGERS,
+    NO_PREFERENCE,
+    Judged,
+    Seed,
+    choose_setting,
+    compared,
+    fault_grid,
+)
 from manyone.validation import warn_of_labels_in_y
 
-# Up to so many rows two layers are affordable, and the kernel matrix of all rows is.
-_MOST_TWO_LAYERS, _MOST_JOINT = 1500, 5000
-# Landmarks beyond that.
+# Landmarks of all rows, and of each task that has more, where exact fits cost too much.
 _LANDMARKS = 1000
-# Of each task that has more rows, where exact fits of all tasks would cost more than this, in
-# cubes of their numbers of rows.
-_TASK_LANDMARKS, _MOST_CUBES = 300, 2e10
-# Rows that settings are chosen on where rows are not in memory.
+_TASK_LANDMARKS = 300
+# Rows that settings are chosen on where rows are not in memory; and landmarks there.
 SAMPLE_ROWS = 5000
-# Landmarks of all rows there, and at most of each task.
 PASS_LANDMARKS = 1000
 _PASS_TASK_LANDMARKS = 100
+# What the table of methods shows.
+_SHOWN = ("kernel", "width", "alpha", "metric")
 
 
 @dataclass(eq=False, repr=False)
@@ -109,17 +113,17 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
     anomalies: Anomalies = "any"
     alarm_rate: float | None = DEFAULT_RATE
     landmarks: int | None = None
-    random_state: Any = None
+    random_state: Seed = None
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: object,
+        y: object = None,
         *,
-        task: Any = None,
-        outlier: Any = None,
-        sample_weight: Any = None,
-        groups: Any = None,
+        task: object = None,
+        outlier: object = None,
+        sample_weight: object = None,
+        groups: object = None,
     ) -> Self:
         """Choose method and setting on the rows, and fit.
 
@@ -141,22 +145,27 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         refuse_pipeline(X)
         if y is not None and task is None:
             warn_of_labels_in_y(y)
-        roles = {"task": task, "outlier": outlier, "groups": groups}
-        roles["sample_weight"] = sample_weight
+        roles = {
+            "task": task,
+            "outlier": outlier,
+            "sample_weight": sample_weight,
+            "groups": groups,
+        }
         if not in_memory(X) and not _is_small_map(X):
             refuse_whole_rows(JointOCKSR(landmarks=PASS_LANDMARKS), groups)
             return self._fit_passes(sweep_of(X, task, outlier, sample_weight))
-        probe = IndependentOCKSR()
-        rows = training_rows(probe, X, **roles)[0]
+        rows, _, _ = training_rows(
+            IndependentOCKSR(), X, task, outlier, sample_weight, groups
+        )
         plan, remarks = plan_views(
             rows, self.anomalies, self.landmarks, self.random_state
         )
         alone = len(plan) == 1
-        tried = [tuned(view, rows, self.random_state, alone) for view in plan]
-        best = combination([(choice.view, choice.model) for choice in tried])
-        best.set_params(alarm_rate=self.alarm_rate).fit(X, **roles)
-        best.choice_ = as_columns(tried, remarks + light_views(best))
-        self.estimator_ = best
+        choices = [tuned(view, rows, self.random_state, alone) for view in plan]
+        model = combination([(choice.view, choice.model) for choice in choices])
+        model.set_params(alarm_rate=self.alarm_rate).fit(X, **roles)
+        model.choice_ = as_columns(choices, remarks + light_views(model))
+        self.estimator_ = model
         return self
 
     def _fit_passes(self, sweep: Sweep) -> Self:
@@ -180,11 +189,11 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.estimator_
 
-    def _prepared(self, X: Any, **roles: Any) -> dict[str, Any]:
+    def _prepared(self, X: object, **roles: object) -> dict[str, object]:
         return {"X": X, **roles}
 
     @property
-    def choice_(self) -> dict[str, NDArray[Any]]:
+    def choice_(self) -> dict[str, Labels]:
         """What was tried, and what was taken."""
         return self._fitted.choice_
 
@@ -194,7 +203,7 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         return self._fitted.n_features_in_
 
     @property
-    def feature_names_in_(self) -> NDArray[Any]:
+    def feature_names_in_(self) -> Labels:
         """Names of these columns, where they have names."""
         return self._fitted.feature_names_in_
 
@@ -204,35 +213,35 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         return self._fitted.label_columns_
 
     @property
-    def _fitted(self) -> Any:
+    def _fitted(self) -> OneClassEstimator:
         """The estimator, for attributes: there are none before a fit."""
         if "estimator_" not in vars(self):
             raise AttributeError(f"{type(self).__name__} is not fitted yet.")
         return self.estimator_
 
-    def enroll(self, X: Any, *, task: Any = None, **roles: Any) -> Self:
+    def enroll(self, X: object, *, task: object = None, **roles: object) -> Self:
         """Add rows where the chosen estimator can; see its `enroll`."""
         self._inner.enroll(X, task=task, **roles)
         return self
 
-    def forget(self, task: Any, **roles: Any) -> Self:
+    def forget(self, task: object, **roles: object) -> Self:
         """Remove a task where the chosen estimator can; see its `forget`."""
         self._inner.forget(task, **roles)
         return self
 
 
 def auto(
-    X: Any,
-    y: Any = None,
+    X: object,
+    y: object = None,
     *,
-    task: Any = None,
-    outlier: Any = None,
-    sample_weight: Any = None,
-    groups: Any = None,
+    task: object = None,
+    outlier: object = None,
+    sample_weight: object = None,
+    groups: object = None,
     anomalies: Anomalies = "any",
     alarm_rate: float | None = DEFAULT_RATE,
     landmarks: int | None = None,
-    random_state: Any = None,
+    random_state: Seed = None,
 ) -> OneClassEstimator:
     """Choose method and setting by what anomalies look like, and fit.
 
@@ -259,12 +268,21 @@ def auto(
     >>> model.predict([[9.0, -9.0, 9.0]], task=["belt"])
     array([-1])
     """
-    chooser = AutoOneClass(anomalies, alarm_rate, landmarks, random_state)
-    roles = {"task": task, "outlier": outlier, "groups": groups}
-    return chooser.fit(X, y, sample_weight=sample_weight, **roles).estimator_
+    return (
+        AutoOneClass(anomalies, alarm_rate, landmarks, random_state)
+        .fit(
+            X,
+            y,
+            task=task,
+            outlier=outlier,
+            sample_weight=sample_weight,
+            groups=groups,
+        )
+        .estimator_
+    )
 
 
-def refuse_pipeline(X: Any) -> None:
+def refuse_pipeline(X: object) -> None:
     """Rows come first; a pipeline that ends in the choice is made, then fitted."""
     if isinstance(X, BaseEstimator):
         raise ValueError(
@@ -273,9 +291,9 @@ def refuse_pipeline(X: Any) -> None:
         )
 
 
-def _is_small_map(X: Any) -> bool:
+def _is_small_map(X: object) -> bool:
     """Whether rows are mapped from a file, and few enough to be read whole."""
-    return isinstance(X, np.memmap) and len(X) <= _MOST_JOINT
+    return isinstance(X, np.memmap) and len(X) <= SAMPLE_ROWS
 
 
 def combination(views: list[tuple[str, MultiTaskOneClass]]) -> OneClassEstimator:
@@ -292,8 +310,8 @@ class View(NamedTuple):
     grid: Grid
 
 
-class _Choice(NamedTuple):
-    """A view, what was tried for it, and the number of the setting that was taken."""
+class Choice(NamedTuple):
+    """A view, the model to take, and what was tried: (method, judged), the number of the best."""
 
     view: str
     model: MultiTaskOneClass
@@ -301,36 +319,23 @@ class _Choice(NamedTuple):
     best: int
 
 
+#: Names of views, and what there is to say of them.
+Remarks = list[tuple[str, str]]
+
+
 def plan_views(
-    rows: TrainingRows, anomalies: str, landmarks: int | None, random_state: Any
-) -> tuple[list[View], list[tuple[str, str]]]:
+    rows: TrainingRows, anomalies: str, landmarks: int | None, random_state: Seed
+) -> tuple[list[View], Remarks]:
     """Views to choose settings for, and what there is to say of them."""
-    n, T = len(rows.codes), rows.n_tasks
-    if anomalies != "strangers" or T == 1:
+    if anomalies != "strangers" or rows.n_tasks == 1:
         refuse_unless_dense(rows, 'anomalies="strangers", with several tasks')
-    seed, remarks = random_state or 0, []
-    model = IndependentOCKSR()
-    if np.sum(np.bincount(rows.codes[~rows.outlier]) ** 3.0) > _MOST_CUBES:
-        model = IndependentOCKSR(
-            landmarks=landmarks or _TASK_LANDMARKS, random_state=seed
-        )
-        words = f"{model.landmarks} landmarks stand for the rows of each large task"
-        remarks.append(("faults", words))
-    faults = View("faults", model, "faults", fault_grid(model))
+    faults, remarks = _plan_faults(rows, landmarks, random_state or 0)
     if anomalies == "faults":
         return [faults], remarks
-    if T == 1:
-        alone = ("strangers", "left out: one task has no other tasks to tell it from")
-        return [faults], [*remarks, alone]
-    joint: MultiTaskOneClass
-    if landmarks is None and n <= _MOST_TWO_LAYERS:
-        joint, remark = NonlinearOCKSR(), ""
-    elif landmarks is None and n <= _MOST_JOINT:
-        joint, remark = JointOCKSR(), f"one layer: {n} rows are too many for two"
-    else:
-        number = min(n, landmarks or _LANDMARKS)
-        joint = JointOCKSR(landmarks=number, random_state=seed)
-        remark = f"{number} landmarks stand for {n} rows"
+    if rows.n_tasks == 1:
+        reason = "left out: one task has no other tasks to tell it from"
+        return [faults], [*remarks, ("strangers", reason)]
+    joint, remark = _plan_joint(rows, landmarks, random_state or 0)
     if remark:
         remarks.append(("strangers", remark))
     strangers = strangers_view(joint)
@@ -338,10 +343,36 @@ def plan_views(
         return [strangers], remarks
     # Beside another view it must be flat where it knows nothing, as rows with more columns than a
     # task has rows make the adaptive metric; no other is.
-    return [
-        strangers,
-        faults._replace(grid={**faults.grid, "metric": ("adaptive",)}),
-    ], remarks
+    hedged = faults._replace(grid={**faults.grid, "metric": ("adaptive",)})
+    return [strangers, hedged], remarks
+
+
+def _plan_faults(
+    rows: TrainingRows, landmarks: int | None, seed: int | np.random.RandomState
+) -> tuple[View, Remarks]:
+    """Each task alone, large ones on landmarks where exact fits cost too much."""
+    model = IndependentOCKSR()
+    remarks = []
+    if not is_affordable(model, rows):
+        number = landmarks or _TASK_LANDMARKS
+        model = IndependentOCKSR(landmarks=number, random_state=seed)
+        reason = f"{number} landmarks stand for the rows of each large task"
+        remarks.append(("faults", reason))
+    return View("faults", model, "faults", fault_grid(model)), remarks
+
+
+def _plan_joint(
+    rows: TrainingRows, landmarks: int | None, seed: int | np.random.RandomState
+) -> tuple[MultiTaskOneClass, str]:
+    """The best joint method that the rows leave time for, and what there is to say of it."""
+    n_rows = len(rows.codes)
+    if landmarks is None and is_affordable(NonlinearOCKSR(), rows):
+        return NonlinearOCKSR(), ""
+    if landmarks is None and is_affordable(JointOCKSR(), rows):
+        return JointOCKSR(), f"one layer: {n_rows} rows are too many for two"
+    number = min(n_rows, landmarks or _LANDMARKS)
+    joint = JointOCKSR(landmarks=number, random_state=seed)
+    return joint, f"{number} landmarks stand for {n_rows} rows"
 
 
 def strangers_view(joint: MultiTaskOneClass) -> View:
@@ -349,76 +380,68 @@ def strangers_view(joint: MultiTaskOneClass) -> View:
     return View("strangers", joint, "unseen", {**joint.can.grid, **joint.can.strengths})
 
 
-def tuned(view: View, rows: TrainingRows, random_state: Any, alone: bool) -> _Choice:
+def tuned(view: View, rows: TrainingRows, random_state: Seed, alone: bool) -> Choice:
     """The setting to take for a view; the simpler joint method where it is as good.
 
     Alone, where it is better by a standard error: two layers are better at strangers, as a rule.
     """
-    name, model, criterion, grid = view
-    values = {key: list(options) for key, options in grid.items()}
-    table, best, judged = choose_setting(
-        model, rows, values, criterion, True, "auto", random_state
+    model = view.model
+    grid = {name: list(options) for name, options in view.grid.items()}
+    outcome = choose_setting(
+        model, rows, grid, view.criterion, True, random_state=random_state
     )
-    found = [(type(model).__name__, entry) for entry in table]
-    chosen = clone(model).set_params(**table[best].setting)
-    if isinstance(model, NonlinearOCKSR):
-        # Judged by the same folds, on strangers seen and unseen.
-        shared = {
-            key: getattr(chosen, key)
-            for key in JointOCKSR().get_params()
-            if key in values
-        }
-        simple = JointOCKSR(**shared)
-        two, one = (_judged_by_folds(method, judged) for method in (chosen, simple))
-        found += [(type(chosen).__name__, two), (type(simple).__name__, one)]
-        as_good = not finite_mean(two.aucs) > finite_mean(one.aucs)
-        if as_good and (not alone or beats(one.aucs, two.aucs)):
-            return _Choice(name, simple, found, len(found) - 1)
-    return _Choice(name, chosen, found, best)
+    table = [(type(model).__name__, entry) for entry in outcome.table]
+    chosen = clone(model).set_params(**outcome.table[outcome.best].setting)
+    if not isinstance(model, NonlinearOCKSR):
+        return Choice(view.name, chosen, table, outcome.best)
+    shared = [name for name in JointOCKSR().get_params() if name in grid]
+    one_layer = JointOCKSR(**{name: getattr(chosen, name) for name in shared})
+    methods = [chosen, one_layer] if alone else [one_layer, chosen]
+    errors = ERRORS_OF_STRANGERS if alone else NO_PREFERENCE
+    judged, best = compared(methods, outcome.rows, _SHOWN, errors)
+    table += [
+        (type(method).__name__, entry)
+        for method, entry in zip(methods, judged, strict=True)
+    ]
+    if methods[best] is chosen:
+        return Choice(view.name, chosen, table, outcome.best)
+    return Choice(view.name, one_layer, table, len(outcome.table) + best)
 
 
-def _judged_by_folds(model: MultiTaskOneClass, rows: TrainingRows) -> Judged:
-    rows = rows.merged()[0]
-    with np.errstate(under="ignore"):
-        aucs = fold_aucs(partial(scores_of, model, rows), rows, "both")
-    setting = {
-        key: model.get_params()[key] for key in ("kernel", "width", "alpha", "metric")
-    }
-    return Judged(setting, aucs, "method")
-
-
-def light_views(best: Any) -> list[tuple[str, str]]:
+def light_views(model: OneClassEstimator) -> Remarks:
     """What there is to say of views, where there are any, that do not count fully."""
-    if not isinstance(best, CombinedOneClass):
+    if not isinstance(model, CombinedOneClass):
         return []
     words = "weight {:.2g}: rows left out look about as far away to it as any"
-    pairs = zip(best.views_, best.weights_.tolist(), strict=True)
-    return [(name, words.format(weight)) for name, weight in pairs if weight < 1.0]
+    weights = zip(model.views_, model.weights_.tolist(), strict=True)
+    return [(name, words.format(weight)) for name, weight in weights if weight < 1.0]
 
 
-def as_columns(
-    tried: list[_Choice], remarks: list[tuple[str, str]]
-) -> dict[str, NDArray[Any]]:
+def as_columns(choices: list[Choice], remarks: Remarks) -> dict[str, Labels]:
     """What was tried and what was left out, column by column."""
-    reasons: dict[str, str] = {}
-    for name, words in remarks:
-        reasons[name] = f"{reasons[name]}; {words}" if name in reasons else words
-    lines = []
-    for choice in tried:
+    reasons = defaultdict(list)
+    for view, words in remarks:
+        reasons[view].append(words)
+    columns: dict[str, list[object]] = {
+        name: []
+        for name in ("view", "method", "setting", "score", "stage", "chosen", "reason")
+    }
+
+    def add(*values: object) -> None:
+        for column, value in zip(columns.values(), values, strict=True):
+            column.append(value)
+
+    for choice in choices:
+        reason = "; ".join(reasons.pop(choice.view, ["best on left-out rows"]))
         for number, (method, entry) in enumerate(choice.table):
-            chosen = number == choice.best
-            words = ", ".join(
-                f"{key}={value}" for key, value in sorted(entry.setting.items())
-            )
-            reason = reasons.pop(choice.view, "best on left-out rows") if chosen else ""
-            score = finite_mean(entry.aucs)
-            lines.append(
-                (choice.view, method, words, score, entry.stage, chosen, reason)
-            )
-    for view, reason in reasons.items():
-        lines.append((view, "", "", np.nan, "", False, reason))
-    names = ("view", "method", "setting", "score", "stage", "chosen", "reason")
-    return dict(zip(names, map(np.array, zip(*lines, strict=True)), strict=True))
+            setting = sorted(entry.setting.items())
+            words = ", ".join(f"{name}={value}" for name, value in setting)
+            taken = number == choice.best
+            why = reason if taken else ""
+            add(choice.view, method, words, entry.score, entry.stage, taken, why)
+    for view, sentences in reasons.items():
+        add(view, "", "", np.nan, "", False, "; ".join(sentences))
+    return {name: np.array(values) for name, values in columns.items()}
 
 
 def choose_by_sample(
@@ -428,7 +451,7 @@ def choose_by_sample(
     anomalies: str,
     alarm_rate: float | None,
     landmarks: int | None,
-    random_state: Any,
+    random_state: Seed,
 ) -> OneClassEstimator:
     """Choose settings on some of the rows, and fit to all by passes.
 
@@ -452,21 +475,19 @@ def choose_by_sample(
     if several and anomalies != "faults":
         plan.append((strangers_view(JointOCKSR()), landmarks or PASS_LANDMARKS))
     if not several or anomalies != "strangers":
-        alone = IndependentOCKSR()
-        grid = {**fault_grid(alone), "metric": ("whitened", "plain")}
-        most = min(landmarks or _PASS_TASK_LANDMARKS, _PASS_TASK_LANDMARKS)
-        plan.append((View("faults", alone, "faults", grid), most))
-    tried = [tuned(view, rows, random_state, False) for view, _ in plan]
-    views = [
-        (
-            view.name,
-            choice.model.set_params(landmarks=number, random_state=random_state or 0),
-        )
-        for choice, (view, number) in zip(tried, plan, strict=True)
-    ]
-    best = combination(views)
-    best.set_params(alarm_rate=alarm_rate)._fit_passes(sweep)
-    words = f"{len(rows.codes):,} of {n_rows:,} rows were looked at"
-    remarks = [(view.name, f"{words}; {number} landmarks") for view, number in plan]
-    best.choice_ = as_columns(tried, remarks + light_views(best))
-    return best
+        model = IndependentOCKSR()
+        grid = {**fault_grid(model), "metric": ("whitened", "plain")}
+        number = min(landmarks or _PASS_TASK_LANDMARKS, _PASS_TASK_LANDMARKS)
+        plan.append((View("faults", model, "faults", grid), number))
+    choices = [tuned(view, rows, random_state, False) for view, _ in plan]
+    seen = f"{len(rows.codes):,} of {n_rows:,} rows were looked at"
+    views = []
+    remarks = []
+    for choice, (view, number) in zip(choices, plan, strict=True):
+        choice.model.set_params(landmarks=number, random_state=random_state or 0)
+        views.append((view.name, choice.model))
+        remarks.append((view.name, f"{seen}; {number} landmarks"))
+    combined = combination(views)
+    combined.set_params(alarm_rate=alarm_rate)._fit_passes(sweep)
+    combined.choice_ = as_columns(choices, remarks + light_views(combined))
+    return combined

@@ -8,12 +8,13 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
+from manyone.estimators.base import OneClassEstimator
 from manyone.messages import shortlist
 from manyone.pipelines import TaskPipeline
 from manyone.selection.auto import AutoOneClass
 
 
-def make_pipeline(*steps: Any, **options: Any) -> TaskPipeline:
+def make_pipeline(*steps: object, **options: Any) -> TaskPipeline:
     """Chain transformers and an estimator of this package.
 
     Unlike :func:`sklearn.pipeline.make_pipeline`, every method takes ``task=`` and no global
@@ -57,7 +58,7 @@ def make_pipeline(*steps: Any, **options: Any) -> TaskPipeline:
     return TaskPipeline(list(zip(names, [*steps[:-1], last], strict=True)))
 
 
-def _refuse_options(options: dict[str, Any], last: Any, short_form: bool) -> None:
+def _refuse_options(options: dict[str, object], last: object, short_form: bool) -> None:
     """Options belong to "auto", and only those that it has."""
     if options and not short_form:
         name = min(options)
@@ -65,17 +66,21 @@ def _refuse_options(options: dict[str, Any], last: Any, short_form: bool) -> Non
             f'{name}={options[name]!r} is an option of a last step "auto"; the last step is a '
             f"{type(last).__name__}: give it its own parameters when you make it."
         )
-    known = [field.name for field in fields(AutoOneClass)]
-    unknown = sorted(options.keys() - set(known))
+    names = [field.name for field in fields(AutoOneClass)]
+    unknown = sorted(options.keys() - set(names))
     if unknown:
         raise ValueError(
             f'{shortlist(unknown, 3)}: "auto" has no such option. It has '
-            f"{shortlist(known, len(known))}."
+            f"{shortlist(names, len(names))}."
         )
 
 
 def tuned_pipeline(
-    pipeline: TaskPipeline | Pipeline, tune: Callable[..., Any], X: Any, **given: Any
+    pipeline: TaskPipeline | Pipeline,
+    tune: Callable[..., OneClassEstimator],
+    X: object,
+    roles: dict[str, object],
+    options: dict[str, object],
 ) -> TaskPipeline:
     """The pipeline with its transformers fitted and its estimator tuned on what they make of X."""
     if not isinstance(pipeline, TaskPipeline | Pipeline):
@@ -94,9 +99,8 @@ def tuned_pipeline(
         raise ValueError(
             "A pipeline that ends in an AutoOneClass chooses for itself: call its fit."
         )
-    labels = {name: given.pop(name) for name in ("task", "outlier", "groups")}
-    weight = given.pop("sample_weight", None)
+    labels = {name: roles[name] for name in ("task", "outlier", "groups")}
     fitted = TaskPipeline(list(pipeline.steps))
-    Z, roles = fitted.fit_transformers(X, weight, **labels)
-    model = tune(fitted.steps[-1][1], Z, **roles, **given)
-    return fitted.become(model, Z, **roles)
+    Z, checked_roles = fitted.fit_transformers(X, roles["sample_weight"], **labels)
+    model = tune(fitted.steps[-1][1], Z, **checked_roles, **options)
+    return fitted.become(model, Z, **checked_roles)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from manyone._sklearn import validate_parameter_constraints
-from manyone._types import Criterion
+from manyone._types import Criterion, Labels
 from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.capabilities import Grid
 from manyone.pipelines import TaskPipeline
 from manyone.rows import TrainingRows, training_rows
-from manyone.selection.choosing import choose_setting
-from manyone.selection.faults import fault_grid, refuse_unless_dense
-from manyone.selection.judging import SHARED, Judged, finite_mean
+from manyone.selection.criteria import finite_mean, refuse_unless_dense
 from manyone.selection.pipelines import tuned_pipeline
+from manyone.selection.search import SHARED, Outcome, Seed, choose_setting, fault_grid
 
 # How a fit runs, not what it models.
 _RUNNING = {
@@ -29,25 +28,27 @@ _RUNNING = {
     "learn_theta",
     "max_iter",
     "random_state",
+    "tol",
+    "verbose",
+    "warm_start",
 }
-_RUNNING |= {"tol", "verbose", "warm_start"}
 E = TypeVar("E", bound=MultiTaskOneClass | TaskPipeline | Pipeline)
 
 
 def tune(
     estimator: E,
-    X: Any,
-    y: Any = None,
+    X: object,
+    y: object = None,
     *,
-    task: Any = None,
-    outlier: Any = None,
-    sample_weight: Any = None,
-    groups: Any = None,
+    task: object = None,
+    outlier: object = None,
+    sample_weight: object = None,
+    groups: object = None,
     criterion: Criterion = "unseen",
-    grid: Mapping[str, Iterable[Any]] | None = None,
+    grid: Mapping[str, Iterable[object]] | None = None,
     max_rows: int | str | None = "auto",
     calibrate: bool = True,
-    random_state: Any = None,
+    random_state: Seed = None,
 ) -> E:
     """Fit the best setting of a grid, chosen on the training rows alone.
 
@@ -56,9 +57,11 @@ def tune(
     seen it: by closed forms, where one eigendecomposition serves all ridges, or by folds. The
     metric is chosen by folds with everything refitted inside and must win by more than one standard
     error; with fewer than eight tasks judged it stays plain, unless the grid asks (and there are
-    four). Methods that learn a structure get kernel, width, ridge and metric as
-    :class:`JointOCKSR` would; then strengths of their own are judged by folds, and without a grid
-    the estimator's value stays unless another is better by more than one standard error.
+    four). Under another metric than plain there are no closed forms: without a grid, folds then
+    judge one parameter at a time. Methods that learn a structure get kernel, width, ridge and
+    metric as :class:`JointOCKSR` would; then strengths of their own are judged by folds, and
+    without a grid the estimator's value stays unless another is better by more than one standard
+    error.
 
     Parameters
     ----------
@@ -108,31 +111,52 @@ def tune(
     >>> len(model.tuning_["score"])
     3
     """
-    given = {
+    roles = {
         "task": task,
         "outlier": outlier,
         "sample_weight": sample_weight,
         "groups": groups,
     }
     if not isinstance(estimator, MultiTaskOneClass):
-        how = {"criterion": criterion, "grid": grid, "max_rows": max_rows}
-        how |= {"calibrate": calibrate, "random_state": random_state}
-        return tuned_pipeline(estimator, tune, X, **given, **how)
+        options: dict[str, object] = {
+            "criterion": criterion,
+            "grid": grid,
+            "max_rows": max_rows,
+            "calibrate": calibrate,
+            "random_state": random_state,
+        }
+        return tuned_pipeline(estimator, tune, X, roles, options)
     model, values = _checked(estimator, criterion, grid, max_rows)
-    rows, tasks, _ = training_rows(model, X, **given)
-    faults = criterion == "faults"
-    if faults:
+    rows, tasks, _ = training_rows(model, X, task, outlier, sample_weight, groups)
+    _refuse_unjudgeable(model, rows, values, criterion)
+    outcome = choose_setting(
+        model, rows, values, criterion, grid is None, max_rows, random_state
+    )
+    model.set_params(**outcome.table[outcome.best].setting)
+    if calibrate:
+        model.fit(X, **roles)
+    else:
+        model._fit_rows(rows, tasks, calibrate=False)
+    model.tuning_ = _as_columns(estimator, outcome)
+    return model
+
+
+def _refuse_unjudgeable(
+    model: MultiTaskOneClass, rows: TrainingRows, values: Grid, criterion: str
+) -> None:
+    """Say what rows a criterion, or a grid, needs."""
+    if criterion == "faults":
         refuse_unless_dense(rows, 'criterion="unseen"')
-    if not faults and rows.n_tasks < 2 and not rows.outlier.any():
+    elif rows.n_tasks < 2 and not rows.outlier.any():
         raise ValueError(
             "tune needs negatives to judge by: at least two tasks, or known outliers "
             f"(outlier=...). Got {rows.n_tasks} task and no outlier. Or judge by faults made from "
             'the rows: criterion="faults".'
         )
-    fixed = set(SHARED).difference(["alpha"]).intersection(values)
-    if rows.columns is not None and fixed:
+    of_kernel = set(SHARED).difference(["alpha"]).intersection(values)
+    if rows.columns is not None and of_kernel:
         raise ValueError(
-            f'With kernel="precomputed" there are no rows to choose {min(fixed)!r} for: '
+            f'With kernel="precomputed" there are no rows to choose {min(of_kernel)!r} for: '
             'give grid={"alpha": [...]}.'
         )
     if rows.columns is None and "precomputed" in values.get("kernel", ()):
@@ -140,85 +164,83 @@ def tune(
             'grid["kernel"] has "precomputed", but X are rows. Tune a kernel matrix by itself: '
             f'tune({type(model).__name__}(kernel="precomputed"), K, ...).'
         )
-    table, best, judged = choose_setting(
-        model, rows, values, criterion, grid is None, max_rows, random_state
-    )
-    model.set_params(**table[best].setting)
-    if calibrate:
-        model.fit(X, **given)
-    else:
-        model._fit_rows(rows, tasks, calibrate=False)
-    model.tuning_ = _as_columns(estimator, table, best, judged)
-    return model
 
 
-def _as_columns(
-    estimator: MultiTaskOneClass, table: list[Judged], best: int, rows: TrainingRows
-) -> dict[str, NDArray[Any]]:
+def _as_columns(estimator: MultiTaskOneClass, outcome: Outcome) -> dict[str, Labels]:
     """The table of what was tried, column by column."""
-    names, everything = _tunable(estimator), estimator.get_params()
-    given = dict(zip(names, map(everything.get, names), strict=True))
-    columns: dict[str, list[Any]] = {}
-    for number, entry in enumerate(table):
-        known = entry.aucs[np.isfinite(entry.aucs)]
-        error = known.std(ddof=1) / np.sqrt(len(known)) if len(known) > 1 else np.nan
-        shown = {
-            **given,
+    params = estimator.get_params()
+    unchanged = {name: params[name] for name in _tunable(estimator)}
+    columns: dict[str, list[object]] = {}
+    for number, entry in enumerate(outcome.table):
+        areas = entry.values.mean(axis=0)
+        areas = areas[np.isfinite(areas)]
+        several = len(areas) > 1
+        error = areas.std(ddof=1) / np.sqrt(len(areas)) if several else np.nan
+        line = {
+            **unchanged,
             **entry.setting,
-            "score": finite_mean(known),
+            "score": finite_mean(areas),
             "standard_error": error,
+            "stage": entry.stage,
+            "rows": len(outcome.rows.codes),
+            "tasks": outcome.rows.n_tasks,
+            "chosen": number == outcome.best,
         }
-        shown |= {"stage": entry.stage, "rows": len(rows.codes), "tasks": rows.n_tasks}
-        for name, value in {**shown, "chosen": number == best}.items():
+        for name, value in line.items():
             columns.setdefault(name, []).append(value)
     arrays = {}
     for name, entries in columns.items():
         # Numbers and words mixed stay what they are.
-        words = list(map(type, entries)).count(str)
-        arrays[name] = np.array(
-            entries, dtype=object if 0 < words < len(entries) else None
-        )
+        n_words = sum(isinstance(entry, str) for entry in entries)
+        mixed = 0 < n_words < len(entries)
+        arrays[name] = np.array(entries, dtype=object if mixed else None)
     return arrays
 
 
-def _tunable(model: Any) -> list[str]:
+def _tunable(model: MultiTaskOneClass) -> list[str]:
     """Names of the parameters that say what is modelled, those of :class:`JointOCKSR` first."""
     names = set(model.get_params()) - _RUNNING
-    return [*filter(names.__contains__, SHARED), *sorted(names.difference(SHARED))]
+    shared = [name for name in SHARED if name in names]
+    return shared + sorted(names.difference(SHARED))
 
 
 def _checked(
-    estimator: E, criterion: str, grid: Any, max_rows: int | str | None
-) -> tuple[E, dict[str, list[Any]]]:
+    estimator: MultiTaskOneClass,
+    criterion: str,
+    grid: Mapping[str, Iterable[object]] | None,
+    max_rows: int | str | None,
+) -> tuple[MultiTaskOneClass, dict[str, list[object]]]:
     """A clone of the estimator and the grid as lists, or what is wrong with either."""
     if criterion not in ("seen", "unseen", "faults"):
         raise ValueError(
             f'criterion must be "unseen", "seen" or "faults"; got {criterion!r}.'
         )
-    counted = isinstance(max_rows, Integral) and max_rows >= 2
-    if not (counted or max_rows is None or max_rows == "auto"):
+    is_count = isinstance(max_rows, Integral) and max_rows >= 2
+    if not (is_count or max_rows is None or max_rows == "auto"):
         raise ValueError(
             f'max_rows must be "auto", None or an integer >= 2; got {max_rows!r}.'
         )
     model = clone(estimator)
     model._validate_params()
     if grid is None:
-        whole = {**model.can.grid, **model.can.strengths}
-        grid = fault_grid(model) if criterion == "faults" else whole
+        grid = {**model.can.grid, **model.can.strengths}
+        if criterion == "faults":
+            grid = fault_grid(model)
     if not isinstance(grid, Mapping):
         raise ValueError(
             f"grid must map names of parameters to lists of values; got {grid!r}."
         )
-    known, values = _tunable(model), {}
+    names = _tunable(model)
+    values: dict[str, list[object]] = {}
     for name, options in grid.items():
         if isinstance(options, str) or not isinstance(options, Iterable):
             raise ValueError(
                 f"grid[{name!r}] must be a list of values; got {options!r}."
             )
-        if name not in known:
+        if name not in names:
             raise ValueError(
                 f"grid has {name!r}, which tune cannot choose for {type(model).__name__}. "
-                f"It can choose: {', '.join(sorted(known))}."
+                f"It can choose: {', '.join(sorted(names))}."
             )
         values[name] = list(options)
         if not values[name]:

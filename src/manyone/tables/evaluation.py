@@ -10,7 +10,7 @@ import numpy as np
 
 from manyone._types import Array, Mask
 from manyone.rows import MISSING
-from manyone.selection.judging import task_aucs
+from manyone.selection.criteria import task_aucs
 from manyone.tables.answers import Answers
 from manyone.tables.frames import like
 

@@ -1,0 +1,539 @@
+"""How settings are judged, on training rows alone.
+
+A judge takes settings and gives, for each, values of shape (kinds, m): the area under the ROC curve
+at each kind of anomaly, for each of m tasks, splits, or tasks in a fold. No row is scored by a
+model that has seen it. :mod:`manyone.selection.search` compares the means of these values.
+
+``"seen"`` and ``"unseen"`` strangers are rows of other tasks, left out one by one or with their
+task: by closed forms (:func:`closed_form_areas`), or by folds in which everything is refitted
+(:func:`fold_areas`). ``"faults"`` are made from rows left out (:func:`fault_areas`), as rows of
+other tasks are the wrong judge of a detector of faults: a worn pump does not look like another
+pump.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+
+from manyone._types import Array, Codes, Mask
+from manyone.calibration.folds import (
+    JUDGING_FOLDS,
+    assign_folds,
+    content_order,
+    halved_splits,
+)
+from manyone.estimators.base import MultiTaskOneClass, learn
+from manyone.estimators.task_ridges import independent_score_grid
+from manyone.groups import leaving_together
+from manyone.kernels.gram import Gram
+from manyone.metric.robust import robust_weights
+from manyone.metric.shrinkage import task_means, task_scales, two_valued_columns
+from manyone.models.solution import Solution
+from manyone.progress import counted
+from manyone.rows import TrainingRows, renumbered
+from manyone.solvers.path import left_out_gaps
+from manyone.solvers.ridge import effective_alpha
+from manyone.threads import one_blas_thread
+
+#: Values of parameters, by name.
+Setting = dict[str, object]
+#: Values (kinds, m) of each setting.
+Judge = Callable[[list[Setting]], list[Array]]
+
+# Standard deviations by which a spike moves its column.
+_SPIKE = 4.0
+# Rows that the pooled column scales and covariance count for beside a task's own.
+_SCALE_PRIOR = 2.0
+_COVARIANCE_PRIOR = 3.0
+
+
+# --- areas under ROC curves
+
+
+def areas_of_curves(
+    scores: Array, curve: Codes, positive: Mask, weight: Array, n_curves: int
+) -> Array:
+    """Area under each of many ROC curves.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (m,)
+    curve : ndarray of shape (m,)
+        Number of the curve that each score belongs to.
+    positive : ndarray of bool of shape (m,)
+        Whether the score should be high.
+    weight : ndarray of shape (m,)
+    n_curves : int
+
+    Returns
+    -------
+    ndarray of shape (n_curves,)
+        NaN where a curve has no positive or no negative weight. Ties count one half.
+    """
+    order = np.lexsort((scores, curve))
+    scores = scores[order]
+    curve = curve[order]
+    positive_weight = np.where(positive, weight, 0.0)[order]
+    negative_weight = np.where(positive, 0.0, weight)[order]
+    changes = (curve[1:] != curve[:-1]) | (scores[1:] != scores[:-1])
+    starts = np.append(0, np.flatnonzero(changes) + 1)
+    ends = np.append(starts[1:], len(scores))
+    # Negative weight so far, of all curves: before equal scores, and with them.
+    below = np.append(0.0, np.cumsum(negative_weight))
+    beaten = np.repeat(0.5 * (below[starts] + below[ends]), ends - starts)
+    beaten -= below[np.searchsorted(curve, np.arange(n_curves))][curve]
+    won = np.bincount(curve, beaten * positive_weight, n_curves)
+    pairs = np.bincount(curve, positive_weight, n_curves)
+    pairs *= np.bincount(curve, negative_weight, n_curves)
+    return np.divide(won, pairs, out=np.full(n_curves, np.nan), where=pairs > 0)
+
+
+def task_aucs(
+    scores: Array,
+    codes: Codes,
+    outlier: Mask | None = None,
+    weight: Array | None = None,
+) -> Array:
+    """Area under the ROC curve of each task: its normal rows against all other rows.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (..., n, T)
+        Score of every row against every task.
+    codes : ndarray of shape (n,)
+        Task of each row; any other value than 0..T-1 makes it a negative of every task.
+    outlier : ndarray of bool of shape (n,) or None
+        Rows that are negatives of every task, their own included.
+    weight : ndarray of shape (n,) or None
+        Counts.
+
+    Returns
+    -------
+    ndarray of shape (..., T)
+        NaN where a task has no positive or no negative row. Ties count one half.
+    """
+    *stack, n, n_tasks = scores.shape
+    owner = codes if outlier is None else np.where(outlier, -1, codes)
+    curves = np.moveaxis(scores, -1, -2).reshape(-1, n)
+    number = np.arange(len(curves))
+    aucs = areas_of_curves(
+        curves.ravel(),
+        np.repeat(number, n),
+        (owner == (number % n_tasks)[:, None]).ravel(),
+        np.tile(np.ones(n) if weight is None else weight, len(curves)),
+        len(curves),
+    )
+    return aucs.reshape(*stack, n_tasks)
+
+
+def own_aucs(scores: Array, codes: Codes, outlier: Mask, n_tasks: int) -> Array:
+    """Area under the ROC curve of each task: its normal rows against its own abnormal ones.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        Score of every row against its task.
+    codes : ndarray of shape (n,)
+        Task of each row, from 0 to T - 1.
+    outlier : ndarray of bool of shape (n,)
+    n_tasks : int
+        T.
+
+    Returns
+    -------
+    ndarray of shape (T,)
+        NaN where a task has no normal or no abnormal row. Ties count one half.
+    """
+    return areas_of_curves(scores, codes, ~outlier, np.ones(len(scores)), n_tasks)
+
+
+def _aucs_against(scores: Array, owner: Codes, negative: Mask, weight: Array) -> Array:
+    """AUC (T,) of the rows of each task against the same negatives; scores are (n, T)."""
+    n_tasks = scores.shape[1]
+    owned = np.flatnonzero(owner >= 0)
+    others = scores[negative]
+    task = np.arange(n_tasks)
+    curve = np.concatenate([owner[owned], np.repeat(task, len(others))])
+    return areas_of_curves(
+        np.concatenate([scores[owned, owner[owned]], others.T.ravel()]),
+        curve,
+        np.arange(len(curve)) < len(owned),
+        np.concatenate([weight[owned], np.tile(weight[negative], n_tasks)]),
+        n_tasks,
+    )
+
+
+def finite_mean(values: Array) -> float:
+    """Mean of the finite values; NaN if there are none."""
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else np.nan
+
+
+# --- rows to judge by
+
+
+def content_sample(rows: TrainingRows, max_rows: int) -> TrainingRows:
+    """At most so many rows, of as many tasks as possible; which ones, their content decides."""
+    if len(rows.codes) <= max_rows:
+        return rows
+    of_task = rows.codes >= 0
+    counts = np.bincount(rows.codes[of_task], minlength=rows.n_tasks)
+    # Two rows a task at least, or there is nothing to leave out; large tasks give way first.
+    used = np.sort(content_order(rows)[: max(2, max_rows // 2)])
+    quota = max_rows
+    while np.minimum(counts[used], quota).sum() > max_rows and quota > 2:
+        quota -= max(1, quota // 100)
+    wanted = np.zeros(rows.n_tasks + 1, dtype=np.intp)
+    wanted[used] = np.minimum(counts[used], quota)
+    # Rows of a task are in the order of their content: every so many-th.
+    starts = np.append(np.cumsum(counts) - counts, 0)
+    place = np.arange(len(rows.codes)) - starts[rows.codes]
+    size = np.append(counts, 1)[rows.codes]
+    quota_of_row = wanted[rows.codes]
+    chosen = (place * quota_of_row // size) != ((place - 1) * quota_of_row // size)
+    sample = rows.take(np.flatnonzero(chosen | ~of_task))
+    return replace(sample, codes=renumbered(sample.codes, used), n_tasks=len(used))
+
+
+# --- strangers
+
+
+def closed_form_areas(
+    model: MultiTaskOneClass,
+    rows: TrainingRows,
+    criterion: str,
+    settings: list[Setting],
+) -> list[Array]:
+    """AUC of every task by closed forms, in the plain metric.
+
+    One eigendecomposition serves all ridges of a kernel: give settings that differ in ``alpha``
+    alone one after the other.
+
+    Parameters
+    ----------
+    model : MultiTaskOneClass
+        A ridge regression, joint or of each task.
+    rows : TrainingRows
+    criterion : {"seen", "unseen"}
+    settings : list of dict
+        Each with ``alpha``.
+
+    Returns
+    -------
+    list of ndarray of shape (1, T)
+    """
+    rows = rows.merged()[0]
+    # A row whose copy (or whose further weight) stays would be told from others by that.
+    rows = replace(rows, weight=np.minimum(rows.weight, 1.0), forward=False)
+    task_numbers = np.arange(rows.n_tasks)
+    can_be_judged = np.ones(rows.n_tasks, dtype=bool)
+    leaving = None
+    if rows.group is not None:  # tasks of one group cannot be judged
+        leaving = [left.gone for left in leaving_together(rows)]
+        owners = [rows.codes[gone[0]] for gone in leaving]
+        can_be_judged = np.isin(task_numbers, owners)
+    tasks = None
+    if criterion == "unseen":
+        starts = np.searchsorted(rows.codes[rows.codes >= 0], task_numbers[1:])
+        tasks = np.split(np.flatnonzero(rows.codes >= 0), starts)
+    responses = rows.responses()
+
+    def scores_of_ridges(kernel: Setting, alphas: Array) -> Array:
+        gram = Gram.of(rows, clone(model).set_params(metric="plain", **kernel))
+        if model.can.left_out_grid == "each task":
+            return independent_score_grid(gram, rows, alphas)
+        K = gram.matrix()
+        ridges = effective_alpha(alphas, float(np.diagonal(K) @ rows.weight))
+        with one_blas_thread(len(K)):
+            gaps = left_out_gaps(K, responses, ridges, rows.weight, tasks, leaving)
+        return -np.abs(gaps, out=gaps)
+
+    values: list[Array] = []
+    for kernel, group in counted([*_by_kernel(settings)]):
+        alphas = np.array([setting["alpha"] for setting in group], dtype=np.float64)
+        scores = scores_of_ridges(kernel, alphas)
+        aucs = task_aucs(scores, rows.codes, rows.outlier, rows.weight)
+        values += list(np.where(can_be_judged, aucs, np.nan)[:, None])
+    return values
+
+
+def _by_kernel(settings: list[Setting]) -> list[tuple[Setting, list[Setting]]]:
+    """Settings that differ in their ridge alone, and what they share."""
+
+    def shared(setting: Setting) -> Setting:
+        skipped = ("alpha", "metric")
+        return {key: value for key, value in setting.items() if key not in skipped}
+
+    return [(kernel, list(group)) for kernel, group in groupby(settings, shared)]
+
+
+def fold_areas(
+    model: MultiTaskOneClass, rows: TrainingRows, kind: str, settings: list[Setting]
+) -> list[Array]:
+    """AUC of every split, everything refitted inside; see :func:`fold_aucs`.
+
+    Parameters
+    ----------
+    model : MultiTaskOneClass
+    rows : TrainingRows
+    kind : {"seen", "unseen", "both"}
+    settings : list of dict
+
+    Returns
+    -------
+    list of ndarray of shape (1, k)
+    """
+    # Copies must not be judged by models that have seen them: one row, with the weight of all.
+    rows = rows.merged()[0]
+    values = []
+    for setting in counted(settings):
+        candidate = clone(model).set_params(**setting)
+        values.append(fold_aucs(partial(scores_of, candidate, rows), rows, kind)[None])
+    return values
+
+
+def fold_aucs(
+    scores_of: Callable[[Codes, Codes], Array], rows: TrainingRows, kind: str
+) -> Array:
+    """AUC per split of rows, mean over its tasks, by refitted models.
+
+    Parameters
+    ----------
+    scores_of : callable
+        Fits to the rows given by number first and scores those given second against every task of
+        the first, in the order of their codes.
+    rows : TrainingRows
+    kind : {"seen", "unseen", "both"}
+        For ``"both"`` the mean of both kinds.
+
+    Returns
+    -------
+    ndarray of shape (k,)
+        In the order of :func:`manyone.calibration.folds.halved_splits`; NaN where there is
+        nothing to compare.
+    """
+    means = []
+    for train, test, enrolled in halved_splits(rows, kind):
+        scores = scores_of(np.flatnonzero(train), np.flatnonzero(test))
+        used = np.unique(rows.codes[train & ~rows.outlier])
+        abnormal = rows.outlier[test]
+        weight = rows.weight[test]
+        normal = enrolled[test] & ~abnormal
+        owner = np.where(normal, renumbered(rows.codes[test], used), -1)
+        areas = []
+        if kind != "unseen":
+            seen = normal | abnormal
+            areas.append(task_aucs(scores[seen], owner[seen], weight=weight[seen]))
+        if kind != "seen":  # the model has seen the kind of its other tasks' rows
+            areas.append(_aucs_against(scores, owner, ~normal, weight))
+        means.append(finite_mean(np.array([finite_mean(aucs) for aucs in areas])))
+    return np.array(means)
+
+
+def scores_of(
+    model: MultiTaskOneClass, rows: TrainingRows, kept: Codes, judged: Codes
+) -> Array:
+    """Scores (m, T) of rows against all tasks of a model of other rows.
+
+    Parameters
+    ----------
+    model : MultiTaskOneClass
+    rows : TrainingRows
+    kept, judged : ndarray
+        Numbers of the rows to fit to and of the m rows to score.
+
+    Returns
+    -------
+    ndarray of shape (m, T)
+        T tasks that have normal rows among those kept, in the order of their codes.
+    """
+    fold = rows.take(kept)
+    used = np.unique(fold.codes[~fold.outlier])
+    fold = replace(
+        fold,
+        codes=renumbered(fold.codes, used),
+        n_tasks=len(used),
+        columns=None if rows.columns is None else kept,
+    )
+    return _refitted(model, fold).scorer.all(rows.X[judged])
+
+
+def _refitted(model: MultiTaskOneClass, rows: TrainingRows) -> Solution:
+    """The model of a fold; exact where it has no more rows than landmarks, which is faster."""
+    if model.landmarks is not None and model.landmarks >= len(rows.codes):
+        model = clone(model).set_params(landmarks=None)
+    return learn(model, rows, left_out=False)
+
+
+# --- faults
+
+
+def refuse_unless_dense(rows: TrainingRows, instead: str) -> None:
+    """Faults are made from columns: there must be some, and they must be dense."""
+    if rows.columns is not None or sparse.issparse(rows.X):
+        raise ValueError(
+            "Choosing for faults moves columns of the rows: it needs dense rows (X.toarray()), not "
+            f'sparse ones and not kernel="precomputed". Or use {instead}.'
+        )
+
+
+def fault_areas(
+    model: MultiTaskOneClass,
+    rows: TrainingRows,
+    faults: Array,
+    settings: list[Setting],
+) -> list[Array]:
+    """AUC of every task and fold at each kind of fault; see :func:`fault_aucs`.
+
+    Parameters
+    ----------
+    model : MultiTaskOneClass
+    rows : TrainingRows
+        Copies merged.
+    faults : ndarray of shape (k, n, d)
+    settings : list of dict
+
+    Returns
+    -------
+    list of ndarray of shape (k, folds * T)
+    """
+    values = []
+    for setting in counted(settings):
+        candidate = clone(model).set_params(**setting)
+
+        def score(
+            kept: Codes,
+            X: Array,
+            codes: Codes,
+            candidate: MultiTaskOneClass = candidate,
+        ) -> Array:
+            return _refitted(candidate, rows.take(kept)).scorer.own(X, codes)
+
+        values.append(fault_aucs(score, rows, faults))
+    return values
+
+
+def fault_aucs(
+    score: Callable[[Codes, Array, Codes], Array], rows: TrainingRows, faults: Array
+) -> Array:
+    """How well models tell rows they have not seen from their faulty twins.
+
+    Parameters
+    ----------
+    score : callable
+        Fits to the rows given by number and scores new rows (m, d) of tasks given by number (m,).
+    rows : TrainingRows
+    faults : ndarray of shape (k, n, d)
+        Faulty twins of the rows, k kinds.
+
+    Returns
+    -------
+    ndarray of shape (k, folds * T)
+        Area under the ROC curve of each kind of fault, for each task in each fold; NaN where a task
+        has no row to leave out.
+    """
+    n_kinds = len(faults)
+    # Known outliers, and the only row (or group) of a task, are in every model.
+    fold = assign_folds(rows, None, JUDGING_FOLDS)
+    areas = [np.empty((n_kinds, 0))]
+    for k in range(fold.max(initial=-1) + 1):
+        held = np.flatnonzero(fold == k)
+        codes = rows.codes[held]
+        new = np.concatenate([rows.X[held], *faults[:, held]])
+        scores = score(np.flatnonzero(fold != k), new, np.tile(codes, n_kinds + 1))
+        normal, *faulty = scores.reshape(-1, len(held))
+        twice = np.tile(codes, 2)
+        is_fault = np.repeat([False, True], len(held))
+        pairs = [np.append(normal, twin) for twin in faulty]
+        areas.append(
+            np.array([own_aucs(pair, twice, is_fault, rows.n_tasks) for pair in pairs])
+        )
+    return np.concatenate(areas, axis=1)
+
+
+def without_suspects(rows: TrainingRows) -> TrainingRows:
+    """Without normal rows that stand apart: a fault among them would be taken for normal."""
+    kept_rows = np.ones(len(rows.codes), dtype=bool)
+    normal = ~rows.outlier
+    trust = robust_weights(
+        np.asarray(rows.X)[normal],
+        rows.codes[normal],
+        rows.weight[normal],
+        rows.n_tasks,
+        _SCALE_PRIOR,
+        _COVARIANCE_PRIOR,
+    )
+    kept_rows[normal] = trust == 1.0
+    return rows.take(kept_rows)
+
+
+def synthetic_faults(rows: TrainingRows, rng: np.random.RandomState) -> Array:
+    """Two faulty twins of every row.
+
+    A *spike* moves one column by four standard deviations of its task. *Swapped residuals* give a
+    third of the columns the deviations of another row: each column stays plausible, their
+    relations break. Columns of two values (levels of a category) stay as they are where there are
+    others: no fault that will ever come has a value between the two, and the narrowest kernel
+    would find it best.
+
+    What is drawn goes by the content of the rows, so their order and the names of their tasks do
+    not matter.
+
+    Parameters
+    ----------
+    rows : TrainingRows
+        Dense, copies merged.
+    rng : RandomState
+
+    Returns
+    -------
+    ndarray of shape (2, n, d)
+        Spikes and swapped residuals; known outliers, and all rows where nothing varies, stay as
+        they are.
+    """
+    if rows.outlier.any():
+        normal = np.flatnonzero(~rows.outlier)
+        faults = np.stack([rows.X, rows.X])
+        faults[:, normal] = synthetic_faults(rows.take(normal), rng)
+        return faults
+    X = np.asarray(rows.X, dtype=np.float64)
+    codes = rows.codes
+    n = len(X)
+    mean = task_means(X, codes, rows.weight, rows.n_tasks)[codes]
+    freedom = np.maximum(np.bincount(codes, rows.weight, rows.n_tasks) - 1.0, 0.0)
+    scale = task_scales(X - mean, X, codes, rows.weight, freedom, _SCALE_PRIOR)[codes]
+    deviation = (X - mean) / scale
+    spikes = X.copy()
+    swapped = X.copy()
+    columns = _columns_to_move(X, deviation)
+    if not len(columns):
+        return np.stack([spikes, swapped])
+    order = np.argsort(rows.content, kind="stable")
+    column = columns[rng.randint(len(columns), size=n)]
+    sign = rng.choice([-1.0, 1.0], size=n)
+    spikes[order, column] += sign * _SPIKE * scale[order, column]
+    # Another row for each: the next one in a random ring.
+    ring = rng.permutation(n)
+    donor = np.empty(n, dtype=np.intp)
+    donor[ring] = np.roll(ring, 1)
+    n_swapped = max(1, round(len(columns) / 3))
+    shuffled = np.argsort(rng.random_sample((n, len(columns))), axis=1)
+    swap = columns[shuffled[:, :n_swapped]]
+    here = order[:, None]
+    there = order[donor][:, None]
+    swapped[here, swap] = mean[here, swap] + scale[here, swap] * deviation[there, swap]
+    return np.stack([spikes, swapped])
+
+
+def _columns_to_move(X: Array, deviation: Array) -> Codes:
+    """Columns that vary inside tasks: those of more than two values, if there are any."""
+    varies = np.ptp(deviation, axis=0) > 0
+    measured = varies & ~two_valued_columns(X)
+    return np.flatnonzero(measured if measured.any() else varies)

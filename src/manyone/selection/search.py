@@ -1,0 +1,411 @@
+"""The search for a setting: one loop, and one rule for leaving the preferred setting.
+
+Settings come in stages, in order of preference. A judge (see :mod:`manyone.selection.criteria`)
+gives values for each, and another setting than the preferred one is taken only if it is better by
+a number of standard errors of the paired difference, at every kind of anomaly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from manyone._types import Array
+from manyone.calibration.folds import FEWEST_TASKS_TO_HALVE
+from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.capabilities import Grid
+from manyone.estimators.joint import JointOCKSR
+from manyone.messages import warn_user
+from manyone.rows import TrainingRows
+from manyone.selection.costs import FEWEST_ROWS, rows_to_judge_by
+from manyone.selection.criteria import (
+    Judge,
+    Setting,
+    closed_form_areas,
+    content_sample,
+    fault_areas,
+    finite_mean,
+    fold_areas,
+    synthetic_faults,
+    without_suspects,
+)
+from manyone.threads import one_blas_thread
+
+Seed = int | np.random.RandomState | None
+#: Parameters that :class:`JointOCKSR` has too.
+SHARED = ("kernel", "gamma", "width", "degree", "coef0", "alpha", "metric")
+
+#: Standard errors by which a setting must be better to replace the preferred one. Of a grid,
+#: nothing is preferred.
+NO_PREFERENCE = 0.0
+#: A metric, a method or a strength, judged by strangers.
+ERRORS_OF_STRANGERS = 1.0
+#: Faults that were made up may not be those that will come. And some twenty settings are compared
+#: with one: the luckiest of them is often a standard error ahead.
+ERRORS_OF_FAULTS = 3.0
+
+# With fewer tasks than this, what two halves of the tasks say about a metric is noise.
+_FEWEST_TASKS_FOR_METRIC = 8
+
+_FAULT_METRICS = ("whitened", "plain")
+_FAULT_KERNELS: Grid = {"kernel": ("laplacian", "rbf"), "width": (3.0, 1.0, 0.3, 0.1)}
+_FAULT_STRENGTHS: Grid = {
+    "alpha": (0.01, 0.1, 1.0),
+    "nu": (0.02, 0.1, 0.5),
+    "scale_prior": (0.5, 2.0, 8.0),
+    "covariance_prior": (1.0, 3.0, 10.0),
+}
+
+
+class Judged(NamedTuple):
+    """A setting and how it did: values (kinds, m), and the stage of the search they are of."""
+
+    setting: Setting
+    values: Array
+    stage: str
+
+    @property
+    def score(self) -> float:
+        """Mean of the values that there are."""
+        return finite_mean(self.values)
+
+
+def preferred(judged: list[Judged], errors: float) -> int:
+    """Number of the setting to take: the first, or the best of those that clearly beat it.
+
+    Parameters
+    ----------
+    judged : list of Judged
+        The preferred one first.
+    errors : float
+        Standard errors of the paired difference by which another one must be better, at every
+        kind of anomaly; 0: the best mean, the first of equals.
+
+    Returns
+    -------
+    int
+    """
+    best = 0
+    for number, contender in enumerate(judged):
+        top = judged[best].score
+        higher = contender.score > top or (
+            np.isnan(top) and np.isfinite(contender.score)
+        )
+        pairs = zip(contender.values, judged[0].values, strict=True)
+        if higher and (not errors or all(_beats(*pair, errors) for pair in pairs)):
+            best = number
+    return best
+
+
+def _beats(new: Array, old: Array, errors: float) -> bool:
+    """Whether values are better than others, pair by pair, by more than some standard errors."""
+    gain = new - old
+    gain = gain[np.isfinite(gain)]
+    if len(gain) < 2:
+        return False
+    return bool(gain.mean() > errors * gain.std(ddof=1) / np.sqrt(len(gain)))
+
+
+@dataclass
+class Search:
+    """What was tried, and the number of the setting that is taken so far."""
+
+    table: list[Judged] = field(default_factory=list)
+    best: int = 0
+
+    @property
+    def setting(self) -> Setting:
+        """The setting that is taken so far."""
+        return self.table[self.best].setting if self.table else {}
+
+    def go_on(
+        self,
+        stage: str,
+        judge: Judge,
+        settings: list[Setting],
+        errors: float,
+        *,
+        beside: bool = False,
+    ) -> None:
+        """Judge settings, and take one.
+
+        Parameters
+        ----------
+        stage : str
+        judge : callable
+        settings : list of dict
+            The preferred one first.
+        errors : float
+            See :func:`preferred`.
+        beside : bool
+            Prefer what was taken so far, which the same judge has judged.
+        """
+        contenders = [self.best] if beside else []
+        for setting, values in zip(settings, judge(settings), strict=True):
+            contenders.append(len(self.table))
+            self.table.append(Judged(setting, values, stage))
+        if contenders:
+            judged = [self.table[number] for number in contenders]
+            self.best = contenders[preferred(judged, errors)]
+
+    def one_at_a_time(
+        self,
+        stage: str,
+        judge: Judge,
+        values: Mapping[str, Iterable[object]],
+        errors: float,
+    ) -> None:
+        """Try other values of each parameter, beside those taken so far."""
+        for name, options in values.items():
+            current = self.setting
+            others = [value for value in options if value != current.get(name)]
+            settings: list[Setting] = [{**current, name: value} for value in others]
+            self.go_on(stage, judge, settings, errors, beside=True)
+
+
+class Outcome(NamedTuple):
+    """What was tried, the number of the setting to take, and the rows it was judged by."""
+
+    table: list[Judged]
+    best: int
+    rows: TrainingRows
+
+
+def settings_of(grid: Mapping[str, Iterable[object]]) -> list[Setting]:
+    """Every combination of the values of a grid, the last name (in their order) fastest."""
+    names = sorted(grid)
+    combinations = product(*(grid[name] for name in names))
+    return [dict(zip(names, values, strict=True)) for values in combinations]
+
+
+def choose_setting(
+    model: MultiTaskOneClass,
+    rows: TrainingRows,
+    values: Grid,
+    criterion: str,
+    own_grid: bool,
+    max_rows: int | str | None = "auto",
+    random_state: Seed = None,
+) -> Outcome:
+    """Judge the settings of a grid on rows; see `tune`.
+
+    Parameters
+    ----------
+    model : MultiTaskOneClass
+    rows : TrainingRows
+    values : dict of str to list
+        The grid.
+    criterion, max_rows, random_state
+        As in `tune`.
+    own_grid : bool
+        Whether the grid is the method's own, which is searched with more caution.
+
+    Returns
+    -------
+    Outcome
+    """
+    rows = _rows_to_judge_by(rows, max_rows, values)
+    fewest = _FEWEST_TASKS_FOR_METRIC if own_grid else FEWEST_TASKS_TO_HALVE
+    narrow = rows.X.shape[1] < 2 or rows.n_tasks < fewest
+    if criterion != "faults" and narrow and "plain" in values.get("metric", ()):
+        values = {**values, "metric": ["plain"]}
+    search = Search()
+    # Most of the work is on folds, which have about half of the rows.
+    with np.errstate(under="ignore"), one_blas_thread(len(rows.codes) // 2):
+        if criterion == "faults":
+            _search_by_faults(search, model, rows, values, own_grid, random_state)
+        else:
+            _search_by_strangers(search, model, rows, values, criterion, own_grid)
+    if np.isnan(search.table[search.best].score):
+        others = ", and rows of other tasks or known outliers to tell them from"
+        warn_user(
+            "No setting could be judged: that needs tasks of two or more distinct rows"
+            f"{'' if criterion == 'faults' else others}. The first setting was taken."
+        )
+    return Outcome(search.table, search.best, rows)
+
+
+def _rows_to_judge_by(
+    rows: TrainingRows, max_rows: int | str | None, values: Grid
+) -> TrainingRows:
+    """All rows, or as many as `tune` is told, or as many as the grid leaves time for."""
+    if max_rows is None:
+        return rows
+    if isinstance(max_rows, str):
+        if len(rows.codes) <= FEWEST_ROWS:
+            return rows
+        sizes = [len(options) for name, options in values.items() if name != "alpha"]
+        max_rows = rows_to_judge_by(math.prod(sizes))
+    return content_sample(rows, max_rows)
+
+
+def _search_by_strangers(
+    search: Search,
+    model: MultiTaskOneClass,
+    rows: TrainingRows,
+    values: Grid,
+    criterion: str,
+    own_grid: bool,
+) -> None:
+    """Shared parameters as the ridge regression would choose them, then the method's own."""
+    judge = partial(fold_areas, model, rows, criterion)
+    if model.can.left_out_grid is None:
+        search.go_on("folds", judge, settings_of(values), NO_PREFERENCE)
+        return
+    shared = {name: options for name, options in values.items() if name in SHARED}
+    strengths = {
+        name: options for name, options in values.items() if name not in SHARED
+    }
+    if shared or not strengths:
+        _search_ridges(search, _as_ridge(model), rows, shared, criterion, own_grid)
+    if strengths:
+        current = {name: getattr(model, name) for name in strengths}
+        combinations = settings_of(strengths)
+        if own_grid:
+            combinations.sort(key=lambda setting: setting != current)
+        settings = [{**search.setting, **setting} for setting in combinations]
+        errors = ERRORS_OF_STRANGERS if own_grid else NO_PREFERENCE
+        search.go_on("folds", judge, settings, errors)
+
+
+def _as_ridge(model: MultiTaskOneClass) -> MultiTaskOneClass:
+    """The ridge regression whose closed form judges what a method shares with it."""
+    if model.can.left_out_grid == "each task":
+        return model
+    params = model.get_params()
+    ridge = JointOCKSR()
+    for name in ridge.get_params():
+        setattr(ridge, name, params[name])
+    return ridge
+
+
+def _search_ridges(
+    search: Search,
+    ridge: MultiTaskOneClass,
+    rows: TrainingRows,
+    values: Grid,
+    criterion: str,
+    own_grid: bool,
+) -> None:
+    """Metric by folds, then the rest by closed forms (by folds under a metric that saw all)."""
+    rest = {name: options for name, options in values.items() if name != "metric"}
+    metrics = values.get("metric", [ridge.metric])
+    start = {name: getattr(ridge, name) for name in rest}
+    if len(metrics) > 1:
+        # A coarse grid will do; in doubt the plain metric stays.
+        names = {"kernel", "gamma", "alpha"}.intersection(rest)
+        coarse = {name: rest[name] for name in names}
+        if "alpha" in coarse:
+            alphas = coarse["alpha"]
+            ends = {alphas[0], alphas[len(alphas) // 2], alphas[-1]}
+            coarse["alpha"] = sorted(ends)
+        judge = partial(fold_areas, ridge, rows, "both")
+        first, *others = sorted(metrics, key=lambda metric: metric != "plain")
+        settings = [{"metric": first, **setting} for setting in settings_of(coarse)]
+        search.go_on("metric", judge, settings, NO_PREFERENCE)
+        for metric in others:
+            settings = [{**setting, "metric": metric} for setting in settings]
+            errors = ERRORS_OF_STRANGERS
+            search.go_on("metric", judge, settings, errors, beside=True)
+    start |= {"metric": metrics[0], **search.setting}
+    if start["metric"] == "plain":
+        kernels = {name: options for name, options in rest.items() if name != "alpha"}
+        settings = [
+            {**kernel, "alpha": float(alpha), "metric": "plain"}
+            for kernel in settings_of(kernels)
+            for alpha in rest.get("alpha", [getattr(ridge, "alpha", 0.1)])
+        ]
+        judge = partial(closed_form_areas, ridge, rows, criterion)
+        search.go_on("closed form", judge, settings, NO_PREFERENCE)
+        return
+    judge = partial(fold_areas, ridge, rows, criterion)
+    if own_grid:
+        # Refits are dear: from the best of the coarse grid, one parameter at a time.
+        search.go_on("folds", judge, [start], NO_PREFERENCE)
+        search.one_at_a_time("folds", judge, rest, NO_PREFERENCE)
+    else:
+        fixed = {"metric": start["metric"]}
+        settings = [{**fixed, **setting} for setting in settings_of(rest)]
+        search.go_on("folds", judge, settings, NO_PREFERENCE)
+
+
+def fault_grid(model: MultiTaskOneClass) -> Grid:
+    """What is tried for faults, what to prefer first."""
+    adaptive = ("adaptive",) if model.can.task_metric else ()
+    return {"metric": (*adaptive, *_FAULT_METRICS), **_FAULT_KERNELS}
+
+
+def _search_by_faults(
+    search: Search,
+    model: MultiTaskOneClass,
+    rows: TrainingRows,
+    values: Grid,
+    own_grid: bool,
+    random_state: Seed,
+) -> None:
+    """Metric and kernel, then strengths one by one, by faults made from rows of no suspicion."""
+    rows = without_suspects(rows.merged()[0])
+    # The same faults whenever no others are asked for.
+    rng = check_random_state(0 if random_state is None else random_state)
+    judge = partial(fault_areas, model, rows, synthetic_faults(rows, rng))
+    settings = sorted(settings_of(values), key=_preference_for_faults)
+    search.go_on("faults", judge, settings, ERRORS_OF_FAULTS)
+    if not own_grid:
+        return
+    params = model.get_params()
+    strengths = {}
+    for name, options in _FAULT_STRENGTHS.items():
+        of_metric = name.endswith("_prior")
+        unused = of_metric and search.setting.get("metric", "adaptive") != "adaptive"
+        if name in params and not unused:
+            strengths[name] = [value for value in options if value != params[name]]
+    search.one_at_a_time("faults", judge, strengths, ERRORS_OF_FAULTS)
+
+
+def _preference_for_faults(setting: Setting) -> tuple[bool, bool, bool, float]:
+    """Metrics adapted most, Laplacian kernels and wide ones come first."""
+    metric = setting.get("metric")
+    width = setting.get("width", 1.0)
+    assert isinstance(width, float | int)
+    kernel = setting.get("kernel")
+    return metric != "adaptive", metric == "plain", kernel != "laplacian", -width
+
+
+def compared(
+    models: list[MultiTaskOneClass],
+    rows: TrainingRows,
+    shown: Iterable[str],
+    errors: float,
+) -> tuple[list[Judged], int]:
+    """Methods, the preferred one first, judged by the same folds on both kinds of strangers.
+
+    Parameters
+    ----------
+    models : list of MultiTaskOneClass
+    rows : TrainingRows
+    shown : iterable of str
+        Parameters that the table shows as the setting.
+    errors : float
+        See :func:`preferred`.
+
+    Returns
+    -------
+    list of Judged, int
+        And the number of the method to take.
+    """
+    table = []
+    names = [*shown]
+    for model in models:
+        params = model.get_params()
+        with np.errstate(under="ignore"):
+            (values,) = fold_areas(model, rows, "both", [{}])
+        setting: Setting = {name: params[name] for name in names}
+        table.append(Judged(setting, values, "method"))
+    return table, preferred(table, errors)
