@@ -21,6 +21,7 @@ rate, so ``score < offset`` exactly when ``p <= alarm_rate``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ _LEAST_SPREAD = 1e-6
 _STEEPEST = 4.0
 # Scores of copies differ by rounding only.
 _ROUNDING = 1e-10
+_TINY = float(np.finfo(float).tiny)
 # The threshold of a task that cannot raise an alarm.
 _NEVER = -1e300
 
@@ -225,7 +227,7 @@ class Calibration:
         with np.errstate(under="ignore", over="ignore"):
             lenders = _lenders(counts, self.lends, borrows, alarm_rate)
             pool = Pool.of(self, lenders, borrows | lenders)
-            mass = np.concatenate([[0.0], np.cumsum(self.weight / counts[self.codes])])
+            mass = cumulated(self.weight, self.starts)
         if lowest is None:
             lowest = np.full(len(counts), -np.inf)
         return Thresholds(
@@ -330,8 +332,8 @@ class Thresholds:
         Calibration rows of each task.
     borrows : ndarray of bool of shape (T,)
     pool : Pool
-    mass : ndarray of shape (n + 1,)
-        Shares of their tasks that the first k calibration scores are, summed up.
+    mass : ndarray of shape (n,)
+        Weight of a task's calibration scores up to each.
     lowest : ndarray of shape (T,)
         Scores of rows as far from everything as can be told; minus infinity: unknown.
     """
@@ -359,24 +361,22 @@ class Thresholds:
 
     def _own_pvalues(self, scores: Array, codes: Codes) -> Array:
         """Ranks among the task's own scores, shape (k,)."""
-        counts = self.counts[codes]
-        share = self._share_up_to(self.calibration.scores, scores, codes)
-        return (1.0 + counts * share) / (1.0 + counts)
+        mass = self._mass_up_to(self.calibration.scores, scores, codes)
+        return (1.0 + mass) / (1.0 + self.counts[codes])
 
-    def _share_up_to(self, values: Array, scores: Array, codes: Codes) -> Array:
-        """Share of the values of each score's task that do not exceed it, shape (k,)."""
+    def _mass_up_to(self, values: Array, scores: Array, codes: Codes) -> Array:
+        """Weight of the values of each score's task that do not exceed it, shape (k,)."""
         starts = self.calibration.starts
         below = count_up_to(values, starts, scores, codes)
-        share = self.mass[below] - self.mass[starts[codes]]
-        # Sums of shares end at 1 but for rounding.
-        return np.where(below == starts[codes + 1], 1.0, np.minimum(share, 1.0))
+        some = below > starts[codes]
+        return np.where(some, np.append(self.mass, 0.0)[below - 1], 0.0)
 
     def _borrowed_pvalues(self, scores: Array, codes: Codes, own: Array) -> Array:
         """P-values with tasks as units, from ranks `own` (k,) in the task itself."""
         values = scores / self.pool.spread[codes]
         lends = self.pool.lenders[codes]
-        share = self._share_up_to(self.pool.scaled, values, codes)
-        share = np.where(lends, share, 0.0)
+        mass = self._mass_up_to(self.pool.scaled, values, codes)
+        share = np.where(lends, mass / np.maximum(self.counts[codes], _TINY), 0.0)
         others = np.maximum(self.pool.shares(values) - share, 0.0)
         # A task without scores of its own is one more unit, beyond all others.
         units = np.count_nonzero(self.pool.lenders) + ~lends
@@ -519,6 +519,15 @@ class Thresholds:
         if floor <= 0.25:
             return text + f"Give more rows, or set alarm_rate to at least {floor:.3g}."
         return text + "Give more rows."
+
+
+def cumulated(weight: Array, starts: Codes) -> Array:
+    """Weights (n,) summed up within each task, which starts where it is told (T + 1,)."""
+    mass = np.empty(len(weight))
+    # Task by task: what others weigh must not round away what one does.
+    for start, stop in pairwise(starts):
+        np.cumsum(weight[start:stop], out=mass[start:stop])
+    return mass
 
 
 def count_up_to(values: Array, starts: Codes, scores: Array, codes: Codes) -> Codes:

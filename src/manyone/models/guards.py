@@ -214,6 +214,12 @@ class UsualDistances:
         """State without what follows from it."""
         return {"ascending": self.ascending, "mass": self.mass}
 
+    @cached_property
+    def least_limit(self) -> float:
+        """The least that the limit may be when one count of a row is left out."""
+        wanted = _USUAL * (1.0 - 1e-12) * (self.mass[-1] - 1.0)
+        return float(self.ascending[int(np.searchsorted(self.mass, wanted))])
+
     def joined(self, nearest: Array, weight: Array) -> UsualDistances:
         """These distances and those of more rows."""
         own_weight = np.diff(self.mass, prepend=0.0)
@@ -337,7 +343,7 @@ class Nearness:
 
     def left_out(self, rows: CodedRows) -> Array:
         """What `outside` would say of normal training rows if they had not been there, (n,)."""
-        nearest = self.nearest_others(rows, _START * self.limit)
+        nearest = self.nearest_others(rows, _START * self.usual.least_limit)
         return self.usual.left_out(nearest, rows.weight)
 
     def nearest_others(self, rows: CodedRows, near_enough: float = -np.inf) -> Array:
@@ -525,7 +531,7 @@ def nearness_of(
     usual = UsualDistances.of(nearest, rows.weight[sample])
     if len(sample) < len(rows.codes):
         assert keys is not None
-        nearest = neighbours.near_enough(rows, keys, _START * usual.limit)
+        nearest = neighbours.near_enough(rows, keys, _START * usual.least_limit)
     nearness = Nearness(points, codes, usual, group, normal[chosen])
     return nearness, usual.left_out(nearest, rows.weight)
 
