@@ -41,6 +41,7 @@ STUDIES = (
     ("bench_promises.py",),
     ("bench_regimes.py",),
     ("bench_store.py",),
+    ("bench_table_sample.py",),
     ("bench_tables.py",),
     ("bench_time.py",),
     ("bench_two_layers.py",),

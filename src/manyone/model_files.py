@@ -395,7 +395,7 @@ _TABLE_PARTS: dict[type, dict[str, Any]] = {
             "outlier": "n",
             "groups": "n",
             "times": "n",
-            "numbers": "n",
+            **dict.fromkeys(("numbers", "hashes", "copies", "totals"), "n"),
         },
     },
     UnknownTasks: {"rules": {"rows": "m! d"}},
@@ -562,6 +562,7 @@ def _register_types() -> None:
             "tasks_": NDArray[Any],
             "unknown_": UnknownTasks,
             "n_rows_": int,
+            "task_rows_": NDArray[np.intp],
             "training_": TrainingTable,
             "calibrated_": dict[str, Any],
             "time_format_": str | None,
@@ -570,6 +571,7 @@ def _register_types() -> None:
             "tasks_": "T!",
             "encoder_": "T d=D",
             "unknown_": "d",
+            "task_rows_": "T",
             "training_": "",
             "method": "",
         },
@@ -577,7 +579,8 @@ def _register_types() -> None:
             frozenset(
                 (
                     *("model_", "encoder_", "columns_", "tasks_", "unknown_"),
-                    *("n_rows_", "training_", "calibrated_", "choice_"),
+                    *("n_rows_", "task_rows_", "training_"),
+                    *("calibrated_", "choice_"),
                 )
             ),
         ),

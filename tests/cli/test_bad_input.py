@@ -24,7 +24,7 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
         ),
         (
             ["fit", ".", "--task", "a", "--out", "m"],
-            ". is a folder. Name a file, or give --engine dask",
+            ". is a folder without Parquet files. Name a file",
         ),
         (["fit", "events.csv", "--out", "m"], "--task"),
         (

@@ -13,7 +13,6 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import manyone
-from manyone import IndependentOCKSR, TableModel
 from manyone.cli import main
 
 from .conftest import FAST
@@ -331,17 +330,25 @@ def test_tasks_that_borrow_a_threshold_are_counted(here, capsys):
 @pytest.fixture
 def big(here, monkeypatch):
     """big.manyone: a model of the Parquet files in rows/, of which it has kept some rows."""
-    monkeypatch.setattr("manyone.tables.passes._SAMPLE", 40)
+    monkeypatch.setattr("manyone.tables.sampling.MOST_TASK_ROWS", 20)
     events = pl.read_csv("events.csv").drop("when")
     (here / "rows").mkdir()
     for k in range(3):
         events[50 * k : 50 * (k + 1)].write_parquet(here / "rows" / f"{k}.parquet")
-    model = TableModel("machine", method=IndependentOCKSR(landmarks=10, random_state=0))
-    manyone.save(model.fit(here / "rows"), here / "big.manyone")
+    args = ["fit", "rows", "--task", "machine", "--out", "big.manyone", *FAST]
+    assert main(args) == 0
     return events.filter(pl.col("machine") != "pump 3")
 
 
-def test_rows_come_to_a_model_of_files(here, big, capsys):
+def test_a_sample_is_called_one(here, big, capsys):
+    capsys.readouterr()
+    assert main(["info", "big.manyone"]) == 0
+    cells = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "a sample of 120 of 150" in cells
+    assert "6 by 'machine', 25 rows each" in cells
+
+
+def test_rows_come_to_a_sampled_model(here, big, capsys):
     new = pl.read_csv("today.csv").filter(
         ~pl.col("broken"), pl.col("machine") == "pump 3"
     )
@@ -349,50 +356,23 @@ def test_rows_come_to_a_model_of_files(here, big, capsys):
     assert main(["enroll", "big.manyone", "new.csv"]) == 0
     assert f"{len(new)} rows and 1 new task enrolled" in capsys.readouterr().out
     model = manyone.load("big.manyone")
-    assert model.n_rows_ == 150 + len(new) and "pump 7" in model.tasks_.tolist()
+    assert model.n_rows_ == 150 + len(new)
+    assert "pump 7" in model.tasks_.tolist()
     assert main(["score", "big.manyone", "new.csv", "--out", "s.csv"]) == 0
-    assert set(pl.read_csv("s.csv")["basis"]) == {"own"}
+    assert set(pl.read_csv("s.csv")["basis"]) <= {"own", "pooled"}
 
 
-@pytest.mark.parametrize("name", ["others.csv", "others"])
-def test_a_model_of_files_forgets_by_the_rows_that_stay(here, big, name, capsys):
-    if name == "others":
-        (here / name).mkdir()
-        big.write_parquet(here / name / "0.parquet")
-    else:
-        big.write_csv(name)
-    assert main(["forget", "big.manyone", "pump 3", "--others", name]) == 0
-    assert (
-        "25 rows of pump 3 forgotten; big.manyone has 5 tasks now"
-        in capsys.readouterr().out
-    )
-    method = IndependentOCKSR(landmarks=10, random_state=0)
-    known = TableModel("machine", method=method).fit(lambda: [big])
+def test_a_sampled_model_forgets(here, big, capsys):
+    assert main(["forget", "big.manyone", "pump 3"]) == 0
+    out = capsys.readouterr().out
+    assert "25 rows of pump 3 forgotten; big.manyone has 5 tasks now" in out
+    big.write_parquet("others.parquet")
+    args = ["fit", "others.parquet", "--task", "machine", "--out", "other.manyone"]
+    assert main([*args, *FAST]) == 0
     today = pl.read_csv("today.csv")
-    polars.testing.assert_frame_equal(
-        manyone.load("big.manyone").score(today), known.score(today)
-    )
+    scores = [manyone.load(f"{name}.manyone").score(today) for name in ("big", "other")]
+    polars.testing.assert_frame_equal(*scores)
     assert b"pump 3" not in (here / "big.manyone").read_bytes()
-
-
-def test_rows_that_a_model_of_files_lacks(refused, big):
-    refused(
-        ["forget", "big.manyone", "pump 3"],
-        "of the 150 rows",
-        "stay with --others TABLE.",
-    )
-    refused(
-        ["forget", "big.manyone", "pump 3", "--others", "no.csv"],
-        "no.csv: no such file",
-    )
-    refused(
-        ["forget", "big.manyone", "pump 3", "--others", "no.parquet"],
-        "no such Parquet file",
-    )
-    refused(
-        ["forget", "big.manyone", "pump 3", "--others", "events.csv"],
-        "events.csv: others must",
-    )
 
 
 def test_what_is_promised_is_what_the_rows_allow(here, capsys):
@@ -514,51 +494,27 @@ def test_help_has_examples(command, capsys):
     assert "Examples:" in out and f"manyone {command}" in out.partition("Examples:")[2]
 
 
-def test_fit_on_dask(here, capsys):
-    """A folder of Parquet files, one of them, a text: the same model."""
+@pytest.mark.parametrize("engine", ["local", "dask"])
+def test_every_form_of_a_table_gives_the_same_model(engine, here, capsys):
+    """A folder of Parquet files, one of them, a text: on every engine."""
     pytest.importorskip("dask.dataframe")
     table = pl.read_csv("events.csv", try_parse_dates=True)
     (here / "events").mkdir()
     for k in range(3):
         table[50 * k : 50 * (k + 1)].write_parquet(f"events/{k}.parquet")
     table.write_parquet("events.parquet")
-    scores = []
-    for name in ("events", "events.parquet", "events.csv"):
-        args = [
-            "fit",
-            name,
-            "--task",
-            "machine",
-            "--time",
-            "when",
-            "--out",
-            "new.manyone",
-        ]
-        assert main([*args, "--engine", "dask", "--no-tune"]) == 0
+    args = ["--task", "machine", "--time", "when", "--out", "new.manyone", "--no-tune"]
+    expected = None
+    for name in ("events.csv", "events.parquet", "events"):
+        assert main(["fit", name, *args, "--engine", engine]) == 0
         out = capsys.readouterr().out
-        assert "6 by 'machine', 25 rows each" in out and "IndependentOCKSR" in out
+        assert "6 by 'machine', 25 rows each" in out
         assert main(["score", "new.manyone", "today.csv", "--out", "scores.csv"]) == 0
-        scores.append(pl.read_csv("scores.csv"))
-    polars.testing.assert_frame_equal(*scores[:2])
-    polars.testing.assert_frame_equal(*scores[1:])
-    assert 0 < scores[0]["alarm"].sum() < 120
-
-
-def test_methods_on_dask_get_landmarks(here, capsys):
-    pytest.importorskip("dask.dataframe")
-    args = [
-        "fit",
-        "events.csv",
-        "--task",
-        "machine",
-        "--out",
-        "new.manyone",
-        "--engine",
-        "dask",
-    ]
-    assert main([*args, "--no-tune", "--method", "JointOCKSR"]) == 0
-    assert "JointOCKSR" in capsys.readouterr().out
-    assert manyone.load("new.manyone").model_.landmarks is not None
+        scores = pl.read_csv("scores.csv")
+        if expected is None:
+            expected = scores
+        polars.testing.assert_frame_equal(scores, expected)
+    assert 0 < expected["alarm"].sum() < 120
 
 
 def test_what_dask_cannot_fit(refused):

@@ -7,6 +7,7 @@ In a shell::
   manyone fit logins.parquet --task user --anomalies strangers --alarm-rate 0.01 --out users.manyone
   manyone fit us.csv --task shop --time when --time-format "%m/%d/%Y %H:%M" --out shops.manyone
   zcat old.csv.gz | manyone fit - --task machine --outlier was_broken --out fleet.manyone
+  manyone fit events/ --task machine --engine dask --scheduler tcp://host:8786 --out fleet.manyone
   manyone info fleet.manyone         what it was fitted on, and what became of every column
 """
 
@@ -32,20 +33,27 @@ from manyone.cli.models import (
     refuse_same,
     save_model,
 )
-from manyone.labels import lookup
 from manyone.messages import shortlist
-from manyone.tablefiles import BadValues, check_place, read_table
+from manyone.tablefiles import (
+    BadValues,
+    ParquetTable,
+    check_place,
+    is_parquet,
+    read_table,
+)
 
 if TYPE_CHECKING:
-    from manyone.tables import TableModel
+    import polars as pl
 
-# Rows of one part of a text file for Dask.
-_PART_ROWS = 50_000
+    from manyone.tables import TableModel
 
 Anomalies = Literal["any", "strangers", "faults"]
 Engine = Literal["local", "dask"]
 NormalRows = Annotated[
-    Path, typer.Argument(help="CSV, CSV.gz or Parquet of normal rows; - is stdin.")
+    Path,
+    typer.Argument(
+        help="CSV, CSV.gz, Parquet or a folder of Parquet, of normal rows; - is stdin."
+    ),
 ]
 Tasks = Annotated[
     list[str],
@@ -103,7 +111,7 @@ def fit(
     no_tune: Annotated[
         bool, typer.Option("--no-tune", help="Settings that often do well, at once.")
     ] = False,
-    engine: Annotated[Engine, typer.Option(help="Where to compute.")] = "local",
+    engine: Annotated[Engine, typer.Option(help="Who reads Parquet.")] = "local",
     scheduler: Annotated[
         str | None,
         typer.Option(help="Address of a Dask scheduler, with --engine dask."),
@@ -189,15 +197,13 @@ class _Reading(NamedTuple):
     bad_values: BadValues
 
 
-def _local_rows(table: Path, reading: _Reading) -> Any:
-    if table.is_dir():
-        raise InputError(
-            f"{table} is a folder. Name a file, or give --engine dask, which takes "
-            "folders of Parquet."
-        )
+def _local_rows(table: Path, reading: _Reading) -> pl.DataFrame | ParquetTable:
+    """A text file, read whole as its kinds follow from all rows, or Parquet in parts."""
     time_formats = {}
     if reading.time is not None and reading.time_format is not None:
         time_formats = {reading.time: reading.time_format}
+    if is_parquet(table):
+        return ParquetTable(table, time_formats, reading.bad_values)
     # A name that holds a comma is one column or two: nobody knows before the header.
     return read_table(
         table,
@@ -214,20 +220,13 @@ def _names(texts: Sequence[str]) -> list[str]:
 
 
 def _dask_rows(table: Path, reading: _Reading) -> Any:
-    """The table as a Dask data frame.
-
-    Workers read Parquet. The kinds of the columns of a text file follow from all of its
-    rows, so this process reads it.
-    """
+    """The table as a Dask data frame, whose parts workers read; texts are read here."""
     with needs("dask"):
         import dask.dataframe as dd
 
-    if table.is_dir() or table.suffix in (".parquet", ".pq"):
-        if not table.exists():
-            raise InputError(f"{table}: there is no such file or folder.")
-        return dd.read_parquet(table)
-    rows = _local_rows(table, reading).to_pandas()
-    return dd.from_pandas(rows, chunksize=_PART_ROWS)
+    if not is_parquet(table):
+        return _local_rows(table, reading)
+    return dd.read_parquet(table)
 
 
 def _cluster(scheduler: str | None) -> AbstractContextManager[Any]:
@@ -259,29 +258,26 @@ def _method(method: str, no_tune: bool) -> Any:
 
 def _summary(model: TableModel) -> list[tuple[str, str]]:
     """What there is to say about a fitted model."""
+    from manyone.tables.sampling import sample_words
+
     used = model.columns_["used"]
-    labels = model.training_.labels
+    rows = sample_words(len(model.training_.labels), model.n_rows_)
     dropped = [
         f"{line[0]} ({line[-1]})" for line in _columns(model) if line[2] == "dropped"
     ]
     more = f" and {len(dropped) - 5} more" if len(dropped) > 5 else ""
     names = " and ".join(map(repr, model.task_columns))
-    counts = np.bincount(lookup(labels, model.tasks_) + 1)[
-        1:
-    ]  # without rows of no task
-    if len(labels) < model.n_rows_:  # a sample was kept
-        counts = model.model_.calibration_.counts.astype(int)
-    low = counts.min()
-    high = counts.max()
-    each = f"{low}" if low == high else f"{low} to {high}"
-    bad = model.training_.outlier.sum()
+    low = model.task_rows_.min()
+    high = model.task_rows_.max()
+    each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    bad = model.training_.n_outliers
     known = f", of which {bad:,} are known to be abnormal ('{model.outlier}')"
     features = model.columns_["features"].sum()
     rate = promised_rate(model)
     few = model.model_.calibration_.pooled(rate).sum()
     borrow = f"; tasks with too few rows for it, which borrow scores of others: {few:,}"
     return [
-        ("rows", f"{model.n_rows_:,}{known * bool(bad)}"),
+        ("rows", f"{rows}{known * bool(bad)}"),
         ("tasks", f"{len(model.tasks_):,} by {names}, {each} rows each"),
         ("columns used", f"{used.sum()} of {len(used)}, as {features} numbers"),
         ("columns dropped", "; ".join(dropped[:5]) + more or "none"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -164,7 +164,6 @@ def _remedy(error: TableError) -> str:
     options: dict[type[TableError], str] = {
         errors.UnknownTaskError: "Enrol it, or give --unknown pooled to compare it "
         "with all tasks.",
-        errors.RowsNotKeptError: "Give the rows that stay with --others TABLE.",
         errors.TimeError: "Write times as 2026-01-31 12:00, or say how they are "
         'written when fitting: --time-format "%m/%d/%Y %H:%M".',
         errors.MixedColumnError: "Mend it, leave the field empty, or leave the column "
@@ -177,11 +176,19 @@ def _name(source: Path) -> str:
     return "stdin" if str(source) == "-" else str(source)
 
 
+class _HasColumns(Protocol):
+    """A table whose columns have names."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Their names."""
+
+
 def chosen_columns(
-    option: str, given: Sequence[str], table: pl.DataFrame, source: Path
+    option: str, given: Sequence[str], table: _HasColumns, source: Path
 ) -> list[str]:
     """Columns named by an option, apart from one another or with commas between."""
-    columns = table.columns
+    columns = list(table.columns)
     names = [
         name
         for text in given

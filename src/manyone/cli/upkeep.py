@@ -5,7 +5,6 @@ In a shell::
   manyone enroll fleet.manyone new.csv                 more normal rows, of known or new machines
   manyone forget fleet.manyone pump7                   a machine and every row of it
   manyone forget fleet.manyone Oslo pump7              of a model with two task columns
-  manyone forget big.manyone pump7 --others rows/      of a model that has kept a sample of its rows
   manyone recalibrate fleet.manyone --alarm-rate 0.01  fewer alarms; nothing is fitted again
 
 The file is replaced when all went well; processes that change it take turns.
@@ -14,7 +13,7 @@ The file is replaced when all went well; processes that change it take turns.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -65,10 +64,6 @@ def forget(
         list[str],
         typer.Argument(help="Task; with several task columns, the value of each."),
     ],
-    others: Annotated[
-        Path | None,
-        typer.Option(help="Rows of all other tasks, where the model asks for them."),
-    ] = None,
 ) -> None:
     """Remove a task and every row of it from a model."""
     with changing(model) as found:
@@ -79,17 +74,10 @@ def forget(
                 f"{' '.join(task)}: give one task, which is a value of {names}."
             )
         rows = found.n_rows_
-        stay: Any = others
-        if others is not None and not (
-            others.is_dir() or others.suffix in (".parquet", ".pq")
-        ):
-            stay = rows_for(found, others, find=None)
-        with about(others or model), working("forgetting"):
-            found.forget(label_of(found, task), others=stay)
-        gone, tasks = (
-            plural(rows - found.n_rows_, "row"),
-            plural(len(found.tasks_), "task"),
-        )
+        with about(model), working("forgetting"):
+            found.forget(label_of(found, task))
+        gone = plural(rows - found.n_rows_, "row")
+        tasks = plural(len(found.tasks_), "task")
     echo(f"{gone} of {' / '.join(task)} forgotten; {model} has {tasks} now.")
 
 

@@ -711,12 +711,6 @@ class ColumnRange:
     below: Array
     above: Array
 
-    def widened(self, X: Array) -> ColumnRange:
-        """Ranges that reach to more normal rows (n, d), with the margins that there are."""
-        lower = np.minimum(self.lower, X.min(axis=0, initial=np.inf))
-        upper = np.maximum(self.upper, X.max(axis=0, initial=-np.inf))
-        return ColumnRange(lower, upper, self.below, self.above)
-
     def margins(self, X: Rows, columns: Any = slice(None)) -> Array:
         """Margins that each value of some columns is out of its range, shape (n, columns)."""
         X = X[:, columns]

@@ -1,7 +1,13 @@
 """Tables in files: read whole or block by block, written whole or not at all."""
 
 from manyone.tablefiles.columns import BadValues
-from manyone.tablefiles.reading import Block, read_blocks, read_table
+from manyone.tablefiles.reading import (
+    Block,
+    ParquetTable,
+    is_parquet,
+    read_blocks,
+    read_table,
+)
 from manyone.tablefiles.tail import Consumed, Fate, Tail, open_tail
 from manyone.tablefiles.text import TableFileError
 from manyone.tablefiles.values import Kind
@@ -13,10 +19,12 @@ __all__ = [
     "Consumed",
     "Fate",
     "Kind",
+    "ParquetTable",
     "TableFileError",
     "Tail",
     "check_output",
     "check_place",
+    "is_parquet",
     "open_tail",
     "read_blocks",
     "read_table",

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
+from manyone.progress import counted
 from manyone.tablefiles.columns import BadValues, TextColumns, label_column
 from manyone.tablefiles.text import TableFileError, read_text
 from manyone.tablefiles.values import Kind
@@ -176,6 +177,72 @@ def _converted(
             columns.find_style(table, delimiter)
         yield columns.convert(table, first_row), file.done()
         first_row += len(table)
+
+
+class ParquetTable:
+    """A Parquet file, or a folder of them, as a table that is read part by part.
+
+    Called, it returns the parts: data frames of polars, in the order of the files' names.
+
+    Parameters
+    ----------
+    source : Path
+    time_formats, bad_values
+        As in `read_table`.
+
+    Attributes
+    ----------
+    columns : list of str
+    """
+
+    def __init__(
+        self,
+        source: Path,
+        time_formats: Mapping[str, str] = MappingProxyType({}),
+        bad_values: BadValues = "refuse",
+    ) -> None:
+        import polars as pl
+
+        self._files = parquet_files(source)
+        self._time_formats = time_formats
+        self._bad_values = bad_values
+        self.columns = list(pl.read_parquet_schema(self._files[0]))
+
+    def __call__(self) -> Iterator[pl.DataFrame]:
+        """Read from the first row on."""
+        for path in counted(self._files):
+            parts = read_blocks(
+                path,
+                {},
+                time_formats=self._time_formats,
+                bad_values=self._bad_values,
+                need_rows=False,
+            )
+            for part in parts:
+                yield part.table
+
+
+def parquet_files(source: Path) -> list[Path]:
+    """A Parquet file, or those of a folder."""
+    if not source.is_dir():
+        return [source]
+    files = sorted(source.glob("*.parquet"))
+    if not files:
+        raise TableFileError(
+            f"{source} is a folder without Parquet files. Name a file, or a folder of "
+            "files whose names end in .parquet."
+        )
+    return files
+
+
+def is_parquet(source: Path) -> bool:
+    """Whether a table is a folder, or a file that begins as Parquet does."""
+    if str(source) == STREAM:
+        return False
+    if source.is_dir():
+        return True
+    with open(source, "rb") as file:
+        return file.read(len(_PARQUET)) == _PARQUET
 
 
 def parquet_blocks(file: OpenFile) -> Iterator[tuple[pl.DataFrame, float | None]]:

@@ -8,28 +8,22 @@ import numpy as np
 from sklearn.base import clone
 
 from manyone._types import Array, Criterion
-from manyone.engines.fitting import refuse_whole_rows
 from manyone.estimators import METHODS
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
 from manyone.estimators.independent import IndependentOCKSR
-from manyone.estimators.joint import JointOCKSR
 from manyone.labels import encode
 from manyone.messages import shortlist
 from manyone.rows import training_rows
-from manyone.selection.auto import auto, choose_by_sample, plan_views
+from manyone.selection.auto import auto, plan_views
 from manyone.selection.tune import tune
 from manyone.tables.frames import Labels
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
-    from manyone.tables.passes import Encoded
 
 Choice = dict[str, Labels]
 Seed = int | np.random.RandomState | None
-# Of all rows, and of each task that has more.
-_JOINT_LANDMARKS = 1000
-_TASK_LANDMARKS = 100
 _OFTEN_GOOD: dict[str, dict[str, Any]] = {
     "strangers": {"kernel": "laplacian"},
     "faults": {"metric": "adaptive", "kernel": "laplacian", "width": 3.0},
@@ -78,69 +72,6 @@ def choose_model(
     estimator = BY_NAME[method](alarm_rate=rate)
     model = tune(estimator, Z, **given, criterion=criterion, random_state=seed)
     return model, _only(model, f'tuned for "{criterion}"')
-
-
-def choose_by_passes(
-    asked: TableModel, table: Encoded
-) -> tuple[OneClassEstimator, Choice]:
-    """The same for a table that is not in memory: chosen on a sample, fitted by passes.
-
-    Strangers are told by a joint model, faults by the rows of each task alone, both by both.
-    """
-    method = asked.method
-    given = table.sample.given()
-    seed = asked.random_state
-    several = len(encode(given["task"])[0]) > 1
-    if isinstance(method, OneClassEstimator):
-        return _fitted_by_passes(asked, method, table, "as given")
-    refuse_unknown(asked.anomalies, method)
-    if method == "auto":
-        rows, _, _ = training_rows(
-            IndependentOCKSR(), table.Z, given["task"], given["outlier"]
-        )
-        wanted = asked.anomalies, asked.alarm_rate, None, seed
-        model = choose_by_sample(table.sweep, rows, table.n_rows, *wanted)
-        return model, model.choice_
-    if method == "default":
-        model = IndependentOCKSR(kernel="laplacian", width=3.0, metric="whitened")
-        if asked.anomalies == "strangers" and several:
-            model = JointOCKSR()
-        return _fitted_by_passes(asked, model, table, "not tuned")
-    estimator = _with_landmarks(BY_NAME[method](), seed)
-    refuse_whole_rows(estimator, None)
-    alone = asked.anomalies == "faults" or not several or not estimator.can.joint
-    criterion: Criterion = "faults" if alone else "unseen"
-    grid = {**estimator.can.grid, "metric": ("plain", "whitened")}
-    exact = clone(estimator).set_params(landmarks=None)
-    tuned = tune(
-        exact,
-        table.Z,
-        **given,
-        criterion=criterion,
-        grid=grid,
-        random_state=seed,
-        calibrate=False,
-    )
-    estimator.set_params(**{key: getattr(tuned, key) for key in grid})
-    reason = f'tuned for "{criterion}" on {len(table.Z):,} of {table.n_rows:,} rows'
-    return _fitted_by_passes(asked, estimator, table, reason)
-
-
-def _fitted_by_passes(
-    asked: TableModel, model: OneClassEstimator, table: Encoded, reason: str
-) -> tuple[OneClassEstimator, Choice]:
-    model = _with_landmarks(clone(model), asked.random_state)
-    model.set_params(alarm_rate=asked.alarm_rate)
-    refuse_whole_rows(model, None)
-    return model._fit_passes(table.sweep), _only(model, reason)
-
-
-def _with_landmarks(model: OneClassEstimator, random_state: Seed) -> OneClassEstimator:
-    """The model, with landmarks where passes need them and it names none."""
-    if model.can.blocks and model.landmarks is None:
-        number = _JOINT_LANDMARKS if model.can.joint else _TASK_LANDMARKS
-        model.set_params(landmarks=number, random_state=random_state or 0)
-    return model
 
 
 def refuse_unknown(anomalies: object, method: object) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from manyone._types import Array
 from manyone.tablefiles.values import Kind, Style, whole_number
 from manyone.tables.errors import TableError
-from manyone.tables.facts import MOST_TEXTS, Facts
+from manyone.tables.facts import Facts
 from manyone.tables.frames import Column, text_column
 from manyone.tables.maps import DateMap, LevelMap, Map, NumberMap
 
@@ -122,7 +122,7 @@ _WORDS = {
 
 
 def decide(name: str, column: Column, facts: Facts, linear: float) -> Decision:
-    """Look at a column of normal rows, or of some of them, and at the facts about all.
+    """Look at a column of normal rows, and at the facts about it.
 
     `linear` says how numbers are scaled, see :class:`NumberMap`.
     """
@@ -150,21 +150,11 @@ def decide(name: str, column: Column, facts: Facts, linear: float) -> Decision:
     note = (
         f"{facts.infinite} infinite values taken as missing" if facts.infinite else ""
     )
-    numbers = NumberMap.learn(np.append(values, _ends(values, facts)), linear)
+    numbers = NumberMap.learn(values, linear)
     return replace(seen, map=replace(numbers, infinite=facts.infinite > 0), note=note)
 
 
-def _ends(values: Array, facts: Facts) -> list[float]:
-    """Lowest and highest value of all rows, where those at hand do not reach so far."""
-    finite = values[np.isfinite(values)]
-    lowest = finite.min(initial=np.inf)
-    highest = finite.max(initial=-np.inf)
-    return [end for end in (facts.low, facts.high) if end < lowest or end > highest]
-
-
 def _decide_text(seen: Decision, facts: Facts) -> Decision:
-    if facts.levels is None:
-        return seen.dropped(f"more than {MOST_TEXTS:,} different texts")
     number = len(facts.levels)
     rows = facts.known
     if number == 1 and seen.missing == 0.0:

@@ -79,19 +79,12 @@ class Encoder:
         cls, columns: Columns, codes: Codes, n_tasks: int, linear: float
     ) -> Encoder:
         """Decide about columns of normal rows of tasks given by number (n,)."""
-        tasks = range(n_tasks)
-        facts = {
-            name: Facts.of(column, codes, tasks) for name, column in columns.items()
-        }
-        return cls.decided(facts, columns, linear).filled(columns, codes, n_tasks)
-
-    @classmethod
-    def decided(
-        cls, facts: dict[str, Facts], columns: Columns, linear: float
-    ) -> Encoder:
-        """Decide by the facts about columns and by some values of them; nothing is imputed yet."""
-        decisions = (decide(name, columns[name], facts[name], linear) for name in facts)
-        return cls.of(tuple(decisions), facts, linear)
+        facts = {name: Facts.of(column, codes) for name, column in columns.items()}
+        decisions = tuple(
+            decide(name, column, facts[name], linear)
+            for name, column in columns.items()
+        )
+        return cls.of(decisions, facts, linear).filled(columns, codes, n_tasks)
 
     @classmethod
     def of(
@@ -124,23 +117,23 @@ class Encoder:
         )
 
     def filled(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
-        """The encoder that imputes by means of these rows and by how their columns are related."""
-        means = self.imputing(*self.coordinate_sums(columns, codes, n_tasks))
-        return means.relating(columns, codes)
-
-    def coordinate_sums(
-        self, columns: Columns, codes: Codes, n_tasks: int
-    ) -> tuple[Array, Array]:
-        """Sums of the coordinates that are known, and how many are, each (T, D)."""
+        """The encoder that imputes by these rows: their means, and how columns are related."""
         Z = self._coordinates(columns)[0]
-        known = ~np.isnan(Z)
+        is_known = ~np.isnan(Z)
         sums, counts = np.zeros((2, n_tasks, Z.shape[1]))
-        np.add.at(counts, codes, known)
-        np.add.at(sums, codes, np.where(known, Z, 0.0))
-        return sums, counts
+        np.add.at(counts, codes, is_known)
+        np.add.at(sums, codes, np.where(is_known, Z, 0.0))
+        fill = self._fill(sums, counts)
+        places = self._measurements()[0]
+        has_gaps = len(self.indicators) or len(self.lone)
+        precision = None
+        if has_gaps and 1 < len(places) <= _MOST_RELATED:
+            about = Z[:, places] - fill[codes][:, places]
+            precision = relations(about, len(codes) - len(np.unique(codes)))
+        return replace(self, fill=fill, precision=precision)
 
-    def imputing(self, sums: Array, counts: Array) -> Encoder:
-        """The encoder that imputes means, from sums of known coordinates and their counts."""
+    def _fill(self, sums: Array, counts: Array) -> Array:
+        """What stands for missing coordinates, from sums of known ones and their counts (T, D)."""
         overall = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1.0)
         fill = np.where(counts > 0, sums / np.maximum(counts, 1.0), overall)
         fill = np.vstack([fill, overall])
@@ -156,24 +149,11 @@ class Encoder:
                 fill[:, self.source == k] = np.where(
                     means > sum(values) / 2, values[1], values[0]
                 )
-        return replace(self, fill=fill)
-
-    def relating(self, columns: Columns, codes: Codes) -> Encoder:
-        """The encoder that also imputes by how measurements of these rows vary in their tasks."""
-        places = self._measurements()[0]
-        no_gaps = not len(self.indicators) and not len(self.lone)
-        if no_gaps or not 1 < len(places) <= _MOST_RELATED:
-            return self
-        about = self._coordinates(columns)[0][:, places] - self.fill[codes][:, places]
-        return replace(
-            self, precision=relations(about, len(codes) - len(np.unique(codes)))
-        )
+        return fill
 
     def learned_again(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
         """The same use of the same columns, learned from other rows."""
-        facts = {
-            name: Facts.of(columns[name], codes, range(n_tasks)) for name in self.used
-        }
+        facts = {name: Facts.of(columns[name], codes) for name in self.used}
         # Of columns that were dropped no value is left, so none of rows that are gone either.
         decisions = tuple(
             replace(seen, low=np.nan, high=np.nan)

@@ -39,10 +39,6 @@ class UnknownTaskError(TableError):
     """A row names a task that the model was not fitted to."""
 
 
-class RowsNotKeptError(TableError):
-    """The model has kept a sample of its rows, and all of them are needed."""
-
-
 class MixedColumnError(TableError):
     """A column of numbers holds texts here and there."""
 

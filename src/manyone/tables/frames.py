@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, SupportsFloat
@@ -68,11 +69,52 @@ class Column:
         values[known] = numbers
         return replace(self, values=values, levels=self.levels[used])
 
-    def joined(self, more: Column) -> Column:
-        """These values followed by more values of the same kind."""
+    def joined(self, more: Column, name: str) -> Column:
+        """These values followed by more values of a column of some name."""
+        kind = self._common_kind(more, name)
+        values = [self.values, more.values]
+        if kind != "text":
+            return Column(kind, np.concatenate(values))
+        listed = [
+            np.empty(0, dtype="U1") if part.levels is None else part.levels
+            for part in (self, more)
+        ]
+        levels = np.unique(np.concatenate(listed))
+        numbers = []
+        for own_levels, own_values in zip(listed, values, strict=True):
+            places = np.append(np.searchsorted(levels, own_levels), np.nan)
+            is_missing_value = np.isnan(own_values)
+            last = len(own_levels)
+            numbers.append(
+                places[np.where(is_missing_value, last, own_values).astype(np.intp)]
+            )
+        return Column("text", np.concatenate(numbers), levels)
+
+    def _common_kind(self, more: Column, name: str) -> str:
+        """The kind of both; a column without values may be of any kind."""
+        if self.kind == more.kind or np.isnan(more.values).all():
+            return self.kind
+        if np.isnan(self.values).all():
+            return more.kind
+        if {self.kind, more.kind} == {"number", "boolean"}:
+            return "number"
+        raise TableError(
+            f"Column {name!r} is {self.kind} in one part of the table and {more.kind} "
+            "in another",
+            remedy="Convert it.",
+        )
+
+    def words(self) -> Array:
+        """A number for each value, the same in every process, shape (n,)."""
+        levels = [] if self.levels is None else self.levels.tolist()
         if self.levels is None:
-            return replace(self, values=np.concatenate([self.values, more.values]))
-        return text_column([*self.texts(), *more.texts()])
+            words = self.values.copy()
+        else:
+            numbers = np.array([*map(_number_of, levels), np.nan])
+            places = np.where(np.isnan(self.values), len(levels), self.values)
+            words = numbers[places.astype(np.intp)]
+        words[np.isnan(words)] = np.nan  # the bits of all of them are the same
+        return words
 
     def texts(self) -> list[str | None]:
         """Values of a text column, None where missing."""
@@ -91,6 +133,14 @@ class Column:
 
 
 Columns = dict[str, Column]
+
+
+def _number_of(text: str) -> float:
+    """A number for a text: 53 bits of a hash."""
+    digest = hashlib.blake2b(
+        text.encode(errors="surrogatepass"), digest_size=8
+    ).digest()
+    return float(int.from_bytes(digest) >> 11)
 
 
 def as_table(table: Table) -> Frame:

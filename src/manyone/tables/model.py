@@ -19,10 +19,10 @@ from manyone.estimators.base import OneClassEstimator
 from manyone.labels import find
 from manyone.messages import plural, warn_user
 from manyone.tables.answers import Answers, answer_rows, as_output, thresholds_of
-from manyone.tables.errors import RowsNotKeptError, SkippedRowsWarning
+from manyone.tables.errors import SkippedRowsWarning
 from manyone.tables.evaluation import evaluate_answers
 from manyone.tables.explain import Reference, alarm_reasons, explanation_table
-from manyone.tables.fitting import Fitted, fit_again, fit_others, fit_table, quietly
+from manyone.tables.fitting import Fitted, fit_again, fit_table, quietly
 from manyone.tables.frames import (
     Frame,
     Table,
@@ -35,6 +35,7 @@ from manyone.tables.frames import (
 from manyone.tables.incidents import findings_of, incident_table, scored_block
 from manyone.tables.page import write_report
 from manyone.tables.reading import claimed_tasks, labels_like, read_training
+from manyone.tables.sampling import with_more_rows
 
 
 @dataclass(eq=False, repr=False)
@@ -80,8 +81,11 @@ class TableModel(OutlierMixin, BaseEstimator):
         Fitted to the encoded rows.
     encoder_ : Encoder
     training_ : TrainingTable
-        The rows it was fitted to, or a sample of them where they were not in memory.
+        The rows it was fitted to: those of the table, or a sample of large tasks.
     n_rows_ : int
+        Rows of the table.
+    task_rows_ : ndarray of shape (T,)
+        Rows of the table by task.
     time_format_ : str or None
         How the command line reads the times of text files, as ``"%m/%d/%Y"``; None: dates
         whose order of day and month is certain.
@@ -124,10 +128,10 @@ class TableModel(OutlierMixin, BaseEstimator):
         Parameters
         ----------
         table : data frame, path, function or Dask data frame
-            All rows are normal, but for those that the column `outlier` marks. Parquet
-            files (a path, or that of a folder), frames that a function yields each time
-            it is called, and Dask data frames are passed over part by part. The method
-            is then one with landmarks, and the model keeps a sample of the rows.
+            All rows are normal, but for those that the column `outlier` marks. A path is
+            that of a Parquet file or of a folder of them; a function returns the frames
+            of a table. The table is read once. The model is fitted to at most 2,000 rows
+            of a task, and 100,000 of all, see :doc:`/scale`.
         y : ignored
             scikit-learn's tools pass labels, which this model does not need.
 
@@ -162,7 +166,8 @@ class TableModel(OutlierMixin, BaseEstimator):
         self.tasks_ = found.tasks
         self.unknown_ = found.unknown
         self.choice_ = found.choice
-        self.n_rows_ = found.n_rows
+        self.n_rows_ = found.training.n_rows
+        self.task_rows_ = found.training.task_rows(found.tasks)
         self.training_ = replace(found.training, columns=used)
         self.__dict__.pop("_explained_by", None)
         self._set_rate(self.alarm_rate)
@@ -191,7 +196,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         calibration = self.model_.calibration_
         if promised > alarm_rate:
             warn_user(
-                f"{self.n_rows_} rows cannot promise alarm_rate={alarm_rate:g}: "
+                f"{len(self.training_.labels)} rows cannot promise alarm_rate={alarm_rate:g}: "
                 f"{promised:.3g} is used. Give more rows."
             )
         self.calibrated_ = {
@@ -385,8 +390,8 @@ class TableModel(OutlierMixin, BaseEstimator):
     def enroll(self, table: Table) -> Self:
         """Add normal rows of known tasks, or new tasks; settings stay, thresholds are set anew.
 
-        A model that has kept a sample of its rows only (see `fit`) encodes columns as it did, and
-        adds the rows to what it knows; others are fitted to all rows.
+        The model is fitted to its rows and these. Of tasks that become too large a sample
+        is kept, as in `fit`.
 
         Parameters
         ----------
@@ -397,37 +402,18 @@ class TableModel(OutlierMixin, BaseEstimator):
         labels = labels_like(more.labels, self.tasks_, self.task_columns)
         columns = self.encoder_.checked(more.columns)
         more = replace(more, labels=labels, columns=columns)
-        if len(self.training_.labels) == self.n_rows_:
-            return self._become(fit_again(self, self.training_.joined(more)))
-        from manyone.tables.passes import enrolled
+        return self._become(fit_again(self, with_more_rows(self.training_, more)))
 
-        return self._become(enrolled(self, more))
-
-    def forget(
-        self, task: Hashable | Sequence[object], *, others: Table = None
-    ) -> Self:
+    def forget(self, task: Hashable | Sequence[object]) -> Self:
         """Remove a task and every trace of its rows: as if they had never been there.
 
         Parameters
         ----------
         task : label
             Of several columns, the list of their values.
-        others : data frame, path, function or Dask data frame, or None
-            The rows of all other tasks, for a model that has kept a sample of its rows only (see
-            `fit`): it is fitted to them, with the settings that were chosen.
         """
         check_is_fitted(self)
-        remaining = self.training_.without(task)
-        if others is not None:
-            return self._become(fit_others(self, remaining, others))
-        n_kept = len(self.training_.labels)
-        if n_kept < self.n_rows_:
-            raise RowsNotKeptError(
-                f"The model has kept {n_kept} of the {self.n_rows_} rows that it was "
-                "fitted to",
-                remedy=f"Give the rows that stay: forget({task!r}, others=table).",
-            )
-        return self._become(fit_again(self, remaining))
+        return self._become(fit_again(self, self.training_.without(task)))
 
     def report(self, path: str | Path, table: Table = None) -> None:
         """Write a page about the model, and about the rows of a table if one is given.

@@ -28,6 +28,7 @@ from manyone.tables.incidents import (
     scored_block,
     tasks_of,
 )
+from manyone.tables.sampling import sample_words
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -191,13 +192,13 @@ def _facts(model: TableModel) -> tuple[tuple[str, str], ...]:
         "strangers": "strangers: rows of somebody or something else",
         "faults": "faults: a task's own rows gone wrong",
     }
-    rows = plural(model.n_rows_, "row")
+    rows = sample_words(len(model.training_.labels), model.n_rows_)
     when = calibrated["when"][:10]
     rate = model.model_.alarm_rate_.max()
     return (
         ("Looks for", kinds[model.anomalies]),
         ("Method", _method(model)),
-        ("Trained on", f"{rows} of {plural(len(model.tasks_), 'task')}"),
+        ("Trained on", f"{rows} rows of {plural(len(model.tasks_), 'task')}"),
         ("Thresholds", f"set {when} on {calibrated['rows']:,} {calibrated['on']}"),
         ("Promise", f"at most {rate:.3g} of normal rows raise an alarm"),
     )

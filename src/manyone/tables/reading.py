@@ -10,7 +10,8 @@ import numpy as np
 
 from manyone._types import Array, Codes, Mask
 from manyone.groups import TimeBlocks
-from manyone.labels import as_labels, encode, find
+from manyone.hashing import Hashes, row_hashes
+from manyone.labels import as_labels, encode, find, lookup
 from manyone.messages import shortlist
 from manyone.rows import MISSING
 from manyone.tablefiles.values import whole_number
@@ -19,7 +20,6 @@ from manyone.tables.frames import (
     Columns,
     Frame,
     Labels,
-    interpreted,
     joined_label,
     read_columns,
     read_times,
@@ -27,7 +27,7 @@ from manyone.tables.frames import (
     refuse_missing_columns,
     refuse_no_rows,
     task_labels,
-    written_columns,
+    text_column,
 )
 
 # Rows from which on a task is judged by earlier blocks of time only: the first of five blocks is
@@ -50,6 +50,12 @@ class TrainingTable:
     times : ndarray of shape (n,) or None
     numbers : ndarray of shape (n,)
         Where each row stood in the table.
+    hashes : ndarray of uint64 of shape (n,)
+        Of the content of each row.
+    copies : ndarray of shape (n,)
+        Rows of the table with this content that the row stands for.
+    totals : ndarray of shape (n,)
+        How many normal rows, or rows known to be abnormal, the table has of its task.
     """
 
     columns: Columns
@@ -58,6 +64,9 @@ class TrainingTable:
     groups: Labels | None
     times: Array | None
     numbers: Codes
+    hashes: Hashes
+    copies: Array
+    totals: Codes
 
     def take(self, rows: Codes) -> TrainingTable:
         """Some of the rows."""
@@ -68,18 +77,63 @@ class TrainingTable:
         return replace(self, columns=columns, **arrays)
 
     def joined(self, more: TrainingTable) -> TrainingTable:
-        """These rows, and more, which count on."""
+        """These rows, and more, which count on.
+
+        Raises
+        ------
+        TableError
+            If they have other columns, or columns of another kind.
+        """
+        refuse_other_columns(self.columns, more.columns)
         columns = {
-            name: column.joined(more.columns[name])
+            name: column.joined(more.columns[name], name)
             for name, column in self.columns.items()
         }
-        more = replace(more, numbers=more.numbers + self.numbers.max() + 1)
+        more = replace(more, numbers=more.numbers + self.n_rows)
         pairs = {key: (value, getattr(more, key)) for key, value in self._arrays()}
         arrays: dict[str, Any] = {
-            key: None if any(part is None for part in pair) else np.concatenate(pair)
+            key: None if any(part is None for part in pair) else joined_labels(*pair)
             for key, pair in pairs.items()
         }
-        return replace(self, columns=columns, **arrays)
+        both = replace(self, columns=columns, **arrays)
+        strata = both.strata()
+        number = strata.max() + 1
+        cut = len(self.labels)
+        sizes = sizes_of(strata[:cut], self.totals, number)
+        sizes += sizes_of(strata[cut:], more.totals, number)
+        return replace(both, totals=sizes[strata])
+
+    def strata(self) -> Codes:
+        """A number for each task, and another for its rows known to be abnormal, (n,)."""
+        return 2 * (self.codes() - MISSING) + self.outlier
+
+    def stratum_rows(self) -> Codes:
+        """How many rows the table has of each stratum that occurs."""
+        return self.totals[np.unique(self.strata(), return_index=True)[1]]
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows the table has."""
+        return int(self.stratum_rows().sum())
+
+    @property
+    def n_outliers(self) -> int:
+        """How many of them are known to be abnormal."""
+        firsts = np.unique(self.strata(), return_index=True)[1]
+        return int(self.totals[firsts][self.outlier[firsts]].sum())
+
+    def task_rows(self, tasks: Labels) -> Codes:
+        """How many rows the table has of each of some tasks, shape (T,)."""
+        firsts = np.unique(self.strata(), return_index=True)[1]
+        codes = lookup(self.labels[firsts], tasks)
+        known = codes != MISSING
+        weights = self.totals[firsts][known]
+        return np.bincount(codes[known], weights, len(tasks)).astype(np.intp)
+
+    def in_order(self) -> TrainingTable:
+        """The rows in the order of time where that is known, else of the table."""
+        keys = (self.numbers,) if self.times is None else (self.numbers, self.times)
+        return self.take(np.lexsort(keys))
 
     def _arrays(self) -> list[tuple[str, Any]]:
         """Everything that has an entry for each row, by name."""
@@ -125,14 +179,35 @@ class TrainingTable:
         return TimeBlocks(self.times, forward=_ENOUGH_TO_LOOK_AHEAD)
 
 
+def sizes_of(strata: Codes, totals: Codes, number: int) -> Codes:
+    """Rows of each of a number of strata, from what each kept row tells, shape (number,)."""
+    sizes = np.zeros(number, dtype=np.intp)
+    sizes[strata] = totals
+    return sizes
+
+
+def joined_labels(first: Labels, second: Labels) -> Labels:
+    """Two arrays in one; NumPy alone would make texts of whole numbers beside texts."""
+    if {first.dtype.kind, second.dtype.kind} & {"U", "O"}:
+        return as_labels([*first.tolist(), *second.tolist()])
+    return np.concatenate([first, second])
+
+
+def refuse_other_columns(columns: Columns, more: Columns) -> None:
+    """All parts of a table have the same columns."""
+    different = sorted(columns.keys() ^ more.keys())
+    if different:
+        raise TableError(
+            f"The parts of the table do not have the same columns: {different[0]!r} is "
+            "in one and not in another",
+            remedy="Add it, empty where nobody knows.",
+        )
+
+
 def read_training(
-    frame: Frame,
-    roles: dict[str, list[str]],
-    ignore: Sequence[str],
-    *,
-    interpret: bool = False,
+    frame: Frame, roles: dict[str, list[str]], ignore: Sequence[str]
 ) -> TrainingTable:
-    """Rows to learn from.
+    """Rows to learn from, in the order of the table; texts stay texts.
 
     Parameters
     ----------
@@ -140,8 +215,6 @@ def read_training(
     roles : dict
         Names of the columns for ``task``, ``time``, ``outlier`` and ``groups``.
     ignore : list of str
-    interpret : bool
-        Whether texts may stand for numbers, dates and truths, which needs all rows.
 
     Returns
     -------
@@ -162,13 +235,34 @@ def read_training(
             "The table has no column beside those that say what rows are: add some to learn from."
         )
     columns = read_columns(frame, names)
-    if interpret:
-        columns = interpreted(columns, written_columns(frame, names))
     times = read_times(frame, roles["time"][0]) if roles["time"] else None
-    table = TrainingTable(
-        columns, labels, outlier, groups, times, np.arange(len(labels))
+    hashes = content_hashes(columns, times, groups)
+    n_rows = len(labels)
+    rows = TrainingTable(
+        columns,
+        labels,
+        outlier,
+        groups,
+        times,
+        np.arange(n_rows),
+        hashes,
+        np.ones(n_rows),
+        np.ones(n_rows, dtype=np.intp),
     )
-    return table if times is None else table.take(np.argsort(times, kind="stable"))
+    strata = rows.strata()
+    return replace(rows, totals=np.bincount(strata)[strata])
+
+
+def content_hashes(
+    columns: Columns, times: Array | None, groups: Labels | None
+) -> Hashes:
+    """A hash of what each row holds, shape (n,), whatever the order of the columns."""
+    words = [columns[name].words() for name in sorted(columns)]
+    if times is not None:
+        words.append(times)
+    if groups is not None:
+        words.append(text_column(groups.tolist()).words())
+    return row_hashes(np.column_stack(words))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,232 @@
+"""Large tables: read once, and of every task a limited number of rows is kept.
+
+Rows are drawn by a hash of their content. Whatever their order, the blocks, files or
+partitions they come in, and whoever reads them, the same rows are kept. The table is then
+fitted by the code that fits any table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from manyone._types import Codes
+from manyone.engines.blocks import Block
+from manyone.engines.fitting import local_sweep
+from manyone.engines.sources import sweep_of
+from manyone.rows import in_memory
+from manyone.tables.frames import Frame, Table, as_table, interpreted, written_columns
+from manyone.tables.reading import TrainingTable, read_training
+
+#: Most rows of a task that a model is fitted to. Rows known to be abnormal are as many more.
+MOST_TASK_ROWS = 2_000
+#: Most rows of all tasks together. With many tasks, fewer of each are kept.
+MOST_ROWS = 100_000
+# Rows of a frame that are looked at in one go.
+_BLOCK_ROWS = 2**16
+
+
+@dataclass(frozen=True, eq=False)
+class KeptRows:
+    """Rows of a part of a table that were kept.
+
+    Attributes
+    ----------
+    rows : TrainingTable
+        Texts are texts, whatever they stand for.
+    written : frozenset of str
+        Columns whose texts may stand for numbers, dates or truths.
+    """
+
+    rows: TrainingTable
+    written: frozenset[str]
+
+
+@dataclass(frozen=True, eq=False)
+class KeepRows:
+    """The one pass over a table: what is kept of every part, and of two parts.
+
+    Parameters
+    ----------
+    roles : dict
+        Names of the columns for ``task``, ``time``, ``outlier`` and ``groups``.
+    ignore : list of str
+    most_task_rows, most_rows : int
+        Limits, of each task and of all.
+    """
+
+    roles: dict[str, list[str]]
+    ignore: Sequence[str]
+    most_task_rows: int
+    most_rows: int
+
+    def partial(self, block: Block) -> KeptRows | None:
+        """What is kept of one part; None where it has no rows."""
+        frame = as_table(block.X)
+        if not len(frame):
+            return None
+        # Columns made from the past of a task belong here: the rows are still complete.
+        rows = read_training(frame, self.roles, self.ignore)
+        written = written_columns(frame, rows.columns)
+        return KeptRows(self.limited(rows), frozenset(written))
+
+    def merge(self, first: KeptRows | None, second: KeptRows | None) -> KeptRows | None:
+        """What is kept of two parts, of which the second follows the first."""
+        if first is None or second is None:
+            return second if first is None else first
+        rows = self.limited(first.rows.joined(second.rows))
+        return KeptRows(rows, first.written | second.written)
+
+    def limited(self, rows: TrainingTable) -> TrainingTable:
+        """The rows that the limits allow."""
+        return limited(rows, self.most_task_rows, self.most_rows)
+
+
+def kept_rows(
+    table: Table, roles: dict[str, list[str]], ignore: Sequence[str]
+) -> TrainingTable:
+    """Read a table once, wherever it is, and keep what a model is fitted to.
+
+    Parameters
+    ----------
+    table : data frame, path, function or Dask data frame
+        As in :meth:`manyone.TableModel.fit`.
+    roles : dict
+        Names of the columns for ``task``, ``time``, ``outlier`` and ``groups``.
+    ignore : list of str
+
+    Returns
+    -------
+    TrainingTable
+        In the order of the table, or of time where that is known.
+    """
+    step = KeepRows(roles, ignore, MOST_TASK_ROWS, MOST_ROWS)
+    at_hand = in_memory(table)
+    sweep = local_sweep(FrameBlocks(as_table(table))) if at_hand else sweep_of(table)
+    kept: KeptRows | None = sweep(step)
+    if kept is None:
+        raise ValueError("table has no rows.")
+    rows = drawn_copies(kept.rows, MOST_TASK_ROWS, MOST_ROWS).in_order()
+    return replace(rows, columns=interpreted(rows.columns, sorted(kept.written)))
+
+
+def with_more_rows(rows: TrainingTable, more: TrainingTable) -> TrainingTable:
+    """Rows that a model was fitted to and more, as far as the limits allow.
+
+    The same rows are kept as of a table with all of them.
+
+    Parameters
+    ----------
+    rows, more : TrainingTable
+        With the same columns.
+    """
+    both = limited(rows.joined(more), MOST_TASK_ROWS, MOST_ROWS)
+    return drawn_copies(both, MOST_TASK_ROWS, MOST_ROWS).in_order()
+
+
+@dataclass(frozen=True, eq=False)
+class FrameBlocks:
+    """Rows of a frame in memory, some at a time: what is worked out of them stays small."""
+
+    frame: Frame
+
+    def __len__(self) -> int:
+        """Number of blocks."""
+        return max(1, -(-len(self.frame) // _BLOCK_ROWS))
+
+    def __iter__(self) -> Iterator[Block]:
+        """Start again with the first rows."""
+        if len(self) == 1:
+            yield Block(self.frame)
+            return
+        for start in range(0, len(self.frame), _BLOCK_ROWS):
+            yield Block(self.frame[start : start + _BLOCK_ROWS])
+
+
+# ------------------------------------------------------------------------------------- limits
+
+
+def limited(rows: TrainingTable, most_task_rows: int, most_rows: int) -> TrainingTable:
+    """Rows of which no task has more than it may.
+
+    Of larger tasks the contents of lowest hash are kept, each once, with the number of its
+    copies. Rows known to be abnormal count as a task of their own.
+
+    Parameters
+    ----------
+    rows : TrainingTable
+    most_task_rows, most_rows : int
+    """
+    strata = rows.strata()
+    quota = quota_of(rows.stratum_rows(), most_task_rows, most_rows)
+    is_large = rows.totals > quota
+    if not is_large.any():
+        return rows
+    order = np.lexsort((rows.numbers, rows.hashes, strata))
+    order = order[is_large[order]]
+    is_first = np.ones(len(order), dtype=bool)
+    same_stratum = np.diff(strata[order]) == 0
+    is_first[1:] = ~(same_stratum & (np.diff(rows.hashes[order]) == 0))
+    starts = np.flatnonzero(is_first)
+    firsts = order[starts]
+    copies = rows.copies.copy()
+    copies[firsts] = np.add.reduceat(rows.copies[order], starts)
+    chosen = firsts[places_in_runs(strata[firsts]) < quota]
+    kept = np.sort(np.concatenate([np.flatnonzero(~is_large), chosen]))
+    return replace(rows, copies=copies).take(kept)
+
+
+def drawn_copies(
+    rows: TrainingTable, most_task_rows: int, most_rows: int
+) -> TrainingTable:
+    """Rows in which a content of a large task stands as often as its copies make it.
+
+    Of the copies of all contents that were kept, in the order of their hashes, every m-th is
+    drawn, so that the task has as many rows as it may have.
+
+    Parameters
+    ----------
+    rows : TrainingTable
+        As `limited` returns them.
+    most_task_rows, most_rows : int
+        The same as there.
+    """
+    strata = rows.strata()
+    quota = quota_of(rows.stratum_rows(), most_task_rows, most_rows)
+    is_large = rows.totals > quota
+    has_copies = np.isin(strata, strata[is_large & (rows.copies > 1)]) & is_large
+    if not has_copies.any():
+        return rows
+    times = np.ones(len(strata), dtype=np.intp)
+    for stratum in np.unique(strata[has_copies]):
+        places = np.flatnonzero(strata == stratum)
+        places = places[np.argsort(rows.hashes[places], kind="stable")]
+        reached = np.cumsum(rows.copies[places])
+        points = (np.arange(quota) + 0.5) * reached[-1] / quota
+        drawn = np.searchsorted(reached, points, side="right")
+        times[places] = np.bincount(drawn, minlength=len(places))
+    copies = rows.copies / np.maximum(times, 1)
+    return replace(rows, copies=copies).take(np.repeat(np.arange(len(times)), times))
+
+
+def quota_of(sizes: Codes, most_task_rows: int, most_rows: int) -> int:
+    """Most rows of a task, such that tasks of these sizes keep the limit of all rows."""
+    if np.minimum(sizes, most_task_rows).sum() <= most_rows:
+        return most_task_rows
+    ascending = np.sort(sizes)
+    smaller_rows = np.cumsum(ascending) - ascending
+    shared = (most_rows - smaller_rows) // np.arange(len(ascending), 0, -1)
+    return max(1, int(shared[np.argmax(shared < ascending)]))
+
+
+def places_in_runs(sorted_numbers: Codes) -> Codes:
+    """Place of each entry among its equals, of numbers in their order."""
+    starts = np.searchsorted(sorted_numbers, sorted_numbers)
+    return np.arange(len(sorted_numbers)) - starts
+
+
+def sample_words(kept: int, total: int) -> str:
+    """How many rows there are, and how many of them were kept."""
+    return f"{total:,}" if kept == total else f"a sample of {kept:,} of {total:,}"
