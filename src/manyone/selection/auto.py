@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -157,15 +158,12 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         rows, _, _ = training_rows(
             IndependentOCKSR(), X, task, outlier, sample_weight, groups
         )
-        plan, remarks = plan_views(
-            rows, self.anomalies, self.landmarks, self.random_state
-        )
-        alone = len(plan) == 1
-        choices = [tuned(view, rows, self.random_state, alone) for view in plan]
-        model = combination([(choice.view, choice.model) for choice in choices])
-        model.set_params(alarm_rate=self.alarm_rate).fit(X, **roles)
-        model.choice_ = as_columns(choices, remarks + light_views(model))
-        self.estimator_ = model
+        plan = plan_views(rows, self.anomalies, self.landmarks, self.random_state)
+
+        def fit(model: OneClassEstimator) -> None:
+            model.set_params(alarm_rate=self.alarm_rate).fit(X, **roles)
+
+        self.estimator_ = _choose(plan, rows, self.random_state, fit)
         return self
 
     def _fit_passes(self, sweep: Sweep) -> Self:
@@ -296,11 +294,6 @@ def _is_small_map(X: object) -> bool:
     return isinstance(X, np.memmap) and len(X) <= SAMPLE_ROWS
 
 
-def combination(views: list[tuple[str, MultiTaskOneClass]]) -> OneClassEstimator:
-    """One view as it is, several as a combination."""
-    return views[0][1] if len(views) == 1 else CombinedOneClass(estimators=views)
-
-
 class View(NamedTuple):
     """A view to choose a setting for: its method, what it is judged by, and what is tried."""
 
@@ -321,63 +314,112 @@ class Choice(NamedTuple):
 
 #: Names of views, and what there is to say of them.
 Remarks = list[tuple[str, str]]
+#: What settings are chosen for.
+Plan = tuple[list[View], Remarks]
 
 
 def plan_views(
-    rows: TrainingRows, anomalies: str, landmarks: int | None, random_state: Seed
-) -> tuple[list[View], Remarks]:
-    """Views to choose settings for, and what there is to say of them."""
-    if anomalies != "strangers" or rows.n_tasks == 1:
+    rows: TrainingRows,
+    anomalies: str,
+    landmarks: int | None,
+    random_state: Seed,
+    n_rows: int | None = None,
+) -> Plan:
+    """Views to choose settings for, and what there is to say of them.
+
+    Parameters
+    ----------
+    rows : TrainingRows
+    anomalies, landmarks, random_state
+        As in :func:`auto`.
+    n_rows : int or None
+        How many rows there are, if `rows` are a sample of them: the model will be fitted by
+        passes.
+
+    Returns
+    -------
+    list of View, list of (str, str)
+    """
+    several = rows.n_tasks > 1
+    if anomalies != "strangers" or not several:
         refuse_unless_dense(rows, 'anomalies="strangers", with several tasks')
-    faults, remarks = _plan_faults(rows, landmarks, random_state or 0)
-    if anomalies == "faults":
-        return [faults], remarks
-    if rows.n_tasks == 1:
+    planned = []
+    if several and anomalies != "faults":
+        planned.append(("strangers", _plan_strangers(rows, landmarks, n_rows)))
+    if anomalies != "strangers" or not several:
+        planned.append(("faults", _plan_faults(rows, landmarks, n_rows)))
+    views = []
+    remarks = []
+    for name, (model, remark) in planned:
+        if model.landmarks is not None:
+            model.random_state = random_state or 0
+        if n_rows is not None:
+            looked_at = f"{len(rows.codes):,} of {n_rows:,} rows were looked at"
+            remark = f"{looked_at}; {model.landmarks} landmarks"
+        if remark:
+            remarks.append((name, remark))
+        grid = {**model.can.grid, **model.can.strengths}
+        if name == "faults":
+            grid = dict(fault_grid(model))
+            if n_rows is not None:  # passes know no metric of each task
+                grid["metric"] = ("whitened", "plain")
+            elif len(planned) > 1:
+                # Beside another view it must be flat where it knows nothing, as rows with more
+                # columns than a task has rows make the adaptive metric; no other is.
+                grid["metric"] = ("adaptive",)
+        criterion = "faults" if name == "faults" else "unseen"
+        views.append(View(name, model, criterion, grid))
+    if not several and anomalies != "faults":
         reason = "left out: one task has no other tasks to tell it from"
-        return [faults], [*remarks, ("strangers", reason)]
-    joint, remark = _plan_joint(rows, landmarks, random_state or 0)
-    if remark:
-        remarks.append(("strangers", remark))
-    strangers = strangers_view(joint)
-    if anomalies == "strangers":
-        return [strangers], remarks
-    # Beside another view it must be flat where it knows nothing, as rows with more columns than a
-    # task has rows make the adaptive metric; no other is.
-    hedged = faults._replace(grid={**faults.grid, "metric": ("adaptive",)})
-    return [strangers, hedged], remarks
+        remarks.append(("strangers", reason))
+    return views, remarks
 
 
 def _plan_faults(
-    rows: TrainingRows, landmarks: int | None, seed: int | np.random.RandomState
-) -> tuple[View, Remarks]:
+    rows: TrainingRows, landmarks: int | None, n_rows: int | None
+) -> tuple[MultiTaskOneClass, str]:
     """Each task alone, large ones on landmarks where exact fits cost too much."""
-    model = IndependentOCKSR()
-    remarks = []
-    if not is_affordable(model, rows):
-        number = landmarks or _TASK_LANDMARKS
-        model = IndependentOCKSR(landmarks=number, random_state=seed)
-        reason = f"{number} landmarks stand for the rows of each large task"
-        remarks.append(("faults", reason))
-    return View("faults", model, "faults", fault_grid(model)), remarks
+    if n_rows is not None:
+        number = min(landmarks or _PASS_TASK_LANDMARKS, _PASS_TASK_LANDMARKS)
+        return IndependentOCKSR(landmarks=number), ""
+    if is_affordable(IndependentOCKSR(), rows):
+        return IndependentOCKSR(), ""
+    number = landmarks or _TASK_LANDMARKS
+    remark = f"{number} landmarks stand for the rows of each large task"
+    return IndependentOCKSR(landmarks=number), remark
 
 
-def _plan_joint(
-    rows: TrainingRows, landmarks: int | None, seed: int | np.random.RandomState
+def _plan_strangers(
+    rows: TrainingRows, landmarks: int | None, n_rows: int | None
 ) -> tuple[MultiTaskOneClass, str]:
     """The best joint method that the rows leave time for, and what there is to say of it."""
-    n_rows = len(rows.codes)
+    if n_rows is not None:
+        return JointOCKSR(landmarks=landmarks or PASS_LANDMARKS), ""
+    count = len(rows.codes)
     if landmarks is None and is_affordable(NonlinearOCKSR(), rows):
         return NonlinearOCKSR(), ""
     if landmarks is None and is_affordable(JointOCKSR(), rows):
-        return JointOCKSR(), f"one layer: {n_rows} rows are too many for two"
-    number = min(n_rows, landmarks or _LANDMARKS)
-    joint = JointOCKSR(landmarks=number, random_state=seed)
-    return joint, f"{number} landmarks stand for {n_rows} rows"
+        return JointOCKSR(), f"one layer: {count} rows are too many for two"
+    number = min(count, landmarks or _LANDMARKS)
+    return JointOCKSR(landmarks=number), f"{number} landmarks stand for {count} rows"
 
 
-def strangers_view(joint: MultiTaskOneClass) -> View:
-    """What is tried of a joint method."""
-    return View("strangers", joint, "unseen", {**joint.can.grid, **joint.can.strengths})
+def _choose(
+    plan: Plan,
+    rows: TrainingRows,
+    random_state: Seed,
+    fit: Callable[[OneClassEstimator], None],
+) -> OneClassEstimator:
+    """Choose a setting for every view, and fit them: one as it is, several as a combination."""
+    views, remarks = plan
+    alone = len(views) == 1
+    choices = [tuned(view, rows, random_state, alone) for view in views]
+    model: OneClassEstimator = choices[0].model
+    if not alone:
+        model = CombinedOneClass([(choice.view, choice.model) for choice in choices])
+    fit(model)
+    model.choice_ = as_columns(choices, remarks + light_views(model))
+    return model
 
 
 def tuned(view: View, rows: TrainingRows, random_state: Seed, alone: bool) -> Choice:
@@ -470,24 +512,9 @@ def choose_by_sample(
     -------
     estimator
     """
-    several = rows.n_tasks > 1
-    plan: list[tuple[View, int]] = []
-    if several and anomalies != "faults":
-        plan.append((strangers_view(JointOCKSR()), landmarks or PASS_LANDMARKS))
-    if not several or anomalies != "strangers":
-        model = IndependentOCKSR()
-        grid = {**fault_grid(model), "metric": ("whitened", "plain")}
-        number = min(landmarks or _PASS_TASK_LANDMARKS, _PASS_TASK_LANDMARKS)
-        plan.append((View("faults", model, "faults", grid), number))
-    choices = [tuned(view, rows, random_state, False) for view, _ in plan]
-    seen = f"{len(rows.codes):,} of {n_rows:,} rows were looked at"
-    views = []
-    remarks = []
-    for choice, (view, number) in zip(choices, plan, strict=True):
-        choice.model.set_params(landmarks=number, random_state=random_state or 0)
-        views.append((view.name, choice.model))
-        remarks.append((view.name, f"{seen}; {number} landmarks"))
-    combined = combination(views)
-    combined.set_params(alarm_rate=alarm_rate)._fit_passes(sweep)
-    combined.choice_ = as_columns(choices, remarks + light_views(combined))
-    return combined
+
+    def fit(model: OneClassEstimator) -> None:
+        model.set_params(alarm_rate=alarm_rate)._fit_passes(sweep)
+
+    plan = plan_views(rows, anomalies, landmarks, random_state, n_rows)
+    return _choose(plan, rows, random_state, fit)

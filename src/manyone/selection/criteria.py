@@ -158,14 +158,13 @@ def _aucs_against(scores: Array, owner: Codes, negative: Mask, weight: Array) ->
     """AUC (T,) of the rows of each task against the same negatives; scores are (n, T)."""
     n_tasks = scores.shape[1]
     owned = np.flatnonzero(owner >= 0)
-    others = scores[negative]
-    task = np.arange(n_tasks)
-    curve = np.concatenate([owner[owned], np.repeat(task, len(others))])
+    against = scores[negative]
+    curve = np.append(owner[owned], np.repeat(np.arange(n_tasks), len(against)))
     return areas_of_curves(
-        np.concatenate([scores[owned, owner[owned]], others.T.ravel()]),
+        np.append(scores[owned, owner[owned]], against.T),
         curve,
         np.arange(len(curve)) < len(owned),
-        np.concatenate([weight[owned], np.tile(weight[negative], n_tasks)]),
+        np.append(weight[owned], np.tile(weight[negative], n_tasks)),
         n_tasks,
     )
 
@@ -367,7 +366,10 @@ def scores_of(
 
 def _refitted(model: MultiTaskOneClass, rows: TrainingRows) -> Solution:
     """The model of a fold; exact where it has no more rows than landmarks, which is faster."""
-    if model.landmarks is not None and model.landmarks >= len(rows.codes):
+    n_rows = len(rows.codes)
+    if not model.can.joint:  # landmarks are of each task
+        n_rows = int(np.bincount(rows.codes[~rows.outlier]).max())
+    if model.landmarks is not None and model.landmarks >= n_rows:
         model = clone(model).set_params(landmarks=None)
     return learn(model, rows, left_out=False)
 
@@ -406,18 +408,16 @@ def fault_areas(
     """
     values = []
     for setting in counted(settings):
-        candidate = clone(model).set_params(**setting)
-
-        def score(
-            kept: Codes,
-            X: Array,
-            codes: Codes,
-            candidate: MultiTaskOneClass = candidate,
-        ) -> Array:
-            return _refitted(candidate, rows.take(kept)).scorer.own(X, codes)
-
+        score = partial(_own_scores, clone(model).set_params(**setting), rows)
         values.append(fault_aucs(score, rows, faults))
     return values
+
+
+def _own_scores(
+    model: MultiTaskOneClass, rows: TrainingRows, kept: Codes, X: Array, codes: Codes
+) -> Array:
+    """Scores (m,) of new rows against their own tasks, by a model of some of the rows."""
+    return _refitted(model, rows.take(kept)).scorer.own(X, codes)
 
 
 def fault_aucs(
@@ -451,10 +451,11 @@ def fault_aucs(
         normal, *faulty = scores.reshape(-1, len(held))
         twice = np.tile(codes, 2)
         is_fault = np.repeat([False, True], len(held))
-        pairs = [np.append(normal, twin) for twin in faulty]
-        areas.append(
-            np.array([own_aucs(pair, twice, is_fault, rows.n_tasks) for pair in pairs])
-        )
+        of_fold = [
+            own_aucs(np.append(normal, twins), twice, is_fault, rows.n_tasks)
+            for twins in faulty
+        ]
+        areas.append(np.array(of_fold))
     return np.concatenate(areas, axis=1)
 
 

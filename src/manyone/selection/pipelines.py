@@ -52,7 +52,7 @@ def make_pipeline(*steps: object, **options: Any) -> TaskPipeline:
     names: list[str] = []
     for step in steps:
         name = step if isinstance(step, str) else type(step).__name__.lower()
-        count = sum(other.rstrip("-0123456789") == name for other in names)
+        count = sum(taken.rstrip("-0123456789") == name for taken in names)
         names.append(f"{name}-{count + 1}" if count else name)
     last = AutoOneClass(**options) if short_form else steps[-1]
     return TaskPipeline(list(zip(names, [*steps[:-1], last], strict=True)))

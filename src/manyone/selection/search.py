@@ -165,8 +165,11 @@ class Search:
         """Try other values of each parameter, beside those taken so far."""
         for name, options in values.items():
             current = self.setting
-            others = [value for value in options if value != current.get(name)]
-            settings: list[Setting] = [{**current, name: value} for value in others]
+            settings: list[Setting] = [
+                {**current, name: value}
+                for value in options
+                if value != current.get(name)
+            ]
             self.go_on(stage, judge, settings, errors, beside=True)
 
 
@@ -224,10 +227,11 @@ def choose_setting(
         else:
             _search_by_strangers(search, model, rows, values, criterion, own_grid)
     if np.isnan(search.table[search.best].score):
-        others = ", and rows of other tasks or known outliers to tell them from"
+        needed = "tasks of two or more distinct rows"
+        if criterion != "faults":
+            needed += ", and rows of other tasks or known outliers to tell them from"
         warn_user(
-            "No setting could be judged: that needs tasks of two or more distinct rows"
-            f"{'' if criterion == 'faults' else others}. The first setting was taken."
+            f"No setting could be judged: that needs {needed}. The first setting was taken."
         )
     return Outcome(search.table, search.best, rows)
 
@@ -307,13 +311,13 @@ def _search_ridges(
             ends = {alphas[0], alphas[len(alphas) // 2], alphas[-1]}
             coarse["alpha"] = sorted(ends)
         judge = partial(fold_areas, ridge, rows, "both")
-        first, *others = sorted(metrics, key=lambda metric: metric != "plain")
-        settings = [{"metric": first, **setting} for setting in settings_of(coarse)]
-        search.go_on("metric", judge, settings, NO_PREFERENCE)
-        for metric in others:
-            settings = [{**setting, "metric": metric} for setting in settings]
-            errors = ERRORS_OF_STRANGERS
-            search.go_on("metric", judge, settings, errors, beside=True)
+        for metric in sorted(metrics, key=lambda metric: metric != "plain"):
+            settings = [
+                {**setting, "metric": metric} for setting in settings_of(coarse)
+            ]
+            beside = len(search.table) > 0
+            errors = ERRORS_OF_STRANGERS if beside else NO_PREFERENCE
+            search.go_on("metric", judge, settings, errors, beside=beside)
     start |= {"metric": metrics[0], **search.setting}
     if start["metric"] == "plain":
         kernels = {name: options for name, options in rest.items() if name != "alpha"}
