@@ -34,6 +34,7 @@ from manyone.selection.search import (
     Judged,
     Seed,
     choose_setting,
+    columns_of,
     compared,
     fault_grid,
 )
@@ -464,26 +465,23 @@ def as_columns(choices: list[Choice], remarks: Remarks) -> dict[str, Labels]:
     reasons = defaultdict(list)
     for view, words in remarks:
         reasons[view].append(words)
-    columns: dict[str, list[object]] = {
-        name: []
-        for name in ("view", "method", "setting", "score", "stage", "chosen", "reason")
-    }
-
-    def add(*values: object) -> None:
-        for column, value in zip(columns.values(), values, strict=True):
-            column.append(value)
-
+    lines: list[dict[str, object]] = []
     for choice in choices:
         reason = "; ".join(reasons.pop(choice.view, ["best on left-out rows"]))
         for number, (method, entry) in enumerate(choice.table):
             setting = sorted(entry.setting.items())
-            words = ", ".join(f"{name}={value}" for name, value in setting)
             taken = number == choice.best
-            why = reason if taken else ""
-            add(choice.view, method, words, entry.score, entry.stage, taken, why)
+            line: dict[str, object] = {"view": choice.view, "method": method}
+            line["setting"] = ", ".join(f"{name}={value}" for name, value in setting)
+            line["score"] = entry.score
+            line["stage"] = entry.stage
+            line["chosen"] = taken
+            line["reason"] = reason if taken else ""
+            lines.append(line)
+    empty = {"method": "", "setting": "", "score": np.nan, "stage": "", "chosen": False}
     for view, sentences in reasons.items():
-        add(view, "", "", np.nan, "", False, "; ".join(sentences))
-    return {name: np.array(values) for name, values in columns.items()}
+        lines.append({"view": view, **empty, "reason": "; ".join(sentences)})
+    return columns_of(lines)
 
 
 def choose_by_sample(

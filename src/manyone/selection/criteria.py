@@ -254,23 +254,18 @@ def closed_form_areas(
             gaps = left_out_gaps(K, responses, ridges, rows.weight, tasks, leaving)
         return -np.abs(gaps, out=gaps)
 
+    def kernel_of(setting: Setting) -> Setting:
+        names = setting.keys() - {"alpha", "metric"}
+        return {name: setting[name] for name in names}
+
+    kernels = [(kernel, [*group]) for kernel, group in groupby(settings, kernel_of)]
     values: list[Array] = []
-    for kernel, group in counted([*_by_kernel(settings)]):
+    for kernel, group in counted(kernels):
         alphas = np.array([setting["alpha"] for setting in group], dtype=np.float64)
         scores = scores_of_ridges(kernel, alphas)
         aucs = task_aucs(scores, rows.codes, rows.outlier, rows.weight)
         values += list(np.where(can_be_judged, aucs, np.nan)[:, None])
     return values
-
-
-def _by_kernel(settings: list[Setting]) -> list[tuple[Setting, list[Setting]]]:
-    """Settings that differ in their ridge alone, and what they share."""
-
-    def shared(setting: Setting) -> Setting:
-        skipped = ("alpha", "metric")
-        return {key: value for key, value in setting.items() if key not in skipped}
-
-    return [(kernel, list(group)) for kernel, group in groupby(settings, shared)]
 
 
 def fold_areas(

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
-from manyone._types import Array
+from manyone._types import Array, Labels
 from manyone.calibration.folds import FEWEST_TASKS_TO_HALVE
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Grid
@@ -182,10 +182,21 @@ class Outcome(NamedTuple):
 
 
 def settings_of(grid: Mapping[str, Iterable[object]]) -> list[Setting]:
-    """Every combination of the values of a grid, the last name (in their order) fastest."""
-    names = sorted(grid)
+    """Every combination of the values of a grid, in the order of names; ridges fastest."""
+    names = sorted(grid, key=lambda name: (name == "alpha", name))
     combinations = product(*(grid[name] for name in names))
     return [dict(zip(names, values, strict=True)) for values in combinations]
+
+
+def columns_of(lines: list[dict[str, object]]) -> dict[str, Labels]:
+    """Lines of a table as arrays, by the names of the first line."""
+    columns = {}
+    for name in lines[0]:
+        values = [line[name] for line in lines]
+        # Numbers and words mixed stay what they are.
+        mixed = len({isinstance(value, str) for value in values}) > 1
+        columns[name] = np.array(values, dtype=object if mixed else None)
+    return columns
 
 
 def choose_setting(
@@ -299,45 +310,35 @@ def _search_ridges(
     own_grid: bool,
 ) -> None:
     """Metric by folds, then the rest by closed forms (by folds under a metric that saw all)."""
-    rest = {name: options for name, options in values.items() if name != "metric"}
-    metrics = values.get("metric", [ridge.metric])
-    start = {name: getattr(ridge, name) for name in rest}
+    alphas = values.get("alpha", [getattr(ridge, "alpha", 0.1)])
+    rest = {**values, "alpha": alphas}
+    metrics = rest.pop("metric", [ridge.metric])
+    metric = metrics[0]
     if len(metrics) > 1:
         # A coarse grid will do; in doubt the plain metric stays.
-        names = {"kernel", "gamma", "alpha"}.intersection(rest)
-        coarse = {name: rest[name] for name in names}
-        if "alpha" in coarse:
-            alphas = coarse["alpha"]
-            ends = {alphas[0], alphas[len(alphas) // 2], alphas[-1]}
-            coarse["alpha"] = sorted(ends)
-        judge = partial(fold_areas, ridge, rows, "both")
-        for metric in sorted(metrics, key=lambda metric: metric != "plain"):
-            settings = [
-                {**setting, "metric": metric} for setting in settings_of(coarse)
-            ]
+        middle = alphas[len(alphas) // 2]
+        coarse = {name: rest[name] for name in rest if name in ("kernel", "gamma")}
+        coarse["alpha"] = sorted({alphas[0], middle, alphas[-1]})
+        both = partial(fold_areas, ridge, rows, "both")
+        for name in sorted(metrics, key=lambda name: name != "plain"):
+            settings = settings_of({**coarse, "metric": [name]})
             beside = len(search.table) > 0
             errors = ERRORS_OF_STRANGERS if beside else NO_PREFERENCE
-            search.go_on("metric", judge, settings, errors, beside=beside)
-    start |= {"metric": metrics[0], **search.setting}
-    if start["metric"] == "plain":
-        kernels = {name: options for name, options in rest.items() if name != "alpha"}
-        settings = [
-            {**kernel, "alpha": float(alpha), "metric": "plain"}
-            for kernel in settings_of(kernels)
-            for alpha in rest.get("alpha", [getattr(ridge, "alpha", 0.1)])
-        ]
-        judge = partial(closed_form_areas, ridge, rows, criterion)
-        search.go_on("closed form", judge, settings, NO_PREFERENCE)
-        return
+            search.go_on("metric", both, settings, errors, beside=beside)
+        metric = search.setting["metric"]
     judge = partial(fold_areas, ridge, rows, criterion)
-    if own_grid:
-        # Refits are dear: from the best of the coarse grid, one parameter at a time.
-        search.go_on("folds", judge, [start], NO_PREFERENCE)
-        search.one_at_a_time("folds", judge, rest, NO_PREFERENCE)
-    else:
-        fixed = {"metric": start["metric"]}
-        settings = [{**fixed, **setting} for setting in settings_of(rest)]
-        search.go_on("folds", judge, settings, NO_PREFERENCE)
+    stage = "folds"
+    if metric == "plain":
+        judge = partial(closed_form_areas, ridge, rows, criterion)
+        stage = "closed form"
+    if metric == "plain" or not own_grid:
+        settings = settings_of({**rest, "metric": [metric]})
+        search.go_on(stage, judge, settings, NO_PREFERENCE)
+        return
+    # Refits are dear: from the best of the coarse grid, one parameter at a time.
+    start = {name: getattr(ridge, name) for name in rest} | search.setting
+    search.go_on(stage, judge, [start], NO_PREFERENCE)
+    search.one_at_a_time(stage, judge, rest, NO_PREFERENCE)
 
 
 def fault_grid(model: MultiTaskOneClass) -> Grid:

@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import TypeVar
 
 import numpy as np
+from scipy.stats import sem
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
@@ -16,9 +17,16 @@ from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Grid
 from manyone.pipelines import TaskPipeline
 from manyone.rows import TrainingRows, training_rows
-from manyone.selection.criteria import finite_mean, refuse_unless_dense
+from manyone.selection.criteria import refuse_unless_dense
 from manyone.selection.pipelines import tuned_pipeline
-from manyone.selection.search import SHARED, Outcome, Seed, choose_setting, fault_grid
+from manyone.selection.search import (
+    SHARED,
+    Outcome,
+    Seed,
+    choose_setting,
+    columns_of,
+    fault_grid,
+)
 
 # How a fit runs, not what it models.
 _RUNNING = {
@@ -169,32 +177,20 @@ def _refuse_unjudgeable(
 def _as_columns(estimator: MultiTaskOneClass, outcome: Outcome) -> dict[str, Labels]:
     """The table of what was tried, column by column."""
     params = estimator.get_params()
-    unchanged = {name: params[name] for name in _tunable(estimator)}
-    columns: dict[str, list[object]] = {}
+    lines = []
     for number, entry in enumerate(outcome.table):
         areas = entry.values.mean(axis=0)
         areas = areas[np.isfinite(areas)]
         several = len(areas) > 1
-        error = areas.std(ddof=1) / np.sqrt(len(areas)) if several else np.nan
-        line = {
-            **unchanged,
-            **entry.setting,
-            "score": finite_mean(areas),
-            "standard_error": error,
-            "stage": entry.stage,
-            "rows": len(outcome.rows.codes),
-            "tasks": outcome.rows.n_tasks,
-            "chosen": number == outcome.best,
-        }
-        for name, value in line.items():
-            columns.setdefault(name, []).append(value)
-    arrays = {}
-    for name, entries in columns.items():
-        # Numbers and words mixed stay what they are.
-        n_words = sum(isinstance(entry, str) for entry in entries)
-        mixed = 0 < n_words < len(entries)
-        arrays[name] = np.array(entries, dtype=object if mixed else None)
-    return arrays
+        line = {name: params[name] for name in _tunable(estimator)} | entry.setting
+        line["score"] = entry.score
+        line["standard_error"] = sem(areas) if several else np.nan
+        line["stage"] = entry.stage
+        line["rows"] = len(outcome.rows.codes)
+        line["tasks"] = outcome.rows.n_tasks
+        line["chosen"] = number == outcome.best
+        lines.append(line)
+    return columns_of(lines)
 
 
 def _tunable(model: MultiTaskOneClass) -> list[str]:
