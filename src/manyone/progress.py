@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol, TypeVar
 
+#: Called with the steps done and those known of.
 Tell = Callable[[int, int], None]
+#: Called with a line for people.
+Say = Callable[[str], None]
 #: Called with the number of an iteration and the objective there.
 Report = Callable[[int, float], None]
 T_co = TypeVar("T_co", covariant=True)
@@ -20,11 +23,15 @@ class _Counted(Sized, Iterable[T_co], Protocol[T_co]):
 class _Count:
     """Steps done and known of, and who is told."""
 
-    def __init__(self, tell: Tell) -> None:
-        self.tell, self.done, self.total = tell, 0, 0
+    def __init__(self, tell: Tell, say: Say | None) -> None:
+        self.tell = tell
+        self.say = say
+        self.done = 0
+        self.total = 0
 
     def add(self, done: int, total: int) -> None:
-        self.done, self.total = self.done + done, self.total + total
+        self.done += done
+        self.total += total
         self.tell(self.done, self.total)
 
 
@@ -32,9 +39,9 @@ _count: ContextVar[_Count | None] = ContextVar("count", default=None)
 
 
 @contextmanager
-def listening(tell: Tell) -> Iterator[None]:
-    """Call `tell` with the steps done and those known of, whenever one is done inside."""
-    token = _count.set(_Count(tell))
+def listening(tell: Tell, say: Say | None = None) -> Iterator[None]:
+    """Call `tell` whenever a step is done inside, and `say` with what is announced."""
+    token = _count.set(_Count(tell, say))
     try:
         yield
     finally:
@@ -57,6 +64,13 @@ def counted(steps: _Counted[T_co]) -> Generator[T_co]:
     finally:
         if left:
             count.add(left, 0)
+
+
+def announce(text: str) -> None:
+    """Say a line to whoever listens."""
+    count = _count.get()
+    if count is not None and count.say is not None:
+        count.say(text)
 
 
 def record(path: list[float], value: float, report: Report | None) -> None:

@@ -12,6 +12,7 @@ import typer
 
 import manyone
 from manyone.cli import common, main
+from manyone.progress import announce
 from manyone.report.page import Cell, Row, Table
 
 
@@ -191,3 +192,21 @@ def test_python_m_is_the_same_command():
 def test_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"manyone {manyone.__version__}\n"
+
+
+def test_a_log_has_lines_while_work_goes_on(capsys, monkeypatch):
+    monkeypatch.setattr(common, "_LOG_SECONDS", 0.02)
+    with common.progress("counting", "rows") as update:
+        update(3, 1000)
+        time.sleep(0.1)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) >= 2
+    assert lines[0].startswith("manyone: counting: 3 of 1,000 rows, 0 seconds")
+    time.sleep(0.05)
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_announced_is_a_line(capsys):
+    with common.working("fitting"):
+        announce("fitting 3 rows: about 9 seconds")
+    assert capsys.readouterr().err == "manyone: fitting 3 rows: about 9 seconds\n"

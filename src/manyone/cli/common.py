@@ -7,10 +7,11 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -27,6 +28,7 @@ _TERMINATED = 128 + signal.SIGTERM
 # Commands that keep what they have done so far.
 _KEEPING = ("watch", "reproduce")
 _SHORT = 1.0  # seconds of work that need no progress bar
+_LOG_SECONDS = 10.0  # between lines where there is no terminal
 
 
 class InputError(Exception):
@@ -260,17 +262,26 @@ def progress(
         *(parts.TimeRemainingColumn(), "elapsed", parts.TimeElapsedColumn()),
         console=console,
     )
-    line, begin, due = bar.add_task(doing, total=None), time.monotonic(), False
+    line = bar.add_task(doing, total=None)
+    begin = time.monotonic()
+    due = False
+    state = f"{doing} has begun"
 
     def update(done: int, total: int | None) -> None:
-        nonlocal due
+        nonlocal due, state
         due = due or time.monotonic() - begin >= delay
         if due and console.is_terminal:
             bar.start()
         bar.update(line, completed=done, total=total)
+        of_all = "" if total is None else f" of {total:,}"
+        state = f"{doing}: {done:,}{of_all} {things}"
+
+    def log_line() -> str:
+        return f"{state}, {time.monotonic() - begin:.0f} seconds"
 
     try:
-        yield update
+        with nullcontext() if console.is_terminal else _log(log_line):
+            yield update
         if due:
             bar.start()  # elsewhere, as in a log, how it ended is enough
     except BaseException:
@@ -282,9 +293,27 @@ def progress(
 
 
 @contextmanager
+def _log(line: Callable[[], str]) -> Iterator[None]:
+    """Say a line every ten seconds."""
+    ended = threading.Event()
+
+    def say_lines() -> None:
+        while not ended.wait(_LOG_SECONDS):
+            _say(line())
+
+    thread = threading.Thread(target=say_lines, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextmanager
 def working(doing: str) -> Iterator[None]:
     """A bar on stderr for the steps that are told of inside, where they take over a second."""
     from manyone.progress import listening
 
-    with progress(doing, "steps") as update, listening(update):
+    with progress(doing, "steps") as update, listening(update, _say):
         yield

@@ -20,8 +20,9 @@ from manyone.models.guards import (
     score_range,
 )
 from manyone.rows import TrainingRows, training_rows
-from manyone.tables.choice import Choice, choose_model
+from manyone.tables.choice import Choice, choose_model, most_settings
 from manyone.tables.encoder import Encoder
+from manyone.tables.forecast import announce_fit, forecast
 from manyone.tables.frames import Labels, Table, names_of
 from manyone.tables.ranges import learn_ranges, left_out_margins
 from manyone.tables.reading import TrainingTable
@@ -54,8 +55,12 @@ def fit_table(asked: TableModel, table: Table) -> Fitted:
     linear = _LINEAR.get(asked.anomalies, 0.5)
     encoder = Encoder.learn(*training.normal(), linear)
     Z = encoder.encode(training.columns, training.codes())
+    given = training.given()
+    settings = most_settings(asked, Z, given)
+    n_tasks = training.normal()[2]
+    announce_fit(forecast(len(Z), training.n_rows, n_tasks, Z.shape[1], settings))
     with quietly():
-        model, choice = choose_model(asked, Z, training.given())
+        model, choice = choose_model(asked, Z, given)
     return guarded(training, encoder, model, choice, Z)
 
 

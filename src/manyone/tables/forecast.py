@@ -1,0 +1,97 @@
+"""How long a fit will take, said before it begins."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from manyone.messages import plural
+from manyone.progress import announce
+
+# Seconds for each row that is kept, and for each of its coordinates, of a fit that is not
+# tuned, on a machine whose probe takes `_PROBE_SECONDS`. By 13 tables of 200 to 100,000 rows,
+# 4 to 1,000 tasks and 9 to 89 coordinates on one thread; all lie within a factor of 2.5.
+_ROW_SECONDS = 3e-4
+_VALUE_SECONDS = 1e-5
+_PROBE_SECONDS = 0.01
+_PROBE_SIZE = 700
+# A search tries most settings on few rows: so much longer it takes, whatever the table.
+_SEARCH_SECONDS = 3.0
+# Shorter fits need no forecast.
+_LEAST_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What is about to be fitted, and how long that takes.
+
+    Attributes
+    ----------
+    kept, total : int
+        Rows that are fitted, and rows of the table.
+    tasks, coordinates, settings : int
+    seconds : float
+    """
+
+    kept: int
+    total: int
+    tasks: int
+    coordinates: int
+    settings: int
+    seconds: float
+
+    def __str__(self) -> str:
+        """A line for people."""
+        rows = plural(self.kept, "row")
+        if self.kept < self.total:
+            rows = f"a sample of {self.kept:,} of {plural(self.total, 'row')}"
+        tried = ""
+        if self.settings > 1:
+            tried = f", at most {self.settings:,} settings"
+        return (
+            f"fitting {rows} of {plural(self.tasks, 'task')}, each as "
+            f"{plural(self.coordinates, 'number')}{tried}: about {_in_words(self.seconds)}"
+        )
+
+
+def forecast(
+    kept: int, total: int, tasks: int, coordinates: int, settings: int
+) -> Forecast:
+    """The time of a fit, from its size and the speed of this machine now.
+
+    Parameters
+    ----------
+    kept, total, tasks, coordinates, settings : int
+        As in :class:`Forecast`.
+    """
+    seconds = kept * (_ROW_SECONDS + _VALUE_SECONDS * coordinates)
+    if settings > 1:
+        seconds += _SEARCH_SECONDS
+    if seconds >= _LEAST_SECONDS:
+        seconds *= probe_seconds() / _PROBE_SECONDS
+    return Forecast(kept, total, tasks, coordinates, settings, seconds)
+
+
+def announce_fit(expected: Forecast) -> None:
+    """Tell whoever listens about a fit that takes its time."""
+    if expected.seconds >= _LEAST_SECONDS:
+        announce(str(expected))
+
+
+def probe_seconds() -> float:
+    """Seconds of a matrix product, the middle one of five."""
+    matrix = np.ones((_PROBE_SIZE, _PROBE_SIZE))
+    seconds = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        matrix @ matrix
+        seconds.append(time.perf_counter() - begin)
+    return float(np.median(seconds))
+
+
+def _in_words(seconds: float) -> str:
+    if seconds < 90:
+        return f"{round(seconds, -1 if seconds > 20 else 0):.0f} seconds"
+    return f"{seconds / 60:.0f} minutes"

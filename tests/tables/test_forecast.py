@@ -1,0 +1,47 @@
+"""A fit that takes its time is announced: how many rows, how many settings, how long."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from manyone import IndependentOCKSR, TableModel
+from manyone.progress import listening
+from manyone.tables import forecast, sampling
+
+
+@pytest.fixture
+def lines(monkeypatch):
+    """What is announced of the fit of a table, of which 30 rows a task are kept."""
+    monkeypatch.setattr(sampling, "MOST_TASK_ROWS", 30)
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"machine": [*"ab"] * 50, "x": rng.normal(size=100)})
+
+    def fitted(**options):
+        texts = []
+        with listening(lambda done, total: None, texts.append):
+            TableModel("machine", **options).fit(table)
+        return texts
+
+    return fitted
+
+
+def test_short_fits_are_not_announced(lines):
+    assert lines(method="default") == []
+
+
+def test_rows_settings_and_seconds_are_announced(lines, monkeypatch):
+    monkeypatch.setattr(forecast, "_ROW_SECONDS", 1.0)
+    (text,) = lines(method=IndependentOCKSR())
+    assert "a sample of 60 of 100 rows of 2 tasks" in text
+    assert "settings" not in text
+    (text,) = lines(method="auto", anomalies="faults")
+    assert "at most" in text and "settings" in text
+
+
+def test_more_work_takes_longer():
+    seconds = [
+        forecast.forecast(rows, 10**6, 16, 9, settings).seconds
+        for rows, settings in ((1_000, 1), (2_000, 1), (2_000, 50))
+    ]
+    assert seconds == sorted(seconds)
+    assert seconds[1] == pytest.approx(2 * seconds[0])
