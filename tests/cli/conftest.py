@@ -38,6 +38,8 @@ def here(fitted, tmp_path, monkeypatch, capsys):
         shutil.copy(path, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MANYONE_DEBUG", raising=False)
+    # Where many tests run at once, work that is short takes long: no bars.
+    monkeypatch.setattr("manyone.cli.common._SHORT", 600.0)
     capsys.readouterr()
     return tmp_path
 

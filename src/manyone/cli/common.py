@@ -237,7 +237,7 @@ def print_lines(
 
 @contextmanager
 def progress(
-    doing: str, things: str, delay: float = _SHORT
+    doing: str, things: str, delay: float | None = None
 ) -> Iterator[Callable[[int, int | None], None]]:
     """A bar on stderr, drawn from the first call on.
 
@@ -245,8 +245,8 @@ def progress(
     ----------
     doing, things : str
         What is done, and with what.
-    delay : float
-        Seconds before which it is not drawn.
+    delay : float or None
+        Seconds before which it is not drawn; None: so many as need no bar.
 
     Yields
     ------
@@ -264,12 +264,13 @@ def progress(
     )
     line = bar.add_task(doing, total=None)
     begin = time.monotonic()
+    wait = _SHORT if delay is None else delay
     due = False
     state = f"{doing} has begun"
 
     def update(done: int, total: int | None) -> None:
         nonlocal due, state
-        due = due or time.monotonic() - begin >= delay
+        due = due or time.monotonic() - begin >= wait
         if due and console.is_terminal:
             bar.start()
         bar.update(line, completed=done, total=total)
