@@ -117,7 +117,7 @@ def test_costs_say_what_is_affordable():
     joint = seconds_to_fit(JointOCKSR(), rows)
     assert seconds_to_fit(NonlinearOCKSR(), rows) > 10 * joint
     assert seconds_to_fit(IndependentOCKSR(), rows) < joint
-    assert seconds_to_fit(JointOCKSR(landmarks=60), rows) == pytest.approx(joint / 100)
+    assert seconds_to_fit(JointOCKSR(landmarks=60), rows) < joint / 10
     assert rows_to_judge_by(1) > rows_to_judge_by(9) > FEWEST_ROWS
     assert rows_to_judge_by(1000) == FEWEST_ROWS
 
