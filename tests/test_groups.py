@@ -23,6 +23,7 @@ from manyone.calibration.folds import assign_folds, halved_splits
 from manyone.estimators import METHODS
 from manyone.estimators.base import learn
 from manyone.groups import leaving_together
+from manyone.models.combined import combined_scorer
 from manyone.models.guards import unguarded
 from manyone.rows import training_rows
 from manyone.solvers.leave_blocks import solve_primal_without_blocks
@@ -135,9 +136,8 @@ def test_all_rows_as_landmarks_leave_groups_out_as_none_do(grouped):
         X, task=task, groups=groups
     )
     assert found.calibration_.source == exact.calibration_.source == "leave-group-out"
-    np.testing.assert_allclose(
-        found.solution_.left_out, exact.solution_.left_out, atol=1e-6
-    )
+    left_out = found.calibration_.scores
+    np.testing.assert_allclose(left_out, exact.calibration_.scores, atol=1e-6)
     np.testing.assert_allclose(found.offset_, exact.offset_, atol=1e-6)
 
 
@@ -269,19 +269,19 @@ def test_views_of_a_combination_leave_groups_out_as_they_do_alone(in_time, group
     model = CombinedOneClass(estimators=views, alarm_rate=0.2).fit(
         X, task=task, groups=given
     )
-    lost = np.isnan(model.solution_.left_out)
-    for name, view in views:
+    scorer = combined_scorer(model.solution_)
+    values = []
+    for (name, view), tail in zip(views, scorer.tails, strict=True):
         alone = view.fit(X, task=task, groups=given)
         left_out = model.views_[name].solution_.left_out
         np.testing.assert_allclose(left_out, alone.solution_.left_out, atol=1e-8)
-        np.testing.assert_array_equal(np.isnan(left_out), lost)
-    # Lower in every view is lower in the combination.
-    both = np.column_stack([model.views_[name].solution_.left_out for name, _ in views])
-    mine = np.flatnonzero((model.training_.codes == 2) & ~lost)
-    worse = np.all(both[mine, None] < both[None, mine], axis=2)
-    combined = model.solution_.left_out[mine]
-    assert worse.any()
-    assert np.all((combined[:, None] <= combined[None] + 1e-9)[worse])
+        values.append(tail.value(left_out, model.training_.codes))
+    # What is left out of all views is left out of the combination.
+    combined = scorer.combine(np.column_stack(values))
+    codes = model.training_.codes[~np.isnan(combined)]
+    expected = combined[~np.isnan(combined)]
+    expected = expected[np.lexsort((expected, codes))]
+    np.testing.assert_allclose(model.calibration_.scores, expected, atol=1e-8)
 
 
 @methods

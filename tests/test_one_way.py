@@ -73,12 +73,7 @@ def over(names, red=(), reason=""):
 
 
 FOLDS_INSTEAD = "with groups=, folds replace the closed form: other thresholds"
-NOT_MOVED = "fits of rows at hand leave landmarks where they are, passes move them"
-OTHER_LEFT_OUT = (
-    "two layers: exact models by folds, landmarks by closed form; "
-    "combinations: spreads with the row itself by passes, without it in memory"
-)
-COPIES_SILENT = "passes do not warn of copies"
+OTHER_LEFT_OUT = "two layers: folds are cut by other similarities"
 COPIES_TOGETHER = "copies leave together, or folds replace the closed form"
 
 
@@ -99,10 +94,11 @@ def messages_of(function, *args, **kwargs):
 
 def assert_same(model, reference, atol, rows=NEW):
     """Equal scores of all rows for all tasks, and equal thresholds."""
-    np.testing.assert_allclose(
-        model.score_tasks(rows), reference.score_tasks(rows), rtol=0, atol=atol
-    )
-    np.testing.assert_allclose(model.offset_, reference.offset_, rtol=0, atol=atol)
+    # Scores of rows far from everything are in the hundreds: rounding grows with them.
+    rounding = {"rtol": 1e-11, "atol": atol}
+    scores = model.score_tasks(rows)
+    np.testing.assert_allclose(scores, reference.score_tasks(rows), **rounding)
+    np.testing.assert_allclose(model.offset_, reference.offset_, **rounding)
 
 
 # ------------------------------------------------------------------------------ groups of one row
@@ -116,7 +112,7 @@ def test_groups_of_one_row_change_nothing(name):
     assert_same(grouped, plain, 1e-9)
 
 
-@over(LANDMARKS, ["C-OCKSR", "OCKSR-L", "combined"], NOT_MOVED)
+@over(LANDMARKS)
 def test_groups_of_one_row_change_no_landmark_model(name):
     plain = quietly(make_model(name, 12).fit, MANY, task=MANY_TASK)
     groups = np.arange(len(MANY))
@@ -134,7 +130,7 @@ def assert_thresholds_change_no_score(model, rows, task):
     checked_rows, tasks, _ = training_rows(bare, rows, task)
     quietly(bare._fit_rows, checked_rows, tasks, calibrate=False)
     np.testing.assert_allclose(
-        bare.score_tasks(NEW), fitted.score_tasks(NEW), rtol=0, atol=1e-9
+        bare.score_tasks(NEW), fitted.score_tasks(NEW), rtol=1e-11, atol=1e-9
     )
 
 
@@ -143,7 +139,7 @@ def test_thresholds_change_no_score(name):
     assert_thresholds_change_no_score(partial(make_model, name), X, TASK)
 
 
-@over(LANDMARKS, ["C-OCKSR", "OCKSR-L", "combined"], NOT_MOVED)
+@over(LANDMARKS)
 def test_thresholds_change_no_score_of_landmarks(name):
     model = partial(make_model, name, 12)
     assert_thresholds_change_no_score(model, MANY, MANY_TASK)
@@ -155,7 +151,7 @@ def assert_tuned_alike(model, rows, task):
     bare = quietly(choose, calibrate=False)
     fitted = quietly(choose, calibrate=True)
     np.testing.assert_allclose(
-        bare.score_tasks(NEW), fitted.score_tasks(NEW), rtol=0, atol=1e-9
+        bare.score_tasks(NEW), fitted.score_tasks(NEW), rtol=1e-11, atol=1e-9
     )
 
 
@@ -164,7 +160,7 @@ def test_tuning_with_and_without_thresholds(name):
     assert_tuned_alike(make_model(name), X, TASK)
 
 
-@over([name for name in TUNED if name in LANDMARKS], ["C-OCKSR", "OCKSR-L"], NOT_MOVED)
+@over([name for name in TUNED if name in LANDMARKS])
 def test_tuning_landmarks_with_and_without_thresholds(name):
     assert_tuned_alike(make_model(name, 12), MANY, MANY_TASK)
 
@@ -224,7 +220,7 @@ def test_dask(name, many_rows):
     assert_same(model, reference, 1e-9)
 
 
-@over(LANDMARKS, ["OCKSR-N", "OCKSR-NS", "combined"], OTHER_LEFT_OUT)
+@over(LANDMARKS, ["OCKSR-N", "OCKSR-NS"], OTHER_LEFT_OUT)
 def test_all_rows_as_landmarks_are_the_exact_model(name):
     exact = quietly(make_model(name).fit, X, task=TASK)
     landmarks = quietly(make_model(name, len(X)).fit, X, task=TASK)
@@ -234,7 +230,7 @@ def test_all_rows_as_landmarks_are_the_exact_model(name):
 # --------------------------------------------------------------------------- warnings and copies
 
 
-@over(LANDMARKS, ["OCKSR", "C-OCKSR", "OCKSR-L", "combined"], COPIES_SILENT)
+@over(LANDMARKS)
 def test_warnings_of_all_paths(name):
     rows = X[TWICE] * [1e5, 1.0, 1.0, 1.0]
     task = TASK[TWICE]
@@ -259,7 +255,7 @@ def test_copies_leave_alone_with_groups_and_without(name):
     assert_same(grouped, plain, 1e-9)
 
 
-@over(LANDMARKS, ["OCKSR-N", "OCKSR-NS", "combined"], OTHER_LEFT_OUT)
+@over(LANDMARKS, ["OCKSR-N", "OCKSR-NS"], OTHER_LEFT_OUT)
 def test_copies_on_all_paths(name):
     rows = X[TWICE]
     task = TASK[TWICE]

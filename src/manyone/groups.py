@@ -235,9 +235,7 @@ def looks_ahead(rows: TrainingRows) -> NDArray[np.bool_]:
     return enough & bool(rows.forward)
 
 
-def calibration_weight(
-    scores: Array, rows: TrainingRows, alike: float | None = None
-) -> Array:
+def calibration_weight(scores: Array, rows: TrainingRows) -> Array:
     r"""What each left-out score counts for: rows of a group that score alike count as fewer.
 
     :math:`w / (1 + (m - 1) \rho)` for a group of m rows, with :math:`\rho` from :func:`likeness`.
@@ -249,14 +247,12 @@ def calibration_weight(
     scores : ndarray of shape (n,)
         NaN where a row was not left out.
     rows : TrainingRows
-    alike : float or None
-        The correlation, where other rows have told it.
 
     Returns
     -------
     ndarray of shape (n,)
     """
-    alike = likeness(scores, rows) if alike is None else alike
+    alike = likeness(scores, rows)
     known, group = _judged_groups(scores, rows)
     counted, weight = rows.weight.copy(), rows.weight[known]
     counted[known] /= (

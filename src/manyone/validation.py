@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Mask
 from manyone.messages import shortlist, warn_user
 
 # Share of rows with a copy from which on thresholds suffer; of distinct rows, that a column has to
@@ -232,20 +232,22 @@ def warn_of_dominating_column(model: Any, column: int) -> None:
     )
 
 
-def warn_of_copies(X: Any, keys: Codes) -> None:
-    """Many rows (n, d) have a copy, of the same key (n,), which stays when they are left out.
+def warn_of_copies(X: Any, counts: Array) -> None:
+    """Many of the rows have a copy, which stays when they are left out.
+
+    Given are the distinct rows (k, d), and how often each one occurs (k,).
 
     Rows of few values are alike by chance, and then it is right that others stay. So copies count
     where a column tells nearly all rows apart that are no copies.
     """
-    first, counts = np.unique(keys, return_index=True, return_counts=True)[1:]
-    copies = counts.sum(where=counts > 1)
-    if copies <= _MANY_COPIES * len(keys) or sparse.issparse(X):
+    copies = counts.sum(where=counts > 1.0)
+    total = counts.sum()
+    if copies <= _MANY_COPIES * total or sparse.issparse(X):
         return
-    if any(len(np.unique(column)) > _TOLD_APART * len(first) for column in X[first].T):
+    if any(len(np.unique(column)) > _TOLD_APART * len(counts) for column in X.T):
         warn_user(
-            f"{copies} of {len(keys)} rows have a copy in their task. While one is left out the "
-            "other stays, so thresholds are too tight: more new rows may raise an alarm than "
+            f"{copies:.9g} of {total:.9g} rows have a copy in their task. While one is left out "
+            "the other stays, so thresholds are too tight: more new rows may raise an alarm than "
             "alarm_rate says. Drop copies, or let them leave together with groups=."
         )
 

@@ -9,9 +9,9 @@ from sklearn.base import clone
 
 from manyone import JointOCKSR, LinearOCKSR
 from manyone.engines import Block, TakeSample, fit, local_sweep
+from manyone.engines.fitting import solved, sweep_of_rows
 from manyone.engines.joint import joint_passes
 from manyone.engines.metric import metric_of
-from manyone.estimators.base import learn
 from manyone.metric.shrinkage import pooled_whitening
 from manyone.models.guards import unguarded
 from manyone.rows import training_rows
@@ -133,7 +133,9 @@ def test_many_rows_in_memory_are_left_out_with_the_metric_fixed(monkeypatch):
     monkeypatch.setattr("manyone.engines.plan._FEWEST", 300)
     model = JointOCKSR(landmarks=25, random_state=0, metric="whitened")
     rows, *_ = training_rows(model, X, TASK)
-    found = learn(model, rows, left_out=True)
+    fit = solved(model, sweep_of_rows(model, rows, np.unique(TASK)))
+    found = fit.solution
+    left_out = fit.judge.without_guard(rows.X, rows.codes, rows.weight)[0]
     assert found.left_out_source == "leave-one-out, metric fixed"
     Z, points = (
         unguarded(found.scorer).metric.apply(rows.X),
@@ -150,6 +152,4 @@ def test_many_rows_in_memory_are_left_out_with_the_metric_fixed(monkeypatch):
         coef = np.linalg.lstsq(design, wanted)[0]
         own = rows.codes[i]
         mean = (K[kept] @ coef[:, own])[rows.codes[kept] == own].mean()
-        assert found.left_out[i] == pytest.approx(
-            -abs(K[i] @ coef[:, own] - mean), abs=1e-8
-        )
+        assert left_out[i] == pytest.approx(-abs(K[i] @ coef[:, own] - mean), abs=1e-8)

@@ -1,15 +1,12 @@
 """Rows that come and go: the functions of a fit to what is left, in the same landmarks."""
 
-import warnings
-
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.metrics import roc_auc_score
 
 import manyone
-from manyone import IndependentOCKSR, JointOCKSR, TimeBlocks
+from manyone import IndependentOCKSR, JointOCKSR
 from manyone.engines import Block
 from manyone.engines.fitting import local_sweep
 from manyone.engines.independent import TaskPlans, independent_passes
@@ -17,7 +14,6 @@ from manyone.engines.joint import joint_passes
 from manyone.estimators.task_ridges import independent_solution
 from manyone.hashing import row_hashes
 from manyone.models.guards import unguarded
-from manyone.models.scorers import behind_metric
 
 RNG = np.random.default_rng(8)
 TASK = np.array(["a", "b", "c", "d"])[RNG.integers(0, 4, 400)]
@@ -317,11 +313,10 @@ def without_groups(plan, X, task, day, code, alpha=0.1):
 
 @pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 @pytest.mark.parametrize("method", [JointOCKSR, IndependentOCKSR])
-@pytest.mark.parametrize("began", [True, False])  # with groups, or without any
-def test_new_rows_leave_with_their_group(method, began, tmp_path):
-    X, known = data(3), {"groups": DAY[OTHERS]} if began else {}
+def test_new_rows_leave_with_their_group(method, tmp_path):
+    X = data(3)
     one = method(landmarks=30, random_state=0, kernel="poly", degree=2, gamma="scale")
-    one.fit(X[OTHERS], task=TASK[OTHERS], **known)
+    one.fit(X[OTHERS], task=TASK[OTHERS])
     one = manyone_again(one, tmp_path)
     one.enroll(X[~OTHERS], task=TASK[~OTHERS], groups=DAY[~OTHERS])
     plan, block = one.solution_.learned["sums"].plan, Block(X, TASK)
@@ -362,238 +357,22 @@ def test_groups_of_landmarks_are_left_out_exactly(method):
         np.testing.assert_allclose(scores, expected, atol=1e-7)
 
 
-@pytest.mark.parametrize("method", [JointOCKSR, IndependentOCKSR])
-def test_a_task_with_groups_goes(method, tmp_path):
-    X = data(30)
-    full = manyone_again(
-        method(landmarks=30, random_state=0).fit(X, task=TASK, groups=DAY), tmp_path
-    )
-    left = full.forget("b", X=X[~OTHERS])
-    plan, block = left.solution_.learned["sums"].plan, Block(X[OTHERS], TASK[OTHERS])
-    if method is JointOCKSR:
-        again, _ = joint_passes(plan, local_sweep([block]), 0.1)
-    else:
-        again, _ = independent_passes(
-            plan, local_sweep([block]), 0.1, independent_solution
-        )
-    np.testing.assert_allclose(
-        unguarded(left.solution_.scorer).all(X),
-        unguarded(again.scorer).all(X),
-        atol=1e-6,
-    )
-    rates = np.mean(left.predict(X[OTHERS], task=TASK[OTHERS]) < 0)
-    assert left.tasks_.tolist() == list("acd") and rates < 0.1
-    manyone.save(left, tmp_path / "left.manyone")
-    content = (tmp_path / "left.manyone").read_bytes()
-    assert not any(row.tobytes() in content for row in X[~OTHERS])
-
-
-def test_new_blocks_of_time_are_judged_by_earlier_ones():
-    X, code, new = data(3), 1, np.arange(400) >= 300
-    one = JointOCKSR(
-        landmarks=30, random_state=0, kernel="poly", degree=2, gamma="scale"
-    )
-    one.fit(X[~new], task=TASK[~new], groups=TimeBlocks(np.arange(300)))
-    before = one.calibration_
-    one.enroll(X[new], task=TASK[new], groups=TimeBlocks(np.arange(100)))
-    plan, mine = one.solution_.learned["sums"].plan, np.flatnonzero(new & (TASK == "b"))
-    block, expected = np.arange(len(mine)) * 5 // len(mine), []
-    for k in range(5):
-        kept = np.delete(np.arange(400), mine[block >= k])
-        part, _ = joint_passes(plan, local_sweep([Block(X[kept], TASK[kept])]), 0.1)
-        held = mine[block == k]
-        expected.append(unguarded(part.scorer).own(X[held], np.full(len(held), code)))
-    old, found = (
-        c.scores[slice(*c.starts[code : code + 2])] for c in (before, one.calibration_)
-    )
-    np.testing.assert_allclose(
-        found, np.sort(np.concatenate([old, *expected])), atol=1e-8
-    )
-
-
-@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
-def test_what_is_tuned_and_chosen_with_groups_can_change():
-    X, old, new = data(4), {"task": TASK[OTHERS]}, {"task": TASK[~OTHERS]}
-    old, new = old | {"groups": DAY[OTHERS]}, new | {"groups": DAY[~OTHERS]}
-    bare = manyone.tune(
-        JointOCKSR(landmarks=30),
-        X[OTHERS],
-        **old,
-        grid={"alpha": [0.1]},
-        calibrate=False,
-    )
-    assert not np.any(bare.enroll(X[~OTHERS], **new).offset_)
-    chosen = manyone.auto(X[OTHERS], **old, landmarks=30, alarm_rate=0.1)
-    chosen.enroll(X[~OTHERS], **new)
-    assert np.mean(chosen.predict(X, task=TASK) < 0) < 0.12
-    chosen.forget("a", X=X[TASK == "a"])
-    assert chosen.tasks_.tolist() == list("bcd")
-
-
-def test_a_new_task_of_one_group_borrows_scores():
-    X = data(3)
-    grown = model().fit(X[OTHERS], task=TASK[OTHERS], groups=DAY[OTHERS])
-    with pytest.warns(manyone.CalibrationWarning, match="'b'"):
-        grown.enroll(X[~OTHERS], task=TASK[~OTHERS])
-    assert grown.calibration_.counts[1] == 0.0
-    assert np.mean(grown.predict(X[~OTHERS], task=TASK[~OTHERS]) < 0) < 0.2
-
-
-# ----------------------------------------------------------------------- a metric for each task
-
-
 def adaptive(**options):
     return alone(metric="adaptive", robust=False, **options)
 
 
 @pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
-@pytest.mark.parametrize("seed", range(2))
-def test_rows_come_to_tasks_with_metrics_of_their_own(seed, tmp_path):
-    first = few(np.random.default_rng(seed))
-    before = adaptive().fit(ROWS[first], **given(first))
-    model = manyone_again(before, tmp_path).enroll(ROWS[~first], **given(~first))
-    plan = model.solution_.learned["sums"].plan
-    big, mid, one, small = range(4)
-    assert model.tasks_.tolist() == ["big", "mid", "one", "small"]
-    # The functions are those of a fit in the same metrics and landmarks.
-    block = Block(ROWS, LABEL, ODD, COUNT)
-    spread = plan_rows(block, plan.tasks)
-    again, _ = independent_passes(
-        plan, local_sweep([spread]), 0.1, independent_solution
-    )
-    again = behind_metric(again, plan.metric)
-    np.testing.assert_allclose(
-        unguarded(model.solution_.scorer).all(ROWS),
-        unguarded(again.scorer).all(ROWS),
-        atol=1e-8,
-    )
-    # A task that was large keeps its metric; others are those of their rows, shrunk to what all
-    # tasks had in common before.
-    old = unguarded(before.solution_.scorer).metric
-    np.testing.assert_array_equal(plan.metric.mean[big], old.mean[0])
-    for code, name in ((mid, "mid"), (small, "small")):
-        mine = (name == NAME) & ~ODD
-        expected = own_distances(ROWS[mine], COUNT[mine], old, ROWS[:50])
-        Z = plan.metric.apply(ROWS[:50], np.full(50, code))
-        np.testing.assert_allclose(np.einsum("ij,ij->i", Z, Z), expected, rtol=1e-6)
-    untouched = plan.metric.apply(ROWS[:50], np.full(50, one))
-    known = old.apply(ROWS[:50], np.full(50, before.tasks_.tolist().index("one")))
-    np.testing.assert_allclose(untouched, known, rtol=1e-9)
-    # Faults are found as by a fit to all rows, which learns what is common anew.
-    whole = adaptive(gamma=before.gamma_).fit(ROWS, **given(slice(None)))
-    normal, claim = ROWS[~ODD] + 0.1, NAME[~ODD]
-    for name in ("mid", "small"):
-        rows = np.concatenate([normal[claim == name], normal[claim == name] + 2.5])
-        wrong, own = np.arange(len(rows)) >= len(rows) // 2, np.full(len(rows), name)
-        found, known = (
-            roc_auc_score(wrong, -m.score_samples(rows, task=own))
-            for m in (model, whole)
-        )
-        assert found == pytest.approx(known, abs=0.01)
-
-
-def plan_rows(block, tasks):
-    """The rows of a block, outliers of every task as one of each."""
-    rows = block.checked()
-    codes = np.array(
-        [list(tasks).index(one) if one is not None else -1 for one in rows.task]
-    )
-    known, shared = codes >= 0, np.flatnonzero(codes < 0)
-    parts = [np.flatnonzero(known), *([shared] * len(tasks))]
-    label = np.concatenate([rows.task[known], np.repeat(tasks, len(shared))])
-    take = np.concatenate(parts)
-    return Block(rows.X[take], label, rows.outlier[take], rows.weight[take])
-
-
-def own_distances(rows, weight, old, Z, k_scale=2.0, k_cov=3.0):
-    """Squared distances of rows Z in the metric of a task, by its definition."""
-    n, mean = weight.sum() - 1.0, np.average(rows, axis=0, weights=weight)
-    about = (rows - mean) / old.common
-    scale = old.common * np.sqrt((weight @ about**2 + k_scale) / (n + k_scale))
-    root = old.pooled.apply(np.eye(len(mean)))
-    about = (rows - mean) / scale @ root
-    M = (about.T @ (weight[:, None] * about) + k_cov * np.eye(len(mean))) / (n + k_cov)
-    z = (Z - mean) / scale @ root
-    return np.einsum("ij,ij->i", z @ np.linalg.inv(M), z)
-
-
-@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
-@pytest.mark.parametrize("name", ["big", "small"])
-def test_a_task_goes_with_its_metric(name, tmp_path):
-    """All others stay what they were, to the last bit; what tasks have in common stays, too."""
-    before = adaptive().fit(ROWS, **given(slice(None)))
-    left = manyone_again(before, tmp_path)
-    with pytest.warns(UserWarning, match="stays: forget.* others="):
-        left.forget(name)
-    kept = np.flatnonzero(before.tasks_ != name)
-    found = unguarded(left.solution_.scorer).all(ROWS)
-    known = unguarded(before.solution_.scorer).all(ROWS)
-    np.testing.assert_allclose(found, known[:, kept], atol=1e-10)
-    for new, old in enumerate(kept):
-        one, other = (m.calibration_.scores[slice(*m.calibration_.starts[c : c + 2])]
-                      for m, c in ((left, new), (before, old)))  # fmt: skip
-        np.testing.assert_allclose(one, other, atol=1e-10)
-    manyone.save(left, tmp_path / "left.manyone")
-    content = (tmp_path / "left.manyone").read_bytes()
-    assert not any(row.tobytes() in content for row in ROWS[name == NAME])
-
-
-def fleet(seed, codes, d=6):
-    """Rows of tasks with scales and relations of their own, and clumps of rows that are alike."""
-    rng = np.random.default_rng(seed)
-    centres, scales = (
-        2.0 * rng.normal(size=(8, d)),
-        np.exp(0.5 * rng.normal(size=(8, d))),
-    )
-    mix = rng.normal(size=(d, d)) / 2.0
-
-    def draw(own, clump):
-        noise = rng.normal(size=(len(own), d))
-        if clump:
-            noise = (
-                0.8 * np.repeat(noise[::clump], clump, axis=0)[: len(own)] + 0.6 * noise
-            )
-        return centres[own] + scales[own] * (noise @ mix)
-
-    return draw
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
-@pytest.mark.parametrize(
-    "kind", ["groups", "groups alone", "adaptive", "adaptive groups", "both"]
-)
-def test_alarms_hold_where_rows_come_to_groups_and_metrics(kind):
-    rates = []
-    for seed in range(6):
-        codes, claim = np.repeat(np.arange(8), 60), np.repeat(np.arange(8), 240)
-        draw, clump = fleet(seed, codes), 0 if kind == "adaptive" else 4
-        X, fresh = draw(codes, clump), draw(claim, clump)
-        options = {"landmarks": 40, "random_state": 0, "alarm_rate": 0.1}
-        own = IndependentOCKSR(metric="adaptive", **options)
-        joint = JointOCKSR(**options)
-        both = manyone.CombinedOneClass([("one", joint), ("two", own)], alarm_rate=0.1)
-        alike = {
-            "groups": joint,
-            "groups alone": IndependentOCKSR(**options),
-            "both": both,
+@pytest.mark.parametrize("method", ["enroll", "forget"])
+def test_groups_and_adaptive_metrics_with_landmarks_want_a_new_fit(method):
+    X = data(3)
+    grouped = model().fit(X, task=TASK, groups=DAY)
+    by_task = adaptive().fit(X, task=TASK)
+    for fitted, words in ((grouped, "groups="), (by_task, "adaptive")):
+        before = fitted.score_tasks(X)
+        changes = {
+            "enroll": lambda fitted=fitted: fitted.enroll(X[:5], task=["new"] * 5),
+            "forget": lambda fitted=fitted: fitted.forget(fitted.tasks_[0]),
         }
-        few = clone(alike.get(kind, own))
-        groups = np.arange(len(codes)) // 4
-        first = (
-            (codes < 6)
-            & (np.arange(len(codes)) % 60 < 48)
-            & ((codes > 0) | (groups % 15 < 4))
-        )
-
-        def told(rows, groups=groups, codes=codes, clump=clump):
-            return {"task": codes[rows], **({"groups": groups[rows]} if clump else {})}
-
-        few.fit(X[first], **told(first)).enroll(X[~first], **told(~first))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            few.forget(5, X=X[codes == 5])
-        some = claim != 5
-        alarm = few.predict(fresh[some], task=claim[some]) < 0
-        rates.append([alarm[claim[some] < 6].mean(), alarm[claim[some] >= 6].mean()])
-    assert np.all(np.mean(rates, axis=0) < 0.125), np.mean(rates, axis=0)
+        with pytest.raises(ValueError, match=f"{words}.* fit it again"):
+            changes[method]()
+        np.testing.assert_array_equal(fitted.score_tasks(X), before)

@@ -68,16 +68,15 @@ class Tails:
         scores: Array,
         rows: CodedRows,
         n_tasks: int,
-        alike: float | None = None,
         seen: Array | None = None,
     ) -> Tails:
         """Tails of rows, some of which have scores (n,), the others NaN.
 
-        Rows of a group count as fewer, as they are `alike` or as their scores tell.
+        Rows of a group that score alike count as fewer.
         """
         some, weight = ~np.isnan(scores), rows.weight
         if isinstance(rows, TrainingRows) and rows.group is not None:
-            weight = calibration_weight(scores, rows, alike)
+            weight = calibration_weight(scores, rows)
         kept = kept_scores(n_tasks)
         seen = None if seen is None else seen[some]
         return cls.of(scores[some], rows.codes[some], weight[some], kept, seen)

@@ -142,9 +142,9 @@ class Calibration:
                 )
             weight = calibration_weight(scores, rows)
         source = solution.left_out_source
-        copies = len(np.unique(rows.content)) < len(rows.content)
-        if copies and source.startswith("leave-one-out"):
-            warn_of_copies(rows.X, rows.keys(rows))
+        if source.startswith("leave-one-out") and rows.columns is None:
+            distinct = rows.take(np.flatnonzero(~rows.outlier)).merged()[0]
+            warn_of_copies(distinct.X, distinct.weight)
         seen = np.full(len(scores), np.inf)
         tied = np.flatnonzero(tied_scores(scores, rows.codes, rows.weight))
         if len(tied) and rows.X.shape[1]:  # a model of landmarks has not kept its rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,13 @@ from manyone._types import Array, Codes, Rows
 from manyone.labels import (
     check_outlier,
     check_weight,
+    encode,
     lookup,
     named_columns,
     one_per_row,
     split_columns,
 )
-from manyone.rows import CodedRows, check_rows
+from manyone.rows import CodedRows, TrainingRows, check_rows
 
 # Floats of one kernel block: large enough for BLAS, small enough to be forgotten beside m x m.
 _FLOATS = 2**21
@@ -107,9 +108,53 @@ class CheckedBlock(Block):
         )
         return CheckedBlock(X, task, outlier, weight, self.names, self.label_columns)
 
+    def labels(self) -> NDArray[Any]:
+        """Tasks of the rows, sorted, shape (t,)."""
+        return encode(self.task)[0]
+
     def coded(self, tasks: NDArray[Any]) -> CodedRows:
         """The rows with the number of each one's task among `tasks`."""
         return CodedRows(self.X, lookup(self.task, tasks), self.outlier, self.weight)
+
+
+@dataclass(frozen=True, eq=False)
+class RowsBlock:
+    """Training rows at hand, as the one block of all passes.
+
+    Parameters
+    ----------
+    rows : TrainingRows
+    tasks : ndarray of shape (T,)
+        Labels, sorted; every one of them has rows.
+    names, label_columns
+        As those of a :class:`CheckedBlock`.
+    """
+
+    rows: TrainingRows
+    tasks: NDArray[Any]
+    names: NDArray[Any] | None = None
+    label_columns: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def X(self) -> Rows:
+        """The rows (n, d)."""
+        return self.rows.X
+
+    def checked(self) -> RowsBlock:
+        """The block itself."""
+        return self
+
+    def take(self, rows: Any) -> RowsBlock:
+        """Some of the rows."""
+        return replace(self, rows=self.rows.take(rows))
+
+    def labels(self) -> NDArray[Any]:
+        """Tasks of the rows, shape (T,)."""
+        return self.tasks
+
+    def coded(self, tasks: NDArray[Any]) -> CodedRows:
+        """The rows, whose tasks are numbers already."""
+        return self.rows
 
 
 def kernel_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Sized
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from manyone.calibration.tails import Tails, kept_scores
-from manyone.engines.blocks import Block
+from manyone.calibration.tails import Tails
+from manyone.engines.blocks import Block, RowsBlock
 from manyone.engines.independent import TaskPlans
 from manyone.engines.left_out import KnownScores, scores_by_folds
 from manyone.engines.metric import metric_of
@@ -25,13 +26,14 @@ from manyone.engines.sample import Sample, TakeSample, refuse_unusable
 from manyone.hashing import row_hashes
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import VALUES_ONLY
-from manyone.metric.shrinkage import Whitening
+from manyone.metric.shrinkage import TaskWhitenings, Whitening
 from manyone.models.guards import guarded_by, nearness_of, raw_kernel
 from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution
 from manyone.progress import counted
 from manyone.rows import TrainingRows
 from manyone.threads import threads_for_blocks
+from manyone.validation import warn_of_copies
 
 # Metrics that sums over rows give.
 _METRICS = ("plain", "whitened")
@@ -40,7 +42,7 @@ _METRICS = ("plain", "whitened")
 class Step(Protocol):
     """One pass over all blocks."""
 
-    def partial(self, block: Block) -> Any:
+    def partial(self, block: Any) -> Any:
         """What one block gives."""
 
     def merge(self, one: Any, other: Any) -> Any:
@@ -226,9 +228,10 @@ class SteadySweep:
         )
 
 
-def steady(sweep: Sweep) -> SteadySweep:
+def steady(sweep: Sweep) -> Sweep:
     """Passes that notice when rows change."""
-    return sweep if isinstance(sweep, SteadySweep) else SteadySweep(sweep)
+    watched = isinstance(sweep, SteadySweep | RowsSweep)
+    return sweep if watched else SteadySweep(sweep)
 
 
 def fit_by_passes(model: Any, sweep: Sweep) -> Any:
@@ -237,43 +240,114 @@ def fit_by_passes(model: Any, sweep: Sweep) -> Any:
     return fit_judged(model, steady(sweep), calibrate=calibrate)[0]
 
 
-def fit_judged(model: Any, sweep: Sweep, *, calibrate: bool) -> tuple[Any, Any]:
-    """The fitted model, and the pass that left its rows out, where there is one for all of them."""
-    model._validate_params()
+class RowsSweep:
+    """Passes over training rows at hand, which are one block.
+
+    Parameters
+    ----------
+    block : RowsBlock
+    """
+
+    def __init__(self, block: RowsBlock) -> None:
+        self.block = block
+
+    def __call__(self, step: Step) -> Any:
+        """Run a pass."""
+        return step.partial(self.block)
+
+
+def sweep_of_rows(model: Any, rows: TrainingRows, tasks: NDArray[Any]) -> RowsSweep:
+    """Passes over rows at hand, whose columns the model knows already."""
+    names = getattr(model, "feature_names_in_", None)
+    columns = getattr(model, "label_columns_", {})
+    return RowsSweep(RowsBlock(rows, tasks, names, columns))
+
+
+class Solved(NamedTuple):
+    """A model of landmarks, and what follows from it.
+
+    Attributes
+    ----------
+    solution : Solution
+        Behind its metric, without guards.
+    plan : Plan or TaskPlans
+    sample : Sample
+    tails : Tails or None
+        Left-out scores; None: there is no closed form.
+    judge : Any
+        Has ``judged(rows)``; None as well.
+    """
+
+    solution: Solution
+    plan: Any
+    sample: Sample
+    tails: Tails | None
+    judge: Any
+
+
+def solved(model: Any, sweep: Sweep) -> Solved:
+    """Sample, metric, landmarks and solution of rows, wherever they are.
+
+    The model is not changed.
+    """
+    seed = seed_of(model.random_state)
     whitened = model.metric == "whitened"
-    seed, least = (
-        seed_of(model.random_state),
-        1 if model.can.joint else model.landmarks + 1,
-    )
+    metric: Whitening | TaskWhitenings | None = None
+    grouped = None
+    if isinstance(sweep, RowsSweep) and sweep.block.rows.group is not None:
+        grouped = sweep.block.rows
+    if model.metric == "adaptive":
+        assert isinstance(sweep, RowsSweep)
+        rows = replace(sweep.block.rows, group=None)
+        metric, rows = model._learned_metric(rows)
+        sweep = RowsSweep(replace(sweep.block, rows=rows))
+    least = 1 if model.can.joint else model.landmarks + 1
     size = max(sample_size(model.landmarks), model.can.sample_rows)
     sample = sweep(TakeSample(size, seed, whitened, least))
     refuse_unusable(sample)
-    remember_columns(model, sample)
-    if sample.whole and model.can.sample_rows:
-        rows = sample.rows().by_task()
-        return model._fit_rows(rows, sample.tasks, calibrate=calibrate), None
-    # So few rows shape the metric much: thresholds come from folds.
-    few = whitened and sample.n_rows <= size
     # Two layers are learned from the sample by BLAS; all else is blocks of rows.
     spread = nullcontext() if model.can.sample_rows else threads_for_blocks()
     with np.errstate(under="ignore"), spread:
-        metric = metric_of(sample, sweep) if whitened else None
-        plan = _planned(model, sample, seed, metric, few)
+        if whitened:
+            metric = metric_of(sample, sweep)
+        plan = _planned(model, sample, seed, metric, grouped)
         solution, tails = model._solve_passes(plan, sweep, sample)
-        judge = solution.learned.pop("judge", None)
-        solution = behind_metric(solution, metric)
-        solution = guarded_by(solution, plan.nearness)
-    if few:
-        solution, tails, judge = _by_folds(
-            model, plan, solution, sample.rows().by_task()
-        )
+    judge = solution.learned.pop("judge", None)
+    return Solved(behind_metric(solution, metric), plan, sample, tails, judge)
+
+
+def fit_judged(model: Any, sweep: Sweep, *, calibrate: bool) -> tuple[Any, Any]:
+    """The fitted model, and what gives the left-out scores of its rows."""
+    model._validate_params()
+    found = solved(model, sweep)
+    plan, sample, tails, judge = found[1:]
+    remember_columns(model, sample)
+    with np.errstate(under="ignore"):
+        solution = guarded_by(found.solution, plan.nearness)
+    rows = sweep.block.rows if isinstance(sweep, RowsSweep) else None
+    # So few rows shape the metric much: thresholds come from folds.
+    size = max(sample_size(model.landmarks), model.can.sample_rows)
+    shaped = plan.metric is not None and not (
+        plan.metric.shared and sample.n_rows > size
+    )
+    grouped = rows is not None and rows.group is not None
+    if tails is None or shaped or (grouped and judge is None):
+        if rows is None:
+            rows = sample.rows().by_task()
+        solution, tails, judge = _by_folds(model, plan, solution, rows)
+    elif grouped:
+        solution = replace(solution, left_out_source="leave-group-out")
+    elif solution.left_out_source.startswith("leave-one-out"):
+        warn_of_copies(sample.X[~sample.outlier], sample.weight[~sample.outlier])
     calibration = tails.calibration(len(plan.tasks), solution.left_out_source)
     model._warn(solution, sample.X)
     model.training_ = no_rows(len(plan.tasks))
     model.tasks_ = plan.tasks
     model.solution_ = solution
-    model.calibration_ = calibration
-    model._set_offsets(model.alarm_rate)
+    model.__dict__.pop("calibration_", None)
+    if calibrate:
+        model.calibration_ = calibration
+    model._set_offsets(model.alarm_rate if calibrate else None)
     return model, judge
 
 
@@ -287,40 +361,44 @@ def no_rows(n_tasks: int) -> TrainingRows:
 
 def _by_folds(
     model: Any, plan: Any, solution: Solution, rows: TrainingRows
-) -> tuple[Any, ...]:
-    """Solution, tails and scores of rows that have all shaped its metric, judged without them."""
+) -> tuple[Solution, Tails, KnownScores]:
+    """Solution, tails and scores of rows at hand that are judged by refits without them."""
+    scores = scores_by_folds(model, solution, rows, plan)
     normal = np.flatnonzero(~rows.outlier)
-    some, scores = (
-        rows.take(normal),
-        scores_by_folds(model, solution, rows, plan)[normal],
-    )
-    tails = Tails.of(scores, some.codes, some.weight, kept_scores(rows.n_tasks))
+    tails = Tails.known(scores, rows, rows.n_tasks)
     if "sums" in solution.learned:
         solution.learned["sums"] = replace(solution.learned["sums"], tails=tails)
-    return (
-        replace(solution, left_out_source="folds"),
-        tails,
-        KnownScores.among(some, scores),
-    )
+    known = KnownScores.among(rows.take(normal), scores[normal])
+    return replace(solution, left_out_source="folds"), tails, known
 
 
 def _planned(
-    model: Any, sample: Sample, seed: int, metric: Whitening | None, few: bool
+    model: Any,
+    sample: Sample,
+    seed: int,
+    metric: Whitening | TaskWhitenings | None,
+    grouped: TrainingRows | None,
 ) -> Any:
-    """The plan for a sample, or one for each large task, with the parameters of an estimator."""
+    """The plan for a sample, or one for each large task, with the parameters of an estimator.
+
+    Rows that have groups say themselves how far from each other is usual.
+    """
     rows = sample.rows()
-    moved = rows if metric is None else replace(rows, X=metric.apply(rows.X))
+    moved = rows
+    if metric is not None:
+        moved = replace(rows, X=metric.apply(rows.X, rows.codes))
     kernel = Gram.of(moved, model).points.kernel
     kind: Any = Plan if model.can.joint else TaskPlans
     plan = kind.of(kernel, rows, sample.tasks, model.landmarks, seed, metric)
-    if few:
+    size = max(sample_size(model.landmarks), model.can.sample_rows)
+    if metric is not None and sample.n_rows <= size:
         plan = replace(plan, drawn=row_hashes(sample.X))
     elif model.can.joint:
         plan = plan.learned(sample, model.alpha)
     if not kernel.fading:
         return plan
     # A task with nearly all rows must not make those of all others unusual.
-    rows = sample.rows(own_weight=True).by_task()
+    rows = sample.rows(own_weight=True).by_task() if grouped is None else grouped
     all_rows = model.can.joint and sample.whole and len(rows.codes) <= model.landmarks
     if metric is not None:
         kernel = raw_kernel(kernel, rows.X)

@@ -20,7 +20,7 @@ from manyone.calibration.tails import IntoTails, Tails
 from manyone.engines.blocks import Block, stacked
 from manyone.engines.joint import Sums
 from manyone.engines.left_out import KnownScores, LeaveOut
-from manyone.engines.plan import Plan, sample_size, seed_of
+from manyone.engines.plan import Plan, sample_size
 from manyone.engines.statistics import AddUp, Ridge, Statistics, solve_statistics
 from manyone.hashing import Hashes, row_hashes
 from manyone.kernels.gram import Gram, Points
@@ -55,7 +55,7 @@ class TaskPlans:
         Of the other tasks, by number.
     nearness : Nearness or None
     metric : Whitening or None
-    drawn, alike
+    drawn : ndarray of shape (s,)
         See :class:`~manyone.engines.Plan`.
     """
 
@@ -66,7 +66,6 @@ class TaskPlans:
     nearness: Nearness | None = None
     metric: Whitening | TaskWhitenings | None = None
     drawn: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
-    alike: float | None = None
 
     @classmethod
     def of(
@@ -163,7 +162,7 @@ class LeaveOutEach(IntoTails):
     def of(self, rows: Any) -> Tails:
         """Tails of the left-out scores of rows whose tasks are numbers and have a plan."""
         scores, plans = self._of_plans(rows), self.plans
-        return Tails.known(scores, rows, len(plans.tasks), plans.alike)
+        return Tails.known(scores, rows, len(plans.tasks))
 
     def judged(self, rows: Any) -> Array:
         """Left-out scores (n,); NaN for outliers, and for rows that shaped the landmarks."""
@@ -256,7 +255,7 @@ def independent_of_sums(
         scores = lowered(scores, few, plans.nearness, unit)
         X = few.X if plans.metric is None else plans.metric.apply(few.X, few.codes)
         seen = found.scorer.own(X, few.codes)
-        small = Tails.known(scores, few, len(plans.tasks), plans.alike, seen)
+        small = Tails.known(scores, few, len(plans.tasks), seen)
         judge = replace(judge, known=KnownScores.among(few, scores))
     if plans.plans:
         tails = tails.merged(sweep(judge))
@@ -265,24 +264,6 @@ def independent_of_sums(
     found.learned.update(judge=judge, sums=replace(sums, tails=tails))
     solution = Solution(found.scorer, learned=found.learned)
     return solution, tails.merged(small)
-
-
-def independent_of_rows(
-    model: Any, kernel: Kernel, rows: TrainingRows, *, left_out: bool
-) -> Solution:
-    """The same for rows in memory: the left-out score of every one of them is kept, if wanted."""
-    seed, tasks = seed_of(model.random_state), np.arange(rows.n_tasks)
-    plans = TaskPlans.of(kernel, rows, tasks, model.landmarks, seed)
-    sums = Sums(plans, AddUpEach(plans).of(rows), model.alpha, Tails.none(rows.n_tasks))
-    found = _solved(plans, sums.statistics, model.alpha, model._exactly)
-    found.learned["sums"] = sums
-    if not left_out:
-        return Solution(found.scorer, learned=found.learned)
-    scores = LeaveOutEach(plans, found.ridges, 0.0).judged(rows)
-    if found.exact is not None:
-        scores[~np.isin(rows.codes, list(plans.plans))] = found.exact.left_out
-    source = "leave-one-out" if rows.group is None else "leave-group-out"
-    return Solution(found.scorer, scores, source, learned=found.learned)
 
 
 def _solved(plans: TaskPlans, statistics: Each, alpha: float, exact: Exact) -> Parts:

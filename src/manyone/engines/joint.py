@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from manyone.calibration.tails import Tails
 from manyone.engines.left_out import LeaveOut, LeftOut
-from manyone.engines.plan import Plan, sample_size, seed_of
-from manyone.engines.sample import drawn_from
+from manyone.engines.plan import Plan
 from manyone.engines.statistics import AddUp, Statistics, solve_statistics
 from manyone.kernels.gram import Expansion
-from manyone.kernels.kernel import Kernel
 from manyone.models.guards import unit_of
 from manyone.models.resemblance import Resemblance
 from manyone.models.solution import Solution
-from manyone.rows import TrainingRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,33 +63,6 @@ def joint_passes(plan: Plan, sweep: Any, alpha: float) -> tuple[Solution, Tails]
     )
     solution.learned["judge"] = step
     return solution, tails
-
-
-def joint_of_rows(model: Any, kernel: Kernel, rows: TrainingRows) -> Solution:
-    """The same for rows in memory: the left-out score of every one of them is kept.
-
-    Parameters
-    ----------
-    model : estimator
-        With `alpha`, `landmarks` and `random_state`.
-    kernel : Kernel
-    rows : TrainingRows
-
-    Returns
-    -------
-    Solution
-        Without a guard.
-    """
-    seed = seed_of(model.random_state)
-    sample = drawn_from(rows, sample_size(model.landmarks), seed)
-    some = rows if sample is None else sample.rows()
-    plan = Plan.of(kernel, some, np.arange(rows.n_tasks), model.landmarks, seed)
-    statistics = AddUp(plan).of(rows)
-    step = LeaveOut(plan, solve_statistics(plan, statistics, model.alpha), 0.0)
-    found, scores = step.gathered(rows)
-    solution = joint_solution_of(step, statistics, model.alpha, step.finished(found))[0]
-    source = "leave-one-out" if rows.group is None else "leave-group-out"
-    return replace(solution, left_out=scores, left_out_source=source)
 
 
 def leaving_out(plan: Plan, statistics: Statistics, alpha: float) -> LeaveOut:

@@ -22,7 +22,7 @@ from manyone.groups import leaving_together
 from manyone.hashing import Hashes, row_hashes
 from manyone.models.guards import lowered, unit_of
 from manyone.models.solution import Solution
-from manyone.rows import TrainingRows
+from manyone.rows import CodedRows, TrainingRows
 from manyone.solvers.leave_blocks import (
     scores_without_blocks,
     solve_primal_without_blocks,
@@ -76,17 +76,32 @@ def tails_of(plan: Plan, rows: Any, score: Score, unit: float, width: int) -> Ta
     -------
     Tails
     """
-    none = Tails.none(len(plan.tasks))
+    scores, seen = judged_rows(plan, rows, score, unit, width)
+    return Tails.known(scores, rows, len(plan.tasks), seen)
 
-    def judge(part: slice) -> Tails:
+
+def judged_rows(
+    plan: Plan, rows: CodedRows, score: Score, unit: float, width: int
+) -> tuple[Array, Array]:
+    """Left-out scores (n,), and those of the model of all rows; see `tails_of`.
+
+    NaN for outliers, and for rows that had a part in the landmarks.
+    """
+    scores = np.full(len(rows.codes), np.nan)
+    seen = np.full(len(rows.codes), np.inf)
+
+    def judge(part: slice) -> tuple[Codes, Array, Array]:
         judged = ~rows.outlier[part] & plan.unseen(rows.X[part])
-        normal = np.flatnonzero(judged) + part.start
-        few = rows.take(normal)
-        left_out, seen = score(few.X, few.codes, few.weight)
-        scores = lowered(left_out, few, plan.nearness, unit)
-        return Tails.of(scores, few.codes, few.weight, none.kept, seen)
+        numbers = np.flatnonzero(judged) + part.start
+        block = rows.take(numbers)
+        left_out, of_all = score(block.X, block.codes, block.weight)
+        return numbers, lowered(left_out, block, plan.nearness, unit), of_all
 
-    return none.merged(*on_threads(judge, kernel_blocks(len(rows.codes), width)))
+    blocks = kernel_blocks(len(rows.codes), width)
+    for numbers, left_out, of_all in on_threads(judge, blocks):
+        scores[numbers] = left_out
+        seen[numbers] = of_all
+    return scores, seen
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +142,7 @@ def scores_by_folds(
         ~rows.outlier,
     )
     unit = unit_of(solution.scorer)
-    few = replace(rows.take(normal), group=None)
+    few = rows.take(normal)
     scores[normal] = lowered(scores[normal], few, plan.nearness, unit)
     return np.asarray(scores)
 
@@ -195,7 +210,7 @@ class LeaveOut:
         if grouped:
             new = np.flatnonzero(self.plan.unseen(rows.X))
             scores[new] = self._without_groups(rows.take(new))
-        tails = Tails.known(scores, rows, len(self.plan.tasks), self.plan.alike, seen)
+        tails = Tails.known(scores, rows, len(self.plan.tasks), seen)
         return LeftOut(tails, tasks, values, mass), scores
 
     def _without_groups(self, rows: TrainingRows) -> Array:

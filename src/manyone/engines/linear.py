@@ -11,9 +11,10 @@ from scipy.linalg import eigh
 from manyone._types import Array, Codes
 from manyone.calibration.tails import IntoTails, Tails
 from manyone.engines.blocks import Block
-from manyone.engines.left_out import tails_of
+from manyone.engines.left_out import judged_rows, tails_of
 from manyone.engines.plan import Plan
 from manyone.engines.statistics import Statistics, symmetric
+from manyone.rows import CodedRows
 from manyone.solvers.eigenbasis import eigenbasis
 from manyone.solvers.ridge import effective_alpha, left_out_mean, one_minus_leverage
 from manyone.threads import solve_lower
@@ -122,6 +123,11 @@ class LeaveOutOfStructure(IntoTails):
         rows = block.checked().coded(self.plan.tasks)
         width = 3 * len(self.basis) + 6 * len(self.Q)
         return tails_of(self.plan, rows, self._scores, self.unit, width)
+
+    def judged(self, rows: CodedRows) -> Array:
+        """Left-out scores (n,); NaN for outliers, and for rows that shaped the landmarks."""
+        width = 3 * len(self.basis) + 6 * len(self.Q)
+        return judged_rows(self.plan, rows, self._scores, self.unit, width)[0]
 
     def _scores(self, X: Any, codes: Codes, weight: Array) -> tuple[Array, Array]:
         own = solve_lower(self.plan.factor, self.plan.values(X)) @ self.basis

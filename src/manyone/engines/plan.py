@@ -57,8 +57,6 @@ class Plan:
         What rows go through before they are compared with the landmarks.
     drawn : ndarray of shape (s,)
         Hashes of rows that shaped the landmarks: their left-out scores would be too good.
-    alike : float or None
-        How alike rows of a group score, see :func:`manyone.groups.likeness`; None: there are none.
     """
 
     tasks: NDArray[Any]
@@ -69,7 +67,6 @@ class Plan:
     direct: bool = False
     metric: Any = None
     drawn: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
-    alike: float | None = None
 
     @classmethod
     def of(

@@ -162,7 +162,7 @@ class TakeSample:
     def partial(self, block: Block) -> Sample:
         """Sample of one block, which is checked on the way."""
         checked = block.checked()
-        tasks = encode(checked.task)[0]
+        tasks = checked.labels()
         sample = self.of(checked.coded(tasks), tasks)
         return replace(sample, names=checked.names, label_columns=checked.label_columns)
 
@@ -258,10 +258,3 @@ def refuse_unusable(sample: Sample) -> None:
     if not sample.n_rows:
         raise ValueError("sample_weight is zero for every row: nothing is left to fit.")
     validation.refuse_empty_tasks(sample.codes, sample.outlier, sample.tasks)
-
-
-def drawn_from(rows: TrainingRows, size: int, seed: int) -> Sample | None:
-    """A sample of rows in memory; None where they are few enough to take them all."""
-    if len(rows.codes) <= size:
-        return None
-    return TakeSample(size, seed).of(rows, np.arange(rows.n_tasks))

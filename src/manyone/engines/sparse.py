@@ -16,7 +16,7 @@ import numpy as np
 from manyone._types import Array, Codes
 from manyone.calibration.tails import IntoTails, Tails
 from manyone.engines.blocks import Block
-from manyone.engines.left_out import tails_of
+from manyone.engines.left_out import judged_rows
 from manyone.engines.plan import Plan
 from manyone.engines.statistics import AddUp, Statistics
 from manyone.hashing import row_hashes
@@ -40,9 +40,15 @@ class LassoLayer(NamedTuple):
 
 def dealt(plan: Plan, rows: CodedRows) -> list[CodedRows]:
     """Rows of each fold: 1, 2, ... by their content, 0 if they were drawn."""
+    fold = folds_of(plan, rows)
+    return [rows.take(np.flatnonzero(fold == k)) for k in range(_FOLDS + 1)]
+
+
+def folds_of(plan: Plan, rows: CodedRows) -> Codes:
+    """Fold of each row (n,): 1, 2, ... by its content, 0 if it was drawn."""
     fold = 1 + (row_hashes(rows.X) % np.uint64(_FOLDS)).astype(np.intp)
     fold[~plan.unseen(rows.X)] = 0
-    return [rows.take(np.flatnonzero(fold == k)) for k in range(_FOLDS + 1)]
+    return fold
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,13 +94,24 @@ class JudgeFolds(IntoTails):
 
     def partial(self, block: Block) -> Tails:
         """Scores of one block."""
-        found, parts = [], dealt(self.plan, block.checked().coded(self.plan.tasks))[1:]
-        for layer, rows in zip(self.layers, parts, strict=True):
+        rows = block.checked().coded(self.plan.tasks)
+        return Tails.known(self.judged(rows), rows, len(self.plan.tasks))
+
+    def judged(self, rows: CodedRows) -> Array:
+        """Scores (n,); NaN for outliers, and for rows that were drawn."""
+        fold = folds_of(self.plan, rows)
+        scores = np.full(len(rows.codes), np.nan)
+        for number, layer in enumerate(self.layers, start=1):
+            members = np.flatnonzero(fold == number)
             score = partial(self._scores, layer)
-            found.append(
-                tails_of(self.plan, rows, score, self.unit, len(self.plan.points))
-            )
-        return found[0].merged(*found[1:])
+            scores[members] = judged_rows(
+                self.plan,
+                rows.take(members),
+                score,
+                self.unit,
+                len(self.plan.points),
+            )[0]
+        return scores
 
     def _scores(
         self, layer: LassoLayer, X: Any, codes: Codes, weight: Array

@@ -23,6 +23,7 @@ from manyone.kernels.kernel import resolve_kernel
 from manyone.kernels.landmarks import landmark_features
 from manyone.metric.shrinkage import Whitening
 from manyone.models.scorers import TwoLayers
+from manyone.rows import CodedRows
 from manyone.solvers.nonlinear import ANCHOR, TwoLayerProblem
 
 # Centres of the second layer for each task, at least.
@@ -71,6 +72,10 @@ class Unseen(IntoTails):
         rows = block.checked()
         new = np.flatnonzero(self.step.plan.unseen(rows.X))
         return self.step.partial(rows.take(new)).tails
+
+    def judged(self, rows: CodedRows) -> Array:
+        """Left-out scores (n,); NaN for outliers, and for rows that were drawn."""
+        return self.step.judged(rows)
 
 
 def centres_of(

@@ -9,76 +9,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes
-from manyone.calibration.folds import similarity_of, solve_with_folds
 from manyone.calibration.tails import Tails
 from manyone.engines.independent import (
     AddUpEach,
     TaskPlans,
-    independent_of_rows,
     independent_of_sums,
-    of_task,
 )
 from manyone.engines.joint import Sums, joint_solution_of, leaving_out
 from manyone.engines.left_out import LeaveOut, LeftOut
 from manyone.engines.plan import Plan, seed_of
 from manyone.engines.statistics import AddUp, Statistics, symmetric
-from manyone.groups import likeness
 from manyone.hashing import Hashes, row_hashes
 from manyone.kernels.gram import Points
-from manyone.kernels.kernel import Kernel
 from manyone.labels import lookup
 from manyone.messages import warn_user
-from manyone.metric.shrinkage import TaskWhitenings
-from manyone.models.guards import nearness_in, unguarded
 from manyone.models.resemblance import Resemblance
 from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution
-from manyone.rows import MISSING, TrainingRows, codes_without, renumbered
+from manyone.rows import TrainingRows, codes_without
 
 Changed = tuple[Solution, Tails, NDArray[Any]]
 # Share of the landmarks that has to be left, or else a word is said.
 _MOST_LOST = 0.75
 # Rows that all tasks count for when it is asked how the scores of one have changed.
 _PRIOR_ROWS = 8.0
-
-
-def with_sums(
-    solution: Solution, rows: TrainingRows, known: TrainingRows, tasks: NDArray[Any]
-) -> Solution:
-    """The solution of landmarks and rows in memory, with what rows are added to and taken from.
-
-    `known` are the rows that its left-out scores belong to, copies merged perhaps; their values are
-    not needed. The labels of the tasks are of shape (T,).
-    """
-    sums, left_out, alike = solution.learned["sums"], solution.left_out, None
-    plan, metric = sums.plan, getattr(unguarded(solution.scorer), "metric", None)
-    left_out = np.full(len(known.codes), np.nan) if left_out is None else left_out
-    if known.group is not None:
-        alike = likeness(left_out, known)
-    if isinstance(plan, TaskPlans):
-        content, first = np.unique(rows.content, return_index=True)
-        few = replace(
-            plan.few, X=rows.X[first[np.searchsorted(content, plan.few.content)]]
-        )
-        plans = {
-            task: replace(own, tasks=tasks[[task]], metric=of_task(metric, task))
-            for task, own in plan.plans.items()
-        }
-        plan = replace(plan, few=few, plans=plans)
-        if metric is None:  # small tasks are judged anew
-            left_out = np.where(np.isin(known.codes, list(plans)), left_out, np.nan)
-        else:
-            plan = replace(plan, drawn=row_hashes(few.X))
-    nearness = nearness_in(solution.scorer)
-    plan = replace(plan, tasks=tasks, metric=metric, nearness=nearness, alike=alike)
-    content, first = np.unique(rows.content, return_index=True)
-    judged = np.flatnonzero(~known.outlier)
-    X = rows.X[first[np.searchsorted(content, known.content[judged])]]
-    seen = np.full(len(known.codes), np.inf)
-    seen[judged] = solution.own(X, known.codes[judged])
-    tails = Tails.known(left_out, known, len(tasks), alike, seen)
-    learned = {**solution.learned, "sums": replace(sums, plan=plan, tails=tails)}
-    return replace(solution, learned=learned)
 
 
 def enrolled(model: Any, more: TrainingRows, tasks: NDArray[Any]) -> Changed:
@@ -106,8 +60,6 @@ def enrolled(model: Any, more: TrainingRows, tasks: NDArray[Any]) -> Changed:
     tasks : ndarray of shape (T,)
     """
     sums = model.solution_.learned["sums"]
-    if more.group is None and sums.plan.alike is not None:
-        more = replace(more, group=more.codes + 1)
     codes, normal = lookup(sums.plan.tasks, tasks), np.flatnonzero(~more.outlier)
     nearness = sums.plan.nearness
     if nearness is not None:
@@ -151,12 +103,6 @@ def forgotten(model: Any, code: int, gone: TrainingRows | None) -> Changed:
     label = plan.tasks.tolist()[code]
     _refuse_shaped(plan.metric is not None and plan.metric.shared, "metric", label)
     if isinstance(plan, TaskPlans):
-        if plan.metric is not None:
-            warn_user(
-                f"What the metrics of all tasks are shrunk to was learned from rows of {label!r}, "
-                f"too, and stays: forget({label!r}, others=...) leaves nothing of them.",
-                UserWarning,
-            )
         plan = _without_task(plan, code, None)
         none = plan.few.take(slice(0, 0)).recoded(codes, len(plan.tasks))
         return _each(model, plan, codes, none)
@@ -208,89 +154,19 @@ def _each(model: Any, plans: TaskPlans, codes: Codes, more: TrainingRows) -> Cha
         {int(codes[task]): value for task, value in values.items() if codes[task] >= 0}
         for values in (plans.plans, sums.statistics)
     )
-    tails, judged, own = sums.tails.recoded(codes), None, plans.metric
-    if isinstance(own, TaskWhitenings):
-        more = more.shared_out()
+    tails = sums.tails.recoded(codes)
+    metric = plans.metric
     at_hand = plans.few.recoded(codes, len(plans.tasks)).joined(more)
     rest = at_hand.take(np.flatnonzero(~np.isin(at_hand.codes, list(large))))
-    if isinstance(own, TaskWhitenings):
-        changed = np.setdiff1d(more.codes, list(large))
-        judged, rest, own = _relearned(model, plans.kernel, own, codes, rest, changed)
-        kept, shaped = np.arange(len(plans.tasks)), np.isin(at_hand.codes, rest.codes)
-        kept[changed] = MISSING
-        tails = tails.recoded(kept)
-        plans = replace(plans, metric=own, drawn=row_hashes(at_hand.X[shaped]))
-    new = TaskPlans.of(plans.kernel, rest, plans.tasks, m, seed, own)
+    new = TaskPlans.of(plans.kernel, rest, plans.tasks, m, seed, metric)
     step = AddUpEach(replace(plans, plans=large))
     statistics = step.merge(statistics, step.of(more)) | AddUpEach(new).of(rest)
     plans = replace(plans, few=new.few, plans=large | new.plans)
     sums = Sums(plans, statistics, sums.alpha, tails)
     solution, tails = independent_of_sums(
-        sums, lambda step: step.of(at_hand), model._exactly, judged
+        sums, lambda step: step.of(at_hand), model._exactly
     )
-    return behind_metric(solution, own), tails, plans.tasks
-
-
-def _relearned(
-    model: Any,
-    kernel: Kernel,
-    metric: TaskWhitenings,
-    codes: Codes,
-    rows: TrainingRows,
-    changed: Codes,
-) -> tuple[tuple[TrainingRows, Array], TrainingRows, TaskWhitenings]:
-    """Metrics of tasks that have changed, like those that there are.
-
-    Parameters
-    ----------
-    model : estimator
-    kernel : Kernel
-    metric : TaskWhitenings
-        Of the tasks that there were.
-    codes : ndarray of shape (T,)
-        Their new numbers.
-    rows : TrainingRows
-        All rows of the tasks that have changed, and of others.
-    changed : ndarray of shape (c,)
-
-    Returns
-    -------
-    judged : tuple of TrainingRows and ndarray of shape (k,)
-        Rows of the tasks that have changed, and their scores by refits without them.
-    rows : TrainingRows
-        Without those that stand apart in these tasks.
-    metric : TaskWhitenings
-        Of all tasks.
-    """
-    place = np.zeros(rows.n_tasks, dtype=np.intp)
-    place[codes[codes >= 0]] = np.flatnonzero(codes >= 0)
-    others = rows.take(np.flatnonzero(~np.isin(rows.codes, changed)))
-    if not len(changed):
-        return (others.take(slice(0, 0)), np.zeros(0)), others, metric.take(place)
-    mine = rows.take(np.flatnonzero(np.isin(rows.codes, changed))).by_task()
-    own = replace(mine, codes=renumbered(mine.codes, changed), n_tasks=len(changed))
-
-    def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
-        theirs, few = model._learned_metric(replace(own.take(kept), group=None), metric)
-        few = replace(few, X=theirs.apply(few.X, few.codes))
-        part = independent_of_rows(model, kernel, few, left_out=False)
-        part = behind_metric(part, theirs)
-        return part, part.scorer.own(own.X[held], own.codes[held])
-
-    fresh, kept = model._learned_metric(own, metric)
-    similarity = similarity_of(fresh.apply(own.X, own.codes), own, kernel)
-    everyone = np.arange(len(own.codes))
-    solution = solve_with_folds(
-        lambda: refit(everyone, everyone)[0], refit, similarity, own
-    )
-    assert solution.left_out is not None
-    place[changed] = len(metric.floor) + np.arange(len(changed))
-    kept = replace(kept, codes=changed[kept.codes], n_tasks=rows.n_tasks)
-    return (
-        (mine, solution.left_out),
-        others.joined(kept),
-        metric.joined(fresh).take(place),
-    )
+    return behind_metric(solution, metric), tails, plans.tasks
 
 
 def _without_task(plan: Any, code: int, gone: Hashes | None) -> Any:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Codes
+from manyone._types import Array, Codes, Rows
 from manyone.calibration import Calibration
 from manyone.calibration.tails import IntoTails, Tails
+from manyone.calibration.thresholds import tied_scores
 from manyone.engines.blocks import Block
 from manyone.engines.updates import enrolled
-from manyone.groups import likeness
 from manyone.labels import lookup
 from manyone.models.combined import (
     CombinedScorer,
@@ -29,12 +29,36 @@ from manyone.rows import CodedRows, TrainingRows, codes_without
 Combined = tuple[Solution, Calibration]
 
 
+class Judge(Protocol):
+    """Knows the scores of training rows under models without them."""
+
+    def judged(self, rows: CodedRows) -> Array:
+        """Left-out scores (n,); NaN where there is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class GivenScores:
+    """Left-out scores (n,) of the rows at hand, in their order."""
+
+    scores: Array
+
+    def judged(self, rows: CodedRows) -> Array:
+        """See :class:`Judge`."""
+        return self.scores
+
+
+def as_new(rows: CodedRows, numbers: Codes) -> Rows:
+    """Some rows as they would be brought to be scored."""
+    if isinstance(rows, TrainingRows):
+        return rows.as_new(numbers)
+    return rows.X[numbers]
+
+
 @dataclass(frozen=True, eq=False)
 class JudgeViews(IntoTails):
     """The pass that leaves every row out of all views at once.
 
-    Rows that shaped the landmarks of a view are not judged. Scores are taken in units of the spread
-    that their task has with the row, not without it as in memory: the rate holds all the same.
+    Rows that shaped the landmarks of a view are not judged.
 
     Parameters
     ----------
@@ -42,14 +66,11 @@ class JudgeViews(IntoTails):
     judges : tuple
         The last pass of each view, whose ``judged(rows)`` gives left-out scores.
     scorer : CombinedScorer
-    alike : float or None
-        See :class:`~manyone.engines.Plan`.
     """
 
     tasks: NDArray[Any]
     judges: tuple[Any, ...]
     scorer: CombinedScorer
-    alike: float | None = None
 
     def partial(self, block: Block) -> Tails:
         """Combined left-out scores of one block."""
@@ -61,13 +82,15 @@ class JudgeViews(IntoTails):
         values = [tail.value(judge.judged(rows), rows.codes) for judge, tail in pairs]
         scores = self.scorer.combine(np.column_stack(values))
         scores = np.where(rows.outlier, np.nan, scores)
-        return Tails.known(scores, rows, len(self.tasks), self.alike)
+        seen = np.full(len(scores), np.inf)
+        tied = np.flatnonzero(tied_scores(scores, rows.codes, rows.weight))
+        if len(tied):
+            seen[tied] = self.scorer.own(as_new(rows, tied), rows.codes[tied])
+        return Tails.known(scores, rows, len(self.tasks), seen)
 
 
-def combined(
-    views: list[Any], judges: list[Any], sweep: Any, weights: Any, rule: str
-) -> Combined:
-    """The combination of views that were fitted by passes, and its calibration.
+def combined(views: list[Any], judges: list[Any], sweep: Any, weights: Any) -> Combined:
+    """The combination of fitted views, and its calibration.
 
     Parameters
     ----------
@@ -77,7 +100,6 @@ def combined(
     sweep : callable
         Runs a pass, see :func:`manyone.engines.fit`.
     weights : array-like of shape (V,) or None
-    rule : {"sum", "max"}
     """
     tails, able = [], []
     for view in views:
@@ -89,30 +111,17 @@ def combined(
         relative_weights(able) if weights is None else np.asarray(weights, dtype=float)
     )
     scorer = CombinedScorer(
-        tuple(view.solution_ for view in views), tuple(tails), counts, rule
+        tuple(view.solution_ for view in views), tuple(tails), counts
     )
     return _calibrated(
         scorer, sweep(JudgeViews(views[0].tasks_, tuple(judges), scorer))
     )
 
 
-def _calibrated(
-    scorer: CombinedScorer, tails: Tails, alike: float | None = None
-) -> Combined:
+def _calibrated(scorer: CombinedScorer, tails: Tails) -> Combined:
     source = max(view.left_out_source for view in scorer.views)
     calibration = tails.calibration(len(scorer.tails[0].spread), source)
-    learned = {"tails": tails, "alike": alike}
-    return Solution(scorer, None, source, learned=learned), calibration
-
-
-def with_tails(solution: Solution, rows: TrainingRows) -> Solution:
-    """The combination of rows in memory, with what more rows are added to."""
-    assert solution.left_out is not None
-    alike = None if rows.group is None else likeness(solution.left_out, rows)
-    tails = Tails.known(solution.left_out, rows, rows.n_tasks, alike)
-    return replace(
-        solution, learned={**solution.learned, "tails": tails, "alike": alike}
-    )
+    return Solution(scorer, None, source, learned={"tails": tails}), calibration
 
 
 def enrolled_views(
@@ -132,15 +141,11 @@ def enrolled_views(
     tasks : ndarray of shape (T,)
         Labels of both.
     """
-    codes, alike = lookup(views[0].tasks_, tasks), solution.learned.get("alike")
-    if more.group is None and alike is not None:
-        more = replace(more, group=more.codes + 1)
+    codes = lookup(views[0].tasks_, tasks)
     judges = [view._become_sums(*enrolled(view, more, tasks)) for view in views]
     scorer = _changed(combined_scorer(solution), views, codes)
-    found = JudgeViews(tasks, tuple(judges), scorer, alike).of(more)
-    return _calibrated(
-        scorer, solution.learned["tails"].recoded(codes).merged(found), alike
-    )
+    added = JudgeViews(tasks, tuple(judges), scorer).of(more)
+    return _calibrated(scorer, solution.learned["tails"].recoded(codes).merged(added))
 
 
 def forgotten_views(solution: Any, views: list[Any], code: int, *rows: Any) -> Combined:
@@ -161,11 +166,7 @@ def forgotten_views(solution: Any, views: list[Any], code: int, *rows: Any) -> C
     for view in views:
         view._forgotten(code, *rows)
     scorer = _changed(combined_scorer(solution), views, codes)
-    tails, alike = (
-        solution.learned["tails"].recoded(codes),
-        solution.learned.get("alike"),
-    )
-    return _calibrated(scorer, tails, alike)
+    return _calibrated(scorer, solution.learned["tails"].recoded(codes))
 
 
 def _changed(scorer: CombinedScorer, views: list[Any], codes: Codes) -> CombinedScorer:

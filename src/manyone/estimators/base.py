@@ -20,6 +20,14 @@ from manyone._sklearn import Interval, StrOptions, fit_context
 from manyone._types import Array, Codes, Metric, Rows
 from manyone.calibration.folds import by_number, similarity_of, solve_with_folds
 from manyone.calibration.thresholds import Calibration
+from manyone.engines.fitting import (
+    fit_by_passes,
+    fit_judged,
+    refuse_whole_rows,
+    solved,
+    sweep_of_rows,
+)
+from manyone.engines.sources import sweep_over
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.scoring import DEFAULT_RATE, RATE, Scoring
 from manyone.kernels.gram import Gram
@@ -129,8 +137,6 @@ class OneClassEstimator(
         if y is not None and task is None:
             validation.warn_of_labels_in_y(y)
         if not in_memory(X) or self.landmarks is not None:
-            from manyone.engines.sources import sweep_over
-
             sweep = sweep_over(self, X, task, outlier, sample_weight, groups)
             if sweep is not None:
                 return self._fit_passes(sweep)
@@ -139,8 +145,6 @@ class OneClassEstimator(
 
     def _fit_passes(self, sweep: Any) -> Self:
         """Become the model of rows that only passes over blocks can see."""
-        from manyone.engines.fitting import fit_by_passes, refuse_whole_rows
-
         refuse_whole_rows(self, None)
         return fit_by_passes(self, sweep)
 
@@ -214,14 +218,17 @@ class MultiTaskOneClass(OneClassEstimator):
     def _fit_rows(
         self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool
     ) -> Self:
+        if self.landmarks is not None:
+            validation.refuse_landmarks(rows, self.landmarks)
+            sweep = sweep_of_rows(self, rows, tasks)
+            return fit_judged(self, sweep, calibrate=calibrate)[0]
         if self.can.merges_copies:
             rows = rows.merged()[0]
         try:
             with np.errstate(under="ignore"):
                 solution = learn(self, rows, left_out=calibrate)
                 self._warn(solution, rows.X)
-                landmarks = self.landmarks if self.can.joint else None
-                solution = with_nearness(solution, rows, landmarks)
+                solution = with_nearness(solution, rows, None)
         except NotEnoughMemory:
             raise
         except MemoryError:
@@ -231,11 +238,10 @@ class MultiTaskOneClass(OneClassEstimator):
                 too_large(len(rows.codes) if joint else largest, joint)
             ) from None
         self.tasks_, self.solution_ = tasks, solution
-        # What updates, exact p-values and plots need of the rows; landmarks stand for theirs.
-        bare = rows.columns is not None or self.landmarks is not None
-        self.training_ = (
-            replace(rows, X=np.empty((len(rows.codes), 0))) if bare else rows
-        )
+        # What updates, exact p-values and plots need of the rows.
+        self.training_ = rows
+        if rows.columns is not None:
+            self.training_ = replace(rows, X=np.empty((len(rows.codes), 0)))
         self.__dict__.pop("calibration_", None)
         if calibrate:
             with np.errstate(under="ignore"):
@@ -345,25 +351,29 @@ def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> So
     """
     if not left_out:
         rows = replace(rows, group=None)
-    metric, prepared = None, rows
+    if model.landmarks is not None:
+        return solved(
+            model, sweep_of_rows(model, rows, np.arange(rows.n_tasks))
+        ).solution
+    metric = None
+    prepared = rows
     if model.metric != "plain":
         metric, prepared = model._learned_metric(replace(rows, group=None))
         prepared = replace(prepared, X=metric.apply(prepared.X, prepared.codes))
     gram = Gram.of(prepared, model)
-    landmarks, folds = model.landmarks, model.can.folds or _FOLDS
-    by_folds = left_out and metric is None and landmarks is None and model.can.folds > 0
+    folds = model.can.folds or _FOLDS
+    by_folds = left_out and metric is None and model.can.folds > 0
     if by_folds and gram.given is None:
         gram = replace(gram, given=gram.matrix())
-    closed = metric is None or _metric_stays(metric, rows, landmarks)
+    # Rows that a closed form leaves out have shaped a metric: thresholds come from folds.
+    closed = metric is None
     solve = partial(model._solve, gram, prepared, left_out=left_out and closed)
-    if (
-        by_folds and rows.n_tasks > 1
-    ):  # there is no closed form: the folds need not wait
+    if by_folds and rows.n_tasks > 1:
+        # There is no closed form: the folds need not wait.
         return solve_with_folds(solve, *by_number(model, gram, rows), rows, folds)
     solution = solve()
     if metric is not None:
-        solution = behind_metric(solution, metric)
-        solution = solution if closed else replace(solution, left_out=None)
+        solution = replace(behind_metric(solution, metric), left_out=None)
     if rows.group is not None and solution.left_out_source != "leave-group-out":
         solution = replace(
             solution, left_out=None
@@ -375,17 +385,3 @@ def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> So
             lambda: solution, *by_number(model, gram, rows), rows, folds
         )
     return model._judged_by_folds(solution, rows, metric)
-
-
-def _metric_stays(
-    metric: Whitening | TaskWhitenings, rows: TrainingRows, landmarks: int | None
-) -> bool:
-    """Whether a metric would be the same, for all that counts, without any one of its rows.
-
-    If not, rows that a closed form leaves out have shaped it, and thresholds come from folds.
-    """
-    if landmarks is None or rows.group is not None or not metric.shared:
-        return False
-    from manyone.engines.plan import sample_size
-
-    return len(rows.codes) > sample_size(landmarks)

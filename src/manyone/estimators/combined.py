@@ -12,9 +12,24 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import get_tags
 
-from manyone._sklearn import BaseComposition, StrOptions, VisualBlock
+from manyone._sklearn import BaseComposition, VisualBlock
 from manyone._types import Array
-from manyone.calibration.thresholds import Calibration, spreads
+from manyone.calibration.thresholds import Calibration
+from manyone.engines.fitting import (
+    Sweep,
+    fit_judged,
+    no_rows,
+    refuse_whole_rows,
+    steady,
+    sweep_of_rows,
+)
+from manyone.engines.views import (
+    GivenScores,
+    Judge,
+    combined,
+    enrolled_views,
+    forgotten_views,
+)
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.elsewhere import by_blocks
@@ -28,11 +43,7 @@ from manyone.estimators.updates import (
 )
 from manyone.messages import CalibrationWarning
 from manyone.models.combined import (
-    CombinedScorer,
-    Tail,
     combined_scorer,
-    relative_weights,
-    weight_of,
 )
 from manyone.models.solution import Solution
 from manyone.rows import TrainingRows
@@ -45,7 +56,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
     Every view is fitted to all rows. A row's tail value in a view is
     :math:`z = -\log P(\text{a normal row scores lower})`, from the left-out scores of all training
     rows in units of their tasks' spread; the score is minus their weighted sum. Thresholds
-    come from the combined left-out scores, so the alarm rate holds whatever the rule.
+    come from the combined left-out scores, so the alarm rate holds.
 
     The sum loses little against the better view, because a view that knows nothing about a kind of
     anomaly is flat there, and one that knows nothing at all has little weight; use it where
@@ -57,8 +68,6 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         Views of this package, by name. None: ``"strangers"``, a :class:`NonlinearOCKSR`, and
         ``"faults"``, an :class:`IndependentOCKSR` with ``metric="adaptive"`` and a wide Laplacian
         kernel.
-    rule : {"sum", "max"}, default="sum"
-        How tail values are combined. The maximum lets every view raise the alarm alone.
     weights : list of float or None
         One for each view. None: 1, or ``10 (1 - m)`` where that is less, m being the median score
         of rows that were left out in units of the score of a row far away: a view to which all new
@@ -105,13 +114,11 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **OneClassEstimator._parameter_constraints,
         "estimators": [list, tuple, None],
-        "rule": [StrOptions({"sum", "max"})],
         "weights": ["array-like", None],
     }
 
     estimators: list[tuple[str, Any]] | None = None
     _: KW_ONLY
-    rule: str = "sum"
     weights: Any = None
 
     # ------------------------------------------------------------------------------------- fitting
@@ -119,7 +126,9 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
     def _fit_rows(
         self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool
     ) -> Self:
+        sweep = sweep_of_rows(self, rows, tasks)
         views: dict[str, MultiTaskOneClass] = {}
+        judges: list[Judge] = []
         for name, view in self._views():
             view = clone(view).set_params(alarm_rate=self.alarm_rate)
             view.n_features_in_ = self.n_features_in_
@@ -128,70 +137,51 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
                 view.feature_names_in_ = self.feature_names_in_
             with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
                 # What has to be said about thresholds is said about the combined ones.
-                views[name] = view._fit_rows(rows, tasks, calibrate=True)
-        return self._combine(views, rows, self.alarm_rate if calibrate else None)
-
-    def _fit_passes(self, sweep: Any) -> Self:
-        from manyone.engines.fitting import (
-            fit_judged,
-            no_rows,
-            refuse_whole_rows,
-            steady,
+                if view.landmarks is None:
+                    views[name] = view._fit_rows(rows, tasks, calibrate=True)
+                    judges.append(GivenScores(_left_out(view, rows)))
+                else:
+                    views[name], judge = fit_judged(view, sweep, calibrate=True)
+                    judges.append(judge)
+        self.training_ = replace(rows, X=np.empty((len(rows.codes), 0)))
+        return self._combine(
+            views, judges, sweep, self.alarm_rate if calibrate else None
         )
-        from manyone.engines.views import combined
 
+    def _fit_passes(self, sweep: Sweep) -> Self:
         refuse_whole_rows(self, None)
         sweep = steady(sweep)
         views: dict[str, MultiTaskOneClass] = {}
-        judges = []
+        judges: list[Judge] = []
         with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
             for name, view in self._views():
                 view = clone(view).set_params(alarm_rate=self.alarm_rate)
                 views[name], judge = fit_judged(view, sweep, calibrate=True)
                 judges.append(judge)
-        self.training_ = no_rows(len(view.tasks_))
+        first = next(iter(views.values()))
+        self.training_ = no_rows(len(first.tasks_))
         self.__dict__.pop("feature_names_in_", None)
         columns = {"n_features_in_", "feature_names_in_", "label_columns_"}
         self.__dict__.update(
-            {name: vars(view)[name] for name in columns & vars(view).keys()}
+            {name: vars(first)[name] for name in columns & vars(first).keys()}
         )
-        found = combined(list(views.values()), judges, sweep, self.weights, self.rule)
-        return self._become(views, *found, self.alarm_rate)
+        return self._combine(views, judges, sweep, self.alarm_rate)
 
     def _combine(
-        self, views: dict[str, Any], rows: TrainingRows, rate: float | None
+        self,
+        views: dict[str, MultiTaskOneClass],
+        judges: list[Judge],
+        sweep: Sweep,
+        rate: float | None,
     ) -> Self:
         """Become the combination of fitted views; thresholds from their left-out scores."""
-        tails, left_out, able = [], [], []
-        for view in views.values():
-            far = view.solution_.scorer.far()
-            tails.append(Tail.of(view.calibration_, far))
-            scores = _left_out(view, rows)
-            known = np.flatnonzero(~np.isnan(scores))
-            given = scores[known], rows.codes[known], rows.weight[known]
-            able.append(weight_of(*given, far))
-            with np.errstate(under="ignore"):
-                scores[known] /= spreads(*given, rows.n_tasks, far)[0]
-                left_out.append(tails[-1].pooled_value(scores))
-        solutions = tuple(view.solution_ for view in views.values())
-        weights = (
-            relative_weights(able)
-            if self.weights is None
-            else np.array(self.weights, float)
+        solution, calibration = combined(
+            list(views.values()), judges, sweep, self.weights
         )
-        scorer = CombinedScorer(solutions, tuple(tails), weights, self.rule)
-        combined = scorer.combine(np.column_stack(left_out))
-        solution = Solution(
-            scorer, combined, max(one.left_out_source for one in solutions)
-        )
-        self.training_ = replace(rows, X=np.empty((len(rows.codes), 0)))
-        if all("sums" in one.learned for one in solutions):
-            from manyone.engines.views import with_tails
-
-            solution = with_tails(solution, rows)
-        return self._become(
-            views, solution, Calibration.from_left_out(solution, rows), rate
-        )
+        if not all("sums" in view.solution_.learned for view in views.values()):
+            # Only sums can be changed without the rows.
+            solution = replace(solution, learned={})
+        return self._become(views, solution, calibration, rate)
 
     def _become(
         self,
@@ -289,8 +279,6 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any
     ) -> Self:
         if "tails" in self.solution_.learned:
-            from manyone.engines.views import enrolled_views
-
             return self._changed(
                 enrolled_views,
                 *more_rows(self, X, task, outlier, sample_weight, groups),
@@ -299,15 +287,11 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
 
     def _forgotten(self, code: int, X: Any, outlier: Any, sample_weight: Any) -> Self:
         if "tails" in self.solution_.learned:
-            from manyone.engines.views import forgotten_views
-
             return self._changed(forgotten_views, code, X, outlier, sample_weight)
         return self._updated("_forgotten", code, X, outlier, sample_weight)
 
     def _changed(self, change: Any, *given: Any) -> Self:
         """Change views that have kept sums over their rows."""
-        from manyone.engines.fitting import no_rows
-
         warn_of_lost_calibration(self)
         # Copies: a refusal half-way leaves no trace.
         views = {name: copy(view) for name, view in self.views_.items()}
@@ -317,24 +301,24 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         return self._become(views, solution, calibration, self.promised_rate_)
 
     def _updated(self, method: str, *given: Any) -> Self:
-        """Change views of rows in memory; one that has kept all lends them to the others."""
+        """Change views that have kept their rows."""
         warn_of_lost_calibration(self)
         views = {name: copy(view) for name, view in self.views_.items()}
-        whole = [view.training_ for view in views.values() if view.training_.X.shape[1]]
         for name, view in views.items():
-            if not isinstance(view, Updatable):
+            if not isinstance(view, Updatable) or view.landmarks is not None:
                 raise ValueError(
                     f"{type(view).__name__}, the view {name!r}, must be fitted again."
                 )
-            if whole and view.landmarks is not None:
-                view.training_ = whole[0]
             with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
                 getattr(view, method)(*given)
-        rows = next(iter(views.values())).training_
-        order = np.lexsort(
-            (rows.content, np.where(rows.codes < 0, rows.n_tasks, rows.codes))
-        )
-        return self._combine(views, rows.take(order), self.promised_rate_)
+        first = next(iter(views.values()))
+        rows = first.training_.by_task()
+        judges: list[Judge] = [
+            GivenScores(_left_out(view, rows)) for view in views.values()
+        ]
+        sweep = sweep_of_rows(self, rows, first.tasks_)
+        self.training_ = replace(rows, X=np.empty((len(rows.codes), 0)))
+        return self._combine(views, judges, sweep, self.promised_rate_)
 
     # ---------------------------------------------------------------------------------- parameters
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+from manyone.engines.sources import scored_by_blocks
 from manyone.rows import in_memory
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -18,8 +19,6 @@ def by_blocks(method: Method) -> Method:
     def scored(self: Any, X: Any, **given: Any) -> Any:
         if in_memory(X):
             return method(self, X, **given)
-        from manyone.engines.sources import scored_by_blocks
-
         return scored_by_blocks(method, self, X, given)
 
     return cast(Method, scored)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 
-from manyone import validation
 from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
+from manyone.calibration.tails import Tails
+from manyone.engines.fitting import Sweep
+from manyone.engines.independent import independent_passes
+from manyone.engines.sample import Sample
 from manyone.estimators.capabilities import RIDGE, TASK_METRIC, Capabilities
 from manyone.estimators.task_ridges import (
     TaskRidges,
@@ -25,11 +28,6 @@ from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
 from manyone.rows import MISSING, TrainingRows, row_blocks
 from manyone.solvers.ridge import factorise
-
-if TYPE_CHECKING:
-    from manyone.calibration.tails import Tails
-    from manyone.engines.fitting import Sweep
-    from manyone.engines.sample import Sample
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -153,18 +151,11 @@ class IndependentOCKSR(Updatable):
     _exactly = staticmethod(independent_solution)
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
-        if self.landmarks is None:
-            return independent_solution(gram, rows, self.alpha)
-        from manyone.engines.independent import independent_of_rows
-
-        validation.refuse_landmarks(rows, self.landmarks)
-        return independent_of_rows(self, gram.points.kernel, rows, left_out=left_out)
+        return independent_solution(gram, rows, self.alpha)
 
     def _solve_passes(
         self, plan: Any, sweep: Sweep, sample: Sample
     ) -> tuple[Solution, Tails]:
-        from manyone.engines.independent import independent_passes
-
         return independent_passes(plan, sweep, self.alpha, self._exactly)
 
     @property

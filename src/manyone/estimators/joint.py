@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from manyone import validation
 from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
+from manyone.calibration.tails import Tails
+from manyone.engines.fitting import Sweep
+from manyone.engines.joint import joint_passes
+from manyone.engines.plan import Plan
+from manyone.engines.sample import Sample
 from manyone.estimators.capabilities import RIDGE, Capabilities
 from manyone.estimators.updates import Updatable
 from manyone.groups import leaving_together
@@ -26,12 +30,6 @@ from manyone.solvers.ridge import (
     solve_ridge,
 )
 from manyone.solvers.ridge_updates import RidgeState, add_rows, drop_rows
-
-if TYPE_CHECKING:
-    from manyone.calibration.tails import Tails
-    from manyone.engines.fitting import Sweep
-    from manyone.engines.plan import Plan
-    from manyone.engines.sample import Sample
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -139,11 +137,6 @@ class JointOCKSR(Updatable):
     random_state: Any = None
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
-        if self.landmarks is not None:
-            validation.refuse_landmarks(rows, self.landmarks)
-            from manyone.engines.joint import joint_of_rows
-
-            return joint_of_rows(self, gram.points.kernel, rows)
         K, R, points = gram.matrix(), rows.responses(), gram.points
         alpha = float(effective_alpha(self.alpha, np.diagonal(K) @ rows.weight))
         coef, kept, lower = solve_ridge(K, R, alpha, rows.weight, overwrite=True)
@@ -154,8 +147,6 @@ class JointOCKSR(Updatable):
     def _solve_passes(
         self, plan: Plan, sweep: Sweep, sample: Sample
     ) -> tuple[Solution, Tails]:
-        from manyone.engines.joint import joint_passes
-
         return joint_passes(plan, sweep, self.alpha)
 
     def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:

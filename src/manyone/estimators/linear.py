@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils import check_random_state
 
-from manyone import validation
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array
+from manyone.calibration.tails import Tails
+from manyone.engines.fitting import Sweep
+from manyone.engines.joint import joint_solution_of, leaving_out
+from manyone.engines.linear import (
+    LeaveOutOfStructure,
+    linear_problem,
+    weights_of,
+)
+from manyone.engines.plan import Plan
+from manyone.engines.sample import Sample
+from manyone.engines.statistics import AddUp
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.joint import JointOCKSR
@@ -23,12 +32,6 @@ from manyone.rows import TrainingRows
 from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure
 from manyone.solvers.linear import LinearSolution, smallest_frobenius, solve_linear
 from manyone.solvers.ridge import effective_alpha
-
-if TYPE_CHECKING:
-    from manyone.calibration.tails import Tails
-    from manyone.engines.fitting import Sweep
-    from manyone.engines.plan import Plan
-    from manyone.engines.sample import Sample
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -190,14 +193,6 @@ class LinearOCKSR(MultiTaskOneClass):
     def _solve_passes(
         self, plan: Plan, sweep: Sweep, sample: Sample
     ) -> tuple[Solution, Tails]:
-        from manyone.engines.joint import joint_solution_of, leaving_out
-        from manyone.engines.linear import (
-            LeaveOutOfStructure,
-            linear_problem,
-            weights_of,
-        )
-        from manyone.engines.statistics import AddUp
-
         plan = replace(plan, direct=False)
         statistics, n_tasks = sweep(AddUp(plan)), len(plan.tasks)
         if n_tasks > 1:
@@ -217,6 +212,7 @@ class LinearOCKSR(MultiTaskOneClass):
                 solution = self._of_structure(
                     scorer, None, found, problem.alpha, problem.unit
                 )
+                solution.learned["judge"] = step
                 return solution, sweep(step)
         last = leaving_out(plan, statistics, self.alpha)
         judged = last.finished(sweep(last))
@@ -225,8 +221,7 @@ class LinearOCKSR(MultiTaskOneClass):
 
     def _unstructured(self, gram: Gram, rows: TrainingRows) -> Solution:
         """One task, with nothing to mix, or penalties that leave a task nothing but 0: B = I."""
-        ridge = JointOCKSR(alpha=self.alpha, landmarks=self.landmarks)
-        ridge.random_state = self.random_state
+        ridge = JointOCKSR(alpha=self.alpha)
         found = ridge._solve(gram, rows, left_out=True)
         total = np.bincount(
             rows.codes[~rows.outlier], rows.weight[~rows.outlier], rows.n_tasks
@@ -250,16 +245,7 @@ class LinearOCKSR(MultiTaskOneClass):
         unit, R = float(np.mean(rows.weight)), rows.responses()
         ridge = float(effective_alpha(self.alpha, gram.diagonal() @ rows.weight))
         root, alpha = np.sqrt(rows.weight / unit), ridge / unit
-        if self.landmarks is None:
-            features = None
-            lam, U = eigenbasis(gram.matrix(), alpha, root)
-        else:
-            validation.refuse_landmarks(rows, self.landmarks)
-            rng = check_random_state(self.random_state)
-            Phi, features = gram.landmark_features(self.landmarks, rng)
-            scaled = root[:, None] * Phi
-            lam, V = eigenbasis(scaled.T @ scaled, alpha, np.ones(Phi.shape[1]))
-            U = scaled @ (V / np.sqrt(lam))
+        lam, U = eigenbasis(gram.matrix(), alpha, root)
         target = root[:, None] * R
         found = self._structure(lam, U, target, alpha, unit)
         if found.collapsed:
@@ -269,13 +255,9 @@ class LinearOCKSR(MultiTaskOneClass):
             lam * unit, U, R, found.B @ found.B, ridge, rows.weight, rows.codes
         )
         coef = root[:, None] * found.coef
-        points = gram.points
-        if features is not None:
-            points, coef = points.take(features.pivots), features.expand(Phi.T @ coef)
-        coef, mean = np.asfortranarray(coef), 1.0 - rows.mean_by_task(residual)
-        return self._of_structure(
-            Expansion(points, coef, mean), scores, found, alpha, unit
-        )
+        mean = 1.0 - rows.mean_by_task(residual)
+        scorer = Expansion(gram.points, np.asfortranarray(coef), mean)
+        return self._of_structure(scorer, scores, found, alpha, unit)
 
     def _structure(
         self,

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Codes
+from manyone.engines.fitting import Sweep
+from manyone.engines.left_out import LeaveOut
+from manyone.engines.plan import Plan
+from manyone.engines.statistics import AddUp, solve_statistics
+from manyone.engines.two_layers import Unseen, anchored, second_plan
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.two_layers import (
     LEARNS,
@@ -22,10 +27,6 @@ from manyone.models.guards import unit_of
 from manyone.models.solution import Solution
 from manyone.solvers.nonlinear import TwoLayerProblem, solve_nonlinear
 from manyone.solvers.two_layer_landmarks import solve_nonlinear_on
-
-if TYPE_CHECKING:
-    from manyone.engines.fitting import Sweep
-    from manyone.engines.plan import Plan
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -206,10 +207,6 @@ class NonlinearOCKSR(TwoLayerModel):
         return found, {"beta": found.beta}
 
     def _sum_up(self, plan: Plan, part: Solution, sweep: Sweep) -> tuple[Solution, Any]:
-        from manyone.engines.left_out import LeaveOut
-        from manyone.engines.statistics import AddUp, solve_statistics
-        from manyone.engines.two_layers import Unseen, anchored, second_plan
-
         plan = second_plan(plan, layers_of(part))
         statistics = sweep(AddUp(plan))
         # As in memory: at most what a task weighs.

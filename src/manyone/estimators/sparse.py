@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Codes
+from manyone.engines.fitting import Sweep
+from manyone.engines.plan import Plan
+from manyone.engines.sparse import AddUpFolds, JudgeFolds, lasso_layer, summed
+from manyone.engines.two_layers import anchored, second_plan
 from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.two_layers import (
     LEARNS,
@@ -30,10 +34,6 @@ from manyone.solvers.sparse import (
     sparse_strengths,
     strengths_of,
 )
-
-if TYPE_CHECKING:
-    from manyone.engines.fitting import Sweep
-    from manyone.engines.plan import Plan
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -217,9 +217,6 @@ class SparseOCKSR(TwoLayerModel):
         }
 
     def _sum_up(self, plan: Plan, part: Solution, sweep: Sweep) -> tuple[Solution, Any]:
-        from manyone.engines.sparse import AddUpFolds, JudgeFolds, lasso_layer, summed
-        from manyone.engines.two_layers import anchored, second_plan
-
         plan, sources = (
             second_plan(plan, layers_of(part), direct=True),
             part.learned["sources"],

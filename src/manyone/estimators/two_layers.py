@@ -5,16 +5,23 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from manyone import validation
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array, Codes
+from manyone.calibration.tails import Tails
+from manyone.engines.fitting import Sweep
+from manyone.engines.joint import joint_passes
+from manyone.engines.left_out import scores_by_folds
+from manyone.engines.plan import Plan, seed_of
+from manyone.engines.sample import Sample
+from manyone.engines.two_layers import centres_of, most_centres, mostly_drawn
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.structured import ITERATED, STRUCTURED, progress, warm_start
+from manyone.hashing import row_hashes
 from manyone.kernels.gram import Gram, Points
 from manyone.memory import refuse_beyond_memory
 from manyone.models.guards import unguarded
@@ -29,12 +36,6 @@ from manyone.solvers.nonlinear import (
 )
 from manyone.solvers.nonlinear import gram as second_gram
 from manyone.solvers.ridge import factorise
-
-if TYPE_CHECKING:
-    from manyone.calibration.tails import Tails
-    from manyone.engines.fitting import Sweep
-    from manyone.engines.plan import Plan
-    from manyone.engines.sample import Sample
 
 #: Rows that the first layer is learned from where there are landmarks and more rows.
 SAMPLE_ROWS = 20_000
@@ -91,9 +92,6 @@ class TwoLayerModel(MultiTaskOneClass):
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         if rows.n_tasks == 1:
             return single_task(self, gram, rows)
-        if self.landmarks is not None:
-            validation.refuse_landmarks(rows, self.landmarks)
-            return self._of_many(gram, rows)
         Phi, features = gram.features()
         given = (
             rows.responses(),
@@ -115,29 +113,8 @@ class TwoLayerModel(MultiTaskOneClass):
 
     # ----------------------------------------------------------------------------------- landmarks
 
-    def _of_many(self, gram: Gram, rows: TrainingRows) -> Solution:
-        """The model of rows in memory, on landmarks."""
-        from manyone.engines.plan import Plan, sample_size, seed_of
-        from manyone.engines.sample import drawn_from
-        from manyone.hashing import row_hashes
-
-        assert self.landmarks is not None
-        seed, tasks = seed_of(self.random_state), np.arange(rows.n_tasks)
-        sample = drawn_from(
-            rows, max(self.can.sample_rows, sample_size(self.landmarks)), seed
-        )
-        some = rows if sample is None else sample.rows(own_weight=True)
-        plan = Plan.of(gram.points.kernel, some, tasks, self.landmarks, seed)
-        part = self._of_sample(plan, some, seed)
-        if sample is None:
-            return part
-        plan = replace(plan, drawn=row_hashes(sample.X))
-        return self._sum_up(plan, part, lambda step: step.of(rows))[0]
-
     def _of_sample(self, plan: Plan, rows: TrainingRows, seed: int) -> Solution:
         """The model of rows that are few enough to be held."""
-        from manyone.engines.two_layers import centres_of, most_centres
-
         assert self.landmarks is not None
         n, m, T = len(rows.codes), self.landmarks, rows.n_tasks
         refuse_beyond_memory(
@@ -166,22 +143,18 @@ class TwoLayerModel(MultiTaskOneClass):
 
     def _solve_passes(
         self, plan: Plan, sweep: Sweep, sample: Sample
-    ) -> tuple[Solution, Tails]:
-        from manyone.calibration.tails import Tails
-        from manyone.engines.joint import joint_passes
-        from manyone.engines.left_out import scores_by_folds
-        from manyone.engines.plan import seed_of
-        from manyone.engines.two_layers import mostly_drawn
-        from manyone.hashing import row_hashes
-
+    ) -> tuple[Solution, Tails | None]:
         if len(plan.tasks) == 1:
             solution, tails = joint_passes(plan, sweep, self.alpha)
             return as_single_task(solution, sample.counts), tails
         rows, seed = sample.rows(own_weight=True), seed_of(self.random_state)
         part = self._of_sample(plan, rows, seed)
+        if sample.whole:
+            return part, None
         plan = replace(plan, drawn=row_hashes(sample.X))
         solution, judge = self._sum_up(plan, part, sweep)
         tails = sweep(judge)
+        solution.learned["judge"] = judge
         few = np.append(mostly_drawn(sample), False)[rows.codes] & ~rows.outlier
         if few.any():
             scores = scores_by_folds(self, solution, rows, plan)[few]
@@ -289,8 +262,7 @@ def layers_of(solution: Solution) -> TwoLayers:
 
 def single_task(model: Any, gram: Gram, rows: TrainingRows) -> Solution:
     """One task has no pattern of responses to recognise: its model is the first layer alone."""
-    ridge = JointOCKSR(alpha=model.alpha, landmarks=model.landmarks)
-    ridge.random_state = model.random_state
+    ridge = JointOCKSR(alpha=model.alpha)
     found = ridge._solve(gram, rows, left_out=True)
     return as_single_task(found, rows.weight[~rows.outlier].sum(keepdims=True))
 

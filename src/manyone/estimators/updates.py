@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,10 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._types import Codes
+from manyone.calibration.tails import Tails
 from manyone.calibration.thresholds import Calibration
+from manyone.engines.fitting import no_rows
+from manyone.engines.updates import enrolled, forgotten
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
 from manyone.labels import as_labels, encode, lookup, split_labels
 from manyone.messages import shortlist, warn_user
@@ -22,9 +25,6 @@ from manyone.models.guards import guarded_by, unguarded, with_nearness
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
 from manyone.rows import MISSING, TrainingRows, row_numbers, training_rows
-
-if TYPE_CHECKING:
-    from manyone.calibration.tails import Tails
 
 
 class Updates:
@@ -124,24 +124,12 @@ class Updatable(Updates, MultiTaskOneClass):
     def _without_rows(self, gone: Codes, code: int) -> tuple[Solution, TrainingRows]:
         """The solution without the rows `gone`, which are those of the task `code`."""
 
-    def _fit_rows(
-        self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool
-    ) -> Self:
-        super()._fit_rows(rows, tasks, calibrate=calibrate)
-        if "sums" in self.solution_.learned:
-            from manyone.engines.updates import with_sums
-
-            self.solution_ = with_sums(self.solution_, rows, self.training_, tasks)
-        return self
-
     def _enrolled(
         self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any
     ) -> Self:
         by_sums = self._keeps_sums("enroll")
         more, tasks = more_rows(self, X, task, outlier, sample_weight, groups)
         if by_sums:
-            from manyone.engines.updates import enrolled
-
             self._become_sums(*enrolled(self, more, tasks))
             return self
         old = self.training_.recoded(lookup(self.tasks_, tasks), len(tasks))
@@ -153,8 +141,6 @@ class Updatable(Updates, MultiTaskOneClass):
 
     def _forgotten(self, code: int, X: Any, outlier: Any, sample_weight: Any) -> Self:
         if self._keeps_sums("forget"):
-            from manyone.engines.updates import forgotten
-
             gone = None
             if X is not None:
                 task = np.repeat(self.tasks_[[code]], np.shape(X)[0])
@@ -180,6 +166,14 @@ class Updatable(Updates, MultiTaskOneClass):
                 'kept none: it was fitted with kernel="precomputed", or with landmarks by a '
                 "version before this. Fit again, X= all rows that it is to know; "
                 "forget(task, others=...) does it, too."
+            )
+        metric = self.solution_.learned["sums"].plan.metric
+        adaptive = metric is not None and not metric.shared
+        if adaptive or self.solution_.left_out_source == "leave-group-out":
+            why = 'metric="adaptive"' if adaptive else "groups="
+            raise ValueError(
+                f"{method}() of a model with landmarks and {why} needs all rows: fit it again to "
+                "those that it is to know. TableModel does so where it has kept its rows."
             )
         return True
 
@@ -210,8 +204,6 @@ class Updatable(Updates, MultiTaskOneClass):
         self, solution: Solution, tails: Tails, tasks: NDArray[Any]
     ) -> Any:
         """Take over a solution of landmarks; the pass that leaves rows out of it, if known."""
-        from manyone.engines.fitting import no_rows
-
         judge = solution.learned.pop("judge", None)
         warn_of_lost_calibration(self)
         self.solution_ = guarded_by(solution, solution.learned["sums"].plan.nearness)

@@ -134,20 +134,18 @@ def relative_weights(able: list[float]) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class CombinedScorer:
-    """Score: minus the weighted sum, or the maximum, of the tail values of several views.
+    """Score: minus the weighted sum of the tail values of several views.
 
     Parameters
     ----------
     views : tuple of Solution
     tails : tuple of Tail
     weights : ndarray of shape (V,)
-    rule : {"sum", "max"}
     """
 
     views: tuple[Solution, ...]
     tails: tuple[Tail, ...]
     weights: Array
-    rule: str
 
     @property
     def points(self) -> Points:
@@ -165,8 +163,7 @@ class CombinedScorer:
 
     def combine(self, values: Array) -> Array:
         """Score of tail values (..., V), shape (...)."""
-        weighted = values * self.weights
-        return -(weighted.sum(axis=-1) if self.rule == "sum" else weighted.max(axis=-1))
+        return -(values @ self.weights)
 
     def own(self, X: Rows, codes: Codes) -> Array:
         """See :class:`manyone.models.scorers.Scorer`."""
