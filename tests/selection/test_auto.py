@@ -9,7 +9,7 @@ from scipy.stats import binom
 import manyone
 from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, NonlinearOCKSR
 from manyone.selection import costs
-from manyone.selection.search import Judged, preferred
+from manyone.selection.search import Judged
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning"),
@@ -61,11 +61,11 @@ def test_one_layer_alone_has_to_be_better_by_a_standard_error(
     module = importlib.import_module("manyone.selection.auto")
     aucs = {NonlinearOCKSR: np.full((1, 3), 0.5), JointOCKSR: 0.5 + np.array([gains])}
 
-    def compared(models, rows, shown, errors):
-        table = [Judged({}, aucs[type(model)], "method") for model in models]
-        return table, preferred(table, errors)
-
-    monkeypatch.setattr(module, "compared", compared)
+    monkeypatch.setattr(
+        module,
+        "_judged_method",
+        lambda model, _: Judged({}, aucs[type(model)], "method"),
+    )
     for anomalies, expected in (("strangers", alone), ("any", hedged)):
         model = manyone.auto(X, task=task, anomalies=anomalies, alarm_rate=0.1)
         assert (

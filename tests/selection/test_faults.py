@@ -154,7 +154,7 @@ def test_the_first_setting_stays_unless_another_wins_at_every_kind():
 
     for names, taken in ((["first", "one kind", "noise"], 0), (list(found), 3)):
         settings = [{"name": name} for name in names]
-        search = Search()
+        search = Search(None)
         search.go_on("faults", judge, settings, ERRORS_OF_FAULTS)
         assert search.best == taken
 

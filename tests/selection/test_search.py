@@ -61,7 +61,7 @@ def test_parameters_one_at_a_time_are_judged_once_each():
         areas = [0.5 + 0.1 * setting["b"] + 0.01 * setting["a"] for setting in settings]
         return [np.full((1, 2), area) for area in areas]
 
-    search = Search()
+    search = Search(None)
     search.go_on("folds", judge, [{"a": 1, "b": 1}], 0.0)
     search.one_at_a_time("folds", judge, {"a": [0, 1, 2], "b": [0, 1, 2]}, 0.0)
     assert search.setting == {"a": 2, "b": 2}

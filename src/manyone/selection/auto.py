@@ -27,7 +27,7 @@ from manyone.estimators.scoring import DEFAULT_RATE, RATE
 from manyone.routing import RoutingState
 from manyone.rows import TrainingRows, in_memory, training_rows
 from manyone.selection.costs import is_affordable
-from manyone.selection.criteria import refuse_unless_dense
+from manyone.selection.criteria import fold_areas, refuse_unless_dense
 from manyone.selection.search import (
     ERRORS_OF_STRANGERS,
     NO_PREFERENCE,
@@ -35,8 +35,8 @@ from manyone.selection.search import (
     Seed,
     choose_setting,
     columns_of,
-    compared,
     fault_grid,
+    preferred,
 )
 from manyone.validation import warn_of_labels_in_y
 
@@ -430,25 +430,30 @@ def tuned(view: View, rows: TrainingRows, random_state: Seed, alone: bool) -> Ch
     """
     model = view.model
     grid = {name: list(options) for name, options in view.grid.items()}
-    outcome = choose_setting(
+    search = choose_setting(
         model, rows, grid, view.criterion, True, random_state=random_state
     )
-    table = [(type(model).__name__, entry) for entry in outcome.table]
-    chosen = clone(model).set_params(**outcome.table[outcome.best].setting)
+    table = [(type(model).__name__, entry) for entry in search.table]
+    chosen = clone(model).set_params(**search.setting)
     if not isinstance(model, NonlinearOCKSR):
-        return Choice(view.name, chosen, table, outcome.best)
+        return Choice(view.name, chosen, table, search.best)
     shared = [name for name in JointOCKSR().get_params() if name in grid]
     one_layer = JointOCKSR(**{name: getattr(chosen, name) for name in shared})
     methods = [chosen, one_layer] if alone else [one_layer, chosen]
-    errors = ERRORS_OF_STRANGERS if alone else NO_PREFERENCE
-    judged, best = compared(methods, outcome.rows, _SHOWN, errors)
-    table += [
-        (type(method).__name__, entry)
-        for method, entry in zip(methods, judged, strict=True)
-    ]
+    judged = [_judged_method(method, search.rows) for method in methods]
+    table += [(type(methods[k]).__name__, entry) for k, entry in enumerate(judged)]
+    best = preferred(judged, ERRORS_OF_STRANGERS if alone else NO_PREFERENCE)
     if methods[best] is chosen:
-        return Choice(view.name, chosen, table, outcome.best)
-    return Choice(view.name, one_layer, table, len(outcome.table) + best)
+        return Choice(view.name, chosen, table, search.best)
+    return Choice(view.name, one_layer, table, len(search.table) + best)
+
+
+def _judged_method(model: MultiTaskOneClass, rows: TrainingRows) -> Judged:
+    """A method judged by folds on both kinds of strangers."""
+    with np.errstate(under="ignore"):
+        (values,) = fold_areas(model, rows, "both", [{}])
+    setting = {name: getattr(model, name) for name in _SHOWN}
+    return Judged(setting, values, "method")
 
 
 def light_views(model: OneClassEstimator) -> Remarks:

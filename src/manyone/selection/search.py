@@ -92,14 +92,12 @@ def preferred(judged: list[Judged], errors: float) -> int:
     -------
     int
     """
+    scores = np.nan_to_num([entry.score for entry in judged], nan=-np.inf)
     best = 0
     for number, contender in enumerate(judged):
-        top = judged[best].score
-        higher = contender.score > top or (
-            np.isnan(top) and np.isfinite(contender.score)
-        )
         pairs = zip(contender.values, judged[0].values, strict=True)
-        if higher and (not errors or all(_beats(*pair, errors) for pair in pairs)):
+        clearly = errors == 0.0 or all(_beats(*pair, errors) for pair in pairs)
+        if clearly and scores[number] > scores[best]:
             best = number
     return best
 
@@ -115,8 +113,17 @@ def _beats(new: Array, old: Array, errors: float) -> bool:
 
 @dataclass
 class Search:
-    """What was tried, and the number of the setting that is taken so far."""
+    """What was tried, and the number of the setting that is taken so far.
 
+    Attributes
+    ----------
+    rows : TrainingRows
+        Rows that settings are judged by.
+    table : list of Judged
+    best : int
+    """
+
+    rows: TrainingRows
     table: list[Judged] = field(default_factory=list)
     best: int = 0
 
@@ -173,14 +180,6 @@ class Search:
             self.go_on(stage, judge, settings, errors, beside=True)
 
 
-class Outcome(NamedTuple):
-    """What was tried, the number of the setting to take, and the rows it was judged by."""
-
-    table: list[Judged]
-    best: int
-    rows: TrainingRows
-
-
 def settings_of(grid: Mapping[str, Iterable[object]]) -> list[Setting]:
     """Every combination of the values of a grid, in the order of names; ridges fastest."""
     names = sorted(grid, key=lambda name: (name == "alpha", name))
@@ -207,7 +206,7 @@ def choose_setting(
     own_grid: bool,
     max_rows: int | str | None = "auto",
     random_state: Seed = None,
-) -> Outcome:
+) -> Search:
     """Judge the settings of a grid on rows; see `tune`.
 
     Parameters
@@ -223,20 +222,20 @@ def choose_setting(
 
     Returns
     -------
-    Outcome
+    Search
     """
     rows = _rows_to_judge_by(rows, max_rows, values)
     fewest = _FEWEST_TASKS_FOR_METRIC if own_grid else FEWEST_TASKS_TO_HALVE
     narrow = rows.X.shape[1] < 2 or rows.n_tasks < fewest
     if criterion != "faults" and narrow and "plain" in values.get("metric", ()):
         values = {**values, "metric": ["plain"]}
-    search = Search()
+    search = Search(rows)
     # Most of the work is on folds, which have about half of the rows.
     with np.errstate(under="ignore"), one_blas_thread(len(rows.codes) // 2):
         if criterion == "faults":
-            _search_by_faults(search, model, rows, values, own_grid, random_state)
+            _search_by_faults(search, model, values, own_grid, random_state)
         else:
-            _search_by_strangers(search, model, rows, values, criterion, own_grid)
+            _search_by_strangers(search, model, values, criterion, own_grid)
     if np.isnan(search.table[search.best].score):
         needed = "tasks of two or more distinct rows"
         if criterion != "faults":
@@ -244,7 +243,7 @@ def choose_setting(
         warn_user(
             f"No setting could be judged: that needs {needed}. The first setting was taken."
         )
-    return Outcome(search.table, search.best, rows)
+    return search
 
 
 def _rows_to_judge_by(
@@ -264,13 +263,12 @@ def _rows_to_judge_by(
 def _search_by_strangers(
     search: Search,
     model: MultiTaskOneClass,
-    rows: TrainingRows,
     values: Grid,
     criterion: str,
     own_grid: bool,
 ) -> None:
     """Shared parameters as the ridge regression would choose them, then the method's own."""
-    judge = partial(fold_areas, model, rows, criterion)
+    judge = partial(fold_areas, model, search.rows, criterion)
     if model.can.left_out_grid is None:
         search.go_on("folds", judge, settings_of(values), NO_PREFERENCE)
         return
@@ -279,7 +277,7 @@ def _search_by_strangers(
         name: options for name, options in values.items() if name not in SHARED
     }
     if shared or not strengths:
-        _search_ridges(search, _as_ridge(model), rows, shared, criterion, own_grid)
+        _search_ridges(search, _as_ridge(model), shared, criterion, own_grid)
     if strengths:
         current = {name: getattr(model, name) for name in strengths}
         combinations = settings_of(strengths)
@@ -304,7 +302,6 @@ def _as_ridge(model: MultiTaskOneClass) -> MultiTaskOneClass:
 def _search_ridges(
     search: Search,
     ridge: MultiTaskOneClass,
-    rows: TrainingRows,
     values: Grid,
     criterion: str,
     own_grid: bool,
@@ -319,17 +316,17 @@ def _search_ridges(
         middle = alphas[len(alphas) // 2]
         coarse = {name: rest[name] for name in rest if name in ("kernel", "gamma")}
         coarse["alpha"] = sorted({alphas[0], middle, alphas[-1]})
-        both = partial(fold_areas, ridge, rows, "both")
+        both = partial(fold_areas, ridge, search.rows, "both")
         for name in sorted(metrics, key=lambda name: name != "plain"):
             settings = settings_of({**coarse, "metric": [name]})
             beside = len(search.table) > 0
             errors = ERRORS_OF_STRANGERS if beside else NO_PREFERENCE
             search.go_on("metric", both, settings, errors, beside=beside)
         metric = search.setting["metric"]
-    judge = partial(fold_areas, ridge, rows, criterion)
+    judge = partial(fold_areas, ridge, search.rows, criterion)
     stage = "folds"
     if metric == "plain":
-        judge = partial(closed_form_areas, ridge, rows, criterion)
+        judge = partial(closed_form_areas, ridge, search.rows, criterion)
         stage = "closed form"
     if metric == "plain" or not own_grid:
         settings = settings_of({**rest, "metric": [metric]})
@@ -350,13 +347,12 @@ def fault_grid(model: MultiTaskOneClass) -> Grid:
 def _search_by_faults(
     search: Search,
     model: MultiTaskOneClass,
-    rows: TrainingRows,
     values: Grid,
     own_grid: bool,
     random_state: Seed,
 ) -> None:
     """Metric and kernel, then strengths one by one, by faults made from rows of no suspicion."""
-    rows = without_suspects(rows.merged()[0])
+    rows = without_suspects(search.rows.merged()[0])
     # The same faults whenever no others are asked for.
     rng = check_random_state(0 if random_state is None else random_state)
     judge = partial(fault_areas, model, rows, synthetic_faults(rows, rng))
@@ -381,36 +377,3 @@ def _preference_for_faults(setting: Setting) -> tuple[bool, bool, bool, float]:
     assert isinstance(width, float | int)
     kernel = setting.get("kernel")
     return metric != "adaptive", metric == "plain", kernel != "laplacian", -width
-
-
-def compared(
-    models: list[MultiTaskOneClass],
-    rows: TrainingRows,
-    shown: Iterable[str],
-    errors: float,
-) -> tuple[list[Judged], int]:
-    """Methods, the preferred one first, judged by the same folds on both kinds of strangers.
-
-    Parameters
-    ----------
-    models : list of MultiTaskOneClass
-    rows : TrainingRows
-    shown : iterable of str
-        Parameters that the table shows as the setting.
-    errors : float
-        See :func:`preferred`.
-
-    Returns
-    -------
-    list of Judged, int
-        And the number of the method to take.
-    """
-    table = []
-    names = [*shown]
-    for model in models:
-        params = model.get_params()
-        with np.errstate(under="ignore"):
-            (values,) = fold_areas(model, rows, "both", [{}])
-        setting: Setting = {name: params[name] for name in names}
-        table.append(Judged(setting, values, "method"))
-    return table, preferred(table, errors)

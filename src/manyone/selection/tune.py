@@ -21,7 +21,7 @@ from manyone.selection.criteria import refuse_unless_dense
 from manyone.selection.pipelines import tuned_pipeline
 from manyone.selection.search import (
     SHARED,
-    Outcome,
+    Search,
     Seed,
     choose_setting,
     columns_of,
@@ -137,15 +137,15 @@ def tune(
     model, values = _checked(estimator, criterion, grid, max_rows)
     rows, tasks, _ = training_rows(model, X, task, outlier, sample_weight, groups)
     _refuse_unjudgeable(model, rows, values, criterion)
-    outcome = choose_setting(
+    search = choose_setting(
         model, rows, values, criterion, grid is None, max_rows, random_state
     )
-    model.set_params(**outcome.table[outcome.best].setting)
+    model.set_params(**search.setting)
     if calibrate:
         model.fit(X, **roles)
     else:
         model._fit_rows(rows, tasks, calibrate=False)
-    model.tuning_ = _as_columns(estimator, outcome)
+    model.tuning_ = _as_columns(estimator, search)
     return model
 
 
@@ -174,11 +174,11 @@ def _refuse_unjudgeable(
         )
 
 
-def _as_columns(estimator: MultiTaskOneClass, outcome: Outcome) -> dict[str, Labels]:
+def _as_columns(estimator: MultiTaskOneClass, search: Search) -> dict[str, Labels]:
     """The table of what was tried, column by column."""
     params = estimator.get_params()
     lines = []
-    for number, entry in enumerate(outcome.table):
+    for number, entry in enumerate(search.table):
         areas = entry.values.mean(axis=0)
         areas = areas[np.isfinite(areas)]
         several = len(areas) > 1
@@ -186,9 +186,9 @@ def _as_columns(estimator: MultiTaskOneClass, outcome: Outcome) -> dict[str, Lab
         line["score"] = entry.score
         line["standard_error"] = sem(areas) if several else np.nan
         line["stage"] = entry.stage
-        line["rows"] = len(outcome.rows.codes)
-        line["tasks"] = outcome.rows.n_tasks
-        line["chosen"] = number == outcome.best
+        line["rows"] = len(search.rows.codes)
+        line["tasks"] = search.rows.n_tasks
+        line["chosen"] = number == search.best
         lines.append(line)
     return columns_of(lines)
 
