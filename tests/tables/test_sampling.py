@@ -1,7 +1,9 @@
 """Large tables: the same rows are kept whatever brings them, and any table is fitted alike."""
 
 import os
+import re
 import signal
+import warnings
 from itertools import pairwise
 
 import narwhals.stable.v2 as nw
@@ -180,6 +182,30 @@ def test_copies_count(monkeypatch):
         x = kept_rows(table, roles, []).columns["x"].values
         assert np.abs(np.bincount(x.astype(int)) - expected).max() <= 1
         assert len(x) == 60
+
+
+def test_a_frequent_content_has_its_share_or_is_missed_with_a_warning(monkeypatch):
+    """Half of the rows are the same one, beside thousands that occur once."""
+    monkeypatch.setattr(sampling, "MOST_TASK_ROWS", 1_000)
+    shares = []
+    for number in range(8):
+        rng = np.random.default_rng(number)
+        x = np.append(np.full(3_000, float(number)), rng.normal(size=3_000))
+        rows = pd.DataFrame({"machine": "a", "x": x})
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            values = kept_rows(rows, {**ROLES, "outlier": []}, []).columns["x"].values
+        share = np.mean(values == number)
+        shares.append(share)
+        messages = [str(warning.message) for warning in caught]
+        if share:
+            assert share == pytest.approx(0.5, abs=0.01)
+            assert messages == []
+        else:
+            (message,) = messages
+            percent = int(re.search(r"about (\d+)% of its 6,000 rows", message)[1])
+            assert percent == pytest.approx(50, abs=5)
+    assert min(shares) == 0.0 < max(shares)
 
 
 def test_names_and_order_of_columns_do_not_matter(small_limits):

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from manyone._types import Codes
+from manyone._types import Codes, Mask
 from manyone.engines.blocks import Block
 from manyone.engines.fitting import local_sweep
 from manyone.engines.sources import sweep_of
+from manyone.messages import label_text, warn_user
 from manyone.rows import in_memory
 from manyone.tables.frames import Frame, Table, as_table, interpreted, written_columns
 from manyone.tables.reading import TrainingTable, read_training
@@ -24,6 +25,10 @@ from manyone.tables.reading import TrainingTable, read_training
 MOST_TASK_ROWS = 2_000
 #: Most rows of all tasks together. With many tasks, fewer of each are kept.
 MOST_ROWS = 100_000
+# Share of the rows of a task that may be copies of what is not in the sample, without a
+# warning, and contents that this is judged from: the estimate errs by a tenth with so many.
+_MOST_MISSED = 0.25
+_FEWEST_CONTENTS = 100
 # Rows of a frame that are looked at in one go.
 _BLOCK_ROWS = 2**16
 
@@ -184,7 +189,8 @@ def drawn_copies(
     """Rows in which a content of a large task stands as often as its copies make it.
 
     Of the copies of all contents that were kept, in the order of their hashes, every m-th is
-    drawn, so that the task has as many rows as it may have.
+    drawn, so that the task has as many rows as it may have. A content with more copies than
+    that has its exact share.
 
     Parameters
     ----------
@@ -196,19 +202,56 @@ def drawn_copies(
     strata = rows.strata()
     quota = quota_of(rows.stratum_rows(), most_task_rows, most_rows)
     is_large = rows.totals > quota
-    has_copies = np.isin(strata, strata[is_large & (rows.copies > 1)]) & is_large
-    if not has_copies.any():
-        return rows
     times = np.ones(len(strata), dtype=np.intp)
-    for stratum in np.unique(strata[has_copies]):
+    for stratum in np.unique(strata[is_large]):
         places = np.flatnonzero(strata == stratum)
         places = places[np.argsort(rows.hashes[places], kind="stable")]
-        reached = np.cumsum(rows.copies[places])
+        total = int(rows.totals[places[0]])
+        copies = rows.copies[places]
+        is_frequent = copies * quota > total
+        _warn_of_missed_copies(rows.take(places), is_frequent)
+        if (copies == 1.0).all() and len(places) == quota:
+            continue
+        others = copies[~is_frequent].sum()
+        shares = copies.copy()
+        if others:
+            shares[~is_frequent] *= (total - copies[is_frequent].sum()) / others
+        reached = np.cumsum(shares)
         points = (np.arange(quota) + 0.5) * reached[-1] / quota
         drawn = np.searchsorted(reached, points, side="right")
         times[places] = np.bincount(drawn, minlength=len(places))
     copies = rows.copies / np.maximum(times, 1)
     return replace(rows, copies=copies).take(np.repeat(np.arange(len(times)), times))
+
+
+def _warn_of_missed_copies(contents: TrainingTable, is_frequent: Mask) -> None:
+    """Warn where a task has many more rows than its contents explain.
+
+    The hashes of m contents of lowest hash, out of N, reach to about m / N of all hashes. So N
+    is known, and with the copies of rare contents how many rows there should be.
+
+    Parameters
+    ----------
+    contents : TrainingTable
+        Those kept of one large task, in the order of their hashes.
+    is_frequent : ndarray of bool of shape (n,)
+        Which of them have so many copies that they count exactly.
+    """
+    is_rare = ~is_frequent
+    number = int(is_rare.sum())
+    if number < _FEWEST_CONTENTS:
+        return
+    total = int(contents.totals[0])
+    reach = float(contents.hashes[-1]) / 2.0**64
+    rare_rows = contents.copies[is_rare].mean() * number / reach
+    missed = 1.0 - (rare_rows + contents.copies[is_frequent].sum()) / total
+    if missed > _MOST_MISSED:
+        task = label_text(contents.labels.tolist()[0])
+        warn_user(
+            f"Task {task}: about {missed:.0%} of its {total:,} rows are copies of rows that "
+            "are not in the sample, and will raise alarms. Name a time column, which tells "
+            "copies apart, or give fewer rows."
+        )
 
 
 def quota_of(sizes: Codes, most_task_rows: int, most_rows: int) -> int:
