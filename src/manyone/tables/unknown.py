@@ -55,7 +55,10 @@ class UnknownTasks:
         groups = left_out_together(codes)
         if len(X) > _MOST_ROWS:
             kept = np.linspace(0, len(X) - 1, _MOST_ROWS).round().astype(np.intp)
-            X, tasks, groups, lost = X[kept], tasks[kept], groups[kept], lost[kept]
+            X = X[kept]
+            tasks = tasks[kept]
+            groups = groups[kept]
+            lost = lost[kept]
         nearest = np.empty(len(X))
         for part in row_blocks(len(X), len(X)):
             distance = cdist(X[part], X, "cityblock")
