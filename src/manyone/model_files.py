@@ -282,8 +282,8 @@ _PARTS: dict[type, dict[str, Any]] = {
     },
     FitReport: {"rules": {"objective_path": "i"}},
     Solution: {
-        "hints": {"scorer": Scorer},
-        "rules": {"left_out": "r", "learned": ""},
+        "hints": {"scorer": Scorer, "judge": None, "state": Sums | Tails | None},
+        "rules": {"left_out": "r", "learned": "", "state": ""},
     },
     Calibration: {
         "rules": {

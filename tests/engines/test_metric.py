@@ -113,7 +113,7 @@ def test_rows_come_and_go_in_the_metric_that_there_is(monkeypatch):
     more = X[:40] + 3.0
     grown.enroll(more, task=["new"] * 40)
     both = Block(np.vstack([X, more]), np.append(TASK, ["new"] * 40))
-    plan = grown.solution_.learned["sums"].plan
+    plan = grown.solution_.state.plan
     again, _ = joint_passes(plan, local_sweep([both]), model.alpha)
     found = unguarded(grown.solution_.scorer).all(both.X)
     np.testing.assert_allclose(

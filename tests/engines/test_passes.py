@@ -125,7 +125,7 @@ def test_sparse_rows():
 
 def test_statistics_can_be_subtracted():
     model = JointOCKSR(landmarks=20, random_state=0).fit(X, task=TASK)
-    step = AddUp(model.solution_.learned["sums"].plan)
+    step = AddUp(model.solution_.state.plan)
     all_rows = step.partial(Block(X, TASK))
     some, others = (
         step.partial(Block(X[:90], TASK[:90])),

@@ -36,7 +36,7 @@ def test_enrolled_rows_are_added(d):
         model().fit(X[OTHERS], task=TASK[OTHERS]).enroll(X[~OTHERS], task=TASK[~OTHERS])
     )
     assert grown.tasks_.tolist() == list("abcd")
-    plan = grown.solution_.learned["sums"].plan
+    plan = grown.solution_.state.plan
     again, tails = joint_passes(plan, local_sweep([Block(X, TASK)]), 0.1)
     np.testing.assert_allclose(
         unguarded(again.scorer).all(X),
@@ -61,7 +61,7 @@ def test_forgotten_rows_are_subtracted(d, tmp_path):
     full = manyone.load(tmp_path / "full.manyone")
     left = full.forget("b", X=X[~OTHERS])
     assert left.tasks_.tolist() == list("acd")
-    plan = left.solution_.learned["sums"].plan
+    plan = left.solution_.state.plan
     gone = {row.tobytes() for row in X[~OTHERS]}
     assert not any(row.tobytes() in gone for row in plan.points.X)
     again, _ = joint_passes(plan, local_sweep([Block(X[OTHERS], TASK[OTHERS])]), 0.1)
@@ -157,7 +157,7 @@ def test_rows_of_each_task_are_added_to_it_alone(seed, tmp_path):
     )
     np.testing.assert_allclose(found[:, others], known[:, others], atol=1e-8)
     # A large task: the fit to all rows with the landmarks that it had.
-    plan = model.solution_.learned["sums"].plan
+    plan = model.solution_.state.plan
     block = Block(ROWS, LABEL, ODD, COUNT)
     again, tails = independent_passes(
         plan, local_sweep([block]), 0.1, independent_solution
@@ -251,7 +251,7 @@ def test_few_rows_in_a_metric_grow_in_it(method):
     assert grown.calibration_.source == "folds"
     before = grown.calibration_
     grown.enroll(X[~OTHERS], task=TASK[~OTHERS])
-    plan, block = grown.solution_.learned["sums"].plan, Block(X, TASK)
+    plan, block = grown.solution_.state.plan, Block(X, TASK)
     if method is JointOCKSR:
         again, tails = joint_passes(plan, local_sweep([block]), 0.1)
     else:
@@ -319,7 +319,7 @@ def test_new_rows_leave_with_their_group(method, tmp_path):
     one.fit(X[OTHERS], task=TASK[OTHERS])
     one = manyone_again(one, tmp_path)
     one.enroll(X[~OTHERS], task=TASK[~OTHERS], groups=DAY[~OTHERS])
-    plan, block = one.solution_.learned["sums"].plan, Block(X, TASK)
+    plan, block = one.solution_.state.plan, Block(X, TASK)
     if method is JointOCKSR:
         again, _ = joint_passes(plan, local_sweep([block]), 0.1)
     else:
@@ -350,7 +350,7 @@ def test_groups_of_landmarks_are_left_out_exactly(method):
     )
     one.fit(X, task=TASK, groups=DAY)
     assert one.calibration_.source == "leave-group-out"
-    plan, found = one.solution_.learned["sums"].plan, one.calibration_
+    plan, found = one.solution_.state.plan, one.calibration_
     for code in range(4):
         expected = without_groups(plan, X, TASK, DAY, code)
         scores = found.scores[slice(*found.starts[code : code + 2])]

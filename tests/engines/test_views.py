@@ -96,9 +96,7 @@ def test_rows_come_to_every_view_and_then_to_the_alarm(where, mapped, tmp_path):
         np.testing.assert_array_equal(
             view.score_tasks(X[NEW]), alone[name].score_tasks(X[NEW])
         )
-    drawn = np.isin(
-        row_hashes(X), alone["strangers"].solution_.learned["sums"].plan.drawn
-    )
+    drawn = np.isin(row_hashes(X), alone["strangers"].solution_.state.plan.drawn)
     counts = np.bincount(CODES[~drawn])
     np.testing.assert_array_equal(model.calibration_.counts, counts)
     # Each task alone has not changed, the joint view a little, but for rows that were far from

@@ -312,8 +312,9 @@ def solved(model: Any, sweep: Sweep) -> Solved:
             metric = metric_of(sample, sweep)
         plan = _planned(model, sample, seed, metric, grouped)
         solution, tails = model._solve_passes(plan, sweep, sample)
-    judge = solution.learned.pop("judge", None)
-    return Solved(behind_metric(solution, metric), plan, sample, tails, judge)
+    judge = solution.judge
+    solution = behind_metric(replace(solution, judge=None), metric)
+    return Solved(solution, plan, sample, tails, judge)
 
 
 def fit_judged(model: Any, sweep: Sweep, *, calibrate: bool) -> tuple[Any, Any]:
@@ -366,10 +367,12 @@ def _by_folds(
     scores = scores_by_folds(model, solution, rows, plan)
     normal = np.flatnonzero(~rows.outlier)
     tails = Tails.known(scores, rows, rows.n_tasks)
-    if "sums" in solution.learned:
-        solution.learned["sums"] = replace(solution.learned["sums"], tails=tails)
+    state = solution.state
+    if state is not None:
+        state = replace(state, tails=tails)
     known = KnownScores.among(rows.take(normal), scores[normal])
-    return replace(solution, left_out_source="folds"), tails, known
+    solution = replace(solution, left_out_source="folds", state=state)
+    return solution, tails, known
 
 
 def _planned(

@@ -261,8 +261,12 @@ def independent_of_sums(
         tails = tails.merged(sweep(judge))
     if not anew:
         tails, small = tails.merged(small), Tails.none(len(plans.tasks))
-    found.learned.update(judge=judge, sums=replace(sums, tails=tails))
-    solution = Solution(found.scorer, learned=found.learned)
+    solution = Solution(
+        found.scorer,
+        learned=found.learned,
+        judge=judge,
+        state=replace(sums, tails=tails),
+    )
     return solution, tails.merged(small)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from manyone.calibration.tails import Tails
@@ -61,8 +61,7 @@ def joint_passes(plan: Plan, sweep: Any, alpha: float) -> tuple[Solution, Tails]
     solution, tails = joint_solution_of(
         step, statistics, alpha, step.finished(sweep(step))
     )
-    solution.learned["judge"] = step
-    return solution, tails
+    return replace(solution, judge=step), tails
 
 
 def leaving_out(plan: Plan, statistics: Statistics, alpha: float) -> LeaveOut:
@@ -80,9 +79,8 @@ def joint_solution_of(
     scale: Any = 1.0,
 ) -> tuple[Solution, Tails]:
     """The model, and the tails of its left-out scores, from what the last pass found."""
-    solution = _solution(step, found)
-    solution.learned["sums"] = Sums(step.plan, statistics, alpha, found.tails, scale)
-    return solution, found.tails
+    sums = Sums(step.plan, statistics, alpha, found.tails, scale)
+    return replace(_solution(step, found), state=sums), found.tails
 
 
 def _solution(step: LeaveOut, found: LeftOut) -> Solution:

@@ -55,11 +55,11 @@ def enrolled(model: Any, more: TrainingRows, tasks: NDArray[Any]) -> Changed:
     Returns
     -------
     solution : Solution
-        With the pass that leaves rows out of it, ``learned["judge"]``.
+        With its judge.
     tails : Tails
     tasks : ndarray of shape (T,)
     """
-    sums = model.solution_.learned["sums"]
+    sums = model.solution_.state
     codes, normal = lookup(sums.plan.tasks, tasks), np.flatnonzero(~more.outlier)
     nearness = sums.plan.nearness
     if nearness is not None:
@@ -75,7 +75,7 @@ def enrolled(model: Any, more: TrainingRows, tasks: NDArray[Any]) -> Changed:
     old = _left_out(model.solution_.learned["structure"], sums.tails, codes, scale)
     found = step.merge(old, step.finished(step.of(more)))
     changed, tails = joint_solution_of(step, statistics, sums.alpha, found, scale)
-    changed.learned["judge"] = step
+    changed = replace(changed, judge=step)
     return behind_metric(changed, plan.metric), tails, tasks
 
 
@@ -98,7 +98,7 @@ def forgotten(model: Any, code: int, gone: TrainingRows | None) -> Changed:
     solution, tails, tasks
         As above.
     """
-    sums = model.solution_.learned["sums"]
+    sums = model.solution_.state
     plan, codes = sums.plan, codes_without(code, len(sums.plan.tasks))
     label = plan.tasks.tolist()[code]
     _refuse_shaped(plan.metric is not None and plan.metric.shared, "metric", label)
@@ -144,7 +144,7 @@ def _each(model: Any, plans: TaskPlans, codes: Codes, more: TrainingRows) -> Cha
     Small tasks, all rows of which are kept, and new ones are fitted anew.
     """
     sums, m, seed = (
-        model.solution_.learned["sums"],
+        model.solution_.state,
         model.landmarks,
         seed_of(model.random_state),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +27,6 @@ from manyone.rows import CodedRows, TrainingRows, codes_without
 
 #: A combination of views, and its calibration.
 Combined = tuple[Solution, Calibration]
-
-
-class Judge(Protocol):
-    """Knows the scores of training rows under models without them."""
-
-    def judged(self, rows: CodedRows) -> Array:
-        """Left-out scores (n,); NaN where there is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +114,7 @@ def combined(views: list[Any], judges: list[Any], sweep: Any, weights: Any) -> C
 def _calibrated(scorer: CombinedScorer, tails: Tails) -> Combined:
     source = max(view.left_out_source for view in scorer.views)
     calibration = tails.calibration(len(scorer.tails[0].spread), source)
-    return Solution(scorer, None, source, learned={"tails": tails}), calibration
+    return Solution(scorer, None, source, state=tails), calibration
 
 
 def enrolled_views(
@@ -145,7 +138,7 @@ def enrolled_views(
     judges = [view._become_sums(*enrolled(view, more, tasks)) for view in views]
     scorer = _changed(combined_scorer(solution), views, codes)
     added = JudgeViews(tasks, tuple(judges), scorer).of(more)
-    return _calibrated(scorer, solution.learned["tails"].recoded(codes).merged(added))
+    return _calibrated(scorer, solution.state.recoded(codes).merged(added))
 
 
 def forgotten_views(solution: Any, views: list[Any], code: int, *rows: Any) -> Combined:
@@ -166,7 +159,7 @@ def forgotten_views(solution: Any, views: list[Any], code: int, *rows: Any) -> C
     for view in views:
         view._forgotten(code, *rows)
     scorer = _changed(combined_scorer(solution), views, codes)
-    return _calibrated(scorer, solution.learned["tails"].recoded(codes))
+    return _calibrated(scorer, solution.state.recoded(codes))
 
 
 def _changed(scorer: CombinedScorer, views: list[Any], codes: Codes) -> CombinedScorer:
@@ -175,7 +168,7 @@ def _changed(scorer: CombinedScorer, views: list[Any], codes: Codes) -> Combined
     for view, tail in zip(views, scorer.tails, strict=True):
         spread, scale = (
             view.calibration_.spread.copy(),
-            view.solution_.learned["sums"].scale,
+            view.solution_.state.scale,
         )
         spread[codes[kept]] = (scale * np.ones(len(spread)))[codes[kept]] * tail.spread[
             kept

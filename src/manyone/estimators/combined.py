@@ -25,7 +25,6 @@ from manyone.engines.fitting import (
 )
 from manyone.engines.views import (
     GivenScores,
-    Judge,
     combined,
     enrolled_views,
     forgotten_views,
@@ -45,7 +44,7 @@ from manyone.messages import CalibrationWarning
 from manyone.models.combined import (
     combined_scorer,
 )
-from manyone.models.solution import Solution
+from manyone.models.solution import Judge, Solution
 from manyone.rows import TrainingRows
 
 
@@ -178,9 +177,9 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         solution, calibration = combined(
             list(views.values()), judges, sweep, self.weights
         )
-        if not all("sums" in view.solution_.learned for view in views.values()):
+        if any(view.solution_.state is None for view in views.values()):
             # Only sums can be changed without the rows.
-            solution = replace(solution, learned={})
+            solution = replace(solution, state=None)
         return self._become(views, solution, calibration, rate)
 
     def _become(
@@ -278,7 +277,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
     def _enrolled(
         self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any
     ) -> Self:
-        if "tails" in self.solution_.learned:
+        if self.solution_.state is not None:
             return self._changed(
                 enrolled_views,
                 *more_rows(self, X, task, outlier, sample_weight, groups),
@@ -286,7 +285,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         return self._updated("_enrolled", X, task, outlier, sample_weight, groups)
 
     def _forgotten(self, code: int, X: Any, outlier: Any, sample_weight: Any) -> Self:
-        if "tails" in self.solution_.learned:
+        if self.solution_.state is not None:
             return self._changed(forgotten_views, code, X, outlier, sample_weight)
         return self._updated("_forgotten", code, X, outlier, sample_weight)
 

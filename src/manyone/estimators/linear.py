@@ -212,8 +212,7 @@ class LinearOCKSR(MultiTaskOneClass):
                 solution = self._of_structure(
                     scorer, None, found, problem.alpha, problem.unit
                 )
-                solution.learned["judge"] = step
-                return solution, sweep(step)
+                return replace(solution, judge=step), sweep(step)
         last = leaving_out(plan, statistics, self.alpha)
         judged = last.finished(sweep(last))
         solution, tails = joint_solution_of(last, statistics, self.alpha, judged)
@@ -234,10 +233,8 @@ class LinearOCKSR(MultiTaskOneClass):
         penalty = len(total) * (self.frobenius + self.nuclear)
         gap = 0.0 if self.nuclear == 0 else np.nan
         learned = {**found.learned, "structure": np.eye(len(total)), "duality_gap": gap}
-        learned.pop("sums", None)
-        return replace(
-            found, report=FitReport(np.array([cost + penalty])), learned=learned
-        )
+        report = FitReport(np.array([cost + penalty]))
+        return replace(found, report=report, learned=learned, state=None)
 
     def _structured(self, gram: Gram, rows: TrainingRows) -> Solution | None:
         """The learned structure, or None where a task is left with nothing but 0."""

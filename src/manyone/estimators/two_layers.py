@@ -154,7 +154,7 @@ class TwoLayerModel(MultiTaskOneClass):
         plan = replace(plan, drawn=row_hashes(sample.X))
         solution, judge = self._sum_up(plan, part, sweep)
         tails = sweep(judge)
-        solution.learned["judge"] = judge
+        solution = replace(solution, judge=judge)
         few = np.append(mostly_drawn(sample), False)[rows.codes] & ~rows.outlier
         if few.any():
             scores = scores_by_folds(self, solution, rows, plan)[few]
@@ -270,5 +270,4 @@ def single_task(model: Any, gram: Gram, rows: TrainingRows) -> Solution:
 def as_single_task(found: Solution, total: Array) -> Solution:
     """The model of the first layer alone, where the rows of the task weigh `total` (1,)."""
     cost = total.sum() * (1.0 - found.learned["mean_response"])
-    learned = {name: value for name, value in found.learned.items() if name != "sums"}
-    return replace(found, report=FitReport(np.asarray(cost)), learned=learned)
+    return replace(found, report=FitReport(np.asarray(cost)), state=None)

@@ -160,14 +160,14 @@ class Updatable(Updates, MultiTaskOneClass):
         """Whether the model has kept sums over its rows, or else all of them."""
         if self.training_.X.shape[1]:
             return False
-        if "sums" not in self.solution_.learned:
+        if self.solution_.state is None:
             raise ValueError(
                 f"{method}() needs all training rows to evaluate the kernel on, but this model has "
                 'kept none: it was fitted with kernel="precomputed", or with landmarks by a '
                 "version before this. Fit again, X= all rows that it is to know; "
                 "forget(task, others=...) does it, too."
             )
-        metric = self.solution_.learned["sums"].plan.metric
+        metric = self.solution_.state.plan.metric
         adaptive = metric is not None and not metric.shared
         if adaptive or self.solution_.left_out_source == "leave-group-out":
             why = 'metric="adaptive"' if adaptive else "groups="
@@ -204,9 +204,10 @@ class Updatable(Updates, MultiTaskOneClass):
         self, solution: Solution, tails: Tails, tasks: NDArray[Any]
     ) -> Any:
         """Take over a solution of landmarks; the pass that leaves rows out of it, if known."""
-        judge = solution.learned.pop("judge", None)
+        judge = solution.judge
+        solution = replace(solution, judge=None)
         warn_of_lost_calibration(self)
-        self.solution_ = guarded_by(solution, solution.learned["sums"].plan.nearness)
+        self.solution_ = guarded_by(solution, solution.state.plan.nearness)
         self.tasks_ = tasks
         self.training_ = no_rows(len(tasks))
         if "calibration_" in vars(self):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 # Rows that one thread scores at a time.
 _ROWS = 4096
+
+
+class Judge(Protocol):
+    """Knows the scores of training rows under models without them."""
+
+    def judged(self, rows: Any) -> Array:
+        """Left-out scores (n,) of rows whose tasks are numbers; NaN where there is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +64,10 @@ class Solution:
     learned : dict
         What a user may want to look at, by the names of the fitted attributes without their
         underscore.
+    judge : Judge or None
+        Knows the left-out score of any training row, while a fit goes on.
+    state : Sums, Tails or None
+        What rows are added to and taken from where they were not kept.
     """
 
     scorer: Scorer
@@ -64,6 +75,8 @@ class Solution:
     left_out_source: str = "leave-one-out"
     report: FitReport = field(default_factory=FitReport)
     learned: dict[str, Any] = field(default_factory=dict)
+    judge: Judge | None = None
+    state: Any = None
 
     def own(self, X: Rows, codes: Codes) -> Array:
         """Score of each row against its own task, shape (n,)."""
