@@ -98,7 +98,8 @@ def combined(views: list[Any], judges: list[Any], sweep: Any, weights: Any) -> C
     for view in views:
         far, known = view.solution_.scorer.far(), view.calibration_
         codes = np.repeat(np.arange(len(view.tasks_)), np.diff(known.starts))
-        tails.append(Tail.of(known, far))
+        pool, weight = known.pool()
+        tails.append(Tail.of(pool, weight, known.spread, far))
         able.append(weight_of(known.scores, codes, known.weight, far))
     counts = (
         relative_weights(able) if weights is None else np.asarray(weights, dtype=float)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyone._types import Array, Codes, Rows
-from manyone.calibration.thresholds import Calibration
 from manyone.kernels.gram import Points
 from manyone.metric.robust import task_medians
 from manyone.models.guards import Guarded, unguarded
@@ -51,12 +50,16 @@ class Tail:
     spread: Array
 
     @classmethod
-    def of(cls, calibration: Calibration, far: Array | None = None) -> Tail:
+    def of(
+        cls, pool: Array, weight: Array, spread: Array, far: Array | None = None
+    ) -> Tail:
         """Learn the tail of a calibrated view.
 
         Parameters
         ----------
-        calibration : Calibration
+        pool, weight : ndarray of shape (m,)
+            Left-out scores in units of their tasks' spread, ascending, and their counts.
+        spread : ndarray of shape (T,)
         far : ndarray of shape (T,) or None
             Scores of rows far away: the size of responses, whose differences scores are.
 
@@ -64,7 +67,6 @@ class Tail:
         -------
         Tail
         """
-        pool, weight = calibration.pool()
         mass = np.cumsum(weight)
         values = -np.log((mass + 0.5) / (mass[-1] + 1.0))
         # The mean excess of an exponential law, that of the lowest score alone among few.
@@ -77,7 +79,7 @@ class Tail:
         excess = below / max(_TAIL * float(mass[-1]), 1.0)
         size = np.abs(pool).max(initial=1e-4)
         if far is not None:
-            size = max(size, np.max(np.abs(far) / calibration.spread))
+            size = max(size, np.max(np.abs(far) / spread))
         steepest = _STEEPEST / float(size)
         # Among scores that differ by rounding the most normal one counts.
         level = (
@@ -85,7 +87,7 @@ class Tail:
             - steepest * pool
         )
         slope = steepest if excess * steepest <= 1.0 else 1.0 / excess
-        return cls(pool[first:], level[first:], slope, calibration.spread)
+        return cls(pool[first:], level[first:], slope, spread)
 
     def value(self, scores: Array, codes: Codes) -> Array:
         """Tail value of the scores (n,) of rows of tasks given by number (n,)."""
