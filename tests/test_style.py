@@ -23,6 +23,7 @@ CLEAN = (ROOT / "tests" / "clean.txt").read_text("utf-8").split()
 LAYERS = (
     ("_types",),
     ("_sklearn", "files", "messages", "progress", "routing", "threads"),
+    ("capabilities",),
     ("data", "groups", "hashing", "labels", "memory", "rows", "validation"),
     ("kernels",),
     ("metric",),

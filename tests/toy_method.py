@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from manyone.capabilities import Capabilities
 from manyone.estimators import METHODS
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.capabilities import Capabilities
 from manyone.models import Expansion, Solution
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from manyone.capabilities import methods_that
+
 
 class NotEnoughMemory(MemoryError, ValueError):
     """A request needs more memory than there is."""
@@ -51,9 +53,7 @@ def refuse_beyond_memory(n_floats: float, what: str, remedy: str) -> None:
 
 def too_large(n_rows: int, joint: bool = True) -> str:
     """What a kernel matrix of so many rows, of all tasks or of one, would take, and what to do."""
-    from manyone.estimators import METHODS
-
-    able = ", ".join(cls.__name__ for cls in METHODS.values() if cls.can.landmarks)
+    able = ", ".join(methods_that("landmarks"))
     text = (
         f"The kernel matrix of {n_rows} rows{'' if joint else ' of one task'} and one factor of it "
         f"take {16.0 * n_rows**2 / 2**30:.1f} GiB, and {available_bytes() / 2**30:.1f} GiB can be "

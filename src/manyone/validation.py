@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from manyone._types import Array, Mask
+from manyone.capabilities import methods_that
 from manyone.messages import shortlist, warn_user
 
 # Share of rows with a copy from which on thresholds suffer; of distinct rows, that a column has to
@@ -307,9 +308,5 @@ def _bad_value(value: float, row: int, column: str | int) -> str:
 
 def unable(cls: type, capability: str, what: str) -> str:
     """Sentence that says which estimators can do what this one cannot."""
-    from manyone.estimators import METHODS
-
-    able = [
-        other.__name__ for other in METHODS.values() if getattr(other.can, capability)
-    ]
-    return f"{cls.__name__} has no {what}. Use {' or '.join(able)}."
+    able = " or ".join(methods_that(capability))
+    return f"{cls.__name__} has no {what}. Use {able}."

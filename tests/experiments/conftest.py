@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from manyone.capabilities import Capabilities
 from manyone.estimators import METHODS
-from manyone.estimators.capabilities import Capabilities
 from manyone.experiments import Plan
 from manyone.experiments.cells import ALARM_RATES
 from manyone.experiments.runner import Outcome

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import manyone
 from manyone import JointOCKSR
+from manyone.capabilities import Capabilities
 from manyone.estimators import METHODS
-from manyone.estimators.capabilities import Capabilities
 from manyone.experiments import Cell, Plan, methods
 from manyone.experiments import plan as declared
 from manyone.experiments.cells import compute

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone.calibration.tails import Tails
+from manyone.capabilities import DECLARED, methods_that
 from manyone.engines.blocks import Block, RowsBlock
 from manyone.engines.independent import TaskPlans
 from manyone.engines.left_out import KnownScores, scores_by_folds
@@ -33,7 +34,7 @@ from manyone.models.solution import Solution
 from manyone.progress import counted
 from manyone.rows import TrainingRows
 from manyone.threads import threads_for_blocks
-from manyone.validation import warn_of_copies
+from manyone.validation import refuse_landmarks, warn_of_copies
 
 # Metrics that sums over rows give.
 _METRICS = ("plain", "whitened")
@@ -123,18 +124,13 @@ def fit(model: Any, sweep: Sweep) -> Any:
 
 def refuse_whole_rows(model: Any, groups: Any) -> None:
     """Raise where a model wants all rows at once and they come in blocks."""
-    from manyone.estimators import METHODS
-
     if why := why_whole_rows(model, groups):
-        views = hasattr(model, "estimators")
-        able = [
-            cls
-            for cls in METHODS.values()
-            if cls.can.blocks and cls.can.updates >= views
-        ]
-        names = " or ".join(cls.__name__ for cls in able)
+        able = methods_that("blocks")
+        if hasattr(model, "estimators"):
+            able = [name for name in able if DECLARED[name].updates]
         raise ValueError(
-            f"{why}, but X comes in blocks. Use {names} with landmarks=1000 or so."
+            f"{why}, but X comes in blocks. Use {' or '.join(able)} with landmarks=1000 "
+            "or so."
         )
 
 
@@ -294,8 +290,10 @@ def solved(model: Any, sweep: Sweep) -> Solved:
     whitened = model.metric == "whitened"
     metric: Whitening | TaskWhitenings | None = None
     grouped = None
-    if isinstance(sweep, RowsSweep) and sweep.block.rows.group is not None:
-        grouped = sweep.block.rows
+    if isinstance(sweep, RowsSweep):
+        refuse_landmarks(sweep.block.rows, model.landmarks)
+        if sweep.block.rows.group is not None:
+            grouped = sweep.block.rows
     if model.metric == "adaptive":
         assert isinstance(sweep, RowsSweep)
         rows = replace(sweep.block.rows, group=None)

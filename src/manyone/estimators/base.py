@@ -20,6 +20,7 @@ from manyone._sklearn import Interval, StrOptions, fit_context
 from manyone._types import Array, Codes, Metric, Rows
 from manyone.calibration.folds import by_number, similarity_of, solve_with_folds
 from manyone.calibration.thresholds import Calibration
+from manyone.capabilities import DECLARED, Capabilities
 from manyone.engines.fitting import (
     fit_by_passes,
     fit_judged,
@@ -28,7 +29,6 @@ from manyone.engines.fitting import (
     sweep_of_rows,
 )
 from manyone.engines.sources import sweep_over
-from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.scoring import DEFAULT_RATE, RATE, Scoring
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import KERNELS, VALUES_ONLY
@@ -202,6 +202,7 @@ class MultiTaskOneClass(OneClassEstimator):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Give the class a read-only attribute for everything that it declares to learn."""
         super().__init_subclass__(**kwargs)
+        DECLARED[cls.__name__] = cls.can
         for name in cls.can.learns:
             if not hasattr(cls, name):
                 setattr(cls, name, _learned(name))
@@ -219,7 +220,6 @@ class MultiTaskOneClass(OneClassEstimator):
         self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool
     ) -> Self:
         if self.landmarks is not None:
-            validation.refuse_landmarks(rows, self.landmarks)
             sweep = sweep_of_rows(self, rows, tasks)
             return fit_judged(self, sweep, calibrate=calibrate)[0]
         if self.can.merges_copies:

@@ -15,6 +15,7 @@ from sklearn.utils import get_tags
 from manyone._sklearn import BaseComposition, VisualBlock
 from manyone._types import Array
 from manyone.calibration.thresholds import Calibration
+from manyone.capabilities import Capabilities
 from manyone.engines.fitting import (
     Sweep,
     fit_judged,
@@ -30,7 +31,6 @@ from manyone.engines.views import (
     forgotten_views,
 )
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
-from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.elsewhere import by_blocks
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR

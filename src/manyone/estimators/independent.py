@@ -11,10 +11,10 @@ from scipy import sparse
 from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
 from manyone.calibration.tails import Tails
+from manyone.capabilities import RIDGE, TASK_METRIC, Capabilities
 from manyone.engines.fitting import Sweep
 from manyone.engines.independent import independent_passes
 from manyone.engines.sample import Sample
-from manyone.estimators.capabilities import RIDGE, TASK_METRIC, Capabilities
 from manyone.estimators.task_ridges import (
     TaskRidges,
     independent_solution,

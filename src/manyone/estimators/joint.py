@@ -11,11 +11,11 @@ import numpy as np
 from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
 from manyone.calibration.tails import Tails
+from manyone.capabilities import RIDGE, Capabilities
 from manyone.engines.fitting import Sweep
 from manyone.engines.joint import joint_passes
 from manyone.engines.plan import Plan
 from manyone.engines.sample import Sample
-from manyone.estimators.capabilities import RIDGE, Capabilities
 from manyone.estimators.updates import Updatable
 from manyone.groups import leaving_together
 from manyone.kernels.gram import Expansion, Gram, Points

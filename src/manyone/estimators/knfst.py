@@ -10,8 +10,8 @@ import numpy as np
 
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Codes
+from manyone.capabilities import Capabilities
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.capabilities import Capabilities
 from manyone.kernels.gram import Gram
 from manyone.models.scorers import Projection
 from manyone.models.solution import FitReport, Solution

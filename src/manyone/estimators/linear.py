@@ -11,6 +11,7 @@ import numpy as np
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array
 from manyone.calibration.tails import Tails
+from manyone.capabilities import Capabilities
 from manyone.engines.fitting import Sweep
 from manyone.engines.joint import joint_solution_of, leaving_out
 from manyone.engines.linear import (
@@ -22,7 +23,6 @@ from manyone.engines.plan import Plan
 from manyone.engines.sample import Sample
 from manyone.engines.statistics import AddUp
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.structured import ITERATED, STRUCTURED, progress, warm_start
 from manyone.kernels.gram import Expansion, Gram

@@ -10,8 +10,8 @@ import numpy as np
 
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array
+from manyone.capabilities import Capabilities
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.structured import ITERATED
 from manyone.kernels.gram import Expansion, Gram
 from manyone.models.guards import unguarded

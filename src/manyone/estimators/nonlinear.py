@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Codes
+from manyone.capabilities import Capabilities
 from manyone.engines.fitting import Sweep
 from manyone.engines.left_out import LeaveOut
 from manyone.engines.plan import Plan
 from manyone.engines.statistics import AddUp, solve_statistics
 from manyone.engines.two_layers import Unseen, anchored, second_plan
-from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.two_layers import (
     LEARNS,
     SAMPLE_ROWS,

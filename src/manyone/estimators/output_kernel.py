@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manyone._sklearn import Interval
+from manyone.capabilities import Capabilities
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.structured import ITERATED
 from manyone.kernels.gram import Expansion, Gram
 from manyone.models.solution import FitReport, Solution

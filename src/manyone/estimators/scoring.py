@@ -16,7 +16,7 @@ from manyone._sklearn import Interval, validate_parameter_constraints
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.calibration.conformal import select_rows
 from manyone.calibration.thresholds import Calibration, Thresholds
-from manyone.estimators.capabilities import Capabilities
+from manyone.capabilities import Capabilities
 from manyone.estimators.elsewhere import by_blocks
 from manyone.kernels.kernel import Kernel
 from manyone.labels import (

@@ -10,11 +10,11 @@ import numpy as np
 
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Codes
+from manyone.capabilities import Capabilities
 from manyone.engines.fitting import Sweep
 from manyone.engines.plan import Plan
 from manyone.engines.sparse import AddUpFolds, JudgeFolds, lasso_layer, summed
 from manyone.engines.two_layers import anchored, second_plan
-from manyone.estimators.capabilities import Capabilities
 from manyone.estimators.two_layers import (
     LEARNS,
     SAMPLE_ROWS,

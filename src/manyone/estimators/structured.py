@@ -10,7 +10,7 @@ import numpy as np
 
 from manyone._sklearn import Interval
 from manyone._types import Array
-from manyone.estimators.capabilities import RIDGE
+from manyone.capabilities import RIDGE
 from manyone.progress import Report
 
 #: Fitted attributes that they share.

@@ -12,8 +12,8 @@ from scipy.linalg import pinvh
 
 from manyone._sklearn import Interval
 from manyone._types import Array, Codes
+from manyone.capabilities import TASK_METRIC, Capabilities
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.capabilities import TASK_METRIC, Capabilities
 from manyone.kernels.gram import Gram
 from manyone.models.scorers import Balls
 from manyone.models.solution import FitReport, Solution

@@ -10,8 +10,8 @@ import numpy as np
 
 from manyone._sklearn import Interval
 from manyone._types import Array, Codes
+from manyone.capabilities import Capabilities
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.capabilities import Capabilities
 from manyone.kernels.gram import Expansion, Gram
 from manyone.models.solution import FitReport, Solution
 from manyone.rows import MISSING, TrainingRows

@@ -305,7 +305,8 @@ class Nearness:
                 nearest[vanished] = self._nearest(X[vanished], None)
         if nearest.max(initial=0.0) <= _START * limit:
             return np.zeros(X.shape[0])
-        return excess_of(nearest / limit)
+        with np.errstate(over="ignore"):  # infinitely far is far
+            return excess_of(nearest / limit)
 
     def sure(self) -> float:
         """See :class:`Guard`: several times farther than what is usual."""

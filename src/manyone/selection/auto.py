@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyone._sklearn import StrOptions
 from manyone._types import Anomalies, Labels
+from manyone.capabilities import Grid
 from manyone.engines.fitting import Sweep, refuse_whole_rows, steady
 from manyone.engines.sample import TakeSample, refuse_unusable
 from manyone.engines.sources import sweep_of
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
-from manyone.estimators.capabilities import Grid
 from manyone.estimators.combined import CombinedOneClass
 from manyone.estimators.delegating import Delegating
 from manyone.estimators.independent import IndependentOCKSR

@@ -19,8 +19,8 @@ from sklearn.utils import check_random_state
 
 from manyone._types import Array, Labels
 from manyone.calibration.folds import FEWEST_TASKS_TO_HALVE
+from manyone.capabilities import Grid
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.capabilities import Grid
 from manyone.estimators.joint import JointOCKSR
 from manyone.messages import warn_user
 from manyone.rows import TrainingRows

@@ -105,3 +105,12 @@ class Capabilities:
     slow: bool = field(default=False, metadata=_INTERNAL)
     quick: bool = field(default=True, metadata=_INTERNAL)
     short_grid: Grid | None = field(default=None, metadata=_INTERNAL)
+
+
+#: What every method has declared, by the name of its class.
+DECLARED: dict[str, Capabilities] = {}
+
+
+def methods_that(ability: str) -> list[str]:
+    """Names of the methods that have declared an ability, such as ``"landmarks"``."""
+    return [name for name, can in DECLARED.items() if getattr(can, ability)]
