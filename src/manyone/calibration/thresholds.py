@@ -369,7 +369,7 @@ class Thresholds:
         starts = self.calibration.starts
         below = count_up_to(values, starts, scores, codes)
         some = below > starts[codes]
-        return np.where(some, np.append(self.mass, 0.0)[below - 1], 0.0)
+        return np.where(some, self.mass[np.maximum(below - 1, 0)], 0.0)
 
     def _borrowed_pvalues(self, scores: Array, codes: Codes, own: Array) -> Array:
         """P-values with tasks as units, from ranks `own` (k,) in the task itself."""
@@ -385,7 +385,9 @@ class Thresholds:
         floor = 1.0 / (1.0 + self.counts[codes])
         limited = np.where(own > floor * (1.0 + 1e-12), own / self.limit_ratio, 0.0)
         p = np.minimum(np.maximum(p, limited), 1.0)
-        alone = self.alone[codes]
+        alone = (self.counts[codes] > 0.0) & ~self.calibration.lends[codes]
+        if not alone.any():
+            return p
         return np.where(alone, self._alone_pvalues(scores, codes, own), p)
 
     @property
