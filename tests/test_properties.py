@@ -452,11 +452,10 @@ def test_predict_task_is_the_best_task_that_accepts(method, problem, setting):
 def test_block_size_does_not_change_results(method, problem, setting, memory):
     a = make(method, **setting).fit(**problem.data())
     table, scores = a.score_tasks(problem.X_new), a.score_samples(**problem.new())
-    near = (
-        {"rtol": 1e-9, "atol": 1e-9}
-        if method is PAIR
-        else {"rtol": 1e-12, "atol": 1e-12}
-    )
+    # A product with one row adds up in another order than one with many, and coefficients
+    # may be a thousand times larger than scores.
+    tolerance = 1e-9 if method is PAIR else 1e-10
+    near = {"rtol": tolerance, "atol": tolerance}
     with sklearn.config_context(working_memory=memory):
         b = make(method, **setting).fit(**problem.data())
         np.testing.assert_allclose(a.score_samples(**problem.new()), scores, **near)

@@ -107,7 +107,7 @@ class Capabilities:
     short_grid: Grid | None = field(default=None, metadata=_INTERNAL)
 
 
-#: What every method has declared, by the name of its class.
+#: What every method of the package has declared, by the name of its class.
 DECLARED: dict[str, Capabilities] = {}
 
 

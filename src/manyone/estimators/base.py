@@ -202,7 +202,8 @@ class MultiTaskOneClass(OneClassEstimator):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Give the class a read-only attribute for everything that it declares to learn."""
         super().__init_subclass__(**kwargs)
-        DECLARED[cls.__name__] = cls.can
+        if cls.__module__.startswith("manyone."):
+            DECLARED[cls.__name__] = cls.can
         for name in cls.can.learns:
             if not hasattr(cls, name):
                 setattr(cls, name, _learned(name))
