@@ -510,6 +510,10 @@ class Thresholds:
             f"is 1/(n+1), here {floor:.3g}). They borrow the scores of {lenders} task(s), each "
             "counted once: the rate then holds on average over such tasks. "
         )
+        if np.any(counts != np.rint(counts)):
+            text += (
+                "Rows of a group or a block of time that score alike count as fewer. "
+            )
         worst = float(self.rates().max())
         if worst > rate:
             text += f"So few tasks allow no rate below {worst:.3g}, which is used. "
