@@ -180,11 +180,6 @@ class Calibration:
         """See `pool`."""
         return self.pool()[1]
 
-    @property
-    def pool_count(self) -> float:
-        """Calibration rows of all tasks that lend."""
-        return float(self.pool()[1].sum())
-
     def pool(self) -> tuple[Array, Array]:
         """Scores of all tasks that lend, in units of spread and ascending; their counts.
 
