@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from manyone.report.fleet_page import fleet_page
+from manyone.page.fleet_page import fleet_page
 
 ROOT = Path(__file__).parents[1]
 MOST_MEGABYTES = 3.0  # of a page, data included

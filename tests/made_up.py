@@ -5,8 +5,8 @@ import numpy as np
 from manyone.alerts.evidence import LeftOut
 from manyone.alerts.incidents import Findings
 from manyone.alerts.values import Rows, Tasks
-from manyone.report.fleet import Drift, FleetReport, Relations
-from manyone.report.page import Cell, Row, Table
+from manyone.page.fleet import Drift, FleetReport, Relations
+from manyone.page.html import Cell, Row, Table
 
 ODD = (
     'pump "<script>alert(1)</script>"',

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 import manyone
 from every_method import EVERY_METHOD, PAIR, parameters
 from manyone import tune
-from manyone.rows import training_rows
+from manyone.data.rows import training_rows
 from manyone.threads import blas_threads, one_blas_thread
 
 SIZES = [12, 7, 20, 9, 12]
@@ -179,8 +179,8 @@ def cut_at_random(rows, task, seed):
 def many_rows(request, monkeypatch):
     """Rows that fit into the sample of a fit by passes, or do not."""
     if request.param == "sampled":
-        monkeypatch.setattr("manyone.engines.plan._FEWEST", 100)
-        monkeypatch.setattr("manyone.engines.sources._ROWS", 64)
+        monkeypatch.setattr("manyone.fitting.plan._FEWEST", 100)
+        monkeypatch.setattr("manyone.fitting.sources._ROWS", 64)
     return make_fleet(n_rounds=4)
 
 

@@ -113,7 +113,7 @@ MODELS = [
     "model", MODELS, ids=lambda model: f"{type(model).__name__}-{model.kernel}"
 )
 def test_a_fit_is_the_same_to_the_last_bit_on_any_number_of_threads(model, monkeypatch):
-    monkeypatch.setattr("manyone.engines.blocks._FLOATS", 2**14)  # many blocks
+    monkeypatch.setattr("manyone.data.blocks._FLOATS", 2**14)  # many blocks
     rng = np.random.default_rng(0)
     task = rng.integers(0, 5, 12_000)
     X = rng.normal(size=(12_000, 3)) + rng.normal(size=(5, 3))[task]
@@ -135,7 +135,7 @@ def test_an_error_in_a_block_of_a_fit_is_raised(threads, monkeypatch):
             raise ZeroDivisionError("in a block")
         return found(self, rows, blocks)
 
-    monkeypatch.setattr("manyone.engines.blocks._FLOATS", 2**12)
+    monkeypatch.setattr("manyone.data.blocks._FLOATS", 2**12)
     monkeypatch.setattr(AddUp, "_sums", broken)
     X = np.random.default_rng(0).normal(size=(11_000, 2))
     task = np.arange(11_000) % 3

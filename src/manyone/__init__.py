@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from manyone.data.groups import TimeBlocks as TimeBlocks
     from manyone.estimators.combined import CombinedOneClass as CombinedOneClass
     from manyone.estimators.independent import IndependentOCKSR as IndependentOCKSR
     from manyone.estimators.joint import JointOCKSR as JointOCKSR
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from manyone.estimators.svdd import SVDD as SVDD
     from manyone.estimators.task_svm import MultiTaskOneClassSVM as MultiTaskOneClassSVM
     from manyone.files.errors import ModelFileError as ModelFileError
-    from manyone.groups import TimeBlocks as TimeBlocks
     from manyone.messages import CalibrationWarning as CalibrationWarning
     from manyone.metric.whitener import TaskWhitener as TaskWhitener
     from manyone.metrics import TaskAUC as TaskAUC
@@ -65,7 +65,7 @@ _HOMES = {
     "TaskAUC": "metrics",
     "TaskPipeline": "pipelines",
     "TaskWhitener": "metric.whitener",
-    "TimeBlocks": "groups",
+    "TimeBlocks": "data.groups",
     "auto": "selection",
     "load": "model_files",
     "make_pipeline": "selection",

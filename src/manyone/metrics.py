@@ -10,7 +10,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from manyone.labels import find, one_per_row, split_labels
+from manyone.data.labels import find, one_per_row, split_labels
 from manyone.messages import warn_user
 from manyone.pipelines import TaskPipeline
 from manyone.selection.criteria import task_aucs

@@ -13,11 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyone.calibration import Calibration
 from manyone.calibration.tails import Tails
-from manyone.engines.independent import TaskPlans
-from manyone.engines.joint import Sums
-from manyone.engines.plan import Plan
-from manyone.engines.sample import Sample
-from manyone.engines.statistics import Statistics
+from manyone.data.rows import TrainingRows
+from manyone.data.sample import Sample
 from manyone.estimators import METHODS
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
@@ -26,6 +23,10 @@ from manyone.files.errors import ModelFileError
 from manyone.files.kinds import Hint, fits
 from manyone.files.registry import is_registered, register
 from manyone.files.shapes import NEEDED, Sizes
+from manyone.fitting.independent import TaskPlans
+from manyone.fitting.joint import Sums
+from manyone.fitting.plan import Plan
+from manyone.fitting.statistics import Statistics
 from manyone.kernels.gram import Expansion, KernelScorer, Points
 from manyone.kernels.kernel import KERNELS, MIXTURE, Kernel
 from manyone.metric.shrinkage import TaskWhitenings, Whitening
@@ -37,7 +38,6 @@ from manyone.models.scorers import Balls, InMetric, Projection, Scorer, TwoLayer
 from manyone.models.solution import FitReport, Solution
 from manyone.models.task_expansions import TaskExpansions
 from manyone.pipelines import TaskPipeline
-from manyone.rows import TrainingRows
 from manyone.selection.auto import AutoOneClass
 from manyone.tables import TableModel
 from manyone.tables.decisions import Decision

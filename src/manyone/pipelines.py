@@ -14,23 +14,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyone._sklearn import BaseComposition, VisualBlock
 from manyone._types import Array
-from manyone.engines.sample import TakeSample
-from manyone.engines.sources import sweep_of
-from manyone.estimators.base import OneClassEstimator
-from manyone.estimators.delegating import Delegating
-from manyone.estimators.updates import code_of, rows_to_enroll
-from manyone.inverse import undone
-from manyone.labels import (
+from manyone.data.labels import (
     as_labels,
     lookup,
     named_columns,
     split_columns,
     split_labels,
 )
+from manyone.data.rows import TrainingRows, in_memory, number_of
+from manyone.data.sample import TakeSample
+from manyone.estimators.base import OneClassEstimator
+from manyone.estimators.delegating import Delegating
+from manyone.estimators.updates import code_of, rows_to_enroll
+from manyone.fitting.sources import sweep_of
+from manyone.inverse import undone
 from manyone.metric.reasons import find_reasons
 from manyone.metric.shrinkage import task_whitenings
 from manyone.routing import asked
-from manyone.rows import TrainingRows, in_memory, number_of
 
 # Rows that a model which keeps none is explained by: all of as many, or a sample.
 _KEPT = 2**14

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from manyone import TableModel
-from manyone.report.fleet_page import fleet_page
+from manyone.page.fleet_page import fleet_page
 from manyone.tables.page import report_of
 
 pd = pytest.importorskip("pandas")

@@ -12,8 +12,8 @@ from manyone import (
 )
 from manyone.calibration import folds
 from manyone.calibration.folds import assign_folds, halved_splits, similarity_of
+from manyone.data.rows import TrainingRows, training_rows
 from manyone.kernels.kernel import Kernel
-from manyone.rows import TrainingRows, training_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 

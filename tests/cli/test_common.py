@@ -12,8 +12,8 @@ import typer
 
 import manyone
 from manyone.cli import common, main
+from manyone.page.html import Cell, Row, Table
 from manyone.progress import announce
-from manyone.report.page import Cell, Row, Table
 
 
 def app_that(act):

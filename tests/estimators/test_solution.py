@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from manyone import IndependentOCKSR, JointOCKSR, NonlinearOCKSR, load, save, tune
+from manyone.data.memory import NotEnoughMemory
 from manyone.estimators import METHODS
 from manyone.kernels import kernel as kernel_module
-from manyone.memory import NotEnoughMemory
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 methods = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
@@ -129,7 +129,7 @@ def test_what_cannot_fit_into_memory_is_refused_before_it_is_asked_for(
     method, monkeypatch
 ):
     monkeypatch.setattr(kernel_module, "_LARGE", 30)
-    monkeypatch.setattr("manyone.memory.available_bytes", lambda: 16.0 * 50**2 - 1)
+    monkeypatch.setattr("manyone.data.memory.available_bytes", lambda: 16.0 * 50**2 - 1)
     rng = np.random.default_rng(0)
     X, task = rng.normal(size=(120, 3)), np.repeat([0, 1, 2], 40)
     if method().can.joint:

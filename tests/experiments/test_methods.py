@@ -9,12 +9,12 @@ from sklearn.exceptions import NotFittedError
 
 from manyone import JointOCKSR
 from manyone.calibration.folds import halved_splits
+from manyone.data.rows import training_rows
 from manyone.estimators import METHODS
 from manyone.experiments import methods
 from manyone.experiments.methods import AS_IN_PAPER, Method, _chosen, not_installed, own
 from manyone.experiments.rivals.base import Rival
 from manyone.metrics import task_aucs
-from manyone.rows import training_rows
 
 
 @pytest.fixture(scope="module")

@@ -120,7 +120,7 @@ def test_stored_cells_are_known_by_every_file_that_may_change_them(tmp_path):
         "experiments/figures.py": b"drawn",
         "experiments/cells.py": b"computed",
         "experiments/templates/prose.html": b"said",
-        "report/page.py": b"shown",
+        "page/html.py": b"shown",
         "plots/scores.py": b"shown",
         "cli/common.py": b"asked",
         "tables/page.py": b"computed",
@@ -131,7 +131,7 @@ def test_stored_cells_are_known_by_every_file_that_may_change_them(tmp_path):
     shown = {
         "experiments/figures.py",
         "experiments/templates/prose.html",
-        "report/page.py",
+        "page/html.py",
     }
     shown |= {"plots/scores.py", "cli/common.py", "solvers/__pycache__/ridge.pyc"}
     before = declared.fingerprint(copy_of(tmp_path / "before", files))
@@ -142,7 +142,7 @@ def test_stored_cells_are_known_by_every_file_that_may_change_them(tmp_path):
         assert (changed == before) == (name in shown), name
     # The names of what is only shown mean nothing elsewhere: by path, not by base name.
     for k, name in enumerate(
-        ("solvers/figures.py", "tables/report.py", "page.py", "cli.py")
+        ("solvers/figures.py", "tables/report.py", "html.py", "cli.py")
     ):
         found = declared.fingerprint(
             copy_of(tmp_path / f"new{k}", files | {name: b"new"})

@@ -8,10 +8,10 @@ from scipy.spatial.distance import cdist
 from scipy.stats import chi2
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
+from manyone.data.rows import row_blocks
 from manyone.kernels import KERNELS, MIXTURE, resolve_kernel, widths
 from manyone.kernels.kernel import Kernel, kernel_grams
 from manyone.kernels.widths import weighted_median
-from manyone.rows import row_blocks
 
 NAMED = sorted(KERNELS - {MIXTURE, "precomputed"})
 METRICS = {"rbf": "sqeuclidean", "laplacian": "cityblock"}

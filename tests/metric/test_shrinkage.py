@@ -6,10 +6,10 @@ from scipy.spatial.distance import cdist
 from sklearn.covariance import ledoit_wolf
 
 from manyone import IndependentOCKSR, TaskWhitener
+from manyone.data.rows import training_rows
 from manyone.estimators.base import learn
 from manyone.metric.shrinkage import binary_columns, pooled_whitening, task_whitenings
 from manyone.models.guards import unguarded
-from manyone.rows import training_rows
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import binom
 
 from manyone import IndependentOCKSR, JointOCKSR, NonlinearOCKSR
+from manyone.data.rows import training_rows
 from manyone.estimators import METHODS
 from manyone.estimators.base import learn
 from manyone.models.guards import (
@@ -17,7 +18,6 @@ from manyone.models.guards import (
     spread_over_tasks,
     unguarded,
 )
-from manyone.rows import training_rows
 from manyone.tables.ranges import learn_ranges, left_out_margins
 
 pytestmark = [

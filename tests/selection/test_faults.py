@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from manyone import SVDD, IndependentOCKSR, JointOCKSR, tune
-from manyone.rows import training_rows
+from manyone.data.rows import training_rows
 from manyone.selection.criteria import fault_aucs, synthetic_faults
 from manyone.selection.search import ERRORS_OF_FAULTS, Search
 

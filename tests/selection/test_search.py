@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from manyone import IndependentOCKSR, JointOCKSR, NonlinearOCKSR, auto, tune
-from manyone.rows import training_rows
+from manyone.data.rows import training_rows
 from manyone.selection import criteria
 from manyone.selection.costs import FEWEST_ROWS, rows_to_judge_by, seconds_to_fit
 from manyone.selection.search import Judged, Search, preferred, settings_of

@@ -23,10 +23,10 @@ from manyone import (
     tune,
 )
 from manyone.calibration.folds import halved_splits
+from manyone.data.rows import training_rows
 from manyone.estimators import METHODS
 from manyone.metrics import task_aucs
 from manyone.models.guards import unguarded
-from manyone.rows import training_rows
 from manyone.selection.criteria import fold_aucs, scores_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")

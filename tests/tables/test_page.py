@@ -9,8 +9,8 @@ import pytest
 from manyone import TableModel
 from manyone.cli.drift import drift_of
 from manyone.datasets import make_fleet
-from manyone.report.fleet import moment
-from manyone.report.fleet_page import embedded
+from manyone.page.fleet import moment
+from manyone.page.fleet_page import embedded
 from manyone.tables.page import report_of
 
 pd = pytest.importorskip("pandas")

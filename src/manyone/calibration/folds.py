@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes, Mask
-from manyone.groups import looks_ahead
+from manyone.data.groups import looks_ahead
+from manyone.data.rows import TrainingRows
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import Kernel
 from manyone.models.solution import Solution
 from manyone.progress import counted
-from manyone.rows import TrainingRows
 from manyone.threads import blas_threads, one_blas_thread
 
 # Up to this size folds run side by side, each on one thread; beyond it BLAS has enough to do.

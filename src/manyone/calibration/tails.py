@@ -13,8 +13,8 @@ import numpy as np
 
 from manyone._types import Array, Codes, Mask
 from manyone.calibration.thresholds import Calibration
-from manyone.groups import calibration_weight
-from manyone.rows import CodedRows, TrainingRows
+from manyone.data.groups import calibration_weight
+from manyone.data.rows import CodedRows, TrainingRows
 
 # Scores that are kept exactly: of all tasks together about, of one task at least and at most.
 _ALL, _LEAST, _MOST = 2**20, 512, 2**16

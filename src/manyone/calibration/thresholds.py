@@ -28,11 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
-from manyone.groups import calibration_weight
+from manyone.data.checks import warn_of_copies
+from manyone.data.groups import calibration_weight
+from manyone.data.rows import TrainingRows
 from manyone.messages import shortlist
 from manyone.models.solution import Solution
-from manyone.rows import TrainingRows
-from manyone.validation import warn_of_copies
 
 #: What a single task may raise, as a multiple of the promised rate.
 LIMIT_RATIO = 3.0

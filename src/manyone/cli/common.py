@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from manyone.report.page import Table
+    from manyone.page.html import Table
 
 
 STANDS_OUT = 3  # exit code where --exit-code asks for one: something stands out

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyone.report.fleet import Drift, moment
-from manyone.rows import MISSING
+from manyone.data.rows import MISSING
+from manyone.page.fleet import Drift, moment
 from manyone.tables.answers import BASES
 from manyone.watch import Monitor, MonitorState
 from manyone.watch.model import Scored

@@ -437,7 +437,7 @@ def report(
     with about(table or model), needs("cli"), working("reporting"):
         from manyone.cli.drift import drift_of
         from manyone.files import write_atomically
-        from manyone.report.fleet_page import fleet_page
+        from manyone.page.fleet_page import fleet_page
         from manyone.tables.page import report_of
 
         times = [] if table_model.time is None else [table_model.time]

@@ -15,24 +15,25 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from manyone import validation
 from manyone._sklearn import Interval, StrOptions, fit_context
 from manyone._types import Array, Codes, Metric, Rows
 from manyone.calibration.folds import by_number, similarity_of, solve_with_folds
 from manyone.calibration.thresholds import Calibration
 from manyone.capabilities import DECLARED, Capabilities
-from manyone.engines.fitting import (
+from manyone.data import checks
+from manyone.data.memory import NotEnoughMemory, too_large
+from manyone.data.rows import TrainingRows, in_memory, training_rows
+from manyone.estimators.scoring import DEFAULT_RATE, RATE, Scoring
+from manyone.fitting.passes import (
     fit_by_passes,
     fit_judged,
     refuse_whole_rows,
     solved,
     sweep_of_rows,
 )
-from manyone.engines.sources import sweep_over
-from manyone.estimators.scoring import DEFAULT_RATE, RATE, Scoring
+from manyone.fitting.sources import sweep_over
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import KERNELS, VALUES_ONLY
-from manyone.memory import NotEnoughMemory, too_large
 from manyone.messages import warn_user
 from manyone.metric.robust import robust_weights
 from manyone.metric.shrinkage import (
@@ -45,7 +46,6 @@ from manyone.models.guards import with_nearness
 from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution
 from manyone.routing import RoutingState
-from manyone.rows import TrainingRows, in_memory, training_rows
 
 # Refits for thresholds where a learned metric forbids the closed form; the fewer, the more rows a
 # model lacks and the lower it scores those that were left out.
@@ -135,7 +135,7 @@ class OneClassEstimator(
         self
         """
         if y is not None and task is None:
-            validation.warn_of_labels_in_y(y)
+            checks.warn_of_labels_in_y(y)
         if not in_memory(X) or self.landmarks is not None:
             sweep = sweep_over(self, X, task, outlier, sample_weight, groups)
             if sweep is not None:
@@ -255,7 +255,7 @@ class MultiTaskOneClass(OneClassEstimator):
     ) -> tuple[Whitening | TaskWhitenings, TrainingRows]:
         """The metric, of tasks like others where these are given, and the rows to learn from."""
         if rows.columns is not None or sparse.issparse(rows.X):
-            raise ValueError(validation.no_metric(self.metric))
+            raise ValueError(checks.no_metric(self.metric))
         normal = ~rows.outlier
         known = rows.X[normal], rows.codes[normal], rows.weight[normal]
         metric: Whitening | TaskWhitenings
@@ -316,7 +316,7 @@ class MultiTaskOneClass(OneClassEstimator):
                 spread = (X - X[0]).std(axis=0)
             second, first = np.partition(spread, -2)[-2:]
             if 0 < second < 1e-3 * first:
-                validation.warn_of_dominating_column(self, int(np.argmax(spread)))
+                checks.warn_of_dominating_column(self, int(np.argmax(spread)))
 
     def __sklearn_tags__(self) -> Any:
         """Tags: sparse rows where no metric is learned, kernel matrices sliced both ways."""

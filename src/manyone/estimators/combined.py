@@ -16,20 +16,7 @@ from manyone._sklearn import BaseComposition, VisualBlock
 from manyone._types import Array
 from manyone.calibration.thresholds import Calibration
 from manyone.capabilities import Capabilities
-from manyone.engines.fitting import (
-    Sweep,
-    fit_judged,
-    no_rows,
-    refuse_whole_rows,
-    steady,
-    sweep_of_rows,
-)
-from manyone.engines.views import (
-    GivenScores,
-    combined,
-    enrolled_views,
-    forgotten_views,
-)
+from manyone.data.rows import TrainingRows
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
 from manyone.estimators.elsewhere import by_blocks
 from manyone.estimators.independent import IndependentOCKSR
@@ -40,12 +27,25 @@ from manyone.estimators.updates import (
     more_rows,
     warn_of_lost_calibration,
 )
+from manyone.fitting.passes import (
+    Sweep,
+    fit_judged,
+    no_rows,
+    refuse_whole_rows,
+    steady,
+    sweep_of_rows,
+)
+from manyone.fitting.views import (
+    GivenScores,
+    combined,
+    enrolled_views,
+    forgotten_views,
+)
 from manyone.messages import CalibrationWarning
 from manyone.models.combined import (
     combined_scorer,
 )
 from manyone.models.solution import Judge, Solution
-from manyone.rows import TrainingRows
 
 
 @dataclass(eq=False, repr=False)

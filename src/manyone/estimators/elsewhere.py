@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from manyone.engines.sources import scored_by_blocks
-from manyone.rows import in_memory
+from manyone.data.rows import in_memory
+from manyone.fitting.sources import scored_by_blocks
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

@@ -12,9 +12,8 @@ from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
 from manyone.calibration.tails import Tails
 from manyone.capabilities import RIDGE, TASK_METRIC, Capabilities
-from manyone.engines.fitting import Sweep
-from manyone.engines.independent import independent_passes
-from manyone.engines.sample import Sample
+from manyone.data.rows import MISSING, TrainingRows, row_blocks
+from manyone.data.sample import Sample
 from manyone.estimators.task_ridges import (
     TaskRidges,
     independent_solution,
@@ -22,11 +21,12 @@ from manyone.estimators.task_ridges import (
     solve_tasks,
 )
 from manyone.estimators.updates import Updatable
+from manyone.fitting.independent import independent_passes
+from manyone.fitting.passes import Sweep
 from manyone.kernels.gram import Gram, Points
 from manyone.models.guards import unguarded
 from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
-from manyone.rows import MISSING, TrainingRows, row_blocks
 from manyone.solvers.ridge import factorise
 
 

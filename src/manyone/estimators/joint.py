@@ -12,15 +12,15 @@ from manyone._types import Array, Codes, Rows
 from manyone.calibration.conformal import ridge_pvalues
 from manyone.calibration.tails import Tails
 from manyone.capabilities import RIDGE, Capabilities
-from manyone.engines.fitting import Sweep
-from manyone.engines.joint import joint_passes
-from manyone.engines.plan import Plan
-from manyone.engines.sample import Sample
+from manyone.data.groups import leaving_together
+from manyone.data.rows import TrainingRows
+from manyone.data.sample import Sample
 from manyone.estimators.updates import Updatable
-from manyone.groups import leaving_together
+from manyone.fitting.joint import joint_passes
+from manyone.fitting.passes import Sweep
+from manyone.fitting.plan import Plan
 from manyone.kernels.gram import Expansion, Gram, Points
 from manyone.models.solution import Solution
-from manyone.rows import TrainingRows
 from manyone.solvers.leave_blocks import scores_without_blocks, solve_without_blocks
 from manyone.solvers.ridge import (
     effective_alpha,

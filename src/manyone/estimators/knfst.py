@@ -11,11 +11,11 @@ import numpy as np
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Codes
 from manyone.capabilities import Capabilities
+from manyone.data.rows import MISSING, TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.kernels.gram import Gram
 from manyone.models.scorers import Projection
 from manyone.models.solution import FitReport, Solution
-from manyone.rows import MISSING, TrainingRows
 from manyone.solvers.nullspace import distinct_rows, solve_null_space
 
 

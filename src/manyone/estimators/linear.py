@@ -12,23 +12,23 @@ from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array
 from manyone.calibration.tails import Tails
 from manyone.capabilities import Capabilities
-from manyone.engines.fitting import Sweep
-from manyone.engines.joint import joint_solution_of, leaving_out
-from manyone.engines.linear import (
+from manyone.data.rows import TrainingRows
+from manyone.data.sample import Sample
+from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.joint import JointOCKSR
+from manyone.estimators.structured import ITERATED, STRUCTURED, progress, warm_start
+from manyone.fitting.joint import joint_solution_of, leaving_out
+from manyone.fitting.linear import (
     LeaveOutOfStructure,
     linear_problem,
     weights_of,
 )
-from manyone.engines.plan import Plan
-from manyone.engines.sample import Sample
-from manyone.engines.statistics import AddUp
-from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.joint import JointOCKSR
-from manyone.estimators.structured import ITERATED, STRUCTURED, progress, warm_start
+from manyone.fitting.passes import Sweep
+from manyone.fitting.plan import Plan
+from manyone.fitting.statistics import AddUp
 from manyone.kernels.gram import Expansion, Gram
 from manyone.models.guards import unit_of
 from manyone.models.solution import FitReport, Solution
-from manyone.rows import TrainingRows
 from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure
 from manyone.solvers.linear import LinearSolution, smallest_frobenius, solve_linear
 from manyone.solvers.ridge import effective_alpha

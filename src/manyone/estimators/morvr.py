@@ -11,13 +11,13 @@ import numpy as np
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array
 from manyone.capabilities import Capabilities
+from manyone.data.rows import TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.structured import ITERATED
 from manyone.kernels.gram import Expansion, Gram
 from manyone.models.guards import unguarded
 from manyone.models.scorers import InMetric
 from manyone.models.solution import FitReport, Solution
-from manyone.rows import TrainingRows
 from manyone.solvers.morvr import (
     predictive_covariance_scale,
     published_start,

@@ -9,11 +9,6 @@ from typing import Any, ClassVar
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Codes
 from manyone.capabilities import Capabilities
-from manyone.engines.fitting import Sweep
-from manyone.engines.left_out import LeaveOut
-from manyone.engines.plan import Plan
-from manyone.engines.statistics import AddUp, solve_statistics
-from manyone.engines.two_layers import Unseen, anchored, second_plan
 from manyone.estimators.two_layers import (
     LEARNS,
     SAMPLE_ROWS,
@@ -23,6 +18,11 @@ from manyone.estimators.two_layers import (
     start,
     with_second,
 )
+from manyone.fitting.left_out import LeaveOut
+from manyone.fitting.passes import Sweep
+from manyone.fitting.plan import Plan
+from manyone.fitting.statistics import AddUp, solve_statistics
+from manyone.fitting.two_layers import Unseen, anchored, second_plan
 from manyone.models.guards import unit_of
 from manyone.models.solution import Solution
 from manyone.solvers.nonlinear import TwoLayerProblem, solve_nonlinear

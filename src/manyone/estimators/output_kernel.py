@@ -10,11 +10,11 @@ import numpy as np
 
 from manyone._sklearn import Interval
 from manyone.capabilities import Capabilities
+from manyone.data.rows import TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.structured import ITERATED
 from manyone.kernels.gram import Expansion, Gram
 from manyone.models.solution import FitReport, Solution
-from manyone.rows import TrainingRows
 from manyone.solvers.eigenbasis import (
     eigenbasis,
     left_out_scores_of_structure,

@@ -11,26 +11,26 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from manyone import validation
 from manyone._sklearn import Interval, validate_parameter_constraints
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.calibration.conformal import select_rows
 from manyone.calibration.thresholds import Calibration, Thresholds
 from manyone.capabilities import Capabilities
-from manyone.estimators.elsewhere import by_blocks
-from manyone.kernels.kernel import Kernel
-from manyone.labels import (
+from manyone.data import checks
+from manyone.data.labels import (
     check_weight,
     lookup,
     one_per_row,
     split_labels,
     without_columns,
 )
+from manyone.data.rows import MISSING, TrainingRows, check_rows
+from manyone.estimators.elsewhere import by_blocks
+from manyone.kernels.kernel import Kernel
 from manyone.models.combined import lowest_scores
 from manyone.models.guards import unguarded
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
-from manyone.rows import MISSING, TrainingRows, check_rows
 
 #: Rates that can be promised.
 RATE = Interval(Real, 0, 1, closed="neither")
@@ -352,7 +352,7 @@ class Scoring:
             return np.empty(0)
         if not self.can.exact_pvalues:
             raise ValueError(
-                validation.unable(type(self), "exact_pvalues", "exact p-values")
+                checks.unable(type(self), "exact_pvalues", "exact p-values")
             )
         if isinstance(scorer, InMetric):
             raise ValueError(

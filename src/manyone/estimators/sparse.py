@@ -11,10 +11,6 @@ import numpy as np
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Codes
 from manyone.capabilities import Capabilities
-from manyone.engines.fitting import Sweep
-from manyone.engines.plan import Plan
-from manyone.engines.sparse import AddUpFolds, JudgeFolds, lasso_layer, summed
-from manyone.engines.two_layers import anchored, second_plan
 from manyone.estimators.two_layers import (
     LEARNS,
     SAMPLE_ROWS,
@@ -24,6 +20,10 @@ from manyone.estimators.two_layers import (
     start,
     with_second,
 )
+from manyone.fitting.passes import Sweep
+from manyone.fitting.plan import Plan
+from manyone.fitting.sparse import AddUpFolds, JudgeFolds, lasso_layer, summed
+from manyone.fitting.two_layers import anchored, second_plan
 from manyone.models.guards import unit_of
 from manyone.models.solution import Solution
 from manyone.solvers.nonlinear import TwoLayerProblem

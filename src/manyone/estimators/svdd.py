@@ -13,11 +13,11 @@ from scipy.linalg import pinvh
 from manyone._sklearn import Interval
 from manyone._types import Array, Codes
 from manyone.capabilities import TASK_METRIC, Capabilities
+from manyone.data.rows import MISSING, TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.kernels.gram import Gram
 from manyone.models.scorers import Balls
 from manyone.models.solution import FitReport, Solution
-from manyone.rows import MISSING, TrainingRows
 from manyone.solvers.box_qp import CachedRows
 from manyone.solvers.svdd import solve_svdd
 from manyone.solvers.svdd_left_out import left_out_scores_of_ball

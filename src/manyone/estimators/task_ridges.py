@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes
-from manyone.groups import LeftOut, leaving_together
+from manyone.data.groups import LeftOut, leaving_together
+from manyone.data.rows import MISSING, TrainingRows, row_blocks
 from manyone.kernels.gram import Gram
 from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
-from manyone.rows import MISSING, TrainingRows, row_blocks
 from manyone.solvers.leave_blocks import scores_without_blocks, solve_without_blocks
 from manyone.solvers.ridge import (
     effective_alpha,

@@ -11,10 +11,10 @@ import numpy as np
 from manyone._sklearn import Interval
 from manyone._types import Array, Codes
 from manyone.capabilities import Capabilities
+from manyone.data.rows import MISSING, TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.kernels.gram import Expansion, Gram
 from manyone.models.solution import FitReport, Solution
-from manyone.rows import MISSING, TrainingRows
 from manyone.solvers.task_svm import solve_task_svm
 
 

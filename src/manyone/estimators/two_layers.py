@@ -12,22 +12,22 @@ import numpy as np
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array, Codes
 from manyone.calibration.tails import Tails
-from manyone.engines.fitting import Sweep
-from manyone.engines.joint import joint_passes
-from manyone.engines.left_out import scores_by_folds
-from manyone.engines.plan import Plan, seed_of
-from manyone.engines.sample import Sample
-from manyone.engines.two_layers import centres_of, most_centres, mostly_drawn
+from manyone.data.hashing import row_hashes
+from manyone.data.memory import refuse_beyond_memory
+from manyone.data.rows import TrainingRows
+from manyone.data.sample import Sample
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.structured import ITERATED, STRUCTURED, progress, warm_start
-from manyone.hashing import row_hashes
+from manyone.fitting.joint import joint_passes
+from manyone.fitting.left_out import scores_by_folds
+from manyone.fitting.passes import Sweep
+from manyone.fitting.plan import Plan, seed_of
+from manyone.fitting.two_layers import centres_of, most_centres, mostly_drawn
 from manyone.kernels.gram import Gram, Points
-from manyone.memory import refuse_beyond_memory
 from manyone.models.guards import unguarded
 from manyone.models.scorers import TwoLayers
 from manyone.models.solution import FitReport, Solution
-from manyone.rows import TrainingRows
 from manyone.solvers.nonlinear import (
     Descent,
     TwoLayerProblem,

@@ -16,15 +16,15 @@ from sklearn.utils.validation import check_is_fitted
 from manyone._types import Codes
 from manyone.calibration.tails import Tails
 from manyone.calibration.thresholds import Calibration
-from manyone.engines.fitting import no_rows
-from manyone.engines.updates import enrolled, forgotten
+from manyone.data.labels import as_labels, encode, lookup, split_labels
+from manyone.data.rows import MISSING, TrainingRows, row_numbers, training_rows
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
-from manyone.labels import as_labels, encode, lookup, split_labels
+from manyone.fitting.passes import no_rows
+from manyone.fitting.updates import enrolled, forgotten
 from manyone.messages import shortlist, warn_user
 from manyone.models.guards import guarded_by, unguarded, with_nearness
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
-from manyone.rows import MISSING, TrainingRows, row_numbers, training_rows
 
 
 class Updates:

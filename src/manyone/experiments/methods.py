@@ -15,11 +15,11 @@ from sklearn.base import clone
 from manyone import auto, tune
 from manyone._types import Anomalies, Array, Codes, Criterion, Labels
 from manyone.calibration.folds import FEWEST_TASKS_TO_HALVE
+from manyone.data.rows import training_rows
 from manyone.estimators import METHODS
 from manyone.estimators.base import OneClassEstimator
 from manyone.experiments.rivals.base import Detector, OwnScales, Rival
 from manyone.files import toml_beside
-from manyone.rows import training_rows
 from manyone.selection.criteria import finite_mean, fold_aucs
 
 Value = str | float | None

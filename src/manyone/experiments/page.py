@@ -10,7 +10,7 @@ from manyone.experiments.findings import ANOMALIES, findings
 from manyone.experiments.methods import AS_IN_PAPER
 from manyone.experiments.plan import Plan, code_version
 from manyone.experiments.results import HINDSIGHT, Results, Row, ties
-from manyone.report import page as layout
+from manyone.page import html as layout
 
 
 def page(
@@ -41,7 +41,7 @@ def page(
         protocols = dataset.protocols
         sizes = {kind: protocols[kind].smaller(plan.shrink) for kind in plan.protocols}
         sizes_by_dataset.append((dataset, sizes))
-    environment = layout.templates("manyone.experiments", "manyone.report")
+    environment = layout.templates("manyone.experiments", "manyone.page")
     text = environment.get_template("reproduction.html").render(
         plan=plan,
         version=code_version(),

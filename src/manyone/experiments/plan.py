@@ -36,7 +36,7 @@ _STUDY_REPEATS = 3
 _PRESENTATION = (
     "cli",
     "plots",
-    "report",
+    "page",
     "experiments/charts.py",
     "experiments/figures.py",
     "experiments/figures.toml",

@@ -19,6 +19,7 @@ from scipy import sparse
 from scipy.linalg import eigh, lapack
 
 from manyone._types import Array, Codes, Rows
+from manyone.data.rows import TrainingRows, row_blocks
 from manyone.kernels.kernel import (
     Choice,
     Kernel,
@@ -27,7 +28,6 @@ from manyone.kernels.kernel import (
     resolve_kernel,
 )
 from manyone.kernels.landmarks import FeatureMap, landmark_features
-from manyone.rows import TrainingRows, row_blocks
 
 # Rows of a task, on average, from which it pays to score them together.
 _RUNS = 4

@@ -11,10 +11,10 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Codes, Rows
+from manyone.data.memory import refuse_without_memory
+from manyone.data.rows import row_blocks
 from manyone.kernels import widths
 from manyone.kernels.widths import DISTANCES, PRODUCTS, squared_norms
-from manyone.memory import refuse_without_memory
-from manyone.rows import row_blocks
 
 MIXTURE = "rbf+laplacian"
 #: Names of kernels whose values come in the place of rows.

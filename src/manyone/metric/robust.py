@@ -7,13 +7,13 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammaincinv
 
 from manyone._types import Array, Codes, Mask
+from manyone.data.rows import group_rows, row_blocks
 from manyone.metric.shrinkage import (
     binary_columns,
     degrees_of_freedom,
     shrunk,
     task_whitenings,
 )
-from manyone.rows import group_rows, row_blocks
 
 # In multiples of the median neighbour distance: closer rows estimate the metric.
 _CLOSE = 2.0

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from manyone._types import Array, Codes, Mask
-from manyone.rows import group_rows, row_blocks
+from manyone.data.rows import group_rows, row_blocks
 
 # Coordinates that overflow are replaced by this number.
 _FAR_AWAY = 1e150

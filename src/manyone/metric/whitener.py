@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from manyone import validation
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array, Codes
-from manyone.labels import (
+from manyone.data import checks
+from manyone.data.labels import (
     check_weight,
     encode,
     lookup,
@@ -23,6 +23,7 @@ from manyone.labels import (
     split_columns,
     split_labels,
 )
+from manyone.data.rows import MISSING
 from manyone.metric.shrinkage import (
     TaskWhitenings,
     Whitening,
@@ -30,7 +31,6 @@ from manyone.metric.shrinkage import (
     task_whitenings,
 )
 from manyone.routing import RoutingState
-from manyone.rows import MISSING
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -213,5 +213,5 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
                 "metric: say with task=... where rows belong."
             )
         labels: NDArray[Any] = one_per_row("task", task, n)
-        validation.refuse_rows_without_task(labels, np.zeros(n, dtype=bool))
+        checks.refuse_rows_without_task(labels, np.zeros(n, dtype=bool))
         return lookup(labels, self.tasks_)

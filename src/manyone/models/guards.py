@@ -20,14 +20,14 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Codes, Mask, Rows
-from manyone.groups import LeavingRows, leaving_rows
-from manyone.hashing import Hashes, row_hashes
+from manyone.data.groups import LeavingRows, leaving_rows
+from manyone.data.hashing import Hashes, row_hashes
+from manyone.data.rows import CodedRows, TrainingRows, group_rows, row_blocks
 from manyone.kernels.gram import KernelScorer, Points
 from manyone.kernels.kernel import Kernel, resolve_kernel
 from manyone.kernels.widths import DISTANCES, distances
 from manyone.models.scorers import InMetric, Scorer
 from manyone.models.solution import Solution
-from manyone.rows import CodedRows, TrainingRows, group_rows, row_blocks
 
 #: Numbers of rows by their content.
 Keys = Codes | Hashes

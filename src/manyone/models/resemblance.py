@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyone._types import Array, Codes
-from manyone.rows import row_blocks
+from manyone.data.rows import row_blocks
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,9 +14,9 @@ import numpy as np
 from scipy import sparse
 
 from manyone._types import Array, Codes, Rows
+from manyone.data.rows import row_blocks
 from manyone.kernels.gram import KernelScorer, Points
 from manyone.models.solution import Solution
-from manyone.rows import row_blocks
 from manyone.solvers.nonlinear import gram, respond
 
 

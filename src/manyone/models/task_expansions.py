@@ -10,9 +10,9 @@ import numpy as np
 from scipy import sparse
 
 from manyone._types import Array, Codes, Rows
+from manyone.data.rows import group_rows, row_blocks
 from manyone.kernels.gram import Points
 from manyone.kernels.kernel import kernel_pairs
-from manyone.rows import group_rows, row_blocks
 
 
 @dataclass(frozen=True, eq=False)

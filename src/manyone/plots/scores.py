@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyone._types import Array, Codes, Labels, Mask
-from manyone.labels import as_labels, encode, lookup, split_columns
+from manyone.data.labels import as_labels, encode, lookup, split_columns
 from manyone.plots.axes import (
     BLUE,
     GREY,

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import squareform
 
 from manyone._types import Array, Codes, Labels
-from manyone.labels import as_labels
+from manyone.data.labels import as_labels
 from manyone.plots.axes import Display, Fitted, Look, last_step, learned
 
 if TYPE_CHECKING:

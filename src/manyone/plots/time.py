@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import binom
 
 from manyone._types import Array, Labels, Mask
-from manyone.labels import as_labels
+from manyone.data.labels import as_labels
 from manyone.plots.axes import (
     BLUE,
     GREEN,

@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from manyone._sklearn import StrOptions
 from manyone._types import Anomalies, Labels
 from manyone.capabilities import Grid
-from manyone.engines.fitting import Sweep, refuse_whole_rows, steady
-from manyone.engines.sample import TakeSample, refuse_unusable
-from manyone.engines.sources import sweep_of
+from manyone.data.checks import warn_of_labels_in_y
+from manyone.data.rows import TrainingRows, in_memory, training_rows
+from manyone.data.sample import TakeSample, refuse_unusable
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
 from manyone.estimators.delegating import Delegating
@@ -24,8 +24,9 @@ from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR
 from manyone.estimators.scoring import DEFAULT_RATE, RATE
+from manyone.fitting.passes import Sweep, refuse_whole_rows, steady
+from manyone.fitting.sources import sweep_of
 from manyone.routing import RoutingState
-from manyone.rows import TrainingRows, in_memory, training_rows
 from manyone.selection.costs import is_affordable
 from manyone.selection.criteria import fold_areas, refuse_unless_dense
 from manyone.selection.search import (
@@ -38,7 +39,6 @@ from manyone.selection.search import (
     fault_grid,
     preferred,
 )
-from manyone.validation import warn_of_labels_in_y
 
 # Landmarks of all rows, and of each task that has more, where exact fits cost too much.
 _LANDMARKS = 1000

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from manyone.data.rows import TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.rows import TrainingRows
 
 # Of a kernel ridge regression with thresholds.
 _CUBES_A_SECOND = 5e10

@@ -29,15 +29,15 @@ from manyone.calibration.folds import (
     content_order,
     halved_splits,
 )
+from manyone.data.groups import leaving_together
+from manyone.data.rows import TrainingRows, renumbered
 from manyone.estimators.base import MultiTaskOneClass, learn
 from manyone.estimators.task_ridges import independent_score_grid
-from manyone.groups import leaving_together
 from manyone.kernels.gram import Gram
 from manyone.metric.robust import robust_weights
 from manyone.metric.shrinkage import task_means, task_scales, two_valued_columns
 from manyone.models.solution import Solution
 from manyone.progress import counted
-from manyone.rows import TrainingRows, renumbered
 from manyone.solvers.path import left_out_gaps
 from manyone.solvers.ridge import effective_alpha
 from manyone.threads import one_blas_thread

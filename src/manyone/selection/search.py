@@ -20,10 +20,10 @@ from sklearn.utils import check_random_state
 from manyone._types import Array, Labels
 from manyone.calibration.folds import FEWEST_TASKS_TO_HALVE
 from manyone.capabilities import Grid
+from manyone.data.rows import TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.joint import JointOCKSR
 from manyone.messages import warn_user
-from manyone.rows import TrainingRows
 from manyone.selection.costs import FEWEST_ROWS, rows_to_judge_by
 from manyone.selection.criteria import (
     Judge,

@@ -14,9 +14,9 @@ from sklearn.pipeline import Pipeline
 from manyone._sklearn import validate_parameter_constraints
 from manyone._types import Criterion, Labels
 from manyone.capabilities import Grid
+from manyone.data.rows import TrainingRows, training_rows
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.pipelines import TaskPipeline
-from manyone.rows import TrainingRows, training_rows
 from manyone.selection.criteria import refuse_unless_dense
 from manyone.selection.pipelines import tuned_pipeline
 from manyone.selection.search import (

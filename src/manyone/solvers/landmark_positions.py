@@ -8,7 +8,7 @@ from scipy.linalg import blas, cho_solve
 from scipy.optimize import minimize
 
 from manyone._types import Array, Codes
-from manyone.rows import row_blocks
+from manyone.data.rows import row_blocks
 from manyone.solvers.nonlinear import gram
 from manyone.solvers.ridge import factorise
 from manyone.solvers.two_layer_landmarks import add_rounding

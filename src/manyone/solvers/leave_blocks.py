@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import blas, solve
 
 from manyone._types import Array, Codes
-from manyone.groups import LeftOut
+from manyone.data.groups import LeftOut
 from manyone.solvers.ridge import left_out_mean
 
 # Rows that are solved for in one go.

@@ -10,8 +10,8 @@ import numpy as np
 
 from manyone._types import Array, Codes, Mask
 from manyone.calibration.conformal import select_rows
+from manyone.data.rows import MISSING
 from manyone.progress import counted
-from manyone.rows import MISSING
 from manyone.tables.errors import TableError
 from manyone.tables.frames import Frame, Labels, Table, Values, like
 from manyone.tables.reading import Claims

@@ -9,13 +9,13 @@ import numpy as np
 from sklearn.base import clone
 
 from manyone._types import Array, Criterion
+from manyone.data.labels import encode
+from manyone.data.rows import training_rows
 from manyone.estimators import METHODS
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
 from manyone.estimators.independent import IndependentOCKSR
-from manyone.labels import encode
 from manyone.messages import shortlist
-from manyone.rows import training_rows
 from manyone.selection.auto import auto, plan_views
 from manyone.selection.tune import tune
 from manyone.tables.frames import Labels

@@ -9,7 +9,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from manyone._types import Array, Mask
-from manyone.rows import MISSING
+from manyone.data.rows import MISSING
 from manyone.selection.criteria import task_aucs
 from manyone.tables.answers import Answers
 from manyone.tables.frames import like

@@ -12,13 +12,13 @@ from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Codes, Mask
 from manyone.alerts.evidence import ENOUGH_FOR_DEPTH
+from manyone.data.rows import MISSING
 from manyone.estimators.combined import CombinedOneClass
 from manyone.metric.reasons import find_reasons, precision
 from manyone.metric.shrinkage import TaskWhitenings, task_whitenings
 from manyone.models.combined import combined_scorer
 from manyone.models.guards import column_range_in
 from manyone.progress import counted
-from manyone.rows import MISSING
 from manyone.tables.answers import Answers
 from manyone.tables.encoder import Encoder
 from manyone.tables.frames import Column, Columns, Frame, Table, like

@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from manyone._types import Array
 from manyone.calibration import Calibration
+from manyone.data.rows import TrainingRows, training_rows
 from manyone.estimators.base import OneClassEstimator
 from manyone.messages import CalibrationWarning
 from manyone.models.guards import (
@@ -19,7 +20,6 @@ from manyone.models.guards import (
     excess_of_margins,
     score_range,
 )
-from manyone.rows import TrainingRows, training_rows
 from manyone.tables.choice import Choice, choose_model, most_settings
 from manyone.tables.encoder import Encoder
 from manyone.tables.forecast import announce_fit, forecast

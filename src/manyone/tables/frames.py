@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
-from manyone.labels import as_labels
+from manyone.data.labels import as_labels
 from manyone.messages import plural, shortlist
 from manyone.tablefiles.values import (
     DecimalsError,

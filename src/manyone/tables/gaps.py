@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from manyone._types import Array, Codes, Mask
-from manyone.rows import row_blocks
+from manyone.data.rows import row_blocks
 
 # How often gaps are filled by relations, and these learned again: more rounds change next to
 # nothing, unless most values are missing.

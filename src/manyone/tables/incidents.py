@@ -15,9 +15,9 @@ from manyone._types import Array, Codes
 from manyone.alerts.evidence import LeftOut, depth_pvalues
 from manyone.alerts.incidents import Findings
 from manyone.alerts.values import Rows, Tasks
-from manyone.labels import find
+from manyone.data.labels import find
+from manyone.data.rows import MISSING
 from manyone.messages import label_text
-from manyone.rows import MISSING
 from manyone.tables.answers import BASES, Answers
 from manyone.tables.explain import explain_rows
 from manyone.tables.frames import (

@@ -15,8 +15,8 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_is_fitted, check_scalar
 
 from manyone._types import Anomalies, Array, Codes
+from manyone.data.labels import find
 from manyone.estimators.base import OneClassEstimator
-from manyone.labels import find
 from manyone.messages import plural, warn_user
 from manyone.tables.answers import Answers, answer_rows, as_output, thresholds_of
 from manyone.tables.errors import SkippedRowsWarning

@@ -13,13 +13,13 @@ import numpy as np
 from manyone._types import Array, Codes
 from manyone.alerts.incidents import Findings
 from manyone.alerts.missing import ColumnGaps, find_new_gaps, gap_sentences
+from manyone.data.labels import find
 from manyone.files import write_atomically
-from manyone.labels import find
 from manyone.messages import plural
 from manyone.models.resemblance import Resemblance
-from manyone.report.fleet import Drift, FleetReport, Relations
-from manyone.report.fleet_page import fleet_page
-from manyone.report.page import Cell, Row, Table
+from manyone.page.fleet import Drift, FleetReport, Relations
+from manyone.page.fleet_page import fleet_page
+from manyone.page.html import Cell, Row, Table
 from manyone.tables.explain import plain_text
 from manyone.tables.frames import as_table, read_column
 from manyone.tables.incidents import (

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from manyone._types import Array, Codes, Mask
-from manyone.groups import TimeBlocks
-from manyone.hashing import Hashes, row_hashes
-from manyone.labels import as_labels, encode, find, lookup
+from manyone.data.groups import TimeBlocks
+from manyone.data.hashing import Hashes, row_hashes
+from manyone.data.labels import as_labels, encode, find, lookup
+from manyone.data.rows import MISSING
 from manyone.messages import shortlist
-from manyone.rows import MISSING
 from manyone.tablefiles.values import whole_number
 from manyone.tables.errors import TableError, UnknownTaskError
 from manyone.tables.frames import (

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from manyone._types import Codes, Mask
-from manyone.engines.blocks import Block
-from manyone.engines.fitting import local_sweep
-from manyone.engines.sources import sweep_of
+from manyone.data.blocks import Block
+from manyone.data.rows import in_memory
+from manyone.fitting.passes import local_sweep
+from manyone.fitting.sources import sweep_of
 from manyone.messages import label_text, warn_user
-from manyone.rows import in_memory
 from manyone.tables.frames import Frame, Table, as_table, interpreted, written_columns
 from manyone.tables.reading import TrainingTable, read_training
 

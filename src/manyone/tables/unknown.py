@@ -15,8 +15,8 @@ from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Codes, Mask
 from manyone.calibration import Calibration
+from manyone.data.rows import row_blocks
 from manyone.models.guards import ColumnRange, score_range
-from manyone.rows import row_blocks
 
 # Rows that stand for all.
 _MOST_ROWS = 2000

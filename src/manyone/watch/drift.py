@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes
-from manyone.hashing import STEP, mixed
+from manyone.data.hashing import STEP, mixed
 
 # Cash; low ranks, mildly and strongly; high ranks, mildly.
 _PRIOR = np.array([0.4, 0.2, 0.3, 0.1])

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
-from manyone.labels import split_columns
+from manyone.data.labels import split_columns
+from manyone.data.rows import places
 from manyone.messages import warn_user
-from manyone.rows import places
 from manyone.tables.answers import BASES
 from manyone.watch import drift, thresholds
 from manyone.watch.memory import FAULT, NORMAL, UNANSWERED, Id, JudgedRows

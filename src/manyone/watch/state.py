@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from manyone._types import Array, Codes, Mask
+from manyone.data.groups import looks_ahead
 from manyone.files import archive, write_atomically
 from manyone.files.errors import ModelFileError
-from manyone.groups import looks_ahead
 from manyone.watch.drift import BETS, LONGEST, NEIGHBOURS, fresh_shares
 from manyone.watch.memory import (
     NORMAL,

@@ -1,0 +1,1 @@
+"""Rows as models take them: labels, groups, checks, blocks, samples."""

@@ -1,0 +1,200 @@
+"""Rows in blocks: what a pass over the data is given, a piece at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+
+from manyone._types import Array, Codes, Rows
+from manyone.data import checks
+from manyone.data.labels import (
+    check_outlier,
+    check_weight,
+    encode,
+    lookup,
+    named_columns,
+    one_per_row,
+    split_columns,
+)
+from manyone.data.rows import CodedRows, TrainingRows, check_rows
+
+# Floats of one kernel block: large enough for BLAS, small enough to be forgotten beside m x m.
+_FLOATS = 2**21
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some rows of a data set, with what `fit` is told about them.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix or data frame of shape (b, d)
+    task : array-like of shape (b,), str or None
+        Label of each row, or the column of `X` that holds it; None: all rows of all blocks belong
+        to one task.
+    outlier : array-like of bool of shape (b,), str or None
+    weight : array-like of shape (b,) or None
+        Counts.
+    """
+
+    X: Any
+    task: Any = None
+    outlier: Any = None
+    weight: Any = None
+
+    def checked(self) -> CheckedBlock:
+        """The block as arrays, rows without weight left out.
+
+        Raises
+        ------
+        ValueError
+            If a value is not finite, a length does not fit, or a normal row has no task.
+        """
+        columns = named_columns(task=self.task, outlier=self.outlier)
+        X, task, known = split_columns(self.X, task=self.task, outlier=self.outlier)
+        probe = BaseEstimator()
+        try:
+            X = check_rows(probe, X, reset=True)
+        except (ValueError, TypeError) as error:
+            # A block does not know whose rows it holds; the user never wrote this class.
+            words = str(error).replace(" by BaseEstimator", "")
+            raise type(error)(words) from None
+        n = X.shape[0]
+        outlier = np.zeros(n, dtype=bool) if known is None else check_outlier(known, n)
+        labels: NDArray[Any] = np.zeros(n, dtype=np.intp)
+        if task is not None:
+            labels = one_per_row("task", task, n)
+        if labels.dtype == object:
+            checks.refuse_rows_without_task(labels, outlier)
+        weight = np.ones(n)
+        if self.weight is not None:
+            weight = (
+                check_weight(self.weight, X) if np.any(self.weight) else np.zeros(n)
+            )
+        names = getattr(probe, "feature_names_in_", None)
+        block = CheckedBlock(X, labels, outlier, weight, names, columns)
+        return block if np.all(weight > 0) else block.take(np.flatnonzero(weight > 0))
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedBlock(Block):
+    """A block whose parts are arrays that were looked at.
+
+    Parameters
+    ----------
+    names : ndarray of shape (d,) or None
+        Of the columns.
+    label_columns : dict
+        Columns that are no features, by what they hold.
+    """
+
+    names: NDArray[Any] | None = None
+    label_columns: Mapping[str, str] = field(default_factory=dict)
+
+    def checked(self) -> CheckedBlock:
+        """The block itself."""
+        return self
+
+    def take(self, rows: Any) -> CheckedBlock:
+        """Some of the rows."""
+        X, task, outlier, weight = (
+            part[rows] for part in (self.X, self.task, self.outlier, self.weight)
+        )
+        return CheckedBlock(X, task, outlier, weight, self.names, self.label_columns)
+
+    def labels(self) -> NDArray[Any]:
+        """Tasks of the rows, sorted, shape (t,)."""
+        return encode(self.task)[0]
+
+    def coded(self, tasks: NDArray[Any]) -> CodedRows:
+        """The rows with the number of each one's task among `tasks`."""
+        return CodedRows(self.X, lookup(self.task, tasks), self.outlier, self.weight)
+
+
+@dataclass(frozen=True, eq=False)
+class RowsBlock:
+    """Training rows at hand, as the one block of all passes.
+
+    Parameters
+    ----------
+    rows : TrainingRows
+    tasks : ndarray of shape (T,)
+        Labels, sorted; every one of them has rows.
+    names, label_columns
+        As those of a :class:`CheckedBlock`.
+    """
+
+    rows: TrainingRows
+    tasks: NDArray[Any]
+    names: NDArray[Any] | None = None
+    label_columns: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def X(self) -> Rows:
+        """The rows (n, d)."""
+        return self.rows.X
+
+    def checked(self) -> RowsBlock:
+        """The block itself."""
+        return self
+
+    def take(self, rows: Any) -> RowsBlock:
+        """Some of the rows."""
+        return replace(self, rows=self.rows.take(rows))
+
+    def labels(self) -> NDArray[Any]:
+        """Tasks of the rows, shape (T,)."""
+        return self.tasks
+
+    def coded(self, tasks: NDArray[Any]) -> CodedRows:
+        """The rows, whose tasks are numbers already."""
+        return self.rows
+
+
+def kernel_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
+    """Slices of rows whose kernel values against `n_columns` points make one block."""
+    step = int(np.clip(_FLOATS // max(n_columns, 1), 256, 16384))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
+def normal_rows(rows: Any) -> Any:
+    """Numbers of the rows that are not known outliers; all of them as one slice."""
+    return np.flatnonzero(~rows.outlier) if rows.outlier.any() else slice(None)
+
+
+def stacked(parts: list[Rows]) -> Rows:
+    """Rows of all parts, dense or sparse as the first is."""
+    return (
+        sparse.vstack(parts, format="csr")
+        if sparse.issparse(parts[0])
+        else np.vstack(parts)
+    )
+
+
+def by_task(codes: Codes, weight: Array) -> tuple[Codes, Any]:
+    """Tasks that occur (u,), and a sparse (u, b) matrix that sums weighted rows by task."""
+    present, place = np.unique(codes, return_inverse=True)
+    shape = (len(present), len(codes))
+    return present, sparse.csr_array(
+        (weight, (place, np.arange(len(codes)))), shape=shape
+    )
+
+
+def added(one: Codes, other: Codes, *pairs: tuple[Array, Array]) -> tuple[Any, ...]:
+    """Tasks of both (t,), and for each pair of arrays with one line per task their sum."""
+    if np.array_equal(one, other):
+        return one, *(mine + more for mine, more in pairs)
+    tasks, sums = np.union1d(one, other), []
+    for mine, more in pairs:
+        both = np.zeros((len(tasks), *mine.shape[1:]))
+        both[np.searchsorted(tasks, one)] += mine
+        both[np.searchsorted(tasks, other)] += more
+        sums.append(both)
+    return tasks, *sums

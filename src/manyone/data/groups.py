@@ -1,0 +1,302 @@
+"""Rows that leave together when they are judged: groups that are given, or blocks of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyone._types import Array, Codes
+
+if TYPE_CHECKING:
+    from manyone.data.rows import TrainingRows
+
+#: Code of a row whose task is missing (allowed for known outliers only).
+MISSING = -1
+# With fewer blocks of a task, earlier ones alone are too few rows to judge later ones by.
+_ENOUGH_BLOCKS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class TimeBlocks:
+    """Contiguous blocks of time inside each task; give it to `fit` as ``groups=``.
+
+    Neighbours in time are near-copies of each other: leaving out one of them leaves out nothing.
+
+    Parameters
+    ----------
+    time : array-like of shape (n,)
+        When each row was taken: numbers, or NumPy datetimes.
+    number : int, default=5
+        Blocks of each task, of about as many rows each; rows of the same time share one.
+    forward : bool or int, default=True
+        Judge each block by earlier ones of its task only, as tomorrow's rows will be; the first has
+        no left-out score then. Tasks with fewer than five blocks are judged by all others, and so
+        are, if this is a number, tasks with fewer normal rows than that.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyone import JointOCKSR, TimeBlocks
+    >>> X = np.cumsum(np.random.default_rng(0).normal(size=(100, 3)), axis=0)
+    >>> model = JointOCKSR(alarm_rate=0.1).fit(X, groups=TimeBlocks(np.arange(100)))
+    >>> model.calibration_.counts
+    array([80.])
+    """
+
+    time: Any
+    number: int = 5
+    forward: bool | int = True
+
+    def numbers(self, codes: Codes, source: Codes, n_rows: int) -> Codes:
+        """Block of each row, in the order of time within a task.
+
+        Parameters
+        ----------
+        codes : ndarray of shape (m,)
+            Task of each row that is used.
+        source : ndarray of shape (m,)
+            Where it stood among the rows that were given.
+        n_rows : int
+            How many were given.
+
+        Returns
+        -------
+        ndarray of shape (m,)
+        """
+        if not self.number >= 2:
+            raise ValueError(
+                f"number of time blocks must be at least 2; got {self.number!r}."
+            )
+        time = as_times(self.time, n_rows)[source]
+        order = np.lexsort((time, codes))
+        codes, time = codes[order], time[order]
+        starts = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1))
+        counts = np.diff(starts, append=len(codes))
+        place = np.arange(len(codes)) - np.repeat(starts, counts)
+        # Rows of one time stand where the first of them stands.
+        first = (np.diff(time, prepend=time[0]) != 0) | (place == 0)
+        place = place[np.maximum.accumulate(np.where(first, np.arange(len(codes)), 0))]
+        block = np.empty(len(codes), dtype=np.intp)
+        block[order] = codes * self.number + place * self.number // np.repeat(
+            counts, counts
+        )
+        return block
+
+
+def as_times(time: Any, n_rows: int) -> NDArray[Any]:
+    """Times as numbers that can be compared, shape (n_rows,)."""
+    values = np.asarray(time)
+    if values.shape != (n_rows,):
+        raise ValueError(
+            f"time must be one value per row, {n_rows}; got shape {values.shape}."
+        )
+    if values.dtype.kind in "mM":
+        missing, numbers = np.isnat(values), values.astype(np.int64)
+    elif values.dtype.kind in "iufb":
+        missing, numbers = ~np.isfinite(values), values
+    else:
+        raise ValueError(
+            f"time must be numbers or NumPy datetimes; got {values.dtype}. "
+            "Parse it first, for example with pandas.to_datetime(...).to_numpy()."
+        )
+    if missing.any():
+        raise ValueError(
+            f"time is missing in row {int(np.argmax(missing))}: fill it, or drop it."
+        )
+    return numbers
+
+
+def group_numbers(labels: Codes, codes: Codes, content: Codes) -> Codes:
+    """A number for each group of a task, whatever groups are called, shape (n,).
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n,)
+        Code of each row's label; -1 for none: such a row is a group of its own.
+    codes, content : ndarray of shape (n,)
+        Task and content of each row.
+    """
+    alone = labels < 0
+    labels = np.where(alone, np.cumsum(alone) + labels.max(initial=0), labels)
+    pairs = (codes + 1) * (labels.max() + 1) + labels
+    order = np.lexsort((content, pairs))
+    parts = np.split(order, np.flatnonzero(np.diff(pairs[order])) + 1)
+    # In the order of what is in them.
+    parts.sort(key=lambda rows: (int(codes[rows[0]]), content[rows].tolist()))
+    numbers = np.empty(len(codes), dtype=np.intp)
+    numbers[np.concatenate(parts)] = np.repeat(
+        np.arange(len(parts)), list(map(len, parts))
+    )
+    return numbers
+
+
+def joined_groups(old: TrainingRows, new: TrainingRows) -> Codes | None:
+    """Groups of rows that come together; rows that come without are one group of their task."""
+    if old.group is None and new.group is None:
+        return None
+    was = np.arange(len(old.codes)) if old.group is None else old.group
+    more = new.codes + 1 if new.group is None else new.group
+    return np.concatenate([was, was.max(initial=-1) + 1 + more])
+
+
+class LeftOut(NamedTuple):
+    """Rows that leave a task together, and which of them (a mask) are then scored."""
+
+    gone: Codes
+    judged: NDArray[np.bool_]
+
+
+def leaving_together(
+    rows: TrainingRows, others: NDArray[np.bool_] | None = None
+) -> list[LeftOut]:
+    """What leaves when groups are judged; nothing for tasks of one group, which has to stay.
+
+    `others` (T,) are tasks that have earlier groups, which are not among the rows.
+    """
+    assert rows.group is not None
+    others = np.zeros(rows.n_tasks, dtype=bool) if others is None else others
+    found, ahead = [], looks_ahead(rows) | (others & bool(rows.forward))
+    normal = np.flatnonzero(~rows.outlier)
+    order = normal[np.lexsort((rows.group[normal], rows.codes[normal]))]
+    for mine in np.split(order, np.flatnonzero(np.diff(rows.codes[order])) + 1):
+        groups = rows.group[mine]
+        starts = np.flatnonzero(np.diff(groups, prepend=groups[0] - 1))
+        ends = np.append(starts[1:], len(mine))
+        task = rows.codes[mine[0]]
+        if len(starts) == 1 and not others[task]:
+            continue
+        if ahead[task]:
+            first = 0 if others[task] else 1
+            for start, end in zip(starts[first:], ends[first:], strict=True):
+                found.append(
+                    LeftOut(mine[start:], np.arange(len(mine) - start) < end - start)
+                )
+        else:
+            for start, end in zip(starts, ends, strict=True):
+                found.append(LeftOut(mine[start:end], np.ones(end - start, dtype=bool)))
+    return found
+
+
+class LeavingRows(NamedTuple):
+    """Which rows leave with their group, and which of these with all later ones of their task.
+
+    Attributes
+    ----------
+    codes, group : ndarray of shape (n,)
+        Task and group of each row.
+    leaves, ahead : ndarray of bool of shape (n,)
+    """
+
+    codes: Codes
+    group: Codes
+    leaves: NDArray[np.bool_]
+    ahead: NDArray[np.bool_]
+
+    def neighbours(self, some: Codes, codes: Codes, group: Codes) -> NDArray[np.bool_]:
+        """Which others, of these tasks and groups (m,), leave with each of some rows, (k, m)."""
+        own_group = self.group[some, None]
+        together = own_group == group
+        if self.ahead.any():
+            later = (self.codes[some, None] == codes) & (own_group < group)
+            together |= later & self.ahead[some, None]
+        # Of few others all may leave: then nobody is left to be far from.
+        leaves = self.leaves[some] & ~together.all(axis=1)
+        return together & leaves[:, None]
+
+
+def leaving_rows(rows: TrainingRows) -> LeavingRows:
+    """Which rows leave when they are judged: in tasks of several groups; not the first in time."""
+    assert rows.group is not None
+    codes, group = rows.codes, rows.group
+    normal = ~rows.outlier
+    low, high = np.full((2, rows.n_tasks), -1)
+    low[codes[normal]] = high[codes[normal]] = group[normal]
+    np.minimum.at(low, codes[normal], group[normal])
+    np.maximum.at(high, codes[normal], group[normal])
+    leaves = (low < high)[codes]  # the only group of a task stays
+    ahead = np.zeros(len(codes), dtype=bool)
+    if rows.forward:
+        ahead = looks_ahead(rows)[codes]
+        leaves &= ~ahead | (group > low[codes])  # and so does the first block
+    return LeavingRows(codes, group, leaves, ahead)
+
+
+def looks_ahead(rows: TrainingRows) -> NDArray[np.bool_]:
+    """Which tasks are judged by earlier blocks only, shape (T,)."""
+    assert rows.group is not None
+    normal = ~rows.outlier
+    pairs = np.unique(np.column_stack([rows.codes[normal], rows.group[normal]]), axis=0)
+    blocks = np.bincount(pairs[:, 0], minlength=rows.n_tasks)
+    weight = np.bincount(rows.codes[normal], rows.weight[normal], rows.n_tasks)
+    enough: NDArray[np.bool_] = (blocks >= _ENOUGH_BLOCKS) & (weight >= rows.forward)
+    return enough & bool(rows.forward)
+
+
+def calibration_weight(scores: Array, rows: TrainingRows) -> Array:
+    r"""What each left-out score counts for: rows of a group that score alike count as fewer.
+
+    :math:`w / (1 + (m - 1) \rho)` for a group of m rows, with :math:`\rho` from :func:`likeness`.
+    Rows of tasks that are judged by earlier blocks count in full: their blocks differ because the
+    models that judge them do.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        NaN where a row was not left out.
+    rows : TrainingRows
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    alike = likeness(scores, rows)
+    known, group = _judged_groups(scores, rows)
+    counted, weight = rows.weight.copy(), rows.weight[known]
+    counted[known] /= (
+        1.0 + np.maximum(np.bincount(group, weight)[group] - 1.0, 0.0) * alike
+    )
+    return counted
+
+
+def _judged_groups(scores: Array, rows: TrainingRows) -> tuple[Codes, Codes]:
+    """Numbers of rows with left-out scores that later blocks have no part in, and their groups."""
+    assert rows.group is not None
+    ahead = np.append(looks_ahead(rows), False)[rows.codes]
+    known = np.flatnonzero(~np.isnan(scores) & ~ahead)
+    return known, np.unique(rows.group[known], return_inverse=True)[1]
+
+
+def likeness(scores: Array, rows: TrainingRows) -> float:
+    """Correlation of ranks inside groups, by the analysis of variance over all tasks.
+
+    Of left-out scores (n,), NaN where there is none; 1 where each task has one group only.
+    """
+    known, group = _judged_groups(scores, rows)
+    codes, weight = rows.codes[known], rows.weight[known]
+    order = np.lexsort((scores[known], codes))
+    starts = np.searchsorted(codes[order], codes)
+    rank = np.empty(len(known))
+    rank[order] = np.arange(len(known))
+    rank = (rank - starts) / np.bincount(codes)[codes]
+    size, total = np.bincount(group, weight), np.bincount(codes, weight)
+    of_group = np.bincount(group, weight * rank) / size
+    of_task = (np.bincount(codes, weight * rank) / np.where(total > 0, total, 1.0))[
+        codes
+    ]
+    between = weight @ np.square(of_group[group] - of_task)
+    within = weight @ np.square(rank - of_group[group])
+    tasks = np.count_nonzero(total)
+    freedom, rest = len(size) - tasks, weight.sum() - len(size)
+    if not freedom:
+        return 1.0
+    typical = (weight.sum() - (weight * size[group] / total[codes]).sum()) / freedom
+    if rest <= 0 or typical <= 1:
+        return 0.0
+    between, within = between / freedom, within / rest
+    alike = (between - within) / max(
+        between + (typical - 1) * within, np.finfo(float).tiny
+    )
+    return float(np.clip(alike, 0.0, 1.0))

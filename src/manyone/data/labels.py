@@ -1,0 +1,162 @@
+"""Labels, and whatever else is given as one value per row: checked, and turned into codes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyone._sklearn import check_sample_weight
+from manyone._types import Array, Codes, Mask
+from manyone.data import checks
+from manyone.data.groups import MISSING
+
+
+def one_per_row(name: str, values: Any, n_rows: int) -> NDArray[Any]:
+    """Values of a parameter that wants one per row, shape (n_rows,)."""
+    native = isinstance(values, np.ndarray) and values.dtype.kind in "iubU"
+    if native and values.shape == (n_rows,):
+        return np.asarray(values)
+    if not isinstance(values, list):
+        checks.refuse_unless_listed(name, values)
+    try:
+        labels = as_labels(values)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if len(labels) != n_rows:
+        raise ValueError(
+            f"{name} has {len(labels)} values but X has {n_rows} rows: one per row."
+        )
+    return labels
+
+
+def check_outlier(outlier: Any, n_rows: int) -> Mask:
+    """Mask of known outliers, shape (n_rows,)."""
+    mask = one_per_row("outlier", outlier, n_rows)
+    checks.refuse_unless_boolean(mask)
+    return mask.astype(bool)
+
+
+def check_weight(weight: Any, X: Any) -> Array:
+    """Counts of the rows, shape (n,): finite, not negative, not all zero."""
+    if isinstance(weight, str):
+        raise ValueError(f"sample_weight must be one number per row; got {weight!r}.")
+    weight = check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not np.any(weight > 0):
+        raise ValueError("sample_weight is zero for every row: nothing is left to fit.")
+    return np.asarray(weight)
+
+
+def split_columns(X: Any, **roles: Any) -> tuple[Any, ...]:
+    """Take the columns that parameters name out of a data frame; other values pass through.
+
+    Parameters
+    ----------
+    X : array-like or data frame of shape (n, d)
+    **roles : str, array-like or None
+        A string is the name of a column of `X`.
+
+    Returns
+    -------
+    X, *values
+        The frame without the named columns, and one value per role.
+    """
+    for role, name in roles.items():
+        if isinstance(name, str):
+            X, roles[role] = checks.take_column(X, role, name)
+    return X, *roles.values()
+
+
+def split_labels(X: Any, columns: Mapping[str, str], **roles: Any) -> tuple[Any, ...]:
+    """Take labels out of rows for a fitted model, which knows the columns of its fit.
+
+    Parameters
+    ----------
+    X : array-like or data frame of shape (n, d)
+    columns : dict
+        Column that the fit took each role from: ``{"task": "machine"}``.
+    **roles : str, array-like or None
+        As in `split_columns`. None: the column of the fit, where `X` has it.
+
+    Returns
+    -------
+    X, *values
+        The rows without any column of labels, and one value per role.
+    """
+    if not columns:
+        return split_columns(X, **roles)
+    frame = checks.as_frame(X)
+    if frame is None:
+        return split_columns(X, **roles)
+    for role, value in roles.items():
+        if value is None and columns.get(role) in frame.columns:
+            roles[role] = columns[role]
+    X, *values = split_columns(X, **roles)
+    return without_columns(X, columns), *values
+
+
+def named_columns(**roles: Any) -> dict[str, str]:
+    """The roles whose values are names of columns, and these names."""
+    return {role: name for role, name in roles.items() if isinstance(name, str)}
+
+
+def without_columns(X: Any, columns: Mapping[str, str]) -> Any:
+    """A data frame without columns of labels, which calls may bring along; other rows as given."""
+    frame = checks.as_frame(X) if columns else None
+    if frame is None:
+        return X
+    return frame.drop(list(columns.values()), strict=False).to_native()
+
+
+def as_labels(task: Any) -> NDArray[Any]:
+    """One-dimensional array of labels; missing ones (None, NaN, NaT, NA) become None.
+
+    Of a native NumPy type where all labels share one, else of type object.
+    """
+    if isinstance(task, np.ndarray) and task.ndim == 1 and task.dtype.kind in "iubU":
+        return task
+    plain = [checks.plain_label(label) for label in checks.as_sequence(task)]
+    # Native arrays are searched fast; they must give back what they were given (NumPy turns large
+    # integers into floats and strips trailing NULs).
+    if {type(label) for label in plain} in ({str}, {int}, {bool}, {float}):
+        native = np.array(plain)
+        if native.dtype.kind in "Uibf" and native.tolist() == plain:
+            return native
+    # Element by element: NumPy would turn equal-length tuples into a matrix.
+    labels = np.empty(len(plain), dtype=object)
+    for i, label in enumerate(plain):
+        labels[i] = label
+    return labels
+
+
+def encode(labels: NDArray[Any]) -> tuple[NDArray[Any], Codes]:
+    """Sorted distinct labels (T,) and the code of each row (n,), MISSING where it has no label."""
+    if labels.dtype != object:
+        tasks, codes = np.unique(labels, return_inverse=True)
+        return tasks, codes
+    known = as_labels(checks.sorted_labels(labels))
+    return known, lookup(labels, known)
+
+
+def lookup(labels: NDArray[Any], tasks: NDArray[Any]) -> Codes:
+    """Code of each label among `tasks` (MISSING for None), shape (n,); unknown ones are refused."""
+    codes, unknown = find(labels, tasks)
+    if unknown.any():
+        raise ValueError(checks.unknown_task(labels[unknown][0], tasks))
+    return codes
+
+
+def find(labels: NDArray[Any], tasks: NDArray[Any]) -> tuple[Codes, Mask]:
+    """Code of each label among `tasks` (MISSING where there is none), and which are unknown."""
+    if labels.dtype != object and tasks.dtype.kind == labels.dtype.kind and len(tasks):
+        codes = np.searchsorted(tasks, labels)
+        codes[codes == len(tasks)] = 0
+        unknown = tasks[codes] != labels
+        return np.where(unknown, MISSING, codes), unknown
+    index = {task: code for code, task in enumerate(tasks.tolist())}
+    index[None] = MISSING
+    checks.refuse_unhashable(labels)
+    codes = np.array([index.get(label, -2) for label in labels.tolist()], dtype=np.intp)
+    return np.maximum(codes, MISSING), codes == -2

@@ -1,0 +1,389 @@
+"""Rows and their tasks, from whatever the user has to arrays. What is refused: `validation`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import sklearn
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils import get_tags
+from sklearn.utils.validation import validate_data
+
+from manyone._types import Array, Codes, Mask, Rows
+from manyone.data import checks
+from manyone.data.groups import MISSING, TimeBlocks, group_numbers, joined_groups
+from manyone.data.labels import (
+    check_outlier,
+    check_weight,
+    encode,
+    named_columns,
+    one_per_row,
+    split_columns,
+)
+
+# Larger blocks than this leave the cache and gain nothing.
+_BLOCK_BYTES = 8 * 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class CodedRows:
+    """Rows whose tasks are numbers.
+
+    Attributes
+    ----------
+    X : array or CSR matrix of shape (n, d)
+        Of a precomputed kernel, its matrix of shape (n, n).
+    codes : ndarray of shape (n,)
+        Task of each row; MISSING for outliers of every task.
+    outlier : ndarray of bool of shape (n,)
+    weight : ndarray of shape (n,)
+        Counts.
+    """
+
+    X: Rows
+    codes: Codes
+    outlier: Mask
+    weight: Array
+
+    def take(self, rows: Any) -> CodedRows:
+        """The rows selected by an index."""
+        parts = (self.X, self.codes, self.outlier, self.weight)
+        return CodedRows(*(part[rows] for part in parts))
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRows(CodedRows):
+    """Rows of a fit: without zero weights, sorted by task, then by content.
+
+    Outliers of every task come last. The order of the rows that were given does not matter,
+    therefore, to the last bit.
+
+    Attributes
+    ----------
+    content : ndarray of shape (n,)
+        Equal for equal rows (of a precomputed kernel: equal rows of its matrix), else different.
+    n_tasks : int
+    columns : ndarray of shape (n,) or None
+        Of a precomputed kernel: where each row stands in the matrix that was given.
+    group : ndarray of shape (n,) or None
+        Rows of one number leave together when they are judged; a number belongs to one task. None:
+        every row leaves alone.
+    forward : bool or int
+        Whether groups are blocks in the order of time, to be judged by earlier ones of their task;
+        a number: in tasks with so many rows.
+    """
+
+    content: Codes
+    n_tasks: int
+    columns: Codes | None = None
+    group: Codes | None = None
+    forward: bool | int = False
+
+    def take(self, rows: Any) -> TrainingRows:
+        """The rows selected by an index; of a kernel matrix the columns too."""
+        X = self.X[rows]
+        if self.columns is not None:
+            X = X[:, rows]
+        some: dict[str, Any] = {"X": X}
+        for name in ("codes", "outlier", "weight", "content", "columns", "group"):
+            value = getattr(self, name)
+            some[name] = None if value is None else value[rows]
+        return replace(self, **some)
+
+    def as_new(self, rows: Codes) -> Rows:
+        """Some of the rows as they would be brought to be scored."""
+        X = self.X[rows]
+        if self.columns is None:
+            return X
+        # New rows bring kernel values against all rows that were given.
+        values = np.zeros((len(rows), int(self.columns.max()) + 1))
+        values[:, self.columns] = X
+        return values
+
+    def keys(self, like: TrainingRows) -> Codes:
+        """Equal for copies of a row of a task (and of a group), also beside rows alike, (n,)."""
+        key = ((self.codes + 1) * 2 + self.outlier) * (
+            like.content.max() + 1
+        ) + self.content
+        if self.group is None or like.group is None:
+            return key
+        return key * (like.group.max() + 2) + self.group + 1
+
+    def merged(self) -> tuple[TrainingRows, Codes]:
+        """Copies of a row of a task as one row that has their weight; and where each row went."""
+        key = self.keys(self)
+        _, first, place = np.unique(key, return_index=True, return_inverse=True)
+        if len(first) == len(key):
+            return self, np.arange(len(key))
+        order = np.argsort(first)  # merged rows stay in the order of the rows
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        weight = np.bincount(rank[place], self.weight).astype(np.float64)
+        return replace(self.take(first[order]), weight=weight), rank[place]
+
+    def shared_out(self) -> TrainingRows:
+        """Outliers of every task as one outlier of each: the tasks may see them differently."""
+        missing = np.flatnonzero(self.codes == MISSING)
+        if not len(missing):
+            return self
+        known = np.flatnonzero(self.codes != MISSING)
+        rows = self.take(np.concatenate([known, np.tile(missing, self.n_tasks)]))
+        codes = np.repeat(np.arange(self.n_tasks), len(missing))
+        rows = replace(rows, codes=np.concatenate([self.codes[known], codes]))
+        return rows.take(np.argsort(rows.codes, kind="stable"))
+
+    def by_task(self) -> TrainingRows:
+        """The rows sorted as those of a fit are."""
+        last = np.where(self.codes == MISSING, self.n_tasks, self.codes)
+        return self.take(np.lexsort((self.content, last)))
+
+    def recoded(self, codes: Codes, n_tasks: int) -> TrainingRows:
+        """The same with other numbers for the tasks (T,); rows of negative ones are left out."""
+        # MISSING is -1: it picks the last entry, which is MISSING again.
+        new = np.append(codes, MISSING)[self.codes]
+        kept = np.flatnonzero((new >= 0) | (self.codes == MISSING))
+        return replace(self.take(kept), codes=new[kept], n_tasks=n_tasks)
+
+    def without(self, code: int) -> TrainingRows:
+        """All rows but those of a task, the tasks after it counted anew."""
+        return self.recoded(codes_without(code, self.n_tasks), self.n_tasks - 1)
+
+    def joined(self, more: TrainingRows) -> TrainingRows:
+        """These rows followed by more rows."""
+        both = [self.X, more.X]
+        X = (
+            sparse.vstack(both, format="csr")
+            if sparse.issparse(self.X)
+            else np.vstack(both)
+        )
+        codes, weight = (
+            np.append(self.codes, more.codes),
+            np.append(self.weight, more.weight),
+        )
+        outlier, content = np.append(self.outlier, more.outlier), row_numbers(X)
+        n_tasks, group = max(self.n_tasks, more.n_tasks), joined_groups(self, more)
+        rows = TrainingRows(X, codes, outlier, weight, content, n_tasks, group=group)
+        return replace(rows, forward=self.forward)
+
+    def responses(self) -> Array:
+        """One-hot responses (n, T): 1 for the row's own task, all 0 for a known outlier."""
+        R = np.zeros((len(self.codes), self.n_tasks), order="F")
+        normal = np.flatnonzero(~self.outlier)
+        R[normal, self.codes[normal]] = 1.0
+        return R
+
+    def mean_by_task(self, values: Array) -> Array:
+        """Weighted mean of values (n,) over the normal rows of each task, shape (T,)."""
+        normal = ~self.outlier
+        codes, weight = self.codes[normal], self.weight[normal]
+        total = np.bincount(codes, weight, self.n_tasks)
+        return np.bincount(codes, weight * values[normal], self.n_tasks) / total
+
+
+def codes_without(code: int, n_tasks: int) -> Codes:
+    """New numbers (T,) of the tasks where one of them goes; its own is MISSING."""
+    left = np.arange(n_tasks)
+    return np.where(left == code, MISSING, left - (left > code))
+
+
+def training_rows(
+    estimator: Any,
+    X: Any,
+    task: Any = None,
+    outlier: Any = None,
+    sample_weight: Any = None,
+    groups: Any = None,
+    *,
+    reset: bool = True,
+) -> tuple[TrainingRows, NDArray[Any], Codes]:
+    """Check everything that a fit is given.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Remembers (`reset`) or is held to the number and names of features; remembers the columns
+        that hold labels, as a scoring call may bring them along without naming them.
+    X, task, outlier, sample_weight, groups
+        As in `fit`.
+    reset : bool
+
+    Returns
+    -------
+    rows : TrainingRows
+    tasks : ndarray of shape (T,)
+        Labels, sorted.
+    source : ndarray of shape (n,)
+        Where each row stood in `X`.
+    """
+    label_columns = named_columns(task=task, outlier=outlier, groups=groups)
+    if label_columns:
+        X, task, outlier, groups = split_columns(
+            X, task=task, outlier=outlier, groups=groups
+        )
+    if reset:
+        estimator.label_columns_ = label_columns
+    X = check_rows(estimator, X, reset=reset)
+    n = X.shape[0]
+    weight = np.ones(n) if sample_weight is None else check_weight(sample_weight, X)
+    mask = np.zeros(n, dtype=bool) if outlier is None else check_outlier(outlier, n)
+    if task is None:
+        labels: NDArray[Any] = np.zeros(n, dtype=np.intp)
+    elif (
+        isinstance(task, np.ndarray)
+        and task.dtype.kind in "iubU"
+        and task.shape == (n,)
+    ):
+        labels = task
+    else:
+        labels = one_per_row("task", task, n)
+    if labels.dtype == object:  # native arrays have no missing labels
+        checks.refuse_rows_without_task(labels, mask)
+    kept = np.flatnonzero(weight > 0)
+    if labels.dtype == object:
+        tasks, codes = encode(labels[kept])
+    else:
+        tasks, codes = np.unique(labels[kept], return_inverse=True)
+    square = get_tags(estimator).input_tags.pairwise
+    if square:
+        X = checks.symmetric_part(X)[np.ix_(kept, kept)]
+    elif len(kept) < n:
+        X = X[kept]
+    content = row_numbers(X)
+    if square:
+        # A line of the matrix, sorted, is the same whatever the order of the others.
+        content = row_numbers(
+            np.column_stack([row_numbers(np.sort(X, axis=1)), content])
+        )
+    order = np.lexsort((content, np.where(codes == MISSING, len(tasks), codes)))
+    source = kept[order]
+    X = X[np.ix_(order, order)] if square else X[order]
+    codes, mask, weight, content = (
+        codes[order],
+        mask[source],
+        weight[source],
+        content[order],
+    )
+    columns = source if square else None
+    rows = TrainingRows(X, codes, mask, weight, content, len(tasks), columns)
+    if reset and outlier is not None:
+        checks.refuse_empty_tasks(rows.codes, rows.outlier, tasks)
+    if groups is not None:
+        rows = _grouped(rows, groups, source, n)
+    return rows, tasks, source
+
+
+def _grouped(
+    rows: TrainingRows, groups: Any, source: Codes, n_rows: int
+) -> TrainingRows:
+    """Rows with the groups that were given for all of them, in the order they were given."""
+    if isinstance(groups, TimeBlocks):
+        blocks = groups.numbers(rows.codes, source, n_rows)
+        return replace(rows, group=blocks, forward=groups.forward)
+    labels = encode(one_per_row("groups", groups, n_rows)[source])[1]
+    return replace(rows, group=group_numbers(labels, rows.codes, rows.content))
+
+
+def in_memory(X: Any) -> bool:
+    """Whether rows are at hand: not in files, in Dask, or in blocks that a function yields."""
+    if type(X) is np.ndarray:
+        return True
+    elsewhere = isinstance(X, np.memmap | str | os.PathLike | Iterator) or callable(X)
+    return not elsewhere and type(X).__module__.partition(".")[0] != "dask"
+
+
+def number_of(X: Any) -> int:
+    """Number of rows, of whatever kind."""
+    if hasattr(X, "shape"):
+        return int(X.shape[0])
+    return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
+
+
+def row_blocks(n_rows: int, floats_per_row: int) -> Iterator[slice]:
+    """Slices that cover `n_rows` rows, temporaries within scikit-learn's ``working_memory``."""
+    budget = min(sklearn.get_config()["working_memory"] * 2**20, _BLOCK_BYTES)
+    step = max(1, int(budget // (8 * max(1, floats_per_row))))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
+def check_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
+    """Rows as scikit-learn checks them: float64 (n, d), or CSR; float32 may pass when scoring."""
+    if not reset and type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2:
+        # What the checks would come to for most calls, in a hundredth of their time.
+        fits = X.shape[1] == estimator.n_features_in_ and X.shape[0] > 0
+        if (
+            fits
+            and not hasattr(estimator, "feature_names_in_")
+            and np.isfinite(X).all()
+        ):
+            return X
+    if not reset and type(X) is np.ndarray and X.shape == (0, estimator.n_features_in_):
+        return np.empty(X.shape)  # no rows need no names, of which a check would speak
+    if isinstance(X, np.ma.MaskedArray):  # scikit-learn would read what the mask hides
+        X = np.ma.filled(X.astype(np.float64), np.nan)
+    dtype = np.float64 if reset else [np.float64, np.float32]
+    least = 1 if reset else 0
+    try:
+        return validate_data(
+            estimator,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=dtype,
+            ensure_min_samples=least,
+        )
+    except (ValueError, TypeError, OverflowError) as error:
+        raise checks.with_place(error, X) from None
+
+
+def row_numbers(X: Rows) -> Codes:
+    """A number for each distinct row: equal rows, and only these, share one, shape (n,)."""
+    if sparse.issparse(X):
+        return _sparse_row_numbers(X)
+    # Bytes have an order of their own, whatever the number of columns; -0.0 is 0.0.
+    plain = np.ascontiguousarray(X, dtype=np.float64) + 0.0
+    content = plain.view(np.dtype((np.void, 8 * plain.shape[1]))).ravel()
+    return np.unique(content, return_inverse=True)[1]
+
+
+def _sparse_row_numbers(X: Rows) -> Codes:
+    X = sparse.csr_array(X, copy=True)
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    cuts = X.indptr[1:-1]
+    content = zip(np.split(X.indices, cuts), np.split(X.data, cuts), strict=True)
+    keys = [(indices.tobytes(), data.tobytes()) for indices, data in content]
+    rank = {key: number for number, key in enumerate(sorted(set(keys)))}
+    return np.array([rank[key] for key in keys], dtype=np.intp)
+
+
+def renumbered(codes: Codes, used: Codes) -> Codes:
+    """Codes counted among the (ascending) `used` ones; MISSING for all others."""
+    position = np.minimum(np.searchsorted(used, codes), len(used) - 1)
+    return np.where(used[position] == codes, position, MISSING)
+
+
+def group_rows(codes: Codes, n_tasks: int) -> tuple[Codes, Codes]:
+    """Row numbers sorted by task (n,), and where each task starts (T + 1,); codes in range(T)."""
+    order = np.argsort(codes, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n_tasks))])
+    return order, starts
+
+
+def places(owner: Codes, group: Codes | None) -> tuple[Codes, Codes]:
+    """Place of each row (or of its group) among its owner's, and how many these are, (n,)."""
+    order = np.lexsort((np.arange(len(owner)) if group is None else group, owner))
+    new_owner = np.diff(owner[order], prepend=owner[order[:1]] - 1) != 0
+    new = np.ones(len(order), dtype=bool)
+    if group is not None:
+        new = new_owner | (np.diff(group[order], prepend=group[order[:1]]) != 0)
+    number, place = np.cumsum(new) - 1, np.empty((2, len(order)), dtype=np.intp)
+    of_owner = np.cumsum(new_owner) - 1
+    place[0, order] = number - number[new_owner][of_owner]
+    place[1, order] = np.bincount(of_owner, new)[of_owner]
+    return place[0], place[1]

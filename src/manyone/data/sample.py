@@ -1,0 +1,260 @@
+"""First pass: a sample of every task, small enough to choose landmarks and widths from.
+
+Rows are drawn by a hash of their content: whatever the blocks, their order and the names of the
+tasks, the same rows are drawn, and of small tasks all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from manyone._types import Array, Codes, Mask, Rows
+from manyone.data import checks
+from manyone.data.blocks import Block, by_task, stacked
+from manyone.data.hashing import Hashes, row_hashes
+from manyone.data.labels import as_labels, encode, lookup
+from manyone.data.rows import MISSING, CodedRows, TrainingRows, row_numbers
+from manyone.threads import on_threads
+
+# Rows of a block that are sampled in one go.
+_STEP = 2**17
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The `quota` distinct rows of lowest hash of every task, and what all rows weigh.
+
+    Normal rows and known outliers of a task are drawn apart: row 2 (code + 1) + outlier of `totals`
+    is what they weigh and how many there are.
+
+    Attributes
+    ----------
+    tasks : ndarray of shape (T,)
+        Labels, sorted.
+    X : array or CSR matrix of shape (s, d)
+    stratum, hashes, weight : ndarray of shape (s,)
+        Of each sampled row; the weight is that of all its copies.
+    totals : ndarray of shape (2 T + 2, 2) or (2 T + 2, 2 + d)
+        And where they were asked for, the weighted sums of the columns.
+    quota : int
+    names : ndarray of shape (d,) or None
+        Of the columns.
+    label_columns : dict
+        Columns that are no features, by what they hold.
+    """
+
+    tasks: NDArray[Any]
+    X: Rows
+    stratum: Codes
+    hashes: Hashes
+    weight: Array
+    totals: Array
+    quota: int
+    names: NDArray[Any] | None = None
+    label_columns: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def codes(self) -> Codes:
+        """Task of each sampled row, shape (s,)."""
+        return self.stratum // 2 - 1
+
+    @property
+    def outlier(self) -> Mask:
+        """Which sampled rows are known outliers, shape (s,)."""
+        return self.stratum % 2 == 1
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that were seen."""
+        return int(self.totals[:, 1].sum())
+
+    @property
+    def counts(self) -> Array:
+        """What the normal rows of each task weigh, shape (T,)."""
+        return self.totals[2::2, 0]
+
+    @property
+    def whole(self) -> bool:
+        """Whether every row was drawn."""
+        drawn = np.bincount(self.stratum, self.weight, len(self.totals))
+        return bool(np.allclose(drawn, self.totals[:, 0], rtol=1e-9))
+
+    def means(self) -> Array:
+        """Weighted mean of all normal rows of each task, shape (T, d), where it was asked for."""
+        return np.asarray(self.totals[2::2, 2:] / self.totals[2::2, :1])
+
+    def quarter(self) -> Sample:
+        """Normal rows that make up at most a quarter of each task, and all known outliers."""
+        reached = np.cumsum(self.weight)
+        before = np.searchsorted(self.stratum, self.stratum)
+        reached -= np.concatenate([[0.0], reached])[before]
+        kept = np.flatnonzero(
+            self.outlier | (reached <= 0.25 * self.totals[self.stratum, 0])
+        )
+        X, stratum, hashes = self.X[kept], self.stratum[kept], self.hashes[kept]
+        return replace(
+            self, X=X, stratum=stratum, hashes=hashes, weight=self.weight[kept]
+        )
+
+    def without(self, code: int) -> Sample:
+        """The sample without a task."""
+        kept = np.flatnonzero(self.codes != code)
+        stratum = self.stratum[kept] - 2 * (self.codes[kept] > code)
+        totals = np.delete(self.totals, [2 * code + 2, 2 * code + 3], axis=0)
+        left = replace(
+            self, tasks=np.delete(self.tasks, code), stratum=stratum, totals=totals
+        )
+        return replace(
+            left, X=self.X[kept], hashes=self.hashes[kept], weight=self.weight[kept]
+        )
+
+    def rows(self, *, own_weight: bool = False) -> TrainingRows:
+        """The sample in the order of its content.
+
+        Each task weighs what all its rows weigh, or, with `own_weight`, what those drawn do.
+        """
+        drawn = np.bincount(self.stratum, self.weight, len(self.totals))
+        share = np.where(
+            drawn > 0, self.totals[:, 0] / np.where(drawn > 0, drawn, 1.0), 1.0
+        )
+        # All rows were drawn: not even rounding may change their weights.
+        share[np.isclose(share, 1.0, rtol=1e-9) | own_weight] = 1.0
+        content = row_numbers(self.X)
+        order = np.lexsort((self.outlier, content))
+        weight = (self.weight * share[self.stratum])[order]
+        rows = (
+            self.X[order],
+            self.codes[order],
+            self.outlier[order],
+            weight,
+            content[order],
+        )
+        return TrainingRows(*rows, len(self.tasks))
+
+
+@dataclass(frozen=True)
+class TakeSample:
+    """The pass that draws a :class:`Sample`.
+
+    Parameters
+    ----------
+    size : int
+        Most rows to keep; more only where there are too many tasks for `least`.
+    seed : int
+    sums : bool
+        Whether the columns of dense rows are summed up, too.
+    least : int
+        Rows of each task that are kept in any case.
+    """
+
+    size: int
+    seed: int = 0
+    sums: bool = False
+    least: int = 1
+
+    def partial(self, block: Block) -> Sample:
+        """Sample of one block, which is checked on the way."""
+        checked = block.checked()
+        tasks = checked.labels()
+        sample = self.of(checked.coded(tasks), tasks)
+        return replace(sample, names=checked.names, label_columns=checked.label_columns)
+
+    def of(self, rows: CodedRows, tasks: NDArray[Any]) -> Sample:
+        """Sample of rows whose tasks are numbers of these."""
+        starts = range(0, max(rows.X.shape[0], 1), _STEP)
+        parts = (rows.take(slice(start, start + _STEP)) for start in starts)
+        return reduce(self.merge, on_threads(partial(self._part, tasks), parts))
+
+    def _part(self, tasks: NDArray[Any], rows: CodedRows) -> Sample:
+        stratum = 2 * (rows.codes + 1) + rows.outlier
+        totals = np.zeros((2 * len(tasks) + 2, 2 + self.sums * rows.X.shape[1]))
+        totals[:, 0] = np.bincount(stratum, rows.weight, len(totals))
+        totals[:, 1] = np.bincount(stratum, minlength=len(totals))
+        if self.sums and sparse.issparse(rows.X):
+            raise ValueError(checks.no_metric("whitened"))
+        if self.sums:
+            present, summing = by_task(stratum, rows.weight)
+            totals[present, 2:] = summing @ rows.X
+        hashes, size = row_hashes(rows.X, self.seed), self.size
+        return self._drawn(
+            Sample(tasks, rows.X, stratum, hashes, rows.weight, totals, size)
+        )
+
+    def merge(self, one: Sample, other: Sample) -> Sample:
+        """Sample of the rows of both."""
+        named = [
+            None if part.names is None else part.names.tolist() for part in (one, other)
+        ]
+        if one.X.shape[1] != other.X.shape[1] or named[0] != named[1]:
+            columns = " and ".join(
+                str(part.X.shape[1]) if name is None else str(name)
+                for part, name in zip((one, other), named, strict=True)
+            )
+            raise ValueError(
+                f"Blocks must have the same columns; two of them have {columns}."
+            )
+        tasks, _ = encode(as_labels([*one.tasks.tolist(), *other.tasks.tolist()]))
+        totals, strata = np.zeros((2 * len(tasks) + 2, one.totals.shape[1])), []
+        for part in (one, other):
+            place = np.concatenate([[MISSING], lookup(part.tasks, tasks)]) + 1
+            totals[2 * place] += part.totals[::2]
+            totals[2 * place + 1] += part.totals[1::2]
+            strata.append(2 * place[part.stratum // 2] + part.stratum % 2)
+        X, quota = stacked([one.X, other.X]), min(one.quota, other.quota)
+        hashes = np.concatenate([one.hashes, other.hashes])
+        both = Sample(
+            tasks,
+            X,
+            np.concatenate(strata),
+            hashes,
+            np.concatenate([one.weight, other.weight]),
+            totals,
+            quota,
+            one.names,
+            one.label_columns,
+        )
+        return self._drawn(both)
+
+    def _drawn(self, sample: Sample) -> Sample:
+        """Copies as one row, and of every stratum the rows of lowest hash."""
+        order = np.lexsort((sample.hashes, sample.stratum))
+        stratum, hashes = sample.stratum[order], sample.hashes[order]
+        first = np.ones(len(order), dtype=bool)
+        first[1:] = (np.diff(stratum) != 0) | (np.diff(hashes) != 0)
+        starts = np.flatnonzero(first)
+        stratum = stratum[starts]
+        weight = (
+            np.add.reduceat(sample.weight[order], starts)
+            if len(order)
+            else sample.weight
+        )
+        sizes = np.bincount(stratum, minlength=len(sample.totals))
+        rank = np.arange(len(stratum)) - (np.cumsum(sizes) - sizes)[stratum]
+        sizes = np.minimum(sizes, sample.quota)
+        quota = sample.quota
+        if sizes.sum() > self.size:
+            # The largest quota that keeps the size: shared equally among what is still open.
+            ascending = np.sort(sizes)
+            below = np.concatenate([[0], np.cumsum(ascending)[:-1]])
+            possible = (self.size - below) // np.arange(len(ascending), 0, -1)
+            quota = max(self.least, int(possible[np.argmax(possible < ascending)]))
+        kept = np.flatnonzero(rank < quota)
+        place = order[starts[kept]]
+        sample = replace(
+            sample, X=sample.X[place], hashes=sample.hashes[place], quota=quota
+        )
+        return replace(sample, stratum=stratum[kept], weight=weight[kept])
+
+
+def refuse_unusable(sample: Sample) -> None:
+    """Raise where there is no row at all, or a task without a normal one."""
+    if not sample.n_rows:
+        raise ValueError("sample_weight is zero for every row: nothing is left to fit.")
+    checks.refuse_empty_tasks(sample.codes, sample.outlier, sample.tasks)

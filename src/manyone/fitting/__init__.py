@@ -1,0 +1,1 @@
+"""Fits by passes over blocks of rows, on one machine or on many."""

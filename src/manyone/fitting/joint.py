@@ -1,0 +1,96 @@
+"""The joint ridge regression by passes: statistics, solution, left-out scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from manyone.calibration.tails import Tails
+from manyone.fitting.left_out import LeaveOut, LeftOut
+from manyone.fitting.plan import Plan
+from manyone.fitting.statistics import AddUp, Statistics, solve_statistics
+from manyone.kernels.gram import Expansion
+from manyone.models.guards import unit_of
+from manyone.models.resemblance import Resemblance
+from manyone.models.solution import Solution
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What rows are added to, and taken from, without a new fit.
+
+    Attributes
+    ----------
+    plan : Plan or TaskPlans
+    statistics : Statistics, or dict of int to Statistics
+        Of each task that has a plan of its own, by number.
+    alpha : float
+        The ridge that was asked for.
+    tails : Tails
+        Left-out scores.
+    scale : float or ndarray of shape (T,)
+        What those of rows that were there were multiplied by when others came or went.
+    """
+
+    plan: Any
+    statistics: Any
+    alpha: float
+    tails: Tails
+    scale: Any = 1.0
+
+
+def joint_passes(plan: Plan, sweep: Any, alpha: float) -> tuple[Solution, Tails]:
+    """Minimise ``sum_i w_i |f(x_i) - r_i|^2 + alpha |f|^2`` over functions of the landmarks.
+
+    Parameters
+    ----------
+    plan : Plan
+    sweep : callable
+        Runs a pass, see :func:`manyone.engines.fit`.
+    alpha : float
+
+    Returns
+    -------
+    solution : Solution
+        Without left-out scores, which would be as many as rows.
+    tails : Tails
+        What thresholds and p-values need of them.
+    """
+    statistics = sweep(AddUp(plan))
+    step = leaving_out(plan, statistics, alpha)
+    solution, tails = joint_solution_of(
+        step, statistics, alpha, step.finished(sweep(step))
+    )
+    return replace(solution, judge=step), tails
+
+
+def leaving_out(plan: Plan, statistics: Statistics, alpha: float) -> LeaveOut:
+    """The last pass, for the solution that statistics have."""
+    ridge = solve_statistics(plan, statistics, alpha)
+    unit = unit_of(Expansion(plan.points, ridge.coef, ridge.mean_response))
+    return LeaveOut(plan, ridge, unit)
+
+
+def joint_solution_of(
+    step: LeaveOut,
+    statistics: Statistics,
+    alpha: float,
+    found: LeftOut,
+    scale: Any = 1.0,
+) -> tuple[Solution, Tails]:
+    """The model, and the tails of its left-out scores, from what the last pass found."""
+    sums = Sums(step.plan, statistics, alpha, found.tails, scale)
+    return replace(_solution(step, found), state=sums), found.tails
+
+
+def _solution(step: LeaveOut, found: LeftOut) -> Solution:
+    """The model without left-out scores."""
+    plan, ridge = step.plan, step.ridge
+    learned = {
+        "alpha": ridge.alpha,
+        "dual_coef": ridge.coef,
+        "mean_response": ridge.mean_response,
+        "structure": Resemblance(ridge.coef, found.values, found.mass, ridge.counts),
+    }
+    scorer = Expansion(plan.points, ridge.coef, ridge.mean_response)
+    return Solution(scorer, learned=learned)

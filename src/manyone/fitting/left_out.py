@@ -1,0 +1,277 @@
+r"""Third pass: the score of every row under the model without it, and its place in its task's tail.
+
+With leverage :math:`\ell_i = w_i \phi_i' (G + \alpha I)^{-1} \phi_i` the residual of a row under
+the model without it is :math:`e_i / (1 - \ell_i)`, and the mean response of its task moves with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.linalg import blas
+
+from manyone._types import Array, Codes
+from manyone.calibration.tails import Tails
+from manyone.data.blocks import Block, added, by_task, kernel_blocks
+from manyone.data.groups import leaving_together
+from manyone.data.hashing import Hashes, row_hashes
+from manyone.data.rows import CodedRows, TrainingRows
+from manyone.fitting.plan import Plan
+from manyone.fitting.statistics import Ridge
+from manyone.models.guards import lowered, unit_of
+from manyone.models.solution import Solution
+from manyone.solvers.leave_blocks import (
+    scores_without_blocks,
+    solve_primal_without_blocks,
+)
+from manyone.solvers.ridge import left_out_mean, one_minus_leverage
+from manyone.threads import on_threads, solve_lower
+
+#: Takes rows (b, d), their tasks and weights (b,), and returns left-out scores (b,) and
+#: those of the model of all rows.
+Score = Callable[[Any, Codes, Array], tuple[Array, Array]]
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """What the pass gathers.
+
+    Attributes
+    ----------
+    tails : Tails
+        Left-out scores.
+    tasks : ndarray of shape (t,)
+        Codes of the tasks that occur.
+    values : ndarray of shape (t, m)
+        Sums of ``w_i k_i / (1 - leverage)`` over the normal rows of each, k_i being kernel values
+        against the landmarks (until the pass is over, of ``Q^-1 k_i``).
+    mass : ndarray of shape (t,)
+        Sums of ``w_i / (1 - leverage)``.
+    """
+
+    tails: Tails
+    tasks: Codes
+    values: Array
+    mass: Array
+
+
+def tails_of(plan: Plan, rows: Any, score: Score, unit: float, width: int) -> Tails:
+    """Tails of the left-out scores of normal rows that had no part in the landmarks.
+
+    Parameters
+    ----------
+    plan : Plan
+    rows : CodedRows
+    score : callable
+        See `Score`.
+    unit : float
+        Of what lowers the scores of rows far from everything.
+    width : int
+        Floats that `score` needs for each row.
+
+    Returns
+    -------
+    Tails
+    """
+    scores, seen = judged_rows(plan, rows, score, unit, width)
+    return Tails.known(scores, rows, len(plan.tasks), seen)
+
+
+def judged_rows(
+    plan: Plan, rows: CodedRows, score: Score, unit: float, width: int
+) -> tuple[Array, Array]:
+    """Left-out scores (n,), and those of the model of all rows; see `tails_of`.
+
+    NaN for outliers, and for rows that had a part in the landmarks.
+    """
+    scores = np.full(len(rows.codes), np.nan)
+    seen = np.full(len(rows.codes), np.inf)
+
+    def judge(part: slice) -> tuple[Codes, Array, Array]:
+        judged = ~rows.outlier[part] & plan.unseen(rows.X[part])
+        numbers = np.flatnonzero(judged) + part.start
+        block = rows.take(numbers)
+        left_out, of_all = score(block.X, block.codes, block.weight)
+        return numbers, lowered(left_out, block, plan.nearness, unit), of_all
+
+    blocks = kernel_blocks(len(rows.codes), width)
+    for numbers, left_out, of_all in on_threads(judge, blocks):
+        scores[numbers] = left_out
+        seen[numbers] = of_all
+    return scores, seen
+
+
+@dataclass(frozen=True, eq=False)
+class KnownScores:
+    """Left-out scores (k,) of rows, found by their content and task: `keys` (k,), ascending."""
+
+    keys: Hashes
+    scores: Array
+
+    @classmethod
+    def among(cls, rows: Any, scores: Array) -> KnownScores:
+        """Scores (k,) of rows whose tasks are numbers."""
+        keys = _keys(rows)
+        order = np.argsort(keys)
+        return cls(keys[order], scores[order])
+
+    def judged(self, rows: Any) -> Array:
+        """Scores (n,) of rows whose tasks are numbers; NaN where there is none."""
+        keys = _keys(rows)
+        place = np.searchsorted(self.keys, keys)
+        known = np.append(self.keys, np.uint64(0))[place] == keys
+        return np.where(known, np.append(self.scores, np.nan)[place], np.nan)
+
+
+def _keys(rows: Any) -> Hashes:
+    """A number for the content and the task of each row, shape (b,)."""
+    return row_hashes(rows.X) + np.asarray(rows.codes, dtype=np.uint64) * np.uint64(
+        2**32 + 1
+    )
+
+
+def scores_by_folds(
+    model: Any, solution: Solution, rows: TrainingRows, plan: Any
+) -> Array:
+    """Scores (n,) of the rows of an estimator by refits without them, as a plan lowers them."""
+    scores, normal = (
+        model._judged_by_folds(solution, rows, plan.metric).left_out,
+        ~rows.outlier,
+    )
+    unit = unit_of(solution.scorer)
+    few = rows.take(normal)
+    scores[normal] = lowered(scores[normal], few, plan.nearness, unit)
+    return np.asarray(scores)
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveOut:
+    """The pass that leaves every row out.
+
+    Parameters
+    ----------
+    plan : Plan
+    ridge : Ridge
+    unit : float
+        Of what lowers the scores of rows far from everything.
+    """
+
+    plan: Plan
+    ridge: Ridge
+    unit: float
+
+    def partial(self, block: Block) -> LeftOut:
+        """Left-out scores of one block."""
+        return self.of(block.checked().coded(self.plan.tasks))
+
+    def of(self, rows: Any) -> LeftOut:
+        """Tails of the left-out scores of rows whose tasks are numbers, and sums over them."""
+        return self.gathered(rows)[0]
+
+    def judged(self, rows: Any) -> Array:
+        """Left-out scores (n,); NaN for outliers, and for rows that shaped the landmarks."""
+        return self.gathered(rows)[1]
+
+    def gathered(self, rows: Any) -> tuple[LeftOut, Array]:
+        """What `of` and `judged` give."""
+        tasks, scores = (
+            np.unique(rows.codes[~rows.outlier]),
+            np.full(len(rows.codes), np.nan),
+        )
+        values, mass = (
+            np.zeros((len(tasks), len(self.plan.points))),
+            np.zeros(len(tasks)),
+        )
+
+        seen = np.full(len(rows.codes), np.inf)
+        grouped = isinstance(rows, TrainingRows) and rows.group is not None
+
+        def judge(part: slice) -> tuple[Codes, Array, Any, Array]:
+            normal = np.flatnonzero(~rows.outlier[part]) + part.start
+            few = rows.take(normal)
+            found, half, shares, seen[normal] = self.without_guard(
+                few.X, few.codes, few.weight
+            )
+            if not grouped:
+                found = lowered(found, few, self.plan.nearness, self.unit)
+            found[~self.plan.unseen(rows.X[normal])] = np.nan
+            present, summing = by_task(rows.codes[normal], shares)
+            return normal, found, (present, summing.sum(axis=1)), summing @ half
+
+        blocks = kernel_blocks(len(rows.codes), len(self.plan.points))
+        for normal, found, (present, shares), sums in on_threads(judge, blocks):
+            scores[normal] = found
+            place = np.searchsorted(tasks, present)
+            values[place] += sums
+            mass[place] += shares
+        if grouped:
+            new = np.flatnonzero(self.plan.unseen(rows.X))
+            scores[new] = self._without_groups(rows.take(new))
+        tails = Tails.known(scores, rows, len(self.plan.tasks), seen)
+        return LeftOut(tails, tasks, values, mass), scores
+
+    def _without_groups(self, rows: TrainingRows) -> Array:
+        """Scores (n,) of rows under models without those that leave with them; NaN: none do."""
+        plan, ridge = self.plan, self.ridge
+        normal, residual = (
+            np.flatnonzero(~rows.outlier),
+            np.full(len(rows.codes), np.nan),
+        )
+        if not len(normal):
+            return residual
+        for part in kernel_blocks(len(normal), len(plan.points)):
+            some = normal[part]
+            K = plan.values(rows.X[some])
+            residual[some] = 1.0 - np.einsum(
+                "ij,ij->i", K, ridge.coef.T[rows.codes[some]]
+            )
+
+        def features(some: Codes) -> Array:
+            return solve_lower(ridge.factor, plan.values(rows.X[some]))
+
+        here = np.bincount(rows.codes[normal], rows.weight[normal], len(ridge.counts))
+        leaving = leaving_together(rows, ridge.counts > here * (1.0 + 1e-9))
+        scaled, blocks = (
+            np.sqrt(rows.weight) * residual,
+            [left.gone for left in leaving],
+        )
+        solved = solve_primal_without_blocks(features, rows.weight, scaled, blocks)
+        told = rows.weight, rows.codes, ridge.counts, ridge.mean_response
+        scores = scores_without_blocks(solved, leaving, residual, *told)
+        few = rows.take(normal)
+        scores[normal] = lowered(scores[normal], few, plan.nearness, self.unit)
+        return scores
+
+    def merge(self, one: LeftOut, other: LeftOut) -> LeftOut:
+        """What both gathered."""
+        tails = one.tails.merged(other.tails)
+        pairs = (one.values, other.values), (one.mass, other.mass)
+        return LeftOut(tails, *added(one.tasks, other.tasks, *pairs))
+
+    def finished(self, found: LeftOut) -> LeftOut:
+        """What all blocks gathered, with sums of kernel values: ``k_i = Q (Q^-1 k_i)``."""
+        values = blas.dtrmm(1.0, self.ridge.factor, found.values.T, lower=1).T
+        return replace(found, values=values)
+
+    def without_guard(
+        self, X: Any, codes: Codes, weight: Array
+    ) -> tuple[Array, Array, Array, Array]:
+        """Left-out scores (b,), ``Q^-1 k`` of each row (b, m), ``w / (1 - leverage)`` (b,).
+
+        Last, the scores of the rows under the model of all, shape (b,).
+        """
+        ridge = self.ridge
+        K = self.plan.values(X)
+        own = 1.0 - np.einsum("ij,ij->i", K, ridge.coef.T[codes])
+        half = solve_lower(ridge.factor, K)
+        leverage = weight * np.einsum("ij,ij->i", half, half)
+        kept = one_minus_leverage(1.0 - leverage, weight)
+        left, count = own / kept, np.minimum(weight, 1.0)
+        total = ridge.counts[codes]
+        residual_sum = (ridge.counts * (1.0 - ridge.mean_response))[codes]
+        mean = left_out_mean(residual_sum, count * left * own, total, count)
+        seen = -np.abs(own - (1.0 - ridge.mean_response[codes]))
+        return -np.abs(left - mean), half, weight / kept, seen

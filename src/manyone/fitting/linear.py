@@ -1,0 +1,155 @@
+"""OCKSR-L by passes: the structure from sums over the rows alone, left-out scores row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import eigh
+
+from manyone._types import Array, Codes
+from manyone.calibration.tails import IntoTails, Tails
+from manyone.data.blocks import Block
+from manyone.data.rows import CodedRows
+from manyone.fitting.left_out import judged_rows, tails_of
+from manyone.fitting.plan import Plan
+from manyone.fitting.statistics import Statistics, symmetric
+from manyone.solvers.eigenbasis import eigenbasis
+from manyone.solvers.ridge import effective_alpha, left_out_mean, one_minus_leverage
+from manyone.threads import solve_lower
+
+
+class LinearProblem(NamedTuple):
+    """What :func:`manyone.solvers.linear.solve_linear` needs of the rows.
+
+    Attributes
+    ----------
+    eigenvalues : ndarray of shape (r,)
+    M : ndarray of shape (r, T)
+        Responses in the eigenbasis.
+    outside : float
+        Squared norm of what of the responses is not in it.
+    alpha : float
+        In units of the mean weight, as everything above.
+    V : ndarray of shape (m, r)
+        Eigenvectors of the moments of the feature rows.
+    unit : float
+        Mean weight.
+    """
+
+    eigenvalues: Array
+    M: Array
+    outside: float
+    alpha: float
+    V: Array
+    unit: float
+
+
+def linear_problem(statistics: Statistics, alpha: float) -> LinearProblem:
+    """The problem of rows that only their statistics are known of.
+
+    Parameters
+    ----------
+    statistics : Statistics
+        Of feature rows, not of kernel values.
+    alpha : float
+
+    Returns
+    -------
+    LinearProblem
+    """
+    unit = float(statistics.counts.sum()) / statistics.n_rows
+    ridge = float(effective_alpha(alpha, statistics.trace)) / unit
+    moments = symmetric(statistics.moments) / unit
+    lam, V = eigenbasis(moments, ridge, np.ones(len(moments)))
+    M = (V.T @ (statistics.sums.T / unit)) / np.sqrt(lam)[:, None]
+    outside = max(float(statistics.counts.sum()) / unit - float(np.vdot(M, M)), 0.0)
+    return LinearProblem(lam, M, outside, ridge, V, unit)
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveOutOfStructure(IntoTails):
+    """The pass that leaves every row out, the structure held fixed.
+
+    See :func:`manyone.solvers.eigenbasis.left_out_scores_of_structure`.
+
+    Parameters
+    ----------
+    plan : Plan
+    basis : ndarray of shape (m, r)
+        Feature rows times it are rows in the eigenbasis.
+    targets : ndarray of shape (r, T)
+        Responses in the eigenbasis.
+    shrunk : ndarray of shape (r, T)
+        What the ridge leaves of each direction, along every eigenvector of the structure.
+    Q : ndarray of shape (T, T)
+        These eigenvectors.
+    counts, mean_response : ndarray of shape (T,)
+    unit : float
+        Of what lowers the scores of rows far from everything.
+    """
+
+    plan: Plan
+    basis: Array
+    targets: Array
+    shrunk: Array
+    Q: Array
+    counts: Array
+    mean_response: Array
+    unit: float
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        problem: LinearProblem,
+        B: Array,
+        counts: Array,
+        mean: Array,
+        unit: float,
+    ) -> LeaveOutOfStructure:
+        """The pass for a structure B (T, T) that was found."""
+        lam, alpha = problem.eigenvalues * problem.unit, problem.alpha * problem.unit
+        values, Q = eigh(B @ B)
+        shrunk = alpha / (lam[:, None] * np.maximum(values, 0.0) + alpha)
+        targets = problem.M * np.sqrt(problem.unit)
+        return cls(
+            plan, problem.V / np.sqrt(lam), targets, shrunk, Q, counts, mean, unit
+        )
+
+    def partial(self, block: Block) -> Tails:
+        """Left-out scores of one block."""
+        rows = block.checked().coded(self.plan.tasks)
+        width = 3 * len(self.basis) + 6 * len(self.Q)
+        return tails_of(self.plan, rows, self._scores, self.unit, width)
+
+    def judged(self, rows: CodedRows) -> Array:
+        """Left-out scores (n,); NaN for outliers, and for rows that shaped the landmarks."""
+        width = 3 * len(self.basis) + 6 * len(self.Q)
+        return judged_rows(self.plan, rows, self._scores, self.unit, width)[0]
+
+    def _scores(self, X: Any, codes: Codes, weight: Array) -> tuple[Array, Array]:
+        own = solve_lower(self.plan.factor, self.plan.values(X)) @ self.basis
+        back, mine = self.Q[codes], own * self.targets.T[codes]
+        residuals = back - own @ ((1.0 - self.shrunk) * (self.targets @ self.Q))
+        squares = weight[:, None] * own**2
+        missing = np.maximum(1.0 - squares.sum(axis=1), 0.0)[:, None]
+        left_out = residuals / one_minus_leverage(
+            missing + squares @ self.shrunk, weight[:, None]
+        )
+        unexplained = 1.0 - mine.sum(axis=1)[:, None] + mine @ self.shrunk
+        left = np.einsum("iq,iq->i", back, left_out)
+        moved = np.einsum("iq,iq->i", back, left_out * unexplained)
+        count, total = np.minimum(weight, 1.0), self.counts[codes]
+        residual_sum = (self.counts * (1.0 - self.mean_response))[codes]
+        mean = left_out_mean(residual_sum, count * moved, total, count)
+        residual = np.einsum("iq,iq->i", back, residuals)
+        seen = -np.abs(residual - (1.0 - self.mean_response[codes]))
+        return -np.abs(left - mean), seen
+
+
+def weights_of(plan: Plan, problem: LinearProblem, coef: Array) -> tuple[Array, Array]:
+    """Weights of the feature rows (m, T), and coefficients of the landmarks (m, T)."""
+    W = problem.V @ (np.sqrt(problem.eigenvalues)[:, None] * coef)
+    return W, np.asfortranarray(plan.expand(W))

@@ -1,0 +1,188 @@
+"""What all later passes go by: tasks, kernel, landmarks, and how far rows may be from everything.
+
+A plan is chosen from a sample, once, and never changed: statistics of blocks add up because all of
+them are taken in the same features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import lapack, solve_triangular
+
+from manyone._types import Array, Mask, Rows
+from manyone.data.hashing import Hashes, row_hashes
+from manyone.data.rows import MISSING, TrainingRows
+from manyone.data.sample import Sample
+from manyone.kernels.gram import Gram, Points
+from manyone.kernels.kernel import Kernel
+from manyone.kernels.landmarks import landmark_features
+from manyone.metric.shrinkage import Whitening
+from manyone.models.guards import Nearness
+from manyone.solvers.landmark_positions import solve_landmark_positions
+from manyone.solvers.ridge import effective_alpha
+
+# Rows to choose from, for each landmark, and at least.
+_CHOICE, _FEWEST = 10, 10_240
+# Landmarks that are moved: it costs their number cubed, and beyond this more of them are cheaper.
+_MOST_MOVED = 512
+# Smallest eigenvalue of the landmarks' kernel matrix from which kernel values may be squared.
+_WELL_APART = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Feature rows ``phi(x) = L^-1 k(landmarks, x)`` of m landmarks.
+
+    Parameters
+    ----------
+    tasks : ndarray of shape (T,)
+        Labels, sorted.
+    points : Points
+        The landmarks, with the kernel.
+    factor : ndarray of shape (m, m)
+        L, lower Cholesky factor of their kernel matrix.
+    hashes : ndarray of shape (m,)
+        Of the rows that became landmarks, or that these started from.
+    nearness : Nearness or None
+        What lowers the scores of rows far from everything, where the kernel is one of a distance.
+    direct : bool
+        Whether statistics are taken of kernel values instead of feature rows: that saves a
+        triangular solve per row, and squares the condition number of L.
+    metric : Whitening, first layer of two, or None
+        What rows go through before they are compared with the landmarks.
+    drawn : ndarray of shape (s,)
+        Hashes of rows that shaped the landmarks: their left-out scores would be too good.
+    """
+
+    tasks: NDArray[Any]
+    points: Points
+    factor: Array
+    hashes: Hashes
+    nearness: Nearness | None = None
+    direct: bool = False
+    metric: Any = None
+    drawn: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+
+    @classmethod
+    def of(
+        cls,
+        kernel: Kernel,
+        rows: TrainingRows,
+        tasks: NDArray[Any],
+        landmarks: int,
+        seed: int,
+        metric: Whitening | None = None,
+    ) -> Plan:
+        """Landmarks from rows, without nearness, whatever their order and the names of their tasks.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            Of rows in the metric.
+        rows : TrainingRows
+        tasks : ndarray of shape (T,)
+        landmarks : int
+            Number of landmarks; fewer are taken where the kernel has a lower rank.
+        seed : int
+        metric : Whitening or None
+
+        Returns
+        -------
+        Plan
+        """
+        X = rows.X[np.unique(rows.content, return_index=True)[1]]
+        Z = X if metric is None else metric.apply(X)
+        rng = np.random.RandomState(seed)
+        features = landmark_features(kernel, Z, landmarks, rng, tol=1e-15)[1]
+        points, factor = (
+            Points(kernel, Z[features.pivots]),
+            np.asfortranarray(features.factor),
+        )
+        direct = smallest_eigenvalue(factor) > _WELL_APART
+        hashes = row_hashes(X[features.pivots])
+        return cls(tasks, points, factor, hashes, direct=direct, metric=metric)
+
+    def learned(self, sample: Sample, alpha: float) -> Plan:
+        """Landmarks moved to where they serve the regression of all tasks best.
+
+        By at most a quarter of the rows of each task, so that the others can judge. Landmarks stay
+        the rows that they are where such rows are few beside them or beside the tasks, where more
+        than 512 make up for it, for sparse rows, a single task, and kernels other than "rbf".
+        """
+        kernel, some, n_tasks = self.points.kernel, sample.quarter(), len(self.tasks)
+        m, dense = len(self.points), not sparse.issparse(some.X)
+        enough = len(some.stratum) >= _CHOICE * max(m, n_tasks) and m <= _MOST_MOVED
+        if not (enough and dense and n_tasks > 1 and kernel.name == "rbf"):
+            return self
+        rows, unit = some.rows(), np.sqrt(kernel.gamma[0])
+        X = kernel.scaled(rows.X if self.metric is None else self.metric.apply(rows.X))
+        Z = kernel.scaled(self.points.X)
+        ridge = float(effective_alpha(alpha, rows.weight.sum()))
+        codes = np.where(rows.outlier, MISSING, rows.codes)
+        moved = solve_landmark_positions(
+            unit * Z, unit * X, codes, rows.weight, n_tasks, ridge
+        )
+        Z = self.points.X + kernel.scale * (moved / unit - Z)
+        features = Gram(Points(kernel, Z)).features()[1]
+        factor = np.asfortranarray(features.factor)
+        points, hashes = (
+            Points(kernel, Z[features.pivots]),
+            self.hashes[features.pivots],
+        )
+        direct, drawn = smallest_eigenvalue(factor) > _WELL_APART, row_hashes(some.X)
+        plan = replace(self, points=points, factor=factor, hashes=hashes)
+        return replace(plan, direct=direct, drawn=drawn)
+
+    def unseen(self, X: Rows) -> Mask:
+        """Which rows (b, d) had no part in the landmarks, shape (b,)."""
+        if not len(self.drawn):
+            return np.ones(X.shape[0], dtype=bool)
+        return np.isin(row_hashes(X), self.drawn, invert=True)
+
+    def values(self, X: Rows) -> Array:
+        """Kernel values of rows (b, d) against the landmarks, shape (b, m)."""
+        return self.points.values(X if self.metric is None else self.metric.apply(X))
+
+    def features(self, X: Rows) -> Array:
+        """Feature rows (b, m) of rows (b, d)."""
+        return solve_triangular(
+            self.factor, self.values(X).T, lower=True, check_finite=False
+        ).T
+
+    def expand(self, W: Array) -> Array:
+        """Coefficients of the landmarks (m, T) for weights of the features (m, T)."""
+        return solve_triangular(
+            self.factor, W, lower=True, trans="T", check_finite=False
+        )
+
+    def diagonal(self, X: Rows) -> Array:
+        """k(x, x) of rows (b, d), shape (b,)."""
+        if self.points.kernel.fading:
+            return np.ones(X.shape[0])
+        return self.points.diagonal(X if self.metric is None else self.metric.apply(X))
+
+
+def smallest_eigenvalue(factor: Array) -> float:
+    """About the smallest eigenvalue of ``L L'``: one over the estimated 1-norm of its inverse."""
+    norm = float(np.abs(factor @ factor.T).sum(axis=0).max())
+    reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")
+    return float(reciprocal) * norm
+
+
+def sample_size(n_landmarks: int) -> int:
+    """Rows that landmarks and widths are chosen from."""
+    return max(_FEWEST, _CHOICE * n_landmarks)
+
+
+def seed_of(random_state: Any) -> int:
+    """One number that the sample and the landmarks follow from."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state) % 2**32
+    from sklearn.utils import check_random_state
+
+    return int(check_random_state(random_state).randint(2**31 - 1))

@@ -1,0 +1,200 @@
+r"""Second pass: sums over rows that a ridge regression on one-hot responses needs, and no more.
+
+With feature rows :math:`\phi_i` and counts :math:`w_i`: :math:`G = \sum_i w_i \phi_i \phi_i'` over
+all rows, :math:`h_t = \sum_{i \in t} w_i \phi_i` and :math:`n_t = \sum_{i \in t} w_i` over the
+normal rows of each task. Sums of blocks add up, and what was added can be subtracted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.linalg import blas, cho_solve, solve_triangular
+
+from manyone._types import Array, Codes
+from manyone.data.blocks import Block, added, by_task, kernel_blocks, normal_rows
+from manyone.fitting.plan import Plan
+from manyone.solvers.ridge import effective_alpha, factorise
+from manyone.threads import on_threads, solve_lower
+
+# Rows, for each landmark, whose moments one thread sums up before they are added to the others'.
+_LANDMARKS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Sums over rows, in the features of a plan.
+
+    Attributes
+    ----------
+    moments : ndarray of shape (m, m)
+        G, lower triangle.
+    tasks : ndarray of shape (t,)
+        Codes of the tasks that occur.
+    sums : ndarray of shape (t, m)
+        h_t of each.
+    counts : ndarray of shape (t,)
+        n_t of each.
+    trace : float
+        Sum of ``w_i k(x_i, x_i)``.
+    n_rows : int
+    """
+
+    moments: Array
+    tasks: Codes
+    sums: Array
+    counts: Array
+    trace: float
+    n_rows: int
+
+    def __add__(self, other: Statistics) -> Statistics:
+        """Statistics of the rows of both."""
+        tasks, sums, counts = added(
+            self.tasks,
+            other.tasks,
+            (self.sums, other.sums),
+            (self.counts, other.counts),
+        )
+        moments, trace = self.moments + other.moments, self.trace + other.trace
+        return Statistics(
+            moments, tasks, sums, counts, trace, self.n_rows + other.n_rows
+        )
+
+    def recoded(self, codes: Codes) -> Statistics:
+        """The same with other numbers for the tasks (T,); negative ones are left out."""
+        new = codes[self.tasks]
+        kept = np.flatnonzero(new >= 0)
+        kept = kept[np.argsort(new[kept])]
+        return replace(
+            self, tasks=new[kept], sums=self.sums[kept], counts=self.counts[kept]
+        )
+
+    def __neg__(self) -> Statistics:
+        """Statistics that take the rows away when they are added."""
+        moments, sums, counts = -self.moments, -self.sums, -self.counts
+        return Statistics(moments, self.tasks, sums, counts, -self.trace, -self.n_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class AddUp:
+    """The pass that sums up :class:`Statistics`.
+
+    Parameters
+    ----------
+    plan : Plan
+    """
+
+    plan: Plan
+
+    def partial(self, block: Block) -> Statistics:
+        """Statistics of one block."""
+        return self.of(block.checked().coded(self.plan.tasks))
+
+    def of(self, rows: Any) -> Statistics:
+        """Statistics of rows whose tasks are numbers."""
+        m, normal = len(self.plan.points), normal_rows(rows)
+        tasks, place = np.unique(rows.codes[normal], return_inverse=True)
+        G, sums, trace = np.zeros((m, m), order="F"), np.zeros((len(tasks), m)), 0.0
+        blocks = list(kernel_blocks(len(rows.codes), m))
+        few = 1 + _LANDMARKS * m // blocks[0].stop if blocks else 1
+        parts = [blocks[i : i + few] for i in range(0, len(blocks), few)]
+        for moments, gained, diagonal in on_threads(partial(self._sums, rows), parts):
+            G += moments
+            for present, values in gained:
+                sums[np.searchsorted(tasks, present)] += values
+            trace += diagonal
+        counts = np.bincount(place, rows.weight[normal])
+        return Statistics(
+            G, tasks, sums, counts.astype(np.float64), trace, len(rows.codes)
+        )
+
+    def _sums(self, rows: Any, blocks: list[slice]) -> tuple[Array, list[Any], float]:
+        """Of some kernel blocks: moments (m, m), tasks and their sums in each, and the trace."""
+        m, gained, trace = len(self.plan.points), [], 0.0
+        G = np.zeros((m, m), order="F")
+        for part in blocks:
+            weight, codes, outlier = (
+                rows.weight[part],
+                rows.codes[part],
+                rows.outlier[part],
+            )
+            trace += float(weight @ self.plan.diagonal(rows.X[part]))
+            Phi = np.ascontiguousarray(self.plan.values(rows.X[part]))
+            if not self.plan.direct:
+                Phi = solve_lower(self.plan.factor, Phi)
+            known = ~outlier if outlier.any() else slice(None)
+            present, summing = by_task(codes[known], weight[known])
+            gained.append((present, summing @ Phi[known]))
+            if not np.all(weight == 1.0):
+                Phi *= np.sqrt(weight)[:, None]
+            G += Phi.T @ Phi
+        return G, gained, trace
+
+    def merge(self, one: Statistics, other: Statistics) -> Statistics:
+        """Statistics of the rows of both."""
+        return one + other
+
+
+@dataclass(frozen=True, eq=False)
+class Ridge:
+    """Solution of the ridge regression that statistics speak of.
+
+    Attributes
+    ----------
+    alpha : float
+        The ridge that was used.
+    coef : ndarray of shape (m, T)
+        Coefficients of the landmarks, in Fortran order.
+    factor : ndarray of shape (m, m)
+        Lower triangular Q with leverage ``w_i |Q^-1 k_i|^2`` for kernel values k_i.
+    counts : ndarray of shape (T,)
+    mean_response : ndarray of shape (T,)
+    """
+
+    alpha: float
+    coef: Array
+    factor: Array
+    counts: Array
+    mean_response: Array
+
+
+def solve_statistics(plan: Plan, statistics: Statistics, alpha: float) -> Ridge:
+    r"""Minimise :math:`\sum_i w_i |\phi_i' W - r_i|^2 + \alpha |W|_F^2`, from sums over the rows.
+
+    Costs m^3/3 flops for the factor of G + alpha I and 2 m^2 T for the weights of all tasks.
+
+    Parameters
+    ----------
+    plan : Plan
+    statistics : Statistics
+        Of all rows: every task occurs.
+    alpha : float
+        0 is the smallest that double precision resolves.
+
+    Returns
+    -------
+    Ridge
+    """
+    ridge, L = float(effective_alpha(alpha, statistics.trace)), plan.factor
+    H, one = np.asfortranarray(statistics.sums.T), np.ones(len(L))
+    if plan.direct:  # W = L' coef: the ridge is alpha coef' L L' coef
+        factor = factorise(
+            statistics.moments + ridge * (L @ L.T), 0.0, one, overwrite=True
+        )
+        coef = cho_solve((factor, True), H, check_finite=False)
+        mean = np.einsum("mt,mt->t", H, coef) / statistics.counts
+    else:
+        lower = factorise(statistics.moments, ridge, one)
+        W = cho_solve((lower, True), H, check_finite=False)
+        mean = np.einsum("mt,mt->t", H, W) / statistics.counts
+        coef = solve_triangular(L, W, lower=True, trans="T", check_finite=False)
+        factor = blas.dtrmm(1.0, L, np.tril(lower), lower=1)
+    return Ridge(ridge, np.asfortranarray(coef), factor, statistics.counts, mean)
+
+
+def symmetric(lower: Array) -> Array:
+    """The symmetric matrix whose lower triangle is given."""
+    return np.asarray(np.tril(lower) + np.tril(lower, -1).T)

@@ -1,0 +1,162 @@
+"""Two kernel layers by passes: the first is learned from a sample, the second from all rows.
+
+Rows that were not drawn had no part in the first layer: for them the closed form of the second,
+a ridge regression on responses, leaves out all that they had a part in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from manyone._types import Array, Codes, Mask, Rows
+from manyone.calibration.tails import IntoTails, Tails
+from manyone.data.blocks import Block
+from manyone.data.rows import CodedRows
+from manyone.data.sample import Sample
+from manyone.fitting.left_out import LeaveOut
+from manyone.fitting.plan import Plan
+from manyone.fitting.statistics import Statistics
+from manyone.kernels.gram import Gram, Points
+from manyone.kernels.kernel import resolve_kernel
+from manyone.kernels.landmarks import landmark_features
+from manyone.metric.shrinkage import Whitening
+from manyone.models.scorers import TwoLayers
+from manyone.solvers.nonlinear import ANCHOR, TwoLayerProblem
+
+# Centres of the second layer for each task, at least.
+_CENTRES = 5
+
+
+@dataclass(frozen=True, eq=False)
+class FirstLayer:
+    """Rows as the responses of all tasks to them.
+
+    Parameters
+    ----------
+    points : Points
+    coef : ndarray of shape (m, T)
+    metric : Whitening or None
+        What rows go through before they are compared with the points.
+    """
+
+    points: Points
+    coef: Array
+    metric: Whitening | None = None
+
+    def apply(self, X: Rows) -> Array:
+        """Responses (b, T) to rows (b, d)."""
+        X = X if self.metric is None else self.metric.apply(X)
+        Y = np.empty((X.shape[0], self.coef.shape[1]))
+        for rows, K in self.points.blocks(X):
+            Y[rows] = K @ self.coef
+        return Y
+
+
+@dataclass(frozen=True, eq=False)
+class Unseen(IntoTails):
+    """The pass that leaves out, one by one, rows that were not drawn.
+
+    Parameters
+    ----------
+    step : LeaveOut
+        Its plan knows the rows that were.
+    """
+
+    step: LeaveOut
+
+    def partial(self, block: Block) -> Tails:
+        """Left-out scores of one block."""
+        rows = block.checked()
+        new = np.flatnonzero(self.step.plan.unseen(rows.X))
+        return self.step.partial(rows.take(new)).tails
+
+    def judged(self, rows: CodedRows) -> Array:
+        """Left-out scores (n,); NaN for outliers, and for rows that were drawn."""
+        return self.step.judged(rows)
+
+
+def centres_of(
+    problem: TwoLayerProblem, content: Codes, landmarks: int, seed: int
+) -> Codes | None:
+    """Rows that the second layer is expanded over; None: over all of them.
+
+    As many as landmarks, and five for each task at least, by randomly pivoted Cholesky of the
+    second kernel where the fit starts; one row of each task, and the origin, whatever comes.
+
+    Parameters
+    ----------
+    problem : TwoLayerProblem
+    content : ndarray of shape (n,)
+        Numbers of the rows whose order they are drawn in; the origin has none.
+    landmarks, seed : int
+
+    Returns
+    -------
+    ndarray of shape (q,) or None
+        Numbers of rows, ascending.
+    """
+    number = most_centres(landmarks, problem.R.shape[1])
+    if len(content) <= number:
+        return None
+    order, origin = (
+        np.argsort(content, kind="stable"),
+        np.arange(len(content), len(problem.R)),
+    )
+    Y, rng = problem.Phi[order] @ problem.W, np.random.RandomState(seed)
+    kernel = resolve_kernel("rbf", Y, gamma=problem.theta)
+    pivots = landmark_features(kernel, Y, number, rng)[1].pivots
+    first = np.unique(problem.groups[order], return_index=True)[1]
+    return np.unique(np.concatenate([order[pivots], order[first], origin]))
+
+
+def most_centres(landmarks: int, n_tasks: int) -> int:
+    """Centres that the second layer is given, at most."""
+    return max(landmarks, _CENTRES * n_tasks)
+
+
+def second_plan(plan: Plan, layers: TwoLayers, *, direct: bool = False) -> Plan:
+    """The plan for passes through the second layer.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of the first layer.
+    layers : TwoLayers
+        Both, as a sample has them.
+    direct : bool
+        Whether statistics are taken of kernel values against all centres; else of feature rows,
+        of those of the centres that are independent.
+
+    Returns
+    -------
+    Plan
+    """
+    centres, factor = layers.centres, np.zeros((0, 0))
+    kernel = resolve_kernel("rbf", centres, gamma=layers.theta)
+    if not direct:
+        features = Gram(Points(kernel, centres)).features()[1]
+        centres, factor = centres[features.pivots], np.asfortranarray(features.factor)
+    first = FirstLayer(plan.points, layers.coef, plan.metric)
+    return replace(
+        plan, points=Points(kernel, centres), factor=factor, direct=direct, metric=first
+    )
+
+
+def anchored(plan: Plan, statistics: Statistics) -> Statistics:
+    """Statistics of rows and of the origin, where 0 is asked for."""
+    weight = ANCHOR * float(statistics.counts.mean())
+    values = plan.points.values(np.zeros((1, len(plan.tasks)))).T
+    if not plan.direct:
+        values = solve_triangular(plan.factor, values, lower=True, check_finite=False)
+    moments, none = np.asfortranarray(weight * (values @ values.T)), np.zeros(0)
+    sums = np.zeros((0, len(values)))
+    return statistics + Statistics(moments, none.astype(np.intp), sums, none, weight, 1)
+
+
+def mostly_drawn(sample: Sample) -> Mask:
+    """Tasks (T,) with more rows in the sample than out of it."""
+    drawn = np.bincount(sample.stratum, sample.weight, len(sample.totals))
+    return np.asarray(drawn[2::2] > 0.5 * sample.counts)

@@ -1,0 +1,176 @@
+"""The page of a model and a scored table: values in, one self-contained page out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from manyone._types import Array
+from manyone.alerts.evidence import STANDS_OUT
+from manyone.alerts.incidents import Findings
+from manyone.page.fleet import FleetReport, Summary, task_map, time_line
+from manyone.page.html import Page, Section, render, sentence, templates
+
+_STATIC = 12  # lines of a list without script
+#: Rows that a page holds at most, alarms and the lowest p-values first.
+MOST_ROWS = 100_000
+# Steps that are drawn below the threshold; one step is that to a typical normal row.
+_WIDEST = 6.0
+
+
+def fleet_page(report: FleetReport) -> str:
+    """HTML that loads nothing from elsewhere.
+
+    Parameters
+    ----------
+    report : FleetReport
+
+    Returns
+    -------
+    str
+        Readable without script. With it, lists of any length are searched and sorted,
+        and a task opens on a click.
+    """
+    macros: Any = templates("manyone.page").get_template("fleet.html").module
+    if report.findings is None:
+        title = sentence("manyone.page", "fleet.html", "model_headline", report)
+        sections = [Section("model", "The model", (macros.model(report),))]
+        worst = np.arange(len(report.tasks.names))[:_STATIC]
+    else:
+        summary = Summary.of(report.findings, report.rate)
+        title = sentence("manyone.page", "fleet.html", "headline", summary)
+        sections = _table_sections(macros, report, report.findings, summary)
+        alarms = report.findings.counts[1]
+        worst = np.lexsort((-alarms, report.findings.by_chance))[:_STATIC]
+    lines = macros.tasks(worst.tolist(), report)
+    sections.append(Section("tasks", "Tasks", (lines,)))
+    if report.findings is not None:
+        rows = macros.rows(report.findings, MOST_ROWS)
+        sections.append(Section("rows", "Rows", (rows,)))
+    if report.relations is not None and len(report.relations.weight):
+        square = task_map(report.relations, report.tasks.names)
+        shown = macros.relations(square, report)
+        sections.append(Section("related", "Related tasks", (shown,)))
+    for name, introduction, table in report.tables:
+        place = name.split()[0].lower()
+        sections.append(Section(place, name, (introduction, table)))
+    steps = macros.next_steps(report.advice())
+    sections.append(Section("next", "What to do next", (steps,)))
+    intro = macros.intro(report)
+    return render(Page(title, intro, tuple(sections), "fleet", embedded(report)))
+
+
+def _table_sections(
+    macros: Any, report: FleetReport, findings: Findings, summary: Summary
+) -> list[Section]:
+    """The alarms of a table, and its incidents."""
+    over_time = ""
+    if findings.rows.time is not None:
+        bins = time_line(findings, report.drift)
+        over_time = macros.over_time(bins, report)
+    alarms = (
+        macros.alarms(summary, report),
+        over_time,
+        macros.gaps(report.gaps),
+        macros.remarks(report.remarks),
+    )
+    first = findings.incidents[:_STATIC]
+    lines = macros.incidents(first, findings, len(findings.incidents))
+    return [
+        Section("alarms", "Alarms", alarms),
+        Section("incidents", "Incidents", (lines,)),
+    ]
+
+
+def embedded(report: FleetReport) -> dict[str, Any]:
+    """What the script of the page works on: plain lists of short numbers."""
+    tasks = report.tasks
+    data: dict[str, Any] = {
+        "rate": report.rate,
+        "tasks": {
+            "name": list(tasks.names),
+            "basis": list(tasks.basis),
+            "trained": tasks.trained.tolist(),
+            "threshold": _short(tasks.threshold),
+            "unit": _short(tasks.unit),
+            "starts": tasks.starts.tolist(),
+        },
+        "left": _short(tasks.left_out),
+        "domain": _domain(report),
+    }
+    if report.relations is not None:
+        data["near"] = {
+            "first": report.relations.first.tolist(),
+            "second": report.relations.second.tolist(),
+            "weight": _short(report.relations.weight, 3),
+        }
+    if report.findings is not None:
+        _embed_table(data, report.findings)
+    return data
+
+
+def _embed_table(data: dict[str, Any], findings: Findings) -> None:
+    """Add the rows and incidents of a table, and what they say about tasks."""
+    rows = findings.rows
+    data["tasks"]["rows"] = findings.counts[0].tolist()
+    data["tasks"]["alarms"] = findings.counts[1].tolist()
+    data["tasks"]["chance"] = _short(findings.by_chance, 3)
+    data["tasks"]["outstanding"] = (findings.by_chance < STANDS_OUT).tolist()
+    order = np.lexsort((rows.depth_p, rows.p_value, ~rows.alarm))
+    shown = order[:MOST_ROWS]
+    place = np.full(len(rows.task), -1)
+    place[shown] = np.arange(len(shown))
+    explained = [row for row in shown.tolist() if rows.notes[row]]
+    data["reasons"] = [list(rows.reasons[row]) for row in explained]
+    data["notes"] = [rows.notes[row] for row in explained]
+    reason = np.full(len(rows.task), -1)
+    reason[explained] = np.arange(len(explained))
+    data["rows"] = {
+        "number": rows.number[shown].tolist(),
+        "task": rows.task[shown].tolist(),
+        "score": _short(rows.score[shown]),
+        "p": _short(rows.p_value[shown]),
+        "alarm": rows.alarm[shown].astype(int).tolist(),
+        "reason": reason[shown].tolist(),
+    }
+    if rows.time is not None:
+        data["rows"]["time"] = rows.time[shown].tolist()
+        data["dated"] = rows.dated
+    incidents = findings.incidents
+    data["incidents"] = {
+        "task": [incident.task for incident in incidents],
+        "column": [", ".join(incident.columns) for incident in incidents],
+        "count": [len(incident.alarms) for incident in incidents],
+        "chance": _short(np.array([incident.by_chance for incident in incidents]), 3),
+        "outstanding": [incident.stands_out for incident in incidents],
+        "rows": [
+            [int(place[row]) for row in incident.alarms if place[row] >= 0]
+            for incident in incidents
+        ],
+        "begin": [incident.begin for incident in incidents],
+        "end": [incident.end for incident in incidents],
+    }
+
+
+def _domain(report: FleetReport) -> list[float]:
+    """Range of scores that is drawn; 0 is the threshold and 1 a typical normal row."""
+    tasks = report.tasks
+    owner = np.repeat(np.arange(len(tasks.names)), np.diff(tasks.starts))
+    drawn = (tasks.left_out - tasks.threshold[owner]) / tasks.unit[owner]
+    if report.findings is not None:
+        rows = report.findings.rows
+        new = (rows.score - tasks.threshold[rows.task]) / tasks.unit[rows.task]
+        drawn = np.concatenate([drawn, new])
+    if len(drawn) == 0:
+        return [-1.0, 2.0]
+    low, high = np.quantile(drawn, [0.005, 0.999])
+    return [float(np.clip(low, -_WIDEST, -1.0)), float(np.clip(high, 1.5, 4.0))]
+
+
+def _short(values: Array, digits: int = 5) -> list[float | None]:
+    """Numbers for JSON, to a few digits; None for those that JSON does not have."""
+    return [
+        float(f"{value:.{digits}g}") if np.isfinite(value) else None
+        for value in values.tolist()
+    ]

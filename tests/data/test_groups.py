@@ -1,0 +1,446 @@
+"""Rows of a group leave together: closed forms equal refits, and the alarm rate holds on clumps."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from sklearn import config_context
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from manyone import (
+    SVDD,
+    CombinedOneClass,
+    IndependentOCKSR,
+    JointOCKSR,
+    LinearOCKSR,
+    NonlinearOCKSR,
+    TimeBlocks,
+    auto,
+    tune,
+)
+from manyone.calibration.folds import assign_folds, halved_splits
+from manyone.data.groups import leaving_together
+from manyone.data.rows import training_rows
+from manyone.estimators import METHODS
+from manyone.estimators.base import learn
+from manyone.models.combined import combined_scorer
+from manyone.models.guards import unguarded
+from manyone.solvers.leave_blocks import solve_primal_without_blocks
+from manyone.solvers.path import left_out_gaps
+
+pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+methods = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
+closed = pytest.mark.parametrize("method", [IndependentOCKSR, JointOCKSR])
+
+
+@pytest.fixture
+def grouped(fleet):
+    """The fleet with groups of one to four rows; labels come again in other tasks."""
+    X, task = fleet
+    return X, task, np.random.default_rng(1).integers(5, size=len(X))
+
+
+def left_out_of(model, X, **roles):
+    """Left-out scores in the order of the rows, as the solution has them: no distances added."""
+    rows, tasks, source = training_rows(model, X, **roles)
+    found = np.full(len(X), np.nan)
+    solution = learn(model, rows, left_out=True)
+    found[source] = solution.left_out
+    return found, solution.left_out_source
+
+
+@methods
+def test_a_kernel_matrix_gives_the_scores_of_its_rows(method, grouped):
+    X, task, groups = grouped
+    rows, _ = left_out_of(method(gamma=0.3), X, task=task, groups=groups)
+    K = rbf_kernel(X, gamma=0.3)
+    matrix, _ = left_out_of(method(kernel="precomputed"), K, task=task, groups=groups)
+    np.testing.assert_allclose(matrix, rows, atol=1e-4)
+
+
+@closed
+@pytest.mark.parametrize("forward", [None, False, True])
+def test_closed_forms_equal_refits(method, forward, grouped):
+    X, task, groups = grouped
+    rng = np.random.default_rng(2)
+    weight, outlier = (
+        rng.integers(1, 4, size=len(X)).astype(float),
+        rng.random(len(X)) < 0.1,
+    )
+    given, position = groups, groups
+    if forward is not None:
+        given = TimeBlocks(np.arange(len(X)), forward=forward)
+        position = np.empty(len(X), dtype=int)
+        for label in np.unique(task):
+            mine = np.flatnonzero(task == label)
+            position[mine] = np.arange(len(mine)) * 5 // len(mine)
+    model = method(gamma=0.3)
+    roles = {"task": task, "outlier": outlier, "sample_weight": weight}
+    found, source = left_out_of(model, X, **roles, groups=given)
+    assert source == "leave-group-out"
+    for label in np.unique(task):
+        normal = (task == label) & ~outlier
+        blocks = np.unique(position[normal])
+        ahead = forward and len(blocks) >= 5
+        for block in blocks:
+            judged = normal & (position == block)
+            gone = normal & (position >= block) if ahead else judged
+            if ahead and block == blocks[0]:
+                assert np.isnan(found[judged]).all()
+                continue
+            refit = method(gamma=0.3).fit(
+                X[~gone],
+                task=task[~gone],
+                outlier=outlier[~gone],
+                sample_weight=weight[~gone],
+            )
+            scores = unguarded(refit.solution_.scorer).own(
+                X[judged], np.searchsorted(refit.tasks_, task[judged])
+            )
+            np.testing.assert_allclose(found[judged], scores, atol=1e-8)
+
+
+def test_closed_form_of_landmarks_equals_refits():
+    rng = np.random.default_rng(0)
+    Phi, r, weight, alpha = (
+        rng.normal(size=(40, 5)),
+        np.ones(40),
+        rng.uniform(1, 3, 40),
+        0.3,
+    )
+
+    def solve(rows):
+        A = (weight[rows, None] * Phi[rows]).T @ Phi[rows] + alpha * np.eye(5)
+        return np.linalg.solve(A, Phi[rows].T @ (weight[rows] * r[rows]))
+
+    everything = np.arange(40)
+    scaled = np.sqrt(weight) * (r - Phi @ solve(everything))
+    blocks = [
+        np.array([3, 7]),
+        np.arange(10, 25),
+    ]  # smaller and larger than the features
+    moments = (weight[:, None] * Phi).T @ Phi + alpha * np.eye(5)
+    Z = np.linalg.solve(np.linalg.cholesky(moments), Phi.T).T
+    solved = solve_primal_without_blocks(Z.__getitem__, weight, scaled, blocks)
+    for block, found in zip(blocks, solved, strict=True):
+        kept = np.setdiff1d(everything, block)
+        wanted = np.sqrt(weight[block]) * (r - Phi @ solve(kept))[block]
+        np.testing.assert_allclose(found, wanted, atol=1e-10)
+
+
+def test_all_rows_as_landmarks_leave_groups_out_as_none_do(grouped):
+    X, task, groups = grouped
+    exact = JointOCKSR(alarm_rate=0.2).fit(X, task=task, groups=groups)
+    found = JointOCKSR(alarm_rate=0.2, landmarks=len(X)).fit(
+        X, task=task, groups=groups
+    )
+    assert found.calibration_.source == exact.calibration_.source == "leave-group-out"
+    left_out = found.calibration_.scores
+    np.testing.assert_allclose(left_out, exact.calibration_.scores, atol=1e-6)
+    np.testing.assert_allclose(found.offset_, exact.offset_, atol=1e-6)
+
+
+@closed
+def test_groups_of_single_rows_change_nothing(method, fleet):
+    X, task = fleet
+    alone = method(alarm_rate=0.2).fit(X, task=task)
+    single = method(alarm_rate=0.2).fit(X, task=task, groups=np.arange(len(X)))
+    np.testing.assert_allclose(
+        single.solution_.left_out, alone.solution_.left_out, atol=1e-12
+    )
+    np.testing.assert_allclose(single.offset_, alone.offset_, atol=1e-12)
+
+
+@methods
+def test_order_and_names_do_not_matter(method, grouped):
+    X, task, groups = grouped
+    model = method(alarm_rate=0.2).fit(X, task=task, groups=groups)
+    order = np.random.default_rng(3).permutation(len(X))
+    names = np.array(["e", "d", "c", "b", "a"])[groups]
+    other = method(alarm_rate=0.2).fit(
+        X[order], task=task[order], groups=names[order].tolist()
+    )
+    np.testing.assert_array_equal(model.offset_, other.offset_)
+
+
+@pytest.mark.slow
+@methods
+def test_folds_and_closed_forms_have_not_seen_the_group(method, fleet):
+    """Every row twice, a hair apart, in one group: left out, it scores as if it were alone."""
+    X, task = fleet
+    twice, twice_task = np.concatenate([X, X + 1e-7]), np.concatenate([task, task])
+    together = method(alarm_rate=0.2).fit(
+        twice, task=twice_task, groups=np.tile(np.arange(len(X)), 2)
+    )
+    apart = method(alarm_rate=0.2).fit(twice, task=twice_task)
+    assert (
+        np.nanmean(together.solution_.left_out)
+        < np.nanmean(apart.solution_.left_out) - 1e-4
+    )
+
+
+def test_folds_keep_groups_together_and_blocks_in_order(grouped):
+    X, task, groups = grouped
+    rows = training_rows(JointOCKSR(), X, task, groups=groups)[0]
+    fold = assign_folds(rows, np.random.default_rng(0).random(len(X)), 3)
+    pairs = np.unique(np.column_stack([rows.group, fold]), axis=0)
+    assert len(pairs) == len(np.unique(rows.group))
+    for split in halved_splits(rows, "seen"):
+        assert not np.isin(rows.group[split.train], rows.group[split.test]).any()
+    time = np.random.default_rng(1).permutation(len(X))
+    rows, _, source = training_rows(JointOCKSR(), X, task, groups=TimeBlocks(time))
+    fold = assign_folds(rows, np.zeros(len(X)), 10)
+    for code in range(rows.n_tasks):
+        mine = rows.codes == code
+        assert np.all(np.diff(fold[mine][np.argsort(time[source][mine])]) >= 0)
+    rows, _, source = training_rows(
+        JointOCKSR(), X, task, groups=TimeBlocks(time, number=9)
+    )
+    fold = assign_folds(rows, np.zeros(len(X)), 3)  # fewer folds than blocks
+    assert fold.max() == 2
+    for code in range(rows.n_tasks):
+        mine = rows.codes == code
+        assert np.all(np.diff(fold[mine][np.argsort(time[source][mine])]) >= 0)
+
+
+def test_folds_look_ahead_where_asked(fleet):
+    """Blocks of time are judged by earlier ones of their task: two whole fits agree."""
+    X, task = fleet
+    time = np.arange(len(X))
+    model = SVDD(gamma=0.3, alarm_rate=0.2)
+    found, source = left_out_of(model, X, task=task, groups=TimeBlocks(time))
+    assert source == "folds"
+    mine = np.flatnonzero(task == "cleo")
+    block = np.arange(len(mine)) * 5 // len(mine)
+    assert np.isnan(found[mine[block == 0]]).all()
+    refit = SVDD(gamma=0.3).fit(X[mine[block < 3]])
+    scores = unguarded(refit.solution_.scorer).own(
+        X[mine[block == 3]], np.zeros(4, dtype=int)
+    )
+    np.testing.assert_allclose(found[mine[block == 3]] / scores, 1.0, atol=0.05)
+
+
+def refit_scores(method, X, task, kept, held, whole):
+    """Scores of rows by a model of others, level with the whole model where rows are far away."""
+    refit = method(gamma=0.3).fit(X[kept], task=task[kept])
+    codes = np.searchsorted(refit.tasks_, task[held])
+    far, wanted = unguarded(refit.solution_.scorer).far(), unguarded(whole.scorer).far()
+    unit = (
+        np.clip(wanted / far, 0.5, 2.0)
+        if whole.left_out_source == "folds"
+        else np.ones(2)
+    )
+    return unguarded(refit.solution_.scorer).own(X[held], codes) * unit[codes]
+
+
+@methods
+@pytest.mark.parametrize("in_time", [False, True])
+def test_every_method_scores_what_left_as_a_refit_without_it(method, in_time):
+    rng = np.random.default_rng(4)
+    task = np.tile(["a", "b"], 25)
+    X = rng.normal(size=(50, 3)) + 2.0 * (task == "b")[:, None]
+    block = np.arange(50) // 2 * 5 // 25
+    # Groups of one task only, as folds of several tasks share refits; blocks are dealt in order.
+    groups = TimeBlocks(np.arange(50)) if in_time else np.where(task == "a", block, 9)
+    model = method(gamma=0.3)
+    rows, _, source = training_rows(model, X, task=task, groups=groups)
+    whole = learn(model, rows, left_out=True)
+    found = np.full(50, np.nan)
+    found[source] = whole.left_out
+    closed_form = whole.left_out_source == "leave-group-out"
+    assert np.isnan(found[(block == 0) if in_time else (task == "b")]).all()
+    for k in range(1 if in_time else 0, 5):
+        for label in ("a", "b") if in_time and closed_form else ("a",):
+            mine = np.full(50, True) if in_time and not closed_form else task == label
+            gone, held = (
+                mine & ((block >= k) if in_time else (block == k)),
+                mine & (block == k),
+            )
+            scores = refit_scores(method, X, task, ~gone, held, whole)
+            np.testing.assert_allclose(found[held], scores, atol=1e-8)
+
+
+@pytest.mark.parametrize("in_time", [False, True])
+def test_views_of_a_combination_leave_groups_out_as_they_do_alone(in_time, grouped):
+    X, task, groups = grouped
+    given = TimeBlocks(np.arange(len(X))) if in_time else groups
+    views = [("a", JointOCKSR(alarm_rate=0.2)), ("b", SVDD(alarm_rate=0.2))]
+    model = CombinedOneClass(estimators=views, alarm_rate=0.2).fit(
+        X, task=task, groups=given
+    )
+    scorer = combined_scorer(model.solution_)
+    values = []
+    for (name, view), tail in zip(views, scorer.tails, strict=True):
+        alone = view.fit(X, task=task, groups=given)
+        left_out = model.views_[name].solution_.left_out
+        np.testing.assert_allclose(left_out, alone.solution_.left_out, atol=1e-8)
+        values.append(tail.value(left_out, model.training_.codes))
+    # What is left out of all views is left out of the combination.
+    combined = scorer.combine(np.column_stack(values))
+    codes = model.training_.codes[~np.isnan(combined)]
+    expected = combined[~np.isnan(combined)]
+    expected = expected[np.lexsort((expected, codes))]
+    np.testing.assert_allclose(model.calibration_.scores, expected, atol=1e-8)
+
+
+@methods
+def test_a_task_of_one_group_is_pooled(method, fleet):
+    X, task = fleet
+    groups = np.where(task == "ada", 0, np.arange(len(X)))
+    model = method(alarm_rate=0.2).fit(X, task=task, groups=groups)
+    assert model.calibration_.counts[0] == 0
+    assert model.calibration_.pooled(0.2)[0]
+    assert np.isfinite(model.pvalues(X, task=task)).all()
+    with pytest.raises(ValueError, match="one group in every task"):
+        method().fit(X, task=task, groups=task)
+
+
+@methods
+def test_clumps_count_as_few(method):
+    """Ten copies, a hair apart, of each of eight readings are eight readings."""
+    rng = np.random.default_rng(0)
+    X, task = np.repeat(rng.normal(size=(24, 3)), 10, axis=0), np.repeat([0, 1, 2], 80)
+    X += 1e-6 * rng.normal(size=X.shape)
+    model = method(alarm_rate=0.2).fit(
+        X, task=task, groups=np.repeat(np.arange(24), 10)
+    )
+    np.testing.assert_allclose(model.calibration_.counts, 8, atol=1)
+
+
+def test_closed_form_of_tune_equals_refits(grouped):
+    X, task, groups = grouped
+    rows = training_rows(JointOCKSR(), X, task, groups=groups)[0]
+    alphas = np.array([0.05, 0.5])
+    K = np.exp(-0.3 * ((rows.X[:, None] - rows.X) ** 2).sum(-1))
+    R = rows.responses()
+    blocks = [left.gone for left in leaving_together(rows)]
+    of_tasks = [np.flatnonzero(rows.codes == t) for t in range(rows.n_tasks)]
+    for whole in (None, of_tasks):
+        gaps = left_out_gaps(K.copy(), R, alphas, rows.weight, whole, blocks)
+        for k, alpha in enumerate(alphas):
+            for block in blocks[::3]:
+                for t in range(rows.n_tasks):
+                    own = rows.codes[block[0]] == t
+                    gone = (
+                        block
+                        if own or whole is None
+                        else of_tasks[rows.codes[block[0]]]
+                    )
+                    kept = np.setdiff1d(np.arange(len(K)), gone)
+                    G = K[np.ix_(kept, kept)] + alpha * np.eye(len(kept))
+                    coef = np.linalg.solve(G, R[kept, t])
+                    mean = (K[np.ix_(kept[rows.codes[kept] == t], kept)] @ coef).mean()
+                    wanted = K[np.ix_(block, kept)] @ coef - mean
+                    np.testing.assert_allclose(gaps[k, block, t], wanted, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "method", [IndependentOCKSR, JointOCKSR, LinearOCKSR, NonlinearOCKSR, SVDD]
+)
+@pytest.mark.parametrize("criterion", ["seen", "unseen", "faults"])
+def test_tune_with_groups(method, criterion, grouped):
+    X, task, groups = grouped
+    groups = np.where(task == "ada", 0, groups)
+    name = "nu" if method is SVDD else "alpha"
+    model = tune(
+        method(alarm_rate=0.2),
+        X,
+        task=task,
+        groups=groups,
+        criterion=criterion,
+        grid={name: [0.05, 0.5]},
+    )
+    assert np.isfinite(model.tuning_["score"]).all()
+    assert model.training_.group is not None
+
+
+def test_auto_and_combined_models_take_groups(grouped):
+    X, task, groups = grouped
+    for anomalies in ("faults", "any"):
+        model = auto(X, task=task, groups=groups, anomalies=anomalies, alarm_rate=0.2)
+        assert model.training_.group is not None
+    model = CombinedOneClass(
+        estimators=[("a", JointOCKSR()), ("b", IndependentOCKSR())], alarm_rate=0.2
+    ).fit(X, task=task, groups=groups)
+    model.enroll(X[:2] + 0.1, task=["ada", "ada"])
+    assert len(np.unique(model.training_.group)) > len(np.unique(groups))
+
+
+@closed
+def test_enrolled_rows_are_a_group_of_their_own(method, grouped):
+    X, task, groups = grouped
+    known = np.arange(len(X)) < 50
+    model = method(gamma=0.3, alarm_rate=0.2).fit(
+        X[known], task=task[known], groups=groups[known]
+    )
+    model.enroll(X[~known], task=task[~known])
+    marked = np.where(known, groups, 9)
+    whole = method(gamma=0.3, alarm_rate=0.2).fit(X, task=task, groups=marked)
+    np.testing.assert_allclose(model.offset_, whole.offset_, atol=1e-8)
+
+
+def test_groups_as_a_column_and_through_metadata_routing(grouped):
+    pd = pytest.importorskip("pandas")
+    X, task, groups = grouped
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(who=task, day=groups)
+    named = JointOCKSR(alarm_rate=0.2).fit(frame, task="who", groups="day")
+    plain = JointOCKSR(alarm_rate=0.2).fit(X, task=task, groups=groups)
+    np.testing.assert_array_equal(named.offset_, plain.offset_)
+    assert len(named.predict(frame, task="who")) == len(X)  # the column is no feature
+    with config_context(enable_metadata_routing=True):
+        step = JointOCKSR(alarm_rate=0.2).set_fit_request(task=True, groups=True)
+        step.set_predict_request(task=True)
+        pipe = make_pipeline(StandardScaler(), step).fit(X, task=task, groups=groups)
+        scaled = StandardScaler().fit_transform(X)
+        alone = JointOCKSR(alarm_rate=0.2).fit(scaled, task=task, groups=groups)
+        np.testing.assert_array_equal(pipe[-1].offset_, alone.offset_)
+
+
+def test_messages(fleet):
+    X, task = fleet
+    with pytest.raises(ValueError, match="groups has 3 values but X has 60 rows"):
+        JointOCKSR().fit(X, task=task, groups=[1, 2, 3])
+    with pytest.raises(ValueError, match="time is missing in row 2"):
+        JointOCKSR().fit(
+            X, task=task, groups=TimeBlocks([0.0, 1.0, np.nan, *range(57)])
+        )
+    with pytest.raises(ValueError, match="Parse it first"):
+        JointOCKSR().fit(X, task=task, groups=TimeBlocks(["noon"] * 60))
+    with pytest.raises(ValueError, match="at least 2"):
+        JointOCKSR().fit(X, task=task, groups=TimeBlocks(np.arange(60), number=1))
+
+
+def test_times_may_be_dates_and_equal(fleet):
+    X, task = fleet
+    days = np.datetime64("2026-01-01") + np.arange(60) // 6
+    dates = JointOCKSR(alarm_rate=0.2).fit(X, task=task, groups=TimeBlocks(days))
+    numbers = JointOCKSR(alarm_rate=0.2).fit(
+        X, task=task, groups=TimeBlocks(np.arange(60) // 6)
+    )
+    np.testing.assert_array_equal(dates.offset_, numbers.offset_)
+
+
+@pytest.mark.slow
+@closed
+def test_random_left_out_rows_lie_about_clumps_and_groups_do_not(method):
+    """The issue's test: ten near-copies per clump; new rows come in clumps of their own."""
+    counts = {"rows": 0, "groups": 0}
+    rate, sets, tasks, clumps = 0.1, 150, 4, 12
+    for seed in range(sets):
+        rng = np.random.default_rng(seed)
+        centres = 1.5 * rng.normal(size=(tasks, 3))
+        code = np.repeat(np.arange(tasks), clumps)
+        X = np.repeat(centres[code] + rng.normal(size=(len(code), 3)), 10, axis=0)
+        X += 0.05 * rng.normal(size=X.shape)
+        task, groups = np.repeat(code, 10), np.repeat(np.arange(len(code)), 10)
+        new = centres + rng.normal(size=(tasks, 3)) + 0.05 * rng.normal(size=(tasks, 3))
+        for name, given in (("rows", None), ("groups", groups)):
+            model = method(alarm_rate=rate).fit(X, task=task, groups=given)
+            counts[name] += np.sum(model.predict(new, task=np.arange(tasks)) == -1)
+    most = binom.ppf(0.999, sets * tasks, rate)
+    assert counts["rows"] > most
+    assert counts["groups"] <= most
+    assert counts["groups"] > binom.ppf(
+        0.001, sets * tasks, 0.75 * np.floor(rate * 13) / 13
+    )

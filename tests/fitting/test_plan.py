@@ -1,0 +1,88 @@
+"""Landmarks whose places are learned: better than rows, and judged by rows that had no part."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+import manyone
+from manyone import JointOCKSR, LinearOCKSR
+from manyone.engines import Block, fit, local_sweep
+from manyone.models.guards import unguarded
+
+RNG = np.random.default_rng(3)
+CENTRES = RNG.normal(size=(4, 3, 6))  # each task lives in three places
+
+
+def made(n, seed):
+    rng = np.random.default_rng(seed)
+    code, place = rng.integers(0, 4, n), rng.integers(0, 3, n)
+    return CENTRES[code, place] + 0.5 * rng.normal(size=(n, 6)), np.array(list("abcd"))[
+        code
+    ]
+
+
+X, TASK = made(4000, 0)
+NEW, TRUE = made(4000, 1)
+
+
+def auc(model):
+    scores = model.score_tasks(NEW)
+    return np.mean(
+        [roc_auc_score(label == TRUE, scores[:, t]) for t, label in enumerate("abcd")]
+    )
+
+
+def test_moved_landmarks_are_better_than_rows(monkeypatch):
+    moved = JointOCKSR(landmarks=12, random_state=0).fit(X, task=TASK)
+    monkeypatch.setattr("manyone.fitting.plan.Plan.learned", lambda plan, *_: plan)
+    rows = JointOCKSR(landmarks=12, random_state=0).fit(X, task=TASK)
+    assert auc(moved) > auc(rows) + 0.01
+
+
+@pytest.mark.parametrize("method", [JointOCKSR, LinearOCKSR])
+def test_rows_that_moved_them_are_not_judged(method):
+    model = method(landmarks=12, random_state=0, alarm_rate=0.1)
+    model.fit(X, task=TASK)
+    sizes = np.unique(TASK, return_counts=True)[1]
+    counts = model.calibration_.counts
+    assert np.all(counts < sizes) and np.all(counts >= 0.75 * sizes)
+    alarms = model.predict(NEW, task=TRUE) < 0
+    assert np.mean(alarms) == pytest.approx(0.1, abs=0.02)
+
+
+def test_order_blocks_and_names_do_not_matter():
+    one = JointOCKSR(landmarks=12, random_state=0).fit(X, task=TASK)
+    order = np.random.default_rng(0).permutation(len(X))
+    names = np.array(
+        [{"a": "z", "b": "y", "c": "x", "d": "w"}[label] for label in TASK]
+    )
+    blocks = [Block(X[part], names[part]) for part in np.split(order, [100, 1700])]
+    other = fit(JointOCKSR(landmarks=12, random_state=0), local_sweep(blocks))
+    scores = one.score_tasks(NEW), other.score_tasks(NEW)[:, ::-1]
+    np.testing.assert_allclose(*scores, atol=1e-7)
+
+
+def test_rows_that_moved_landmarks_are_not_subtracted(tmp_path):
+    """What they have moved would stay where it is; rows that came later have moved nothing."""
+    model = JointOCKSR(landmarks=12, random_state=0).fit(X, task=TASK)
+    manyone.save(model, tmp_path / "m.manyone")
+    model, before = manyone.load(tmp_path / "m.manyone"), model.score_tasks(NEW)
+    with pytest.raises(
+        ValueError, match=r"'b' may have shaped the landmarks.* others="
+    ):
+        model.forget("b", X=X[TASK == "b"])
+    model.enroll(X[:50] + 0.5, task=["late"] * 50)
+    assert np.abs(model.score_tasks(NEW)[:, :4] - before).max() > 1e-4
+    model.forget("late", X=X[:50] + 0.5)
+    known = JointOCKSR(landmarks=12, random_state=0).fit(X, task=TASK)
+    np.testing.assert_allclose(
+        unguarded(model.solution_.scorer).all(NEW),
+        unguarded(known.solution_.scorer).all(NEW),
+        atol=1e-8,
+    )
+    stay = TASK != "b"
+    model.forget("b", others={"X": X[stay], "task": TASK[stay]})
+    known = JointOCKSR(landmarks=12, random_state=0).fit(X[stay], task=TASK[stay])
+    np.testing.assert_array_equal(model.X_fit_, known.X_fit_)
+    np.testing.assert_array_equal(model.score_tasks(NEW), known.score_tasks(NEW))
+    np.testing.assert_array_equal(model.offset_, known.offset_)
