@@ -20,7 +20,9 @@ RATE = 0.05
 PLANTED = ((2, 1, 12, 32), (7, 2, 5, 29), (11, 0, 18, 40), (0, 4, 10, 13))
 
 
-def made_up_findings(T=24, n=30, m=40, *, seed=0, timed=True, planted=PLANTED):
+def made_up_findings(
+    T=24, n=30, m=40, *, seed=0, timed=True, planted=PLANTED, named=False
+):
     """Tasks of up to n training rows, m scored rows each, in random order."""
     rng = np.random.default_rng(seed)
     names = (*ODD, *(f"press {k:02d}" for k in range(T)))[:T]
@@ -85,6 +87,7 @@ def made_up_findings(T=24, n=30, m=40, *, seed=0, timed=True, planted=PLANTED):
         notes=tuple("unlike its own rows" if alarm[k] else "" for k in order),
         time=when[order] if timed else None,
         dated=timed,
+        ids=tuple(f'reading "{k}", shift 2' for k in range(T * m)) if named else None,
     )
     return Findings(tasks, rows, RATE)
 

@@ -9,7 +9,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from made_up import made_up_findings
 from manyone.alerts.evidence import STANDS_OUT
+from manyone.cli.watch import _read_answers
 from manyone.page.fleet import Summary, task_map, time_line
 from manyone.page.fleet_page import embedded, fleet_page
 from manyone.page.html import THEMES
@@ -435,3 +437,82 @@ def test_an_address_with_a_task_opens_it(visit, report):
     ready(browser)
     heading = browser.find_element("css selector", "dialog[open] h2")
     assert heading.text == report.tasks.names[0]
+
+
+# --- answers
+
+
+def saved_answers(browser):
+    """The table that a click on the button saves."""
+    return browser.execute_async_script(
+        """const done = arguments[0], keep = URL.createObjectURL;
+        URL.createObjectURL = blob => { blob.text().then(done); return keep(blob); };
+        document.querySelector('dialog[open] .save').click();
+        URL.createObjectURL = keep;"""
+    )
+
+
+def press(browser, group, answer):
+    button = group.find_element("css selector", f"[data-answer={answer}]")
+    browser.execute_script("arguments[0].click()", button)
+    return button
+
+
+def test_alarms_and_incidents_are_answered_by_clicking(visit, report, tmp_path):
+    browser = ready(visit())
+    incident = report.findings.incidents[1]
+    numbers = [int(report.findings.rows.number[row]) for row in incident.alarms]
+    browser.find_elements("css selector", "#list-incidents .open")[1].click()
+    whole, first, *_ = browser.find_elements("css selector", "dialog .answer")
+    assert not browser.find_element("css selector", "dialog .save").is_displayed()
+    press(browser, whole, "fault")
+    pressed = browser.find_elements("css selector", "dialog .mine [aria-pressed=true]")
+    assert [button.text for button in pressed] == ["fault"] * len(numbers)
+    press(browser, first, "later")
+    wanted = dict.fromkeys(numbers, "fault") | {numbers[0]: "later"}
+    path = tmp_path / "answers.csv"
+    path.write_text(saved_answers(browser), "utf-8")
+    assert {int(name): word for name, word in _read_answers(path)} == wanted
+    bar = browser.find_element("css selector", "dialog .answers-bar output")
+    assert bar.text == f"{len(numbers)} answers, saved as answers.csv"
+    # A second click takes an answer back; the browser keeps the others.
+    press(browser, first, "later")
+    browser.get(browser.current_url.partition("#")[0])
+    browser.refresh()
+    ready(browser)
+    line = browser.find_elements("css selector", "#list-incidents .open")[1]
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", line)
+    line.click()
+    pressed = browser.find_elements("css selector", "dialog .mine [aria-pressed=true]")
+    assert len(pressed) == len(numbers) - 1
+    browser.execute_script("localStorage.clear()")
+
+
+def test_answers_name_rows_by_their_ids_and_show_what_was_said(
+    browser, report, tmp_path
+):
+    findings = made_up_findings(named=True)
+    rows = findings.rows
+    worst = findings.incidents[0].alarms[0]
+    said = [""] * len(rows.task)
+    said[worst] = "normal"
+    findings = replace(findings, rows=replace(rows, answers=tuple(said)))
+    assert findings.incidents[0].worst_row == rows.ids[worst]
+    path = tmp_path / "named.html"
+    path.write_text(fleet_page(replace(report, findings=findings)), "utf-8")
+    browser.get(path.as_uri())
+    ready(browser)
+    browser.find_element("css selector", "#list-incidents .open").click()
+    first = browser.find_elements("css selector", "dialog .reports .answer")[0]
+    pressed = first.find_element("css selector", "[aria-pressed=true]")
+    assert pressed.text == "normal"
+    assert (
+        browser.find_element("css selector", "dialog .mine b").text == rows.ids[worst]
+    )
+    press(browser, first, "fault")
+    answers = tmp_path / "answers.csv"
+    answers.write_text(saved_answers(browser), "utf-8")
+    assert [tuple(answer) for answer in _read_answers(answers)] == [
+        (rows.ids[worst], "fault")
+    ]
+    browser.execute_script("localStorage.clear()")

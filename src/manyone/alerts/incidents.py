@@ -50,8 +50,8 @@ class Incident:
         normal, on average: far below 1 is not chance.
     depth : float
         How far the worst row lies below the threshold, in units of the task's scores.
-    worst_row : int
-        Number of the worst row in the table.
+    worst_row : int or str
+        Number of the worst row in the table; its id where rows have ids.
     reason : str
         Of the worst row; empty where it has none.
     """
@@ -64,7 +64,7 @@ class Incident:
     end: float
     by_chance: float
     depth: float
-    worst_row: int
+    worst_row: int | str
     reason: str
 
     @property
@@ -279,7 +279,7 @@ class _Grouping:
             end=float(when[alarms].max()),
             by_chance=self.watched * self._chance(alarms, task, with_quiet_rows),
             depth=float(self.depth[worst]),
-            worst_row=int(rows.number[worst]),
+            worst_row=int(rows.number[worst]) if rows.ids is None else rows.ids[worst],
             reason=next(iter(rows.reasons[worst]), ""),
         )
 

@@ -68,6 +68,10 @@ class Rows:
     time : ndarray of shape (m,) or None
         Numbers, or seconds since 1970 where `dated`.
     dated : bool
+    ids : tuple of str or None
+        Names that people answer rows by; None: their numbers.
+    answers : tuple of str
+        What somebody has said of each row: normal, fault, later or nothing.
     """
 
     number: Codes
@@ -82,3 +86,5 @@ class Rows:
     notes: tuple[str, ...]
     time: Array | None = None
     dated: bool = False
+    ids: tuple[str, ...] | None = None
+    answers: tuple[str, ...] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -107,6 +109,8 @@ def embedded(report: FleetReport) -> dict[str, Any]:
         }
     if report.findings is not None:
         _embed_table(data, report.findings)
+        # Answers that a browser keeps belong to this very page.
+        data["key"] = sha256(json.dumps(data).encode()).hexdigest()[:16]
     return data
 
 
@@ -134,6 +138,10 @@ def _embed_table(data: dict[str, Any], findings: Findings) -> None:
         "alarm": rows.alarm[shown].astype(int).tolist(),
         "reason": reason[shown].tolist(),
     }
+    if rows.ids is not None:
+        data["rows"]["id"] = [rows.ids[row] for row in shown.tolist()]
+    if rows.answers:
+        data["rows"]["answer"] = [rows.answers[row] for row in shown.tolist()]
     if rows.time is not None:
         data["rows"]["time"] = rows.time[shown].tolist()
         data["dated"] = rows.dated

@@ -236,7 +236,7 @@ def _schema(model: TableModel, rows: Rows) -> dict[str, nw.dtypes.DType]:
         "end": moment,
         "by_chance": nw.Float64(),
         "stands_out": nw.Boolean(),
-        "worst_row": nw.Int64(),
+        "worst_row": nw.Int64() if rows.ids is None else nw.String(),
         "reason": nw.String(),
     }
 

@@ -203,10 +203,67 @@ function timePicture(t) {  // score of each row over time
   return svg;
 }
 
+// ---- What somebody says of alarms: kept by the browser, saved as a table that watch takes.
+const WORDS = { normal: 'normal', fault: 'fault', later: 'not now' };
+const given = new Map();  // answers of this page, by the place of the row
+const answered = i => given.get(i) ?? data.rows.answer?.[i] ?? '';
+const idOf = i => data.rows.id?.[i] ?? String(data.rows.number[i]);
+const answerKey = () => 'manyone answers ' + data.key;
+let kept = true, saved = true;
+
+function answerButtons(rows, what) {  // rows that one click answers
+  const group = make('span', { class: 'answer', role: 'group', 'aria-label': what }, make('span', { class: 'soft' }, what));
+  group.rows = rows;
+  for (const [answer, word] of Object.entries(WORDS)) group.append(make('button', { type: 'button', 'data-answer': answer,
+    onclick: () => answerRows(rows, rows.every(i => answered(i) === answer) ? '' : answer) }, word));
+  return group;
+}
+function answerRows(rows, answer) {
+  for (const i of rows) if (answer === (data.rows.answer?.[i] ?? '')) given.delete(i); else given.set(i, answer);
+  saved = false;
+  try {
+    localStorage.setItem(answerKey(), JSON.stringify([...given]));
+    kept = true;
+  } catch { kept = false; }  // said beside the button
+  showAnswers();
+}
+function showAnswers() {
+  for (const group of all('.answer')) for (const button of all('button', group))
+    button.setAttribute('aria-pressed', group.rows.every(i => answered(i) === button.dataset.answer));
+  const told = [...given.values()].filter(Boolean).length;
+  for (const bar of all('.answers-bar')) {
+    bar.hidden = told === 0;
+    bar.querySelector('output').textContent = `${whole(told)} ${told === 1 ? 'answer' : 'answers'}` +
+      (saved ? ', saved as answers.csv' : kept ? '' : '. This browser keeps none: save them before you close the page');
+  }
+  rowsList?.clear();
+}
+function answersBar() {
+  return make('div', { class: 'answers-bar', hidden: true }, make('output', { 'aria-live': 'polite' }),
+    make('button', { type: 'button', class: 'save', onclick: saveAnswers }, 'Save answers.csv'),
+    make('span', { class: 'soft' }, 'then: manyone watch … --feedback answers.csv'));
+}
+function saveAnswers() {
+  const cell = text => /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
+  const lines = [...given].filter(([, answer]) => answer).map(([i, answer]) => `${cell(idOf(i))},${answer}\n`);
+  const address = URL.createObjectURL(new Blob(['id,answer\n', ...lines], { type: 'text/csv' }));
+  make('a', { href: address, download: 'answers.csv' }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+  saved = true;
+  showAnswers();
+}
+function recallAnswers() {
+  let text = null;
+  try { text = localStorage.getItem(answerKey()); } catch { kept = false; }
+  for (const [i, answer] of JSON.parse(text ?? '[]')) given.set(i, answer);
+  saved = given.size === 0;
+  addEventListener('beforeunload', event => { if (!saved && !kept) event.preventDefault(); });
+}
+
 // ---- A task, opened beside the page.
 const byTask = [];
-let dialog;
-function openTask(t, marked = []) {
+let dialog, rowsList;
+function openTask(t, marked = [], isIncident = false) {
   const tasks = data.tasks, rows = data.rows, name = tasks.name[t];
   const tile = (head, value, note, bad) => make('div', { class: bad && 'bad' }, make('dt', {}, head), make('dd', {}, value), make('dd', { class: 'soft' }, note));
   const parts = [make('header', {}, make('h2', { id: 'task-name', tabindex: '-1' }, name),
@@ -218,20 +275,24 @@ function openTask(t, marked = []) {
     tile('by chance', tasks.alarms[t] ? byChance(tasks.chance[t]) : '–', 'tasks show as much'));
   parts.push(make('dl', { class: 'tiles' }, ...tiles), make('h3', {}, 'Scores'), picture(t));
   if (rows?.time && byTask[t]) parts.push(make('h3', {}, 'Over time'), timePicture(t));
+  if (isIncident && marked.length > 1) parts.push(answerButtons(marked, `All ${whole(marked.length)} alarms of this incident:`));
   if (rows && byTask[t]) {
     const order = byTask[t].slice().sort((a, b) => rows.p[a] - rows.p[b] || rows.score[a] - rows.score[b]);
     const front = new Set(marked), worst = [...marked, ...order.filter(i => !front.has(i))].slice(0, 40);
     parts.push(make('h3', {}, worst.length < tasks.rows[t] ? `Worst ${worst.length} rows` : 'Rows, worst first'),
       make('ul', { class: 'reports' }, ...worst.map(i => make('li', { class: [!rows.alarm[i] && 'calm', front.has(i) && 'mine'].filter(Boolean).join(' ') },
-        make('span', {}, make('b', {}, `row ${rows.number[i]}`), rows.time ? ` · ${moment(rows.time[i])}` : '', rows.alarm[i] ? '' : ' · no alarm'),
+        make('span', {}, make('b', {}, rows.id ? idOf(i) : `row ${rows.number[i]}`), rows.time ? ` · ${moment(rows.time[i])}` : '', rows.alarm[i] ? '' : ' · no alarm'),
         make('span', { class: 'number' }, `p ${digits(rows.p[i])} · score ${digits(rows.score[i])}`),
         ...(data.reasons[rows.reason[i]] ?? []).filter(Boolean).map(why => make('span', { class: 'why' }, why)),
-        data.notes[rows.reason[i]] ? make('span', { class: 'why soft' }, data.notes[rows.reason[i]]) : ''))));
+        data.notes[rows.reason[i]] ? make('span', { class: 'why soft' }, data.notes[rows.reason[i]]) : '',
+        rows.alarm[i] ? answerButtons([i], 'This alarm:') : ''))));
   }
   const near = related(t);
   if (near.length) parts.push(make('h3', {}, 'Related tasks'), make('div', { class: 'chips' }, ...near.map(([other, weight]) =>
     make('button', { type: 'button', title: `weight ${digits(weight)}`, onclick: () => openTask(other) }, tasks.name[other]))));
+  if (rows) parts.push(answersBar());
   dialog.replaceChildren(...parts);
+  if (rows) showAnswers();
   dialog.scrollTop = 0;
   if (!dialog.open) dialog.showModal();
   document.getElementById('task-name').focus({ preventScroll: true });
@@ -266,7 +327,7 @@ function lists() {
     ];
     new List('incidents', incidents.task.length, columns,
       words => words && (i => names[i].includes(words) || leads[i].includes(words)),
-      i => openTask(incidents.task[i], incidents.rows[i]));
+      i => openTask(incidents.task[i], incidents.rows[i], true));
   }
   const scores = { head: data.rows ? 'scores and threshold' : 'left-out scores and threshold', width: 'minmax(9rem, 2.4fr)', narrow: 'minmax(6rem, 1.3fr)', cell: strip };
   new List('tasks', T, [
@@ -279,18 +340,20 @@ function lists() {
   ], words => { const hit = words && inTask(words); return hit && (t => hit[t]); }, t => openTask(t)).sort(rows ? 5 : 1);
   if (!rows) return;
   const texts = data.reasons.map(reasons => reasons.join('\n').toLowerCase());
-  new List('rows', rows.task.length, [
+  rowsList = new List('rows', rows.task.length, [
     { ...number('row', rows.number, { up: true }), number: false, width: '5rem', cell: i => String(rows.number[i]) },
     { head: 'task', key: rows.task.map(t => lower[t]), width: 'minmax(6rem, 1fr)', narrow: '1fr', cell: i => tasks.name[rows.task[i]] },
     ...(rows.time ? [{ head: 'time', key: rows.time, wide: true, width: '9rem', cell: i => moment(rows.time[i]) }] : []),
     number('p', rows.p, { up: true, cell: i => digits(rows.p[i]), hot: i => rows.alarm[i] }),
     number('score', rows.score, { up: true, wide: true, cell: i => digits(rows.score[i]) }),
     { head: 'reasons', second: true, width: 'minmax(12rem, 3fr)', cell: i => (data.reasons[rows.reason[i]] ?? []).join(' · ') },
+    { head: 'answer', wide: true, width: '4.6rem', cell: i => WORDS[answered(i)] ?? '' },
   ], (words, only) => {
     if (!words) return only && (i => rows.alarm[i]);
     const task = inTask(words), told = texts.map(text => text.includes(words)), digit = /^\d+$/.test(words);
     return i => (!only || rows.alarm[i]) && (task[rows.task[i]] || told[rows.reason[i]] || (digit && String(rows.number[i]) === words));
-  }, i => openTask(rows.task[i], [i])).sort(rows.time ? 3 : 2);
+  }, i => openTask(rows.task[i], [i]));
+  rowsList.sort(rows.time ? 3 : 2);
 }
 const until = (begin, end) => {  // the end of a span, without the date if it is the same
   const [a, b] = [moment(begin), moment(end)];
@@ -308,7 +371,12 @@ async function show() {
   document.body.append(dialog);
   dialog.addEventListener('click', event => { if (event.target === dialog) dialog.close(); });
   dialog.addEventListener('close', () => history.replaceState(null, '', location.pathname + location.search));
+  if (data.rows) {
+    recallAnswers();
+    document.body.append(answersBar());
+  }
   lists();
+  if (data.rows) showAnswers();
   const asked = data.tasks.name.findIndex(name => location.hash === '#task=' + encodeURIComponent(name));
   if (asked >= 0) openTask(asked);
   root.dataset.ready = '';
