@@ -19,7 +19,8 @@ def warn_user(message: str, category: type[Warning] = CalibrationWarning) -> Non
     level = 2
     ours = ("manyone.", "sklearn.", "concurrent.", "threading", "joblib.")
     while frame is not None and frame.f_globals.get("__name__", "").startswith(ours):
-        frame, level = frame.f_back, level + 1
+        frame = frame.f_back
+        level = level + 1
     warnings.warn(message, category, stacklevel=level)
 
 

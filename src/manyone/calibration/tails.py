@@ -17,7 +17,9 @@ from manyone.data.groups import calibration_weight
 from manyone.data.rows import CodedRows, TrainingRows
 
 # Scores that are kept exactly: of all tasks together about, of one task at least and at most.
-_ALL, _LEAST, _MOST = 2**20, 512, 2**16
+_ALL = 2**20
+_LEAST = 512
+_MOST = 2**16
 # Binary digits of the others.
 _DIGITS = 7
 
@@ -74,7 +76,8 @@ class Tails:
 
         Rows of a group that score alike count as fewer.
         """
-        some, weight = ~np.isnan(scores), rows.weight
+        some = ~np.isnan(scores)
+        weight = rows.weight
         if isinstance(rows, TrainingRows) and rows.group is not None:
             weight = calibration_weight(scores, rows)
         kept = kept_scores(n_tasks)

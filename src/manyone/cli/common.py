@@ -73,14 +73,13 @@ def run(app: typer.Typer, args: Sequence[str] | None) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - or the interpreter complains at its end
         return 0
     except Exception as error:
-        code, text = 2, _what_to_mend(error)
+        code = 2
+        text = _what_to_mend(error)
         if not text:
             if os.environ.get("MANYONE_DEBUG"):
                 raise
-            code, text = (
-                1,
-                f"unexpected {type(error).__name__}: {error}. This is a mistake in ",
-            )
+            code = 1
+            text = f"unexpected {type(error).__name__}: {error}. This is a mistake in "
             text += "manyone; MANYONE_DEBUG=1 shows where."
     _say(text)
     return code

@@ -35,7 +35,9 @@ _SENSORS = {  # name: usual value, size of an ordinary deviation
     "current": (14.2, 0.6),
     "speed": (1480.0, 12.0),
 }
-_MACHINES, _ROWS, _TODAY = 16, 30, 20
+_MACHINES = 16
+_ROWS = 30
+_TODAY = 20
 _FEW = 10  # rows of the last machine that is known
 _NEW = 2  # machines of which there is no row before today
 _BROKEN = {  # machines, from the middle of today on
@@ -65,8 +67,11 @@ def demo(
         import polars  # noqa: F401
     check_folder("--out", out)
     out.mkdir(parents=True, exist_ok=True)
-    events, today, model = out / "events.csv", out / "today.csv", out / "fleet.manyone"
-    scores, page = out / "scores.csv", out / "page.html"
+    events = out / "events.csv"
+    today = out / "today.csv"
+    model = out / "fleet.manyone"
+    scores = out / "scores.csv"
+    page = out / "page.html"
     for table, path in zip(example_tables(), (events, today), strict=True):
         with table_writer(path) as add:
             add(table)
@@ -130,7 +135,8 @@ def _readings(
     """Rows of sensors as somebody would have written them down, those of a machine in order."""
     import polars as pl
 
-    n, names = len(X), ("press", "lathe", "pump")
+    n = len(X)
+    names = ("press", "lathe", "pump")
     minutes = rng.permutation(5 * 24 * 60)[:n]
     minutes = minutes[np.lexsort((minutes, machine))]
     columns: dict[str, object] = {

@@ -96,16 +96,15 @@ def reproduce(
     command += f" --seed {seed} --out {shlex.quote(str(out))}"
     command += " --quick" if quick else ""
     with progress("reproducing", "cells", delay=0.0) as update:
-        processes, home = workers or cpu_count(), str(data_home) if data_home else None
+        processes = workers or cpu_count()
+        home = str(data_home) if data_home else None
         run = partial(run_plan, workers=processes, data_home=home, command=command)
         results = run(plan, out, progress=update)
     for name in results.datasets:
         print_table(auc_table(name, results), leave_out=("p", "difference"))
     if plan.missing:
-        names, remedy = (
-            ", ".join(plan.missing),
-            "pip install '.[experiments]' in its checkout",
-        )
+        names = ", ".join(plan.missing)
+        remedy = "pip install '.[experiments]' in its checkout"
         typer.echo(f"Left out, not installed: {names}. Install: {remedy}")
     typer.echo(f"Page: {out / 'report.html'}")
     failed = [f"{o.cell.method}: {o.error}" for o in results.outcomes if o.error]

@@ -317,7 +317,8 @@ class _Totals:
 
     def show(self, out: Path) -> None:
         """For people; on stderr where stdout is taken by the scores."""
-        rows, tasks = plural(self.scored, "row"), plural(self.tasks, "task")
+        rows = plural(self.scored, "row")
+        tasks = plural(self.tasks, "task")
         words = [f"{rows} of {tasks}, {plural(self.alarms, 'alarm')}"]
         if self.alarm_rate is not None:
             words.append(

@@ -191,7 +191,8 @@ def added(one: Codes, other: Codes, *pairs: tuple[Array, Array]) -> tuple[Any, .
     """Tasks of both (t,), and for each pair of arrays with one line per task their sum."""
     if np.array_equal(one, other):
         return one, *(mine + more for mine, more in pairs)
-    tasks, sums = np.union1d(one, other), []
+    tasks = np.union1d(one, other)
+    sums = []
     for mine, more in pairs:
         both = np.zeros((len(tasks), *mine.shape[1:]))
         both[np.searchsorted(tasks, one)] += mine

@@ -16,7 +16,8 @@ from manyone.messages import shortlist, warn_user
 
 # Share of rows with a copy from which on thresholds suffer; of distinct rows, that a column has to
 # tell apart for copies to be no chance.
-_MANY_COPIES, _TOLD_APART = 0.1, 0.8
+_MANY_COPIES = 0.1
+_TOLD_APART = 0.8
 
 
 def no_metric(metric: str) -> str:

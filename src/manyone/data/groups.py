@@ -72,7 +72,8 @@ class TimeBlocks:
             )
         time = as_times(self.time, n_rows)[source]
         order = np.lexsort((time, codes))
-        codes, time = codes[order], time[order]
+        codes = codes[order]
+        time = time[order]
         starts = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1))
         counts = np.diff(starts, append=len(codes))
         place = np.arange(len(codes)) - np.repeat(starts, counts)
@@ -94,9 +95,11 @@ def as_times(time: Any, n_rows: int) -> NDArray[Any]:
             f"time must be one value per row, {n_rows}; got shape {values.shape}."
         )
     if values.dtype.kind in "mM":
-        missing, numbers = np.isnat(values), values.astype(np.int64)
+        missing = np.isnat(values)
+        numbers = values.astype(np.int64)
     elif values.dtype.kind in "iufb":
-        missing, numbers = ~np.isfinite(values), values
+        missing = ~np.isfinite(values)
+        numbers = values
     else:
         raise ValueError(
             f"time must be numbers or NumPy datetimes; got {values.dtype}. "
@@ -158,7 +161,8 @@ def leaving_together(
     """
     assert rows.group is not None
     others = np.zeros(rows.n_tasks, dtype=bool) if others is None else others
-    found, ahead = [], looks_ahead(rows) | (others & bool(rows.forward))
+    found = []
+    ahead = looks_ahead(rows) | (others & bool(rows.forward))
     normal = np.flatnonzero(~rows.outlier)
     order = normal[np.lexsort((rows.group[normal], rows.codes[normal]))]
     for mine in np.split(order, np.flatnonzero(np.diff(rows.codes[order])) + 1):
@@ -210,7 +214,8 @@ class LeavingRows(NamedTuple):
 def leaving_rows(rows: TrainingRows) -> LeavingRows:
     """Which rows leave when they are judged: in tasks of several groups; not the first in time."""
     assert rows.group is not None
-    codes, group = rows.codes, rows.group
+    codes = rows.codes
+    group = rows.group
     normal = ~rows.outlier
     low, high = np.full((2, rows.n_tasks), -1)
     low[codes[normal]] = high[codes[normal]] = group[normal]
@@ -254,7 +259,8 @@ def calibration_weight(scores: Array, rows: TrainingRows) -> Array:
     """
     alike = likeness(scores, rows)
     known, group = _judged_groups(scores, rows)
-    counted, weight = rows.weight.copy(), rows.weight[known]
+    counted = rows.weight.copy()
+    weight = rows.weight[known]
     counted[known] /= (
         1.0 + np.maximum(np.bincount(group, weight)[group] - 1.0, 0.0) * alike
     )
@@ -275,13 +281,15 @@ def likeness(scores: Array, rows: TrainingRows) -> float:
     Of left-out scores (n,), NaN where there is none; 1 where each task has one group only.
     """
     known, group = _judged_groups(scores, rows)
-    codes, weight = rows.codes[known], rows.weight[known]
+    codes = rows.codes[known]
+    weight = rows.weight[known]
     order = np.lexsort((scores[known], codes))
     starts = np.searchsorted(codes[order], codes)
     rank = np.empty(len(known))
     rank[order] = np.arange(len(known))
     rank = (rank - starts) / np.bincount(codes)[codes]
-    size, total = np.bincount(group, weight), np.bincount(codes, weight)
+    size = np.bincount(group, weight)
+    total = np.bincount(codes, weight)
     of_group = np.bincount(group, weight * rank) / size
     of_task = (np.bincount(codes, weight * rank) / np.where(total > 0, total, 1.0))[
         codes
@@ -289,13 +297,15 @@ def likeness(scores: Array, rows: TrainingRows) -> float:
     between = weight @ np.square(of_group[group] - of_task)
     within = weight @ np.square(rank - of_group[group])
     tasks = np.count_nonzero(total)
-    freedom, rest = len(size) - tasks, weight.sum() - len(size)
+    freedom = len(size) - tasks
+    rest = weight.sum() - len(size)
     if not freedom:
         return 1.0
     typical = (weight.sum() - (weight * size[group] / total[codes]).sum()) / freedom
     if rest <= 0 or typical <= 1:
         return 0.0
-    between, within = between / freedom, within / rest
+    between = between / freedom
+    within = within / rest
     alike = (between - within) / max(
         between + (typical - 1) * within, np.finfo(float).tiny
     )

@@ -12,7 +12,8 @@ from manyone.data.rows import row_blocks
 Hashes = NDArray[np.uint64]
 
 # Odd multipliers of the finaliser of splitmix64.
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
 #: Step between the states of splitmix64.
 STEP = 0x9E3779B97F4A7C15
 

@@ -161,12 +161,12 @@ class TrainingRows(CodedRows):
             if sparse.issparse(self.X)
             else np.vstack(both)
         )
-        codes, weight = (
-            np.append(self.codes, more.codes),
-            np.append(self.weight, more.weight),
-        )
-        outlier, content = np.append(self.outlier, more.outlier), row_numbers(X)
-        n_tasks, group = max(self.n_tasks, more.n_tasks), joined_groups(self, more)
+        codes = np.append(self.codes, more.codes)
+        weight = np.append(self.weight, more.weight)
+        outlier = np.append(self.outlier, more.outlier)
+        content = row_numbers(X)
+        n_tasks = max(self.n_tasks, more.n_tasks)
+        group = joined_groups(self, more)
         rows = TrainingRows(X, codes, outlier, weight, content, n_tasks, group=group)
         return replace(rows, forward=self.forward)
 
@@ -180,7 +180,8 @@ class TrainingRows(CodedRows):
     def mean_by_task(self, values: Array) -> Array:
         """Weighted mean of values (n,) over the normal rows of each task, shape (T,)."""
         normal = ~self.outlier
-        codes, weight = self.codes[normal], self.weight[normal]
+        codes = self.codes[normal]
+        weight = self.weight[normal]
         total = np.bincount(codes, weight, self.n_tasks)
         return np.bincount(codes, weight * values[normal], self.n_tasks) / total
 
@@ -262,12 +263,10 @@ def training_rows(
     order = np.lexsort((content, np.where(codes == MISSING, len(tasks), codes)))
     source = kept[order]
     X = X[np.ix_(order, order)] if square else X[order]
-    codes, mask, weight, content = (
-        codes[order],
-        mask[source],
-        weight[source],
-        content[order],
-    )
+    codes = codes[order]
+    mask = mask[source]
+    weight = weight[source]
+    content = content[order]
     columns = source if square else None
     rows = TrainingRows(X, codes, mask, weight, content, len(tasks), columns)
     if reset and outlier is not None:
@@ -382,7 +381,8 @@ def places(owner: Codes, group: Codes | None) -> tuple[Codes, Codes]:
     new = np.ones(len(order), dtype=bool)
     if group is not None:
         new = new_owner | (np.diff(group[order], prepend=group[order[:1]]) != 0)
-    number, place = np.cumsum(new) - 1, np.empty((2, len(order)), dtype=np.intp)
+    number = np.cumsum(new) - 1
+    place = np.empty((2, len(order)), dtype=np.intp)
     of_owner = np.cumsum(new_owner) - 1
     place[0, order] = number - number[new_owner][of_owner]
     place[1, order] = np.bincount(of_owner, new)[of_owner]

@@ -98,7 +98,9 @@ class Sample:
         kept = np.flatnonzero(
             self.outlier | (reached <= 0.25 * self.totals[self.stratum, 0])
         )
-        X, stratum, hashes = self.X[kept], self.stratum[kept], self.hashes[kept]
+        X = self.X[kept]
+        stratum = self.stratum[kept]
+        hashes = self.hashes[kept]
         return replace(
             self, X=X, stratum=stratum, hashes=hashes, weight=self.weight[kept]
         )
@@ -182,7 +184,8 @@ class TakeSample:
         if self.sums:
             present, summing = by_task(stratum, rows.weight)
             totals[present, 2:] = summing @ rows.X
-        hashes, size = row_hashes(rows.X, self.seed), self.size
+        hashes = row_hashes(rows.X, self.seed)
+        size = self.size
         return self._drawn(
             Sample(tasks, rows.X, stratum, hashes, rows.weight, totals, size)
         )
@@ -201,13 +204,15 @@ class TakeSample:
                 f"Blocks must have the same columns; two of them have {columns}."
             )
         tasks, _ = encode(as_labels([*one.tasks.tolist(), *other.tasks.tolist()]))
-        totals, strata = np.zeros((2 * len(tasks) + 2, one.totals.shape[1])), []
+        totals = np.zeros((2 * len(tasks) + 2, one.totals.shape[1]))
+        strata = []
         for part in (one, other):
             place = np.concatenate([[MISSING], lookup(part.tasks, tasks)]) + 1
             totals[2 * place] += part.totals[::2]
             totals[2 * place + 1] += part.totals[1::2]
             strata.append(2 * place[part.stratum // 2] + part.stratum % 2)
-        X, quota = stacked([one.X, other.X]), min(one.quota, other.quota)
+        X = stacked([one.X, other.X])
+        quota = min(one.quota, other.quota)
         hashes = np.concatenate([one.hashes, other.hashes])
         both = Sample(
             tasks,
@@ -225,7 +230,8 @@ class TakeSample:
     def _drawn(self, sample: Sample) -> Sample:
         """Copies as one row, and of every stratum the rows of lowest hash."""
         order = np.lexsort((sample.hashes, sample.stratum))
-        stratum, hashes = sample.stratum[order], sample.hashes[order]
+        stratum = sample.stratum[order]
+        hashes = sample.hashes[order]
         first = np.ones(len(order), dtype=bool)
         first[1:] = (np.diff(stratum) != 0) | (np.diff(hashes) != 0)
         starts = np.flatnonzero(first)

@@ -238,7 +238,8 @@ class MultiTaskOneClass(OneClassEstimator):
             raise NotEnoughMemory(
                 too_large(len(rows.codes) if joint else largest, joint)
             ) from None
-        self.tasks_, self.solution_ = tasks, solution
+        self.tasks_ = tasks
+        self.solution_ = solution
         # What updates, exact p-values and plots need of the rows.
         self.training_ = rows
         if rows.columns is not None:
@@ -266,9 +267,11 @@ class MultiTaskOneClass(OneClassEstimator):
             priors = (told.scale_prior, told.covariance_prior)
             if told.robust:
                 share = robust_weights(*known, rows.n_tasks, *priors)
-                used, normal[normal] = share > 0.0, share == 1.0
+                used = share > 0.0
                 known = known[0][used], known[1][used], (known[2] * share)[used]
-                rows = rows.take(normal | rows.outlier)
+                trusted = rows.outlier.copy()
+                trusted[normal] = share == 1.0
+                rows = rows.take(trusted)
             metric = task_whitenings(*known, rows.n_tasks, *priors, like)
             rows = rows.shared_out()
         return metric, rows
@@ -304,10 +307,8 @@ class MultiTaskOneClass(OneClassEstimator):
                 f"tol={self.tol:g} was reached. Increase max_iter, or tol if this is good enough."
             )
             warn_user(message, ConvergenceWarning)
-        points, dense = (
-            solution.scorer.points,
-            X.shape[1] > 1 and not sparse.issparse(X),
-        )
+        points = solution.scorer.points
+        dense = X.shape[1] > 1 and not sparse.issparse(X)
         apart = (
             self.metric == "plain" and points.columns is None and points.kernel.fading
         )

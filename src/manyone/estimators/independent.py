@@ -170,12 +170,15 @@ class IndependentOCKSR(Updatable):
         return expansions
 
     def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
-        p, rows, learned = np.empty(X.shape[0]), self.training_, self.solution_.learned
+        p = np.empty(X.shape[0])
+        rows = self.training_
+        learned = self.solution_.learned
         points = self._expansions.points
         for task in np.unique(codes):
             mine = np.flatnonzero(codes == task)
             which, coef = self._expansions.expansion(int(task))
-            weight, alpha = rows.weight[which], float(learned["alpha"][task])
+            weight = rows.weight[which]
+            alpha = float(learned["alpha"][task])
             gram = points.kernel.gram(points.X[which])
             factor = factorise(gram, alpha, np.sqrt(weight), overwrite=True)
             model = factor, coef, learned["one_minus_leverage"][which], weight, alpha
@@ -193,37 +196,37 @@ class IndependentOCKSR(Updatable):
         order = np.argsort(
             np.where(rows.codes < 0, rows.n_tasks, rows.codes), kind="stable"
         )
-        rows, was = rows.take(order), np.flatnonzero(order < len(old.codes))
+        rows = rows.take(order)
+        was = np.flatnonzero(order < len(old.codes))
         solved = TaskRidges.empty(rows)
         now = np.unique(old.codes[old.codes != MISSING])
         known = self._solved()
         solved.alpha[now] = known.alpha
-        solved.coef[was], solved.kept[was] = known.coef, known.kept
+        solved.coef[was] = known.coef
+        solved.kept[was] = known.kept
         solved.shared_coef[: len(known.shared_coef), now] = known.shared_coef
         everyone = np.any(new.codes == MISSING)
         changed = np.arange(rows.n_tasks) if everyone else np.unique(new.codes)
-        gram, alpha = (
-            Gram(Points(self.kernel_, rows.X)),
-            self.solution_.learned["asked_alpha"],
-        )
+        gram = Gram(Points(self.kernel_, rows.X))
+        alpha = self.solution_.learned["asked_alpha"]
         solve_tasks(gram, rows, alpha, changed, solved)
         return solution_of(gram, rows, alpha, solved), rows
 
     def _without_rows(self, gone: Codes, code: int) -> tuple[Solution, TrainingRows]:
-        rows, known = self.training_.without(code), self._solved()
+        rows = self.training_.without(code)
+        known = self._solved()
         solved = TaskRidges(
             np.delete(known.alpha, code),
             np.delete(known.coef, gone),
             np.delete(known.kept, gone),
             np.delete(known.shared_coef, code, axis=1),
         )
-        gram, alpha = (
-            Gram(Points(self.kernel_, rows.X)),
-            self.solution_.learned["asked_alpha"],
-        )
+        gram = Gram(Points(self.kernel_, rows.X))
+        alpha = self.solution_.learned["asked_alpha"]
         return solution_of(gram, rows, alpha, solved), rows
 
     def _solved(self) -> TaskRidges:
-        learned, scorer = self.solution_.learned, self._expansions
+        learned = self.solution_.learned
+        scorer = self._expansions
         kept = learned["one_minus_leverage"]
         return TaskRidges(learned["alpha"], scorer.coef, kept, scorer.shared_coef)

@@ -137,7 +137,9 @@ class JointOCKSR(Updatable):
     random_state: Any = None
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
-        K, R, points = gram.matrix(), rows.responses(), gram.points
+        K = gram.matrix()
+        R = rows.responses()
+        points = gram.points
         alpha = float(effective_alpha(self.alpha, np.diagonal(K) @ rows.weight))
         coef, kept, lower = solve_ridge(K, R, alpha, rows.weight, overwrite=True)
         residuals = coef * (alpha / rows.weight)[:, None]
@@ -181,7 +183,8 @@ class JointOCKSR(Updatable):
         return factorise(K, self._solution.learned["alpha"], root, overwrite=True)
 
     def _state(self) -> RidgeState:
-        weight, learned = self.training_.weight, self.solution_.learned
+        weight = self.training_.weight
+        learned = self.solution_.learned
         count = np.minimum(weight, 1.0)
         complement = 1.0 - weight * (1.0 - learned["one_minus_leverage"]) / count
         root = np.sqrt(weight)
@@ -191,11 +194,13 @@ class JointOCKSR(Updatable):
     def _with_rows(
         self, old: TrainingRows, new: TrainingRows
     ) -> tuple[Solution, TrainingRows]:
-        points, state = self.solution_.scorer.points, self._state()
+        points = self.solution_.scorer.points
+        state = self._state()
         widened = np.zeros((len(state.coef), new.n_tasks))
         widened[:, np.unique(old.codes[~old.outlier])] = state.coef
         state = state._replace(coef=widened)
-        cross, corner = points.values(new.X), points.kernel.gram(new.X)
+        cross = points.values(new.X)
+        corner = points.kernel.gram(new.X)
         changed = add_rows(state, cross, corner, new.responses(), np.sqrt(new.weight))
         return self._updated(changed, old.joined(new))
 
@@ -245,9 +250,12 @@ def ridge_solution(
     -------
     Solution
     """
-    normal, T = np.flatnonzero(~rows.outlier), rows.n_tasks
-    codes, weight = rows.codes[normal], rows.weight[normal]
-    own, left = residuals[normal, codes], residuals[normal] / kept[normal, None]
+    normal = np.flatnonzero(~rows.outlier)
+    T = rows.n_tasks
+    codes = rows.codes[normal]
+    weight = rows.weight[normal]
+    own = residuals[normal, codes]
+    left = residuals[normal] / kept[normal, None]
     total = np.bincount(codes, weight, T).astype(np.float64)
     mean = 1.0 - np.bincount(codes, weight * own, T) / total
     left_out = np.full(len(rows.codes), np.nan)

@@ -127,7 +127,8 @@ class KNFST(MultiTaskOneClass):
     ridge: float = 1e-3
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
-        K, T = gram.finite_matrix(), rows.n_tasks
+        K = gram.finite_matrix()
+        T = rows.n_tasks
         labels = _classes(rows)
         # Copies of a row would only make the matrix singular.
         distinct = distinct_rows(K, labels)

@@ -194,7 +194,8 @@ class LinearOCKSR(MultiTaskOneClass):
         self, plan: Plan, sweep: Sweep, sample: Sample
     ) -> tuple[Solution, Tails]:
         plan = replace(plan, direct=False)
-        statistics, n_tasks = sweep(AddUp(plan)), len(plan.tasks)
+        statistics = sweep(AddUp(plan))
+        n_tasks = len(plan.tasks)
         if n_tasks > 1:
             problem = linear_problem(statistics, self.alpha)
             basis = problem.eigenvalues, np.eye(len(problem.M)), problem.M
@@ -239,9 +240,11 @@ class LinearOCKSR(MultiTaskOneClass):
     def _structured(self, gram: Gram, rows: TrainingRows) -> Solution | None:
         """The learned structure, or None where a task is left with nothing but 0."""
         # A problem in units of its mean weight: the same minimiser, and numbers of moderate size.
-        unit, R = float(np.mean(rows.weight)), rows.responses()
+        unit = float(np.mean(rows.weight))
+        R = rows.responses()
         ridge = float(effective_alpha(self.alpha, gram.diagonal() @ rows.weight))
-        root, alpha = np.sqrt(rows.weight / unit), ridge / unit
+        root = np.sqrt(rows.weight / unit)
+        alpha = ridge / unit
         lam, U = eigenbasis(gram.matrix(), alpha, root)
         target = root[:, None] * R
         found = self._structure(lam, U, target, alpha, unit)

@@ -169,7 +169,9 @@ class MORVR(MultiTaskOneClass):
     max_iter: int = 10_000
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
-        K, R, n = gram.finite_matrix(), rows.responses(), len(rows.codes)
+        K = gram.finite_matrix()
+        R = rows.responses()
+        n = len(rows.codes)
         # In units of the kernel and of the weights nothing leaves the range of float64.
         size = float(np.abs(K.diagonal()).mean()) or float(np.abs(K).max()) or 1.0
         unit = float(rows.weight.mean())
@@ -188,7 +190,8 @@ class MORVR(MultiTaskOneClass):
                 max_iter=self.max_iter,
             )
         kernel = found.active < n
-        relevance, intercept = found.active[kernel], found.mean[~kernel].sum(axis=0)
+        relevance = found.active[kernel]
+        intercept = found.mean[~kernel].sum(axis=0)
         dual = np.zeros((n, rows.n_tasks), order="F")
         dual[relevance] = found.mean[kernel] / size
         own = dual.T[np.maximum(rows.codes, 0)]
@@ -222,7 +225,8 @@ class MORVR(MultiTaskOneClass):
             result little memory is needed.
         """
         X = self._scoring_features(X)
-        learned, scale = self.solution_.learned, np.empty(X.shape[0])
+        learned = self.solution_.learned
+        scale = np.empty(X.shape[0])
         scorer: Any = unguarded(self.solution_.scorer)
         if isinstance(scorer, InMetric):
             X = scorer.metric.apply(X)

@@ -146,11 +146,9 @@ class OutputKernelOCKSR(MultiTaskOneClass):
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         # Weights matter relative to alpha only: about 1 they stay in range.
-        weight, R, K = (
-            resolved_weight(rows.weight),
-            rows.responses(),
-            gram.finite_matrix(),
-        )
+        weight = resolved_weight(rows.weight)
+        R = rows.responses()
+        K = gram.finite_matrix()
         unit = float(weight.mean())
         root = np.sqrt(weight / unit)
         ridge = _resolved(self.alpha, unit, float(np.abs(np.diagonal(K) @ root**2)))

@@ -217,10 +217,8 @@ class SparseOCKSR(TwoLayerModel):
         }
 
     def _sum_up(self, plan: Plan, part: Solution, sweep: Sweep) -> tuple[Solution, Any]:
-        plan, sources = (
-            second_plan(plan, layers_of(part), direct=True),
-            part.learned["sources"],
-        )
+        plan = second_plan(plan, layers_of(part), direct=True)
+        sources = part.learned["sources"]
         parts = sweep(AddUpFolds(plan))
         whole = anchored(plan, summed(parts)) if self.anchor else summed(parts)
         asked = (sources[:, None] == np.arange(len(plan.tasks))).astype(np.float64)

@@ -41,7 +41,8 @@ def warm_start(model: Any, name: str, shape: tuple[int, ...]) -> Array | None:
 
 def progress(model: Any) -> Report:
     """What is called after every iteration, for a user who wants to see them."""
-    name, every = type(model).__name__, 1 if model.verbose > 1 else 10
+    name = type(model).__name__
+    every = 1 if model.verbose > 1 else 10
 
     def show(iteration: int, objective: float) -> None:
         if iteration % every == 0:

@@ -159,12 +159,13 @@ class SVDD(MultiTaskOneClass):
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         T = rows.n_tasks
-        radius, norm2, scores = (
-            np.empty(T),
-            np.empty(T),
-            np.full(len(rows.codes), np.nan),
-        )
-        support, coef, steps, converged = [], [], 0, True
+        radius = np.empty(T)
+        norm2 = np.empty(T)
+        scores = np.full(len(rows.codes), np.nan)
+        support = []
+        coef = []
+        steps = 0
+        converged = True
         for task in range(T):
             members, sign = _members(rows, task)
             weight = rows.weight[members]
@@ -174,10 +175,12 @@ class SVDD(MultiTaskOneClass):
             ):  # about as many support vectors
                 share = weight / weight[sign > 0].sum()
                 ball = solve_svdd(K, 1 / self.nu, sign, share, self.tol, self.max_iter)
-            radius[task], norm2[task] = np.sqrt(ball.radius2), ball.centre_norm2
+            radius[task] = np.sqrt(ball.radius2)
+            norm2[task] = ball.centre_norm2
             support.append(members[ball.support])
             coef.append(ball.coef[ball.support])
-            steps, converged = max(steps, ball.n_iter), converged and ball.converged
+            steps = max(steps, ball.n_iter)
+            converged = converged and ball.converged
             if left_out and rows.group is None:
                 options = self.nu, self.tol, self.max_iter
                 own = left_out_scores_of_ball(K, ball, sign, weight, *options)
@@ -185,7 +188,8 @@ class SVDD(MultiTaskOneClass):
         rows_used = np.concatenate(support)
         is_support = np.zeros(len(rows.codes), dtype=bool)
         is_support[rows_used] = True
-        starts, b = np.cumsum([0, *map(len, coef)]), np.concatenate(coef)
+        starts = np.cumsum([0, *map(len, coef)])
+        b = np.concatenate(coef)
         dual = sparse.csc_array((b, np.arange(len(b)), starts), shape=(len(b), T))
         similarity, training = _self_similarity(gram)
         learned = {"radius": radius, "centre_norm2": norm2, "support": is_support}

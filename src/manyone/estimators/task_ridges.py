@@ -36,7 +36,8 @@ class TaskRidges(NamedTuple):
     @classmethod
     def empty(cls, rows: TrainingRows) -> TaskRidges:
         """Nothing solved yet."""
-        n, shared = len(rows.codes), np.count_nonzero(rows.codes == MISSING)
+        n = len(rows.codes)
+        shared = np.count_nonzero(rows.codes == MISSING)
         T = rows.n_tasks
         return cls(np.empty(T), np.zeros(n), np.ones(n), np.zeros((shared, T)))
 
@@ -63,7 +64,8 @@ def independent_solution(gram: Gram, rows: TrainingRows, alpha: float) -> Soluti
 
 def independent_score_grid(gram: Gram, rows: TrainingRows, alphas: Array) -> Array:
     """Scores (k, n, T) for k ridges; no task has seen other tasks' rows, or the one left out."""
-    numbered, normal = gram.by_number(), np.flatnonzero(~rows.outlier)
+    numbered = gram.by_number()
+    normal = np.flatnonzero(~rows.outlier)
     table = np.empty((len(alphas), len(rows.codes), rows.n_tasks))
     for scores, alpha in zip(table, alphas, strict=True):
         solution = independent_solution(numbered, rows, float(alpha))
@@ -96,11 +98,13 @@ def solve_tasks(
         for part in row_blocks(len(same), n * (3 * n + gram.points.X.shape[1])):
             own = starts[same[part], None] + np.arange(size)
             block = np.hstack([own, np.broadcast_to(shared, (len(own), len(shared)))])
-            ridges, weight = solved.alpha[same[part]], rows.weight[block]
+            ridges = solved.alpha[same[part]]
+            weight = rows.weight[block]
             coef, kept = solve_ridge_stack(
                 gram.stacked(block), response[block], ridges, weight
             )
-            solved.coef[own], solved.kept[own] = coef[:, :size], kept[:, :size]
+            solved.coef[own] = coef[:, :size]
+            solved.kept[own] = kept[:, :size]
             solved.shared_coef[:, same[part]] = coef[:, size:].T
 
 
@@ -117,7 +121,8 @@ def solution_of(
     residual = solved.alpha[np.maximum(rows.codes, 0)] * solved.coef / rows.weight
     mean = 1.0 - rows.mean_by_task(residual)
     normal = np.flatnonzero(~rows.outlier)
-    own, left = residual[normal], residual[normal] / solved.kept[normal]
+    own = residual[normal]
+    left = residual[normal] / solved.kept[normal]
     left_out = np.full(len(rows.codes), np.nan)
     if rows.group is None:
         source = "leave-one-out"
@@ -135,7 +140,8 @@ def solution_of(
         left_out = scores_without_blocks(
             blocks, leaving, left_out, rows.weight, rows.codes, total, mean
         )
-    points, starts = gram.points, _starts(rows)
+    points = gram.points
+    starts = _starts(rows)
     scorer = TaskExpansions(points, starts, solved.coef, solved.shared_coef, mean)
     learned = {
         "alpha": solved.alpha,
@@ -154,7 +160,8 @@ def _without_blocks(
     leaving: list[LeftOut],
 ) -> Iterator[Array]:
     """Scaled residuals of each block of rows under its task refitted without it."""
-    starts, scaled = _starts(rows), np.sqrt(rows.weight) * residual
+    starts = _starts(rows)
+    scaled = np.sqrt(rows.weight) * residual
     for task, blocks in itertools.groupby(
         leaving, lambda left: int(rows.codes[left.gone[0]])
     ):

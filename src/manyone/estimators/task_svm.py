@@ -153,7 +153,8 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         members, task = _variables(rows)
-        K, T = gram.semidefinite_matrix()[np.ix_(members, members)], rows.n_tasks
+        K = gram.semidefinite_matrix()[np.ix_(members, members)]
+        T = rows.n_tasks
         sign = np.where(rows.outlier[members], -1.0, 1.0)
         bound = self._bounds(rows, members, task)
         options = self.shared_offset, self.tol, self.max_iter
@@ -174,7 +175,8 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
 
     def _bounds(self, rows: TrainingRows, members: Codes, task: Codes) -> Array:
         """Weight of every dual variable over nu times the total weight of normal rows."""
-        weight, normal = rows.weight[members], ~rows.outlier[members]
+        weight = rows.weight[members]
+        normal = ~rows.outlier[members]
         group = np.zeros_like(task) if self.shared_offset else task
         total = np.bincount(group[normal], weight[normal])
         return weight / total[group] / self.nu
@@ -182,10 +184,8 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
 
 def _variables(rows: TrainingRows) -> tuple[Codes, Codes]:
     """Row and task of every dual variable, by task; shared outliers come once in each."""
-    known, shared = (
-        np.flatnonzero(rows.codes != MISSING),
-        np.flatnonzero(rows.codes == MISSING),
-    )
+    known = np.flatnonzero(rows.codes != MISSING)
+    shared = np.flatnonzero(rows.codes == MISSING)
     members = np.r_[known, np.tile(shared, rows.n_tasks)]
     task = np.r_[rows.codes[known], np.repeat(np.arange(rows.n_tasks), len(shared))]
     order = np.argsort(task, kind="stable")

@@ -104,7 +104,8 @@ class TwoLayerModel(MultiTaskOneClass):
         problem = two_layer_problem(Phi, gram.diagonal(), *given)
         if not gram.points.kernel.semidefinite:
             # Features drop what is negative: where that is more than rounding, refuse.
-            alpha, weight = problem.alpha, problem.weight[: len(rows.codes)]
+            alpha = problem.alpha
+            weight = problem.weight[: len(rows.codes)]
             factorise(gram.matrix(), alpha, np.sqrt(weight), overwrite=True)
         found, learned = self._descend(problem, None)
         dual = np.zeros((len(rows.codes), rows.n_tasks), order="F")
@@ -116,7 +117,9 @@ class TwoLayerModel(MultiTaskOneClass):
     def _of_sample(self, plan: Plan, rows: TrainingRows, seed: int) -> Solution:
         """The model of rows that are few enough to be held."""
         assert self.landmarks is not None
-        n, m, T = len(rows.codes), self.landmarks, rows.n_tasks
+        n = len(rows.codes)
+        m = self.landmarks
+        T = rows.n_tasks
         refuse_beyond_memory(
             n * (m + 4 * T + 2 * min(n, most_centres(m, T))),
             f"Two layers of {n} rows, {m} landmarks and {T} tasks",
@@ -147,7 +150,8 @@ class TwoLayerModel(MultiTaskOneClass):
         if len(plan.tasks) == 1:
             solution, tails = joint_passes(plan, sweep, self.alpha)
             return as_single_task(solution, sample.counts), tails
-        rows, seed = sample.rows(own_weight=True), seed_of(self.random_state)
+        rows = sample.rows(own_weight=True)
+        seed = seed_of(self.random_state)
         part = self._of_sample(plan, rows, seed)
         if sample.whole:
             return part, None
@@ -213,8 +217,10 @@ def two_layers(
     -------
     Solution
     """
-    n, Y = len(rows.codes), problem.Phi @ found.W
-    centres, second = Y if at is None else Y[at], np.asfortranarray(found.B)
+    n = len(rows.codes)
+    Y = problem.Phi @ found.W
+    centres = Y if at is None else Y[at]
+    second = np.asfortranarray(found.B)
     fitted = respond(Y[:n], centres, second, found.theta)
     # What each row counts for in the mean of its task.
     share = rows.weight[:, None] * problem.R[:n]

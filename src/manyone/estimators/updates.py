@@ -194,7 +194,9 @@ class Updatable(Updates, MultiTaskOneClass):
         warn_of_lost_calibration(self)
         with np.errstate(under="ignore"):
             solution = with_nearness(solution, rows, None)
-        self.solution_, self.training_, self.tasks_ = solution, rows, tasks
+        self.solution_ = solution
+        self.training_ = rows
+        self.tasks_ = tasks
         if calibrated:
             self.calibration_ = Calibration.from_left_out(solution, rows)
         self._set_offsets(self.promised_rate_)

@@ -161,7 +161,8 @@ class LeaveOutEach(IntoTails):
 
     def of(self, rows: Any) -> Tails:
         """Tails of the left-out scores of rows whose tasks are numbers and have a plan."""
-        scores, plans = self._of_plans(rows), self.plans
+        scores = self._of_plans(rows)
+        plans = self.plans
         return Tails.known(scores, rows, len(plans.tasks))
 
     def judged(self, rows: Any) -> Array:
@@ -240,10 +241,12 @@ def independent_of_sums(
 
     Rows of the others that are not drawn are judged anew, or have been `judged`: rows, and scores.
     """
-    plans, tails = sums.plan, sums.tails
+    plans = sums.plan
+    tails = sums.tails
     found = _solved(plans, sums.statistics, sums.alpha, exact)
     unit = unit_of(found.scorer)
-    judge, small = LeaveOutEach(plans, found.ridges, unit), Tails.none(len(plans.tasks))
+    judge = LeaveOutEach(plans, found.ridges, unit)
+    small = Tails.none(len(plans.tasks))
     anew = judged is None
     if judged is None and found.exact is not None:
         assert found.exact.left_out is not None
@@ -251,7 +254,8 @@ def independent_of_sums(
         judged = plans.few.take(new), found.exact.left_out[new]
     if judged is not None:
         normal = np.flatnonzero(~judged[0].outlier)
-        few, scores = judged[0].take(normal), judged[1][normal]
+        few = judged[0].take(normal)
+        scores = judged[1][normal]
         scores = lowered(scores, few, plans.nearness, unit)
         X = few.X if plans.metric is None else plans.metric.apply(few.X, few.codes)
         seen = found.scorer.own(X, few.codes)
@@ -260,7 +264,8 @@ def independent_of_sums(
     if plans.plans:
         tails = tails.merged(sweep(judge))
     if not anew:
-        tails, small = tails.merged(small), Tails.none(len(plans.tasks))
+        tails = tails.merged(small)
+        small = Tails.none(len(plans.tasks))
     solution = Solution(
         found.scorer,
         learned=found.learned,
@@ -272,17 +277,17 @@ def independent_of_sums(
 
 def _solved(plans: TaskPlans, statistics: Each, alpha: float, exact: Exact) -> Parts:
     """Functions of all tasks, one after the other."""
-    n_tasks, few = len(plans.tasks), plans.few
+    n_tasks = len(plans.tasks)
+    few = plans.few
     small = np.setdiff1d(np.arange(n_tasks), list(plans.plans))
     ridges = {
         task: solve_statistics(plan, statistics[task], alpha)
         for task, plan in plans.plans.items()
     }
-    solved, X = (
-        None,
-        few.X if plans.metric is None else plans.metric.apply(few.X, few.codes),
-    )
-    rows, coefs = {}, {}
+    solved = None
+    X = few.X if plans.metric is None else plans.metric.apply(few.X, few.codes)
+    rows = {}
+    coefs = {}
     shared = X[few.codes == MISSING] if len(small) else X[:0]
     used, mean = np.zeros((2, n_tasks))
     shared_coef = np.zeros((shared.shape[0], n_tasks))
@@ -290,14 +295,18 @@ def _solved(plans: TaskPlans, statistics: Each, alpha: float, exact: Exact) -> P
         own = replace(few, X=X, codes=renumbered(few.codes, small), n_tasks=len(small))
         solved = exact(Gram(Points(plans.kernel, X)), own, alpha)
         scorer: Any = solved.scorer
-        used[small], mean[small] = solved.learned["alpha"], scorer.target
+        used[small] = solved.learned["alpha"]
+        mean[small] = scorer.target
         shared_coef[:, small] = scorer.shared_coef
         for number, task in enumerate(small.tolist()):
             part = slice(scorer.starts[number], scorer.starts[number + 1])
-            rows[task], coefs[task] = X[part], scorer.coef[part]
+            rows[task] = X[part]
+            coefs[task] = scorer.coef[part]
     for task, ridge in ridges.items():
-        used[task], mean[task] = ridge.alpha, ridge.mean_response[0]
-        rows[task], coefs[task] = plans.plans[task].points.X, ridge.coef[:, 0]
+        used[task] = ridge.alpha
+        mean[task] = ridge.mean_response[0]
+        rows[task] = plans.plans[task].points.X
+        coefs[task] = ridge.coef[:, 0]
     starts = np.cumsum([0, *(len(coefs[task]) for task in range(n_tasks))])
     points = Points(
         plans.kernel, stacked([*(rows[task] for task in range(n_tasks)), shared])

@@ -85,7 +85,8 @@ def joint_solution_of(
 
 def _solution(step: LeaveOut, found: LeftOut) -> Solution:
     """The model without left-out scores."""
-    plan, ridge = step.plan, step.ridge
+    plan = step.plan
+    ridge = step.ridge
     learned = {
         "alpha": ridge.alpha,
         "dual_coef": ridge.coef,

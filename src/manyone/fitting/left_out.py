@@ -137,10 +137,8 @@ def scores_by_folds(
     model: Any, solution: Solution, rows: TrainingRows, plan: Any
 ) -> Array:
     """Scores (n,) of the rows of an estimator by refits without them, as a plan lowers them."""
-    scores, normal = (
-        model._judged_by_folds(solution, rows, plan.metric).left_out,
-        ~rows.outlier,
-    )
+    scores = model._judged_by_folds(solution, rows, plan.metric).left_out
+    normal = ~rows.outlier
     unit = unit_of(solution.scorer)
     few = rows.take(normal)
     scores[normal] = lowered(scores[normal], few, plan.nearness, unit)
@@ -177,14 +175,10 @@ class LeaveOut:
 
     def gathered(self, rows: Any) -> tuple[LeftOut, Array]:
         """What `of` and `judged` give."""
-        tasks, scores = (
-            np.unique(rows.codes[~rows.outlier]),
-            np.full(len(rows.codes), np.nan),
-        )
-        values, mass = (
-            np.zeros((len(tasks), len(self.plan.points))),
-            np.zeros(len(tasks)),
-        )
+        tasks = np.unique(rows.codes[~rows.outlier])
+        scores = np.full(len(rows.codes), np.nan)
+        values = np.zeros((len(tasks), len(self.plan.points)))
+        mass = np.zeros(len(tasks))
 
         seen = np.full(len(rows.codes), np.inf)
         grouped = isinstance(rows, TrainingRows) and rows.group is not None
@@ -215,11 +209,10 @@ class LeaveOut:
 
     def _without_groups(self, rows: TrainingRows) -> Array:
         """Scores (n,) of rows under models without those that leave with them; NaN: none do."""
-        plan, ridge = self.plan, self.ridge
-        normal, residual = (
-            np.flatnonzero(~rows.outlier),
-            np.full(len(rows.codes), np.nan),
-        )
+        plan = self.plan
+        ridge = self.ridge
+        normal = np.flatnonzero(~rows.outlier)
+        residual = np.full(len(rows.codes), np.nan)
         if not len(normal):
             return residual
         for part in kernel_blocks(len(normal), len(plan.points)):
@@ -234,10 +227,8 @@ class LeaveOut:
 
         here = np.bincount(rows.codes[normal], rows.weight[normal], len(ridge.counts))
         leaving = leaving_together(rows, ridge.counts > here * (1.0 + 1e-9))
-        scaled, blocks = (
-            np.sqrt(rows.weight) * residual,
-            [left.gone for left in leaving],
-        )
+        scaled = np.sqrt(rows.weight) * residual
+        blocks = [left.gone for left in leaving]
         solved = solve_primal_without_blocks(features, rows.weight, scaled, blocks)
         told = rows.weight, rows.codes, ridge.counts, ridge.mean_response
         scores = scores_without_blocks(solved, leaving, residual, *told)
@@ -269,7 +260,8 @@ class LeaveOut:
         half = solve_lower(ridge.factor, K)
         leverage = weight * np.einsum("ij,ij->i", half, half)
         kept = one_minus_leverage(1.0 - leverage, weight)
-        left, count = own / kept, np.minimum(weight, 1.0)
+        left = own / kept
+        count = np.minimum(weight, 1.0)
         total = ridge.counts[codes]
         residual_sum = (ridge.counts * (1.0 - ridge.mean_response))[codes]
         mean = left_out_mean(residual_sum, count * left * own, total, count)

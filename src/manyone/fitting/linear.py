@@ -110,7 +110,8 @@ class LeaveOutOfStructure(IntoTails):
         unit: float,
     ) -> LeaveOutOfStructure:
         """The pass for a structure B (T, T) that was found."""
-        lam, alpha = problem.eigenvalues * problem.unit, problem.alpha * problem.unit
+        lam = problem.eigenvalues * problem.unit
+        alpha = problem.alpha * problem.unit
         values, Q = eigh(B @ B)
         shrunk = alpha / (lam[:, None] * np.maximum(values, 0.0) + alpha)
         targets = problem.M * np.sqrt(problem.unit)
@@ -131,7 +132,8 @@ class LeaveOutOfStructure(IntoTails):
 
     def _scores(self, X: Any, codes: Codes, weight: Array) -> tuple[Array, Array]:
         own = solve_lower(self.plan.factor, self.plan.values(X)) @ self.basis
-        back, mine = self.Q[codes], own * self.targets.T[codes]
+        back = self.Q[codes]
+        mine = own * self.targets.T[codes]
         residuals = back - own @ ((1.0 - self.shrunk) * (self.targets @ self.Q))
         squares = weight[:, None] * own**2
         missing = np.maximum(1.0 - squares.sum(axis=1), 0.0)[:, None]
@@ -141,7 +143,8 @@ class LeaveOutOfStructure(IntoTails):
         unexplained = 1.0 - mine.sum(axis=1)[:, None] + mine @ self.shrunk
         left = np.einsum("iq,iq->i", back, left_out)
         moved = np.einsum("iq,iq->i", back, left_out * unexplained)
-        count, total = np.minimum(weight, 1.0), self.counts[codes]
+        count = np.minimum(weight, 1.0)
+        total = self.counts[codes]
         residual_sum = (self.counts * (1.0 - self.mean_response))[codes]
         mean = left_out_mean(residual_sum, count * moved, total, count)
         residual = np.einsum("iq,iq->i", back, residuals)

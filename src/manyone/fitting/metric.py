@@ -55,10 +55,14 @@ class AddSpread:
 
     def partial(self, block: Block) -> Spread:
         """Sums over one block."""
-        rows, d = block.checked().coded(self.tasks), self.mean.shape[1]
+        rows = block.checked().coded(self.tasks)
+        d = self.mean.shape[1]
         normal = normal_rows(rows)
-        X, codes, weight = rows.X[normal], rows.codes[normal], rows.weight[normal]
-        scatter, fourth = np.zeros((d, d)), 0.0
+        X = rows.X[normal]
+        codes = rows.codes[normal]
+        weight = rows.weight[normal]
+        scatter = np.zeros((d, d))
+        fourth = 0.0
         for part in row_blocks(len(codes), 3 * d):
             centred = (X[part] - self.mean[codes[part]]) / self.unit
             norms = np.einsum("ij,ij->i", centred, centred)
@@ -87,7 +91,8 @@ def metric_of(sample: Sample, sweep: Any) -> Whitening:
     -------
     Whitening
     """
-    normal, mean = ~sample.outlier, sample.means()
+    normal = ~sample.outlier
+    mean = sample.means()
     apart = sample.X[normal] - mean[sample.codes[normal]]
     unit = float(np.abs(apart).max(initial=0.0)) or 1.0
     spread = sweep(AddSpread(sample.tasks, mean, unit))

@@ -27,7 +27,8 @@ from manyone.solvers.landmark_positions import solve_landmark_positions
 from manyone.solvers.ridge import effective_alpha
 
 # Rows to choose from, for each landmark, and at least.
-_CHOICE, _FEWEST = 10, 10_240
+_CHOICE = 10
+_FEWEST = 10_240
 # Landmarks that are moved: it costs their number cubed, and beyond this more of them are cheaper.
 _MOST_MOVED = 512
 # Smallest eigenvalue of the landmarks' kernel matrix from which kernel values may be squared.
@@ -99,10 +100,8 @@ class Plan:
         Z = X if metric is None else metric.apply(X)
         rng = np.random.RandomState(seed)
         features = landmark_features(kernel, Z, landmarks, rng, tol=1e-15)[1]
-        points, factor = (
-            Points(kernel, Z[features.pivots]),
-            np.asfortranarray(features.factor),
-        )
+        points = Points(kernel, Z[features.pivots])
+        factor = np.asfortranarray(features.factor)
         direct = smallest_eigenvalue(factor) > _WELL_APART
         hashes = row_hashes(X[features.pivots])
         return cls(tasks, points, factor, hashes, direct=direct, metric=metric)
@@ -114,12 +113,16 @@ class Plan:
         the rows that they are where such rows are few beside them or beside the tasks, where more
         than 512 make up for it, for sparse rows, a single task, and kernels other than "rbf".
         """
-        kernel, some, n_tasks = self.points.kernel, sample.quarter(), len(self.tasks)
-        m, dense = len(self.points), not sparse.issparse(some.X)
+        kernel = self.points.kernel
+        some = sample.quarter()
+        n_tasks = len(self.tasks)
+        m = len(self.points)
+        dense = not sparse.issparse(some.X)
         enough = len(some.stratum) >= _CHOICE * max(m, n_tasks) and m <= _MOST_MOVED
         if not (enough and dense and n_tasks > 1 and kernel.name == "rbf"):
             return self
-        rows, unit = some.rows(), np.sqrt(kernel.gamma[0])
+        rows = some.rows()
+        unit = np.sqrt(kernel.gamma[0])
         X = kernel.scaled(rows.X if self.metric is None else self.metric.apply(rows.X))
         Z = kernel.scaled(self.points.X)
         ridge = float(effective_alpha(alpha, rows.weight.sum()))
@@ -130,11 +133,10 @@ class Plan:
         Z = self.points.X + kernel.scale * (moved / unit - Z)
         features = Gram(Points(kernel, Z)).features()[1]
         factor = np.asfortranarray(features.factor)
-        points, hashes = (
-            Points(kernel, Z[features.pivots]),
-            self.hashes[features.pivots],
-        )
-        direct, drawn = smallest_eigenvalue(factor) > _WELL_APART, row_hashes(some.X)
+        points = Points(kernel, Z[features.pivots])
+        hashes = self.hashes[features.pivots]
+        direct = smallest_eigenvalue(factor) > _WELL_APART
+        drawn = row_hashes(some.X)
         plan = replace(self, points=points, factor=factor, hashes=hashes)
         return replace(plan, direct=direct, drawn=drawn)
 

@@ -69,7 +69,8 @@ class ParquetBlocks:
         for path in self.paths:
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches(_ROWS):
-                    table, weight = pa.Table.from_batches([batch]), None
+                    table = pa.Table.from_batches([batch])
+                    weight = None
                     if self.weight is not None:
                         weight = table[self.weight].to_numpy()
                         table = table.drop_columns([self.weight])

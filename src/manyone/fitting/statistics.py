@@ -58,7 +58,8 @@ class Statistics:
             (self.sums, other.sums),
             (self.counts, other.counts),
         )
-        moments, trace = self.moments + other.moments, self.trace + other.trace
+        moments = self.moments + other.moments
+        trace = self.trace + other.trace
         return Statistics(
             moments, tasks, sums, counts, trace, self.n_rows + other.n_rows
         )
@@ -74,7 +75,9 @@ class Statistics:
 
     def __neg__(self) -> Statistics:
         """Statistics that take the rows away when they are added."""
-        moments, sums, counts = -self.moments, -self.sums, -self.counts
+        moments = -self.moments
+        sums = -self.sums
+        counts = -self.counts
         return Statistics(moments, self.tasks, sums, counts, -self.trace, -self.n_rows)
 
 
@@ -95,9 +98,12 @@ class AddUp:
 
     def of(self, rows: Any) -> Statistics:
         """Statistics of rows whose tasks are numbers."""
-        m, normal = len(self.plan.points), normal_rows(rows)
+        m = len(self.plan.points)
+        normal = normal_rows(rows)
         tasks, place = np.unique(rows.codes[normal], return_inverse=True)
-        G, sums, trace = np.zeros((m, m), order="F"), np.zeros((len(tasks), m)), 0.0
+        G = np.zeros((m, m), order="F")
+        sums = np.zeros((len(tasks), m))
+        trace = 0.0
         blocks = list(kernel_blocks(len(rows.codes), m))
         few = 1 + _LANDMARKS * m // blocks[0].stop if blocks else 1
         parts = [blocks[i : i + few] for i in range(0, len(blocks), few)]
@@ -113,14 +119,14 @@ class AddUp:
 
     def _sums(self, rows: Any, blocks: list[slice]) -> tuple[Array, list[Any], float]:
         """Of some kernel blocks: moments (m, m), tasks and their sums in each, and the trace."""
-        m, gained, trace = len(self.plan.points), [], 0.0
+        m = len(self.plan.points)
+        gained = []
+        trace = 0.0
         G = np.zeros((m, m), order="F")
         for part in blocks:
-            weight, codes, outlier = (
-                rows.weight[part],
-                rows.codes[part],
-                rows.outlier[part],
-            )
+            weight = rows.weight[part]
+            codes = rows.codes[part]
+            outlier = rows.outlier[part]
             trace += float(weight @ self.plan.diagonal(rows.X[part]))
             Phi = np.ascontiguousarray(self.plan.values(rows.X[part]))
             if not self.plan.direct:
@@ -178,8 +184,10 @@ def solve_statistics(plan: Plan, statistics: Statistics, alpha: float) -> Ridge:
     -------
     Ridge
     """
-    ridge, L = float(effective_alpha(alpha, statistics.trace)), plan.factor
-    H, one = np.asfortranarray(statistics.sums.T), np.ones(len(L))
+    ridge = float(effective_alpha(alpha, statistics.trace))
+    L = plan.factor
+    H = np.asfortranarray(statistics.sums.T)
+    one = np.ones(len(L))
     if plan.direct:  # W = L' coef: the ridge is alpha coef' L L' coef
         factor = factorise(
             statistics.moments + ridge * (L @ L.T), 0.0, one, overwrite=True

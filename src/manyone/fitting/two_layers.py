@@ -101,11 +101,10 @@ def centres_of(
     number = most_centres(landmarks, problem.R.shape[1])
     if len(content) <= number:
         return None
-    order, origin = (
-        np.argsort(content, kind="stable"),
-        np.arange(len(content), len(problem.R)),
-    )
-    Y, rng = problem.Phi[order] @ problem.W, np.random.RandomState(seed)
+    order = np.argsort(content, kind="stable")
+    origin = np.arange(len(content), len(problem.R))
+    Y = problem.Phi[order] @ problem.W
+    rng = np.random.RandomState(seed)
     kernel = resolve_kernel("rbf", Y, gamma=problem.theta)
     pivots = landmark_features(kernel, Y, number, rng)[1].pivots
     first = np.unique(problem.groups[order], return_index=True)[1]
@@ -134,11 +133,13 @@ def second_plan(plan: Plan, layers: TwoLayers, *, direct: bool = False) -> Plan:
     -------
     Plan
     """
-    centres, factor = layers.centres, np.zeros((0, 0))
+    centres = layers.centres
+    factor = np.zeros((0, 0))
     kernel = resolve_kernel("rbf", centres, gamma=layers.theta)
     if not direct:
         features = Gram(Points(kernel, centres)).features()[1]
-        centres, factor = centres[features.pivots], np.asfortranarray(features.factor)
+        centres = centres[features.pivots]
+        factor = np.asfortranarray(features.factor)
     first = FirstLayer(plan.points, layers.coef, plan.metric)
     return replace(
         plan, points=Points(kernel, centres), factor=factor, direct=direct, metric=first
@@ -151,7 +152,8 @@ def anchored(plan: Plan, statistics: Statistics) -> Statistics:
     values = plan.points.values(np.zeros((1, len(plan.tasks)))).T
     if not plan.direct:
         values = solve_triangular(plan.factor, values, lower=True, check_finite=False)
-    moments, none = np.asfortranarray(weight * (values @ values.T)), np.zeros(0)
+    moments = np.asfortranarray(weight * (values @ values.T))
+    none = np.zeros(0)
     sums = np.zeros((0, len(values)))
     return statistics + Statistics(moments, none.astype(np.intp), sums, none, weight, 1)
 

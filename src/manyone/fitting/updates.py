@@ -60,7 +60,8 @@ def enrolled(model: Any, more: TrainingRows, tasks: NDArray[Any]) -> Changed:
     tasks : ndarray of shape (T,)
     """
     sums = model.solution_.state
-    codes, normal = lookup(sums.plan.tasks, tasks), np.flatnonzero(~more.outlier)
+    codes = lookup(sums.plan.tasks, tasks)
+    normal = np.flatnonzero(~more.outlier)
     nearness = sums.plan.nearness
     if nearness is not None:
         nearness = nearness.recoded(codes)
@@ -99,7 +100,8 @@ def forgotten(model: Any, code: int, gone: TrainingRows | None) -> Changed:
         As above.
     """
     sums = model.solution_.state
-    plan, codes = sums.plan, codes_without(code, len(sums.plan.tasks))
+    plan = sums.plan
+    codes = codes_without(code, len(sums.plan.tasks))
     label = plan.tasks.tolist()[code]
     _refuse_shaped(plan.metric is not None and plan.metric.shared, "metric", label)
     if isinstance(plan, TaskPlans):
@@ -114,14 +116,16 @@ def forgotten(model: Any, code: int, gone: TrainingRows | None) -> Changed:
     hashes = row_hashes(gone.X)
     _refuse_shaped(np.isin(hashes, plan.drawn).any(), "landmarks", label)
     taken = AddUp(plan).of(gone)
-    weight, known = taken.counts.sum(), float(sums.statistics.counts[code])
+    weight = taken.counts.sum()
+    known = float(sums.statistics.counts[code])
     if taken.tasks.tolist() != [code] or not np.isclose(weight, known):
         raise ValueError(
             f"forget({label!r}, X=...) needs all rows of the task, which weigh {known:g}; "
             f"those that were given weigh {weight:g}."
         )
     statistics = (sums.statistics + -taken).recoded(codes)
-    kept, before = np.flatnonzero(~np.isin(plan.hashes, hashes)), len(plan.points)
+    kept = np.flatnonzero(~np.isin(plan.hashes, hashes))
+    before = len(plan.points)
     _refuse_shaped(not len(kept), "landmarks", label)
     if len(kept) < _MOST_LOST * before:
         lost = f"{before - len(kept)} of {before} landmarks were rows of {label!r} and are gone"
@@ -143,11 +147,9 @@ def _each(model: Any, plans: TaskPlans, codes: Codes, more: TrainingRows) -> Cha
 
     Small tasks, all rows of which are kept, and new ones are fitted anew.
     """
-    sums, m, seed = (
-        model.solution_.state,
-        model.landmarks,
-        seed_of(model.random_state),
-    )
+    sums = model.solution_.state
+    m = model.landmarks
+    seed = seed_of(model.random_state)
     large: dict[int, Any]
     statistics: dict[int, Any]
     large, statistics = (
@@ -211,12 +213,16 @@ def _change_of_scale(sums: Sums, codes: Codes, step: LeaveOut) -> Array:
     -------
     ndarray of shape (T',)
     """
-    scale, nearness = np.ones(len(step.plan.tasks)), sums.plan.nearness
+    scale = np.ones(len(step.plan.tasks))
+    nearness = sums.plan.nearness
     if nearness is None:
         return scale
     some = np.flatnonzero(codes[nearness.codes] >= 0)
-    X, own, one = nearness.points.X[some], nearness.codes[some], np.ones(len(some))
-    old, new = leaving_out(sums.plan, sums.statistics, sums.alpha), codes[own]
+    X = nearness.points.X[some]
+    own = nearness.codes[some]
+    one = np.ones(len(some))
+    old = leaving_out(sums.plan, sums.statistics, sums.alpha)
+    new = codes[own]
     before = old.without_guard(X, own, one)[0]
     after = step.without_guard(X, new, one)[0]
     if np.any(before < 0.0):
@@ -234,7 +240,8 @@ def _left_out(
     """What the last pass found, with other numbers for the tasks, scores times what is given."""
     known = np.flatnonzero(codes >= 0)
     order = known[np.argsort(codes[known])]
-    values, mass = structure.values[order], structure.mass[order]
+    values = structure.values[order]
+    mass = structure.mass[order]
     tails = tails.recoded(codes)
     tails = replace(tails, scores=scale[tails.codes] * tails.scores)
     return LeftOut(tails, codes[order], values, mass)
@@ -249,6 +256,7 @@ def _with_fewer(
     Q, R = np.linalg.qr(plan.factor[kept].T)
     turn = np.eye(len(Q))[kept] if plan.direct else Q.T
     moments = np.asfortranarray(turn @ symmetric(statistics.moments) @ turn.T)
-    points, hashes = Points(plan.points.kernel, plan.points.X[kept]), plan.hashes[kept]
+    points = Points(plan.points.kernel, plan.points.X[kept])
+    hashes = plan.hashes[kept]
     plan = replace(plan, points=points, factor=np.asfortranarray(R.T), hashes=hashes)
     return plan, replace(statistics, moments=moments, sums=statistics.sums @ turn.T)

@@ -94,9 +94,11 @@ def combined(views: list[Any], judges: list[Any], sweep: Any, weights: Any) -> C
         Runs a pass, see :func:`manyone.engines.fit`.
     weights : array-like of shape (V,) or None
     """
-    tails, able = [], []
+    tails = []
+    able = []
     for view in views:
-        far, known = view.solution_.scorer.far(), view.calibration_
+        far = view.solution_.scorer.far()
+        known = view.calibration_
         codes = np.repeat(np.arange(len(view.tasks_)), np.diff(known.starts))
         pool, weight = known.pool()
         tails.append(Tail.of(pool, weight, known.spread, far))
@@ -165,12 +167,11 @@ def forgotten_views(solution: Any, views: list[Any], code: int, *rows: Any) -> C
 
 def _changed(scorer: CombinedScorer, views: list[Any], codes: Codes) -> CombinedScorer:
     """The scorer of views that have changed, with other numbers for the tasks they had (T,)."""
-    tails, kept = [], codes >= 0
+    tails = []
+    kept = codes >= 0
     for view, tail in zip(views, scorer.tails, strict=True):
-        spread, scale = (
-            view.calibration_.spread.copy(),
-            view.solution_.state.scale,
-        )
+        spread = view.calibration_.spread.copy()
+        scale = view.solution_.state.scale
         spread[codes[kept]] = (scale * np.ones(len(spread)))[codes[kept]] * tail.spread[
             kept
         ]

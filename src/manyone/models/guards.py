@@ -40,7 +40,9 @@ _MOST_ROWS = 2**13
 _USUAL = 0.99
 # In usual distances: up to the first, scores are as they are. At the second a row has lost twice
 # the score of rows far away. From the third on all rows are equally far.
-_START, _LOST, _FARTHEST = 1.2, 1.4, 1e6
+_START = 1.2
+_LOST = 1.4
+_FARTHEST = 1e6
 # In usual distances: so far away no normal row is, be its task as small as it may.
 _SURE = 4.0
 # Rows of a kernel matrix at most so far apart are copies: whether kernel values of copies are 1 to

@@ -40,7 +40,8 @@ class Resemblance:
         """Entries of pairs of different tasks given by number (p,), shape (p,)."""
         found = np.empty(len(lines))
         for part in row_blocks(len(lines), 2 * len(self.coef)):
-            values, coef = self.values[lines[part]], self.coef.T[columns[part]]
+            values = self.values[lines[part]]
+            coef = self.coef.T[columns[part]]
             found[part] = np.einsum("ij,ij->i", values, coef) / self.counts[lines[part]]
         return found
 

@@ -127,7 +127,8 @@ class Balls:
     def all(self, X: Rows) -> Array:
         """See :class:`Scorer`."""
         scores = np.empty((X.shape[0], len(self.centre_norm2)))
-        n, T = len(self.points), len(self.centre_norm2)
+        n = len(self.points)
+        T = len(self.centre_norm2)
         dual = sparse.csc_array((self.coef, np.arange(n), self.starts), shape=(n, T))
         for rows, K in self.points.blocks(X):
             scores[rows] = 2 * (K @ dual) - self.centre_norm2

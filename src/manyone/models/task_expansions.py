@@ -117,7 +117,8 @@ class TaskExpansions:
     @property
     def dual_coef(self) -> sparse.csc_array:
         """Coefficients of all points in all functions, shape (n, T)."""
-        own, T = int(self.starts[-1]), len(self.target)
+        own = int(self.starts[-1])
+        T = len(self.target)
         columns = sparse.csc_array(
             (self.coef[:own], np.arange(own), self.starts), shape=(own, T)
         )
