@@ -713,3 +713,21 @@ def test_a_state_of_another_model_is_refused(here, refused):
     ]
     assert main([*fit, "--out", "fleet.manyone"]) == 0
     refused(WATCH, "s: The state belongs to another model")
+
+
+def test_metrics_are_numbers_of_the_store(here):
+    parser = pytest.importorskip("prometheus_client.parser")
+    assert main([*WATCH, "--metrics", "m.prom"]) == 0
+    assert main([*WATCH, "--metrics", "m.prom"]) == 0  # all rows are known by now
+    families = parser.text_string_to_metric_families((here / "m.prom").read_text())
+    values = {s.name: s.value for family in families for s in family.samples}
+    ((rows, alarms),) = query("SELECT count(*), sum(alarm) FROM scores")
+    assert values["manyone_rows_total"] == rows == 180
+    assert values["manyone_alarms_total"] == alarms > 0
+    ((drifting,),) = query("SELECT count(drift_flagged) FROM tasks")
+    assert values["manyone_drifting_tasks"] == drifting
+    assert 0 < values["manyone_watch_seconds"] < 600
+
+
+def test_metrics_never_replace_what_is_read(refused):
+    refused([*WATCH, "--metrics", "today.csv"], "--metrics", "Name another file")

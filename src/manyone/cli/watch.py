@@ -37,6 +37,7 @@ from manyone.cli.models import (
     refuse_same,
     tail_for,
 )
+from manyone.files import write_atomically
 from manyone.messages import label_text, plural, shortlist, warn_user
 from manyone.tablefiles import BadValues, Block, Tail, check_place, read_table
 
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from manyone.tables import TableModel
     from manyone.watch import Monitor, MonitorState, Watched
     from manyone.watch.score_copy import ScoreCopy
-    from manyone.watch.store import Answer, RowDetails, Store
+    from manyone.watch.store import Answer, RowDetails, Store, Totals
 
 _BATCH = 5000  # rows of one transaction
 _STREAM = Path("-")
@@ -91,6 +92,9 @@ def watch(
         float | None,
         typer.Option(help="Probability that a quiet task is ever flagged [0.01]."),
     ] = None,
+    metrics: Annotated[
+        Path | None, typer.Option(help="File for numbers, as Prometheus reads them.")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a summary in JSON.")
     ] = False,
@@ -104,6 +108,10 @@ def watch(
     things drift. Without answers nobody can tell faults from a new normal: the rate is a guess.
     """
     _check_options(model, table, state, out, feedback, drift_level)
+    if metrics is not None:
+        check_place("--metrics", metrics)
+        outputs = [out] if out else []
+        refuse_same("--metrics", metrics, model, table, state, *outputs)
     from manyone.watch.store import open_store
 
     begin = clock.monotonic()
@@ -122,7 +130,11 @@ def watch(
         run.watch_new_rows()
         run.finish()
         lost = store.without_rows([answer.row_id for answer in answers])
+        stored = store.totals()
     totals = run.totals
+    seconds = round(clock.monotonic() - begin, 3)
+    if metrics is not None:
+        _write_metrics(metrics, stored, seconds)
     _warn(totals, run, table, answers, lost)
     if as_json:
         summary = {
@@ -131,7 +143,7 @@ def watch(
             "state": str(state),
             **_summary(totals, monitor),
             "answers": {"new": new_answers, "without_row": len(lost)},
-            "seconds": round(clock.monotonic() - begin, 3),
+            "seconds": seconds,
         }
         typer.echo(json.dumps(summary))
     else:
@@ -545,6 +557,21 @@ def _summary(totals: _Totals, monitor: Monitor) -> dict[str, Any]:
         "newly_drifting": totals.newly_drifting,
         "stands_out": stands_out(totals, monitor),
     }
+
+
+def _write_metrics(path: Path, stored: Totals, seconds: float) -> None:
+    """Numbers for Prometheus, in a file that its node exporter reads."""
+    from manyone.alerts.metrics import Metric, prometheus_text
+    from manyone.watch.store import metrics_of
+
+    run = [
+        Metric("watch_seconds", "gauge", "Seconds of the last run.", seconds),
+        Metric(
+            "watch_time_seconds", "gauge", "When it ended, since 1970.", clock.time()
+        ),
+    ]
+    text = prometheus_text([*metrics_of(stored), *run])
+    write_atomically(path, text.encode())
 
 
 def _show_totals(totals: _Totals, monitor: Monitor) -> None:

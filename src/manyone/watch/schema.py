@@ -64,6 +64,7 @@ CREATE TABLE judged_row (
     reasons TEXT,           -- JSON array of the reasons of --explain
     seen TEXT NOT NULL
 );
+CREATE INDEX alarm_by_number ON judged_row (number) WHERE alarm = 1;
 
 -- What stood in the rows, for reasons and refits; --keep-days prunes it.
 CREATE TABLE row_values (

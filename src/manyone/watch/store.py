@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Mask
+from manyone.alerts.metrics import Metric
 from manyone.tablefiles.tail import Consumed
 from manyone.watch.memory import ROW, Id, JudgedRows, Memory
 from manyone.watch.monitor import Monitor
@@ -124,6 +125,24 @@ class Output:
     last_row: int = 0
     size: int = 0
     digest: str = ""
+
+
+class Totals(NamedTuple):
+    """What a store has counted since it was made.
+
+    Attributes
+    ----------
+    rows, alarms : int
+    incidents : int
+        Those that stand out.
+    drifting : int
+        Tasks that drift now.
+    """
+
+    rows: int
+    alarms: int
+    incidents: int
+    drifting: int
 
 
 class StoredRows:
@@ -390,6 +409,16 @@ class Store:
             )
         )
 
+    def totals(self) -> Totals:
+        """What was counted since the store was made."""
+        found = self._connection.execute(
+            "SELECT (SELECT coalesce(max(number), 0) FROM judged_row), "
+            "(SELECT count(*) FROM judged_row WHERE alarm = 1), "
+            "(SELECT count(*) FROM incident WHERE stands_out = 1), "
+            "(SELECT count(*) FROM task WHERE drift_flagged IS NOT NULL)"
+        ).fetchone()
+        return Totals._make(found)
+
     def prune_values(self, days: int) -> int:
         """Forget what stood in rows seen before so many days; how many rows these were."""
         oldest = _as_text(datetime.now(UTC) - timedelta(days=days))
@@ -515,6 +544,18 @@ def open_store(path: Path) -> Iterator[Store]:
         if made and (store is None or not store.saved):
             for ending in ("", "-wal", "-shm"):
                 Path(f"{path}{ending}").unlink(missing_ok=True)
+
+
+def metrics_of(totals: Totals) -> list[Metric]:
+    """What a store has counted, for Prometheus."""
+    return [
+        Metric("rows_total", "counter", "Rows judged.", totals.rows),
+        Metric("alarms_total", "counter", "Rows that raised an alarm.", totals.alarms),
+        Metric(
+            "incidents_total", "counter", "Incidents that stood out.", totals.incidents
+        ),
+        Metric("drifting_tasks", "gauge", "Tasks that drift.", totals.drifting),
+    ]
 
 
 def _make_file(path: Path) -> bool:
