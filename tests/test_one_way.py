@@ -1,7 +1,6 @@
 """One way through: whatever the path of the rows, the model and its thresholds are the same.
 
-Every property is asked of every method of the registry that it can be asked of. What is red is
-marked with its reason, strictly: whoever mends it has to take the mark away.
+Every property is asked of every method of the registry that it can be asked of.
 """
 
 import warnings
@@ -64,17 +63,9 @@ BLOCKS = names_where(lambda can: can.blocks)
 TUNED = [name for name in EVERY_METHOD if name != "combined"]
 
 
-def over(names, red=(), reason=""):
-    """Parametrise by name; those in `red` fail today for that reason."""
-    assert set(red) <= set(names)
-    mark = pytest.mark.xfail(strict=True, reason=reason)
-    params = [pytest.param(name, marks=[mark] * (name in red)) for name in names]
-    return pytest.mark.parametrize("name", params)
-
-
-FOLDS_INSTEAD = "with groups=, folds replace the closed form: other thresholds"
-OTHER_LEFT_OUT = "two layers: folds are cut by other similarities"
-COPIES_TOGETHER = "copies leave together, or folds replace the closed form"
+def over(names):
+    """Parametrise by name."""
+    return pytest.mark.parametrize("name", names)
 
 
 def quietly(function, *args, **kwargs):
@@ -104,7 +95,7 @@ def assert_same(model, reference, atol, rows=NEW):
 # ------------------------------------------------------------------------------ groups of one row
 
 
-@over(list(EVERY_METHOD), ["OCKSR-L", "OKL", "SVDD"], FOLDS_INSTEAD)
+@over(list(EVERY_METHOD))
 def test_groups_of_one_row_change_nothing(name):
     plain = quietly(make_model(name).fit, X, task=TASK)
     groups = np.arange(len(X))
@@ -220,7 +211,7 @@ def test_dask(name, many_rows):
     assert_same(model, reference, 1e-9)
 
 
-@over(LANDMARKS, ["OCKSR-N", "OCKSR-NS"], OTHER_LEFT_OUT)
+@over(LANDMARKS)
 def test_all_rows_as_landmarks_are_the_exact_model(name):
     exact = quietly(make_model(name).fit, X, task=TASK)
     landmarks = quietly(make_model(name, len(X)).fit, X, task=TASK)
@@ -241,11 +232,7 @@ def test_warnings_of_all_paths(name):
     assert messages_of(make_model(name, n).fit, cut_at_random(rows, task, 0)) == exact
 
 
-@over(
-    list(EVERY_METHOD),
-    [name for name in EVERY_METHOD if name not in UPDATES],
-    COPIES_TOGETHER,
-)
+@over(list(EVERY_METHOD))
 def test_copies_leave_alone_with_groups_and_without(name):
     rows = X[TWICE]
     task = TASK[TWICE]
@@ -255,7 +242,7 @@ def test_copies_leave_alone_with_groups_and_without(name):
     assert_same(grouped, plain, 1e-9)
 
 
-@over(LANDMARKS, ["OCKSR-N", "OCKSR-NS"], OTHER_LEFT_OUT)
+@over(LANDMARKS)
 def test_copies_on_all_paths(name):
     rows = X[TWICE]
     task = TASK[TWICE]

@@ -269,4 +269,6 @@ def by_number(model: Any, gram: Gram, rows: TrainingRows) -> tuple[Refit, Array]
         fitted = model._solve(numbered.take(kept), rows.take(kept), left_out=False)
         return fitted, fitted.scorer.own(K[held], rows.codes[held])
 
-    return refit, K @ (rows.weight / rows.weight.sum())
+    normal = np.flatnonzero(~rows.outlier)
+    weight = rows.weight[normal]
+    return refit, K[:, normal] @ (weight / weight.sum())

@@ -55,6 +55,10 @@ class CodedRows:
         parts = (self.X, self.codes, self.outlier, self.weight)
         return CodedRows(*(part[rows] for part in parts))
 
+    def as_new(self, rows: Codes) -> Rows:
+        """Some of the rows as they would be brought to be scored."""
+        return self.X[rows]
+
 
 @dataclass(frozen=True, eq=False)
 class TrainingRows(CodedRows):
@@ -284,7 +288,10 @@ def _grouped(
         blocks = groups.numbers(rows.codes, source, n_rows)
         return replace(rows, group=blocks, forward=groups.forward)
     labels = encode(one_per_row("groups", groups, n_rows)[source])[1]
-    return replace(rows, group=group_numbers(labels, rows.codes, rows.content))
+    group = group_numbers(labels, rows.codes, rows.content)
+    if np.bincount(group).max() == 1:
+        return rows  # every row leaves alone, as without groups
+    return replace(rows, group=group)
 
 
 def in_memory(X: Any) -> bool:

@@ -33,7 +33,7 @@ from manyone.fitting.passes import (
 )
 from manyone.fitting.sources import sweep_over
 from manyone.kernels.gram import Gram
-from manyone.kernels.kernel import KERNELS, VALUES_ONLY
+from manyone.kernels.kernel import KERNELS, VALUES_ONLY, Kernel
 from manyone.messages import warn_user
 from manyone.metric.robust import robust_weights
 from manyone.metric.shrinkage import (
@@ -277,22 +277,26 @@ class MultiTaskOneClass(OneClassEstimator):
         return metric, rows
 
     def _judged_by_folds(
-        self, solution: Solution, rows: TrainingRows, metric: Any
+        self,
+        solution: Solution,
+        rows: TrainingRows,
+        metric: Whitening | TaskWhitenings | None,
     ) -> Solution:
-        """The solution with scores of its rows by refits without them, metric learned anew, too.
+        """The solution with scores of its rows by refits without them.
 
-        `metric` is that of the solution, None where it has none.
+        A metric, that of the solution or None, is learned anew by every refit, and the
+        width of the kernel in it. Without one the kernel stays that of all rows.
         """
-        # (Outliers of every task are not dealt to folds: any metric will do.)
-        X = (
-            rows.X
-            if metric is None
-            else metric.apply(rows.X, np.maximum(rows.codes, 0))
-        )
-        similarity = similarity_of(X, rows, solution.scorer.points.kernel)
+        kernel = solution.scorer.points.kernel
+        X = rows.X
+        if metric is not None:
+            # (Outliers of every task are not dealt to folds: any metric will do.)
+            X = metric.apply(rows.X, np.maximum(rows.codes, 0))
+        similarity = similarity_of(X, rows, kernel)
 
         def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
-            part = learn(self, rows.take(kept), left_out=False)
+            fixed = kernel if metric is None else None
+            part = learn(self, rows.take(kept), left_out=False, kernel=fixed)
             return part, part.scorer.own(rows.X[held], rows.codes[held])
 
         return solve_with_folds(
@@ -336,7 +340,13 @@ def _learned(name: str) -> property:
     return property(read)
 
 
-def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> Solution:
+def learn(
+    model: MultiTaskOneClass,
+    rows: TrainingRows,
+    *,
+    left_out: bool,
+    kernel: Kernel | None = None,
+) -> Solution:
     """Metric, kernel and solution of rows; the model is not changed.
 
     Parameters
@@ -346,6 +356,8 @@ def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> So
     rows : TrainingRows
     left_out : bool
         Whether left-out scores are wanted: by closed form, or else by folds.
+    kernel : Kernel or None
+        None: its width follows from the rows.
 
     Returns
     -------
@@ -354,15 +366,14 @@ def learn(model: MultiTaskOneClass, rows: TrainingRows, *, left_out: bool) -> So
     if not left_out:
         rows = replace(rows, group=None)
     if model.landmarks is not None:
-        return solved(
-            model, sweep_of_rows(model, rows, np.arange(rows.n_tasks))
-        ).solution
+        sweep = sweep_of_rows(model, rows, np.arange(rows.n_tasks))
+        return solved(model, sweep, kernel).solution
     metric = None
     prepared = rows
     if model.metric != "plain":
         metric, prepared = model._learned_metric(replace(rows, group=None))
         prepared = replace(prepared, X=metric.apply(prepared.X, prepared.codes))
-    gram = Gram.of(prepared, model)
+    gram = Gram.of(prepared, model, kernel)
     folds = model.can.folds or _FOLDS
     by_folds = left_out and metric is None and model.can.folds > 0
     if by_folds and gram.given is None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone.calibration.tails import Tails
+from manyone.calibration.tails import Tails, seen_scores
 from manyone.capabilities import DECLARED, methods_that
 from manyone.data.blocks import Block, RowsBlock
 from manyone.data.checks import refuse_landmarks, warn_of_copies
@@ -28,7 +28,7 @@ from manyone.fitting.left_out import KnownScores, scores_by_folds
 from manyone.fitting.metric import metric_of
 from manyone.fitting.plan import Plan, sample_size, seed_of
 from manyone.kernels.gram import Gram
-from manyone.kernels.kernel import VALUES_ONLY
+from manyone.kernels.kernel import VALUES_ONLY, Kernel
 from manyone.metric.shrinkage import TaskWhitenings, Whitening
 from manyone.models.guards import guarded_by, nearness_of, raw_kernel
 from manyone.models.scorers import behind_metric
@@ -281,10 +281,10 @@ class Solved(NamedTuple):
     judge: Any
 
 
-def solved(model: Any, sweep: Sweep) -> Solved:
+def solved(model: Any, sweep: Sweep, kernel: Kernel | None = None) -> Solved:
     """Sample, metric, landmarks and solution of rows, wherever they are.
 
-    The model is not changed.
+    The model is not changed. Without a kernel, its width follows from the sample.
     """
     seed = seed_of(model.random_state)
     whitened = model.metric == "whitened"
@@ -308,7 +308,7 @@ def solved(model: Any, sweep: Sweep) -> Solved:
     with np.errstate(under="ignore"), spread:
         if whitened:
             metric = metric_of(sample, sweep)
-        plan = _planned(model, sample, seed, metric, grouped)
+        plan = _planned(model, sample, seed, metric, grouped, kernel)
         solution, tails = model._solve_passes(plan, sweep, sample)
     judge = solution.judge
     solution = behind_metric(replace(solution, judge=None), metric)
@@ -364,7 +364,8 @@ def _by_folds(
     """Solution, tails and scores of rows at hand that are judged by refits without them."""
     scores = scores_by_folds(model, solution, rows, plan)
     normal = np.flatnonzero(~rows.outlier)
-    tails = Tails.known(scores, rows, rows.n_tasks)
+    seen = seen_scores(scores, rows, solution.own)
+    tails = Tails.known(scores, rows, rows.n_tasks, seen)
     state = solution.state
     if state is not None:
         state = replace(state, tails=tails)
@@ -379,6 +380,7 @@ def _planned(
     seed: int,
     metric: Whitening | TaskWhitenings | None,
     grouped: TrainingRows | None,
+    kernel: Kernel | None,
 ) -> Any:
     """The plan for a sample, or one for each large task, with the parameters of an estimator.
 
@@ -388,7 +390,7 @@ def _planned(
     moved = rows
     if metric is not None:
         moved = replace(rows, X=metric.apply(rows.X, rows.codes))
-    kernel = Gram.of(moved, model).points.kernel
+    kernel = Gram.of(moved, model, kernel).points.kernel
     kind: Any = Plan if model.can.joint else TaskPlans
     plan = kind.of(kernel, rows, sample.tasks, model.landmarks, seed, metric)
     size = max(sample_size(model.landmarks), model.can.sample_rows)

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Array, Codes, Rows
+from manyone._types import Array, Codes
 from manyone.calibration import Calibration
-from manyone.calibration.tails import IntoTails, Tails
-from manyone.calibration.thresholds import tied_scores
+from manyone.calibration.tails import IntoTails, Tails, seen_scores
 from manyone.data.blocks import Block
 from manyone.data.labels import lookup
 from manyone.data.rows import CodedRows, TrainingRows, codes_without
@@ -38,13 +37,6 @@ class GivenScores:
     def judged(self, rows: CodedRows) -> Array:
         """See :class:`Judge`."""
         return self.scores
-
-
-def as_new(rows: CodedRows, numbers: Codes) -> Rows:
-    """Some rows as they would be brought to be scored."""
-    if isinstance(rows, TrainingRows):
-        return rows.as_new(numbers)
-    return rows.X[numbers]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,10 +67,7 @@ class JudgeViews(IntoTails):
         values = [tail.value(judge.judged(rows), rows.codes) for judge, tail in pairs]
         scores = self.scorer.combine(np.column_stack(values))
         scores = np.where(rows.outlier, np.nan, scores)
-        seen = np.full(len(scores), np.inf)
-        tied = np.flatnonzero(tied_scores(scores, rows.codes, rows.weight))
-        if len(tied):
-            seen[tied] = self.scorer.own(as_new(rows, tied), rows.codes[tied])
+        seen = seen_scores(scores, rows, self.scorer.own)
         return Tails.known(scores, rows, len(self.tasks), seen)
 
 

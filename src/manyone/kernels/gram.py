@@ -9,10 +9,10 @@ is left of it in a fitted model: the rows that its functions are expanded over. 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -31,6 +31,17 @@ from manyone.kernels.landmarks import FeatureMap, landmark_features
 
 # Rows of a task, on average, from which it pays to score them together.
 _RUNS = 4
+
+
+class KernelChoice(Protocol):
+    """An estimator, as far as it chooses a kernel; see :func:`resolve_kernel`."""
+
+    kernel: str | Callable[..., float]
+    gamma: str | float
+    width: float
+    degree: int
+    coef0: float
+    kernel_params: dict[str, Any] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +189,9 @@ class Gram:
     given: Array | None = None
 
     @classmethod
-    def of(cls, rows: TrainingRows, model: Any) -> Gram:
+    def of(
+        cls, rows: TrainingRows, model: KernelChoice, kernel: Kernel | None = None
+    ) -> Gram:
         """Training rows (or their kernel matrix) through the kernel of a model.
 
         Parameters
@@ -186,6 +199,8 @@ class Gram:
         rows : TrainingRows
         model : estimator
             Its parameters are those of :func:`resolve_kernel`.
+        kernel : Kernel or None
+            One whose width is known already.
 
         Returns
         -------
@@ -195,16 +210,17 @@ class Gram:
             kernel = Kernel(model.kernel, fades=falls_from_one(rows.X))
             no_values = np.empty((len(rows.codes), 0))
             return cls(Points(kernel, no_values, rows.columns), rows.X)
-        kernel = resolve_kernel(
-            model.kernel,
-            rows.X,
-            gamma=model.gamma,
-            width=model.width,
-            degree=model.degree,
-            coef0=model.coef0,
-            params=model.kernel_params,
-            weight=rows.weight,
-        )
+        if kernel is None:
+            kernel = resolve_kernel(
+                model.kernel,
+                rows.X,
+                gamma=model.gamma,
+                width=model.width,
+                degree=model.degree,
+                coef0=model.coef0,
+                params=model.kernel_params,
+                weight=rows.weight,
+            )
         return cls(Points(kernel, rows.X))
 
     def matrix(self) -> Array:
