@@ -175,7 +175,7 @@ BAD = {
     "not a table": (lambda: bytes(range(256)) * 20, "zero bytes"),
     "a list in JSON": (lambda: b'[{"machine": "m0", "x": 1}]', "is JSON. Give a table in CSV"),
     "lines of JSON": (lambda: b'{"machine": "m0", "x": 1}\n', "is JSON. Give a table in CSV"),
-    "a spreadsheet": (lambda: b"PK\x03\x04" + bytes(500), "a spreadsheet"),
+    "a cut workbook": (lambda: b"PK\x03\x04" + bytes(500), "cut off"),
     "a word among numbers": (
         lambda: text(replaced(PLAIN, "x", 7, "oops")), "column 'x', row 7: 'oops' among numbers"),
     "an old code page": (lambda: text(PLAIN) + b"\x81\x8d,1,2,3\n", "Save the file as UTF-8"),

@@ -135,7 +135,7 @@ def test_stdout_gets_everything_or_nothing(capfdbinary):
         (b"a,b\n", "a header and no rows"),
         (
             b"PK\x03\x04" + bytes(99),
-            "is a spreadsheet or another zip archive. Give a table in CSV",
+            "damaged or cut off",
         ),
         (b"PAR1" + bytes(99), "cannot be read as Parquet"),
         (gzip.compress(b"a,b\n1,2\n" * 999)[:-20], "is damaged or cut off"),

@@ -79,11 +79,11 @@ def demo(
         f"Readings of {_MACHINES} machines: {events}, and {_TODAY} more of each: {today}\n"
     )
     _say("fit", events, "--task", "machine", "--time", "when", "--out", model)
-    fit(events, ["machine"], model, time="when")
+    fit(task=["machine"], out=model, table=events, time="when")
     _say("score", model, today, "--out", scores, "--explain", 3, "--keep", "when")
-    score(model, today, scores, explain=3, keep=["when"])
+    score(model, scores, today, explain=3, keep=["when"])
     _say("evaluate", model, today, "--outlier", "fault")
-    evaluate(model, today, "fault")
+    evaluate(model, "fault", today)
     _say("report", model, today, "--out", page)
     report(model, today, page)
 

@@ -24,7 +24,9 @@ import typer
 from manyone.cli.common import InputError, examples, needs, print_lines, working
 from manyone.cli.models import (
     BadCells,
+    Database,
     Model,
+    Sql,
     about,
     check_rate,
     chosen_columns,
@@ -32,11 +34,13 @@ from manyone.cli.models import (
     promised_rate,
     refuse_same,
     save_model,
+    source_of,
 )
 from manyone.messages import shortlist
 from manyone.tablefiles import (
     BadValues,
     ParquetTable,
+    Source,
     check_place,
     is_parquet,
     read_table,
@@ -50,9 +54,10 @@ if TYPE_CHECKING:
 Anomalies = Literal["any", "strangers", "faults"]
 Engine = Literal["local", "dask"]
 NormalRows = Annotated[
-    Path,
+    Path | None,
     typer.Argument(
-        help="CSV, CSV.gz, Parquet or a folder of Parquet, of normal rows; - is stdin."
+        help="Normal rows: CSV, CSV.gz, Parquet, a folder of Parquet, or xlsx; - is "
+        "stdin. Or give --sql."
     ),
 ]
 Tasks = Annotated[
@@ -82,9 +87,11 @@ def add_to(app: typer.Typer) -> None:
 
 
 def fit(
-    table: NormalRows,
     task: Tasks,
     out: Annotated[Path, typer.Option(help="File for the model.")],
+    table: NormalRows = None,
+    sql: Sql = None,
+    db: Database = None,
     anomalies: Annotated[
         Anomalies,
         typer.Option(help="Rows of somebody else, own rows gone wrong, or both."),
@@ -118,8 +125,9 @@ def fit(
     ] = None,
 ) -> None:
     """Learn what is normal for each entity of a table."""
+    source = source_of(table, sql, db)
     check_place("--out", out)
-    refuse_same("--out", out, table)
+    refuse_same("--out", out, source)
     check_rate(alarm_rate)
     if time_format is not None and time is None:
         raise InputError("--time-format says how --time is written. Give --time too.")
@@ -134,15 +142,15 @@ def fit(
     with working("reading"):
         reading = _Reading(task, ignore or [], time, time_format, bad_values)
         read = _dask_rows if engine == "dask" else _local_rows
-        rows = read(table, reading)
-        tasks = chosen_columns("--task", task, rows, table)
+        rows = read(source, reading)
+        tasks = chosen_columns("--task", task, rows, source)
         for option, name in (
             ("--time", time),
             ("--groups", groups),
             ("--outlier", outlier),
         ):
-            chosen_columns(option, [name] if name is not None else [], rows, table)
-        ignored = chosen_columns("--ignore", ignore or [], rows, table)
+            chosen_columns(option, [name] if name is not None else [], rows, source)
+        ignored = chosen_columns("--ignore", ignore or [], rows, source)
     model = TableModel(
         tasks[0] if len(tasks) == 1 else tasks,
         anomalies=anomalies,
@@ -154,7 +162,7 @@ def fit(
         groups=groups,
         random_state=0,
     )
-    with about(table), _cluster(scheduler), working("fitting"):
+    with about(source), _cluster(scheduler), working("fitting"):
         model.fit(rows)
     model.time_format_ = time_format
     save_model(model, out)
@@ -197,16 +205,16 @@ class _Reading(NamedTuple):
     bad_values: BadValues
 
 
-def _local_rows(table: Path, reading: _Reading) -> pl.DataFrame | ParquetTable:
+def _local_rows(source: Source, reading: _Reading) -> pl.DataFrame | ParquetTable:
     """A text file, read whole as its kinds follow from all rows, or Parquet in parts."""
     time_formats = {}
     if reading.time is not None and reading.time_format is not None:
         time_formats = {reading.time: reading.time_format}
-    if is_parquet(table):
-        return ParquetTable(table, time_formats, reading.bad_values)
+    if isinstance(source, Path) and is_parquet(source):
+        return ParquetTable(source, time_formats, reading.bad_values)
     # A name that holds a comma is one column or two: nobody knows before the header.
     return read_table(
-        table,
+        source,
         kinds=dict.fromkeys(_names(reading.ignore), "text"),
         labels=_names(reading.task),
         time_formats=time_formats,
@@ -219,14 +227,14 @@ def _names(texts: Sequence[str]) -> list[str]:
     return [part.strip() for text in texts for part in (text, *text.split(","))]
 
 
-def _dask_rows(table: Path, reading: _Reading) -> Any:
+def _dask_rows(source: Source, reading: _Reading) -> Any:
     """The table as a Dask data frame, whose parts workers read; texts are read here."""
     with needs("dask"):
         import dask.dataframe as dd
 
-    if not is_parquet(table):
-        return _local_rows(table, reading)
-    return dd.read_parquet(table)
+    if not is_parquet(source):
+        return _local_rows(source, reading)
+    return dd.read_parquet(source)
 
 
 def _cluster(scheduler: str | None) -> AbstractContextManager[Any]:

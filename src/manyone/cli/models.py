@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast
 
 import typer
 
@@ -15,6 +15,8 @@ from manyone.messages import shortlist
 from manyone.tablefiles import (
     BadValues,
     Kind,
+    Query,
+    Source,
     TableFileError,
     open_tail,
     read_blocks,
@@ -37,7 +39,21 @@ BadCells = Annotated[
         "them as missing and count them.",
     ),
 ]
-Rows = Annotated[Path, typer.Argument(help="CSV, CSV.gz or Parquet; - is stdin.")]
+Rows = Annotated[
+    Path | None,
+    typer.Argument(help="CSV, CSV.gz, Parquet or xlsx; - is stdin. Or give --sql."),
+]
+Sql = Annotated[str | None, typer.Option(help="Query (DuckDB) that selects the rows.")]
+Database = Annotated[Path | None, typer.Option(help="DuckDB file that --sql reads.")]
+
+
+def source_of(table: Path | None, sql: str | None, db: Path | None) -> Source:
+    """Where the rows of a command come from."""
+    if db is not None and sql is None:
+        raise InputError(f"--db {db}: give --sql, the query that selects the rows.")
+    if (table is None) == (sql is None):
+        raise InputError("Give a table, or a query with --sql: one of them.")
+    return Query(sql, db) if sql is not None else cast(Path, table)
 
 
 def load_model(path: Path) -> TableModel:
@@ -76,7 +92,7 @@ def _time_formats(model: TableModel) -> dict[str, str]:
 
 def rows_for(
     model: TableModel,
-    source: Path,
+    source: Source,
     find: Collection[str] | None = (),
     *,
     bad_values: BadValues = "refuse",
@@ -87,7 +103,7 @@ def rows_for(
     Parameters
     ----------
     model : TableModel
-    source : Path
+    source : Path or Query
     find : collection of str or None
         Further columns of a text file that are not just texts; None: all.
     bad_values, need_rows
@@ -105,7 +121,7 @@ def rows_for(
 
 def blocks_for(
     model: TableModel,
-    source: Path,
+    source: Source,
     *,
     bad_values: BadValues = "refuse",
     need_rows: bool = True,
@@ -122,7 +138,7 @@ def blocks_for(
 
 def tail_for(
     model: TableModel,
-    source: Path,
+    source: Source,
     before: Consumed | None,
     *,
     bad_values: BadValues = "refuse",
@@ -140,7 +156,7 @@ def tail_for(
 
 
 @contextmanager
-def about(source: Path, first_row: int = 0) -> Iterator[None]:
+def about(source: Source, first_row: int = 0) -> Iterator[None]:
     """Say which file it is that a model refuses, and count rows from its beginning."""
     from manyone.tables.errors import TableError
 
@@ -172,7 +188,7 @@ def _remedy(error: TableError) -> str:
     return options.get(type(error), error.remedy)
 
 
-def _name(source: Path) -> str:
+def _name(source: Source) -> str:
     return "stdin" if str(source) == "-" else str(source)
 
 
@@ -185,7 +201,7 @@ class _HasColumns(Protocol):
 
 
 def chosen_columns(
-    option: str, given: Sequence[str], table: _HasColumns, source: Path
+    option: str, given: Sequence[str], table: _HasColumns, source: Source
 ) -> list[str]:
     """Columns named by an option, apart from one another or with commas between."""
     columns = list(table.columns)
@@ -212,9 +228,12 @@ def _one_column(columns: Sequence[str]) -> str:
     return " If it has more, separate them by commas, semicolons, tabs or bars."
 
 
-def refuse_same(option: str, path: Path, *others: Path) -> None:
+def refuse_same(option: str, path: Path, *others: Source) -> None:
     """Refuse to write over a file that is read."""
-    for other in others:
+    for source in others:
+        other = source if isinstance(source, Path) else source.database
+        if other is None:
+            continue
         if path.exists() and other.exists() and path.samefile(other):
             raise InputError(
                 f"{option} {path} would be written over {other}. Name another file."

@@ -42,8 +42,10 @@ from manyone.cli.common import (
 )
 from manyone.cli.models import (
     BadCells,
+    Database,
     Model,
     Rows,
+    Sql,
     about,
     blocks_for,
     chosen_columns,
@@ -51,9 +53,17 @@ from manyone.cli.models import (
     promised_rate,
     refuse_same,
     rows_for,
+    source_of,
 )
 from manyone.messages import label_text, plural, shortlist, warn_user
-from manyone.tablefiles import BadValues, Block, check_output, check_place, table_writer
+from manyone.tablefiles import (
+    BadValues,
+    Block,
+    Source,
+    check_output,
+    check_place,
+    table_writer,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -76,10 +86,12 @@ def add_to(app: typer.Typer) -> None:
 
 def score(
     model: Model,
-    table: Rows,
     out: Annotated[
         Path, typer.Option(help="File for scores, as .csv or .parquet; - is stdout.")
     ],
+    table: Rows = None,
+    sql: Sql = None,
+    db: Database = None,
     explain: Annotated[int, typer.Option(help="Reasons for each alarm.", min=0)] = 0,
     fdr: Annotated[
         float | None,
@@ -107,8 +119,9 @@ def score(
     ] = False,
 ) -> None:
     """Give every row a score, a p-value and an alarm or none."""
+    source = source_of(table, sql, db)
     check_output("--out", out)
-    refuse_same("--out", out, model, table)
+    refuse_same("--out", out, model, source)
     if as_json and out == _STREAM:
         raise InputError(
             "--json and --out - both want stdout. Name a file for the scores."
@@ -117,7 +130,7 @@ def score(
         raise InputError(f"--fdr {fdr:g}: give a share between 0 and 1, as 0.1.")
     if incidents is not None:
         check_output("--incidents", incidents)
-        refuse_same("--incidents", incidents, model, table, out)
+        refuse_same("--incidents", incidents, model, source, out)
         if incidents in (_STREAM, out):
             raise InputError(f"--incidents {incidents}: name another file.")
     table_model = load_model(model)
@@ -126,19 +139,19 @@ def score(
     evidence = _Evidence(table_model, by_rate=fdr is None)
     needs_evidence = incidents is not None or as_json or exit_code
     with table_writer(out) as add, _bar(whole=fdr is not None) as update:
-        for block in _blocks(table_model, table, fdr is not None, bad_values):
-            scores = _scores(table_model, block, table, keep or [], ask)
+        for block in _blocks(table_model, source, fdr is not None, bad_values):
+            scores = _scores(table_model, block, source, keep or [], ask)
             totals.count(scores, len(block.table))
             if needs_evidence:
                 evidence.add(block, scores)
             add(scores)
             update(totals.rows, round(totals.rows / block.done) if block.done else None)
-    totals.warn(table_model, table)
+    totals.warn(table_model, source)
     if incidents is not None:
         with table_writer(incidents) as add:
             add(evidence.table())
     if as_json:
-        summary = {"model": str(model), "table": str(table), **totals.summary(out)}
+        summary = {"model": str(model), "table": str(source), **totals.summary(out)}
         typer.echo(json.dumps(summary | evidence.summary()))
     else:
         totals.show(out)
@@ -232,7 +245,7 @@ def _bar(whole: bool) -> Iterator[Callable[[int, int | None], None]]:
 
 
 def _blocks(
-    model: TableModel, source: Path, whole: bool, bad_values: BadValues
+    model: TableModel, source: Source, whole: bool, bad_values: BadValues
 ) -> Iterator[Block]:
     """The table in blocks; or at once, where rows are compared with one another."""
     if whole:
@@ -243,7 +256,11 @@ def _blocks(
 
 
 def _scores(
-    model: TableModel, block: Block, source: Path, keep: list[str], ask: dict[str, Any]
+    model: TableModel,
+    block: Block,
+    source: Source,
+    keep: list[str],
+    ask: dict[str, Any],
 ) -> pl.DataFrame:
     """Scores of a block of rows, counted from the beginning of the file."""
     import polars as pl
@@ -305,7 +322,7 @@ class _Totals:
             "seconds": round(time.monotonic() - self.begin, 3),
         }
 
-    def warn(self, model: TableModel, source: Path) -> None:
+    def warn(self, model: TableModel, source: Source) -> None:
         """Say on stderr what was left out, and that no task is known, which is hardly meant."""
         if self.rows > self.scored:
             skipped = plural(self.rows - self.scored, "row")
@@ -343,10 +360,12 @@ class _Totals:
 
 def evaluate(
     model: Model,
-    table: Rows,
     outlier: Annotated[
         str, typer.Option(help="Column that says yes, true or 1 of abnormal rows.")
     ],
+    table: Rows = None,
+    sql: Sql = None,
+    db: Database = None,
     out: Annotated[
         Path | None, typer.Option(help="File for it, as .csv or .parquet.")
     ] = None,
@@ -358,15 +377,16 @@ def evaluate(
 
     What it catches, and false alarms against the promise, over all and for each task.
     """
+    source = source_of(table, sql, db)
     if out is not None:
         check_output("--out", out)
-        refuse_same("--out", out, model, table)
+        refuse_same("--out", out, model, source)
     if as_json and out == _STREAM:
         raise InputError("--json and --out - both want stdout. Name a file.")
     table_model = load_model(model)
-    with about(table), working("evaluating"):
-        rows = rows_for(table_model, table, find=[outlier])
-        chosen_columns("--outlier", [outlier], rows, table)
+    with about(source), working("evaluating"):
+        rows = rows_for(table_model, source, find=[outlier])
+        chosen_columns("--outlier", [outlier], rows, source)
         results: pl.DataFrame = table_model.evaluate(rows, outlier=outlier)
     if out is not None:
         with table_writer(out) as add:
@@ -422,28 +442,29 @@ def _share(value: float | None) -> str:
 
 def report(
     model: Model,
-    table: Annotated[
-        Path | None,
-        typer.Argument(help="Rows to report on: CSV, CSV.gz or Parquet; - is stdin."),
-    ] = None,
+    table: Rows = None,
     out: Annotated[Path, typer.Option(help="File for the page.")] = Path("report.html"),
+    sql: Sql = None,
+    db: Database = None,
 ) -> None:
     """Write a page about a model and a table.
 
     One file that needs no network, with the alarms of the table if one is given.
     """
+    has_rows = table is not None or sql is not None or db is not None
+    source = source_of(table, sql, db) if has_rows else None
     check_place("--out", out)
-    refuse_same("--out", out, model, *([table] if table else []))
+    refuse_same("--out", out, model, *([source] if source else []))
     table_model = load_model(model)
-    with about(table or model), needs("cli"), working("reporting"):
+    with about(source or model), needs("cli"), working("reporting"):
         from manyone.cli.drift import drift_of
         from manyone.files import write_atomically
         from manyone.page.fleet_page import fleet_page
         from manyone.tables.page import report_of
 
         times = [] if table_model.time is None else [table_model.time]
-        rows = None if table is None else rows_for(table_model, table, find=times)
-        table_name = "" if table is None else table.name
+        rows = None if source is None else rows_for(table_model, source, find=times)
+        table_name = "" if source is None else source.name
         values = report_of(table_model, rows, model.name, table_name)
         if values.findings is not None:
             values = replace(values, drift=drift_of(table_model, values.findings))

@@ -12,20 +12,23 @@ The file is replaced when all went well; processes that change it take turns.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from manyone.cli.common import InputError, echo, examples, working
 from manyone.cli.models import (
+    Database,
     Model,
+    Rows,
+    Sql,
     about,
     changing,
     check_rate,
     label_of,
     promised_rate,
     rows_for,
+    source_of,
 )
 from manyone.messages import plural
 
@@ -38,19 +41,20 @@ def add_to(app: typer.Typer) -> None:
 
 def enroll(
     model: Model,
-    table: Annotated[
-        Path, typer.Argument(help="CSV, CSV.gz or Parquet, normal rows; - is stdin.")
-    ],
+    table: Rows = None,
+    sql: Sql = None,
+    db: Database = None,
 ) -> None:
     """Add normal rows to a model.
 
     Of tasks that it knows, or of new ones. Thresholds are set anew.
     """
+    source = source_of(table, sql, db)
     with changing(model) as found:
         before = found.n_rows_, len(found.tasks_)
         roles = [name for name in (found.outlier, found.time) if name is not None]
-        with about(table), working("enrolling"):
-            found.enroll(rows_for(found, table, find=roles))
+        with about(source), working("enrolling"):
+            found.enroll(rows_for(found, source, find=roles))
         after = found.n_rows_, len(found.tasks_)
     typer.echo(
         f"{plural(after[0] - before[0], 'row')} and {plural(after[1] - before[1], 'new task')} "

@@ -30,16 +30,27 @@ from manyone._types import Array, Codes
 from manyone.cli.common import STANDS_OUT, InputError, examples, print_lines, progress
 from manyone.cli.models import (
     BadCells,
+    Database,
     Model,
+    Rows,
+    Sql,
     about,
     chosen_columns,
     load_model,
     refuse_same,
+    source_of,
     tail_for,
 )
 from manyone.files import write_atomically
 from manyone.messages import label_text, plural, shortlist, warn_user
-from manyone.tablefiles import BadValues, Block, Tail, check_place, read_table
+from manyone.tablefiles import (
+    BadValues,
+    Block,
+    Source,
+    Tail,
+    check_place,
+    read_table,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -63,12 +74,12 @@ def add_to(app: typer.Typer) -> None:
 
 def watch(
     model: Model,
-    table: Annotated[
-        Path, typer.Argument(help="Rows in the order of time; - is stdin.")
-    ],
     state: Annotated[
         Path, typer.Option(help="SQLite file for all that was seen; made if missing.")
     ],
+    table: Rows = None,
+    sql: Sql = None,
+    db: Database = None,
     out: Annotated[
         Path | None, typer.Option(help="CSV file for a copy of the scores.")
     ] = None,
@@ -107,11 +118,12 @@ def watch(
     With answers about alarms, thresholds follow the rows and the promised rate is held while
     things drift. Without answers nobody can tell faults from a new normal: the rate is a guess.
     """
-    _check_options(model, table, state, out, feedback, drift_level)
+    source = source_of(table, sql, db)
+    _check_options(model, source, state, out, feedback, drift_level)
     if metrics is not None:
         check_place("--metrics", metrics)
         outputs = [out] if out else []
-        refuse_same("--metrics", metrics, model, table, state, *outputs)
+        refuse_same("--metrics", metrics, model, source, state, *outputs)
     from manyone.watch.store import open_store
 
     begin = clock.monotonic()
@@ -123,7 +135,7 @@ def watch(
         _refuse_other_ids(store, state, id)
         names = [name.strip() for text in keep or [] for name in text.split(",")]
         options = _Options(id, tuple(names), explain, keep_days, bad_values)
-        run = _Run(store, monitor, fitted, table, options)
+        run = _Run(store, monitor, fitted, source, options)
         if out is not None:
             run.copy_to(out)
         new_answers = store.add_answers(answers)
@@ -135,11 +147,11 @@ def watch(
     seconds = round(clock.monotonic() - begin, 3)
     if metrics is not None:
         _write_metrics(metrics, stored, seconds)
-    _warn(totals, run, table, answers, lost)
+    _warn(totals, run, source, answers, lost)
     if as_json:
         summary = {
             "model": str(model),
-            "table": str(table),
+            "table": str(source),
             "state": str(state),
             **_summary(totals, monitor),
             "answers": {"new": new_answers, "without_row": len(lost)},
@@ -159,14 +171,14 @@ def watch(
 
 def _check_options(
     model: Path,
-    table: Path,
+    source: Source,
     state: Path,
     out: Path | None,
     feedback: Path | None,
     drift_level: float | None,
 ) -> None:
     """Refuse what cannot work before anything is read."""
-    inputs = [model, table, *([feedback] if feedback else [])]
+    inputs = [model, source, *([feedback] if feedback else [])]
     check_place("--state", state)
     refuse_same("--state", state, *inputs)
     if out is not None:
@@ -258,7 +270,7 @@ class _Run:
         store: Store,
         monitor: Monitor,
         model: TableModel,
-        source: Path,
+        source: Source,
         options: _Options,
     ) -> None:
         self.totals = _Totals()
@@ -494,7 +506,7 @@ def _answer_words(table: pl.DataFrame, column: str, path: Path) -> list[str]:
 
 
 def _refuse_gaps(
-    name: str, table: pl.DataFrame, source: Path, first_row: int = 0
+    name: str, table: pl.DataFrame, source: Source, first_row: int = 0
 ) -> None:
     """Refuse a column with empty fields."""
     gaps = table[name].is_null().arg_true()
@@ -594,7 +606,7 @@ def _show_totals(totals: _Totals, monitor: Monitor) -> None:
 def _warn(
     totals: _Totals,
     run: _Run,
-    source: Path,
+    source: Source,
     answers: list[Answer],
     lost: list[str],
 ) -> None:

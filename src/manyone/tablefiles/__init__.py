@@ -4,10 +4,12 @@ from manyone.tablefiles.columns import BadValues
 from manyone.tablefiles.reading import (
     Block,
     ParquetTable,
+    Source,
     is_parquet,
     read_blocks,
     read_table,
 )
+from manyone.tablefiles.sql import Query
 from manyone.tablefiles.tail import Consumed, Fate, Tail, open_tail
 from manyone.tablefiles.text import TableFileError
 from manyone.tablefiles.values import Kind
@@ -20,6 +22,8 @@ __all__ = [
     "Fate",
     "Kind",
     "ParquetTable",
+    "Query",
+    "Source",
     "TableFileError",
     "Tail",
     "check_output",

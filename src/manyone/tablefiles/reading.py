@@ -1,10 +1,15 @@
-"""Read tables: CSV, gzipped CSV and Parquet, whole or block by block, from a file or stdin."""
+"""Read tables, whole or block by block.
+
+CSV, gzipped CSV, Parquet and xlsx, from a file or stdin; and what a query selects.
+"""
 
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import sys
+import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -14,7 +19,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from manyone.progress import counted
 from manyone.tablefiles.columns import BadValues, TextColumns, label_column
-from manyone.tablefiles.text import TableFileError, read_text
+from manyone.tablefiles.sql import Query, selected
+from manyone.tablefiles.text import TableFileError, missing_package, read_text
 from manyone.tablefiles.values import Kind
 
 if TYPE_CHECKING:
@@ -23,12 +29,13 @@ if TYPE_CHECKING:
 STREAM = "-"  # stdin or stdout
 _CHUNK = 2**23  # bytes of text at a time
 _ROWS = 2**16  # rows of Parquet at a time
+_LARGEST_WORKBOOK = 2**31  # bytes, unpacked
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
+_ZIP = b"PK\x03\x04"
 _OTHERS = {
     b"manyone archive": "a model or a state",
     b'{"format": "manyone': "a model",
-    b"PK\x03\x04": "a spreadsheet or another zip archive",
     b"\xd0\xcf\x11\xe0": "an old spreadsheet",
     b"(\xb5/\xfd": "compressed with zstd",
     b"BZh": "compressed with bzip2",
@@ -36,6 +43,10 @@ _OTHERS = {
     b"ARROW1": "an Arrow file",
     **dict.fromkeys((b'{"', b"[{"), "JSON"),
 }
+
+
+#: Where a table comes from.
+Source = Path | Query
 
 
 class Block(NamedTuple):
@@ -56,7 +67,7 @@ class Block(NamedTuple):
 
 
 def read_table(
-    source: Path,
+    source: Source,
     *,
     kinds: Mapping[str, Kind] = MappingProxyType({}),
     find: Collection[str] | None = None,
@@ -69,8 +80,8 @@ def read_table(
 
     Parameters
     ----------
-    source : Path
-        CSV, gzipped CSV or Parquet, whatever it is called; ``-`` is stdin.
+    source : Path or Query
+        CSV, gzipped CSV, Parquet or xlsx, whatever it is called; ``-`` is stdin.
     kinds : mapping
         What columns of a text file are known to be.
     find : collection of str or None
@@ -99,8 +110,8 @@ def read_table(
     import polars as pl
 
     with opened(source) as file:
-        if file.is_parquet:
-            table = pl.concat([table for table, _ in parquet_blocks(file)])
+        if file.is_typed:
+            table = pl.concat([table for table, _ in typed_blocks(file)])
             _refuse_no_rows(len(table), file.name, need_rows)
             columns = TextColumns(file.name, {}, time_formats, bad_values)
             converted = columns.convert_times(table)
@@ -127,7 +138,7 @@ def read_table(
 
 
 def read_blocks(
-    source: Path,
+    source: Source,
     kinds: Mapping[str, Kind],
     *,
     time_formats: Mapping[str, str] = MappingProxyType({}),
@@ -153,9 +164,9 @@ def read_blocks(
         first_row = 0
         empty = None
         columns = TextColumns(file.name, dict(kinds), time_formats, bad_values)
-        parts = parquet_blocks(file) if file.is_parquet else _converted(file, columns)
+        parts = typed_blocks(file) if file.is_typed else _converted(file, columns)
         for table, done in parts:
-            if file.is_parquet:
+            if file.is_typed:
                 table = columns.convert_times(table, first_row)
             if len(table):
                 yield Block(table, first_row, done)
@@ -235,9 +246,9 @@ def parquet_files(source: Path) -> list[Path]:
     return files
 
 
-def is_parquet(source: Path) -> bool:
+def is_parquet(source: Source) -> bool:
     """Whether a table is a folder, or a file that begins as Parquet does."""
-    if str(source) == STREAM:
+    if isinstance(source, Query) or str(source) == STREAM:
         return False
     if source.is_dir():
         return True
@@ -245,8 +256,22 @@ def is_parquet(source: Path) -> bool:
         return file.read(len(_PARQUET)) == _PARQUET
 
 
-def parquet_blocks(file: OpenFile) -> Iterator[tuple[pl.DataFrame, float | None]]:
-    """Blocks of a Parquet file."""
+def typed_blocks(file: OpenFile) -> Iterator[tuple[pl.DataFrame, float | None]]:
+    """Blocks of a table whose values have types, and the share read with each."""
+    if file.is_parquet:
+        yield from _parquet_blocks(file)
+        return
+    table = _sheet(file) if file.query is None else selected(file.query)
+    for start in range(0, max(len(table), 1), _ROWS):
+        yield (
+            table[start : start + _ROWS],
+            min(1.0, (start + _ROWS) / max(len(table), 1)),
+        )
+
+
+def _parquet_blocks(
+    file: OpenFile,
+) -> Iterator[tuple[pl.DataFrame, float | None]]:
     import polars as pl
 
     try:
@@ -262,10 +287,49 @@ def parquet_blocks(file: OpenFile) -> Iterator[tuple[pl.DataFrame, float | None]
                 min(1.0, (start + _ROWS) / max(rows, 1)),
             )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        why = (str(error).splitlines() or [type(error).__name__])[0]
         raise TableFileError(
-            f"{file.name} cannot be read as Parquet: {why}. Copy it again if it was cut off."
+            f"{file.name} cannot be read as Parquet: {_first_line(error)}. Copy it again "
+            "if it was cut off."
         ) from error
+
+
+def _sheet(file: OpenFile) -> pl.DataFrame:
+    """The first sheet of a workbook; its first row has the names of the columns."""
+    content = file.raw.read()
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            is_workbook = "xl/workbook.xml" in archive.namelist()
+            unpacked = sum(part.file_size for part in archive.infolist())
+    except zipfile.BadZipFile as error:
+        raise TableFileError(
+            f"{file.name} is damaged or cut off: {error}. Copy it again."
+        ) from error
+    if not is_workbook:
+        raise TableFileError(
+            f"{file.name} is a zip archive and no workbook. Give a table in CSV (gzipped "
+            "or not), Parquet or xlsx."
+        )
+    if unpacked > _LARGEST_WORKBOOK:
+        raise TableFileError(
+            f"{file.name} unpacks to {unpacked / 2**30:.1f} GB. Save the sheet as CSV."
+        )
+    import polars as pl
+
+    try:
+        import fastexcel
+    except ImportError as error:
+        raise TableFileError(missing_package(file.name, error, "excel")) from error
+    try:
+        sheet = fastexcel.read_excel(content).load_sheet(0, schema_sample_rows=None)
+    except fastexcel.FastExcelError as error:
+        raise TableFileError(
+            f"{file.name} cannot be read as xlsx: {_first_line(error)}."
+        ) from error
+    return pl.DataFrame(sheet)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 class OpenFile(NamedTuple):
@@ -275,11 +339,18 @@ class OpenFile(NamedTuple):
     start: bytes
     name: str
     size: int | None
+    query: Query | None = None
 
     @property
     def is_parquet(self) -> bool:
         """Whether it begins as Parquet does."""
         return self.start.startswith(_PARQUET)
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether its values have types; those of a text file have none."""
+        is_typed_file = self.start.startswith((_PARQUET, _ZIP))
+        return is_typed_file or self.query is not None
 
     def done(self) -> float | None:
         """Share of the file that has been read."""
@@ -300,8 +371,11 @@ class OpenFile(NamedTuple):
 
 
 @contextmanager
-def opened(source: Path) -> Iterator[OpenFile]:
+def opened(source: Source) -> Iterator[OpenFile]:
     """Open a file or stdin, and refuse what is known to be no table."""
+    if isinstance(source, Query):
+        yield OpenFile(io.BytesIO(), b"", str(source), None, source)
+        return
     is_stdin = str(source) == STREAM
     if is_stdin and sys.stdin is None:
         raise TableFileError(
@@ -316,7 +390,8 @@ def opened(source: Path) -> Iterator[OpenFile]:
         for mark, what in _OTHERS.items():
             if file.start.startswith(mark):
                 raise TableFileError(
-                    f"{file.name} is {what}. Give a table in CSV (gzipped or not) or Parquet."
+                    f"{file.name} is {what}. Give a table in CSV (gzipped or not), "
+                    "Parquet or xlsx."
                 )
         yield file
 

@@ -12,13 +12,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from manyone.tablefiles.columns import BadValues, TextColumns
-from manyone.tablefiles.reading import STREAM, Block, OpenFile, opened, parquet_blocks
+from manyone.tablefiles.reading import (
+    STREAM,
+    Block,
+    OpenFile,
+    Source,
+    opened,
+    typed_blocks,
+)
 from manyone.tablefiles.text import (
     LONGEST_RECORD,
     Records,
@@ -43,7 +49,7 @@ class Consumed:
     Parameters
     ----------
     rows, lines, size : int
-        Rows, lines of text, and bytes of the text as UTF-8; Parquet has rows only.
+        Rows, lines of text, and bytes of the text as UTF-8; typed values have rows only.
     digest : str
         SHA-256 of what was read.
     header_size : int
@@ -97,19 +103,19 @@ class Tail:
 
     def blocks(self, most_rows: int) -> Iterator[Block]:
         """New rows, some at a time; `consumed` says how far each block goes."""
-        if self._file.is_parquet:
-            yield from self._parquet_rows(most_rows)
+        if self._file.is_typed:
+            yield from self._typed_rows(most_rows)
         else:
             yield from self._text_rows(most_rows)
         self._columns.warn_of_bad()
 
-    # ------------------------------------------------------------------------------- Parquet
+    # -------------------------------------------------------------------------- typed values
 
-    def _parquet_rows(self, most_rows: int) -> Iterator[Block]:
+    def _typed_rows(self, most_rows: int) -> Iterator[Block]:
         import polars as pl
 
         tables: Iterator[pl.DataFrame] = (
-            table for table, _ in parquet_blocks(self._file)
+            table for table, _ in typed_blocks(self._file)
         )
         if self._before is not None and self._before.rows:
             rows = pl.concat(list(tables))
@@ -282,7 +288,7 @@ def _taken(records: Records, first: int, last: int) -> Records:
 
 @contextmanager
 def open_tail(
-    source: Path,
+    source: Source,
     kinds: Mapping[str, Kind],
     before: Consumed | None,
     *,
@@ -293,8 +299,8 @@ def open_tail(
 
     Parameters
     ----------
-    source : Path
-        CSV, gzipped CSV or Parquet; ``-`` is stdin, which is always new.
+    source : Path or Query
+        CSV, gzipped CSV, Parquet or xlsx; ``-`` is stdin, which is always new.
     kinds : mapping
         What the columns of a text file are; those that it does not name stay texts.
     before : Consumed or None

@@ -36,6 +36,14 @@ class TableFileError(ValueError):
     """A file is not the table it should be; the message names the place and the remedy."""
 
 
+def missing_package(what: str, error: ImportError, extra: str) -> str:
+    """A sentence for who reads a kind of table that needs another package."""
+    return (
+        f"{what} cannot be read: {error}. Install: pip install '.[{extra}]' in the "
+        "checkout of manyone."
+    )
+
+
 def read_text(chunks: Iterable[bytes], name: str) -> Iterator[tuple[pl.DataFrame, str]]:
     """Tables of strings, in the order of the file.
 
