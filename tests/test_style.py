@@ -25,7 +25,7 @@ LAYERS = (
     ("_sklearn", "files", "messages", "progress", "routing", "threads"),
     ("capabilities",),
     ("data",),
-    ("kernels",),
+    ("history", "kernels"),
     ("metric",),
     ("solvers",),
     ("models",),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from manyone.estimators.svdd import SVDD as SVDD
     from manyone.estimators.task_svm import MultiTaskOneClassSVM as MultiTaskOneClassSVM
     from manyone.files.errors import ModelFileError as ModelFileError
+    from manyone.history.transformer import TaskHistory as TaskHistory
     from manyone.messages import CalibrationWarning as CalibrationWarning
     from manyone.metric.whitener import TaskWhitener as TaskWhitener
     from manyone.metrics import TaskAUC as TaskAUC
@@ -63,6 +64,7 @@ _HOMES = {
     "StructureDisplay": "plots",
     "TableModel": "tables",
     "TaskAUC": "metrics",
+    "TaskHistory": "history.transformer",
     "TaskPipeline": "pipelines",
     "TaskWhitener": "metric.whitener",
     "TimeBlocks": "data.groups",

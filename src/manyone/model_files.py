@@ -27,6 +27,8 @@ from manyone.fitting.independent import TaskPlans
 from manyone.fitting.joint import Sums
 from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import Statistics
+from manyone.history.past import Past
+from manyone.history.transformer import TaskHistory
 from manyone.kernels.gram import Expansion, KernelScorer, Points
 from manyone.kernels.kernel import KERNELS, MIXTURE, Kernel
 from manyone.metric.shrinkage import TaskWhitenings, Whitening
@@ -53,6 +55,7 @@ Model: TypeAlias = (
     | AutoOneClass
     | TaskPipeline
     | TableModel
+    | TaskHistory
     | TaskWhitener
     | Pipeline
 )
@@ -207,7 +210,27 @@ def _check_guarded(guarded: Guarded, sizes: Sizes) -> None:
             raise ModelFileError("a guard names points that its scorer has not")
 
 
+def _check_past(past: Past, sizes: Sizes) -> None:
+    weights = (past.known, past.sums[:, 1::2], past.still, past.gaps[:, 2])
+    has_weights = all(np.all(values >= 0) for values in weights)
+    finite = (past.total, past.sums, past.gaps[:, 1:])
+    if not has_weights or not all(np.isfinite(values).all() for values in finite):
+        raise ModelFileError("the past of rows has sums that no rows have")
+
+
 _PARTS: dict[type, dict[str, Any]] = {
+    Past: {
+        "rules": {
+            "time": "E",
+            "total": "E p",
+            "known": "E p",
+            "sums": "E 6 p",
+            "value": "E p",
+            "still": "E p",
+            "gaps": "E 3",
+        },
+        "check": _check_past,
+    },
     Kernel: {"rules": {"shift": "d"}, "check": _check_kernel},
     Points: {"rules": {"X": "n e", "columns": "n"}, "check": _check_points},
     Expansion: {
@@ -536,6 +559,17 @@ def _register_types() -> None:
         rules={"tasks_": "T!", "n_features_in_": "= d", "feature_names_in_": "d"},
         together=(frozenset(("tasks_", "whitening_", "n_features_in_")),),
     )(TaskWhitener)
+    register(
+        "TaskHistory",
+        hints={**_ATTRIBUTES, "tasks_": NDArray[Any], "past_": Past},
+        rules={
+            "tasks_": "T!",
+            "n_features_in_": "= d",
+            "feature_names_in_": "d",
+            "past_": "T=E d=p",
+        },
+        together=(frozenset(("tasks_", "past_", "n_features_in_")),),
+    )(TaskHistory)
     register(
         "TaskPipeline",
         hints={

@@ -82,10 +82,15 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         outlier: Any = None,
         sample_weight: Any = None,
         groups: Any = None,
+        time: Any = None,
     ) -> Self:
-        """Fit the transformers, then the estimator; see its `fit`."""
+        """Fit the transformers, then the estimator; see its `fit`.
+
+        Transformers that want the time of rows (:class:`~manyone.TaskHistory`) get
+        `time`, or a column of that name, which later frames then have, too.
+        """
         last = self._last_step()
-        roles = {"task": task, "outlier": outlier, "groups": groups}
+        roles = {"task": task, "outlier": outlier, "groups": groups, "time": time}
         Z, given = self.fit_transformers(X, sample_weight, **roles)
         model = clone(last).fit(Z, y, **given)
         if isinstance(model, Delegating):
@@ -105,7 +110,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
     ) -> tuple[Any, dict[str, Any]]:
         """Rows as the estimator gets them, and what else its `fit` is given, as values.
 
-        A transformer gets the task and the counts where its methods have them.
+        A transformer gets task, time and counts where its methods have them.
         """
         self.label_columns_ = named_columns(**labels)
         X, *values = split_columns(X, **labels)
@@ -118,10 +123,10 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
                     f'"passthrough"; got {step!r}.'
                 )
             self.steps_.append((name, clone(step)))
+        known = {"task": given["task"], "time": given.pop("time", None)}
         for _, step in self.steps_:
-            known = {"task": given["task"], "sample_weight": sample_weight}
-            step.fit(X, **asked(step, "fit", **known))
-            X = step.transform(X, **asked(step, "transform", task=given["task"]))
+            step.fit(X, **asked(step, "fit", **known, sample_weight=sample_weight))
+            X = step.transform(X, **asked(step, "transform", **known))
         return X, {**given, "sample_weight": sample_weight}
 
     def _transformers(self) -> list[tuple[str, Any]]:
@@ -243,19 +248,18 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
 
     def rows_for_model(self, X: Any, *, task: Any = None) -> Any:
         """Rows as the estimator gets them, after all transformers."""
-        check_is_fitted(self)
-        X, task = split_labels(X, self.label_columns_, task=task)
-        for _, step in self.steps_:
-            X = step.transform(X, **asked(step, "transform", task=task))
-        return X
+        return self._prepared(X, task=task)["X"]
 
     def _prepared(self, X: Any, **roles: Any) -> dict[str, Any]:
         check_is_fitted(self)
-        X, *values = split_labels(X, self.label_columns_, **roles)
+        X, time, *values = split_labels(X, self.label_columns_, time=None, **roles)
         roles = dict(zip(roles, values, strict=True))
         if in_memory(X) and number_of(X) == 0:  # transformers refuse to have no rows
             return {**roles, "X": np.empty((0, self.model_.n_features_in_))}
-        return {**roles, "X": self.rows_for_model(X, task=roles.get("task"))}
+        known = {"task": roles.get("task"), "time": time}
+        for _, step in self.steps_:
+            X = step.transform(X, **asked(step, "transform", **known))
+        return {**roles, "X": X}
 
     def score_tasks(self, X: Any) -> Array:
         """Score of every row against every task, shape (n, T).
@@ -267,7 +271,6 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
             asked(step, "transform", task=self.tasks_) for _, step in self.steps_
         ):
             return super().score_tasks(X)
-        X, *_ = split_labels(X, self.label_columns_)
         columns = [
             self.score_samples(X, task=np.repeat(label, number_of(X)))
             for label in self.tasks_
@@ -337,13 +340,13 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
             landmarks compares with a sample of its rows, all of up to 16,384.
         """
         training = self._reference()
-        X, task = split_labels(X, self.label_columns_, task=task)
+        X, task, time = split_labels(X, self.label_columns_, task=task, time=None)
         normal = training.take(np.flatnonzero(~training.outlier))
         rows = np.asarray(normal.X, dtype=np.float64)
         codes = normal.codes
         rows, steps = undone(self.steps_, rows, self.tasks_[codes])
         for _, step in self.steps_[:steps]:
-            X = step.transform(X, **asked(step, "transform", task=task))
+            X = step.transform(X, **asked(step, "transform", task=task, time=time))
         Z = np.asarray(X, dtype=np.float64)
         claimed = np.full(len(Z), self.tasks_[0]) if task is None else as_labels(task)
         metric = task_whitenings(rows, codes, normal.weight, normal.n_tasks, *_PRIORS)

@@ -1,0 +1,1 @@
+"""Rows with a past: what their entity was like before."""

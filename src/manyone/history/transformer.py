@@ -1,0 +1,201 @@
+"""The past of rows as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import (
+    _check_feature_names_in,
+    check_is_fitted,
+    validate_data,
+)
+
+from manyone._sklearn import Interval
+from manyone._types import Array, Codes, Labels
+from manyone.data.groups import as_times
+from manyone.data.labels import (
+    encode,
+    find,
+    named_columns,
+    one_per_row,
+    split_columns,
+    split_labels,
+)
+from manyone.history.past import Past, PastColumns, past_columns
+from manyone.routing import RoutingState
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
+    r"""Add to each row how it differs from the past of its task.
+
+    Of each column come two more. The *difference* is that between the value and a running
+    mean of earlier rows of the task. The *swing* is the logarithm of how much the column
+    moved lately, over how much it usually moves: it falls where a sensor is stuck and
+    rises where one chatters. The row itself has no part in its past. Without a past both
+    are 0.
+
+    Parameters
+    ----------
+    span : int, default=12
+        Rows of the running means: weights fall by :math:`1 - 2 / (span + 1)` from row to
+        row. What is usual is a mean over fifty times as many rows.
+
+    Attributes
+    ----------
+    tasks_ : ndarray of shape (T,)
+        Labels, sorted.
+    past_ : Past
+        What each task ended with.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    Notes
+    -----
+    Rows that are later than all rows of the fit go on from what their task ended with.
+    Other rows, and rows without times, start without a past. Values may be missing: the
+    difference is missing there, too.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyone import TaskHistory
+    >>> X = np.array([[3.0], [3.0], [3.0], [5.0]])
+    >>> TaskHistory().fit_transform(X)[:, 1]
+    array([0., 0., 0., 2.])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "span": [Interval(Integral, 2, None, closed="left")],
+    }
+
+    span: int = 12
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: object = None,
+        *,
+        task: ArrayLike | str | None = None,
+        time: ArrayLike | str | None = None,
+    ) -> Self:
+        """Remember what each task ends with.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d)
+        y : ignored
+        task : array-like of shape (n,), or the name of a column of `X`, or None
+            None: a single task.
+        time : array-like of shape (n,), or the name of a column of `X`, or None
+            Numbers or NumPy datetimes. None: rows are in the order of time.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        self.label_columns_ = named_columns(task=task, time=time)
+        rows, task, time = split_columns(X, task=task, time=time)
+        values = validate_data(
+            self, rows, dtype=np.float64, ensure_all_finite="allow-nan"
+        )
+        labels = _labels(task, len(values))
+        self.tasks_, codes = encode(labels)
+        none = Past.none(len(self.tasks_), values.shape[1])
+        self.past_ = self._columns(values, codes, time, none)[1]
+        if time is None:  # nobody knows whether further rows are later
+            self.past_ = none
+        return self
+
+    def transform(
+        self,
+        X: ArrayLike,
+        *,
+        task: ArrayLike | str | None = None,
+        time: ArrayLike | str | None = None,
+    ) -> Array:
+        """The columns, their differences, then their swings.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n, d)
+        task, time : array-like of shape (n,), or the name of a column of `X`, or None
+            As in `fit`. Tasks may be new.
+
+        Returns
+        -------
+        ndarray of shape (n, 3 d)
+        """
+        check_is_fitted(self)
+        rows, task, time = split_labels(X, self.label_columns_, task=task, time=time)
+        values = validate_data(
+            self, rows, reset=False, dtype=np.float64, ensure_all_finite="allow-nan"
+        )
+        labels = _labels(task, len(values))
+        tasks, codes = encode(labels)
+        past = self.past_.take(find(tasks, self.tasks_)[0])
+        columns, _ = self._columns(values, codes, time, past)
+        return np.hstack([values, columns.difference, columns.swing])
+
+    def fit_transform(
+        self,
+        X: ArrayLike,
+        y: object = None,
+        *,
+        task: ArrayLike | str | None = None,
+        time: ArrayLike | str | None = None,
+    ) -> Array:
+        """Fit, then transform the same rows (see `fit` and `transform`)."""
+        return self.fit(X, y, task=task, time=time).transform(X, task=task, time=time)
+
+    def _columns(
+        self, values: Array, codes: Codes, time: object, past: Past
+    ) -> tuple[PastColumns, Past]:
+        times = np.arange(float(len(values)))
+        if time is not None:
+            times = as_times(time, len(values)).astype(np.float64)
+        return past_columns(
+            values, codes, times, past.continued(codes, times), self.span
+        )
+
+    def get_feature_names_out(
+        self, input_features: ArrayLike | None = None
+    ) -> NDArray[np.object_]:
+        """Names of the columns that `transform` makes.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None
+            Names of the columns of `X`.
+
+        Returns
+        -------
+        ndarray of shape (3 d,)
+        """
+        check_is_fitted(self)
+        names = _check_feature_names_in(self, input_features).tolist()
+        made = [f"{name}_{word}" for word in ("difference", "swing") for name in names]
+        return np.array([*names, *made], dtype=object)
+
+    def __sklearn_tags__(self) -> Tags:
+        """Values may be missing."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def _labels(task: object, n_rows: int) -> Labels:
+    """Task of each row (n,); one for all where none is given."""
+    if task is None:
+        return np.zeros(n_rows)
+    labels = one_per_row("task", task, n_rows)
+    if labels.dtype == object and any(label is None for label in labels.tolist()):
+        raise ValueError("task is missing in some rows: fill it in, or drop them.")
+    return labels

@@ -1,0 +1,202 @@
+"""Columns from the past of rows: against loops, and whatever the order and the blocks."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from manyone.history.past import LONG, RESTART, Past, past_columns
+
+SPAN = 12
+
+
+def columns_by_loops(X, codes, times, span=SPAN):
+    """Difference, swing and still rows, straight from their definitions; times all differ."""
+    found = np.zeros((3, *X.shape))
+    for row, column in np.ndindex(X.shape):
+        earlier = np.flatnonzero((codes == codes[row]) & (times < times[row]))
+        earlier = earlier[np.argsort(times[earlier])]
+        past = X[earlier, column]
+        value = X[row, column]
+        mean = _mean(past, span)
+        found[0, row, column] = 0.0 if np.isnan(mean) else value - mean
+        if np.isnan(value):
+            found[0, row, column] = np.nan
+        steps = np.full(len(past), np.nan)
+        last = np.nan
+        for place, seen in enumerate(past):
+            steps[place] = abs(seen - last)
+            last = last if np.isnan(seen) else seen
+        usual = _mean(steps, LONG * span)
+        if usual > 0:
+            share = _mean(steps, span) / usual
+            found[1, row, column] = np.log((share + 1e-3) / (1 + 1e-3))
+        for seen in [value, *past[::-1]]:
+            known = past[~np.isnan(past)]
+            if not len(known):
+                break
+            if not (np.isnan(seen) or seen == known[-1]):
+                break
+            found[2, row, column] += 1
+    return found
+
+
+def _mean(values, span):
+    """Weighted mean of the known values, the last one weighs most."""
+    weight = (1 - 2 / (span + 1)) ** np.arange(len(values))[::-1]
+    known = ~np.isnan(values)
+    return (
+        weight[known] @ values[known] / weight[known].sum() if known.any() else np.nan
+    )
+
+
+def rows_in_time(seed, n=80, entities=3, missing=0.1):
+    rng = np.random.default_rng(seed)
+    X = np.round(np.cumsum(rng.normal(size=(n, 2)), axis=0), 1)
+    X[rng.random(X.shape) < missing] = np.nan
+    return X, rng.integers(0, entities, n), rng.permutation(n).astype(float)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_columns_are_what_their_definitions_say(missing):
+    X, codes, times = rows_in_time(0, missing=missing)
+    columns, _ = past_columns(X, codes, times, Past.none(3, 2), SPAN)
+    difference, swing, _ = columns_by_loops(X, codes, times)
+    np.testing.assert_allclose(columns.difference, difference, atol=1e-12)
+    np.testing.assert_allclose(columns.swing, swing, atol=1e-9)
+
+
+def test_still_rows_are_counted_with_the_row_itself():
+    X = np.array([[1.0], [1.0], [np.nan], [1.0], [2.0], [2.0]])
+    times = np.arange(6.0)
+    columns, _ = past_columns(X, np.zeros(6, dtype=int), times, Past.none(1, 1), SPAN)
+    assert columns.still[:, 0].tolist() == [0, 1, 2, 3, 0, 1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    cuts=st.lists(st.integers(0, 80), max_size=6),
+    ties=st.sampled_from([1, 3, 20]),
+    missing=st.sampled_from([0.0, 0.3]),
+)
+def test_blocks_order_and_names_do_not_matter(seed, cuts, ties, missing):
+    X, codes, times = rows_in_time(seed, missing=missing)
+    times = np.floor(times / ties)
+    whole, end = past_columns(X, codes, times, Past.none(3, 2), SPAN)
+    rng = np.random.default_rng(seed)
+    renamed = rng.permutation(3)
+    past = Past.none(3, 2)
+    found = np.empty((3, *X.shape))
+    for rows in np.split(np.argsort(times, kind="stable"), sorted(cuts)):
+        rows = rng.permutation(rows)
+        columns, past = past_columns(
+            X[rows], renamed[codes[rows]], times[rows], past, SPAN
+        )
+        found[:, rows] = columns
+    np.testing.assert_allclose(found, np.stack(whole), rtol=1e-9, atol=1e-9)
+    for name, values in vars(end).items():
+        np.testing.assert_allclose(
+            getattr(past, name)[renamed], values, rtol=1e-9, atol=1e-9, err_msg=name
+        )
+
+
+def test_many_short_and_a_few_long_entities_are_the_same_as_each_alone():
+    rng = np.random.default_rng(1)
+    codes = np.repeat(np.arange(42), [*rng.integers(1, 9, 40), 300, 9000])
+    X = (
+        rng.normal(size=(len(codes), 1))
+        * 10.0 ** rng.integers(-9, 9, len(codes))[:, None]
+    )
+    times = rng.permutation(len(codes)).astype(float)
+    columns, _ = past_columns(X, codes, times, Past.none(42, 1), SPAN)
+    for code in (0, 17, 40, 41):
+        rows = codes == code
+        alone, _ = past_columns(
+            X[rows], codes[rows], times[rows], Past.none(42, 1), SPAN
+        )
+        np.testing.assert_array_equal(columns.difference[rows], alone.difference)
+        np.testing.assert_array_equal(columns.swing[rows], alone.swing)
+
+
+def test_rows_of_one_time_are_not_each_others_past():
+    X = np.array([[1.0], [5.0], [7.0]])
+    codes = np.zeros(3, dtype=int)
+    columns, _ = past_columns(
+        X, codes, np.array([0.0, 1.0, 1.0]), Past.none(1, 1), SPAN
+    )
+    assert columns.difference[:, 0].tolist() == [0.0, 4.0, 6.0]
+
+
+def test_a_long_gap_starts_again_and_a_usual_one_does_not():
+    X = np.arange(40.0)[:, None]
+    codes = np.zeros(40, dtype=int)
+    times = np.arange(40.0)
+    for gap, begins_again in (
+        (RESTART * SPAN - 1.0, False),
+        (RESTART * SPAN + 9.0, True),
+    ):
+        later = times + gap * (np.arange(40) >= 20)
+        columns, past = past_columns(X, codes, later, Past.none(1, 1), SPAN)
+        assert (columns.difference[20, 0] == 0.0) == begins_again
+        assert columns.difference[21, 0] != 0.0
+        cut, half = past_columns(X[:20], codes[:20], later[:20], Past.none(1, 1), SPAN)
+        rest, _ = past_columns(X[20:], codes[20:], later[20:], half, SPAN)
+        np.testing.assert_array_equal(
+            np.vstack([cut.difference, rest.difference]), columns.difference
+        )
+
+
+def test_late_rows_and_rows_without_a_time_move_nothing():
+    X, codes, times = rows_in_time(3, missing=0.0)
+    _, past = past_columns(X, codes, times, Past.none(3, 2), SPAN)
+    late = np.array([times.min() - 1, np.nan])
+    columns, after = past_columns(np.zeros((2, 2)), np.array([1, 1]), late, past, SPAN)
+    soon, _ = past_columns(
+        np.zeros((1, 2)), np.array([1]), np.array([times.max() + 1]), past, SPAN
+    )
+    np.testing.assert_array_equal(columns.difference, np.repeat(soon.difference, 2, 0))
+    for name, values in vars(past).items():
+        np.testing.assert_array_equal(getattr(after, name), values)
+
+
+def test_a_table_goes_on_only_from_an_end_that_lies_before_it():
+    X, codes, times = rows_in_time(4, missing=0.0)
+    columns, past = past_columns(X, codes, times, Past.none(3, 2), SPAN)
+    again, _ = past_columns(X, codes, times, past.continued(codes, times), SPAN)
+    np.testing.assert_array_equal(again.difference, columns.difference)
+    later = past.continued(codes, times + 100)
+    np.testing.assert_array_equal(later.time, past.time)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e150, 1e300])
+def test_huge_tiny_constant_and_infinite_values_stay_finite(scale):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=300) * scale, np.full(300, scale)])
+    X[7, 0] = np.inf
+    columns, past = past_columns(
+        X, np.zeros(300, dtype=int), np.arange(300.0), Past.none(1, 2), SPAN
+    )
+    assert np.isnan(columns.difference).sum() == 1
+    assert np.isfinite(columns.swing).all()
+    assert np.isfinite(past.sums).all()
+    assert (columns.swing[:, 1] == 0).all()
+
+
+def test_a_constant_column_has_no_differences_at_all():
+    X = np.full((500, 1), 0.1)
+    columns, _ = past_columns(
+        X, np.zeros(500, dtype=int), np.arange(500.0), Past.none(1, 1), SPAN
+    )
+    assert not columns.difference.any()
+
+
+def test_a_stuck_column_falls_by_the_same_step_every_row():
+    rng = np.random.default_rng(0)
+    x = np.append(rng.normal(size=600), np.full(25, 0.3))
+    columns, _ = past_columns(
+        x[:, None], np.zeros(625, dtype=int), np.arange(625.0), Past.none(1, 1), SPAN
+    )
+    fall = np.diff(columns.swing[604:, 0])
+    assert (fall < -0.14).all()
+    assert columns.still[-1, 0] == 24
