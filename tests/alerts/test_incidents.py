@@ -8,7 +8,7 @@ import pytest
 from made_up import COLUMNS, PLANTED, made_up_findings
 from manyone.alerts.advice import advice_on_table
 from manyone.alerts.evidence import STANDS_OUT
-from manyone.alerts.incidents import find_incidents
+from manyone.alerts.incidents import Past, find_incidents
 
 
 def quiet_rows(findings):
@@ -218,3 +218,36 @@ def test_advice_counts_tasks_beyond_the_first_three(n, words):
     assert sum(i.by_chance < STANDS_OUT for i in findings.incidents) >= n
     texts = [step.text for step in advice_on_table("m", findings, 0.05)]
     assert any(words in text for text in texts)
+
+
+def test_rows_seen_before_count_as_rows_that_tell_nothing():
+    """What is past is given by numbers, or by rows whose p-values are 1."""
+    findings = made_up_findings(T=3, n=60, m=40, planted=())
+    order = np.lexsort((findings.rows.time, findings.rows.task))
+    calm = quiet_rows(findings)
+    places = np.concatenate([order[30:36], order[72:75], order[110:120:4]])
+    rows = with_alarms(calm, places, 0.004, np.resize(COLUMNS[:2], len(places)))
+    is_late = np.zeros(len(order), dtype=bool)
+    for task in range(3):
+        is_late[order[40 * task + 25 : 40 * (task + 1)]] = True
+    rank_p = np.where(is_late, rows.rank_p, 1.0)
+    with_past = replace(rows, rank_p=rank_p)
+    late = np.flatnonzero(is_late)
+    per_row = ("number", "task", "score", "p_value", "rank_p", "depth_p", "alarm")
+    only_late = replace(
+        rows,
+        **{name: getattr(rows, name)[late] for name in (*per_row, "time")},
+        **{
+            name: tuple(getattr(rows, name)[row] for row in late)
+            for name in ("leading", "reasons", "notes")
+        },
+        ids=None,
+        answers=(),
+    )
+    past = Past(rows=np.full(3, 25), tasks=np.full(3, 3))
+    wanted = find_incidents(findings.tasks, replace(with_past, ids=None), 0.05)
+    found = find_incidents(findings.tasks, only_late, 0.05, past)
+    assert len(found) == len(wanted) > 3
+    for one, other in zip(found, wanted, strict=True):
+        assert late[list(one.alarms)].tolist() == list(other.alarms)
+        assert replace(one, alarms=()) == replace(other, alarms=())

@@ -19,6 +19,8 @@ from pathlib import Path
 import manyone.alerts.evidence
 import manyone.cli.watch
 import manyone.tables.explain
+import manyone.tables.incidents
+import manyone.watch.incidents
 import manyone.watch.score_copy
 import manyone.watch.store
 from manyone.cli import main
@@ -75,12 +77,20 @@ def check_store(name, rows):
 def content(name):
     """All that a run leaves behind, without the moments at which it ran."""
     with closing(sqlite3.connect(f"{name}.state")) as store:
-        wanted = "id, task, score, p_value, alarm, drift, weight, answer, reasons"
+        wanted = (
+            "id, task, score, p_value, alarm, drift, weight, answer, reasons, incident"
+        )
         rows = store.execute(f"SELECT {wanted} FROM judged_row ORDER BY number")
         answers = store.execute("SELECT id, answer, used FROM answers")
         values = store.execute("SELECT content FROM row_values ORDER BY number")
         state = store.execute("SELECT state FROM monitor")
-        found = [query.fetchall() for query in (rows, answers, values, state)]
+        wanted = (
+            'id, task, "column", alarms, rows, "begin", "end", by_chance, worst_row'
+        )
+        incidents = store.execute(f"SELECT {wanted} FROM incidents ORDER BY id")
+        open_rows = store.execute("SELECT * FROM open_row")
+        queries = (rows, answers, values, state, incidents, open_rows)
+        found = [query.fetchall() for query in queries]
     return found, Path(f"{name}.csv").read_bytes()
 
 

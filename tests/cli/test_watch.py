@@ -442,7 +442,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(here, monkeypatch, capsys):
         if len(batches) == 2:
             (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
             self._connection.execute(f"PRAGMA max_page_count = {pages}")
-        add_rows(self, monitor, details)
+        return add_rows(self, monitor, details)
 
     capsys.readouterr()
     with monkeypatch.context() as patch:
@@ -529,7 +529,8 @@ def test_views_have_plain_columns(here):
         "id task time score p_value alarm basis drift answer file row seen"
     )
     assert " ".join(views["incidents"]) == (
-        "task column alarms rows begin end by_chance stands_out worst_row reason id"
+        "task column alarms rows begin end by_chance stands_out worst_row reason "
+        "id answer seen changed"
     )
     assert query("SELECT sum(rows), sum(alarms) FROM tasks") == query(
         "SELECT count(*), sum(alarm) FROM scores"

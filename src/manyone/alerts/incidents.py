@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 
 import numpy as np
@@ -74,6 +74,23 @@ class Incident:
 
 
 @dataclass(frozen=True, eq=False)
+class Past:
+    """What was seen before the rows that are looked at, where rows come in a stream.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (T,)
+        Rows of each task that were looked at before. They count for what chance
+        explains, and are evidence of nothing.
+    tasks : ndarray of shape (T,)
+        Tasks that the stream has had by the end of each task's rows.
+    """
+
+    rows: Codes
+    tasks: Codes
+
+
+@dataclass(frozen=True, eq=False)
 class Findings:
     """What a scored table shows.
 
@@ -84,11 +101,15 @@ class Findings:
     rate : float or None
         Promised share of alarms among normal rows; None if alarms were chosen in
         another way, so that their number says nothing.
+    found : tuple of Incident or None
+        Incidents where they are known already; None: to be found.
     """
 
     tasks: Tasks
     rows: Rows
     rate: float | None
+    _: KW_ONLY
+    found: tuple[Incident, ...] | None = None
 
     @cached_property
     def counts(self) -> Codes:
@@ -106,6 +127,8 @@ class Findings:
     @cached_property
     def incidents(self) -> tuple[Incident, ...]:
         """Alarms that belong together, most telling first."""
+        if self.found is not None:
+            return self.found
         return find_incidents(self.tasks, self.rows, self.rate)
 
     @cached_property
@@ -170,7 +193,7 @@ class Findings:
 
 
 def find_incidents(
-    tasks: Tasks, rows: Rows, rate: float | None
+    tasks: Tasks, rows: Rows, rate: float | None, past: Past | None = None
 ) -> tuple[Incident, ...]:
     """Group alarms, most telling incident first.
 
@@ -182,18 +205,25 @@ def find_incidents(
         incidents.
     rate : float or None
         Promised share of alarms among normal rows; None: no calm is long.
+    past : Past or None
+        Where the rows go on from others.
 
     Returns
     -------
     tuple of Incident
         By the evidence, `Incident.by_chance`, then by depth.
     """
-    grouping = _Grouping(tasks, rows, rate)
+    grouping = _Grouping(tasks, rows, rate, past)
     incidents: list[Incident] = []
     for alarms in alarms_by_task(rows):
         incidents += grouping.incidents_of_task(alarms)
     incidents.sort(key=lambda i: (i.by_chance, -i.depth, i.task, i.alarms))
     return tuple(incidents)
+
+
+def longest_calm(rate: float | None) -> float:
+    """Rows of a task without an alarm that may lie within an incident."""
+    return np.inf if rate is None else 0.5 / rate
 
 
 def alarms_by_task(rows: Rows) -> Iterator[Codes]:
@@ -213,15 +243,20 @@ def _least(incidents: Sequence[Incident]) -> float:
 class _Grouping:
     """What incidents of one table need to know about it."""
 
-    def __init__(self, tasks: Tasks, rows: Rows, rate: float | None) -> None:
+    def __init__(
+        self, tasks: Tasks, rows: Rows, rate: float | None, past: Past | None
+    ) -> None:
         self.tasks = tasks
         self.rows = rows
         self.counts = np.bincount(rows.task, minlength=len(tasks.names))
-        self.watched = int(np.count_nonzero(self.counts))
+        if past is None:
+            watched = np.count_nonzero(self.counts)
+            past = Past(np.zeros_like(self.counts), np.full_like(self.counts, watched))
+        self.seen = self.counts + past.rows
+        self.watched = past.tasks
         below = tasks.threshold[rows.task] - rows.score
         self.depth = np.nan_to_num(below / tasks.unit[rows.task])
-        has_pauses = rows.time is not None and rate is not None
-        self.pause = 0.5 / rate if has_pauses and rate is not None else np.inf
+        self.pause = np.inf if rows.time is None else longest_calm(rate)
         # Rows by task and time, and the number of each row among those of its task.
         time = np.zeros(len(rows.task)) if rows.time is None else rows.time
         self.order = np.lexsort((time, rows.task))
@@ -274,10 +309,11 @@ class _Grouping:
             task=task,
             columns=tuple(name for name, _ in leading.most_common() if name),
             alarms=tuple(worst_first.tolist()),
-            rows=int(self.counts[task]),
+            rows=int(self.seen[task]),
             begin=float(when[alarms].min()),
             end=float(when[alarms].max()),
-            by_chance=self.watched * self._chance(alarms, task, with_quiet_rows),
+            by_chance=int(self.watched[task])
+            * self._chance(alarms, task, with_quiet_rows),
             depth=float(self.depth[worst]),
             worst_row=int(rows.number[worst]) if rows.ids is None else rows.ids[worst],
             reason=next(iter(rows.reasons[worst]), ""),
@@ -288,14 +324,14 @@ class _Grouping:
         counted = float(self.tasks.counted[task])
         if counted <= 0.0:
             return 1.0
-        count = int(self.counts[task])
+        count = int(self.seen[task])
         first = int(self.place[alarms[0]])
         span = int(self.place[alarms[-1]]) - first + 1
         in_task = alarms
         in_window = alarms
         if with_quiet_rows:
             start = int(self.starts[task])
-            in_task = self.order[start : start + count]
+            in_task = self.order[start : start + int(self.counts[task])]
             in_window = self.order[start + first : start + first + span]
         p = self.rows.rank_p[in_task]
         if self.rows.time is None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from manyone._types import Array, Codes, Mask
 
@@ -38,6 +41,20 @@ class Tasks:
     unit: Array
     left_out: Array
     starts: Codes
+
+    def take(self, numbers: Sequence[int]) -> Tasks:
+        """Some of the tasks, which may repeat, without their left-out scores."""
+        chosen = np.array(numbers, dtype=np.intp)
+        return Tasks(
+            names=tuple(self.names[number] for number in numbers),
+            trained=self.trained[chosen],
+            basis=tuple(self.basis[number] for number in numbers),
+            counted=self.counted[chosen],
+            threshold=self.threshold[chosen],
+            unit=self.unit[chosen],
+            left_out=np.empty(0),
+            starts=np.zeros(len(chosen) + 1, dtype=np.intp),
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,10 @@ In a shell::
   manyone watch fleet.manyone rows.csv --state fleet.state --id reading --feedback answers.csv
   manyone watch fleet.manyone rows.csv --state fleet.state --json --exit-code   for a scheduler
 
-STATE is one SQLite file with all that was seen; dashboards read its views scores, alarms, tasks,
-rates_by_day, answers and files. The feedback table has the columns id and normal, or id and answer
-(normal, fault, later). A command that was killed goes on where it was: run it again.
+STATE is one SQLite file with all that was seen; dashboards read its views scores, alarms,
+incidents, tasks, rates_by_day, answers and files. The feedback table has the columns id and
+normal, or id and answer (normal, fault, later). A command that was killed goes on where it was:
+run it again.
 Exit codes: 0; 3 if something stands out and --exit-code asks; 2 for bad input; 1 for our mistakes.
 """
 
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from manyone._types import Array, Codes
+from manyone._types import Array, Mask
 from manyone.cli.common import STANDS_OUT, InputError, examples, print_lines, progress
 from manyone.cli.models import (
     BadCells,
@@ -56,14 +57,19 @@ if TYPE_CHECKING:
     import polars as pl
 
     from manyone.tables import TableModel
+    from manyone.tables.answers import Answers
+    from manyone.tables.frames import Frame
+    from manyone.tables.incidents import ScoredBlock
     from manyone.watch import Monitor, MonitorState, Watched
+    from manyone.watch.incidents import StreamIncident
     from manyone.watch.score_copy import ScoreCopy
     from manyone.watch.store import Answer, RowDetails, Store, Totals
 
 _BATCH = 5000  # rows of one transaction
 _STREAM = Path("-")
 _ALIKE = 0.5  # rows that count for less resemble the one before
-_MOST_SHOWN = 20  # drifting tasks in the table on the screen
+_MOST_SHOWN = 20  # lines of a table on the screen
+_INCIDENTS_IN_JSON = 100  # the most telling ones
 _ANSWERS = ("normal", "fault", "later")
 
 
@@ -143,29 +149,31 @@ def watch(
         run.finish()
         lost = store.without_rows([answer.row_id for answer in answers])
         stored = store.totals()
+        summary = _summary(run.totals, monitor, store)
     totals = run.totals
     seconds = round(clock.monotonic() - begin, 3)
     if metrics is not None:
         _write_metrics(metrics, stored, seconds)
     _warn(totals, run, source, answers, lost)
     if as_json:
-        summary = {
+        about_run = {
             "model": str(model),
             "table": str(source),
             "state": str(state),
-            **_summary(totals, monitor),
+            **summary,
             "answers": {"new": new_answers, "without_row": len(lost)},
             "seconds": seconds,
         }
-        typer.echo(json.dumps(summary))
+        typer.echo(json.dumps(about_run))
     else:
         _show_totals(totals, monitor)
+        _show_incidents(summary)
         if answers:
             typer.echo(f"{new_answers:,} of {len(answers):,} answers were new")
         _show_drift(monitor)
         if out is not None:
             typer.echo(f"Scores: {out}")
-    if exit_code and stands_out(totals, monitor):
+    if exit_code and summary["stands_out"]:
         raise typer.Exit(STANDS_OUT)
 
 
@@ -221,22 +229,29 @@ class _Totals:
     unknown: Counter[str] = field(default_factory=Counter)
     late: list[int] = field(default_factory=list)
     newly_drifting: list[str] = field(default_factory=list)
+    drift_stands_out: bool = False
     known_alarms: int = 0
+    first_alarms: dict[int, list[int]] = field(default_factory=dict)
 
-    def count(self, watched: Watched, labels: list[str]) -> None:
-        """Count rows, those whose id was seen before apart."""
-        new = np.flatnonzero(watched.new)
-        self.rows += len(new)
-        self.repeated += len(watched.new) - len(new)
-        for row in new.tolist():
-            if watched.alarm[row]:
-                self.alarms += 1
-                self.alarms_by_task[labels[row]] += 1
-            if watched.known[row]:
-                self.rows_by_code[int(watched.codes[row])] += 1
-                self.known_alarms += bool(watched.alarm[row])
-            else:
-                self.unknown[labels[row]] += 1
+    def count(self, answers: Answers, counts: Mask, repeated: int) -> None:
+        """Count new rows, and the alarms among them that count for something."""
+        names = [label_text(label) for label in answers.labels.tolist()]
+        self.rows += len(names)
+        self.repeated += repeated
+        known = answers.codes >= 0
+        self.rows_by_code.update(answers.codes[known].tolist())
+        self.unknown.update(names[row] for row in np.flatnonzero(~known).tolist())
+        alarms = np.flatnonzero(answers.alarm & counts)
+        self.alarms += len(alarms)
+        self.known_alarms += int(np.count_nonzero(known[alarms]))
+        self.alarms_by_task.update(names[row] for row in alarms.tolist())
+
+    def add_incidents(self, incidents: list[StreamIncident]) -> None:
+        """Note incidents that new alarms have joined, instead of what they were before."""
+        for stretch in {incident.stretch for incident in incidents}:
+            self.first_alarms[stretch] = []
+        for incident in incidents:
+            self.first_alarms[incident.stretch].append(incident.alarms[0])
 
 
 @dataclass(frozen=True)
@@ -273,8 +288,11 @@ class _Run:
         source: Source,
         options: _Options,
     ) -> None:
+        from manyone.watch.incidents import IncidentFinder
+
         self.totals = _Totals()
         self.tail: Tail | None = None
+        self._finder = IncidentFinder(store, model)
         self._store = store
         self._monitor = monitor
         self._model = model
@@ -335,27 +353,58 @@ class _Run:
             self._copy.catch_up()
 
     def _watch_block(self, block: Block, file_number: int) -> None:
-        """Judge the rows of a block, and hand them to the store."""
-        from manyone.tables.frames import as_table, task_labels
+        """Judge the rows of a block, and hand them to the store with their incidents."""
+        from manyone.tables.frames import as_table
+        from manyone.tables.incidents import REASONS, scored_block
+        from manyone.watch.incidents import rows_for_incidents
 
         # Before each batch, so that a run that was killed goes on as it would have.
         self._store.use_answers(self._monitor)
-        table = block.table
-        times = self._times(table)
-        flagged = self._monitor.state.flagged >= 0
+        state = self._monitor.state
+        flagged = state.flagged >= 0
+        most = state.most.copy()
+        frame = as_table(block.table)
         with about(self._source, block.first_row):
-            watched = self._monitor.update(
-                table,
-                time=None if times is None else times.to_list(),
-                id=self._ids(block),
-            )
-            labels = task_labels(as_table(table), self._model.task_columns).tolist()
-        moments = self._moments(table)
-        self.totals.count(watched, [label_text(label) for label in labels])
-        self._note_late(watched, labels, moments, block.first_row)
-        details = self._details(block, watched, labels, moments, file_number)
-        self._store.add_rows(self._monitor, details)
-        self._note_drift(np.flatnonzero((self._monitor.state.flagged >= 0) & ~flagged))
+            watched = self._watched(block)
+            answers = self._answers(watched, frame)
+            top = max(REASONS, self._options.explain)
+            scored = scored_block(self._model, frame, answers, top=top)
+        moments = self._moments(block.table)
+        counts = np.ones(len(answers.rows), dtype=bool)
+        self.totals.count(answers, counts, len(watched.new) - len(answers.rows))
+        self._note_late(answers, moments, block.first_row)
+        details = self._details(block, scored, moments, file_number)
+        numbers = self._store.add_rows(self._monitor, details)
+        rows = rows_for_incidents(self._model, state, scored, counts)
+        rows["number"] = numbers
+        self.totals.add_incidents(self._finder.add(details.task, answers.codes, rows))
+        self._note_drift(flagged, most)
+
+    def _watched(self, block: Block) -> Watched:
+        """What the monitor says of the rows of a block."""
+        times = self._times(block.table)
+        return self._monitor.update(
+            block.table,
+            time=None if times is None else times.to_list(),
+            id=self._ids(block),
+        )
+
+    def _answers(self, watched: Watched, frame: Frame) -> Answers:
+        """The same of those that are new."""
+        from manyone.tables.answers import BASES, Answers
+        from manyone.tables.frames import task_labels
+
+        new = np.flatnonzero(watched.new)
+        basis = np.searchsorted(BASES, watched.basis[new])
+        return Answers(
+            rows=new,
+            labels=task_labels(frame, self._model.task_columns)[new],
+            codes=watched.codes[new],
+            score=watched.score[new],
+            p_value=watched.p_value[new],
+            alarm=watched.alarm[new],
+            basis=basis.astype(np.intp),
+        )
 
     def _ids(self, block: Block) -> list[str]:
         """Ids of the rows of a block; numbers where no column holds ids."""
@@ -382,68 +431,63 @@ class _Run:
             return np.full(len(table), np.nan)
         return as_times(read_column(as_table(table).get_column(name)))
 
-    def _note_late(
-        self, watched: Watched, labels: list[Any], moments: Array, first_row: int
-    ) -> None:
+    def _note_late(self, answers: Answers, moments: Array, first_row: int) -> None:
         """Note rows that are older than a row of their task before them."""
-        for row in np.flatnonzero(watched.new & watched.known).tolist():
+        known = np.flatnonzero(answers.codes >= 0)
+        labels = answers.labels[known].tolist()
+        for row, label in zip(answers.rows[known].tolist(), labels, strict=True):
             moment = float(moments[row])
-            task = str(labels[row])
+            task = str(label)
             if moment < self._latest.get(task, -np.inf):
                 self.totals.late.append(first_row + row)
             elif moment == moment:  # not missing
                 self._latest[task] = moment
 
     def _details(
-        self,
-        block: Block,
-        watched: Watched,
-        labels: list[Any],
-        moments: Array,
-        file_number: int,
+        self, block: Block, scored: ScoredBlock, moments: Array, file_number: int
     ) -> RowDetails:
         """What the store keeps of the new rows of a block."""
+        from manyone.tables.answers import BASES
         from manyone.watch.store import RowDetails
 
-        new = np.flatnonzero(watched.new)
+        answers = scored.answers
+        new = answers.rows
         rows = block.table[new.tolist()]
         kept = chosen_columns("--keep", self._options.keep, block.table, self._source)
         times = self._times(rows)
         nothing: list[str | None] = [None] * len(rows)
+        reasons = nothing.copy()
+        alarms = np.flatnonzero(answers.alarm).tolist()
+        for row, sentences in zip(alarms, scored.reasons, strict=True):
+            reasons[row] = json.dumps(sentences)
+        labels = answers.labels.tolist()
         return RowDetails(
             file=file_number,
             file_row=(block.first_row + new).tolist(),
-            task=[None if labels[row] is None else str(labels[row]) for row in new],
+            task=[None if label is None else str(label) for label in labels],
             time=nothing if times is None else times.cast(str).to_list(),
             moment=moments[new],
-            basis=watched.basis[new].tolist(),
+            basis=BASES[answers.basis].tolist(),
+            alarm=answers.alarm,
+            muted=nothing,
             kept=[*_as_json(rows.select(kept))] if kept else nothing,
-            reasons=self._reasons(rows, watched, new),
+            reasons=reasons,
             values=_as_json(rows) if self._options.keep_days else None,
         )
 
-    def _reasons(
-        self, rows: pl.DataFrame, watched: Watched, new: Codes
-    ) -> list[str | None]:
-        """Reasons for the alarms among new rows, in JSON."""
-        from manyone.tables.explain import explain_rows
-        from manyone.tables.frames import as_table
+    def _note_drift(self, flagged: Mask, most: Array) -> None:
+        """Note tasks that have just been found to drift, by what they were before.
 
-        reasons: list[str | None] = [None] * len(new)
-        alarmed = np.flatnonzero(watched.alarm[new])
-        if self._options.explain and len(alarmed):
-            frame = as_table(rows[alarmed.tolist()])
-            codes = watched.codes[new][alarmed]
-            explained = explain_rows(self._model, frame, codes, self._options.explain)
-            for row, sentences in zip(
-                alarmed.tolist(), explained.sentences().tolist(), strict=True
-            ):
-                reasons[row] = json.dumps([text for text in sentences if text])
-        return reasons
+        Some of many quiet tasks are flagged. Drift stands out where the bets of a task
+        have won so much that no task of the fleet should by chance.
+        """
+        from manyone.alerts.evidence import STANDS_OUT as LEVEL
 
-    def _note_drift(self, codes: Codes) -> None:
-        """Note tasks that have just been found to drift."""
         state = self._monitor.state
+        codes = np.flatnonzero((state.flagged >= 0) & ~flagged)
+        needed = np.log(len(most) / LEVEL)
+        if np.any((state.most >= needed) & (most < needed)):
+            self.totals.drift_stands_out = True
         drifting = [
             (str(self._model.tasks_[t]), *_when_it_drifts(state, t))
             for t in codes.tolist()
@@ -520,33 +564,28 @@ def _refuse_gaps(
 # ---------------------------------------------------------------------------- what is reported
 
 
-def stands_out(totals: _Totals, monitor: Monitor) -> bool:
-    """Whether somebody should look at what this command has seen.
+def _more_than_chance(totals: _Totals, monitor: Monitor) -> bool:
+    """Whether chance does not explain the number of alarms of this command."""
+    from manyone.alerts.evidence import STANDS_OUT as LEVEL
+    from manyone.alerts.evidence import alarm_law, chance_of, highest_rate, total_law
 
-    A task was newly found to drift, or there are more alarms than chance explains.
-    """
-    from manyone.alerts.evidence import (
-        STANDS_OUT,
-        alarm_law,
-        chance_of,
-        highest_rate,
-        total_law,
-    )
-
-    if totals.newly_drifting:
-        return True
     state = monitor.state
     references = np.count_nonzero(~np.isnan(state.window), axis=1)
     laws = []
     for code, rows in totals.rows_by_code.items():
         reference = float(references[code])
         laws.append(alarm_law(rows, reference, highest_rate(state.rate, reference)))
-    return chance_of(totals.known_alarms, total_law(laws)) < STANDS_OUT
+    return chance_of(totals.known_alarms, total_law(laws)) < LEVEL
 
 
-def _summary(totals: _Totals, monitor: Monitor) -> dict[str, Any]:
+def _summary(totals: _Totals, monitor: Monitor, store: Store) -> dict[str, Any]:
     """For machines."""
     state = monitor.state
+    joined = store.incidents(
+        [number for numbers in totals.first_alarms.values() for number in numbers]
+    )
+    outstanding = sum(line["stands_out"] for line in joined)
+    more_than_chance = _more_than_chance(totals, monitor)
     drifting = np.flatnonzero(state.flagged >= 0).tolist()
     return {
         "rows": totals.rows,
@@ -567,7 +606,10 @@ def _summary(totals: _Totals, monitor: Monitor) -> dict[str, Any]:
             for t in drifting
         ],
         "newly_drifting": totals.newly_drifting,
-        "stands_out": stands_out(totals, monitor),
+        "more_alarms_than_chance": more_than_chance,
+        "incidents_standing_out": outstanding,
+        "incidents": joined[:_INCIDENTS_IN_JSON],
+        "stands_out": outstanding > 0 or more_than_chance or totals.drift_stands_out,
     }
 
 
@@ -601,6 +643,32 @@ def _show_totals(totals: _Totals, monitor: Monitor) -> None:
             f"{plural(totals.unknown.total(), 'row')} of tasks never seen ({names}): compared "
             "with all tasks, nothing is learned from them; manyone enroll makes tasks known"
         )
+
+
+def _show_incidents(summary: dict[str, Any]) -> None:
+    """Incidents that stand out, or that none does."""
+    outstanding = [line for line in summary["incidents"] if line["stands_out"]]
+    lines = [
+        (
+            line["task"],
+            line["column"],
+            f"{line['alarms']:,}",
+            _moment(str(line["begin"]), 0),
+            _moment(str(line["end"]), 0),
+            line["reason"],
+        )
+        for line in outstanding[:_MOST_SHOWN]
+    ]
+    if lines:
+        heads = ("task", "column", "alarms", "begin", "end", "reason")
+        print_lines("Incidents that stand out", heads, lines)
+        more = summary["incidents_standing_out"] - len(lines)
+        if more > 0:
+            typer.echo(f"And {more:,} more.")
+    elif summary["more_alarms_than_chance"]:
+        typer.echo("More alarms than chance explains, in no single incident.")
+    else:
+        typer.echo("No incident stands out from chance.")
 
 
 def _warn(

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 #: Alarms of a block that get reasons, those farthest below their threshold first.
 MOST_EXPLAINED = 20_000
-_REASONS = 3
+#: Reasons for each alarm, unless more are asked for.
+REASONS = 3
 # What it means that a view finds a row unusual.
 _VIEWS = {
     "strangers": "looks like a row of another task",
@@ -79,7 +80,12 @@ class ScoredBlock:
 
 
 def scored_block(
-    model: TableModel, frame: nw.DataFrame[Any], answers: Answers, first_row: int = 0
+    model: TableModel,
+    frame: nw.DataFrame[Any],
+    answers: Answers,
+    first_row: int = 0,
+    *,
+    top: int = REASONS,
 ) -> ScoredBlock:
     """Explain the alarms of some rows, and read their times.
 
@@ -92,11 +98,13 @@ def scored_block(
         Of the model about them.
     first_row : int
         Number of the first of them in the table.
+    top : int
+        Reasons for each alarm.
     """
     is_unknown = answers.codes == MISSING
     time, dated, remark = _times(model, frame)
     alarms = np.flatnonzero(answers.alarm)
-    leading, reasons, notes = _explained(model, frame, answers, alarms)
+    leading, reasons, notes = _explained(model, frame, answers, alarms, top)
     return ScoredBlock(
         answers=replace(answers, rows=answers.rows + first_row),
         unknown_names=[
@@ -147,7 +155,7 @@ def findings_of(
         task=codes,
         score=score,
         p_value=_joined([block.answers.p_value for block in blocks]),
-        rank_p=_rank_pvalues(model, score, codes),
+        rank_p=rank_pvalues(model, score, codes),
         depth_p=depth_p,
         alarm=alarm,
         leading=_spread("", [block.leading for block in blocks], alarms, len(codes)),
@@ -276,7 +284,11 @@ def _moments(when: Array, rows: Rows) -> NDArray[Any]:
 
 
 def _explained(
-    model: TableModel, frame: nw.DataFrame[Any], answers: Answers, alarms: Codes
+    model: TableModel,
+    frame: nw.DataFrame[Any],
+    answers: Answers,
+    alarms: Codes,
+    top: int,
 ) -> tuple[list[str], list[tuple[str, ...]], list[str]]:
     """Leading column, reasons and a remark for alarms, at most for the deepest."""
     leading = [""] * len(alarms)
@@ -288,7 +300,7 @@ def _explained(
         return leading, reasons, notes
     explained = alarms[chosen]
     part = frame[answers.rows[explained].tolist()]
-    why = explain_rows(model, part, answers.codes[explained], _REASONS)
+    why = explain_rows(model, part, answers.codes[explained], top)
     columns = why.leading()
     sentences = why.sentences().tolist()
     for number, place in enumerate(chosen.tolist()):
@@ -315,7 +327,7 @@ def _depths(
     return depth
 
 
-def _rank_pvalues(model: TableModel, score: Array, codes: Codes) -> Array:
+def rank_pvalues(model: TableModel, score: Array, codes: Codes) -> Array:
     """P-value of each row by ranks of left-out rows; 1 where the task is unknown."""
     p = np.ones(len(score))
     is_known = codes < len(model.tasks_)

@@ -7,16 +7,20 @@ may change with `FORMAT`.
 view           its columns
 =============  =====================================================================================
 scores         id, task, time, score, p_value, alarm, basis, drift, answer, file, row, seen
-alarms         the same and reason, for rows that raised an alarm
+alarms         the same and reason, muted, incident, for rows that raised an alarm
 tasks          task, rows, alarms, latest, drift_since, drift_flagged
 rates_by_day   day, task, rows, alarms
 answers        id, answer, given, used
 files          path, rows, bytes, read
-incidents      task, column, alarms, rows, begin, end, by_chance, stands_out, worst_row, reason, id
+incidents      task, column, alarms, rows, begin, end, by_chance, stands_out, worst_row, reason,
+               id, answer, seen, changed
 =============  =====================================================================================
 
 ``time`` and ``latest`` are as the table had them. ``seen``, ``given`` and ``read`` are when it
-happened, in UTC. ``alarm`` and ``drift`` are 0 or 1. ``answer`` is normal, fault, later or nothing.
+happened, in UTC. ``alarm``, ``drift`` and ``stands_out`` are 0 or 1. ``answer`` is normal, fault or
+nothing, in ``answers`` also later. An incident is normal only if all its alarms were called so. It
+was first ``seen`` and last ``changed``; its ``id`` is that of its first alarm. ``muted`` says why
+an alarm counts for nothing.
 """
 
 #: "many" in ASCII: tells our stores from other databases.
@@ -56,15 +60,19 @@ CREATE TABLE judged_row (
     score REAL NOT NULL,
     p_value REAL NOT NULL,
     alarm INTEGER NOT NULL,
+    raised INTEGER NOT NULL,-- by the monitor; --at-least and --direction take alarms away
+    muted TEXT,             -- why, where the alarm is muted
     basis TEXT NOT NULL,
     drift INTEGER NOT NULL,
     weight REAL NOT NULL,   -- with which it was taken as normal
     answer INTEGER NOT NULL,-- 1 normal, 0 fault, -1 none
     kept TEXT,              -- JSON object of the columns of --keep
-    reasons TEXT,           -- JSON array of the reasons of --explain
+    reasons TEXT,           -- JSON array of the reasons for an alarm
+    incident TEXT,          -- id of the incident that the alarm belongs to
     seen TEXT NOT NULL
 );
 CREATE INDEX alarm_by_number ON judged_row (number) WHERE alarm = 1;
+CREATE INDEX alarm_by_incident ON judged_row (incident) WHERE incident IS NOT NULL;
 
 -- What stood in the rows, for reasons and refits; --keep-days prunes it.
 CREATE TABLE row_values (
@@ -78,6 +86,7 @@ CREATE TABLE task (
     name TEXT PRIMARY KEY,
     rows INTEGER NOT NULL,
     alarms INTEGER NOT NULL,
+    first_row INTEGER NOT NULL, -- its number
     latest TEXT,
     latest_moment REAL,
     drift_since TEXT,
@@ -96,18 +105,35 @@ CREATE INDEX answer_by_id ON answer (id);
 CREATE INDEX answer_unused ON answer (number) WHERE used = 0;
 
 CREATE TABLE incident (
-    id TEXT PRIMARY KEY,
-    task TEXT,
-    "column" TEXT,
+    id TEXT PRIMARY KEY,        -- of its first alarm
+    stretch INTEGER NOT NULL,   -- number of the row that its stretch begins with
+    task TEXT NOT NULL,
+    "column" TEXT NOT NULL,
     alarms INTEGER NOT NULL,
     rows INTEGER NOT NULL,
-    "begin" TEXT,
-    "end" TEXT,
+    "begin" NOT NULL,           -- times of its first and last alarm, or numbers of rows
+    "end" NOT NULL,
     by_chance REAL NOT NULL,
     stands_out INTEGER NOT NULL,
-    worst_row TEXT,
-    reason TEXT,
-    seen TEXT NOT NULL
+    worst_row TEXT NOT NULL,    -- its id
+    reason TEXT NOT NULL,
+    seen TEXT NOT NULL,
+    changed TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX incident_by_stretch ON incident (stretch);
+
+-- Rows of stretches that may go on, for incidents.
+CREATE TABLE open_row (
+    task TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    score REAL NOT NULL,
+    rank_p REAL NOT NULL,
+    depth_p REAL NOT NULL,
+    alarm INTEGER NOT NULL,
+    leading TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    PRIMARY KEY (task, number)
 ) WITHOUT ROWID;
 
 -- Copies of the scores that --out asked for, and how far each was written.
@@ -130,7 +156,8 @@ FROM judged_row JOIN file ON file.number = judged_row.file;
 CREATE VIEW alarms AS
 SELECT id, task, time, score, p_value, alarm, basis, drift,
     CASE answer WHEN 1 THEN 'normal' WHEN 0 THEN 'fault' END AS answer,
-    file.path AS file, file_row AS row, seen, json_extract(reasons, '$[0]') AS reason
+    file.path AS file, file_row AS row, seen, json_extract(reasons, '$[0]') AS reason,
+    muted, incident
 FROM judged_row JOIN file ON file.number = judged_row.file
 WHERE alarm = 1;
 
@@ -148,6 +175,9 @@ CREATE VIEW files AS SELECT path, rows, bytes, read FROM file;
 
 CREATE VIEW incidents AS
 SELECT task, "column", alarms, rows, "begin", "end", by_chance, stands_out, worst_row,
-    reason, id
+    reason, id,
+    (SELECT CASE WHEN sum(answer = 0) THEN 'fault' WHEN min(answer) = 1 THEN 'normal' END
+     FROM judged_row WHERE judged_row.incident = incident.id) AS answer,
+    seen, changed
 FROM incident;
 """

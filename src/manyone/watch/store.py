@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manyone._types import Array, Mask
 from manyone.alerts.metrics import Metric
 from manyone.tablefiles.tail import Consumed
+from manyone.watch.incidents import STREAM_ROW, StreamIncident, StreamRows
 from manyone.watch.memory import ROW, Id, JudgedRows, Memory
 from manyone.watch.monitor import Monitor
 from manyone.watch.schema import APPLICATION, FORMAT, TABLES, VIEWS
@@ -85,6 +85,10 @@ class RowDetails:
     moment : ndarray of shape (n,)
         The time as a number, NaN where there is none.
     basis : list of str
+    alarm : ndarray of bool of shape (n,)
+        Alarms that are left of those of the monitor.
+    muted : list of str or None
+        Why an alarm is muted.
     kept, reasons : list of str or None
         In JSON.
     values : list of str or None
@@ -97,6 +101,8 @@ class RowDetails:
     time: list[str | None]
     moment: Array
     basis: list[str]
+    alarm: Mask
+    muted: list[str | None]
     kept: list[str | None]
     reasons: list[str | None]
     values: list[str] | None
@@ -172,7 +178,7 @@ class StoredRows:
         """Which ids are in the store (n,), and their rows (n,); zeros for the others."""
         texts = [str(row_id) for row_id in ids]
         cursor = self._connection.execute(
-            "SELECT id, code, score, p_value, alarm, drift, weight, answer "
+            "SELECT id, code, score, p_value, raised, drift, weight, answer "
             "FROM judged_row WHERE id IN (SELECT value FROM json_each(?))",
             (json.dumps(texts),),
         )
@@ -325,8 +331,14 @@ class Store:
 
     # --------------------------------------------------------------------------------- rows
 
-    def add_rows(self, monitor: Monitor, details: RowDetails) -> None:
-        """Write the rows that the monitor has just judged, and their tasks."""
+    def add_rows(self, monitor: Monitor, details: RowDetails) -> range:
+        """Write the rows that the monitor has just judged, and their tasks.
+
+        Returns
+        -------
+        range
+            Their numbers.
+        """
         memory = monitor.state.memory
         assert isinstance(memory, StoredRows)
         ids, rows = memory.added
@@ -334,11 +346,11 @@ class Store:
         numbers = range(first, first + len(ids))
         seen = _now()
         judged = (rows[name].tolist() for name in ROW.names or ())
-        code, score, p_value, alarm, drift, weight, answer = judged
+        code, score, p_value, raised, drift, weight, answer = judged
         moment = _gaps_as_none(details.moment)
         self._connection.executemany(
             "INSERT INTO judged_row VALUES "
-            "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?)",
             zip(
                 numbers,
                 ids,
@@ -350,7 +362,9 @@ class Store:
                 moment,
                 score,
                 p_value,
-                alarm,
+                details.alarm.tolist(),
+                raised,
+                details.muted,
                 details.basis,
                 drift,
                 weight,
@@ -366,33 +380,41 @@ class Store:
                 "INSERT INTO row_values VALUES (?, ?, ?)",
                 zip(numbers, details.values, [seen] * len(ids), strict=True),
             )
-        self._count_tasks(details.task, rows["alarm"], details.time, moment)
+        self._count_tasks(numbers, details, moment)
         memory.add([], rows[:0])
+        return numbers
 
     def _count_tasks(
-        self,
-        tasks: list[str | None],
-        alarm: NDArray[np.bool_],
-        times: list[str | None],
-        moments: list[float | None],
+        self, numbers: range, details: RowDetails, moments: list[float | None]
     ) -> None:
         """Count rows and alarms of tasks, and note when each was seen last."""
         self._connection.executemany(
-            "INSERT INTO task (name, rows, alarms, latest, latest_moment) "
-            "VALUES (?, 1, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
+            "INSERT INTO task (name, rows, alarms, first_row, latest, latest_moment) "
+            "VALUES (?, 1, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
             "rows = rows + 1, alarms = alarms + excluded.alarms, "
             "latest = CASE WHEN excluded.latest_moment < latest_moment "
             "THEN latest ELSE coalesce(excluded.latest, latest) END, "
             "latest_moment = max(coalesce(latest_moment, excluded.latest_moment), "
             "coalesce(excluded.latest_moment, latest_moment))",
             (
-                (task, int(alarmed), time, moment)
-                for task, alarmed, time, moment in zip(
-                    tasks, alarm, times, moments, strict=True
+                (task, alarm, number, time, moment)
+                for task, alarm, number, time, moment in zip(
+                    details.task,
+                    details.alarm.tolist(),
+                    numbers,
+                    details.time,
+                    moments,
+                    strict=True,
                 )
                 if task is not None
             ),
         )
+
+    def tasks_seen(self) -> list[tuple[str, int, int]]:
+        """Name, rows and number of the first row of every task so far."""
+        return self._connection.execute(
+            "SELECT name, rows, first_row FROM task"
+        ).fetchall()
 
     def set_drift(self, drifting: Iterable[tuple[str, str, str]]) -> None:
         """Note tasks that drift, since when, and when they were flagged."""
@@ -427,6 +449,112 @@ class Store:
         )
         return cursor.rowcount
 
+    # ---------------------------------------------------------------------------- incidents
+
+    def open_rows(self, tasks: Sequence[str]) -> dict[str, StreamRows]:
+        """Rows of stretches that may go on, of some tasks, in their order."""
+        cursor = self._connection.execute(
+            "SELECT task, number, place, score, rank_p, depth_p, alarm, leading, reason "
+            "FROM open_row WHERE task IN (SELECT value FROM json_each(?)) "
+            "ORDER BY task, number",
+            (json.dumps(tasks),),
+        )
+        by_task: dict[str, list[tuple[Any, ...]]] = {}
+        for task, *values in cursor:
+            by_task.setdefault(task, []).append(tuple(values))
+        with _sound(self.path):
+            return {
+                task: np.array(rows, dtype=STREAM_ROW) for task, rows in by_task.items()
+            }
+
+    def keep_open_rows(self, task: str, rows: StreamRows, new: StreamRows) -> None:
+        """Keep the rows of a stretch that may go on, of which some are new, and no other."""
+        first = int(rows["number"][0]) if len(rows) else int(new["number"][-1]) + 1
+        self._connection.execute(
+            "DELETE FROM open_row WHERE task = ? AND number < ?", (task, first)
+        )
+        fresh = rows[rows["number"] >= new["number"][0]]
+        self._connection.executemany(
+            "INSERT INTO open_row VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            ((task, *values) for values in fresh.tolist()),
+        )
+
+    def set_incidents(
+        self, stretches: Sequence[int], incidents: Sequence[StreamIncident]
+    ) -> None:
+        """Keep the incidents of some stretches instead of those that they had.
+
+        What stood out once stands out: more alarms explain away none before them.
+        """
+        changed = _now()
+        ids = self._ids([incident.alarms[0] for incident in incidents])
+        self._connection.execute(
+            "DELETE FROM incident WHERE stretch IN (SELECT value FROM json_each(?)) "
+            "AND id NOT IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(stretches)), json.dumps(list(ids.values()))),
+        )
+        when = "(SELECT coalesce(time, number - 1) FROM judged_row WHERE number = ?)"
+        self._connection.executemany(
+            "INSERT INTO incident VALUES "
+            f"(?, ?, ?, ?, ?, ?, {when}, {when}, ?, ?, "
+            "(SELECT id FROM judged_row WHERE number = ?), ?, ?, ?) "
+            'ON CONFLICT (id) DO UPDATE SET "column" = excluded."column", '
+            "alarms = excluded.alarms, rows = excluded.rows, "
+            '"end" = excluded."end", by_chance = min(by_chance, excluded.by_chance), '
+            "stands_out = max(stands_out, excluded.stands_out), "
+            "worst_row = excluded.worst_row, "
+            "reason = excluded.reason, changed = excluded.changed",
+            (
+                (
+                    ids[incident.alarms[0]],
+                    incident.stretch,
+                    incident.task,
+                    incident.column,
+                    len(incident.alarms),
+                    incident.rows,
+                    incident.alarms[0],
+                    incident.alarms[-1],
+                    incident.by_chance,
+                    incident.stands_out,
+                    incident.worst,
+                    incident.reason,
+                    changed,
+                    changed,
+                )
+                for incident in incidents
+            ),
+        )
+        self._connection.executemany(
+            "UPDATE judged_row SET incident = ? WHERE number = ?",
+            (
+                (ids[incident.alarms[0]], number)
+                for incident in incidents
+                for number in incident.alarms
+            ),
+        )
+
+    def _ids(self, numbers: Sequence[int]) -> dict[int, str]:
+        """Ids of rows by their numbers."""
+        return dict(
+            self._connection.execute(
+                "SELECT number, id FROM judged_row "
+                "WHERE number IN (SELECT value FROM json_each(?))",
+                (json.dumps(list(numbers)),),
+            )
+        )
+
+    def incidents(self, first_alarms: Sequence[int]) -> list[dict[str, Any]]:
+        """Incidents by the numbers of their first alarms, as dashboards see them."""
+        ids = list(self._ids(first_alarms).values())
+        cursor = self._connection.execute(
+            "SELECT * FROM incidents WHERE id IN (SELECT value FROM json_each(?)) "
+            "ORDER BY by_chance, id",
+            (json.dumps(ids),),
+        )
+        names = [name for name, *_ in cursor.description]
+        lines = [dict(zip(names, values, strict=True)) for values in cursor]
+        return [line | {"stands_out": bool(line["stands_out"])} for line in lines]
+
     # ------------------------------------------------------------------------------ answers
 
     def add_answers(self, answers: Iterable[Answer]) -> int:
@@ -446,15 +574,24 @@ class Store:
         return new
 
     def use_answers(self, monitor: Monitor) -> int:
-        """Tell the monitor all answers whose rows have come; how many there were."""
+        """Tell the monitor all answers whose rows have come; how many there were.
+
+        A row that was called normal is no evidence of an incident that may go on.
+        """
         unused = self._connection.execute(
-            "SELECT answer.number, answer.id, answer.answer FROM answer "
-            "JOIN judged_row ON judged_row.id = answer.id "
+            "SELECT answer.number, answer.id, answer.answer, task, judged_row.number "
+            "FROM answer JOIN judged_row ON judged_row.id = answer.id "
             "WHERE used = 0 ORDER BY answer.number"
         ).fetchall()
-        for number, row_id, answer in unused:
+        for number, row_id, answer, task, row in unused:
             if answer != "later":
                 monitor.feedback([row_id], normal=answer == "normal")
+            if answer == "normal":
+                self._connection.execute(
+                    "UPDATE open_row SET alarm = 0, rank_p = 1.0, depth_p = 1.0 "
+                    "WHERE task = ? AND number = ?",
+                    (task, row),
+                )
             self._connection.execute(
                 "UPDATE answer SET used = 1 WHERE number = ?", (number,)
             )

@@ -1,0 +1,194 @@
+"""Incidents of ``manyone watch``: found as rows come, kept in the store."""
+
+import json
+import sqlite3
+from contextlib import closing
+
+import numpy as np
+import polars as pl
+import pytest
+
+from manyone.cli import main
+from manyone.watch.incidents import HORIZON, _starts
+
+WATCH = ["watch", "fleet.manyone", "today.csv", "--state", "s"]
+KEPT = "id, stretch, task, [column], alarms, rows, [begin], [end], worst_row, reason"
+
+
+def query(sql, store="s"):
+    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def in_time(table, days=1):
+    """Rows of all machines side by side, in the order of time."""
+    place = pl.int_range(pl.len()).over("machine")
+    when = pl.datetime(2026, 2, 1) + pl.duration(hours=place * 24 * days)
+    return table.with_columns(when=when.dt.strftime("%Y-%m-%d %H:%M")).sort(
+        "when", "machine", maintain_order=True
+    )
+
+
+def calm_rows(copies=1):
+    table = pl.read_csv("today.csv").filter(~pl.col("broken"))
+    return in_time(pl.concat([table] * copies))
+
+
+def broken(table, machine="pump 2", columns="b", by=9.0):
+    """The table with a machine whose columns are off."""
+    is_it = pl.col("machine") == machine
+    return table.with_columns(
+        pl.when(is_it).then(pl.col(name) + by).otherwise(name).alias(name)
+        for name in columns
+    )
+
+
+@pytest.mark.parametrize("cut", [1, 7, 50])
+def test_incidents_do_not_depend_on_batches(here, monkeypatch, cut):
+    table = pl.concat([calm_rows(2), broken(calm_rows()), calm_rows()])
+    table = table.with_row_index("reading")
+    table.write_csv("today.csv")
+    args = ["--id", "reading"]
+    assert main([*WATCH, *args]) == 0
+    wanted = query(f"SELECT {KEPT} FROM incident ORDER BY id")
+    assert any(line[4] > 5 for line in wanted)
+    monkeypatch.setattr("manyone.cli.watch._BATCH", cut)
+    table[: len(table) // 3].write_csv("part.csv")
+    for number in (1, 2, 3):
+        table[: number * len(table) // 3].write_csv("part.csv")
+        assert main(["watch", "fleet.manyone", "part.csv", "--state", "t", *args]) == 0
+    assert query(f"SELECT {KEPT} FROM incident ORDER BY id", "t") == wanted
+    alarms = "SELECT id, incident FROM judged_row WHERE alarm ORDER BY number"
+    assert query(alarms, "t") == query(alarms)
+    assert query("SELECT * FROM open_row", "t") == query("SELECT * FROM open_row")
+    # Evidence is looked at more often, and what stood out once stands out.
+    chance = "SELECT by_chance FROM incident ORDER BY id"
+    assert np.all(np.array(query(chance, "t")) <= np.array(query(chance)))
+
+
+def test_every_alarm_is_in_the_incident_that_says_so(here):
+    calm = calm_rows(2)
+    pl.concat([calm, broken(calm), calm]).write_csv("today.csv")
+    assert main(WATCH) == 0
+    assert query("SELECT count(*) FROM alarms WHERE incident IS NULL") == [(0,)]
+    counted = query(
+        "SELECT incidents.id, incidents.alarms, count(*), incidents.[begin], "
+        "min(time), incidents.[end], max(time), min(incidents.task = alarms.task) "
+        "FROM incidents JOIN alarms ON alarms.incident = incidents.id "
+        "GROUP BY incidents.id"
+    )
+    assert len(counted) == len(query("SELECT id FROM incidents")) > 3
+    for _, alarms, rows, begin, first, end, last, one_task in counted:
+        assert (alarms, begin, end, one_task) == (rows, first, last, 1)
+    worst = query(
+        "SELECT min(score) = (SELECT score FROM scores WHERE id = worst_row) "
+        "FROM incidents JOIN alarms ON alarms.incident = incidents.id "
+        "GROUP BY incidents.id"
+    )
+    assert {value for (value,) in worst} == {1}
+
+
+def test_an_incident_keeps_its_id_while_alarms_join_it(here, capsys):
+    calm = calm_rows()
+    fault = broken(calm).with_row_index("reading", offset=1000)
+    half = len(fault) // 2
+    calm.with_row_index("reading").write_csv("today.csv")
+    args = ["--id", "reading", "--json", "--exit-code"]
+    assert main([*WATCH, *args]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["incidents_standing_out"] == 0 and not summary["stands_out"]
+    fault[:half].write_csv("today.csv")
+    assert main([*WATCH, *args]) == 3
+    first = json.loads(capsys.readouterr().out)["incidents"][0]
+    fault.write_csv("today.csv")
+    assert main([*WATCH, *args]) == 3
+    summary = json.loads(capsys.readouterr().out)
+    later = summary["incidents"][0]
+    assert first["task"] == later["task"] == "pump 2" and "b" in first["column"]
+    assert first["stands_out"] is later["stands_out"] is True
+    assert first["id"] == later["id"] and first["begin"] == later["begin"]
+    assert first["seen"] <= later["seen"] and first["alarms"] < later["alarms"]
+    assert first["end"] < later["end"] and later["reason"].startswith("b = ")
+    assert int(later["worst_row"]) >= 1000
+    assert main([*WATCH, *args]) == 0  # nothing new
+    assert json.loads(capsys.readouterr().out)["incidents"] == []
+
+
+def test_without_times_incidents_begin_and_end_with_row_numbers(here):
+    fit = ["fit", "events.csv", "--task", "machine", "--ignore", "when", "--no-tune"]
+    assert main([*fit, "--anomalies", "faults", "--out", "fleet.manyone"]) == 0
+    broken(calm_rows()).write_csv("today.csv")
+    assert main(WATCH) == 0
+    lines = query("SELECT [begin], [end], id, worst_row FROM incidents")
+    for begin, end, row_id, worst in lines:
+        assert begin == int(row_id) <= int(worst) <= end
+
+
+def test_a_fault_that_does_not_end_is_told_again(here, monkeypatch):
+    monkeypatch.setattr("manyone.watch.incidents.HORIZON", 30)
+    pl.concat([calm_rows(), broken(calm_rows(4))]).write_csv("today.csv")
+    assert main(WATCH) == 0
+    incidents = query(
+        "SELECT alarms, rows FROM incidents WHERE task = 'pump 2' AND stands_out"
+    )
+    assert len(incidents) >= 2
+    assert max(alarms for alarms, _ in incidents) <= 30
+    assert {rows for _, rows in incidents} <= {*range(31)}
+    (kept,) = query("SELECT count(*) FROM open_row WHERE task = 'pump 2'")[0]
+    assert kept < 30
+
+
+def test_stretches_begin_after_a_calm_or_when_they_are_long():
+    assert _starts(np.array([0, 10, 20, 31, 41]), 10.0) == [0, 3]
+    every_row = np.arange(3 * HORIZON)
+    assert _starts(every_row, 10.0) == [0, HORIZON, 2 * HORIZON]
+
+
+def test_rows_called_normal_do_not_make_further_incidents(here, capsys):
+    """A change that a person has called normal: later rows like it are no incident."""
+    calm = calm_rows()
+    moved = broken(calm_rows(3), columns="ab", by=2.5)
+    moved.write_csv("more.csv")
+    pl.concat([calm, moved]).write_csv("today.csv")
+    assert main(WATCH) == 0
+    ids = query("SELECT id FROM alarms WHERE task = 'pump 2'")
+    pl.DataFrame({"id": [row_id for (row_id,) in ids], "answer": "normal"}).write_csv(
+        "answers.csv"
+    )
+    assert main([*WATCH, "--feedback", "answers.csv"]) == 0
+    assert query(
+        "SELECT count(*) FROM incidents WHERE stands_out AND answer = 'normal'"
+    ) != [(0,)]
+    before = query("SELECT count(*) FROM scores")[0][0]
+    capsys.readouterr()
+    assert main([*WATCH[:2], "more.csv", *WATCH[3:], "--json"]) == 0
+    later = json.loads(capsys.readouterr().out)["incidents"]
+    assert query("SELECT count(*) FROM scores")[0][0] > before
+    assert not any(line["task"] == "pump 2" and line["stands_out"] for line in later)
+
+
+@pytest.mark.slow
+def test_normal_rows_hardly_ever_stand_out(here):
+    """Forty fleets of normal machines of unlike sizes, in five daily files each."""
+    rng = np.random.default_rng(0)
+
+    def rows(centre, counts):
+        machine = np.repeat(np.arange(8), counts)
+        values = centre[machine] + rng.standard_t(6, size=(len(machine), 4))
+        columns = {name: values[:, k] for k, name in enumerate("abcd")}
+        return pl.DataFrame({"machine": [f"m{k}" for k in machine], **columns})
+
+    codes = []
+    for draw in range(40):
+        centre = rng.normal(size=(8, 4)) * 3
+        sizes = np.array([15, 20, 25, 30, 40, 60, 80, 120])
+        rows(centre, sizes).write_csv("events.csv")
+        fit = ["fit", "events.csv", "--task", "machine", "--no-tune"]
+        more = ["--anomalies", "faults", "--out", "fleet.manyone"]
+        assert main([*fit, *more]) == 0
+        for day in range(5):
+            name = f"{draw}-{day}.csv"
+            rows(centre, np.full(8, 24)).write_csv(name)
+            args = ["watch", "fleet.manyone", name, "--state", f"s{draw}"]
+            codes.append(main([*args, "--exit-code"]))
+    assert codes.count(0) >= 195 and codes.count(0) + codes.count(3) == 200
