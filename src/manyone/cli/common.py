@@ -88,6 +88,8 @@ def run(app: typer.Typer, args: Sequence[str] | None) -> int:
 def _what_stopping_left(args: Sequence[str]) -> str:
     """What is said of a command that was stopped."""
     command = next((word for word in args if not word.startswith("-")), "")
+    if command == "serve":
+        return "stopped."
     if command in _KEEPING:
         return "stopped. Run the same command again to go on."
     return "stopped. Nothing unfinished was saved: run the command from the start."

@@ -73,23 +73,6 @@ def load_model(path: Path) -> TableModel:
     return model
 
 
-def _kinds(model: TableModel) -> dict[str, Kind]:
-    """What the columns of a text file have to be for a model; others stay texts."""
-    columns = model.columns_
-    used = zip(
-        columns["name"].tolist(), columns["kind"].tolist(), columns["used"], strict=True
-    )
-    kinds: dict[str, Kind] = {name: kind for name, kind, is_used in used if is_used}
-    return kinds | dict.fromkeys(model.task_columns, "text")
-
-
-def _time_formats(model: TableModel) -> dict[str, str]:
-    """How the times of text files are written, where the model was told so."""
-    if model.time is None or model.time_format_ is None:
-        return {}
-    return {model.time: model.time_format_}
-
-
 def rows_for(
     model: TableModel,
     source: Source,
@@ -109,11 +92,13 @@ def rows_for(
     bad_values, need_rows
         As in :func:`manyone.tablefiles.read_table`.
     """
+    from manyone.tables.reading import kinds_of, time_formats_of
+
     return read_table(
         source,
-        kinds=_kinds(model),
+        kinds=kinds_of(model),
         find=find,
-        time_formats=_time_formats(model),
+        time_formats=time_formats_of(model),
         bad_values=bad_values,
         need_rows=need_rows,
     )
@@ -127,10 +112,12 @@ def blocks_for(
     need_rows: bool = True,
 ) -> Iterator[Block]:
     """A table for a model, block by block; parameters as in `rows_for`."""
+    from manyone.tables.reading import kinds_of, time_formats_of
+
     return read_blocks(
         source,
-        _kinds(model),
-        time_formats=_time_formats(model),
+        kinds_of(model),
+        time_formats=time_formats_of(model),
         bad_values=bad_values,
         need_rows=need_rows,
     )
@@ -144,8 +131,10 @@ def tail_for(
     bad_values: BadValues = "refuse",
 ) -> AbstractContextManager[Tail]:
     """What is new in a table for a model since it was read last."""
-    time_formats = _time_formats(model)
-    kinds: dict[str, Kind] = {**_kinds(model), **dict.fromkeys(time_formats, "date")}
+    from manyone.tables.reading import kinds_of, time_formats_of
+
+    time_formats = time_formats_of(model)
+    kinds: dict[str, Kind] = {**kinds_of(model), **dict.fromkeys(time_formats, "date")}
     return open_tail(
         source,
         kinds,

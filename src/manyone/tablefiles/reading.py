@@ -12,7 +12,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
@@ -67,7 +67,7 @@ class Block(NamedTuple):
 
 
 def read_table(
-    source: Source,
+    source: Source | bytes,
     *,
     kinds: Mapping[str, Kind] = MappingProxyType({}),
     find: Collection[str] | None = None,
@@ -80,8 +80,9 @@ def read_table(
 
     Parameters
     ----------
-    source : Path or Query
-        CSV, gzipped CSV, Parquet or xlsx, whatever it is called; ``-`` is stdin.
+    source : Path, Query or bytes
+        CSV, gzipped CSV, Parquet or xlsx, whatever it is called; ``-`` is stdin. Bytes are
+        the content of such a file.
     kinds : mapping
         What columns of a text file are known to be.
     find : collection of str or None
@@ -371,22 +372,13 @@ class OpenFile(NamedTuple):
 
 
 @contextmanager
-def opened(source: Source) -> Iterator[OpenFile]:
-    """Open a file or stdin, and refuse what is known to be no table."""
+def opened(source: Source | bytes) -> Iterator[OpenFile]:
+    """Open a file, stdin or bytes, and refuse what is known to be no table."""
     if isinstance(source, Query):
         yield OpenFile(io.BytesIO(), b"", str(source), None, source)
         return
-    is_stdin = str(source) == STREAM
-    if is_stdin and sys.stdin is None:
-        raise TableFileError(
-            "stdin is closed. Name a file, or let a command write into a pipe."
-        )
-    stdin: Any = sys.stdin.buffer if is_stdin else None
-    with nullcontext(stdin) if is_stdin else open(source, "rb") as stream:
-        size = None if is_stdin else os.fstat(stream.fileno()).st_size
-        file = OpenFile(
-            stream, stream.peek(8), "stdin" if is_stdin else str(source), size
-        )
+    with _stream_of(source) as (stream, name, size):
+        file = OpenFile(stream, stream.peek(8), name, size)
         for mark, what in _OTHERS.items():
             if file.start.startswith(mark):
                 raise TableFileError(
@@ -394,6 +386,22 @@ def opened(source: Source) -> Iterator[OpenFile]:
                     "Parquet or xlsx."
                 )
         yield file
+
+
+@contextmanager
+def _stream_of(source: Path | bytes) -> Iterator[tuple[Any, str, int | None]]:
+    """A stream of bytes, its name for messages, and its size if it is a file."""
+    if isinstance(source, bytes):
+        yield io.BufferedReader(io.BytesIO(source)), "the table", None
+    elif str(source) != STREAM:
+        with open(source, "rb") as stream:
+            yield stream, str(source), os.fstat(stream.fileno()).st_size
+    elif sys.stdin is None:
+        raise TableFileError(
+            "stdin is closed. Name a file, or let a command write into a pipe."
+        )
+    else:
+        yield sys.stdin.buffer, "stdin", None
 
 
 def _refuse_no_rows(rows: int, name: str, need_rows: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.labels import as_labels, encode, find, lookup
 from manyone.data.rows import MISSING
 from manyone.messages import shortlist
-from manyone.tablefiles.values import whole_number
+from manyone.tablefiles.values import Kind, whole_number
 from manyone.tables.errors import TableError, UnknownTaskError
 from manyone.tables.frames import (
     Columns,
@@ -29,6 +29,9 @@ from manyone.tables.frames import (
     task_labels,
     text_column,
 )
+
+if TYPE_CHECKING:
+    from manyone.tables.model import TableModel
 
 # Rows from which on a task is judged by earlier blocks of time only: the first of five blocks is
 # then a model that later rows can be judged by.
@@ -363,3 +366,20 @@ def _refuse_rows_without_task(
             row=int(rows[0]),
             remedy="Fill it in or remove them.",
         )
+
+
+def kinds_of(model: TableModel) -> dict[str, Kind]:
+    """What the columns of a text file have to be for a model; others stay texts."""
+    columns = model.columns_
+    used = zip(
+        columns["name"].tolist(), columns["kind"].tolist(), columns["used"], strict=True
+    )
+    kinds: dict[str, Kind] = {name: kind for name, kind, is_used in used if is_used}
+    return kinds | dict.fromkeys(model.task_columns, "text")
+
+
+def time_formats_of(model: TableModel) -> dict[str, str]:
+    """How the times of text files are written, where the model was told so."""
+    if model.time is None or model.time_format_ is None:
+        return {}
+    return {model.time: model.time_format_}

@@ -441,6 +441,17 @@ class Store:
         ).fetchone()
         return Totals._make(found)
 
+    def incidents(self, most: int) -> list[dict[str, Any]]:
+        """Incidents, the least likely by chance first."""
+        cursor = self._connection.execute(
+            "SELECT * FROM incidents ORDER BY by_chance, id LIMIT ?", (most,)
+        )
+        names = [column[0] for column in cursor.description]
+        return [
+            {**dict(zip(names, values, strict=True)), "stands_out": bool(values[7])}
+            for values in cursor
+        ]
+
     def prune_values(self, days: int) -> int:
         """Forget what stood in rows seen before so many days; how many rows these were."""
         oldest = _as_text(datetime.now(UTC) - timedelta(days=days))
@@ -681,6 +692,28 @@ def open_store(path: Path) -> Iterator[Store]:
         if made and (store is None or not store.saved):
             for ending in ("", "-wal", "-shm"):
                 Path(f"{path}{ending}").unlink(missing_ok=True)
+
+
+@contextmanager
+def read_store(path: Path) -> Iterator[Store]:
+    """Open a store to read its last whole batch, while others may write.
+
+    Raises
+    ------
+    StoreError
+        If there is none, or it is no store.
+    """
+    if not path.exists():
+        raise StoreError(f"{path} is not there. manyone watch makes it.")
+    address = f"{path.resolve().as_uri()}?mode=ro"
+    try:
+        with closing(sqlite3.connect(address, _PATIENCE, uri=True)) as link:
+            link.execute("PRAGMA trusted_schema = OFF")
+            if not _is_store(link, path):
+                raise StoreError(f"{path} is empty. manyone watch fills it.")
+            yield Store(path, link)
+    except sqlite3.Error as error:
+        raise StoreError(_what_to_mend(path, error)) from error
 
 
 def metrics_of(totals: Totals) -> list[Metric]:

@@ -1,0 +1,80 @@
+"""``manyone serve``: a model behind HTTP.
+
+In a shell::
+
+  manyone serve fleet.manyone                                      on 127.0.0.1, port 8000
+  manyone serve fleet.manyone --state fleet.state --port 9000      with incidents of watch
+  curl --data-binary @today.csv -H 'Content-Type: text/csv' 'http://127.0.0.1:8000/score?explain=2'
+  curl http://127.0.0.1:8000/health
+
+POST /score takes rows as JSON (a list of objects) or CSV, and answers with a score, a p-value and
+an alarm for each. GET /incidents, /health and /metrics (for Prometheus) take nothing. There is no
+password: whoever reaches the port can ask. It listens on this machine only, unless --host says
+otherwise.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from manyone.cli.common import InputError, examples, needs
+from manyone.cli.models import Model, load_model
+
+_GRACE = 30  # seconds for requests that run when the service is stopped
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command of this file."""
+    app.command(epilog=examples(__doc__))(serve)
+
+
+def serve(
+    model: Model,
+    state: Annotated[
+        Path | None, typer.Option(help="Store of manyone watch, for /incidents.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(help="Port to listen on; 0: any free one.", min=0, max=65535)
+    ] = 8000,
+) -> None:
+    """Answer requests over HTTP with what a model says of rows."""
+    with needs("serve,cli"):
+        import uvicorn
+
+        from manyone.serve import make_app
+    from manyone.watch.store import read_store
+
+    fitted = load_model(model)
+    if state is not None:
+        with read_store(state):
+            pass  # better to know now than at the first request
+    with _listening(host, port) as listener:
+        app = make_app(fitted, model.name, state)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=_GRACE,
+        )
+        place = f"[{host}]" if ":" in host else host
+        typer.echo(f"Serving {model} at http://{place}:{listener.getsockname()[1]}")
+        typer.echo("POST /score; GET /incidents, /health, /metrics. Ctrl-C stops it.")
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens, or one line about why there is none."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise InputError(
+            f"--host {host} --port {port}: cannot listen there ({why}). Name another "
+            "port, as --port 0."
+        ) from None

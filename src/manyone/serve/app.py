@@ -1,0 +1,215 @@
+"""The service: POST /score, GET /incidents, /health and /metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Annotated, Literal
+
+import polars as pl
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse
+from starlette.exceptions import HTTPException
+
+from manyone import __version__
+from manyone.alerts.metrics import Metric, prometheus_text
+from manyone.serve.body import MOST_BYTES, RequestError, rows_of_body
+from manyone.tables import TableModel
+from manyone.watch.store import StoreError, metrics_of, read_store
+
+_PROMETHEUS = "text/plain; version=0.0.4"
+_MOST_REASONS = 20
+_MOST_INCIDENTS = 1000
+_NO_STATE = "There is no store: start manyone serve with --state, as watch has it."
+
+
+@dataclass
+class _Served:
+    """What this process has done."""
+
+    requests: int = 0
+    refused: int = 0
+    rows: int = 0
+    alarms: int = 0
+    seconds: float = 0.0
+
+    def metrics(self) -> list[Metric]:
+        return [
+            Metric("requests_total", "counter", "Requests to score.", self.requests),
+            Metric(
+                "requests_refused_total", "counter", "Of these, refused.", self.refused
+            ),
+            Metric(
+                "rows_scored_total", "counter", "Rows scored by requests.", self.rows
+            ),
+            Metric("rows_alarmed_total", "counter", "Of these, alarms.", self.alarms),
+            Metric(
+                "score_seconds_total", "counter", "Seconds of scoring.", self.seconds
+            ),
+        ]
+
+
+class _Service:
+    """A model, and the store of its ``manyone watch``, as requests use them."""
+
+    def __init__(self, model: TableModel, name: str, state: Path | None) -> None:
+        self.served = _Served()
+        self._model = model
+        self._name = name
+        self._state = state
+        self._lock = Lock()
+
+    def score(
+        self, body: bytes, content_type: str, explain: int, unknown: str
+    ) -> pl.DataFrame:
+        """Score the rows of a body."""
+        begin = time.perf_counter()
+        try:
+            rows = rows_of_body(self._model, body, content_type)
+            scores: pl.DataFrame = self._model.score(
+                rows, explain=explain, unknown=unknown
+            )
+        except RequestError:
+            self._refused()
+            raise
+        except ValueError as error:
+            self._refused()
+            raise RequestError(422, str(error)) from error
+        with self._lock:
+            self.served.requests += 1
+            self.served.rows += len(scores)
+            self.served.alarms += int(scores["alarm"].sum())
+            self.served.seconds += time.perf_counter() - begin
+        return scores
+
+    def _refused(self) -> None:
+        with self._lock:
+            self.served.requests += 1
+            self.served.refused += 1
+
+    def incidents(self, most: int) -> list[dict[str, object]]:
+        """Incidents of the store, the least likely by chance first."""
+        if self._state is None:
+            raise RequestError(404, _NO_STATE)
+        with read_store(self._state) as store:
+            return store.incidents(most)
+
+    def health(self) -> dict[str, object]:
+        """What is served."""
+        return {
+            "status": "ok",
+            "manyone": __version__,
+            "model": self._name,
+            "tasks": len(self._model.tasks_),
+            "alarm_rate": float(self._model.model_.alarm_rate_.max()),
+        }
+
+    def metrics(self) -> str:
+        """Counts of this process, and of the store."""
+        with self._lock:
+            metrics = self.served.metrics()
+        if self._state is not None:
+            with read_store(self._state) as store:
+                metrics += metrics_of(store.totals())
+        return prometheus_text(metrics)
+
+
+def make_app(model: TableModel, name: str = "", state: Path | None = None) -> FastAPI:
+    """The service as an ASGI application.
+
+    Parameters
+    ----------
+    model : TableModel
+    name : str
+        What ``/health`` calls it.
+    state : Path or None
+        The store of ``manyone watch``; it is only read.
+    """
+    service = _Service(model, name, state)
+    threads = ThreadPoolExecutor(os.cpu_count(), "manyone-score")
+    app = FastAPI(title="manyone", version=__version__, docs_url=None, redoc_url=None)
+
+    @app.post("/score")
+    async def score(
+        request: Request,
+        explain: Annotated[int, Query(ge=0, le=_MOST_REASONS)] = 0,
+        unknown: Literal["pooled", "error"] = "pooled",
+    ) -> Response:
+        """Score rows; the answer is CSV where `Accept` asks for it, else JSON."""
+        body = await _limited_body(request)
+        content_type = request.headers.get("content-type", "")
+        scores = await asyncio.get_running_loop().run_in_executor(
+            threads, service.score, body, content_type, explain, unknown
+        )
+        if request.headers.get("accept", "").startswith("text/csv"):
+            return Response(scores.write_csv(), media_type="text/csv")
+        return Response(scores.write_json(), media_type="application/json")
+
+    @app.get("/incidents")
+    def incidents(
+        limit: Annotated[int, Query(ge=1, le=_MOST_INCIDENTS)] = 100,
+    ) -> JSONResponse:
+        """Incidents of the store, the least likely by chance first."""
+        return JSONResponse(service.incidents(limit))
+
+    @app.get("/health")
+    def health() -> JSONResponse:
+        """Whether the service is there, and what it serves."""
+        return JSONResponse(service.health())
+
+    @app.get("/metrics")
+    def metrics() -> PlainTextResponse:
+        """Counts, as Prometheus reads them."""
+        return PlainTextResponse(service.metrics(), media_type=_PROMETHEUS)
+
+    _answer_errors(app)
+    return app
+
+
+async def _limited_body(request: Request) -> bytes:
+    """The body, as long as it is not too long."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise RequestError(
+                413,
+                f"The body is longer than {MOST_BYTES // 2**20} MiB. Send the rows in "
+                "parts.",
+            )
+    return bytes(body)
+
+
+def _answer_errors(app: FastAPI) -> None:
+    """Every error is an object with one sentence."""
+
+    def sentence(status: int, text: str) -> JSONResponse:
+        return JSONResponse({"error": " ".join(text.split())}, status)
+
+    @app.exception_handler(RequestError)
+    def refused(request: Request, error: RequestError) -> JSONResponse:
+        return sentence(error.status, str(error))
+
+    @app.exception_handler(RequestValidationError)
+    def bad_query(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        name = first["loc"][-1]
+        return sentence(422, f"{name}: {first['msg']}.")
+
+    @app.exception_handler(StoreError)
+    def no_store(request: Request, error: StoreError) -> JSONResponse:
+        return sentence(503, str(error))
+
+    @app.exception_handler(HTTPException)
+    def no_such_page(request: Request, error: HTTPException) -> JSONResponse:
+        text = f"{request.method} {request.url.path}: {error.detail}."
+        return sentence(
+            error.status_code,
+            f"{text} There are POST /score and GET /incidents, /health, /metrics.",
+        )

@@ -1,0 +1,160 @@
+"""Rows out of the body of a request, JSON or CSV; what is wrong is one sentence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import polars as pl
+
+from manyone.messages import shortlist
+from manyone.tablefiles import TableFileError, read_table
+from manyone.tables import TableModel
+from manyone.tables.reading import kinds_of, time_formats_of
+
+#: Bytes of a body, and rows, that are taken at most.
+MOST_BYTES = 16 * 2**20
+MOST_ROWS = 100_000
+# Bytes of the first line of CSV, which names the columns.
+_LONGEST_HEADER = 2**20
+_GZIP = b"\x1f\x8b"
+_PARQUET = b"PAR1"
+# What whole numbers of a column can be, and digits that are too many.
+_WHOLE = range(-(2**63), 2**63)
+_LONG = 25
+
+
+class RequestError(Exception):
+    """A request cannot be answered; the message says what to change.
+
+    Parameters
+    ----------
+    status : int
+        Of HTTP, 400 to 499.
+    message : str
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def rows_of_body(model: TableModel, body: bytes, content_type: str) -> pl.DataFrame:
+    """The rows that somebody has sent.
+
+    Parameters
+    ----------
+    model : TableModel
+    body : bytes
+    content_type : str
+        ``application/json`` (also where none is named) or ``text/csv``.
+
+    Raises
+    ------
+    RequestError
+        If they are no rows, or too many.
+    """
+    kind = content_type.partition(";")[0].strip().lower() or "application/json"
+    if kind in ("text/csv", "text/plain"):
+        table = _rows_of_csv(model, body)
+    elif kind == "application/json":
+        table = _rows_of_json(model, body)
+    else:
+        raise RequestError(
+            415,
+            f"Content-Type {kind!r} is not known. Send application/json or text/csv.",
+        )
+    if len(table) > MOST_ROWS:
+        raise RequestError(
+            413,
+            f"{len(table):,} rows are more than the {MOST_ROWS:,} of one request. "
+            "Send them in parts.",
+        )
+    return table
+
+
+def _rows_of_csv(model: TableModel, body: bytes) -> pl.DataFrame:
+    if body.startswith((_GZIP, _PARQUET)):
+        raise RequestError(415, "The body is compressed or Parquet. Send plain CSV.")
+    if len(body[: _LONGEST_HEADER + 1].partition(b"\n")[0]) > _LONGEST_HEADER:
+        raise RequestError(413, "The first line is too long to be names of columns.")
+    try:
+        return read_table(
+            body,
+            kinds=kinds_of(model),
+            find=(),
+            time_formats=time_formats_of(model),
+            need_rows=False,
+        )
+    except TableFileError as error:
+        raise RequestError(422, str(error)) from error
+
+
+def _rows_of_json(model: TableModel, body: bytes) -> pl.DataFrame:
+    try:
+        content = json.loads(body, parse_int=_whole)
+    except (ValueError, RecursionError) as error:
+        why = " ".join(str(error).split())
+        raise RequestError(400, f"The body is not JSON: {why}.") from error
+    if isinstance(content, dict) and {*content} == {"rows"}:
+        content = content["rows"]
+    if not isinstance(content, list):
+        raise RequestError(
+            400, 'Send rows as a list of objects, as [{"machine": "a", "flow": 3.1}].'
+        )
+    for number, row in enumerate(content):
+        if not isinstance(row, dict):
+            raise RequestError(
+                400, f"Row {number} is no object of names and values: {shown(row)}."
+            )
+    return pl.DataFrame(
+        [
+            _column(name, [row.get(name) for row in content])
+            for name in _names(model)
+            if not content or any(name in row for row in content)
+        ]
+    )
+
+
+def _names(model: TableModel) -> list[str]:
+    """Columns that a model looks at; whatever else a row has is left aside."""
+    names = [*model.task_columns, *model.columns_["name"].tolist()]
+    if model.time is not None:
+        names.append(model.time)
+    return list(dict.fromkeys(names))
+
+
+def _column(name: str, values: list[Any]) -> pl.Series:
+    """Values of JSON as a column: of numbers, of booleans, or else of texts."""
+    kinds = {type(value) for value in values if value is not None}
+    if not kinds <= {int, float, bool, str}:
+        number = next(
+            row for row, value in enumerate(values) if isinstance(value, list | dict)
+        )
+        raise RequestError(
+            422,
+            f"Row {number} has {shown(values[number])} in the column {name!r}. "
+            "Give a number, a text, true, false or null.",
+        )
+    if kinds <= {bool}:
+        return pl.Series(name, values, dtype=pl.Boolean if kinds else pl.String)
+    if kinds <= {int, float}:
+        dtype = pl.Int64 if kinds == {int} else pl.Float64
+        return pl.Series(name, values, dtype=dtype, strict=False)
+    texts = [
+        value if value is None or isinstance(value, str) else json.dumps(value)
+        for value in values
+    ]
+    return pl.Series(name, texts, dtype=pl.String)
+
+
+def _whole(digits: str) -> float:
+    """A whole number of JSON, which may be longer than a column can hold."""
+    if len(digits) < _LONG and int(digits) in _WHOLE:
+        return int(digits)
+    return float(digits)
+
+
+def shown(value: Any) -> str:
+    """The beginning of a value, for a message."""
+    return shortlist([str(value)[:40]], 1)
