@@ -101,7 +101,7 @@ BAD = [
     (b'[{"machine": "m0", "a": [1]}]', {}, 422, "Row 0"),
     (b'[{"machine": "m0"}]', {}, 422, "column"),
     (b"a,b\n1\n1,2,3\n", CSV, 422, "the table"),
-    (b"\x1f\x8b123", CSV, 415, "plain CSV"),
+    (b"\x1f\x8b123", CSV, 415, "not compressed"),
     (b"a," * 2**20, CSV, 413, "first line"),
     (b"", CSV, 422, "the table"),
     (b"<a/>", {"Content-Type": "application/xml"}, 415, "application/xml"),

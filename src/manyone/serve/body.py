@@ -19,6 +19,7 @@ MOST_ROWS = 100_000
 _LONGEST_HEADER = 2**20
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
+_ZIP = b"PK\x03\x04"
 # What whole numbers of a column can be, and digits that are too many.
 _WHOLE = range(-(2**63), 2**63)
 _LONG = 25
@@ -74,8 +75,8 @@ def rows_of_body(model: TableModel, body: bytes, content_type: str) -> pl.DataFr
 
 
 def _rows_of_csv(model: TableModel, body: bytes) -> pl.DataFrame:
-    if body.startswith((_GZIP, _PARQUET)):
-        raise RequestError(415, "The body is compressed or Parquet. Send plain CSV.")
+    if body.startswith((_GZIP, _PARQUET, _ZIP)):
+        raise RequestError(415, "The body is no plain text. Send CSV that is not compressed.")
     if len(body[: _LONGEST_HEADER + 1].partition(b"\n")[0]) > _LONGEST_HEADER:
         raise RequestError(413, "The first line is too long to be names of columns.")
     try:
