@@ -24,6 +24,7 @@ extensions = [
     "numpydoc",
     "sphinx_gallery.gen_gallery",
     "mathml",
+    "command_reference",
     "package_tables",
 ]
 html_math_renderer = "mathml"
