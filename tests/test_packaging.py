@@ -13,7 +13,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
     "project"
 ]
 # Where the name of a module is not that of its distribution.
-DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "sklego": "scikit-lego"}
+DISTRIBUTIONS = {
+    "PIL": "pillow",
+    "mlflow": "mlflow-skinny",
+    "sklearn": "scikit-learn",
+    "sklego": "scikit-lego",
+}
 
 
 def names(requirements):

@@ -45,7 +45,7 @@ LAYERS = (
     ("monitor", "watch"),
     ("datasets",),
     ("__init__",),
-    ("experiments", "serve"),
+    ("experiments", "mlflow", "serve"),
     ("cli",),
     ("__main__",),
 )

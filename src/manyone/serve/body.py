@@ -76,7 +76,9 @@ def rows_of_body(model: TableModel, body: bytes, content_type: str) -> pl.DataFr
 
 def _rows_of_csv(model: TableModel, body: bytes) -> pl.DataFrame:
     if body.startswith((_GZIP, _PARQUET, _ZIP)):
-        raise RequestError(415, "The body is no plain text. Send CSV that is not compressed.")
+        raise RequestError(
+            415, "The body is no plain text. Send CSV that is not compressed."
+        )
     if len(body[: _LONGEST_HEADER + 1].partition(b"\n")[0]) > _LONGEST_HEADER:
         raise RequestError(413, "The first line is too long to be names of columns.")
     try:

@@ -441,7 +441,7 @@ class Store:
         ).fetchone()
         return Totals._make(found)
 
-    def incidents(self, most: int) -> list[dict[str, Any]]:
+    def worst_incidents(self, most: int) -> list[dict[str, Any]]:
         """Incidents, the least likely by chance first."""
         cursor = self._connection.execute(
             "SELECT * FROM incidents ORDER BY by_chance, id LIMIT ?", (most,)
