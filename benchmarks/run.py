@@ -44,6 +44,7 @@ STUDIES = (
     ("bench_table_sample.py",),
     ("bench_tables.py",),
     ("bench_time.py",),
+    ("bench_together.py",),
     ("bench_two_layers.py",),
     ("kill_commands.py",),
 )

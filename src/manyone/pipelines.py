@@ -171,6 +171,12 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         model: OneClassEstimator = self.model_
         return model
 
+    @property
+    def together_source_(self) -> str:
+        """What `pvalues_together` compares new rows with; transformers saw the old ones."""
+        inner = self._inner
+        return inner.calibration_.source if self.steps_ else inner.together_source_
+
     # ------------------------------------------------------------------ steps, as in Pipeline
 
     @property

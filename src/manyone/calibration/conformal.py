@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+from math import comb
+from typing import NamedTuple
+
 import numpy as np
-from scipy.linalg import cho_solve
+from scipy.linalg import cho_factor, cho_solve
 
 from manyone._types import Array, Codes, Mask
+from manyone.data.rows import row_blocks
 from manyone.messages import warn_user
 from manyone.solvers.ridge import left_out_mean
+
+# Deals of the rows of a task that are tried where there are more, and what they may cost.
+_DEALS = 5000
+_FLOPS = 2e9
 
 
 def full_conformal(
@@ -59,24 +68,13 @@ def full_conformal(
     return (1.0 + (scores <= (new + tied)[:, None]) @ weight) / total
 
 
-def ridge_pvalues(
-    K: Array,
-    diagonal: Array,
-    factor: Array,
-    coef: Array,
-    one_minus_leverage: Array,
-    weight: Array,
-    alpha: float,
-    members: Codes,
-) -> Array:
-    """Exact p-values of new rows of one task of a kernel ridge regression.
+class TaskRidge(NamedTuple):
+    """The kernel ridge regression that judges the rows of one task.
 
-    Parameters
+    Attributes
     ----------
-    K : ndarray of shape (m, n)
-        Kernel values of the new rows.
-    diagonal : ndarray of shape (m,)
-        Their self-similarities.
+    which : ndarray of shape (n,) or slice
+        Its rows among the points of the model.
     factor : ndarray of shape (n, n)
         Of S K S + alpha I, see :mod:`manyone.solvers.ridge`.
     coef : ndarray of shape (n,)
@@ -84,22 +82,126 @@ def ridge_pvalues(
     one_minus_leverage, weight : ndarray of shape (n,)
     alpha : float
     members : ndarray
-        Numbers of the normal rows of the task.
+        Numbers of the normal rows of the task among these rows.
+    """
+
+    which: Codes | slice
+    factor: Array
+    coef: Array
+    one_minus_leverage: Array
+    weight: Array
+    alpha: float
+    members: Codes
+
+    def pull(self, K: Array) -> Array:
+        """By how much a unit of weight at new rows pulls each row, shape (m, n)."""
+        root = np.sqrt(self.weight)
+        solved = cho_solve((self.factor, True), (K * root).T, check_finite=False)
+        return root * solved.T
+
+    @property
+    def residual(self) -> Array:
+        """1 - f(x) of the task's normal rows."""
+        return self.alpha * self.coef[self.members] / self.weight[self.members]
+
+
+def ridge_pvalues(K: Array, diagonal: Array, ridge: TaskRidge) -> Array:
+    """Exact p-values of new rows of one task, each judged alone.
+
+    Parameters
+    ----------
+    K : ndarray of shape (m, n)
+        Kernel values of the new rows.
+    diagonal : ndarray of shape (m,)
+        Their self-similarities.
+    ridge : TaskRidge
 
     Returns
     -------
     ndarray of shape (m,)
     """
-    root = np.sqrt(weight)
-    pull = root * cho_solve((factor, True), (K * root).T, check_finite=False).T
+    members = ridge.members
+    pull = ridge.pull(K)
     return full_conformal(
-        alpha * coef[members] / weight[members],
-        one_minus_leverage[members],
-        weight[members],
-        1.0 - K @ coef,
-        pull[:, members] / weight[members],
-        (diagonal - np.einsum("ij,ij->i", K, pull)) / alpha,
+        ridge.residual,
+        ridge.one_minus_leverage[members],
+        ridge.weight[members],
+        1.0 - K @ ridge.coef,
+        pull[:, members] / ridge.weight[members],
+        (diagonal - np.einsum("ij,ij->i", K, pull)) / ridge.alpha,
     )
+
+
+def exact_pvalue_together(K: Array, kernel: Array, ridge: TaskRidge) -> float:
+    """Exact p-value of "these rows are as normal as the task's own", by permutation.
+
+    The n rows of the task and the m new ones are dealt anew: m of them are scored by
+    the model of all other rows, and the mean of their scores is compared with that of
+    the new rows. If the rows are exchangeable all deals are as likely. Nothing is
+    refitted: with residuals r and C = I - hat matrix of the model of all rows, those
+    left out together have residuals e = C_SS^-1 r_S, the others r - C_:S e.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n + m, N)
+        Kernel values of the task's rows, then of the new ones, with those of the model.
+    kernel : ndarray of shape (m, m)
+        Kernel values among the new rows.
+    ridge : TaskRidge
+
+    Returns
+    -------
+    float
+        At least one over the number of deals: all, or `_DEALS` of them, always the same.
+    """
+    n_new = len(kernel)
+    residual, complement = _joined_by(K, kernel, ridge)
+    total = len(residual)
+    deals = _deals(total, n_new)
+    sums = complement.sum(axis=0)
+    means = np.empty(len(deals))
+    for part in row_blocks(len(deals), 3 * n_new**2):
+        S = deals[part]
+        block = complement[S[:, :, None], S[:, None, :]]
+        left_out = np.linalg.solve(block, residual[S][:, :, None])[:, :, 0]
+        taken = (sums[S] - block.sum(axis=1)) * left_out
+        rest = residual.sum() - residual[S].sum(axis=1) - taken.sum(axis=1)
+        rest_mean = rest / max(total - n_new, 1)
+        means[part] = -np.abs(left_out - rest_mean[:, None]).mean(axis=1)
+    # The first deal is what was given; equal means may differ by rounding.
+    return float(np.mean(means <= means[0] + 1e-10 * (1.0 + np.abs(means[0]))))
+
+
+def _joined_by(K: Array, kernel: Array, ridge: TaskRidge) -> tuple[Array, Array]:
+    """Residuals (n + m,), and I - hat matrix, of a task's rows once new ones joined."""
+    n_new = len(kernel)
+    members = ridge.members
+    counts = np.rint(ridge.weight[members]).astype(np.intp)
+    pull = ridge.pull(K)
+    own = np.repeat(pull[:, members] / ridge.weight[members], counts, axis=1)
+    known = np.repeat(np.arange(len(members)), counts)
+    rows = np.append(known, np.arange(len(members), len(K)))
+    new = slice(len(known), None)
+    hat = np.empty((len(rows), len(rows)))
+    hat[:, : len(known)] = own[rows]
+    hat[: len(known), new] = hat[new, : len(known)].T
+    hat[new, new] = (kernel - K[-n_new:] @ pull[-n_new:].T) / ridge.alpha
+    errors = np.append(ridge.residual[known], 1.0 - K[-n_new:] @ ridge.coef)
+    grown = cho_factor(np.eye(n_new) + hat[new, new], lower=True)
+    moves = cho_solve(grown, np.column_stack([errors[new], hat[new]]))
+    residual = errors - hat[:, new] @ moves[:, 0]
+    return residual, np.eye(len(rows)) - hat + hat[:, new] @ moves[:, 1:]
+
+
+def _deals(total: int, size: int) -> Codes:
+    """Subsets (B, size) of all rows, that of the last rows first."""
+    given = np.arange(total - size, total)
+    if comb(total, size) <= _DEALS:
+        every = np.array(list(combinations(range(total), size)), dtype=np.intp)
+        return every[::-1]
+    number = int(np.clip(_FLOPS / size**3, 199, _DEALS - 1))
+    keys = np.random.default_rng(0).random((number, total))
+    return np.vstack([given, np.argpartition(keys, size - 1, axis=1)[:, :size]])
 
 
 def benjamini_hochberg(p: Array, fdr: float) -> Mask:

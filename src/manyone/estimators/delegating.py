@@ -51,6 +51,18 @@ class Delegating:
         """P-value of "this row is normal for its task", shape (n,)."""
         return self._inner.pvalues(**self._prepared(X, task=task), exact=exact)
 
+    def pvalues_together(
+        self, X: Any, *, task: Any = None
+    ) -> tuple[NDArray[Any], Array]:
+        """Tasks in `X` (S,), and the p-value of all rows of each together (S,)."""
+        rows = self._prepared(X, task=task)
+        return self._inner._pvalues_together(**rows, source=self.together_source_)
+
+    @property
+    def together_source_(self) -> str:
+        """What `pvalues_together` compares new rows with."""
+        return self._inner.together_source_
+
     def select(
         self, X: Any, *, task: Any = None, fdr: float = 0.1, exact: bool = False
     ) -> Mask:

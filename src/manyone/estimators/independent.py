@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 
-from manyone._types import Array, Codes, Rows
-from manyone.calibration.conformal import ridge_pvalues
+from manyone._types import Codes
+from manyone.calibration.conformal import TaskRidge
 from manyone.calibration.tails import Tails
 from manyone.capabilities import RIDGE, TASK_METRIC, Capabilities
-from manyone.data.rows import MISSING, TrainingRows, row_blocks
+from manyone.data.rows import MISSING, TrainingRows
 from manyone.data.sample import Sample
 from manyone.estimators.task_ridges import (
     TaskRidges,
@@ -169,25 +170,24 @@ class IndependentOCKSR(Updatable):
         expansions: TaskExpansions = getattr(scorer, "scorer", scorer)
         return expansions
 
-    def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
-        p = np.empty(X.shape[0])
+    def _task_ridges(self, tasks: Codes) -> Iterator[TaskRidge]:
         rows = self.training_
         learned = self.solution_.learned
         points = self._expansions.points
-        for task in np.unique(codes):
-            mine = np.flatnonzero(codes == task)
-            which, coef = self._expansions.expansion(int(task))
+        for task in tasks.tolist():
+            which, coef = self._expansions.expansion(task)
             weight = rows.weight[which]
             alpha = float(learned["alpha"][task])
             gram = points.kernel.gram(points.X[which])
-            factor = factorise(gram, alpha, np.sqrt(weight), overwrite=True)
-            model = factor, coef, learned["one_minus_leverage"][which], weight, alpha
-            members = np.flatnonzero(~rows.outlier[which])
-            for part in row_blocks(len(mine), 8 * len(coef) + X.shape[1]):
-                K = points.values(X[mine[part]], which)
-                diagonal = points.diagonal(X[mine[part]])
-                p[mine[part]] = ridge_pvalues(K, diagonal, *model, members)
-        return p
+            yield TaskRidge(
+                which,
+                factorise(gram, alpha, np.sqrt(weight), overwrite=True),
+                coef,
+                learned["one_minus_leverage"][which],
+                weight,
+                alpha,
+                np.flatnonzero(~rows.outlier[which]),
+            )
 
     def _with_rows(
         self, old: TrainingRows, new: TrainingRows

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from manyone._types import Array, Codes, Rows
-from manyone.calibration.conformal import ridge_pvalues
+from manyone._types import Array, Codes
+from manyone.calibration.conformal import TaskRidge
 from manyone.calibration.tails import Tails
 from manyone.capabilities import RIDGE, Capabilities
 from manyone.data.groups import leaving_together
@@ -151,27 +152,20 @@ class JointOCKSR(Updatable):
     ) -> tuple[Solution, Tails]:
         return joint_passes(plan, sweep, self.alpha)
 
-    def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
-        points = self._solution.scorer.points
+    def _task_ridges(self, tasks: Codes) -> Iterator[TaskRidge]:
         rows = self.training_
         learned = self._solution.learned
         factor = self._factor()
-        kept = learned["one_minus_leverage"]
-        p = np.empty(X.shape[0])
-        for task in np.unique(codes):
-            mine = np.flatnonzero(codes == task)
-            members = np.flatnonzero((rows.codes == task) & ~rows.outlier)
-            model = (
+        for task in tasks:
+            yield TaskRidge(
+                slice(None),
                 factor,
                 learned["dual_coef"][:, task],
-                kept,
+                learned["one_minus_leverage"],
                 rows.weight,
                 learned["alpha"],
+                np.flatnonzero((rows.codes == task) & ~rows.outlier),
             )
-            for part, K in points.blocks(X[mine]):
-                diagonal = points.diagonal(X[mine[part]])
-                p[mine[part]] = ridge_pvalues(K, diagonal, *model, members)
-        return p
 
     # ------------------------------------------------------------------------------------- updates
 

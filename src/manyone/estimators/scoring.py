@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._sklearn import Interval, validate_parameter_constraints
 from manyone._types import Array, Codes, Mask, Rows
-from manyone.calibration.conformal import select_rows
+from manyone.calibration.conformal import (
+    TaskRidge,
+    exact_pvalue_together,
+    ridge_pvalues,
+    select_rows,
+)
 from manyone.calibration.thresholds import Calibration, Thresholds
+from manyone.calibration.together import left_out_pvalues
 from manyone.capabilities import Capabilities
 from manyone.data import checks
 from manyone.data.labels import (
@@ -24,7 +32,14 @@ from manyone.data.labels import (
     split_labels,
     without_columns,
 )
-from manyone.data.rows import MISSING, TrainingRows, check_rows
+from manyone.data.rows import (
+    MISSING,
+    TrainingRows,
+    check_rows,
+    in_memory,
+    row_blocks,
+    row_numbers,
+)
 from manyone.estimators.elsewhere import by_blocks
 from manyone.kernels.kernel import Kernel
 from manyone.models.combined import lowest_scores
@@ -111,6 +126,82 @@ class Scoring:
             return self._conformal_pvalues(X, codes)
         self._check_calibrated()
         return self.thresholds_.pvalues(self._own_scores(X, codes), codes)
+
+    def pvalues_together(
+        self, X: Any, *, task: Any = None
+    ) -> tuple[NDArray[Any], Array]:
+        r"""P-value of "all these rows are normal for their task", one for each task.
+
+        No assumption is made about other tasks or about tails, and p may fall far below
+        what one row can reach: with 10 rows of the task and 2, 3, 5 new ones it stops at
+        1/66, 1/286, 1/3003, where a single row stops at 1/11.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (k, d)
+            Rows that are to be judged together, say those of one day. The choice must
+            not depend on their scores.
+        task : array-like of shape (k,) or str or None
+
+        Returns
+        -------
+        tasks : ndarray of shape (S,)
+            Labels of the tasks in `X`, in the order of `tasks_`.
+        p : ndarray of shape (S,)
+            Low where the new rows are less normal than the task's own.
+
+        Notes
+        -----
+        `together_source_` says where p comes from. ``"exact"``, where
+        ``pvalues(exact=True)`` is possible: a permutation test. Rows of the task and
+        new ones are dealt anew, all ways or up to 5,000, and those in the place of the
+        new ones are scored by the model of the others. Then P(p <= a) <= a, by a theorem.
+
+        Elsewhere a rank-sum test of the new scores among calibration scores, which may
+        fall to :math:`1/\\binom{n+m}{m}`. ``"held-out"``, after `calibrate`: exact, too.
+        ``"leave-one-out"``, ``"folds"``, ...: left-out training rows. There is no
+        theorem then, but it was measured (``benchmarks/bench_together.py``). All new
+        rows share one model, so m of them count for m / (1 + m / (2 n)).
+        """
+        return self._pvalues_together(X, task, self.together_source_)
+
+    def _pvalues_together(
+        self, X: Any, task: Any, source: str
+    ) -> tuple[NDArray[Any], Array]:
+        self._check_calibrated()
+        if source != "exact":
+            scores, codes, _ = self._claims(X, task, None, exact=False)
+            present = np.unique(codes)
+            p = left_out_pvalues(self.calibration_, scores, codes, present)
+            return self.tasks_[present], p
+        if in_memory(X):
+            X, codes = self._scoring_rows(X, task)
+        else:
+            numbered = np.asarray(self._numbered_rows(X, task=task))
+            X = numbered[:, 1:]
+            codes = numbered[:, 0].astype(np.intp)
+        present = np.unique(codes)
+        p = np.empty(len(present))
+        points = unguarded(self.solution_.scorer).points
+        with np.errstate(under="ignore"):
+            for place, ridge in enumerate(self._task_ridges(present)):
+                new = X[codes == present[place]]
+                new = new[np.argsort(row_numbers(new), kind="stable")]
+                own = points.X[ridge.which][ridge.members]
+                both = [points.values(part, ridge.which) for part in (own, new)]
+                kernel = points.kernel.gram(new)
+                p[place] = exact_pvalue_together(np.vstack(both), kernel, ridge)
+        return self.tasks_[present], p
+
+    @property
+    def together_source_(self) -> str:
+        """What `pvalues_together` compares new rows with."""
+        source = self.calibration_.source
+        fractions = bool(np.any(self.training_.weight % 1.0))
+        grouped = self.training_.group is not None
+        if source == "held-out" or fractions or grouped or self._no_exact_pvalues():
+            return source
+        return "exact"
 
     def select(
         self, X: Any, *, task: Any = None, fdr: float = 0.1, exact: bool = False
@@ -326,6 +417,12 @@ class Scoring:
         score = self._conformal_pvalues if exact else self._own_scores
         return np.column_stack([score(X, codes), codes, weight])
 
+    @by_blocks
+    def _numbered_rows(self, X: Any, *, task: Any = None) -> Array:
+        """Number of the task and columns of every row, shape (n, 1 + d)."""
+        X, codes = self._scoring_rows(X, task)
+        return np.column_stack([codes, X.toarray() if sparse.issparse(X) else X])
+
     @abstractmethod
     def _set_offsets(self, alarm_rate: float | None) -> None:
         """Thresholds for a promised rate; None: zeros, and no promise."""
@@ -347,28 +444,41 @@ class Scoring:
         return self.promised_rate_
 
     def _conformal_pvalues(self, X: Rows, codes: Codes) -> Array:
-        scorer = unguarded(self.solution_.scorer)
         if X.shape[0] == 0:
             return np.empty(0)
+        refusal = self._no_exact_pvalues()
+        if refusal:
+            raise ValueError(refusal)
+        points = unguarded(self.solution_.scorer).points
+        tasks = np.unique(codes)
+        p = np.empty(X.shape[0])
+        with np.errstate(under="ignore"):
+            for task, ridge in zip(tasks, self._task_ridges(tasks), strict=True):
+                rows = np.flatnonzero(codes == task)
+                for part in row_blocks(len(rows), 8 * len(ridge.coef) + X.shape[1]):
+                    new = X[rows[part]]
+                    K = points.values(new, ridge.which)
+                    p[rows[part]] = ridge_pvalues(K, points.diagonal(new), ridge)
+        return p
+
+    def _no_exact_pvalues(self) -> str:
+        """Why there are no exact p-values; empty where there are."""
         if not self.can.exact_pvalues:
-            raise ValueError(
-                checks.unable(type(self), "exact_pvalues", "exact p-values")
-            )
-        if isinstance(scorer, InMetric):
-            raise ValueError(
+            return checks.unable(type(self), "exact_pvalues", "exact p-values")
+        if isinstance(unguarded(self.solution_.scorer), InMetric):
+            return (
                 'exact=True needs metric="plain": the whitener has seen the training rows and not '
                 "the new one, so that they are not compared on equal terms. Use exact=False."
             )
         if self.training_.X.shape[1] == 0:
-            raise ValueError(
+            return (
                 "exact=True needs all training rows to evaluate the kernel on: fit without "
                 'landmarks, and not with kernel="precomputed". Or use exact=False.'
             )
-        with np.errstate(under="ignore"):
-            return self._exact_pvalues(X, codes)
+        return ""
 
-    def _exact_pvalues(self, X: Rows, codes: Codes) -> Array:
-        """Full conformal p-value of each row, shape (n,), where the method declares them."""
+    def _task_ridges(self, tasks: Codes) -> Iterator[TaskRidge]:
+        """The regressions that judge rows of tasks, where the method declares them."""
         raise NotImplementedError(
             f"{type(self).__name__} declares exact p-values but has none"
         )
