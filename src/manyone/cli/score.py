@@ -10,6 +10,7 @@ In a shell::
   cat today.csv | manyone score fleet.manyone - --out - | grep true
   manyone evaluate fleet.manyone labelled.csv --outlier was_broken
   manyone report fleet.manyone today.csv --out page.html
+  manyone report fleet.manyone --state fleet.state --out page.html    what manyone watch has seen
 
 Exit codes: 0; 3 if something stands out and --exit-code asks; 2 for bad input; 1 for our mistakes.
 Something stands out if chance does not explain an incident, or the number of alarms.
@@ -444,29 +445,46 @@ def report(
     model: Model,
     table: Rows = None,
     out: Annotated[Path, typer.Option(help="File for the page.")] = Path("report.html"),
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Store of manyone watch: show what it has seen."),
+    ] = None,
     sql: Sql = None,
     db: Database = None,
 ) -> None:
     """Write a page about a model and a table.
 
-    One file that needs no network, with the alarms of the table if one is given.
+    One file that needs no network, with the alarms of the table if one is given. With
+    --state it shows the rows, answers, incidents and drift of manyone watch; a TABLE
+    then says which of the files that it has read.
     """
+    if state is not None and (sql is not None or db is not None):
+        raise InputError(
+            "--state and --sql: name a table that watch has read, or none."
+        )
     has_rows = table is not None or sql is not None or db is not None
     source = source_of(table, sql, db) if has_rows else None
     check_place("--out", out)
-    refuse_same("--out", out, model, *([source] if source else []))
+    others = [each for each in (source, state) if each is not None]
+    refuse_same("--out", out, model, *others)
     table_model = load_model(model)
     with about(source or model), needs("cli"), working("reporting"):
         from manyone.cli.drift import drift_of
         from manyone.files import write_atomically
         from manyone.page.fleet_page import fleet_page
         from manyone.tables.page import report_of
+        from manyone.watch.record import report_of_store
 
-        times = [] if table_model.time is None else [table_model.time]
-        rows = None if source is None else rows_for(table_model, source, find=times)
-        table_name = "" if source is None else source.name
-        values = report_of(table_model, rows, model.name, table_name)
-        if values.findings is not None:
-            values = replace(values, drift=drift_of(table_model, values.findings))
+        if state is not None:
+            with about(state):
+                values = report_of_store(state, table_model, model.name, table)
+        else:
+            times = [] if table_model.time is None else [table_model.time]
+            rows = None if source is None else rows_for(table_model, source, find=times)
+            table_name = "" if source is None else source.name
+            values = report_of(table_model, rows, model.name, table_name)
+            if values.findings is not None:
+                drift = drift_of(table_model, values.findings)
+                values = replace(values, drift=drift)
         write_atomically(out, fleet_page(values).encode("utf-8", "replace"))
     typer.echo(f"Page: {out}")

@@ -378,7 +378,7 @@ class _Run:
         rows = rows_for_incidents(self._model, state, scored, counts)
         rows["number"] = numbers
         self.totals.add_incidents(self._finder.add(details.task, answers.codes, rows))
-        self._note_drift(flagged, most)
+        self._note_drift(flagged, most, watched, moments)
 
     def _watched(self, block: Block) -> Watched:
         """What the monitor says of the rows of a block."""
@@ -475,7 +475,9 @@ class _Run:
             values=_as_json(rows) if self._options.keep_days else None,
         )
 
-    def _note_drift(self, flagged: Mask, most: Array) -> None:
+    def _note_drift(
+        self, flagged: Mask, most: Array, watched: Watched, moments: Array
+    ) -> None:
         """Note tasks that have just been found to drift, by what they were before.
 
         Some of many quiet tasks are flagged. Drift stands out where the bets of a task
@@ -488,12 +490,12 @@ class _Run:
         needed = np.log(len(most) / LEVEL)
         if np.any((state.most >= needed) & (most < needed)):
             self.totals.drift_stands_out = True
-        drifting = [
-            (str(self._model.tasks_[t]), *_when_it_drifts(state, t))
-            for t in codes.tolist()
-        ]
-        self._store.set_drift(drifting)
-        self.totals.newly_drifting += [task for task, _, _ in drifting]
+        for t in codes.tolist():
+            task = str(self._model.tasks_[t])
+            row = int(np.argmax(watched.drift & watched.new & (watched.codes == t)))
+            moment = float(moments[row])
+            self._store.set_drift(task, *_when_it_drifts(state, t), moment)
+            self.totals.newly_drifting.append(task)
 
 
 def _as_json(table: pl.DataFrame) -> list[str]:
@@ -581,9 +583,8 @@ def _more_than_chance(totals: _Totals, monitor: Monitor) -> bool:
 def _summary(totals: _Totals, monitor: Monitor, store: Store) -> dict[str, Any]:
     """For machines."""
     state = monitor.state
-    joined = store.incidents(
-        [number for numbers in totals.first_alarms.values() for number in numbers]
-    )
+    first_alarms = [n for numbers in totals.first_alarms.values() for n in numbers]
+    joined = store.incidents(len(first_alarms), first_alarms)
     outstanding = sum(line["stands_out"] for line in joined)
     more_than_chance = _more_than_chance(totals, monitor)
     drifting = np.flatnonzero(state.flagged >= 0).tolist()

@@ -98,7 +98,7 @@ class _Service:
         if self._state is None:
             raise RequestError(404, _NO_STATE)
         with read_store(self._state) as store:
-            return store.worst_incidents(most)
+            return store.incidents(most)
 
     def health(self) -> dict[str, object]:
         """What is served."""

@@ -82,9 +82,26 @@ def report_of(
         findings = findings_of(model, [block])
         gaps = _gaps(model, frame[answers.rows.tolist()], findings)
         remarks = tuple(filter(None, (block.remark, _unexplained(findings))))
+    name = "" if table is None else table_name
+    return fleet_report(
+        model, findings, model_name, name, drift=drift, remarks=remarks, gaps=gaps
+    )
+
+
+def fleet_report(
+    model: TableModel,
+    findings: Findings | None,
+    model_name: str,
+    table_name: str,
+    *,
+    drift: Sequence[Drift] = (),
+    remarks: tuple[str, ...] = (),
+    gaps: tuple[str, ...] = (),
+) -> FleetReport:
+    """The values of a page of a model, and of what was found."""
     return FleetReport(
         model=model_name,
-        table="" if table is None else table_name,
+        table=table_name,
         method=_method(model),
         rate=float(model.model_.alarm_rate_.max()),
         tasks=tasks_of(model) if findings is None else findings.tasks,

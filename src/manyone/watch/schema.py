@@ -90,7 +90,8 @@ CREATE TABLE task (
     latest TEXT,
     latest_moment REAL,
     drift_since TEXT,
-    drift_flagged TEXT
+    drift_flagged TEXT,
+    drift_moment REAL           -- when it was flagged, as a number
 ) WITHOUT ROWID;
 
 -- Every answer that somebody gave, whether its row has come or not. The last one of an id counts.

@@ -185,7 +185,7 @@ class StoredRows:
         by_id = {row_id: values for row_id, *values in cursor}
         remembered = np.array([text in by_id for text in texts], dtype=bool)
         rows = np.zeros(len(texts), dtype=ROW)
-        with _sound(self._path):
+        with sound(self._path):
             for row in np.flatnonzero(remembered).tolist():
                 rows[row] = tuple(by_id[texts[row]])
             if np.any((rows["task"] < -1) | (rows["task"] >= self._n_tasks)):
@@ -253,7 +253,7 @@ class Store:
 
     # ------------------------------------------------------------------------------ monitor
 
-    def monitor(self, model: Any, drift_level: float | None) -> Monitor:
+    def monitor(self, model: Any, drift_level: float | None = None) -> Monitor:
         """The monitor as it was saved, or a new one.
 
         Parameters
@@ -299,7 +299,7 @@ class Store:
         if found is None:
             return None
         number, rows, size, digest, form = found
-        with _sound(self.path):
+        with sound(self.path):
             return ReadFile(
                 number,
                 Consumed(
@@ -416,11 +416,15 @@ class Store:
             "SELECT name, rows, first_row FROM task"
         ).fetchall()
 
-    def set_drift(self, drifting: Iterable[tuple[str, str, str]]) -> None:
-        """Note tasks that drift, since when, and when they were flagged."""
-        self._connection.executemany(
-            "UPDATE task SET drift_since = ?, drift_flagged = ? WHERE name = ?",
-            ((since, flagged, task) for task, since, flagged in drifting),
+    def set_drift(self, task: str, since: str, flagged: str, moment: float) -> None:
+        """Note that a task drifts, since when, and when it was flagged.
+
+        The last is the same time as a number, NaN where there is none.
+        """
+        self._connection.execute(
+            "UPDATE task SET drift_since = ?, drift_flagged = ?, drift_moment = ? "
+            "WHERE name = ?",
+            (since, flagged, None if moment != moment else moment, task),
         )
 
     def latest_moments(self) -> dict[str, float]:
@@ -440,17 +444,6 @@ class Store:
             "(SELECT count(*) FROM task WHERE drift_flagged IS NOT NULL)"
         ).fetchone()
         return Totals._make(found)
-
-    def worst_incidents(self, most: int) -> list[dict[str, Any]]:
-        """Incidents, the least likely by chance first."""
-        cursor = self._connection.execute(
-            "SELECT * FROM incidents ORDER BY by_chance, id LIMIT ?", (most,)
-        )
-        names = [column[0] for column in cursor.description]
-        return [
-            {**dict(zip(names, values, strict=True)), "stands_out": bool(values[7])}
-            for values in cursor
-        ]
 
     def prune_values(self, days: int) -> int:
         """Forget what stood in rows seen before so many days; how many rows these were."""
@@ -473,7 +466,7 @@ class Store:
         by_task: dict[str, list[tuple[Any, ...]]] = {}
         for task, *values in cursor:
             by_task.setdefault(task, []).append(tuple(values))
-        with _sound(self.path):
+        with sound(self.path):
             return {
                 task: np.array(rows, dtype=STREAM_ROW) for task, rows in by_task.items()
             }
@@ -554,17 +547,32 @@ class Store:
             )
         )
 
-    def incidents(self, first_alarms: Sequence[int]) -> list[dict[str, Any]]:
-        """Incidents by the numbers of their first alarms, as dashboards see them."""
-        ids = list(self._ids(first_alarms).values())
-        cursor = self._connection.execute(
-            "SELECT * FROM incidents WHERE id IN (SELECT value FROM json_each(?)) "
-            "ORDER BY by_chance, id",
-            (json.dumps(ids),),
+    def incidents(
+        self, most: int, first_alarms: Sequence[int] | None = None
+    ) -> list[dict[str, Any]]:
+        """Incidents as dashboards see them, the least likely by chance first.
+
+        Parameters
+        ----------
+        most : int
+        first_alarms : sequence of int or None
+            Numbers of rows: only incidents that begin with one of them.
+        """
+        which = ""
+        if first_alarms is not None:
+            which = "WHERE id IN (SELECT value FROM json_each(:ids))"
+        lines = self.query(
+            f"SELECT * FROM incidents {which} ORDER BY by_chance, id LIMIT :most",
+            most=most,
+            ids=json.dumps([*self._ids(first_alarms or ()).values()]),
         )
+        return [{**line, "stands_out": bool(line["stands_out"])} for line in lines]
+
+    def query(self, sql: str, **values: object) -> list[dict[str, Any]]:
+        """Lines that a statement finds, by the names of their columns."""
+        cursor = self._connection.execute(sql, values)
         names = [name for name, *_ in cursor.description]
-        lines = [dict(zip(names, values, strict=True)) for values in cursor]
-        return [line | {"stands_out": bool(line["stands_out"])} for line in lines]
+        return [dict(zip(names, line, strict=True)) for line in cursor]
 
     # ------------------------------------------------------------------------------ answers
 
@@ -628,7 +636,7 @@ class Store:
         if found is None:
             return None
         columns, last_row, size, digest = found
-        with _sound(self.path):
+        with sound(self.path):
             names = tuple(str(name) for name in json.loads(columns))
             return Output(names, int(last_row), int(size), str(digest))
 
@@ -652,7 +660,7 @@ class Store:
             "FROM judged_row WHERE number > ? ORDER BY number LIMIT ?",
             (number, most),
         )
-        with _sound(self.path):
+        with sound(self.path):
             return [
                 ScoreRow._make(
                     (*values, json.loads(kept or "{}"), json.loads(reasons or "[]"))
@@ -709,6 +717,7 @@ def read_store(path: Path) -> Iterator[Store]:
     try:
         with closing(sqlite3.connect(address, _PATIENCE, uri=True)) as link:
             link.execute("PRAGMA trusted_schema = OFF")
+            link.execute("BEGIN")  # all that is read is of one batch
             if not _is_store(link, path):
                 raise StoreError(f"{path} is empty. manyone watch fills it.")
             yield Store(path, link)
@@ -776,7 +785,7 @@ def _execute_all(connection: sqlite3.Connection, script: str) -> None:
 
 
 @contextmanager
-def _sound(path: Path) -> Iterator[None]:
+def sound(path: Path) -> Iterator[None]:
     """Say that a store is damaged where its values are not what they should be."""
     try:
         yield

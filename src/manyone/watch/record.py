@@ -1,0 +1,186 @@
+"""The page of a store: rows, answers, incidents and drift as ``manyone watch`` has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manyone._types import Array, Codes
+from manyone.alerts.incidents import Findings, Incident
+from manyone.alerts.values import Rows, Tasks
+from manyone.messages import plural
+from manyone.page.fleet import Drift, FleetReport
+from manyone.page.fleet_page import MOST_ROWS
+from manyone.tables.incidents import rank_pvalues, tasks_of
+from manyone.tables.page import fleet_report
+from manyone.watch.store import Store, StoreError, read_store, sound
+
+if TYPE_CHECKING:
+    from manyone.tables import TableModel
+
+Line = dict[str, Any]
+_COLUMNS = (
+    "number, judged_row.id, task, code, time, moment, score, p_value, alarm, muted, "
+    "reasons, incident, coalesce((SELECT answer FROM answer "
+    "WHERE answer.id = judged_row.id ORDER BY answer.number DESC LIMIT 1), '') AS said"
+)
+
+
+def report_of_store(
+    path: Path, model: TableModel, model_name: str, source: Path | None = None
+) -> FleetReport:
+    """The values of a page, all of them out of a store.
+
+    Parameters
+    ----------
+    path : Path
+        Of the store. It may be written meanwhile.
+    model : TableModel
+    model_name : str
+    source : Path or None
+        Only rows that were read from this file.
+
+    Raises
+    ------
+    StoreError
+        If there is no store, or it has no rows, or none of the file.
+    ValueError
+        If it belongs to another model.
+    """
+    with read_store(path) as store:
+        store.monitor(model)  # refuses another model
+        rows = _latest_rows(store, source)
+        if len(rows) == 0:
+            what = "no rows" if source is None else f"no rows of {source}"
+            raise StoreError(f"{path} has {what}: run manyone watch on them first.")
+        with sound(path):
+            findings = _findings(store, model, rows)
+            drift = _drift(store)
+        total = store.totals().rows
+    remarks: tuple[str, ...] = ()
+    if len(rows) == MOST_ROWS < total:
+        remarks = (f"The last {MOST_ROWS:,} of {plural(total, 'row')} are shown.",)
+    name = path.name if source is None else source.name
+    return fleet_report(model, findings, model_name, name, drift=drift, remarks=remarks)
+
+
+def _latest_rows(store: Store, source: Path | None) -> list[Line]:
+    """The last rows of a store, or those of a file, in their order."""
+    of_file = "WHERE file IN (SELECT number FROM file WHERE path = :path)"
+    rows = store.query(
+        f"SELECT {_COLUMNS} FROM judged_row {of_file if source else ''} "
+        "ORDER BY number DESC LIMIT :most",
+        most=MOST_ROWS,
+        path="" if source is None else str(source.resolve()),
+    )
+    return rows[::-1]
+
+
+def _findings(store: Store, model: TableModel, stored: Sequence[Line]) -> Findings:
+    """What the rows of a store show, with the incidents of the store."""
+    rows = _as_rows(model, stored)
+    unknown = sorted({row["task"] or "" for row in stored if row["code"] < 0})
+    tasks = tasks_of(model, unknown)
+    places: dict[str, list[int]] = {}
+    for place, row in enumerate(stored):
+        if row["incident"] is not None:
+            places.setdefault(row["incident"], []).append(place)
+    lines = store.query("SELECT * FROM incident ORDER BY by_chance, id")
+    found = [
+        _incident(line, np.array(places[line["id"]]), tasks, rows)
+        for line in lines
+        if line["id"] in places
+    ]
+    rate = float(model.model_.alarm_rate_.max())
+    return Findings(tasks, rows, rate, found=tuple(found))
+
+
+def _as_rows(model: TableModel, stored: Sequence[Line]) -> Rows:
+    unknown = sorted({row["task"] or "" for row in stored if row["code"] < 0})
+    numbers = {name: len(model.tasks_) + k for k, name in enumerate(unknown)}
+    task = np.array(
+        [
+            row["code"] if row["code"] >= 0 else numbers[row["task"] or ""]
+            for row in stored
+        ],
+        dtype=np.intp,
+    )
+    if np.any(task >= len(model.tasks_) + len(unknown)):
+        raise ValueError("it has rows of tasks that the model does not have")
+    score = _values(stored, "score")
+    moment = _values(stored, "moment")
+    has_times = not np.isnan(moment).any()
+    return Rows(
+        number=_values(stored, "number").astype(np.intp) - 1,
+        task=task,
+        score=score,
+        p_value=_values(stored, "p_value"),
+        rank_p=rank_pvalues(model, score, task),
+        depth_p=np.ones(len(stored)),
+        alarm=np.array([row["alarm"] and row["muted"] is None for row in stored], bool),
+        leading=("",) * len(stored),
+        reasons=tuple(tuple(json.loads(row["reasons"] or "[]")) for row in stored),
+        notes=tuple(_note(row) for row in stored),
+        time=moment if has_times else None,
+        dated=has_times and not _is_number(stored[0]["time"]),
+        ids=tuple(row["id"] for row in stored),
+        answers=tuple(row["said"] for row in stored),
+    )
+
+
+def _note(row: Line) -> str:
+    """A remark beside a row that raised an alarm."""
+    if row["muted"] is not None:
+        return f"muted: {row['muted']}"
+    return f"incident {row['incident']}" if row["incident"] is not None else ""
+
+
+def _incident(line: Line, places: Codes, tasks: Tasks, rows: Rows) -> Incident:
+    task = int(rows.task[places[0]])
+    depth = (tasks.threshold[task] - rows.score[places]) / tasks.unit[task]
+    worst_first = places[np.lexsort((places, -depth))]
+    when = rows.number if rows.time is None else rows.time
+    return Incident(
+        task=task,
+        columns=tuple(filter(None, line["column"].split(", "))),
+        alarms=tuple(worst_first.tolist()),
+        rows=line["rows"],
+        begin=float(when[places].min()),
+        end=float(when[places].max()),
+        by_chance=line["by_chance"],
+        depth=float(np.nan_to_num(depth.max())),
+        worst_row=line["worst_row"],
+        reason=line["reason"],
+    )
+
+
+def _drift(store: Store) -> tuple[Drift, ...]:
+    """Tasks that were found to drift, in the order of time."""
+    lines = store.query(
+        "SELECT name, drift_since, drift_moment FROM task "
+        "WHERE drift_flagged IS NOT NULL ORDER BY drift_moment, name"
+    )
+    return tuple(
+        Drift(
+            np.nan if line["drift_moment"] is None else line["drift_moment"],
+            f"{line['name']} drifts since about {line['drift_since']}",
+        )
+        for line in lines
+    )
+
+
+def _values(stored: Sequence[Line], name: str) -> Array:
+    """Numbers of rows, NaN where there is none."""
+    return np.array([row[name] for row in stored], dtype=np.float64)
+
+
+def _is_number(text: Any) -> bool:
+    try:
+        float(text)
+    except (TypeError, ValueError):
+        return False
+    return True
