@@ -163,7 +163,12 @@ def test_the_store_of_watch_is_shown_while_it_is_written(fleet, tmp_path, monkey
     assert "not there" in sentence_of(client.get("/incidents"), 503)
     assert main(["watch", "fleet.manyone", "today.csv", "--state", "s"]) == 0
     with open_store(tmp_path / "s") as store:
-        assert isinstance(client.get("/incidents").json(), list)
+        incidents = client.get("/incidents").json()
+        assert incidents and incidents == store.incidents(100)
+        assert {"id", "task", "by_chance", "stands_out", "reason"} <= incidents[
+            0
+        ].keys()
+        assert len(client.get("/incidents?limit=1").json()) == 1
         assert (
             f"manyone_rows_total {store.totals().rows}" in client.get("/metrics").text
         )
