@@ -26,6 +26,7 @@ extensions = [
     "mathml",
     "command_reference",
     "package_tables",
+    "shell_session",
 ]
 html_math_renderer = "mathml"
 # No intersphinx and no MathJax: the site is built and read without a network.
@@ -81,5 +82,8 @@ html_theme_options = {
     "footer_end": [],
 }
 # Pages without pages below them have nothing to navigate.
-_single = "index quickstart choosing thresholds time page scale results maths"
+_single = (
+    "index tables everyday page commands faq glossary quickstart choosing thresholds "
+    "time scale results maths"
+)
 html_sidebars: dict[str, list[str]] = {page: [] for page in _single.split()}
