@@ -40,6 +40,7 @@ STUDIES = (
     ("bench_incidents.py",),
     ("bench_promises.py",),
     ("bench_regimes.py",),
+    ("bench_select.py",),
     ("bench_store.py",),
     ("bench_table_sample.py",),
     ("bench_tables.py",),

@@ -810,7 +810,7 @@ def test_tune_and_search_do_not_repeat_the_warning(method):
 def test_select_explains_the_floor_when_nothing_can_be_rejected(method):
     model = method(alarm_rate=0.05).fit(X, task=TASK)
     (warning,) = calibration_warnings(lambda: model.select(X, task=TASK, fdr=0.001))
-    # At this rate tasks of 20 rows borrow: two tasks lend, the own one has 20 rows.
+    # Half of the batch is of the row's own task, which has 20 rows.
     assert f"{1 / (2 * 21):.3g}" in str(warning.message)
 
 

@@ -405,7 +405,7 @@ def test_false_discovery_selection(method):
     chosen = model.select(batch, task=claim, fdr=0.1)
     assert chosen[100:].all() and chosen[:100].mean() < 0.1
     with pytest.warns(
-        CalibrationWarning, match=r"smallest p-value possible here is 0\.00249"
+        CalibrationWarning, match=r"smallest p-value possible here is 0\.00498"
     ):
         nothing = model.select(normal, task=claim[:100], fdr=0.01)
     assert not nothing.any()

@@ -1,4 +1,4 @@
-"""Exact p-values by full conformal prediction, and false-discovery control."""
+"""Exact p-values by full conformal prediction."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes
 from manyone.data.rows import row_blocks
-from manyone.messages import warn_user
 from manyone.solvers.ridge import left_out_mean
 
 # Deals of the rows of a task that are tried where there are more, and what they may cost.
@@ -202,29 +201,3 @@ def _deals(total: int, size: int) -> Codes:
     number = int(np.clip(_FLOPS / size**3, 199, _DEALS - 1))
     keys = np.random.default_rng(0).random((number, total))
     return np.vstack([given, np.argpartition(keys, size - 1, axis=1)[:, :size]])
-
-
-def benjamini_hochberg(p: Array, fdr: float) -> Mask:
-    """Rows to reject so that at most a share `fdr` of them is expected to be false, shape (m,)."""
-    ascending = np.sort(p)
-    passing = np.flatnonzero(
-        ascending <= fdr * (1 + 1e-12) * np.arange(1, len(p) + 1) / len(p)
-    )
-    return p <= (ascending[passing[-1]] if len(passing) else -1.0)
-
-
-def select_rows(p: Array, fdr: float, floor: float) -> Mask:
-    """Rows of a batch to call abnormal, shape (m,), by p-values of which none can be below `floor`.
-
-    Warns where there are none because of that.
-    """
-    chosen = benjamini_hochberg(p, fdr)
-    needed = int(np.ceil(len(p) * floor / fdr - 1e-9))
-    if not chosen.any() and needed > 1:
-        warn_user(
-            f"No row selected. The smallest p-value possible here is {floor:.3g}, so "
-            f"Benjamini-Hochberg at fdr={fdr:g} can select rows of this batch only if at least "
-            f"{needed} of its {len(p)} rows look that abnormal. Use smaller batches, more "
-            "calibration rows, or a larger fdr."
-        )
-    return chosen

@@ -63,12 +63,9 @@ class Delegating:
         """What `pvalues_together` compares new rows with."""
         return self._inner.together_source_
 
-    def select(
-        self, X: Any, *, task: Any = None, fdr: float = 0.1, exact: bool = False
-    ) -> Mask:
+    def select(self, X: Any, *, task: Any = None, fdr: float = 0.1) -> Mask:
         """Rows of a batch to call abnormal, with false-discovery control, shape (n,)."""
-        rows = self._prepared(X, task=task)
-        return self._inner.select(**rows, fdr=fdr, exact=exact)
+        return self._inner.select(**self._prepared(X, task=task), fdr=fdr)
 
     def view_scores(self, X: Any, *, task: Any = None) -> Array:
         """How abnormal each row looks in each view of a combined estimator, shape (n, V)."""

@@ -19,8 +19,8 @@ from manyone.calibration.conformal import (
     TaskRidge,
     exact_pvalue_together,
     ridge_pvalues,
-    select_rows,
 )
+from manyone.calibration.discoveries import Known, select_rows
 from manyone.calibration.thresholds import Calibration, Thresholds
 from manyone.calibration.together import left_out_pvalues
 from manyone.capabilities import Capabilities
@@ -203,9 +203,7 @@ class Scoring:
             return source
         return "exact"
 
-    def select(
-        self, X: Any, *, task: Any = None, fdr: float = 0.1, exact: bool = False
-    ) -> Mask:
+    def select(self, X: Any, *, task: Any = None, fdr: float = 0.1) -> Mask:
         """Rows of a batch to call abnormal, with false-discovery control (Benjamini-Hochberg).
 
         Parameters
@@ -214,8 +212,6 @@ class Scoring:
         task : array-like of shape (n,) or str or None
         fdr : float in (0, 1)
             Expected share of normal rows among those selected.
-        exact : bool
-            As in `pvalues`.
 
         Returns
         -------
@@ -223,23 +219,14 @@ class Scoring:
 
         Notes
         -----
-        The smallest p-value of a batch of n rows has to reach ``fdr / n``. Tasks whose own rows are
-        too few for that borrow the left-out scores of other tasks, in units of their spread,
-        whatever `alarm_rate` is.
+        P-values are those of the batch, see :mod:`manyone.calibration.discoveries`: other
+        tasks lend their scores as often as they have rows in it. The smallest possible
+        one of a row in task t is ``m_t / (m (n_t + 1))``, so single rows of small tasks
+        are found only if the batch has rows of many tasks.
         """
-        if not isinstance(fdr, Real) or not 0 < fdr < 1:
-            raise ValueError(f"fdr must lie between 0 and 1; got {fdr!r}.")
         self._check_calibrated()
-        values, codes, _ = self._claims(X, task, None, exact)
-        if not len(codes):
-            return np.zeros(0, dtype=bool)
-        if exact:
-            floors = 1.0 / (self.calibration_.counts + 1.0)
-            return select_rows(values, fdr, floors[codes].min())
-        finer = self.thresholds_at(fdr / len(codes))
-        p = finer.pvalues(values, codes)
-        floors = finer.smallest_pvalues()
-        return select_rows(p, fdr, floors[codes].min())
+        scores, codes, _ = self._claims(X, task, None, exact=False)
+        return select_rows(Known.of(self.calibration_), scores, codes, fdr)
 
     @by_blocks
     def score_tasks(self, X: Any) -> Array:

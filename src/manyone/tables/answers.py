@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manyone._types import Array, Codes, Mask
-from manyone.calibration.conformal import select_rows
+from manyone.calibration.discoveries import Known, check_fdr, select_rows
 from manyone.data.rows import MISSING
 from manyone.progress import counted
 from manyone.tables.errors import TableError
@@ -55,8 +55,8 @@ def answer_rows(
     model: TableModel, frame: Frame, claims: Claims, fdr: float | None
 ) -> Answers:
     """Answers for the rows of a table that are to be answered."""
-    if fdr is not None and not 0 < fdr < 1:
-        raise ValueError(f"fdr must lie between 0 and 1; got {fdr!r}.")
+    if fdr is not None:
+        check_fdr(fdr)
     n_rows = len(frame)
     score = np.empty(n_rows)
     for start in counted(range(0, n_rows, _BLOCK)):
@@ -92,22 +92,22 @@ def _judged(
     rate = estimator._check_calibrated()
     rows = claims.rows
     codes = claims.codes[rows]
-    finest = rate if fdr is None else min(rate, fdr / max(len(rows), 1))
     known = codes != MISSING
     known_codes = codes[known]
     p_value = np.empty(len(rows))
     alarm = np.empty(len(rows), dtype=bool)
-    p_value[known] = estimator.thresholds_at(finest).pvalues(score[known], known_codes)
+    p_value[known] = estimator.thresholds_.pvalues(score[known], known_codes)
     alarm[known] = score[known] < estimator.offset_[known_codes]
     if not known.all():
-        judged = model.unknown_.judge(score[~known], rate, finest)
+        judged = model.unknown_.judge(score[~known], rate, rate)
         p_value[~known], alarm[~known] = judged
-    if fdr is not None and len(rows):
-        # Unknown tasks come last, where their code, -1, finds them.
+    if fdr is not None:
+        # Rows of unknown tasks are one more task, compared with tasks left out.
         parts = (estimator.calibration_, model.unknown_.calibration)
-        floors = np.concatenate([part.smallest_pvalues(finest) for part in parts])
-        alarm = select_rows(p_value, fdr, floors[codes].min())
-    pooled = np.append(estimator.calibration_.pooled(finest), False)
+        tasks, unknown = (Known.of(part) for part in parts)
+        claimed = np.where(known, codes, len(tasks.unit))
+        alarm = select_rows(tasks.joined(unknown), score, claimed, fdr)
+    pooled = np.append(estimator.calibration_.pooled(rate), False)
     basis = np.where(known, pooled[codes].astype(np.intp), 2)
     return Answers(rows, claims.labels[rows], codes, score, p_value, alarm, basis)
 

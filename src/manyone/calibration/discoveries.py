@@ -1,0 +1,152 @@
+r"""Which rows of a batch are abnormal, with few false ones among them.
+
+The false-discovery rate is about the batch as a whole, so its p-values are, too. Let
+the batch have :math:`m_s` of its m rows in task s. A row of task t that scores V, in
+units of its task, gets
+
+.. math:: p = \frac{1}{m} \Bigl( m_t\, p_{own} + \sum_{s \ne t} m_s
+              \cdot \text{share of the calibration scores of s that are no higher} \Bigr),
+
+the share of the batch that is expected to score as low if all of it is normal. It
+assumes nothing about how tasks differ: a task with heavy tails lends them as often as
+it has rows in the batch. A batch of one task has its own ranks. Rows are then selected
+as by Benjamini & Hochberg (1995).
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import NamedTuple
+
+import numpy as np
+
+from manyone._types import Array, Codes, Mask
+from manyone.calibration.thresholds import Calibration, count_up_to
+from manyone.messages import warn_user
+
+
+class Known(NamedTuple):
+    """Calibration scores of tasks.
+
+    Attributes
+    ----------
+    scores, values, weight : ndarray of shape (n,)
+        Scores, the same in units that make tasks comparable, and counts.
+    codes : ndarray of shape (n,)
+        Numbers of their tasks.
+    unit : ndarray of shape (T,)
+        What new scores of each task are divided by.
+    """
+
+    scores: Array
+    values: Array
+    weight: Array
+    codes: Codes
+    unit: Array
+
+    @classmethod
+    def of(cls, calibration: Calibration) -> Known:
+        """The calibration scores of tasks that have proper ones."""
+        codes = calibration.codes
+        lends = calibration.lends[codes]
+        scores = calibration.scores[lends]
+        values = calibration.scaled[lends]
+        size = float(np.sqrt(np.mean(values**2))) if len(values) else 1.0
+        size = size if size > 0.0 else 1.0
+        weight = calibration.weight[lends]
+        unit = calibration.spread * size
+        return cls(scores, values / size, weight, codes[lends], unit)
+
+    def joined(self, other: Known) -> Known:
+        """These tasks, then those of another calibration."""
+        return Known(
+            np.append(self.scores, other.scores),
+            np.append(self.values, other.values),
+            np.append(self.weight, other.weight),
+            np.append(self.codes, other.codes + len(self.unit)),
+            np.append(self.unit, other.unit),
+        )
+
+    @property
+    def counts(self) -> Array:
+        """Calibration rows of each task, shape (T,)."""
+        counts = np.bincount(self.codes, self.weight, len(self.unit))
+        return counts.astype(np.float64)
+
+
+def batch_pvalues(known: Known, scores: Array, codes: Codes) -> Array:
+    """P-value of each row of a batch, for control over the batch.
+
+    Parameters
+    ----------
+    known : Known
+    scores, codes : ndarray of shape (m,)
+        Scores and numbers of tasks.
+
+    Returns
+    -------
+    ndarray of shape (m,)
+        Of a row of task t at least ``m_t / (m (n_t + 1))``.
+    """
+    counts = known.counts
+    rows = np.bincount(codes, minlength=len(counts)).astype(np.float64)
+    values = scores / known.unit[codes]
+    own = _mass_up_to(known.scores, known, scores, codes)
+    own_share = (1.0 + own) / (1.0 + counts[codes])
+    weight = known.weight / np.maximum(counts[known.codes], known.weight)
+    ascending = np.argsort(known.values, kind="stable")
+    lent = np.cumsum((rows[known.codes] * weight)[ascending])
+    place = np.searchsorted(known.values[ascending], values, side="right")
+    by_all = np.append(0.0, lent)[place]
+    by_own = _mass_up_to(known.values, known, values, codes)
+    by_own *= rows[codes] / np.maximum(counts[codes], np.finfo(float).tiny)
+    others = np.maximum(by_all - by_own, 0.0)
+    p = (rows[codes] * own_share + others) / len(codes)
+    # Sums must not depend on the order of tasks, not even by rounding.
+    return np.asarray(np.round(np.minimum(p, 1.0), 13), dtype=np.float64)
+
+
+def _mass_up_to(values: Array, known: Known, new: Array, codes: Codes) -> Array:
+    """Weight of the values of each new row's task that do not exceed it, shape (m,)."""
+    order = np.lexsort((values, known.codes))
+    starts = np.searchsorted(known.codes[order], np.arange(len(known.unit) + 1))
+    below = count_up_to(values[order], starts, new, codes)
+    mass = np.append(0.0, np.cumsum(known.weight[order]))
+    return np.asarray(mass[below] - mass[starts[codes]])
+
+
+def benjamini_hochberg(p: Array, fdr: float) -> Mask:
+    """Rows to reject so that at most a share `fdr` of them is expected to be false, (m,)."""
+    ascending = np.sort(p)
+    passing = np.flatnonzero(
+        ascending <= fdr * (1 + 1e-12) * np.arange(1, len(p) + 1) / len(p)
+    )
+    return p <= (ascending[passing[-1]] if len(passing) else -1.0)
+
+
+def check_fdr(fdr: float) -> None:
+    """Refuse what is no share."""
+    if not isinstance(fdr, Real) or not 0 < fdr < 1:
+        raise ValueError(f"fdr must lie between 0 and 1; got {fdr!r}.")
+
+
+def select_rows(known: Known, scores: Array, codes: Codes, fdr: float) -> Mask:
+    """Rows of a batch to call abnormal, shape (m,).
+
+    Warns where none is selected because calibration rows are too few.
+    """
+    check_fdr(fdr)
+    if len(codes) == 0:
+        return np.zeros(0, dtype=bool)
+    chosen = benjamini_hochberg(batch_pvalues(known, scores, codes), fdr)
+    rows = np.bincount(codes, minlength=len(known.unit))[codes]
+    floor = float(np.min(rows / (len(codes) * (known.counts[codes] + 1.0))))
+    needed = int(np.ceil(len(codes) * floor / fdr - 1e-9))
+    if not chosen.any() and needed > 1:
+        warn_user(
+            f"No row selected. The smallest p-value possible here is {floor:.3g}, so "
+            f"Benjamini-Hochberg at fdr={fdr:g} can select rows of this batch only if at least "
+            f"{needed} of its {len(codes)} rows look that abnormal. Use smaller batches, more "
+            "calibration rows, or a larger fdr."
+        )
+    return chosen
