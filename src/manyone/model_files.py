@@ -44,6 +44,7 @@ from manyone.selection.auto import AutoOneClass
 from manyone.tables import TableModel
 from manyone.tables.decisions import Decision
 from manyone.tables.encoder import Encoder
+from manyone.tables.forward import ForwardCheck
 from manyone.tables.frames import Column
 from manyone.tables.maps import DateMap, LevelMap, NumberMap
 from manyone.tables.reading import TrainingTable
@@ -422,6 +423,9 @@ _TABLE_PARTS: dict[type, dict[str, Any]] = {
         },
     },
     UnknownTasks: {"rules": {"rows": "m! d"}},
+    ForwardCheck: {
+        "rules": {"codes": "m! in T", "p_value": "m!", "n_tasks": "= T"},
+    },
 }
 
 
@@ -599,6 +603,7 @@ def _register_types() -> None:
             "task_rows_": NDArray[np.intp],
             "training_": TrainingTable,
             "calibrated_": dict[str, Any],
+            "forward_": ForwardCheck | None,
             "time_format_": str | None,
         },
         rules={
@@ -614,7 +619,7 @@ def _register_types() -> None:
                 (
                     *("model_", "encoder_", "columns_", "tasks_", "unknown_"),
                     *("n_rows_", "task_rows_", "training_"),
-                    *("calibrated_", "choice_"),
+                    *("calibrated_", "choice_", "forward_"),
                 )
             ),
         ),

@@ -291,7 +291,15 @@ def _summary(model: TableModel) -> list[tuple[str, str]]:
         ("columns dropped", "; ".join(dropped[:5]) + more or "none"),
         *_chosen(model),
         ("promised", f"{rate:.2%} of normal rows raise an alarm{borrow * bool(few)}"),
+        *_forecast(model, rate),
     ]
+
+
+def _forecast(model: TableModel, rate: float) -> list[tuple[str, str]]:
+    """What the rows to come will raise, by the model's own later rows."""
+    if model.forward_ is None:
+        return []
+    return [("forecast", model.forward_.sentence(rate))]
 
 
 def _chosen(model: TableModel) -> list[tuple[str, str]]:

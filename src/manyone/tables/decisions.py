@@ -183,6 +183,16 @@ def _decide_text(seen: Decision, facts: Facts) -> Decision:
     return replace(seen, map=levels, note="; ".join(notes))
 
 
+def holds_dates(column: Column) -> bool:
+    """Whether a column has several dates, as such or as texts."""
+    if column.levels is not None:
+        return len(column.levels) > 1 and _most_match(
+            _DATE_IN_TEXT, column.levels.tolist()
+        )
+    known = column.values[~np.isnan(column.values)]
+    return column.kind == "date" and bool(np.any(known != known[:1]))
+
+
 def _most_match(pattern: str, levels: Collection[str]) -> bool:
     return (
         sum(re.fullmatch(pattern, level) is not None for level in levels)

@@ -11,9 +11,9 @@ from sklearn.base import clone
 
 from manyone._types import Array
 from manyone.calibration import Calibration
-from manyone.data.rows import TrainingRows, training_rows
+from manyone.data.rows import TrainingRows, in_memory, training_rows
 from manyone.estimators.base import OneClassEstimator
-from manyone.messages import CalibrationWarning
+from manyone.messages import CalibrationWarning, warn_user
 from manyone.models.guards import (
     ColumnRange,
     Guarded,
@@ -21,9 +21,17 @@ from manyone.models.guards import (
     score_range,
 )
 from manyone.tables.choice import Choice, choose_model, most_settings
+from manyone.tables.decisions import holds_dates
 from manyone.tables.encoder import Encoder
 from manyone.tables.forecast import announce_fit, forecast
-from manyone.tables.frames import Labels, Table, names_of
+from manyone.tables.frames import (
+    Columns,
+    Labels,
+    Table,
+    as_table,
+    names_of,
+    read_columns,
+)
 from manyone.tables.ranges import learn_ranges, left_out_margins
 from manyone.tables.reading import TrainingTable
 from manyone.tables.sampling import kept_rows
@@ -35,6 +43,8 @@ if TYPE_CHECKING:
 # How numbers are scaled. People differ in the order of their values; faults show in how far values
 # go, and need distances that mean something.
 _LINEAR = {"strangers": 0.0, "any": 0.0, "faults": 0.9}
+# Rows of an ignored column that are looked at for dates.
+_LOOKED_AT = 100
 
 
 class Fitted(NamedTuple):
@@ -52,13 +62,20 @@ def fit_table(asked: TableModel, table: Table) -> Fitted:
     """What a table model asks for, of a table wherever it is."""
     training = kept_rows(table, asked._roles(), names_of(asked.ignore))
     _refuse_lone_rows(training)
+    if asked.time is None:
+        _note_dates(training.columns | _ignored(asked, table))
     linear = _LINEAR.get(asked.anomalies, 0.5)
     encoder = Encoder.learn(*training.normal(), linear)
     Z = encoder.encode(training.columns, training.codes())
     given = training.given()
     settings = most_settings(asked, Z, given)
     n_tasks = training.normal()[2]
-    announce_fit(forecast(len(Z), training.n_rows, n_tasks, Z.shape[1], settings))
+    in_time = training.times is not None
+    announce_fit(
+        forecast(
+            *(len(Z), training.n_rows, n_tasks, Z.shape[1], settings), in_time=in_time
+        )
+    )
     with quietly():
         model, choice = choose_model(asked, Z, given)
     return guarded(training, encoder, model, choice, Z)
@@ -72,6 +89,26 @@ def fit_again(known: TableModel, training: TrainingTable) -> Fitted:
     with quietly():
         model = clone(known.model_).fit(Z, **training.given())
     return guarded(training, encoder, model, known.choice_, Z)
+
+
+def _ignored(asked: TableModel, table: Table) -> Columns:
+    """The first rows of columns that are not read, of a table in memory."""
+    names = names_of(asked.ignore)
+    if not names or not in_memory(table):
+        return {}
+    return read_columns(as_table(table)[:_LOOKED_AT], names)
+
+
+def _note_dates(columns: Columns) -> None:
+    """Say where there is a date that could be the time column."""
+    for name, column in columns.items():
+        if holds_dates(column):
+            warn_user(
+                f"Column {name!r} holds dates, and no time column is named. If rows come "
+                f"in time, name it (time={name!r}, --time {name}): thresholds are then "
+                "set, and checked, in time."
+            )
+            return
 
 
 def _refuse_lone_rows(training: TrainingTable) -> None:

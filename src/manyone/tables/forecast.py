@@ -17,6 +17,8 @@ _ROW_SECONDS = 3e-4
 _VALUE_SECONDS = 1e-5
 _PROBE_SECONDS = 0.01
 _PROBE_SIZE = 700
+# With a time column three quarters of the rows are fitted once more, see `forward`.
+_CHECK = 0.75
 # A search tries most settings on few rows: so much longer it takes, whatever the table.
 _SEARCH_SECONDS = 3.0
 # Shorter fits need no forecast.
@@ -57,7 +59,13 @@ class Forecast:
 
 
 def forecast(
-    kept: int, total: int, tasks: int, coordinates: int, settings: int
+    kept: int,
+    total: int,
+    tasks: int,
+    coordinates: int,
+    settings: int,
+    *,
+    in_time: bool = False,
 ) -> Forecast:
     """The time of a fit, from its size and the speed of this machine now.
 
@@ -65,8 +73,12 @@ def forecast(
     ----------
     kept, total, tasks, coordinates, settings : int
         As in :class:`Forecast`.
+    in_time : bool
+        Whether the table has a time column, and a forward check is made.
     """
     seconds = kept * (_ROW_SECONDS + _VALUE_SECONDS * coordinates)
+    if in_time:
+        seconds *= 1.0 + _CHECK
     if settings > 1:
         seconds += _SEARCH_SECONDS
     if seconds >= _LEAST_SECONDS:

@@ -23,6 +23,7 @@ from manyone.tables.errors import SkippedRowsWarning
 from manyone.tables.evaluation import evaluate_answers
 from manyone.tables.explain import Reference, alarm_reasons, explanation_table
 from manyone.tables.fitting import Fitted, fit_again, fit_table, quietly
+from manyone.tables.forward import ForwardCheck, check_forward
 from manyone.tables.frames import (
     Frame,
     Table,
@@ -94,6 +95,10 @@ class TableModel(OutlierMixin, BaseEstimator):
     n_features_in_ : int
     calibrated_ : dict
         When and on what thresholds were set.
+    forward_ : ForwardCheck or None
+        What a model of the earlier rows raises on the last quarter of every task:
+        ``forward_.raised(alarm_rate)``, a forecast for rows to come, see :doc:`/time`.
+        None without a time column.
 
     Examples
     --------
@@ -171,6 +176,9 @@ class TableModel(OutlierMixin, BaseEstimator):
         self.training_ = replace(found.training, columns=used)
         self.__dict__.pop("_explained_by", None)
         self._set_rate(self.alarm_rate)
+        self.forward_: ForwardCheck | None = check_forward(self)
+        if self.forward_ is not None and self.forward_.differs(self.alarm_rate):
+            warn_user(self.forward_.sentence(self.alarm_rate))
         return self
 
     @property

@@ -15,7 +15,7 @@ from manyone.alerts.incidents import Findings
 from manyone.alerts.missing import ColumnGaps, find_new_gaps, gap_sentences
 from manyone.data.labels import find
 from manyone.files import write_atomically
-from manyone.messages import plural
+from manyone.messages import label_text, plural
 from manyone.models.resemblance import Resemblance
 from manyone.page.fleet import Drift, FleetReport, Relations
 from manyone.page.fleet_page import fleet_page
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
 _NEAREST = 5  # relations kept of each task
+_WORST = 12  # tasks shown of the forward check
 _ALL_PAIRS = 2000  # tasks whose relations are all looked at
 
 
@@ -108,7 +109,7 @@ def fleet_report(
         findings=findings,
         relations=_relations(model),
         facts=_facts(model),
-        tables=(_columns(model), _choice(model)),
+        tables=(*_later_rows(model), _columns(model), _choice(model)),
         drift=tuple(drift),
         remarks=remarks,
         gaps=gaps,
@@ -211,14 +212,48 @@ def _facts(model: TableModel) -> tuple[tuple[str, str], ...]:
     }
     rows = sample_words(len(model.training_.labels), model.n_rows_)
     when = calibrated["when"][:10]
-    rate = model.model_.alarm_rate_.max()
+    rate = float(model.model_.alarm_rate_.max())
+    forecast = []
+    if model.forward_ is not None:
+        forecast = [("Forecast", model.forward_.sentence(rate))]
     return (
         ("Looks for", kinds[model.anomalies]),
         ("Method", _method(model)),
         ("Trained on", f"{rows} rows of {plural(len(model.tasks_), 'task')}"),
         ("Thresholds", f"set {when} on {calibrated['rows']:,} {calibrated['on']}"),
         ("Promise", f"at most {rate:.3g} of normal rows raise an alarm"),
+        *forecast,
     )
+
+
+def _later_rows(model: TableModel) -> list[tuple[str, str, Table]]:
+    """The tasks that raised most in the forward check."""
+    check = model.forward_
+    if check is None:
+        return []
+    rate = float(model.model_.alarm_rate_.max())
+    rows, shares = check.task_shares(rate)
+    tested = np.flatnonzero(rows)
+    worst = tested[np.argsort(-shares[tested], kind="stable")][:_WORST]
+    lines = [
+        Row(
+            label_text(model.tasks_.tolist()[task]),
+            (
+                Cell(f"{rows[task]:,}", int(rows[task])),
+                Cell(f"{shares[task]:.1%}", float(shares[task])),
+            ),
+        )
+        for task in worst.tolist()
+    ]
+    shown = f"the {len(lines)} of {len(tested)}" if len(lines) < len(tested) else "all"
+    intro = (
+        "A model of the rows before, with thresholds set as those of this model are, "
+        f"was tried on the last quarter of every task: {check.sentence(rate)} Here "
+        f"are {shown} tasks, those that raised most first."
+    )
+    heads = ("task", "later rows", "would have raised")
+    table = Table("Would the promise have held?", heads, tuple(lines))
+    return [("Later rows", intro, table)]
 
 
 def _columns(model: TableModel) -> tuple[str, str, Table]:

@@ -1,0 +1,89 @@
+r"""How many independent rows there are among rows that follow each other in time.
+
+Of n rows of a stationary series a share has the variance of n / tau independent rows, with
+
+.. math:: \tau = 1 + 2 \sum_{k \ge 1} \rho_k,
+
+:math:`\rho_k` the autocorrelation at lag k of what is counted. Thresholds are about the lower
+tail of scores, so what is counted here is whether a row is among the lowest quarter of its task.
+A trend of a task is taken out before: rows that drift do not resemble each other any more for it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from manyone._types import Array, Codes
+
+# Share of a task's scores that counts as its lower tail. Fewer would be too few to correlate.
+_TAIL = 0.25
+# Longest lag that is looked at, in rows: beyond it nothing is known of tomorrow either.
+_MOST_LAGS = 500
+# Rounds in which the variance of the fitted trends, which autocovariances lack, is added to them.
+_ROUNDS = 5
+
+
+def correlation_time(scores: Array, codes: Codes) -> float:
+    """Rows that count as one independent row, 1 or more, the same for all tasks.
+
+    Autocorrelations are pooled over the tasks, and summed as long as those of two lags together
+    are positive (Geyer 1992).
+
+    Parameters
+    ----------
+    scores, codes : ndarray of shape (n,)
+        Scores and tasks of rows, sorted by task and then in the order of time.
+
+    Returns
+    -------
+    float
+        At most the number of rows of the largest task.
+    """
+    if not len(scores):
+        return 1.0
+    starts = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1))
+    sizes = np.diff(starts, append=len(codes))
+    values = np.concatenate(
+        [_about_trend(part) for part in np.split(scores, starts[1:])]
+    )
+    longest = int(sizes.max())
+    # Of short tasks long lags have few pairs: no more than half of the longest task.
+    lags = np.arange(min(longest // 2, _MOST_LAGS) + 1)
+    sums = np.array([_products(values, codes, lag) for lag in lags.tolist()])
+    pairs = np.maximum(sizes[:, None] - lags, 0).sum(axis=0)
+    covariances = sums / pairs
+    if not covariances[0] > 0.0:
+        return 1.0
+    # Trends were fitted to the same rows: each autocovariance lacks their variance.
+    typical = float(sizes @ sizes / sizes.sum())
+    time = 1.0
+    for _ in range(_ROUNDS):
+        lacking = covariances[0] * time / max(typical - time, 1.0)
+        correlations = (covariances + lacking) / (covariances[0] + lacking)
+        time = _summed(correlations)
+        time = float(np.clip(time, 1.0, max(typical / 2.0, 1.0)))
+    return time
+
+
+def _about_trend(scores: Array) -> Array:
+    """Whether each score of a task is in its lower tail, about a straight line in time."""
+    in_tail = scores <= np.quantile(scores, _TAIL, method="lower")
+    values = in_tail - in_tail.mean()
+    place = np.arange(len(values)) - (len(values) - 1) / 2.0
+    return values - place * (place @ values / max(place @ place, 1.0))
+
+
+def _products(values: Array, codes: Codes, lag: int) -> float:
+    """Sum of products of values (n,) that are so many rows apart in one task."""
+    end = len(values) - lag
+    same_task = codes[:end] == codes[lag:]
+    return float(np.sum(values[:end] * values[lag:] * same_task))
+
+
+def _summed(correlations: Array) -> float:
+    """1 + 2 (sum of autocorrelations from lag 1 on), cut where two in a row are not positive."""
+    even = correlations[: len(correlations) // 2 * 2]
+    couples = even[0::2] + even[1::2]
+    positive = couples > 0.0
+    number = len(couples) if positive.all() else int(np.argmin(positive))
+    return 2.0 * float(couples[:number].sum()) - 1.0

@@ -1,0 +1,172 @@
+"""The forward check: what a model of earlier rows would have raised on later ones.
+
+Thresholds promise a rate for rows like those of training. Rows that come in time drift,
+and the table itself says by how much: a model of the first three quarters of every task,
+with thresholds set as those of the model are, scores the last quarter. The share that
+raises an alarm is a forecast for tomorrow. It changes nothing in the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.stats import betabinom
+
+from manyone._types import Array, Codes, Mask
+from manyone.calibration.dependence import correlation_time
+from manyone.data.labels import encode, find
+from manyone.data.rows import MISSING
+from manyone.messages import warn_user
+from manyone.tables.fitting import fit_again
+from manyone.tables.reading import TrainingTable
+
+if TYPE_CHECKING:
+    from manyone.tables.model import TableModel
+
+#: Part of each task's rows, the last in time, that alarms are counted on.
+LATER = 0.25
+# Normal rows from which on a task has a last quarter.
+_FEWEST_ROWS = 8
+# How often forecast and promise may seem to differ where rows do not change.
+_LEVEL = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class ForwardCheck:
+    """P-values of later rows under a model of the earlier ones.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (m,)
+        Tasks of the later rows, ascending.
+    p_value : ndarray of shape (m,)
+        In the order of time within each task.
+    n_tasks : int
+        Of the model.
+    calibrated : float
+        Independent rows that the thresholds of the earlier model rest on.
+    """
+
+    codes: Codes
+    p_value: Array
+    n_tasks: int
+    calibrated: float
+
+    def raised(self, rate: float) -> float:
+        """Share of the later rows that raises an alarm."""
+        return float(np.mean(self._alarms(rate)))
+
+    def task_shares(self, rate: float) -> tuple[Codes, Array]:
+        """Later rows of each task (T,), and the share of them that raises an alarm."""
+        rows = np.bincount(self.codes, minlength=self.n_tasks)
+        alarms = np.bincount(self.codes, self._alarms(rate), self.n_tasks)
+        return rows, alarms / np.maximum(rows, 1)
+
+    def by_chance(self, rate: float) -> tuple[float, float]:
+        """Shares between which `raised` lies, in 99 of 100 tables that do not drift.
+
+        Neither the later rows nor those behind the thresholds are independent. The share
+        that a threshold raises varies as a beta variable, the alarms then as a binomial
+        one, with as many rows as are independent.
+        """
+        sizes = np.bincount(self.codes)
+        counts = sizes[sizes > 0] / correlation_time(self.p_value, self.codes)
+        number = max(1, round(float(np.maximum(counts, 1.0).sum())))
+        rows = max(self.calibrated, 1.0)
+        law = betabinom(number, rate * rows, (1.0 - rate) * rows)
+        low, high = law.ppf([_LEVEL / 2.0, 1.0 - _LEVEL / 2.0])
+        return float(low) / number, float(high) / number
+
+    def differs(self, rate: float) -> int:
+        """1 where more is raised than chance explains, -1 where less is, else 0."""
+        low, high = self.by_chance(rate)
+        raised = self.raised(rate)
+        return int(raised > high) - int(raised < low)
+
+    def sentence(self, rate: float) -> str:
+        """The forecast beside the promise, and what to do, in words."""
+        text = (
+            f"asked {_percent(rate)}; on the last quarter of your own rows it would have "
+            f"raised {_percent(self.raised(rate))}"
+        )
+        found = self.differs(rate)
+        if found > 0:
+            return f"{text}: they drift. Watch new rows with answers to alarms."
+        if found < 0:
+            return f"{text}: fewer than asked, so faults may be missed."
+        low, high = self.by_chance(rate)
+        return f"{text} (chance explains {_percent(low)} to {_percent(high)})."
+
+    def _alarms(self, rate: float) -> Mask:
+        return self.p_value <= rate
+
+
+def check_forward(model: TableModel) -> ForwardCheck | None:
+    """Fit to the earlier rows of every task as the model was, and test with the later.
+
+    Settings are those of the model: nothing is tuned again. The check takes about as long
+    as a fit without tuning.
+
+    Parameters
+    ----------
+    model : TableModel
+        Fitted.
+
+    Returns
+    -------
+    ForwardCheck or None
+        None without a time column, and where no task has later rows to test with.
+    """
+    training = model.training_
+    if training.times is None:
+        return None
+    is_earlier, is_later = _parts(training, training.times)
+    if not is_later.any():
+        return None
+    earlier = training.take(np.flatnonzero(is_earlier))
+    try:
+        found = fit_again(model, earlier)
+    except ValueError as error:
+        warn_user(f"Later rows cannot be forecast from earlier ones: {error}")
+        return None
+    rows = np.flatnonzero(is_later)
+    rows = rows[np.lexsort((training.times[rows], training.codes()[rows]))]
+    later = training.take(rows)
+    codes = find(later.labels, found.tasks)[0]
+    scores = found.model._own_scores(found.encoder.encode(later.columns, codes), codes)
+    p_value = found.model.thresholds_at(model.alarm_rate).pvalues(scores, codes)
+    calibrated = float(found.model.calibration_.counts.sum())
+    return ForwardCheck(codes, p_value, len(found.tasks), calibrated)
+
+
+def _parts(training: TrainingTable, times: Array) -> tuple[Mask, Mask]:
+    """Which rows are fitted to, and which are tested with: masks of shape (n,).
+
+    Rows of one time stay together. Rows of a group that has earlier rows are not tested
+    with. Rows known to be abnormal are not, either.
+    """
+    codes = training.codes()
+    normal = ~training.outlier & (codes != MISSING)
+    n_tasks = int(codes.max()) + 1
+    # The last entry is that of rows without a task.
+    last_earlier = np.full(n_tasks + 1, np.inf)
+    order = np.flatnonzero(normal)
+    order = order[np.lexsort((times[order], codes[order]))]
+    sizes = np.bincount(codes[order], minlength=n_tasks)
+    starts = np.cumsum(sizes) - sizes
+    enough = np.flatnonzero(sizes >= _FEWEST_ROWS)
+    places = starts[enough] + np.ceil((1.0 - LATER) * sizes[enough]).astype(np.intp)
+    last_earlier[enough] = times[order[places - 1]]
+    is_earlier = times <= last_earlier[codes]
+    is_later = normal & ~is_earlier
+    if training.groups is not None:
+        groups = encode(training.groups)[1]
+        pairs = groups + (groups.max() + 2) * codes
+        is_later &= (groups == MISSING) | ~np.isin(pairs, pairs[is_earlier])
+    return is_earlier, is_later
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
