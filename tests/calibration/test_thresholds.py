@@ -15,7 +15,7 @@ from manyone import (
     LinearOCKSR,
 )
 from manyone.calibration import Calibration
-from manyone.calibration.conformal import benjamini_hochberg
+from manyone.calibration.discoveries import benjamini_hochberg
 from manyone.calibration.thresholds import count_up_to, lowest_quotient
 from manyone.models.guards import unguarded
 
