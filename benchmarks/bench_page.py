@@ -1,7 +1,8 @@
-"""The page of 10,000 tasks and 100,000 rows: how long it takes to make, to open and to use.
+"""The page of 10,000 tasks of 100 rows: how long it takes to make, to open and to use.
 
 The page is made from values that no model has made. With Chromium and its driver at hand it is
-opened, searched and sorted; nothing may keep the browser from answering for long.
+opened, searched and sorted, and alarms are answered. Nothing may keep the browser from
+answering for long.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pathlib import Path
 from manyone.page.fleet_page import fleet_page
 
 ROOT = Path(__file__).parents[1]
-MOST_MEGABYTES = 3.0  # of a page, data included
+MOST_MEGABYTES = 15.0  # of a page, data included
+MOST_SECONDS = 20.0  # to make it
 LONGEST = 2.0  # seconds that opening or an action may take
 
 _ACT = """
@@ -30,8 +32,10 @@ if (action === 'search') {
   [...box.querySelectorAll('.heads button')].find(b => b.textContent === value).click();
 } else if (action === 'scroll') {
   box.querySelector('.scroll').scrollTop = value;
+} else if (action === 'answer') {
+  document.querySelector(`dialog [data-answer=${value}]`).click();
 } else {
-  document.querySelector('#list-tasks .open').click();
+  document.querySelector(`#list-${value} .open`).click();
 }
 setTimeout(() => requestAnimationFrame(() => setTimeout(() =>
   done([performance.now() - begin, box.querySelectorAll('.line').length,
@@ -46,7 +50,7 @@ def made_up(tasks: int) -> object:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.made_up(tasks, 10, 10)
+    return module.made_up(tasks, 10, 100)
 
 
 def opened(path: Path) -> list[tuple[str, float, str]]:
@@ -74,7 +78,8 @@ def opened(path: Path) -> list[tuple[str, float, str]]:
         )
         for action, value in (
             *(("search", "feed"), ("search", "press 77"), ("search", "")),
-            *(("sort", "task"), ("sort", "score"), ("scroll", 1_500_000), ("task", "")),
+            *(("sort", "task"), ("sort", "score"), ("scroll", 1_500_000)),
+            *(("open", "tasks"), ("open", "incidents"), ("answer", "fault")),
         ):
             ms, lines, answer = driver.execute_async_script(_ACT, action, value)
             steps.append(
@@ -90,8 +95,10 @@ if __name__ == "__main__":
     begin = time.perf_counter()
     page = fleet_page(report)
     megabytes = len(page.encode()) / 1e6
-    print(f"made in {time.perf_counter() - begin:.1f} s, {megabytes:.2f} MB")
+    seconds = time.perf_counter() - begin
+    print(f"made in {seconds:.1f} s, {megabytes:.2f} MB")
     slow = [] if megabytes <= MOST_MEGABYTES else [f"{megabytes:.2f} MB"]
+    slow += [] if seconds <= MOST_SECONDS else [f"made in {seconds:.1f} s"]
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
         print("not opened: no chromium and chromedriver on this machine")
     else:
