@@ -6,6 +6,7 @@ In a shell::
   manyone watch fleet.manyone tuesday.csv --state fleet.state --out watched.csv   goes on
   manyone watch fleet.manyone rows.csv --state fleet.state --id reading --feedback answers.csv
   manyone watch fleet.manyone rows.csv --state fleet.state --json --exit-code   for a scheduler
+  manyone watch fleet.manyone rows.csv --state fleet.state --notify '$HOOK' --metrics fleet.prom
 
 STATE is one SQLite file with all that was seen; dashboards read its views scores, alarms,
 incidents, tasks, rates_by_day, answers and files. The feedback table has the columns id and
@@ -21,6 +22,7 @@ import re
 import time as clock
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +30,7 @@ import numpy as np
 import typer
 
 from manyone._types import Array, Mask
+from manyone.alerts.notify import AddressError, Channel, NotSentError, channel_to
 from manyone.cli.common import STANDS_OUT, InputError, examples, print_lines, progress
 from manyone.cli.models import (
     BadCells,
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
     from manyone.tables.incidents import ScoredBlock
     from manyone.watch import Monitor, MonitorState, Watched
     from manyone.watch.incidents import StreamIncident
+    from manyone.watch.outbox import Messenger, Unsent
     from manyone.watch.score_copy import ScoreCopy
     from manyone.watch.store import Answer, RowDetails, Store, Totals
 
@@ -109,6 +113,23 @@ def watch(
         float | None,
         typer.Option(help="Probability that a quiet task is ever flagged [0.01]."),
     ] = None,
+    notify: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Tell a webhook, or what Apprise knows, of new incidents; '$NAME' is a "
+            "variable of the environment that holds the address.",
+        ),
+    ] = None,
+    notify_test: Annotated[
+        bool, typer.Option("--notify-test", help="Send one message, and do no more.")
+    ] = False,
+    cool_down: Annotated[
+        float,
+        typer.Option(
+            metavar="MINUTES", help="Between messages about one task.", min=0.0
+        ),
+    ] = 60.0,
     metrics: Annotated[
         Path | None, typer.Option(help="File for numbers, as Prometheus reads them.")
     ] = None,
@@ -130,6 +151,10 @@ def watch(
         check_place("--metrics", metrics)
         outputs = [out] if out else []
         refuse_same("--metrics", metrics, model, source, state, *outputs)
+    channel = None if notify is None else channel_of(notify)
+    if notify_test:
+        _send_test(channel, state)
+        return
     from manyone.watch.store import open_store
 
     begin = clock.monotonic()
@@ -144,17 +169,22 @@ def watch(
         run = _Run(store, monitor, fitted, source, options)
         if out is not None:
             run.copy_to(out)
+        if channel is not None:
+            run.tell(channel, timedelta(minutes=cool_down))
         new_answers = store.add_answers(answers)
         run.watch_new_rows()
         run.finish()
         lost = store.without_rows([answer.row_id for answer in answers])
         stored = store.totals()
+        unsent = store.outbox.unsent()
         summary = _summary(run.totals, monitor, store)
     totals = run.totals
     seconds = round(clock.monotonic() - begin, 3)
     if metrics is not None:
         _write_metrics(metrics, stored, seconds)
     _warn(totals, run, source, answers, lost)
+    if channel is not None:
+        _warn_of_messages(unsent)
     if as_json:
         about_run = {
             "model": str(model),
@@ -299,6 +329,7 @@ class _Run:
         self._source = source
         self._options = options
         self._copy: ScoreCopy | None = None
+        self._messenger: Messenger | None = None
         self._latest = store.latest_moments()
 
     def copy_to(self, out: Path) -> None:
@@ -311,6 +342,14 @@ class _Run:
             )
         except ForeignFileError as error:
             raise InputError(f"--out {out} {error}. Name a new file.") from error
+
+    def tell(self, channel: Channel, cool_down: timedelta) -> None:
+        """Tell people of new incidents and of drift that stands out."""
+        from manyone.watch.outbox import Messenger
+
+        self._messenger = Messenger(
+            self._store.outbox, channel, cool_down, self._store.path.name
+        )
 
     def watch_new_rows(self) -> None:
         """Judge what is new in the table, batch by batch."""
@@ -346,9 +385,17 @@ class _Run:
         if used or not self._store.saved:
             self._commit()
         self._store.commit(None)  # notes how far a copy was written, too
+        if self._messenger is not None:
+            self._messenger.after_commit()
+            self._messenger.finish()
+            self._store.commit(None)
 
     def _commit(self) -> None:
+        if self._messenger is not None:
+            self._messenger.before_commit()
         self._store.commit(self._monitor)
+        if self._messenger is not None:
+            self._messenger.after_commit()
         if self._copy is not None:
             self._copy.catch_up()
 
@@ -377,8 +424,22 @@ class _Run:
         numbers = self._store.add_rows(self._monitor, details)
         rows = rows_for_incidents(self._model, state, scored, counts)
         rows["number"] = numbers
-        self.totals.add_incidents(self._finder.add(details.task, answers.codes, rows))
+        incidents = self._finder.add(details.task, answers.codes, rows)
+        self.totals.add_incidents(incidents)
+        self._announce(incidents)
         self._note_drift(flagged, most, watched, moments)
+
+    def _announce(self, incidents: list[StreamIncident]) -> None:
+        """Make messages of incidents that stand out and nobody has answered."""
+        from manyone.watch.outbox import incident_notice
+
+        if self._messenger is None:
+            return
+        first = [each.alarms[0] for each in incidents if each.stands_out]
+        lines = self._store.incidents(len(first), first)
+        self._messenger.announce(
+            incident_notice(line) for line in lines if line["answer"] is None
+        )
 
     def _watched(self, block: Block) -> Watched:
         """What the monitor says of the rows of a block."""
@@ -484,12 +545,23 @@ class _Run:
         have won so much that no task of the fleet should by chance.
         """
         from manyone.alerts.evidence import STANDS_OUT as LEVEL
+        from manyone.watch.outbox import drift_notice
 
         state = self._monitor.state
         codes = np.flatnonzero((state.flagged >= 0) & ~flagged)
         needed = np.log(len(most) / LEVEL)
-        if np.any((state.most >= needed) & (most < needed)):
+        outstanding = np.flatnonzero((state.most >= needed) & (most < needed)).tolist()
+        if outstanding:
             self.totals.drift_stands_out = True
+        if self._messenger is not None:
+            self._messenger.announce(
+                drift_notice(
+                    str(self._model.tasks_[t]),
+                    _when_it_drifts(state, t)[0],
+                    state.memory.count,
+                )
+                for t in outstanding
+            )
         for t in codes.tolist():
             task = str(self._model.tasks_[t])
             row = int(np.argmax(watched.drift & watched.new & (watched.codes == t)))
@@ -504,6 +576,44 @@ def _as_json(table: pl.DataFrame) -> list[str]:
 
     encoded = table.select(row=pl.struct(pl.all()).struct.json_encode())
     return encoded["row"].to_list()
+
+
+# ----------------------------------------------------------------------------------- messages
+
+
+def channel_of(address: str) -> Channel:
+    """Where messages go; an address that cannot be used is refused and never shown."""
+    try:
+        return channel_to(address)
+    except AddressError as error:
+        raise InputError(f"--notify: {error}.") from None
+
+
+def _send_test(channel: Channel | None, state: Path) -> None:
+    """Send one message, to see whether it arrives."""
+    if channel is None:
+        raise InputError("--notify-test needs --notify URL.")
+    text = "This is a test of manyone watch. New incidents will look like this."
+    content = {"id": "test", "kind": "test", "text": text, "state": state.name}
+    try:
+        channel.send(content)
+    except NotSentError as error:
+        raise InputError(f"--notify: the test was not delivered: {error}.") from None
+    typer.echo("The test message was delivered")
+
+
+def _warn_of_messages(unsent: Unsent) -> None:
+    """Say on stderr what could not be delivered."""
+    if unsent.waiting:
+        warn_user(
+            f"{plural(unsent.waiting, 'message')} could not be delivered "
+            f"({unsent.problem}). The next command tries again."
+        )
+    if unsent.given_up:
+        warn_user(
+            f"{plural(unsent.given_up, 'message')} could not be delivered for a week "
+            "and will not be tried again. The view messages of the state has them."
+        )
 
 
 # ------------------------------------------------------------------------------------ answers

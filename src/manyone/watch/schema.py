@@ -14,6 +14,7 @@ answers        id, answer, given, used
 files          path, rows, bytes, read
 incidents      task, column, alarms, rows, begin, end, by_chance, stands_out, worst_row, reason,
                id, answer, seen, changed
+messages       id, task, kind, text, made, due, tries, problem, sent
 =============  =====================================================================================
 
 ``time`` and ``latest`` are as the table had them. ``seen``, ``given`` and ``read`` are when it
@@ -137,6 +138,21 @@ CREATE TABLE open_row (
     PRIMARY KEY (task, number)
 ) WITHOUT ROWID;
 
+-- What people are told, once each; see outbox.py.
+CREATE TABLE message (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,    -- of the incident, where it is about one
+    task TEXT NOT NULL,
+    content TEXT NOT NULL,      -- JSON object
+    made TEXT NOT NULL,
+    due TEXT NOT NULL,          -- not to be sent before
+    tries INTEGER NOT NULL DEFAULT 0,
+    problem TEXT NOT NULL DEFAULT '',
+    sent TEXT
+);
+CREATE INDEX message_by_task ON message (task, due);
+CREATE INDEX message_unsent ON message (number) WHERE sent IS NULL;
+
 -- Copies of the scores that --out asked for, and how far each was written.
 CREATE TABLE output (
     path TEXT PRIMARY KEY,
@@ -173,6 +189,11 @@ FROM judged_row GROUP BY 1, 2;
 CREATE VIEW answers AS SELECT id, answer, given, used FROM answer;
 
 CREATE VIEW files AS SELECT path, rows, bytes, read FROM file;
+
+CREATE VIEW messages AS
+SELECT id, task, json_extract(content, '$.kind') AS kind,
+    json_extract(content, '$.text') AS text, made, due, tries, problem, sent
+FROM message;
 
 CREATE VIEW incidents AS
 SELECT task, "column", alarms, rows, "begin", "end", by_chance, stands_out, worst_row,

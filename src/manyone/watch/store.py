@@ -29,6 +29,7 @@ from manyone.tablefiles.tail import Consumed
 from manyone.watch.incidents import STREAM_ROW, StreamIncident, StreamRows
 from manyone.watch.memory import ROW, Id, JudgedRows, Memory
 from manyone.watch.monitor import Monitor
+from manyone.watch.outbox import Outbox, as_text
 from manyone.watch.schema import APPLICATION, FORMAT, TABLES, VIEWS
 from manyone.watch.state import MonitorState, state_from_bytes, state_to_bytes
 
@@ -242,6 +243,11 @@ class Store:
             )
 
     @property
+    def outbox(self) -> Outbox:
+        """Messages on their way."""
+        return Outbox(self._connection)
+
+    @property
     def saved(self) -> bool:
         """Whether something has been committed."""
         return self._saved
@@ -447,7 +453,7 @@ class Store:
 
     def prune_values(self, days: int) -> int:
         """Forget what stood in rows seen before so many days; how many rows these were."""
-        oldest = _as_text(datetime.now(UTC) - timedelta(days=days))
+        oldest = as_text(datetime.now(UTC) - timedelta(days=days))
         cursor = self._connection.execute(
             "DELETE FROM row_values WHERE seen < ?", (oldest,)
         )
@@ -809,8 +815,4 @@ def _gaps_as_none(values: Array) -> list[float | None]:
 
 
 def _now() -> str:
-    return _as_text(datetime.now(UTC))
-
-
-def _as_text(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return as_text(datetime.now(UTC))
