@@ -54,6 +54,7 @@ def advice_on_table(
     rate: float,
     gaps: Sequence[str] = (),
     drift: Sequence[str] = (),
+    silent: Sequence[str] = (),
 ) -> list[Step]:
     """What to do about a scored table.
 
@@ -67,6 +68,8 @@ def advice_on_table(
         Sentences about missing values.
     drift : sequence of str
         Tasks that drift, in words.
+    silent : sequence of str
+        Tasks that send no rows any more.
 
     Returns
     -------
@@ -75,6 +78,7 @@ def advice_on_table(
     return [
         *_outstanding_tasks(findings),
         *(Step(sentence) for sentence in gaps),
+        *_silent_tasks(silent),
         *_other_alarms(model, findings, rate),
         *_drift(model, drift),
         *_unknown_tasks(model, findings),
@@ -103,6 +107,15 @@ def _outstanding_tasks(findings: Findings) -> list[Step]:
         verb = "stands" if more == 1 else "stand"
         steps.append(Step(f"{plural(more, 'more task')} {verb} out; see Incidents."))
     return steps
+
+
+def _silent_tasks(names: Sequence[str]) -> list[Step]:
+    """Tasks that send no rows any more."""
+    if not names:
+        return []
+    verb = "sends" if len(names) == 1 else "send"
+    text = f"See whether {shortlist(names, _FIRST)} still {verb} rows."
+    return [Step(text)]
 
 
 def _other_alarms(model: str, findings: Findings, rate: float) -> list[Step]:

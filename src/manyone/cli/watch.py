@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from manyone.tables.frames import Frame
     from manyone.tables.incidents import ScoredBlock
     from manyone.watch import Monitor, MonitorState, Watched
+    from manyone.watch.arrivals import Silent
     from manyone.watch.incidents import StreamIncident
     from manyone.watch.outbox import Messenger, Unsent
     from manyone.watch.score_copy import ScoreCopy
@@ -130,6 +131,10 @@ def watch(
             metavar="MINUTES", help="Between messages about one task.", min=0.0
         ),
     ] = 60.0,
+    silence_level: Annotated[
+        float,
+        typer.Option(help="Share of gaps between rows after which a task is silent."),
+    ] = 0.01,
     metrics: Annotated[
         Path | None, typer.Option(help="File for numbers, as Prometheus reads them.")
     ] = None,
@@ -146,7 +151,7 @@ def watch(
     things drift. Without answers nobody can tell faults from a new normal: the rate is a guess.
     """
     source = source_of(table, sql, db)
-    _check_options(model, source, state, out, feedback, drift_level)
+    _check_options(model, source, state, out, feedback, drift_level, silence_level)
     if metrics is not None:
         check_place("--metrics", metrics)
         outputs = [out] if out else []
@@ -165,7 +170,9 @@ def watch(
             monitor = store.monitor(fitted, drift_level)
         _refuse_other_ids(store, state, id)
         names = [name.strip() for text in keep or [] for name in text.split(",")]
-        options = _Options(id, tuple(names), explain, keep_days, bad_values)
+        options = _Options(
+            id, tuple(names), explain, keep_days, silence_level, bad_values
+        )
         run = _Run(store, monitor, fitted, source, options)
         if out is not None:
             run.copy_to(out)
@@ -201,6 +208,7 @@ def watch(
         if answers:
             typer.echo(f"{new_answers:,} of {len(answers):,} answers were new")
         _show_drift(monitor)
+        _show_silent(totals.silent)
         if out is not None:
             typer.echo(f"Scores: {out}")
     if exit_code and summary["stands_out"]:
@@ -214,6 +222,7 @@ def _check_options(
     out: Path | None,
     feedback: Path | None,
     drift_level: float | None,
+    silence_level: float,
 ) -> None:
     """Refuse what cannot work before anything is read."""
     inputs = [model, source, *([feedback] if feedback else [])]
@@ -228,10 +237,14 @@ def _check_options(
             )
         if out.absolute() == state.absolute():
             raise InputError(f"--out and --state are both {out}. Name two files.")
-    if drift_level is not None and not 0.0 < drift_level < 1.0:
-        raise InputError(
-            f"--drift-level {drift_level:g}: give a probability between 0 and 1, as 0.01."
-        )
+    for option, level in (
+        ("--drift-level", drift_level),
+        ("--silence-level", silence_level),
+    ):
+        if level is not None and not 0.0 < level < 1.0:
+            raise InputError(
+                f"{option} {level:g}: give a probability between 0 and 1, as 0.01."
+            )
 
 
 def _refuse_other_ids(store: Store, state: Path, id: str | None) -> None:
@@ -262,6 +275,7 @@ class _Totals:
     drift_stands_out: bool = False
     known_alarms: int = 0
     first_alarms: dict[int, list[int]] = field(default_factory=dict)
+    silent: list[Silent] = field(default_factory=list)
 
     def count(self, answers: Answers, counts: Mask, repeated: int) -> None:
         """Count new rows, and the alarms among them that count for something."""
@@ -297,6 +311,8 @@ class _Options:
         Reasons for each alarm.
     keep_days : int
         Days that values of rows are kept.
+    silence_level : float
+        Share of gaps between rows that may be flagged.
     bad_values : {"refuse", "missing"}
     """
 
@@ -304,6 +320,7 @@ class _Options:
     keep: tuple[str, ...]
     explain: int
     keep_days: int
+    silence_level: float
     bad_values: BadValues
 
 
@@ -318,6 +335,7 @@ class _Run:
         source: Source,
         options: _Options,
     ) -> None:
+        from manyone.watch.arrivals import Arrivals
         from manyone.watch.incidents import IncidentFinder
 
         self.totals = _Totals()
@@ -330,7 +348,7 @@ class _Run:
         self._options = options
         self._copy: ScoreCopy | None = None
         self._messenger: Messenger | None = None
-        self._latest = store.latest_moments()
+        self._arrivals = Arrivals(store)
 
     def copy_to(self, out: Path) -> None:
         """Keep a copy of the scores in a file."""
@@ -381,6 +399,7 @@ class _Run:
     def finish(self) -> None:
         """Use answers to rows that have come now, and forget old values."""
         used = self._store.use_answers(self._monitor)
+        self.totals.silent = self._arrivals.silent(self._options.silence_level)
         self._store.prune_values(self._options.keep_days)
         if used or not self._store.saved:
             self._commit()
@@ -419,8 +438,9 @@ class _Run:
         moments = self._moments(block.table)
         counts = np.ones(len(answers.rows), dtype=bool)
         self.totals.count(answers, counts, len(watched.new) - len(answers.rows))
-        self._note_late(answers, moments, block.first_row)
         details = self._details(block, scored, moments, file_number)
+        late = self._arrivals.add(details.task, details.moment)
+        self.totals.late += [details.file_row[row] for row in late]
         numbers = self._store.add_rows(self._monitor, details)
         rows = rows_for_incidents(self._model, state, scored, counts)
         rows["number"] = numbers
@@ -491,18 +511,6 @@ class _Run:
         if name is None or name not in table.columns:
             return np.full(len(table), np.nan)
         return as_times(read_column(as_table(table).get_column(name)))
-
-    def _note_late(self, answers: Answers, moments: Array, first_row: int) -> None:
-        """Note rows that are older than a row of their task before them."""
-        known = np.flatnonzero(answers.codes >= 0)
-        labels = answers.labels[known].tolist()
-        for row, label in zip(answers.rows[known].tolist(), labels, strict=True):
-            moment = float(moments[row])
-            task = str(label)
-            if moment < self._latest.get(task, -np.inf):
-                self.totals.late.append(first_row + row)
-            elif moment == moment:  # not missing
-                self._latest[task] = moment
 
     def _details(
         self, block: Block, scored: ScoredBlock, moments: Array, file_number: int
@@ -717,6 +725,11 @@ def _summary(totals: _Totals, monitor: Monitor, store: Store) -> dict[str, Any]:
             for t in drifting
         ],
         "newly_drifting": totals.newly_drifting,
+        "silent": [
+            {"task": one.task, "latest": one.latest, "p_value": one.p_value}
+            for one in totals.silent
+        ],
+        "newly_silent": [one.task for one in totals.silent if one.new],
         "more_alarms_than_chance": more_than_chance,
         "incidents_standing_out": outstanding,
         "incidents": joined[:_INCIDENTS_IN_JSON],
@@ -849,6 +862,19 @@ def _show_drift(monitor: Monitor) -> None:
         typer.echo("Most tasks drift: look at what they share (a sensor, an import).")
     else:
         typer.echo(f"{fleet} drift too: this is not {chance}")
+
+
+def _show_silent(silent: list[Silent]) -> None:
+    """Tasks that send no rows any more."""
+    lines = [
+        (one.task, _moment(one.latest, 0), f"{one.p_value:.3g}", "new" * one.new)
+        for one in silent[:_MOST_SHOWN]
+    ]
+    if lines:
+        heads = ("task", "last row", "share of gaps as long", "")
+        print_lines("Silent for longer than they use to be", heads, lines)
+    if len(silent) > len(lines):
+        typer.echo(f"The {len(lines)} clearest of {len(silent)} tasks.")
 
 
 def _when_it_drifts(state: MonitorState, t: int) -> tuple[str, str]:

@@ -80,6 +80,8 @@ class FleetReport:
         What the page does not show, and why.
     gaps : tuple of str
         What is missing more often than in training.
+    silent : tuple of (str, str)
+        Tasks that send no rows any more, and when the last came.
     """
 
     model: str
@@ -94,13 +96,17 @@ class FleetReport:
     drift: tuple[Drift, ...] = ()
     remarks: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
+    silent: tuple[tuple[str, str], ...] = ()
 
     def advice(self) -> list[Step]:
         """What to do next."""
         if self.findings is None:
             return advice_on_model(self.model, self.tasks, self.rate)
         words = [flag.text for flag in self.drift]
-        return advice_on_table(self.model, self.findings, self.rate, self.gaps, words)
+        names = [name for name, _ in self.silent]
+        return advice_on_table(
+            self.model, self.findings, self.rate, self.gaps, words, names
+        )
 
 
 @dataclass(frozen=True)

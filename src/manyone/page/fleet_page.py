@@ -75,6 +75,7 @@ def _table_sections(
         macros.alarms(summary, report),
         over_time,
         macros.gaps(report.gaps),
+        macros.silent(report.silent),
         macros.remarks(report.remarks),
     )
     first = findings.incidents[:_STATIC]

@@ -13,11 +13,12 @@ import numpy as np
 from manyone._types import Array, Codes
 from manyone.alerts.incidents import Findings
 from manyone.alerts.missing import ColumnGaps, find_new_gaps, gap_sentences
+from manyone.alerts.silence import LEVEL, silent_tasks
 from manyone.data.labels import find
 from manyone.files import write_atomically
 from manyone.messages import label_text, plural
 from manyone.models.resemblance import Resemblance
-from manyone.page.fleet import Drift, FleetReport, Relations
+from manyone.page.fleet import Drift, FleetReport, Relations, moment
 from manyone.page.fleet_page import fleet_page
 from manyone.page.html import Cell, Row, Table
 from manyone.tables.explain import plain_text
@@ -85,7 +86,14 @@ def report_of(
         remarks = tuple(filter(None, (block.remark, _unexplained(findings))))
     name = "" if table is None else table_name
     return fleet_report(
-        model, findings, model_name, name, drift=drift, remarks=remarks, gaps=gaps
+        model,
+        findings,
+        model_name,
+        name,
+        drift=drift,
+        remarks=remarks,
+        gaps=gaps,
+        silent=_silent(findings),
     )
 
 
@@ -98,6 +106,7 @@ def fleet_report(
     drift: Sequence[Drift] = (),
     remarks: tuple[str, ...] = (),
     gaps: tuple[str, ...] = (),
+    silent: tuple[tuple[str, str], ...] = (),
 ) -> FleetReport:
     """The values of a page of a model, and of what was found."""
     return FleetReport(
@@ -113,6 +122,19 @@ def fleet_report(
         drift=tuple(drift),
         remarks=remarks,
         gaps=gaps,
+        silent=silent,
+    )
+
+
+def _silent(findings: Findings | None) -> tuple[tuple[str, str], ...]:
+    """Tasks of a table that send no rows any more, and when the last came."""
+    if findings is None or findings.rows.time is None:
+        return ()
+    rows = findings.rows
+    found = silent_tasks(rows.task, findings.rows.time, LEVEL)
+    return tuple(
+        (findings.tasks.names[one.task], moment(one.latest, rows.dated))
+        for one in found
     )
 
 

@@ -60,12 +60,21 @@ def report_of_store(
         with sound(path):
             findings = _findings(store, model, rows)
             drift = _drift(store)
+            silent = _silent(store)
         total = store.totals().rows
     remarks: tuple[str, ...] = ()
     if len(rows) == MOST_ROWS < total:
         remarks = (f"The last {MOST_ROWS:,} of {plural(total, 'row')} are shown.",)
     name = path.name if source is None else source.name
-    return fleet_report(model, findings, model_name, name, drift=drift, remarks=remarks)
+    return fleet_report(
+        model,
+        findings,
+        model_name,
+        name,
+        drift=drift,
+        remarks=remarks,
+        silent=silent,
+    )
 
 
 def _latest_rows(store: Store, source: Path | None) -> list[Line]:
@@ -171,6 +180,14 @@ def _drift(store: Store) -> tuple[Drift, ...]:
         )
         for line in lines
     )
+
+
+def _silent(store: Store) -> tuple[tuple[str, str], ...]:
+    """Tasks that send no rows any more, and when the last came."""
+    lines = store.query(
+        "SELECT task, latest FROM tasks WHERE silent IS NOT NULL ORDER BY silent, task"
+    )
+    return tuple((line["task"], line["latest"]) for line in lines)
 
 
 def _values(stored: Sequence[Line], name: str) -> Array:

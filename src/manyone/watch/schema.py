@@ -8,7 +8,7 @@ view           its columns
 =============  =====================================================================================
 scores         id, task, time, score, p_value, alarm, basis, drift, answer, file, row, seen
 alarms         the same and reason, muted, incident, for rows that raised an alarm
-tasks          task, rows, alarms, latest, drift_since, drift_flagged
+tasks          task, rows, alarms, latest, drift_since, drift_flagged, silent
 rates_by_day   day, task, rows, alarms
 answers        id, answer, given, used
 files          path, rows, bytes, read
@@ -21,7 +21,8 @@ messages       id, task, kind, text, made, due, tries, problem, sent
 happened, in UTC. ``alarm``, ``drift`` and ``stands_out`` are 0 or 1. ``answer`` is normal, fault or
 nothing, in ``answers`` also later. An incident is normal only if all its alarms were called so. It
 was first ``seen`` and last ``changed``; its ``id`` is that of its first alarm. ``muted`` says why
-an alarm counts for nothing.
+an alarm counts for nothing. ``silent`` is the p-value of the time since the last row of a task
+that has been silent for too long.
 """
 
 #: "many" in ASCII: tells our stores from other databases.
@@ -94,6 +95,13 @@ CREATE TABLE task (
     drift_flagged TEXT,
     drift_moment REAL           -- when it was flagged, as a number
 ) WITHOUT ROWID;
+
+-- Gaps between rows of a task.
+CREATE TABLE arrival (
+    task TEXT NOT NULL UNIQUE,
+    gaps BLOB NOT NULL,         -- the last ones, float32
+    silent REAL                 -- p-value of the gap that it has now, where that is too low
+);
 
 -- Every answer that somebody gave, whether its row has come or not. The last one of an id counts.
 CREATE TABLE answer (
@@ -179,7 +187,8 @@ FROM judged_row JOIN file ON file.number = judged_row.file
 WHERE alarm = 1;
 
 CREATE VIEW tasks AS
-SELECT name AS task, rows, alarms, latest, drift_since, drift_flagged FROM task;
+SELECT name AS task, rows, alarms, latest, drift_since, drift_flagged, silent
+FROM task LEFT JOIN arrival ON arrival.task = name;
 
 CREATE VIEW rates_by_day AS
 SELECT coalesce(date(time), date(seen)) AS day, task, count(*) AS rows,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -142,14 +142,15 @@ class Totals(NamedTuple):
     rows, alarms : int
     incidents : int
         Those that stand out.
-    drifting : int
-        Tasks that drift now.
+    drifting, silent : int
+        Tasks that drift, and tasks that are silent, now.
     """
 
     rows: int
     alarms: int
     incidents: int
     drifting: int
+    silent: int
 
 
 class StoredRows:
@@ -441,13 +442,60 @@ class Store:
             )
         )
 
+    def latest_times(self, tasks: Sequence[str]) -> dict[str, str]:
+        """When some tasks were seen last, as the table had it."""
+        return dict(
+            self._connection.execute(
+                "SELECT name, coalesce(latest, '') FROM task "
+                "WHERE name IN (SELECT value FROM json_each(?))",
+                (json.dumps(tasks),),
+            )
+        )
+
+    def gaps(self, tasks: Sequence[str] | None = None) -> dict[str, Array]:
+        """The last gaps between rows of some tasks, or of all."""
+        which = ""
+        if tasks is not None:
+            which = "WHERE task IN (SELECT value FROM json_each(:tasks))"
+        lines = self.query(
+            f"SELECT task, gaps FROM arrival {which}", tasks=json.dumps(tasks)
+        )
+        with sound(self.path):
+            return {
+                line["task"]: np.frombuffer(line["gaps"], dtype="<f4").astype(float)
+                for line in lines
+            }
+
+    def set_gaps(self, gaps: Mapping[str, Array]) -> None:
+        """Keep the last gaps of some tasks, which are not silent."""
+        self._connection.executemany(
+            "INSERT INTO arrival (task, gaps) VALUES (?, ?) ON CONFLICT (task) "
+            "DO UPDATE SET gaps = excluded.gaps, silent = NULL",
+            ((task, values.astype("<f4").tobytes()) for task, values in gaps.items()),
+        )
+
+    def set_silent(self, tasks: Mapping[str, float]) -> set[str]:
+        """Note which tasks are silent, with p-values; returns those that were before."""
+        before = self.query("SELECT task, silent FROM arrival WHERE silent IS NOT NULL")
+        was = {line["task"]: line["silent"] for line in before}
+        changed = [
+            (tasks.get(task), task)
+            for task in was.keys() | tasks.keys()
+            if tasks.get(task) != was.get(task)
+        ]
+        self._connection.executemany(
+            "UPDATE arrival SET silent = ? WHERE task = ?", changed
+        )
+        return {*was}
+
     def totals(self) -> Totals:
         """What was counted since the store was made."""
         found = self._connection.execute(
             "SELECT (SELECT coalesce(max(number), 0) FROM judged_row), "
             "(SELECT count(*) FROM judged_row WHERE alarm = 1), "
             "(SELECT count(*) FROM incident WHERE stands_out = 1), "
-            "(SELECT count(*) FROM task WHERE drift_flagged IS NOT NULL)"
+            "(SELECT count(*) FROM task WHERE drift_flagged IS NOT NULL), "
+            "(SELECT count(*) FROM arrival WHERE silent IS NOT NULL)"
         ).fetchone()
         return Totals._make(found)
 
@@ -740,6 +788,7 @@ def metrics_of(totals: Totals) -> list[Metric]:
             "incidents_total", "counter", "Incidents that stood out.", totals.incidents
         ),
         Metric("drifting_tasks", "gauge", "Tasks that drift.", totals.drifting),
+        Metric("silent_tasks", "gauge", "Tasks that went silent.", totals.silent),
     ]
 
 
