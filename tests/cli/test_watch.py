@@ -523,7 +523,8 @@ def test_views_have_plain_columns(here):
         for name in views:
             connection.execute(f"SELECT * FROM {name}").fetchall()
     assert set(views) == {
-        *("scores", "alarms", "tasks", "rates_by_day", "answers", "files", "incidents")
+        *("scores", "alarms", "tasks", "rates_by_day", "answers", "files"),
+        *("incidents", "messages"),
     }
     assert " ".join(views["scores"]) == (
         "id task time score p_value alarm basis drift answer file row seen"

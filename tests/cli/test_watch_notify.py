@@ -220,3 +220,16 @@ def test_drift_that_stands_out_is_told(here, receiver):
     assert tell() == 0
     kinds = {(c["task"], c["kind"]) for _, c in receiver.delivered}
     assert ("pump 2", "drift") in kinds
+
+
+def test_a_machine_that_went_silent_is_told_once(here, receiver):
+    calm = calm_rows(6)
+    alive = calm.filter(
+        (pl.col("machine") != "pump 2") | (pl.col("when") < "2026-03-01")
+    )
+    alive.write_csv("today.csv")
+    for _ in range(2):
+        assert tell() == 0
+    silent = [c for _, c in receiver.delivered if c["kind"] == "silent"]
+    assert [content["task"] for content in silent] == ["pump 2"]
+    assert silent[0]["begin"].startswith("2026-02-28")

@@ -398,11 +398,20 @@ class _Run:
 
     def finish(self) -> None:
         """Use answers to rows that have come now, and forget old values."""
+        from manyone.watch.outbox import silent_notice
+
         used = self._store.use_answers(self._monitor)
         self.totals.silent = self._arrivals.silent(self._options.silence_level)
         self._store.prune_values(self._options.keep_days)
         if used or not self._store.saved:
             self._commit()
+        if self._messenger is not None:
+            self._messenger.announce(
+                silent_notice(one.task, one.latest)
+                for one in self.totals.silent
+                if one.new
+            )
+            self._messenger.before_commit()
         self._store.commit(None)  # notes how far a copy was written, too
         if self._messenger is not None:
             self._messenger.after_commit()

@@ -205,14 +205,20 @@ def incident_notice(incident: dict[str, Any]) -> Notice:
 
 def drift_notice(task: str, since: str, rows: int) -> Notice:
     """What to tell of a task that drifts, found when the store had so many rows."""
-    content = {
-        "id": f"drift {task} {rows}",
-        "kind": "drift",
-        "text": f"{task}: its rows have changed since {since}",
-        "task": task,
-        "begin": since,
-    }
-    return Notice(f"drift {task} {rows}", task, content)
+    text = f"{task}: its rows have changed since {since}"
+    return _task_notice("drift", task, since, text, str(rows))
+
+
+def silent_notice(task: str, latest: str) -> Notice:
+    """What to tell of a task whose last row came too long ago."""
+    text = f"{task}: no row since {latest}, longer than it uses to be silent"
+    return _task_notice("silent", task, latest, text, latest)
+
+
+def _task_notice(kind: str, task: str, begin: str, text: str, moment: str) -> Notice:
+    notice_id = f"{kind} {task} {moment}"
+    content = {"id": notice_id, "kind": kind, "text": text, "task": task}
+    return Notice(notice_id, task, {**content, "begin": begin})
 
 
 def as_text(moment: datetime) -> str:
