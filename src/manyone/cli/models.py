@@ -31,6 +31,19 @@ if TYPE_CHECKING:
     from manyone.tables.errors import TableError
 
 Model = Annotated[Path, typer.Argument(help="File that manyone fit wrote.")]
+AtLeast = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN=X",
+        help="Smallest change of a column worth an alarm, as flow=5 or flow=10%.",
+    ),
+]
+Directions = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN=up|down", help="Only changes of a column this way are alarms."
+    ),
+]
 BadCells = Annotated[
     BadValues,
     typer.Option(
@@ -235,6 +248,39 @@ def check_rate(alarm_rate: float) -> None:
         raise InputError(
             f"--alarm-rate {alarm_rate:g}: give a share between 0 and 1, as 0.05."
         )
+
+
+def named_values(option: str, given: Sequence[str] | None) -> dict[str, str]:
+    """What an option that may be repeated says of columns, as ``flow=5``."""
+    values: dict[str, str] = {}
+    for text in given or ():
+        name, equals, value = text.rpartition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise InputError(f"{option} {text}: write COLUMN=VALUE.")
+        if name.strip() in values:
+            raise InputError(f"{option}: {name.strip()!r} is named twice. Keep one.")
+        values[name.strip()] = value.strip()
+    return values
+
+
+def asked_worth(
+    model: TableModel, at_least: Sequence[str] | None, direction: Sequence[str] | None
+) -> dict[str, dict[str, str]]:
+    """The options --at-least and --direction, checked, as Python takes them."""
+    from manyone.tables.worth import Worth
+
+    asked = {
+        "at_least": named_values("--at-least", at_least),
+        "direction": named_values("--direction", direction),
+    }
+    try:
+        Worth.of(model, **asked)
+    except ValueError as error:
+        text = str(error)
+        for name in asked:
+            text = text.replace(f"{name}:", f"--{name.replace('_', '-')}:", 1)
+        raise InputError(text) from error
+    return asked
 
 
 def promised_rate(model: TableModel) -> float:

@@ -6,6 +6,7 @@ In a shell::
   manyone score fleet.manyone today.parquet --out scores.parquet --explain 3 --keep when,shift
   manyone score fleet.manyone today.csv --out scores.csv --fdr 0.1    few false alarms among alarms
   manyone score fleet.manyone today.csv --out scores.csv --incidents incidents.csv
+  manyone score fleet.manyone today.csv --out scores.csv --at-least flow=10% --direction flow=down
   manyone score fleet.manyone today.csv --out scores.csv --json --exit-code   for a scheduler
   cat today.csv | manyone score fleet.manyone - --out - | grep true
   manyone evaluate fleet.manyone labelled.csv --outlier was_broken
@@ -42,12 +43,15 @@ from manyone.cli.common import (
     working,
 )
 from manyone.cli.models import (
+    AtLeast,
     BadCells,
     Database,
+    Directions,
     Model,
     Rows,
     Sql,
     about,
+    asked_worth,
     blocks_for,
     chosen_columns,
     load_model,
@@ -111,6 +115,8 @@ def score(
         Path | None,
         typer.Option(help="File for incidents, as .csv or .parquet."),
     ] = None,
+    at_least: AtLeast = None,
+    direction: Directions = None,
     bad_values: BadCells = "refuse",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a summary in JSON.")
@@ -136,8 +142,9 @@ def score(
             raise InputError(f"--incidents {incidents}: name another file.")
     table_model = load_model(model)
     totals = _Totals(promised_rate(table_model) if fdr is None else None)
-    ask = {"explain": explain, "fdr": fdr, "unknown": unknown}
-    evidence = _Evidence(table_model, by_rate=fdr is None)
+    worth = asked_worth(table_model, at_least, direction)
+    ask = {"explain": explain, "fdr": fdr, "unknown": unknown, **worth}
+    evidence = _Evidence(table_model, fdr is None, any(worth.values()))
     needs_evidence = incidents is not None or as_json or exit_code
     with table_writer(out) as add, _bar(whole=fdr is not None) as update:
         for block in _blocks(table_model, source, fdr is not None, bad_values):
@@ -167,19 +174,25 @@ def score(
 class _Evidence:
     """Blocks of scored rows, and what they show together."""
 
-    def __init__(self, model: TableModel, by_rate: bool) -> None:
+    def __init__(self, model: TableModel, by_rate: bool, by_worth: bool) -> None:
         self._model = model
         self._by_rate = by_rate
+        self._by_worth = by_worth
         self._blocks: list[ScoredBlock] = []
 
     def add(self, block: Block, scores: pl.DataFrame) -> None:
         """Take a block of rows with its scores."""
         from manyone.tables.frames import as_table
         from manyone.tables.incidents import answers_of, scored_block
+        from manyone.tables.worth import is_evidence
 
         answers = answers_of(self._model, scores, block.first_row)
         frame = as_table(block.table)
-        self._blocks.append(scored_block(self._model, frame, answers, block.first_row))
+        counts = is_evidence(self._model, answers) if self._by_worth else None
+        scored = scored_block(
+            self._model, frame, answers, block.first_row, counts=counts
+        )
+        self._blocks.append(scored)
 
     @cached_property
     def findings(self) -> Findings:

@@ -21,7 +21,7 @@ import json
 import re
 import time as clock
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,12 +33,15 @@ from manyone._types import Array, Mask
 from manyone.alerts.notify import AddressError, Channel, NotSentError, channel_to
 from manyone.cli.common import STANDS_OUT, InputError, examples, print_lines, progress
 from manyone.cli.models import (
+    AtLeast,
     BadCells,
     Database,
+    Directions,
     Model,
     Rows,
     Sql,
     about,
+    asked_worth,
     chosen_columns,
     load_model,
     refuse_same,
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from manyone.tables.answers import Answers
     from manyone.tables.frames import Frame
     from manyone.tables.incidents import ScoredBlock
+    from manyone.tables.worth import Worth
     from manyone.watch import Monitor, MonitorState, Watched
     from manyone.watch.arrivals import Silent
     from manyone.watch.incidents import StreamIncident
@@ -135,6 +139,8 @@ def watch(
         float,
         typer.Option(help="Share of gaps between rows after which a task is silent."),
     ] = 0.01,
+    at_least: AtLeast = None,
+    direction: Directions = None,
     metrics: Annotated[
         Path | None, typer.Option(help="File for numbers, as Prometheus reads them.")
     ] = None,
@@ -160,10 +166,12 @@ def watch(
     if notify_test:
         _send_test(channel, state)
         return
+    from manyone.tables.worth import Worth
     from manyone.watch.store import open_store
 
     begin = clock.monotonic()
     fitted = load_model(model)
+    worth = Worth.of(fitted, **asked_worth(fitted, at_least, direction))
     answers = _read_answers(feedback)
     with open_store(state) as store:
         with about(state):
@@ -171,7 +179,7 @@ def watch(
         _refuse_other_ids(store, state, id)
         names = [name.strip() for text in keep or [] for name in text.split(",")]
         options = _Options(
-            id, tuple(names), explain, keep_days, silence_level, bad_values
+            id, tuple(names), explain, keep_days, silence_level, bad_values, worth
         )
         run = _Run(store, monitor, fitted, source, options)
         if out is not None:
@@ -314,6 +322,8 @@ class _Options:
     silence_level : float
         Share of gaps between rows that may be flagged.
     bad_values : {"refuse", "missing"}
+    worth : Worth or None
+        What is worth an alarm.
     """
 
     id_column: str | None
@@ -322,6 +332,7 @@ class _Options:
     keep_days: int
     silence_level: float
     bad_values: BadValues
+    worth: Worth | None
 
 
 class _Run:
@@ -442,16 +453,20 @@ class _Run:
         with about(self._source, block.first_row):
             watched = self._watched(block)
             answers = self._answers(watched, frame)
+            counts = np.ones(len(answers.rows), dtype=bool)
+            if self._options.worth is not None:
+                taken = self._options.worth.taken_away(self._model, frame, answers)
+                answers = replace(answers, alarm=answers.alarm & ~taken)
+                counts &= ~taken
             top = max(REASONS, self._options.explain)
-            scored = scored_block(self._model, frame, answers, top=top)
+            scored = scored_block(self._model, frame, answers, top=top, counts=counts)
         moments = self._moments(block.table)
-        counts = np.ones(len(answers.rows), dtype=bool)
         self.totals.count(answers, counts, len(watched.new) - len(answers.rows))
         details = self._details(block, scored, moments, file_number)
         late = self._arrivals.add(details.task, details.moment)
         self.totals.late += [details.file_row[row] for row in late]
         numbers = self._store.add_rows(self._monitor, details)
-        rows = rows_for_incidents(self._model, state, scored, counts)
+        rows = rows_for_incidents(self._model, state, scored)
         rows["number"] = numbers
         incidents = self._finder.add(details.task, answers.codes, rows)
         self.totals.add_incidents(incidents)

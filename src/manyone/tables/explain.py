@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,6 +120,9 @@ class Explanation:
     ----------
     column, value, expected : ndarray of str of shape (n, k)
         Columns that did it, the most to blame first.
+    number, expected_number : ndarray of shape (n, k)
+        Value and expected value of columns of numbers, NaN elsewhere and where there
+        is none.
     share : ndarray of shape (n, k)
         Of what is unusual about the row.
     view : ndarray of str of shape (n,)
@@ -131,6 +134,8 @@ class Explanation:
     column: Texts
     value: Texts
     expected: Texts
+    number: Array
+    expected_number: Array
     share: Array
     view: Texts
     nearest: Texts
@@ -198,7 +203,8 @@ def explanation_table(
         "task": np.repeat(claims.labels, k),
         "rank": np.tile(np.arange(1, k + 1), len(claims.rows)),
     }
-    for name, values in vars(found).items():
+    for name in ("column", "value", "expected", "share", "view", "nearest"):
+        values = getattr(found, name)
         columns[name] = values.ravel() if values.ndim == 2 else np.repeat(values, k)
     return like(frame, columns, rows)
 
@@ -217,7 +223,7 @@ def explain_rows(
 
 def _explain_block(
     model: TableModel, frame: Frame, codes: Codes, top: int
-) -> tuple[Texts, ...]:
+) -> tuple[NDArray[Any], ...]:
     encoder = model.encoder_
     reference = model._reference()
     metric = reference.metric
@@ -258,19 +264,28 @@ def _explain_block(
     names = np.array(encoder.used, dtype=object)
     value = np.empty(order.shape, dtype=object)
     expected = np.empty(order.shape, dtype=object)
+    value_number = np.full(order.shape, np.nan)
+    expected_number = np.full(order.shape, np.nan)
     places = np.concatenate([[0], np.cumsum([each.width for each in encoder.maps])])
-    for number in np.unique(order):
-        rows, ranks = np.nonzero(order == number)
-        column = columns[names[number]]
-        coordinates = reasons.expected[rows, places[number] : places[number + 1]]
+    for place in np.unique(order).tolist():
+        rows, ranks = np.nonzero(order == place)
+        column = columns[names[place]]
+        column_map = encoder.maps[place]
+        coordinates = reasons.expected[rows, places[place] : places[place + 1]]
         value[rows, ranks] = value_texts(column, rows)
-        texts = expected_texts(encoder.maps[number], column.kind, coordinates)
-        no_value = usually_empty[rows, number]
+        texts = expected_texts(column_map, column.kind, coordinates)
+        no_value = usually_empty[rows, place]
         expected[rows, ranks] = np.where(no_value, _MISSING, texts)
+        if isinstance(column_map, NumberMap) and column.kind == "number":
+            value_number[rows, ranks] = column.values[rows]
+            undone = column_map.undo(coordinates)
+            expected_number[rows, ranks] = np.where(no_value, np.nan, undone)
     return (
         names[order],
         value,
         expected,
+        value_number,
+        expected_number,
         np.take_along_axis(share, order, axis=1),
         _views(model, Z, codes, outside.max(axis=1, initial=0.0) > 0.0),
         _nearest(reference, Z, own),

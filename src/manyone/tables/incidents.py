@@ -11,7 +11,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Array, Codes
+from manyone._types import Array, Codes, Mask
 from manyone.alerts.evidence import LeftOut, depth_pvalues
 from manyone.alerts.incidents import Findings
 from manyone.alerts.values import Rows, Tasks
@@ -66,6 +66,9 @@ class ScoredBlock:
         well enough.
     leading, reasons, notes : list
         Of the alarmed rows.
+    counts : ndarray of bool of shape (m,)
+        False for rows that are evidence of nothing, whether they raised an alarm or
+        not: they are muted, or their alarms were taken away.
     """
 
     answers: Answers
@@ -77,6 +80,7 @@ class ScoredBlock:
     leading: list[str]
     reasons: list[tuple[str, ...]]
     notes: list[str]
+    counts: Mask
 
 
 def scored_block(
@@ -86,6 +90,7 @@ def scored_block(
     first_row: int = 0,
     *,
     top: int = REASONS,
+    counts: Mask | None = None,
 ) -> ScoredBlock:
     """Explain the alarms of some rows, and read their times.
 
@@ -100,6 +105,8 @@ def scored_block(
         Number of the first of them in the table.
     top : int
         Reasons for each alarm.
+    counts : ndarray of bool of shape (m,) or None
+        False for rows that are evidence of nothing.
     """
     is_unknown = answers.codes == MISSING
     time, dated, remark = _times(model, frame)
@@ -117,6 +124,7 @@ def scored_block(
         leading=leading,
         reasons=reasons,
         notes=notes,
+        counts=np.ones(len(answers.rows), dtype=bool) if counts is None else counts,
     )
 
 
@@ -150,14 +158,16 @@ def findings_of(
     depth_p = np.ones(len(codes))
     depth = _joined([block.depth for block in blocks])
     depth_p[alarms] = depth_pvalues(depth, reference.left_out_depths, n_tasks)
+    rank_p = rank_pvalues(model, score, codes)
+    counts = _joined([block.counts for block in blocks], np.bool_)
     rows = Rows(
         number=_joined([block.answers.rows for block in blocks], np.intp),
         task=codes,
         score=score,
         p_value=_joined([block.answers.p_value for block in blocks]),
-        rank_p=rank_pvalues(model, score, codes),
-        depth_p=depth_p,
-        alarm=alarm,
+        rank_p=np.where(counts, rank_p, 1.0),
+        depth_p=np.where(counts, depth_p, 1.0),
+        alarm=alarm & counts,
         leading=_spread("", [block.leading for block in blocks], alarms, len(codes)),
         reasons=_spread((), [block.reasons for block in blocks], alarms, len(codes)),
         notes=_spread("", [block.notes for block in blocks], alarms, len(codes)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from numbers import Integral
@@ -37,6 +37,7 @@ from manyone.tables.incidents import findings_of, incident_table, scored_block
 from manyone.tables.page import write_report
 from manyone.tables.reading import claimed_tasks, labels_like, read_training
 from manyone.tables.sampling import with_more_rows
+from manyone.tables.worth import Worth, is_evidence
 
 
 @dataclass(eq=False, repr=False)
@@ -233,6 +234,8 @@ class TableModel(OutlierMixin, BaseEstimator):
         fdr: float | None = None,
         unknown: str = "pooled",
         keep: Sequence[str] = (),
+        at_least: Mapping[str, float | str] | None = None,
+        direction: Mapping[str, str] | None = None,
     ) -> Table:
         """Score, p-value and alarm of every row, as a table.
 
@@ -254,6 +257,13 @@ class TableModel(OutlierMixin, BaseEstimator):
             refused, or left out (a warning counts them).
         keep : list of str
             Columns of the table to hand through.
+        at_least : dict or None
+            Smallest change worth an alarm: for columns of numbers the difference from
+            the expected value, as ``{"flow": 5}``, or its share, as ``{"flow": "10%"}``.
+            An alarm led by such a column stays only if it differs by so much.
+        direction : dict or None
+            ``"up"`` or ``"down"``: an alarm led by the column stays only if its value
+            lies above, or below, the expected one.
 
         Returns
         -------
@@ -268,6 +278,9 @@ class TableModel(OutlierMixin, BaseEstimator):
         kept_names = names_of(keep)
         refuse_missing_columns(frame, keep=kept_names)
         answers = self._answer(frame, fdr, unknown)
+        worth = Worth.of(self, at_least, direction)
+        if worth is not None:
+            answers = worth.applied(self, frame, answers)
         skipped = len(frame) - len(answers.rows)
         if skipped:
             warn_user(
@@ -298,12 +311,20 @@ class TableModel(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         return self._answer(as_table(table), None, "pooled")
 
-    def incidents(self, table: Table) -> Table:
+    def incidents(
+        self,
+        table: Table,
+        *,
+        at_least: Mapping[str, float | str] | None = None,
+        direction: Mapping[str, str] | None = None,
+    ) -> Table:
         """Alarms that belong together, and whether chance explains them.
 
         Parameters
         ----------
         table : data frame
+        at_least, direction : dict or None
+            What is worth an alarm, as in `score`.
 
         Returns
         -------
@@ -318,8 +339,13 @@ class TableModel(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         frame = as_table(table)
         answers = self._answer(frame, None, "pooled")
-        findings = findings_of(self, [scored_block(self, frame, answers)])
-        return incident_table(self, frame, findings)
+        worth = Worth.of(self, at_least, direction)
+        counts = None
+        if worth is not None:
+            answers = worth.applied(self, frame, answers)
+            counts = is_evidence(self, answers)
+        block = scored_block(self, frame, answers, counts=counts)
+        return incident_table(self, frame, findings_of(self, [block]))
 
     def explain(self, table: Table, *, top: int = 3) -> Table:
         """Which columns make each row unusual, alarmed or not.

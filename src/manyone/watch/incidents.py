@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes
 from manyone.alerts.evidence import STANDS_OUT, depth_pvalues
 from manyone.alerts.incidents import Incident, Past, find_incidents, longest_calm
 from manyone.alerts.values import Rows, Tasks
@@ -114,7 +114,6 @@ def rows_for_incidents(
     model: TableModel,
     state: MonitorState,
     block: ScoredBlock,
-    counts: Mask,
 ) -> StreamRows:
     """What incidents need of rows that a monitor has judged, but for their places.
 
@@ -127,8 +126,6 @@ def rows_for_incidents(
     state : MonitorState
     block : ScoredBlock
         The rows.
-    counts : ndarray of bool of shape (n,)
-        False for muted rows, which are evidence of nothing.
     """
     answers = block.answers
     alarms = np.flatnonzero(answers.alarm)
@@ -151,9 +148,9 @@ def rows_for_incidents(
         is_known_normal, np.maximum(rows["rank_p"], answers.p_value), rows["rank_p"]
     )
     rows["depth_p"][is_known_normal] = 1.0
-    rows["rank_p"][~counts] = 1.0
-    rows["depth_p"][~counts] = 1.0
-    rows["alarm"] = answers.alarm & counts
+    rows["rank_p"][~block.counts] = 1.0
+    rows["depth_p"][~block.counts] = 1.0
+    rows["alarm"] = answers.alarm & block.counts
     rows["leading"] = ""
     rows["leading"][alarms] = block.leading
     rows["reason"] = ""

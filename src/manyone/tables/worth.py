@@ -1,0 +1,154 @@
+"""Changes worth an alarm: the smallest one, and the direction, of chosen columns.
+
+An alarm stays only if the column that leads it differs from what was expected by so much,
+that way. Alarms led by other columns stay. So do those led by an empty field, or by a
+field that is usually empty: there is no difference to measure. Scores and p-values do not
+change, and no alarm is added: normal rows raise no more alarms than before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manyone._types import Mask
+from manyone.messages import shortlist
+from manyone.tables.answers import Answers, thresholds_of
+from manyone.tables.explain import explain_rows
+from manyone.tables.frames import Frame
+
+if TYPE_CHECKING:
+    from manyone.tables.model import TableModel
+
+_SIGNS = {"up": 1.0, "down": -1.0}
+# Reasons among which the leading column is looked for.
+_TOP = 3
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What is worth an alarm.
+
+    Parameters
+    ----------
+    at_least : dict of str to float
+        Smallest difference of a column from the expected value.
+    share : dict of str to float
+        The same as a share of the expected value.
+    sign : dict of str to float
+        1 where only values above the expected ones are worth an alarm, -1 below.
+    """
+
+    at_least: Mapping[str, float]
+    share: Mapping[str, float]
+    sign: Mapping[str, float]
+
+    @classmethod
+    def of(
+        cls,
+        model: TableModel,
+        at_least: Mapping[str, float | str] | None,
+        direction: Mapping[str, str] | None,
+    ) -> Worth | None:
+        """What was asked for, after it has been checked; None: every alarm is worth it.
+
+        Parameters
+        ----------
+        model : TableModel
+        at_least : dict or None
+            A number, or a text as ``"10%"``, for each column.
+        direction : dict or None
+            ``"up"`` or ``"down"`` for each column.
+
+        Raises
+        ------
+        ValueError
+            If a column is no feature that holds numbers, or an amount is none.
+        """
+        amounts = dict(at_least or {})
+        ways = dict(direction or {})
+        if not amounts and not ways:
+            return None
+        _check_columns(model, "at_least", amounts)
+        _check_columns(model, "direction", ways)
+        for name, way in ways.items():
+            if way not in _SIGNS:
+                raise ValueError(
+                    f"direction: {name!r} must be 'up' or 'down'; got {way!r}."
+                )
+        absolute: dict[str, float] = {}
+        share: dict[str, float] = {}
+        for name, amount in amounts.items():
+            value, is_share = _amount(name, amount)
+            (share if is_share else absolute)[name] = value
+        return cls(absolute, share, {name: _SIGNS[way] for name, way in ways.items()})
+
+    def taken_away(self, model: TableModel, frame: Frame, answers: Answers) -> Mask:
+        """Which alarms among rows (m,) are not worth one.
+
+        Parameters
+        ----------
+        model : TableModel
+        frame : data frame
+            The rows, those that were skipped included.
+        answers : Answers
+        """
+        taken = np.zeros(len(answers.rows), dtype=bool)
+        alarms = np.flatnonzero(answers.alarm)
+        if len(alarms) == 0:
+            return taken
+        part = frame[answers.rows[alarms].tolist()]
+        why = explain_rows(model, part, answers.codes[alarms], _TOP)
+        rank = why.tells.argmax(axis=1)[:, None]
+        expected = np.take_along_axis(why.expected_number, rank, axis=1)[:, 0]
+        step = np.take_along_axis(why.number, rank, axis=1)[:, 0] - expected
+        leading = why.leading()
+        least = np.array([self.at_least.get(name, 0.0) for name in leading])
+        share = np.array([self.share.get(name, 0.0) for name in leading])
+        sign = np.array([self.sign.get(name, 0.0) for name in leading])
+        needed = np.maximum(least, share * np.abs(expected))
+        # Comparisons with NaN, where there is no difference, take nothing away.
+        taken[alarms] = (np.abs(step) < needed) | (sign * step < 0.0)
+        return taken
+
+    def applied(self, model: TableModel, frame: Frame, answers: Answers) -> Answers:
+        """The answers without alarms that are not worth one."""
+        taken = self.taken_away(model, frame, answers)
+        return replace(answers, alarm=answers.alarm & ~taken)
+
+
+def is_evidence(model: TableModel, answers: Answers) -> Mask:
+    """Rows (m,) that tell something: all but those whose alarms were taken away."""
+    is_low = answers.score < thresholds_of(model, answers.codes)
+    return np.asarray(answers.alarm | ~is_low)
+
+
+def _check_columns(model: TableModel, name: str, chosen: Mapping[str, object]) -> None:
+    columns = model.columns_
+    is_number = columns["used"] & (columns["kind"] == "number")
+    known = columns["name"][is_number].tolist()
+    for column in chosen:
+        if column not in known:
+            raise ValueError(
+                f"{name}: {column!r} is no column of numbers that the model uses. "
+                f"These are {shortlist(known, 8)}."
+            )
+
+
+def _amount(name: str, amount: float | str) -> tuple[float, bool]:
+    """A number, and whether it is a share of the expected value."""
+    text = str(amount).strip()
+    is_share = text.endswith("%")
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = np.nan
+    if not 0.0 <= value < np.inf:
+        raise ValueError(
+            f"at_least: give {name!r} a number, as 5, or a share, as '10%'; "
+            f"got {amount!r}."
+        )
+    return (value / 100.0, True) if is_share else (value, False)
