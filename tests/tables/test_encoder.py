@@ -176,7 +176,7 @@ def test_columns_that_say_nothing_are_dropped_with_a_note():
     )
     encoder = learn(table)
     assert encoder.used == ["x"]
-    words = {"same": "constant", "nothing": "no value", "row_id": "names rows"}
+    words = {"same": "constant", "nothing": "no value", "row_id": "looks like an id"}
     words |= {
         "counter": "counter",
         "uuid": "name rows",
@@ -184,8 +184,8 @@ def test_columns_that_say_nothing_are_dropped_with_a_note():
         "load": "looks like",
     }
     words |= {
-        "day": "no day and no week",
-        "order": "names rows",
+        "day": "same hour and weekday",
+        "order": "looks like an id",
         "date": "looks like dates",
     }
     for name, word in words.items():
@@ -241,7 +241,7 @@ def test_texts_that_never_return_are_a_counter():
     )
     encoder = learn(table, codes)
     assert encoder.used == ["site", "product"]
-    assert "further rows have others" in note(encoder, "batch")[1]
+    assert "looks like a batch name" in note(encoder, "batch")[1]
     # Sorted by machine, batches are what they were, and products in their order are still used.
     by_machine = table.assign(codes=codes).sort_values(
         ["codes", "product"], kind="stable"

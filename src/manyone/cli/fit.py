@@ -62,7 +62,9 @@ NormalRows = Annotated[
 ]
 Tasks = Annotated[
     list[str],
-    typer.Option(metavar="A,B", help="Column or columns that say whose row it is."),
+    typer.Option(
+        metavar="A,B", help="Column or columns that name the entity of a row."
+    ),
 ]
 Method = Annotated[
     str, typer.Option(help="auto, or the name of an estimator, as JointOCKSR.")
@@ -72,7 +74,9 @@ Rate = Annotated[
 ]
 Groups = Annotated[
     str | None,
-    typer.Option(help="Column of rows that leave together: a session, a day."),
+    typer.Option(
+        help="Column with a session, batch or day; its rows are held out together."
+    ),
 ]
 Outlier = Annotated[
     str | None,
@@ -100,7 +104,7 @@ def fit(
     alarm_rate: Rate = 0.05,
     time: Annotated[
         str | None,
-        typer.Option(help="Column that says when; blocks of time then leave together."),
+        typer.Option(help="Time column: thresholds are then set on stretches of time."),
     ] = None,
     groups: Groups = None,
     outlier: Outlier = None,
@@ -116,7 +120,8 @@ def fit(
     ] = None,
     bad_values: BadCells = "refuse",
     no_tune: Annotated[
-        bool, typer.Option("--no-tune", help="Settings that often do well, at once.")
+        bool,
+        typer.Option("--no-tune", help="Skip the search for settings: much faster."),
     ] = False,
     engine: Annotated[Engine, typer.Option(help="Who reads Parquet.")] = "local",
     scheduler: Annotated[

@@ -138,7 +138,7 @@ def decide(name: str, column: Column, facts: Facts, linear: float) -> Decision:
     if facts.kind == "date":
         cycles = DateMap.learn(values)
         if not cycles.width:
-            return seen.dropped("a date that goes through no day and no week")
+            return seen.dropped("all dates are the same hour and weekday")
         note = "hour of day and day of week only, as future dates are all new"
         return replace(seen, map=cycles, note=note)
     if facts.low == facts.high:
@@ -146,7 +146,7 @@ def decide(name: str, column: Column, facts: Facts, linear: float) -> Decision:
     if facts.grows:
         return seen.dropped("a counter, every further row would be out of range")
     if _names_rows(name, values[np.isfinite(values)]):
-        return seen.dropped("a number that names rows")
+        return seen.dropped("looks like an id")
     note = (
         f"{facts.infinite} infinite values taken as missing" if facts.infinite else ""
     )
@@ -169,9 +169,7 @@ def _decide_text(seen: Decision, facts: Facts) -> Decision:
         notes.insert(0, f"{number} different texts in {rows} rows name rows")
         return seen.dropped("; ".join(notes))
     if facts.grows:
-        return seen.dropped(
-            "its texts come one after the other, further rows have others"
-        )
+        return seen.dropped("looks like a batch name: new rows always have new ones")
     levels = LevelMap.learn(facts.levels)
     if levels.width == 1:
         return seen.dropped("no two rows share a text")
