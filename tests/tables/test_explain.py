@@ -182,6 +182,8 @@ def test_nothing_is_expected_where_there_mostly_is_nothing():
         column=np.array([["note", "note", "x"]], dtype=object),
         value=np.array([["missing", "ok", "missing"]], dtype=object),
         expected=np.array([["missing", "missing", "2.5"]], dtype=object),
+        number=np.full((1, 3), np.nan),
+        expected_number=np.array([[np.nan, np.nan, 2.5]]),
         share=np.array([[0.5, 0.3, 0.2]]),
         view=np.array(["faults"]),
         nearest=np.array(["1"]),
