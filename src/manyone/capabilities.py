@@ -29,8 +29,11 @@ RIDGE: dict[str, list[Any]] = {
 #: What methods that look at one task at a time can choose of a metric.
 TASK_METRIC: dict[str, list[Any]] = {
     "metric": [StrOptions({"plain", "whitened", "adaptive"})],
-    "scale_prior": [Interval(Real, 0, None, closed="left")],
-    "covariance_prior": [Interval(Real, 0, None, closed="neither")],
+    "scale_prior": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+    "covariance_prior": [
+        Interval(Real, 0, None, closed="neither"),
+        StrOptions({"auto"}),
+    ],
     "robust": ["boolean"],
 }
 

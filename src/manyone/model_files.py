@@ -282,8 +282,7 @@ _PARTS: dict[type, dict[str, Any]] = {
             "basis": "r d",
             "stretch": "r",
             "floor": "T",
-            "common": "d",
-            "binary": "d",
+            "scale_prior": "d",
         },
     },
     Guarded: {

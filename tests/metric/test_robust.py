@@ -18,9 +18,9 @@ def fleet(seed=0, sizes=(12, 3, 1, 30, 2), d=5):
     return gaussian_tasks(sizes, d, apart=3.0, scales=(0.1, 3.0), seed=seed)
 
 
-def trusted(X, codes, weight=None, priors=(2.0, 3.0)):
+def trusted(X, codes, weight=None):
     weight = np.ones(len(X)) if weight is None else weight
-    return robust_weights(X, codes, weight, codes.max() + 1, *priors)
+    return robust_weights(X, codes, weight, codes.max() + 1)
 
 
 def written_out(X, codes, scale_prior, covariance_prior):

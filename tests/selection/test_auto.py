@@ -7,9 +7,14 @@ import pytest
 from scipy.stats import binom
 
 import manyone
-from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, NonlinearOCKSR
+from manyone import (
+    SVDD,
+    CombinedOneClass,
+    IndependentOCKSR,
+    JointOCKSR,
+    NonlinearOCKSR,
+)
 from manyone.selection import costs
-from manyone.selection.search import Judged
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning"),
@@ -29,7 +34,7 @@ def rows():
 def test_what_anomalies_look_like_decides_the_method(rows):
     X, task = rows
     faults = manyone.auto(X, task=task, anomalies="faults", alarm_rate=0.1)
-    assert type(faults) is IndependentOCKSR and faults.alarm_rate == 0.1
+    assert type(faults) in (IndependentOCKSR, SVDD) and faults.alarm_rate == 0.1
     strangers = manyone.auto(X, task=task, anomalies="strangers", alarm_rate=0.1)
     assert type(strangers) in (NonlinearOCKSR, JointOCKSR)
     both = manyone.auto(X, task=task, alarm_rate=0.1)
@@ -60,18 +65,37 @@ def test_one_layer_alone_has_to_be_better_by_a_standard_error(
     X, task = rows
     module = importlib.import_module("manyone.selection.auto")
     aucs = {NonlinearOCKSR: np.full((1, 3), 0.5), JointOCKSR: 0.5 + np.array([gains])}
-
-    monkeypatch.setattr(
-        module,
-        "_judged_method",
-        lambda model, _: Judged({}, aucs[type(model)], "method"),
-    )
+    monkeypatch.setattr(module, "_stranger_areas", lambda _, model: aucs[type(model)])
     for anomalies, expected in (("strangers", alone), ("any", hedged)):
         model = manyone.auto(X, task=task, anomalies=anomalies, alarm_rate=0.1)
         assert (
             type(getattr(model, "views_", {"strangers": model})["strangers"])
             is expected
         )
+
+
+def test_the_distance_to_the_mean_is_taken_where_it_is_better():
+    """Gaussian rows of one covariance; and rows about two places, where it is not."""
+    rng = np.random.default_rng(3)
+    task = np.repeat(np.arange(12), 25)
+    related = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 6))
+    X = rng.normal(size=(300, 6)) + related + 3.0 * rng.normal(size=(12, 6))[task]
+    model = manyone.auto(X, task=task, anomalies="faults", alarm_rate=0.1)
+    assert type(model) is SVDD
+    # The ball that leaves every row outside has its centre at the mean of the task's rows.
+    metric = model.solution_.scorer.metric
+    weights = model.dual_coef_.toarray()
+    counts = (weights > 0.0).sum(axis=0)
+    np.testing.assert_allclose(weights.max(axis=0), 1.0 / counts)
+    centre = weights.T @ model.solution_.scorer.points.X
+    far = metric.apply(X, task) - centre[task]
+    scores = model.score_samples(X, task=task)
+    np.testing.assert_allclose(scores, -(far**2).sum(axis=1), rtol=1e-6, atol=1e-9)
+    X[np.arange(300) % 2 == 0] += 8.0
+    two_places = manyone.auto(X, task=task, anomalies="faults", alarm_rate=0.1)
+    assert type(two_places) is IndependentOCKSR
+    methods = two_places.choice_["method"][two_places.choice_["stage"] == "method"]
+    assert methods.tolist() == ["IndependentOCKSR", "SVDD"]
 
 
 @pytest.mark.parametrize("anomalies", ["faults", "any"])

@@ -252,9 +252,9 @@ class MultiTaskOneClass(OneClassEstimator):
         return self
 
     def _learned_metric(
-        self, rows: TrainingRows, like: TaskWhitenings | None = None
+        self, rows: TrainingRows
     ) -> tuple[Whitening | TaskWhitenings, TrainingRows]:
-        """The metric, of tasks like others where these are given, and the rows to learn from."""
+        """The metric of rows, and those of them to learn from."""
         if rows.columns is not None or sparse.issparse(rows.X):
             raise ValueError(checks.no_metric(self.metric))
         normal = ~rows.outlier
@@ -266,13 +266,13 @@ class MultiTaskOneClass(OneClassEstimator):
             told: Any = self  # every method that has this metric has these parameters
             priors = (told.scale_prior, told.covariance_prior)
             if told.robust:
-                share = robust_weights(*known, rows.n_tasks, *priors)
+                share = robust_weights(*known, rows.n_tasks)
                 used = share > 0.0
                 known = known[0][used], known[1][used], (known[2] * share)[used]
                 trusted = rows.outlier.copy()
                 trusted[normal] = share == 1.0
                 rows = rows.take(trusted)
-            metric = task_whitenings(*known, rows.n_tasks, *priors, like)
+            metric = task_whitenings(*known, rows.n_tasks, *priors)
             rows = rows.shared_out()
         return metric, rows
 

@@ -67,9 +67,10 @@ class SVDD(MultiTaskOneClass):
         ``"whitened"``: :class:`TaskWhitener` first, one metric for all tasks. ``"adaptive"``: one
         for each task, its column scales and covariance shrunk to what the tasks have in common,
         which is what helps most where anomalies are faults. Thresholds then come from folds.
-    scale_prior, covariance_prior : float, default=2 and 3
+    scale_prior, covariance_prior : float or "auto", default="auto"
         Rows that the pooled scales and covariance count for beside a task's own, with
-        ``metric="adaptive"``.
+        ``metric="adaptive"``. ``"auto"``: the more, the more alike the tasks are, see
+        :class:`TaskWhitener`.
     robust : bool, default=True
         With ``metric="adaptive"``: training rows far from the others of their task and alone
         there, as faults among them are, hardly shape the metric, and the model not at all. They
@@ -151,8 +152,8 @@ class SVDD(MultiTaskOneClass):
     }
 
     nu: float = 0.1
-    scale_prior: float = 2.0
-    covariance_prior: float = 3.0
+    scale_prior: float | str = "auto"
+    covariance_prior: float | str = "auto"
     robust: bool = True
     tol: float = 1e-10
     max_iter: int = 100_000

@@ -14,6 +14,7 @@ from manyone.metric.shrinkage import (
     shrunk,
     task_whitenings,
 )
+from manyone.metric.strength import LEAST_COVARIANCE_PRIOR, LEAST_SCALE_PRIOR
 
 # In multiples of the median neighbour distance: closer rows estimate the metric.
 _CLOSE = 2.0
@@ -32,14 +33,7 @@ _LARGEST_DISTANCE = 1e300
 _ROUNDING = 1e-9
 
 
-def robust_weights(
-    X: Array,
-    codes: Codes,
-    weight: Array,
-    n_tasks: int,
-    scale_prior: float,
-    covariance_prior: float,
-) -> Array:
+def robust_weights(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Array:
     r"""Weight of each training row: 1, or less for rows that are far away and isolated.
 
     Let :math:`e_i` be the distance of row i to the second nearest row j of its task,
@@ -68,15 +62,13 @@ def robust_weights(
     codes, weight : ndarray of shape (n,)
         Task and count of each row; a row counted twice has a copy as its neighbour.
     n_tasks : int
-    scale_prior, covariance_prior : float
-        Of the metric.
 
     Returns
     -------
     ndarray of shape (n,)
         0, or between 0.001 and 1.
     """
-    scaled = _in_median_deviations(X, codes, weight, n_tasks, scale_prior)
+    scaled = _in_median_deviations(X, codes, weight, n_tasks)
     second, neighbour_second = _second_nearest(scaled, codes, weight, n_tasks)
     usual = _usual_distance(second, codes, weight, n_tasks)
     isolated = second > (1.0 + _ROUNDING) * np.maximum(neighbour_second, usual)
@@ -84,12 +76,11 @@ def robust_weights(
         return np.ones(len(X))
     close = second <= (1.0 + _ROUNDING) * _CLOSE * usual
     X = np.where(binary_columns(X, codes, weight, n_tasks), 0.0, X)
-    metric = task_whitenings(
-        X[close], codes[close], weight[close], n_tasks, scale_prior, covariance_prior
-    )
+    priors = LEAST_SCALE_PRIOR, LEAST_COVARIANCE_PRIOR
+    metric = task_whitenings(X[close], codes[close], weight[close], n_tasks, *priors)
     Z = metric.apply(X, codes)
     close_weight = np.where(close, weight, 0.0)
-    distance = _left_out_distance(Z, codes, close_weight, n_tasks, covariance_prior)
+    distance = _left_out_distance(Z, codes, close_weight, n_tasks)
     half = max(len(metric.pooled.basis), 1) / 2.0
     gaussian = np.sqrt(gammaincinv(half, _GAUSSIAN_SHARE) / gammaincinv(half, 0.5))
     limit = max(_FAR, float(gaussian))
@@ -101,9 +92,7 @@ def robust_weights(
     return np.where(weights < _LEAST_WEIGHT, 0.0, weights)
 
 
-def _left_out_distance(
-    Z: Array, codes: Codes, weight: Array, n_tasks: int, prior: float
-) -> Array:
+def _left_out_distance(Z: Array, codes: Codes, weight: Array, n_tasks: int) -> Array:
     """Distance of white rows (n, d) from their task's mean without one count of each.
 
     `weight` is 0 for rows that the metric was learned without. Without row i the
@@ -112,12 +101,12 @@ def _left_out_distance(
     total = np.bincount(codes, weight, n_tasks)[codes]
     count = np.minimum(weight, 1.0)
     growth = total / np.where(total > count, total - count, 1.0)
-    freedom = np.maximum(total - 1.0, 0.0) + prior
+    freedom = np.maximum(total - 1.0, 0.0) + LEAST_COVARIANCE_PRIOR
     with np.errstate(over="ignore"):
         squares = np.minimum(np.einsum("ij,ij->i", Z, Z), _LARGEST_DISTANCE)
     leverage = squares / freedom
     remaining = np.maximum(1.0 - growth * count * leverage, np.finfo(float).eps)
-    freedom_left = np.maximum(freedom - count, prior)
+    freedom_left = np.maximum(freedom - count, LEAST_COVARIANCE_PRIOR)
     return growth * np.sqrt(leverage / remaining * freedom_left)
 
 
@@ -207,9 +196,7 @@ def task_medians(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Array:
     return medians
 
 
-def _in_median_deviations(
-    X: Array, codes: Codes, weight: Array, n_tasks: int, prior: float
-) -> Array:
+def _in_median_deviations(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Array:
     """Rows (n, d) about their task's medians, in units of its median deviations."""
     with np.errstate(over="ignore"):
         deviation = X - task_medians(X, codes, weight, n_tasks)[codes]
@@ -222,6 +209,6 @@ def _in_median_deviations(
     freedom = degrees_of_freedom(codes, weight, n_tasks)
     squares = freedom[:, None] * median**2
     pooled = squares.sum(axis=0) / max(freedom.sum(), np.finfo(float).tiny)
-    variance = shrunk(squares, freedom, pooled, prior)
+    variance = shrunk(squares, freedom, pooled, LEAST_SCALE_PRIOR)
     scale = np.sqrt(np.where(varies & (variance > 0), variance, np.inf))
     return deviation / scale[codes]

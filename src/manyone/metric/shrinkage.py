@@ -9,6 +9,7 @@ import numpy as np
 
 from manyone._types import Array, Codes, Mask
 from manyone.data.rows import group_rows, row_blocks
+from manyone.metric.strength import covariance_strength, scale_strengths
 
 # Coordinates that overflow are replaced by this number.
 _FAR_AWAY = 1e150
@@ -70,10 +71,10 @@ class TaskWhitenings:
     stretch : ndarray of shape (r,)
     floor : ndarray of shape (T,)
         As in :class:`Whitening`, for each task.
-    common : ndarray of shape (d,)
-        Scale of each column in all tasks, or the range of a binary column.
-    binary : ndarray of bool of shape (d,)
-        Columns that only have a scale, see :func:`binary_columns`.
+    scale_prior : ndarray of shape (d,)
+        Rows that the pooled scale of each column counted for; 0 for binary columns.
+    covariance_prior : float
+        Likewise the pooled covariance.
     """
 
     shared: ClassVar[bool] = False
@@ -85,8 +86,8 @@ class TaskWhitenings:
     basis: Array
     stretch: Array
     floor: Array
-    common: Array
-    binary: Mask
+    scale_prior: Array
+    covariance_prior: float
 
     def apply(self, X: Array, codes: Codes | None = None) -> Array:
         """Rows (n, d) in the metric of the task (n,) that each claims, or of task 0."""
@@ -120,25 +121,15 @@ class TaskWhitenings:
             floor=self.floor[tasks],
         )
 
-    def joined(self, more: TaskWhitenings) -> TaskWhitenings:
-        """These tasks followed by others that were shrunk to the same pooled metric."""
-        return replace(
-            self,
-            mean=np.concatenate([self.mean, more.mean]),
-            scale=np.concatenate([self.scale, more.scale]),
-            starts=np.concatenate([self.starts, self.starts[-1] + more.starts[1:]]),
-            basis=np.concatenate([self.basis, more.basis]),
-            stretch=np.concatenate([self.stretch, more.stretch]),
-            floor=np.concatenate([self.floor, more.floor]),
-        )
-
     def _of_task(self, task: int) -> Whitening:
         directions = slice(self.starts[task], self.starts[task + 1])
         floor = float(self.floor[task])
         return Whitening(self.basis[directions], self.stretch[directions], floor, 0.0)
 
 
-def shrunk(total: Array, freedom: Array, pooled: Array | float, prior: float) -> Array:
+def shrunk(
+    total: Array, freedom: Array, pooled: Array | float, prior: Array | float
+) -> Array:
     """``(total + prior pooled) / (freedom + prior)``: variances shrunk to pooled ones.
 
     Every shrunk quantity of a task comes from here.
@@ -151,7 +142,7 @@ def shrunk(total: Array, freedom: Array, pooled: Array | float, prior: float) ->
         Degrees of freedom of each task.
     pooled : ndarray of shape (d,) or float
         Variances of all tasks together.
-    prior : float
+    prior : ndarray of shape (d,) or float
         Rows that the pooled variances count for.
 
     Returns
@@ -159,7 +150,7 @@ def shrunk(total: Array, freedom: Array, pooled: Array | float, prior: float) ->
     ndarray of shape (T, d)
         The pooled variance where a task has no freedom and there is no prior.
     """
-    count = (freedom + prior)[:, None]
+    count = freedom[:, None] + prior
     value = (total + prior * pooled) / np.maximum(count, _TINY)
     return np.where(count > 0, value, pooled)
 
@@ -184,9 +175,18 @@ def degrees_of_freedom(codes: Codes, weight: Array, n_tasks: int) -> Array:
 
 
 def task_scales(
-    centred: Array, X: Array, codes: Codes, weight: Array, freedom: Array, prior: float
-) -> Array:
-    """Standard deviation of columns in each task (T, d), shrunk to the pooled one."""
+    centred: Array,
+    X: Array,
+    codes: Codes,
+    weight: Array,
+    freedom: Array,
+    prior: float | str,
+) -> tuple[Array, Array]:
+    """Standard deviation of columns in each task (T, d), shrunk to the pooled one.
+
+    Also returned are the rows that pooled ones count for, shape (d,): `prior`, or what
+    :func:`~manyone.metric.strength.scale_strengths` estimates.
+    """
     # In units of the largest deviation, so that squares neither overflow nor vanish.
     unit = np.abs(centred).max(axis=0)
     # Differences of rounding are no variation.
@@ -195,33 +195,16 @@ def task_scales(
     squares = np.zeros((len(freedom), X.shape[1]))
     np.add.at(squares, codes, weight[:, None] * (centred / unit) ** 2)
     pooled = squares.sum(axis=0) / max(freedom.sum(), _TINY)
-    scale = unit * np.sqrt(shrunk(squares, freedom, pooled, prior))
+    if isinstance(prior, str):
+        priors = scale_strengths(squares, freedom)
+    else:
+        priors = np.full(X.shape[1], float(prior))
+    scale = unit * np.sqrt(shrunk(squares, freedom, pooled, priors))
     # A column that varies between tasks only has that deviation; a constant has 1.
     largest = np.abs(X).max(axis=0)
     between = (X / np.where(largest > 0, largest, 1.0)).std(axis=0)
     fallback = np.where(between > 1e-12, between * largest, 1.0)
-    return np.where(varies & (scale > 0), scale, fallback)
-
-
-def scales_of_new_tasks(
-    centred: Array,
-    codes: Codes,
-    weight: Array,
-    freedom: Array,
-    prior: float,
-    common: Array,
-    existing: Array,
-) -> Array:
-    """Column scales of new tasks (T, d), shrunk to the pooled ones of existing tasks.
-
-    `common` (d,) are the scales that those of the existing tasks (t, d) were shrunk to.
-    """
-    squares = np.zeros((len(freedom), centred.shape[1]))
-    np.add.at(squares, codes, weight[:, None] * (centred / common) ** 2)
-    ratio = shrunk(squares, freedom, 1.0, prior)
-    # A column that varies inside no task keeps its scale.
-    constant = np.all(existing == common, axis=0) & (squares.max(axis=0) < 1e-20)
-    return common * np.sqrt(np.where((ratio > 0.0) & ~constant, ratio, 1.0))
+    return np.where(varies & (scale > 0), scale, fallback), priors
 
 
 def two_valued_columns(X: Array) -> Mask:
@@ -348,9 +331,8 @@ def task_whitenings(
     codes: Codes,
     weight: Array,
     n_tasks: int,
-    scale_prior: float,
-    covariance_prior: float,
-    like: TaskWhitenings | None = None,
+    scale_prior: float | str,
+    covariance_prior: float | str,
 ) -> TaskWhitenings:
     r"""``C_t^(-1/2) D_t^(-1) (x - m_t)``, scales and covariances shrunk to the pooled.
 
@@ -373,9 +355,8 @@ def task_whitenings(
     codes, weight : ndarray of shape (n,)
         Task and count of each row; every task has one.
     n_tasks : int
-    scale_prior, covariance_prior : float
-    like : TaskWhitenings or None
-        Existing tasks: the new ones are shrunk to their pooled metric.
+    scale_prior, covariance_prior : float or "auto"
+        The strengths; ``"auto"``: as :mod:`manyone.metric.strength` estimates them.
 
     Returns
     -------
@@ -383,60 +364,48 @@ def task_whitenings(
     """
     mean = task_means(X, codes, weight, n_tasks)
     freedom = degrees_of_freedom(codes, weight, n_tasks)
-    if like is None:
-        binary = binary_columns(X, codes, weight, n_tasks)
-        common = np.ptp(X, axis=0)
-    else:
-        binary = like.binary
-        common = like.common
+    binary = binary_columns(X, codes, weight, n_tasks)
     measured = np.ascontiguousarray(X[:, ~binary])
     centred = measured - mean[:, ~binary][codes]
-    if like is None:
-        all_one_task = np.zeros_like(codes)
-        all_freedom = freedom.sum(keepdims=True)
-        common[~binary] = task_scales(
-            centred, measured, all_one_task, weight, all_freedom, 0.0
-        )[0]
-        scale = task_scales(centred, measured, codes, weight, freedom, scale_prior)
-        centred /= scale[codes]
-        pooled = pooled_whitening(centred, codes, weight)
-        if freedom.any():
-            # Divide by degrees of freedom, as the covariances of the tasks do.
-            unit = np.sqrt(max(freedom.sum(), 1.0) / weight.sum())
-            stretch = unit * pooled.stretch
-            pooled = replace(pooled, stretch=stretch, floor=unit * pooled.floor)
-    else:
-        scale = scales_of_new_tasks(
-            centred,
-            codes,
-            weight,
-            freedom,
-            scale_prior,
-            common[~binary],
-            like.scale[:, ~binary],
-        )
-        centred /= scale[codes]
-        pooled = replace(like.pooled, basis=like.pooled.basis[:, ~binary])
-    white = pooled.apply(centred) * np.sqrt(weight)[:, None]
-    floor = np.sqrt((freedom + covariance_prior) / covariance_prior)
-    starts, basis, deviation = _task_directions(white, codes, freedom, covariance_prior)
-    stretch = 1.0 / deviation - np.repeat(floor, np.diff(starts))
-    metric = TaskWhitenings(
-        mean, scale, pooled, starts, basis, stretch, floor, common, binary
+    scale, priors = task_scales(centred, measured, codes, weight, freedom, scale_prior)
+    centred /= scale[codes]
+    pooled = pooled_whitening(centred, codes, weight)
+    if freedom.any():
+        # Divide by degrees of freedom, as the covariances of the tasks do.
+        unit = np.sqrt(max(freedom.sum(), 1.0) / weight.sum())
+        stretch = unit * pooled.stretch
+        pooled = replace(pooled, stretch=stretch, floor=unit * pooled.floor)
+    white = pooled.apply(centred)
+    weighted = white * np.sqrt(weight)[:, None]
+    starts, basis, values = _task_directions(weighted, codes, n_tasks)
+    if isinstance(covariance_prior, str):
+        directions = starts, basis, values
+        covariance_prior = covariance_strength(white, codes, weight, *directions)
+    sizes = np.diff(starts)
+    freedom_of_value = np.repeat(freedom, sizes)
+    deviation = np.sqrt(
+        shrunk(values[:, None], freedom_of_value, 1.0, covariance_prior)
     )
-    return insert_binary_columns(metric) if binary.any() else metric
+    floor = np.sqrt((freedom + covariance_prior) / covariance_prior)
+    stretch = 1.0 / deviation[:, 0] - np.repeat(floor, sizes)
+    metric = TaskWhitenings(
+        mean, scale, pooled, starts, basis, stretch, floor, priors, covariance_prior
+    )
+    if not binary.any():
+        return metric
+    return insert_binary_columns(metric, binary, np.ptp(X[:, binary], axis=0))
 
 
 def _task_directions(
-    white: Array, codes: Codes, freedom: Array, prior: float
+    white: Array, codes: Codes, n_tasks: int
 ) -> tuple[Codes, Array, Array]:
-    """Where tasks start, their principal directions, their shrunk deviations."""
-    order, first_row = group_rows(codes, len(freedom))
+    """Where tasks start, their principal directions, and their scatter along these."""
+    order, first_row = group_rows(codes, n_tasks)
     sizes = np.diff(first_row)
     d = white.shape[1]
     starts = np.concatenate([[0], np.cumsum(np.minimum(sizes, d))])
     basis = np.zeros((starts[-1], d))
-    deviation = np.zeros(starts[-1])
+    scatter = np.zeros(starts[-1])
     for size in np.unique(sizes):
         same_size = np.flatnonzero(sizes == size)
         for part in row_blocks(len(same_size), 3 * int(size) * d):
@@ -445,27 +414,29 @@ def _task_directions(
             values, directions = _principal_directions(rows)
             places = starts[tasks, None] + np.arange(min(size, d))
             basis[places] = directions
-            deviation[places] = np.sqrt(shrunk(values, freedom[tasks], 1.0, prior))
-    return starts, basis, deviation
+            scatter[places] = values
+    return starts, basis, scatter
 
 
-def insert_binary_columns(metric: TaskWhitenings) -> TaskWhitenings:
+def insert_binary_columns(
+    metric: TaskWhitenings, binary: Mask, ranges: Array
+) -> TaskWhitenings:
     """Add the binary columns back to a metric that was learned without them.
 
-    `metric.mean`, `common` and `binary` are those of all columns already.
+    `metric.mean` has all columns already; `ranges` are those of the binary ones.
     """
-    binary = metric.binary
     places = np.flatnonzero(binary) - np.arange(binary.sum())
     scale = np.insert(metric.scale, places, 0.0, axis=1)
     # No direction has a part in a binary column: only the floors multiply it.
     floors = metric.pooled.floor * metric.floor[:, None]
-    scale[:, binary] = np.sqrt(2.0) * metric.common[binary] * floors
+    scale[:, binary] = np.sqrt(2.0) * ranges * floors
     pooled_basis = np.insert(metric.pooled.basis, places, 0.0, axis=1)
     return replace(
         metric,
         scale=scale,
         pooled=replace(metric.pooled, basis=pooled_basis),
         basis=np.insert(metric.basis, places, 0.0, axis=1),
+        scale_prior=np.insert(metric.scale_prior, places, 0.0),
     )
 
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array, Codes
+from manyone.capabilities import TASK_METRIC
 from manyone.data import checks
 from manyone.data.labels import (
     check_weight,
@@ -53,10 +54,13 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         always uses.
     adaptive : bool, default=False
         One metric for each task.
-    scale_prior : float, default=2
-        Rows that the pooled column scales count for, with `adaptive`.
-    covariance_prior : float, default=3
-        Likewise for the covariance.
+    scale_prior : float or "auto", default="auto"
+        Rows that the pooled column scales count for, with `adaptive`. ``"auto"``: for each
+        column by how much more its variances differ between tasks than samples of one
+        variance would, at least 2.
+    covariance_prior : float or "auto", default="auto"
+        Likewise for the covariance. ``"auto"``: 3, or what predicts left-out rows best where
+        that is better by three standard errors over at least eight tasks.
 
     Attributes
     ----------
@@ -93,14 +97,14 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "shrinkage": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "adaptive": ["boolean"],
-        "scale_prior": [Interval(Real, 0, None, closed="left")],
-        "covariance_prior": [Interval(Real, 0, None, closed="neither")],
+        "scale_prior": TASK_METRIC["scale_prior"],
+        "covariance_prior": TASK_METRIC["covariance_prior"],
     }
 
     shrinkage: float | str = "auto"
     adaptive: bool = False
-    scale_prior: float = 2.0
-    covariance_prior: float = 3.0
+    scale_prior: float | str = "auto"
+    covariance_prior: float | str = "auto"
 
     def fit(
         self, X: Any, y: Any = None, *, task: Any = None, sample_weight: Any = None

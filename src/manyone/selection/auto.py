@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.base import BaseEstimator, OutlierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._sklearn import StrOptions
-from manyone._types import Anomalies, Labels
+from manyone._types import Anomalies, Array, Labels
 from manyone.capabilities import Grid
 from manyone.data.checks import warn_of_labels_in_y
 from manyone.data.rows import TrainingRows, in_memory, training_rows
@@ -24,19 +25,26 @@ from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR
 from manyone.estimators.scoring import DEFAULT_RATE, RATE
+from manyone.estimators.svdd import SVDD
 from manyone.fitting.passes import Sweep, refuse_whole_rows, steady
 from manyone.fitting.sources import sweep_of
 from manyone.routing import RoutingState
 from manyone.selection.costs import is_affordable
-from manyone.selection.criteria import fold_areas, refuse_unless_dense
+from manyone.selection.criteria import (
+    Setting,
+    fault_areas,
+    fold_areas,
+    refuse_unless_dense,
+)
 from manyone.selection.search import (
-    ERRORS_OF_STRANGERS,
+    ERRORS_OF_ONE,
     NO_PREFERENCE,
     Judged,
     Seed,
     choose_setting,
     columns_of,
     fault_grid,
+    faults_to_judge_by,
     preferred,
 )
 
@@ -47,8 +55,10 @@ _TASK_LANDMARKS = 300
 SAMPLE_ROWS = 5000
 PASS_LANDMARKS = 1000
 _PASS_TASK_LANDMARKS = 100
+# Faults of each kind made from a row where two methods are compared by them.
+_TWINS = 8
 # What the table of methods shows.
-_SHOWN = ("kernel", "width", "alpha", "metric")
+_SHOWN = ("kernel", "width", "alpha", "nu", "metric")
 
 
 @dataclass(eq=False, repr=False)
@@ -63,7 +73,8 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         ``"strangers"``: rows of somebody or something else. A joint method, with other tasks' rows
         as negatives, tuned on tasks left out: :class:`NonlinearOCKSR`, or :class:`JointOCKSR` where
         that is better by a standard error, or two layers cost too much. ``"faults"``: the task's
-        own rows gone wrong. :class:`IndependentOCKSR`, tuned on faults made from left-out rows; the
+        own rows gone wrong. :class:`IndependentOCKSR`, tuned on faults made from left-out rows, or
+        the distance to the mean (an :class:`SVDD`) where that is better by a standard error; the
         tasks share their metric. ``"any"``: a :class:`CombinedOneClass` of both (of one layer where
         it is as good), in which a view counts for less, down to nothing, where all new rows look
         about as far away to it as any.
@@ -424,9 +435,11 @@ def _choose(
 
 
 def tuned(view: View, rows: TrainingRows, random_state: Seed, alone: bool) -> Choice:
-    """The setting to take for a view; the simpler joint method where it is as good.
+    """The setting to take for a view, of its method or of a simpler one.
 
-    Alone, where it is better by a standard error: two layers are better at strangers, as a rule.
+    Two layers are better at strangers, as a rule, and kernels at faults: alone, the simpler method
+    is taken where it is better by a standard error; beside another view, one layer where it is as
+    good.
     """
     model = view.model
     grid = {name: list(options) for name, options in view.grid.items()}
@@ -435,25 +448,44 @@ def tuned(view: View, rows: TrainingRows, random_state: Seed, alone: bool) -> Ch
     )
     table = [(type(model).__name__, entry) for entry in search.table]
     chosen = clone(model).set_params(**search.setting)
-    if not isinstance(model, NonlinearOCKSR):
+    judge: Callable[[MultiTaskOneClass], Array]
+    if isinstance(model, NonlinearOCKSR):
+        shared = [name for name in JointOCKSR().get_params() if name in grid]
+        simpler: MultiTaskOneClass = JointOCKSR(
+            **{name: getattr(chosen, name) for name in shared}
+        )
+        judge = partial(_stranger_areas, search.rows)
+    elif alone and view.criterion == "faults" and model.landmarks is None:
+        # The distance to the mean of a task: all rows may be outside of the ball.
+        simpler = SVDD(kernel="linear", nu=1.0, metric="adaptive")
+        judge = partial(
+            _fault_areas, *faults_to_judge_by(search.rows, random_state, _TWINS)
+        )
+    else:
         return Choice(view.name, chosen, table, search.best)
-    shared = [name for name in JointOCKSR().get_params() if name in grid]
-    one_layer = JointOCKSR(**{name: getattr(chosen, name) for name in shared})
-    methods = [chosen, one_layer] if alone else [one_layer, chosen]
-    judged = [_judged_method(method, search.rows) for method in methods]
+    methods = [chosen, simpler] if alone else [simpler, chosen]
+    with np.errstate(under="ignore"):
+        judged = [Judged(_shown(one), judge(one), "method") for one in methods]
     table += [(type(methods[k]).__name__, entry) for k, entry in enumerate(judged)]
-    best = preferred(judged, ERRORS_OF_STRANGERS if alone else NO_PREFERENCE)
+    best = preferred(judged, ERRORS_OF_ONE if alone else NO_PREFERENCE)
     if methods[best] is chosen:
         return Choice(view.name, chosen, table, search.best)
-    return Choice(view.name, one_layer, table, len(search.table) + best)
+    return Choice(view.name, simpler, table, len(search.table) + best)
 
 
-def _judged_method(model: MultiTaskOneClass, rows: TrainingRows) -> Judged:
-    """A method judged by folds on both kinds of strangers."""
-    with np.errstate(under="ignore"):
-        (values,) = fold_areas(model, rows, "both", [{}])
-    setting = {name: getattr(model, name) for name in _SHOWN}
-    return Judged(setting, values, "method")
+def _stranger_areas(rows: TrainingRows, model: MultiTaskOneClass) -> Array:
+    """Values of a method by folds, on both kinds of strangers."""
+    return fold_areas(model, rows, "both", [{}])[0]
+
+
+def _fault_areas(rows: TrainingRows, faults: Array, model: MultiTaskOneClass) -> Array:
+    """Values of a method by faults made from rows left out."""
+    return fault_areas(model, rows, faults, [{}])[0]
+
+
+def _shown(model: MultiTaskOneClass) -> Setting:
+    """What the table of methods shows of a method."""
+    return {name: getattr(model, name) for name in _SHOWN if hasattr(model, name)}
 
 
 def light_views(model: OneClassEstimator) -> Remarks:

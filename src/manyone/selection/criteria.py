@@ -36,6 +36,7 @@ from manyone.estimators.task_ridges import independent_score_grid
 from manyone.kernels.gram import Gram
 from manyone.metric.robust import robust_weights
 from manyone.metric.shrinkage import task_means, task_scales, two_valued_columns
+from manyone.metric.strength import LEAST_SCALE_PRIOR
 from manyone.models.solution import Solution
 from manyone.progress import counted
 from manyone.solvers.path import left_out_gaps
@@ -49,9 +50,6 @@ Judge = Callable[[list[Setting]], list[Array]]
 
 # Standard deviations by which a spike moves its column.
 _SPIKE = 4.0
-# Rows that the pooled column scales and covariance count for beside a task's own.
-_SCALE_PRIOR = 2.0
-_COVARIANCE_PRIOR = 3.0
 
 
 # --- areas under ROC curves
@@ -394,7 +392,8 @@ def fault_areas(
     model : MultiTaskOneClass
     rows : TrainingRows
         Copies merged.
-    faults : ndarray of shape (k, n, d)
+    faults : ndarray of shape (r, k, n, d)
+        Faulty twins of the rows, r of each of k kinds.
     settings : list of dict
 
     Returns
@@ -404,7 +403,8 @@ def fault_areas(
     values = []
     for setting in counted(settings):
         score = partial(_own_scores, clone(model).set_params(**setting), rows)
-        values.append(fault_aucs(score, rows, faults))
+        areas = fault_aucs(score, rows, faults.reshape(-1, *rows.X.shape))
+        values.append(areas.reshape(*faults.shape[:2], -1).mean(axis=0))
     return values
 
 
@@ -463,8 +463,6 @@ def without_suspects(rows: TrainingRows) -> TrainingRows:
         rows.codes[normal],
         rows.weight[normal],
         rows.n_tasks,
-        _SCALE_PRIOR,
-        _COVARIANCE_PRIOR,
     )
     kept_rows[normal] = trust == 1.0
     return rows.take(kept_rows)
@@ -504,7 +502,8 @@ def synthetic_faults(rows: TrainingRows, rng: np.random.RandomState) -> Array:
     n = len(X)
     mean = task_means(X, codes, rows.weight, rows.n_tasks)[codes]
     freedom = np.maximum(np.bincount(codes, rows.weight, rows.n_tasks) - 1.0, 0.0)
-    scale = task_scales(X - mean, X, codes, rows.weight, freedom, _SCALE_PRIOR)[codes]
+    scale, _ = task_scales(X - mean, X, codes, rows.weight, freedom, LEAST_SCALE_PRIOR)
+    scale = scale[codes]
     deviation = (X - mean) / scale
     spikes = X.copy()
     swapped = X.copy()

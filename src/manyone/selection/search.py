@@ -45,8 +45,8 @@ SHARED = ("kernel", "gamma", "width", "degree", "coef0", "alpha", "metric")
 #: Standard errors by which a setting must be better to replace the preferred one. Of a grid,
 #: nothing is preferred.
 NO_PREFERENCE = 0.0
-#: A metric, a method or a strength, judged by strangers.
-ERRORS_OF_STRANGERS = 1.0
+#: A method, by whatever it is judged; a metric or a strength, judged by strangers.
+ERRORS_OF_ONE = 1.0
 #: Faults that were made up may not be those that will come. And some twenty settings are compared
 #: with one: the luckiest of them is often a standard error ahead.
 ERRORS_OF_FAULTS = 3.0
@@ -56,12 +56,7 @@ _FEWEST_TASKS_FOR_METRIC = 8
 
 _FAULT_METRICS = ("whitened", "plain")
 _FAULT_KERNELS: Grid = {"kernel": ("laplacian", "rbf"), "width": (3.0, 1.0, 0.3, 0.1)}
-_FAULT_STRENGTHS: Grid = {
-    "alpha": (0.01, 0.1, 1.0),
-    "nu": (0.02, 0.1, 0.5),
-    "scale_prior": (0.5, 2.0, 8.0),
-    "covariance_prior": (1.0, 3.0, 10.0),
-}
+_FAULT_STRENGTHS: Grid = {"alpha": (0.01, 0.1, 1.0), "nu": (0.02, 0.1, 0.5)}
 
 
 class Judged(NamedTuple):
@@ -284,7 +279,7 @@ def _search_by_strangers(
         if own_grid:
             combinations.sort(key=lambda setting: setting != current)
         settings = [{**search.setting, **setting} for setting in combinations]
-        errors = ERRORS_OF_STRANGERS if own_grid else NO_PREFERENCE
+        errors = ERRORS_OF_ONE if own_grid else NO_PREFERENCE
         search.go_on("folds", judge, settings, errors)
 
 
@@ -320,7 +315,7 @@ def _search_ridges(
         for name in sorted(metrics, key=lambda name: name != "plain"):
             settings = settings_of({**coarse, "metric": [name]})
             beside = len(search.table) > 0
-            errors = ERRORS_OF_STRANGERS if beside else NO_PREFERENCE
+            errors = ERRORS_OF_ONE if beside else NO_PREFERENCE
             search.go_on("metric", both, settings, errors, beside=beside)
         metric = search.setting["metric"]
     judge = partial(fold_areas, ridge, search.rows, criterion)
@@ -344,6 +339,16 @@ def fault_grid(model: MultiTaskOneClass) -> Grid:
     return {"metric": (*adaptive, *_FAULT_METRICS), **_FAULT_KERNELS}
 
 
+def faults_to_judge_by(
+    rows: TrainingRows, random_state: Seed, twins: int = 1
+) -> tuple[TrainingRows, Array]:
+    """Rows of no suspicion, and faults (twins, 2, n, d) made from them."""
+    rows = without_suspects(rows.merged()[0])
+    # The same faults whenever no others are asked for.
+    rng = check_random_state(0 if random_state is None else random_state)
+    return rows, np.stack([synthetic_faults(rows, rng) for _ in range(twins)])
+
+
 def _search_by_faults(
     search: Search,
     model: MultiTaskOneClass,
@@ -352,21 +357,18 @@ def _search_by_faults(
     random_state: Seed,
 ) -> None:
     """Metric and kernel, then strengths one by one, by faults made from rows of no suspicion."""
-    rows = without_suspects(search.rows.merged()[0])
-    # The same faults whenever no others are asked for.
-    rng = check_random_state(0 if random_state is None else random_state)
-    judge = partial(fault_areas, model, rows, synthetic_faults(rows, rng))
+    rows, faults = faults_to_judge_by(search.rows, random_state)
+    judge = partial(fault_areas, model, rows, faults)
     settings = sorted(settings_of(values), key=_preference_for_faults)
     search.go_on("faults", judge, settings, ERRORS_OF_FAULTS)
     if not own_grid:
         return
     params = model.get_params()
-    strengths = {}
-    for name, options in _FAULT_STRENGTHS.items():
-        of_metric = name.endswith("_prior")
-        unused = of_metric and search.setting.get("metric", "adaptive") != "adaptive"
-        if name in params and not unused:
-            strengths[name] = [value for value in options if value != params[name]]
+    strengths = {
+        name: [value for value in options if value != params[name]]
+        for name, options in _FAULT_STRENGTHS.items()
+        if name in params
+    }
     search.one_at_a_time("faults", judge, strengths, ERRORS_OF_FAULTS)
 
 
