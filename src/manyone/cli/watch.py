@@ -22,7 +22,7 @@ import re
 import time as clock
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from manyone.watch import Monitor, MonitorState, Watched
     from manyone.watch.arrivals import Silent
     from manyone.watch.incidents import StreamIncident
+    from manyone.watch.mutes import Mute
     from manyone.watch.outbox import Messenger, Unsent
     from manyone.watch.score_copy import ScoreCopy
     from manyone.watch.store import Answer, RowDetails, Store, Totals
@@ -139,6 +140,13 @@ def watch(
         float,
         typer.Option(help="Share of gaps between rows after which a task is silent."),
     ] = 0.01,
+    mute: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TABLE",
+            help="What is muted from now on: columns entity, from, until, why.",
+        ),
+    ] = None,
     at_least: AtLeast = None,
     direction: Directions = None,
     metrics: Annotated[
@@ -173,6 +181,7 @@ def watch(
     fitted = load_model(model)
     worth = Worth.of(fitted, **asked_worth(fitted, at_least, direction))
     answers = _read_answers(feedback)
+    mutes = None if mute is None else _read_mutes(mute, fitted)
     with open_store(state) as store:
         with about(state):
             monitor = store.monitor(fitted, drift_level)
@@ -181,6 +190,8 @@ def watch(
         options = _Options(
             id, tuple(names), explain, keep_days, silence_level, bad_values, worth
         )
+        if mutes is not None:
+            store.set_mutes(mutes)
         run = _Run(store, monitor, fitted, source, options)
         if out is not None:
             run.copy_to(out)
@@ -274,6 +285,7 @@ class _Totals:
 
     rows: int = 0
     alarms: int = 0
+    muted: int = 0
     repeated: int = 0
     rows_by_code: Counter[int] = field(default_factory=Counter)
     alarms_by_task: Counter[str] = field(default_factory=Counter)
@@ -295,6 +307,7 @@ class _Totals:
         self.unknown.update(names[row] for row in np.flatnonzero(~known).tolist())
         alarms = np.flatnonzero(answers.alarm & counts)
         self.alarms += len(alarms)
+        self.muted += int(np.count_nonzero(answers.alarm & ~counts))
         self.known_alarms += int(np.count_nonzero(known[alarms]))
         self.alarms_by_task.update(names[row] for row in alarms.tolist())
 
@@ -348,6 +361,7 @@ class _Run:
     ) -> None:
         from manyone.watch.arrivals import Arrivals
         from manyone.watch.incidents import IncidentFinder
+        from manyone.watch.mutes import Mutes
 
         self.totals = _Totals()
         self.tail: Tail | None = None
@@ -360,6 +374,7 @@ class _Run:
         self._copy: ScoreCopy | None = None
         self._messenger: Messenger | None = None
         self._arrivals = Arrivals(store)
+        self._mutes = Mutes(store.mutes(), datetime.now(UTC).timestamp())
 
     def copy_to(self, out: Path) -> None:
         """Keep a copy of the scores in a file."""
@@ -412,7 +427,8 @@ class _Run:
         from manyone.watch.outbox import silent_notice
 
         used = self._store.use_answers(self._monitor)
-        self.totals.silent = self._arrivals.silent(self._options.silence_level)
+        silent = self._arrivals.silent(self._options.silence_level)
+        self.totals.silent = [one for one in silent if not self._is_muted(one.task)]
         self._store.prune_values(self._options.keep_days)
         if used or not self._store.saved:
             self._commit()
@@ -428,6 +444,10 @@ class _Run:
             self._messenger.after_commit()
             self._messenger.finish()
             self._store.commit(None)
+
+    def _is_muted(self, task: str) -> bool:
+        """Whether a task is muted at the time of the latest row."""
+        return self._mutes.why(task, self._arrivals.now) is not None
 
     def _commit(self) -> None:
         if self._messenger is not None:
@@ -458,11 +478,13 @@ class _Run:
                 taken = self._options.worth.taken_away(self._model, frame, answers)
                 answers = replace(answers, alarm=answers.alarm & ~taken)
                 counts &= ~taken
+            moments = self._moments(block.table)
+            muted = self._mutes.of_rows(_names(answers), moments[answers.rows])
+            counts &= np.array([why is None for why in muted], dtype=bool)
             top = max(REASONS, self._options.explain)
             scored = scored_block(self._model, frame, answers, top=top, counts=counts)
-        moments = self._moments(block.table)
         self.totals.count(answers, counts, len(watched.new) - len(answers.rows))
-        details = self._details(block, scored, moments, file_number)
+        details = self._details(block, scored, moments, muted, file_number)
         late = self._arrivals.add(details.task, details.moment)
         self.totals.late += [details.file_row[row] for row in late]
         numbers = self._store.add_rows(self._monitor, details)
@@ -529,15 +551,21 @@ class _Run:
 
     def _moments(self, table: pl.DataFrame) -> Array:
         """Times as numbers, NaN where there is none."""
-        from manyone.tables.frames import as_table, as_times, read_column
+        from manyone.tables.frames import as_table, read_column
+        from manyone.tables.incidents import read_times
 
         name = self._model.time
         if name is None or name not in table.columns:
             return np.full(len(table), np.nan)
-        return as_times(read_column(as_table(table).get_column(name)))
+        return read_times(read_column(as_table(table).get_column(name)))[0]
 
     def _details(
-        self, block: Block, scored: ScoredBlock, moments: Array, file_number: int
+        self,
+        block: Block,
+        scored: ScoredBlock,
+        moments: Array,
+        muted: list[str | None],
+        file_number: int,
     ) -> RowDetails:
         """What the store keeps of the new rows of a block."""
         from manyone.tables.answers import BASES
@@ -553,16 +581,18 @@ class _Run:
         alarms = np.flatnonzero(answers.alarm).tolist()
         for row, sentences in zip(alarms, scored.reasons, strict=True):
             reasons[row] = json.dumps(sentences)
-        labels = answers.labels.tolist()
         return RowDetails(
             file=file_number,
             file_row=(block.first_row + new).tolist(),
-            task=[None if label is None else str(label) for label in labels],
+            task=_names(answers),
             time=nothing if times is None else times.cast(str).to_list(),
             moment=moments[new],
             basis=BASES[answers.basis].tolist(),
             alarm=answers.alarm,
-            muted=nothing,
+            muted=[
+                why if alarm else None
+                for why, alarm in zip(muted, answers.alarm.tolist(), strict=True)
+            ],
             kept=[*_as_json(rows.select(kept))] if kept else nothing,
             reasons=reasons,
             values=_as_json(rows) if self._options.keep_days else None,
@@ -582,7 +612,11 @@ class _Run:
         state = self._monitor.state
         codes = np.flatnonzero((state.flagged >= 0) & ~flagged)
         needed = np.log(len(most) / LEVEL)
-        outstanding = np.flatnonzero((state.most >= needed) & (most < needed)).tolist()
+        outstanding = [
+            t
+            for t in np.flatnonzero((state.most >= needed) & (most < needed)).tolist()
+            if not self._is_muted(str(self._model.tasks_[t]))
+        ]
         if outstanding:
             self.totals.drift_stands_out = True
         if self._messenger is not None:
@@ -600,6 +634,12 @@ class _Run:
             moment = float(moments[row])
             self._store.set_drift(task, *_when_it_drifts(state, t), moment)
             self.totals.newly_drifting.append(task)
+
+
+def _names(answers: Answers) -> list[str | None]:
+    """Names of the tasks of rows."""
+    labels = answers.labels.tolist()
+    return [None if label is None else str(label) for label in labels]
 
 
 def _as_json(table: pl.DataFrame) -> list[str]:
@@ -693,6 +733,42 @@ def _answer_words(table: pl.DataFrame, column: str, path: Path) -> list[str]:
     return words
 
 
+def _read_mutes(path: Path, model: TableModel) -> list[Mute]:
+    """What a table says is muted."""
+    from manyone.tables.frames import as_table, read_column
+    from manyone.tables.incidents import read_times
+    from manyone.watch.mutes import Mute
+
+    table = read_table(path, find=(), need_rows=False)
+    own = [name for name in model.task_columns if len(model.task_columns) == 1]
+    entity = next((name for name in own if name in table.columns), "entity")
+    chosen_columns("--mute", [entity], table, path)
+    names = [name or None for name in table[entity].cast(str).to_list()]
+    limits = {
+        "from": np.full(len(table), -np.inf),
+        "until": np.full(len(table), np.inf),
+    }
+    for name in limits.keys() & {*table.columns}:
+        given = table[name].to_list()
+        values = read_times(read_column(as_table(table).get_column(name)))[0]
+        for row, (text, value) in enumerate(zip(given, values.tolist(), strict=True)):
+            if text is not None and value != value:
+                raise InputError(
+                    f"{path}: row {row}: {text!r} in the column {name} is no time. "
+                    "Write it as 2026-01-31 12:00."
+                )
+        limits[name] = np.where(np.isnan(values), limits[name], values)
+    why = ["muted"] * len(table)
+    if "why" in table.columns:
+        why = [text or "muted" for text in table["why"].cast(str).to_list()]
+    known = {str(label) for label in model.tasks_.tolist()}
+    strange = [name for name in names if name is not None and name not in known]
+    if strange:
+        warn_user(f"{path}: the model does not know {shortlist(strange, 3)}.")
+    columns = (names, limits["from"].tolist(), limits["until"].tolist(), why)
+    return [Mute._make(line) for line in zip(*columns, strict=True)]
+
+
 def _refuse_gaps(
     name: str, table: pl.DataFrame, source: Source, first_row: int = 0
 ) -> None:
@@ -735,6 +811,7 @@ def _summary(totals: _Totals, monitor: Monitor, store: Store) -> dict[str, Any]:
         "repeated": totals.repeated,
         "unknown": totals.unknown.total(),
         "alarms": totals.alarms,
+        "muted": totals.muted,
         "alarm_rate": state.rate,
         "expected_false_alarms": round(state.rate * totals.rows, 1),
         "alarms_by_task": dict(totals.alarms_by_task.most_common(_MOST_SHOWN)),
@@ -782,6 +859,8 @@ def _show_totals(totals: _Totals, monitor: Monitor) -> None:
     rows = plural(totals.rows, "new row")
     alarms = plural(totals.alarms, "alarm")
     typer.echo(f"{rows}, {alarms}{share} ({100 * monitor.state.rate:g} % promised)")
+    if totals.muted:
+        typer.echo(f"{plural(totals.muted, 'alarm')} more, muted")
     if totals.repeated:
         repeated = plural(totals.repeated, "row")
         typer.echo(f"{repeated} with an id that came before, counted once")

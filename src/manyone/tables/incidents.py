@@ -355,15 +355,20 @@ def _times(
         return None, False, ""
     reason = "the table has no such column"
     if model.time in frame.columns:
-        column = read_column(frame.get_column(model.time))
-        is_number = _holds_numbers(column)
-        values = _as_numbers(column) if is_number else as_times(column)
+        values, dated = read_times(read_column(frame.get_column(model.time)))
         missing = int(np.sum(~np.isfinite(values)))
         if missing == 0:
-            return values, not is_number, ""
+            return values, dated, ""
         reason = f"{missing:,} of {len(values):,} rows have no date or number there"
     remark = f"Nothing is shown over time: {reason} ({model.time!r})."
     return None, False, remark
+
+
+def read_times(column: Column) -> tuple[Array, bool]:
+    """Times as numbers (n,), NaN where there is none, and whether they are dates."""
+    if _holds_numbers(column):
+        return _as_numbers(column), False
+    return as_times(column), True
 
 
 def _holds_numbers(column: Column) -> bool:

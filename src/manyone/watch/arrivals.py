@@ -75,6 +75,11 @@ class Arrivals:
         )
         return late
 
+    @property
+    def now(self) -> float:
+        """The time of the latest row of all tasks, NaN where there are no times."""
+        return max(self._latest.values(), default=np.nan)
+
     def silent(self, level: float) -> list[Silent]:
         """Tasks whose gap is longer than all but a share of gaps, the clearest first.
 
@@ -86,7 +91,7 @@ class Arrivals:
         if not tasks:
             return []
         latest = np.array([self._latest[task] for task in tasks])
-        current = max(self._latest.values()) - latest
+        current = self.now - latest
         p = gap_pvalues(gap_table([by_task[task] for task in tasks]), current, level)
         found = {
             tasks[k]: (float(p[k]), float(current[k]))

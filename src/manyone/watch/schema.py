@@ -161,6 +161,14 @@ CREATE TABLE message (
 CREATE INDEX message_by_task ON message (task, due);
 CREATE INDEX message_unsent ON message (number) WHERE sent IS NULL;
 
+-- What --mute asked for last.
+CREATE TABLE mute (
+    task TEXT,                  -- nothing: all tasks
+    "from" REAL NOT NULL,       -- infinite where there is no limit
+    until REAL NOT NULL,
+    why TEXT NOT NULL
+);
+
 -- Copies of the scores that --out asked for, and how far each was written.
 CREATE TABLE output (
     path TEXT PRIMARY KEY,

@@ -29,6 +29,7 @@ from manyone.tablefiles.tail import Consumed
 from manyone.watch.incidents import STREAM_ROW, StreamIncident, StreamRows
 from manyone.watch.memory import ROW, Id, JudgedRows, Memory
 from manyone.watch.monitor import Monitor
+from manyone.watch.mutes import Mute
 from manyone.watch.outbox import Outbox, as_text
 from manyone.watch.schema import APPLICATION, FORMAT, TABLES, VIEWS
 from manyone.watch.state import MonitorState, state_from_bytes, state_to_bytes
@@ -627,6 +628,17 @@ class Store:
         cursor = self._connection.execute(sql, values)
         names = [name for name, *_ in cursor.description]
         return [dict(zip(names, line, strict=True)) for line in cursor]
+
+    def mutes(self) -> list[Mute]:
+        """What is muted."""
+        lines = self._connection.execute('SELECT task, "from", until, why FROM mute')
+        with sound(self.path):
+            return [Mute._make(line) for line in lines]
+
+    def set_mutes(self, mutes: Iterable[Mute]) -> None:
+        """Mute this, and nothing else."""
+        self._connection.execute("DELETE FROM mute")
+        self._connection.executemany("INSERT INTO mute VALUES (?, ?, ?, ?)", mutes)
 
     # ------------------------------------------------------------------------------ answers
 
