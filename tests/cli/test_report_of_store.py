@@ -18,7 +18,7 @@ REPORT = ["report", "fleet.manyone", "--state", "s", "--out", "page.html"]
 def watched(here):
     """A store with a fault, a drift and answers."""
     calm = calm_rows(2)
-    fault = broken(calm_rows(2))
+    fault = broken(calm_rows(5))
     pl.concat([calm, fault]).write_csv("today.csv")
     assert main(WATCH) == 0
     ids = [row_id for (row_id,) in query("SELECT id FROM alarms ORDER BY id LIMIT 3")]
