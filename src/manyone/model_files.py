@@ -328,6 +328,7 @@ _PARTS: dict[type, dict[str, Any]] = {
             "content": "n",
             "columns": "n",
             "group": "n",
+            "moment": "n",
             "n_tasks": "= T",
         },
     },

@@ -1,4 +1,4 @@
-r"""How many independent rows there are among rows that follow each other in time.
+r"""How many independent rows there are among rows that resemble each other.
 
 Of n rows of a stationary series a share has the variance of n / tau independent rows, with
 
@@ -7,6 +7,9 @@ Of n rows of a stationary series a share has the variance of n / tau independent
 :math:`\rho_k` the autocorrelation at lag k of what is counted. Thresholds are about the lower
 tail of scores, so what is counted here is whether a row is among the lowest quarter of its task.
 A trend of a task is taken out before: rows that drift do not resemble each other any more for it.
+
+Rows of a group whose order nobody knows count as :math:`m / (1 + (m - 1) \rho)` rows, with
+:math:`\rho` the correlation of their ranks.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from manyone._types import Array, Codes
+from manyone.data.rows import TrainingRows
 
 # Share of a task's scores that counts as its lower tail. Fewer would be too few to correlate.
 _TAIL = 0.25
@@ -21,6 +25,33 @@ _TAIL = 0.25
 _MOST_LAGS = 500
 # Rounds in which the variance of the fitted trends, which autocovariances lack, is added to them.
 _ROUNDS = 5
+
+
+def calibration_weight(scores: Array, rows: TrainingRows) -> Array:
+    """What each left-out score counts for: rows that resemble others count as fewer.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        NaN where a row was not left out.
+    rows : TrainingRows
+        With groups.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    assert rows.group is not None
+    known = np.flatnonzero(~np.isnan(scores))
+    counted = rows.weight.copy()
+    if rows.moment is not None:
+        ordered = known[np.lexsort((rows.moment[known], rows.codes[known]))]
+        counted[known] /= correlation_time(scores[ordered], rows.codes[ordered])
+        return counted
+    group = np.unique(rows.group[known], return_inverse=True)[1]
+    others = np.bincount(group, rows.weight[known])[group] - 1.0
+    counted[known] /= 1.0 + np.maximum(others, 0.0) * likeness(scores, rows)
+    return counted
 
 
 def correlation_time(scores: Array, codes: Codes) -> float:
@@ -87,3 +118,42 @@ def _summed(correlations: Array) -> float:
     positive = couples > 0.0
     number = len(couples) if positive.all() else int(np.argmin(positive))
     return 2.0 * float(couples[:number].sum()) - 1.0
+
+
+def likeness(scores: Array, rows: TrainingRows) -> float:
+    """Correlation of ranks inside groups, by the analysis of variance over all tasks.
+
+    Of left-out scores (n,), NaN where there is none; 1 where each task has one group only.
+    """
+    assert rows.group is not None
+    known = np.flatnonzero(~np.isnan(scores))
+    group = np.unique(rows.group[known], return_inverse=True)[1]
+    codes = rows.codes[known]
+    weight = rows.weight[known]
+    order = np.lexsort((scores[known], codes))
+    starts = np.searchsorted(codes[order], codes)
+    rank = np.empty(len(known))
+    rank[order] = np.arange(len(known))
+    rank = (rank - starts) / np.bincount(codes)[codes]
+    size = np.bincount(group, weight)
+    total = np.bincount(codes, weight)
+    of_group = np.bincount(group, weight * rank) / size
+    of_task = (np.bincount(codes, weight * rank) / np.where(total > 0, total, 1.0))[
+        codes
+    ]
+    between = weight @ np.square(of_group[group] - of_task)
+    within = weight @ np.square(rank - of_group[group])
+    tasks = np.count_nonzero(total)
+    freedom = len(size) - tasks
+    rest = weight.sum() - len(size)
+    if not freedom:
+        return 1.0
+    typical = (weight.sum() - (weight * size[group] / total[codes]).sum()) / freedom
+    if rest <= 0 or typical <= 1:
+        return 0.0
+    between = between / freedom
+    within = within / rest
+    alike = (between - within) / max(
+        between + (typical - 1) * within, np.finfo(float).tiny
+    )
+    return float(np.clip(alike, 0.0, 1.0))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes, Mask
-from manyone.data.groups import looks_ahead
+from manyone.data.groups import first_judged, looks_ahead
 from manyone.data.rows import TrainingRows
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import Kernel
@@ -101,15 +101,20 @@ def folds_of(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
     ahead = np.zeros(len(fold), dtype=bool)
     refits = []
     stays = np.flatnonzero((fold < 0) & ~rows.outlier)
+    begin = np.zeros(rows.n_tasks + 1, dtype=np.intp)
     if rows.group is not None:
         ahead = np.append(looks_ahead(rows), False)[rows.codes]
+        blocks = np.zeros(rows.n_tasks + 1, dtype=np.intp)
+        np.maximum.at(blocks, rows.codes, fold + 1)
+        begin = first_judged(blocks)
     elif len(stays):
         refits.append((everyone, stays))
     # Later folds have no more rows of a task, and later blocks of time have more before them.
     for k in reversed(range(fold.max() + 1)):
-        # Nobody comes before the first block: it stays, and so does all after it.
-        out = (fold == k) & ~(ahead & (k == 0))
-        later = ahead & (fold > k) & (k > 0)
+        # Too few come before the first blocks: they stay, and so do all after them.
+        judged = k >= begin[rows.codes]
+        out = (fold == k) & (~ahead | judged)
+        later = ahead & (fold > k) & judged
         if out.any():
             refits.append((everyone[~out & ~later], everyone[out]))
     return refits

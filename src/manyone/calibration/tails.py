@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyone._types import Array, Codes, Mask, Rows
+from manyone.calibration.dependence import calibration_weight
 from manyone.calibration.thresholds import Calibration, tied_scores
-from manyone.data.groups import calibration_weight
 from manyone.data.rows import CodedRows, TrainingRows
 
 # Scores that are kept exactly: of all tasks together about, of one task at least and at most.

@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
+from manyone.calibration.dependence import calibration_weight
 from manyone.data.checks import warn_of_copies
-from manyone.data.groups import calibration_weight
 from manyone.data.rows import TrainingRows
 from manyone.messages import shortlist
 from manyone.models.solution import Solution

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Array, Codes
+from manyone._types import Codes
 
 if TYPE_CHECKING:
     from manyone.data.rows import TrainingRows
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 MISSING = -1
 # With fewer blocks of a task, earlier ones alone are too few rows to judge later ones by.
 _ENOUGH_BLOCKS = 5
+# Share of the blocks of such a task that are not judged, as too few rows come before them.
+_UNJUDGED = 0.4
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +34,9 @@ class TimeBlocks:
     number : int, default=5
         Blocks of each task, of about as many rows each; rows of the same time share one.
     forward : bool or int, default=True
-        Judge each block by earlier ones of its task only, as tomorrow's rows will be; the first has
-        no left-out score then. Tasks with fewer than five blocks are judged by all others, and so
-        are, if this is a number, tasks with fewer normal rows than that.
+        Judge each block by earlier ones of its task only, as tomorrow's rows will be; the first
+        two of five have no left-out score then. Tasks with fewer than five blocks are judged by
+        all others, and so are, if this is a number, tasks with fewer normal rows than that.
 
     Examples
     --------
@@ -42,16 +44,16 @@ class TimeBlocks:
     >>> from manyone import JointOCKSR, TimeBlocks
     >>> X = np.cumsum(np.random.default_rng(0).normal(size=(100, 3)), axis=0)
     >>> model = JointOCKSR(alarm_rate=0.1).fit(X, groups=TimeBlocks(np.arange(100)))
-    >>> model.calibration_.counts
-    array([80.])
+    >>> len(model.calibration_.scores)
+    60
     """
 
     time: Any
     number: int = 5
     forward: bool | int = True
 
-    def numbers(self, codes: Codes, source: Codes, n_rows: int) -> Codes:
-        """Block of each row, in the order of time within a task.
+    def places(self, codes: Codes, source: Codes, n_rows: int) -> tuple[Codes, Codes]:
+        """Block of each row, and its place among the rows of its task, in the order of time.
 
         Parameters
         ----------
@@ -64,7 +66,7 @@ class TimeBlocks:
 
         Returns
         -------
-        ndarray of shape (m,)
+        block, place : ndarray of shape (m,)
         """
         if not self.number >= 2:
             raise ValueError(
@@ -80,11 +82,9 @@ class TimeBlocks:
         # Rows of one time stand where the first of them stands.
         first = (np.diff(time, prepend=time[0]) != 0) | (place == 0)
         place = place[np.maximum.accumulate(np.where(first, np.arange(len(codes)), 0))]
-        block = np.empty(len(codes), dtype=np.intp)
-        block[order] = codes * self.number + place * self.number // np.repeat(
-            counts, counts
-        )
-        return block
+        block = codes * self.number + place * self.number // np.repeat(counts, counts)
+        back = np.argsort(order)
+        return block[back], place[back]
 
 
 def as_times(time: Any, n_rows: int) -> NDArray[Any]:
@@ -173,7 +173,7 @@ def leaving_together(
         if len(starts) == 1 and not others[task]:
             continue
         if ahead[task]:
-            first = 0 if others[task] else 1
+            first = 0 if others[task] else int(first_judged(len(starts)))
             for start, end in zip(starts[first:], ends[first:], strict=True):
                 found.append(
                     LeftOut(mine[start:], np.arange(len(mine) - start) < end - start)
@@ -225,8 +225,17 @@ def leaving_rows(rows: TrainingRows) -> LeavingRows:
     ahead = np.zeros(len(codes), dtype=bool)
     if rows.forward:
         ahead = looks_ahead(rows)[codes]
-        leaves &= ~ahead | (group > low[codes])  # and so does the first block
+        groups = np.unique(group[normal])
+        first, last = np.searchsorted(groups, (low, high))
+        begin = first + first_judged(last - first + 1)
+        # And so do the first blocks.
+        leaves &= ~ahead | (np.searchsorted(groups, group) >= begin[codes])
     return LeavingRows(codes, group, leaves, ahead)
+
+
+def first_judged(blocks: int | Codes) -> Codes:
+    """Number of the first block that is judged by those before it, of so many blocks."""
+    return np.maximum(1, _UNJUDGED * np.asarray(blocks)).astype(np.intp)
 
 
 def looks_ahead(rows: TrainingRows) -> NDArray[np.bool_]:
@@ -238,75 +247,3 @@ def looks_ahead(rows: TrainingRows) -> NDArray[np.bool_]:
     weight = np.bincount(rows.codes[normal], rows.weight[normal], rows.n_tasks)
     enough: NDArray[np.bool_] = (blocks >= _ENOUGH_BLOCKS) & (weight >= rows.forward)
     return enough & bool(rows.forward)
-
-
-def calibration_weight(scores: Array, rows: TrainingRows) -> Array:
-    r"""What each left-out score counts for: rows of a group that score alike count as fewer.
-
-    :math:`w / (1 + (m - 1) \rho)` for a group of m rows, with :math:`\rho` from :func:`likeness`.
-    Rows of tasks that are judged by earlier blocks count in full: their blocks differ because the
-    models that judge them do.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n,)
-        NaN where a row was not left out.
-    rows : TrainingRows
-
-    Returns
-    -------
-    ndarray of shape (n,)
-    """
-    alike = likeness(scores, rows)
-    known, group = _judged_groups(scores, rows)
-    counted = rows.weight.copy()
-    weight = rows.weight[known]
-    counted[known] /= (
-        1.0 + np.maximum(np.bincount(group, weight)[group] - 1.0, 0.0) * alike
-    )
-    return counted
-
-
-def _judged_groups(scores: Array, rows: TrainingRows) -> tuple[Codes, Codes]:
-    """Numbers of rows with left-out scores that later blocks have no part in, and their groups."""
-    assert rows.group is not None
-    ahead = np.append(looks_ahead(rows), False)[rows.codes]
-    known = np.flatnonzero(~np.isnan(scores) & ~ahead)
-    return known, np.unique(rows.group[known], return_inverse=True)[1]
-
-
-def likeness(scores: Array, rows: TrainingRows) -> float:
-    """Correlation of ranks inside groups, by the analysis of variance over all tasks.
-
-    Of left-out scores (n,), NaN where there is none; 1 where each task has one group only.
-    """
-    known, group = _judged_groups(scores, rows)
-    codes = rows.codes[known]
-    weight = rows.weight[known]
-    order = np.lexsort((scores[known], codes))
-    starts = np.searchsorted(codes[order], codes)
-    rank = np.empty(len(known))
-    rank[order] = np.arange(len(known))
-    rank = (rank - starts) / np.bincount(codes)[codes]
-    size = np.bincount(group, weight)
-    total = np.bincount(codes, weight)
-    of_group = np.bincount(group, weight * rank) / size
-    of_task = (np.bincount(codes, weight * rank) / np.where(total > 0, total, 1.0))[
-        codes
-    ]
-    between = weight @ np.square(of_group[group] - of_task)
-    within = weight @ np.square(rank - of_group[group])
-    tasks = np.count_nonzero(total)
-    freedom = len(size) - tasks
-    rest = weight.sum() - len(size)
-    if not freedom:
-        return 1.0
-    typical = (weight.sum() - (weight * size[group] / total[codes]).sum()) / freedom
-    if rest <= 0 or typical <= 1:
-        return 0.0
-    between = between / freedom
-    within = within / rest
-    alike = (between - within) / max(
-        between + (typical - 1) * within, np.finfo(float).tiny
-    )
-    return float(np.clip(alike, 0.0, 1.0))

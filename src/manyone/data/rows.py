@@ -80,6 +80,8 @@ class TrainingRows(CodedRows):
     forward : bool or int
         Whether groups are blocks in the order of time, to be judged by earlier ones of their task;
         a number: in tasks with so many rows.
+    moment : ndarray of shape (n,) or None
+        Place of each row among those of its task, in the order of time, where that is known.
     """
 
     content: Codes
@@ -87,6 +89,7 @@ class TrainingRows(CodedRows):
     columns: Codes | None = None
     group: Codes | None = None
     forward: bool | int = False
+    moment: Codes | None = None
 
     def take(self, rows: Any) -> TrainingRows:
         """The rows selected by an index; of a kernel matrix the columns too."""
@@ -94,7 +97,8 @@ class TrainingRows(CodedRows):
         if self.columns is not None:
             X = X[:, rows]
         some: dict[str, Any] = {"X": X}
-        for name in ("codes", "outlier", "weight", "content", "columns", "group"):
+        names = ("codes", "outlier", "weight", "content", "columns", "group", "moment")
+        for name in names:
             value = getattr(self, name)
             some[name] = None if value is None else value[rows]
         return replace(self, **some)
@@ -285,8 +289,8 @@ def _grouped(
 ) -> TrainingRows:
     """Rows with the groups that were given for all of them, in the order they were given."""
     if isinstance(groups, TimeBlocks):
-        blocks = groups.numbers(rows.codes, source, n_rows)
-        return replace(rows, group=blocks, forward=groups.forward)
+        block, place = groups.places(rows.codes, source, n_rows)
+        return replace(rows, group=block, forward=groups.forward, moment=place)
     labels = encode(one_per_row("groups", groups, n_rows)[source])[1]
     group = group_numbers(labels, rows.codes, rows.content)
     if np.bincount(group).max() == 1:

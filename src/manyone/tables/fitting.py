@@ -81,13 +81,16 @@ def fit_table(asked: TableModel, table: Table) -> Fitted:
     return guarded(training, encoder, model, choice, Z)
 
 
-def fit_again(known: TableModel, training: TrainingTable) -> Fitted:
-    """Encoder, model and thresholds of other rows, with the settings that were chosen."""
+def fit_again(known: TableModel, training: TrainingTable, part: float = 1.0) -> Fitted:
+    """Encoder, model and thresholds of other rows, with the settings that were chosen.
+
+    Where the rows are a part of all rows, thresholds are set as those of all rows would be.
+    """
     _refuse_lone_rows(training)
     encoder = known.encoder_.learned_again(*training.normal())
     Z = encoder.encode(training.columns, training.codes())
     with quietly():
-        model = clone(known.model_).fit(Z, **training.given())
+        model = clone(known.model_).fit(Z, **training.given(part))
     return guarded(training, encoder, model, known.choice_, Z)
 
 

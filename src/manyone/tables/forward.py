@@ -127,7 +127,7 @@ def check_forward(model: TableModel) -> ForwardCheck | None:
         return None
     earlier = training.take(np.flatnonzero(is_earlier))
     try:
-        found = fit_again(model, earlier)
+        found = fit_again(model, earlier, 1.0 - LATER)
     except ValueError as error:
         warn_user(f"Later rows cannot be forecast from earlier ones: {error}")
         return None

@@ -33,9 +33,9 @@ from manyone.tables.frames import (
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
-# Rows from which on a task is judged by earlier blocks of time only: the first of five blocks is
-# then a model that later rows can be judged by.
-_ENOUGH_TO_LOOK_AHEAD = 250
+# Rows from which on a task is judged by earlier blocks of time only: the first two of five blocks
+# are then a model that later rows can be judged by.
+_ENOUGH_TO_LOOK_AHEAD = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,19 +167,19 @@ class TrainingTable:
         kept = np.flatnonzero(~self.outlier)
         return self.take(kept).columns, codes[kept], len(tasks)
 
-    def given(self) -> dict[str, Any]:
-        """What an estimator's `fit` is told about the rows."""
+    def given(self, part: float = 1.0) -> dict[str, Any]:
+        """What an estimator's `fit` is told about the rows, which are a part of all rows."""
         outlier = self.outlier if self.outlier.any() else None
-        return {"task": self.labels, "outlier": outlier, "groups": self._leaving()}
+        return {"task": self.labels, "outlier": outlier, "groups": self._leaving(part)}
 
-    def _leaving(self) -> Labels | TimeBlocks | None:
+    def _leaving(self, part: float) -> Labels | TimeBlocks | None:
         """What leaves together: groups, or blocks of time where a task has two times, or None."""
         if self.groups is not None or self.times is None:
             return self.groups
         moments = np.column_stack([self.codes(), self.times])[~self.outlier]
         if len(np.unique(moments, axis=0)) == len(np.unique(moments[:, 0])):
             return None
-        return TimeBlocks(self.times, forward=_ENOUGH_TO_LOOK_AHEAD)
+        return TimeBlocks(self.times, forward=int(part * _ENOUGH_TO_LOOK_AHEAD))
 
 
 def sizes_of(strata: Codes, totals: Codes, number: int) -> Codes:
