@@ -44,6 +44,7 @@ from manyone.selection.auto import AutoOneClass
 from manyone.tables import TableModel
 from manyone.tables.decisions import Decision
 from manyone.tables.encoder import Encoder
+from manyone.tables.explain import Reference
 from manyone.tables.forward import ForwardCheck
 from manyone.tables.frames import Column
 from manyone.tables.maps import DateMap, LevelMap, NumberMap
@@ -422,6 +423,18 @@ _TABLE_PARTS: dict[type, dict[str, Any]] = {
             **dict.fromkeys(("numbers", "hashes", "copies", "totals"), "n"),
         },
     },
+    Reference: {
+        "rules": {
+            "X": "n D",
+            "codes": "n in T",
+            "numbers": "n",
+            "metric": "T d=D",
+            "low": "D",
+            "high": "D",
+            "tasks_with_depth": "T",
+            "kept_depths": "m!",
+        },
+    },
     UnknownTasks: {"rules": {"rows": "m! d"}},
     ForwardCheck: {
         "rules": {"codes": "m! in T", "p_value": "m!", "n_tasks": "= T"},
@@ -483,7 +496,10 @@ def _check_table_model(model: TableModel, sizes: Sizes) -> None:
         and columns[name].dtype.kind == model.columns_[name].dtype.kind
         for name in columns
     )
-    if not same or not set(model.encoder_.used) <= set(model.training_.columns):
+    columns_of_rows = set(model.training_.columns)
+    if model.reference_ is None:
+        same = same and set(model.encoder_.used) <= columns_of_rows
+    if not same:
         raise ModelFileError("the model has other columns than its encoder")
 
 
@@ -602,6 +618,7 @@ def _register_types() -> None:
             "n_rows_": int,
             "task_rows_": NDArray[np.intp],
             "training_": TrainingTable,
+            "reference_": Reference | None,
             "calibrated_": dict[str, Any],
             "forward_": ForwardCheck | None,
             "time_format_": str | None,
@@ -612,13 +629,14 @@ def _register_types() -> None:
             "unknown_": "d",
             "task_rows_": "T",
             "training_": "",
+            "reference_": "T D",
             "method": "",
         },
         together=(
             frozenset(
                 (
                     *("model_", "encoder_", "columns_", "tasks_", "unknown_"),
-                    *("n_rows_", "task_rows_", "training_"),
+                    *("n_rows_", "task_rows_", "training_", "reference_"),
                     *("calibrated_", "choice_", "forward_"),
                 )
             ),

@@ -123,6 +123,14 @@ def fit(
         bool,
         typer.Option("--no-tune", help="Skip the search for settings: much faster."),
     ] = False,
+    no_rows: Annotated[
+        bool,
+        typer.Option(
+            "--no-rows",
+            help="Keep no values of the table in the file: no closest rows in reasons, "
+            "no enroll and forget.",
+        ),
+    ] = False,
     engine: Annotated[Engine, typer.Option(help="Who reads Parquet.")] = "local",
     scheduler: Annotated[
         str | None,
@@ -170,6 +178,8 @@ def fit(
     with about(source), _cluster(scheduler), working("fitting"):
         model.fit(rows)
     model.time_format_ = time_format
+    if no_rows:
+        model.drop_rows()
     save_model(model, out)
     print_lines("What was learned", ("", ""), _summary(model))
     typer.echo(f"Model: {out}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -50,17 +50,26 @@ class Reference:
     Parameters
     ----------
     X : ndarray of shape (n, D)
-        Encoded, sorted by task.
+        Encoded, sorted by task; none where the model keeps no rows.
     codes, numbers : ndarray of shape (n,)
         Their tasks, and where they stood in the training table.
     metric : TaskWhitenings
         What rows of each task are like, shrunk to what all tasks are like.
+    low, high : ndarray of shape (D,)
+        Range of the rows.
+    tasks_with_depth : ndarray of bool of shape (T,) or None
+    kept_depths : ndarray of shape (m,) or None
+        What `has_depth` and `left_out_depths` were before the rows were dropped.
     """
 
     X: Array
     codes: Codes
     numbers: Codes
     metric: TaskWhitenings
+    low: Array
+    high: Array
+    tasks_with_depth: Mask | None = None
+    kept_depths: Array | None = None
 
     @classmethod
     def of(cls, model: TableModel) -> Reference:
@@ -71,11 +80,25 @@ class Reference:
         X = X[kept]
         codes = codes[kept]
         metric = task_whitenings(X, codes, np.ones(len(X)), len(model.tasks_), *_PRIORS)
-        return cls(X, codes, model.training_.numbers[kept], metric)
+        numbers = model.training_.numbers[kept]
+        return cls(X, codes, numbers, metric, X.min(axis=0), X.max(axis=0))
+
+    def without_rows(self) -> Reference:
+        """What explains rows as before, and names no closest ones."""
+        return replace(
+            self,
+            X=self.X[:0],
+            codes=self.codes[:0],
+            numbers=self.numbers[:0],
+            tasks_with_depth=self.has_depth,
+            kept_depths=self.left_out_depths,
+        )
 
     @cached_property
     def has_depth(self) -> Mask:
         """Tasks with rows enough to tell how far their further rows lie, shape (T,)."""
+        if self.tasks_with_depth is not None:
+            return self.tasks_with_depth
         counts = np.bincount(self.codes, minlength=len(self.metric.mean))
         return counts >= ENOUGH_FOR_DEPTH
 
@@ -85,6 +108,8 @@ class Reference:
 
         A fifth of each task's rows, one after the other, is held out at a time.
         """
+        if self.kept_depths is not None:
+            return self.kept_depths
         n_tasks = len(self.metric.mean)
         counts = np.bincount(self.codes, minlength=n_tasks)
         starts = np.cumsum(counts) - counts
@@ -234,13 +259,13 @@ def _explain_block(
         # Rows of unknown tasks are compared with the task that they are closest to.
         closest = cdist(Z, metric.mean, "cityblock").argmin(axis=1)
         own = np.where(codes == MISSING, closest, codes)
-    low = reference.X.min(axis=0)
-    high = reference.X.max(axis=0)
     outside = _columns_outside(model, encoder, Z, columns)
     wild = (np.insert(outside, 0, 0.0, axis=1) > 0.0)[:, encoder.source + 1]
     # Nothing is expected from a value beyond all that was seen.
     tame = _without(wild, Z, own, metric)
-    reasons = find_reasons(metric, tame, own, encoder.source, low, high)
+    reasons = find_reasons(
+        metric, tame, own, encoder.source, reference.low, reference.high
+    )
     gain = np.maximum(reasons.gain, 0.0)
     for number in np.flatnonzero(outside.any(axis=0)):
         step = np.where(wild & (encoder.source == number), Z - reasons.expected, 0.0)

@@ -317,7 +317,8 @@ def _explained(
         leading[place] = columns[number]
         reasons[place] = tuple(filter(None, sentences[number]))
         view = _VIEWS[why.view[number]]
-        notes[place] = f"{view}; closest training rows {why.nearest[number]}"
+        closest = why.nearest[number]
+        notes[place] = f"{view}; closest training rows {closest}" if closest else view
     return leading, reasons, notes
 
 

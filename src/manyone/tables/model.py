@@ -96,6 +96,8 @@ class TableModel(OutlierMixin, BaseEstimator):
     n_features_in_ : int
     calibrated_ : dict
         When and on what thresholds were set.
+    reference_ : Reference or None
+        What rows are explained by after `drop_rows`; None: the training rows.
     forward_ : ForwardCheck or None
         What a model of the earlier rows raises on the last quarter of every task:
         ``forward_.raised(alarm_rate)``, a forecast for rows to come, see :doc:`/time`.
@@ -175,6 +177,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         self.n_rows_ = found.training.n_rows
         self.task_rows_ = found.training.task_rows(found.tasks)
         self.training_ = replace(found.training, columns=used)
+        self.reference_: Reference | None = None
         self.__dict__.pop("_explained_by", None)
         self._set_rate(self.alarm_rate)
         self.forward_: ForwardCheck | None = check_forward(self)
@@ -219,7 +222,7 @@ class TableModel(OutlierMixin, BaseEstimator):
     def _left_out_by(self) -> str:
         if self.model_.training_.group is None:
             return ""
-        if self.training_.groups is None:
+        if self.groups is None:
             return "blocks of time, "
         return f"by {self.groups}, "
 
@@ -374,6 +377,8 @@ class TableModel(OutlierMixin, BaseEstimator):
 
     def _reference(self) -> Reference:
         """What rows are explained by; worked out when it is first asked for."""
+        if self.reference_ is not None:
+            return self.reference_
         if "_explained_by" not in vars(self):
             self._explained_by = Reference.of(self)
         return self._explained_by
@@ -432,6 +437,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         table : data frame
         """
         check_is_fitted(self)
+        self._refuse_without_rows("enroll")
         more = read_training(as_table(table), self._roles(), names_of(self.ignore))
         labels = labels_like(more.labels, self.tasks_, self.task_columns)
         columns = self.encoder_.checked(more.columns)
@@ -447,7 +453,28 @@ class TableModel(OutlierMixin, BaseEstimator):
             Of several columns, the list of their values.
         """
         check_is_fitted(self)
+        self._refuse_without_rows("forget")
         return self._become(fit_again(self, self.training_.without(task)))
+
+    def drop_rows(self) -> Self:
+        """Forget what stood in the rows of the training table, for a file to hand on.
+
+        Rows are scored and explained as before, but no closest training rows are named.
+        `enroll` and `forget` need a new fit. Kernels still hold encoded rows: see
+        SECURITY.md.
+        """
+        check_is_fitted(self)
+        self.reference_ = self._reference().without_rows()
+        self.training_ = self.training_.without_values()
+        self.__dict__.pop("_explained_by", None)
+        return self
+
+    def _refuse_without_rows(self, what: str) -> None:
+        if not self.training_.has_values:
+            raise ValueError(
+                f"{what} needs the training rows, and this model was made without them "
+                "(--no-rows). Fit it again."
+            )
 
     def report(self, path: str | Path, table: Table = None) -> None:
         """Write a page about the model, and about the rows of a table if one is given.

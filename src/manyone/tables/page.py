@@ -153,6 +153,8 @@ def _gaps(
     model: TableModel, frame: nw.DataFrame[Any], findings: Findings
 ) -> tuple[str, ...]:
     """Sentences about columns that are missing more often than in training."""
+    if not model.training_.has_values:
+        return ()
     names = findings.tasks.names
     trained_codes = find(model.training_.labels, model.tasks_)[0]
     trained = np.bincount(trained_codes[trained_codes >= 0], minlength=len(names))

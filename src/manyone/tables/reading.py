@@ -106,6 +106,23 @@ class TrainingTable:
         sizes += sizes_of(strata[cut:], more.totals, number)
         return replace(both, totals=sizes[strata])
 
+    def without_values(self) -> TrainingTable:
+        """The same rows without what stood in them: their tasks, and how many there were."""
+        nothing = np.zeros(len(self.labels), dtype=np.int64)
+        return replace(
+            self,
+            columns={},
+            groups=None,
+            times=None,
+            numbers=nothing,
+            hashes=nothing.astype(np.uint64),
+        )
+
+    @property
+    def has_values(self) -> bool:
+        """Whether it is known what stood in the rows."""
+        return len(self.columns) > 0
+
     def strata(self) -> Codes:
         """A number for each task, and another for its rows known to be abnormal, (n,)."""
         return 2 * (self.codes() - MISSING) + self.outlier
