@@ -7,6 +7,7 @@ In a shell::
   manyone score fleet.manyone today.csv --out scores.csv --explain 3   alarms with reasons
   manyone watch fleet.manyone today.csv --state s                 in time: drift, answers
   manyone report fleet.manyone today.csv --out page.html          a page to look at
+  manyone run fleet.toml                                          all that is due, for cron
   manyone serve fleet.manyone                                     scores over HTTP
   manyone reproduce --quick                                       the paper's experiments
   manyone score --help                                            all options of a command
@@ -25,7 +26,7 @@ except ImportError as error:
     ) from error
 
 from manyone import __version__
-from manyone.cli import common, demo, fit, reproduce, score, serve, upkeep, watch
+from manyone.cli import common, demo, fit, reproduce, run, score, serve, upkeep, watch
 
 app = typer.Typer(
     add_completion=False, rich_markup_mode=None, invoke_without_command=True
@@ -46,7 +47,7 @@ def manyone(
         typer.echo(context.get_help())
 
 
-for group in (demo, fit, score, watch, serve, upkeep, reproduce):
+for group in (demo, fit, score, watch, run, serve, upkeep, reproduce):
     group.add_to(app)
 
 

@@ -26,7 +26,7 @@ STANDS_OUT = 3  # exit code where --exit-code asks for one: something stands out
 _STOPPED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
 # Commands that keep what they have done so far.
-_KEEPING = ("watch", "reproduce")
+_KEEPING = ("watch", "run", "reproduce")
 _SHORT = 1.0  # seconds of work that need no progress bar
 _LOG_SECONDS = 10.0  # between lines where there is no terminal
 

@@ -697,7 +697,7 @@ def _read_answers(path: Path | None) -> list[Answer]:
         return []
     from manyone.watch.store import Answer
 
-    table = read_table(path, find=["normal"])
+    table = read_table(path, find=["normal"], need_rows=False)
     column = "answer" if "answer" in table.columns else "normal"
     chosen_columns("--feedback", ["id", column], table, path)
     for name in ("id", column):

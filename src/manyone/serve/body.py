@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import polars as pl
 
-from manyone.messages import shortlist
 from manyone.tablefiles import TableFileError, read_table
 from manyone.tables import TableModel
+from manyone.tables.errors import TableError
 from manyone.tables.reading import kinds_of, time_formats_of
+from manyone.tables.records import names_of_columns, shown, table_of_records
 
 #: Bytes of a body, and rows, that are taken at most.
 MOST_BYTES = 16 * 2**20
@@ -110,45 +110,10 @@ def _rows_of_json(model: TableModel, body: bytes) -> pl.DataFrame:
             raise RequestError(
                 400, f"Row {number} is no object of names and values: {shown(row)}."
             )
-    return pl.DataFrame(
-        [
-            _column(name, [row.get(name) for row in content])
-            for name in _names(model)
-            if not content or any(name in row for row in content)
-        ]
-    )
-
-
-def _names(model: TableModel) -> list[str]:
-    """Columns that a model looks at; whatever else a row has is left aside."""
-    names = [*model.task_columns, *model.columns_["name"].tolist()]
-    if model.time is not None:
-        names.append(model.time)
-    return list(dict.fromkeys(names))
-
-
-def _column(name: str, values: list[Any]) -> pl.Series:
-    """Values of JSON as a column: of numbers, of booleans, or else of texts."""
-    kinds = {type(value) for value in values if value is not None}
-    if not kinds <= {int, float, bool, str}:
-        number = next(
-            row for row, value in enumerate(values) if isinstance(value, list | dict)
-        )
-        raise RequestError(
-            422,
-            f"Row {number} has {shown(values[number])} in the column {name!r}. "
-            "Give a number, a text, true, false or null.",
-        )
-    if kinds <= {bool}:
-        return pl.Series(name, values, dtype=pl.Boolean if kinds else pl.String)
-    if kinds <= {int, float}:
-        dtype = pl.Int64 if kinds == {int} else pl.Float64
-        return pl.Series(name, values, dtype=dtype, strict=False)
-    texts = [
-        value if value is None or isinstance(value, str) else json.dumps(value)
-        for value in values
-    ]
-    return pl.Series(name, texts, dtype=pl.String)
+    try:
+        return table_of_records(content, names_of_columns(model))
+    except TableError as error:
+        raise RequestError(422, str(error)) from error
 
 
 def _whole(digits: str) -> float:
@@ -156,8 +121,3 @@ def _whole(digits: str) -> float:
     if len(digits) < _LONG and int(digits) in _WHOLE:
         return int(digits)
     return float(digits)
-
-
-def shown(value: Any) -> str:
-    """The beginning of a value, for a message."""
-    return shortlist([str(value)[:40]], 1)

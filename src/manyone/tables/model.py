@@ -35,8 +35,13 @@ from manyone.tables.frames import (
 )
 from manyone.tables.incidents import findings_of, incident_table, scored_block
 from manyone.tables.page import write_report
-from manyone.tables.reading import claimed_tasks, labels_like, read_training
-from manyone.tables.sampling import with_more_rows
+from manyone.tables.reading import (
+    TrainingTable,
+    claimed_tasks,
+    labels_like,
+    read_training,
+)
+from manyone.tables.sampling import kept_rows, with_more_rows
 from manyone.tables.worth import Worth, is_evidence
 
 
@@ -439,10 +444,34 @@ class TableModel(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         self._refuse_without_rows("enroll")
         more = read_training(as_table(table), self._roles(), names_of(self.ignore))
-        labels = labels_like(more.labels, self.tasks_, self.task_columns)
-        columns = self.encoder_.checked(more.columns)
-        more = replace(more, labels=labels, columns=columns)
-        return self._become(fit_again(self, with_more_rows(self.training_, more)))
+        both = with_more_rows(self.training_, self._like_training(more))
+        return self._become(fit_again(self, both))
+
+    def refit(self, table: Table, *, keep: Sequence[Hashable] = ()) -> Self:
+        """Fit to other normal rows; settings and columns stay, thresholds are set anew.
+
+        Parameters
+        ----------
+        table : data frame
+            As in `fit`.
+        keep : sequence of labels
+            Tasks whose rows stay beside the new ones. Other tasks that `table` does not
+            have are forgotten.
+        """
+        check_is_fitted(self)
+        rows = kept_rows(table, self._roles(), names_of(self.ignore))
+        training = self._like_training(rows)
+        stays = np.isin(self.training_.labels, np.array([*keep], dtype=object))
+        if stays.any():
+            before = self.training_.take(np.flatnonzero(stays))
+            training = with_more_rows(before, training)
+        return self._become(fit_again(self, training))
+
+    def _like_training(self, rows: TrainingTable) -> TrainingTable:
+        """Rows with labels and columns as those that the model was fitted to."""
+        labels = labels_like(rows.labels, self.tasks_, self.task_columns)
+        columns = self.encoder_.checked(rows.columns)
+        return replace(rows, labels=labels, columns=columns)
 
     def forget(self, task: Hashable | Sequence[object]) -> Self:
         """Remove a task and every trace of its rows: as if they had never been there.

@@ -26,8 +26,9 @@ import numpy as np
 from manyone._types import Array, Mask
 from manyone.alerts.metrics import Metric
 from manyone.tablefiles.tail import Consumed
+from manyone.tables import TableModel
 from manyone.watch.incidents import STREAM_ROW, StreamIncident, StreamRows
-from manyone.watch.memory import ROW, Id, JudgedRows, Memory
+from manyone.watch.memory import FAULT, NORMAL, ROW, Id, JudgedRows, Memory
 from manyone.watch.monitor import Monitor
 from manyone.watch.mutes import Mute
 from manyone.watch.outbox import Outbox, as_text
@@ -37,6 +38,8 @@ from manyone.watch.state import MonitorState, state_from_bytes, state_to_bytes
 # Seconds that a process waits for the write lock: a reader may hold it while it cleans up.
 _PATIENCE = 2.0
 _SQLITE = b"SQLite format 3\0"
+# Note of the last row that a model before the present one has judged.
+_MODEL_SINCE = "model_since"
 # How states begin that an older manyone, or Monitor.save_state, wrote.
 _STATES = (b"manyone monitor state", b"manyone archive ")
 # What SQLite says, and what a user can do about it.
@@ -230,10 +233,7 @@ class Store:
         """Save all since the last commit, the monitor too if one is given, and go on."""
         if monitor is not None:
             # The rows that the monitor remembers are in the store already.
-            state = replace(monitor.state, memory=Memory())
-            self._connection.execute(
-                "INSERT OR REPLACE INTO monitor VALUES (1, ?)", (state_to_bytes(state),)
-            )
+            self._save(replace(monitor.state, memory=Memory()))
         self._connection.execute("COMMIT")
         self._saved = True
         self._version = self._data_version()
@@ -243,6 +243,11 @@ class Store:
                 f"{self.path} was written by another process in between. What was done "
                 "until then is saved: run the same command again."
             )
+
+    def _save(self, state: MonitorState) -> None:
+        self._connection.execute(
+            "INSERT OR REPLACE INTO monitor VALUES (1, ?)", (state_to_bytes(state),)
+        )
 
     @property
     def outbox(self) -> Outbox:
@@ -668,9 +673,16 @@ class Store:
             "FROM answer JOIN judged_row ON judged_row.id = answer.id "
             "WHERE used = 0 ORDER BY answer.number"
         ).fetchall()
+        since = int(self.note(_MODEL_SINCE) or 0)
         for number, row_id, answer, task, row in unused:
-            if answer != "later":
+            if answer != "later" and row > since:
                 monitor.feedback([row_id], normal=answer == "normal")
+            elif answer != "later":
+                # Another model judged it, so that its score says nothing of this one.
+                is_normal = answer == "normal"
+                monitor.state.memory.correct(
+                    row_id, float(is_normal), NORMAL if is_normal else FAULT
+                )
             if answer == "normal":
                 self._connection.execute(
                     "UPDATE open_row SET alarm = 0, rank_p = 1.0, depth_p = 1.0 "
@@ -718,6 +730,42 @@ class Store:
                 output.digest,
             ),
         )
+
+    # -------------------------------------------------------------------------- other models
+
+    def start_again(self, model: TableModel) -> None:
+        """Go on with another model: levels and drift start anew, all else stays.
+
+        Rows that were judged before keep what was said of them. Answers to them are kept,
+        and move no level of the new model.
+        """
+        saved = self._connection.execute("SELECT state FROM monitor").fetchone()
+        if saved is None:
+            return
+        before = MonitorState(**state_from_bytes(saved[0], "its state"))
+        state = MonitorState.start(model, drift_level=before.drift_level)
+        names = [str(task) for task in model.tasks_.tolist()]
+        for statement in (
+            "CREATE TEMP TABLE code_of (task TEXT PRIMARY KEY, code INTEGER)",
+            "UPDATE task SET drift_since = NULL, drift_flagged = NULL, "
+            "drift_moment = NULL",
+            "DELETE FROM open_row",
+        ):
+            self._connection.execute(statement)
+        self._connection.executemany(
+            "INSERT INTO code_of VALUES (?, ?)",
+            zip(names, range(len(names)), strict=True),
+        )
+        self._connection.execute(
+            "UPDATE judged_row SET code = coalesce("
+            "(SELECT code FROM code_of WHERE code_of.task = judged_row.task), -1)"
+        )
+        self._connection.execute("DROP TABLE code_of")
+        (last,) = self._connection.execute(
+            "SELECT coalesce(max(number), 0) FROM judged_row"
+        ).fetchone()
+        self.set_note(_MODEL_SINCE, str(last))
+        self._save(state)
 
     def scores_after(self, number: int, most: int) -> list[ScoreRow]:
         """Rows after a row, at most so many."""

@@ -1,0 +1,234 @@
+"""``manyone run``: what is due, by a file; made for cron.
+
+In a shell::
+
+  manyone run fleet.toml      watch, notify, report, refit: what is due, in this order
+  0 * * * *  cd /srv/fleet && manyone run fleet.toml      in a crontab: every hour
+
+The file::
+
+  [data]                      paths are from the folder of this file on
+  model = "fleet.manyone"     what manyone fit wrote
+  state = "fleet.state"       made if missing
+  table = "inbox/*.csv"       a table, or a pattern; files are read in the order of names
+  [watch]                     options of manyone watch: id, feedback, explain, metrics ...
+  [notify]                    url = "$HOOK", cool_down = 60 (minutes)
+  [report]                    out = "page.html", every_days = 0
+  [refit]                     every_days = 7, train_days = 30
+
+A run that was killed goes on where it was: run it again. One runs at a time. Days are those of the
+rows. A refitted model takes the place of the one before only if it raises no more alarms in the
+last week than that one and its promise, but for chance, and misses no row called a fault; the last
+five are in the folder MODEL.versions.
+Exit codes: 0; 3 if something stands out; 2 for bad input; 1 for our mistakes.
+"""
+
+from __future__ import annotations
+
+import glob
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from manyone.cli.common import STANDS_OUT, InputError, examples, needs, working
+from manyone.cli.config import read_config
+from manyone.cli.models import about, load_model
+from manyone.cli.score import report
+from manyone.cli.watch import channel_of, watch
+from manyone.files import locked
+from manyone.messages import warn_user
+
+if TYPE_CHECKING:
+    from manyone.watch.store import Store
+
+_PATTERN = "*?["
+_EVERY_DAYS = 7.0
+_TRAIN_DAYS = 30.0
+# Notes in a store: the day of the last page, and of the last refit that was tried.
+_REPORTED = "reported_day"
+_REFITTED = "refitted_day"
+# The last row when a run ended.
+_ENDED = "run_rows"
+# Parts of a day that a schedule may be early.
+_EARLY = 0.1
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command of this file."""
+    app.command(epilog=examples(__doc__))(run)
+
+
+def run(
+    config: Annotated[Path, typer.Argument(help="TOML file that says what to do.")],
+) -> None:
+    """Do what is due: watch, tell people, write the page, refit with a guard."""
+    settings = read_config(config)
+    if "notify" in settings:
+        channel_of(settings["notify"]["url"])  # refused before anything is read
+    with locked(config, patience=0.0):
+        if _Due(config, settings).do():
+            raise typer.Exit(STANDS_OUT)
+
+
+class _Due:
+    """The steps of a run."""
+
+    def __init__(self, config: Path, settings: dict[str, dict[str, Any]]) -> None:
+        self._config = config
+        self._settings = settings
+        self._model: Path = settings["data"]["model"]
+        self._state: Path = settings["data"]["state"]
+
+    def do(self) -> bool:
+        """Do what is due; whether something stands out."""
+        from manyone.watch.store import open_store
+        from manyone.watch.versions import complete
+
+        if self._state.exists():
+            with open_store(self._state) as store, about(self._state):
+                complete(store, self._model)
+        problems: list[Exception] = []
+        stands_out = False
+        for table in self._tables():
+            try:
+                stands_out |= self._watch(table)
+            except (InputError, OSError, ValueError) as error:
+                # A table that cannot be read holds up no other one.
+                problems.append(error)
+        if not self._state.exists():
+            return self._end(problems, False)
+        stands_out |= self._stood_out()
+        if "report" in self._settings:
+            self._report()
+        if "refit" in self._settings and not problems:
+            self._refit()
+        return self._end(problems, stands_out)
+
+    def _stood_out(self) -> bool:
+        """Whether an incident stands out among rows since the last run that ended.
+
+        A run that was killed has told nobody.
+        """
+        from manyone.watch.store import open_store
+
+        with open_store(self._state) as store:
+            found = store.query(
+                "SELECT 1 FROM judged_row JOIN incident ON incident.id = incident "
+                "WHERE alarm = 1 AND judged_row.number > :since AND stands_out = 1",
+                since=int(store.note(_ENDED) or 0),
+            )
+            store.set_note(_ENDED, str(store.totals().rows))
+            store.commit(None)
+        return len(found) > 0
+
+    @staticmethod
+    def _end(problems: list[Exception], stands_out: bool) -> bool:
+        for problem in problems[1:]:
+            warn_user(str(problem), UserWarning)
+        if problems:
+            raise problems[0]
+        return stands_out
+
+    def _tables(self) -> list[Path]:
+        """Tables in the order of their names; of a pattern, those that have changed."""
+        text: str = self._settings["data"]["table"]
+        folder = self._config.parent
+        if not any(sign in text for sign in _PATTERN):
+            return [folder / text]
+        paths = sorted(Path(name) for name in glob.glob(str(folder / text)))
+        if not paths:
+            warn_user(f"{self._config}: no file is called {text} yet.", UserWarning)
+            return []
+        # The last one is always looked at: messages may wait.
+        return [*filter(self._is_new, paths[:-1]), paths[-1]]
+
+    def _is_new(self, path: Path) -> bool:
+        """Whether a file may have changed since it was read."""
+        from manyone.watch.store import read_store
+
+        if not self._state.exists():
+            return True
+        with read_store(self._state) as store:
+            read = store.query(
+                "SELECT bytes, CAST(strftime('%s', read) AS INTEGER) AS moment FROM "
+                "file WHERE path = :path ORDER BY number DESC LIMIT 1",
+                path=str(path.resolve()),
+            )
+        now = path.stat()
+        return not read or not (
+            read[0]["bytes"] == now.st_size and now.st_mtime < read[0]["moment"]
+        )
+
+    def _watch(self, table: Path) -> bool:
+        """Watch a table; whether something stands out."""
+        notify = self._settings.get("notify", {})
+        options = dict(self._settings.get("watch", {}))
+        if "feedback" in options and not options["feedback"].exists():
+            del options["feedback"]  # nobody has answered yet
+        try:
+            watch(
+                self._model,
+                self._state,
+                table,
+                notify=notify.get("url"),
+                cool_down=notify.get("cool_down", 60.0),
+                exit_code=True,
+                **options,
+            )
+        except typer.Exit as end:
+            return end.exit_code == STANDS_OUT
+        return False
+
+    def _is_due(self, store: Store, note: str, every_days: float) -> float | None:
+        """The day, if so many days have gone by since a day that was noted."""
+        from manyone.watch.refit import latest_day
+
+        day = latest_day(store)
+        last = store.note(note)
+        if day is None or (last and day < float(last) + every_days - _EARLY):
+            return None
+        return day
+
+    def _report(self) -> None:
+        """Write the page of the store, if it is due."""
+        from manyone.watch.store import open_store
+
+        asked = self._settings["report"]
+        with open_store(self._state) as store:
+            day = self._is_due(store, _REPORTED, asked.get("every_days", 0.0))
+        if day is None:
+            return
+        report(self._model, out=asked["out"], state=self._state)
+        with open_store(self._state) as store:
+            store.set_note(_REPORTED, repr(day))
+            store.commit(None)
+
+    def _refit(self) -> None:
+        """Fit and judge a challenger, if it is due."""
+        from manyone.watch.refit import challenge, kept_rows_of
+        from manyone.watch.store import open_store
+        from manyone.watch.versions import replace_model
+
+        asked = self._settings["refit"]
+        with open_store(self._state) as store, about(self._state), needs("cli"):
+            last = store.note(_REFITTED)
+            day = self._is_due(store, _REFITTED, asked.get("every_days", _EVERY_DAYS))
+            if day is None:
+                return
+            champion = load_model(self._model)
+            rows = kept_rows_of(store, champion)
+            if last is None or rows is None:
+                # The first model was just fitted: its time begins now.
+                store.set_note(_REFITTED, repr(day))
+                store.commit(None)
+                return
+            with working("refitting"):
+                verdict = challenge(
+                    champion, rows, asked.get("train_days", _TRAIN_DAYS)
+                )
+            store.set_note(_REFITTED, repr(day))
+            if verdict.challenger is not None:
+                replace_model(store, self._model, verdict.challenger, verdict.facts)
+            store.commit(None)
+        typer.echo(f"{verdict.sentence}.")

@@ -1,0 +1,80 @@
+"""Rows as JSON has them: a list of objects, and the table of their values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from manyone.messages import shortlist
+from manyone.tables.errors import TableError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from manyone.tables.model import TableModel
+
+
+def names_of_columns(model: TableModel) -> list[str]:
+    """Columns that a model looks at."""
+    names = [*model.task_columns, *model.columns_["name"].tolist()]
+    if model.time is not None:
+        names.append(model.time)
+    return list(dict.fromkeys(names))
+
+
+def table_of_records(
+    records: Sequence[dict[str, Any]], names: Iterable[str]
+) -> pl.DataFrame:
+    """A table of some columns.
+
+    Parameters
+    ----------
+    records : sequence of dict
+        Rows. Values are numbers, texts, booleans or None.
+    names : iterable of str
+        Columns. Those that no row has are left out, unless there are no rows.
+
+    Raises
+    ------
+    TableError
+        If a value is a list or an object.
+    """
+    import polars as pl
+
+    return pl.DataFrame(
+        [
+            _column(name, [record.get(name) for record in records])
+            for name in names
+            if not records or any(name in record for record in records)
+        ]
+    )
+
+
+def _column(name: str, values: list[Any]) -> pl.Series:
+    """A column of numbers, of booleans, or else of texts."""
+    import polars as pl
+
+    kinds = {type(value) for value in values if value is not None}
+    if not kinds <= {int, float, bool, str}:
+        row = next(k for k, value in enumerate(values) if type(value) in (list, dict))
+        raise TableError(
+            f"has {shown(values[row])} in the column {name!r}",
+            row=row,
+            remedy="Give a number, a text, true, false or null.",
+        )
+    if kinds <= {bool}:
+        return pl.Series(name, values, dtype=pl.Boolean if kinds else pl.String)
+    if kinds <= {int, float}:
+        dtype = pl.Int64 if kinds == {int} else pl.Float64
+        return pl.Series(name, values, dtype=dtype, strict=False)
+    texts = [
+        value if value is None or isinstance(value, str) else json.dumps(value)
+        for value in values
+    ]
+    return pl.Series(name, texts, dtype=pl.String)
+
+
+def shown(value: object) -> str:
+    """The beginning of a value, for a message."""
+    return shortlist([str(value)[:40]], 1)

@@ -1,0 +1,246 @@
+"""A new model from rows of a store, and the guard that it has to pass.
+
+The *challenger* is fitted to recent normal rows before the last week. Then it and the
+*champion* score the last week. The challenger takes its place only if three things hold:
+
+- it raises no more alarms than its promise allows, but for chance;
+- it raises no more alarms than the champion on the same rows, but for chance;
+- it catches every row called a fault that the champion catches.
+
+Rows that people have called faults are not learned. Neither are alarms of an incident
+that stands out, unless somebody has called them normal. Other alarms are learned: most
+are false, and a model without them would be narrower after every fit. A task with few
+recent rows also keeps those that the champion was fitted to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import binom
+
+from manyone._types import Array, Mask
+from manyone.alerts.evidence import STANDS_OUT
+from manyone.messages import plural, shortlist
+from manyone.tables.frames import as_table
+from manyone.tables.incidents import findings_of, scored_block
+from manyone.tables.records import names_of_columns, table_of_records
+from manyone.watch.memory import FAULT, NORMAL
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from manyone.tables import TableModel
+    from manyone.watch.store import Store
+
+_DAY = 86_400.0
+#: Days at the end on which models are compared.
+SHADOW_DAYS = 7.0
+# Rows of the store that are looked at, the last ones.
+_MOST_ROWS = 200_000
+# Tasks with fewer recent rows keep those that the champion was fitted to.
+_ENOUGH = 100
+
+
+@dataclass(frozen=True, eq=False)
+class KeptRows:
+    """Rows of a store whose values were kept, in the order in which they came.
+
+    Attributes
+    ----------
+    table : polars.DataFrame
+        Columns that the model looks at.
+    ids, tasks : ndarray of str of shape (n,)
+    day : ndarray of shape (n,)
+        Days since 1970, by the time of the row, or by when it was seen.
+    is_fault : ndarray of bool of shape (n,)
+        Whether somebody has called the row a fault.
+    is_normal : ndarray of bool of shape (n,)
+        Whether it is taken for normal.
+    """
+
+    table: pl.DataFrame
+    ids: Array
+    tasks: Array
+    day: Array
+    is_fault: Mask
+    is_normal: Mask
+
+    @property
+    def now(self) -> float:
+        """Day of the latest row, or today if that lies in the future."""
+        today = datetime.now(UTC).timestamp() / _DAY
+        return float(min(self.day.max(), today))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a challenger.
+
+    Attributes
+    ----------
+    challenger : TableModel or None
+        None where it may not take the champion's place.
+    sentence : str
+        What happened, for people.
+    facts : dict
+        What it was fitted on, and how it compares; for a file beside the model.
+    """
+
+    challenger: TableModel | None
+    sentence: str
+    facts: dict[str, Any]
+
+
+def latest_day(store: Store) -> float | None:
+    """Day of the latest row of a store, None where there is none."""
+    (line,) = store.query(
+        "SELECT max(latest_moment) AS moment, max(latest) AS time FROM task"
+    )
+    (last,) = store.query("SELECT max(read) AS seen FROM file")
+    if last["seen"] is None:
+        return None
+    today = datetime.now(UTC).timestamp()
+    seen = datetime.fromisoformat(last["seen"]).timestamp()
+    dated = line["moment"] is not None and not _is_number(line["time"])
+    return min(line["moment"] if dated else seen, today) / _DAY
+
+
+def kept_rows_of(store: Store, model: TableModel) -> KeptRows | None:
+    """The last rows whose values a store has kept, None where there are none."""
+    lines = store.query(
+        "SELECT judged_row.id, task, time, moment, judged_row.seen, alarm, muted, "
+        "answer, content, EXISTS (SELECT 1 FROM incident WHERE stands_out = 1 AND "
+        "incident.id = judged_row.incident) AS stands_out "
+        "FROM row_values JOIN judged_row ON judged_row.number = row_values.number "
+        "ORDER BY row_values.number DESC LIMIT :most",
+        most=_MOST_ROWS,
+    )[::-1]
+    if not lines:
+        return None
+    answer = np.array([line["answer"] for line in lines])
+    alarm = np.array([bool(line["alarm"]) for line in lines])
+    stands_out = np.array([bool(line["stands_out"]) for line in lines])
+    muted = np.array([line["muted"] is not None for line in lines])
+    is_fault = answer == FAULT
+    is_suspicious = (alarm & (stands_out | muted)) | is_fault
+    records = [json.loads(line["content"]) for line in lines]
+    return KeptRows(
+        table=table_of_records(records, names_of_columns(model)),
+        ids=np.array([line["id"] for line in lines], dtype=object),
+        tasks=np.array([line["task"] or "" for line in lines], dtype=object),
+        day=np.array([_day(line) for line in lines]),
+        is_fault=is_fault,
+        is_normal=(answer == NORMAL) | ~is_suspicious,
+    )
+
+
+def _day(line: dict[str, Any]) -> float:
+    """Day of a row, by its own time where that is a date."""
+    if line["moment"] is not None and not _is_number(line["time"]):
+        return float(line["moment"]) / _DAY
+    return datetime.fromisoformat(line["seen"]).timestamp() / _DAY
+
+
+def _is_number(text: str | None) -> bool:
+    try:
+        float(text or "")
+    except ValueError:
+        return False
+    return True
+
+
+def challenge(champion: TableModel, rows: KeptRows, days: float) -> Verdict:
+    """Fit a challenger, and judge it.
+
+    Parameters
+    ----------
+    champion : TableModel
+        It is not changed.
+    rows : KeptRows
+    days : float
+        How far back rows are recent.
+    """
+    border = rows.now - SHADOW_DAYS
+    shadow = rows.day > border
+    train = rows.is_normal & (rows.day <= border) & (rows.day >= rows.now - days)
+    facts: dict[str, Any] = {
+        "new_rows": int(train.sum()),
+        "shadow_rows": int((shadow & rows.is_normal).sum()),
+    }
+    if not train.any() or not facts["shadow_rows"]:
+        return Verdict(
+            None,
+            "There are not yet enough rows: some before the last week, some in it",
+            facts,
+        )
+    facts["begin"] = _date(rows.day[train].min())
+    facts["end"] = _date(rows.day[train].max())
+    challenger = deepcopy(champion)
+    table = rows.table.filter(train)
+    if champion.outlier is not None and champion.outlier not in table.columns:
+        import polars as pl
+
+        table = table.with_columns(pl.lit(False).alias(champion.outlier))
+    recent = Counter(rows.tasks[train].tolist())
+    thin = [task for task in champion.tasks_.tolist() if recent[str(task)] < _ENOUGH]
+    facts["tasks_with_rows_of_before"] = len(thin)
+    try:
+        challenger.refit(table, keep=thin)
+    except ValueError as error:
+        return Verdict(None, f"The new model could not be fitted: {error}", facts)
+    facts |= {"rows": challenger.n_rows_, "tasks": len(challenger.tasks_)}
+    return _judged(champion, challenger, rows, shadow, facts)
+
+
+def _judged(
+    champion: TableModel,
+    challenger: TableModel,
+    rows: KeptRows,
+    shadow: Mask,
+    facts: dict[str, Any],
+) -> Verdict:
+    """Whether a challenger may take the champion's place."""
+    normal = shadow & rows.is_normal
+    compared = as_table(rows.table.filter(normal))
+    answers = challenger._answer(compared, None, "pooled")
+    findings = findings_of(challenger, [scored_block(challenger, compared, answers)])
+    before = champion._answer(compared, None, "pooled").alarm
+    more = int(np.count_nonzero(answers.alarm & ~before))
+    fewer = int(np.count_nonzero(before & ~answers.alarm))
+    faults = rows.table.filter(rows.is_fault)
+    caught = champion._answers(faults).alarm if len(faults) else np.zeros(0, bool)
+    still = challenger._answers(faults).alarm if len(faults) else caught
+    lost = rows.ids[rows.is_fault][caught & ~still].tolist()
+    facts |= {
+        "alarms": int(answers.alarm.sum()),
+        "alarms_before": int(before.sum()),
+        "alarms_by_chance": findings.most_by_chance,
+        "faults_caught": int(still.sum()),
+        "faults_caught_before": int(caught.sum()),
+    }
+    week = (
+        f"in the last week it raises {plural(facts['alarms'], 'alarm')}, the model "
+        f"before {facts['alarms_before']:,}"
+    )
+    if findings.more_than_chance:
+        problem = f"chance explains {findings.most_by_chance:,}"
+    elif binom.sf(more - 1, more + fewer, 0.5) < STANDS_OUT:
+        problem = "that is more than chance explains"
+    elif lost:
+        problem = f"it misses rows called faults, as {shortlist(lost, 3)}"
+    else:
+        text = f"A new model of {plural(facts['rows'], 'row')} took its place: {week}"
+        return Verdict(challenger, text, facts)
+    return Verdict(None, f"The model stays. Of a new one: {week}; {problem}", facts)
+
+
+def _date(day: float) -> str:
+    moment = datetime.fromtimestamp(float(day) * _DAY, UTC)
+    return moment.strftime("%Y-%m-%d %H:%M")

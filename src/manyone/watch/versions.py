@@ -1,0 +1,92 @@
+"""The last models beside the one in use, with what each was fitted on.
+
+The models of ``fleet.manyone`` are in the folder ``fleet.manyone.versions``, as
+``0001.manyone`` and ``0001.json``, from the first to the one in use.
+
+A model takes its place in three steps: it is written as a version, the store notes its
+number, and the file of the model is replaced while the store starts anew. A process that
+is killed in between leaves the note, and whoever comes next makes the last step good.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from manyone.files import locked, write_atomically
+from manyone.model_files import load, save
+
+if TYPE_CHECKING:
+    from manyone.tables import TableModel
+    from manyone.watch.store import Store
+
+#: Versions that stay.
+KEPT = 5
+# Notes in a store: the last version, and one that is on its way.
+_LAST = "version"
+_COMING = "version_coming"
+
+
+def replace_model(
+    store: Store, path: Path, challenger: TableModel, facts: dict[str, Any]
+) -> None:
+    """Let another model take the place of the one in a file, which becomes a version.
+
+    Parameters
+    ----------
+    store : Store
+        That of the file's ``manyone watch``.
+    path : Path
+        File of the model in use.
+    challenger : TableModel
+    facts : dict
+        What it was fitted on, for the file beside it.
+    """
+    folder = _folder(path)
+    folder.mkdir(exist_ok=True)
+    last = int(store.note(_LAST) or 0)
+    if not last:
+        last = 1
+        first = _version(path, last)
+        write_atomically(first, path.read_bytes())
+        _write_facts(first, {"fitted": "by manyone fit, before the first refit"})
+    new = _version(path, last + 1)
+    save(challenger, new)
+    _write_facts(new, facts | {"replaces": _version(path, last).name})
+    store.set_note(_COMING, str(last + 1))
+    store.commit(None)
+    complete(store, path)
+
+
+def complete(store: Store, path: Path) -> bool:
+    """Finish what a process that was killed has begun; whether there was anything."""
+    coming = store.note(_COMING)
+    if not coming:
+        return False
+    version = _version(path, int(coming))
+    with locked(path):
+        write_atomically(path, version.read_bytes())
+    store.start_again(load(path))
+    store.set_note(_LAST, coming)
+    store.set_note(_COMING, "")
+    store.commit(None)
+    for old in sorted(_folder(path).glob("*.manyone"))[:-KEPT]:
+        old.with_suffix(".json").unlink(missing_ok=True)
+        old.unlink()
+    return True
+
+
+def _folder(path: Path) -> Path:
+    return path.with_name(f"{path.name}.versions")
+
+
+def _version(path: Path, number: int) -> Path:
+    return _folder(path) / f"{number:04}.manyone"
+
+
+def _write_facts(version: Path, facts: dict[str, Any]) -> None:
+    made = datetime.now(UTC).isoformat(timespec="seconds")
+    text = json.dumps({"model": version.name, "made": made, **facts}, indent=2)
+    write_atomically(version.with_suffix(".json"), f"{text}\n".encode())
