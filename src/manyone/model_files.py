@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from manyone._types import Labels
 from manyone.calibration import Calibration
 from manyone.calibration.tails import Tails
 from manyone.data.rows import TrainingRows
@@ -444,11 +445,11 @@ _TABLE_PARTS: dict[type, dict[str, Any]] = {
 
 # ----------------------------------------------------------------------------------- estimators
 
-_Texts = dict[str, NDArray[Any]]
+_Texts = dict[str, Labels]
 # What every estimator may have, beside its parameters and what `Scoring` declares.
 _ATTRIBUTES: dict[str, Hint] = {
     "n_features_in_": int,
-    "feature_names_in_": NDArray[Any],
+    "feature_names_in_": Labels,
     "label_columns_": dict[str, str],
     "choice_": _Texts,
     "tuning_": _Texts,
@@ -572,7 +573,7 @@ def _register_types() -> None:
         "TaskWhitener",
         hints={
             **_ATTRIBUTES,
-            "tasks_": NDArray[Any],
+            "tasks_": Labels,
             "whitening_": Whitening | TaskWhitenings,
             "shrinkage_": float,
         },
@@ -613,7 +614,7 @@ def _register_types() -> None:
             "model_": OneClassEstimator,
             "encoder_": Encoder,
             "columns_": _Texts,
-            "tasks_": NDArray[Any],
+            "tasks_": Labels,
             "unknown_": UnknownTasks,
             "n_rows_": int,
             "task_rows_": NDArray[np.intp],

@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import OutlierMixin, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Bunch, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._sklearn import BaseComposition, VisualBlock
-from manyone._types import Array
+from manyone._types import Array, Labels
 from manyone.data.labels import (
     as_labels,
     lookup,
@@ -235,7 +234,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         return int(self._first.n_features_in_)
 
     @property
-    def feature_names_in_(self) -> NDArray[Any]:
+    def feature_names_in_(self) -> Labels:
         """Names of these columns, where they have names."""
         return np.asarray(self._first.feature_names_in_)
 
@@ -283,7 +282,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         ]
         return np.column_stack(columns)
 
-    def predict_task(self, X: Any) -> NDArray[Any]:
+    def predict_task(self, X: Any) -> Labels:
         """The task that accepts a row best, or none, shape (n,)."""
         self._inner._check_calibrated()
         return self._inner._best_task(self.score_tasks(X))
@@ -325,9 +324,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
             self.sample_ = sample.without(code)
         return self
 
-    def explain(
-        self, X: Any, *, task: Any = None, top: int = 3
-    ) -> dict[str, NDArray[Any]]:
+    def explain(self, X: Any, *, task: Any = None, top: int = 3) -> dict[str, Labels]:
         """Which columns make each row unusual for its task.
 
         Parameters
@@ -368,7 +365,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         }
         return {"column": self._names(steps, Z.shape[1])[order], **found}
 
-    def _names(self, steps: int, width: int) -> NDArray[Any]:
+    def _names(self, steps: int, width: int) -> Labels:
         """Names of the columns after some steps, or their numbers."""
         if steps and hasattr(self.steps_[steps - 1][1], "get_feature_names_out"):
             return np.asarray(self.steps_[steps - 1][1].get_feature_names_out())

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from manyone._types import Array, Codes, Rows
+from manyone._types import Array, Codes, Labels, Rows
 from manyone.data import checks
 from manyone.data.labels import (
     check_outlier,
@@ -67,7 +66,7 @@ class Block:
             raise type(error)(words) from None
         n = X.shape[0]
         outlier = np.zeros(n, dtype=bool) if known is None else check_outlier(known, n)
-        labels: NDArray[Any] = np.zeros(n, dtype=np.intp)
+        labels: Labels = np.zeros(n, dtype=np.intp)
         if task is not None:
             labels = one_per_row("task", task, n)
         if labels.dtype == object:
@@ -94,7 +93,7 @@ class CheckedBlock(Block):
         Columns that are no features, by what they hold.
     """
 
-    names: NDArray[Any] | None = None
+    names: Labels | None = None
     label_columns: Mapping[str, str] = field(default_factory=dict)
 
     def checked(self) -> CheckedBlock:
@@ -108,11 +107,11 @@ class CheckedBlock(Block):
         )
         return CheckedBlock(X, task, outlier, weight, self.names, self.label_columns)
 
-    def labels(self) -> NDArray[Any]:
+    def labels(self) -> Labels:
         """Tasks of the rows, sorted, shape (t,)."""
         return encode(self.task)[0]
 
-    def coded(self, tasks: NDArray[Any]) -> CodedRows:
+    def coded(self, tasks: Labels) -> CodedRows:
         """The rows with the number of each one's task among `tasks`."""
         return CodedRows(self.X, lookup(self.task, tasks), self.outlier, self.weight)
 
@@ -131,8 +130,8 @@ class RowsBlock:
     """
 
     rows: TrainingRows
-    tasks: NDArray[Any]
-    names: NDArray[Any] | None = None
+    tasks: Labels
+    names: Labels | None = None
     label_columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -148,11 +147,11 @@ class RowsBlock:
         """Some of the rows."""
         return replace(self, rows=self.rows.take(rows))
 
-    def labels(self) -> NDArray[Any]:
+    def labels(self) -> Labels:
         """Tasks of the rows, shape (T,)."""
         return self.tasks
 
-    def coded(self, tasks: NDArray[Any]) -> CodedRows:
+    def coded(self, tasks: Labels) -> CodedRows:
         """The rows, whose tasks are numbers already."""
         return self.rows
 

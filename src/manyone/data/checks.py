@@ -7,10 +7,9 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from manyone._types import Array, Mask
+from manyone._types import Array, Labels, Mask
 from manyone.capabilities import methods_that
 from manyone.messages import shortlist, warn_user
 
@@ -94,7 +93,7 @@ def plain_label(label: Any) -> Any:
     return label
 
 
-def sorted_labels(labels: NDArray[Any]) -> list[Any]:
+def sorted_labels(labels: Labels) -> list[Any]:
     """Distinct labels of any types, without None; types have no common order, their names do."""
     refuse_unhashable(labels)
     known = dict.fromkeys(label for label in labels.tolist() if label is not None)
@@ -106,7 +105,7 @@ def sorted_labels(labels: NDArray[Any]) -> list[Any]:
     return sorted(known, key=key)
 
 
-def refuse_unhashable(labels: NDArray[Any]) -> None:
+def refuse_unhashable(labels: Labels) -> None:
     """Labels must serve as keys."""
     try:
         hash(tuple(labels.tolist()))
@@ -116,7 +115,7 @@ def refuse_unhashable(labels: NDArray[Any]) -> None:
         ) from None
 
 
-def unknown_task(label: Any, tasks: NDArray[Any]) -> str:
+def unknown_task(label: Any, tasks: Labels) -> str:
     """Sentence that says which tasks there are."""
     label = label.item() if isinstance(label, np.generic) else label
     kind = type(tasks.tolist()[0]).__name__
@@ -132,7 +131,7 @@ def unknown_task(label: Any, tasks: NDArray[Any]) -> str:
     )
 
 
-def refuse_rows_without_task(labels: NDArray[Any], outlier: Mask) -> None:
+def refuse_rows_without_task(labels: Labels, outlier: Mask) -> None:
     """Every normal row needs a task."""
     lost = np.flatnonzero([label is None for label in labels] & ~outlier)
     if len(lost):
@@ -142,7 +141,7 @@ def refuse_rows_without_task(labels: NDArray[Any], outlier: Mask) -> None:
         )
 
 
-def refuse_empty_tasks(codes: Any, outlier: Mask, tasks: NDArray[Any]) -> None:
+def refuse_empty_tasks(codes: Any, outlier: Mask, tasks: Labels) -> None:
     """Every task needs a normal row."""
     empty = np.bincount(codes[~outlier], minlength=len(tasks)) == 0
     if empty.any() or len(tasks) == 0:
@@ -185,7 +184,7 @@ def refuse_unless_listed(name: str, values: Any) -> None:
         )
 
 
-def refuse_unless_boolean(mask: NDArray[Any]) -> None:
+def refuse_unless_boolean(mask: Labels) -> None:
     """A mask of known outliers has the values True and False."""
     values = set(mask.tolist())
     if not values <= {False, True}:

@@ -87,7 +87,7 @@ class TimeBlocks:
         return block[back], place[back]
 
 
-def as_times(time: Any, n_rows: int) -> NDArray[Any]:
+def as_times(time: Any, n_rows: int) -> Labels:
     """Times as numbers that can be compared, shape (n_rows,)."""
     values = np.asarray(time)
     if values.shape != (n_rows,):

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manyone._sklearn import check_sample_weight
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes, Labels, Mask
 from manyone.data import checks
 from manyone.data.groups import MISSING
 
 
-def one_per_row(name: str, values: Any, n_rows: int) -> NDArray[Any]:
+def one_per_row(name: str, values: Any, n_rows: int) -> Labels:
     """Values of a parameter that wants one per row, shape (n_rows,)."""
     native = isinstance(values, np.ndarray) and values.dtype.kind in "iubU"
     if native and values.shape == (n_rows,):
@@ -110,7 +109,7 @@ def without_columns(X: Any, columns: Mapping[str, str]) -> Any:
     return frame.drop(list(columns.values()), strict=False).to_native()
 
 
-def as_labels(task: Any) -> NDArray[Any]:
+def as_labels(task: Any) -> Labels:
     """One-dimensional array of labels; missing ones (None, NaN, NaT, NA) become None.
 
     Of a native NumPy type where all labels share one, else of type object.
@@ -131,7 +130,7 @@ def as_labels(task: Any) -> NDArray[Any]:
     return labels
 
 
-def encode(labels: NDArray[Any]) -> tuple[NDArray[Any], Codes]:
+def encode(labels: Labels) -> tuple[Labels, Codes]:
     """Sorted distinct labels (T,) and the code of each row (n,), MISSING where it has no label."""
     if labels.dtype != object:
         tasks, codes = np.unique(labels, return_inverse=True)
@@ -140,7 +139,7 @@ def encode(labels: NDArray[Any]) -> tuple[NDArray[Any], Codes]:
     return known, lookup(labels, known)
 
 
-def lookup(labels: NDArray[Any], tasks: NDArray[Any]) -> Codes:
+def lookup(labels: Labels, tasks: Labels) -> Codes:
     """Code of each label among `tasks` (MISSING for None), shape (n,); unknown ones are refused."""
     codes, unknown = find(labels, tasks)
     if unknown.any():
@@ -148,7 +147,7 @@ def lookup(labels: NDArray[Any], tasks: NDArray[Any]) -> Codes:
     return codes
 
 
-def find(labels: NDArray[Any], tasks: NDArray[Any]) -> tuple[Codes, Mask]:
+def find(labels: Labels, tasks: Labels) -> tuple[Codes, Mask]:
     """Code of each label among `tasks` (MISSING where there is none), and which are unknown."""
     if labels.dtype != object and tasks.dtype.kind == labels.dtype.kind and len(tasks):
         codes = np.searchsorted(tasks, labels)

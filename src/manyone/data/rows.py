@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import sklearn
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
-from manyone._types import Array, Codes, Mask, Rows
+from manyone._types import Array, Codes, Labels, Mask, Rows
 from manyone.data import checks
 from manyone.data.groups import MISSING, TimeBlocks, group_numbers, joined_groups
 from manyone.data.labels import (
@@ -209,7 +208,7 @@ def training_rows(
     groups: Any = None,
     *,
     reset: bool = True,
-) -> tuple[TrainingRows, NDArray[Any], Codes]:
+) -> tuple[TrainingRows, Labels, Codes]:
     """Check everything that a fit is given.
 
     Parameters
@@ -241,7 +240,7 @@ def training_rows(
     weight = np.ones(n) if sample_weight is None else check_weight(sample_weight, X)
     mask = np.zeros(n, dtype=bool) if outlier is None else check_outlier(outlier, n)
     if task is None:
-        labels: NDArray[Any] = np.zeros(n, dtype=np.intp)
+        labels: Labels = np.zeros(n, dtype=np.intp)
     elif (
         isinstance(task, np.ndarray)
         and task.dtype.kind in "iubU"

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from manyone._types import Array, Codes, Mask, Rows
+from manyone._types import Array, Codes, Labels, Mask, Rows
 from manyone.data import checks
 from manyone.data.blocks import Block, by_task, stacked
 from manyone.data.hashing import Hashes, row_hashes
@@ -50,14 +48,14 @@ class Sample:
         Columns that are no features, by what they hold.
     """
 
-    tasks: NDArray[Any]
+    tasks: Labels
     X: Rows
     stratum: Codes
     hashes: Hashes
     weight: Array
     totals: Array
     quota: int
-    names: NDArray[Any] | None = None
+    names: Labels | None = None
     label_columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -168,13 +166,13 @@ class TakeSample:
         sample = self.of(checked.coded(tasks), tasks)
         return replace(sample, names=checked.names, label_columns=checked.label_columns)
 
-    def of(self, rows: CodedRows, tasks: NDArray[Any]) -> Sample:
+    def of(self, rows: CodedRows, tasks: Labels) -> Sample:
         """Sample of rows whose tasks are numbers of these."""
         starts = range(0, max(rows.X.shape[0], 1), _STEP)
         parts = (rows.take(slice(start, start + _STEP)) for start in starts)
         return reduce(self.merge, on_threads(partial(self._part, tasks), parts))
 
-    def _part(self, tasks: NDArray[Any], rows: CodedRows) -> Sample:
+    def _part(self, tasks: Labels, rows: CodedRows) -> Sample:
         stratum = 2 * (rows.codes + 1) + rows.outlier
         totals = np.zeros((2 * len(tasks) + 2, 2 + self.sums * rows.X.shape[1]))
         totals[:, 0] = np.bincount(stratum, rows.weight, len(totals))

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from manyone._sklearn import Interval, StrOptions, fit_context
-from manyone._types import Array, Codes, Metric, Rows
+from manyone._types import Array, Codes, Labels, Metric, Rows
 from manyone.calibration.folds import by_number, similarity_of, solve_with_folds
 from manyone.calibration.thresholds import Calibration
 from manyone.capabilities import DECLARED, Capabilities
@@ -91,9 +91,7 @@ class OneClassEstimator(
         return None
 
     @abstractmethod
-    def _fit_rows(
-        self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool
-    ) -> Self:
+    def _fit_rows(self, rows: TrainingRows, tasks: Labels, *, calibrate: bool) -> Self:
         """Become the model of these rows, with left-out scores where `calibrate` says so."""
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -217,9 +215,7 @@ class MultiTaskOneClass(OneClassEstimator):
 
     # ------------------------------------------------------------------------------------- fitting
 
-    def _fit_rows(
-        self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool
-    ) -> Self:
+    def _fit_rows(self, rows: TrainingRows, tasks: Labels, *, calibrate: bool) -> Self:
         if self.landmarks is not None:
             sweep = sweep_of_rows(self, rows, tasks)
             return fit_judged(self, sweep, calibrate=calibrate)[0]

@@ -8,12 +8,11 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import get_tags
 
 from manyone._sklearn import BaseComposition, VisualBlock
-from manyone._types import Array
+from manyone._types import Array, Labels
 from manyone.calibration.thresholds import Calibration
 from manyone.capabilities import Capabilities
 from manyone.data.rows import TrainingRows
@@ -122,9 +121,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
 
     # ------------------------------------------------------------------------------------- fitting
 
-    def _fit_rows(
-        self, rows: TrainingRows, tasks: NDArray[Any], *, calibrate: bool
-    ) -> Self:
+    def _fit_rows(self, rows: TrainingRows, tasks: Labels, *, calibrate: bool) -> Self:
         sweep = sweep_of_rows(self, rows, tasks)
         views: dict[str, MultiTaskOneClass] = {}
         judges: list[Judge] = []

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Array, Mask
+from manyone._types import Array, Labels, Mask
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
 
@@ -80,7 +80,7 @@ class Delegating:
         """Score of every row against every task, shape (n, T)."""
         return self._inner.score_tasks(**self._prepared(X))
 
-    def predict_task(self, X: Any) -> NDArray[Any]:
+    def predict_task(self, X: Any) -> Labels:
         """The task that accepts a row best, or none, shape (n,)."""
         return self._inner.predict_task(**self._prepared(X))
 
@@ -97,7 +97,7 @@ class Delegating:
         return self
 
     @property
-    def tasks_(self) -> NDArray[Any]:
+    def tasks_(self) -> Labels:
         """Labels, sorted, shape (T,)."""
         return self._inner.tasks_
 

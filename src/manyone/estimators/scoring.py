@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._sklearn import Interval, validate_parameter_constraints
-from manyone._types import Array, Codes, Mask, Rows
+from manyone._types import Array, Codes, Labels, Mask, Rows
 from manyone.calibration.conformal import (
     TaskRidge,
     exact_pvalue_together,
@@ -57,7 +57,7 @@ class Scoring:
     """Scores, thresholds and p-values of a fitted model; only its thresholds ever change."""
 
     can: ClassVar[Capabilities]
-    tasks_: NDArray[Any]
+    tasks_: Labels
     label_columns_: dict[str, str]
     solution_: Solution
     training_: TrainingRows
@@ -248,7 +248,7 @@ class Scoring:
             return self.solution_.all(X)
 
     @by_blocks
-    def predict_task(self, X: Any) -> NDArray[Any]:
+    def predict_task(self, X: Any) -> Labels:
         """Open-set recognition: the task that accepts a row best, or none.
 
         Parameters
@@ -264,7 +264,7 @@ class Scoring:
         self._check_calibrated()
         return self._best_task(self.score_tasks(X))
 
-    def _best_task(self, scores: Array) -> NDArray[Any]:
+    def _best_task(self, scores: Array) -> Labels:
         """What `predict_task` says of rows with these scores (n, T)."""
         # The best score counts, not the margin: a task with few rows has a generous threshold.
         best = np.argmax(np.where(scores < self.offset_, -np.inf, scores), axis=1)

@@ -8,12 +8,11 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from manyone._types import Codes
+from manyone._types import Codes, Labels
 from manyone.calibration.tails import Tails
 from manyone.calibration.thresholds import Calibration
 from manyone.data.labels import as_labels, encode, lookup, split_labels
@@ -186,9 +185,7 @@ class Updatable(Updates, MultiTaskOneClass):
             or model.landmarks is not None
         )
 
-    def _become(
-        self, solution: Solution, rows: TrainingRows, tasks: NDArray[Any]
-    ) -> Self:
+    def _become(self, solution: Solution, rows: TrainingRows, tasks: Labels) -> Self:
         """Take over a solution; nothing was changed before, so a refusal leaves no trace."""
         calibrated = "calibration_" in vars(self)
         warn_of_lost_calibration(self)
@@ -202,9 +199,7 @@ class Updatable(Updates, MultiTaskOneClass):
         self._set_offsets(self.promised_rate_)
         return self
 
-    def _become_sums(
-        self, solution: Solution, tails: Tails, tasks: NDArray[Any]
-    ) -> Any:
+    def _become_sums(self, solution: Solution, tails: Tails, tasks: Labels) -> Any:
         """Take over a solution of landmarks; the pass that leaves rows out of it, if known."""
         judge = solution.judge
         solution = replace(solution, judge=None)
@@ -217,7 +212,7 @@ class Updatable(Updates, MultiTaskOneClass):
         self._set_offsets(self.promised_rate_)
         return judge
 
-    def _refit(self, rows: TrainingRows, tasks: NDArray[Any]) -> Self:
+    def _refit(self, rows: TrainingRows, tasks: Labels) -> Self:
         warn_of_lost_calibration(self)
         rate = self.promised_rate_
         self._fit_rows(rows.by_task(), tasks, calibrate=rate is not None)
@@ -255,7 +250,7 @@ def rows_to_enroll(
 
 def more_rows(
     model: Any, X: Any, task: Any, *given: Any
-) -> tuple[TrainingRows, NDArray[Any]]:
+) -> tuple[TrainingRows, Labels]:
     """Rows for a fitted model, dense or sparse as its own are, and the tasks (T,) of both."""
     more, names, _ = training_rows(model, X, task, *given, reset=False)
     own = next(iter(getattr(model, "views_", {"": model}).values())).X_fit_
@@ -305,7 +300,7 @@ def refit_without(model: Any, task: Any, others: Mapping[str, Any]) -> Any:
     return model.set_params(**parameters)
 
 
-def refuse_other_tasks(found: NDArray[Any], tasks: NDArray[Any]) -> None:
+def refuse_other_tasks(found: Labels, tasks: Labels) -> None:
     """Raise where rows are not those of the tasks that stay."""
     if found.tolist() != tasks.tolist():
         raise ValueError(

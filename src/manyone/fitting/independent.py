@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from manyone._types import Array, Codes
+from manyone._types import Array, Codes, Labels
 from manyone.calibration.tails import IntoTails, Tails
 from manyone.data import checks
 from manyone.data.blocks import Block, stacked
@@ -59,7 +58,7 @@ class TaskPlans:
         See :class:`~manyone.engines.Plan`.
     """
 
-    tasks: NDArray[Any]
+    tasks: Labels
     kernel: Kernel
     few: TrainingRows
     plans: dict[int, Plan]
@@ -72,7 +71,7 @@ class TaskPlans:
         cls,
         kernel: Kernel,
         rows: TrainingRows,
-        tasks: NDArray[Any],
+        tasks: Labels,
         landmarks: int,
         seed: int,
         metric: Whitening | TaskWhitenings | None = None,

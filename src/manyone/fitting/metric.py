@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from manyone._types import Array
+from manyone._types import Array, Labels
 from manyone.data.blocks import Block, normal_rows
 from manyone.data.rows import row_blocks
 from manyone.data.sample import Sample
@@ -49,7 +48,7 @@ class AddSpread:
         What rows are divided by, so that their squares neither overflow nor vanish.
     """
 
-    tasks: NDArray[Any]
+    tasks: Labels
     mean: Array
     unit: float
 

@@ -14,8 +14,8 @@ from functools import reduce
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from manyone._types import Labels
 from manyone.calibration.tails import Tails, seen_scores
 from manyone.capabilities import DECLARED, methods_that
 from manyone.data.blocks import Block, RowsBlock
@@ -252,7 +252,7 @@ class RowsSweep:
         return step.partial(self.block)
 
 
-def sweep_of_rows(model: Any, rows: TrainingRows, tasks: NDArray[Any]) -> RowsSweep:
+def sweep_of_rows(model: Any, rows: TrainingRows, tasks: Labels) -> RowsSweep:
     """Passes over rows at hand, whose columns the model knows already."""
     names = getattr(model, "feature_names_in_", None)
     columns = getattr(model, "label_columns_", {})

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import lapack, solve_triangular
 
-from manyone._types import Array, Mask, Rows
+from manyone._types import Array, Labels, Mask, Rows
 from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.rows import MISSING, TrainingRows
 from manyone.data.sample import Sample
@@ -60,7 +59,7 @@ class Plan:
         Hashes of rows that shaped the landmarks: their left-out scores would be too good.
     """
 
-    tasks: NDArray[Any]
+    tasks: Labels
     points: Points
     factor: Array
     hashes: Hashes
@@ -74,7 +73,7 @@ class Plan:
         cls,
         kernel: Kernel,
         rows: TrainingRows,
-        tasks: NDArray[Any],
+        tasks: Labels,
         landmarks: int,
         seed: int,
         metric: Whitening | None = None,

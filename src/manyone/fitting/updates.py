@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from manyone._types import Array, Codes
+from manyone._types import Array, Codes, Labels
 from manyone.calibration.tails import Tails
 from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.labels import lookup
@@ -28,14 +27,14 @@ from manyone.models.resemblance import Resemblance
 from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution
 
-Changed = tuple[Solution, Tails, NDArray[Any]]
+Changed = tuple[Solution, Tails, Labels]
 # Share of the landmarks that has to be left, or else a word is said.
 _MOST_LOST = 0.75
 # Rows that all tasks count for when it is asked how the scores of one have changed.
 _PRIOR_ROWS = 8.0
 
 
-def enrolled(model: Any, more: TrainingRows, tasks: NDArray[Any]) -> Changed:
+def enrolled(model: Any, more: TrainingRows, tasks: Labels) -> Changed:
     """The model with more rows, in the landmarks, the metric and the width that it has.
 
     Its functions are those of a fit to all rows. New rows get left-out scores under the new model,

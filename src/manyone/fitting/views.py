@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from manyone._types import Array, Codes
+from manyone._types import Array, Codes, Labels
 from manyone.calibration import Calibration
 from manyone.calibration.tails import IntoTails, Tails, seen_scores
 from manyone.data.blocks import Block
@@ -53,7 +52,7 @@ class JudgeViews(IntoTails):
     scorer : CombinedScorer
     """
 
-    tasks: NDArray[Any]
+    tasks: Labels
     judges: tuple[Any, ...]
     scorer: CombinedScorer
 
@@ -110,7 +109,7 @@ def _calibrated(scorer: CombinedScorer, tails: Tails) -> Combined:
 
 
 def enrolled_views(
-    solution: Any, views: list[Any], more: TrainingRows, tasks: NDArray[Any]
+    solution: Any, views: list[Any], more: TrainingRows, tasks: Labels
 ) -> Combined:
     """The same with more rows, which every view gets; weights and tail values stay what they were.
 

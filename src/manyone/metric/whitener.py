@@ -7,12 +7,11 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from manyone._sklearn import Interval, StrOptions
-from manyone._types import Array, Codes
+from manyone._types import Array, Codes, Labels
 from manyone.capabilities import TASK_METRIC
 from manyone.data import checks
 from manyone.data.labels import (
@@ -216,6 +215,6 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
                 f"With adaptive=True each of the {len(self.tasks_)} tasks has its own "
                 "metric: say with task=... where rows belong."
             )
-        labels: NDArray[Any] = one_per_row("task", task, n)
+        labels: Labels = one_per_row("task", task, n)
         checks.refuse_rows_without_task(labels, np.zeros(n, dtype=bool))
         return lookup(labels, self.tasks_)
