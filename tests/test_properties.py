@@ -23,7 +23,6 @@ from sklearn.base import clone
 
 from every_method import PAIR, methods, parameters
 from manyone import SVDD, CombinedOneClass, IndependentOCKSR, MultiTaskOneClassSVM
-from manyone.estimators.base import learn
 from manyone.models.guards import unguarded
 
 pytestmark = [
@@ -566,7 +565,7 @@ def test_left_out_scores_are_refits(method, problem, setting, weigh):
                 0
             ]
         rows = model.training_
-        bare = learn(model, rows, left_out=True).left_out  # before distances count
+        bare = model._learn(rows, left_out=True).left_out  # before distances count
         own = bare[(rows.codes == code) & ~rows.outlier]
         tol = 1e-2 * tolerance(model) if "max_iter" in model.get_params() else 1e-8
         np.testing.assert_allclose(
@@ -596,7 +595,7 @@ def test_exact_p_values_are_those_of_augmented_fits(method, problem, setting):
             outlier=np.r_[problem.outlier, False],
         )
         mine = (grown.training_.codes == codes[i]) & ~grown.training_.outlier
-        left_out = learn(grown, grown.training_, left_out=True).left_out[mine]
+        left_out = grown._learn(grown.training_, left_out=True).left_out[mine]
         gap = np.abs(left_out - scores[i])
         if np.sum(gap < 1e-7) == 1:  # itself, no further tie
             expected = np.mean(left_out <= scores[i] + 1e-7)

@@ -10,8 +10,12 @@ from sklearn.utils._repr_html.estimator import _VisualBlock as VisualBlock
 from sklearn.utils.metaestimators import _BaseComposition as BaseComposition
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 
+#: What each parameter of an estimator may be, as scikit-learn checks it.
+Constraints = dict[str, list[object]]
+
 __all__ = [
     "BaseComposition",
+    "Constraints",
     "Interval",
     "StrOptions",
     "VisualBlock",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any
 
-from manyone._sklearn import Interval, StrOptions
+from manyone._sklearn import Constraints, Interval, StrOptions
 
 Grid = Mapping[str, Sequence[Any]]
 
@@ -21,13 +21,13 @@ _SHARED: Grid = {
 }
 
 #: Constraints of the parameters of a ridge regression, exact or on landmarks.
-RIDGE: dict[str, list[Any]] = {
+RIDGE: Constraints = {
     "alpha": [Interval(Real, 0, None, closed="left")],
     "landmarks": [Interval(Integral, 1, None, closed="left"), None],
     "random_state": ["random_state"],
 }
 #: What methods that look at one task at a time can choose of a metric.
-TASK_METRIC: dict[str, list[Any]] = {
+TASK_METRIC: Constraints = {
     "metric": [StrOptions({"plain", "whitened", "adaptive"})],
     "scale_prior": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
     "covariance_prior": [
@@ -114,6 +114,10 @@ class Capabilities:
 DECLARED: dict[str, Capabilities] = {}
 
 
-def methods_that(ability: str) -> list[str]:
-    """Names of the methods that have declared an ability, such as ``"landmarks"``."""
-    return [name for name, can in DECLARED.items() if getattr(can, ability)]
+def methods_that(*abilities: str) -> list[str]:
+    """Names of the methods that have declared all abilities, such as ``"landmarks"``."""
+    return [
+        name
+        for name, can in DECLARED.items()
+        if all(getattr(can, ability) for ability in abilities)
+    ]

@@ -1,9 +1,12 @@
 """Rows beyond one kernel matrix: passes over blocks, on one machine or on many."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from manyone.data.blocks import Block
 from manyone.data.sample import Sample, TakeSample
+from manyone.data.sweeps import Step, Sweep, local_sweep
 from manyone.fitting.left_out import LeaveOut, LeftOut
-from manyone.fitting.passes import Step, fit, local_sweep
 from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import AddUp, Statistics
 
@@ -20,3 +23,48 @@ __all__ = [
     "fit",
     "local_sweep",
 ]
+
+Model = TypeVar("Model")
+
+
+def fit(model: Model, sweep: Sweep) -> Model:
+    """Fit an estimator with `landmarks` to rows that only passes over blocks can see.
+
+    The first pass samples rows of every task, and landmarks and widths are chosen from them; the
+    second adds up statistics, which are solved; the third leaves every row out and keeps what
+    thresholds and p-values need of its score. A whitened metric takes one more, after the first.
+    Methods that learn from a sample (``can.sample_rows``) are fitted to it as to any rows in memory
+    where it holds all of them.
+
+    Parameters
+    ----------
+    model : estimator
+        One that declares ``can.blocks``, with landmarks; a :class:`~manyone.CombinedOneClass` of
+        such, or an :class:`~manyone.AutoOneClass`.
+    sweep : callable
+        Runs a pass: ``sweep(step)`` is ``step.partial`` of all blocks, merged by ``step.merge``.
+
+    Returns
+    -------
+    model
+        Fitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyone import JointOCKSR
+    >>> from manyone.engines import Block, fit, local_sweep
+    >>> rng = np.random.default_rng(0)
+    >>> blocks = [Block(rng.normal(size=(50, 2)), ["ann", "bob"] * 25) for _ in range(3)]
+    >>> model = fit(JointOCKSR(landmarks=20, random_state=0), local_sweep(blocks))
+    >>> model.tasks_.tolist(), model.calibration_.counts.tolist()
+    (['ann', 'bob'], [75.0, 75.0])
+    """
+    fit_passes: Callable[[Sweep], Model] | None = getattr(model, "_fit_passes", None)
+    if fit_passes is None:
+        raise ValueError(
+            "engines.fit takes an estimator with landmarks, a CombinedOneClass of such, or an "
+            f"AutoOneClass; got a {type(model).__name__}. Transform rows where blocks are made, "
+            "and fit the last step. TableModel.fit takes files, functions and Dask frames."
+        )
+    return fit_passes(sweep)

@@ -29,7 +29,7 @@ def plural(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
-def label_text(label: Any) -> str:
+def label_text(label: object) -> str:
     """What a task is called where people read."""
     return "(none)" if label is None else str(label)
 

@@ -39,7 +39,7 @@ class TaskAUC:
     """
 
     def __call__(
-        self, estimator: Any, X: Any, y: Any = None, *, task: Any = None
+        self, estimator: Any, X: object, y: object = None, *, task: object = None
     ) -> float:
         """Mean AUC over the tasks that have rows both in the training and in the validation fold.
 

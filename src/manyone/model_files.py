@@ -24,7 +24,7 @@ from manyone.files.errors import ModelFileError
 from manyone.files.kinds import Hint, fits
 from manyone.files.registry import is_registered, register
 from manyone.files.shapes import NEEDED, Sizes
-from manyone.fitting.independent import TaskPlans
+from manyone.fitting.independent import TaskPlans, TaskSums
 from manyone.fitting.joint import Sums
 from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import Statistics
@@ -307,7 +307,11 @@ _PARTS: dict[type, dict[str, Any]] = {
     },
     FitReport: {"rules": {"objective_path": "i"}},
     Solution: {
-        "hints": {"scorer": Scorer, "judge": None, "state": Sums | Tails | None},
+        "hints": {
+            "scorer": Scorer,
+            "judge": None,
+            "state": Sums | TaskSums | Tails | None,
+        },
         "rules": {"left_out": "r", "learned": "", "state": ""},
     },
     Calibration: {
@@ -342,13 +346,9 @@ _PARTS: dict[type, dict[str, Any]] = {
     TaskPlans: {"rules": {"plans": ""}},
     Statistics: {},
     Sums: {
-        "hints": {
-            "plan": Plan | TaskPlans,
-            "statistics": Statistics | dict[int, Statistics],
-            "scale": float | NDArray[np.float64],
-        },
         "rules": {"plan": "", "statistics": "", "tails": ""},
     },
+    TaskSums: {"rules": {"plan": "", "statistics": "", "tails": ""}},
     Sample: {"rules": {"X": "n d", "stratum": "n", "hashes": "n", "weight": "n"}},
     Tails: {
         "rules": dict.fromkeys(("scores", "weight", "codes", "rounded", "seen"), "k"),

@@ -74,14 +74,14 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: object,
+        y: object = None,
         *,
-        task: Any = None,
-        outlier: Any = None,
-        sample_weight: Any = None,
-        groups: Any = None,
-        time: Any = None,
+        task: object = None,
+        outlier: object = None,
+        sample_weight: object = None,
+        groups: object = None,
+        time: object = None,
     ) -> Self:
         """Fit the transformers, then the estimator; see its `fit`.
 
@@ -105,7 +105,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         )
 
     def fit_transformers(
-        self, X: Any, sample_weight: Any, **labels: Any
+        self, X: object, sample_weight: object, **labels: object
     ) -> tuple[Any, dict[str, Any]]:
         """Rows as the estimator gets them, and what else its `fit` is given, as values.
 
@@ -142,7 +142,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         pipeline.model_ = model
         return pipeline
 
-    def become(self, model: OneClassEstimator, X: Any, **given: Any) -> Self:
+    def become(self, model: OneClassEstimator, X: object, **given: Any) -> Self:
         """Take a fitted estimator for the last step, and what it was given."""
         self.model_: Any = model
         for table in {"choice_", "tuning_"} & vars(model).keys():
@@ -151,10 +151,10 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
 
     def _keep_some(
         self,
-        X: Any,
-        task: Any = None,
-        outlier: Any = None,
-        sample_weight: Any = None,
+        X: object,
+        task: object = None,
+        outlier: object = None,
+        sample_weight: object = None,
         **_: Any,
     ) -> Self:
         """Keep a sample of rows, to explain others by, where the estimator keeps none."""
@@ -251,11 +251,11 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         self._set_params("steps", **params)
         return self
 
-    def rows_for_model(self, X: Any, *, task: Any = None) -> Any:
+    def rows_for_model(self, X: object, *, task: object = None) -> Any:
         """Rows as the estimator gets them, after all transformers."""
         return self._prepared(X, task=task)["X"]
 
-    def _prepared(self, X: Any, **roles: Any) -> dict[str, Any]:
+    def _prepared(self, X: object, **roles: Any) -> dict[str, Any]:
         check_is_fitted(self)
         X, time, *values = split_labels(X, self.label_columns_, time=None, **roles)
         roles = dict(zip(roles, values, strict=True))
@@ -266,7 +266,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
             X = step.transform(X, **asked(step, "transform", **known))
         return {**roles, "X": X}
 
-    def score_tasks(self, X: Any) -> Array:
+    def score_tasks(self, X: object) -> Array:
         """Score of every row against every task, shape (n, T).
 
         Where a transformer wants to know the task, rows are transformed once for each.
@@ -282,12 +282,12 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         ]
         return np.column_stack(columns)
 
-    def predict_task(self, X: Any) -> Labels:
+    def predict_task(self, X: object) -> Labels:
         """The task that accepts a row best, or none, shape (n,)."""
         self._inner._check_calibrated()
         return self._inner._best_task(self.score_tasks(X))
 
-    def enroll(self, X: Any, *, task: Any = None, **given: Any) -> Self:
+    def enroll(self, X: object, *, task: object = None, **given: Any) -> Self:
         """Add rows of known tasks, or new tasks, where the estimator can; see its `enroll`."""
         roles = {"outlier": None, "groups": None, **given}
         rows = self._prepared(X, task=task, **roles)
@@ -305,7 +305,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         return self
 
     def forget(
-        self, task: Any, *, X: Any = None, others: Any = None, **given: Any
+        self, task: object, *, X: object = None, others: Any = None, **given: Any
     ) -> Self:
         """Remove a task and its rows from the estimator; see its `forget`.
 
@@ -324,7 +324,9 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
             self.sample_ = sample.without(code)
         return self
 
-    def explain(self, X: Any, *, task: Any = None, top: int = 3) -> dict[str, Labels]:
+    def explain(
+        self, X: object, *, task: object = None, top: int = 3
+    ) -> dict[str, Labels]:
         """Which columns make each row unusual for its task.
 
         Parameters

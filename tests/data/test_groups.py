@@ -23,7 +23,6 @@ from manyone.calibration.folds import assign_folds, halved_splits
 from manyone.data.groups import leaving_together
 from manyone.data.rows import training_rows
 from manyone.estimators import METHODS
-from manyone.estimators.base import learn
 from manyone.models.combined import combined_scorer
 from manyone.models.guards import unguarded
 from manyone.solvers.leave_blocks import solve_primal_without_blocks
@@ -45,7 +44,7 @@ def left_out_of(model, X, **roles):
     """Left-out scores in the order of the rows, as the solution has them: no distances added."""
     rows, tasks, source = training_rows(model, X, **roles)
     found = np.full(len(X), np.nan)
-    solution = learn(model, rows, left_out=True)
+    solution = model._learn(rows, left_out=True)
     found[source] = solution.left_out
     return found, solution.left_out_source
 
@@ -245,7 +244,7 @@ def test_every_method_scores_what_left_as_a_refit_without_it(method, in_time):
     groups = TimeBlocks(np.arange(50)) if in_time else np.where(task == "a", block, 9)
     model = method(gamma=0.3)
     rows, _, source = training_rows(model, X, task=task, groups=groups)
-    whole = learn(model, rows, left_out=True)
+    whole = model._learn(rows, left_out=True)
     found = np.full(50, np.nan)
     found[source] = whole.left_out
     closed_form = whole.left_out_source == "leave-group-out"

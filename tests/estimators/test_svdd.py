@@ -6,7 +6,6 @@ from scipy.stats import binom
 from sklearn.svm import OneClassSVM
 
 from manyone import SVDD
-from manyone.estimators.base import learn
 from manyone.models.guards import unguarded
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
@@ -47,8 +46,8 @@ def test_left_out_scores_of_small_tasks_are_refits():
         unguarded(fit.solution_.scorer).own(X[[i]], task)[0]
         for i, fit in enumerate(fits)
     ]
-    left_out = learn(
-        model, model.training_, left_out=True
+    left_out = model._learn(
+        model.training_, left_out=True
     ).left_out  # before distances count
     np.testing.assert_allclose(np.sort(left_out), np.sort(refits), atol=1e-7)
 

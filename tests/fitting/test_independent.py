@@ -11,12 +11,12 @@ from scipy import sparse
 from sklearn.base import clone
 
 import manyone
-from manyone import IndependentOCKSR, JointOCKSR
+from manyone import IndependentOCKSR, JointOCKSR, TimeBlocks
 from manyone.data.rows import training_rows
+from manyone.data.sweeps import sweep_of_rows
 from manyone.engines import Block, fit, local_sweep
-from manyone.estimators.base import learn
-from manyone.fitting.passes import solved, sweep_of_rows
-from manyone.models.guards import unguarded
+from manyone.fitting.passes import solved
+from manyone.models.guards import LeftOutGuard, unguarded
 
 RNG = np.random.default_rng(4)
 SIZES = {"big": 300, "large": 120, "small": 25, "b": 1, "a": 1}
@@ -79,7 +79,7 @@ def test_every_task_is_its_own_fit():
     part = training_rows(alone, X[own], ["big"] * own.sum(), OUTLIER[own], WEIGHT[own])[
         0
     ]
-    found = learn(alone, part, left_out=False).scorer.all(X)[:, 0]
+    found = alone._learn(part, left_out=False).scorer.all(X)[:, 0]
     code = list(model.tasks_).index("big")
     np.testing.assert_allclose(scores[:, code], found, atol=1e-8)
 
@@ -88,13 +88,14 @@ def test_wide_kernels_need_few_landmarks():
     """Where landmarks explain the kernel, scores and left-out scores are the exact ones."""
     rows = training_rows(IndependentOCKSR(), X, **GIVEN)[0]
     model = IndependentOCKSR(gamma=0.01, landmarks=100, random_state=0)
-    exact = learn(IndependentOCKSR(gamma=0.01), rows, left_out=True)
+    exact = IndependentOCKSR(gamma=0.01)._learn(rows, left_out=True)
     tasks = np.arange(rows.n_tasks)
     landmarks = solved(model, sweep_of_rows(model, rows, tasks))
     found = landmarks.solution
     assert len(unguarded(found.scorer).points) < len(unguarded(exact.scorer).points)
-    judge = replace(landmarks.judge, unit=0.0)  # without guards
-    small = np.isin(rows.codes, list(landmarks.plan.plans), invert=True)
+    judge = replace(landmarks.judge, guard=LeftOutGuard(None, 0.0))
+    plans = landmarks.solution.state.plan.plans
+    small = np.isin(rows.codes, list(plans), invert=True)
     left_out = judge.judged(rows)[~small]
     np.testing.assert_allclose(left_out, exact.left_out[~small], atol=1e-6)
     scores = unguarded(found.scorer).all(X)
@@ -116,6 +117,17 @@ def test_saved_sparse_whitened_and_groups(tmp_path):
     groups = IndependentOCKSR(landmarks=40, random_state=0)
     groups.fit(X, **GIVEN, groups=np.arange(N) // 3)
     assert groups.calibration_.source == "leave-group-out"
+
+
+@pytest.mark.parametrize("groups", [np.arange(N) // 3, TimeBlocks(np.arange(N))])
+def test_groups_of_small_tasks_leave_as_in_exact_fits(groups):
+    """All tasks are small here: they are solved exactly, and so are their thresholds."""
+    few = IndependentOCKSR(landmarks=10 * N, random_state=0)
+    few.fit(X, **GIVEN, groups=groups)
+    exact = IndependentOCKSR().fit(X, **GIVEN, groups=groups)
+    assert few.calibration_.source == exact.calibration_.source == "leave-group-out"
+    np.testing.assert_allclose(few.calibration_.counts, exact.calibration_.counts)
+    np.testing.assert_allclose(few.offset_, exact.offset_, atol=1e-8)
 
 
 def test_too_many_outliers_of_every_task():

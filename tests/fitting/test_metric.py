@@ -9,10 +9,11 @@ from sklearn.base import clone
 
 from manyone import JointOCKSR, LinearOCKSR
 from manyone.data.rows import training_rows
+from manyone.data.sweeps import Swept, sweep_of_rows
 from manyone.engines import Block, TakeSample, fit, local_sweep
 from manyone.fitting.joint import joint_passes
 from manyone.fitting.metric import metric_of
-from manyone.fitting.passes import solved, sweep_of_rows
+from manyone.fitting.passes import solved
 from manyone.metric.shrinkage import pooled_whitening
 from manyone.models.guards import unguarded
 
@@ -38,7 +39,8 @@ def cut(places):
 )
 def test_any_blocks(places, size):
     sweep = local_sweep(cut(places))
-    found = metric_of(sweep(TakeSample(size, sums=True)), sweep)
+    sample = sweep(TakeSample(size, sums=True))
+    found = metric_of(sample, Swept(sweep, sample.tasks))
     normal = ~OUTLIER & (WEIGHT > 0)
     codes = np.unique(TASK[normal], return_inverse=True)[1]
     known = pooled_whitening(X[normal], codes, WEIGHT[normal])
@@ -51,7 +53,8 @@ def test_any_blocks(places, size):
 def test_more_columns_than_rows():
     rows, task = RNG.normal(size=(12, 30)), np.repeat(["a", "b", "c"], 4)
     sweep = local_sweep([Block(rows[:5], task[:5]), Block(rows[5:], task[5:])])
-    found = metric_of(sweep(TakeSample(5000, sums=True)), sweep)
+    sample = sweep(TakeSample(5000, sums=True))
+    found = metric_of(sample, Swept(sweep, sample.tasks))
     known = pooled_whitening(rows, np.repeat([0, 1, 2], 4), np.ones(12))
     np.testing.assert_allclose(found.apply(rows), known.apply(rows), rtol=1e-8)
 
@@ -62,7 +65,8 @@ def test_tasks_that_do_not_vary():
         np.repeat(["a", "b"], 4),
     )
     sweep = local_sweep([Block(rows, task)])
-    found = metric_of(sweep(TakeSample(5000, sums=True)), sweep)
+    sample = sweep(TakeSample(5000, sums=True))
+    found = metric_of(sample, Swept(sweep, sample.tasks))
     np.testing.assert_allclose(found.apply(rows), rows)
 
 
@@ -114,7 +118,8 @@ def test_rows_come_and_go_in_the_metric_that_there_is(monkeypatch):
     grown.enroll(more, task=["new"] * 40)
     both = Block(np.vstack([X, more]), np.append(TASK, ["new"] * 40))
     plan = grown.solution_.state.plan
-    again, _ = joint_passes(plan, local_sweep([both]), model.alpha)
+    source = Swept(local_sweep([both]), plan.tasks)
+    again, _ = joint_passes(plan, source, model.alpha, None)
     found = unguarded(grown.solution_.scorer).all(both.X)
     np.testing.assert_allclose(
         found, unguarded(again.scorer).all(plan.metric.apply(both.X)), atol=1e-8

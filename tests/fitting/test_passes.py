@@ -126,11 +126,13 @@ def test_sparse_rows():
 def test_statistics_can_be_subtracted():
     model = JointOCKSR(landmarks=20, random_state=0).fit(X, task=TASK)
     step = AddUp(model.solution_.state.plan)
-    all_rows = step.partial(Block(X, TASK))
-    some, others = (
-        step.partial(Block(X[:90], TASK[:90])),
-        step.partial(Block(X[90:], TASK[90:])),
-    )
+
+    def statistics(rows):
+        return step.of(Block(X[rows], TASK[rows]).checked().coded(model.tasks_))
+
+    all_rows = statistics(slice(None))
+    some = statistics(slice(90))
+    others = statistics(slice(90, None))
     left = all_rows + -some
     np.testing.assert_allclose(left.moments, others.moments, atol=1e-10)
     np.testing.assert_allclose(left.sums, others.sums, atol=1e-10)

@@ -93,9 +93,9 @@ def drawn_rows(model, monkeypatch):
     seen = []
     original = type(model)._of_sample
 
-    def spy(self, plan, rows, seed):
+    def spy(self, plan, rows):
         seen.append(row_hashes(rows.X))
-        return original(self, plan, rows, seed)
+        return original(self, plan, rows)
 
     monkeypatch.setattr(type(model), "_of_sample", spy)
     model.fit(X, task=TASK)
@@ -286,16 +286,13 @@ def test_better_than_joint_on_strangers(few_drawn):
 def test_sparse_second_layer_is_a_lasso_of_all_rows(few_drawn):
     """No step away from the coefficients lowers the objective over all rows and the origin."""
     model = make(SparseOCKSR, kernel="poly").fit(X, task=TASK)
-    scorer, sources = (
-        unguarded(model.solution_.scorer),
-        model.solution_.learned["sources"],
-    )
+    scorer = unguarded(model.solution_.scorer)
     Y = np.vstack([scorer.points.values(X) @ scorer.coef, np.zeros(T)])
-    J = np.exp(-scorer.theta * np.square(Y[:, None] - scorer.centres).sum(axis=2))
-    R, weight = (
-        np.vstack([np.eye(T)[CODES], np.zeros(T)]),
-        np.append(np.ones(N), 0.1 * N / T),
-    )
+    apart = np.square(Y[:, None] - scorer.centres).sum(axis=2)
+    J = np.exp(-scorer.theta * apart)
+    sources = np.append(CODES, T)[apart.argmin(axis=0)]  # the origin is a source, too
+    R = np.vstack([np.eye(T)[CODES], np.zeros(T)])
+    weight = np.append(np.ones(N), 0.1 * N / T)
 
     def objective(B):
         blocks = [

@@ -8,12 +8,12 @@ from sklearn.base import clone
 import manyone
 from manyone import IndependentOCKSR, JointOCKSR
 from manyone.data.hashing import row_hashes
+from manyone.data.sweeps import Swept, local_sweep
 from manyone.engines import Block
 from manyone.estimators.task_ridges import independent_solution
 from manyone.fitting.independent import TaskPlans, independent_passes
 from manyone.fitting.joint import joint_passes
-from manyone.fitting.passes import local_sweep
-from manyone.models.guards import unguarded
+from manyone.models.guards import nearness_in, unguarded
 
 RNG = np.random.default_rng(8)
 TASK = np.array(["a", "b", "c", "d"])[RNG.integers(0, 4, 400)]
@@ -23,6 +23,20 @@ OTHERS = TASK != "b"
 def data(d):
     centres = {label: RNG.normal(size=d) for label in "abcd"}
     return RNG.normal(size=(400, d)) + np.array([centres[label] for label in TASK])
+
+
+def passed_again(plan, block, nearness=None):
+    """Solution and tails of a block of rows on the landmarks of a plan."""
+    source = Swept(local_sweep([block]), plan.tasks)
+    if isinstance(plan, TaskPlans):
+        return independent_passes(plan, source, 0.1, independent_solution, nearness)
+    return joint_passes(plan, source, 0.1, nearness)
+
+
+def refitted(model, block):
+    """Solution and tails of a block of rows on the landmarks of a model, with its guard."""
+    nearness = nearness_in(model.solution_.scorer)
+    return passed_again(model.solution_.state.plan, block, nearness)
 
 
 def model():
@@ -36,8 +50,7 @@ def test_enrolled_rows_are_added(d):
         model().fit(X[OTHERS], task=TASK[OTHERS]).enroll(X[~OTHERS], task=TASK[~OTHERS])
     )
     assert grown.tasks_.tolist() == list("abcd")
-    plan = grown.solution_.state.plan
-    again, tails = joint_passes(plan, local_sweep([Block(X, TASK)]), 0.1)
+    again, tails = refitted(grown, Block(X, TASK))
     np.testing.assert_allclose(
         unguarded(again.scorer).all(X),
         unguarded(grown.solution_.scorer).all(X),
@@ -64,7 +77,7 @@ def test_forgotten_rows_are_subtracted(d, tmp_path):
     plan = left.solution_.state.plan
     gone = {row.tobytes() for row in X[~OTHERS]}
     assert not any(row.tobytes() in gone for row in plan.points.X)
-    again, _ = joint_passes(plan, local_sweep([Block(X[OTHERS], TASK[OTHERS])]), 0.1)
+    again, _ = refitted(left, Block(X[OTHERS], TASK[OTHERS]))
     np.testing.assert_allclose(
         unguarded(again.scorer).all(X),
         unguarded(left.solution_.scorer).all(X),
@@ -157,11 +170,7 @@ def test_rows_of_each_task_are_added_to_it_alone(seed, tmp_path):
     )
     np.testing.assert_allclose(found[:, others], known[:, others], atol=1e-8)
     # A large task: the fit to all rows with the landmarks that it had.
-    plan = model.solution_.state.plan
-    block = Block(ROWS, LABEL, ODD, COUNT)
-    again, tails = independent_passes(
-        plan, local_sweep([block]), 0.1, independent_solution
-    )
+    again, tails = refitted(model, Block(ROWS, LABEL, ODD, COUNT))
     np.testing.assert_allclose(found, unguarded(again.scorer).all(ROWS), atol=1e-8)
     own = tails.calibration(4, "leave-one-out")
     np.testing.assert_array_equal(model.calibration_.counts, own.counts)
@@ -251,13 +260,8 @@ def test_few_rows_in_a_metric_grow_in_it(method):
     assert grown.calibration_.source == "folds"
     before = grown.calibration_
     grown.enroll(X[~OTHERS], task=TASK[~OTHERS])
-    plan, block = grown.solution_.state.plan, Block(X, TASK)
-    if method is JointOCKSR:
-        again, tails = joint_passes(plan, local_sweep([block]), 0.1)
-    else:
-        again, tails = independent_passes(
-            plan, local_sweep([block]), 0.1, independent_solution
-        )
+    plan = grown.solution_.state.plan
+    again, tails = refitted(grown, Block(X, TASK))
     found = unguarded(grown.solution_.scorer).scorer.all(plan.metric.apply(X))
     np.testing.assert_allclose(
         found, unguarded(again.scorer).all(plan.metric.apply(X)), atol=1e-8
@@ -297,16 +301,12 @@ def test_alarms_of_the_tasks_that_were_there_hold_beside_new_ones(metric):
 DAY = np.arange(400) // 8  # eight rows, of several tasks, share a day
 
 
-def without_groups(plan, X, task, day, code, alpha=0.1):
+def without_groups(plan, X, task, day, code):
     """Scores of the rows of a task by refits, on the same landmarks, without their day."""
     scores, mine = np.full(len(X), np.nan), task == plan.tasks[code]
     for one in np.unique(day[mine]):
         held = mine & (day == one)
-        blocks = local_sweep([Block(X[~held], task[~held])])
-        if isinstance(plan, TaskPlans):
-            part, _ = independent_passes(plan, blocks, alpha, independent_solution)
-        else:
-            part, _ = joint_passes(plan, blocks, alpha)
+        part, _ = passed_again(plan, Block(X[~held], task[~held]))
         scores[held] = unguarded(part.scorer).own(X[held], np.full(held.sum(), code))
     return np.sort(scores[mine])
 
@@ -319,13 +319,8 @@ def test_new_rows_leave_with_their_group(method, tmp_path):
     one.fit(X[OTHERS], task=TASK[OTHERS])
     one = manyone_again(one, tmp_path)
     one.enroll(X[~OTHERS], task=TASK[~OTHERS], groups=DAY[~OTHERS])
-    plan, block = one.solution_.state.plan, Block(X, TASK)
-    if method is JointOCKSR:
-        again, _ = joint_passes(plan, local_sweep([block]), 0.1)
-    else:
-        again, _ = independent_passes(
-            plan, local_sweep([block]), 0.1, independent_solution
-        )
+    plan = one.solution_.state.plan
+    again, _ = refitted(one, Block(X, TASK))
     np.testing.assert_allclose(
         one.score_tasks(X), unguarded(again.scorer).all(X), atol=1e-8
     )

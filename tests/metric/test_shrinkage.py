@@ -6,7 +6,6 @@ from sklearn.covariance import ledoit_wolf
 
 from manyone import IndependentOCKSR, TaskWhitener
 from manyone.data.rows import training_rows
-from manyone.estimators.base import learn
 from manyone.metric.shrinkage import binary_columns, pooled_whitening, task_whitenings
 from manyone.models.guards import unguarded
 
@@ -133,7 +132,7 @@ def test_thresholds_refit_the_metric():
     task = np.repeat(np.arange(6), 10)
     model = IndependentOCKSR(metric="adaptive", alarm_rate=0.2)
     rows, *_ = training_rows(model, X, task)
-    solution = learn(model, rows, left_out=True)
+    solution = model._learn(rows, left_out=True)
     assert solution.left_out_source == "folds"
     seen = unguarded(solution.scorer).own(rows.X, rows.codes)
     fresh = unguarded(solution.scorer).own(rng.normal(size=(60, 30)), rows.codes)

@@ -8,7 +8,6 @@ from scipy.stats import binom
 from manyone import IndependentOCKSR, JointOCKSR, NonlinearOCKSR
 from manyone.data.rows import training_rows
 from manyone.estimators import METHODS
-from manyone.estimators.base import learn
 from manyone.models.guards import (
     POINTS_PER_TASK,
     ColumnRange,
@@ -104,7 +103,7 @@ def test_left_out_rows_are_compared_with_the_others():
         expected[i] = unit * (slow + 0.2 * np.log(max(beyond / 0.2, 1.0)))
     assert expected[0] > 0.2 * unit  # no other cap than for new rows
     rows, solution = model.training_, model.solution_
-    lowered = learn(model, rows, left_out=True).left_out - solution.left_out
+    lowered = model._learn(rows, left_out=True).left_out - solution.left_out
     np.testing.assert_allclose(np.sort(lowered), np.sort(expected), atol=1e-9)
 
 

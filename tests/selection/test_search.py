@@ -80,17 +80,24 @@ def test_folds_with_no_more_rows_than_landmarks_are_fitted_without(shops, monkey
     """Landmarks of all rows of a fold are the exact model, at seven times the cost."""
     X, task = shops
     landmarks = []
-    learn = criteria.learn
+    solve = JointOCKSR._solve
+    solve_passes = JointOCKSR._solve_passes
 
-    def noted(model, rows, *, left_out):
+    def exactly(model, *given, **options):
         landmarks.append(model.landmarks)
-        return learn(model, rows, left_out=left_out)
+        return solve(model, *given, **options)
 
-    monkeypatch.setattr(criteria, "learn", noted)
+    def by_passes(model, *given):
+        landmarks.append(model.landmarks)
+        return solve_passes(model, *given)
+
+    monkeypatch.setattr(JointOCKSR, "_solve", exactly)
+    monkeypatch.setattr(JointOCKSR, "_solve_passes", by_passes)
     model = JointOCKSR(landmarks=1000, random_state=0)
     grid = {"alpha": [0.1], "metric": ["plain", "whitened"]}
     tuned = tune(model, X, task=task, grid=grid, calibrate=False)
-    assert landmarks and set(landmarks) == {None}
+    *judged, last = landmarks
+    assert judged and set(judged) == {None} and last == 1000
     assert tuned.landmarks == 1000
     exact = tune(JointOCKSR(), X, task=task, grid=grid, calibrate=False)
     np.testing.assert_array_equal(tuned.tuning_["score"], exact.tuning_["score"])
@@ -126,12 +133,12 @@ def test_a_choice_costs_few_fits_of_few_rows(shops, monkeypatch):
     """Most time of a choice is spent in refits: no more of them, and of no more rows, than said."""
     X, task = shops
     sizes = []
-    learn = criteria.learn
+    refitted = criteria._refitted
 
-    def noted(model, rows, *, left_out):
+    def noted(model, rows):
         sizes.append(len(rows.codes))
-        return learn(model, rows, left_out=left_out)
+        return refitted(model, rows)
 
-    monkeypatch.setattr(criteria, "learn", noted)
+    monkeypatch.setattr(criteria, "_refitted", noted)
     auto(X, task=task, anomalies="faults", alarm_rate=0.1)
     assert len(sizes) <= 3 * (24 + 6) and max(sizes) <= FEWEST_ROWS

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product, starmap
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes, Mask, Rows
 from manyone.data.groups import first_judged, looks_ahead
 from manyone.data.rows import TrainingRows
-from manyone.kernels.gram import Gram, Points
+from manyone.kernels.gram import Points
 from manyone.kernels.kernel import Kernel
 from manyone.models.solution import Solution
 from manyone.progress import counted
@@ -247,7 +247,7 @@ def content_order(rows: TrainingRows) -> Codes:
     return np.argsort(least, kind="stable")
 
 
-def similarity_of(X: Any, rows: TrainingRows, kernel: Kernel) -> Array:
+def similarity_of(X: Rows, rows: TrainingRows, kernel: Kernel) -> Array:
     """Mean similarity of each row, in its metric, to the normal ones, or to some of many, (n,)."""
     points = replace(rows, X=X).take(np.flatnonzero(~rows.outlier)).merged()[0]
     # By what was given: copies of a row may differ by rounding in a metric.
@@ -260,20 +260,3 @@ def similarity_of(X: Any, rows: TrainingRows, kernel: Kernel) -> Array:
     for block, K in Points(kernel, points.X).blocks(X):
         similarity[block] = K @ share
     return similarity
-
-
-def by_number(model: Any, gram: Gram, rows: TrainingRows) -> tuple[Refit, Array]:
-    """Models of some rows that score others, by one kernel matrix; and similarities (n,)."""
-    assert gram.given is not None
-    # New rows are lines of the matrix then: parts of it need no kernel again.
-    K = gram.given
-    rows = replace(rows, group=None)
-    numbered = Gram(replace(gram.points, columns=np.arange(len(K))), K)
-
-    def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
-        fitted = model._solve(numbered.take(kept), rows.take(kept), left_out=False)
-        return fitted, fitted.scorer.own(K[held], rows.codes[held])
-
-    normal = np.flatnonzero(~rows.outlier)
-    weight = rows.weight[normal]
-    return refit, K[:, normal] @ (weight / weight.sum())

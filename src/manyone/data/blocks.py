@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from manyone._types import Array, Codes, Labels, Rows
+from manyone._types import Array, Codes, Labels, Mask, Rows
 from manyone.data import checks
 from manyone.data.labels import (
     check_outlier,
@@ -42,10 +42,10 @@ class Block:
         Counts.
     """
 
-    X: Any
-    task: Any = None
-    outlier: Any = None
-    weight: Any = None
+    X: object
+    task: object = None
+    outlier: object = None
+    weight: object = None
 
     def checked(self) -> CheckedBlock:
         """The block as arrays, rows without weight left out.
@@ -73,26 +73,31 @@ class Block:
             checks.refuse_rows_without_task(labels, outlier)
         weight = np.ones(n)
         if self.weight is not None:
-            weight = (
-                check_weight(self.weight, X) if np.any(self.weight) else np.zeros(n)
-            )
+            counted = np.any(np.asarray(self.weight))
+            weight = check_weight(self.weight, X) if counted else np.zeros(n)
         names = getattr(probe, "feature_names_in_", None)
         block = CheckedBlock(X, labels, outlier, weight, names, columns)
         return block if np.all(weight > 0) else block.take(np.flatnonzero(weight > 0))
 
 
 @dataclass(frozen=True, eq=False)
-class CheckedBlock(Block):
+class CheckedBlock:
     """A block whose parts are arrays that were looked at.
 
     Parameters
     ----------
+    X : array or CSR matrix of shape (b, d)
+    task, outlier, weight : ndarray of shape (b,)
     names : ndarray of shape (d,) or None
         Of the columns.
     label_columns : dict
         Columns that are no features, by what they hold.
     """
 
+    X: Rows
+    task: Labels
+    outlier: Mask
+    weight: Array
     names: Labels | None = None
     label_columns: Mapping[str, str] = field(default_factory=dict)
 
@@ -100,12 +105,16 @@ class CheckedBlock(Block):
         """The block itself."""
         return self
 
-    def take(self, rows: Any) -> CheckedBlock:
+    def take(self, rows: Codes) -> CheckedBlock:
         """Some of the rows."""
-        X, task, outlier, weight = (
-            part[rows] for part in (self.X, self.task, self.outlier, self.weight)
+        return CheckedBlock(
+            self.X[rows],
+            self.task[rows],
+            self.outlier[rows],
+            self.weight[rows],
+            self.names,
+            self.label_columns,
         )
-        return CheckedBlock(X, task, outlier, weight, self.names, self.label_columns)
 
     def labels(self) -> Labels:
         """Tasks of the rows, sorted, shape (t,)."""
@@ -143,7 +152,7 @@ class RowsBlock:
         """The block itself."""
         return self
 
-    def take(self, rows: Any) -> RowsBlock:
+    def take(self, rows: Codes) -> RowsBlock:
         """Some of the rows."""
         return replace(self, rows=self.rows.take(rows))
 
@@ -156,16 +165,27 @@ class RowsBlock:
         return self.rows
 
 
+#: What a step of a pass is given.
+AnyBlock = Block | CheckedBlock | RowsBlock
+
+
+def claims_of(block: Block, counted: bool) -> dict[str, object]:
+    """What a scoring method is told of a block; counts only where it asks for them."""
+    claims = {} if block.task is None else {"task": block.task}
+    if counted:
+        if block.outlier is not None:
+            raise ValueError(
+                "X is to hold normal rows only: yield no known outliers with its blocks."
+            )
+        claims["sample_weight"] = block.weight
+    return claims
+
+
 def kernel_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Slices of rows whose kernel values against `n_columns` points make one block."""
     step = int(np.clip(_FLOATS // max(n_columns, 1), 256, 16384))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
-
-
-def normal_rows(rows: Any) -> Any:
-    """Numbers of the rows that are not known outliers; all of them as one slice."""
-    return np.flatnonzero(~rows.outlier) if rows.outlier.any() else slice(None)
 
 
 def stacked(parts: list[Rows]) -> Rows:

@@ -9,7 +9,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
 
-from manyone._types import Array, Labels, Mask
+from manyone._types import Array, Labels, Mask, Rows
 from manyone.capabilities import methods_that
 from manyone.messages import shortlist, warn_user
 
@@ -26,7 +26,7 @@ def no_metric(metric: str) -> str:
     )
 
 
-def as_frame(X: Any) -> Any:
+def as_frame(X: object) -> Any:
     """`X` as a narwhals data frame, or None if it is not one."""
     if isinstance(X, np.ndarray):
         return None
@@ -34,7 +34,7 @@ def as_frame(X: Any) -> Any:
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
-def take_column(X: Any, role: str, name: str) -> tuple[Any, Any]:
+def take_column(X: object, role: str, name: str) -> tuple[Any, Any]:
     """Take the column `name` that the parameter `role` names out of a data frame."""
     frame = as_frame(X)
     if hasattr(X, "collect") and frame is None:
@@ -59,15 +59,17 @@ def take_column(X: Any, role: str, name: str) -> tuple[Any, Any]:
 # ------------------------------------------------------------------------------------------ labels
 
 
-def as_sequence(task: Any) -> Any:
+def as_sequence(task: object) -> Any:
     """Labels as something to iterate over, or what is wrong with them."""
-    array = isinstance(task, np.ndarray)
-    if type(task) is list or (array and task.ndim == 1):
+    is_array = isinstance(task, np.ndarray)
+    if isinstance(task, np.ndarray) and task.ndim == 1:
         return task
-    if array or as_frame(task) is not None or isinstance(task, Mapping):
-        what = (
-            f"an array of shape {task.shape}" if array else f"a {type(task).__name__}"
-        )
+    if type(task) is list:
+        return task
+    if is_array or as_frame(task) is not None or isinstance(task, Mapping):
+        what = f"a {type(task).__name__}"
+        if isinstance(task, np.ndarray):
+            what = f"an array of shape {task.shape}"
         raise ValueError(
             f"labels must be one value per row; got {what}. Pass one column of it."
         )
@@ -75,7 +77,7 @@ def as_sequence(task: Any) -> Any:
     return series.to_list() if isinstance(series, nw.Series) else task
 
 
-def plain_label(label: Any) -> Any:
+def plain_label(label: object) -> Any:
     """A label as a plain Python object; missing markers of all libraries become None."""
     if label is None or type(label) is str:
         return label
@@ -98,7 +100,7 @@ def sorted_labels(labels: Labels) -> list[Any]:
     refuse_unhashable(labels)
     known = dict.fromkeys(label for label in labels.tolist() if label is not None)
 
-    def key(label: Any) -> tuple[str, Any]:
+    def key(label: object) -> tuple[str, Any]:
         comparable = isinstance(label, str | int | float | bool)
         return type(label).__name__, label if comparable else repr(label)
 
@@ -115,7 +117,7 @@ def refuse_unhashable(labels: Labels) -> None:
         ) from None
 
 
-def unknown_task(label: Any, tasks: Labels) -> str:
+def unknown_task(label: object, tasks: Labels) -> str:
     """Sentence that says which tasks there are."""
     label = label.item() if isinstance(label, np.generic) else label
     kind = type(tasks.tolist()[0]).__name__
@@ -151,7 +153,7 @@ def refuse_empty_tasks(codes: Any, outlier: Mask, tasks: Labels) -> None:
         )
 
 
-def warn_of_labels_in_y(y: Any) -> None:
+def warn_of_labels_in_y(y: object) -> None:
     """Labels that came as `y` would be ignored without a word, and all rows be one task."""
     values = np.asarray(y)
     if values.ndim != 1 or values.dtype.kind == "f":
@@ -172,7 +174,7 @@ def warn_of_labels_in_y(y: Any) -> None:
 # ------------------------------------------------------------------------------------ masks, rows
 
 
-def refuse_unless_listed(name: str, values: Any) -> None:
+def refuse_unless_listed(name: str, values: object) -> None:
     """A parameter that wants one value per row."""
     if (
         not hasattr(values, "__len__")
@@ -233,7 +235,7 @@ def warn_of_dominating_column(model: Any, column: int) -> None:
     )
 
 
-def warn_of_copies(X: Any, counts: Array) -> None:
+def warn_of_copies(X: Rows, counts: Array) -> None:
     """Many of the rows have a copy, which stays when they are left out.
 
     Given are the distinct rows (k, d), and how often each one occurs (k,).
@@ -253,7 +255,7 @@ def warn_of_copies(X: Any, counts: Array) -> None:
         )
 
 
-def with_place(error: Exception, X: Any) -> Exception:
+def with_place(error: Exception, X: object) -> Exception:
     """An error of scikit-learn's checks, with the place of the first bad value."""
     where = _locate(X)
     if where is None:
@@ -265,7 +267,7 @@ def with_place(error: Exception, X: Any) -> Exception:
     return (TypeError if foreign else ValueError)(f"{what}\n{where}")
 
 
-def _locate(X: Any) -> str | None:
+def _locate(X: Rows) -> str | None:
     """The first value that is no finite number, and what to do about it."""
     if sparse.issparse(X):
         coo = X.tocoo()

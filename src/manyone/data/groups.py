@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Codes
+from manyone._types import Codes, Labels
 
 if TYPE_CHECKING:
     from manyone.data.rows import TrainingRows
@@ -48,7 +48,7 @@ class TimeBlocks:
     60
     """
 
-    time: Any
+    time: object
     number: int = 5
     forward: bool | int = True
 
@@ -87,7 +87,7 @@ class TimeBlocks:
         return block[back], place[back]
 
 
-def as_times(time: Any, n_rows: int) -> Labels:
+def as_times(time: object, n_rows: int) -> Labels:
     """Times as numbers that can be compared, shape (n_rows,)."""
     values = np.asarray(time)
     if values.shape != (n_rows,):

@@ -13,11 +13,11 @@ from manyone.data import checks
 from manyone.data.groups import MISSING
 
 
-def one_per_row(name: str, values: Any, n_rows: int) -> Labels:
+def one_per_row(name: str, values: object, n_rows: int) -> Labels:
     """Values of a parameter that wants one per row, shape (n_rows,)."""
-    native = isinstance(values, np.ndarray) and values.dtype.kind in "iubU"
-    if native and values.shape == (n_rows,):
-        return np.asarray(values)
+    array = values if isinstance(values, np.ndarray) else None
+    if array is not None and array.dtype.kind in "iubU" and array.shape == (n_rows,):
+        return array
     if not isinstance(values, list):
         checks.refuse_unless_listed(name, values)
     try:
@@ -31,14 +31,14 @@ def one_per_row(name: str, values: Any, n_rows: int) -> Labels:
     return labels
 
 
-def check_outlier(outlier: Any, n_rows: int) -> Mask:
+def check_outlier(outlier: object, n_rows: int) -> Mask:
     """Mask of known outliers, shape (n_rows,)."""
     mask = one_per_row("outlier", outlier, n_rows)
     checks.refuse_unless_boolean(mask)
     return mask.astype(bool)
 
 
-def check_weight(weight: Any, X: Any) -> Array:
+def check_weight(weight: Any, X: object) -> Array:
     """Counts of the rows, shape (n,): finite, not negative, not all zero."""
     if isinstance(weight, str):
         raise ValueError(f"sample_weight must be one number per row; got {weight!r}.")
@@ -48,7 +48,7 @@ def check_weight(weight: Any, X: Any) -> Array:
     return np.asarray(weight)
 
 
-def split_columns(X: Any, **roles: Any) -> tuple[Any, ...]:
+def split_columns(X: object, **roles: Any) -> tuple[Any, ...]:
     """Take the columns that parameters name out of a data frame; other values pass through.
 
     Parameters
@@ -68,7 +68,9 @@ def split_columns(X: Any, **roles: Any) -> tuple[Any, ...]:
     return X, *roles.values()
 
 
-def split_labels(X: Any, columns: Mapping[str, str], **roles: Any) -> tuple[Any, ...]:
+def split_labels(
+    X: object, columns: Mapping[str, str], **roles: Any
+) -> tuple[Any, ...]:
     """Take labels out of rows for a fitted model, which knows the columns of its fit.
 
     Parameters
@@ -101,7 +103,7 @@ def named_columns(**roles: Any) -> dict[str, str]:
     return {role: name for role, name in roles.items() if isinstance(name, str)}
 
 
-def without_columns(X: Any, columns: Mapping[str, str]) -> Any:
+def without_columns(X: object, columns: Mapping[str, str]) -> Any:
     """A data frame without columns of labels, which calls may bring along; other rows as given."""
     frame = checks.as_frame(X) if columns else None
     if frame is None:
@@ -109,7 +111,7 @@ def without_columns(X: Any, columns: Mapping[str, str]) -> Any:
     return frame.drop(list(columns.values()), strict=False).to_native()
 
 
-def as_labels(task: Any) -> Labels:
+def as_labels(task: object) -> Labels:
     """One-dimensional array of labels; missing ones (None, NaN, NaT, NA) become None.
 
     Of a native NumPy type where all labels share one, else of type object.

@@ -201,11 +201,11 @@ def codes_without(code: int, n_tasks: int) -> Codes:
 
 def training_rows(
     estimator: Any,
-    X: Any,
-    task: Any = None,
-    outlier: Any = None,
-    sample_weight: Any = None,
-    groups: Any = None,
+    X: object,
+    task: object = None,
+    outlier: object = None,
+    sample_weight: object = None,
+    groups: object = None,
     *,
     reset: bool = True,
 ) -> tuple[TrainingRows, Labels, Codes]:
@@ -235,18 +235,14 @@ def training_rows(
         )
     if reset:
         estimator.label_columns_ = label_columns
-    X = check_rows(estimator, X, reset=reset)
-    n = X.shape[0]
-    weight = np.ones(n) if sample_weight is None else check_weight(sample_weight, X)
+    checked = check_rows(estimator, X, reset=reset)
+    n = checked.shape[0]
+    weight = np.ones(n)
+    if sample_weight is not None:
+        weight = check_weight(sample_weight, checked)
     mask = np.zeros(n, dtype=bool) if outlier is None else check_outlier(outlier, n)
     if task is None:
         labels: Labels = np.zeros(n, dtype=np.intp)
-    elif (
-        isinstance(task, np.ndarray)
-        and task.dtype.kind in "iubU"
-        and task.shape == (n,)
-    ):
-        labels = task
     else:
         labels = one_per_row("task", task, n)
     if labels.dtype == object:  # native arrays have no missing labels
@@ -258,24 +254,24 @@ def training_rows(
         tasks, codes = np.unique(labels[kept], return_inverse=True)
     square = get_tags(estimator).input_tags.pairwise
     if square:
-        X = checks.symmetric_part(X)[np.ix_(kept, kept)]
+        checked = checks.symmetric_part(checked)[np.ix_(kept, kept)]
     elif len(kept) < n:
-        X = X[kept]
-    content = row_numbers(X)
+        checked = checked[kept]
+    content = row_numbers(checked)
     if square:
         # A line of the matrix, sorted, is the same whatever the order of the others.
         content = row_numbers(
-            np.column_stack([row_numbers(np.sort(X, axis=1)), content])
+            np.column_stack([row_numbers(np.sort(checked, axis=1)), content])
         )
     order = np.lexsort((content, np.where(codes == MISSING, len(tasks), codes)))
     source = kept[order]
-    X = X[np.ix_(order, order)] if square else X[order]
+    checked = checked[np.ix_(order, order)] if square else checked[order]
     codes = codes[order]
     mask = mask[source]
     weight = weight[source]
     content = content[order]
     columns = source if square else None
-    rows = TrainingRows(X, codes, mask, weight, content, len(tasks), columns)
+    rows = TrainingRows(checked, codes, mask, weight, content, len(tasks), columns)
     if reset and outlier is not None:
         checks.refuse_empty_tasks(rows.codes, rows.outlier, tasks)
     if groups is not None:
@@ -284,7 +280,7 @@ def training_rows(
 
 
 def _grouped(
-    rows: TrainingRows, groups: Any, source: Codes, n_rows: int
+    rows: TrainingRows, groups: object, source: Codes, n_rows: int
 ) -> TrainingRows:
     """Rows with the groups that were given for all of them, in the order they were given."""
     if isinstance(groups, TimeBlocks):
@@ -297,7 +293,7 @@ def _grouped(
     return replace(rows, group=group)
 
 
-def in_memory(X: Any) -> bool:
+def in_memory(X: object) -> bool:
     """Whether rows are at hand: not in files, in Dask, or in blocks that a function yields."""
     if type(X) is np.ndarray:
         return True
@@ -305,7 +301,7 @@ def in_memory(X: Any) -> bool:
     return not elsewhere and type(X).__module__.partition(".")[0] != "dask"
 
 
-def number_of(X: Any) -> int:
+def number_of(X: object) -> int:
     """Number of rows, of whatever kind."""
     if hasattr(X, "shape"):
         return int(X.shape[0])
@@ -320,7 +316,7 @@ def row_blocks(n_rows: int, floats_per_row: int) -> Iterator[slice]:
         yield slice(start, min(start + step, n_rows))
 
 
-def check_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
+def check_rows(estimator: Any, X: object, *, reset: bool) -> Rows:
     """Rows as scikit-learn checks them: float64 (n, d), or CSR; float32 may pass when scoring."""
     if not reset and type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2:
         # What the checks would come to for most calls, in a hundredth of their time.

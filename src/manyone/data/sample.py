@@ -15,7 +15,7 @@ from scipy import sparse
 
 from manyone._types import Array, Codes, Labels, Mask, Rows
 from manyone.data import checks
-from manyone.data.blocks import Block, by_task, stacked
+from manyone.data.blocks import AnyBlock, by_task, stacked
 from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.labels import as_labels, encode, lookup
 from manyone.data.rows import MISSING, CodedRows, TrainingRows, row_numbers
@@ -159,7 +159,7 @@ class TakeSample:
     sums: bool = False
     least: int = 1
 
-    def partial(self, block: Block) -> Sample:
+    def partial(self, block: AnyBlock) -> Sample:
         """Sample of one block, which is checked on the way."""
         checked = block.checked()
         tasks = checked.labels()

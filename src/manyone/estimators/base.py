@@ -15,32 +15,24 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from manyone._sklearn import Interval, StrOptions, fit_context
+from manyone._sklearn import Constraints, Interval, StrOptions, fit_context
 from manyone._types import Array, Codes, Labels, Metric, Rows
-from manyone.calibration.folds import by_number, similarity_of, solve_with_folds
+from manyone.calibration.folds import similarity_of, solve_with_folds
 from manyone.calibration.thresholds import Calibration
 from manyone.capabilities import DECLARED, Capabilities
 from manyone.data import checks
 from manyone.data.memory import NotEnoughMemory, too_large
 from manyone.data.rows import TrainingRows, in_memory, training_rows
+from manyone.data.sweeps import Sweep
 from manyone.estimators.scoring import DEFAULT_RATE, RATE, Scoring
-from manyone.fitting.passes import (
-    fit_by_passes,
-    fit_judged,
-    refuse_whole_rows,
-    solved,
-    sweep_of_rows,
-)
-from manyone.fitting.sources import sweep_over
+from manyone.fitting.sources import refuse_whole_rows, sweep_over
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import KERNELS, VALUES_ONLY, Kernel
 from manyone.messages import warn_user
-from manyone.metric.robust import robust_weights
 from manyone.metric.shrinkage import (
     TaskWhitenings,
     Whitening,
     pooled_whitening,
-    task_whitenings,
 )
 from manyone.models.guards import with_nearness
 from manyone.models.scorers import behind_metric
@@ -77,11 +69,13 @@ class OneClassEstimator(
 ):
     """Base class of all estimators: rows in, a solution with left-out scores, thresholds."""
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[Constraints] = {
         "alarm_rate": [RATE, None],
     }
 
     alarm_rate: float | None = DEFAULT_RATE
+    #: What methods declare that rows in blocks may be given to instead.
+    can_pass: ClassVar[tuple[str, ...]] = ("blocks",)
     enroll: ClassVar[Any] = NoUpdate()
     forget: ClassVar[Any] = NoUpdate()
 
@@ -97,13 +91,13 @@ class OneClassEstimator(
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: object,
+        y: object = None,
         *,
-        task: Any = None,
-        outlier: Any = None,
-        sample_weight: Any = None,
-        groups: Any = None,
+        task: object = None,
+        outlier: object = None,
+        sample_weight: object = None,
+        groups: object = None,
     ) -> Self:
         """Learn what is normal for each task, and set its alarm threshold.
 
@@ -141,13 +135,17 @@ class OneClassEstimator(
         rows, tasks, _ = training_rows(self, X, task, outlier, sample_weight, groups)
         return self._fit_rows(rows, tasks, calibrate=self.alarm_rate is not None)
 
-    def _fit_passes(self, sweep: Any) -> Self:
+    @abstractmethod
+    def _why_whole_rows(self, groups: object) -> str | None:
+        """Why all rows have to be at hand; None where passes over blocks will do."""
+
+    def _fit_passes(self, sweep: Sweep) -> Self:
         """Become the model of rows that only passes over blocks can see."""
         refuse_whole_rows(self, None)
-        return fit_by_passes(self, sweep)
+        raise NotImplementedError(f"{type(self).__name__} says that passes will do.")
 
     def fit_predict(
-        self, X: Any, y: Any = None, *, task: Any = None, **given: Any
+        self, X: object, y: object = None, *, task: object = None, **given: Any
     ) -> NDArray[np.int_]:
         """Fit (see `fit` for what else may be given), then predict the same rows, shape (n,)."""
         return self.fit(X, task=task, **given).predict(X, task=task)
@@ -175,7 +173,7 @@ class MultiTaskOneClass(OneClassEstimator):
     """
 
     can: ClassVar[Capabilities] = Capabilities()
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[Constraints] = {
         **OneClassEstimator._parameter_constraints,
         "kernel": [StrOptions(set(KERNELS)), callable],
         "gamma": [
@@ -216,16 +214,13 @@ class MultiTaskOneClass(OneClassEstimator):
     # ------------------------------------------------------------------------------------- fitting
 
     def _fit_rows(self, rows: TrainingRows, tasks: Labels, *, calibrate: bool) -> Self:
-        if self.landmarks is not None:
-            sweep = sweep_of_rows(self, rows, tasks)
-            return fit_judged(self, sweep, calibrate=calibrate)[0]
         if self.can.merges_copies:
             rows = rows.merged()[0]
         try:
             with np.errstate(under="ignore"):
-                solution = learn(self, rows, left_out=calibrate)
+                solution = self._learn(rows, left_out=calibrate)
                 self._warn(solution, rows.X)
-                solution = with_nearness(solution, rows, None)
+                solution = with_nearness(solution, rows)
         except NotEnoughMemory:
             raise
         except MemoryError:
@@ -247,30 +242,89 @@ class MultiTaskOneClass(OneClassEstimator):
         self._set_offsets(self.alarm_rate if calibrate else None)
         return self
 
+    def _why_whole_rows(self, groups: object) -> str | None:
+        return f"{type(self).__name__} needs all rows in memory"
+
+    def _learn(
+        self, rows: TrainingRows, *, left_out: bool, kernel: Kernel | None = None
+    ) -> Solution:
+        """Metric, kernel and solution of rows; the estimator is not changed.
+
+        Parameters
+        ----------
+        rows : TrainingRows
+        left_out : bool
+            Whether left-out scores are wanted: by closed form, or else by folds.
+        kernel : Kernel or None
+            None: its width follows from the rows.
+
+        Returns
+        -------
+        Solution
+        """
+        if not left_out:
+            rows = replace(rows, group=None)
+        if self.metric != "plain":
+            metric, prepared = self._learned_metric(replace(rows, group=None))
+            X = metric.apply(prepared.X, prepared.codes)
+            gram = Gram.of(replace(prepared, X=X), self)
+            solution = self._solve(gram, replace(prepared, X=X), left_out=False)
+            solution = replace(behind_metric(solution, metric), left_out=None)
+            # Rows that a closed form leaves out have shaped the metric.
+            return (
+                self._judged_by_folds(solution, rows, metric) if left_out else solution
+            )
+        gram = Gram.of(rows, self, kernel)
+        solve = partial(self._solve, gram, rows, left_out=left_out)
+        if not left_out:
+            return solve()
+        if self.can.folds and rows.n_tasks > 1:
+            # There is no closed form: the folds need not wait.
+            gram = replace(gram, given=gram.given_matrix())
+            solve = partial(self._solve, gram, rows, left_out=True)
+            return self._judged_by_matrix(solve, gram, rows)
+        solution = solve()
+        one_by_one = rows.group is None or solution.left_out_source == "leave-group-out"
+        if solution.left_out is not None and one_by_one:
+            return solution
+        if self.can.folds or gram.given is not None:
+            return self._judged_by_matrix(lambda: solution, gram, rows)
+        return self._judged_by_folds(solution, rows, None)
+
     def _learned_metric(
         self, rows: TrainingRows
     ) -> tuple[Whitening | TaskWhitenings, TrainingRows]:
-        """The metric of rows, and those of them to learn from."""
+        """The metric, and the rows to learn from."""
+        self._refuse_metric(rows)
+        normal = ~rows.outlier
+        metric = pooled_whitening(
+            rows.X[normal], rows.codes[normal], rows.weight[normal]
+        )
+        return metric, rows
+
+    def _refuse_metric(self, rows: TrainingRows) -> None:
         if rows.columns is not None or sparse.issparse(rows.X):
             raise ValueError(checks.no_metric(self.metric))
-        normal = ~rows.outlier
-        known = rows.X[normal], rows.codes[normal], rows.weight[normal]
-        metric: Whitening | TaskWhitenings
-        if self.metric == "whitened":
-            metric = pooled_whitening(*known)
-        else:
-            told: Any = self  # every method that has this metric has these parameters
-            priors = (told.scale_prior, told.covariance_prior)
-            if told.robust:
-                share = robust_weights(*known, rows.n_tasks)
-                used = share > 0.0
-                known = known[0][used], known[1][used], (known[2] * share)[used]
-                trusted = rows.outlier.copy()
-                trusted[normal] = share == 1.0
-                rows = rows.take(trusted)
-            metric = task_whitenings(*known, rows.n_tasks, *priors)
-            rows = rows.shared_out()
-        return metric, rows
+
+    def _judged_by_matrix(
+        self, whole: Callable[[], Solution], gram: Gram, rows: TrainingRows
+    ) -> Solution:
+        """The model of all rows with scores by refits without them, from one kernel matrix."""
+        # New rows are lines of the matrix: parts of it need no kernel again.
+        numbered = gram.by_number()
+        K = numbered.given_matrix()
+        alone = replace(rows, group=None)
+
+        def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
+            part = self._solve(numbered.take(kept), alone.take(kept), left_out=False)
+            return part, part.scorer.own(K[held], rows.codes[held])
+
+        normal = np.flatnonzero(~rows.outlier)
+        weight = rows.weight[normal]
+        similarity = K[:, normal] @ (weight / weight.sum())
+        return solve_with_folds(
+            whole, refit, similarity, rows, self.can.folds or _FOLDS
+        )
 
     def _judged_by_folds(
         self,
@@ -292,7 +346,7 @@ class MultiTaskOneClass(OneClassEstimator):
 
         def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
             fixed = kernel if metric is None else None
-            part = learn(self, rows.take(kept), left_out=False, kernel=fixed)
+            part = self._learn(rows.take(kept), left_out=False, kernel=fixed)
             return part, part.scorer.own(rows.X[held], rows.codes[held])
 
         return solve_with_folds(
@@ -334,63 +388,3 @@ def _learned(name: str) -> property:
         return self._solution.fitted(name.removesuffix("_"))
 
     return property(read)
-
-
-def learn(
-    model: MultiTaskOneClass,
-    rows: TrainingRows,
-    *,
-    left_out: bool,
-    kernel: Kernel | None = None,
-) -> Solution:
-    """Metric, kernel and solution of rows; the model is not changed.
-
-    Parameters
-    ----------
-    model : MultiTaskOneClass
-        Says how to solve.
-    rows : TrainingRows
-    left_out : bool
-        Whether left-out scores are wanted: by closed form, or else by folds.
-    kernel : Kernel or None
-        None: its width follows from the rows.
-
-    Returns
-    -------
-    Solution
-    """
-    if not left_out:
-        rows = replace(rows, group=None)
-    if model.landmarks is not None:
-        sweep = sweep_of_rows(model, rows, np.arange(rows.n_tasks))
-        return solved(model, sweep, kernel).solution
-    metric = None
-    prepared = rows
-    if model.metric != "plain":
-        metric, prepared = model._learned_metric(replace(rows, group=None))
-        prepared = replace(prepared, X=metric.apply(prepared.X, prepared.codes))
-    gram = Gram.of(prepared, model, kernel)
-    folds = model.can.folds or _FOLDS
-    by_folds = left_out and metric is None and model.can.folds > 0
-    if by_folds and gram.given is None:
-        gram = replace(gram, given=gram.matrix())
-    # Rows that a closed form leaves out have shaped a metric: thresholds come from folds.
-    closed = metric is None
-    solve = partial(model._solve, gram, prepared, left_out=left_out and closed)
-    if by_folds and rows.n_tasks > 1:
-        # There is no closed form: the folds need not wait.
-        return solve_with_folds(solve, *by_number(model, gram, rows), rows, folds)
-    solution = solve()
-    if metric is not None:
-        solution = replace(behind_metric(solution, metric), left_out=None)
-    if rows.group is not None and solution.left_out_source != "leave-group-out":
-        solution = replace(
-            solution, left_out=None
-        )  # one by one is not what was asked for
-    if not left_out or solution.left_out is not None:
-        return solution
-    if gram.given is not None:
-        return solve_with_folds(
-            lambda: solution, *by_number(model, gram, rows), rows, folds
-        )
-    return model._judged_by_folds(solution, rows, metric)

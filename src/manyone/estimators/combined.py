@@ -11,11 +11,20 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import get_tags
 
-from manyone._sklearn import BaseComposition, VisualBlock
+from manyone._sklearn import BaseComposition, Constraints, VisualBlock
 from manyone._types import Array, Labels
 from manyone.calibration.thresholds import Calibration
 from manyone.capabilities import Capabilities
 from manyone.data.rows import TrainingRows
+from manyone.data.sweeps import (
+    AtHand,
+    RowsSweep,
+    Source,
+    Sweep,
+    Swept,
+    steady,
+    sweep_of_rows,
+)
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
 from manyone.estimators.elsewhere import by_blocks
 from manyone.estimators.independent import IndependentOCKSR
@@ -26,14 +35,8 @@ from manyone.estimators.updates import (
     more_rows,
     warn_of_lost_calibration,
 )
-from manyone.fitting.passes import (
-    Sweep,
-    fit_judged,
-    no_rows,
-    refuse_whole_rows,
-    steady,
-    sweep_of_rows,
-)
+from manyone.fitting.passes import fit_judged, no_rows
+from manyone.fitting.sources import refuse_whole_rows
 from manyone.fitting.views import (
     GivenScores,
     combined,
@@ -109,7 +112,8 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
     """
 
     can: ClassVar[Capabilities] = Capabilities()
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    can_pass: ClassVar[tuple[str, ...]] = ("blocks", "updates")
+    _parameter_constraints: ClassVar[Constraints] = {
         **OneClassEstimator._parameter_constraints,
         "estimators": [list, tuple, None],
         "weights": ["array-like", None],
@@ -117,63 +121,69 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
 
     estimators: list[tuple[str, Any]] | None = None
     _: KW_ONLY
-    weights: Any = None
+    weights: object = None
 
     # ------------------------------------------------------------------------------------- fitting
 
     def _fit_rows(self, rows: TrainingRows, tasks: Labels, *, calibrate: bool) -> Self:
-        sweep = sweep_of_rows(self, rows, tasks)
-        views: dict[str, MultiTaskOneClass] = {}
-        judges: list[Judge] = []
-        for name, view in self._views():
-            view = clone(view).set_params(alarm_rate=self.alarm_rate)
-            view.n_features_in_ = self.n_features_in_
-            view.label_columns_ = {}
-            if hasattr(self, "feature_names_in_"):
-                view.feature_names_in_ = self.feature_names_in_
-            with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
-                # What has to be said about thresholds is said about the combined ones.
-                if view.landmarks is None:
-                    views[name] = view._fit_rows(rows, tasks, calibrate=True)
-                    judges.append(GivenScores(_left_out(view, rows)))
-                else:
-                    views[name], judge = fit_judged(view, sweep, calibrate=True)
-                    judges.append(judge)
         self.training_ = replace(rows, X=np.empty((len(rows.codes), 0)))
-        return self._combine(
-            views, judges, sweep, self.alarm_rate if calibrate else None
-        )
+        sweep = sweep_of_rows(self, rows, tasks)
+        return self._fit_views(sweep, self.alarm_rate if calibrate else None)
 
     def _fit_passes(self, sweep: Sweep) -> Self:
         refuse_whole_rows(self, None)
-        sweep = steady(sweep)
+        return self._fit_views(steady(sweep), self.alarm_rate)
+
+    def _why_whole_rows(self, groups: object) -> str | None:
+        for name, view in self._views():
+            if not view.can.updates:
+                return f"The view {name!r} is a {type(view).__name__}"
+            reason = view._why_whole_rows(groups)
+            if reason is not None:
+                return reason
+        return None
+
+    def _fit_views(self, sweep: Sweep, rate: float | None) -> Self:
+        """Fit every view, and become their combination."""
         views: dict[str, MultiTaskOneClass] = {}
         judges: list[Judge] = []
-        with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
-            for name, view in self._views():
-                view = clone(view).set_params(alarm_rate=self.alarm_rate)
-                views[name], judge = fit_judged(view, sweep, calibrate=True)
-                judges.append(judge)
+        for name, pattern in self._views():
+            view = clone(pattern).set_params(alarm_rate=self.alarm_rate)
+            views[name] = view
+            with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
+                # What has to be said about thresholds is said about the combined ones.
+                if view.landmarks is not None:
+                    _, judge = fit_judged(view, sweep, calibrate=True)
+                    assert judge is not None
+                    judges.append(judge)
+                    continue
+                assert isinstance(sweep, RowsSweep)
+                rows = sweep.block.rows
+                view.n_features_in_ = self.n_features_in_
+                view.label_columns_ = {}
+                if hasattr(self, "feature_names_in_"):
+                    view.feature_names_in_ = self.feature_names_in_
+                view._fit_rows(rows, sweep.block.tasks, calibrate=True)
+                judges.append(GivenScores(_left_out(view, rows)))
         first = next(iter(views.values()))
-        self.training_ = no_rows(len(first.tasks_))
-        self.__dict__.pop("feature_names_in_", None)
-        columns = {"n_features_in_", "feature_names_in_", "label_columns_"}
-        self.__dict__.update(
-            {name: vars(first)[name] for name in columns & vars(first).keys()}
-        )
-        return self._combine(views, judges, sweep, self.alarm_rate)
+        if not isinstance(sweep, RowsSweep):
+            self.training_ = no_rows(len(first.tasks_))
+            self.__dict__.pop("feature_names_in_", None)
+            columns = {"n_features_in_", "feature_names_in_", "label_columns_"}
+            for column in columns & vars(first).keys():
+                setattr(self, column, getattr(first, column))
+        return self._combine(views, judges, Swept(sweep, first.tasks_), rate)
 
     def _combine(
         self,
         views: dict[str, MultiTaskOneClass],
         judges: list[Judge],
-        sweep: Sweep,
+        source: Source,
         rate: float | None,
     ) -> Self:
         """Become the combination of fitted views; thresholds from their left-out scores."""
-        solution, calibration = combined(
-            list(views.values()), judges, sweep, self.weights
-        )
+        weights = None if self.weights is None else np.asarray(self.weights, float)
+        solution, calibration = combined(list(views.values()), judges, source, weights)
         if any(view.solution_.state is None for view in views.values()):
             # Only sums can be changed without the rows.
             solution = replace(solution, state=None)
@@ -248,7 +258,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
     # ------------------------------------------------------------------------------------- scoring
 
     @by_blocks
-    def view_scores(self, X: Any, *, task: Any = None) -> Array:
+    def view_scores(self, X: object, *, task: object = None) -> Array:
         """How abnormal each row looks in each view.
 
         Parameters
@@ -262,17 +272,22 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
             Tail values, ``-log P(a normal row scores lower)``, in the order of `views_`: the one
             that is larger, times `weights_`, raised the alarm.
         """
-        X, codes = self._scoring_rows(X, task)
-        if X.shape[0] == 0:
+        rows, codes = self._scoring_rows(X, task)
+        if not len(codes):
             return np.empty((0, len(self.views_)))
         scorer = combined_scorer(self.solution_)
         with np.errstate(under="ignore"):
-            return np.asarray(scorer.values(X, codes))
+            return np.asarray(scorer.values(rows, codes))
 
     # ------------------------------------------------------------------------------------- updates
 
     def _enrolled(
-        self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any
+        self,
+        X: object,
+        task: object,
+        outlier: object,
+        sample_weight: object,
+        groups: object,
     ) -> Self:
         if self.solution_.state is not None:
             return self._changed(
@@ -281,7 +296,9 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
             )
         return self._updated("_enrolled", X, task, outlier, sample_weight, groups)
 
-    def _forgotten(self, code: int, X: Any, outlier: Any, sample_weight: Any) -> Self:
+    def _forgotten(
+        self, code: int, X: object, outlier: object, sample_weight: object
+    ) -> Self:
         if self.solution_.state is not None:
             return self._changed(forgotten_views, code, X, outlier, sample_weight)
         return self._updated("_forgotten", code, X, outlier, sample_weight)
@@ -312,9 +329,8 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         judges: list[Judge] = [
             GivenScores(_left_out(view, rows)) for view in views.values()
         ]
-        sweep = sweep_of_rows(self, rows, first.tasks_)
         self.training_ = replace(rows, X=np.empty((len(rows.codes), 0)))
-        return self._combine(views, judges, sweep, self.promised_rate_)
+        return self._combine(views, judges, AtHand(rows), self.promised_rate_)
 
     # ---------------------------------------------------------------------------------- parameters
 

@@ -22,38 +22,38 @@ class Delegating:
         """The fitted estimator; scikit-learn's NotFittedError where there is none."""
 
     @abstractmethod
-    def _prepared(self, X: Any, **roles: Any) -> dict[str, Any]:
+    def _prepared(self, X: object, **roles: Any) -> dict[str, Any]:
         """``X`` and roles (task, ...) as the estimator inside takes them, columns split off."""
 
     @abstractmethod
-    def fit(self, X: Any, y: Any = None, *, task: Any = None) -> Self:
+    def fit(self, X: object, y: object = None, *, task: object = None) -> Self:
         """Learn what is normal for each task."""
 
     def fit_predict(
-        self, X: Any, y: Any = None, *, task: Any = None, **roles: Any
+        self, X: object, y: object = None, *, task: object = None, **roles: Any
     ) -> NDArray[np.int_]:
         """Fit (see `fit` for what else may be given), then predict the same rows, shape (n,)."""
         return self.fit(X, y, task=task, **roles).predict(X, task=task)
 
-    def score_samples(self, X: Any, *, task: Any = None) -> Array:
+    def score_samples(self, X: object, *, task: object = None) -> Array:
         """Score of each row, shape (n,); higher is more normal."""
         return self._inner.score_samples(**self._prepared(X, task=task))
 
-    def decision_function(self, X: Any, *, task: Any = None) -> Array:
+    def decision_function(self, X: object, *, task: object = None) -> Array:
         """Score minus threshold, shape (n,); < 0 raises the alarm."""
         return self._inner.decision_function(**self._prepared(X, task=task))
 
-    def predict(self, X: Any, *, task: Any = None) -> NDArray[np.int_]:
+    def predict(self, X: object, *, task: object = None) -> NDArray[np.int_]:
         """+1 where a row is normal for its task, -1 where it raises the alarm, shape (n,)."""
         return self._inner.predict(**self._prepared(X, task=task))
 
-    def pvalues(self, X: Any, *, task: Any = None, exact: bool = False) -> Array:
+    def pvalues(self, X: object, *, task: object = None, exact: bool = False) -> Array:
         """P-value of "this row is normal for its task", shape (n,)."""
         return self._inner.pvalues(**self._prepared(X, task=task), exact=exact)
 
     def pvalues_together(
-        self, X: Any, *, task: Any = None
-    ) -> tuple[NDArray[Any], Array]:
+        self, X: object, *, task: object = None
+    ) -> tuple[Labels, Array]:
         """Tasks in `X` (S,), and the p-value of all rows of each together (S,)."""
         rows = self._prepared(X, task=task)
         return self._inner._pvalues_together(**rows, source=self.together_source_)
@@ -63,11 +63,11 @@ class Delegating:
         """What `pvalues_together` compares new rows with."""
         return self._inner.together_source_
 
-    def select(self, X: Any, *, task: Any = None, fdr: float = 0.1) -> Mask:
+    def select(self, X: object, *, task: object = None, fdr: float = 0.1) -> Mask:
         """Rows of a batch to call abnormal, with false-discovery control, shape (n,)."""
         return self._inner.select(**self._prepared(X, task=task), fdr=fdr)
 
-    def view_scores(self, X: Any, *, task: Any = None) -> Array:
+    def view_scores(self, X: object, *, task: object = None) -> Array:
         """How abnormal each row looks in each view of a combined estimator, shape (n, V)."""
         model = self._inner
         if not isinstance(model, CombinedOneClass):
@@ -76,11 +76,11 @@ class Delegating:
             )
         return model.view_scores(**self._prepared(X, task=task))
 
-    def score_tasks(self, X: Any) -> Array:
+    def score_tasks(self, X: object) -> Array:
         """Score of every row against every task, shape (n, T)."""
         return self._inner.score_tasks(**self._prepared(X))
 
-    def predict_task(self, X: Any) -> Labels:
+    def predict_task(self, X: object) -> Labels:
         """The task that accepts a row best, or none, shape (n,)."""
         return self._inner.predict_task(**self._prepared(X))
 
@@ -89,7 +89,9 @@ class Delegating:
         self._inner.recalibrate(alarm_rate)
         return self
 
-    def calibrate(self, X: Any, *, task: Any = None, sample_weight: Any = None) -> Self:
+    def calibrate(
+        self, X: object, *, task: object = None, sample_weight: object = None
+    ) -> Self:
         """Set the thresholds from held-out normal rows."""
         self._inner.calibrate(
             **self._prepared(X, task=task), sample_weight=sample_weight

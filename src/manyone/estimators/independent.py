@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 
+from manyone._sklearn import Constraints
 from manyone._types import Codes
 from manyone.calibration.conformal import TaskRidge
 from manyone.calibration.tails import Tails
-from manyone.capabilities import RIDGE, TASK_METRIC, Capabilities
+from manyone.capabilities import Capabilities
 from manyone.data.rows import MISSING, TrainingRows
 from manyone.data.sample import Sample
+from manyone.data.sweeps import Source
+from manyone.estimators.task_metric import TaskMetricOneClass
 from manyone.estimators.task_ridges import (
     TaskRidges,
     independent_solution,
@@ -22,17 +25,18 @@ from manyone.estimators.task_ridges import (
     solve_tasks,
 )
 from manyone.estimators.updates import Updatable
-from manyone.fitting.independent import independent_passes
-from manyone.fitting.passes import Sweep
+from manyone.fitting.independent import TaskPlans, independent_passes
+from manyone.fitting.plan import Plan
 from manyone.kernels.gram import Gram, Points
-from manyone.models.guards import unguarded
+from manyone.models.guards import Nearness, unguarded
+from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
 from manyone.solvers.ridge import factorise
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class IndependentOCKSR(Updatable):
+class IndependentOCKSR(TaskMetricOneClass, Updatable):
     r"""One-class kernel spectral regression, each task alone (the paper's OCKSR).
 
     Task t is described by the function that is as close to 1 as possible on its rows,
@@ -137,18 +141,10 @@ class IndependentOCKSR(Updatable):
         left_out_grid="each task",
         task_metric=True,
     )
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[Constraints] = {
         **Updatable._parameter_constraints,
-        **TASK_METRIC,
-        **RIDGE,
+        **TaskMetricOneClass._parameter_constraints,
     }
-
-    alpha: float = 0.1
-    scale_prior: float | str = "auto"
-    covariance_prior: float | str = "auto"
-    robust: bool = True
-    landmarks: int | None = None
-    random_state: Any = None
 
     _exactly = staticmethod(independent_solution)
 
@@ -156,9 +152,14 @@ class IndependentOCKSR(Updatable):
         return independent_solution(gram, rows, self.alpha)
 
     def _solve_passes(
-        self, plan: Any, sweep: Sweep, sample: Sample
+        self,
+        plan: Plan | TaskPlans,
+        source: Source,
+        sample: Sample,
+        nearness: Nearness | None,
     ) -> tuple[Solution, Tails]:
-        return independent_passes(plan, sweep, self.alpha, self._exactly)
+        assert isinstance(plan, TaskPlans)
+        return independent_passes(plan, source, self.alpha, self._exactly, nearness)
 
     @property
     def dual_coef_(self) -> sparse.csc_array:
@@ -167,9 +168,11 @@ class IndependentOCKSR(Updatable):
 
     @property
     def _expansions(self) -> TaskExpansions:
-        scorer: Any = unguarded(self._solution.scorer)
-        expansions: TaskExpansions = getattr(scorer, "scorer", scorer)
-        return expansions
+        scorer = unguarded(self._solution.scorer)
+        if isinstance(scorer, InMetric):
+            scorer = scorer.scorer
+        assert isinstance(scorer, TaskExpansions)
+        return scorer
 
     def _task_ridges(self, tasks: Codes) -> Iterator[TaskRidge]:
         rows = self.training_

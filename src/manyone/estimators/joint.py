@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from manyone._types import Array, Codes
 from manyone.calibration.conformal import TaskRidge
 from manyone.calibration.tails import Tails
-from manyone.capabilities import RIDGE, Capabilities
+from manyone.capabilities import Capabilities
 from manyone.data.groups import leaving_together
 from manyone.data.rows import TrainingRows
 from manyone.data.sample import Sample
+from manyone.data.sweeps import Source
 from manyone.estimators.updates import Updatable
+from manyone.fitting.independent import TaskPlans
 from manyone.fitting.joint import joint_passes
-from manyone.fitting.passes import Sweep
 from manyone.fitting.plan import Plan
 from manyone.kernels.gram import Expansion, Gram, Points
+from manyone.models.guards import Nearness
 from manyone.models.solution import Solution
 from manyone.solvers.leave_blocks import scores_without_blocks, solve_without_blocks
 from manyone.solvers.ridge import (
@@ -128,14 +130,6 @@ class JointOCKSR(Updatable):
         regression=True,
         left_out_grid="joint",
     )
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Updatable._parameter_constraints,
-        **RIDGE,
-    }
-
-    alpha: float = 0.1
-    landmarks: int | None = None
-    random_state: Any = None
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         K = gram.matrix()
@@ -148,9 +142,14 @@ class JointOCKSR(Updatable):
         return ridge_solution(points, coef, residuals, kept, alpha, rows, without)
 
     def _solve_passes(
-        self, plan: Plan, sweep: Sweep, sample: Sample
+        self,
+        plan: Plan | TaskPlans,
+        source: Source,
+        sample: Sample,
+        nearness: Nearness | None,
     ) -> tuple[Solution, Tails]:
-        return joint_passes(plan, sweep, self.alpha)
+        assert isinstance(plan, Plan)
+        return joint_passes(plan, source, self.alpha, nearness)
 
     def _task_ridges(self, tasks: Codes) -> Iterator[TaskRidge]:
         rows = self.training_

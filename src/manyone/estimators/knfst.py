@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from manyone._sklearn import Interval, StrOptions
+from manyone._sklearn import Constraints, Interval, StrOptions
 from manyone._types import Codes
 from manyone.capabilities import Capabilities
 from manyone.data.rows import MISSING, TrainingRows
@@ -117,7 +117,7 @@ class KNFST(MultiTaskOneClass):
         },
         quick=False,
     )
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[Constraints] = {
         **MultiTaskOneClass._parameter_constraints,
         "origin": [StrOptions({"auto"}), "boolean"],
         "ridge": [Interval(Real, 0, None, closed="left")],

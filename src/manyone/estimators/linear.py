@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from manyone._sklearn import Interval, StrOptions
+from manyone._sklearn import Constraints, Interval, StrOptions
 from manyone._types import Array
 from manyone.calibration.tails import Tails
 from manyone.capabilities import Capabilities
 from manyone.data.rows import TrainingRows
 from manyone.data.sample import Sample
-from manyone.estimators.base import MultiTaskOneClass
+from manyone.data.sweeps import Source
 from manyone.estimators.joint import JointOCKSR
-from manyone.estimators.structured import ITERATED, STRUCTURED, progress, warm_start
+from manyone.estimators.structured import ITERATED, StructuredOneClass
+from manyone.fitting.independent import TaskPlans
 from manyone.fitting.joint import joint_solution_of, leaving_out
 from manyone.fitting.linear import (
     LeaveOutOfStructure,
     linear_problem,
     weights_of,
 )
-from manyone.fitting.passes import Sweep
 from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import AddUp
 from manyone.kernels.gram import Expansion, Gram
-from manyone.models.guards import unit_of
+from manyone.models.guards import LeftOutGuard, Nearness
 from manyone.models.solution import FitReport, Solution
 from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure
 from manyone.solvers.linear import LinearSolution, smallest_frobenius, solve_linear
@@ -35,7 +35,7 @@ from manyone.solvers.ridge import effective_alpha
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearOCKSR(MultiTaskOneClass):
+class LinearOCKSR(StructuredOneClass):
     r"""One-class kernel spectral regression with a learned linear structure (the paper's OCKSR-L).
 
     The responses of all tasks are mixed by a matrix B that is learned with them,
@@ -165,38 +165,31 @@ class LinearOCKSR(MultiTaskOneClass):
         left_out_grid="joint",
         strengths={"frobenius": (0.1, 0.01, 1.0)},
     )
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **MultiTaskOneClass._parameter_constraints,
-        **STRUCTURED,
+    _parameter_constraints: ClassVar[Constraints] = {
+        **StructuredOneClass._parameter_constraints,
         "frobenius": [Interval(Real, 0, None, closed="left")],
         "nuclear": [Interval(Real, 0, None, closed="left")],
         "solver": [StrOptions({"fista", "paper"})],
     }
 
-    alpha: float = 0.1
     frobenius: float = 0.1
     nuclear: float = 0.0
     solver: str = "fista"
-    tol: float = 1e-10
-    max_iter: int = 1000
-    landmarks: int | None = None
-    random_state: Any = None
-    warm_start: bool = False
-    verbose: int = 0
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
-        found = None
-        if rows.n_tasks > 1:
-            found = self._structured(gram, rows)
-        return found or self._unstructured(gram, rows)
+        structured = self._structured(gram, rows) if rows.n_tasks > 1 else None
+        return self._unstructured(gram, rows) if structured is None else structured
 
     def _solve_passes(
-        self, plan: Plan, sweep: Sweep, sample: Sample
+        self,
+        plan: Plan | TaskPlans,
+        source: Source,
+        sample: Sample,
+        nearness: Nearness | None,
     ) -> tuple[Solution, Tails]:
-        plan = replace(plan, direct=False)
-        statistics = sweep(AddUp(plan))
-        n_tasks = len(plan.tasks)
-        if n_tasks > 1:
+        assert isinstance(plan, Plan)
+        statistics = source.reduce(AddUp(plan))
+        if len(plan.tasks) > 1:
             problem = linear_problem(statistics, self.alpha)
             basis = problem.eigenvalues, np.eye(len(problem.M)), problem.M
             found = self._structure(
@@ -206,18 +199,19 @@ class LinearOCKSR(MultiTaskOneClass):
                 W, coef = weights_of(plan, problem, found.coef)
                 mean = np.einsum("tm,mt->t", statistics.sums, W) / statistics.counts
                 scorer = Expansion(plan.points, coef, mean)
-                unit = unit_of(scorer)
-                step = LeaveOutOfStructure.of(
-                    plan, problem, found.B, statistics.counts, mean, unit
+                guard = LeftOutGuard.of(nearness, scorer)
+                step = LeaveOutOfStructure.by(
+                    plan, problem, found.B, statistics.counts, mean, guard
                 )
                 solution = self._of_structure(
                     scorer, None, found, problem.alpha, problem.unit
                 )
-                return replace(solution, judge=step), sweep(step)
-        last = leaving_out(plan, statistics, self.alpha)
-        judged = last.finished(sweep(last))
+                return replace(solution, judge=step), source.reduce(step)
+        last = leaving_out(plan, statistics, self.alpha, nearness)
+        judged = last.finished(source.reduce(last))
         solution, tails = joint_solution_of(last, statistics, self.alpha, judged)
-        return self._as_unstructured(solution, statistics.counts), tails
+        solution = self._as_unstructured(solution, statistics.counts)
+        return replace(solution, judge=last), tails
 
     def _unstructured(self, gram: Gram, rows: TrainingRows) -> Solution:
         """One task, with nothing to mix, or penalties that leave a task nothing but 0: B = I."""
@@ -276,15 +270,15 @@ class LinearOCKSR(MultiTaskOneClass):
             solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
-            B=warm_start(self, "structure", (R.shape[1],) * 2),
-            report=progress(self) if self.verbose else None,
+            B=self._last("structure", (R.shape[1],) * 2),
+            report=self._progress(),
             outside=outside,
         )
 
     def _of_structure(
         self,
         scorer: Expansion,
-        scores: Any,
+        scores: Array | None,
         found: LinearSolution,
         alpha: float,
         unit: float,

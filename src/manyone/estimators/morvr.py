@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from manyone._sklearn import Interval, StrOptions
+from manyone._sklearn import Constraints, Interval, StrOptions
 from manyone._types import Array
 from manyone.capabilities import Capabilities
 from manyone.data.rows import TrainingRows
@@ -153,7 +153,7 @@ class MORVR(MultiTaskOneClass):
         quick=False,
         short_grid={"kernel": ("rbf", "laplacian"), "width": (0.3, 1.0)},
     )
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[Constraints] = {
         **MultiTaskOneClass._parameter_constraints,
         "fit_intercept": ["boolean"],
         "shrinkage": [Interval(Real, 0, 1, closed="neither")],
@@ -211,7 +211,7 @@ class MORVR(MultiTaskOneClass):
             },
         )
 
-    def predict_cov(self, X: Any) -> Array:
+    def predict_cov(self, X: object) -> Array:
         """Covariance of the responses of new rows, noise included.
 
         Parameters
@@ -224,19 +224,19 @@ class MORVR(MultiTaskOneClass):
             ``(1 + phi(x)' Sigma phi(x)) noise_cov_``; rows are taken in blocks, so beyond the
             result little memory is needed.
         """
-        X = self._scoring_features(X)
+        rows = self._scoring_features(X)
         learned = self.solution_.learned
-        scale = np.empty(X.shape[0])
+        scale = np.empty(rows.shape[0])
         scorer: Any = unguarded(self.solution_.scorer)
         if isinstance(scorer, InMetric):
-            X = scorer.metric.apply(X)
+            rows = scorer.metric.apply(rows)
         constant = len(learned["posterior_cov"]) - len(learned["relevance"])
         with np.errstate(under="ignore"):
-            for rows, K in scorer.points.blocks(X):
+            for block, K in scorer.points.blocks(rows):
                 design = np.column_stack(
                     [K[:, learned["relevance"]], np.ones((len(K), constant))]
                 )
-                scale[rows] = predictive_covariance_scale(
+                scale[block] = predictive_covariance_scale(
                     design, learned["posterior_cov"]
                 )
         return scale[:, None, None] * learned["noise_cov"]

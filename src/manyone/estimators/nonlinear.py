@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from manyone._sklearn import Interval, StrOptions
+from manyone._sklearn import Constraints, Interval, StrOptions
 from manyone._types import Codes
 from manyone.capabilities import Capabilities
+from manyone.data.sweeps import Source
 from manyone.estimators.two_layers import (
     LEARNS,
     SAMPLE_ROWS,
-    TWO_LAYERS,
     TwoLayerModel,
     layers_of,
-    start,
     with_second,
 )
 from manyone.fitting.left_out import LeaveOut
-from manyone.fitting.passes import Sweep
 from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import AddUp, solve_statistics
 from manyone.fitting.two_layers import Unseen, anchored, second_plan
-from manyone.models.guards import unit_of
+from manyone.models.guards import LeftOutGuard, Nearness
 from manyone.models.solution import Solution
-from manyone.solvers.nonlinear import TwoLayerProblem, solve_nonlinear
+from manyone.solvers.nonlinear import (
+    NonlinearSolution,
+    TwoLayerProblem,
+    solve_nonlinear,
+)
 from manyone.solvers.two_layer_landmarks import solve_nonlinear_on
 
 
@@ -176,45 +178,48 @@ class NonlinearOCKSR(TwoLayerModel):
         left_out_grid="joint",
         strengths={"beta": (1.0, 0.1), "theta": ("mean", 100.0)},
     )
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[Constraints] = {
         **TwoLayerModel._parameter_constraints,
-        **TWO_LAYERS,
         "beta": [Interval(Real, 0, None, closed="neither")],
         "solver": [StrOptions({"lbfgs", "paper"})],
     }
 
-    alpha: float = 0.1
     beta: float = 1.0
-    theta: str | float = "mean"
-    learn_theta: bool = False
-    anchor: bool = True
-    solver: str = "lbfgs"
     tol: float = 1e-4
     max_iter: int = 500
-    landmarks: int | None = None
-    random_state: Any = None
-    warm_start: bool = False
-    verbose: int = 0
 
     def _descend(
         self, problem: TwoLayerProblem, centres: Codes | None
-    ) -> tuple[Any, dict[str, Any]]:
-        begun, how = start(self, problem)
+    ) -> tuple[NonlinearSolution, dict[str, object]]:
+        begun, how = self._start(problem)
         if centres is None:
             found = solve_nonlinear(begun, self.beta, how)
         else:
             found = solve_nonlinear_on(begun, self.beta, how, centres)
         return found, {"beta": found.beta}
 
-    def _sum_up(self, plan: Plan, part: Solution, sweep: Sweep) -> tuple[Solution, Any]:
-        plan = second_plan(plan, layers_of(part))
-        statistics = sweep(AddUp(plan))
+    def _sum_up(
+        self,
+        plan: Plan,
+        part: Solution,
+        sources: Codes,
+        source: Source,
+        nearness: Nearness | None,
+    ) -> tuple[Solution, Unseen]:
+        plan = second_plan(plan, layers_of(part), independent=True)
+        statistics = source.reduce(AddUp(plan))
         # As in memory: at most what a task weighs.
         beta = min(self.beta, float(statistics.counts.mean()))
-        statistics = anchored(plan, statistics) if self.anchor else statistics
+        if self.anchor:
+            statistics = anchored(plan, statistics)
         ridge = solve_statistics(plan, statistics, beta)
         solution = with_second(
-            part, plan.points.X, ridge.coef, ridge.mean_response, "leave-one-out"
+            part,
+            plan.points.X,
+            ridge.coef,
+            ridge.mean_response,
+            "leave-one-out",
+            {"beta": ridge.alpha},
         )
-        solution.learned["beta"] = ridge.alpha
-        return solution, Unseen(LeaveOut(plan, ridge, unit_of(solution.scorer)))
+        guard = LeftOutGuard.of(nearness, solution.scorer)
+        return solution, Unseen(LeaveOut(plan, ridge, guard))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from manyone._sklearn import Interval
+from manyone._sklearn import Constraints, Interval
 from manyone.capabilities import Capabilities
 from manyone.data.rows import TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
@@ -133,7 +133,7 @@ class OutputKernelOCKSR(MultiTaskOneClass):
         slow=True,
         quick=False,
     )
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[Constraints] = {
         **MultiTaskOneClass._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="neither")],

@@ -68,7 +68,7 @@ class Scoring:
     alarm_rate: float | None
 
     @by_blocks
-    def score_samples(self, X: Any, *, task: Any = None) -> Array:
+    def score_samples(self, X: object, *, task: object = None) -> Array:
         """Score of each row: minus the distance to the mean projection of its task.
 
         Parameters
@@ -86,22 +86,22 @@ class Scoring:
         return self._own_scores(*self._scoring_rows(X, task))
 
     @by_blocks
-    def decision_function(self, X: Any, *, task: Any = None) -> Array:
+    def decision_function(self, X: object, *, task: object = None) -> Array:
         """`score_samples` minus the threshold of each row's task, shape (n,); < 0 is an alarm.
 
         With ``alarm_rate=None`` there are no thresholds, and it is `score_samples`.
         """
-        X, codes = self._scoring_rows(X, task)
-        return self._own_scores(X, codes) - self.offset_[codes]
+        rows, codes = self._scoring_rows(X, task)
+        return self._own_scores(rows, codes) - self.offset_[codes]
 
     @by_blocks
-    def predict(self, X: Any, *, task: Any = None) -> NDArray[np.int_]:
+    def predict(self, X: object, *, task: object = None) -> NDArray[np.int_]:
         """+1 where a row is normal for its task, -1 where it raises the alarm, shape (n,)."""
         self._check_calibrated()
         return np.where(self.decision_function(X, task=task) < 0, -1, 1)
 
     @by_blocks
-    def pvalues(self, X: Any, *, task: Any = None, exact: bool = False) -> Array:
+    def pvalues(self, X: object, *, task: object = None, exact: bool = False) -> Array:
         """P-value of "this row is normal for its task".
 
         Parameters
@@ -121,15 +121,15 @@ class Scoring:
             Never below 1/(n_t + 1), as n_t rows cannot make anything rarer than that. For tasks
             that borrow the scores of S tasks (see `calibration_.pooled`): 1/(S (n_t + 1)).
         """
-        X, codes = self._scoring_rows(X, task)
+        rows, codes = self._scoring_rows(X, task)
         if exact:
-            return self._conformal_pvalues(X, codes)
+            return self._conformal_pvalues(rows, codes)
         self._check_calibrated()
-        return self.thresholds_.pvalues(self._own_scores(X, codes), codes)
+        return self.thresholds_.pvalues(self._own_scores(rows, codes), codes)
 
     def pvalues_together(
-        self, X: Any, *, task: Any = None
-    ) -> tuple[NDArray[Any], Array]:
+        self, X: object, *, task: object = None
+    ) -> tuple[Labels, Array]:
         r"""P-value of "all these rows are normal for their task", one for each task.
 
         No assumption is made about other tasks or about tails, and p may fall far below
@@ -166,8 +166,8 @@ class Scoring:
         return self._pvalues_together(X, task, self.together_source_)
 
     def _pvalues_together(
-        self, X: Any, task: Any, source: str
-    ) -> tuple[NDArray[Any], Array]:
+        self, X: object, task: object, source: str
+    ) -> tuple[Labels, Array]:
         self._check_calibrated()
         if source != "exact":
             scores, codes, _ = self._claims(X, task, None, exact=False)
@@ -175,17 +175,17 @@ class Scoring:
             p = left_out_pvalues(self.calibration_, scores, codes, present)
             return self.tasks_[present], p
         if in_memory(X):
-            X, codes = self._scoring_rows(X, task)
+            rows, codes = self._scoring_rows(X, task)
         else:
             numbered = np.asarray(self._numbered_rows(X, task=task))
-            X = numbered[:, 1:]
+            rows = numbered[:, 1:]
             codes = numbered[:, 0].astype(np.intp)
         present = np.unique(codes)
         p = np.empty(len(present))
         points = unguarded(self.solution_.scorer).points
         with np.errstate(under="ignore"):
             for place, ridge in enumerate(self._task_ridges(present)):
-                new = X[codes == present[place]]
+                new = rows[codes == present[place]]
                 new = new[np.argsort(row_numbers(new), kind="stable")]
                 own = points.X[ridge.which][ridge.members]
                 both = [points.values(part, ridge.which) for part in (own, new)]
@@ -203,7 +203,7 @@ class Scoring:
             return source
         return "exact"
 
-    def select(self, X: Any, *, task: Any = None, fdr: float = 0.1) -> Mask:
+    def select(self, X: object, *, task: object = None, fdr: float = 0.1) -> Mask:
         """Rows of a batch to call abnormal, with false-discovery control (Benjamini-Hochberg).
 
         Parameters
@@ -229,7 +229,7 @@ class Scoring:
         return select_rows(Known.of(self.calibration_), scores, codes, fdr)
 
     @by_blocks
-    def score_tasks(self, X: Any) -> Array:
+    def score_tasks(self, X: object) -> Array:
         """Score of every row against every task.
 
         Parameters
@@ -241,14 +241,14 @@ class Scoring:
         ndarray of shape (n, T)
             Columns in the order of `tasks_`.
         """
-        X = self._scoring_features(X)
-        if X.shape[0] == 0:
+        rows = self._scoring_features(X)
+        if rows.shape[0] == 0:
             return np.empty((0, len(self.tasks_)))
         with np.errstate(under="ignore"):
-            return self.solution_.all(X)
+            return self.solution_.all(rows)
 
     @by_blocks
-    def predict_task(self, X: Any) -> Labels:
+    def predict_task(self, X: object) -> Labels:
         """Open-set recognition: the task that accepts a row best, or none.
 
         Parameters
@@ -299,7 +299,9 @@ class Scoring:
         self._set_offsets(alarm_rate)
         return self
 
-    def calibrate(self, X: Any, *, task: Any = None, sample_weight: Any = None) -> Self:
+    def calibrate(
+        self, X: object, *, task: object = None, sample_weight: object = None
+    ) -> Self:
         """Set the thresholds from held-out normal rows instead of left-out training rows.
 
         Parameters
@@ -347,12 +349,12 @@ class Scoring:
 
     # --------------------------------------------------------------------------- rows for scoring
 
-    def _scoring_rows(self, X: Any, task: Any) -> tuple[Rows, Codes]:
+    def _scoring_rows(self, X: object, task: object) -> tuple[Rows, Codes]:
         """Rows as the scorer wants them, and the code of the task that each claims."""
         self._check_fitted()
         X, task = split_labels(X, self.label_columns_, task=task)
-        X = check_rows(self, X, reset=False)
-        n = X.shape[0]
+        rows = check_rows(self, X, reset=False)
+        n = rows.shape[0]
         if task is None and len(self.tasks_) > 1 and n > 0:
             column = self.label_columns_.get("task")
             name = "" if column is None else f", or in the column {column!r}"
@@ -361,16 +363,16 @@ class Scoring:
                 f"task=...{name}, or use score_tasks(X) to score rows against all of them."
             )
         if task is None:
-            return X, np.zeros(n, dtype=np.intp)
+            return rows, np.zeros(n, dtype=np.intp)
         codes = lookup(one_per_row("task", task, n), self.tasks_)
         if n > 0 and codes.min() == MISSING:
             raise ValueError(
                 f"The task of row {int(np.argmin(codes))} is missing. Remove such rows, or use "
                 "score_tasks(X) to compare them with every known task."
             )
-        return X, codes
+        return rows, codes
 
-    def _scoring_features(self, X: Any) -> Rows:
+    def _scoring_features(self, X: object) -> Rows:
         self._check_fitted()
         return check_rows(self, without_columns(X, self.label_columns_), reset=False)
 
@@ -381,7 +383,7 @@ class Scoring:
             return self.solution_.own(X, codes)
 
     def _claims(
-        self, X: Any, task: Any, sample_weight: Any, exact: bool
+        self, X: object, task: object, sample_weight: object, exact: bool
     ) -> tuple[Array, Codes, Array]:
         """Score (or exact p-value), task and count of every row, wherever the rows are."""
         claims = np.asarray(
@@ -393,22 +395,28 @@ class Scoring:
 
     @by_blocks
     def _claims_of_block(
-        self, X: Any, *, task: Any = None, sample_weight: Any = None, exact: bool
+        self,
+        X: object,
+        *,
+        task: object = None,
+        sample_weight: object = None,
+        exact: bool,
     ) -> Array:
         """The columns of `_claims` as one array of shape (n, 3), which blocks can be stacked of."""
-        X, codes = self._scoring_rows(X, task)
+        rows, codes = self._scoring_rows(X, task)
         weight = np.ones(len(codes))
         if sample_weight is not None:  # other blocks may have counts where one has none
-            counted = bool(np.any(sample_weight))
-            weight = check_weight(sample_weight, X) if counted else 0.0 * weight
+            counted = np.any(np.asarray(sample_weight))
+            weight = check_weight(sample_weight, rows) if counted else 0.0 * weight
         score = self._conformal_pvalues if exact else self._own_scores
-        return np.column_stack([score(X, codes), codes, weight])
+        return np.column_stack([score(rows, codes), codes, weight])
 
     @by_blocks
-    def _numbered_rows(self, X: Any, *, task: Any = None) -> Array:
+    def _numbered_rows(self, X: object, *, task: object = None) -> Array:
         """Number of the task and columns of every row, shape (n, 1 + d)."""
-        X, codes = self._scoring_rows(X, task)
-        return np.column_stack([codes, X.toarray() if sparse.issparse(X) else X])
+        rows, codes = self._scoring_rows(X, task)
+        dense = rows.toarray() if sparse.issparse(rows) else rows
+        return np.column_stack([codes, dense])
 
     @abstractmethod
     def _set_offsets(self, alarm_rate: float | None) -> None:

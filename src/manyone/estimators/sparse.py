@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from manyone._sklearn import Interval, StrOptions
+from manyone._sklearn import Constraints, Interval, StrOptions
 from manyone._types import Codes
 from manyone.capabilities import Capabilities
+from manyone.data.sweeps import Source
 from manyone.estimators.two_layers import (
     LEARNS,
     SAMPLE_ROWS,
-    TWO_LAYERS,
     TwoLayerModel,
     layers_of,
-    start,
     with_second,
 )
-from manyone.fitting.passes import Sweep
 from manyone.fitting.plan import Plan
 from manyone.fitting.sparse import AddUpFolds, JudgeFolds, lasso_layer, summed
 from manyone.fitting.two_layers import anchored, second_plan
-from manyone.models.guards import unit_of
+from manyone.models.guards import LeftOutGuard, Nearness
 from manyone.models.solution import Solution
 from manyone.solvers.nonlinear import TwoLayerProblem
 from manyone.solvers.sparse import (
+    SparseSolution,
     solve_sparse,
     sparse_problem,
     sparse_start,
@@ -177,55 +176,64 @@ class SparseOCKSR(TwoLayerModel):
         strengths={"l1": ("auto", 0.05), "theta": ("mean", 100.0)},
         quick=False,
     )
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[Constraints] = {
         **TwoLayerModel._parameter_constraints,
-        **TWO_LAYERS,
         "l1": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
         "group": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
         "solver": [StrOptions({"fista", "paper"})],
     }
 
-    alpha: float = 0.1
     l1: str | float = "auto"
     group: str | float = "auto"
-    theta: str | float = "mean"
-    learn_theta: bool = False
-    anchor: bool = True
     solver: str = "fista"
     tol: float = 1e-3
     max_iter: int = 200
-    landmarks: int | None = None
-    random_state: Any = None
-    warm_start: bool = False
-    verbose: int = 0
 
     def _descend(
         self, problem: TwoLayerProblem, centres: Codes | None
-    ) -> tuple[Any, dict[str, Any]]:
+    ) -> tuple[SparseSolution, dict[str, object]]:
         problem = sparse_problem(problem)
         l1, group = sparse_strengths(problem, self.l1, self.group, centres)
-        begun, how = start(self, problem)
+        begun, how = self._start(problem)
         if self.solver == "fista" and self.max_iter and begun.W is problem.W:
             begun = begun._replace(W=sparse_start(problem, self.max_iter, centres))
         found = solve_sparse(begun, l1, group, how, centres)
         return found, {
             "structure": found.structure[: problem.R.shape[1]],
-            "sources": problem.groups if centres is None else problem.groups[centres],
             "duality_gap": found.duality_gap,
             "l1": l1 * problem.unit,
             "group": group * problem.unit * np.sqrt(problem.unit),
         }
 
-    def _sum_up(self, plan: Plan, part: Solution, sweep: Sweep) -> tuple[Solution, Any]:
-        plan = second_plan(plan, layers_of(part), direct=True)
-        sources = part.learned["sources"]
-        parts = sweep(AddUpFolds(plan))
-        whole = anchored(plan, summed(parts)) if self.anchor else summed(parts)
-        asked = (sources[:, None] == np.arange(len(plan.tasks))).astype(np.float64)
-        l1, group = strengths_of(whole.sums.T, asked, self.l1, self.group)
-        layer = lasso_layer(whole, sources, l1, group)
-        solution = with_second(part, plan.points.X, layer.coef, layer.mean, "folds")
-        learned = {"duality_gap": layer.gap, "l1": l1, "group": group}
-        solution.learned.update(learned, structure=layer.structure[: len(plan.tasks)])
-        layers = [lasso_layer(whole + -part, sources, l1, group) for part in parts[1:]]
-        return solution, JudgeFolds(plan, layers, unit_of(solution.scorer))
+    def _sum_up(
+        self,
+        plan: Plan,
+        part: Solution,
+        sources: Codes,
+        source: Source,
+        nearness: Nearness | None,
+    ) -> tuple[Solution, JudgeFolds]:
+        plan = second_plan(plan, layers_of(part), independent=False)
+        _, blocks = np.unique(sources, return_inverse=True)
+        of_folds = source.reduce(AddUpFolds(plan))
+        of_all = summed(of_folds)
+        if self.anchor:
+            of_all = anchored(plan, of_all)
+        asked = (blocks[:, None] == np.arange(len(plan.tasks))).astype(np.float64)
+        l1, group = strengths_of(of_all.sums.T, asked, self.l1, self.group)
+        layer = lasso_layer(of_all, blocks, l1, group)
+        learned = {
+            "duality_gap": layer.gap,
+            "l1": l1,
+            "group": group,
+            "structure": layer.structure[: len(plan.tasks)],
+        }
+        solution = with_second(
+            part, plan.points.X, layer.coef, layer.mean, "folds", learned
+        )
+        layers = [
+            lasso_layer(of_all + -of_fold, blocks, l1, group)
+            for of_fold in of_folds[1:]
+        ]
+        guard = LeftOutGuard.of(nearness, solution.scorer)
+        return solution, JudgeFolds(plan, layers, guard)

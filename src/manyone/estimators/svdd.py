@@ -10,11 +10,11 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import pinvh
 
-from manyone._sklearn import Interval
+from manyone._sklearn import Constraints, Interval
 from manyone._types import Array, Codes
-from manyone.capabilities import TASK_METRIC, Capabilities
+from manyone.capabilities import Capabilities
 from manyone.data.rows import MISSING, TrainingRows
-from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.task_metric import TaskMetricOneClass
 from manyone.kernels.gram import Gram
 from manyone.models.scorers import Balls
 from manyone.models.solution import FitReport, Solution
@@ -28,7 +28,7 @@ _MANY = 400
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SVDD(MultiTaskOneClass):
+class SVDD(TaskMetricOneClass):
     r"""Support vector data description (Tax & Duin 2004), each task alone.
 
     Task t is described by the smallest ball that holds most of its rows,
@@ -143,18 +143,14 @@ class SVDD(MultiTaskOneClass):
         task_metric=True,
         quick=False,
     )
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **MultiTaskOneClass._parameter_constraints,
-        **TASK_METRIC,
+    _parameter_constraints: ClassVar[Constraints] = {
+        **TaskMetricOneClass._parameter_constraints,
         "nu": [Interval(Real, 0, 1, closed="right")],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
 
     nu: float = 0.1
-    scale_prior: float | str = "auto"
-    covariance_prior: float | str = "auto"
-    robust: bool = True
     tol: float = 1e-10
     max_iter: int = 100_000
 

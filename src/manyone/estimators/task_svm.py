@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from manyone._sklearn import Interval
+from manyone._sklearn import Constraints, Interval
 from manyone._types import Array, Codes
 from manyone.capabilities import Capabilities
 from manyone.data.rows import MISSING, TrainingRows
@@ -136,7 +136,7 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
             "mu": (10.0, 100.0, 1000.0),
         },
     )
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[Constraints] = {
         **MultiTaskOneClass._parameter_constraints,
         "nu": [Interval(Real, 0, 1, closed="right")],
         "mu": [Interval(Real, 0, None, closed="right")],

@@ -3,62 +3,71 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
-from manyone._sklearn import Interval, StrOptions
+from manyone._sklearn import Constraints, Interval, StrOptions
 from manyone._types import Array, Codes
 from manyone.calibration.tails import Tails
 from manyone.data.hashing import row_hashes
 from manyone.data.memory import refuse_beyond_memory
 from manyone.data.rows import TrainingRows
 from manyone.data.sample import Sample
-from manyone.estimators.base import MultiTaskOneClass
+from manyone.data.sweeps import Source
 from manyone.estimators.joint import JointOCKSR
-from manyone.estimators.structured import ITERATED, STRUCTURED, progress, warm_start
+from manyone.estimators.structured import ITERATED, StructuredOneClass
+from manyone.fitting.independent import TaskPlans
 from manyone.fitting.joint import joint_passes
-from manyone.fitting.left_out import scores_by_folds
-from manyone.fitting.passes import Sweep
+from manyone.fitting.passes import scores_by_folds
 from manyone.fitting.plan import Plan, seed_of
-from manyone.fitting.two_layers import centres_of, most_centres, mostly_drawn
+from manyone.fitting.sparse import JudgeFolds
+from manyone.fitting.two_layers import Unseen, centres_of, most_centres, mostly_drawn
 from manyone.kernels.gram import Gram, Points
-from manyone.models.guards import unguarded
+from manyone.models.guards import LeftOutGuard, Nearness, unguarded
 from manyone.models.scorers import TwoLayers
 from manyone.models.solution import FitReport, Solution
 from manyone.solvers.nonlinear import (
     Descent,
+    NonlinearSolution,
     TwoLayerProblem,
     respond,
     two_layer_problem,
 )
 from manyone.solvers.nonlinear import gram as second_gram
 from manyone.solvers.ridge import factorise
+from manyone.solvers.sparse import SparseSolution
 
 #: Rows that the first layer is learned from where there are landmarks and more rows.
 SAMPLE_ROWS = 20_000
-#: Constraints of the parameters of both methods with a second kernel layer.
-TWO_LAYERS: dict[str, list[Any]] = {
-    **STRUCTURED,
-    "theta": [StrOptions({"mean"}), Interval(Real, 0, None, closed="neither")],
-    "learn_theta": ["boolean"],
-    "anchor": ["boolean"],
-    "max_iter": [Interval(Integral, 0, None, closed="left")],
-}
 #: Fitted attributes of both.
 _FIRST = ("alpha_", "dual_coef_", "first_layer_", "responses_", "structure_")
 _SECOND = ("theta_", "centres_", "second_coef_", "second_kernel_", "mean_response_")
 LEARNS = (*_FIRST, *_SECOND, *ITERATED)
 
 
-class TwoLayerModel(MultiTaskOneClass):
+@dataclass(kw_only=True, eq=False, repr=False)
+class TwoLayerModel(StructuredOneClass):
     """A first layer on rows, a second one on its responses.
 
     A subclass says how both layers of a problem are found (`_descend`), and the second one of a
     first that was learned from a sample, by sums over all rows (`_sum_up`).
     """
+
+    _parameter_constraints: ClassVar[Constraints] = {
+        **StructuredOneClass._parameter_constraints,
+        "theta": [StrOptions({"mean"}), Interval(Real, 0, None, closed="neither")],
+        "learn_theta": ["boolean"],
+        "anchor": ["boolean"],
+        "max_iter": [Interval(Integral, 0, None, closed="left")],
+    }
+
+    theta: str | float = "mean"
+    learn_theta: bool = False
+    anchor: bool = True
+    solver: str = "lbfgs"
 
     @property
     def responses_(self) -> Array:
@@ -79,21 +88,30 @@ class TwoLayerModel(MultiTaskOneClass):
     @abstractmethod
     def _descend(
         self, problem: TwoLayerProblem, centres: Codes | None
-    ) -> tuple[Any, dict[str, Any]]:
+    ) -> tuple[NonlinearSolution | SparseSolution, dict[str, object]]:
         """Both layers, the second on centres (None: on all rows), and what else was learned."""
 
     @abstractmethod
-    def _sum_up(self, plan: Plan, part: Solution, sweep: Sweep) -> tuple[Solution, Any]:
+    def _sum_up(
+        self,
+        plan: Plan,
+        part: Solution,
+        sources: Codes,
+        source: Source,
+        nearness: Nearness | None,
+    ) -> tuple[Solution, Unseen | JudgeFolds]:
         """The model with a second layer of all rows, and the pass that judges rows not drawn.
 
-        `part` is the model of the drawn rows.
+        `part` is the model of the drawn rows, `sources` (q,) the task of each of its centres.
         """
 
-    def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
-        if rows.n_tasks == 1:
-            return single_task(self, gram, rows)
-        Phi, features = gram.features()
-        given = (
+    def _problem(
+        self, Phi: Array, diagonal: Array, rows: TrainingRows
+    ) -> TwoLayerProblem:
+        """The problem of rows with features (n, m) and self-similarities (n,)."""
+        return two_layer_problem(
+            Phi,
+            diagonal,
             rows.responses(),
             rows.weight,
             rows.codes,
@@ -101,7 +119,15 @@ class TwoLayerModel(MultiTaskOneClass):
             self.theta,
             self.anchor,
         )
-        problem = two_layer_problem(Phi, gram.diagonal(), *given)
+
+    def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
+        if rows.n_tasks == 1:
+            # One task has no pattern of responses: its model is the first layer alone.
+            ridge = JointOCKSR(alpha=self.alpha)._solve(gram, rows, left_out=True)
+            total = rows.weight[~rows.outlier].sum(keepdims=True)
+            return as_single_task(ridge, total)
+        Phi, features = gram.features()
+        problem = self._problem(Phi, gram.diagonal(), rows)
         if not gram.points.kernel.semidefinite:
             # Features drop what is negative: where that is more than rounding, refuse.
             alpha = problem.alpha
@@ -110,12 +136,12 @@ class TwoLayerModel(MultiTaskOneClass):
         found, learned = self._descend(problem, None)
         dual = np.zeros((len(rows.codes), rows.n_tasks), order="F")
         dual[features.pivots] = features.expand(found.W)
-        return two_layers(self, gram.points, dual, problem, found, rows, None, learned)
+        return self._two_layers(gram.points, dual, problem, found, rows, None, learned)
 
     # ----------------------------------------------------------------------------------- landmarks
 
-    def _of_sample(self, plan: Plan, rows: TrainingRows, seed: int) -> Solution:
-        """The model of rows that are few enough to be held."""
+    def _of_sample(self, plan: Plan, rows: TrainingRows) -> tuple[Solution, Codes]:
+        """The model of rows that are few enough to be held, and the task of each centre."""
         assert self.landmarks is not None
         n = len(rows.codes)
         m = self.landmarks
@@ -126,136 +152,137 @@ class TwoLayerModel(MultiTaskOneClass):
             "Give fewer landmarks, or use JointOCKSR, whose memory does not grow with the square "
             "of the number of tasks.",
         )
-        given = (
-            rows.responses(),
-            rows.weight,
-            rows.codes,
-            self.alpha,
-            self.theta,
-            self.anchor,
-        )
-        problem = two_layer_problem(
-            plan.features(rows.X), plan.diagonal(rows.X), *given
-        )
+        problem = self._problem(plan.features(rows.X), plan.diagonal(rows.X), rows)
+        seed = seed_of(self.random_state)
         centres = centres_of(problem, rows.content, m, seed)
         found, learned = self._descend(problem, centres)
         dual = np.asfortranarray(plan.expand(found.W))
-        return two_layers(
-            self, plan.points, dual, problem, found, rows, centres, learned
+        solution = self._two_layers(
+            plan.points, dual, problem, found, rows, centres, learned
         )
+        return solution, problem.groups if centres is None else problem.groups[centres]
 
     def _solve_passes(
-        self, plan: Plan, sweep: Sweep, sample: Sample
+        self,
+        plan: Plan | TaskPlans,
+        source: Source,
+        sample: Sample,
+        nearness: Nearness | None,
     ) -> tuple[Solution, Tails | None]:
+        assert isinstance(plan, Plan)
         if len(plan.tasks) == 1:
-            solution, tails = joint_passes(plan, sweep, self.alpha)
+            solution, tails = joint_passes(plan, source, self.alpha, nearness)
             return as_single_task(solution, sample.counts), tails
         rows = sample.rows(own_weight=True)
-        seed = seed_of(self.random_state)
-        part = self._of_sample(plan, rows, seed)
+        part, sources = self._of_sample(plan, rows)
         if sample.whole:
             return part, None
         plan = replace(plan, drawn=row_hashes(sample.X))
-        solution, judge = self._sum_up(plan, part, sweep)
-        tails = sweep(judge)
+        solution, judge = self._sum_up(plan, part, sources, source, nearness)
+        tails = source.reduce(judge)
         solution = replace(solution, judge=judge)
-        few = np.append(mostly_drawn(sample), False)[rows.codes] & ~rows.outlier
-        if few.any():
-            scores = scores_by_folds(self, solution, rows, plan)[few]
-            tails = tails.merged(
-                Tails.of(scores, rows.codes[few], rows.weight[few], tails.kept)
-            )
+        drawn = np.append(mostly_drawn(sample), False)[rows.codes] & ~rows.outlier
+        if drawn.any():
+            metric = plan.row_metric
+            guard = LeftOutGuard.of(nearness, solution.scorer)
+            scores = scores_by_folds(self, solution, rows, metric, guard)[drawn]
+            known = Tails.of(scores, rows.codes[drawn], rows.weight[drawn], tails.kept)
+            tails = tails.merged(known)
         return solution, tails
 
+    def _start(self, problem: TwoLayerProblem) -> tuple[TwoLayerProblem, Descent]:
+        """The problem from where to start, and how to go on."""
+        how = Descent(
+            self.tol,
+            self.max_iter,
+            self.learn_theta,
+            self.solver,
+            report=self._progress(),
+        )
+        last = self._last("first_layer", problem.W.shape) if self.max_iter else None
+        if last is not None:
+            problem = problem._replace(W=last)
+            if self.learn_theta:  # it belongs to the first layer it came with
+                problem = problem._replace(theta=self.solution_.fitted("theta"))
+        return problem, how
 
-def start(model: Any, problem: TwoLayerProblem) -> tuple[TwoLayerProblem, Descent]:
-    """The problem from where to start, and how to go on."""
-    how = Descent(
-        model.tol,
-        model.max_iter,
-        model.learn_theta,
-        model.solver,
-        report=progress(model) if model.verbose else None,
-    )
-    last = None
-    if model.warm_start and model.max_iter:
-        last = warm_start(model, "first_layer", problem.W.shape)
-    if last is not None:
-        problem = problem._replace(W=last)
-        if model.learn_theta:  # it belongs to the first layer it came with
-            problem = problem._replace(theta=model.solution_.fitted("theta"))
-    return problem, how
+    def _two_layers(
+        self,
+        points: Points,
+        dual: Array,
+        problem: TwoLayerProblem,
+        found: NonlinearSolution | SparseSolution,
+        rows: TrainingRows,
+        at: Codes | None,
+        learned: dict[str, object],
+    ) -> Solution:
+        """The model of two layers that were found for a problem.
 
+        Parameters
+        ----------
+        points : Points
+        dual : ndarray of shape (m, T)
+            First layer over the points.
+        problem : TwoLayerProblem
+        found : NonlinearSolution or SparseSolution
+        rows : TrainingRows
+        at : ndarray of shape (q,) or None
+            Numbers of the centres of the second layer; None: all rows of the problem.
+        learned : dict
+            What else was learned.
 
-def two_layers(
-    model: Any,
-    points: Points,
-    dual: Array,
-    problem: TwoLayerProblem,
-    found: Any,
-    rows: TrainingRows,
-    at: Codes | None,
-    learned: dict[str, Any],
-) -> Solution:
-    """The model of two layers that were found for a problem.
-
-    Parameters
-    ----------
-    model : estimator
-    points : Points
-    dual : ndarray of shape (m, T)
-        First layer over the points.
-    problem : TwoLayerProblem
-    found : NonlinearSolution or SparseSolution
-    rows : TrainingRows
-    at : ndarray of shape (q,) or None
-        Numbers of the centres of the second layer; None: all rows of the problem.
-    learned : dict
-        What else was learned.
-
-    Returns
-    -------
-    Solution
-    """
-    n = len(rows.codes)
-    Y = problem.Phi @ found.W
-    centres = Y if at is None else Y[at]
-    second = np.asfortranarray(found.B)
-    fitted = respond(Y[:n], centres, second, found.theta)
-    # What each row counts for in the mean of its task.
-    share = rows.weight[:, None] * problem.R[:n]
-    share /= share.sum(axis=0)
-    mean = np.einsum("it,it->t", share, fitted)
-    converged = found.converged or model.max_iter == 0
-    return Solution(
-        TwoLayers(points, dual, centres, second, found.theta, mean),
-        report=FitReport(found.objective_path * problem.unit, found.n_iter, converged),
-        learned={
-            "alpha": problem.alpha * problem.unit,
-            "theta": found.theta,
-            "dual_coef": dual,
-            "first_layer": found.W,
-            "centres": centres,
-            "second_coef": second,
-            "mean_response": mean,
-            "structure": share.T @ respond(Y[:n], Y[:n], share, found.theta),
-            **learned,
-        },
-    )
+        Returns
+        -------
+        Solution
+        """
+        n = len(rows.codes)
+        Y = problem.Phi @ found.W
+        centres = Y if at is None else Y[at]
+        second = np.asfortranarray(found.B)
+        fitted = respond(Y[:n], centres, second, found.theta)
+        # What each row counts for in the mean of its task.
+        share = rows.weight[:, None] * problem.R[:n]
+        share /= share.sum(axis=0)
+        mean = np.einsum("it,it->t", share, fitted)
+        converged = found.converged or self.max_iter == 0
+        path = found.objective_path * problem.unit
+        return Solution(
+            TwoLayers(points, dual, centres, second, found.theta, mean),
+            report=FitReport(path, found.n_iter, converged),
+            learned={
+                "alpha": problem.alpha * problem.unit,
+                "theta": found.theta,
+                "dual_coef": dual,
+                "first_layer": found.W,
+                "centres": centres,
+                "second_coef": second,
+                "mean_response": mean,
+                "structure": share.T @ respond(Y[:n], Y[:n], share, found.theta),
+                **learned,
+            },
+        )
 
 
 def with_second(
-    part: Solution, centres: Array, second: Array, mean: Array, source: str
+    part: Solution,
+    centres: Array,
+    second: Array,
+    mean: Array,
+    source: str,
+    learned: dict[str, object],
 ) -> Solution:
     """The model with another second layer, judged by rows that were not drawn.
 
-    Centres and coefficients are of shape (q, T), mean responses of shape (T,).
+    Centres and coefficients are of shape (q, T), mean responses of shape (T,); `learned` is
+    what else a user may look at.
     """
     scorer = replace(layers_of(part), centres=centres, second_coef=second, target=mean)
-    learned = {"centres": centres, "second_coef": second, "mean_response": mean}
-    source = f"{source} of rows not drawn"
+    layer = {"centres": centres, "second_coef": second, "mean_response": mean}
     return replace(
-        part, scorer=scorer, learned={**part.learned, **learned}, left_out_source=source
+        part,
+        scorer=scorer,
+        learned={**part.learned, **layer, **learned},
+        left_out_source=f"{source} of rows not drawn",
     )
 
 
@@ -264,13 +291,6 @@ def layers_of(solution: Solution) -> TwoLayers:
     layers = unguarded(solution.scorer)
     assert isinstance(layers, TwoLayers)
     return layers
-
-
-def single_task(model: Any, gram: Gram, rows: TrainingRows) -> Solution:
-    """One task has no pattern of responses to recognise: its model is the first layer alone."""
-    ridge = JointOCKSR(alpha=model.alpha)
-    found = ridge._solve(gram, rows, left_out=True)
-    return as_single_task(found, rows.weight[~rows.outlier].sum(keepdims=True))
 
 
 def as_single_task(found: Solution, total: Array) -> Solution:

@@ -16,14 +16,24 @@ from manyone._types import Codes, Labels
 from manyone.calibration.tails import Tails
 from manyone.calibration.thresholds import Calibration
 from manyone.data.labels import as_labels, encode, lookup, split_labels
-from manyone.data.rows import MISSING, TrainingRows, row_numbers, training_rows
-from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
+from manyone.data.rows import (
+    MISSING,
+    TrainingRows,
+    number_of,
+    row_numbers,
+    training_rows,
+)
+from manyone.estimators.base import OneClassEstimator
+from manyone.estimators.landmarks import LandmarkOneClass
+from manyone.fitting.independent import TaskSums
+from manyone.fitting.joint import Sums
 from manyone.fitting.passes import no_rows
 from manyone.fitting.updates import enrolled, forgotten
 from manyone.messages import shortlist, warn_user
-from manyone.models.guards import guarded_by, unguarded, with_nearness
+from manyone.metric.shrinkage import TaskWhitenings
+from manyone.models.guards import unguarded, with_nearness
 from manyone.models.scorers import InMetric
-from manyone.models.solution import Solution
+from manyone.models.solution import Judge, Solution
 
 
 class Updates:
@@ -31,12 +41,12 @@ class Updates:
 
     def enroll(
         self,
-        X: Any,
+        X: object,
         *,
-        task: Any = None,
-        outlier: Any = None,
-        sample_weight: Any = None,
-        groups: Any = None,
+        task: object = None,
+        outlier: object = None,
+        sample_weight: object = None,
+        groups: object = None,
     ) -> Self:
         """Add rows to known tasks or enrol new tasks; thresholds are set anew.
 
@@ -60,11 +70,11 @@ class Updates:
 
     def forget(
         self,
-        task: Any,
+        task: object,
         *,
-        X: Any = None,
-        outlier: Any = None,
-        sample_weight: Any = None,
+        X: object = None,
+        outlier: object = None,
+        sample_weight: object = None,
         others: Mapping[str, Any] | None = None,
     ) -> Self:
         """Remove a task and every row of it from the model.
@@ -96,16 +106,23 @@ class Updates:
 
     @abstractmethod
     def _enrolled(
-        self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any
+        self,
+        X: object,
+        task: object,
+        outlier: object,
+        sample_weight: object,
+        groups: object,
     ) -> Self:
         """Become the model with more rows, whose tasks are given."""
 
     @abstractmethod
-    def _forgotten(self, code: int, X: Any, outlier: Any, sample_weight: Any) -> Self:
+    def _forgotten(
+        self, code: int, X: object, outlier: object, sample_weight: object
+    ) -> Self:
         """Become the model without a task; of its rows what was given."""
 
 
-class Updatable(Updates, MultiTaskOneClass):
+class Updatable(Updates, LandmarkOneClass):
     """A kernel method whose model can be changed where its rows, or sums over them, are at hand.
 
     The kernel width stays what it was: the result equals a fit to the new set of rows with
@@ -124,7 +141,12 @@ class Updatable(Updates, MultiTaskOneClass):
         """The solution without the rows `gone`, which are those of the task `code`."""
 
     def _enrolled(
-        self, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any
+        self,
+        X: object,
+        task: object,
+        outlier: object,
+        sample_weight: object,
+        groups: object,
     ) -> Self:
         by_sums = self._keeps_sums("enroll")
         more, tasks = more_rows(self, X, task, outlier, sample_weight, groups)
@@ -138,11 +160,13 @@ class Updatable(Updates, MultiTaskOneClass):
             solution, rows = self._with_rows(old, more)
         return self._become(solution, rows, tasks)
 
-    def _forgotten(self, code: int, X: Any, outlier: Any, sample_weight: Any) -> Self:
+    def _forgotten(
+        self, code: int, X: object, outlier: object, sample_weight: object
+    ) -> Self:
         if self._keeps_sums("forget"):
             gone = None
             if X is not None:
-                task = np.repeat(self.tasks_[[code]], np.shape(X)[0])
+                task = np.repeat(self.tasks_[[code]], number_of(X))
                 gone = more_rows(self, X, task, outlier, sample_weight)[0]
             self._become_sums(*forgotten(self, code, gone))
             return self
@@ -159,15 +183,15 @@ class Updatable(Updates, MultiTaskOneClass):
         """Whether the model has kept sums over its rows, or else all of them."""
         if self.training_.X.shape[1]:
             return False
-        if self.solution_.state is None:
+        sums = self.solution_.state
+        if not isinstance(sums, Sums | TaskSums):
             raise ValueError(
                 f"{method}() needs all training rows to evaluate the kernel on, but this model has "
                 'kept none: it was fitted with kernel="precomputed", or with landmarks by a '
                 "version before this. Fit again, X= all rows that it is to know; "
                 "forget(task, others=...) does it, too."
             )
-        metric = self.solution_.state.plan.metric
-        adaptive = metric is not None and not metric.shared
+        adaptive = isinstance(sums.plan.metric, TaskWhitenings)
         if adaptive or self.solution_.left_out_source == "leave-group-out":
             why = 'metric="adaptive"' if adaptive else "groups="
             raise ValueError(
@@ -179,18 +203,15 @@ class Updatable(Updates, MultiTaskOneClass):
     @property
     def _fitted_as_a_whole(self) -> bool:
         """Whether rows at hand are fitted anew when some come or go: metric and landmarks are."""
-        model: Any = self
-        return (
-            isinstance(unguarded(self.solution_.scorer), InMetric)
-            or model.landmarks is not None
-        )
+        in_metric = isinstance(unguarded(self.solution_.scorer), InMetric)
+        return in_metric or self.landmarks is not None
 
     def _become(self, solution: Solution, rows: TrainingRows, tasks: Labels) -> Self:
         """Take over a solution; nothing was changed before, so a refusal leaves no trace."""
         calibrated = "calibration_" in vars(self)
         warn_of_lost_calibration(self)
         with np.errstate(under="ignore"):
-            solution = with_nearness(solution, rows, None)
+            solution = with_nearness(solution, rows)
         self.solution_ = solution
         self.training_ = rows
         self.tasks_ = tasks
@@ -199,12 +220,14 @@ class Updatable(Updates, MultiTaskOneClass):
         self._set_offsets(self.promised_rate_)
         return self
 
-    def _become_sums(self, solution: Solution, tails: Tails, tasks: Labels) -> Any:
-        """Take over a solution of landmarks; the pass that leaves rows out of it, if known."""
+    def _become_sums(
+        self, solution: Solution, tails: Tails, tasks: Labels
+    ) -> Judge | None:
+        """Take over a solution of landmarks; what leaves rows out of it, if known."""
         judge = solution.judge
         solution = replace(solution, judge=None)
         warn_of_lost_calibration(self)
-        self.solution_ = guarded_by(solution, solution.state.plan.nearness)
+        self.solution_ = solution
         self.tasks_ = tasks
         self.training_ = no_rows(len(tasks))
         if "calibration_" in vars(self):
@@ -231,7 +254,7 @@ def warn_of_lost_calibration(model: OneClassEstimator) -> None:
 
 
 def rows_to_enroll(
-    model: Any, X: Any, task: Any, outlier: Any, groups: Any
+    model: Any, X: object, task: object, outlier: object, groups: object
 ) -> tuple[Any, ...]:
     """Rows for a fitted model, the tasks of all of them, and what else is said about them."""
     check_is_fitted(model)
@@ -244,12 +267,12 @@ def rows_to_enroll(
             f"This model has {number} tasks: say with task=... where rows belong."
         )
     if task is None:
-        task = np.repeat(model.tasks_, np.shape(X)[0])
+        task = np.repeat(model.tasks_, number_of(X))
     return X, task, *rest
 
 
 def more_rows(
-    model: Any, X: Any, task: Any, *given: Any
+    model: Any, X: object, task: object, *given: Any
 ) -> tuple[TrainingRows, Labels]:
     """Rows for a fitted model, dense or sparse as its own are, and the tasks (T,) of both."""
     more, names, _ = training_rows(model, X, task, *given, reset=False)
@@ -271,7 +294,7 @@ def more_rows(
     return more.recoded(lookup(names, tasks), len(tasks)), tasks
 
 
-def code_of(model: Any, task: Any) -> int:
+def code_of(model: Any, task: object) -> int:
     """Number of a task that a model can do without, or why it cannot."""
     check_is_fitted(model)
     if isinstance(task, list | np.ndarray):
@@ -288,7 +311,7 @@ def code_of(model: Any, task: Any) -> int:
     return code
 
 
-def refit_without(model: Any, task: Any, others: Mapping[str, Any]) -> Any:
+def refit_without(model: Any, task: object, others: Mapping[str, Any]) -> Any:
     """The model, become that of other rows: those of all tasks but one."""
     tasks = np.delete(model.tasks_, code_of(model, task))
     fresh = clone(model).set_params(alarm_rate=model.promised_rate_).fit(**others)

@@ -1,31 +1,52 @@
 """Passes over Dask arrays and data frames: partials where the chunks are, one tree of merges.
 
 Nothing as long as the rows comes to the client. A step travels inside the graph of its pass, so
-that a worker which dies takes nothing along that cannot be computed again.
+that a worker which dies takes nothing along that cannot be computed again. Dask is imported when
+its rows come.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, TypeGuard, runtime_checkable
 
-import dask
-import dask.array as da
 import numpy as np
-from dask.callbacks import Callback
 
-from manyone.data.blocks import Block
-from manyone.fitting.passes import Step, Sweep
-from manyone.fitting.sources import claims_of
+from manyone._types import Labels
+from manyone.data.blocks import Block, claims_of
+from manyone.data.rows import number_of
+from manyone.data.sweeps import Part, Step, Sweep
 from manyone.progress import counted
+
+if TYPE_CHECKING:
+    import dask.array as da
+    import dask.dataframe as dd
+    from dask.delayed import Delayed
+
+    #: Rows, or one value for each, in chunks.
+    Chunked = da.Array | dd.DataFrame
+
+
+@runtime_checkable
+class Chunks(Protocol):
+    """A Dask array, data frame or series."""
+
+    def to_delayed(self) -> Labels | list[Delayed]:
+        """Its chunks."""
+
 
 # Partials that are merged at once.
 _FAN_IN = 8
 
 
-def dask_sweep(X: Any, task: Any, outlier: Any, weight: Any) -> Sweep:
+def is_dask(X: object) -> TypeGuard[Chunked]:
+    """Whether rows are a Dask array or data frame; Dask is not imported to tell."""
+    return type(X).__module__.partition(".")[0] == "dask"
+
+
+def dask_sweep(X: Chunked, task: object, outlier: object, weight: object) -> Sweep:
     """Passes over a Dask array or data frame, on whatever scheduler is in use.
 
     Parameters
@@ -38,9 +59,12 @@ def dask_sweep(X: Any, task: Any, outlier: Any, weight: Any) -> Sweep:
     -------
     callable
     """
+    import dask
+    from dask.callbacks import Callback
+
     blocks = delayed_blocks(X, task=task, outlier=outlier, weight=weight)
 
-    def sweep(step: Step) -> Any:
+    def sweep(step: Step[Part]) -> Part:
         shared = dask.delayed(step, pure=False)
         parts = [dask.delayed(_partial, pure=False)(shared, block) for block in blocks]
         while len(parts) > 1:
@@ -49,20 +73,36 @@ def dask_sweep(X: Any, task: Any, outlier: Any, weight: Any) -> Sweep:
                 for i in range(0, len(parts), _FAN_IN)
             ]
         steps = counted(range(len(blocks)))
-        with warnings.catch_warnings(), closing(steps), _OnePart(steps):
+        next(steps, None)
+
+        def tell(key: object, *_: object) -> None:
+            """Count parts; schedulers in other processes have displays of their own."""
+            if "_partial" in str(key):
+                next(steps, None)
+
+        with warnings.catch_warnings(), closing(steps), Callback(posttask=tell):
             # A step is as large as the landmarks and weights that all workers need.
             warnings.filterwarnings("ignore", "Sending large graph")
-            found = dask.compute(parts[0])[0]
-        if found is None:
+            merged: Part | None = dask.compute(parts[0])[0]
+        if merged is None:
             raise ValueError("X has no row: give at least one.")
-        return found
+        return merged
 
     return sweep
 
 
+class ChunkedMethod(Protocol):
+    """A fitted estimator, as far as the shape of its answers is known by it."""
+
+    tasks_: Labels
+
+
 def scored_lazily(
-    method: Callable[..., Any], model: Any, X: Any, given: dict[str, Any]
-) -> Any:
+    method: Callable[..., Labels],
+    model: ChunkedMethod,
+    X: Chunked,
+    given: dict[str, object],
+) -> da.Array:
     """The result of a scoring method as a Dask array, one chunk for each of `X`.
 
     Parameters
@@ -78,55 +118,61 @@ def scored_lazily(
     -------
     dask.array.Array of shape (n,) or (n, T)
     """
+    import dask
+    import dask.array as da
+
     roles = {"task": given.pop("task", None)}
-    counted = "sample_weight" in given
-    if counted:
+    has_weight = "sample_weight" in given
+    if has_weight:
         roles["weight"] = given.pop("sample_weight")
     name = method.__name__
     shared = dask.delayed(model, pure=False)
     kind = {"predict": np.int_, "predict_task": object}.get(name, np.float64)
     width = _width(name, model)
     sizes = X.chunks[0] if isinstance(X, da.Array) else [np.nan] * X.npartitions
-    chunks = []
-    for block, size in zip(delayed_blocks(X, **roles), sizes, strict=True):
-        values = dask.delayed(_scored, pure=False)(name, shared, block, given, counted)
-        chunks.append(da.from_delayed(values, (size, *width), dtype=kind))
+    score = dask.delayed(_scored, pure=False)
+    chunks = [
+        da.from_delayed(
+            score(name, shared, block, given, has_weight), (size, *width), dtype=kind
+        )
+        for block, size in zip(delayed_blocks(X, **roles), sizes, strict=True)
+    ]
     return da.concatenate(chunks, allow_unknown_chunksizes=True)
 
 
-def _width(name: str, model: Any) -> tuple[int, ...]:
+def _width(name: str, model: ChunkedMethod) -> tuple[int, ...]:
     """Shape of what a scoring method says of one row."""
     if name == "score_tasks":
         return (len(model.tasks_),)
     if name == "view_scores":
-        return (len(model.views_),)
+        return (len(getattr(model, "views_", ())),)
     return (3,) if name == "_claims_of_block" else ()
 
 
-def delayed_blocks(X: Any, **roles: Any) -> list[Any]:
+def delayed_blocks(X: Chunked, **roles: object) -> list[Delayed]:
     """One delayed :class:`Block` for every chunk of rows or partition."""
-    columns = (
-        X.rechunk({1: -1}).to_delayed() if isinstance(X, da.Array) else X.to_delayed()
-    )
-    parts = {role: _along(X, role, values) for role, values in roles.items()}
+    import dask
+    import dask.array as da
+
+    columns = X.rechunk({1: -1}) if isinstance(X, da.Array) else X
     make = dask.delayed(Block, pure=False)
+    chunks = np.ravel(columns.to_delayed())
+    parts = {
+        role: _along(X, role, values, len(chunks)) for role, values in roles.items()
+    }
     return [
-        make(
-            rows,
-            **{
-                role: values if whole else values[i]
-                for role, (values, whole) in parts.items()
-            },
-        )
-        for i, rows in enumerate(np.ravel(columns))
+        make(rows, **{role: values[i] for role, values in parts.items()})
+        for i, rows in enumerate(chunks)
     ]
 
 
-def _along(X: Any, role: str, values: Any) -> tuple[Any, bool]:
-    """Values for each chunk of `X`, or one for all: a name, or nothing."""
+def _along(X: Chunked, role: str, values: object, number: int) -> Sequence[object]:
+    """Values for each chunk of `X`: delayed ones, or a name or nothing, the same for all."""
+    import dask.array as da
+
     if values is None or isinstance(values, str):
-        return values, True
-    if not hasattr(values, "to_delayed"):  # in memory
+        return [values] * number
+    if not isinstance(values, Chunks):  # in memory
         if not isinstance(X, da.Array):
             raise ValueError(
                 f"{role} must be a column or a Dask series where X is a Dask frame."
@@ -139,45 +185,32 @@ def _along(X: Any, role: str, values: Any) -> tuple[Any, bool]:
                 f"{role} has {values.shape[0]} values but X has {X.shape[0]} rows: one per row."
             )
         values = values.rechunk((X.chunks[0],)) if known else values
-    delayed = np.ravel(values.to_delayed())
-    number = X.numblocks[0] if isinstance(X, da.Array) else X.npartitions
+    assert isinstance(values, Chunks)
+    delayed: list[object] = list(np.ravel(values.to_delayed()))
     if len(delayed) != number:
         parts = f"{role} has {len(delayed)} partitions but X has {number}"
         raise ValueError(f"{parts}: make them alike.")
-    return delayed, False
+    return delayed
 
 
-class _OnePart(Callback):
-    """Tells of every part that is done; schedulers in other processes have their own displays."""
-
-    def __init__(self, steps: Iterator[int]) -> None:
-        super().__init__(posttask=self._done)
-        self._steps = steps
-        next(steps, None)
-
-    def _done(self, key: Any, *_: Any) -> None:
-        if "_partial" in str(key):
-            next(self._steps, None)
+def _partial(step: Step[Part], block: Block) -> Part | None:
+    return step.partial(block) if number_of(block.X) else None
 
 
-def _partial(step: Step, block: Block) -> Any:
-    return step.partial(block) if len(block.X) else None
-
-
-def _merged(step: Step, parts: list[Any]) -> Any:
-    found = None
+def _merged(step: Step[Part], parts: list[Part | None]) -> Part | None:
+    merged = None
     for part in parts:
         if part is not None:
-            found = part if found is None else step.merge(found, part)
-    return found
+            merged = part if merged is None else step.merge(merged, part)
+    return merged
 
 
 def _scored(
     name: str,
-    model: Any,
+    model: ChunkedMethod,
     block: Block,
-    given: dict[str, Any],
+    given: dict[str, object],
     counted: bool,
-) -> Any:
+) -> Labels:
     claims = claims_of(block, counted)
     return np.asarray(getattr(model, name)(block.X, **claims, **given))

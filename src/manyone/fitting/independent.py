@@ -9,26 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from manyone._types import Array, Codes, Labels
 from manyone.calibration.tails import IntoTails, Tails
 from manyone.data import checks
-from manyone.data.blocks import Block, stacked
+from manyone.data.blocks import stacked
 from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.memory import refuse_beyond_memory
 from manyone.data.rows import MISSING, CodedRows, TrainingRows, renumbered
-from manyone.fitting.joint import Sums
+from manyone.data.sweeps import Source
 from manyone.fitting.left_out import KnownScores, LeaveOut
 from manyone.fitting.plan import Plan, sample_size
 from manyone.fitting.statistics import AddUp, Ridge, Statistics, solve_statistics
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import Kernel
 from manyone.metric.shrinkage import TaskWhitenings, Whitening
-from manyone.models.guards import Nearness, lowered, unit_of
-from manyone.models.solution import Solution
+from manyone.models.guards import LeftOutGuard, Nearness
+from manyone.models.solution import Judge, Solution
 from manyone.models.task_expansions import TaskExpansions
 from manyone.threads import on_threads
 
@@ -52,7 +52,6 @@ class TaskPlans:
         All rows of the tasks without a plan, and outliers of every task.
     plans : dict of int to Plan
         Of the other tasks, by number.
-    nearness : Nearness or None
     metric : Whitening or None
     drawn : ndarray of shape (s,)
         See :class:`~manyone.engines.Plan`.
@@ -62,7 +61,6 @@ class TaskPlans:
     kernel: Kernel
     few: TrainingRows
     plans: dict[int, Plan]
-    nearness: Nearness | None = None
     metric: Whitening | TaskWhitenings | None = None
     drawn: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
 
@@ -99,9 +97,14 @@ class TaskPlans:
             )
 
         plans = dict(on_threads(planned, large.tolist()))
-        return cls(tasks, kernel, few, plans, None, metric)
+        return cls(tasks, kernel, few, plans, metric)
 
-    def parts(self, rows: Any) -> Iterator[tuple[int, Codes, CodedRows]]:
+    def grouped(self, rows: TrainingRows) -> TaskPlans:
+        """The same with groups for the rows of small tasks, from all rows."""
+        small = ~np.isin(rows.codes, list(self.plans))
+        return replace(self, few=rows.take(np.flatnonzero(small)))
+
+    def parts(self, rows: CodedRows) -> Iterator[tuple[int, Codes, CodedRows]]:
         """Rows of each task that has a plan, with outliers of every task: numbers, and rows."""
         order = np.argsort(rows.codes, kind="stable")
         shared, *starts = np.searchsorted(rows.codes[order], [0, *self.plans])
@@ -113,9 +116,34 @@ class TaskPlans:
                 yield task, which, replace(rows.take(which), codes=codes)
 
 
-def of_task(metric: Any, task: int) -> Any:
+def of_task(
+    metric: Whitening | TaskWhitenings | None, task: int
+) -> Whitening | TaskWhitenings | None:
     """The metric of one task alone, where each has its own."""
-    return metric if metric is None or metric.shared else metric.take(np.array([task]))
+    if isinstance(metric, TaskWhitenings):
+        return metric.take(np.array([task]))
+    return metric
+
+
+@dataclass(frozen=True, eq=False)
+class TaskSums:
+    """What rows of tasks that are alone are added to, and taken from, without a new fit.
+
+    Attributes
+    ----------
+    plan : TaskPlans
+    statistics : dict of int to Statistics
+        Of each task that has a plan, by number.
+    alpha : float
+        The ridge that was asked for.
+    tails : Tails
+        Left-out scores of these tasks.
+    """
+
+    plan: TaskPlans
+    statistics: dict[int, Statistics]
+    alpha: float
+    tails: Tails
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,11 +152,7 @@ class AddUpEach:
 
     plans: TaskPlans
 
-    def partial(self, block: Block) -> dict[int, Statistics]:
-        """Statistics of one block."""
-        return self.of(block.checked().coded(self.plans.tasks))
-
-    def of(self, rows: Any) -> dict[int, Statistics]:
+    def of(self, rows: CodedRows) -> dict[int, Statistics]:
         """Statistics of rows whose tasks are numbers."""
 
         def add_up(part: tuple[int, Codes, CodedRows]) -> tuple[int, Statistics]:
@@ -143,7 +167,7 @@ class AddUpEach:
 
 
 @dataclass(frozen=True, eq=False)
-class LeaveOutEach(IntoTails):
+class LeaveOutEach(IntoTails, Judge):
     """The pass that leaves every row of every task with a plan out.
 
     Scores of the other rows are `known`.
@@ -151,20 +175,19 @@ class LeaveOutEach(IntoTails):
 
     plans: TaskPlans
     ridges: dict[int, Ridge]
-    unit: float
+    guard: LeftOutGuard
     known: KnownScores | None = None
 
-    def partial(self, block: Block) -> Tails:
-        """Left-out scores of one block."""
-        return self.of(block.checked().coded(self.plans.tasks))
+    @property
+    def leaves_groups(self) -> bool:
+        """See :class:`Judge`."""
+        return True
 
-    def of(self, rows: Any) -> Tails:
+    def of(self, rows: CodedRows) -> Tails:
         """Tails of the left-out scores of rows whose tasks are numbers and have a plan."""
-        scores = self._of_plans(rows)
-        plans = self.plans
-        return Tails.known(scores, rows, len(plans.tasks))
+        return Tails.known(self._of_plans(rows), rows, len(self.plans.tasks))
 
-    def judged(self, rows: Any) -> Array:
+    def judged(self, rows: CodedRows) -> Array:
         """Left-out scores (n,); NaN for outliers, and for rows that shaped the landmarks."""
         scores = self._of_plans(rows)
         if self.known is None:
@@ -172,51 +195,49 @@ class LeaveOutEach(IntoTails):
         known = self.known.judged(rows)
         return np.where(np.isnan(known), scores, known)
 
-    def _of_plans(self, rows: Any) -> Array:
+    def _of_plans(self, rows: CodedRows) -> Array:
         def judge(part: tuple[int, Codes, CodedRows]) -> tuple[Codes, Array]:
             task, which, own = part
             normal = ~own.outlier  # outliers of every task are part of all
-            step = LeaveOut(self._plan(task), self.ridges[task], self.unit)
+            plan = replace(self.plans.plans[task], drawn=self.plans.drawn)
+            step = LeaveOut(plan, self.ridges[task], LeftOutGuard(None, 0.0))
             return which[normal], step.judged(own)[normal]
 
         scores = np.full(len(rows.codes), np.nan)
         for which, found in on_threads(judge, self.plans.parts(rows)):
             scores[which] = found
+        judged = np.flatnonzero(~np.isnan(scores))
+        scores[judged] = self.guard.lower(scores[judged], rows.take(judged))
         return scores
-
-    def _plan(self, task: int) -> Plan:
-        plan = self.plans.plans[task]
-        nearness = self.plans.nearness
-        if nearness is not None:
-            # Of the tasks that a plan of one task counts, this is the first.
-            first = np.arange(len(self.plans.tasks))
-            first[[0, task]] = [task, 0]
-            nearness = nearness.recoded(first)
-        return replace(plan, nearness=nearness, drawn=self.plans.drawn)
 
 
 class Parts(NamedTuple):
     """All tasks together, the solution of those solved exactly, and the ridges of the others."""
 
     scorer: TaskExpansions
-    learned: dict[str, Any]
+    learned: dict[str, object]
     exact: Solution | None
     ridges: dict[int, Ridge]
 
 
 def independent_passes(
-    plans: TaskPlans, sweep: Any, alpha: float, exact: Exact
+    plans: TaskPlans,
+    source: Source,
+    alpha: float,
+    exact: Exact,
+    nearness: Nearness | None,
 ) -> tuple[Solution, Tails]:
     """Minimise ``sum_i w_i |f_t(x_i) - r_i|^2 + alpha |f_t|^2`` over the rows of each task t alone.
 
     Parameters
     ----------
     plans : TaskPlans
-    sweep : callable
-        Runs a pass, see :func:`manyone.engines.fit`.
+    source : Source
     alpha : float
     exact : callable
         Solves small tasks.
+    nearness : Nearness or None
+        What left-out scores are lowered by.
 
     Returns
     -------
@@ -225,46 +246,35 @@ def independent_passes(
     tails : Tails
         What thresholds and p-values need of them.
     """
-    statistics = sweep(AddUpEach(plans)) if plans.plans else {}
-    sums = Sums(plans, statistics, alpha, Tails.none(len(plans.tasks)))
-    return independent_of_sums(sums, sweep, exact)
+    statistics = source.reduce(AddUpEach(plans)) if plans.plans else {}
+    sums = TaskSums(plans, statistics, alpha, Tails.none(len(plans.tasks)))
+    return independent_of_sums(sums, source, exact, nearness)
 
 
 def independent_of_sums(
-    sums: Sums,
-    sweep: Any,
-    exact: Exact,
-    judged: tuple[TrainingRows, Array] | None = None,
+    sums: TaskSums, source: Source, exact: Exact, nearness: Nearness | None
 ) -> tuple[Solution, Tails]:
-    """The model that sums have, whose tails are those of other rows of tasks with a plan.
+    """Solve all tasks from their sums; earlier left-out scores of large tasks stay.
 
-    Rows of the others that are not drawn are judged anew, or have been `judged`: rows, and scores.
+    Rows of small tasks are judged anew, but for those that shaped the metric.
     """
     plans = sums.plan
-    tails = sums.tails
+    n_tasks = len(plans.tasks)
     found = _solved(plans, sums.statistics, sums.alpha, exact)
-    unit = unit_of(found.scorer)
-    judge = LeaveOutEach(plans, found.ridges, unit)
-    small = Tails.none(len(plans.tasks))
-    anew = judged is None
-    if judged is None and found.exact is not None:
+    guard = LeftOutGuard.of(nearness, found.scorer)
+    judge = LeaveOutEach(plans, found.ridges, guard)
+    small = Tails.none(n_tasks)
+    if found.exact is not None:
         assert found.exact.left_out is not None
-        new = np.flatnonzero(~np.isin(row_hashes(plans.few.X), plans.drawn))
-        judged = plans.few.take(new), found.exact.left_out[new]
-    if judged is not None:
-        normal = np.flatnonzero(~judged[0].outlier)
-        few = judged[0].take(normal)
-        scores = judged[1][normal]
-        scores = lowered(scores, few, plans.nearness, unit)
+        new = ~np.isin(row_hashes(plans.few.X), plans.drawn) & ~plans.few.outlier
+        few = plans.few.take(new)
+        scores = guard.lower(found.exact.left_out[new], few)
         X = few.X if plans.metric is None else plans.metric.apply(few.X, few.codes)
-        seen = found.scorer.own(X, few.codes)
-        small = Tails.known(scores, few, len(plans.tasks), seen)
+        small = Tails.known(scores, few, n_tasks, found.scorer.own(X, few.codes))
         judge = replace(judge, known=KnownScores.among(few, scores))
+    tails = sums.tails
     if plans.plans:
-        tails = tails.merged(sweep(judge))
-    if not anew:
-        tails = tails.merged(small)
-        small = Tails.none(len(plans.tasks))
+        tails = tails.merged(source.reduce(judge))
     solution = Solution(
         found.scorer,
         learned=found.learned,
@@ -293,7 +303,8 @@ def _solved(plans: TaskPlans, statistics: Each, alpha: float, exact: Exact) -> P
     if len(small):
         own = replace(few, X=X, codes=renumbered(few.codes, small), n_tasks=len(small))
         solved = exact(Gram(Points(plans.kernel, X)), own, alpha)
-        scorer: Any = solved.scorer
+        scorer = solved.scorer
+        assert isinstance(scorer, TaskExpansions)
         used[small] = solved.learned["alpha"]
         mean[small] = scorer.target
         shared_coef[:, small] = scorer.shared_coef

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
+from manyone._types import Array
 from manyone.calibration.tails import Tails
+from manyone.data.sweeps import Source
 from manyone.fitting.left_out import LeaveOut, LeftOut
 from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import AddUp, Statistics, solve_statistics
 from manyone.kernels.gram import Expansion
-from manyone.models.guards import unit_of
+from manyone.models.guards import LeftOutGuard, Nearness
 from manyone.models.resemblance import Resemblance
 from manyone.models.solution import Solution
 
@@ -21,33 +22,35 @@ class Sums:
 
     Attributes
     ----------
-    plan : Plan or TaskPlans
-    statistics : Statistics, or dict of int to Statistics
-        Of each task that has a plan of its own, by number.
+    plan : Plan
+    statistics : Statistics
     alpha : float
         The ridge that was asked for.
     tails : Tails
         Left-out scores.
     scale : float or ndarray of shape (T,)
-        What those of rows that were there were multiplied by when others came or went.
+        Factor of earlier left-out scores at the last update.
     """
 
-    plan: Any
-    statistics: Any
+    plan: Plan
+    statistics: Statistics
     alpha: float
     tails: Tails
-    scale: Any = 1.0
+    scale: Array | float = 1.0
 
 
-def joint_passes(plan: Plan, sweep: Any, alpha: float) -> tuple[Solution, Tails]:
+def joint_passes(
+    plan: Plan, source: Source, alpha: float, nearness: Nearness | None
+) -> tuple[Solution, Tails]:
     """Minimise ``sum_i w_i |f(x_i) - r_i|^2 + alpha |f|^2`` over functions of the landmarks.
 
     Parameters
     ----------
     plan : Plan
-    sweep : callable
-        Runs a pass, see :func:`manyone.engines.fit`.
+    source : Source
     alpha : float
+    nearness : Nearness or None
+        What left-out scores are lowered by.
 
     Returns
     -------
@@ -56,19 +59,20 @@ def joint_passes(plan: Plan, sweep: Any, alpha: float) -> tuple[Solution, Tails]
     tails : Tails
         What thresholds and p-values need of them.
     """
-    statistics = sweep(AddUp(plan))
-    step = leaving_out(plan, statistics, alpha)
-    solution, tails = joint_solution_of(
-        step, statistics, alpha, step.finished(sweep(step))
-    )
+    statistics = source.reduce(AddUp(plan))
+    step = leaving_out(plan, statistics, alpha, nearness)
+    found = step.finished(source.reduce(step))
+    solution, tails = joint_solution_of(step, statistics, alpha, found)
     return replace(solution, judge=step), tails
 
 
-def leaving_out(plan: Plan, statistics: Statistics, alpha: float) -> LeaveOut:
+def leaving_out(
+    plan: Plan, statistics: Statistics, alpha: float, nearness: Nearness | None
+) -> LeaveOut:
     """The last pass, for the solution that statistics have."""
     ridge = solve_statistics(plan, statistics, alpha)
-    unit = unit_of(Expansion(plan.points, ridge.coef, ridge.mean_response))
-    return LeaveOut(plan, ridge, unit)
+    scorer = Expansion(plan.points, ridge.coef, ridge.mean_response)
+    return LeaveOut(plan, ridge, LeftOutGuard.of(nearness, scorer))
 
 
 def joint_solution_of(
@@ -76,7 +80,7 @@ def joint_solution_of(
     statistics: Statistics,
     alpha: float,
     found: LeftOut,
-    scale: Any = 1.0,
+    scale: Array | float = 1.0,
 ) -> tuple[Solution, Tails]:
     """The model, and the tails of its left-out scores, from what the last pass found."""
     sums = Sums(step.plan, statistics, alpha, found.tails, scale)

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.linalg import blas
 
-from manyone._types import Array, Codes
+from manyone._types import Array, Codes, Rows
 from manyone.calibration.tails import Tails
-from manyone.data.blocks import Block, added, by_task, kernel_blocks
+from manyone.data.blocks import added, by_task, kernel_blocks
 from manyone.data.groups import leaving_together
 from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.rows import CodedRows, TrainingRows
 from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import Ridge
-from manyone.models.guards import lowered, unit_of
-from manyone.models.solution import Solution
+from manyone.models.guards import LeftOutGuard
+from manyone.models.solution import Judge
 from manyone.solvers.leave_blocks import (
     scores_without_blocks,
     solve_primal_without_blocks,
@@ -32,7 +31,7 @@ from manyone.threads import on_threads, solve_lower
 
 #: Takes rows (b, d), their tasks and weights (b,), and returns left-out scores (b,) and
 #: those of the model of all rows.
-Score = Callable[[Any, Codes, Array], tuple[Array, Array]]
+Score = Callable[[Rows, Codes, Array], tuple[Array, Array]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +57,9 @@ class LeftOut:
     mass: Array
 
 
-def tails_of(plan: Plan, rows: Any, score: Score, unit: float, width: int) -> Tails:
+def tails_of(
+    plan: Plan, rows: CodedRows, score: Score, guard: LeftOutGuard, width: int
+) -> Tails:
     """Tails of the left-out scores of normal rows that had no part in the landmarks.
 
     Parameters
@@ -67,8 +68,7 @@ def tails_of(plan: Plan, rows: Any, score: Score, unit: float, width: int) -> Ta
     rows : CodedRows
     score : callable
         See `Score`.
-    unit : float
-        Of what lowers the scores of rows far from everything.
+    guard : LeftOutGuard
     width : int
         Floats that `score` needs for each row.
 
@@ -76,12 +76,12 @@ def tails_of(plan: Plan, rows: Any, score: Score, unit: float, width: int) -> Ta
     -------
     Tails
     """
-    scores, seen = judged_rows(plan, rows, score, unit, width)
+    scores, seen = judged_rows(plan, rows, score, guard, width)
     return Tails.known(scores, rows, len(plan.tasks), seen)
 
 
 def judged_rows(
-    plan: Plan, rows: CodedRows, score: Score, unit: float, width: int
+    plan: Plan, rows: CodedRows, score: Score, guard: LeftOutGuard, width: int
 ) -> tuple[Array, Array]:
     """Left-out scores (n,), and those of the model of all rows; see `tails_of`.
 
@@ -95,7 +95,7 @@ def judged_rows(
         numbers = np.flatnonzero(judged) + part.start
         block = rows.take(numbers)
         left_out, of_all = score(block.X, block.codes, block.weight)
-        return numbers, lowered(left_out, block, plan.nearness, unit), of_all
+        return numbers, guard.lower(left_out, block), of_all
 
     blocks = kernel_blocks(len(rows.codes), width)
     for numbers, left_out, of_all in on_threads(judge, blocks):
@@ -105,20 +105,20 @@ def judged_rows(
 
 
 @dataclass(frozen=True, eq=False)
-class KnownScores:
+class KnownScores(Judge):
     """Left-out scores (k,) of rows, found by their content and task: `keys` (k,), ascending."""
 
     keys: Hashes
     scores: Array
 
     @classmethod
-    def among(cls, rows: Any, scores: Array) -> KnownScores:
+    def among(cls, rows: CodedRows, scores: Array) -> KnownScores:
         """Scores (k,) of rows whose tasks are numbers."""
         keys = _keys(rows)
         order = np.argsort(keys)
         return cls(keys[order], scores[order])
 
-    def judged(self, rows: Any) -> Array:
+    def judged(self, rows: CodedRows) -> Array:
         """Scores (n,) of rows whose tasks are numbers; NaN where there is none."""
         keys = _keys(rows)
         place = np.searchsorted(self.keys, keys)
@@ -126,54 +126,42 @@ class KnownScores:
         return np.where(known, np.append(self.scores, np.nan)[place], np.nan)
 
 
-def _keys(rows: Any) -> Hashes:
+def _keys(rows: CodedRows) -> Hashes:
     """A number for the content and the task of each row, shape (b,)."""
     return row_hashes(rows.X) + np.asarray(rows.codes, dtype=np.uint64) * np.uint64(
         2**32 + 1
     )
 
 
-def scores_by_folds(
-    model: Any, solution: Solution, rows: TrainingRows, plan: Any
-) -> Array:
-    """Scores (n,) of the rows of an estimator by refits without them, as a plan lowers them."""
-    scores = model._judged_by_folds(solution, rows, plan.metric).left_out
-    normal = ~rows.outlier
-    unit = unit_of(solution.scorer)
-    few = rows.take(normal)
-    scores[normal] = lowered(scores[normal], few, plan.nearness, unit)
-    return np.asarray(scores)
-
-
 @dataclass(frozen=True, eq=False)
-class LeaveOut:
+class LeaveOut(Judge):
     """The pass that leaves every row out.
 
     Parameters
     ----------
     plan : Plan
     ridge : Ridge
-    unit : float
-        Of what lowers the scores of rows far from everything.
+    guard : LeftOutGuard
     """
 
     plan: Plan
     ridge: Ridge
-    unit: float
+    guard: LeftOutGuard
 
-    def partial(self, block: Block) -> LeftOut:
-        """Left-out scores of one block."""
-        return self.of(block.checked().coded(self.plan.tasks))
+    @property
+    def leaves_groups(self) -> bool:
+        """See :class:`Judge`."""
+        return True
 
-    def of(self, rows: Any) -> LeftOut:
+    def of(self, rows: CodedRows) -> LeftOut:
         """Tails of the left-out scores of rows whose tasks are numbers, and sums over them."""
         return self.gathered(rows)[0]
 
-    def judged(self, rows: Any) -> Array:
+    def judged(self, rows: CodedRows) -> Array:
         """Left-out scores (n,); NaN for outliers, and for rows that shaped the landmarks."""
         return self.gathered(rows)[1]
 
-    def gathered(self, rows: Any) -> tuple[LeftOut, Array]:
+    def gathered(self, rows: CodedRows) -> tuple[LeftOut, Array]:
         """What `of` and `judged` give."""
         tasks = np.unique(rows.codes[~rows.outlier])
         scores = np.full(len(rows.codes), np.nan)
@@ -181,16 +169,18 @@ class LeaveOut:
         mass = np.zeros(len(tasks))
 
         seen = np.full(len(rows.codes), np.inf)
-        grouped = isinstance(rows, TrainingRows) and rows.group is not None
+        together = None
+        if isinstance(rows, TrainingRows) and rows.group is not None:
+            together = rows
 
-        def judge(part: slice) -> tuple[Codes, Array, Any, Array]:
+        def judge(part: slice) -> tuple[Codes, Array, tuple[Codes, Array], Array]:
             normal = np.flatnonzero(~rows.outlier[part]) + part.start
             few = rows.take(normal)
             found, half, shares, seen[normal] = self.without_guard(
                 few.X, few.codes, few.weight
             )
-            if not grouped:
-                found = lowered(found, few, self.plan.nearness, self.unit)
+            if together is None:
+                found = self.guard.lower(found, few)
             found[~self.plan.unseen(rows.X[normal])] = np.nan
             present, summing = by_task(rows.codes[normal], shares)
             return normal, found, (present, summing.sum(axis=1)), summing @ half
@@ -201,9 +191,9 @@ class LeaveOut:
             place = np.searchsorted(tasks, present)
             values[place] += sums
             mass[place] += shares
-        if grouped:
+        if together is not None:
             new = np.flatnonzero(self.plan.unseen(rows.X))
-            scores[new] = self._without_groups(rows.take(new))
+            scores[new] = self._without_groups(together.take(new))
         tails = Tails.known(scores, rows, len(self.plan.tasks), seen)
         return LeftOut(tails, tasks, values, mass), scores
 
@@ -233,7 +223,7 @@ class LeaveOut:
         told = rows.weight, rows.codes, ridge.counts, ridge.mean_response
         scores = scores_without_blocks(solved, leaving, residual, *told)
         few = rows.take(normal)
-        scores[normal] = lowered(scores[normal], few, plan.nearness, self.unit)
+        scores[normal] = self.guard.lower(scores[normal], few)
         return scores
 
     def merge(self, one: LeftOut, other: LeftOut) -> LeftOut:
@@ -248,7 +238,7 @@ class LeaveOut:
         return replace(found, values=values)
 
     def without_guard(
-        self, X: Any, codes: Codes, weight: Array
+        self, X: Rows, codes: Codes, weight: Array
     ) -> tuple[Array, Array, Array, Array]:
         """Left-out scores (b,), ``Q^-1 k`` of each row (b, m), ``w / (1 - leverage)`` (b,).
 

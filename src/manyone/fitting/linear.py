@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh
 
-from manyone._types import Array, Codes
+from manyone._types import Array, Codes, Rows
 from manyone.calibration.tails import IntoTails, Tails
-from manyone.data.blocks import Block
 from manyone.data.rows import CodedRows
 from manyone.fitting.left_out import judged_rows, tails_of
 from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import Statistics, symmetric
+from manyone.models.guards import LeftOutGuard
+from manyone.models.solution import Judge
 from manyone.solvers.eigenbasis import eigenbasis
 from manyone.solvers.ridge import effective_alpha, left_out_mean, one_minus_leverage
-from manyone.threads import solve_lower
 
 
 class LinearProblem(NamedTuple):
@@ -69,7 +69,7 @@ def linear_problem(statistics: Statistics, alpha: float) -> LinearProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class LeaveOutOfStructure(IntoTails):
+class LeaveOutOfStructure(IntoTails, Judge):
     """The pass that leaves every row out, the structure held fixed.
 
     See :func:`manyone.solvers.eigenbasis.left_out_scores_of_structure`.
@@ -86,8 +86,7 @@ class LeaveOutOfStructure(IntoTails):
     Q : ndarray of shape (T, T)
         These eigenvectors.
     counts, mean_response : ndarray of shape (T,)
-    unit : float
-        Of what lowers the scores of rows far from everything.
+    guard : LeftOutGuard
     """
 
     plan: Plan
@@ -97,17 +96,17 @@ class LeaveOutOfStructure(IntoTails):
     Q: Array
     counts: Array
     mean_response: Array
-    unit: float
+    guard: LeftOutGuard
 
     @classmethod
-    def of(
+    def by(
         cls,
         plan: Plan,
         problem: LinearProblem,
         B: Array,
         counts: Array,
         mean: Array,
-        unit: float,
+        guard: LeftOutGuard,
     ) -> LeaveOutOfStructure:
         """The pass for a structure B (T, T) that was found."""
         lam = problem.eigenvalues * problem.unit
@@ -116,22 +115,25 @@ class LeaveOutOfStructure(IntoTails):
         shrunk = alpha / (lam[:, None] * np.maximum(values, 0.0) + alpha)
         targets = problem.M * np.sqrt(problem.unit)
         return cls(
-            plan, problem.V / np.sqrt(lam), targets, shrunk, Q, counts, mean, unit
+            plan, problem.V / np.sqrt(lam), targets, shrunk, Q, counts, mean, guard
         )
 
-    def partial(self, block: Block) -> Tails:
-        """Left-out scores of one block."""
-        rows = block.checked().coded(self.plan.tasks)
-        width = 3 * len(self.basis) + 6 * len(self.Q)
-        return tails_of(self.plan, rows, self._scores, self.unit, width)
+    @property
+    def _width(self) -> int:
+        """Floats that the scores of a row need."""
+        return 3 * len(self.basis) + 6 * len(self.Q)
+
+    def of(self, rows: CodedRows) -> Tails:
+        """Tails of the left-out scores of rows whose tasks are numbers."""
+        return tails_of(self.plan, rows, self._scores, self.guard, self._width)
 
     def judged(self, rows: CodedRows) -> Array:
         """Left-out scores (n,); NaN for outliers, and for rows that shaped the landmarks."""
-        width = 3 * len(self.basis) + 6 * len(self.Q)
-        return judged_rows(self.plan, rows, self._scores, self.unit, width)[0]
+        scores, _ = judged_rows(self.plan, rows, self._scores, self.guard, self._width)
+        return scores
 
-    def _scores(self, X: Any, codes: Codes, weight: Array) -> tuple[Array, Array]:
-        own = solve_lower(self.plan.factor, self.plan.values(X)) @ self.basis
+    def _scores(self, X: Rows, codes: Codes, weight: Array) -> tuple[Array, Array]:
+        own = self.plan.features(X) @ self.basis
         back = self.Q[codes]
         mine = own * self.targets.T[codes]
         residuals = back - own @ ((1.0 - self.shrunk) * (self.targets @ self.Q))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from manyone._types import Array, Labels
-from manyone.data.blocks import Block, normal_rows
-from manyone.data.rows import row_blocks
+from manyone._types import Array
+from manyone.data.rows import CodedRows, row_blocks
 from manyone.data.sample import Sample
+from manyone.data.sweeps import Source
 from manyone.metric.shrinkage import Whitening, whitening_of_sums
 
 
@@ -40,30 +40,25 @@ class AddSpread:
 
     Parameters
     ----------
-    tasks : ndarray of shape (T,)
-        Labels, sorted.
     mean : ndarray of shape (T, d)
         Of all normal rows of each task.
     unit : float
         What rows are divided by, so that their squares neither overflow nor vanish.
     """
 
-    tasks: Labels
     mean: Array
     unit: float
 
-    def partial(self, block: Block) -> Spread:
-        """Sums over one block."""
-        rows = block.checked().coded(self.tasks)
+    def of(self, rows: CodedRows) -> Spread:
+        """Sums over rows whose tasks are numbers."""
         d = self.mean.shape[1]
-        normal = normal_rows(rows)
-        X = rows.X[normal]
-        codes = rows.codes[normal]
-        weight = rows.weight[normal]
+        normal = rows.take(~rows.outlier) if rows.outlier.any() else rows
+        codes = normal.codes
+        weight = normal.weight
         scatter = np.zeros((d, d))
         fourth = 0.0
         for part in row_blocks(len(codes), 3 * d):
-            centred = (X[part] - self.mean[codes[part]]) / self.unit
+            centred = (normal.X[part] - self.mean[codes[part]]) / self.unit
             norms = np.einsum("ij,ij->i", centred, centred)
             fourth += float(weight[part] @ norms**2)
             centred *= np.sqrt(weight[part])[:, None]
@@ -72,19 +67,22 @@ class AddSpread:
 
     def merge(self, one: Spread, other: Spread) -> Spread:
         """Sums over the rows of both."""
-        parts: Any = zip(one, other, strict=True)
-        return Spread(*(mine + more for mine, more in parts))
+        return Spread(
+            one.scatter + other.scatter,
+            one.fourth + other.fourth,
+            one.total + other.total,
+            one.n_rows + other.n_rows,
+        )
 
 
-def metric_of(sample: Sample, sweep: Any) -> Whitening:
+def metric_of(sample: Sample, source: Source) -> Whitening:
     """The pooled whitening of all rows, see :func:`~manyone.metric.shrinkage.pooled_whitening`.
 
     Parameters
     ----------
     sample : Sample
         With sums of the columns.
-    sweep : callable
-        Runs a pass, see :func:`manyone.engines.fit`.
+    source : Source
 
     Returns
     -------
@@ -94,7 +92,7 @@ def metric_of(sample: Sample, sweep: Any) -> Whitening:
     mean = sample.means()
     apart = sample.X[normal] - mean[sample.codes[normal]]
     unit = float(np.abs(apart).max(initial=0.0)) or 1.0
-    spread = sweep(AddSpread(sample.tasks, mean, unit))
+    spread = source.reduce(AddSpread(mean, unit))
     return whitening_of_sums(
         spread.scatter, spread.fourth, spread.total, spread.n_rows, unit
     )

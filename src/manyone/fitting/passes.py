@@ -1,262 +1,84 @@
-"""Fits by passes over blocks of rows: the same few lines, wherever the blocks are.
-
-An engine is a function ``sweep(step)``: it calls ``step.partial(block)`` for every block and merges
-what comes back, two neighbours at a time, by ``step.merge``. Steps and what they return can be
-pickled; neither grows with the number of rows.
-"""
+"""Fits by passes over blocks of rows: the same few lines, wherever the blocks are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sized
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from functools import reduce
-from typing import Any, NamedTuple, Protocol
+from dataclasses import replace
+from typing import ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from manyone._types import Labels
+from manyone._types import Array, Labels, Metric, Rows
 from manyone.calibration.tails import Tails, seen_scores
-from manyone.capabilities import DECLARED, methods_that
-from manyone.data.blocks import Block, RowsBlock
+from manyone.calibration.thresholds import Calibration
+from manyone.capabilities import Capabilities
 from manyone.data.checks import refuse_landmarks, warn_of_copies
 from manyone.data.hashing import row_hashes
 from manyone.data.rows import TrainingRows
 from manyone.data.sample import Sample, TakeSample, refuse_unusable
-from manyone.fitting.independent import TaskPlans
-from manyone.fitting.left_out import KnownScores, scores_by_folds
+from manyone.data.sweeps import RowsSweep, Source, Sweep, Swept
+from manyone.fitting.independent import TaskPlans, TaskSums
+from manyone.fitting.joint import Sums
+from manyone.fitting.left_out import KnownScores
 from manyone.fitting.metric import metric_of
 from manyone.fitting.plan import Plan, sample_size, seed_of
-from manyone.kernels.gram import Gram
-from manyone.kernels.kernel import VALUES_ONLY, Kernel
+from manyone.kernels.gram import Gram, KernelChoice
+from manyone.kernels.kernel import Kernel
 from manyone.metric.shrinkage import TaskWhitenings, Whitening
-from manyone.models.guards import guarded_by, nearness_of, raw_kernel
+from manyone.models.guards import LeftOutGuard, Nearness, nearness_of, raw_kernel
 from manyone.models.scorers import behind_metric
-from manyone.models.solution import Solution
-from manyone.progress import counted
+from manyone.models.solution import Judge, Solution
 from manyone.threads import threads_for_blocks
 
-# Metrics that sums over rows give.
-_METRICS = ("plain", "whitened")
+
+class LandmarkMethod(KernelChoice, Protocol):
+    """An estimator with landmarks, as far as fits by passes know it."""
+
+    can: ClassVar[Capabilities]
+    metric: Metric
+    alpha: float
+    random_state: object
+    alarm_rate: float | None
+    n_features_in_: int
+    label_columns_: dict[str, str]
+    feature_names_in_: Labels
+    tasks_: Labels
+    solution_: Solution
+    training_: TrainingRows
+    calibration_: Calibration
+
+    @property
+    def landmarks(self) -> int | None:
+        """Rows that stand for all."""
+
+    def _validate_params(self) -> None: ...
+
+    def _solve_passes(
+        self,
+        plan: Plan | TaskPlans,
+        source: Source,
+        sample: Sample,
+        nearness: Nearness | None,
+    ) -> tuple[Solution, Tails | None]: ...
+
+    def _learned_metric(
+        self, rows: TrainingRows
+    ) -> tuple[Whitening | TaskWhitenings, TrainingRows]: ...
+
+    def _judged_by_folds(
+        self,
+        solution: Solution,
+        rows: TrainingRows,
+        metric: Whitening | TaskWhitenings | None,
+    ) -> Solution: ...
+
+    def _warn(self, solution: Solution, X: Rows) -> None: ...
+
+    def _set_offsets(self, alarm_rate: float | None) -> None: ...
 
 
-class Step(Protocol):
-    """One pass over all blocks."""
-
-    def partial(self, block: Any) -> Any:
-        """What one block gives."""
-
-    def merge(self, one: Any, other: Any) -> Any:
-        """What two sets of blocks give together, `other` being the one that follows `one`."""
-
-
-#: Runs one pass over all blocks.
-Sweep = Callable[[Any], Any]
-
-
-def local_sweep(blocks: Iterable[Block]) -> Sweep:
-    """One block after the other, in this process.
-
-    Parameters
-    ----------
-    blocks : iterable of Block
-        Iterated over anew by every pass.
-
-    Returns
-    -------
-    callable
-    """
-
-    def sweep(step: Step) -> Any:
-        parts = map(
-            step.partial, counted(blocks) if isinstance(blocks, Sized) else blocks
-        )
-        try:
-            first = next(parts)
-        except StopIteration:
-            raise ValueError("There is no block of rows: give at least one.") from None
-        return reduce(step.merge, parts, first)
-
-    return sweep
-
-
-def fit(model: Any, sweep: Sweep) -> Any:
-    """Fit an estimator with `landmarks` to rows that only passes over blocks can see.
-
-    The first pass samples rows of every task, and landmarks and widths are chosen from them; the
-    second adds up statistics, which are solved; the third leaves every row out and keeps what
-    thresholds and p-values need of its score. A whitened metric takes one more, after the first.
-    Methods that learn from a sample (``can.sample_rows``) are fitted to it as to any rows in memory
-    where it holds all of them.
-
-    Parameters
-    ----------
-    model : estimator
-        One that declares ``can.blocks``, with landmarks; a :class:`~manyone.CombinedOneClass` of
-        such, or an :class:`~manyone.AutoOneClass`.
-    sweep : callable
-        Runs a pass: ``sweep(step)`` is ``step.partial`` of all blocks, merged by ``step.merge``.
-
-    Returns
-    -------
-    model
-        Fitted.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from manyone import JointOCKSR
-    >>> from manyone.engines import Block, fit, local_sweep
-    >>> rng = np.random.default_rng(0)
-    >>> blocks = [Block(rng.normal(size=(50, 2)), ["ann", "bob"] * 25) for _ in range(3)]
-    >>> model = fit(JointOCKSR(landmarks=20, random_state=0), local_sweep(blocks))
-    >>> model.tasks_.tolist(), model.calibration_.counts.tolist()
-    (['ann', 'bob'], [75.0, 75.0])
-    """
-    if not hasattr(model, "_fit_passes"):
-        raise ValueError(
-            "engines.fit takes an estimator with landmarks, a CombinedOneClass of such, or an "
-            f"AutoOneClass; got a {type(model).__name__}. Transform rows where blocks are made, "
-            "and fit the last step. TableModel.fit takes files, functions and Dask frames."
-        )
-    return model._fit_passes(sweep)
-
-
-def refuse_whole_rows(model: Any, groups: Any) -> None:
-    """Raise where a model wants all rows at once and they come in blocks."""
-    if why := why_whole_rows(model, groups):
-        able = methods_that("blocks")
-        if hasattr(model, "estimators"):
-            able = [name for name in able if DECLARED[name].updates]
-        raise ValueError(
-            f"{why}, but X comes in blocks. Use {' or '.join(able)} with landmarks=1000 "
-            "or so."
-        )
-
-
-def why_whole_rows(model: Any, groups: Any) -> str:
-    """Why a model has to see all rows at once; empty where passes over blocks will do."""
-    if hasattr(model, "estimators"):
-        for name, view in model._views():
-            why = why_whole_rows(view, groups)
-            if why or not view.can.updates:
-                return why or f"The view {name!r} is a {type(view).__name__}"
-        return ""
-    if not getattr(model, "can", None) or not model.can.blocks:
-        return f"{type(model).__name__} needs all rows in memory"
-    if model.landmarks is None:
-        return "Without landmarks all rows are needed in memory"
-    if model.kernel in VALUES_ONLY:
-        return f"kernel={model.kernel!r} has no rows"
-    if model.metric not in _METRICS:
-        return f"metric={model.metric!r} needs all rows in memory"
-    if groups is not None:
-        return "groups= needs all rows in memory, as those of a group may be in many blocks"
-    return ""
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What a pass has seen: number of rows, and the sum of their hashes in any order."""
-
-    n_rows: int
-    hashes: int
-
-    def __add__(self, other: Seen) -> Seen:
-        """What two passes over different rows have seen."""
-        return Seen(self.n_rows + other.n_rows, (self.hashes + other.hashes) % 2**64)
-
-
-@dataclass(frozen=True)
-class _Watched:
-    """A step that also says which rows it saw; blocks without rows give nothing."""
-
-    step: Step
-
-    def partial(self, block: Block) -> tuple[Seen, Any] | None:
-        """What one block gives."""
-        if np.shape(block.X)[0] == 0:
-            return None
-        checked = block.checked()
-        hashes = int(row_hashes(checked.X).sum(dtype=np.uint64))
-        return Seen(checked.X.shape[0], hashes), self.step.partial(checked)
-
-    def merge(self, one: Any, other: Any) -> Any:
-        """What two sets of blocks give together."""
-        if one is None:
-            return other
-        if other is None:
-            return one
-        return one[0] + other[0], self.step.merge(one[1], other[1])
-
-
-class SteadySweep:
-    """Passes that must all see the same rows: sums of different rows are no model.
-
-    Parameters
-    ----------
-    sweep : callable
-        Runs a pass.
-    """
-
-    def __init__(self, sweep: Sweep) -> None:
-        self._sweep = sweep
-        self._first: Seen | None = None
-
-    def __call__(self, step: Step) -> Any:
-        """Run a pass, and compare what it saw with what the first one saw."""
-        merged = self._sweep(_Watched(step))
-        if merged is None:
-            raise ValueError("No block has a row: give at least one row.")
-        seen, result = merged
-        first = seen if self._first is None else self._first
-        self._first = first
-        if seen == first:
-            return result
-        change = (
-            f"the first pass saw {first.n_rows:,} rows, a later one {seen.n_rows:,}"
-        )
-        if seen.n_rows == first.n_rows:
-            change = f"two passes saw {seen.n_rows:,} rows of different values"
-        raise ValueError(
-            f"The rows of X changed during the fit: {change}. A function must yield the same rows "
-            "whenever it is called; write rows that are random, or still arrive, to a file first."
-        )
-
-
-def steady(sweep: Sweep) -> Sweep:
-    """Passes that notice when rows change."""
-    watched = isinstance(sweep, SteadySweep | RowsSweep)
-    return sweep if watched else SteadySweep(sweep)
-
-
-def fit_by_passes(model: Any, sweep: Sweep) -> Any:
-    """Fit one estimator with landmarks; see `fit`."""
-    calibrate = model.alarm_rate is not None
-    return fit_judged(model, steady(sweep), calibrate=calibrate)[0]
-
-
-class RowsSweep:
-    """Passes over training rows at hand, which are one block.
-
-    Parameters
-    ----------
-    block : RowsBlock
-    """
-
-    def __init__(self, block: RowsBlock) -> None:
-        self.block = block
-
-    def __call__(self, step: Step) -> Any:
-        """Run a pass."""
-        return step.partial(self.block)
-
-
-def sweep_of_rows(model: Any, rows: TrainingRows, tasks: Labels) -> RowsSweep:
-    """Passes over rows at hand, whose columns the model knows already."""
-    names = getattr(model, "feature_names_in_", None)
-    columns = getattr(model, "label_columns_", {})
-    return RowsSweep(RowsBlock(rows, tasks, names, columns))
+#: An estimator with landmarks, of whatever class.
+Fitted = TypeVar("Fitted", bound=LandmarkMethod)
 
 
 class Solved(NamedTuple):
@@ -266,86 +88,99 @@ class Solved(NamedTuple):
     ----------
     solution : Solution
         Behind its metric, without guards.
-    plan : Plan or TaskPlans
     sample : Sample
+    nearness : Nearness or None
+    metric : Whitening, TaskWhitenings or None
     tails : Tails or None
         Left-out scores; None: there is no closed form.
-    judge : Any
-        Has ``judged(rows)``; None as well.
+    judge : Judge or None
+        Knows the left-out score of every row; None as well.
     """
 
     solution: Solution
-    plan: Any
     sample: Sample
+    nearness: Nearness | None
+    metric: Whitening | TaskWhitenings | None
     tails: Tails | None
-    judge: Any
+    judge: Judge | None
 
 
-def solved(model: Any, sweep: Sweep, kernel: Kernel | None = None) -> Solved:
+def solved(model: LandmarkMethod, sweep: Sweep, kernel: Kernel | None = None) -> Solved:
     """Sample, metric, landmarks and solution of rows, wherever they are.
 
     The model is not changed. Without a kernel, its width follows from the sample.
     """
+    assert model.landmarks is not None
     seed = seed_of(model.random_state)
     whitened = model.metric == "whitened"
     metric: Whitening | TaskWhitenings | None = None
     grouped = None
     if isinstance(sweep, RowsSweep):
-        refuse_landmarks(sweep.block.rows, model.landmarks)
-        if sweep.block.rows.group is not None:
-            grouped = sweep.block.rows
-    if model.metric == "adaptive":
-        assert isinstance(sweep, RowsSweep)
-        rows = replace(sweep.block.rows, group=None)
-        metric, rows = model._learned_metric(rows)
-        sweep = RowsSweep(replace(sweep.block, rows=rows))
+        rows = sweep.block.rows
+        refuse_landmarks(rows, model.landmarks)
+        if rows.group is not None:
+            grouped = rows
+        if model.metric == "adaptive":
+            metric, trusted = model._learned_metric(replace(rows, group=None))
+            sweep = RowsSweep(replace(sweep.block, rows=trusted))
     least = 1 if model.can.joint else model.landmarks + 1
-    size = max(sample_size(model.landmarks), model.can.sample_rows)
-    sample = sweep(TakeSample(size, seed, whitened, least))
+    sample = sweep(TakeSample(rows_to_sample(model), seed, whitened, least))
     refuse_unusable(sample)
+    source = Swept(sweep, sample.tasks)
     # Two layers are learned from the sample by BLAS; all else is blocks of rows.
     spread = nullcontext() if model.can.sample_rows else threads_for_blocks()
     with np.errstate(under="ignore"), spread:
         if whitened:
-            metric = metric_of(sample, sweep)
-        plan = _planned(model, sample, seed, metric, grouped, kernel)
-        solution, tails = model._solve_passes(plan, sweep, sample)
+            metric = metric_of(sample, source)
+        plan = _planned(model, sample, seed, metric, kernel)
+        if grouped is not None and isinstance(plan, TaskPlans):
+            plan = plan.grouped(grouped)
+        nearness = _nearness(model, sample, plan, grouped)
+        solution, tails = model._solve_passes(plan, source, sample, nearness)
     judge = solution.judge
     solution = behind_metric(replace(solution, judge=None), metric)
-    return Solved(solution, plan, sample, tails, judge)
+    return Solved(solution, sample, nearness, metric, tails, judge)
 
 
-def fit_judged(model: Any, sweep: Sweep, *, calibrate: bool) -> tuple[Any, Any]:
-    """The fitted model, and what gives the left-out scores of its rows."""
+def rows_to_sample(model: LandmarkMethod) -> int:
+    """Rows that landmarks, widths and, of two layers, the first are chosen from."""
+    assert model.landmarks is not None
+    return max(sample_size(model.landmarks), model.can.sample_rows)
+
+
+def fit_judged(
+    model: Fitted, sweep: Sweep, *, calibrate: bool
+) -> tuple[Fitted, Judge | None]:
+    """The fitted model, and what gives the left-out scores of its rows if they are wanted."""
     model._validate_params()
-    found = solved(model, sweep)
-    plan, sample, tails, judge = found[1:]
+    solution, sample, nearness, metric, tails, judge = solved(model, sweep)
     remember_columns(model, sample)
-    with np.errstate(under="ignore"):
-        solution = guarded_by(found.solution, plan.nearness)
-    rows = sweep.block.rows if isinstance(sweep, RowsSweep) else None
-    # So few rows shape the metric much: thresholds come from folds.
-    size = max(sample_size(model.landmarks), model.can.sample_rows)
-    shaped = plan.metric is not None and not (
-        plan.metric.shared and sample.n_rows > size
-    )
-    grouped = rows is not None and rows.group is not None
-    if tails is None or shaped or (grouped and judge is None):
-        if rows is None:
-            rows = sample.rows().by_task()
-        solution, tails, judge = _by_folds(model, plan, solution, rows)
-    elif grouped:
-        solution = replace(solution, left_out_source="leave-group-out")
-    elif solution.left_out_source.startswith("leave-one-out"):
-        warn_of_copies(sample.X[~sample.outlier], sample.weight[~sample.outlier])
-    calibration = tails.calibration(len(plan.tasks), solution.left_out_source)
-    model._warn(solution, sample.X)
-    model.training_ = no_rows(len(plan.tasks))
-    model.tasks_ = plan.tasks
-    model.solution_ = solution
-    model.__dict__.pop("calibration_", None)
+    guard = LeftOutGuard.of(nearness, solution.scorer)
+    solution = guard.around(solution)
     if calibrate:
-        model.calibration_ = calibration
+        rows = sweep.block.rows if isinstance(sweep, RowsSweep) else None
+        grouped = rows is not None and rows.group is not None
+        # So few rows shape the metric much: thresholds come from folds.
+        few = sample.n_rows <= rows_to_sample(model)
+        shaped = metric is not None and (few or not metric.shared)
+        together = judge is not None and (judge.leaves_groups or not grouped)
+        if tails is None or shaped or not together:
+            if rows is None:
+                rows = sample.rows().by_task()
+            solution, tails, judge = _by_folds(model, guard, metric, solution, rows)
+        elif grouped:
+            solution = replace(solution, left_out_source="leave-group-out")
+        elif solution.left_out_source.startswith("leave-one-out"):
+            warn_of_copies(sample.X[~sample.outlier], sample.weight[~sample.outlier])
+    model._warn(solution, sample.X)
+    model.training_ = no_rows(len(sample.tasks))
+    model.tasks_ = sample.tasks
+    model.solution_ = solution
+    vars(model).pop("calibration_", None)
+    if calibrate:
+        assert tails is not None
+        n_tasks = len(sample.tasks)
+        model.calibration_ = tails.calibration(n_tasks, solution.left_out_source)
     model._set_offsets(model.alarm_rate if calibrate else None)
     return model, judge
 
@@ -359,56 +194,90 @@ def no_rows(n_tasks: int) -> TrainingRows:
 
 
 def _by_folds(
-    model: Any, plan: Any, solution: Solution, rows: TrainingRows
+    model: LandmarkMethod,
+    guard: LeftOutGuard,
+    metric: Whitening | TaskWhitenings | None,
+    solution: Solution,
+    rows: TrainingRows,
 ) -> tuple[Solution, Tails, KnownScores]:
     """Solution, tails and scores of rows at hand that are judged by refits without them."""
-    scores = scores_by_folds(model, solution, rows, plan)
+    scores = scores_by_folds(model, solution, rows, metric, guard)
     normal = np.flatnonzero(~rows.outlier)
     seen = seen_scores(scores, rows, solution.own)
     tails = Tails.known(scores, rows, rows.n_tasks, seen)
     state = solution.state
-    if state is not None:
+    if isinstance(state, Sums | TaskSums):
         state = replace(state, tails=tails)
     known = KnownScores.among(rows.take(normal), scores[normal])
     solution = replace(solution, left_out_source="folds", state=state)
     return solution, tails, known
 
 
+def scores_by_folds(
+    model: LandmarkMethod,
+    solution: Solution,
+    rows: TrainingRows,
+    metric: Whitening | TaskWhitenings | None,
+    guard: LeftOutGuard,
+) -> Array:
+    """Scores (n,) of the rows of an estimator by refits without them, lowered by a guard."""
+    scores = model._judged_by_folds(solution, rows, metric).left_out
+    assert scores is not None
+    normal = np.flatnonzero(~rows.outlier)
+    scores[normal] = guard.lower(scores[normal], rows.take(normal))
+    return scores
+
+
 def _planned(
-    model: Any,
+    model: LandmarkMethod,
     sample: Sample,
     seed: int,
     metric: Whitening | TaskWhitenings | None,
-    grouped: TrainingRows | None,
     kernel: Kernel | None,
-) -> Any:
-    """The plan for a sample, or one for each large task, with the parameters of an estimator.
-
-    Rows that have groups say themselves how far from each other is usual.
-    """
+) -> Plan | TaskPlans:
+    """The plan for a sample, or one for each large task, with the parameters of an estimator."""
+    assert model.landmarks is not None
     rows = sample.rows()
     moved = rows
     if metric is not None:
         moved = replace(rows, X=metric.apply(rows.X, rows.codes))
     kernel = Gram.of(moved, model, kernel).points.kernel
-    kind: Any = Plan if model.can.joint else TaskPlans
-    plan = kind.of(kernel, rows, sample.tasks, model.landmarks, seed, metric)
-    size = max(sample_size(model.landmarks), model.can.sample_rows)
-    if metric is not None and sample.n_rows <= size:
-        plan = replace(plan, drawn=row_hashes(sample.X))
-    elif model.can.joint:
-        plan = plan.learned(sample, model.alpha)
+    plan: Plan | TaskPlans
+    drawn = None
+    if metric is not None and sample.n_rows <= rows_to_sample(model):
+        drawn = row_hashes(sample.X)  # all of them shaped the metric
+    if not model.can.joint:
+        plan = TaskPlans.of(kernel, rows, sample.tasks, model.landmarks, seed, metric)
+        return plan if drawn is None else replace(plan, drawn=drawn)
+    plan = Plan.of(kernel, rows, sample.tasks, model.landmarks, seed, metric)
+    if drawn is None:
+        return plan.learned(sample, model.alpha)
+    return replace(plan, drawn=drawn)
+
+
+def _nearness(
+    model: LandmarkMethod,
+    sample: Sample,
+    plan: Plan | TaskPlans,
+    grouped: TrainingRows | None,
+) -> Nearness | None:
+    """What tells rows far from everything; None where the kernel is not one of a distance.
+
+    Rows that have groups say themselves how far from each other is usual.
+    """
+    assert model.landmarks is not None
+    kernel = plan.kernel
     if not kernel.fading:
-        return plan
+        return None
     # A task with nearly all rows must not make those of all others unusual.
     rows = sample.rows(own_weight=True).by_task() if grouped is None else grouped
     all_rows = model.can.joint and sample.whole and len(rows.codes) <= model.landmarks
-    if metric is not None:
+    if plan.metric is not None:
         kernel = raw_kernel(kernel, rows.X)
-    return replace(plan, nearness=nearness_of(kernel, rows, all_rows=all_rows)[0])
+    return nearness_of(kernel, rows, all_rows=all_rows)[0]
 
 
-def remember_columns(model: Any, sample: Sample) -> None:
+def remember_columns(model: LandmarkMethod, sample: Sample) -> None:
     """Say how many columns there are, and their names."""
     model.n_features_in_ = sample.X.shape[1]
     model.label_columns_ = dict(sample.label_columns)

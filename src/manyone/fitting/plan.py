@@ -7,11 +7,11 @@ them are taken in the same features.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import solve_triangular
+from sklearn.utils import check_random_state
 
 from manyone._types import Array, Labels, Mask, Rows
 from manyone.data.hashing import Hashes, row_hashes
@@ -20,18 +20,41 @@ from manyone.data.sample import Sample
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import Kernel
 from manyone.kernels.landmarks import landmark_features
-from manyone.metric.shrinkage import Whitening
-from manyone.models.guards import Nearness
+from manyone.metric.shrinkage import TaskWhitenings, Whitening
 from manyone.solvers.landmark_positions import solve_landmark_positions
 from manyone.solvers.ridge import effective_alpha
+from manyone.threads import solve_lower
 
 # Rows to choose from, for each landmark, and at least.
 _CHOICE = 10
 _FEWEST = 10_240
 # Landmarks that are moved: it costs their number cubed, and beyond this more of them are cheaper.
 _MOST_MOVED = 512
-# Smallest eigenvalue of the landmarks' kernel matrix from which kernel values may be squared.
-_WELL_APART = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class FirstLayer:
+    """Rows as the responses of all tasks to them.
+
+    Parameters
+    ----------
+    points : Points
+    coef : ndarray of shape (m, T)
+    metric : Whitening or None
+        What rows go through before they are compared with the points.
+    """
+
+    points: Points
+    coef: Array
+    metric: Whitening | None = None
+
+    def apply(self, X: Rows) -> Array:
+        """Responses (b, T) to rows (b, d)."""
+        X = X if self.metric is None else self.metric.apply(X)
+        Y = np.empty((X.shape[0], self.coef.shape[1]))
+        for rows, K in self.points.blocks(X):
+            Y[rows] = K @ self.coef
+        return Y
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,16 +67,11 @@ class Plan:
         Labels, sorted.
     points : Points
         The landmarks, with the kernel.
-    factor : ndarray of shape (m, m)
-        L, lower Cholesky factor of their kernel matrix.
+    factor : ndarray of shape (m, m) or None
+        L, lower Cholesky factor of their kernel matrix. None: features are kernel values.
     hashes : ndarray of shape (m,)
         Of the rows that became landmarks, or that these started from.
-    nearness : Nearness or None
-        What lowers the scores of rows far from everything, where the kernel is one of a distance.
-    direct : bool
-        Whether statistics are taken of kernel values instead of feature rows: that saves a
-        triangular solve per row, and squares the condition number of L.
-    metric : Whitening, first layer of two, or None
+    metric : Whitening, TaskWhitenings of one task, FirstLayer or None
         What rows go through before they are compared with the landmarks.
     drawn : ndarray of shape (s,)
         Hashes of rows that shaped the landmarks: their left-out scores would be too good.
@@ -61,11 +79,9 @@ class Plan:
 
     tasks: Labels
     points: Points
-    factor: Array
+    factor: Array | None
     hashes: Hashes
-    nearness: Nearness | None = None
-    direct: bool = False
-    metric: Any = None
+    metric: Whitening | TaskWhitenings | FirstLayer | None = None
     drawn: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
 
     @classmethod
@@ -76,9 +92,9 @@ class Plan:
         tasks: Labels,
         landmarks: int,
         seed: int,
-        metric: Whitening | None = None,
+        metric: Whitening | TaskWhitenings | None = None,
     ) -> Plan:
-        """Landmarks from rows, without nearness, whatever their order and the names of their tasks.
+        """Landmarks from rows, whatever their order and the names of their tasks.
 
         Parameters
         ----------
@@ -101,9 +117,7 @@ class Plan:
         features = landmark_features(kernel, Z, landmarks, rng, tol=1e-15)[1]
         points = Points(kernel, Z[features.pivots])
         factor = np.asfortranarray(features.factor)
-        direct = smallest_eigenvalue(factor) > _WELL_APART
-        hashes = row_hashes(X[features.pivots])
-        return cls(tasks, points, factor, hashes, direct=direct, metric=metric)
+        return cls(tasks, points, factor, row_hashes(X[features.pivots]), metric)
 
     def learned(self, sample: Sample, alpha: float) -> Plan:
         """Landmarks moved to where they serve the regression of all tasks best.
@@ -112,7 +126,7 @@ class Plan:
         the rows that they are where such rows are few beside them or beside the tasks, where more
         than 512 make up for it, for sparse rows, a single task, and kernels other than "rbf".
         """
-        kernel = self.points.kernel
+        kernel = self.kernel
         some = sample.quarter()
         n_tasks = len(self.tasks)
         m = len(self.points)
@@ -122,7 +136,7 @@ class Plan:
             return self
         rows = some.rows()
         unit = np.sqrt(kernel.gamma[0])
-        X = kernel.scaled(rows.X if self.metric is None else self.metric.apply(rows.X))
+        X = kernel.scaled(self.in_metric(rows.X))
         Z = kernel.scaled(self.points.X)
         ridge = float(effective_alpha(alpha, rows.weight.sum()))
         codes = np.where(rows.outlier, MISSING, rows.codes)
@@ -134,10 +148,8 @@ class Plan:
         factor = np.asfortranarray(features.factor)
         points = Points(kernel, Z[features.pivots])
         hashes = self.hashes[features.pivots]
-        direct = smallest_eigenvalue(factor) > _WELL_APART
         drawn = row_hashes(some.X)
-        plan = replace(self, points=points, factor=factor, hashes=hashes)
-        return replace(plan, direct=direct, drawn=drawn)
+        return replace(self, points=points, factor=factor, hashes=hashes, drawn=drawn)
 
     def unseen(self, X: Rows) -> Mask:
         """Which rows (b, d) had no part in the landmarks, shape (b,)."""
@@ -145,34 +157,43 @@ class Plan:
             return np.ones(X.shape[0], dtype=bool)
         return np.isin(row_hashes(X), self.drawn, invert=True)
 
+    @property
+    def kernel(self) -> Kernel:
+        """Of rows in the metric."""
+        return self.points.kernel
+
+    @property
+    def row_metric(self) -> Whitening | TaskWhitenings | None:
+        """The learned metric, of a plan for rows."""
+        assert not isinstance(self.metric, FirstLayer)
+        return self.metric
+
+    def in_metric(self, X: Rows) -> Rows:
+        """Rows (b, d) as they are compared with the landmarks."""
+        return X if self.metric is None else self.metric.apply(X)
+
     def values(self, X: Rows) -> Array:
         """Kernel values of rows (b, d) against the landmarks, shape (b, m)."""
-        return self.points.values(X if self.metric is None else self.metric.apply(X))
+        return self.points.values(self.in_metric(X))
 
     def features(self, X: Rows) -> Array:
         """Feature rows (b, m) of rows (b, d)."""
-        return solve_triangular(
-            self.factor, self.values(X).T, lower=True, check_finite=False
-        ).T
+        values = self.values(X)
+        return values if self.factor is None else solve_lower(self.factor, values)
 
     def expand(self, W: Array) -> Array:
         """Coefficients of the landmarks (m, T) for weights of the features (m, T)."""
+        if self.factor is None:
+            return W
         return solve_triangular(
             self.factor, W, lower=True, trans="T", check_finite=False
         )
 
     def diagonal(self, X: Rows) -> Array:
         """k(x, x) of rows (b, d), shape (b,)."""
-        if self.points.kernel.fading:
+        if self.kernel.fading:
             return np.ones(X.shape[0])
-        return self.points.diagonal(X if self.metric is None else self.metric.apply(X))
-
-
-def smallest_eigenvalue(factor: Array) -> float:
-    """About the smallest eigenvalue of ``L L'``: one over the estimated 1-norm of its inverse."""
-    norm = float(np.abs(factor @ factor.T).sum(axis=0).max())
-    reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")
-    return float(reciprocal) * norm
+        return self.points.diagonal(self.in_metric(X))
 
 
 def sample_size(n_landmarks: int) -> int:
@@ -180,10 +201,8 @@ def sample_size(n_landmarks: int) -> int:
     return max(_FEWEST, _CHOICE * n_landmarks)
 
 
-def seed_of(random_state: Any) -> int:
+def seed_of(random_state: object) -> int:
     """One number that the sample and the landmarks follow from."""
     if isinstance(random_state, int | np.integer):
         return int(random_state) % 2**32
-    from sklearn.utils import check_random_state
-
     return int(check_random_state(random_state).randint(2**31 - 1))

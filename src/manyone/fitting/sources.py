@@ -6,18 +6,20 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
-from manyone.data.blocks import Block
+from manyone._types import Labels
+from manyone.capabilities import methods_that
+from manyone.data.blocks import Block, claims_of
 from manyone.data.rows import in_memory
-from manyone.fitting.passes import (
-    Sweep,
-    local_sweep,
-    refuse_whole_rows,
-    why_whole_rows,
-)
+from manyone.data.sweeps import Sweep, local_sweep
+from manyone.fitting.dask import dask_sweep, is_dask, scored_lazily
+
+if TYPE_CHECKING:
+    import dask.array as da
 
 # Rows of an array or a file that make one block.
 _ROWS = 2**16
@@ -25,18 +27,26 @@ _ROWS = 2**16
 
 @dataclass(frozen=True, eq=False)
 class ArrayBlocks:
-    """Rows in a file that is mapped into memory, cut into blocks."""
+    """Rows (n, d) in a file that is mapped into memory, cut into blocks.
 
-    whole: Block
+    Parameters
+    ----------
+    X : memmap of shape (n, d)
+    task, outlier, weight : ndarray of shape (n,) or None
+    """
+
+    X: np.memmap
+    task: Labels | None
+    outlier: Labels | None
+    weight: Labels | None
 
     def __iter__(self) -> Iterator[Block]:
         """Start again with the first block."""
-        for start in range(0, self.whole.X.shape[0], _ROWS):
+        for start in range(0, self.X.shape[0], _ROWS):
             rows = slice(start, start + _ROWS)
-            parts = (self.whole.task, self.whole.outlier, self.whole.weight)
-            yield Block(
-                self.whole.X[rows], *(None if p is None else p[rows] for p in parts)
-            )
+            roles = (self.task, self.outlier, self.weight)
+            parts = (None if role is None else role[rows] for role in roles)
+            yield Block(self.X[rows], *parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +87,7 @@ class ParquetBlocks:
                     yield Block(table, self.task, self.outlier, weight)
 
 
-def _parquet() -> Any:
+def _parquet() -> ModuleType:
     try:
         import pyarrow.parquet as pq
     except ImportError as error:
@@ -91,7 +101,7 @@ def _parquet() -> Any:
 class CalledBlocks:
     """Blocks that a function yields, called anew for every pass."""
 
-    function: Callable[[], Iterable[Any]]
+    function: Callable[[], Iterable[object]]
 
     def __iter__(self) -> Iterator[Block]:
         """Call the function again."""
@@ -100,7 +110,9 @@ class CalledBlocks:
             yield given if isinstance(given, Block) else Block(*parts)
 
 
-def blocks_of(X: Any, task: Any = None, outlier: Any = None, weight: Any = None) -> Any:
+def blocks_of(
+    X: object, task: object = None, outlier: object = None, weight: object = None
+) -> Iterable[Block] | None:
     """Blocks of rows that are not in memory, to be iterated over again and again; None if they are.
 
     Parameters
@@ -116,22 +128,16 @@ def blocks_of(X: Any, task: Any = None, outlier: Any = None, weight: Any = None)
     iterable of Block or None
     """
     if isinstance(X, np.memmap):
-        given = [
-            part if part is None else np.asarray(part)
-            for part in (task, outlier, weight)
-        ]
-        return ArrayBlocks(Block(X, *given))
+        roles = (task, outlier, weight)
+        given = (None if role is None else np.asarray(role) for role in roles)
+        return ArrayBlocks(X, *given)
     if isinstance(X, str | os.PathLike):
-        for name, value in (
-            ("task", task),
-            ("outlier", outlier),
-            ("sample_weight", weight),
-        ):
-            if not (value is None or isinstance(value, str)):
-                raise ValueError(
-                    f"X is a file: {name} must name its column; got {value!r:.60}."
-                )
-        return ParquetBlocks(_files(Path(X)), task, outlier, weight)
+        columns = (
+            _column("task", task),
+            _column("outlier", outlier),
+            _column("sample_weight", weight),
+        )
+        return ParquetBlocks(_files(Path(X)), *columns)
     if isinstance(X, Iterator):
         raise ValueError(
             "X is an iterator, which can be read once, but a fit passes over the rows three times. "
@@ -145,6 +151,13 @@ def blocks_of(X: Any, task: Any = None, outlier: Any = None, weight: Any = None)
             )
         return CalledBlocks(X)
     return None
+
+
+def _column(role: str, name: object) -> str | None:
+    """The name of a column of a file, or why it is none."""
+    if name is None or isinstance(name, str):
+        return name
+    raise ValueError(f"X is a file: {role} must name its column; got {name!r:.60}.")
 
 
 def _files(path: Path) -> list[Path]:
@@ -163,27 +176,53 @@ def _files(path: Path) -> list[Path]:
 
 
 def sweep_of(
-    X: Any, task: Any = None, outlier: Any = None, weight: Any = None
+    X: object, task: object = None, outlier: object = None, weight: object = None
 ) -> Sweep:
     """How to pass over rows, wherever they are; see :func:`blocks_of` for what is given."""
     if is_dask(X):
-        from manyone.fitting.dask import dask_sweep
-
         return dask_sweep(X, task, outlier, weight)
     blocks = blocks_of(X, task, outlier, weight)
-    return local_sweep(
-        [Block(X, task, outlier, weight).checked()] if blocks is None else blocks
-    )
+    if blocks is None:
+        return local_sweep([Block(X, task, outlier, weight).checked()])
+    return local_sweep(blocks)
+
+
+class PassesMethod(Protocol):
+    """An estimator, as far as it says what it can be fitted to."""
+
+    can_pass: ClassVar[tuple[str, ...]]
+
+    @property
+    def landmarks(self) -> int | None:
+        """Rows that stand for all."""
+
+    def _why_whole_rows(self, groups: object) -> str | None:
+        """Why it has to see all rows at once; None where passes over blocks will do."""
+
+
+def refuse_whole_rows(model: PassesMethod, groups: object) -> None:
+    """Raise where a model wants all rows at once and they come in blocks."""
+    reason = model._why_whole_rows(groups)
+    if reason is not None:
+        able = " or ".join(methods_that(*model.can_pass))
+        raise ValueError(
+            f"{reason}, but X comes in blocks. Use {able} with landmarks=1000 or so."
+        )
 
 
 def sweep_over(
-    model: Any, X: Any, task: Any, outlier: Any, sample_weight: Any, groups: Any
+    model: PassesMethod,
+    X: object,
+    task: object,
+    outlier: object,
+    sample_weight: object,
+    groups: object,
 ) -> Sweep | None:
     """How to pass over the rows that an estimator is given; None: it wants them all at once."""
     # A memory-mapped array can be read whole by a model without landmarks.
     mapped = isinstance(X, np.memmap) and model.landmarks is None
     at_hand = mapped or in_memory(X)
-    if at_hand and why_whole_rows(model, groups):
+    if at_hand and model._why_whole_rows(groups) is not None:
         return None
     sweep = sweep_of(X, task, outlier, sample_weight)
     if not at_hand:
@@ -191,37 +230,29 @@ def sweep_over(
     return sweep
 
 
+class FittedMethod(Protocol):
+    """A fitted estimator, as far as blocks are scored by it."""
+
+    n_features_in_: int
+    tasks_: Labels
+
+
 def scored_by_blocks(
-    method: Callable[..., Any], model: Any, X: Any, given: dict[str, Any]
-) -> Any:
+    method: Callable[..., Labels],
+    model: FittedMethod,
+    X: object,
+    given: dict[str, object],
+) -> Labels | da.Array:
     """What a scoring method says of rows that are not in memory, block by block."""
     if is_dask(X):
-        from manyone.fitting.dask import scored_lazily
-
         return scored_lazily(method, model, X, given)
     counted = "sample_weight" in given
     task = given.pop("task", None)
     blocks = blocks_of(X, task, None, given.pop("sample_weight", None))
-    parts = []
-    for block in blocks:
-        parts.append(method(model, block.X, **claims_of(block, counted), **given))
+    assert blocks is not None
+    parts = [
+        method(model, block.X, **claims_of(block, counted), **given) for block in blocks
+    ]
     if not parts:
         parts.append(method(model, np.empty((0, model.n_features_in_)), **given))
     return np.concatenate(parts)
-
-
-def claims_of(block: Block, counted: bool) -> dict[str, Any]:
-    """What a scoring method is told of a block; counts only where it asks for them."""
-    claims = {} if block.task is None else {"task": block.task}
-    if counted:
-        if block.outlier is not None:
-            raise ValueError(
-                "X is to hold normal rows only: yield no known outliers with its blocks."
-            )
-        claims["sample_weight"] = block.weight
-    return claims
-
-
-def is_dask(X: Any) -> bool:
-    """Whether rows are a Dask array or data frame; Dask is not imported to tell."""
-    return type(X).__module__.partition(".")[0] == "dask"

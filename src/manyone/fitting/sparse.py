@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from manyone._types import Array, Codes
+from manyone._types import Array, Codes, Rows
 from manyone.calibration.tails import IntoTails, Tails
-from manyone.data.blocks import Block
 from manyone.data.hashing import row_hashes
 from manyone.data.rows import CodedRows
 from manyone.fitting.left_out import judged_rows
 from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import AddUp, Statistics
+from manyone.models.guards import LeftOutGuard
+from manyone.models.solution import Judge
 from manyone.solvers.sparse import as_lasso
 from manyone.solvers.sparse_group_lasso import solve_sparse_group_lasso
 from manyone.solvers.two_layer_landmarks import add_rounding
@@ -62,10 +63,6 @@ class AddUpFolds:
 
     plan: Plan
 
-    def partial(self, block: Block) -> list[Statistics]:
-        """Statistics of the folds of one block."""
-        return self.of(block.checked().coded(self.plan.tasks))
-
     def of(self, rows: CodedRows) -> list[Statistics]:
         """Statistics of the folds of rows whose tasks are numbers."""
         return [AddUp(self.plan).of(part) for part in dealt(self.plan, rows)]
@@ -76,7 +73,7 @@ class AddUpFolds:
 
 
 @dataclass(frozen=True, eq=False)
-class JudgeFolds(IntoTails):
+class JudgeFolds(IntoTails, Judge):
     """The pass that scores every row that was not drawn by the layer without its fold.
 
     Parameters
@@ -84,17 +81,15 @@ class JudgeFolds(IntoTails):
     plan : Plan
         Of the second layer.
     layers : list of LassoLayer
-    unit : float
-        Of what lowers the scores of rows far from everything.
+    guard : LeftOutGuard
     """
 
     plan: Plan
     layers: list[LassoLayer]
-    unit: float
+    guard: LeftOutGuard
 
-    def partial(self, block: Block) -> Tails:
-        """Scores of one block."""
-        rows = block.checked().coded(self.plan.tasks)
+    def of(self, rows: CodedRows) -> Tails:
+        """Tails of the scores of rows whose tasks are numbers."""
         return Tails.known(self.judged(rows), rows, len(self.plan.tasks))
 
     def judged(self, rows: CodedRows) -> Array:
@@ -108,13 +103,13 @@ class JudgeFolds(IntoTails):
                 self.plan,
                 rows.take(members),
                 score,
-                self.unit,
+                self.guard,
                 len(self.plan.points),
             )[0]
         return scores
 
     def _scores(
-        self, layer: LassoLayer, X: Any, codes: Codes, weight: Array
+        self, layer: LassoLayer, X: Rows, codes: Codes, weight: Array
     ) -> tuple[Array, Array]:
         own = np.einsum("ij,ij->i", self.plan.values(X), layer.coef.T[codes])
         # Copies share a fold: no layer has seen the copy of a row that it judges.

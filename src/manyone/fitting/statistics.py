@@ -8,17 +8,17 @@ normal rows of each task. Sums of blocks add up, and what was added can be subtr
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from functools import reduce
 
 import numpy as np
-from scipy.linalg import blas, cho_solve, solve_triangular
+from scipy.linalg import blas, cho_solve
 
 from manyone._types import Array, Codes
-from manyone.data.blocks import Block, added, by_task, kernel_blocks, normal_rows
+from manyone.data.blocks import added, by_task, kernel_blocks
+from manyone.data.rows import CodedRows
 from manyone.fitting.plan import Plan
 from manyone.solvers.ridge import effective_alpha, factorise
-from manyone.threads import on_threads, solve_lower
+from manyone.threads import on_threads
 
 # Rows, for each landmark, whose moments one thread sums up before they are added to the others'.
 _LANDMARKS = 4
@@ -92,52 +92,37 @@ class AddUp:
 
     plan: Plan
 
-    def partial(self, block: Block) -> Statistics:
-        """Statistics of one block."""
-        return self.of(block.checked().coded(self.plan.tasks))
-
-    def of(self, rows: Any) -> Statistics:
+    def of(self, rows: CodedRows) -> Statistics:
         """Statistics of rows whose tasks are numbers."""
+        n = len(rows.codes)
         m = len(self.plan.points)
-        normal = normal_rows(rows)
+        block = next(kernel_blocks(max(n, 1), m)).stop
+        step = block * (1 + _LANDMARKS * m // block)
+        parts = (rows.take(slice(i, i + step)) for i in range(0, max(n, 1), step))
+        return reduce(self.merge, on_threads(self._sums, parts))
+
+    def _sums(self, rows: CodedRows) -> Statistics:
+        """Statistics of rows that one thread sums up."""
+        n = len(rows.codes)
+        m = len(self.plan.points)
+        normal = np.flatnonzero(~rows.outlier)
         tasks, place = np.unique(rows.codes[normal], return_inverse=True)
-        G = np.zeros((m, m), order="F")
+        counts = np.bincount(place, rows.weight[normal], len(tasks)).astype(np.float64)
+        moments = np.zeros((m, m), order="F")
         sums = np.zeros((len(tasks), m))
         trace = 0.0
-        blocks = list(kernel_blocks(len(rows.codes), m))
-        few = 1 + _LANDMARKS * m // blocks[0].stop if blocks else 1
-        parts = [blocks[i : i + few] for i in range(0, len(blocks), few)]
-        for moments, gained, diagonal in on_threads(partial(self._sums, rows), parts):
-            G += moments
-            for present, values in gained:
-                sums[np.searchsorted(tasks, present)] += values
-            trace += diagonal
-        counts = np.bincount(place, rows.weight[normal])
-        return Statistics(
-            G, tasks, sums, counts.astype(np.float64), trace, len(rows.codes)
-        )
-
-    def _sums(self, rows: Any, blocks: list[slice]) -> tuple[Array, list[Any], float]:
-        """Of some kernel blocks: moments (m, m), tasks and their sums in each, and the trace."""
-        m = len(self.plan.points)
-        gained = []
-        trace = 0.0
-        G = np.zeros((m, m), order="F")
-        for part in blocks:
+        for part in kernel_blocks(n, m):
             weight = rows.weight[part]
-            codes = rows.codes[part]
-            outlier = rows.outlier[part]
             trace += float(weight @ self.plan.diagonal(rows.X[part]))
-            Phi = np.ascontiguousarray(self.plan.values(rows.X[part]))
-            if not self.plan.direct:
-                Phi = solve_lower(self.plan.factor, Phi)
-            known = ~outlier if outlier.any() else slice(None)
-            present, summing = by_task(codes[known], weight[known])
-            gained.append((present, summing @ Phi[known]))
+            Phi = np.ascontiguousarray(self.plan.features(rows.X[part]))
+            of_task = np.flatnonzero(~rows.outlier[part])
+            present, summing = by_task(rows.codes[part][of_task], weight[of_task])
+            values = Phi if len(of_task) == len(Phi) else Phi[of_task]
+            sums[np.searchsorted(tasks, present)] += summing @ values
             if not np.all(weight == 1.0):
                 Phi *= np.sqrt(weight)[:, None]
-            G += Phi.T @ Phi
-        return G, gained, trace
+            moments += Phi.T @ Phi
+        return Statistics(moments, tasks, sums, counts, trace, n)
 
     def merge(self, one: Statistics, other: Statistics) -> Statistics:
         """Statistics of the rows of both."""
@@ -184,23 +169,16 @@ def solve_statistics(plan: Plan, statistics: Statistics, alpha: float) -> Ridge:
     -------
     Ridge
     """
+    assert plan.factor is not None
     ridge = float(effective_alpha(alpha, statistics.trace))
-    L = plan.factor
     H = np.asfortranarray(statistics.sums.T)
-    one = np.ones(len(L))
-    if plan.direct:  # W = L' coef: the ridge is alpha coef' L L' coef
-        factor = factorise(
-            statistics.moments + ridge * (L @ L.T), 0.0, one, overwrite=True
-        )
-        coef = cho_solve((factor, True), H, check_finite=False)
-        mean = np.einsum("mt,mt->t", H, coef) / statistics.counts
-    else:
-        lower = factorise(statistics.moments, ridge, one)
-        W = cho_solve((lower, True), H, check_finite=False)
-        mean = np.einsum("mt,mt->t", H, W) / statistics.counts
-        coef = solve_triangular(L, W, lower=True, trans="T", check_finite=False)
-        factor = blas.dtrmm(1.0, L, np.tril(lower), lower=1)
-    return Ridge(ridge, np.asfortranarray(coef), factor, statistics.counts, mean)
+    one = np.ones(len(H))
+    lower = factorise(statistics.moments, ridge, one)
+    W = cho_solve((lower, True), H, check_finite=False)
+    mean = np.einsum("mt,mt->t", H, W) / statistics.counts
+    factor = blas.dtrmm(1.0, plan.factor, np.tril(lower), lower=1)
+    coef = np.asfortranarray(plan.expand(W))
+    return Ridge(ridge, coef, factor, statistics.counts, mean)
 
 
 def symmetric(lower: Array) -> Array:

@@ -11,19 +11,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from manyone._types import Array, Codes, Mask, Rows
+from manyone._types import Array, Codes, Mask
 from manyone.calibration.tails import IntoTails, Tails
-from manyone.data.blocks import Block
 from manyone.data.rows import CodedRows
 from manyone.data.sample import Sample
 from manyone.fitting.left_out import LeaveOut
-from manyone.fitting.plan import Plan
+from manyone.fitting.plan import FirstLayer, Plan
 from manyone.fitting.statistics import Statistics
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import resolve_kernel
 from manyone.kernels.landmarks import landmark_features
-from manyone.metric.shrinkage import Whitening
+from manyone.metric.shrinkage import TaskWhitenings
 from manyone.models.scorers import TwoLayers
+from manyone.models.solution import Judge
 from manyone.solvers.nonlinear import ANCHOR, TwoLayerProblem
 
 # Centres of the second layer for each task, at least.
@@ -31,32 +31,7 @@ _CENTRES = 5
 
 
 @dataclass(frozen=True, eq=False)
-class FirstLayer:
-    """Rows as the responses of all tasks to them.
-
-    Parameters
-    ----------
-    points : Points
-    coef : ndarray of shape (m, T)
-    metric : Whitening or None
-        What rows go through before they are compared with the points.
-    """
-
-    points: Points
-    coef: Array
-    metric: Whitening | None = None
-
-    def apply(self, X: Rows) -> Array:
-        """Responses (b, T) to rows (b, d)."""
-        X = X if self.metric is None else self.metric.apply(X)
-        Y = np.empty((X.shape[0], self.coef.shape[1]))
-        for rows, K in self.points.blocks(X):
-            Y[rows] = K @ self.coef
-        return Y
-
-
-@dataclass(frozen=True, eq=False)
-class Unseen(IntoTails):
+class Unseen(IntoTails, Judge):
     """The pass that leaves out, one by one, rows that were not drawn.
 
     Parameters
@@ -67,11 +42,10 @@ class Unseen(IntoTails):
 
     step: LeaveOut
 
-    def partial(self, block: Block) -> Tails:
-        """Left-out scores of one block."""
-        rows = block.checked()
+    def of(self, rows: CodedRows) -> Tails:
+        """Tails of the left-out scores of rows whose tasks are numbers."""
         new = np.flatnonzero(self.step.plan.unseen(rows.X))
-        return self.step.partial(rows.take(new)).tails
+        return self.step.of(rows.take(new)).tails
 
     def judged(self, rows: CodedRows) -> Array:
         """Left-out scores (n,); NaN for outliers, and for rows that were drawn."""
@@ -116,7 +90,7 @@ def most_centres(landmarks: int, n_tasks: int) -> int:
     return max(landmarks, _CENTRES * n_tasks)
 
 
-def second_plan(plan: Plan, layers: TwoLayers, *, direct: bool = False) -> Plan:
+def second_plan(plan: Plan, layers: TwoLayers, *, independent: bool) -> Plan:
     """The plan for passes through the second layer.
 
     Parameters
@@ -125,32 +99,32 @@ def second_plan(plan: Plan, layers: TwoLayers, *, direct: bool = False) -> Plan:
         Of the first layer.
     layers : TwoLayers
         Both, as a sample has them.
-    direct : bool
-        Whether statistics are taken of kernel values against all centres; else of feature rows,
-        of those of the centres that are independent.
+    independent : bool
+        Whether features are those of the centres that are independent; else they are
+        the kernel values against all centres.
 
     Returns
     -------
     Plan
     """
+    metric = plan.row_metric
+    assert not isinstance(metric, TaskWhitenings)
     centres = layers.centres
-    factor = np.zeros((0, 0))
+    factor = None
     kernel = resolve_kernel("rbf", centres, gamma=layers.theta)
-    if not direct:
+    if independent:
         features = Gram(Points(kernel, centres)).features()[1]
         centres = centres[features.pivots]
         factor = np.asfortranarray(features.factor)
-    first = FirstLayer(plan.points, layers.coef, plan.metric)
-    return replace(
-        plan, points=Points(kernel, centres), factor=factor, direct=direct, metric=first
-    )
+    first = FirstLayer(plan.points, layers.coef, metric)
+    return replace(plan, points=Points(kernel, centres), factor=factor, metric=first)
 
 
 def anchored(plan: Plan, statistics: Statistics) -> Statistics:
     """Statistics of rows and of the origin, where 0 is asked for."""
     weight = ANCHOR * float(statistics.counts.mean())
     values = plan.points.values(np.zeros((1, len(plan.tasks)))).T
-    if not plan.direct:
+    if plan.factor is not None:
         values = solve_triangular(plan.factor, values, lower=True, check_finite=False)
     moments = np.asfortranarray(weight * (values @ values.T))
     none = np.zeros(0)

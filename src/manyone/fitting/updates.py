@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
@@ -12,17 +12,21 @@ from manyone.calibration.tails import Tails
 from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.labels import lookup
 from manyone.data.rows import TrainingRows, codes_without
+from manyone.data.sweeps import AtHand
 from manyone.fitting.independent import (
     AddUpEach,
     TaskPlans,
+    TaskSums,
     independent_of_sums,
 )
 from manyone.fitting.joint import Sums, joint_solution_of, leaving_out
 from manyone.fitting.left_out import LeaveOut, LeftOut
 from manyone.fitting.plan import Plan, seed_of
 from manyone.fitting.statistics import AddUp, Statistics, symmetric
-from manyone.kernels.gram import Points
+from manyone.kernels.gram import Gram, Points
 from manyone.messages import warn_user
+from manyone.metric.shrinkage import Whitening
+from manyone.models.guards import LeftOutGuard, Nearness, nearness_in
 from manyone.models.resemblance import Resemblance
 from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution
@@ -34,13 +38,26 @@ _MOST_LOST = 0.75
 _PRIOR_ROWS = 8.0
 
 
-def enrolled(model: Any, more: TrainingRows, tasks: Labels) -> Changed:
+class UpdatedMethod(Protocol):
+    """A fitted estimator with landmarks, as far as updates know it."""
+
+    solution_: Solution
+    random_state: object
+
+    @property
+    def landmarks(self) -> int | None:
+        """Rows that stand for all."""
+
+    @staticmethod
+    def _exactly(gram: Gram, rows: TrainingRows, alpha: float) -> Solution: ...
+
+
+def enrolled(model: UpdatedMethod, more: TrainingRows, tasks: Labels) -> Changed:
     """The model with more rows, in the landmarks, the metric and the width that it has.
 
-    Its functions are those of a fit to all rows. New rows get left-out scores under the new model,
-    those of a group together; those that were there keep the ones they had, in the new model's
-    scale, but for small tasks of a model of each task alone. Where each task has a metric, small
-    and new ones learn theirs, like those that there are.
+    Its functions are those of a fit to all rows. New rows get left-out scores under the new
+    model; earlier ones keep theirs, in the new model's scale, but for small tasks of a model of
+    each task alone.
 
     Parameters
     ----------
@@ -54,32 +71,35 @@ def enrolled(model: Any, more: TrainingRows, tasks: Labels) -> Changed:
     Returns
     -------
     solution : Solution
-        With its judge.
+        With its judge and its guard.
     tails : Tails
     tasks : ndarray of shape (T,)
     """
     sums = model.solution_.state
+    assert isinstance(sums, Sums | TaskSums)
     codes = lookup(sums.plan.tasks, tasks)
-    normal = np.flatnonzero(~more.outlier)
-    nearness = sums.plan.nearness
+    before = nearness_in(model.solution_.scorer)
+    nearness = before
     if nearness is not None:
         nearness = nearness.recoded(codes)
-        if len(normal):
-            nearness = nearness.grown(more.take(normal))
-    plan = replace(sums.plan, tasks=tasks, nearness=nearness)
-    if isinstance(plan, TaskPlans):
-        return _each(model, plan, codes, more)
+        if not more.outlier.all():
+            nearness = nearness.grown(more.take(~more.outlier))
+    if isinstance(sums, TaskSums):
+        plans = replace(sums.plan, tasks=tasks)
+        return _each(model, sums, plans, codes, more, nearness)
+    plan = replace(sums.plan, tasks=tasks)
     statistics = sums.statistics.recoded(codes) + AddUp(plan).of(more)
-    step = leaving_out(plan, statistics, sums.alpha)
-    scale = _change_of_scale(sums, codes, step)
-    old = _left_out(model.solution_.learned["structure"], sums.tails, codes, scale)
+    step = leaving_out(plan, statistics, sums.alpha, nearness)
+    scale = _change_of_scale(sums, before, codes, step)
+    structure = model.solution_.learned["structure"]
+    old = _left_out(structure, sums.tails, codes, scale)
     found = step.merge(old, step.finished(step.of(more)))
     changed, tails = joint_solution_of(step, statistics, sums.alpha, found, scale)
-    changed = replace(changed, judge=step)
-    return behind_metric(changed, plan.metric), tails, tasks
+    changed = behind_metric(replace(changed, judge=step), plan.metric)
+    return step.guard.around(changed), tails, tasks
 
 
-def forgotten(model: Any, code: int, gone: TrainingRows | None) -> Changed:
+def forgotten(model: UpdatedMethod, code: int, gone: TrainingRows | None) -> Changed:
     """The model without a task: its rows taken away, and the landmarks that were among them.
 
     Its functions are those of a fit to the other rows with the landmarks that are left.
@@ -99,21 +119,26 @@ def forgotten(model: Any, code: int, gone: TrainingRows | None) -> Changed:
         As above.
     """
     sums = model.solution_.state
-    plan = sums.plan
+    assert isinstance(sums, Sums | TaskSums)
     codes = codes_without(code, len(sums.plan.tasks))
-    label = plan.tasks.tolist()[code]
-    _refuse_shaped(plan.metric is not None and plan.metric.shared, "metric", label)
-    if isinstance(plan, TaskPlans):
-        plan = _without_task(plan, code, None)
-        none = plan.few.take(slice(0, 0)).recoded(codes, len(plan.tasks))
-        return _each(model, plan, codes, none)
+    tasks = np.delete(sums.plan.tasks, code)
+    label = sums.plan.tasks.tolist()[code]
+    before = nearness_in(model.solution_.scorer)
+    _refuse_shaped(isinstance(sums.plan.metric, Whitening), "metric", label)
+    if isinstance(sums, TaskSums):
+        plans = replace(sums.plan, tasks=tasks)
+        none = plans.few.take(slice(0, 0)).recoded(codes, len(tasks))
+        nearness = _without_task(before, code, codes, None)
+        return _each(model, sums, plans, codes, none, nearness)
+    plan = sums.plan
     if gone is None:
         raise ValueError(
             f"A model of landmarks has kept no rows: forget({label!r}, X=its rows), or "
             "others=what `fit` is to be given for all other rows."
         )
     hashes = row_hashes(gone.X)
-    _refuse_shaped(np.isin(hashes, plan.drawn).any(), "landmarks", label)
+    shaped = bool(np.isin(hashes, plan.drawn).any())
+    _refuse_shaped(shaped, "landmarks", label)
     taken = AddUp(plan).of(gone)
     weight = taken.counts.sum()
     known = float(sums.statistics.counts[code])
@@ -124,66 +149,76 @@ def forgotten(model: Any, code: int, gone: TrainingRows | None) -> Changed:
         )
     statistics = (sums.statistics + -taken).recoded(codes)
     kept = np.flatnonzero(~np.isin(plan.hashes, hashes))
-    before = len(plan.points)
+    n_landmarks = len(plan.points)
     _refuse_shaped(not len(kept), "landmarks", label)
-    if len(kept) < _MOST_LOST * before:
-        lost = f"{before - len(kept)} of {before} landmarks were rows of {label!r} and are gone"
+    if len(kept) < _MOST_LOST * n_landmarks:
+        n_lost = n_landmarks - len(kept)
+        lost = (
+            f"{n_lost} of {n_landmarks} landmarks were rows of {label!r} and are gone"
+        )
         warn_user(
             f"{lost}: forget(..., others=...) puts others in their place.", UserWarning
         )
     structure = model.solution_.learned["structure"]
     structure = replace(structure, values=structure.values[:, kept])
     plan, statistics = _with_fewer(plan, statistics, kept)
-    plan = _without_task(plan, code, hashes)
-    step = leaving_out(plan, statistics, sums.alpha)
-    scale = _change_of_scale(sums, codes, step)
+    plan = replace(plan, tasks=tasks)
+    nearness = _without_task(before, code, codes, hashes)
+    step = leaving_out(plan, statistics, sums.alpha, nearness)
+    scale = _change_of_scale(sums, before, codes, step)
     found = _left_out(structure, sums.tails, codes, scale)
-    return *joint_solution_of(step, statistics, sums.alpha, found, scale), plan.tasks
+    changed, tails = joint_solution_of(step, statistics, sums.alpha, found, scale)
+    return step.guard.around(behind_metric(changed, plan.metric)), tails, tasks
 
 
-def _each(model: Any, plans: TaskPlans, codes: Codes, more: TrainingRows) -> Changed:
+def _each(
+    model: UpdatedMethod,
+    sums: TaskSums,
+    plans: TaskPlans,
+    codes: Codes,
+    more: TrainingRows,
+    nearness: Nearness | None,
+) -> Changed:
     """Each task alone: with other numbers for the tasks (T,), without negative ones, and more rows.
 
     Small tasks, all rows of which are kept, and new ones are fitted anew.
     """
-    sums = model.solution_.state
-    m = model.landmarks
-    seed = seed_of(model.random_state)
-    large: dict[int, Any]
-    statistics: dict[int, Any]
-    large, statistics = (
-        {int(codes[task]): value for task, value in values.items() if codes[task] >= 0}
-        for values in (plans.plans, sums.statistics)
-    )
-    tails = sums.tails.recoded(codes)
-    metric = plans.metric
+    assert model.landmarks is not None
+    stays = [task for task in plans.plans if codes[task] >= 0]
+    large = {int(codes[task]): plans.plans[task] for task in stays}
+    statistics = {int(codes[task]): sums.statistics[task] for task in stays}
     at_hand = plans.few.recoded(codes, len(plans.tasks)).joined(more)
     rest = at_hand.take(np.flatnonzero(~np.isin(at_hand.codes, list(large))))
-    new = TaskPlans.of(plans.kernel, rest, plans.tasks, m, seed, metric)
+    seed = seed_of(model.random_state)
+    new = TaskPlans.of(
+        plans.kernel, rest, plans.tasks, model.landmarks, seed, plans.metric
+    )
     step = AddUpEach(replace(plans, plans=large))
     statistics = step.merge(statistics, step.of(more)) | AddUpEach(new).of(rest)
     plans = replace(plans, few=new.few, plans=large | new.plans)
-    sums = Sums(plans, statistics, sums.alpha, tails)
+    changed = TaskSums(plans, statistics, sums.alpha, sums.tails.recoded(codes))
     solution, tails = independent_of_sums(
-        sums, lambda step: step.of(at_hand), model._exactly
+        changed, AtHand(at_hand), model._exactly, nearness
     )
-    return behind_metric(solution, metric), tails, plans.tasks
+    solution = behind_metric(solution, plans.metric)
+    guard = LeftOutGuard.of(nearness, solution.scorer)
+    return guard.around(solution), tails, plans.tasks
 
 
-def _without_task(plan: Any, code: int, gone: Hashes | None) -> Any:
-    """A plan without a task: nearness to its points, and to rows that are `gone`, goes too."""
-    nearness = plan.nearness
-    if nearness is not None:
-        leaves = nearness.codes == code
-        if gone is not None:
-            leaves |= np.isin(nearness.hashes, gone)
-        nearness = nearness.without(leaves)
-    if nearness is not None:
-        nearness = nearness.recoded(codes_without(code, len(plan.tasks)))
-    return replace(plan, tasks=np.delete(plan.tasks, code), nearness=nearness)
+def _without_task(
+    nearness: Nearness | None, code: int, codes: Codes, gone: Hashes | None
+) -> Nearness | None:
+    """Nearness without the points of a task and rows that are `gone`, other numbers for tasks."""
+    if nearness is None:
+        return None
+    leaves = nearness.codes == code
+    if gone is not None:
+        leaves |= np.isin(nearness.hashes, gone)
+    left = nearness.without(leaves)
+    return None if left is None else left.recoded(codes)
 
 
-def _refuse_shaped(shaped: Any, what: str, label: Any) -> None:
+def _refuse_shaped(shaped: bool, what: str, label: object) -> None:
     """Sums cannot undo what the rows of a task have shaped."""
     if shaped:
         raise ValueError(
@@ -192,17 +227,20 @@ def _refuse_shaped(shaped: Any, what: str, label: Any) -> None:
         )
 
 
-def _change_of_scale(sums: Sums, codes: Codes, step: LeaveOut) -> Array:
-    """What left-out scores that there were are multiplied by under a new model, task by task.
+def _change_of_scale(
+    sums: Sums, nearness: Nearness | None, codes: Codes, step: LeaveOut
+) -> Array:
+    """Factor of earlier left-out scores under a new model, task by task.
 
-    A row scores lower beside tasks that resemble its own. How much, the points of the nearness
-    tell, which are some of the rows: the ratio of their mean scores in each task, shrunk to that in
-    all.
+    A row scores lower beside tasks that resemble its own. The points of the nearness are some
+    of the rows: the factor is the ratio of their mean scores in each task, shrunk to that in all.
 
     Parameters
     ----------
     sums : Sums
         Of the model that was.
+    nearness : Nearness or None
+        The same.
     codes : ndarray of shape (T,)
         Numbers of its tasks in the new one.
     step : LeaveOut
@@ -213,14 +251,13 @@ def _change_of_scale(sums: Sums, codes: Codes, step: LeaveOut) -> Array:
     ndarray of shape (T',)
     """
     scale = np.ones(len(step.plan.tasks))
-    nearness = sums.plan.nearness
     if nearness is None:
         return scale
     some = np.flatnonzero(codes[nearness.codes] >= 0)
     X = nearness.points.X[some]
     own = nearness.codes[some]
     one = np.ones(len(some))
-    old = leaving_out(sums.plan, sums.statistics, sums.alpha)
+    old = leaving_out(sums.plan, sums.statistics, sums.alpha, None)
     new = codes[own]
     before = old.without_guard(X, own, one)[0]
     after = step.without_guard(X, new, one)[0]
@@ -252,8 +289,9 @@ def _with_fewer(
     """Plan and statistics of some of the landmarks: feature rows in a part of the space."""
     if len(kept) == len(plan.points):
         return plan, statistics
+    assert plan.factor is not None
     Q, R = np.linalg.qr(plan.factor[kept].T)
-    turn = np.eye(len(Q))[kept] if plan.direct else Q.T
+    turn = Q.T
     moments = np.asfortranarray(turn @ symmetric(statistics.moments) @ turn.T)
     points = Points(plan.points.kernel, plan.points.X[kept])
     hashes = plan.hashes[kept]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Protocol, Self
 
 import numpy as np
 
 from manyone._types import Array, Codes, Labels
 from manyone.calibration import Calibration
 from manyone.calibration.tails import IntoTails, Tails, seen_scores
-from manyone.data.blocks import Block
 from manyone.data.labels import lookup
 from manyone.data.rows import CodedRows, TrainingRows, codes_without
-from manyone.fitting.updates import enrolled
+from manyone.data.sweeps import Source
+from manyone.fitting.joint import Sums
+from manyone.fitting.updates import UpdatedMethod, enrolled
 from manyone.models.combined import (
     CombinedScorer,
     Tail,
@@ -21,14 +23,30 @@ from manyone.models.combined import (
     relative_weights,
     weight_of,
 )
-from manyone.models.solution import Solution
+from manyone.models.solution import Judge, Solution
+
+
+class View(UpdatedMethod, Protocol):
+    """A fitted estimator as a view."""
+
+    tasks_: Labels
+    calibration_: Calibration
+
+    def _become_sums(
+        self, solution: Solution, tails: Tails, tasks: Labels
+    ) -> Judge | None: ...
+
+    def _forgotten(
+        self, code: int, X: object, outlier: object, sample_weight: object
+    ) -> Self: ...
+
 
 #: A combination of views, and its calibration.
 Combined = tuple[Solution, Calibration]
 
 
 @dataclass(frozen=True, eq=False)
-class GivenScores:
+class GivenScores(Judge):
     """Left-out scores (n,) of the rows at hand, in their order."""
 
     scores: Array
@@ -46,19 +64,13 @@ class JudgeViews(IntoTails):
 
     Parameters
     ----------
-    tasks : ndarray of shape (T,)
-    judges : tuple
-        The last pass of each view, whose ``judged(rows)`` gives left-out scores.
+    judges : tuple of Judge
+        Of the views.
     scorer : CombinedScorer
     """
 
-    tasks: Labels
-    judges: tuple[Any, ...]
+    judges: tuple[Judge, ...]
     scorer: CombinedScorer
-
-    def partial(self, block: Block) -> Tails:
-        """Combined left-out scores of one block."""
-        return self.of(block.checked().coded(self.tasks))
 
     def of(self, rows: CodedRows) -> Tails:
         """Combined left-out scores of rows whose tasks are numbers."""
@@ -67,20 +79,24 @@ class JudgeViews(IntoTails):
         scores = self.scorer.combine(np.column_stack(values))
         scores = np.where(rows.outlier, np.nan, scores)
         seen = seen_scores(scores, rows, self.scorer.own)
-        return Tails.known(scores, rows, len(self.tasks), seen)
+        return Tails.known(scores, rows, len(self.scorer.tails[0].spread), seen)
 
 
-def combined(views: list[Any], judges: list[Any], sweep: Any, weights: Any) -> Combined:
+def combined(
+    views: Sequence[View],
+    judges: Sequence[Judge],
+    source: Source,
+    weights: Array | None,
+) -> Combined:
     """The combination of fitted views, and its calibration.
 
     Parameters
     ----------
     views : list of estimator
-    judges : list
-        See :class:`JudgeViews`.
-    sweep : callable
-        Runs a pass, see :func:`manyone.engines.fit`.
-    weights : array-like of shape (V,) or None
+    judges : list of Judge
+    source : Source
+        The rows that the views were fitted to.
+    weights : ndarray of shape (V,) or None
     """
     tails = []
     able = []
@@ -91,15 +107,10 @@ def combined(views: list[Any], judges: list[Any], sweep: Any, weights: Any) -> C
         pool, weight = known.pool()
         tails.append(Tail.of(pool, weight, known.spread, far))
         able.append(weight_of(known.scores, codes, known.weight, far))
-    counts = (
-        relative_weights(able) if weights is None else np.asarray(weights, dtype=float)
-    )
-    scorer = CombinedScorer(
-        tuple(view.solution_ for view in views), tuple(tails), counts
-    )
-    return _calibrated(
-        scorer, sweep(JudgeViews(views[0].tasks_, tuple(judges), scorer))
-    )
+    counts = relative_weights(able) if weights is None else weights
+    solutions = tuple(view.solution_ for view in views)
+    scorer = CombinedScorer(solutions, tuple(tails), counts)
+    return _calibrated(scorer, source.reduce(JudgeViews(tuple(judges), scorer)))
 
 
 def _calibrated(scorer: CombinedScorer, tails: Tails) -> Combined:
@@ -109,7 +120,7 @@ def _calibrated(scorer: CombinedScorer, tails: Tails) -> Combined:
 
 
 def enrolled_views(
-    solution: Any, views: list[Any], more: TrainingRows, tasks: Labels
+    solution: Solution, views: Sequence[View], more: TrainingRows, tasks: Labels
 ) -> Combined:
     """The same with more rows, which every view gets; weights and tail values stay what they were.
 
@@ -126,13 +137,21 @@ def enrolled_views(
         Labels of both.
     """
     codes = lookup(views[0].tasks_, tasks)
-    judges = [view._become_sums(*enrolled(view, more, tasks)) for view in views]
+    judges = []
+    for view in views:
+        judge = view._become_sums(*enrolled(view, more, tasks))
+        assert judge is not None
+        judges.append(judge)
     scorer = _changed(combined_scorer(solution), views, codes)
-    added = JudgeViews(tasks, tuple(judges), scorer).of(more)
-    return _calibrated(scorer, solution.state.recoded(codes).merged(added))
+    tails = solution.state
+    assert isinstance(tails, Tails)
+    added = JudgeViews(tuple(judges), scorer).of(more)
+    return _calibrated(scorer, tails.recoded(codes).merged(added))
 
 
-def forgotten_views(solution: Any, views: list[Any], code: int, *rows: Any) -> Combined:
+def forgotten_views(
+    solution: Solution, views: Sequence[View], code: int, *rows: object
+) -> Combined:
     """The same without a task, which every view forgets; weights and tail values stay.
 
     Parameters
@@ -150,19 +169,24 @@ def forgotten_views(solution: Any, views: list[Any], code: int, *rows: Any) -> C
     for view in views:
         view._forgotten(code, *rows)
     scorer = _changed(combined_scorer(solution), views, codes)
-    return _calibrated(scorer, solution.state.recoded(codes))
+    tails = solution.state
+    assert isinstance(tails, Tails)
+    return _calibrated(scorer, tails.recoded(codes))
 
 
-def _changed(scorer: CombinedScorer, views: list[Any], codes: Codes) -> CombinedScorer:
+def _changed(
+    scorer: CombinedScorer, views: Sequence[View], codes: Codes
+) -> CombinedScorer:
     """The scorer of views that have changed, with other numbers for the tasks they had (T,)."""
+    stays = codes >= 0
+    new = codes[stays]
     tails = []
-    kept = codes >= 0
     for view, tail in zip(views, scorer.tails, strict=True):
         spread = view.calibration_.spread.copy()
-        scale = view.solution_.state.scale
-        spread[codes[kept]] = (scale * np.ones(len(spread)))[codes[kept]] * tail.spread[
-            kept
-        ]
+        spread[new] = tail.spread[stays]
+        state = view.solution_.state
+        if isinstance(state, Sums):
+            spread[new] *= np.broadcast_to(state.scale, len(spread))[new]
         tails.append(replace(tail, spread=spread))
     return replace(
         scorer, views=tuple(view.solution_ for view in views), tails=tuple(tails)

@@ -258,9 +258,13 @@ class Gram:
             return self.points.kernel.diagonal(self.points.X)
         return np.diagonal(self.given).copy()
 
+    def given_matrix(self) -> Array:
+        """The kernel matrix that is at hand, not to be overwritten, or else a new one."""
+        return self.matrix() if self.given is None else self.given
+
     def by_number(self) -> Gram:
         """The same for new rows that are lines of the matrix, computed once."""
-        given = self.matrix() if self.given is None else self.given
+        given = self.given_matrix()
         return Gram(replace(self.points, columns=np.arange(len(given))), given)
 
     def take(self, rows: Codes) -> Gram:

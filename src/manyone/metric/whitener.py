@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from manyone._sklearn import Interval, StrOptions
+from manyone._sklearn import Constraints, Interval, StrOptions
 from manyone._types import Array, Codes, Labels
 from manyone.capabilities import TASK_METRIC
 from manyone.data import checks
@@ -93,7 +93,7 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[Constraints] = {
         "shrinkage": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "adaptive": ["boolean"],
         "scale_prior": TASK_METRIC["scale_prior"],
@@ -106,7 +106,12 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
     covariance_prior: float | str = "auto"
 
     def fit(
-        self, X: Any, y: Any = None, *, task: Any = None, sample_weight: Any = None
+        self,
+        X: object,
+        y: object = None,
+        *,
+        task: object = None,
+        sample_weight: object = None,
     ) -> Self:
         """Estimate the within-task covariance.
 
@@ -126,11 +131,14 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         self._validate_params()
         self.label_columns_ = named_columns(task=task)
         X, task = split_columns(X, task=task)
-        X = validate_data(self, X, dtype=np.float64)
-        labels = np.zeros(len(X)) if task is None else one_per_row("task", task, len(X))
-        weight = (
-            np.ones(len(X)) if sample_weight is None else check_weight(sample_weight, X)
-        )
+        checked: Array = validate_data(self, X, dtype=np.float64)
+        n = len(checked)
+        labels: Labels = np.zeros(n)
+        weight = np.ones(n)
+        if task is not None:
+            labels = one_per_row("task", task, n)
+        if sample_weight is not None:
+            weight = check_weight(sample_weight, checked)
         counted = np.flatnonzero(weight > 0)
         self.tasks_, codes = encode(labels[counted])
         has_task = codes != MISSING
@@ -140,7 +148,7 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         with np.errstate(under="ignore"):
             if self.adaptive:
                 self.whitening_ = task_whitenings(
-                    X[rows],
+                    checked[rows],
                     codes,
                     weight[rows],
                     len(self.tasks_),
@@ -150,12 +158,12 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
                 self.shrinkage_ = self.whitening_.pooled.shrinkage
             else:
                 self.whitening_ = pooled_whitening(
-                    X[rows], codes, weight[rows], self.shrinkage
+                    checked[rows], codes, weight[rows], self.shrinkage
                 )
                 self.shrinkage_ = self.whitening_.shrinkage
         return self
 
-    def transform(self, X: Any, *, task: Any = None) -> Array:
+    def transform(self, X: object, *, task: object = None) -> Array:
         """Whiten rows.
 
         Parameters
@@ -170,11 +178,11 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         """
         check_is_fitted(self)
         X, task = split_labels(X, self.label_columns_, task=task)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        checked: Array = validate_data(self, X, reset=False, dtype=np.float64)
         with np.errstate(under="ignore"):
-            return self.whitening_.apply(X, self._codes(task, len(X)))
+            return self.whitening_.apply(checked, self._codes(task, len(checked)))
 
-    def inverse_transform(self, X: Any, *, task: Any = None) -> Array:
+    def inverse_transform(self, X: object, *, task: object = None) -> Array:
         """Undo `transform`.
 
         Parameters
@@ -189,11 +197,16 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         ndarray of shape (n, d)
         """
         check_is_fitted(self)
-        X = check_array(X, dtype=np.float64)
-        return self.whitening_.undo(X, self._codes(task, len(X)))
+        checked: Array = check_array(X, dtype=np.float64)
+        return self.whitening_.undo(checked, self._codes(task, len(checked)))
 
     def fit_transform(
-        self, X: Any, y: Any = None, *, task: Any = None, sample_weight: Any = None
+        self,
+        X: object,
+        y: object = None,
+        *,
+        task: object = None,
+        sample_weight: object = None,
     ) -> Array:
         """Fit, then whiten the same rows (see `fit` and `transform`)."""
         self.fit(X, y, task=task, sample_weight=sample_weight)
@@ -206,7 +219,7 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
             requests.transform.requests.pop("task", None)
         return requests
 
-    def _codes(self, task: Any, n: int) -> Codes:
+    def _codes(self, task: object, n: int) -> Codes:
         """Number of each row's task; all 0 where one metric serves all."""
         if self.whitening_.shared or (task is None and len(self.tasks_) == 1):
             return np.zeros(n, dtype=np.intp)

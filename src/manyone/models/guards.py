@@ -160,8 +160,12 @@ def unguarded(scorer: Scorer) -> Scorer:
 
 def nearness_in(scorer: Scorer) -> Nearness | None:
     """The nearness that guards a scorer; None: there is none."""
-    guards = scorer.guards if isinstance(scorer, Guarded) else ()
-    return next((guard for guard in guards if isinstance(guard, Nearness)), None)
+    while isinstance(scorer, Guarded):
+        for guard in scorer.guards:
+            if isinstance(guard, Nearness):
+                return guard
+        scorer = scorer.scorer
+    return None
 
 
 # ------------------------------------------------------------------------ rows far from everything
@@ -539,9 +543,7 @@ def nearness_of(
     return nearness, usual.left_out(nearest, rows.weight)
 
 
-def with_nearness(
-    solution: Solution, rows: TrainingRows, landmarks: int | None
-) -> Solution:
+def with_nearness(solution: Solution, rows: TrainingRows) -> Solution:
     """The solution with scores lowered where rows are far from everything, left-out ones too.
 
     Parameters
@@ -550,8 +552,6 @@ def with_nearness(
         Without a guard.
     rows : TrainingRows
         That it was fitted to.
-    landmarks : int or None
-        Of a joint model.
 
     Returns
     -------
@@ -563,11 +563,10 @@ def with_nearness(
     if not unit:
         return solution
     shares_values = isinstance(scorer, KernelScorer) and _are_rows(scorer.points, rows)
-    all_rows = shares_values or (landmarks is not None and len(rows.codes) <= landmarks)
     kernel = scorer.points.kernel
     if isinstance(scorer, InMetric):
         kernel = raw_kernel(kernel, rows.X)
-    nearness, lost = nearness_of(kernel, rows, all_rows=all_rows)
+    nearness, lost = nearness_of(kernel, rows, all_rows=shares_values)
     left_out = solution.left_out
     if left_out is not None:
         left_out = left_out.copy()
@@ -589,21 +588,39 @@ def _are_rows(points: Points, rows: TrainingRows) -> bool:
     return np.array_equal(row_hashes(points.X), row_hashes(rows.X))
 
 
-def guarded_by(solution: Solution, nearness: Nearness | None) -> Solution:
-    """A solution by passes, whose left-out scores were lowered, with its guard."""
-    unit = unit_of(solution.scorer)
-    if nearness is None or not unit:
-        return solution
-    return replace(solution, scorer=Guarded(solution.scorer, (nearness,), unit))
+@dataclass(frozen=True, eq=False)
+class LeftOutGuard:
+    """Lowers the left-out scores of rows by passes as a guard lowers those of new rows.
 
+    Parameters
+    ----------
+    nearness : Nearness or None
+        None: there is no guard.
+    unit : float
+        Of the scores.
+    """
 
-def lowered(
-    scores: Array, rows: CodedRows, nearness: Nearness | None, unit: float
-) -> Array:
-    """Left-out scores (n,) of normal training rows, lower where those are far from the others."""
-    if nearness is None or not unit > 0.0:
-        return scores
-    return scores - unit * nearness.left_out(rows)
+    nearness: Nearness | None
+    unit: float
+
+    @classmethod
+    def of(cls, nearness: Nearness | None, scorer: Scorer) -> LeftOutGuard:
+        """The guard of a scorer that has none yet."""
+        unit = unit_of(scorer)
+        return cls(nearness if unit > 0.0 else None, unit)
+
+    def lower(self, scores: Array, rows: CodedRows) -> Array:
+        """Left-out scores (n,) of normal rows, lower where these are far from others."""
+        if self.nearness is None:
+            return scores
+        return scores - self.unit * self.nearness.left_out(rows)
+
+    def around(self, solution: Solution) -> Solution:
+        """The solution with this guard around its scorer."""
+        if self.nearness is None:
+            return solution
+        scorer = Guarded(solution.scorer, (self.nearness,), self.unit)
+        return replace(solution, scorer=scorer)
 
 
 def raw_kernel(kernel: Kernel, X: Rows) -> Kernel:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from manyone._types import Array, Codes, Rows
+from manyone.data.rows import CodedRows
 from manyone.models.resemblance import Resemblance
 from manyone.threads import on_threads
 
@@ -20,10 +22,16 @@ if TYPE_CHECKING:
 _ROWS = 4096
 
 
-class Judge(Protocol):
+class Judge:
     """Knows the scores of training rows under models without them."""
 
-    def judged(self, rows: Any) -> Array:
+    @property
+    def leaves_groups(self) -> bool:
+        """Whether rows of a group leave together."""
+        return False
+
+    @abstractmethod
+    def judged(self, rows: CodedRows) -> Array:
         """Left-out scores (n,) of rows whose tasks are numbers; NaN where there is none."""
 
 
@@ -66,7 +74,7 @@ class Solution:
         underscore.
     judge : Judge or None
         Knows the left-out score of any training row, while a fit goes on.
-    state : Sums, Tails or None
+    state : Sums, TaskSums, Tails or None
         What rows are added to and taken from where they were not kept.
     """
 
@@ -76,7 +84,7 @@ class Solution:
     report: FitReport = field(default_factory=FitReport)
     learned: dict[str, Any] = field(default_factory=dict)
     judge: Judge | None = None
-    state: Any = None
+    state: object = None
 
     def own(self, X: Rows, codes: Codes) -> Array:
         """Score of each row against its own task, shape (n,)."""

@@ -6,18 +6,19 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, OutlierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from manyone._sklearn import StrOptions
+from manyone._sklearn import Constraints, StrOptions
 from manyone._types import Anomalies, Array, Labels
 from manyone.capabilities import Grid
 from manyone.data.checks import warn_of_labels_in_y
 from manyone.data.rows import TrainingRows, in_memory, training_rows
 from manyone.data.sample import TakeSample, refuse_unusable
+from manyone.data.sweeps import Sweep, steady
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
 from manyone.estimators.delegating import Delegating
@@ -26,8 +27,7 @@ from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR
 from manyone.estimators.scoring import DEFAULT_RATE, RATE
 from manyone.estimators.svdd import SVDD
-from manyone.fitting.passes import Sweep, refuse_whole_rows, steady
-from manyone.fitting.sources import sweep_of
+from manyone.fitting.sources import refuse_whole_rows, sweep_of
 from manyone.routing import RoutingState
 from manyone.selection.costs import is_affordable
 from manyone.selection.criteria import (
@@ -116,7 +116,7 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
     'IndependentOCKSR'
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[Constraints] = {
         "anomalies": [StrOptions({"any", "strangers", "faults"})],
         "alarm_rate": [RATE, None],
         "landmarks": IndependentOCKSR._parameter_constraints["landmarks"],

@@ -31,7 +31,7 @@ from manyone.calibration.folds import (
 )
 from manyone.data.groups import leaving_together
 from manyone.data.rows import TrainingRows, renumbered
-from manyone.estimators.base import MultiTaskOneClass, learn
+from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.task_ridges import independent_score_grid
 from manyone.kernels.gram import Gram
 from manyone.metric.robust import robust_weights
@@ -364,7 +364,7 @@ def _refitted(model: MultiTaskOneClass, rows: TrainingRows) -> Solution:
         n_rows = int(np.bincount(rows.codes[~rows.outlier]).max())
     if model.landmarks is not None and model.landmarks >= n_rows:
         model = clone(model).set_params(landmarks=None)
-    return learn(model, rows, left_out=False)
+    return model._learn(rows, left_out=False)
 
 
 # --- faults

@@ -11,6 +11,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from manyone._sklearn import Constraints
 from manyone._types import Array, Codes, Mask
 from manyone.alerts.evidence import LeftOut, depth_pvalues
 from manyone.alerts.incidents import Findings
@@ -216,7 +217,7 @@ def incident_table(
     incidents = findings.incidents
     if len(incidents) == 0:
         schema = _schema(model, findings.rows)
-        empty: dict[str, list[Any]] = {name: [] for name in schema}
+        empty: Constraints = {name: [] for name in schema}
         return nw.from_dict(empty, schema, backend=frame.implementation).to_native()
     labels = [*model.tasks_.tolist(), *findings.tasks.names[len(model.tasks_) :]]
     if len({type(label) for label in labels}) > 1:

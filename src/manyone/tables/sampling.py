@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from manyone._types import Codes, Mask
-from manyone.data.blocks import Block
+from manyone.data.blocks import AnyBlock, Block
 from manyone.data.rows import in_memory
-from manyone.fitting.passes import local_sweep
+from manyone.data.sweeps import local_sweep
 from manyone.fitting.sources import sweep_of
 from manyone.messages import label_text, warn_user
 from manyone.tables.frames import Frame, Table, as_table, interpreted, written_columns
@@ -67,7 +67,7 @@ class KeepRows:
     most_task_rows: int
     most_rows: int
 
-    def partial(self, block: Block) -> KeptRows | None:
+    def partial(self, block: AnyBlock) -> KeptRows | None:
         """What is kept of one part; None where it has no rows."""
         frame = as_table(block.X)
         if not len(frame):

@@ -1,0 +1,234 @@
+"""Passes over rows, wherever they are.
+
+A sweep is a function ``sweep(step)``: it calls ``step.partial(block)`` for every block and
+merges what comes back, two neighbours at a time, by ``step.merge``. Steps and what they return
+can be pickled; neither grows with the number of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sized
+from dataclasses import dataclass
+from functools import reduce
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+
+from manyone._types import Labels
+from manyone.data.blocks import AnyBlock, RowsBlock
+from manyone.data.hashing import row_hashes
+from manyone.data.rows import CodedRows, TrainingRows, number_of
+from manyone.progress import counted
+
+Part = TypeVar("Part")
+
+
+class Step(Protocol[Part]):
+    """One pass over all blocks."""
+
+    def partial(self, block: AnyBlock, /) -> Part:
+        """What one block gives."""
+
+    def merge(self, one: Part, other: Part, /) -> Part:
+        """What two sets of blocks give together; `other` follows `one`."""
+
+
+class RowsStep(Protocol[Part]):
+    """One pass over all rows, whose tasks are known by number."""
+
+    def of(self, rows: CodedRows) -> Part:
+        """What some rows give."""
+
+    def merge(self, one: Part, other: Part, /) -> Part:
+        """What two sets of rows give together; `other` follows `one`."""
+
+
+class Sweep(Protocol):
+    """Runs one pass over all blocks."""
+
+    def __call__(self, step: Step[Part]) -> Part:
+        """What all blocks give together."""
+
+
+class Source(Protocol):
+    """Rows, wherever they are, after a first pass has found their tasks."""
+
+    def reduce(self, step: RowsStep[Part]) -> Part:
+        """What all rows give together."""
+
+
+@dataclass(frozen=True, eq=False)
+class _OnBlocks(Generic[Part]):
+    """A pass over rows as one over blocks."""
+
+    step: RowsStep[Part]
+    tasks: Labels
+
+    def partial(self, block: AnyBlock) -> Part:
+        """What one block gives."""
+        return self.step.of(block.checked().coded(self.tasks))
+
+    def merge(self, one: Part, other: Part) -> Part:
+        """What two sets of blocks give together."""
+        return self.step.merge(one, other)
+
+
+@dataclass(frozen=True, eq=False)
+class Swept:
+    """The source that a sweep goes over.
+
+    Parameters
+    ----------
+    sweep : callable
+    tasks : ndarray of shape (T,)
+        Labels, sorted.
+    """
+
+    sweep: Sweep
+    tasks: Labels
+
+    def reduce(self, step: RowsStep[Part]) -> Part:
+        """See :class:`Source`."""
+        return self.sweep(_OnBlocks(step, self.tasks))
+
+
+@dataclass(frozen=True, eq=False)
+class AtHand:
+    """The source of rows in memory: one block."""
+
+    rows: CodedRows
+
+    def reduce(self, step: RowsStep[Part]) -> Part:
+        """See :class:`Source`."""
+        return step.of(self.rows)
+
+
+def local_sweep(blocks: Iterable[AnyBlock]) -> Sweep:
+    """One block after the other, in this process.
+
+    Parameters
+    ----------
+    blocks : iterable of Block
+        Iterated over anew by every pass.
+
+    Returns
+    -------
+    callable
+    """
+
+    def sweep(step: Step[Part]) -> Part:
+        each = counted(blocks) if isinstance(blocks, Sized) else blocks
+        parts = map(step.partial, each)
+        try:
+            first = next(parts)
+        except StopIteration:
+            raise ValueError("There is no block of rows: give at least one.") from None
+        return reduce(step.merge, parts, first)
+
+    return sweep
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a pass has seen: number of rows, and the sum of their hashes in any order."""
+
+    n_rows: int
+    hashes: int
+
+    def __add__(self, other: Seen) -> Seen:
+        """What two passes over different rows have seen."""
+        return Seen(self.n_rows + other.n_rows, (self.hashes + other.hashes) % 2**64)
+
+
+@dataclass(frozen=True)
+class _Watched(Generic[Part]):
+    """A step that also says which rows it saw; blocks without rows give nothing."""
+
+    step: Step[Part]
+
+    def partial(self, block: AnyBlock) -> tuple[Seen, Part] | None:
+        """What one block gives."""
+        if number_of(block.X) == 0:
+            return None
+        checked = block.checked()
+        hashes = int(row_hashes(checked.X).sum(dtype=np.uint64))
+        return Seen(checked.X.shape[0], hashes), self.step.partial(checked)
+
+    def merge(
+        self, one: tuple[Seen, Part] | None, other: tuple[Seen, Part] | None
+    ) -> tuple[Seen, Part] | None:
+        """What two sets of blocks give together."""
+        if one is None:
+            return other
+        if other is None:
+            return one
+        return one[0] + other[0], self.step.merge(one[1], other[1])
+
+
+class SteadySweep:
+    """Passes that must all see the same rows: sums of different rows are no model.
+
+    Parameters
+    ----------
+    sweep : callable
+        Runs a pass.
+    """
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self._first: Seen | None = None
+
+    def __call__(self, step: Step[Part]) -> Part:
+        """Run a pass, and compare what it saw with what the first one saw."""
+        merged = self._sweep(_Watched(step))
+        if merged is None:
+            raise ValueError("No block has a row: give at least one row.")
+        seen, result = merged
+        first = seen if self._first is None else self._first
+        self._first = first
+        if seen == first:
+            return result
+        change = (
+            f"the first pass saw {first.n_rows:,} rows, a later one {seen.n_rows:,}"
+        )
+        if seen.n_rows == first.n_rows:
+            change = f"two passes saw {seen.n_rows:,} rows of different values"
+        raise ValueError(
+            f"The rows of X changed during the fit: {change}. A function must yield the same rows "
+            "whenever it is called; write rows that are random, or still arrive, to a file first."
+        )
+
+
+class RowsSweep:
+    """Passes over training rows at hand, which are one block.
+
+    Parameters
+    ----------
+    block : RowsBlock
+    """
+
+    def __init__(self, block: RowsBlock) -> None:
+        self.block = block
+
+    def __call__(self, step: Step[Part]) -> Part:
+        """Run a pass."""
+        return step.partial(self.block)
+
+
+class ColumnsOf(Protocol):
+    """An estimator that knows the columns of its rows, and their names where they have some."""
+
+    label_columns_: dict[str, str]
+
+
+def sweep_of_rows(model: ColumnsOf, rows: TrainingRows, tasks: Labels) -> RowsSweep:
+    """Passes over rows at hand, whose columns the model knows already."""
+    names = getattr(model, "feature_names_in_", None)
+    columns = getattr(model, "label_columns_", {})
+    return RowsSweep(RowsBlock(rows, tasks, names, columns))
+
+
+def steady(sweep: Sweep) -> Sweep:
+    """Passes that notice when rows change."""
+    watched = isinstance(sweep, SteadySweep | RowsSweep)
+    return sweep if watched else SteadySweep(sweep)
