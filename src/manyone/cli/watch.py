@@ -10,7 +10,8 @@ In a shell::
 
 STATE is one SQLite file with all that was seen; dashboards read its views scores, alarms,
 incidents, tasks, rates_by_day, answers and files. The feedback table has the columns id and
-normal, or id and answer (normal, fault, later). A command that was killed goes on where it was:
+normal, or id and answer (normal, fault, later); incident instead of id answers all its alarms.
+Thresholds forget rows that were called faults. A command that was killed goes on where it was:
 run it again.
 Exit codes: 0; 3 if something stands out and --exit-code asks; 2 for bad input; 1 for our mistakes.
 """
@@ -180,7 +181,7 @@ def watch(
     begin = clock.monotonic()
     fitted = load_model(model)
     worth = Worth.of(fitted, **asked_worth(fitted, at_least, direction))
-    answers = _read_answers(feedback)
+    given = _read_answers(feedback)
     mutes = None if mute is None else _read_mutes(mute, fitted)
     with open_store(state) as store:
         with about(state):
@@ -197,6 +198,7 @@ def watch(
             run.copy_to(out)
         if channel is not None:
             run.tell(channel, timedelta(minutes=cool_down))
+        answers = given.of_rows(store)
         new_answers = store.add_answers(answers)
         run.watch_new_rows()
         run.finish()
@@ -691,28 +693,53 @@ def _warn_of_messages(unsent: Unsent) -> None:
 # ------------------------------------------------------------------------------------ answers
 
 
-def _read_answers(path: Path | None) -> list[Answer]:
-    """Answers of a table, one for each id."""
-    if path is None:
-        return []
-    from manyone.watch.store import Answer
+@dataclass(frozen=True)
+class _Given:
+    """Answers as somebody gave them: of rows, or of incidents, by their ids."""
 
+    words: dict[str, str]
+    of_incidents: bool = False
+
+    def of_rows(self, store: Store) -> list[Answer]:
+        """One answer for each row."""
+        from manyone.watch.store import Answer
+
+        if not self.of_incidents:
+            return [Answer(row_id, word) for row_id, word in self.words.items()]
+        answers = []
+        for incident, word in self.words.items():
+            alarms = store.alarms_of(incident)
+            if not alarms:
+                raise InputError(
+                    f"--feedback: {store.path} has no incident {incident}."
+                )
+            answers += [Answer(row_id, word) for row_id in alarms]
+        return answers
+
+
+def _read_answers(path: Path | None) -> _Given:
+    """Answers of a table, one for each id, or for each incident."""
+    if path is None:
+        return _Given({})
     table = read_table(path, find=["normal"], need_rows=False)
+    named = (
+        "id" if "id" in table.columns or "incident" not in table.columns else "incident"
+    )
     column = "answer" if "answer" in table.columns else "normal"
-    chosen_columns("--feedback", ["id", column], table, path)
-    for name in ("id", column):
+    chosen_columns("--feedback", [named, column], table, path)
+    for name in (named, column):
         _refuse_gaps(name, table, path)
     words = _answer_words(table, column, path)
     answers: dict[str, str] = {}
     for row, (row_id, word) in enumerate(
-        zip(table["id"].cast(str).to_list(), words, strict=True)
+        zip(table[named].cast(str).to_list(), words, strict=True)
     ):
         if answers.setdefault(row_id, word) != word:
             raise InputError(
-                f"{path}: row {row}: id {row_id} is called {answers[row_id]} and {word}. "
-                "Keep one."
+                f"{path}: row {row}: {named} {row_id} is called {answers[row_id]} and "
+                f"{word}. Keep one."
             )
-    return [Answer(row_id, word) for row_id, word in answers.items()]
+    return _Given(answers, of_incidents=named == "incident")
 
 
 def _answer_words(table: pl.DataFrame, column: str, path: Path) -> list[str]:

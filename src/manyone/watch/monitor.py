@@ -25,7 +25,13 @@ from manyone.watch.model import (
     score_rows,
 )
 from manyone.watch.state import MonitorState
-from manyone.watch.steps import flag_fleet, judge_and_learn, push
+from manyone.watch.steps import (
+    flag_fleet,
+    forget_thresholds,
+    judge_and_learn,
+    learn_thresholds,
+    push,
+)
 
 # Share of the answers so far that is kept when another comes.
 _FORGET = 0.98
@@ -238,11 +244,17 @@ class Monitor:
     def _learn_answer(self, row: JudgedRows, is_normal: bool) -> None:
         """Change the state by an answer about one row, shape (1,)."""
         state = self.state
-        t: Codes = row["task"].astype(np.intp)
-        code = int(t[0])
+        code = int(row["task"][0])
         if row["alarm"][0]:
             state.answers[code] *= _FORGET
             state.answers[code, 0 if is_normal else 1] += 1.0
+        self._move_thresholds(row, is_normal)
+
+    def _move_thresholds(self, row: JudgedRows, is_normal: bool) -> None:
+        """Change what thresholds have learned from one row, shape (1,)."""
+        state = self.state
+        t: Codes = row["task"].astype(np.intp)
+        code = int(t[0])
         change = float(is_normal) - row["weight"].astype(np.float64)
         state.level[t] = thresholds.moved_level(
             state.level[t], change, row["alarm"], state.rate
@@ -254,6 +266,33 @@ class Monitor:
             state.confirmed[code, inside[:1]] = True
         else:
             push(state, t, row["score"], confirmed=True)
+
+    def relearn(self, tasks: Codes, rows: JudgedRows, guarded: Mask) -> None:
+        """Set the thresholds of some tasks as if only these rows had come.
+
+        Parameters
+        ----------
+        tasks : ndarray of shape (k,)
+            Numbers of the tasks.
+        rows : ndarray of shape (n,)
+            All their rows that count, in their order, with what was answered.
+        guarded : ndarray of bool of shape (n,)
+            Which of them came before anybody had answered anything.
+        """
+        forget_thresholds(self.state, tasks)
+        rows = rows.copy()
+        codes: Codes = rows["task"].astype(np.intp)
+        for step in _rounds(codes, np.arange(len(rows))):
+            for answered in (False, True):
+                part = step[guarded[step] != answered]
+                if len(part):
+                    judged = learn_thresholds(
+                        self.state, codes[part], rows["score"][part], answered=answered
+                    )
+                    rows["alarm"][part] = judged.alarm
+                    rows["weight"][part] = judged.weight
+            for row in step[rows["answer"][step] == NORMAL].tolist():
+                self._move_thresholds(rows[row : row + 1], is_normal=True)
 
     def enroll(self, X: Any, *, id: Any) -> int:
         """Add rows that have been called normal to the training rows; other rows are ignored.

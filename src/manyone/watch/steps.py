@@ -40,13 +40,36 @@ def judge_and_learn(
     state: MonitorState, t: Codes, scores: Array, times: NDArray[np.str_]
 ) -> Judged:
     """Judge one row of each of some tasks `t`, then learn from it."""
+    judged = learn_thresholds(state, t, scores, answered=bool(state.answers.any()))
+    evidence = _bet(state, t, scores, times)
+    state.rows[t] += 1
+    state.alarms[t] += judged.alarm
+    return judged._replace(drift=state.flagged[t] >= 0, evidence=evidence)
+
+
+def learn_thresholds(
+    state: MonitorState, t: Codes, scores: Array, *, answered: bool
+) -> Judged:
+    """Judge one row of each of some tasks `t`, and move their thresholds by it.
+
+    Parameters
+    ----------
+    state : MonitorState
+    t, scores : ndarray of shape (k,)
+    answered : bool
+        Whether answers have been given; without any, thresholds are guarded.
+
+    Returns
+    -------
+    Judged
+        Without what bets say: no drift, evidence NaN.
+    """
     window = state.window[t]
     low = thresholds.confirmed_low(state.low[t], window, state.confirmed[t])
     p = thresholds.reference_pvalues(window, scores)
     alarm = thresholds.alarms_of(p, state.level[t], scores, low, state.high[t])
-    answered = np.ones(len(state.answers)) @ state.answers  # faster than sum(axis=0)
-    if answered.any():
-        weight = np.where(alarm, _believed_normal(state, t, answered), 1.0)
+    if answered:
+        weight = np.where(alarm, _believed_normal(state, t), 1.0)
         state.level[t] = thresholds.moved_level(
             state.level[t], weight, alarm, state.rate
         )
@@ -59,14 +82,23 @@ def judge_and_learn(
         )
     state.run[t] = thresholds.moved_run(state.run[t], alarm)
     push(state, t[learned], scores[learned], confirmed=False)
-    evidence = _bet(state, t, scores, times)
-    state.rows[t] += 1
-    state.alarms[t] += alarm
-    return Judged(p, alarm, state.flagged[t] >= 0, weight, evidence)
+    return Judged(
+        p, alarm, np.zeros(len(t), dtype=bool), weight, np.full(len(t), np.nan)
+    )
 
 
-def _believed_normal(state: MonitorState, t: Codes, answered: Array) -> Array:
+def forget_thresholds(state: MonitorState, t: Codes) -> None:
+    """Set the thresholds of some tasks to where they started."""
+    state.window[t] = thresholds.first_window(state.anchor[t])
+    state.confirmed[t] = False
+    state.head[t] = 0
+    state.level[t] = state.rate
+    state.run[t] = 0.0
+
+
+def _believed_normal(state: MonitorState, t: Codes) -> Array:
     """How far an alarm without an answer is normal (k,): as often as answered ones were."""
+    answered = np.ones(len(state.answers)) @ state.answers  # faster than sum(axis=0)
     prior = (1.0 + answered[0]) / (2.0 + answered.sum())
     normal, abnormal = state.answers[t].T
     believed: Array = (normal + 2.0 * prior) / (normal + abnormal + 2.0)

@@ -40,6 +40,8 @@ _PATIENCE = 2.0
 _SQLITE = b"SQLite format 3\0"
 # Note of the last row that a model before the present one has judged.
 _MODEL_SINCE = "model_since"
+# Note of the last row that came before anybody had answered an alarm.
+_GUARDED_UNTIL = "guarded_until"
 # How states begin that an older manyone, or Monitor.save_state, wrote.
 _STATES = (b"manyone monitor state", b"manyone archive ")
 # What SQLite says, and what a user can do about it.
@@ -666,7 +668,8 @@ class Store:
     def use_answers(self, monitor: Monitor) -> int:
         """Tell the monitor all answers whose rows have come; how many there were.
 
-        A row that was called normal is no evidence of an incident that may go on.
+        A row that was called normal is no evidence of an incident that may go on. Rows
+        that were called faults are forgotten: thresholds are as if they had not come.
         """
         unused = self._connection.execute(
             "SELECT answer.number, answer.id, answer.answer, task, judged_row.number "
@@ -674,8 +677,13 @@ class Store:
             "WHERE used = 0 ORDER BY answer.number"
         ).fetchall()
         since = int(self.note(_MODEL_SINCE) or 0)
+        if unused and not monitor.state.answers.any():
+            # Until now thresholds were guarded.
+            self.set_note(_GUARDED_UNTIL, str(monitor.state.memory.count))
+        faults = []
         for number, row_id, answer, task, row in unused:
             if answer != "later" and row > since:
+                faults += [row] if answer == "fault" else []
                 monitor.feedback([row_id], normal=answer == "normal")
             elif answer != "later":
                 # Another model judged it, so that its score says nothing of this one.
@@ -692,7 +700,42 @@ class Store:
             self._connection.execute(
                 "UPDATE answer SET used = 1 WHERE number = ?", (number,)
             )
+        if faults:
+            self._forget_faults(monitor, faults, since)
         return len(unused)
+
+    def _forget_faults(
+        self, monitor: Monitor, faults: Sequence[int], since: int
+    ) -> None:
+        """Let tasks of some rows learn their thresholds anew from rows after `since`."""
+        wanted = json.dumps(list(faults))
+        codes = self._connection.execute(
+            "SELECT DISTINCT code FROM judged_row WHERE code >= 0 "
+            "AND number IN (SELECT value FROM json_each(?))",
+            (wanted,),
+        ).fetchall()
+        tasks = np.array([code for (code,) in codes], dtype=np.intp)
+        found = self._connection.execute(
+            "SELECT number, code, score, answer FROM judged_row WHERE answer <> 0 "
+            "AND number > ? AND code IN (SELECT value FROM json_each(?)) "
+            "ORDER BY number",
+            (since, json.dumps(tasks.tolist())),
+        ).fetchall()
+        with sound(self.path):
+            values = np.array(found, dtype=np.float64).reshape(-1, 4)
+            rows = np.zeros(len(values), dtype=ROW)
+            for column, name in enumerate(("task", "score", "answer"), start=1):
+                rows[name] = values[:, column]
+            guarded_until = int(self.note(_GUARDED_UNTIL) or 0)
+        monitor.relearn(tasks, rows, values[:, 0] <= guarded_until)
+
+    def alarms_of(self, incident: str) -> list[str]:
+        """Ids of the alarms of an incident."""
+        lines = self.query(
+            "SELECT id FROM judged_row WHERE incident = :id ORDER BY number",
+            id=incident,
+        )
+        return [line["id"] for line in lines]
 
     def without_rows(self, ids: Sequence[str]) -> list[str]:
         """Those of the ids that name no row of the store."""
