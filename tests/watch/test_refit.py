@@ -121,6 +121,15 @@ def test_a_task_with_few_recent_rows_keeps_those_of_before(champion):
     assert sizes["m0"] == 20 * 6 + 12 and sizes["m1"] == 23 * 6
 
 
+def test_a_model_without_rows_stays_one(champion):
+    bare = deepcopy(champion).drop_rows()
+    verdict = challenge(bare, kept(rows(range(DAYS), 1)), 30.0)
+    assert not verdict.challenger.training_.has_values
+    few = rows(range(DAYS), 1, per_day=3)
+    verdict = challenge(bare, kept(few), 30.0)
+    assert verdict.challenger is None and "--no-rows" in verdict.sentence
+
+
 # --- Rows of a store.
 
 

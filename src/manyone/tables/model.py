@@ -463,6 +463,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         training = self._like_training(rows)
         stays = np.isin(self.training_.labels, np.array([*keep], dtype=object))
         if stays.any():
+            self._refuse_without_rows("refit with keep")
             before = self.training_.take(np.flatnonzero(stays))
             training = with_more_rows(before, training)
         return self._become(fit_again(self, training))

@@ -193,6 +193,8 @@ def challenge(champion: TableModel, rows: KeptRows, days: float) -> Verdict:
     facts["tasks_with_rows_of_before"] = len(thin)
     try:
         challenger.refit(table, keep=thin)
+        if not champion.training_.has_values:
+            challenger.drop_rows()
     except ValueError as error:
         return Verdict(None, f"The new model could not be fitted: {error}", facts)
     facts |= {"rows": challenger.n_rows_, "tasks": len(challenger.tasks_)}
