@@ -319,8 +319,6 @@ _PARTS: dict[type, dict[str, Any]] = {
             "scores": "k!",
             "weight": "k!",
             "starts": "T+1 starts k",
-            "scaled": "k!",
-            "spread": "T",
             "far": "T",
             "lends": "T",
         },

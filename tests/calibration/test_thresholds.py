@@ -15,8 +15,9 @@ from manyone import (
     LinearOCKSR,
 )
 from manyone.calibration import Calibration
+from manyone.calibration.borrowing import credible_units, like_sizes
 from manyone.calibration.discoveries import benjamini_hochberg
-from manyone.calibration.thresholds import count_up_to, lowest_quotient
+from manyone.calibration.thresholds import lowest_where, stretched, unstretched
 from manyone.models.guards import unguarded
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
@@ -36,7 +37,7 @@ def made(sizes, seed=0, source="leave-one-out"):
 
 @pytest.mark.parametrize("rate", [0.05, 0.07, 0.1, 0.29, 0.5, 0.999])
 def test_pvalues_count_calibration_scores(rate):
-    scores, codes, calibration = made([30, 100])
+    scores, codes, calibration = made([100, 130])
     rng = np.random.default_rng(1)
     # Ties with calibration scores included.
     new = np.concatenate([-np.abs(rng.normal(size=200)), scores])
@@ -58,18 +59,37 @@ def test_offset_is_an_order_statistic():
     )
 
 
-def test_small_tasks_borrow_and_agree_to_the_last_bit():
-    scores, codes, calibration = made([4, 6, 50], seed=3)
-    assert calibration.pooled(0.1).tolist() == [True, True, False]
-    offsets, rates = calibration.offsets(0.1)
+@pytest.mark.parametrize("limit_ratio", [1.0, 3.0, np.inf])
+@pytest.mark.parametrize("far", [None, 0.5, 4.0])
+def test_small_tasks_borrow_and_agree_to_the_last_bit(far, limit_ratio):
+    """Where depths are near the far score (0.5) they are stretched first."""
+    rng = np.random.default_rng(3)
+    codes = np.repeat(np.arange(3), [4, 6, 60])
+    scores = -np.abs(rng.normal(size=70))
+    calibration = Calibration.from_scores(
+        scores,
+        codes,
+        np.ones(70),
+        3,
+        "leave-one-out",
+        None if far is None else np.full(3, -far),
+    )
+    assert calibration.saturated == (far == 0.5)
+    assert calibration.borrows(0.1).tolist() == [True, True, False]
+    thresholds = calibration.at(0.1, limit_ratio)
+    offsets, rates = thresholds.offsets()
     near = np.concatenate(
         [offsets, np.nextafter(offsets, -9), np.nextafter(offsets, 9)]
     )
     task = np.tile(np.arange(3), 3)
-    p = calibration.pvalues(near, task, 0.1)
-    assert np.array_equal(near < offsets[task], p <= 0.1)
-    assert p.min() >= 1 / 61
+    p = thresholds.pvalues(near, task)
+    assert np.array_equal(near < offsets[task], p <= rates[task])
     assert np.all(rates == 0.1)
+    # Monotone in the score, of every task.
+    grid = np.linspace(-5.0, 0.1, 999)
+    for code in range(3):
+        p = thresholds.pvalues(grid, np.full(999, code))
+        assert np.all(np.diff(p) >= 0.0) and p[-1] == 1.0
 
 
 def test_pool_too_small_uses_the_worst_score():
@@ -82,25 +102,65 @@ def test_pool_too_small_uses_the_worst_score():
     assert "no rate below 0.125" in message
 
 
-def test_spread_is_taken_without_the_row_itself():
-    scores, codes, calibration = made([5, 7], seed=5)
-    k, expected = 8.0, []
-    for i in range(12):
-        others = np.delete(np.arange(12), i)
-        typical = np.mean(scores[others] ** 2)
-        own = others[codes[others] == codes[i]]
-        unit = (k * typical + np.sum(scores[own] ** 2)) / (k + len(own))
-        expected.append(scores[i] / np.sqrt(unit))
-    np.testing.assert_allclose(calibration.pool_scores, np.sort(expected), rtol=1e-9)
+def test_units_are_credible_means_without_the_row_itself():
+    rng = np.random.default_rng(5)
+    codes = np.repeat(np.arange(6), [4, 5, 6, 7, 8, 9])
+    depth = rng.gamma(2.0, size=39) * np.exp(rng.normal(size=6))[codes]
+    row_units, units = credible_units(depth, np.ones(39), codes, 6, 1e-9)
+    tasks = [depth[codes == t] for t in range(6)]
+    mean = np.array([task.mean() for task in tasks])
+    variation = np.sum([task.var(ddof=1) for task in tasks]) / np.sum(mean**2)
+    noise = variation * np.mean([1.0 / len(task) for task in tasks])
+    power = 1.0 - noise / np.log(mean).var(ddof=1)
+    assert 0.1 < power < 1.0
+    typical = np.exp(np.log(mean).mean())
+    np.testing.assert_allclose(units, (mean / typical) ** power)
+    for i in range(39):
+        others = np.delete(depth, i)[np.delete(codes, i) == codes[i]]
+        assert row_units[i] == pytest.approx((others.mean() / typical) ** power)
+    # A row of weight 2 is the row given twice.
+    weight = np.where(np.arange(39) % 5 == 0, 2.0, 1.0)
+    twice = np.repeat(np.arange(39), weight.astype(int))
+    weighted = credible_units(depth, weight, codes, 6, 1e-9)
+    repeated = credible_units(depth[twice], np.ones(len(twice)), codes[twice], 6, 1e-9)
+    np.testing.assert_allclose(weighted[1], repeated[1])
+    np.testing.assert_allclose(weighted[0][twice], repeated[0])
+
+
+def test_alike_tasks_share_one_unit_and_unlike_ones_do_not():
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(50), 8)
+    depth = rng.gamma(2.0, size=400)
+    spread = np.exp(2.0 * rng.normal(size=50))
+    _, alike = credible_units(depth, np.ones(400), codes, 50, 1e-9)
+    _, unlike = credible_units(depth * spread[codes], np.ones(400), codes, 50, 1e-9)
+    assert np.std(np.log(alike)) < 0.2
+    assert np.polyfit(np.log(spread), np.log(unlike), 1)[0] > 0.95
+
+
+def test_pools_have_tasks_of_like_size_that_reach_the_rate():
+    counts = np.array([2.0, 3, 3, 5, 8, 12, 20, 50, 300])
+    lends = np.ones(9, dtype=bool)
+    borrows = counts < 99
+    pool = like_sizes(counts, lends, borrows, 0.2)
+    assert pool.tolist() == [0, 0, 0, 1, 1, 2, 2, 3, -1]
+    # At 5 % the smallest need seven tasks: 1/(7 x 3) is less, 1/(6 x 3) more.
+    pool = like_sizes(counts, lends, borrows, 0.05)
+    assert pool.tolist() == [0, 0, 0, 0, 0, 0, 0, 1, -1]
+    # Two tasks of 8 rows take in a larger one, and one without scores is like them.
+    counts = np.array([0.0, 8, 8, 300])
+    lends = counts > 0
+    assert like_sizes(counts, lends, counts < 99, 0.05).tolist() == [0, 0, 0, 0]
+    assert like_sizes(counts, lends, counts < 99, 0.1).tolist() == [0, 0, 0, -1]
 
 
 def test_single_rows_do_not_enter_the_pool():
     _, _, calibration = made([1, 6, 1])
-    assert len(calibration.pool_scores) == 6
+    assert len(calibration.pooled()[0]) == 6
     _, _, held_out = made([1, 6, 1], source="held-out")
-    assert len(held_out.pool_scores) == 8
+    assert len(held_out.pooled()[0]) == 8
     _, _, only_singles = made([1, 1, 1])
-    assert len(only_singles.pool_scores) == 3
+    assert len(only_singles.pooled()[0]) == 3
 
 
 def test_equal_scores_everywhere():
@@ -153,35 +213,32 @@ def test_benjamini_hochberg_by_definition():
     assert benjamini_hochberg(np.empty(0), 0.1).shape == (0,)
 
 
-def test_the_lowest_quotient_is_exact():
-    rng = np.random.default_rng(0)
-    values = -rng.gamma(2.0, size=1000)
-    for unit in (1.0, 0.1, 1 / 3, 7e-5, 1e9):
-        lowest = lowest_quotient(values, np.full(1000, unit))
-        assert np.all(lowest / unit >= values)
-        assert np.all(np.nextafter(lowest, -np.inf) / unit < values)
+def test_the_lowest_float_is_exact():
+    levels = np.array([-1e300, -7.0, -1e-12, -5e-324, 0.0, 1 / 3, 2e9])
+    found = lowest_where(lambda floats: floats >= levels, len(levels))
+    assert np.array_equal(found, levels)
+    found = lowest_where(lambda floats: floats / 3.0 >= levels, len(levels))
+    assert np.all(found / 3.0 >= levels)
+    assert np.all(np.nextafter(found, -np.inf) / 3.0 < levels)
 
 
-def test_counts_in_tasks_are_those_of_searchsorted():
+def test_stretched_scores_keep_their_order_and_can_be_undone():
     rng = np.random.default_rng(0)
-    starts = np.array([0, 5, 5, 40, 41])
-    values = rng.integers(0, 9, 41).astype(float)
-    for task in range(4):
-        values[starts[task] : starts[task + 1]].sort()
-    scores = rng.integers(-1, 11, 200).astype(float)
-    codes = rng.integers(0, 4, 200)
-    counted = count_up_to(values, starts, scores, codes)
-    for score, code, number in zip(scores, codes, counted, strict=True):
-        own = values[starts[code] : starts[code + 1]]
-        expected = starts[code] + np.searchsorted(own, score, side="right")
-        assert number == expected
+    values = -np.sort(rng.uniform(0.0, 1.2, 10_000))[::-1]
+    values[:200] = np.nextafter(-1.0, -2.0)
+    values[200:400] = np.nextafter(-1.0, 0.0)
+    values.sort()
+    assert np.all(np.diff(stretched(values)) >= 0.0)
+    np.testing.assert_allclose(unstretched(stretched(values)), values, rtol=1e-12)
 
 
 def test_borrowed_p_values_by_definition():
     """Tasks are units: a mean over tasks of shares, the own one a rank."""
     scores, codes, calibration = made([4, 6, 5, 300], seed=2)
     thresholds = calibration.at(0.1)
-    assert thresholds.pool.lenders.tolist() == [True, True, True, False]
+    assert thresholds.borrows.tolist() == [True, True, True, False]
+    assert thresholds.pool.tolist() == [0, 0, 0, -1]
+    pool = thresholds.pools[0]
     rng = np.random.default_rng(3)
     new = -2.5 * np.abs(rng.normal(size=200))
     claim = rng.integers(0, 3, 200)
@@ -191,8 +248,8 @@ def test_borrowed_p_values_by_definition():
         shares = []
         for other in range(3):
             part = slice(starts[other], starts[other + 1])
-            scaled = thresholds.pool.scaled[part]
-            shares.append(np.mean(scaled <= score / thresholds.pool.spread[task]))
+            scaled = pool.order.imag[part]
+            shares.append(np.mean(scaled <= score / pool.units[task]))
         own = calibration.scores[starts[task] : starts[task + 1]]
         rank = (1 + np.sum(own <= score)) / (len(own) + 1)
         shares[task] = rank

@@ -289,7 +289,7 @@ def test_a_task_of_one_group_is_pooled(method, fleet):
     groups = np.where(task == "ada", 0, np.arange(len(X)))
     model = method(alarm_rate=0.2).fit(X, task=task, groups=groups)
     assert model.calibration_.counts[0] == 0
-    assert model.calibration_.pooled(0.2)[0]
+    assert model.calibration_.borrows(0.2)[0]
     assert np.isfinite(model.pvalues(X, task=task)).all()
     with pytest.raises(ValueError, match="one group in every task"):
         method().fit(X, task=task, groups=task)

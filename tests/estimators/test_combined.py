@@ -143,8 +143,7 @@ def test_tail_values_are_logs_of_shares_and_go_on_where_ranks_end():
     scores = -np.sort(np.random.default_rng(0).exponential(size=4000))[::-1]
     zeros = np.zeros(4000, dtype=int)
     calibration = Calibration.from_scores(scores, zeros, np.ones(4000), 1, "held-out")
-    pool, weight = calibration.pool()
-    tail = Tail.of(pool, weight, calibration.spread)
+    tail = Tail.of(*calibration.pooled())
     new = -np.array([0.5, 1.0, 3.0, 6.0, 12.0, 40.0])
     found = tail.value(new, np.zeros(6, dtype=int))
     # Of an exponential law the tail probability of x is exp(-x), everywhere.

@@ -21,7 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes, Mask
-from manyone.calibration.thresholds import Calibration, count_up_to
+from manyone.calibration.borrowing import by_task
+from manyone.calibration.thresholds import Calibration
 from manyone.messages import warn_user
 
 
@@ -50,11 +51,12 @@ class Known(NamedTuple):
         codes = calibration.codes
         lends = calibration.lends[codes]
         scores = calibration.scores[lends]
-        values = calibration.scaled[lends]
+        scaled, units = calibration.scaled()
+        values = scaled[lends]
         size = float(np.sqrt(np.mean(values**2))) if len(values) else 1.0
         size = size if size > 0.0 else 1.0
         weight = calibration.weight[lends]
-        unit = calibration.spread * size
+        unit = units * size
         return cls(scores, values / size, weight, codes[lends], unit)
 
     def joined(self, other: Known) -> Known:
@@ -110,7 +112,8 @@ def _mass_up_to(values: Array, known: Known, new: Array, codes: Codes) -> Array:
     """Weight of the values of each new row's task that do not exceed it, shape (m,)."""
     order = np.lexsort((values, known.codes))
     starts = np.searchsorted(known.codes[order], np.arange(len(known.unit) + 1))
-    below = count_up_to(values[order], starts, new, codes)
+    ascending = by_task(known.codes[order], values[order])
+    below = np.searchsorted(ascending, by_task(codes, new), side="right")
     mass = np.append(0.0, np.cumsum(known.weight[order]))
     return np.asarray(mass[below] - mass[starts[codes]])
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes, Mask, Rows
+from manyone.calibration.equal_terms import Round, on_equal_terms
 from manyone.data.groups import first_judged, looks_ahead
 from manyone.data.rows import TrainingRows
 from manyone.kernels.gram import Points
@@ -26,6 +27,8 @@ from manyone.threads import blas_threads, one_blas_thread
 
 # Up to this size folds run side by side, each on one thread; beyond it BLAS has enough to do.
 _SMALL = 512
+# In tasks with so many rows, models without a fold are as good as with it.
+_LARGE = 100
 # Points that folds are dealt by.
 _MOST_POINTS = 2000
 #: Folds that settings are judged by.
@@ -46,8 +49,8 @@ def solve_with_folds(
 ) -> Solution:
     """A model with the score of every normal row by a model that has not seen it.
 
-    Folds are cut inside the tasks, and the whole fit is repeated without each. Small models are
-    fitted side by side.
+    Folds are cut inside the tasks, and the whole fit is repeated without each, then without
+    two at a time, half as often. Small models are fitted side by side.
 
     Parameters
     ----------
@@ -63,33 +66,58 @@ def solve_with_folds(
     Returns
     -------
     Solution
-        Left-out scores are NaN for known outliers. Of a task with one distinct row, which must
-        stay, the score by the full model; of a task with one group, or of its first block in time,
-        NaN.
+        Left-out scores are on the terms of new rows. They are NaN for known outliers. Of a task
+        with one distinct row, which must stay, the score by the full model; of a task with one
+        group, or of its first block in time, NaN.
     """
-    refits = folds_of(rows, assign_folds(rows, similarity, number))
+    fold = assign_folds(rows, similarity, number)
+    refits = folds_of(rows, fold)
+    n_folds = len(refits)
+    refits += folds_of_two(rows, fold)
     workers = blas_threads() if len(rows.codes) < _SMALL else 1
     if workers == 1:
         solution = whole()
-        parts = list(zip(refits, starmap(refit, counted(refits)), strict=True))
+        results = list(starmap(refit, counted(refits)))
     else:
         with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
             first = pool.submit(whole)
-            results = pool.map(refit, *zip(*refits, strict=True))
-            parts = list(zip(counted(refits), results, strict=True))
+            mapped = pool.map(refit, *zip(*refits, strict=True))
+            results = [
+                result for _, result in zip(counted(refits), mapped, strict=True)
+            ]
             solution = first.result()
-    left_out = np.full(len(rows.codes), np.nan)
-    wanted = solution.scorer.far()
-    for (_, held), (refitted, scores) in parts:
-        left_out[held] = scores
-        far = refitted.scorer.far()
-        if wanted is not None and far is not None:
+    far = solution.scorer.far()
+    once = _round(refits[:n_folds], results[:n_folds], rows, far)
+    left_out = once.scores
+    if n_folds < len(refits):
+        twice = _round(refits[n_folds:], results[n_folds:], rows, far)
+        left_out = on_equal_terms(once, twice, rows.codes, rows.weight, far)
+    return replace(solution, left_out=left_out, left_out_source="folds")
+
+
+def _round(
+    refits: list[tuple[Codes, Codes]],
+    results: list[tuple[Solution, Array]],
+    rows: TrainingRows,
+    far: Array | None,
+) -> Round:
+    """Scores of rows by refits without them, in units of what all rows say of far ones."""
+    scores = np.full(len(rows.codes), np.nan)
+    kept_weight = np.full(len(rows.codes), np.nan)
+    normal = np.where(rows.outlier, 0.0, rows.weight)
+    for (kept, held), (refitted, of_held) in zip(refits, results, strict=True):
+        codes = rows.codes[held]
+        scores[held] = of_held
+        counts = np.bincount(rows.codes[kept] + 1, normal[kept], rows.n_tasks + 1)
+        kept_weight[held] = counts[codes + 1]
+        refitted_far = refitted.scorer.far()
+        if far is not None and refitted_far is not None:
             # Responses grow with the number of rows, and many rows may respond as if they were far
             # away: a threshold must not fall between what two models say of them.
             with np.errstate(divide="ignore", invalid="ignore"):
-                unit = np.clip(np.nan_to_num(wanted / far, nan=1.0), 0.5, 2.0)
-            left_out[held] *= unit[rows.codes[held]]
-    return replace(solution, left_out=left_out, left_out_source="folds")
+                unit = np.clip(np.nan_to_num(far / refitted_far, nan=1.0), 0.5, 2.0)
+            scores[held] *= unit[codes]
+    return Round(scores, kept_weight)
 
 
 def folds_of(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
@@ -118,6 +146,27 @@ def folds_of(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
         if out.any():
             refits.append((everyone[~out & ~later], everyone[out]))
     return refits
+
+
+def folds_of_two(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
+    """The same with two folds (n,) of each task at once: see :mod:`.equal_terms`.
+
+    None where rows have groups, and not for large tasks, to which a fold is no loss.
+    """
+    dealt = fold >= 0
+    if rows.group is not None or not dealt.any():
+        return []
+    counts = np.bincount(rows.codes[dealt], rows.weight[dealt], rows.n_tasks)
+    folds = np.zeros(rows.n_tasks, dtype=np.intp)
+    np.maximum.at(folds, rows.codes[dealt], fold[dealt] + 1)
+    used = (folds > 2) & (counts < _LARGE)
+    fewer = np.maximum(-(-folds // 2), 2)
+    twice = np.where(dealt & used[rows.codes], fold % fewer[rows.codes], -1)
+    everyone = np.arange(len(fold))
+    return [
+        (everyone[twice != k], everyone[twice == k])
+        for k in reversed(range(twice.max() + 1))
+    ]
 
 
 def assign_folds(

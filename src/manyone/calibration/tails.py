@@ -153,15 +153,17 @@ class Tails:
             scores[starts], weight, codes[starts], rounded[starts], self.kept, seen
         )
 
-    def calibration(self, n_tasks: int, source: str) -> Calibration:
-        """Thresholds and p-values from these scores."""
+    def calibration(
+        self, n_tasks: int, source: str, far: Array | None = None
+    ) -> Calibration:
+        """Thresholds and p-values from these scores; `far` (T,) are those of far rows."""
         # A rounded score is above all exact ones of its task.
         exact = ~self.rounded
         top = np.full(n_tasks, -np.inf)
         np.maximum.at(top, self.codes[exact], self.scores[exact])
         scores = np.where(exact, self.scores, np.maximum(self.scores, top[self.codes]))
         return Calibration.from_scores(
-            scores, self.codes, self.weight, n_tasks, source, seen=self.seen
+            scores, self.codes, self.weight, n_tasks, source, far, self.seen
         )
 
 

@@ -1,26 +1,43 @@
 r"""Alarm thresholds and p-values from scores of normal rows that the model has not seen.
 
-A task with rows enough is judged by its own: the p-value of a score s is
-:math:`(1 + \#\{c : c \le s\}) / (n + 1)`, where c runs over its n calibration scores.
+Notation: c is the left-out score of a training row, n the number of rows of its task, s
+the score of a new row. Lower is worse. Everything is monotone in s, so that one number
+for each task is its threshold.
 
-A task with too few rows for the promised rate borrows. Scores are divided by the
-spread of their task, and tasks are the units (hierarchical conformal prediction;
-Dunn, Wasserman & Ramdas 2018; Lee, Barber & Willett 2023): with S tasks that lend,
+**Own ranks.** A task with rows enough for the rate (a threshold at the fifth lowest own
+score or higher) is judged by them alone, :math:`p_{own} = (1 + \#\{c \le s\}) / (n+1)`.
+No rule without assumptions about other tasks has power below 1/(n + 1): average a test
+of level a over which of n + 1 exchangeable rows is the new one, and it alarms on a given
+row with probability at most a (n + 1).
 
-.. math:: p = \frac{1}{S} \Bigl( p_{own} + \sum_{other\ tasks}
-              \text{share of their scores that are no larger} \Bigr).
+**Borrowing.** Other tasks are compared with tasks of like size. Tasks are the units
+(hierarchical conformal prediction: Dunn, Wasserman & Ramdas 2018; Lee, Barber & Willett
+2023). With S tasks, V a score in units of its task (:mod:`.borrowing`),
 
-If tasks are exchangeable, such a p-value is at most a with probability at most a, on
-average over tasks. Where a score is not below all own scores, p is at least
-:math:`p_{own} / ratio`: no single task then raises more than ratio times the rate.
+.. math:: p^* = \frac{1}{S} \Bigl( p_{own} + \sum_{other\ tasks\ s}
+              \text{share of rows of } s \text{ with } V_i \le V \Bigr), \qquad
+          p = \max(p^*,\; p_{own} / L) .
 
-The threshold of a task is the score at which the p-value first exceeds the promised
-rate, so ``score < offset`` exactly when ``p <= alarm_rate``.
+The second term counts where :math:`p_{own} > 1/(n+1)`. It limits what a single task may
+raise to L times the rate, whatever the others are like; L is `task_rate_limit` over
+`alarm_rate`.
+
+**What is proven.** Rows of a task exchangeable, all scores by models that saw neither
+row: a task raises at most max(L a, 1/(n + 1)) at the rate a. Tasks exchangeable, too,
+and units fixed: :math:`P(p \le a) \le a` on average over tasks. **What is measured**
+(``benchmarks/bench_promises.py``): left-out scores in place of such scores
+(:mod:`.equal_terms` brings those of folds to the terms of new ones), units estimated
+from the same rows, tasks of sizes within a factor of two.
+
+Scores of models in many columns saturate: all rows respond nearly as if they were far
+away. There c is replaced by c / (1 - c), c being in units of the far score.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -28,6 +45,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
+from manyone.calibration.borrowing import (
+    Ordered,
+    Pool,
+    by_task,
+    credible_units,
+    like_sizes,
+)
 from manyone.calibration.dependence import calibration_weight
 from manyone.data.checks import warn_of_copies
 from manyone.data.rows import TrainingRows
@@ -36,15 +60,20 @@ from manyone.models.solution import Solution
 
 #: What a single task may raise, as a multiple of the promised rate.
 LIMIT_RATIO = 3.0
-# Rows that the pooled spread counts for when the spread of one small task is estimated.
-_PRIOR_ROWS = 8.0
-# Least spread beside the scores of rows far away: what is less is rounding.
-_LEAST_SPREAD = 1e-6
-# Most that one row may add to the spread of a task that has no other, see `spreads`.
-_STEEPEST = 4.0
+# A task is judged by its own rows if its threshold is at least the lowest score but so many.
+_OWN_RANKS = 5
+# Beyond this share of the far score, at the highest fifth of left-out rows, scores saturate.
+_SATURATED = 0.8
+_QUANTILE = 0.8
+# What is left of the far score where all of it is lost.
+_REST = 1e-3
+# Least mean depth beside the far score, and where that is not known: less is rounding.
+_LEAST_DEPTH = 1e-6
+_LEAST_SCORE = 1e-9
 # Scores of copies differ by rounding only.
 _ROUNDING = 1e-10
 _TINY = float(np.finfo(float).tiny)
+_NEGATIVE = np.iinfo(np.int64).min
 # The threshold of a task that cannot raise an alarm.
 _NEVER = -1e300
 
@@ -59,10 +88,6 @@ class Calibration:
         Scores and counts, sorted by task and ascending within a task.
     starts : ndarray of shape (T + 1,)
         Where each task starts.
-    scaled : ndarray of shape (n,)
-        The scores in units of their task's spread.
-    spread : ndarray of shape (T,)
-        Unit of each task's scores, shrunk towards the typical one.
     far : ndarray of shape (T,) or None
         Scores of rows far away, where known.
     lends : ndarray of bool of shape (T,)
@@ -74,8 +99,6 @@ class Calibration:
     scores: Array
     weight: Array
     starts: Codes
-    scaled: Array
-    spread: Array
     far: Array | None
     lends: Mask
     source: str
@@ -100,7 +123,7 @@ class Calibration:
         n_tasks : int
         source : str
         far : ndarray of shape (T,) or None
-            Scores of rows far away, where known: beside them tiny spreads are rounding.
+            Scores of rows far away, where known: the unit that tasks have in common.
         seen : ndarray of shape (n,) or None
             Scores of the same rows under the model of all rows, see `copies_lowered`.
 
@@ -119,13 +142,12 @@ class Calibration:
         starts = np.concatenate([[0], np.cumsum(rows)])
         # Equal scores may differ by rounding: slightly lower, a tie stays a tie.
         scores = scores - 1e-12 * (1.0 + np.abs(scores))
-        unit, spread = spreads(scores, codes, weight, n_tasks, far)
         counts = np.bincount(codes, weight, n_tasks)
         lends = counts > 0.0
         if source != "held-out":
             # The only row of a task has no proper left-out score.
             lends &= (rows > 1) | (counts > 1.0)
-        return cls(scores, weight, starts, scores / unit, spread, far, lends, source)
+        return cls(scores, weight, starts, far, lends, source)
 
     @classmethod
     def from_left_out(cls, solution: Solution, rows: TrainingRows) -> Calibration:
@@ -162,37 +184,74 @@ class Calibration:
     @property
     def codes(self) -> Codes:
         """Task of each score, shape (n,)."""
-        return np.repeat(np.arange(len(self.spread)), np.diff(self.starts))
+        return np.repeat(np.arange(len(self.lends)), np.diff(self.starts))
 
     @property
     def counts(self) -> Array:
         """Calibration rows of each task, shape (T,)."""
-        counts = np.bincount(self.codes, self.weight, len(self.spread))
+        counts = np.bincount(self.codes, self.weight, len(self.lends))
         return counts.astype(np.float64)
 
-    @property
-    def pool_scores(self) -> Array:
-        """See `pool`."""
-        return self.pool()[0]
+    @cached_property
+    def sizes(self) -> Array:
+        """Size of each task's scores, shape (T,): that of rows far away, or 1."""
+        return sizes_of(self.far, len(self.lends))
 
-    @property
-    def pool_weight(self) -> Array:
-        """See `pool`."""
-        return self.pool()[1]
+    @cached_property
+    def saturated(self) -> bool:
+        """Whether left-out rows respond nearly as if they were far away."""
+        return self.far is not None and saturates(self.scores / self.sizes[self.codes])
 
-    def pool(self) -> tuple[Array, Array]:
-        """Scores of all tasks that lend, in units of spread and ascending; their counts.
+    def __getstate__(self) -> dict[str, Any]:
+        """State without what follows from it."""
+        names = ("scores", "weight", "starts", "far", "lends", "source")
+        return {name: getattr(self, name) for name in names}
 
-        Where no task lends, those of all tasks.
+    def values(self, scores: Array, codes: Codes) -> Array:
+        """Scores (k,) of tasks (k,) as they are compared with those of other tasks."""
+        values = scores / self.sizes[codes]
+        return stretched(values) if self.saturated else values
+
+    def scaled(self) -> tuple[Array, Array]:
+        """Scores (n,) in units of their task without the row; units (T,) of new scores."""
+        codes = self.codes
+        lent = self.lends[codes] | ~np.any(self.lends)
+        values = self.scores / self.sizes[codes]
+        row_units, units = credible_units(
+            values[lent], self.weight[lent], codes[lent], len(self.lends), self.least
+        )
+        values[lent] /= row_units
+        return values, units * self.sizes
+
+    def pooled(self) -> tuple[Array, Array, Array]:
+        """Scores of all tasks that lend, or of all if none does, in units of their task.
+
+        Returns
+        -------
+        scores, weight : ndarray of shape (m,)
+            Ascending.
+        units : ndarray of shape (T,)
+            Of the scores of new rows.
         """
-        lent = self.lends[self.codes] | ~np.any(self.lends)
-        values = self.scaled[lent]
-        ascending = np.argsort(values, kind="stable")
-        return values[ascending], self.weight[lent][ascending]
+        values, units = self.scaled()
+        lent = np.flatnonzero(self.lends[self.codes] | ~np.any(self.lends))
+        ascending = lent[np.argsort(values[lent], kind="stable")]
+        return values[ascending], self.weight[ascending], units
 
-    def pooled(self, alarm_rate: float) -> Mask:
-        """Which tasks have too few rows for the rate and borrow others', shape (T,)."""
+    @property
+    def least(self) -> float:
+        """Mean depths below this are rounding."""
+        return _LEAST_SCORE if self.far is None else _LEAST_DEPTH
+
+    def too_few(self, alarm_rate: float) -> Mask:
+        """Which tasks cannot resolve a rate by their own rows, shape (T,)."""
         return 1.0 / (self.counts + 1.0) > alarm_rate
+
+    def borrows(self, alarm_rate: float) -> Mask:
+        """Which tasks are compared with others at a rate, shape (T,)."""
+        ranks = np.floor(alarm_rate * (self.counts + 1.0) * (1.0 + 1e-12))
+        others = np.count_nonzero(self.lends) - self.lends
+        return (ranks < _OWN_RANKS) & (others > 0)
 
     def at(
         self,
@@ -205,7 +264,6 @@ class Calibration:
         Parameters
         ----------
         alarm_rate : float
-            Tasks whose own rows are too few to resolve it borrow.
         limit_ratio : float
             A task that borrows raises at most this multiple of the rate.
         lowest : ndarray of shape (T,) or None
@@ -217,16 +275,23 @@ class Calibration:
         Thresholds
         """
         counts = self.counts
-        borrows = self.pooled(alarm_rate)
+        borrows = self.borrows(alarm_rate)
         # Weights may be tiny or huge: then sizes are what can be said of them.
         with np.errstate(under="ignore", over="ignore"):
-            lenders = _lenders(counts, self.lends, borrows, alarm_rate)
-            pool = Pool.of(self, lenders, borrows | lenders)
+            pool = like_sizes(counts, self.lends, borrows, alarm_rate)
+            codes = self.codes
+            values = self.values(self.scores, codes)
+            pools = tuple(
+                Pool.of(
+                    values, self.weight, codes, self.lends & (pool == k), self.least
+                )
+                for k in range(pool.max() + 1)
+            )
             mass = cumulated(self.weight, self.starts)
         if lowest is None:
             lowest = np.full(len(counts), -np.inf)
         return Thresholds(
-            self, alarm_rate, limit_ratio, counts, borrows, pool, mass, lowest
+            self, alarm_rate, limit_ratio, counts, borrows, pools, pool, mass, lowest
         )
 
     def offsets(self, alarm_rate: float) -> tuple[Array, Array]:
@@ -242,78 +307,6 @@ class Calibration:
         return self.at(alarm_rate).smallest_pvalues()
 
 
-def _lenders(counts: Array, lends: Mask, borrows: Mask, rate: float) -> Mask:
-    """Tasks that those that borrow are compared with, shape (T,).
-
-    Scores of small and of large tasks have laws of other shapes. So small tasks borrow
-    from each other; larger ones join, the smallest first, where they are too few for
-    the rate. Tasks of one size join together: their order must not matter.
-    """
-    lenders = lends & borrows
-    if not borrows.any():
-        return lenders
-    needed = np.max(1.0 / (rate * (counts[borrows] + 1.0)))
-    for size in np.unique(counts[lends & ~borrows]):
-        if np.count_nonzero(lenders) >= needed:
-            break
-        lenders = lenders | (lends & (counts == size))
-    return lenders
-
-
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """Scores that tasks borrow, in units of the spread of their task.
-
-    Parameters
-    ----------
-    lenders : ndarray of bool of shape (T,)
-    spread : ndarray of shape (T,)
-        Unit of a new row's score.
-    scaled : ndarray of shape (n,)
-        All calibration scores in units of spread, ascending within each task.
-    values : ndarray of shape (m,)
-        Those of the lenders, ascending.
-    mass : ndarray of shape (m + 1,)
-        Sum over the lenders of the share of their scores among the lowest k.
-    """
-
-    lenders: Mask
-    spread: Array
-    scaled: Array
-    values: Array
-    mass: Array
-
-    @classmethod
-    def of(cls, calibration: Calibration, lenders: Mask, members: Mask) -> Pool:
-        """The pool of some tasks; spreads are compared among the members (T,)."""
-        if not members.any():
-            nothing = np.zeros(0)
-            return cls(lenders, np.ones(len(members)), nothing, nothing, np.zeros(1))
-        codes = calibration.codes
-        weight = calibration.weight
-        inside = members[codes]
-        units = np.ones(len(codes))
-        units[inside], spread = spreads(
-            calibration.scores[inside],
-            codes[inside],
-            weight[inside],
-            len(members),
-            calibration.far,
-        )
-        # Already ascending where scores have one sign; each then keeps its weight.
-        scaled = calibration.scores / units
-        scaled = scaled[np.lexsort((scaled, codes))]
-        lent = lenders[codes]
-        share = weight[lent] / calibration.counts[codes[lent]]
-        ascending = np.argsort(scaled[lent], kind="stable")
-        mass = np.concatenate([[0.0], np.cumsum(share[ascending])])
-        return cls(lenders, spread, scaled, scaled[lent][ascending], mass)
-
-    def shares(self, values: Array) -> Array:
-        """Sum over the lenders of the share of their scores up to each value, (k,)."""
-        return self.mass[np.searchsorted(self.values, values, side="right")]
-
-
 @dataclass(frozen=True, eq=False)
 class Thresholds:
     """Thresholds and p-values for one promised rate.
@@ -326,7 +319,9 @@ class Thresholds:
     counts : ndarray of shape (T,)
         Calibration rows of each task.
     borrows : ndarray of bool of shape (T,)
-    pool : Pool
+    pools : tuple of Pool
+    pool : ndarray of shape (T,)
+        Number of each task's pool; -1: none.
     mass : ndarray of shape (n,)
         Weight of a task's calibration scores up to each.
     lowest : ndarray of shape (T,)
@@ -338,54 +333,65 @@ class Thresholds:
     limit_ratio: float
     counts: Array
     borrows: Mask
-    pool: Pool
+    pools: tuple[Pool, ...]
+    pool: Codes
     mass: Array
     lowest: Array
 
     def pvalues(self, scores: Array, codes: Codes) -> Array:
         """P-value of each score (k,) against the calibration scores of its task (k,)."""
         own = self._own_pvalues(scores, codes)
-        borrowed = self.borrows[codes]
-        if not borrowed.any():
-            return own
-        p = own.copy()
-        p[borrowed] = self._borrowed_pvalues(
-            scores[borrowed], codes[borrowed], own[borrowed]
-        )
-        return p
-
-    def _own_pvalues(self, scores: Array, codes: Codes) -> Array:
-        """Ranks among the task's own scores, shape (k,)."""
-        mass = self._mass_up_to(self.calibration.scores, scores, codes)
-        return (1.0 + mass) / (1.0 + self.counts[codes])
-
-    def _mass_up_to(self, values: Array, scores: Array, codes: Codes) -> Array:
-        """Weight of the values of each score's task that do not exceed it, shape (k,)."""
-        starts = self.calibration.starts
-        below = count_up_to(values, starts, scores, codes)
-        some = below > starts[codes]
-        return np.where(some, self.mass[np.maximum(below - 1, 0)], 0.0)
-
-    def _borrowed_pvalues(self, scores: Array, codes: Codes, own: Array) -> Array:
-        """P-values with tasks as units, from ranks `own` (k,) in the task itself."""
-        values = scores / self.pool.spread[codes]
-        lends = self.pool.lenders[codes]
-        mass = self._mass_up_to(self.pool.scaled, values, codes)
-        share = np.where(lends, mass / np.maximum(self.counts[codes], _TINY), 0.0)
-        others = np.maximum(self.pool.shares(values) - share, 0.0)
-        # A task without scores of its own is one more unit, beyond all others.
-        units = np.count_nonzero(self.pool.lenders) + ~lends
-        # Sums of shares must not depend on the order of tasks, not even by rounding.
-        p = np.round((others + own) / units, 13)
-        floor = 1.0 / (1.0 + self.counts[codes])
-        limited = np.where(own > floor * (1.0 + 1e-12), own / self.limit_ratio, 0.0)
-        p = np.minimum(np.maximum(p, limited), 1.0)
-        alone = (self.counts[codes] > 0.0) & ~self.calibration.lends[codes]
+        p = own
+        borrowed = np.flatnonzero(self.borrows[codes])
+        if len(borrowed):
+            p = own.copy()
+            p[borrowed] = self._borrowed_pvalues(
+                scores[borrowed], codes[borrowed], own[borrowed]
+            )
+        alone = self.alone[codes]
         if not alone.any():
             return p
         return np.where(alone, self._alone_pvalues(scores, codes, own), p)
 
-    @property
+    def _own_pvalues(self, scores: Array, codes: Codes) -> Array:
+        """Ranks among the task's own scores, shape (k,)."""
+        mass = self._mass_up_to(self._own_order, scores, codes)
+        return (1.0 + mass) / (1.0 + self.counts[codes])
+
+    @cached_property
+    def _own_order(self) -> Ordered:
+        return by_task(self.calibration.codes, self.calibration.scores)
+
+    def _mass_up_to(self, order: Ordered, scores: Array, codes: Codes) -> Array:
+        """Weight of the values of each score's task that do not exceed it, shape (k,)."""
+        below = np.searchsorted(order, by_task(codes, scores), side="right")
+        some = below > self.calibration.starts[codes]
+        return np.where(some, self.mass[np.maximum(below - 1, 0)], 0.0)
+
+    def _borrowed_pvalues(self, scores: Array, codes: Codes, own: Array) -> Array:
+        """P-values with tasks as units, from ranks `own` (k,) in the task itself."""
+        values = self.calibration.values(scores, codes)
+        number = self.pool[codes]
+        p = np.empty(len(scores))
+        for k in np.unique(number).tolist():
+            rows = np.flatnonzero(number == k)
+            pool = self.pools[k]
+            tasks = codes[rows]
+            scaled = values[rows] / pool.units[tasks]
+            lends = pool.lenders[tasks]
+            mass = self._mass_up_to(pool.order, scaled, tasks)
+            share = np.where(lends, mass / np.maximum(self.counts[tasks], _TINY), 0.0)
+            others = np.maximum(pool.shares(scaled) - share, 0.0)
+            # A task without scores of its own is one more unit, beyond all others.
+            units = np.count_nonzero(pool.lenders) + ~lends
+            p[rows] = (others + own[rows]) / units
+        # Sums of shares must not depend on the order of tasks, not even by rounding.
+        p = np.round(p, 13)
+        floor = 1.0 / (1.0 + self.counts[codes])
+        limited = np.where(own > floor * (1.0 + 1e-12), own / self.limit_ratio, 0.0)
+        return np.minimum(np.maximum(p, limited), 1.0)
+
+    @cached_property
     def alone(self) -> Mask:
         """Tasks with a single row that was not held out, shape (T,)."""
         return (self.counts > 0.0) & ~self.calibration.lends
@@ -418,8 +424,13 @@ class Thresholds:
         """
         smallest = self.smallest_pvalues()
         smallest = np.minimum(smallest, 1.0 - np.finfo(float).epsneg)
-        floored = self.borrows & ~self.alone
-        return np.where(floored, np.maximum(self.alarm_rate, smallest), self.alarm_rate)
+        floored = np.maximum(self.alarm_rate, smallest)
+        return np.where(self.alone, self.alarm_rate, floored)
+
+    def limits(self) -> Array:
+        """Most that each task may raise, whatever the other tasks are like, shape (T,)."""
+        limit = np.where(self.borrows, self.limit_ratio, 1.0) * self.alarm_rate
+        return np.minimum(np.maximum(limit, 1.0 / (1.0 + self.counts)), 1.0)
 
     def offsets(self) -> tuple[Array, Array]:
         """Threshold of each task, and the alarm rate that it really promises.
@@ -431,56 +442,19 @@ class Thresholds:
         rates : ndarray of shape (T,)
             See `rates`.
         """
-        calibration = self.calibration
         rates = self.rates()
         tasks = np.arange(len(rates))
-
-        def own_score(task: Codes, place: Codes) -> Array:
-            return calibration.scores[calibration.starts[task] + place]
-
-        def pool_score(task: Codes, place: Codes) -> Array:
-            return lowest_quotient(self.pool.values[place], self.pool.spread[task])
-
-        offsets = np.full(len(rates), np.inf)
-        rows = np.diff(calibration.starts)
-        for score_at, sizes in (
-            (own_score, rows),
-            (pool_score, np.where(self.borrows, len(self.pool.values), 0)),
-        ):
-            candidates = self._first_above(score_at, tasks, sizes, rates)
-            offsets = np.minimum(offsets, candidates)
+        offsets = lowest_where(
+            lambda scores: self.pvalues(scores, tasks) > rates, len(tasks)
+        )
         never = self.smallest_pvalues() > rates
-        offsets = np.where(never | np.isinf(offsets), _NEVER, offsets)
-        # Of a single row the rank comes first at one half; below, only guards count.
-        ranked = np.maximum(1.0 / (1.0 + self.counts), 0.5) <= rates
-        by_guards = self.borrows & self.alone & ~ranked & ~never
-        return np.where(by_guards, self._alone_offsets(), offsets), rates
-
-    def _first_above(
-        self, score_at: Any, tasks: Codes, sizes: Codes, rates: Array
-    ) -> Array:
-        """Lowest of each task's candidates whose p-value exceeds its rate, by bisection.
-
-        Candidate k of a task is ``score_at(task, k)``, ascending in k, k < size.
-        """
-        low = np.zeros(len(tasks), dtype=np.intp)
-        high = sizes.astype(np.intp)
-        while np.any(low < high):
-            active = np.flatnonzero(low < high)
-            middle = (low[active] + high[active]) // 2
-            p = self.pvalues(score_at(tasks[active], middle), tasks[active])
-            above = p > rates[active]
-            high[active[above]] = middle[above]
-            low[active[~above]] = middle[~above] + 1
-        found = np.full(len(tasks), np.inf)
-        inside = np.flatnonzero(low < sizes)
-        found[inside] = score_at(tasks[inside], low[inside])
-        return found
+        return np.where(never, _NEVER, offsets), rates
 
     def shortfall_message(self, tasks: NDArray[Any]) -> str:
         """What the user should know where a task cannot keep the rate alone."""
         rate = self.alarm_rate
-        counts = self.counts[self.borrows]
+        too_few = self.calibration.too_few(rate)
+        counts = self.counts[too_few]
         needed = f"{np.ceil(1.0 / max(rate, 1e-300) - 1e-9) - 1:.9g}"
         floor = 1.0 / (max(counts.min(), 1.0) + 1.0)
         alone = self.alone
@@ -497,13 +471,14 @@ class Thresholds:
                 f"left-out score, which raises a false alarm on at most {floor:.3g} of normal "
                 f"rows. Give {needed} rows or more, or set alarm_rate to at least {floor:.3g}."
             )
-        lenders = np.count_nonzero(self.pool.lenders)
+        lenders = sum(np.count_nonzero(pool.lenders) for pool in self.pools)
         text = (
-            f"{self.borrows.sum()} of {len(tasks)} tasks "
-            f"({shortlist(tasks[self.borrows].tolist(), 3)}) have fewer than the {needed} "
+            f"{too_few.sum()} of {len(tasks)} tasks "
+            f"({shortlist(tasks[too_few].tolist(), 3)}) have fewer than the {needed} "
             f"normal rows that alarm_rate={rate:g} needs (the smallest rate possible for n rows "
-            f"is 1/(n+1), here {floor:.3g}). They borrow the scores of {lenders} task(s), each "
-            "counted once: the rate then holds on average over such tasks. "
+            f"is 1/(n+1), here {floor:.3g}). They borrow the scores of {lenders} task(s), those "
+            "of like size, each counted once: the rate then holds on average over such tasks, "
+            f"and a single one raises at most {self.limits()[too_few].max():.3g}. "
         )
         if np.any(counts != np.rint(counts)):
             text += (
@@ -522,6 +497,66 @@ class Thresholds:
         return text + "Give more rows."
 
 
+def sizes_of(far: Array | None, n_tasks: int) -> Array:
+    """Size of each task's scores, shape (T,), from those of rows far away (T,); or 1."""
+    if far is None:
+        return np.ones(n_tasks)
+    size = np.abs(far)
+    return np.where((size > 0.0) & np.isfinite(size), size, 1.0)
+
+
+def saturates(values: Array) -> bool:
+    """Whether scores (n,), in units of the far score, are nearly all as low as that."""
+    known = values[~np.isnan(values)]
+    return bool(len(known)) and float(np.quantile(-known, _QUANTILE)) > _SATURATED
+
+
+def stretched(values: Array) -> Array:
+    """Depths d as d / (1 - d), of scores (n,) that are minus depths; ascending in them."""
+    depth = -values
+    rest = np.maximum(1.0 - depth, 0.0) + _REST
+    return np.where(depth < 1.0, -(depth / rest), values / _REST)
+
+
+def unstretched(values: Array) -> Array:
+    """The inverse of `stretched`, but for rounding."""
+    odds = -values
+    inside = odds * (1.0 + _REST) / (1.0 + odds)
+    return -np.where(odds * _REST < 1.0, inside, odds * _REST)
+
+
+def lowest_where(holds: Callable[[Array], Mask], number: int) -> Array:
+    """The lowest floats (k,) for which an ascending condition holds, by bisection.
+
+    Parameters
+    ----------
+    holds : callable
+        Takes floats (k,); true from some float on, for each of them another.
+    number : int
+        k.
+    """
+    # Floats are ordered as whole numbers are, but for the sign.
+    low = np.full(number, -_ordered(np.array([np.finfo(float).max]))[0])
+    high = -low
+    while np.any(low < high):
+        middle = low // 2 + high // 2 + (low & high & 1)
+        true = holds(_floats(middle))
+        high = np.where(true, middle, high)
+        low = np.where(true, low, np.minimum(middle + 1, high))
+    return _floats(low)
+
+
+def _ordered(floats: Array) -> NDArray[np.int64]:
+    """Whole numbers in the order of floats."""
+    bits = floats.view(np.int64)
+    return np.where(bits < 0, _NEGATIVE - bits, bits)
+
+
+def _floats(ordered: NDArray[np.int64]) -> Array:
+    """The inverse of `_ordered`."""
+    return np.where(ordered < 0, _NEGATIVE - ordered, ordered).view(np.float64)
+
+
 def cumulated(weight: Array, starts: Codes) -> Array:
     """Weights (n,) summed up within each task, which starts where it is told (T + 1,)."""
     mass = np.empty(len(weight))
@@ -529,46 +564,6 @@ def cumulated(weight: Array, starts: Codes) -> Array:
     for start, stop in pairwise(starts):
         np.cumsum(weight[start:stop], out=mass[start:stop])
     return mass
-
-
-def count_up_to(values: Array, starts: Codes, scores: Array, codes: Codes) -> Codes:
-    """Number of values before the first that exceeds a score, in the score's task.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n,)
-        Ascending within each task.
-    starts : ndarray of shape (T + 1,)
-    scores, codes : ndarray of shape (k,)
-
-    Returns
-    -------
-    ndarray of shape (k,)
-        Counted from the beginning of `values`: between ``starts[codes]`` and
-        ``starts[codes + 1]``.
-    """
-    low = starts[codes]
-    high = starts[codes + 1]
-    while True:
-        active = low < high
-        if not active.any():
-            return low
-        middle = np.where(active, (low + high) // 2, 0)
-        up = active & (values[middle] <= scores)
-        low = np.where(up, middle + 1, low)
-        high = np.where(active & ~up, middle, high)
-
-
-def lowest_quotient(values: Array, units: Array) -> Array:
-    """Lowest numbers (k,) whose quotient by a unit is at least a value, to the last bit."""
-    numbers = values * units
-    for _ in range(4):
-        numbers = np.where(
-            numbers / units < values, np.nextafter(numbers, np.inf), numbers
-        )
-        below = np.nextafter(numbers, -np.inf)
-        numbers = np.where(below / units >= values, below, numbers)
-    return numbers
 
 
 def tied_scores(scores: Array, codes: Codes, weight: Array) -> Mask:
@@ -606,43 +601,3 @@ def copies_lowered(scores: Array, seen: Array, codes: Codes, weight: Array) -> A
     """
     tied = tied_scores(scores, codes, weight)
     return np.where(tied, np.minimum(scores, seen), scores)
-
-
-def spreads(
-    scores: Array, codes: Codes, weight: Array, n_tasks: int, far: Array | None = None
-) -> tuple[Array, Array]:
-    """Spread of each row's task without the row, and of each task: root mean squares, shrunk.
-
-    A model of few rows scores new rows lower than one of many: what a task leans on beside its own
-    scores is what is typical of its number n of rows, in which mean squares grow as ``1 + c / n``.
-    c is fitted to those of the tasks; the squared distance of a row from the mean of n others has
-    c = 1, and c = 0 where sizes tell nothing.
-    """
-    square = scores**2
-    count = np.minimum(weight, 1.0)
-    sums = np.bincount(codes, weight * square, n_tasks).astype(np.float64)
-    totals = np.bincount(codes, weight, n_tasks).astype(np.float64)
-    if np.count_nonzero(totals) <= 1 or not np.any(square > 0):
-        return np.ones(len(scores)), np.ones(n_tasks)
-    n, several, slope = np.maximum(totals, 1.0), totals > 1.0, 0.0
-    # Left-out scores are those of models with one row less.
-    less = 1.0 / np.maximum(n - 1.0, 1.0)
-    x, share, y = less[several], totals[several], sums[several] / totals[several]
-    if len(x) > 1 and np.ptp(x) > 0:
-        x_mean, y_mean = np.average(x, weights=share), np.average(y, weights=share)
-        b = share @ ((x - x_mean) * (y - y_mean)) / (share @ (x - x_mean) ** 2)
-        a = y_mean - b * x_mean
-        slope = float(np.clip(b / a, 0.0, _STEEPEST) if a > 0 else _STEEPEST * (b > 0))
-    fewer, now = 1.0 + slope * less, 1.0 + slope / n
-    total, mass = sums.sum(), totals @ fewer
-    others = np.maximum(total - count * square, np.finfo(float).tiny)
-    typical = others / (mass - count * fewer[codes]) * fewer[codes]
-    own = np.maximum(sums[codes] - count * square, 0.0)
-    unit = np.sqrt(
-        (_PRIOR_ROWS * typical + own) / (_PRIOR_ROWS + totals[codes] - count)
-    )
-    spread = (_PRIOR_ROWS * total / mass + sums / fewer) / (_PRIOR_ROWS + totals)
-    spread = np.sqrt(now * spread)
-    # (Scores have been lowered by a thousandth of this, for ties.)
-    least = np.full(n_tasks, 1e-9) if far is None else _LEAST_SPREAD * np.abs(far)
-    return np.maximum(unit, least[codes]), np.maximum(spread, least)

@@ -28,6 +28,7 @@ from manyone.cli.models import (
     Model,
     Sql,
     about,
+    check_limit,
     check_rate,
     chosen_columns,
     load_model,
@@ -72,6 +73,13 @@ Method = Annotated[
 Rate = Annotated[
     float, typer.Option(help="Share of normal rows that may raise an alarm.")
 ]
+Limit = Annotated[
+    float | None,
+    typer.Option(
+        metavar="R",
+        help="Most that a single task may raise. Without: three times the alarm rate.",
+    ),
+]
 Groups = Annotated[
     str | None,
     typer.Option(
@@ -102,6 +110,7 @@ def fit(
     ] = "any",
     method: Method = "auto",
     alarm_rate: Rate = 0.05,
+    task_rate_limit: Limit = None,
     time: Annotated[
         str | None,
         typer.Option(help="Time column: thresholds are then set on stretches of time."),
@@ -142,6 +151,7 @@ def fit(
     check_place("--out", out)
     refuse_same("--out", out, source)
     check_rate(alarm_rate)
+    check_limit(task_rate_limit, alarm_rate)
     if time_format is not None and time is None:
         raise InputError("--time-format says how --time is written. Give --time too.")
     if scheduler is not None and engine != "dask":
@@ -169,6 +179,7 @@ def fit(
         anomalies=anomalies,
         method=chosen,
         alarm_rate=alarm_rate,
+        task_rate_limit=task_rate_limit,
         ignore=ignored,
         time=time,
         outlier=outlier,
@@ -297,7 +308,7 @@ def _summary(model: TableModel) -> list[tuple[str, str]]:
     known = f", of which {bad:,} are known to be abnormal ('{model.outlier}')"
     features = model.columns_["features"].sum()
     rate = promised_rate(model)
-    few = model.model_.calibration_.pooled(rate).sum()
+    few = model.model_.calibration_.too_few(rate).sum()
     borrow = f"; tasks with too few rows for it, which borrow scores of others: {few:,}"
     return [
         ("rows", f"{rows}{known * bool(bad)}"),

@@ -283,6 +283,15 @@ def asked_worth(
     return asked
 
 
+def check_limit(task_rate_limit: float | None, alarm_rate: float) -> None:
+    """Refuse a limit that single tasks cannot have."""
+    if task_rate_limit is not None and not alarm_rate <= task_rate_limit <= 1.0:
+        raise InputError(
+            f"--task-rate-limit {task_rate_limit:g}: give a share between the alarm rate, "
+            f"{alarm_rate:g}, and 1."
+        )
+
+
 def promised_rate(model: TableModel) -> float:
     """What a model promises: the rate asked for, or the lowest that its rows allow."""
     return float(model.model_.alarm_rate_.max())

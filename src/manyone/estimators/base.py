@@ -24,7 +24,13 @@ from manyone.data import checks
 from manyone.data.memory import NotEnoughMemory, too_large
 from manyone.data.rows import TrainingRows, in_memory, training_rows
 from manyone.data.sweeps import Sweep
-from manyone.estimators.scoring import DEFAULT_RATE, RATE, Scoring
+from manyone.estimators.scoring import (
+    DEFAULT_RATE,
+    LIMIT,
+    RATE,
+    Scoring,
+    limit_ratio,
+)
 from manyone.fitting.sources import refuse_whole_rows, sweep_over
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import KERNELS, VALUES_ONLY, Kernel
@@ -71,11 +77,13 @@ class OneClassEstimator(
 
     _parameter_constraints: ClassVar[Constraints] = {
         "alarm_rate": [RATE, None],
+        "task_rate_limit": [LIMIT, None],
     }
 
     alarm_rate: float | None = DEFAULT_RATE
     #: What methods declare that rows in blocks may be given to instead.
     can_pass: ClassVar[tuple[str, ...]] = ("blocks",)
+    task_rate_limit: float | None = None
     enroll: ClassVar[Any] = NoUpdate()
     forget: ClassVar[Any] = NoUpdate()
 
@@ -128,6 +136,8 @@ class OneClassEstimator(
         """
         if y is not None and task is None:
             checks.warn_of_labels_in_y(y)
+        limit_ratio(self.alarm_rate, self.task_rate_limit)
+        self.__dict__.pop("limit_ratio_", None)
         if not in_memory(X) or self.landmarks is not None:
             sweep = sweep_over(self, X, task, outlier, sample_weight, groups)
             if sweep is not None:
@@ -159,7 +169,7 @@ class OneClassEstimator(
             return
         self._thresholds = self.thresholds_at(alarm_rate)
         self.offset_, self.alarm_rate_ = self._thresholds.offsets()
-        if self._thresholds.borrows.any():
+        if self.calibration_.too_few(alarm_rate).any():
             warn_user(self._thresholds.shortfall_message(self.tasks_))
 
 

@@ -75,6 +75,9 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         rows are about as far away as any tells them apart by chance. The largest is made 1.
     alarm_rate : float, default=0.05
         Share of normal rows that may raise an alarm.
+    task_rate_limit : float or None
+        Most that a single task may raise, whatever the others are like; never below
+        1/(n + 1). None: three times `alarm_rate`. 1.0: no limit.
 
     Attributes
     ----------
@@ -148,7 +151,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         views: dict[str, MultiTaskOneClass] = {}
         judges: list[Judge] = []
         for name, pattern in self._views():
-            view = clone(pattern).set_params(alarm_rate=self.alarm_rate)
+            view = clone(pattern).set_params(**self._rates())
             views[name] = view
             with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
                 # What has to be said about thresholds is said about the combined ones.
@@ -203,6 +206,13 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         self.weights_ = combined_scorer(solution).weights
         self._set_offsets(rate)
         return self
+
+    def _rates(self) -> dict[str, float | None]:
+        """What is promised of the views, too."""
+        return {
+            "alarm_rate": self.alarm_rate,
+            "task_rate_limit": self.task_rate_limit,
+        }
 
     @property
     def landmarks(self) -> int | None:

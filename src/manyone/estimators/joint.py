@@ -69,6 +69,9 @@ class JointOCKSR(Updatable):
         ``"whitened"`` applies :class:`TaskWhitener` first; thresholds then come from folds.
     alarm_rate : float, default=0.05
         Share of normal rows that may raise an alarm.
+    task_rate_limit : float or None
+        Most that a single task may raise, whatever the others are like; never below
+        1/(n + 1). None: three times `alarm_rate`. 1.0: no limit.
     landmarks : int or None, default=None
         Number of landmark rows for large n: O(n m^2) instead of O(n^3). None is exact.
     random_state : int, RandomState or None, default=None

@@ -60,6 +60,9 @@ class KNFST(MultiTaskOneClass):
         ``"whitened"`` applies :class:`TaskWhitener` first.
     alarm_rate : float, default=0.05
         Share of normal rows that may raise an alarm.
+    task_rate_limit : float or None
+        Most that a single task may raise, whatever the others are like; never below
+        1/(n + 1). None: three times `alarm_rate`. 1.0: no limit.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ from manyone.calibration.conformal import (
     ridge_pvalues,
 )
 from manyone.calibration.discoveries import Known, select_rows
-from manyone.calibration.thresholds import Calibration, Thresholds
+from manyone.calibration.thresholds import LIMIT_RATIO, Calibration, Thresholds
 from manyone.calibration.together import left_out_pvalues
 from manyone.capabilities import Capabilities
 from manyone.data import checks
@@ -49,8 +49,23 @@ from manyone.models.solution import Solution
 
 #: Rates that can be promised.
 RATE = Interval(Real, 0, 1, closed="neither")
+#: What a single task may raise.
+LIMIT = Interval(Real, 0, 1, closed="right")
 #: The rate of an estimator that is told nothing.
 DEFAULT_RATE = 0.05
+
+
+def limit_ratio(alarm_rate: float | None, task_rate_limit: float | None) -> float:
+    """What a single task may raise, as a multiple of the rate; infinite: no limit."""
+    if task_rate_limit is None:
+        return LIMIT_RATIO
+    rate = DEFAULT_RATE if alarm_rate is None else alarm_rate
+    if task_rate_limit < rate:
+        raise ValueError(
+            f"task_rate_limit={task_rate_limit:g} is below alarm_rate={rate:g}, which "
+            "tasks raise on average. Give a limit of at least that, or None."
+        )
+    return np.inf if task_rate_limit == 1.0 else task_rate_limit / rate
 
 
 class Scoring:
@@ -65,7 +80,9 @@ class Scoring:
     offset_: Array
     alarm_rate_: Array
     promised_rate_: float | None
+    limit_ratio_: float
     alarm_rate: float | None
+    task_rate_limit: float | None
 
     @by_blocks
     def score_samples(self, X: object, *, task: object = None) -> Array:
@@ -119,7 +136,7 @@ class Scoring:
         -------
         ndarray of shape (n,)
             Never below 1/(n_t + 1), as n_t rows cannot make anything rarer than that. For tasks
-            that borrow the scores of S tasks (see `calibration_.pooled`): 1/(S (n_t + 1)).
+            that borrow the scores of S tasks (see `calibration_.borrows`): 1/(S (n_t + 1)).
         """
         rows, codes = self._scoring_rows(X, task)
         if exact:
@@ -295,6 +312,10 @@ class Scoring:
         validate_parameter_constraints(
             {"alarm_rate": [RATE]}, {"alarm_rate": alarm_rate}, type(self).__name__
         )
+        # The limit stays the same multiple of the rate.
+        self._limit_ratio()
+        if self.task_rate_limit is not None:
+            self.task_rate_limit = min(self.limit_ratio_ * alarm_rate, 1.0)
         self.alarm_rate = alarm_rate
         self._set_offsets(alarm_rate)
         return self
@@ -323,7 +344,12 @@ class Scoring:
         if not used.any():
             raise ValueError("calibrate needs at least one normal row; X has none.")
         self.calibration_ = Calibration.from_scores(
-            scores[used], codes[used], weight[used], len(self.tasks_), "held-out"
+            scores[used],
+            codes[used],
+            weight[used],
+            len(self.tasks_),
+            "held-out",
+            self.solution_.scorer.far(),
         )
         rate = DEFAULT_RATE if self.alarm_rate is None else self.alarm_rate
         self._set_offsets(rate)
@@ -340,7 +366,14 @@ class Scoring:
     def thresholds_at(self, alarm_rate: float) -> Thresholds:
         """Thresholds and p-values at another rate; those of the model stay."""
         lowest = lowest_scores(self.solution_.scorer)
-        return self.calibration_.at(alarm_rate, lowest=lowest)
+        return self.calibration_.at(alarm_rate, self._limit_ratio(), lowest)
+
+    def _limit_ratio(self) -> float:
+        """What a single task may raise, as a multiple of the rate."""
+        # Kept beside the parameters, which may change without new offsets.
+        if "limit_ratio_" not in vars(self):
+            self.limit_ratio_ = limit_ratio(self.alarm_rate, self.task_rate_limit)
+        return self.limit_ratio_
 
     def __getstate__(self) -> dict[str, Any]:
         """What pickles and files hold."""

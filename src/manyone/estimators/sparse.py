@@ -85,6 +85,9 @@ class SparseOCKSR(TwoLayerModel):
         ``"whitened"`` applies :class:`TaskWhitener` first.
     alarm_rate : float, default=0.05
         Share of normal rows that may raise an alarm.
+    task_rate_limit : float or None
+        Most that a single task may raise, whatever the others are like; never below
+        1/(n + 1). None: three times `alarm_rate`. 1.0: no limit.
     solver : {"fista", "paper"}, default="fista"
         ``"fista"``: the lasso, solved by a proximal method and then exactly, is eliminated
         and W found by quasi-Newton steps from the solution of :class:`NonlinearOCKSR`. ``"paper"``:

@@ -231,7 +231,9 @@ class Updatable(Updates, LandmarkOneClass):
         self.tasks_ = tasks
         self.training_ = no_rows(len(tasks))
         if "calibration_" in vars(self):
-            self.calibration_ = tails.calibration(len(tasks), solution.left_out_source)
+            self.calibration_ = tails.calibration(
+                len(tasks), solution.left_out_source, solution.scorer.far()
+            )
         self._set_offsets(self.promised_rate_)
         return judge
 
@@ -314,7 +316,10 @@ def code_of(model: Any, task: object) -> int:
 def refit_without(model: Any, task: object, others: Mapping[str, Any]) -> Any:
     """The model, become that of other rows: those of all tasks but one."""
     tasks = np.delete(model.tasks_, code_of(model, task))
-    fresh = clone(model).set_params(alarm_rate=model.promised_rate_).fit(**others)
+    fresh = clone(model).set_params(alarm_rate=model.promised_rate_)
+    if fresh.task_rate_limit is not None and model.promised_rate_ is not None:
+        fresh.task_rate_limit = min(model.limit_ratio_ * model.promised_rate_, 1.0)
+    fresh.fit(**others)
     refuse_other_tasks(fresh.tasks_, tasks)
     warn_of_lost_calibration(model)
     parameters = model.get_params(deep=False)

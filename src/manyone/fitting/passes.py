@@ -180,7 +180,9 @@ def fit_judged(
     if calibrate:
         assert tails is not None
         n_tasks = len(sample.tasks)
-        model.calibration_ = tails.calibration(n_tasks, solution.left_out_source)
+        model.calibration_ = tails.calibration(
+            n_tasks, solution.left_out_source, solution.scorer.far()
+        )
     model._set_offsets(model.alarm_rate if calibrate else None)
     return model, judge
 

@@ -104,8 +104,8 @@ def combined(
         far = view.solution_.scorer.far()
         known = view.calibration_
         codes = np.repeat(np.arange(len(view.tasks_)), np.diff(known.starts))
-        pool, weight = known.pool()
-        tails.append(Tail.of(pool, weight, known.spread, far))
+        pool, weight, units = known.pooled()
+        tails.append(Tail.of(pool, weight, units, far))
         able.append(weight_of(known.scores, codes, known.weight, far))
     counts = relative_weights(able) if weights is None else weights
     solutions = tuple(view.solution_ for view in views)
@@ -182,7 +182,7 @@ def _changed(
     new = codes[stays]
     tails = []
     for view, tail in zip(views, scorer.tails, strict=True):
-        spread = view.calibration_.spread.copy()
+        spread = view.calibration_.pooled()[2].copy()
         spread[new] = tail.spread[stays]
         state = view.solution_.state
         if isinstance(state, Sums):

@@ -25,7 +25,7 @@ from manyone.estimators.delegating import Delegating
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR
-from manyone.estimators.scoring import DEFAULT_RATE, RATE
+from manyone.estimators.scoring import DEFAULT_RATE, LIMIT, RATE, limit_ratio
 from manyone.estimators.svdd import SVDD
 from manyone.fitting.sources import refuse_whole_rows, sweep_of
 from manyone.routing import RoutingState
@@ -80,6 +80,9 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         about as far away to it as any.
     alarm_rate : float or None, default=0.05
         Share of normal rows that may raise an alarm. None: no thresholds are set.
+    task_rate_limit : float or None
+        Most that a single task may raise, whatever the others are like; never below
+        1/(n + 1). None: three times `alarm_rate`. 1.0: no limit.
     landmarks : int or None
         Rows that stand for all in a joint method. None: chosen where there are too many rows for a
         kernel matrix.
@@ -119,6 +122,7 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
     _parameter_constraints: ClassVar[Constraints] = {
         "anomalies": [StrOptions({"any", "strangers", "faults"})],
         "alarm_rate": [RATE, None],
+        "task_rate_limit": [LIMIT, None],
         "landmarks": IndependentOCKSR._parameter_constraints["landmarks"],
         "random_state": ["random_state"],
     }
@@ -127,6 +131,7 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
     alarm_rate: float | None = DEFAULT_RATE
     landmarks: int | None = None
     random_state: Seed = None
+    task_rate_limit: float | None = None
 
     def fit(
         self,
@@ -155,6 +160,7 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         self
         """
         self._validate_params()
+        limit_ratio(self.alarm_rate, self.task_rate_limit)
         refuse_pipeline(X)
         if y is not None and task is None:
             warn_of_labels_in_y(y)
@@ -173,7 +179,7 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         plan = plan_views(rows, self.anomalies, self.landmarks, self.random_state)
 
         def fit(model: OneClassEstimator) -> None:
-            model.set_params(alarm_rate=self.alarm_rate).fit(X, **roles)
+            model.set_params(**self._rates()).fit(X, **roles)
 
         self.estimator_ = _choose(plan, rows, self.random_state, fit)
         return self
@@ -188,11 +194,18 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
             sample.rows(own_weight=True).by_task(),
             sample.n_rows,
             self.anomalies,
-            self.alarm_rate,
+            self._rates(),
             self.landmarks,
             self.random_state,
         )
         return self
+
+    def _rates(self) -> dict[str, float | None]:
+        """What is promised."""
+        return {
+            "alarm_rate": self.alarm_rate,
+            "task_rate_limit": self.task_rate_limit,
+        }
 
     @property
     def _inner(self) -> OneClassEstimator:
@@ -252,6 +265,7 @@ def auto(
     alarm_rate: float | None = DEFAULT_RATE,
     landmarks: int | None = None,
     random_state: Seed = None,
+    task_rate_limit: float | None = None,
 ) -> OneClassEstimator:
     """Choose method and setting by what anomalies look like, and fit.
 
@@ -259,7 +273,7 @@ def auto(
     ----------
     X, y, task, outlier, sample_weight, groups
         As in :meth:`AutoOneClass.fit`.
-    anomalies, alarm_rate, landmarks, random_state
+    anomalies, alarm_rate, landmarks, random_state, task_rate_limit
         As in :class:`AutoOneClass`.
 
     Returns
@@ -279,7 +293,7 @@ def auto(
     array([-1])
     """
     return (
-        AutoOneClass(anomalies, alarm_rate, landmarks, random_state)
+        AutoOneClass(anomalies, alarm_rate, landmarks, random_state, task_rate_limit)
         .fit(
             X,
             y,
@@ -526,7 +540,7 @@ def choose_by_sample(
     rows: TrainingRows,
     n_rows: int,
     anomalies: str,
-    alarm_rate: float | None,
+    rates: dict[str, float | None],
     landmarks: int | None,
     random_state: Seed,
 ) -> OneClassEstimator:
@@ -540,8 +554,10 @@ def choose_by_sample(
         Some of them.
     n_rows : int
         How many there are.
-    anomalies, alarm_rate, landmarks, random_state
+    anomalies, landmarks, random_state
         As in :func:`manyone.auto`.
+    rates : dict
+        Its ``alarm_rate`` and ``task_rate_limit``.
 
     Returns
     -------
@@ -549,7 +565,7 @@ def choose_by_sample(
     """
 
     def fit(model: OneClassEstimator) -> None:
-        model.set_params(alarm_rate=alarm_rate)._fit_passes(sweep)
+        model.set_params(**rates)._fit_passes(sweep)
 
     plan = plan_views(rows, anomalies, landmarks, random_state, n_rows)
     return _choose(plan, rows, random_state, fit)

@@ -36,6 +36,7 @@ _RUNNING = {
     "learn_theta",
     "max_iter",
     "random_state",
+    "task_rate_limit",
     "tol",
     "verbose",
     "warm_start",

@@ -107,7 +107,7 @@ def _judged(
         tasks, unknown = (Known.of(part) for part in parts)
         claimed = np.where(known, codes, len(tasks.unit))
         alarm = select_rows(tasks.joined(unknown), score, claimed, fdr)
-    pooled = np.append(estimator.calibration_.pooled(rate), False)
+    pooled = np.append(estimator.calibration_.borrows(rate), False)
     basis = np.where(known, pooled[codes].astype(np.intp), 2)
     return Answers(rows, claims.labels[rows], codes, score, p_value, alarm, basis)
 

@@ -52,25 +52,26 @@ def choose_model(
         See :func:`manyone.auto`.
     """
     method = asked.method
-    rate = asked.alarm_rate
+    rates: dict[str, Any] = {
+        "alarm_rate": asked.alarm_rate,
+        "task_rate_limit": asked.task_rate_limit,
+    }
     seed = asked.random_state
     if isinstance(method, OneClassEstimator):
-        model = clone(method).set_params(alarm_rate=rate)
+        model = clone(method).set_params(**rates)
         return model.fit(Z, **given), _only(model, "as given")
     refuse_unknown(asked.anomalies, method)
     if method == "auto":
-        model = auto(
-            Z, **given, anomalies=asked.anomalies, alarm_rate=rate, random_state=seed
-        )
+        model = auto(Z, **given, **rates, anomalies=asked.anomalies, random_state=seed)
         return model, model.choice_
     if method == "default":
         model, remarks = _untuned(Z, given, asked.anomalies, seed)
-        model.set_params(alarm_rate=rate).fit(Z, **given)
+        model.set_params(**rates).fit(Z, **given)
         return model, _only(model, "; ".join(["not tuned", *remarks]))
     one_task = len(encode(given["task"])[0]) == 1
     for_faults = asked.anomalies == "faults" or one_task
     criterion: Criterion = "faults" if for_faults else "unseen"
-    estimator = BY_NAME[method](alarm_rate=rate)
+    estimator = BY_NAME[method](**rates)
     model = tune(estimator, Z, **given, criterion=criterion, random_state=seed)
     return model, _only(model, f'tuned for "{criterion}"')
 

@@ -196,7 +196,7 @@ def tasks_of(model: TableModel, new_names: Sequence[str] = ()) -> Tasks:
     left_out = np.diff(calibration.starts)
     # The score of the only row of a task was not left out.
     counted = np.where(left_out > 1, calibration.counts, 0.0)
-    basis = BASES[calibration.pooled(rate).astype(int)].tolist()
+    basis = BASES[calibration.borrows(rate).astype(int)].tolist()
     starts = [*calibration.starts, *[calibration.starts[-1]] * new]
     return Tasks(
         names=tuple(_name(label) for label in (*model.tasks_.tolist(), *new_names)),

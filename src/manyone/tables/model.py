@@ -64,6 +64,9 @@ class TableModel(OutlierMixin, BaseEstimator):
         an estimator, as ``"JointOCKSR"``: tuned. An estimator: fitted as it is.
     alarm_rate : float, default=0.05
         Share of normal rows that may raise an alarm.
+    task_rate_limit : float or None
+        Most that a single task may raise, whatever the others are like; never below
+        1/(n + 1). None: three times `alarm_rate`. 1.0: no limit.
     ignore : list of str
         Columns that are not features.
     time : str or None
@@ -124,6 +127,7 @@ class TableModel(OutlierMixin, BaseEstimator):
     anomalies: Anomalies = "any"
     method: str | OneClassEstimator = "auto"
     alarm_rate: float = 0.05
+    task_rate_limit: float | None = None
     ignore: Sequence[str] = ()
     time: str | None = None
     outlier: str | None = None
@@ -429,6 +433,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         self._set_rate(alarm_rate)
         self.alarm_rate = alarm_rate
+        self.task_rate_limit = self.model_.task_rate_limit
         return self
 
     def enroll(self, table: Table) -> Self:

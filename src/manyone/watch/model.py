@@ -60,7 +60,7 @@ def score_rows(model: Any, X: Any, task: Any) -> Scored:
         model = model.model_
     rows, codes = model._scoring_rows(X, task)
     scores = resolved(model._own_scores(rows, codes))
-    borrows = model.calibration_.pooled(model._check_calibrated())
+    borrows = model.calibration_.borrows(model._check_calibrated())
     return Scored(
         codes=codes,
         score=scores,

@@ -223,7 +223,7 @@ def _without_second_bet(estimator: Any, anchors: Array, rate: float) -> Mask:
     lower scores than new rows get. Scores that tie come from rows that have copies: what
     is left out with them differs from what a new copy finds in training.
     """
-    without = estimator.calibration_.pooled(rate) | tied_scores(anchors)
+    without = estimator.calibration_.too_few(rate) | tied_scores(anchors)
     if estimator.training_.group is not None:
         without = without | looks_ahead(estimator.training_)
     return without

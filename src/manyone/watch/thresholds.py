@@ -67,11 +67,12 @@ def anchors_of(calibration: Calibration, offset: Array, rate: float) -> Anchors:
     """Anchors of all tasks; a task with too few scores borrows those of all, in its own units."""
     n_tasks = len(offset)
     scores = np.full((n_tasks, WINDOW), np.nan)
-    pool = _thinned(np.repeat(calibration.pool_scores, _whole(calibration.pool_weight)))
-    borrows = calibration.pooled(rate)
+    pool, weight, units = calibration.pooled()
+    pool = _thinned(np.repeat(pool, _whole(weight)))
+    too_few = calibration.too_few(rate)
     for t in range(n_tasks):
-        task_scores = pool * calibration.spread[t]
-        if not borrows[t]:
+        task_scores = pool * units[t]
+        if not too_few[t]:
             rows = slice(calibration.starts[t], calibration.starts[t + 1])
             counts = _whole(calibration.weight[rows])
             task_scores = _thinned(np.repeat(calibration.scores[rows], counts))
