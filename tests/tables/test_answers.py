@@ -49,7 +49,7 @@ def test_p_values_and_alarms_agree_for_every_basis(wide):
     rows.loc[::5, "x3"] = 200.0
     rows.loc[::7, "task"] = 99
     scores = wide.score(rows)
-    assert set(scores.basis) == {"own", "unknown"}
+    assert set(scores.basis) == {"pooled", "unknown"}
     assert scores.alarm.equals(scores.p_value <= 0.1)
     assert scores.notna().all(axis=None)
     assert scores.alarm[::5].all()
