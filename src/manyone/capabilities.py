@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any
 
 from manyone._sklearn import Constraints, Interval, StrOptions
 
-Grid = Mapping[str, Sequence[Any]]
+Grid = Mapping[str, Sequence[object]]
 
 # Of fields that say how a method is run, not what it can do for a user.
 _INTERNAL = {"internal": True}

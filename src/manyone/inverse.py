@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 
 from manyone._types import Array, Labels
 from manyone.messages import warn_user
-from manyone.routing import asked
+from manyone.routing import Transformer, asked
 
 
-def undone(steps: list[tuple[str, Any]], Z: Array, task: Labels) -> tuple[Array, int]:
+def undone(
+    steps: list[tuple[str, Transformer]], Z: Array, task: Labels
+) -> tuple[Array, int]:
     """Rows (n, d) before the steps that can be undone, and the number of steps before those."""
     for number in range(len(steps), 0, -1):
         name, step = steps[number - 1]
@@ -27,7 +28,7 @@ def undone(steps: list[tuple[str, Any]], Z: Array, task: Labels) -> tuple[Array,
     return Z, 0
 
 
-def _undo(step: Any, Z: Array, task: Labels) -> tuple[Array, str]:
+def _undo(step: Transformer, Z: Array, task: Labels) -> tuple[Array, str]:
     """Rows (n, d) that a transformer makes into others (n, d), or why it cannot be undone."""
     if not hasattr(step, "inverse_transform"):
         return Z, "it has no inverse_transform"

@@ -6,7 +6,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 from types import FrameType
-from typing import Any
 
 
 class CalibrationWarning(UserWarning):
@@ -34,7 +33,7 @@ def label_text(label: object) -> str:
     return "(none)" if label is None else str(label)
 
 
-def shortlist(items: Sequence[Any], most: int) -> str:
+def shortlist(items: Sequence[object], most: int) -> str:
     """The first few items, quoted, and how many more there are."""
     shown = ", ".join(repr(item) for item in items[:most])
     return shown + (f" and {len(items) - most} more" if len(items) > most else "")

@@ -39,7 +39,7 @@ class TaskAUC:
     """
 
     def __call__(
-        self, estimator: Any, X: object, y: object = None, *, task: object = None
+        self, estimator: object, X: object, y: object = None, *, task: object = None
     ) -> float:
         """Mean AUC over the tasks that have rows both in the training and in the validation fold.
 
@@ -92,7 +92,7 @@ class TaskAUC:
         return request
 
 
-def scoring_model(estimator: Any) -> Any:
+def scoring_model(estimator: object) -> Any:
     """What scores rows inside searches, frozen estimators and scikit-learn's pipelines."""
     while not hasattr(estimator, "score_tasks"):
         if isinstance(estimator, Pipeline):

@@ -32,7 +32,7 @@ class ScoredTables:
         return self.model.score(table, **(params or {}))
 
 
-def log_model(model: TableModel, *, name: str, **options: Any) -> Any:
+def log_model(model: TableModel, *, name: str, **options: object) -> Any:
     """Log a fitted model to the run of MLflow that is active.
 
     Parameters

@@ -134,7 +134,7 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Model:
     return model
 
 
-def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_header(path: str | os.PathLike[str]) -> dict[str, object]:
     """What a model file says about itself: type, versions, sizes, checksum.
 
     Parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -21,7 +22,7 @@ from manyone.data.labels import (
     split_labels,
 )
 from manyone.data.rows import TrainingRows, in_memory, number_of
-from manyone.data.sample import TakeSample
+from manyone.data.sample import Sample, TakeSample
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.delegating import Delegating
 from manyone.estimators.updates import code_of, rows_to_enroll
@@ -29,7 +30,7 @@ from manyone.fitting.sources import sweep_of
 from manyone.inverse import undone
 from manyone.metric.reasons import find_reasons
 from manyone.metric.shrinkage import task_whitenings
-from manyone.routing import asked
+from manyone.routing import Transformer, asked
 
 # Rows that a model which keeps none is explained by: all of as many, or a sample.
 _KEPT = 2**14
@@ -37,7 +38,7 @@ _KEPT = 2**14
 _PRIORS = (2.0, 20.0)
 
 
-def _passes_rows(step: Any) -> bool:
+def _passes_rows(step: object) -> bool:
     """Whether a step leaves rows as they are."""
     return step is None or (isinstance(step, str) and step == "passthrough")
 
@@ -70,7 +71,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         What was tried, where `auto` or `tune` chose the last step.
     """
 
-    steps: list[tuple[str, Any]]
+    steps: list[tuple[str, Transformer]]
 
     def fit(
         self,
@@ -106,7 +107,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
 
     def fit_transformers(
         self, X: object, sample_weight: object, **labels: object
-    ) -> tuple[Any, dict[str, Any]]:
+    ) -> tuple[object, dict[str, object]]:
         """Rows as the estimator gets them, and what else its `fit` is given, as values.
 
         A transformer gets task, time and counts where its methods have them.
@@ -128,13 +129,15 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
             X = step.transform(X, **asked(step, "transform", **known))
         return X, {**given, "sample_weight": sample_weight}
 
-    def _transformers(self) -> list[tuple[str, Any]]:
+    def _transformers(self) -> list[tuple[str, Transformer]]:
         """All steps but the last; rows pass some of them as they are."""
         steps = self.steps[:-1]
         return [(name, step) for name, step in steps if not _passes_rows(step)]
 
     @classmethod
-    def of_fitted(cls, steps: list[tuple[str, Any]], model: Any) -> Self:
+    def of_fitted(
+        cls, steps: list[tuple[str, Transformer]], model: OneClassEstimator
+    ) -> Self:
         """The pipeline of fitted transformers, all steps but the last, and of a fitted model."""
         pipeline = cls(steps)
         pipeline.steps_ = pipeline._transformers()
@@ -142,9 +145,9 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         pipeline.model_ = model
         return pipeline
 
-    def become(self, model: OneClassEstimator, X: object, **given: Any) -> Self:
+    def become(self, model: OneClassEstimator, X: object, **given: object) -> Self:
         """Take a fitted estimator for the last step, and what it was given."""
-        self.model_: Any = model
+        self.model_ = model
         for table in {"choice_", "tuning_"} & vars(model).keys():
             setattr(self, table, getattr(model, table))
         return self._keep_some(X, **given)
@@ -155,10 +158,10 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         task: object = None,
         outlier: object = None,
         sample_weight: object = None,
-        **_: Any,
+        **_: object,
     ) -> Self:
         """Keep a sample of rows, to explain others by, where the estimator keeps none."""
-        self.sample_: Any = None
+        self.sample_: Sample | None = None
         if self.model_.landmarks is not None:
             sample = sweep_of(X, task, outlier, sample_weight)(TakeSample(_KEPT))
             self.sample_ = replace(sample, names=None, label_columns={})
@@ -183,7 +186,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         """The steps by name, fitted where the pipeline is."""
         return Bunch(**dict(self._current_steps()))
 
-    def _current_steps(self) -> list[tuple[str, Any]]:
+    def _current_steps(self) -> list[tuple[str, Transformer]]:
         """The steps, fitted where the pipeline is."""
         if "model_" not in vars(self):
             return self.steps
@@ -242,11 +245,11 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
     def _first(self) -> Any:
         return self.steps_[0][1] if self.steps_ else self.model_
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> dict[str, object]:
         """Parameters; with `deep`, those of the steps too, as ``<name>__<parameter>``."""
         return dict(self._get_params("steps", deep=deep))
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Set parameters, those of a step as ``<name>__<parameter>``, or a step by its name."""
         self._set_params("steps", **params)
         return self
@@ -255,7 +258,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         """Rows as the estimator gets them, after all transformers."""
         return self._prepared(X, task=task)["X"]
 
-    def _prepared(self, X: object, **roles: Any) -> dict[str, Any]:
+    def _prepared(self, X: object, **roles: object) -> dict[str, object]:
         check_is_fitted(self)
         X, time, *values = split_labels(X, self.label_columns_, time=None, **roles)
         roles = dict(zip(roles, values, strict=True))
@@ -287,7 +290,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         self._inner._check_calibrated()
         return self._inner._best_task(self.score_tasks(X))
 
-    def enroll(self, X: object, *, task: object = None, **given: Any) -> Self:
+    def enroll(self, X: object, *, task: object = None, **given: object) -> Self:
         """Add rows of known tasks, or new tasks, where the estimator can; see its `enroll`."""
         roles = {"outlier": None, "groups": None, **given}
         rows = self._prepared(X, task=task, **roles)
@@ -299,13 +302,20 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
             rows.get("groups"),
         )
         self.model_.enroll(**rows)
-        if (before := vars(self).get("sample_")) is not None:
-            self._keep_some(X, task, outlier, rows.get("sample_weight"))
-            self.sample_ = TakeSample(_KEPT).merge(before, self.sample_)
+        before = self.sample_ if "sample_" in vars(self) else None
+        if before is not None:
+            added = self._keep_some(X, task, outlier, rows.get("sample_weight")).sample_
+            assert added is not None
+            self.sample_ = TakeSample(_KEPT).merge(before, added)
         return self
 
     def forget(
-        self, task: object, *, X: object = None, others: Any = None, **given: Any
+        self,
+        task: object,
+        *,
+        X: object = None,
+        others: Mapping[str, object] | None = None,
+        **given: object,
     ) -> Self:
         """Remove a task and its rows from the estimator; see its `forget`.
 
@@ -316,10 +326,11 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         if X is not None:
             X = self.rows_for_model(X, task=np.repeat(as_labels([task]), number_of(X)))
         code = code_of(self.model_, task)
-        others = others and self._prepared(**others)
-        self.model_.forget(task, X=X, others=others, **given)
-        if others:
-            return self._keep_some(**others)
+        if others is not None:
+            prepared = self._prepared(**others)
+            self.model_.forget(task, others=prepared, **given)
+            return self._keep_some(**prepared)
+        self.model_.forget(task, X=X, **given)
         if (sample := vars(self).get("sample_")) is not None:
             self.sample_ = sample.without(code)
         return self

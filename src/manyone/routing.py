@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
@@ -16,7 +16,7 @@ class RoutingState:
 
     _metadata_request: MetadataRequest
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """State for pickling, copying and saving."""
         state: dict[str, Any] = super().__getstate__().copy()  # type: ignore[attr-defined]
         if "_metadata_request" in state:
@@ -37,7 +37,17 @@ class RoutingState:
                     )
 
 
-def asked(step: Any, method: str, **known: Any) -> dict[str, Any]:
+class Transformer(Protocol):
+    """A step of a pipeline, of whatever package."""
+
+    def fit(self, X: object, **given: object) -> object:
+        """Learn from rows."""
+
+    def transform(self, X: object, **given: object) -> object:
+        """Rows made into others."""
+
+
+def asked(step: object, method: str, **known: object) -> dict[str, object]:
     """What is known of the rows (task, sample_weight), where a method of a transformer has it."""
     routing = get_routing_for_object(step)
     if isinstance(routing, MetadataRequest):

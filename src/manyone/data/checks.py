@@ -224,7 +224,7 @@ def refuse_many_shared(rows: Any, landmarks: int) -> None:
         )
 
 
-def warn_of_dominating_column(model: Any, column: int) -> None:
+def warn_of_dominating_column(model: object, column: int) -> None:
     """One column drowns all others in the distance between rows."""
     names = getattr(model, "feature_names_in_", None)
     name = column if names is None else repr(names[column])

@@ -38,17 +38,19 @@ def check_outlier(outlier: object, n_rows: int) -> Mask:
     return mask.astype(bool)
 
 
-def check_weight(weight: Any, X: object) -> Array:
+def check_weight(weight: object, X: object) -> Array:
     """Counts of the rows, shape (n,): finite, not negative, not all zero."""
     if isinstance(weight, str):
         raise ValueError(f"sample_weight must be one number per row; got {weight!r}.")
-    weight = check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
-    if not np.any(weight > 0):
+    counts: Array = check_sample_weight(
+        weight, X, dtype=np.float64, ensure_non_negative=True
+    )
+    if not np.any(counts > 0):
         raise ValueError("sample_weight is zero for every row: nothing is left to fit.")
-    return np.asarray(weight)
+    return np.asarray(counts)
 
 
-def split_columns(X: object, **roles: Any) -> tuple[Any, ...]:
+def split_columns(X: object, **roles: object) -> tuple[Any, ...]:
     """Take the columns that parameters name out of a data frame; other values pass through.
 
     Parameters
@@ -69,7 +71,7 @@ def split_columns(X: object, **roles: Any) -> tuple[Any, ...]:
 
 
 def split_labels(
-    X: object, columns: Mapping[str, str], **roles: Any
+    X: object, columns: Mapping[str, str], **roles: object
 ) -> tuple[Any, ...]:
     """Take labels out of rows for a fitted model, which knows the columns of its fit.
 
@@ -98,7 +100,7 @@ def split_labels(
     return without_columns(X, columns), *values
 
 
-def named_columns(**roles: Any) -> dict[str, str]:
+def named_columns(**roles: object) -> dict[str, str]:
     """The roles whose values are names of columns, and these names."""
     return {role: name for role, name in roles.items() if isinstance(name, str)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import sklearn
@@ -199,8 +199,15 @@ def codes_without(code: int, n_tasks: int) -> Codes:
     return np.where(left == code, MISSING, left - (left > code))
 
 
+class WithColumns(Protocol):
+    """An estimator that remembers the columns of its rows."""
+
+    n_features_in_: int
+    label_columns_: dict[str, str]
+
+
 def training_rows(
-    estimator: Any,
+    estimator: WithColumns,
     X: object,
     task: object = None,
     outlier: object = None,
@@ -316,7 +323,7 @@ def row_blocks(n_rows: int, floats_per_row: int) -> Iterator[slice]:
         yield slice(start, min(start + step, n_rows))
 
 
-def check_rows(estimator: Any, X: object, *, reset: bool) -> Rows:
+def check_rows(estimator: WithColumns, X: object, *, reset: bool) -> Rows:
     """Rows as scikit-learn checks them: float64 (n, d), or CSR; float32 may pass when scoring."""
     if not reset and type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2:
         # What the checks would come to for most calls, in a hundredth of their time.

@@ -61,7 +61,7 @@ class NoUpdate:
         """Remember which of the two it is."""
         self.name = name
 
-    def __get__(self, model: Any, owner: type) -> Any:
+    def __get__(self, model: object, owner: type) -> Any:
         """Refuse, with what to do instead."""
         raise NoUpdateError(
             f"{owner.__name__} has no {self.name}: fit it again to all rows that it is to know. "
@@ -155,7 +155,7 @@ class OneClassEstimator(
         raise NotImplementedError(f"{type(self).__name__} says that passes will do.")
 
     def fit_predict(
-        self, X: object, y: object = None, *, task: object = None, **given: Any
+        self, X: object, y: object = None, *, task: object = None, **given: object
     ) -> NDArray[np.int_]:
         """Fit (see `fit` for what else may be given), then predict the same rows, shape (n,)."""
         return self.fit(X, task=task, **given).predict(X, task=task)
@@ -205,7 +205,7 @@ class MultiTaskOneClass(OneClassEstimator):
     kernel_params: dict[str, Any] | None = None
     metric: Metric = "plain"
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         """Give the class a read-only attribute for everything that it declares to learn."""
         super().__init_subclass__(**kwargs)
         if cls.__module__.startswith("manyone."):

@@ -122,7 +122,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         "weights": ["array-like", None],
     }
 
-    estimators: list[tuple[str, Any]] | None = None
+    estimators: list[tuple[str, MultiTaskOneClass]] | None = None
     _: KW_ONLY
     weights: object = None
 
@@ -194,7 +194,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
 
     def _become(
         self,
-        views: dict[str, Any],
+        views: dict[str, MultiTaskOneClass],
         solution: Solution,
         calibration: Calibration,
         rate: float | None,
@@ -223,7 +223,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         """The views that were asked for, or what is wrong with them."""
         if self.estimators is None:
             faults = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
-            views: list[tuple[str, Any]] = [
+            views: list[tuple[str, MultiTaskOneClass]] = [
                 ("strangers", NonlinearOCKSR()),
                 ("faults", faults),
             ]
@@ -313,7 +313,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
             return self._changed(forgotten_views, code, X, outlier, sample_weight)
         return self._updated("_forgotten", code, X, outlier, sample_weight)
 
-    def _changed(self, change: Any, *given: Any) -> Self:
+    def _changed(self, change: Any, *given: object) -> Self:
         """Change views that have kept sums over their rows."""
         warn_of_lost_calibration(self)
         # Copies: a refusal half-way leaves no trace.
@@ -323,7 +323,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         self.training_ = no_rows(len(next(iter(views.values())).tasks_))
         return self._become(views, solution, calibration, self.promised_rate_)
 
-    def _updated(self, method: str, *given: Any) -> Self:
+    def _updated(self, method: str, *given: object) -> Self:
         """Change views that have kept their rows."""
         warn_of_lost_calibration(self)
         views = {name: copy(view) for name, view in self.views_.items()}
@@ -344,11 +344,11 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
 
     # ---------------------------------------------------------------------------------- parameters
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> dict[str, object]:
         """Parameters; with `deep`, those of the views too, as ``<name>__<parameter>``."""
         return dict(self._get_params("estimators", deep=deep))
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Set parameters, those of a view as ``<name>__<parameter>``."""
         self._set_params("estimators", **params)
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ class Delegating:
         """The fitted estimator; scikit-learn's NotFittedError where there is none."""
 
     @abstractmethod
-    def _prepared(self, X: object, **roles: Any) -> dict[str, Any]:
+    def _prepared(self, X: object, **roles: object) -> dict[str, object]:
         """``X`` and roles (task, ...) as the estimator inside takes them, columns split off."""
 
     @abstractmethod
@@ -30,7 +30,7 @@ class Delegating:
         """Learn what is normal for each task."""
 
     def fit_predict(
-        self, X: object, y: object = None, *, task: object = None, **roles: Any
+        self, X: object, y: object = None, *, task: object = None, **roles: object
     ) -> NDArray[np.int_]:
         """Fit (see `fit` for what else may be given), then predict the same rows, shape (n,)."""
         return self.fit(X, y, task=task, **roles).predict(X, task=task)

@@ -16,7 +16,7 @@ def by_blocks(method: Method) -> Method:
     """Let a scoring method take rows that are not in memory, one block after the other."""
 
     @wraps(method)
-    def scored(self: Any, X: object, **given: Any) -> Any:
+    def scored(self: Any, X: object, **given: object) -> Any:
         if in_memory(X):
             return method(self, X, **given)
         return scored_by_blocks(method, self, X, given)

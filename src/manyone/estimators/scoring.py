@@ -73,6 +73,7 @@ class Scoring:
 
     can: ClassVar[Capabilities]
     tasks_: Labels
+    n_features_in_: int
     label_columns_: dict[str, str]
     solution_: Solution
     training_: TrainingRows
@@ -375,7 +376,7 @@ class Scoring:
             self.limit_ratio_ = limit_ratio(self.alarm_rate, self.task_rate_limit)
         return self.limit_ratio_
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """What pickles and files hold."""
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
         return {name: value for name, value in state.items() if name != "_thresholds"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -35,8 +35,10 @@ from manyone.models.guards import unguarded, with_nearness
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Judge, Solution
 
+Model = TypeVar("Model", bound=OneClassEstimator)
 
-class Updates:
+
+class Updates(OneClassEstimator):
     """`enroll` and `forget`, as all models have them that have them."""
 
     def enroll(
@@ -75,7 +77,7 @@ class Updates:
         X: object = None,
         outlier: object = None,
         sample_weight: object = None,
-        others: Mapping[str, Any] | None = None,
+        others: Mapping[str, object] | None = None,
     ) -> Self:
         """Remove a task and every row of it from the model.
 
@@ -256,8 +258,12 @@ def warn_of_lost_calibration(model: OneClassEstimator) -> None:
 
 
 def rows_to_enroll(
-    model: Any, X: object, task: object, outlier: object, groups: object
-) -> tuple[Any, ...]:
+    model: OneClassEstimator,
+    X: object,
+    task: object,
+    outlier: object,
+    groups: object,
+) -> tuple[object, ...]:
     """Rows for a fitted model, the tasks of all of them, and what else is said about them."""
     check_is_fitted(model)
     number = len(model.tasks_)
@@ -274,7 +280,7 @@ def rows_to_enroll(
 
 
 def more_rows(
-    model: Any, X: object, task: object, *given: Any
+    model: OneClassEstimator, X: object, task: object, *given: object
 ) -> tuple[TrainingRows, Labels]:
     """Rows for a fitted model, dense or sparse as its own are, and the tasks (T,) of both."""
     more, names, _ = training_rows(model, X, task, *given, reset=False)
@@ -296,7 +302,7 @@ def more_rows(
     return more.recoded(lookup(names, tasks), len(tasks)), tasks
 
 
-def code_of(model: Any, task: object) -> int:
+def code_of(model: OneClassEstimator, task: object) -> int:
     """Number of a task that a model can do without, or why it cannot."""
     check_is_fitted(model)
     if isinstance(task, list | np.ndarray):
@@ -313,7 +319,7 @@ def code_of(model: Any, task: object) -> int:
     return code
 
 
-def refit_without(model: Any, task: object, others: Mapping[str, Any]) -> Any:
+def refit_without(model: Model, task: object, others: Mapping[str, object]) -> Model:
     """The model, become that of other rows: those of all tasks but one."""
     tasks = np.delete(model.tasks_, code_of(model, task))
     fresh = clone(model).set_params(alarm_rate=model.promised_rate_)
@@ -323,8 +329,8 @@ def refit_without(model: Any, task: object, others: Mapping[str, Any]) -> Any:
     refuse_other_tasks(fresh.tasks_, tasks)
     warn_of_lost_calibration(model)
     parameters = model.get_params(deep=False)
-    vars(model).clear()
-    vars(model).update(vars(fresh))
+    model.__dict__.clear()
+    model.__dict__.update(fresh.__dict__)
     return model.set_params(**parameters)
 
 

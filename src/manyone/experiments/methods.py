@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,6 +15,7 @@ from sklearn.base import clone
 from manyone import auto, tune
 from manyone._types import Anomalies, Array, Codes, Criterion, Labels
 from manyone.calibration.folds import FEWEST_TASKS_TO_HALVE
+from manyone.capabilities import Grid
 from manyone.data.rows import training_rows
 from manyone.estimators import METHODS
 from manyone.estimators.base import OneClassEstimator
@@ -23,7 +24,6 @@ from manyone.files import toml_beside
 from manyone.selection.criteria import finite_mean, fold_aucs
 
 Value = str | float | None
-Grid = Mapping[str, Sequence[Value]]
 
 _TABLES = toml_beside(__file__, "methods.toml")
 #: Mean AUC in percent that the paper prints (its Table 1), by data set and method.

@@ -283,7 +283,7 @@ class Nearness:
         """Distance that nearly all training rows keep; 0 or infinite: there is nothing to say."""
         return self.usual.limit
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """State without what follows from it."""
         return {part.name: getattr(self, part.name) for part in fields(self)}
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -69,7 +69,7 @@ class Consumed:
     encoding: str = ""
     style: Style | None = None
 
-    def form(self) -> dict[str, Any]:
+    def form(self) -> dict[str, object]:
         """All but rows, size and digest, as values of JSON."""
         values = asdict(self)
         for name in ("rows", "size", "digest"):
