@@ -37,6 +37,7 @@ STUDIES = (
     ("bench_explanations.py",),
     ("bench_far_rows.py",),
     ("bench_faults.py",),
+    ("bench_forward.py",),
     ("bench_incidents.py",),
     ("bench_promises.py",),
     ("bench_regimes.py",),

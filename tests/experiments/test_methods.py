@@ -153,17 +153,17 @@ def test_rivals_need_tasks_to_hold_out(blobs):
 
 
 def test_rivals_that_are_not_installed_are_named(monkeypatch):
-    everything = set(methods()) | set(not_installed(faults=False))
+    everything = set(methods()) | set(not_installed("seen"))
     module = sys.modules[
         "manyone.experiments.methods"
     ]  # the package has a function of that name
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    assert set(not_installed(faults=False)) == {
+    assert set(not_installed("seen")) == {
         "ECOD (PyOD)",
         "KPCA (PyOD)",
         "GroupedPredictor (scikit-lego)",
     }
-    assert set(methods()) == everything - set(not_installed(faults=False))
+    assert set(methods()) == everything - set(not_installed("seen"))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -7,6 +7,7 @@ In a shell::
   manyone reproduce --data all --workers 4  all data sets of the paper
   manyone reproduce --data coil100 --protocol unseen --data-home ~/data
   manyone reproduce --data all-faults       servers, spacecraft, engines, products, valves
+  manyone reproduce --protocol time         the same machines in the course of time
 
 Run the same command again after an interruption: finished cells are kept.
 """
@@ -34,7 +35,7 @@ Faults = Literal[
     "servers", "spacecraft", "turbofan", "products", "valves", "all-faults"
 ]
 Data = Literal[Strangers, Faults]
-Kinds = Literal["seen", "unseen", "both", "faults"]
+Kinds = Literal["seen", "unseen", "both", "faults", "time"]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -50,7 +51,7 @@ def reproduce(
     protocol: Annotated[
         Kinds | None,
         typer.Option(
-            help="Anomalies: other classes, known or new, or faults. Default: all."
+            help="Anomalies: other classes, known or new; faults; faults in time."
         ),
     ] = None,
     repeats: Annotated[
@@ -122,14 +123,18 @@ def _what_to_run(
     from manyone.experiments.data import names
 
     if data is None:
-        data = "all-faults" if protocol == "faults" else "mnist"
-    everything = {"all": names("seen"), "all-faults": names("faults")}
+        data = "all-faults" if protocol in ("faults", "time") else "mnist"
+    faults = names("time" if protocol == "time" else "faults")
+    everything = {"all": names("seen"), "all-faults": faults}
     datasets = everything.get(data, (data,))
     if protocol is None:
         protocol = "faults" if datasets[0] in names("faults") else "both"
     kinds = ("seen", "unseen") if protocol == "both" else (protocol,)
     if any(name not in names(kind) for name in datasets for kind in kinds):
-        fitting = (*names(kinds[0]), "all-faults" if protocol == "faults" else "all")
+        fitting = (
+            *names(kinds[0]),
+            "all" if kinds[0] in ("seen", "unseen") else "all-faults",
+        )
         raise InputError(
             f"--protocol {protocol} does not go with --data {data}. "
             f"It goes with: {', '.join(fitting)}."

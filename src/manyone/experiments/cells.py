@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from manyone._types import Array, Labels
 from manyone.estimators import METHODS
 from manyone.experiments import data
-from manyone.experiments.methods import Fitted, Method, fault_methods, methods, own
+from manyone.experiments.methods import Fitted, Method, compared, methods, own
 from manyone.experiments.plan import RIDGES, Cell
 from manyone.experiments.protocols import FaultSplit, Split
 from manyone.solvers.nonlinear import respond
@@ -40,6 +40,8 @@ class CellResult(TypedDict, total=False):
     seconds : float
     alarms : list of float
         Measured rates of tuned models in the first repetitions, for each of `ALARM_RATES`.
+    caught : list of float
+        Likewise the share of faults that raise an alarm, in time; both are means over tasks.
     sse : float
         Sum of squared errors of a regression with a fixed ridge.
     tasks : list
@@ -52,6 +54,7 @@ class CellResult(TypedDict, total=False):
     chosen: dict[str, object]
     seconds: float
     alarms: list[float]
+    caught: list[float]
     sse: float
     tasks: list[object]
     structure: list[list[float]]
@@ -90,13 +93,17 @@ def compute(cell: Cell, data_home: str | None = None) -> CellResult:
         model = models[-1]
         result["auc"] = _aucs(models, X, split).tolist()
         if cell.measures_alarms and method.alarms:
-            result["alarms"] = _measured_alarms(model, X, split)
+            if cell.protocol == "time":
+                result |= _alarms_in_time(model, X, split)
+            else:
+                result["alarms"] = _measured_alarms(model, X, split)
     result["chosen"] = {
         name: value
         for name, value in model.get_params().items()
         if isinstance(value, str | int | float)
     }
-    if cell.family in METHODS and cell.protocol != "faults" and not cell.corruption:
+    own_rows = isinstance(split, FaultSplit)
+    if cell.family in METHODS and not own_rows and not cell.corruption:
         result |= _learned(model, cell)
     if cell.repetition == 0:
         result["tasks"] = split.tasks.tolist()
@@ -106,8 +113,9 @@ def compute(cell: Cell, data_home: str | None = None) -> CellResult:
 
 def _method(cell: Cell) -> Method:
     """The method of a cell, not fitted."""
-    if cell.protocol == "faults":
-        return fault_methods()[cell.method, cell.setting]
+    if cell.protocol in ("faults", "time"):
+        table = {(m.name, m.setting): m for m in compared(cell.protocol)}
+        return table[cell.method, cell.setting]
     if cell.family in METHODS:
         return own(cell.family, cell.setting)
     return methods()[cell.method]
@@ -174,6 +182,19 @@ def _measured_alarms(model: Fitted, X: Array, split: Split | FaultSplit) -> list
         margins = model.decision_function(X[rows], task=task)
         shares.append(float(np.mean(margins < 0)))
     return shares
+
+
+def _alarms_in_time(model: Fitted, X: Array, split: Split | FaultSplit) -> CellResult:
+    """Shares of normal rows and of faults that raise an alarm, means over tasks."""
+    assert isinstance(split, FaultSplit)
+    result: CellResult = {"alarms": [], "caught": []}
+    for rate in ALARM_RATES:
+        model.recalibrate(rate)
+        alarm = model.decision_function(X[split.test], task=split.owner) < 0
+        values = alarm.astype(np.float64)
+        result["alarms"].append(split.mean_over_tasks(values, faults=False))
+        result["caught"].append(split.mean_over_tasks(values, faults=True))
+    return result
 
 
 def corrupt(

@@ -22,8 +22,10 @@ from manyone.experiments.protocols import (
     FaultSplit,
     Protocol,
     Split,
+    TimeProtocol,
 )
 from manyone.files import toml_beside
+from manyone.history.transformer import TaskHistory
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,14 @@ class Dataset:
     seen: dict[str, int] | None = None
     unseen: dict[str, int] | None = None
     faults: dict[str, int] | None = None
+    time: dict[str, int] | None = None
 
     @property
-    def protocols(self) -> Mapping[str, Protocol | FaultProtocol]:
+    def protocols(self) -> Mapping[str, Protocol | FaultProtocol | TimeProtocol]:
         """Its protocols by their kind."""
         if self.faults is not None:
-            return {"faults": FaultProtocol(**self.faults)}
+            in_time = {} if self.time is None else {"time": TimeProtocol(**self.time)}
+            return {"faults": FaultProtocol(**self.faults), **in_time}
         numbers = {"seen": self.seen, "unseen": self.unseen}
         return {kind: Protocol(kind, **n) for kind, n in numbers.items() if n}
 
@@ -79,15 +83,18 @@ class Rows(NamedTuple):
 
 def draw(
     name: str,
-    protocol: Protocol | FaultProtocol,
+    protocol: Protocol | FaultProtocol | TimeProtocol,
     seed: int | Sequence[int],
     data_home: str | None = None,
 ) -> tuple[Array, Split | FaultSplit]:
     """Rows (n, d) of a data set as methods get them, and the split of one repetition.
 
-    For faults, columns are standardised on the training rows.
+    For faults, columns are standardised on the training rows. In time each column has two
+    more beside it, which say how a row differs from the past of its entity.
     """
     rows = load(name, data_home)
+    if isinstance(protocol, TimeProtocol):
+        rows = in_time(name, data_home)
     split = protocol.split(*rows, seed=seed)
     if DATASETS[name].faults is None:
         return rows.X, split
@@ -106,6 +113,13 @@ def load(name: str, data_home: str | None = None) -> Rows:
     X = normalize(bunch.data) if dataset.unit_length else np.asarray(bunch.data)
     anything = np.ones(len(X), dtype=bool)
     return Rows(X, _entities(bunch), _roles(anything, anything, ~anything))
+
+
+@lru_cache(maxsize=2)
+def in_time(name: str, data_home: str | None = None) -> Rows:
+    """Rows of a data set in time, with columns of their past."""
+    rows = _engines_in_time(data_home) if name == "turbofan" else load(name, data_home)
+    return rows._replace(X=TaskHistory().fit_transform(rows.X, task=rows.task))
 
 
 def _servers(data_home: str | None) -> Rows:
@@ -136,6 +150,15 @@ def _turbofan(data_home: str | None) -> Rows:
     varies = np.ptp(engines.data, axis=0) > 0
     roles = _roles(early, early, engines.rul < 20)
     return Rows(engines.data[:, varies], _entities(engines), roles)
+
+
+def _engines_in_time(data_home: str | None) -> Rows:
+    """Learn from the first 50 cycles; an engine is normal until 100 cycles before its end."""
+    engines = datasets.load_turbofan(data_home=data_home)
+    early = engines.cycle <= 50
+    rows = _turbofan(data_home)
+    roles = _roles(early, ~early & (engines.rul >= 100), ~early & (engines.rul < 20))
+    return rows._replace(roles=roles)
 
 
 def _products(data_home: str | None) -> Rows:

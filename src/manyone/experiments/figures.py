@@ -22,7 +22,7 @@ from manyone.experiments.charts import (
     Panel,
 )
 from manyone.experiments.data import DATASETS
-from manyone.experiments.methods import RIVALS, fault_methods, has_ridge, in_paper, ours
+from manyone.experiments.methods import RIVALS, compared, has_ridge, in_paper, ours
 from manyone.experiments.plan import CORRUPTION_KINDS, RIDGES, Cell
 from manyone.experiments.results import Results
 from manyone.experiments.runner import Outcome
@@ -37,6 +37,7 @@ _KINDS = {
     "seen": ("seen anomalies", COLOURS[0], "o"),
     "unseen": ("unseen anomalies", COLOURS[1], "D"),
     "faults": ("faults", COLOURS[0], "o"),
+    "time": ("faults in time", COLOURS[0], "o"),
 }
 
 
@@ -100,6 +101,7 @@ def _seen_unseen(results: Results) -> Chart:
         "seen": "Known kinds of anomaly",
         "unseen": "Unknown kinds of anomaly",
         "faults": "Entities gone wrong",
+        "time": "Entities gone wrong in the course of time",
     }
     title = (
         titles[kinds[0]] if len(kinds) == 1 else "Known and unknown kinds of anomaly"
@@ -109,6 +111,7 @@ def _seen_unseen(results: Results) -> Chart:
         "protocol)",
         "unseen": "classes that are not enrolled (diamonds)",
         "faults": "rows of the entities themselves gone wrong",
+        "time": "later rows of the entities themselves gone wrong",
     }
     caption = "Mean AUC" if results.repeated else "AUC"
     caption += " of each method when the anomalies come from "
@@ -119,7 +122,7 @@ def _seen_unseen(results: Results) -> Chart:
     if results.repeated:
         caption += " Bars are standard errors over repetitions."
     size = (6.4, 0.3 * len({row.method for row in rows}) + 1.2)
-    name = "faults" if kinds == ["faults"] else "seen_unseen"
+    name = kinds[0] if kinds in (["faults"], ["time"]) else "seen_unseen"
     return Chart(name, title, caption, panels, size)
 
 
@@ -376,7 +379,8 @@ def _method_curve(family: str, x: Iterable[float], y: Iterable[float]) -> Curve:
 
 def _place(family: str) -> int:
     """Place of a method among all methods; unknown ones come last."""
-    faults = dict.fromkeys(name for name, _ in fault_methods())
+    kinds = ("faults", "time")
+    faults = dict.fromkeys(m.name for kind in kinds for m in compared(kind))
     return [*METHODS, *RIVALS, *faults, family].index(family)
 
 

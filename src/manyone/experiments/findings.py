@@ -8,11 +8,16 @@ from manyone.estimators import METHODS
 from manyone.experiments.cells import ALARM_RATES
 from manyone.experiments.charts import Chart
 from manyone.experiments.data import DATASETS
-from manyone.experiments.methods import PAPER_AUC, in_paper, ours
+from manyone.experiments.methods import PAPER_AUC, WITHOUT_PAST, in_paper, ours
 from manyone.experiments.results import Pair, Results, ties
 
 #: What the anomalies of a protocol are called.
-ANOMALIES = {"seen": "seen anomalies", "unseen": "unseen anomalies", "faults": "faults"}
+ANOMALIES = {
+    "seen": "seen anomalies",
+    "unseen": "unseen anomalies",
+    "faults": "faults",
+    "time": "faults in time",
+}
 _RATE = 0.1  # alarm rate that the sentences are about
 
 
@@ -48,6 +53,7 @@ def findings(results: Results, charts: Sequence[Chart]) -> dict[str, list[str]]:
         "Learning how tasks relate": lambda name: _step(
             results, name, joint, structured
         ),
+        "Columns of the past": lambda name: _past(results, name),
         "Everyday rivals": lambda name: _rivals(results, name),
         "False alarms": lambda name: _alarms(results, name),
         "AUC lost to corrupted training rows": lambda name: _losses(
@@ -127,6 +133,18 @@ def _rivals(results: Results, name: str) -> str:
             f"is {verdict}"
         )
     return "; ".join(parts)
+
+
+def _past(results: Results, name: str) -> str:
+    """What methods of the package gain by columns of the past."""
+    gains = []
+    for row in results.of_kind(name, "time"):
+        pair = results.pair(name, "time", row.method, row.method + WITHOUT_PAST)
+        if pair is not None and ours(row.method):
+            gains.append(f"{row.method} {_gain(pair, row.method)}")
+    return (
+        f"against the same rows without their past, {', '.join(gains)}" if gains else ""
+    )
 
 
 def _alarms(results: Results, name: str) -> str:

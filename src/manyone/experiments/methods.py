@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+=======
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+>>>>>>> 20e0e58 (Reproduce machines in the course of time: manyone reproduce --protocol time)
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import product
@@ -15,19 +20,27 @@ from sklearn.base import clone
 from manyone import auto, tune
 from manyone._types import Anomalies, Array, Codes, Criterion, Labels
 from manyone.calibration.folds import FEWEST_TASKS_TO_HALVE
+<<<<<<< HEAD
 from manyone.capabilities import Grid
+=======
+from manyone.data.groups import TimeBlocks
+>>>>>>> 20e0e58 (Reproduce machines in the course of time: manyone reproduce --protocol time)
 from manyone.data.rows import training_rows
 from manyone.estimators import METHODS
 from manyone.estimators.base import OneClassEstimator
+from manyone.estimators.independent import IndependentOCKSR
 from manyone.experiments.rivals.base import Detector, OwnScales, Rival
 from manyone.files import toml_beside
 from manyone.selection.criteria import finite_mean, fold_aucs
+from manyone.tables.reading import ENOUGH_TO_LOOK_AHEAD
 
 Value = str | float | None
 
 _TABLES = toml_beside(__file__, "methods.toml")
 #: Mean AUC in percent that the paper prints (its Table 1), by data set and method.
 PAPER_AUC: dict[str, dict[str, float]] = _TABLES["paper_auc"]
+#: Added to the name of a method that does not get the columns of the past.
+WITHOUT_PAST = ", without the past"
 #: Setting of a method as people use it; others are named by what differs from it.
 DEFAULT = "default"
 #: Added to the name of a method in the second setting.
@@ -63,6 +76,12 @@ RIVALS = {name: RivalEntry(**entry) for name, entry in _TABLES["rivals"].items()
 #: The same on faults.
 FAULT_RIVALS = {
     name: RivalEntry(**entry) for name, entry in _TABLES["faults"]["rivals"].items()
+}
+
+
+#: The same on rows in time.
+TIME_RIVALS = {
+    name: RivalEntry(**entry) for name, entry in _TABLES["time"]["rivals"].items()
 }
 
 
@@ -107,6 +126,8 @@ class Method:
         Whether a first look has it.
     criterion : str or None
         Anomalies that a method of the package is tuned for; None: those to expect.
+    past : bool
+        Of rows in time: whether it gets the columns of their past.
     """
 
     name: str
@@ -116,6 +137,7 @@ class Method:
     grid: Grid | None = None
     quick: bool = True
     criterion: str | None = None
+    past: bool = True
 
     @property
     def alarms(self) -> bool:
@@ -132,8 +154,9 @@ class Method:
         ----------
         X : ndarray of shape (n, d)
         task : ndarray of shape (n,)
-        kind : {"unseen", "seen", "faults"}
-            Anomalies to expect.
+        kind : {"unseen", "seen", "faults", "time"}
+            Anomalies to expect; ``"time"``: faults, with rows in the order of time, whose
+            first third of columns is not about their past.
         calibrate : bool
             False leaves out the thresholds of tuned methods, which may cost whole refits.
 
@@ -142,13 +165,16 @@ class Method:
         fitted model
             With ``score_tasks``.
         """
-        if kind not in ("unseen", "seen", "faults"):
+        if kind not in ("unseen", "seen", "faults", "time"):
             raise ValueError(
-                f'kind must be "unseen", "seen" or "faults"; got {kind!r}.'
+                f'kind must be "unseen", "seen", "faults" or "time"; got {kind!r}.'
             )
         X = np.asarray(X, dtype=np.float64)
         task = np.asarray(task)
         fitted: Fitted
+        if kind == "time":
+            fitted = self._fit_in_time(_levels(X) if not self.past else X, task)
+            return fitted if self.past else OnLevels(fitted)
         if isinstance(self.model, str):
             fitted = auto(X, task=task, anomalies=self.model)
         elif self.grid == {}:
@@ -166,6 +192,54 @@ class Method:
                 calibrate=calibrate,
             )
         return fitted
+
+    def _fit_in_time(self, X: Array, task: Labels) -> Fitted:
+        """Fit to rows of tasks in the order of time."""
+        if isinstance(self.model, Rival):
+            return clone(self.model).fit(X, task=task)
+        blocks = TimeBlocks(np.arange(len(X)), forward=ENOUGH_TO_LOOK_AHEAD)
+        if isinstance(self.model, str):
+            return auto(X, task=task, groups=blocks, anomalies=self.model)
+        return clone(self.model).fit(X, task=task, groups=blocks)
+
+
+class OnLevels:
+    """A fitted model that looks at the first third of the columns, not at their past.
+
+    Parameters
+    ----------
+    model : fitted model
+    """
+
+    def __init__(self, model: Fitted) -> None:
+        self.model = model
+        self.tasks_ = model.tasks_
+
+    def get_params(self) -> dict[str, object]:
+        """Those of the model."""
+        return self.model.get_params()
+
+    def score_tasks(self, X: Array) -> Array:
+        """Every row against every task, (n, T)."""
+        return self.model.score_tasks(_levels(X))
+
+    def score_samples(self, X: Array, *, task: Labels) -> Array:
+        """Every row against its own task, (n,)."""
+        return self.model.score_samples(_levels(X), task=task)
+
+    def decision_function(self, X: Array, *, task: Labels) -> Array:
+        """Below 0: an alarm."""
+        return self.model.decision_function(_levels(X), task=task)
+
+    def recalibrate(self, alarm_rate: float) -> OnLevels:
+        """Set thresholds for another rate."""
+        self.model.recalibrate(alarm_rate)
+        return self
+
+
+def _levels(X: Array) -> Array:
+    """Columns of rows (n, 3 d) that are not about their past, (n, d)."""
+    return X[:, : X.shape[1] // 3]
 
 
 def methods() -> dict[str, Method]:
@@ -204,9 +278,26 @@ def fault_methods() -> dict[tuple[str, str], Method]:
     return {(method.name, method.setting): method for method in table}
 
 
-def compared(faults: bool) -> list[Method]:
-    """Methods that are compared on faults, or on strangers."""
-    return [*(fault_methods() if faults else methods()).values()]
+def time_methods() -> dict[tuple[str, str], Method]:
+    """Methods for rows in time by name and setting, each with the past and without it."""
+    table = [
+        Method(f"auto ({kind})", "auto", DEFAULT, kind)
+        for kind in _TABLES["time"]["auto"]
+    ]
+    adaptive = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
+    table.append(Method("OCKSR (adaptive)", "OCKSR", DEFAULT, adaptive))
+    for name, rival in TIME_RIVALS.items():
+        table += _variants(name, rival)
+    table += [
+        replace(method, name=method.name + WITHOUT_PAST, past=False) for method in table
+    ]
+    return {(method.name, method.setting): method for method in table}
+
+
+def compared(kind: str) -> list[Method]:
+    """Methods that are compared on a kind of anomalies."""
+    tables = {"faults": fault_methods, "time": time_methods}
+    return [*tables.get(kind, methods)().values()]
 
 
 def _variants(name: str, rival: RivalEntry) -> Iterator[Method]:
@@ -223,15 +314,16 @@ def _variants(name: str, rival: RivalEntry) -> Iterator[Method]:
             yield Method(f"{name}, own scales", name, words, scaled, {}, rival.quick)
 
 
-def not_installed(faults: bool) -> list[str]:
-    """Names of the rivals whose package is missing."""
-    rivals = FAULT_RIVALS if faults else RIVALS
+def not_installed(kind: str) -> list[str]:
+    """Names of the rivals of a kind of anomalies whose package is missing."""
+    rivals = {"faults": FAULT_RIVALS, "time": TIME_RIVALS}.get(kind, RIVALS)
     return [name for name, rival in rivals.items() if rival.missing]
 
 
 def ours(method: str) -> bool:
     """Whether a method of the table belongs to this package; takes its name."""
-    return method.partition(" (")[0] in (*METHODS, "auto")
+    name = method.removesuffix(WITHOUT_PAST).partition(" (")[0]
+    return name in (*METHODS, "auto")
 
 
 def own(family: str, setting: str) -> Method:

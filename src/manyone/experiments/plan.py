@@ -20,7 +20,7 @@ from manyone.experiments.methods import (
     not_installed,
     own,
 )
-from manyone.experiments.protocols import FaultProtocol, Protocol
+from manyone.experiments.protocols import FaultProtocol, Protocol, TimeProtocol
 
 #: First-layer ridges of the paper's last experiment.
 RIDGES = tuple(f"alpha=1e-{k}" if k else "alpha=1" for k in range(7))
@@ -81,7 +81,7 @@ class Cell:
         return self.setting in ("tuned", DEFAULT) and self.repetition < _STUDY_REPEATS
 
     @property
-    def sizes(self) -> Protocol | FaultProtocol:
+    def sizes(self) -> Protocol | FaultProtocol | TimeProtocol:
         """Its protocol, with the numbers of rows."""
         return data.DATASETS[self.dataset].protocols[self.protocol].smaller(self.shrink)
 
@@ -136,11 +136,11 @@ class Plan:
     @property
     def missing(self) -> list[str]:
         """Names of the rivals that are left out because their packages are not installed."""
-        return not_installed("faults" in self.protocols) if self.only is None else []
+        return not_installed(self.protocols[0]) if self.only is None else []
 
     def methods(self) -> list[Method]:
         """Methods in the table."""
-        methods = compared("faults" in self.protocols)
+        methods = compared(self.protocols[0])
         only = self.only
         return [method for method in methods if only is None or method.name in only]
 
@@ -182,7 +182,7 @@ class Plan:
 
     def _studies(self) -> list[tuple[Method, str]]:
         """Methods with other ridges or corrupted training rows; faults have no such studies."""
-        if "faults" in self.protocols:
+        if not {"seen", "unseen"} & set(self.protocols):
             return []
         families = {method.family for method in self.methods()}
         if self.studied is not None:

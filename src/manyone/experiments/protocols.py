@@ -1,4 +1,4 @@
-"""How rows are drawn: the paper's protocol, unseen anomalies, and entities gone wrong."""
+"""How rows are drawn: the paper's protocol, unseen anomalies, entities gone wrong, and in time."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ FAULT = 4
 # Tasks with fewer rows are left out.
 _FEWEST_NORMAL = 5
 _FEWEST_FAULT = 2
+# Share of the time to learn from that a repetition draws.
+_DRAWN = 0.75
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,14 @@ class FaultSplit:
     def normal(self) -> tuple[Codes, Labels]:
         """Normal test rows, by their position in the data, and their tasks."""
         return self.test[~self.fault], self.owner[~self.fault]
+
+    def mean_over_tasks(self, values: Array, faults: bool) -> float:
+        """Mean over tasks of the mean of values (m,) of their faults, or their normal rows."""
+        chosen = self.fault == faults
+        codes = np.searchsorted(self.tasks, self.owner[chosen])
+        sums = np.bincount(codes, values[chosen], len(self.tasks))
+        counts = np.bincount(codes, minlength=len(self.tasks))
+        return float(np.mean(sums[counts > 0] / counts[counts > 0]))
 
 
 def member_aucs(scores: Array, member: NDArray[np.integer]) -> Array:
@@ -270,14 +280,7 @@ class FaultProtocol:
         """
         labels = _labels(X, task)
         rng = np.random.default_rng(seed)
-        tasks, codes = np.unique(labels, return_inverse=True)
-        fewest = {LEARN: self.n_train, NORMAL: _FEWEST_NORMAL, FAULT: _FEWEST_FAULT}
-        enough = np.ones(len(tasks), dtype=bool)
-        for role, least in fewest.items():
-            enough &= (
-                np.bincount(codes[roles & role > 0], minlength=len(tasks)) >= least
-            )
-        tasks = tasks[enough]
+        tasks = _with_roles(labels, roles, self.n_train)
         if self.n_tasks is not None:
             if len(tasks) < self.n_tasks:
                 raise ValueError(
@@ -309,8 +312,94 @@ class FaultProtocol:
         return learn, test, np.isin(test, fault)
 
 
+@dataclass(frozen=True)
+class TimeProtocol:
+    """Sizes of a split in time: tasks learn from a stretch, and are tested with all that follows.
+
+    Parameters
+    ----------
+    n_train : int
+        Most training rows of each task, evenly spaced over a stretch of the time to learn
+        from. A repetition draws the place of the stretch, three quarters of that time.
+    n_tasks : int or None
+        Tasks to draw; None is all that have enough rows.
+    n_test : int or None
+        Most test rows of each task, evenly spaced; None is all.
+    """
+
+    n_train: int
+    n_tasks: int | None = None
+    n_test: int | None = None
+
+    def smaller(self, factor: int) -> TimeProtocol:
+        """The same protocol with test rows divided by a factor of 1 or more."""
+        return replace(self, **_divided(self, factor, "n_test"))
+
+    def split(
+        self,
+        X: Sized,
+        task: ArrayLike,
+        roles: NDArray[np.uint8],
+        *,
+        seed: int | Sequence[int],
+    ) -> FaultSplit:
+        """Draw the rows of one repetition.
+
+        Parameters
+        ----------
+        X, task, roles, seed
+            As in :meth:`FaultProtocol.split`. Rows of a task are in the order of time.
+
+        Returns
+        -------
+        FaultSplit
+            Training rows of a task are in the order of time.
+        """
+        labels = _labels(X, task)
+        rng = np.random.default_rng(seed)
+        tasks = _with_roles(labels, roles, _FEWEST_NORMAL)
+        if self.n_tasks is not None:
+            tasks = np.sort(rng.permutation(tasks)[: self.n_tasks])
+        train = []
+        test = []
+        for label in tasks:
+            rows = np.flatnonzero(labels == label)
+            learn = rows[roles[rows] & LEARN > 0]
+            length = int(np.ceil(_DRAWN * len(learn)))
+            begin = int(rng.integers(len(learn) - length + 1))
+            train.append(_spaced(learn[begin : begin + length], self.n_train))
+            is_tested = (roles[rows] & (NORMAL | FAULT) > 0) & (rows > train[-1][-1])
+            test.append(_spaced(rows[is_tested], self.n_test))
+        drawn = np.concatenate(train)
+        tested = np.concatenate(test)
+        fault = roles[tested] & FAULT > 0
+        return FaultSplit(
+            drawn, labels[drawn], tasks, tested, labels[tested], np.asarray(fault)
+        )
+
+
+def _with_roles(
+    labels: Labels, roles: NDArray[np.uint8], fewest_to_learn: int
+) -> Labels:
+    """Tasks with rows enough to learn from and to be tested with."""
+    tasks, codes = np.unique(labels, return_inverse=True)
+    fewest = {LEARN: fewest_to_learn, NORMAL: _FEWEST_NORMAL, FAULT: _FEWEST_FAULT}
+    enough = np.ones(len(tasks), dtype=bool)
+    for role, least in fewest.items():
+        counts = np.bincount(codes[roles & role > 0], minlength=len(tasks))
+        enough &= counts >= least
+    return tasks[enough]
+
+
+def _spaced(rows: Codes, number: int | None) -> Codes:
+    """So many of the rows, or all if they are fewer, evenly spaced."""
+    if number is None or len(rows) <= number:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, number).astype(np.intp)]
+
+
 def _divided(
-    protocol: Protocol | FaultProtocol, factor: int, *names: str
+    protocol: Protocol | FaultProtocol | TimeProtocol, factor: int, *names: str
 ) -> dict[str, Any]:
     """Numbers of rows that are given, divided by a factor of 1 or more."""
     if factor < 1:

@@ -186,7 +186,7 @@ def summarise(outcomes: Iterable[Outcome]) -> list[Row]:
 
 def _in_table(cell: Cell) -> bool:
     """Whether a cell belongs to the table, not only to a study."""
-    if cell.protocol == "faults":
+    if cell.protocol in ("faults", "time"):
         return True
     published = cell.method.endswith(AS_IN_PAPER)
     return not cell.corruption and (cell.setting == "tuned" or published)

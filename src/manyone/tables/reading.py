@@ -33,9 +33,9 @@ from manyone.tables.frames import (
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
-# Rows from which on a task is judged by earlier blocks of time only: the first two of five blocks
-# are then a model that later rows can be judged by.
-_ENOUGH_TO_LOOK_AHEAD = 100
+#: Rows from which on a task is judged by earlier blocks of time only: the first two of five
+#: blocks are then a model that later rows can be judged by.
+ENOUGH_TO_LOOK_AHEAD = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +196,7 @@ class TrainingTable:
         moments = np.column_stack([self.codes(), self.times])[~self.outlier]
         if len(np.unique(moments, axis=0)) == len(np.unique(moments[:, 0])):
             return None
-        return TimeBlocks(self.times, forward=int(part * _ENOUGH_TO_LOOK_AHEAD))
+        return TimeBlocks(self.times, forward=int(part * ENOUGH_TO_LOOK_AHEAD))
 
 
 def sizes_of(strata: Codes, totals: Codes, number: int) -> Codes:

@@ -111,7 +111,7 @@ class OwnScales(Rival):
         freedom = np.bincount(codes).astype(np.float64) - 1.0
         self._mean = task_means(X, codes, weight)
         centred = X - self._mean[codes]
-        self._scale = task_scales(centred, X, codes, weight, freedom, self.prior)
+        self._scale, _ = task_scales(centred, X, codes, weight, freedom, self.prior)
         rows = self._scaled(X, codes)
         self._rival = clone(self.rival).fit(rows, task=self.tasks_[codes])
 
