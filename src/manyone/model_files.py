@@ -430,7 +430,7 @@ _TABLE_PARTS: dict[type, dict[str, Any]] = {
             "metric": "T d=D",
             "low": "D",
             "high": "D",
-            "tasks_with_depth": "T",
+            "kept_counts": "T",
             "kept_depths": "m!",
         },
     },

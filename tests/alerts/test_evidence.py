@@ -21,13 +21,19 @@ from manyone.alerts.evidence import (
 )
 
 
+def one_task(depth, reference):
+    """P-values of distances where there is one task."""
+    tasks = (np.zeros(len(part), dtype=int) for part in (depth, reference))
+    return depth_pvalues(depth, next(tasks), reference, next(tasks))
+
+
 @pytest.mark.parametrize(
     ("m", "n", "rate"), [(40, 30, 0.1), (1, 19, 0.05), (7, 400, 0.05)]
 )
 def test_number_of_rows_below_a_left_out_score_is_negative_hypergeometric(m, n, rate):
     # Alarms: new rows met before the k-th lowest of n left-out ones in one ordering of all.
     k = int(rate * (n + 1) + 1e-9)
-    law = alarm_law(m, n, highest_rate(rate, n))
+    law = alarm_law(m, n, k / (n + 1))
     np.testing.assert_allclose(
         law, stats.nhypergeom(n + m, m, k).pmf(np.arange(m + 1)), atol=1e-12
     )
@@ -41,14 +47,14 @@ def test_law_is_that_of_thresholds_set_on_left_out_rows():
     )
     alarms = (new < left_out[:, [1]]).sum(axis=1)  # the second lowest: 2 / 26
     seen = np.bincount(alarms, minlength=13) / len(alarms)
-    law = alarm_law(12, 25, highest_rate(0.1, 25))
+    law = alarm_law(12, 25, 2 / 26)
     assert np.abs(np.cumsum(seen) - np.cumsum(law)).max() < 1.7 / np.sqrt(len(alarms))
 
 
 def test_tasks_that_borrow_raise_at_most_what_their_lowest_row_allows():
     assert highest_rate(0.05, 10) == pytest.approx(1 / 11)
     assert highest_rate(0.05, 0) == 1.0
-    assert highest_rate(0.1, 25) == pytest.approx(2 / 26)
+    assert highest_rate(0.1, 25) == 0.1
     assert alarm_law(5, 10, 0.0).tolist() == [1, 0, 0, 0, 0, 0]
     assert alarm_law(2, 10, 1.0).tolist() == [0, 0, 1]
 
@@ -159,12 +165,30 @@ def test_depth_counts_beyond_all_left_out_rows_only():
     rng = np.random.default_rng(5)
     reference = rng.gamma(3, size=300)
     largest = reference.max()
-    p = depth_pvalues(np.array([0.0, largest, 1.5 * largest, 9 * largest]), reference)
+    p = one_task(np.array([0.0, largest, 1.5 * largest, 9 * largest]), reference)
     assert p[:2].tolist() == [1.0, 1.0]
     assert p[3] < p[2] <= 1 / 301
     # Too few rows, or all alike: nothing is told.
-    assert depth_pvalues(np.array([99.0]), reference[:20]).tolist() == [1.0]
-    assert depth_pvalues(np.array([99.0]), np.ones(300)).tolist() == [1.0]
+    assert one_task(np.array([99.0]), reference[:20]).tolist() == [1.0]
+    assert one_task(np.array([99.0]), np.ones(300)).tolist() == [1.0]
+
+
+def test_a_task_with_a_heavy_tail_is_not_judged_by_the_others_alone():
+    rng = np.random.default_rng(7)
+    task = np.repeat(np.arange(5), 40)
+    heavy = task == 0
+    found = []
+    for _ in range(200):
+        draws = np.where(heavy, rng.standard_t(2, 200), rng.normal(size=200))
+        new = np.where(heavy, rng.standard_t(2, 200), rng.normal(size=200))
+        p = depth_pvalues(np.abs(new), task, np.abs(draws), task)
+        found.append(200 * p.min() < 0.01)
+    # Two standard errors of 1 % are 1.4 %.
+    assert np.mean(found) <= 0.024
+    # A row far beyond all tasks is still found where they are alike.
+    alike = np.abs(rng.normal(size=200))
+    far = depth_pvalues(np.array([40.0]), np.array([3]), alike, task)
+    assert far[0] < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -177,7 +201,7 @@ def test_depth_does_not_exaggerate(rows):
     for _ in range(400):
         reference = np.abs(rows.rvs(300, random_state=rng))
         new = np.abs(rows.rvs(100, random_state=rng))
-        smallest.append(100 * depth_pvalues(new, reference).min())
+        smallest.append(100 * one_task(new, reference).min())
     for level in (0.05, 0.01):
         share = np.mean(np.array(smallest) <= level)
         assert share <= level + 2 * np.sqrt(level / 400)

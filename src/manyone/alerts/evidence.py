@@ -57,11 +57,10 @@ _FEWEST = 40
 
 
 def highest_rate(rate: float, counted: float) -> float:
-    """The largest share of a task's normal rows that can raise an alarm, on average.
+    """The share of a task's normal rows that raises an alarm, at most, on average.
 
-    A row raises an alarm only if it scores below the k-th lowest left-out score of its
-    task, k = floor(rate (n + 1)) or 1. For tasks that borrow a threshold this is an
-    upper bound. A task without left-out rows may raise any number.
+    It is the promised rate, or what one row below the lowest left-out one makes where
+    that is more. A task without left-out rows may raise any number.
 
     Parameters
     ----------
@@ -74,8 +73,7 @@ def highest_rate(rate: float, counted: float) -> float:
     -------
     float
     """
-    allowed = np.floor(rate * (counted + 1.0) + _ROUNDING)
-    return float(min(1.0, max(1.0, allowed) / (counted + 1.0)))
+    return float(min(1.0, max(rate, 1.0 / (counted + 1.0))))
 
 
 def alarm_law(rows: int, counted: float, rate: float) -> Array:
@@ -233,38 +231,53 @@ def _p_steps(weight: Array) -> Array:
     return np.asarray((1.0 + mass) / (1.0 + mass[-1]))
 
 
-def depth_pvalues(depth: Array, reference: Array, n_tasks: int = 1) -> Array:
+def depth_pvalues(
+    depth: Array, task: Codes, reference: Array, reference_task: Codes
+) -> Array:
     """P-values of distances that keep falling beyond the largest left-out one.
 
     Parameters
     ----------
-    depth : ndarray of shape (m,)
-        Distance of each new row from its task.
-    reference : ndarray of shape (n,)
-        Distances of training rows from their task without them.
-    n_tasks : int
-        Tasks that these rows are of. Tails of tasks differ, so several tasks count as
-        the units that the power is estimated from: k is then at most their number.
+    depth, task : ndarray of shape (m,)
+        Distance of each new row from its task, and the number of the task.
+    reference, reference_task : ndarray of shape (n,)
+        Distances of training rows from their task without them, and these tasks.
 
     Returns
     -------
     ndarray of shape (m,)
-        1 up to the largest left-out distance: ranks say all there is to say. Beyond
-        it (k + 1) / (n + 1) (1 + log(d / u) / S)^(-k), where u is the (k + 1)-th
-        largest left-out distance and S the sum of log(c / u) over the k larger ones.
-        This is exact for tails that fall as a power, whatever the power: it counts in
-        that the power is estimated. Normal distributions have lighter tails. 1
-        throughout where there are too few rows.
+        Tails of tasks differ, and T tasks cannot tell that the next one has a tail like
+        theirs with more certainty than T / (T + 1). So p is T / (T + 1) of what all
+        distances say, and 1 / (T + 1) of what those of the task alone say.
+    """
+    names = np.unique(reference_task)
+    pooled = _tail_pvalues(depth, reference, len(names))
+    if len(names) <= 1 or len(reference) < _FEWEST:
+        return pooled if len(reference) >= _FEWEST else np.ones(len(depth))
+    own = np.ones(len(depth))
+    for name in np.unique(task[pooled < 1.0]).tolist():
+        rows = task == name
+        own[rows] = _tail_pvalues(depth[rows], reference[reference_task == name])
+    return np.where(pooled < 1.0, (len(names) * pooled + own) / (len(names) + 1), 1.0)
+
+
+def _tail_pvalues(depth: Array, reference: Array, n_tasks: int = 1) -> Array:
+    """P-values of distances (m,) beyond the largest of a reference (n,).
+
+    1 up to the largest: ranks say all there is to say. Beyond it (k + 1) / (n + 1)
+    (1 + log(d / u) / S)^(-k), where u is the (k + 1)-th largest distance and S the sum
+    of log(c / u) over the k larger ones. This is exact for tails that fall as a power,
+    whatever the power: it counts in that the power is estimated. Normal distributions
+    have lighter tails. Several tasks are the units that the power is estimated from: k
+    is then at most their number. 1 throughout where there are too few rows.
     """
     count = len(reference)
     nothing = np.ones(len(depth))
-    if count < _FEWEST:
-        return nothing
     descending = np.sort(reference)[::-1]
     largest = max(_TAIL_ROWS, int(_TAIL * count))
-    level = descending[largest]
-    if not level > 0.0:
+    if count <= largest or not descending[largest] > 0.0:
         return nothing
+    level = descending[largest]
     total = float(np.sum(np.log(descending[:largest] / level)))
     if not total > 0.0:
         return nothing

@@ -15,7 +15,7 @@ from manyone.solvers.ridge import left_out_mean
 
 # Deals of the rows of a task that are tried where there are more, and what they may cost.
 _DEALS = 5000
-_FLOPS = 2e9
+_FLOPS = 2e8
 
 
 def full_conformal(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Codes, Mask
-from manyone.alerts.evidence import ENOUGH_FOR_DEPTH
+from manyone.alerts.evidence import ENOUGH_FOR_DEPTH, depth_pvalues
 from manyone.data.rows import MISSING
 from manyone.estimators.combined import CombinedOneClass
 from manyone.metric.reasons import find_reasons, precision
@@ -57,9 +57,9 @@ class Reference:
         What rows of each task are like, shrunk to what all tasks are like.
     low, high : ndarray of shape (D,)
         Range of the rows.
-    tasks_with_depth : ndarray of bool of shape (T,) or None
+    kept_counts : ndarray of shape (T,) or None
     kept_depths : ndarray of shape (m,) or None
-        What `has_depth` and `left_out_depths` were before the rows were dropped.
+        What `counts` and `left_out_depths` were before the rows were dropped.
     """
 
     X: Array
@@ -68,7 +68,7 @@ class Reference:
     metric: TaskWhitenings
     low: Array
     high: Array
-    tasks_with_depth: Mask | None = None
+    kept_counts: Codes | None = None
     kept_depths: Array | None = None
 
     @classmethod
@@ -90,17 +90,21 @@ class Reference:
             X=self.X[:0],
             codes=self.codes[:0],
             numbers=self.numbers[:0],
-            tasks_with_depth=self.has_depth,
+            kept_counts=self.counts,
             kept_depths=self.left_out_depths,
         )
+
+    @property
+    def counts(self) -> Codes:
+        """Rows of each task, shape (T,)."""
+        if self.kept_counts is not None:
+            return self.kept_counts
+        return np.bincount(self.codes, minlength=len(self.metric.mean))
 
     @cached_property
     def has_depth(self) -> Mask:
         """Tasks with rows enough to tell how far their further rows lie, shape (T,)."""
-        if self.tasks_with_depth is not None:
-            return self.tasks_with_depth
-        counts = np.bincount(self.codes, minlength=len(self.metric.mean))
-        return counts >= ENOUGH_FOR_DEPTH
+        return np.asarray(self.counts >= ENOUGH_FOR_DEPTH)
 
     @cached_property
     def left_out_depths(self) -> Array:
@@ -111,7 +115,7 @@ class Reference:
         if self.kept_depths is not None:
             return self.kept_depths
         n_tasks = len(self.metric.mean)
-        counts = np.bincount(self.codes, minlength=n_tasks)
+        counts = self.counts
         starts = np.cumsum(counts) - counts
         place = np.arange(len(self.codes)) - starts[self.codes]
         speaks = self.has_depth[self.codes]
@@ -126,6 +130,12 @@ class Reference:
             )
             depths[held_out] = _depths(metric, self.X[held_out], self.codes[held_out])
         return depths[speaks]
+
+    def depth_pvalues(self, depth: Array, codes: Codes) -> Array:
+        """P-values of distances of rows from their tasks, each of shape (n,)."""
+        tells = np.where(self.has_depth, self.counts, 0)
+        tasks = np.repeat(np.arange(len(tells)), tells)
+        return depth_pvalues(depth, codes, self.left_out_depths, tasks)
 
     def depths(self, Z: Array, codes: Codes) -> Array:
         """Distances of encoded rows (n, D) from their tasks, shape (n,)."""

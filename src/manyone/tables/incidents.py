@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from manyone._sklearn import Constraints
 from manyone._types import Array, Codes, Mask
-from manyone.alerts.evidence import LeftOut, depth_pvalues
+from manyone.alerts.evidence import LeftOut
 from manyone.alerts.incidents import Findings
 from manyone.alerts.values import Rows, Tasks
 from manyone.data.labels import find
@@ -154,11 +154,9 @@ def findings_of(
     alarms = np.flatnonzero(alarm)
     has_times = len(blocks) > 0 and all(block.time is not None for block in blocks)
     times = [block.time for block in blocks if block.time is not None]
-    reference = model._reference()
-    n_tasks = int(reference.has_depth.sum())
     depth_p = np.ones(len(codes))
     depth = _joined([block.depth for block in blocks])
-    depth_p[alarms] = depth_pvalues(depth, reference.left_out_depths, n_tasks)
+    depth_p[alarms] = model._reference().depth_pvalues(depth, codes[alarms])
     rank_p = rank_pvalues(model, score, codes)
     counts = _joined([block.counts for block in blocks], np.bool_)
     rows = Rows(

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes
-from manyone.alerts.evidence import STANDS_OUT, depth_pvalues
+from manyone.alerts.evidence import STANDS_OUT
 from manyone.alerts.incidents import Incident, Past, find_incidents, longest_calm
 from manyone.alerts.values import Rows, Tasks
 from manyone.tables.incidents import ScoredBlock, rank_pvalues, tasks_of
@@ -129,8 +129,6 @@ def rows_for_incidents(
     """
     answers = block.answers
     alarms = np.flatnonzero(answers.alarm)
-    reference = model._reference()
-    n_tasks = int(reference.has_depth.sum())
     rows = np.zeros(len(answers.score), dtype=STREAM_ROW)
     rows["score"] = answers.score
     rows["rank_p"] = rank_pvalues(
@@ -139,8 +137,8 @@ def rows_for_incidents(
         np.where(answers.codes < 0, len(model.tasks_), answers.codes),
     )
     rows["depth_p"] = 1.0
-    rows["depth_p"][alarms] = depth_pvalues(
-        block.depth, reference.left_out_depths, n_tasks
+    rows["depth_p"][alarms] = model._reference().depth_pvalues(
+        block.depth, answers.codes[alarms]
     )
     lowest = _lowest_confirmed(state)[answers.codes]
     is_known_normal = (answers.codes >= 0) & (answers.score >= lowest)
