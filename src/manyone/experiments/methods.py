@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-=======
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
->>>>>>> 20e0e58 (Reproduce machines in the course of time: manyone reproduce --protocol time)
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import product
@@ -20,11 +15,8 @@ from sklearn.base import clone
 from manyone import auto, tune
 from manyone._types import Anomalies, Array, Codes, Criterion, Labels
 from manyone.calibration.folds import FEWEST_TASKS_TO_HALVE
-<<<<<<< HEAD
 from manyone.capabilities import Grid
-=======
 from manyone.data.groups import TimeBlocks
->>>>>>> 20e0e58 (Reproduce machines in the course of time: manyone reproduce --protocol time)
 from manyone.data.rows import training_rows
 from manyone.estimators import METHODS
 from manyone.estimators.base import OneClassEstimator
