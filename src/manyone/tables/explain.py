@@ -24,6 +24,7 @@ from manyone.tables.encoder import Encoder
 from manyone.tables.frames import Column, Columns, Frame, Table, like
 from manyone.tables.gaps import completed
 from manyone.tables.maps import LEVEL_HEIGHT, DateMap, LevelMap, Map, NumberMap
+from manyone.tables.needed import needed_values
 from manyone.tables.reading import claimed_tasks
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ def alarm_reasons(
 
 
 def explanation_table(
-    model: TableModel, frame: Frame, task: list[str], top: int
+    model: TableModel, frame: Frame, task: list[str], top: int, needed: bool
 ) -> Table:
     """The most unusual columns of every row, as a table of the library it came in."""
     claims = claimed_tasks(frame, task, model.tasks_, "pooled")
@@ -241,6 +242,9 @@ def explanation_table(
     for name in ("column", "value", "expected", "share", "view", "nearest"):
         values = getattr(found, name)
         columns[name] = values.ravel() if values.ndim == 2 else np.repeat(values, k)
+    if needed:
+        values = model.encoder_.read(frame)
+        columns["needed"] = needed_values(model, values, claims.codes, found).ravel()
     return like(frame, columns, rows)
 
 
@@ -370,7 +374,7 @@ def _views(model: TableModel, Z: Array, codes: Codes, is_outside: Mask) -> Texts
     views = np.full(
         len(Z), "strangers" if estimator.can.joint else "faults", dtype=object
     )
-    if isinstance(estimator, CombinedOneClass):
+    if isinstance(estimator, CombinedOneClass) and len(Z):
         scorer = combined_scorer(estimator.solution_)
         with np.errstate(under="ignore"):
             values = scorer.values(Z, np.maximum(codes, 0))

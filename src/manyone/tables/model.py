@@ -359,7 +359,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         block = scored_block(self, frame, answers, counts=counts)
         return incident_table(self, frame, findings_of(self, [block]))
 
-    def explain(self, table: Table, *, top: int = 3) -> Table:
+    def explain(self, table: Table, *, top: int = 3, needed: bool = False) -> Table:
         """Which columns make each row unusual, alarmed or not.
 
         For each column: how much less unusual would the row be if this column alone were
@@ -370,6 +370,12 @@ class TableModel(OutlierMixin, BaseEstimator):
         table : data frame
         top : int, default=3
             Columns named for each row.
+        needed : bool, default=False
+            Whether to answer why there was no alarm: a column ``needed`` then says at
+            which value of the column the row would have raised one, all else as it is;
+            of a row with an alarm, at which value it would raise none. It is missing
+            where no such value was found, and for columns that hold no numbers. This
+            scores every row some 150 times for each column.
 
         Returns
         -------
@@ -382,7 +388,8 @@ class TableModel(OutlierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         check_scalar(top, "top", Integral, min_val=0)
-        return explanation_table(self, as_table(table), self.task_columns, top)
+        frame = as_table(table)
+        return explanation_table(self, frame, self.task_columns, top, needed)
 
     def _reference(self) -> Reference:
         """What rows are explained by; worked out when it is first asked for."""

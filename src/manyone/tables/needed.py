@@ -1,0 +1,109 @@
+"""Why there was no alarm: the value of a column at which it would have started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manyone._types import Array, Codes, Mask
+from manyone.tables.answers import scores_of, thresholds_of
+from manyone.tables.frames import Columns
+
+if TYPE_CHECKING:
+    from manyone.tables.explain import Explanation
+    from manyone.tables.model import TableModel
+
+# Steps away from a value: the first is this share of the column's range, then doubled.
+_FIRST = 1.0 / 32.0
+_DOUBLED = 20
+_HALVED = 40
+
+
+def needed_values(
+    model: TableModel, columns: Columns, codes: Codes, found: Explanation
+) -> Array:
+    """Values at which the verdict on rows would change, all other columns as they are.
+
+    Parameters
+    ----------
+    model : TableModel
+    columns : dict of str to Column
+        Of the rows.
+    codes : ndarray of shape (n,)
+        Numbers of their tasks, -1 where one was never seen.
+    found : Explanation
+        Of the rows, with k columns each.
+
+    Returns
+    -------
+    ndarray of shape (n, k)
+        The closest value that was found, of each column that is named: at which a row
+        without an alarm would raise one, and a row with an alarm would raise none. NaN
+        where there is none, or the column holds no numbers.
+    """
+    needed = np.full(found.column.shape, np.nan)
+    if len(needed) == 0:
+        return needed
+    verdict = _alarms(model, columns, codes)
+    start = np.where(np.isnan(found.number), found.expected_number, found.number)
+    low = dict(zip(model.columns_["name"], model.columns_["low"], strict=True))
+    high = dict(zip(model.columns_["name"], model.columns_["high"], strict=True))
+    for name in np.unique(found.column.astype(str)).tolist():
+        rows, ranks = np.nonzero((found.column == name) & np.isfinite(start))
+        if len(rows) == 0:
+            continue
+        part = {key: column.take(rows) for key, column in columns.items()}
+
+        def changes(
+            values: Array, part: Columns = part, rows: Codes = rows, name: str = name
+        ) -> Mask:
+            other = {**part, name: replace(part[name], values=values)}
+            return _alarms(model, other, codes[rows]) != verdict[rows]
+
+        unit = max(high[name] - low[name], 1e-12 * abs(high[name]), 1e-300)
+        expected = found.expected_number[rows, ranks]
+        needed[rows, ranks] = _closest_change(
+            changes, start[rows, ranks], expected, unit
+        )
+    return needed
+
+
+def _alarms(model: TableModel, columns: Columns, codes: Codes) -> Mask:
+    """Which rows raise an alarm, shape (n,)."""
+    scores = scores_of(model, model.encoder_.encode(columns, codes), codes)
+    return np.asarray(scores < thresholds_of(model, codes))
+
+
+def _closest_change(
+    changes: Callable[[Array], Mask], start: Array, expected: Array, unit: float
+) -> Array:
+    """The value (n,) closest to a start at which something changes, as far as seen.
+
+    It is looked for on the way to what is expected, and in steps up and down.
+    """
+    best = np.where(changes(start), start, np.nan)
+    target = np.where(np.isnan(expected), start, expected)
+    brackets = [(start, np.where(changes(target), target, np.nan))]
+    for way in (1.0, -1.0):
+        before = start.copy()
+        after = np.full(len(start), np.nan)
+        for step in unit * _FIRST * 2.0 ** np.arange(_DOUBLED):
+            value = start + way * step
+            hit = np.isnan(after) & changes(value)
+            after[hit] = value[hit]
+            missed = np.isnan(after)
+            before[missed] = value[missed]
+        brackets.append((before, after))
+    for before, after in brackets:
+        is_found = ~np.isnan(after)
+        for _ in range(_HALVED if is_found.any() else 0):
+            middle = np.where(is_found, before + 0.5 * (after - before), start)
+            hit = changes(middle)
+            after = np.where(is_found & hit, middle, after)
+            before = np.where(is_found & ~hit, middle, before)
+        closer = is_found & ~(np.abs(after - start) >= np.abs(best - start))
+        best = np.where(closer, after, best)
+    return best
