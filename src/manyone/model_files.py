@@ -38,7 +38,7 @@ from manyone.models.combined import CombinedScorer, Tail
 from manyone.models.guards import ColumnRange, Guarded, Nearness, UsualDistances
 from manyone.models.resemblance import Resemblance
 from manyone.models.scorers import Balls, InMetric, Projection, Scorer, TwoLayers
-from manyone.models.solution import FitReport, Solution
+from manyone.models.solution import ExactState, FitReport, Solution
 from manyone.models.task_expansions import TaskExpansions
 from manyone.pipelines import TaskPipeline
 from manyone.selection.auto import AutoOneClass
@@ -310,7 +310,7 @@ _PARTS: dict[type, dict[str, Any]] = {
         "hints": {
             "scorer": Scorer,
             "judge": None,
-            "state": Sums | TaskSums | Tails | None,
+            "state": ExactState | Sums | TaskSums | Tails | None,
         },
         "rules": {"left_out": "r", "learned": "", "state": ""},
     },
@@ -337,6 +337,7 @@ _PARTS: dict[type, dict[str, Any]] = {
         },
     },
     # What enroll() and forget() need.
+    ExactState: {"rules": {"one_minus_leverage": "r"}},
     Resemblance: {
         "rules": {"coef": "m T", "values": "T m", "mass": "T", "counts": "T"},
     },

@@ -192,3 +192,11 @@ def test_the_choice_of_a_setting_does_not_depend_on_names_or_order():
     )
     assert (first.alpha, first.kernel) == (second.alpha, second.kernel)
     assert set(first.tuning_["tasks"]) == {40} and first.tuning_["rows"][0] >= 1000
+
+
+def test_what_was_learned_is_read_only():
+    rng = np.random.default_rng(0)
+    model = JointOCKSR().fit(rng.normal(size=(20, 3)), task=["a", "b"] * 10)
+    for name in ("dual_coef_", "mean_response_", "structure_"):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(model, name)[:] = 0.0

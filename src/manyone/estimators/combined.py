@@ -35,6 +35,8 @@ from manyone.estimators.updates import (
     more_rows,
     warn_of_lost_calibration,
 )
+from manyone.fitting.independent import TaskSums
+from manyone.fitting.joint import Sums
 from manyone.fitting.passes import fit_judged, no_rows
 from manyone.fitting.sources import refuse_whole_rows
 from manyone.fitting.views import (
@@ -187,7 +189,8 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         """Become the combination of fitted views; thresholds from their left-out scores."""
         weights = None if self.weights is None else np.asarray(self.weights, float)
         solution, calibration = combined(list(views.values()), judges, source, weights)
-        if any(view.solution_.state is None for view in views.values()):
+        states = [view.solution_.state for view in views.values()]
+        if not all(isinstance(state, Sums | TaskSums) for state in states):
             # Only sums can be changed without the rows.
             solution = replace(solution, state=None)
         return self._become(views, solution, calibration, rate)

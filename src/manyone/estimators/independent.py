@@ -190,7 +190,7 @@ class IndependentOCKSR(TaskMetricOneClass, Updatable):
                 which,
                 factorise(gram, alpha, np.sqrt(weight), overwrite=True),
                 coef,
-                learned["one_minus_leverage"][which],
+                self._exact_state.one_minus_leverage[which],
                 weight,
                 alpha,
                 np.flatnonzero(~rows.outlier[which]),
@@ -215,7 +215,7 @@ class IndependentOCKSR(TaskMetricOneClass, Updatable):
         everyone = np.any(new.codes == MISSING)
         changed = np.arange(rows.n_tasks) if everyone else np.unique(new.codes)
         gram = Gram(Points(self.kernel_, rows.X))
-        alpha = self.solution_.learned["asked_alpha"]
+        alpha = self._exact_state.alpha
         solve_tasks(gram, rows, alpha, changed, solved)
         return solution_of(gram, rows, alpha, solved), rows
 
@@ -229,11 +229,11 @@ class IndependentOCKSR(TaskMetricOneClass, Updatable):
             np.delete(known.shared_coef, code, axis=1),
         )
         gram = Gram(Points(self.kernel_, rows.X))
-        alpha = self.solution_.learned["asked_alpha"]
+        alpha = self._exact_state.alpha
         return solution_of(gram, rows, alpha, solved), rows
 
     def _solved(self) -> TaskRidges:
         learned = self.solution_.learned
         scorer = self._expansions
-        kept = learned["one_minus_leverage"]
+        kept = self._exact_state.one_minus_leverage
         return TaskRidges(learned["alpha"], scorer.coef, kept, scorer.shared_coef)

@@ -23,7 +23,7 @@ from manyone.fitting.joint import joint_passes
 from manyone.fitting.plan import Plan
 from manyone.kernels.gram import Expansion, Gram, Points
 from manyone.models.guards import Nearness
-from manyone.models.solution import Solution
+from manyone.models.solution import ExactState, Solution
 from manyone.solvers.leave_blocks import scores_without_blocks, solve_without_blocks
 from manyone.solvers.ridge import (
     effective_alpha,
@@ -163,7 +163,7 @@ class JointOCKSR(Updatable):
                 slice(None),
                 factor,
                 learned["dual_coef"][:, task],
-                learned["one_minus_leverage"],
+                self._exact_state.one_minus_leverage,
                 rows.weight,
                 learned["alpha"],
                 np.flatnonzero((rows.codes == task) & ~rows.outlier),
@@ -182,7 +182,8 @@ class JointOCKSR(Updatable):
         weight = self.training_.weight
         learned = self.solution_.learned
         count = np.minimum(weight, 1.0)
-        complement = 1.0 - weight * (1.0 - learned["one_minus_leverage"]) / count
+        kept = self._exact_state.one_minus_leverage
+        complement = 1.0 - weight * (1.0 - kept) / count
         root = np.sqrt(weight)
         coef = learned["dual_coef"]
         return RidgeState(coef, complement, self._factor(), root, learned["alpha"])
@@ -277,8 +278,8 @@ def ridge_solution(
         "alpha": alpha,
         "dual_coef": coef,
         "mean_response": mean,
-        "one_minus_leverage": kept,
         "structure": np.eye(T) - sums / total[:, None],
     }
     scorer = Expansion(points, coef, mean)
-    return Solution(scorer, left_out, source, learned=learned)
+    state = ExactState(alpha, kept)
+    return Solution(scorer, left_out, source, learned=learned, state=state)

@@ -12,7 +12,7 @@ from manyone._types import Array, Codes
 from manyone.data.groups import LeftOut, leaving_together
 from manyone.data.rows import MISSING, TrainingRows, row_blocks
 from manyone.kernels.gram import Gram
-from manyone.models.solution import Solution
+from manyone.models.solution import ExactState, Solution
 from manyone.models.task_expansions import TaskExpansions
 from manyone.solvers.leave_blocks import scores_without_blocks, solve_without_blocks
 from manyone.solvers.ridge import (
@@ -145,11 +145,10 @@ def solution_of(
     scorer = TaskExpansions(points, starts, solved.coef, solved.shared_coef, mean)
     learned = {
         "alpha": solved.alpha,
-        "asked_alpha": alpha,
         "mean_response": mean,
-        "one_minus_leverage": solved.kept,
     }
-    return Solution(scorer, left_out, source, learned=learned)
+    state = ExactState(alpha, solved.kept)
+    return Solution(scorer, left_out, source, learned=learned, state=state)
 
 
 def _without_blocks(

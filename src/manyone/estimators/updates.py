@@ -33,7 +33,7 @@ from manyone.messages import shortlist, warn_user
 from manyone.metric.shrinkage import TaskWhitenings
 from manyone.models.guards import unguarded, with_nearness
 from manyone.models.scorers import InMetric
-from manyone.models.solution import Judge, Solution
+from manyone.models.solution import ExactState, Judge, Solution
 
 Model = TypeVar("Model", bound=OneClassEstimator)
 
@@ -201,6 +201,13 @@ class Updatable(Updates, LandmarkOneClass):
                 "those that it is to know. TableModel does so where it has kept its rows."
             )
         return True
+
+    @property
+    def _exact_state(self) -> ExactState:
+        """What an exact model has kept for updates and exact p-values."""
+        state = self.solution_.state
+        assert isinstance(state, ExactState)
+        return state
 
     @property
     def _fitted_as_a_whole(self) -> bool:

@@ -7,7 +7,7 @@ sample, all of them, and are fitted in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -215,7 +215,7 @@ class Parts(NamedTuple):
     """All tasks together, the solution of those solved exactly, and the ridges of the others."""
 
     scorer: TaskExpansions
-    learned: dict[str, object]
+    learned: Mapping[str, Array]
     exact: Solution | None
     ridges: dict[int, Ridge]
 
@@ -324,6 +324,6 @@ def _solved(plans: TaskPlans, statistics: Each, alpha: float, exact: Exact) -> P
     coef = np.concatenate(
         [*(coefs[task] for task in range(n_tasks)), np.zeros(shared.shape[0])]
     )
-    learned = {"alpha": used, "asked_alpha": alpha, "mean_response": mean}
+    learned = {"alpha": used, "mean_response": mean}
     expansions = TaskExpansions(points, starts, coef, shared_coef, mean)
     return Parts(expansions, learned, solved, ridges)

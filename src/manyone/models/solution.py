@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -56,6 +56,22 @@ class FitReport:
 
 
 @dataclass(frozen=True, eq=False)
+class ExactState:
+    """What updates and exact p-values need of a ridge regression on all rows.
+
+    Attributes
+    ----------
+    alpha : float
+        The ridge that was asked for.
+    one_minus_leverage : ndarray of shape (n,)
+        Of one count of each row.
+    """
+
+    alpha: float
+    one_minus_leverage: Array
+
+
+@dataclass(frozen=True, eq=False)
 class Solution:
     """A fitted model as a value.
 
@@ -69,20 +85,20 @@ class Solution:
     left_out_source : str
         How they were found.
     report : FitReport
-    learned : dict
+    learned : mapping
         What a user may want to look at, by the names of the fitted attributes without their
-        underscore.
+        underscore. It is never changed.
     judge : Judge or None
         Knows the left-out score of any training row, while a fit goes on.
-    state : Sums, TaskSums, Tails or None
-        What rows are added to and taken from where they were not kept.
+    state : ExactState, Sums, TaskSums, Tails or None
+        What updates need.
     """
 
     scorer: Scorer
     left_out: Array | None = None
     left_out_source: str = "leave-one-out"
     report: FitReport = field(default_factory=FitReport)
-    learned: dict[str, Any] = field(default_factory=dict)
+    learned: Mapping[str, Any] = field(default_factory=dict)
     judge: Judge | None = None
     state: object = None
 
@@ -95,11 +111,16 @@ class Solution:
         return _in_parts(lambda rows: self.scorer.all(X[rows]), np.zeros(X.shape[0]))
 
     def fitted(self, name: str) -> Any:
-        """A learned value, or a part of the report."""
-        if name in self.learned:
-            found = self.learned[name]
-            return found.matrix() if isinstance(found, Resemblance) else found
-        return getattr(self.report, name)
+        """A learned value, or a part of the report; arrays are read-only."""
+        if name not in self.learned:
+            return getattr(self.report, name)
+        value = self.learned[name]
+        if isinstance(value, Resemblance):
+            return value.matrix()
+        if isinstance(value, np.ndarray):
+            value = value.view()
+            value.flags.writeable = False
+        return value
 
 
 def _in_parts(score: Callable[[Any], Array], codes: Array | Codes) -> Array:
