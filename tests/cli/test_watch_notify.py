@@ -104,7 +104,7 @@ def test_a_receiver_that_refuses_half_loses_nothing(here, receiver):
 def test_a_receiver_that_hangs_delays_no_row(here, receiver, monkeypatch):
     """All rows are judged and saved while the first message hangs."""
     patience(monkeypatch, 1.0)
-    monkeypatch.setattr(notify, "TIMEOUT", 30.0)
+    monkeypatch.setattr(notify, "TIMEOUT", 4.0)
     monkeypatch.setattr("manyone.cli.watch._BATCH", 20)
     receiver.behaviour = lambda n: "hang"
     in_time(pl.concat([faults("pump 2"), calm_rows(3)])).write_csv("today.csv")
@@ -121,7 +121,7 @@ def test_a_receiver_that_hangs_delays_no_row(here, receiver, monkeypatch):
     spent = time.monotonic() - begin
     rows = len(pl.read_csv("today.csv"))
     assert saved == [([(rows,)], 1)]
-    assert query(SENT) == [] and spent < 20
+    assert query(SENT) == [] and spent < 10
 
 
 def test_messages_about_one_task_keep_a_distance(here, receiver, monkeypatch):

@@ -28,11 +28,14 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 #: Seconds that one try may take.
 TIMEOUT = 10.0
-#: Seconds that a command waits at its end for messages on their way.
+#: Seconds after which a command that has ended begins no other try.
 PATIENCE = 15.0
+# Tries of a message, and seconds before they may begin anew.
+_TRIES = 6
+_NEXT_ROUND = 60.0
 # Seconds before the next try after a failure; they double with every further one.
 _FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 60.0
+_LONGEST_PAUSE = 10.0
 _VARIABLE = re.compile(r"\$(\w+)|\$\{(\w+)\}")
 
 
@@ -215,11 +218,12 @@ class AppriseChannel:
 
 
 class Sender:
-    """Sends messages in a thread of its own; each is tried until it is delivered.
+    """Sends messages in a thread of its own.
 
-    After a failure the next try waits, 0.1 seconds at first, then twice as long after
-    every further failure, a minute at most. Messages that have waited longest are
-    tried first, so one that is always refused does not hold up the others.
+    A message is tried `_TRIES` times. After a failure the next try waits, 0.1 seconds
+    at first, then twice as long after every further failure. Messages that have waited
+    longest are tried first, so one that is always refused does not hold up the others.
+    What was tried in vain can be offered again a minute later.
 
     Parameters
     ----------
@@ -228,12 +232,13 @@ class Sender:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._offered: set[int] = set()
+        self._tries: dict[int, int] = {}
         self._waiting: deque[Message] = deque()
         self._outcomes: deque[Outcome] = deque()
         self._changed = threading.Condition()
         self._is_sending = False
         self._closed = threading.Event()
+        self._next_round = 0.0
         self._thread = threading.Thread(
             target=self._work, name="manyone-notify", daemon=True
         )
@@ -242,9 +247,14 @@ class Sender:
     def offer(self, messages: Iterable[Message]) -> None:
         """Send messages; those that were offered before are on their way already."""
         with self._changed:
+            if time.monotonic() >= self._next_round:
+                for number in [
+                    n for n, tries in self._tries.items() if tries >= _TRIES
+                ]:
+                    del self._tries[number]
             for message in messages:
-                if message.number not in self._offered:
-                    self._offered.add(message.number)
+                if message.number not in self._tries:
+                    self._tries[message.number] = 0
                     self._waiting.append(message)
             self._changed.notify_all()
 
@@ -256,17 +266,18 @@ class Sender:
         return ended
 
     def finish(self, seconds: float = PATIENCE) -> None:
-        """Wait until all are delivered, but no longer than so many seconds; then stop."""
-        until = time.monotonic() + seconds
+        """Wait until all are delivered or tried in vain; then stop.
+
+        After so many seconds no other try begins. The one that has begun may take its
+        time, `TIMEOUT`: else nobody would know how it ended.
+        """
         with self._changed:
-            while self._waiting or self._is_sending:
-                left = until - time.monotonic()
-                if left <= 0:
-                    break
-                self._changed.wait(left)
-        self._closed.set()
-        with self._changed:
+            self._changed.wait_for(
+                lambda: not self._waiting and not self._is_sending, seconds
+            )
+            self._closed.set()
             self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._is_sending, TIMEOUT)
 
     def _work(self) -> None:
         failures = 0
@@ -286,9 +297,16 @@ class Sender:
                 self._is_sending = False
                 self._outcomes.append(Outcome(message.number, problem))
                 if problem:
-                    self._waiting.append(message)
+                    self._try_again(message)
                 self._changed.notify_all()
             failures = failures + 1 if problem else 0
             if failures:
                 pause = _FIRST_PAUSE * 2.0 ** min(failures - 1, 20)
                 self._closed.wait(min(pause, _LONGEST_PAUSE))
+
+    def _try_again(self, message: Message) -> None:
+        self._tries[message.number] += 1
+        if self._tries[message.number] < _TRIES:
+            self._waiting.append(message)
+        else:
+            self._next_round = time.monotonic() + _NEXT_ROUND

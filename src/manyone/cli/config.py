@@ -17,7 +17,7 @@ from manyone.cli.watch import watch
 # Options of watch that other sections have, or that make no sense here.
 _ELSEWHERE = {
     *("model", "table", "state", "sql", "db"),
-    *("notify", "notify_test", "cool_down", "as_json", "exit_code"),
+    *("notify", "notify_test", "notify_later", "cool_down", "as_json", "exit_code"),
 }
 
 

@@ -35,7 +35,7 @@ from manyone.cli.common import STANDS_OUT, InputError, examples, needs, working
 from manyone.cli.config import read_config
 from manyone.cli.models import about, load_model
 from manyone.cli.score import report
-from manyone.cli.watch import channel_of, watch
+from manyone.cli.watch import channel_of, warn_of_messages, watch
 from manyone.files import locked
 from manyone.messages import warn_user
 
@@ -99,6 +99,8 @@ class _Due:
         if not self._state.exists():
             return self._end(problems, False)
         stands_out |= self._stood_out()
+        if "notify" in self._settings:
+            self._notify()
         if "report" in self._settings:
             self._report()
         if "refit" in self._settings and not problems:
@@ -140,8 +142,7 @@ class _Due:
         if not paths:
             warn_user(f"{self._config}: no file is called {text} yet.", UserWarning)
             return []
-        # The last one is always looked at: messages may wait.
-        return [*filter(self._is_new, paths[:-1]), paths[-1]]
+        return [path for path in paths if self._is_new(path)]
 
     def _is_new(self, path: Path) -> bool:
         """Whether a file may have changed since it was read."""
@@ -172,6 +173,7 @@ class _Due:
                 self._state,
                 table,
                 notify=notify.get("url"),
+                notify_later=True,
                 cool_down=notify.get("cool_down", 60.0),
                 exit_code=True,
                 **options,
@@ -179,6 +181,16 @@ class _Due:
         except typer.Exit as end:
             return end.exit_code == STANDS_OUT
         return False
+
+    def _notify(self) -> None:
+        """Send the messages that wait."""
+        from manyone.watch.outbox import deliver
+        from manyone.watch.store import open_store
+
+        with open_store(self._state) as store:
+            deliver(store, channel_of(self._settings["notify"]["url"]))
+            unsent = store.outbox.unsent()
+        warn_of_messages(unsent)
 
     def _is_due(self, store: Store, note: str, every_days: float) -> float | None:
         """The day, if so many days have gone by since a day that was noted."""

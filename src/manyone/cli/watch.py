@@ -131,6 +131,12 @@ def watch(
     notify_test: Annotated[
         bool, typer.Option("--notify-test", help="Send one message, and do no more.")
     ] = False,
+    notify_later: Annotated[
+        bool,
+        typer.Option(
+            "--notify-later", help="Keep messages for the next command to send."
+        ),
+    ] = False,
     cool_down: Annotated[
         float,
         typer.Option(
@@ -197,7 +203,7 @@ def watch(
         if out is not None:
             run.copy_to(out)
         if channel is not None:
-            run.tell(channel, timedelta(minutes=cool_down))
+            run.tell(None if notify_later else channel, timedelta(minutes=cool_down))
         answers = given.of_rows(store)
         new_answers = store.add_answers(answers)
         run.watch_new_rows()
@@ -211,8 +217,8 @@ def watch(
     if metrics is not None:
         _write_metrics(metrics, stored, seconds)
     _warn(totals, run, source, answers, lost)
-    if channel is not None:
-        _warn_of_messages(unsent)
+    if channel is not None and not notify_later:
+        warn_of_messages(unsent)
     if as_json:
         about_run = {
             "model": str(model),
@@ -389,7 +395,7 @@ class _Run:
         except ForeignFileError as error:
             raise InputError(f"--out {out} {error}. Name a new file.") from error
 
-    def tell(self, channel: Channel, cool_down: timedelta) -> None:
+    def tell(self, channel: Channel | None, cool_down: timedelta) -> None:
         """Tell people of new incidents and of drift that stands out."""
         from manyone.watch.outbox import Messenger
 
@@ -676,7 +682,7 @@ def _send_test(channel: Channel | None, state: Path) -> None:
     typer.echo("The test message was delivered")
 
 
-def _warn_of_messages(unsent: Unsent) -> None:
+def warn_of_messages(unsent: Unsent) -> None:
     """Say on stderr what could not be delivered."""
     if unsent.waiting:
         warn_user(

@@ -11,10 +11,13 @@ import json
 import sqlite3
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from manyone.alerts.notify import PATIENCE, Channel, Message, Outcome, Sender
 from manyone.messages import label_text, plural
+
+if TYPE_CHECKING:
+    from manyone.watch.store import Store
 
 #: After so long nobody is told any more.
 GIVE_UP = timedelta(days=7)
@@ -146,7 +149,8 @@ class Messenger:
     Parameters
     ----------
     outbox : Outbox
-    channel : Channel
+    channel : Channel or None
+        None: messages are written, and another command sends them.
     cool_down : timedelta
         Between messages about one task.
     source : str
@@ -154,10 +158,10 @@ class Messenger:
     """
 
     def __init__(
-        self, outbox: Outbox, channel: Channel, cool_down: timedelta, source: str
+        self, outbox: Outbox, channel: Channel | None, cool_down: timedelta, source: str
     ) -> None:
         self._outbox = outbox
-        self._sender = Sender(channel)
+        self._sender = None if channel is None else Sender(channel)
         self._cool_down = cool_down
         self._source = source
         self._found: list[Notice] = []
@@ -172,17 +176,30 @@ class Messenger:
         """Write messages, and how tries have ended."""
         self._outbox.announce(self._found, self._cool_down)
         self._found = []
-        self._outbox.note(self._sender.outcomes())
+        if self._sender is not None:
+            self._outbox.note(self._sender.outcomes())
         self._outbox.withdraw()
 
     def after_commit(self) -> None:
         """Send what is due."""
-        self._sender.offer(self._outbox.due())
+        if self._sender is not None:
+            self._sender.offer(self._outbox.due())
 
     def finish(self, seconds: float = PATIENCE) -> None:
-        """Wait for what is on its way, no longer than so many seconds."""
-        self._sender.finish(seconds)
-        self._outbox.note(self._sender.outcomes())
+        """Wait for what is on its way; see `Sender.finish`."""
+        if self._sender is not None:
+            self._sender.finish(seconds)
+            self._outbox.note(self._sender.outcomes())
+
+
+def deliver(store: Store, channel: Channel) -> None:
+    """Send what waits in a store."""
+    messenger = Messenger(store.outbox, channel, timedelta(0), store.path.name)
+    messenger.before_commit()
+    store.commit(None)
+    messenger.after_commit()
+    messenger.finish()
+    store.commit(None)
 
 
 def incident_notice(incident: dict[str, Any]) -> Notice:
