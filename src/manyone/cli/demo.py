@@ -9,6 +9,7 @@ In a shell::
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,7 @@ import typer
 
 from manyone.cli.common import check_folder, examples, needs
 from manyone.cli.fit import fit
+from manyone.cli.run import run
 from manyone.cli.score import evaluate, report, score
 from manyone.datasets import make_fleet
 from manyone.tablefiles import table_writer
@@ -46,6 +48,19 @@ _BROKEN = {  # machines, from the middle of today on
     9: ("flow", "speed"),
 }
 
+_CONFIG = """\
+[data]
+model = "fleet.manyone"
+state = "fleet.state"
+table = "inbox/*.csv"
+
+[watch]
+id = "reading"
+
+[report]
+out = "week.html"
+"""
+
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this file."""
@@ -60,7 +75,7 @@ def demo(
     """Go the whole path on an example table.
 
     Readings of sixteen machines, raw and with gaps: a model is fitted, today's readings are
-    scored, and a page shows the alarms.
+    scored, a page shows the alarms, and the same readings are watched as they come.
     """
     with needs("cli"):
         import jinja2  # noqa: F401 - better to know now than at the last step
@@ -86,6 +101,31 @@ def demo(
     evaluate(model, "fault", today)
     _say("report", model, today, "--out", page)
     report(model, today, page)
+    _run_week(out, today)
+
+
+def _run_week(out: Path, today: Path) -> None:
+    """Let the same readings come day by day, as a scheduler would have them."""
+    import polars as pl
+
+    inbox = out / "inbox"
+    inbox.mkdir(exist_ok=True)
+    for name in ("fleet.state", "fleet.state-wal", "fleet.state-shm"):
+        (out / name).unlink(missing_ok=True)
+    config = out / "fleet.toml"
+    config.write_text(_CONFIG, encoding="utf-8")
+    readings = pl.read_csv(today).drop("fault")
+    typer.echo(f"\nThe same readings as they come, day by day, by {config}:")
+    for path in inbox.glob("*.csv"):
+        path.unlink()
+    for (day,), rows in readings.group_by(
+        pl.col("when").str.slice(0, 10), maintain_order=True
+    ):
+        with table_writer(inbox / f"{day}.csv") as add:
+            add(rows)
+        _say("run", config)
+        with suppress(typer.Exit):  # its code says that something stands out
+            run(config)
 
 
 def _say(*words: object) -> None:

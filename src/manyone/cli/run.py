@@ -26,6 +26,7 @@ Exit codes: 0; 3 if something stands out; 2 for bad input; 1 for our mistakes.
 from __future__ import annotations
 
 import glob
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -152,14 +153,18 @@ class _Due:
             return True
         with read_store(self._state) as store:
             read = store.query(
-                "SELECT bytes, CAST(strftime('%s', read) AS INTEGER) AS moment FROM "
-                "file WHERE path = :path ORDER BY number DESC LIMIT 1",
+                "SELECT bytes, digest, CAST(strftime('%s', read) AS INTEGER) AS moment "
+                "FROM file WHERE path = :path ORDER BY number DESC LIMIT 1",
                 path=str(path.resolve()),
             )
         now = path.stat()
-        return not read or not (
-            read[0]["bytes"] == now.st_size and now.st_mtime < read[0]["moment"]
-        )
+        if not read or read[0]["bytes"] != now.st_size:
+            return True
+        if now.st_mtime < read[0]["moment"]:
+            return False
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256")
+        return bool(digest.hexdigest() != read[0]["digest"])
 
     def _watch(self, table: Path) -> bool:
         """Watch a table; whether something stands out."""
