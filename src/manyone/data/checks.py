@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import sparse
 
-from manyone._types import Array, Labels, Mask, Rows
+from manyone._types import Array, Codes, Labels, Mask, Rows
 from manyone.capabilities import methods_that
 from manyone.messages import shortlist, warn_user
+
+if TYPE_CHECKING:
+    from manyone.data.rows import TrainingRows
 
 # Share of rows with a copy from which on thresholds suffer; of distinct rows, that a column has to
 # tell apart for copies to be no chance.
@@ -143,7 +146,7 @@ def refuse_rows_without_task(labels: Labels, outlier: Mask) -> None:
         )
 
 
-def refuse_empty_tasks(codes: Any, outlier: Mask, tasks: Labels) -> None:
+def refuse_empty_tasks(codes: Codes, outlier: Mask, tasks: Labels) -> None:
     """Every task needs a normal row."""
     empty = np.bincount(codes[~outlier], minlength=len(tasks)) == 0
     if empty.any() or len(tasks) == 0:
@@ -206,7 +209,7 @@ def symmetric_part(K: Any) -> Array:
     return np.asarray(K + K.T) / 2
 
 
-def refuse_landmarks(rows: Any, number: int) -> None:
+def refuse_landmarks(rows: TrainingRows, number: int) -> None:
     """Landmarks need rows."""
     if rows.columns is not None:
         raise ValueError(
@@ -214,7 +217,7 @@ def refuse_landmarks(rows: Any, number: int) -> None:
         )
 
 
-def refuse_many_shared(rows: Any, landmarks: int) -> None:
+def refuse_many_shared(rows: TrainingRows, landmarks: int) -> None:
     """Outliers of every task are rows of each: there may not be more of them than landmarks."""
     shared = len(np.unique(rows.content[rows.codes < 0]))
     if shared > landmarks:

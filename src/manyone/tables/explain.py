@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes, Labels, Mask
 from manyone.alerts.evidence import ENOUGH_FOR_DEPTH, depth_pvalues
 from manyone.data.rows import MISSING
 from manyone.estimators.combined import CombinedOneClass
@@ -262,7 +262,7 @@ def explain_rows(
 
 def _explain_block(
     model: TableModel, frame: Frame, codes: Codes, top: int
-) -> tuple[NDArray[Any], ...]:
+) -> tuple[Labels, ...]:
     encoder = model.encoder_
     reference = model._reference()
     metric = reference.metric

@@ -11,7 +11,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes, Labels, Mask
 from manyone.data.labels import as_labels
 from manyone.messages import plural, shortlist
 from manyone.tablefiles.values import (
@@ -34,9 +34,9 @@ Table = Any
 Frame = nw.DataFrame[Any]
 Series = nw.Series[Any]
 #: Whole numbers or texts, or objects where some are missing or both occur.
-Labels = NDArray[Any]
+Labels = Labels
 #: A column on its way into a table.
-Values = NDArray[Any] | list[Any] | Series
+Values = Labels | list[Any] | Series
 # Columns of these types hold whatever somebody wrote. Those of categories hold names.
 _WRITTEN = (nw.String, nw.Object, nw.Unknown)
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 
 from manyone._sklearn import Constraints
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes, Labels, Mask
 from manyone.alerts.evidence import LeftOut
 from manyone.alerts.incidents import Findings
 from manyone.alerts.values import Rows, Tasks
@@ -223,7 +222,7 @@ def incident_table(
         labels = [label_text(label) for label in labels]
     begin = np.array([incident.begin for incident in incidents])
     end = np.array([incident.end for incident in incidents])
-    columns: dict[str, NDArray[Any] | list[Any]] = {
+    columns: dict[str, Labels | list[Any]] = {
         "task": [labels[incident.task] for incident in incidents],
         "column": [", ".join(incident.columns) for incident in incidents],
         "alarms": [len(incident.alarms) for incident in incidents],
@@ -283,7 +282,7 @@ def answers_of(model: TableModel, scores: Any, first_row: int = 0) -> Answers:
     )
 
 
-def _moments(when: Array, rows: Rows) -> NDArray[Any]:
+def _moments(when: Array, rows: Rows) -> Labels:
     """Times of incidents as dates, numbers, or whole numbers of rows."""
     if rows.time is None:
         return when.astype(np.int64)
@@ -400,7 +399,7 @@ def _training_rows(model: TableModel) -> Array:
     return np.bincount(rows.codes[is_normal], weight, rows.n_tasks).astype(np.float64)
 
 
-def _name(label: Any) -> str:
+def _name(label: object) -> str:
     """A label as text that can be encoded."""
     return str(label).encode("utf-8", "replace").decode()
 
@@ -413,7 +412,7 @@ def _units(steps: Array) -> Array:
     return np.maximum(units, 0.1 * usual)
 
 
-def _joined(parts: Sequence[NDArray[Any]], dtype: Any = np.float64) -> Any:
+def _joined(parts: Sequence[Labels], dtype: Any = np.float64) -> Any:
     """Arrays one after the other; an empty one where there are none."""
     return np.concatenate([np.empty(0, dtype=dtype), *parts]).astype(dtype, copy=False)
 

@@ -42,7 +42,7 @@ _ALL_PAIRS = 2000  # tasks whose relations are all looked at
 def write_report(
     model: TableModel,
     path: str | Path,
-    table: Any = None,
+    table: object = None,
     *,
     model_name: str = "MODEL",
     table_name: str = "TABLE",
@@ -68,7 +68,7 @@ def write_report(
 
 def report_of(
     model: TableModel,
-    table: Any,
+    table: object,
     model_name: str,
     table_name: str,
     drift: Sequence[Drift] = (),

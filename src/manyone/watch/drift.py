@@ -20,12 +20,9 @@ inequality stands; where rows are independent, r soon is about 0.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from manyone._types import Array, Codes
+from manyone._types import Array, Codes, Labels
 from manyone.data.hashing import STEP, mixed
 
 # Cash; low ranks, mildly and strongly; high ranks, mildly.
@@ -71,7 +68,7 @@ def uniforms(seed: int, codes: Codes, counts: Codes) -> Array:
     return ((x >> np.uint64(12)).astype(np.float64) + 0.5) / 2.0**52
 
 
-def smoothed_ranks(history: NDArray[Any], scores: NDArray[Any], u: Array) -> Array:
+def smoothed_ranks(history: Labels, scores: Labels, u: Array) -> Array:
     """Rank of each score among those before it and itself, ties broken at random.
 
     Parameters

@@ -17,12 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from manyone._types import Array, Codes
+from manyone._types import Array, Codes, Labels
 from manyone.alerts.evidence import STANDS_OUT
 from manyone.alerts.incidents import Incident, Past, find_incidents, longest_calm
 from manyone.alerts.values import Rows, Tasks
@@ -48,7 +47,7 @@ STREAM_ROW = np.dtype(
         ("reason", np.object_),
     ]
 )
-StreamRows = NDArray[Any]  # structured, of dtype STREAM_ROW
+StreamRows = Labels  # structured, of dtype STREAM_ROW
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from manyone._types import Codes, Mask
+from manyone._types import Codes, Labels, Mask
 
 #: Rows that are remembered where there is no store.
 REMEMBERED = 100_000
@@ -29,7 +28,7 @@ ROW = np.dtype(
     ]
 )
 Id = int | str
-JudgedRows = NDArray[Any]  # structured, of dtype ROW
+JudgedRows = Labels  # structured, of dtype ROW
 
 
 class RowMemory(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -14,6 +14,9 @@ from manyone.estimators.base import OneClassEstimator
 from manyone.pipelines import TaskPipeline
 from manyone.tables import TableModel
 from manyone.tables.frames import as_table
+
+#: What a monitor can watch.
+WatchedModel = TableModel | TaskPipeline | OneClassEstimator
 
 
 class Scored(NamedTuple):
@@ -42,7 +45,7 @@ def resolved(scores: Array) -> Array:
     return np.ldexp(np.rint(mantissa * 2.0**36) / 2.0**36, exponent)
 
 
-def score_rows(model: Any, X: Any, task: Any) -> Scored:
+def score_rows(model: WatchedModel, X: object, task: object) -> Scored:
     """Score rows by a fitted estimator, or the rows of a table by a model of tables."""
     if isinstance(model, TableModel):
         answers = model._answer(as_table(X), None, "pooled")
@@ -70,7 +73,9 @@ def score_rows(model: Any, X: Any, task: Any) -> Scored:
     )
 
 
-def enrolled(model: Any, X: Any, codes: Codes, chosen: Mask) -> Any:
+def enrolled(
+    model: WatchedModel, X: object, codes: Codes, chosen: Mask
+) -> WatchedModel:
     """A copy of the model with some rows enrolled."""
     model = deepcopy(model)
     kept = np.flatnonzero(chosen)
@@ -84,7 +89,7 @@ def enrolled(model: Any, X: Any, codes: Codes, chosen: Mask) -> Any:
     return model
 
 
-def estimator_of(model: Any) -> Any:
+def estimator_of(model: WatchedModel) -> OneClassEstimator:
     """The fitted estimator inside a model of tables or a pipeline, or the estimator itself."""
     estimator = model
     if isinstance(model, TableModel | TaskPipeline):
@@ -99,7 +104,7 @@ def estimator_of(model: Any) -> Any:
     return estimator
 
 
-def rows_of_tasks(estimator: Any) -> Array:
+def rows_of_tasks(estimator: OneClassEstimator) -> Array:
     """Normal rows that each task was fitted to, counted by their weights, shape (T,)."""
     rows = estimator.training_
     normal = ~rows.outlier
@@ -107,7 +112,7 @@ def rows_of_tasks(estimator: Any) -> Array:
     return counts.astype(np.float64)
 
 
-def fingerprint_of(model: Any) -> str:
+def fingerprint_of(model: WatchedModel) -> str:
     """A short text that tells models apart by their tasks and left-out scores."""
     estimator = estimator_of(model)
     digest = hashlib.sha256(repr(estimator.tasks_.tolist()).encode())

@@ -10,15 +10,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes, Labels, Mask
 from manyone.data.labels import split_columns
-from manyone.data.rows import places
+from manyone.data.rows import number_of, places
 from manyone.messages import warn_user
 from manyone.tables.answers import BASES
 from manyone.watch import drift, thresholds
 from manyone.watch.memory import FAULT, NORMAL, UNANSWERED, Id, JudgedRows
 from manyone.watch.model import (
     Scored,
+    WatchedModel,
     enrolled,
     estimator_of,
     fingerprint_of,
@@ -66,7 +67,7 @@ class Watched:
         Whether all tasks taken together have been flagged.
     """
 
-    id: NDArray[Any]
+    id: Labels
     p_value: Array
     alarm: Mask
     drift: Mask
@@ -112,7 +113,7 @@ class Monitor:
     True
     """
 
-    def __init__(self, model: Any, *, state: Any = None) -> None:
+    def __init__(self, model: WatchedModel, *, state: Any = None) -> None:
         self.model = model
         if isinstance(state, str | Path):
             state = MonitorState.load(state) if Path(state).exists() else None
@@ -123,7 +124,7 @@ class Monitor:
                 "The state belongs to another model, or to this one before it was changed (its "
                 "tasks or left-out scores differ). Name another file to start anew."
             )
-        rate = float(estimator_of(model).promised_rate_)
+        rate = estimator_of(model)._check_calibrated()
         if rate != self.state.rate:  # recalibrated: another promise
             self.state.level = np.clip(
                 self.state.level * rate / self.state.rate, 0.0, 0.5
@@ -133,7 +134,7 @@ class Monitor:
     # ------------------------------------------------------------------------------------- updates
 
     def update(
-        self, X: Any, task: Any = None, *, time: Any = None, id: Any = None
+        self, X: object, task: object = None, *, time: object = None, id: object = None
     ) -> Watched:
         """Judge rows, then learn from them, one after the other.
 
@@ -157,7 +158,7 @@ class Monitor:
         X, time, id = split_columns(X, time=time, id=id)
         return self._watch(score_rows(self.model, X, task), time, id)
 
-    def _watch(self, scored: Scored, time: Any = None, id: Any = None) -> Watched:
+    def _watch(self, scored: Scored, time: object = None, id: object = None) -> Watched:
         """Judge rows that have been scored already, in the order of time."""
         n = len(scored.score)
         memory = self.state.memory
@@ -207,7 +208,7 @@ class Monitor:
 
     # ------------------------------------------------------------------------------------- answers
 
-    def feedback(self, ids: Any, *, normal: Any = True) -> int:
+    def feedback(self, ids: object, *, normal: object = True) -> int:
         """Tell whether rows were normal: all of them, some, or alarms only; now or later.
 
         Parameters
@@ -294,7 +295,7 @@ class Monitor:
             for row in step[rows["answer"][step] == NORMAL].tolist():
                 self._move_thresholds(rows[row : row + 1], is_normal=True)
 
-    def enroll(self, X: Any, *, id: Any) -> int:
+    def enroll(self, X: object, *, id: object) -> int:
         """Add rows that have been called normal to the training rows; other rows are ignored.
 
         The monitor gets a new model (`model`): save it with the state. A task may learn half as
@@ -314,14 +315,14 @@ class Monitor:
             Rows that were learned.
         """
         X, id = split_columns(X, id=id)
-        ids = plain_ids(id, np.shape(X)[0], 0)
+        ids = plain_ids(id, number_of(X), 0)
         chosen, codes = self.state.confirmed_rows(ids)
         if chosen.any():
             self.model = enrolled(self.model, X, codes, chosen)
             self.state = self.state.started_again(self.model, codes[chosen])
         return int(chosen.sum())
 
-    def reset(self, task: Any = None) -> Self:
+    def reset(self, task: object = None) -> Self:
         """Forget flags and evidence, of one task or of all, after somebody has looked.
 
         Parameters
@@ -371,7 +372,7 @@ class Monitor:
         self.state.save(path)
 
     @classmethod
-    def load_state(cls, path: Any, model: Any) -> Self:
+    def load_state(cls, path: Any, model: WatchedModel) -> Self:
         """A monitor that resumes from a saved state.
 
         Parameters
@@ -387,7 +388,7 @@ class Monitor:
         return cls(model, state=MonitorState.load(path))
 
 
-def plain_ids(ids: Any, n: int | None, start: int) -> list[Id]:
+def plain_ids(ids: object, n: int | None, start: int) -> list[Id]:
     """Ids as integers and texts; None: `n` numbers from `start` on."""
     if ids is None:
         assert n is not None
@@ -404,7 +405,7 @@ def plain_ids(ids: Any, n: int | None, start: int) -> list[Id]:
     return plain
 
 
-def _as_answers(normal: Any, n: int) -> list[bool]:
+def _as_answers(normal: object, n: int) -> list[bool]:
     """Answers, one for each of n ids."""
     answers = np.asarray(normal)
     values = {*answers.ravel().tolist()}
@@ -433,7 +434,7 @@ def _rounds(codes: Codes, rows: Codes) -> Iterator[Codes]:
     yield from np.split(by_round, np.cumsum(np.bincount(place))[:-1])
 
 
-def _as_texts(time: Any, n: int) -> NDArray[np.str_]:
+def _as_texts(time: object, n: int) -> NDArray[np.str_]:
     """Times as text, to the second; empty where there is none."""
     values = np.asarray(time).ravel()
     if len(values) != n:

@@ -23,7 +23,12 @@ from manyone.watch.memory import (
     Memory,
     RowMemory,
 )
-from manyone.watch.model import estimator_of, fingerprint_of, rows_of_tasks
+from manyone.watch.model import (
+    WatchedModel,
+    estimator_of,
+    fingerprint_of,
+    rows_of_tasks,
+)
 from manyone.watch.thresholds import WINDOW, anchors_of, first_window, tied_scores
 
 #: Rows that may be learned for each row that a task was fitted to.
@@ -110,7 +115,9 @@ class MonitorState:
     memory: RowMemory = field(default_factory=Memory)
 
     @classmethod
-    def start(cls, model: Any, *, drift_level: float = 0.01, seed: int = 0) -> Self:
+    def start(
+        cls, model: WatchedModel, *, drift_level: float = 0.01, seed: int = 0
+    ) -> Self:
         """State before the first row.
 
         Parameters
@@ -126,7 +133,7 @@ class MonitorState:
         """
         check_drift_level(drift_level)
         estimator = estimator_of(model)
-        rate = float(estimator.promised_rate_)
+        rate = estimator._check_calibrated()
         anchors = anchors_of(estimator.calibration_, estimator.offset_, rate)
         n_tasks = len(anchors.low)
         wealth = np.zeros((n_tasks, 2))
@@ -177,7 +184,7 @@ class MonitorState:
                 chosen[row] = True
         return chosen, codes
 
-    def started_again(self, model: Any, codes: Codes) -> Self:
+    def started_again(self, model: WatchedModel, codes: Codes) -> Self:
         """The state for a model that has learned rows of these tasks: other scores, same past."""
         new = self.start(model, drift_level=self.drift_level, seed=self.seed)
         new.memory = self.memory
@@ -330,7 +337,7 @@ def state_from_bytes(content: bytes, name: str) -> dict[str, Any]:
         ) from error
 
 
-def _checked_fields(saved: Any) -> dict[str, Any]:
+def _checked_fields(saved: object) -> dict[str, Any]:
     """Fields of a state, after every one has been checked."""
     if type(saved) is not dict or {*saved} != {
         each.name for each in fields(MonitorState)
@@ -352,7 +359,7 @@ def _checked_fields(saved: Any) -> dict[str, Any]:
 
 
 def _check_array(
-    name: str, values: Any, wanted: _Shape, shape: tuple[int, ...]
+    name: str, values: object, wanted: _Shape, shape: tuple[int, ...]
 ) -> None:
     if type(values) is not np.ndarray:
         raise ValueError(f"{name} is no array")
@@ -383,7 +390,7 @@ def _check_plain(plain: dict[str, Any]) -> None:
             raise ValueError(f"{name} is {plain[name]!r}")
 
 
-def _checked_memory(saved: Any, n_tasks: int) -> Memory:
+def _checked_memory(saved: dict[str, Any], n_tasks: int) -> Memory:
     """The rows that were remembered, after each has been checked."""
     count = saved["count"]
     ids = saved["ids"]

@@ -29,6 +29,7 @@ from manyone.tablefiles.tail import Consumed
 from manyone.tables import TableModel
 from manyone.watch.incidents import STREAM_ROW, StreamIncident, StreamRows
 from manyone.watch.memory import FAULT, NORMAL, ROW, Id, JudgedRows, Memory
+from manyone.watch.model import WatchedModel
 from manyone.watch.monitor import Monitor
 from manyone.watch.mutes import Mute
 from manyone.watch.outbox import Outbox, as_text
@@ -268,7 +269,7 @@ class Store:
 
     # ------------------------------------------------------------------------------ monitor
 
-    def monitor(self, model: Any, drift_level: float | None = None) -> Monitor:
+    def monitor(self, model: WatchedModel, drift_level: float | None = None) -> Monitor:
         """The monitor as it was saved, or a new one.
 
         Parameters
