@@ -38,7 +38,8 @@ from manyone.calibration.thresholds import Calibration
 from manyone.datasets import load_mnist, make_fleet
 from manyone.estimators import METHODS
 
-N_TRAIN, N_TEST = 20, 200
+N_TRAIN = 20
+N_TEST = 200
 
 
 def measured_rate(name: str, rate: float, seed: int) -> float:

@@ -114,7 +114,8 @@ def plant(data: Rows, n_rows: int, rng: np.random.Generator) -> Planted:
     task = np.repeat(np.arange(len(held)), [len(rows) for rows in held])
     order = rng.permutation(len(test))
     order = order[varies[task[order]].any(axis=1)][:n_rows]
-    base, task = data.X[test[order]][:, varying], task[order]
+    base = data.X[test[order]][:, varying]
+    task = task[order]
     column = np.array([rng.choice(np.flatnonzero(varies[label])) for label in task])
     place = np.arange(len(task))
     sign = rng.choice([-1.0, 1.0], size=len(task))
@@ -152,7 +153,8 @@ def ours(planted: Planted, anomalies: str) -> Iterator[tuple[str, Array, float]]
 
 
 def largest_z(planted: Planted) -> Iterator[tuple[str, Array, float]]:
-    train, codes = planted.train, planted.codes
+    train = planted.train
+    codes = planted.codes
     means = task_means(train, codes, np.ones(len(train)))
     spread = np.sqrt(
         ((train - means[codes]) ** 2).sum(axis=0) / (len(train) - len(means))

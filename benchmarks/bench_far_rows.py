@@ -245,7 +245,8 @@ def main() -> int:
         Z, wrong, claim = (
             values[np.isin(claim, shown_tasks)] for values in (Z, wrong, claim)
         )
-        good, owners = Z[~wrong], claim[~wrong]
+        good = Z[~wrong]
+        owners = claim[~wrong]
         bad = gross(good, X.std(axis=0), np.random.default_rng(1))
         counted = [are_gross(rows, good, X, task) for rows in bad]
         if name.startswith("blobs"):  # some are among normal rows still

@@ -242,7 +242,8 @@ def strangers_auc(name: str, seed: int) -> dict[str, tuple[float, float]]:
         X = scale.fit(X[split.train]).transform(X)
     owned = (split.member == POSITIVE).any(axis=1)
     seen = np.where(split.member == POSITIVE, POSITIVE, 0)[owned]
-    rows, task = X[split.train], split.task
+    rows = X[split.train]
+    task = split.task
     fits: dict[str, Callable[[], Any]] = {
         "tuned": lambda: tune(NonlinearOCKSR(), rows, task=task, calibrate=False)
     }

@@ -13,7 +13,8 @@ import sys
 
 import numpy as np
 
-MOST, TURNS = 1.2, 7
+MOST = 1.2
+TURNS = 7
 STATEMENTS = (
     "import sklearn, scipy.linalg, scipy.spatial",
     "from manyone import JointOCKSR",

@@ -38,7 +38,8 @@ def main() -> int:
     X = 2.0 * rng.normal(size=(TASKS, WIDTH))[task] + rng.normal(
         size=(len(task), WIDTH)
     )
-    row, label = X[:1] + 0.1, task[:1]
+    row = X[:1] + 0.1
+    label = task[:1]
     joint, alone = (
         cls(alarm_rate=0.1).fit(X, task=task) for cls in (JointOCKSR, IndependentOCKSR)
     )

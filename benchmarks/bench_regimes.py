@@ -23,7 +23,8 @@ from sklearn.svm import OneClassSVM
 
 import manyone
 
-COLUMNS, NEW = 10, 40
+COLUMNS = 10
+NEW = 40
 
 
 class Regime(NamedTuple):
@@ -112,7 +113,8 @@ class Fleet:
         T = self.regime.tasks
         n = self.regime.rows
         later = np.linspace(1.0, 2.0, NEW)
-        train, new = [], []
+        train = []
+        new = []
         for t in range(T):
             normal = self.numbers(t, np.linspace(0.0, 1.0, n))
             train.append(np.hstack([normal, self.categories(t, n)]))

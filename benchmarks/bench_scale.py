@@ -39,7 +39,8 @@ from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, TableModel
 from manyone.threads import blas_threads
 
 QUICK = "--quick" in sys.argv
-COLUMNS, LANDMARKS = 32, 1000
+COLUMNS = 32
+LANDMARKS = 1000
 
 
 def made(n_tasks: int, per_task: int) -> tuple[np.ndarray, np.ndarray]:
@@ -101,7 +102,8 @@ def alone(threads: int, *words: object) -> list[float]:
 
 def rival() -> bool:
     """Everybody in one process, in turns, after a round that is not counted."""
-    rows, slowest = 20_000 if QUICK else 100_000, []
+    rows = 20_000 if QUICK else 100_000
+    slowest = []
     for threads in (1, 2):
         *ratios, ours, theirs = alone(threads, "one-rival", rows)
         slowest.append(float(np.median(ratios)))
@@ -125,7 +127,8 @@ def one_rival(rows: int) -> None:
 
 
 def million() -> bool:
-    rows, good = 100_000 if QUICK else 1_000_000, True
+    rows = 100_000 if QUICK else 1_000_000
+    good = True
     for threads in (1, 2):
         ours, memory, bare = alone(threads, "one-fit", 1_000, rows // 1_000, "bare")
         figures = (
@@ -140,7 +143,8 @@ def million() -> bool:
 
 
 def tasks() -> bool:
-    rows, by_tasks = 100_000 if QUICK else 1_000_000, {}
+    rows = 100_000 if QUICK else 1_000_000
+    by_tasks = {}
     for n_tasks in (1_000, 10_000):
         by_tasks[n_tasks] = alone(1, "one-fit", n_tasks, rows // n_tasks)
         taken, memory = by_tasks[n_tasks]
@@ -167,7 +171,8 @@ def one_fit(n_tasks: int, per_task: int) -> None:
 
 
 def workers() -> bool:
-    rows, rounds = 40_000 if QUICK else 1_000_000, 2 if QUICK else 1
+    rows = 40_000 if QUICK else 1_000_000
+    rounds = 2 if QUICK else 1
     best = {}
     for number in (1, 2):
         load = Load(rows, 100, COLUMNS, LANDMARKS, workers=number)
@@ -216,7 +221,8 @@ def forests() -> bool:
 
 
 def large() -> bool:
-    rows, good = 20_000 if QUICK else 100_000, True
+    rows = 20_000 if QUICK else 100_000
+    good = True
     for landmarks in (300, 1_000):
         taken, memory, alarms = alone(1, "one-large", rows, landmarks)
         figures = f"{taken:.1f} s, {memory:.2f} GB beside the rows"

@@ -38,7 +38,8 @@ PROCESSES.set_forkserver_preload(
 
 def streams(rows: int, sets: int, length: int, shift: float = 0.0) -> Iterator[tuple]:
     """Models of 25 related tasks, and new rows (length, T, 8) of each, moved from row 200 on."""
-    T, d = 25, 8
+    T = 25
+    d = 8
     for seed in range(sets):
         rng = np.random.default_rng(seed)
         centres = 1.5 * rng.normal(size=(T, d))
@@ -63,7 +64,8 @@ def watch(
     alarm, drift = np.empty((2, n, T), dtype=bool)
     for i, rows in enumerate(new):
         watched = monitor.update(rows, tasks)
-        alarm[i], drift[i] = watched.alarm, watched.drift
+        alarm[i] = watched.alarm
+        drift[i] = watched.drift
         monitor.feedback(watched.id[watched.alarm], normal=True)
     return alarm, drift
 
@@ -121,7 +123,8 @@ def alike(sets: int = 4) -> None:
     rows = 100
     new = 500
     for like in (0.0, 0.3, 0.5, 0.8):
-        flags, delays = 0, []
+        flags = 0
+        delays = []
         for seed in range(sets):
             X = resembling(rows + new, T, d, like, seed)
             when = np.repeat(np.arange(rows), T)
@@ -266,7 +269,8 @@ def keystrokes() -> None:
     typing = load_keystrokes()
     rng = np.random.default_rng(0)
     strangers = np.flatnonzero(typing.target >= 40)
-    X, later = [], []
+    X = []
+    later = []
     for user in range(40):
         user_rows = np.flatnonzero(typing.target == user)
         X.append(user_rows[:20])
@@ -500,7 +504,8 @@ def killed(number: int = 200) -> None:
 
 
 def size() -> None:
-    T, d = 10_000, 4
+    T = 10_000
+    d = 4
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(T), 10)
     model = IndependentOCKSR(alarm_rate=RATE).fit(

@@ -16,7 +16,8 @@ from manyone.plots import ScoreDisplay, StructureDisplay
 
 fleet = make_fleet(n_tasks=8, n_samples=25, relatedness=0.9, random_state=1)
 names = np.array([f"m{t}" for t in range(8)])
-task, test_task = names[fleet.task], names[fleet.test_task]
+task = names[fleet.task]
+test_task = names[fleet.test_task]
 
 old = task != "m7"
 model = JointOCKSR(alarm_rate=0.1).fit(fleet.data[old], task=task[old])
@@ -59,7 +60,8 @@ fresh = JointOCKSR(alarm_rate=0.1, gamma=model.gamma_).fit(
     fleet.data[staying], task=task[staying]
 )
 others = test_task != "m2"
-X, who = fleet.test_data[others], test_task[others]
+X = fleet.test_data[others]
+who = test_task[others]
 gap = np.abs(
     model.decision_function(X, task=who) - fresh.decision_function(X, task=who)
 ).max()

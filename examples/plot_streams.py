@@ -18,7 +18,8 @@ import numpy as np
 from manyone import IndependentOCKSR, JointOCKSR, Monitor, TimeBlocks
 from manyone.datasets import load_keystrokes, load_servers, load_telemetry
 
-RATE, MARKS = 0.1, ("C3o", "C4s", "C2o", "C0o", "C7o", "C1o")
+RATE = 0.1
+MARKS = ("C3o", "C4s", "C2o", "C0o", "C7o", "C1o")
 
 
 def servers():

@@ -62,7 +62,8 @@ def browser(tmp_path_factory):
     webdriver = pytest.importorskip("selenium.webdriver")
     from selenium.webdriver.chrome.service import Service
 
-    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
+    chromium = shutil.which("chromium")
+    chromedriver = shutil.which("chromedriver")
     if not chromium or not chromedriver:
         pytest.skip("no chromium and chromedriver on this machine")
     options = webdriver.ChromeOptions()

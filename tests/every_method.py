@@ -13,7 +13,8 @@ class Pair:
 
     __name__ = "CombinedOneClass"
     can = CombinedOneClass.can
-    enroll, forget = CombinedOneClass.enroll, CombinedOneClass.forget
+    enroll = CombinedOneClass.enroll
+    forget = CombinedOneClass.forget
 
     def __call__(self, alarm_rate=0.05, **params):
         views = [("joint", JointOCKSR(**params)), ("alone", IndependentOCKSR(**params))]

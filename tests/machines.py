@@ -78,7 +78,8 @@ def chosen(paths: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
 def machines(sample: bool) -> list[Machine]:
     """All configurations, one axis at a time."""
     if sample:
-        few, seed = chosen(PATHS, FEW_NAMES), "--hypothesis-seed=1"
+        few = chosen(PATHS, FEW_NAMES)
+        seed = "--hypothesis-seed=1"
         return [
             Machine("kernel Sandybridge", {"OPENBLAS_CORETYPE": "Sandybridge"}, few),
             Machine("seed 1", {}, (*chosen(DRAWN, FEW_NAMES), seed)),

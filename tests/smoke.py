@@ -34,7 +34,8 @@ def main() -> None:
         model = cls(alarm_rate=0.1).fit(fleet.data, task=fleet.task)
         alarm = model.predict(fleet.test_data, task=fleet.test_task) == -1
         p = model.pvalues(fleet.test_data, task=fleet.test_task)
-        false, caught = alarm[~fleet.test_fault].mean(), alarm[fleet.test_fault].mean()
+        false = alarm[~fleet.test_fault].mean()
+        caught = alarm[fleet.test_fault].mean()
         print(
             f"{cls.__name__:<22}{false:6.1%} false alarms, {caught:4.0%} of the faults caught"
         )

@@ -45,7 +45,9 @@ def test_one_of_ninety_groups_collapses(monkeypatch):
     """databrickslabs/dqx#1484: alarms there, and nowhere more than the promised rate explains."""
     scope = run("groups", monkeypatch)
     alarms = dict(zip(scope["alarms"]["task"], scope["alarms"]["alarm"], strict=True))
-    days, rate, shops = scope["TEST"], scope["RATE"], scope["SHOPS"]
+    days = scope["TEST"]
+    rate = scope["RATE"]
+    shops = scope["SHOPS"]
     assert len(alarms) == shops == 90 and scope["DAYS"] < 50
     assert alarms.pop("shop 42") >= 0.9 * days
     counts = np.array(list(alarms.values()))

@@ -50,7 +50,8 @@ def test_errors_of_who_holds_the_lock_are_theirs(tmp_path):
 
 
 def test_waiting_ends_with_a_clear_line_and_the_lock_with_its_process(tmp_path):
-    path, ready = tmp_path / "number", fork.Event()
+    path = tmp_path / "number"
+    ready = fork.Event()
     path.write_bytes(b"0")
     process = fork.Process(target=hold, args=(path, ready))
     process.start()

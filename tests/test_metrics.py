@@ -42,7 +42,8 @@ def test_equals_scikit_learn(digits, weighted):
 @pytest.mark.parametrize("digits", [1, 8])
 def test_areas_inside_tasks_equal_scikit_learn(digits):
     rng = np.random.default_rng(0)
-    codes, outlier = rng.integers(0, 4, 60), rng.uniform(size=60) < 0.3
+    codes = rng.integers(0, 4, 60)
+    outlier = rng.uniform(size=60) < 0.3
     outlier[codes == 2] = False  # nothing to compare
     scores = rng.normal(size=60).round(digits)
     scores[:3] = -np.inf

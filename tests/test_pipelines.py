@@ -41,7 +41,8 @@ from manyone.metric.shrinkage import task_whitenings
 RNG = np.random.default_rng(0)
 TASK = np.repeat(["a", "b", "c", "d"], 30)
 X = RNG.normal(size=(120, 3)) * [1.0, 100.0, 0.01] + 3.0 * (TASK == "b")[:, None]
-NEW, CLAIM = X[::7] + 0.1, TASK[::7]
+NEW = X[::7] + 0.1
+CLAIM = TASK[::7]
 
 
 def by_hand(model):
@@ -56,7 +57,8 @@ def test_every_method_is_that_of_the_last_step():
     scaler, model = by_hand(JointOCKSR(alarm_rate=0.1))
     Z = scaler.transform(NEW)
     for name in ("score_samples", "decision_function", "predict", "pvalues", "select"):
-        ours, theirs = getattr(pipeline, name), getattr(model, name)
+        ours = getattr(pipeline, name)
+        theirs = getattr(model, name)
         assert np.array_equal(ours(NEW, task=CLAIM), theirs(Z, task=CLAIM)), name
     assert np.array_equal(pipeline.score_tasks(NEW), model.score_tasks(Z))
     assert np.array_equal(pipeline.predict_task(NEW), model.predict_task(Z))
@@ -103,7 +105,9 @@ def test_rows_that_come_and_go_are_transformed():
     pipeline = make_pipeline(asked, last).fit(X, task=TASK)
     Z = pipeline.rows_for_model(X, task=TASK)
     model = JointOCKSR(landmarks=20, random_state=0, alarm_rate=0.1).fit(Z, task=TASK)
-    weight, gone, stay = np.full(120, 2.0), TASK == "c", TASK != "c"
+    weight = np.full(120, 2.0)
+    gone = TASK == "c"
+    stay = TASK != "c"
     roles = {"task": "task", "outlier": "odd", "sample_weight": weight}
     pipeline.enroll(frame, **roles)
     model.enroll(Z, task=TASK, outlier=frame.odd, sample_weight=weight)
@@ -158,15 +162,18 @@ def test_fitted_attributes_are_those_of_the_steps():
 
 
 def test_pipelines_are_drawn_and_watched_as_their_last_step_is():
-    front, last = TaskWhitener(adaptive=True), JointOCKSR(alarm_rate=0.1)
+    front = TaskWhitener(adaptive=True)
+    last = JointOCKSR(alarm_rate=0.1)
     pipeline = make_pipeline(front, last).fit(X, task=TASK)
     Z = pipeline.rows_for_model(NEW, task=CLAIM)
     drawn = ScoreDisplay.from_estimator(pipeline, NEW, task=CLAIM)
     assert np.array_equal(drawn.scores, pipeline.model_.score_samples(Z, task=CLAIM))
     structure = StructureDisplay.from_estimator(pipeline, order=None).structure
     assert np.array_equal(structure, pipeline.model_.structure_)
-    ours, inner = Monitor(pipeline), Monitor(pipeline.model_)
-    watched, expected = ours.update(NEW, CLAIM), inner.update(Z, CLAIM)
+    ours = Monitor(pipeline)
+    inner = Monitor(pipeline.model_)
+    watched = ours.update(NEW, CLAIM)
+    expected = inner.update(Z, CLAIM)
     assert np.array_equal(watched.p_value, expected.p_value)
     for monitor, rows in ((ours, NEW), (inner, Z)):
         monitor.feedback(watched.id, normal=True)
@@ -252,7 +259,8 @@ def planted(rng, number):
         rng.normal(size=(3 * number, 6)) @ mix
         + 4.0 * np.unique(task, return_inverse=True)[1][:, None]
     )
-    wrong, column = rows[::5].copy(), np.arange(len(rows[::5])) % 6
+    wrong = rows[::5].copy()
+    column = np.arange(len(rows[::5])) % 6
     wrong[np.arange(len(wrong)), column] += 6.0 * rows.std(axis=0)[column]
     return rows, task, wrong, task[::5], column
 
@@ -260,7 +268,8 @@ def planted(rng, number):
 def test_explanations_of_landmarks_are_those_of_the_exact_model(tmp_path):
     """Also after rows have come and gone, and from a file."""
     rows, task, wrong, claim, column = planted(np.random.default_rng(3), 80)
-    steps, first = [StandardScaler().fit(rows), PCA()], task != "c"
+    steps = [StandardScaler().fit(rows), PCA()]
+    first = task != "c"
     few = JointOCKSR(landmarks=20, random_state=0)
 
     def same(pipeline, known):

@@ -83,16 +83,15 @@ def problems(draw, *, tasks=(1, 4), rows=(1, 6), outliers=False, positive=False)
     if outliers:
         extra = rng.integers(0, len(sizes), size=draw(st.integers(0, 3)))
         X = np.vstack([X, 4.0 * rng.normal(size=(len(extra), d))])
-        codes, outlier = (
-            np.r_[codes, extra],
-            np.r_[outlier, np.ones(len(extra), dtype=bool)],
-        )
+        codes = np.r_[codes, extra]
+        outlier = np.r_[outlier, np.ones(len(extra), dtype=bool)]
     order = rng.permutation(len(codes))
     codes_new = rng.integers(0, len(sizes), size=9)
     X_new = rng.normal(size=(9, d)) * [[1.0]] + centres[codes_new]
     X_new[-1] += 30.0
     if positive:
-        X, X_new = np.abs(X), np.abs(X_new)
+        X = np.abs(X)
+        X_new = np.abs(X_new)
     return Problem(
         X[order],
         labels[codes[order]],
@@ -159,13 +158,15 @@ def assert_same_pvalues(a, b, *, scores, other=None):
     if a.calibration_.source != "leave-one-out":
         return
     near = _ties(a, scores)
-    p, q = a.pvalues(**scores), b.pvalues(**(other or scores))
+    p = a.pvalues(**scores)
+    q = b.pvalues(**(other or scores))
     np.testing.assert_allclose(p[~near], q[~near], rtol=1e-9)
 
 
 def _ties(model, scores) -> np.ndarray:
     """Rows whose score equals, to rounding, a calibration score it is compared with."""
-    values, cal = model.score_samples(**scores), model.calibration_
+    values = model.score_samples(**scores)
+    cal = model.calibration_
     thresholds = model.thresholds_
     codes = np.searchsorted(model.tasks_, scores["task"])
     near = np.zeros(len(values), dtype=bool)
@@ -383,7 +384,8 @@ def test_an_alarm_is_a_small_p_value(method, problem, setting, rate, weigh):
 @given(problem=problems(rows=(1, 10)), setting=params())
 def test_p_values_count_calibration_scores(method, problem, setting):
     model = make(method, **setting).fit(**problem.data())
-    scores, p = model.score_samples(**problem.new()), model.pvalues(**problem.new())
+    scores = model.score_samples(**problem.new())
+    p = model.pvalues(**problem.new())
     cal = model.calibration_
     for code, name in enumerate(model.tasks_):
         mine = problem.task_new == name
@@ -392,7 +394,8 @@ def test_p_values_count_calibration_scores(method, problem, setting):
         n = np.sum(problem.task == name)
         if 1 / (n + 1) <= model.alarm_rate:
             part = slice(cal.starts[code], cal.starts[code + 1])
-            own, weight = cal.scores[part], cal.weight[part]
+            own = cal.scores[part]
+            weight = cal.weight[part]
             count = [(1 + weight @ (own <= s)) / (n + 1) for s in scores[mine]]
             np.testing.assert_allclose(p[mine], count, rtol=1e-12)
             assert np.all(p[mine] >= 1 / (n + 1))
@@ -459,7 +462,8 @@ def test_predict_task_is_the_best_task_that_accepts(method, problem, setting):
 @given(problem=problems(), setting=params(), memory=st.sampled_from([1e-9, 1e-4, 1e-3]))
 def test_block_size_does_not_change_results(method, problem, setting, memory):
     a = make(method, **setting).fit(**problem.data())
-    table, scores = a.score_tasks(problem.X_new), a.score_samples(**problem.new())
+    table = a.score_tasks(problem.X_new)
+    scores = a.score_samples(**problem.new())
     # A product with one row adds up in another order than one with many, and coefficients
     # may be a thousand times larger than scores.
     tolerance = 1e-9 if method is PAIR else 1e-10
@@ -638,7 +642,8 @@ def test_held_out_calibration_counts_held_out_scores(method, problem, setting):
     rows = np.r_[np.arange(len(problem.X_new))] % 2 == 0
     model.calibrate(problem.X_new[rows], task=problem.task_new[rows])
     reference = model.score_samples(problem.X_new[rows], task=problem.task_new[rows])
-    scores, p = model.score_samples(**problem.new()), model.pvalues(**problem.new())
+    scores = model.score_samples(**problem.new())
+    p = model.pvalues(**problem.new())
     for name in np.unique(problem.task_new[rows]):
         own = reference[problem.task_new[rows] == name]
         for i in np.flatnonzero(problem.task_new == name):

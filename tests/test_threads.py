@@ -58,7 +58,8 @@ def test_an_error_in_a_part_is_raised_and_later_parts_are_not_begun(threads, bro
 
 
 def test_few_parts_are_in_flight(threads):
-    taken, most = 0, 0
+    taken = 0
+    most = 0
 
     def parts():
         nonlocal most

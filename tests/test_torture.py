@@ -90,7 +90,8 @@ def far_from(X: np.ndarray) -> np.ndarray:
     """A row well outside the box of the data, in units of that box."""
     X = np.asarray(X, dtype=float)
     with np.errstate(under="ignore"):
-        low, high = X.min(axis=0), X.max(axis=0)
+        low = X.min(axis=0)
+        high = X.max(axis=0)
         reach = np.max(high / 2 - low / 2)
         step = reach if reach > 0 else max(1.0, np.abs(X).max())
         # Within the range of float64 there may be less room than 40 boxes.
@@ -101,10 +102,8 @@ def far_from(X: np.ndarray) -> np.ndarray:
 def assert_healthy(model, X, task, *, normal=None, far=True):
     """What must hold after any fit that was not refused."""
     normal = np.ones(len(task), dtype=bool) if normal is None else normal
-    X, task = (
-        X[np.flatnonzero(normal)],
-        [name for name, ok in zip(task, normal, strict=True) if ok],
-    )
+    X = X[np.flatnonzero(normal)]
+    task = [name for name, ok in zip(task, normal, strict=True) if ok]
     codes = np.array([model.tasks_.tolist().index(name) for name in task])
     scores = model.score_samples(X, task=task)
     assert np.all(np.isfinite(scores))
@@ -419,7 +418,8 @@ CASES["weight_one_task_huge"] = _weighted(
 @pytest.mark.parametrize("name", list(CASES))
 def test_hard_input(method, name):
     hard = CASES[name]()
-    X, task = hard.X, list(hard.task)
+    X = hard.X
+    task = list(hard.task)
     before = X.copy()
     model = make(method, **hard.params).fit(X, task=task, **hard.fit)
     scores = assert_healthy(model, X, task, far=hard.far)
@@ -444,7 +444,8 @@ def test_hard_input(method, name):
 def test_a_constant_task_does_not_alarm_on_its_own_value(method, n, alpha):
     """A machine that always reports the same vector is normal when it reports it again."""
     values = np.random.default_rng(n).normal(size=(4, 3))
-    X, task = np.repeat(values, n, axis=0), np.repeat(list("abcd"), n)
+    X = np.repeat(values, n, axis=0)
+    task = np.repeat(list("abcd"), n)
     model = make(method, alpha=alpha).fit(X, task=task)
     assert np.all(model.predict(values, task=list("abcd")) == 1)
     assert np.all(model.pvalues(values, task=list("abcd")) == 1)
@@ -929,7 +930,8 @@ def _kernel_value(model, a, b) -> float:
         if isinstance(model, CombinedOneClass)
         else model
     )
-    gamma, name = model.gamma_, model.kernel
+    gamma = model.gamma_
+    name = model.kernel
     chi2 = -np.sum((a - b) ** 2 / (a + b))
     if name == "rbf+laplacian":
         rbf, laplacian = np.broadcast_to(gamma, 2)
@@ -1056,7 +1058,8 @@ def test_landmarks(method, m, name):
     if name == "equal":
         X = np.ones_like(X)
     elif name == "zero_linear":
-        X, kernel = np.zeros_like(X), "linear"
+        X = np.zeros_like(X)
+        kernel = "linear"
     elif name == "duplicates":
         X[1:12] = X[0]
     elif name == "huge":
@@ -1130,7 +1133,8 @@ def test_tune_on_hard_tables(method, name):
     if name == "equal":
         X = np.ones_like(X)
     elif name == "one_row_tasks":
-        X, task = X[::8], task[::8]
+        X = X[::8]
+        task = task[::8]
     elif name == "huge":
         X = X * 1e150
     elif name == "tiny":

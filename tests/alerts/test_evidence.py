@@ -41,10 +41,8 @@ def test_number_of_rows_below_a_left_out_score_is_negative_hypergeometric(m, n, 
 
 def test_law_is_that_of_thresholds_set_on_left_out_rows():
     rng = np.random.default_rng(0)
-    left_out, new = (
-        np.sort(rng.normal(size=(20_000, 25))),
-        rng.normal(size=(20_000, 12)),
-    )
+    left_out = np.sort(rng.normal(size=(20_000, 25)))
+    new = rng.normal(size=(20_000, 12))
     alarms = (new < left_out[:, [1]]).sum(axis=1)  # the second lowest: 2 / 26
     seen = np.bincount(alarms, minlength=13) / len(alarms)
     law = alarm_law(12, 25, 2 / 26)
@@ -95,7 +93,8 @@ def test_evidence_is_seldom_small_for_normal_rows():
     rng = np.random.default_rng(1)
     found = []
     for _ in range(3000):
-        left_out, new = np.sort(rng.normal(size=60)), rng.normal(size=15)
+        left_out = np.sort(rng.normal(size=60))
+        new = rng.normal(size=15)
         p = (1 + np.searchsorted(left_out, new)) / 61
         low = p[p <= 0.1]
         found.append(evidence(low, 15, 60) if len(low) else 1.0)

@@ -91,6 +91,7 @@ def test_weights_do_not_depend_on_the_order_of_rows():
     shuffled = IndependentOCKSR().fit(
         X[order], task=task[order], groups=TimeBlocks(when[order])
     )
-    first, second = in_order.calibration_, shuffled.calibration_
+    first = in_order.calibration_
+    second = shuffled.calibration_
     np.testing.assert_array_equal(first.weight, second.weight)
     assert first.counts.max() < 0.6 * 60

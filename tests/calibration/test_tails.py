@@ -8,8 +8,10 @@ from manyone.calibration import Calibration
 from manyone.calibration.tails import Tails, kept_scores, rounded_down
 
 RNG = np.random.default_rng(0)
-N, T = 5000, 3
-SCORES, CODES = -RNG.gamma(2.0, size=N), RNG.integers(0, T, N)
+N = 5000
+T = 3
+SCORES = -RNG.gamma(2.0, size=N)
+CODES = RNG.integers(0, T, N)
 WEIGHT = RNG.integers(1, 3, N).astype(float)
 
 
@@ -34,7 +36,8 @@ def test_exact_in_the_tail_and_safe_above():
     tails = Tails.of(SCORES, CODES, WEIGHT, 50)
     assert len(tails.scores) < 0.4 * N
     sketch = tails.calibration(T, "leave-one-out")
-    new, claim = -RNG.gamma(2.0, size=2000), RNG.integers(0, T, 2000)
+    new = -RNG.gamma(2.0, size=2000)
+    claim = RNG.integers(0, T, 2000)
     p, q = (c.pvalues(new, claim, 0.05) for c in (exact, sketch))
     assert np.all(q >= p - 1e-12)
     lowest = [np.sort(SCORES[t == CODES])[49] for t in range(T)]

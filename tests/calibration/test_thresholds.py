@@ -182,11 +182,14 @@ def test_full_conformal_equals_brute_force(method, alpha):
     outlier = np.arange(19) == 3
     model = method(gamma=0.2, alpha=alpha)
     model.fit(X, task=codes, sample_weight=weight, outlier=outlier)
-    Z, claim = rng.normal(size=(8, 3)) + 1, rng.integers(0, 3, 8)
+    Z = rng.normal(size=(8, 3)) + 1
+    claim = rng.integers(0, 3, 8)
     p = model.pvalues(Z, task=claim, exact=True)
     for z, t, value in zip(Z, claim, p, strict=True):
-        rows, labels = np.vstack([X, z]), np.append(codes, t)
-        counts, mask = np.append(weight, 1.0), np.append(outlier, False)
+        rows = np.vstack([X, z])
+        labels = np.append(codes, t)
+        counts = np.append(weight, 1.0)
+        mask = np.append(outlier, False)
         left_out = []
         for i in np.flatnonzero((labels == t) & ~mask):
             fewer = counts.copy()
@@ -327,8 +330,11 @@ def test_tasks_of_few_rows_borrow_what_is_typical_of_few_rows():
 
 @pytest.mark.slow
 def test_tasks_of_one_row_hold_the_rate():
-    rng, sizes, rates = np.random.default_rng(0), np.repeat([1, 2, 4, 8, 16, 40], 2), []
-    codes, new = np.repeat(np.arange(12), sizes), np.repeat(np.arange(12), 40)
+    rng = np.random.default_rng(0)
+    sizes = np.repeat([1, 2, 4, 8, 16, 40], 2)
+    rates = []
+    codes = np.repeat(np.arange(12), sizes)
+    new = np.repeat(np.arange(12), 40)
     for _ in range(15):
         centre = 2.0 * rng.normal(size=(12, 6))
         model = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
@@ -346,8 +352,12 @@ def test_tasks_of_one_row_hold_the_rate():
 @pytest.mark.parametrize("rate", [0.02, 0.05])
 def test_no_task_raises_more_than_its_own_rows_allow(sigma, rate):
     """However unlike the spreads: no rate above that of the worst own score, Beta(1, 10)."""
-    rng, T, n, draws = np.random.default_rng(0), 50, 10, 40
-    codes, rates = np.repeat(np.arange(T), n), []
+    rng = np.random.default_rng(0)
+    T = 50
+    n = 10
+    draws = 40
+    codes = np.repeat(np.arange(T), n)
+    rates = []
     for _ in range(draws):
         spread = np.exp(sigma * rng.normal(size=T))
         scores = -spread[codes] * np.abs(rng.normal(size=T * n))
@@ -356,7 +366,8 @@ def test_no_task_raises_more_than_its_own_rows_allow(sigma, rate):
         offsets, _ = calibration.offsets(rate)
         assert np.all(offsets <= scores.reshape(T, n).min(axis=1))
         rates.append(2.0 * norm.cdf(offsets / spread))
-    worst, mean = np.max(rates, axis=1), np.mean(rates)
+    worst = np.max(rates, axis=1)
+    mean = np.mean(rates)
     # As many of the worst tasks lie beyond a quantile of the law as chance allows, or fewer.
     limit = beta.ppf(0.5 ** (1 / T), 1, n)
     assert np.sum(worst > limit) <= binom.ppf(0.999, draws, 0.5)
@@ -365,7 +376,8 @@ def test_no_task_raises_more_than_its_own_rows_allow(sigma, rate):
 
 @pytest.mark.parametrize("method", [IndependentOCKSR, JointOCKSR, SVDD, LinearOCKSR])
 def test_copies_that_make_thresholds_too_tight_are_told(method):
-    rng, task = np.random.default_rng(0), np.repeat(np.arange(5), 20)
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(5), 20)
     X = rng.normal(size=(100, 4)) + 3.0 * rng.normal(size=(5, 4))[task]
     twice = np.tile(np.arange(100), 2)
     with pytest.warns(CalibrationWarning, match="200 of 200 rows have a copy"):
@@ -376,7 +388,8 @@ def test_copies_that_make_thresholds_too_tight_are_told(method):
 
 
 def test_rows_of_few_values_are_alike_by_chance():
-    rng, task = np.random.default_rng(0), np.repeat(np.arange(5), 20)
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(5), 20)
     X = rng.integers(2, size=(100, 4)).astype(float)
     with warnings.catch_warnings(action="error"):
         JointOCKSR(alarm_rate=0.1).fit(X, task=task)

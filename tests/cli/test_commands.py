@@ -94,7 +94,8 @@ def test_fit_takes_every_role(here, capsys):
 def test_scores_are_those_of_the_model(here, name, capsys):
     assert main([*SCORE, name, "--keep", "when,a", "--explain", "2"]) == 0
     read = pl.read_parquet if name.endswith("parquet") else pl.read_csv
-    scores, table = read(name), pl.read_csv("today.csv", try_parse_dates=True)
+    scores = read(name)
+    table = pl.read_csv("today.csv", try_parse_dates=True)
     wanted = manyone.load("fleet.manyone").score(table)
     assert scores.columns == [*COLUMNS, "when", "a", "reason_1", "reason_2"]
     assert scores.select("row", "score", "p_value", "alarm").equals(

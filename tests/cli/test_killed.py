@@ -25,7 +25,8 @@ COMMANDS = [
 def test_killed_commands_leave_the_model_as_it_was_or_finished(here):
     """Each of the commands is killed somewhere between its start and a little after its end."""
     table = pl.read_csv("today.csv", try_parse_dates=True)
-    rng, whole = random.Random(0), 0
+    rng = random.Random(0)
+    whole = 0
     for number in range(KILLS):
         before = (here / "fleet.manyone").read_bytes()
         wanted = manyone.load("fleet.manyone").score(table)

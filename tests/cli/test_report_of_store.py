@@ -54,7 +54,8 @@ def test_the_page_shows_what_the_store_holds(here):
         task for (task,) in drifting
     }
     assert "pump 2" in {task for (task,) in drifting}
-    begin, end = rows.time.min(), rows.time.max()
+    begin = rows.time.min()
+    end = rows.time.max()
     assert all(begin <= flag.time <= end for flag in report.drift)
     assert rows.dated
 

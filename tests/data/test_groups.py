@@ -63,11 +63,10 @@ def test_a_kernel_matrix_gives_the_scores_of_its_rows(method, grouped):
 def test_closed_forms_equal_refits(method, forward, grouped):
     X, task, groups = grouped
     rng = np.random.default_rng(2)
-    weight, outlier = (
-        rng.integers(1, 4, size=len(X)).astype(float),
-        rng.random(len(X)) < 0.1,
-    )
-    given, position = groups, groups
+    weight = rng.integers(1, 4, size=len(X)).astype(float)
+    outlier = rng.random(len(X)) < 0.1
+    given = groups
+    position = groups
     if forward is not None:
         given = TimeBlocks(np.arange(len(X)), forward=forward)
         position = np.empty(len(X), dtype=int)
@@ -102,12 +101,10 @@ def test_closed_forms_equal_refits(method, forward, grouped):
 
 def test_closed_form_of_landmarks_equals_refits():
     rng = np.random.default_rng(0)
-    Phi, r, weight, alpha = (
-        rng.normal(size=(40, 5)),
-        np.ones(40),
-        rng.uniform(1, 3, 40),
-        0.3,
-    )
+    Phi = rng.normal(size=(40, 5))
+    r = np.ones(40)
+    weight = rng.uniform(1, 3, 40)
+    alpha = 0.3
 
     def solve(rows):
         A = (weight[rows, None] * Phi[rows]).T @ Phi[rows] + alpha * np.eye(5)
@@ -168,7 +165,8 @@ def test_order_and_names_do_not_matter(method, grouped):
 def test_folds_and_closed_forms_have_not_seen_the_group(method, fleet):
     """Every row twice, a hair apart, in one group: left out, it scores as if it were alone."""
     X, task = fleet
-    twice, twice_task = np.concatenate([X, X + 1e-7]), np.concatenate([task, task])
+    twice = np.concatenate([X, X + 1e-7])
+    twice_task = np.concatenate([task, task])
     together = method(alarm_rate=0.2).fit(
         twice, task=twice_task, groups=np.tile(np.arange(len(X)), 2)
     )
@@ -224,7 +222,8 @@ def refit_scores(method, X, task, kept, held, whole):
     """Scores of rows by a model of others, level with the whole model where rows are far away."""
     refit = method(gamma=0.3).fit(X[kept], task=task[kept])
     codes = np.searchsorted(refit.tasks_, task[held])
-    far, wanted = unguarded(refit.solution_.scorer).far(), unguarded(whole.scorer).far()
+    far = unguarded(refit.solution_.scorer).far()
+    wanted = unguarded(whole.scorer).far()
     unit = (
         np.clip(wanted / far, 0.5, 2.0)
         if whole.left_out_source == "folds"
@@ -252,10 +251,8 @@ def test_every_method_scores_what_left_as_a_refit_without_it(method, in_time):
     for k in range(2 if in_time else 0, 5):
         for label in ("a", "b") if in_time and closed_form else ("a",):
             mine = np.full(50, True) if in_time and not closed_form else task == label
-            gone, held = (
-                mine & ((block >= k) if in_time else (block == k)),
-                mine & (block == k),
-            )
+            gone = mine & ((block >= k) if in_time else (block == k))
+            held = mine & (block == k)
             scores = refit_scores(method, X, task, ~gone, held, whole)
             np.testing.assert_allclose(found[held], scores, atol=1e-8)
 
@@ -299,7 +296,8 @@ def test_a_task_of_one_group_is_pooled(method, fleet):
 def test_clumps_count_as_few(method):
     """Ten copies, a hair apart, of each of eight readings are eight readings."""
     rng = np.random.default_rng(0)
-    X, task = np.repeat(rng.normal(size=(24, 3)), 10, axis=0), np.repeat([0, 1, 2], 80)
+    X = np.repeat(rng.normal(size=(24, 3)), 10, axis=0)
+    task = np.repeat([0, 1, 2], 80)
     X += 1e-6 * rng.normal(size=X.shape)
     model = method(alarm_rate=0.2).fit(
         X, task=task, groups=np.repeat(np.arange(24), 10)
@@ -425,14 +423,18 @@ def test_times_may_be_dates_and_equal(fleet):
 def test_random_left_out_rows_lie_about_clumps_and_groups_do_not(method):
     """The issue's test: ten near-copies per clump; new rows come in clumps of their own."""
     counts = {"rows": 0, "groups": 0}
-    rate, sets, tasks, clumps = 0.1, 150, 4, 12
+    rate = 0.1
+    sets = 150
+    tasks = 4
+    clumps = 12
     for seed in range(sets):
         rng = np.random.default_rng(seed)
         centres = 1.5 * rng.normal(size=(tasks, 3))
         code = np.repeat(np.arange(tasks), clumps)
         X = np.repeat(centres[code] + rng.normal(size=(len(code), 3)), 10, axis=0)
         X += 0.05 * rng.normal(size=X.shape)
-        task, groups = np.repeat(code, 10), np.repeat(np.arange(len(code)), 10)
+        task = np.repeat(code, 10)
+        groups = np.repeat(np.arange(len(code)), 10)
         new = centres + rng.normal(size=(tasks, 3)) + 0.05 * rng.normal(size=(tasks, 3))
         for name, given in (("rows", None), ("groups", groups)):
             model = method(alarm_rate=rate).fit(X, task=task, groups=given)

@@ -279,7 +279,8 @@ def test_unusable_folder(coil, web, tmp_path):
 
 
 def test_environment_before_cache_and_both_are_searched(monkeypatch, tmp_path, coil):
-    shared, cache = tmp_path / "shared", tmp_path / "cache" / "manyone"
+    shared = tmp_path / "shared"
+    cache = tmp_path / "cache" / "manyone"
     monkeypatch.setenv("MANYONE_DATA", str(shared))
     monkeypatch.setattr(_cache, "user_cache", lambda: cache)
     for folder, value in ((cache, 51), (shared, 255)):

@@ -95,7 +95,8 @@ def test_one_machine_has_no_stranger():
 def test_normal_rows_follow_the_stated_distribution():
     fleet = make_fleet(3, 20_000, 5, random_state=0)
     for t in range(3):
-        rows, covariance = fleet.data[fleet.task == t], fleet.covariance[t]
+        rows = fleet.data[fleet.task == t]
+        covariance = fleet.covariance[t]
         deviation = np.sqrt(np.diag(covariance))
         error = (rows.mean(axis=0) - fleet.mean[t]) / deviation
         assert np.abs(error).max() < 5 / np.sqrt(20_000)

@@ -16,7 +16,8 @@ PER_DIGIT = 600
 def embed(full, subset):
     """Make the embedded subset from the full set: the first images of each digit."""
     with np.load(full, allow_pickle=False) as archive:
-        images, digits = archive["x_train"], archive["y_train"]
+        images = archive["x_train"]
+        digits = archive["y_train"]
     first = [np.flatnonzero(digits == digit)[:PER_DIGIT] for digit in range(10)]
     index = np.sort(np.concatenate(first)).astype(np.int32)
     np.savez_compressed(subset, images=images[index], digits=digits[index], index=index)
@@ -87,7 +88,8 @@ def test_embedded_mnist_is_the_documented_part_of_the_full_set(real: Real, tmp_p
     home = real("mnist.npz")
     digits = datasets.load_mnist()
     with np.load(home / "mnist.npz") as full:
-        x_train, y_train = full["x_train"], full["y_train"]
+        x_train = full["x_train"]
+        y_train = full["y_train"]
     np.testing.assert_array_equal(digits.images, x_train[digits.index])
     np.testing.assert_array_equal(digits.target, y_train[digits.index])
     for digit in range(10):
@@ -144,7 +146,8 @@ def test_faces(real: Real):
     some = np.flatnonzero(
         faces.target != faces.target_names.tolist().index("George_W_Bush")
     )[::2]
-    X, y = faces.data[some], faces.target[some]
+    X = faces.data[some]
+    y = faces.target[some]
     distance = (X**2).sum(1)[:, None] - 2 * X @ X.T + (X**2).sum(1)
     np.fill_diagonal(distance, np.inf)
     assert (y[distance.argmin(axis=1)] == y).mean() > 0.98

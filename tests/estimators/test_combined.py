@@ -59,12 +59,11 @@ def test_the_score_is_minus_the_sum_of_the_tail_values(fleet):
 def test_a_view_to_which_all_rows_are_far_away_hardly_counts():
     """Many columns, few rows: an adaptive metric puts every new row out of reach."""
     rng = np.random.default_rng(0)
-    task, claim = np.repeat(np.arange(5), 8), np.repeat(np.arange(5), 20)
+    task = np.repeat(np.arange(5), 8)
+    claim = np.repeat(np.arange(5), 20)
     centres = rng.normal(size=(5, 400))
-    X, Z = (
-        centres[task] + rng.normal(size=(40, 400)),
-        centres[claim] + rng.normal(size=(100, 400)),
-    )
+    X = centres[task] + rng.normal(size=(40, 400))
+    Z = centres[claim] + rng.normal(size=(100, 400))
     views = [("joint", JointOCKSR()), ("alone", IndependentOCKSR(metric="adaptive"))]
     model = CombinedOneClass(estimators=views, alarm_rate=0.2).fit(X, task=task)
     alone = model.views_["alone"].solution_
@@ -89,7 +88,9 @@ def test_a_view_to_which_all_rows_are_far_away_hardly_counts():
 
 
 def test_weights_of_views():
-    codes, weight, far = np.array([0, 0, 1]), np.ones(3), np.array([-1.0, -2.0])
+    codes = np.array([0, 0, 1])
+    weight = np.ones(3)
+    far = np.array([-1.0, -2.0])
     half = pytest.approx(0.5)
     assert weight_of(np.array([-0.2, -0.9, -1.0]), codes, weight, far) == 1.0
     assert weight_of(far[codes], codes, weight, far) == 0.0
@@ -169,7 +170,8 @@ def test_known_outliers_and_tasks_of_one_row(fleet):
     X, task = fleet
     rows = np.vstack([X, [[9.0, 9.0, 9.0, 9.0]], [[5.0, 0.0, 0.0, 0.0]]])
     labels = np.concatenate([task, ["zoe", "cleo"]])
-    bad, claim = rows[[-1]], ["cleo"]
+    bad = rows[[-1]]
+    claim = ["cleo"]
     untold = CombinedOneClass(estimators=VIEWS).fit(rows[:-1], task=labels[:-1])
     model = CombinedOneClass(estimators=VIEWS)
     model.fit(rows, task=labels, outlier=np.arange(len(rows)) == len(rows) - 1)

@@ -58,7 +58,8 @@ def rounding(model) -> float:
 @every_model
 def test_single_task_needs_no_labels(method, fleet):
     X, _ = fleet
-    plain, named = method().fit(X), method().fit(X, task=["only"] * len(X))
+    plain = method().fit(X)
+    named = method().fit(X, task=["only"] * len(X))
     np.testing.assert_allclose(
         plain.score_samples(X), named.score_samples(X), atol=1e-12
     )
@@ -164,7 +165,8 @@ def test_score_tasks_agrees_with_score_samples(method, fleet):
 def test_threshold_grammar(method, fleet):
     X, task = fleet
     rng = np.random.default_rng(3)
-    Z, claimed = X + rng.normal(size=X.shape), rng.permutation(task)
+    Z = X + rng.normal(size=X.shape)
+    claimed = rng.permutation(task)
     for rate in (0.03, 0.1, 0.3):
         model = method(alarm_rate=rate).fit(X, task=task)
         codes = np.searchsorted(model.tasks_, claimed)
@@ -384,7 +386,8 @@ def test_tasks_with_one_row_get_a_threshold(method, fleet):
 @methods
 def test_inputs_are_left_alone(method, fleet):
     X, task = fleet
-    before, labels = X.copy(), task.copy()
+    before = X.copy()
+    labels = task.copy()
     weight = np.ones(len(X))
     X.flags.writeable = False
     model = method().fit(X, task=task, sample_weight=weight)
@@ -402,7 +405,8 @@ def test_false_discovery_selection(method):
     model = method().fit(X, task=task)
     normal = rng.normal(size=(100, 2))
     bad = rng.normal(size=(30, 2)) * 0.3 + [0.0, -9.0]
-    batch, claim = np.vstack([normal, bad]), [0] * 130
+    batch = np.vstack([normal, bad])
+    claim = [0] * 130
     chosen = model.select(batch, task=claim, fdr=0.1)
     assert chosen[100:].all() and chosen[:100].mean() < 0.1
     with pytest.warns(

@@ -19,7 +19,8 @@ def test_rows_like_nothing_seen_raise_an_alarm_where_responses_cannot_tell():
     """Overlapping tasks: a row like nothing seen responds as a normal row of a neighbour does."""
     X, task = overlapping()
     model = JointOCKSR().fit(X, task=task)
-    far, claim = np.full((10, 5), 1e9), np.arange(10)
+    far = np.full((10, 5), 1e9)
+    claim = np.arange(10)
     bare = unguarded(model.solution_.scorer).own(far, claim)
     assert np.any(bare >= model.offset_)
     assert np.all(model.predict(far, task=claim) == -1)
@@ -78,7 +79,8 @@ def test_one_column_that_drowns_the_others_is_named():
 def test_no_ridge_on_a_kernel_of_low_rank_is_least_squares(method):
     """Thirty rows, three directions: what cannot be fitted must not drown the rest in rounding."""
     rng = np.random.default_rng(0)
-    X, Z = rng.normal(size=(30, 3)), 2 * rng.normal(size=(500, 3))
+    X = rng.normal(size=(30, 3))
+    Z = 2 * rng.normal(size=(500, 3))
     model = method(kernel="linear", alpha=0.0).fit(X)
     w = np.linalg.lstsq(X, np.ones(30), rcond=None)[0]
     expected = -np.abs(Z @ w - (X @ w).mean())

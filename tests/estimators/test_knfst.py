@@ -14,7 +14,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 def test_one_task_is_proportional_to_regression_with_the_same_ridge(ridge):
     """With the origin: K^-1 1, the regression at alpha = 0; and (K + ridge)^-1 1 beyond."""
     rng = np.random.default_rng(0)
-    X, Z = rng.normal(size=(15, 6)), 2 * rng.normal(size=(30, 6))
+    X = rng.normal(size=(15, 6))
+    Z = 2 * rng.normal(size=(30, 6))
     null = KNFST(gamma=0.3, ridge=ridge).fit(X)
     regression = IndependentOCKSR(gamma=0.3, alpha=ridge).fit(X)
     coef = np.linalg.solve(

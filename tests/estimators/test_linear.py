@@ -14,7 +14,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
 def measured_rate(method, splits=4, **params):
     """Alarms on held-out digits, 20 per task, where 0.1 was promised."""
-    digits, rates = load_mnist(), []
+    digits = load_mnist()
+    rates = []
     for seed in range(splits):
         order = np.random.default_rng(seed).permutation(len(digits.data))
         train = np.concatenate(
@@ -96,7 +97,8 @@ def test_objective_of_one_task_is_that_of_its_coefficients(fleet):
     model = LinearOCKSR(nuclear=0.3).fit(
         X[:30], sample_weight=weight, outlier=np.arange(30) < 3
     )
-    K, coef = model.kernel_.gram(model.X_fit_), model.dual_coef_[:, 0]
+    K = model.kernel_.gram(model.X_fit_)
+    coef = model.dual_coef_[:, 0]
     misfit = model.training_.weight @ (K @ coef - ~model.training_.outlier) ** 2
     expected = misfit + model.alpha_ * coef @ K @ coef + 0.1 + 0.3
     np.testing.assert_allclose(model.objective_path_, [expected], rtol=1e-12)

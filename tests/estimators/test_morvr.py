@@ -66,7 +66,8 @@ def test_predictive_covariance_is_that_of_draws_from_the_posterior(
         np.testing.assert_allclose(
             covariance, scale[:, None, None] * model.noise_cov_, rtol=1e-7
         )
-    rng, draws = np.random.default_rng(1), 20_000
+    rng = np.random.default_rng(1)
+    draws = 20_000
     rows = np.linalg.cholesky(model.posterior_cov_)
     columns = np.linalg.cholesky(model.noise_cov_)
     weights = rows @ rng.normal(size=(draws, len(rows), 5)) @ columns.T

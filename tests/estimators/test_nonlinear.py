@@ -18,7 +18,8 @@ both = pytest.mark.parametrize("method", [NonlinearOCKSR, SparseOCKSR])
 def digits(n_train, n_test, seed):
     """Rows and labels of digits to fit, then of others to score."""
     data = load_mnist()
-    X, y = normalize(data.data), data.target
+    X = normalize(data.data)
+    y = data.target
     order = np.random.default_rng(seed).permutation(len(X))
     parts = [order[y[order] == t] for t in range(10)]
     train = np.concatenate([rows[:n_train] for rows in parts])
@@ -60,7 +61,8 @@ def test_without_iterations_it_is_one_more_solve(fleet):
 def test_learned_layers_have_the_objective_they_report(fleet):
     X, task = fleet
     model = NonlinearOCKSR().fit(X, task=task)
-    K, R = model.kernel_.gram(model.X_fit_), np.eye(5)[model.training_.codes]
+    K = model.kernel_.gram(model.X_fit_)
+    R = np.eye(5)[model.training_.codes]
     value, Y, B = reduced_objective(model, K, R, model.dual_coef_, model.beta)
     assert model.objective_path_[-1] == pytest.approx(value, rel=1e-9)
     np.testing.assert_allclose(model.centres_, Y, atol=1e-9)
@@ -79,7 +81,8 @@ def test_learned_layers_have_the_objective_they_report(fleet):
 def test_structure_is_the_mean_second_kernel_of_two_tasks(fleet):
     X, task = fleet
     model = NonlinearOCKSR().fit(X, task=task)
-    J, codes = model.second_kernel_, model.training_.codes
+    J = model.second_kernel_
+    codes = model.training_.codes
     expected = [
         [J[codes == s][:, codes == t].mean() for t in range(5)] for s in range(5)
     ]
@@ -111,7 +114,8 @@ def test_the_anchor_keeps_strangers_out(method):
 @both
 def test_iterations_descend_and_beat_the_start(method, fleet):
     X, task = fleet
-    model, start = method().fit(X, task=task), method(max_iter=0).fit(X, task=task)
+    model = method().fit(X, task=task)
+    start = method(max_iter=0).fit(X, task=task)
     assert np.all(np.diff(model.objective_path_) <= 1e-9)
     assert model.n_iter_ > 1 and start.n_iter_ == 0
     assert model.objective_path_[-1] < start.objective_path_[-1]
@@ -175,7 +179,8 @@ def test_measured_rate_after_tuning():
 @both
 @pytest.mark.parametrize("learn_theta", [False, True])
 def test_a_warm_start_goes_on_with_the_same_problem(method, learn_theta, fleet):
-    X, task = fleet[0][::2], fleet[1][::2]
+    X = fleet[0][::2]
+    task = fleet[1][::2]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = method(warm_start=True, learn_theta=learn_theta, max_iter=20).fit(
@@ -189,7 +194,8 @@ def test_a_warm_start_goes_on_with_the_same_problem(method, learn_theta, fleet):
 
 @both
 def test_a_warm_start_keeps_nothing_where_the_first_layer_is_not_learned(method, fleet):
-    X, task = fleet[0][::2], fleet[1][::2]
+    X = fleet[0][::2]
+    task = fleet[1][::2]
     for labels, max_iter in ((None, 20), (task, 0)):
         model = method(warm_start=True, max_iter=max_iter, gamma=0.2).fit(
             X + 1.0, task=labels

@@ -26,8 +26,12 @@ def test_left_out_scores_are_refits_with_the_structure_fixed(fleet):
     X, task = fleet
     weight = np.random.default_rng(1).integers(1, 3, len(X)).astype(float)
     model = OutputKernelOCKSR(gamma=0.2).fit(X, task=task, sample_weight=weight)
-    X, codes, weight = model.X_fit_, model.training_.codes, model.training_.weight
-    K, Y, L = model.kernel_.gram(X), np.eye(5)[codes], model.structure_
+    X = model.X_fit_
+    codes = model.training_.codes
+    weight = model.training_.weight
+    K = model.kernel_.gram(X)
+    Y = np.eye(5)[codes]
+    L = model.structure_
     for i in range(0, len(X), 7):
         fewer = weight.copy()
         fewer[i] -= 1

@@ -93,7 +93,8 @@ def test_threads_get_what_one_thread_gets(method, loaded, fleet, tmp_path):
     if loaded:
         save(model, tmp_path / "model")
         model = load(tmp_path / "model")
-    Z, claim = np.tile(X, (4, 1)) + 0.1, np.tile(task, 4)
+    Z = np.tile(X, (4, 1)) + 0.1
+    claim = np.tile(task, 4)
 
     def ask(_):
         answers = [model.score_samples(Z, task=claim), model.score_tasks(Z)]
@@ -131,7 +132,8 @@ def test_what_cannot_fit_into_memory_is_refused_before_it_is_asked_for(
     monkeypatch.setattr(kernel_module, "_LARGE", 30)
     monkeypatch.setattr("manyone.data.memory.available_bytes", lambda: 16.0 * 50**2 - 1)
     rng = np.random.default_rng(0)
-    X, task = rng.normal(size=(120, 3)), np.repeat([0, 1, 2], 40)
+    X = rng.normal(size=(120, 3))
+    task = np.repeat([0, 1, 2], 40)
     if method().can.joint:
         with pytest.raises(
             NotEnoughMemory, match=r"120 rows .* GiB.*landmarks=.*IndependentOCKSR"
@@ -183,7 +185,8 @@ def test_the_choice_of_a_setting_does_not_depend_on_names_or_order():
     X = rng.normal(size=(2400, 6)) + 1.2 * rng.normal(size=(40, 6))[task]
     grid = {"alpha": [1e-3, 0.03, 1.0], "kernel": ["rbf", "laplacian"]}
     first = tune(JointOCKSR(), X, task=task, grid=grid, calibrate=False)
-    order, names = rng.permutation(len(X)), rng.permutation(40)
+    order = rng.permutation(len(X))
+    names = rng.permutation(40)
     second = tune(
         JointOCKSR(), X[order], task=names[task][order], grid=grid, calibrate=False
     )

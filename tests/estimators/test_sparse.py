@@ -26,10 +26,8 @@ def test_structure_has_exact_zeros_and_is_the_block_norms(fleet):
 def test_second_layer_is_the_lasso(fleet):
     X, task = fleet
     model = SparseOCKSR(anchor=False).fit(X, task=task)
-    J, R = (
-        gram(model.responses_, model.responses_, model.theta_),
-        np.eye(5)[model.training_.codes],
-    )
+    J = gram(model.responses_, model.responses_, model.theta_)
+    R = np.eye(5)[model.training_.codes]
     found = solve_sparse_group_lasso(
         J, R, model.training_.codes, model.l1_, model.group_, tol=1e-11
     )
@@ -44,7 +42,8 @@ def test_second_layer_is_the_lasso(fleet):
 def test_strengths_are_numbers_or_follow_the_data(fleet):
     X, task = fleet
     model = SparseOCKSR(max_iter=0, anchor=False).fit(X, task=task)
-    J, R = model.second_kernel_, np.eye(5)[model.training_.codes]
+    J = model.second_kernel_
+    R = np.eye(5)[model.training_.codes]
     largest = np.abs(2 * J.T @ R).max(axis=0).min()
     assert model.l1_ == model.group_ == pytest.approx(0.01 * largest)
     assert SparseOCKSR(max_iter=0, l1=0.3).fit(X, task=task).l1_ == pytest.approx(0.3)

@@ -63,7 +63,8 @@ def test_left_out_scores_of_large_tasks_come_near_refits(nu):
             for i in range(len(X))
         ]
     )
-    closed, exact = model.calibration_.scores, np.sort(refits)
+    closed = model.calibration_.scores
+    exact = np.sort(refits)
     # Most of what leaving a row out costs is found, for single rows and on average.
     assert np.mean(np.abs(closed - exact)) < 0.2 * np.mean(own - refits)
     assert np.mean(closed - exact) < 0.1 * np.mean(own - refits)

@@ -34,7 +34,8 @@ def test_dear_common_part_gives_independent_machines(fleet, mu):
 def test_dual_is_that_of_the_solver(fleet, shared_offset):
     X, task = fleet
     order = np.argsort(task, kind="stable")
-    X, codes = X[order], np.unique(task[order], return_inverse=True)[1]
+    X = X[order]
+    codes = np.unique(task[order], return_inverse=True)[1]
     model = MultiTaskOneClassSVM(gamma=0.2, nu=0.2, mu=2.0, shared_offset=shared_offset)
     model.fit(X, task=codes)
     total = np.full(5, len(X)) if shared_offset else np.bincount(codes)
@@ -57,7 +58,8 @@ def test_one_offset_for_all_counts_weights_and_takes_outliers(fleet):
         model.fit(X[again], task=task[again]).score_tasks(X), scores, atol=1e-6
     )
     plain = model.fit(X, task=task).score_tasks(X)
-    rows, far = np.vstack([X, [[1e3] * 4]]), np.arange(len(X) + 1) == len(X)
+    rows = np.vstack([X, [[1e3] * 4]])
+    far = np.arange(len(X) + 1) == len(X)
     told = model.fit(rows, task=[*task, task[0]], outlier=far)
     np.testing.assert_allclose(told.score_tasks(X), plain, atol=1e-6)
 

@@ -40,7 +40,8 @@ def _result(cell):
     rng = np.random.default_rng(
         [len(cell.method), cell.repetition, *cell.corruption.encode()]
     )
-    T, rows = cell.sizes.n_tasks, cell.sizes.n_train
+    T = cell.sizes.n_tasks
+    rows = cell.sizes.n_train
     found = {
         "auc": rng.uniform(0.8, 1.0, T).tolist(),
         "chosen": {},

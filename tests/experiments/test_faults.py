@@ -149,9 +149,11 @@ def test_a_cell_is_prepared_on_its_training_rows(fleet_for_servers):
     np.testing.assert_allclose(Z[split.train].std(axis=0), 1.0)
     aucs = []
     for label in split.tasks:
-        train, mine = Z[split.train[split.task == label]], split.owner == label
+        train = Z[split.train[split.task == label]]
+        mine = split.owner == label
         near = np.linalg.norm(Z[split.test[mine]][:, None] - train, axis=2).min(axis=1)
-        normal, fault = near[~split.fault[mine]], near[split.fault[mine]]
+        normal = near[~split.fault[mine]]
+        fault = near[split.fault[mine]]
         aucs.append(np.mean(normal[:, None] < fault))
     np.testing.assert_allclose(found["auc"], aucs)
 

@@ -100,7 +100,8 @@ def test_matrices_keep_names_with_their_values(outcomes, drawn):
             and (o.cell.protocol, o.cell.repetition, o.cell.corruption)
             == ("seen", 0, "")
         )
-        tasks, matrix = cell.result["tasks"], panel.content
+        tasks = cell.result["tasks"]
+        matrix = panel.content
         orders.add(matrix.names)
         assert sorted(matrix.names) == sorted(tasks)
         for (s, a), (t, b) in itertools.product(enumerate(matrix.names), repeat=2):
@@ -120,7 +121,8 @@ def test_matrices_keep_names_with_their_values(outcomes, drawn):
             if (o.cell.dataset, o.cell.method) == ("face", panel.title)
             and (o.cell.protocol, o.cell.repetition) == ("seen", 0)
         )
-        tasks, matrix = cell.result["tasks"], panel.content
+        tasks = cell.result["tasks"]
+        matrix = panel.content
         kernel = np.array(cell.result["second_kernel"])
         rows = cell.cell.sizes.n_train
         assert matrix.names == names

@@ -123,7 +123,8 @@ def test_rivals_are_chosen_for_the_anomalies_to_expect(order):
 @pytest.mark.parametrize("kind", ["seen", "unseen"])
 def test_rivals_are_judged_on_the_rows_that_our_methods_are_judged_on(blobs, kind):
     X, task, _, codes = blobs
-    fitted, scored = [], []
+    fitted = []
+    scored = []
 
     class Watched(NearestMean):
         def _fit(self, X, codes):

@@ -55,7 +55,8 @@ def said(outcomes):
 
 
 def test_sentences_follow_the_numbers():
-    low, high = [89.0, 90.0, 91.0], [93.0, 94.1, 94.9]
+    low = [89.0, 90.0, 91.0]
+    high = [93.0, 94.1, 94.9]
     ahead = said(
         outcome("OCKSR", low) + outcome("C-OCKSR", high) + outcome("Rival", low)
     )

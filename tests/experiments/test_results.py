@@ -20,7 +20,8 @@ def outcome(method, repetition, auc):
 
 
 def test_paired_tests_agree_with_the_formula():
-    a, b = [0.90, 0.92, 0.95, 0.91], [0.91, 0.95, 0.96, 0.93]
+    a = [0.90, 0.92, 0.95, 0.91]
+    b = [0.91, 0.95, 0.96, 0.93]
     outcomes = [outcome("A", r, v) for r, v in enumerate(a)]
     outcomes += [outcome("B", r, v) for r, v in enumerate(b)]
     (pair,) = compare(summarise(outcomes))

@@ -17,7 +17,8 @@ def rows():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 6))
     Z = rng.normal(size=(11, 6))
-    X[:, 3], Z[:5, 3] = 0.0, 0.0
+    X[:, 3] = 0.0
+    Z[:5, 3] = 0.0
     return X, np.repeat(["a", "b"], 20), Z
 
 

@@ -40,7 +40,8 @@ def test_methods_that_fail_leave_the_others_alone(tmp_path, monkeypatch):
 def test_files_that_killed_runs_left_go_and_those_of_others_stay(tmp_path, monkeypatch):
     folder = tmp_path / "cells"
     folder.mkdir()
-    left, written = folder / ".a.json.left.part", folder / ".b.json.now.part"
+    left = folder / ".a.json.left.part"
+    written = folder / ".b.json.now.part"
     left.touch()
 
     def compute(cell, data_home=None):

@@ -74,7 +74,8 @@ def test_lazy_results(name):
 
 
 def test_data_frames():
-    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    dd = pytest.importorskip("dask.dataframe")
     table = pd.DataFrame(X, columns=list("pqrs")).assign(shop=TASK)
     frame = dd.from_pandas(table, npartitions=4)
     frame = dd.concat([frame, frame[frame.p > 1e9]])  # empty partitions

@@ -173,7 +173,8 @@ def test_alarms_of_small_tasks_hold_beside_one_with_nearly_all_rows(method):
     codes = np.concatenate(
         [np.zeros(100_000, int), np.arange(1, 61), np.repeat(np.arange(61, 81), 30)]
     )
-    centres, claim = 4.0 * rng.normal(size=(81, 5)), np.repeat(np.arange(81), 60)
+    centres = 4.0 * rng.normal(size=(81, 5))
+    claim = np.repeat(np.arange(81), 60)
     rows, fresh = (
         centres[own] + rng.normal(size=(len(own), 5)) for own in (codes, claim)
     )

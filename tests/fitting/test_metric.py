@@ -18,7 +18,8 @@ from manyone.metric.shrinkage import pooled_whitening
 from manyone.models.guards import unguarded
 
 RNG = np.random.default_rng(2)
-N, D = 900, 4
+N = 900
+D = 4
 TASK = np.array(["b", "a", "c"])[RNG.integers(0, 3, N)]
 MIX = RNG.normal(size=(D, D)) * [1.0, 1e-3, 50.0, 1.0]
 X = RNG.normal(size=(N, D)) @ MIX + 1e3 * (TASK == "c")[:, None]
@@ -51,7 +52,8 @@ def test_any_blocks(places, size):
 
 
 def test_more_columns_than_rows():
-    rows, task = RNG.normal(size=(12, 30)), np.repeat(["a", "b", "c"], 4)
+    rows = RNG.normal(size=(12, 30))
+    task = np.repeat(["a", "b", "c"], 4)
     sweep = local_sweep([Block(rows[:5], task[:5]), Block(rows[5:], task[5:])])
     sample = sweep(TakeSample(5000, sums=True))
     found = metric_of(sample, Swept(sweep, sample.tasks))
@@ -60,10 +62,8 @@ def test_more_columns_than_rows():
 
 
 def test_tasks_that_do_not_vary():
-    rows, task = (
-        np.repeat([[1.0, 2.0], [3.0, 5.0]], 4, axis=0),
-        np.repeat(["a", "b"], 4),
-    )
+    rows = np.repeat([[1.0, 2.0], [3.0, 5.0]], 4, axis=0)
+    task = np.repeat(["a", "b"], 4)
     sweep = local_sweep([Block(rows, task)])
     sample = sweep(TakeSample(5000, sums=True))
     found = metric_of(sample, Swept(sweep, sample.tasks))
@@ -142,11 +142,11 @@ def test_many_rows_in_memory_are_left_out_with_the_metric_fixed(monkeypatch):
     found = fit.solution
     left_out = fit.judge.without_guard(rows.X, rows.codes, rows.weight)[0]
     assert found.left_out_source == "leave-one-out, metric fixed"
-    Z, points = (
-        unguarded(found.scorer).metric.apply(rows.X),
-        unguarded(found.scorer).points,
-    )
-    K, inner, alpha = points.values(Z), points.values(points.X), found.learned["alpha"]
+    Z = unguarded(found.scorer).metric.apply(rows.X)
+    points = unguarded(found.scorer).points
+    K = points.values(Z)
+    inner = points.values(points.X)
+    alpha = found.learned["alpha"]
     penalty = np.sqrt(alpha) * np.linalg.cholesky(inner).T
     for i in (0, 400, 899):
         kept = np.delete(np.arange(N), i)

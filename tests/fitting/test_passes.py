@@ -15,13 +15,15 @@ from manyone import JointOCKSR, LinearOCKSR
 from manyone.engines import AddUp, Block, TakeSample, fit, local_sweep
 
 RNG = np.random.default_rng(0)
-N, T = 400, 7
+N = 400
+T = 7
 TASK = np.array([f"task {t}" for t in range(T)])[RNG.integers(0, T, N)]
 X = (
     RNG.normal(size=(N, 3))
     + 2.0 * RNG.normal(size=(T, 3))[np.unique(TASK, return_inverse=True)[1]]
 )
-X[3], TASK[3] = X[4], TASK[4]
+X[3] = X[4]
+TASK[3] = TASK[4]
 X[9] = 40.0
 OUTLIER = np.arange(N) % 37 == 0
 WEIGHT = RNG.integers(0, 3, N).astype(float)
@@ -166,12 +168,14 @@ def test_what_passes_return_does_not_grow_with_the_rows(monkeypatch):
     rng = np.random.default_rng(0)
 
     def fitted(n):
-        rows, task = rng.normal(size=(n, 3)), rng.integers(0, 3, n)
+        rows = rng.normal(size=(n, 3))
+        task = rng.integers(0, 3, n)
         return JointOCKSR(landmarks=10, random_state=0, alarm_rate=0.01).fit(
             rows, task=task
         )
 
-    small, large = fitted(20_000), fitted(200_000)
+    small = fitted(20_000)
+    large = fitted(200_000)
     assert len(pickle.dumps(large)) < 1.3 * len(pickle.dumps(small))
     assert len(large.calibration_.scores) < 2 * len(small.calibration_.scores)
 

@@ -15,7 +15,8 @@ CENTRES = RNG.normal(size=(4, 3, 6))  # each task lives in three places
 
 def made(n, seed):
     rng = np.random.default_rng(seed)
-    code, place = rng.integers(0, 4, n), rng.integers(0, 3, n)
+    code = rng.integers(0, 4, n)
+    place = rng.integers(0, 3, n)
     return CENTRES[code, place] + 0.5 * rng.normal(size=(n, 6)), np.array(list("abcd"))[
         code
     ]
@@ -66,7 +67,8 @@ def test_rows_that_moved_landmarks_are_not_subtracted(tmp_path):
     """What they have moved would stay where it is; rows that came later have moved nothing."""
     model = JointOCKSR(landmarks=12, random_state=0).fit(X, task=TASK)
     manyone.save(model, tmp_path / "m.manyone")
-    model, before = manyone.load(tmp_path / "m.manyone"), model.score_tasks(NEW)
+    before = model.score_tasks(NEW)
+    model = manyone.load(tmp_path / "m.manyone")
     with pytest.raises(
         ValueError, match=r"'b' may have shaped the landmarks.* others="
     ):

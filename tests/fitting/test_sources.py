@@ -155,7 +155,8 @@ def test_groups_may_be_in_many_blocks():
 
 def test_progress_is_told(tmp_path):
     """Passes over two files, and three over four chunks on threads."""
-    pd, da = pytest.importorskip("pandas"), pytest.importorskip("dask.array")
+    pd = pytest.importorskip("pandas")
+    da = pytest.importorskip("dask.array")
     heard = []
     for k in range(2):
         pd.DataFrame(X[k::2]).rename(columns=str).assign(task=TASK[k::2]).to_parquet(
@@ -176,8 +177,10 @@ def test_progress_is_told(tmp_path):
 @pytest.mark.parametrize("method", [LinearOCKSR, NonlinearOCKSR, SparseOCKSR])
 def test_iterations_pass_over_no_rows(method):
     """As many passes, however long the descent: no features to keep, or to compute again."""
-    rng, task = np.random.default_rng(0), np.repeat(np.arange(4), 150)
-    X, begun = rng.normal(size=(600, 3)) + 3.0 * rng.normal(size=(4, 3))[task], []
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(4), 150)
+    X = rng.normal(size=(600, 3)) + 3.0 * rng.normal(size=(4, 3))[task]
+    begun = []
 
     def blocks():
         begun.append(1)

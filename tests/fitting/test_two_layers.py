@@ -18,11 +18,14 @@ from manyone.engines import Block, fit, local_sweep
 from manyone.models.guards import unguarded
 
 RNG = np.random.default_rng(0)
-N, T = 500, 5
+N = 500
+T = 5
 TASK = np.array([f"task {t}" for t in range(T)])[RNG.integers(0, T, N)]
 CODES = np.unique(TASK, return_inverse=True)[1]
 X = RNG.normal(size=(N, 3)) + 2.0 * RNG.normal(size=(T, 3))[CODES]
-X[3], TASK[3], CODES[3] = X[4], TASK[4], CODES[4]
+X[3] = X[4]
+TASK[3] = TASK[4]
+CODES[3] = CODES[4]
 OUTLIER = np.arange(N) % 37 == 0
 WEIGHT = RNG.integers(0, 3, N).astype(float)
 NEW = np.vstack([X[:60] + 0.05, 30.0 * RNG.normal(size=(9, 3))])
@@ -107,16 +110,17 @@ def test_second_layer_is_a_ridge_of_all_rows(few_drawn, monkeypatch):
     model = make(NonlinearOCKSR, kernel="poly", beta=0.5)
     drawn = drawn_rows(model, monkeypatch)
     assert 100 < drawn.sum() < 200
-    points, scorer = (
-        unguarded(model.solution_.scorer).points,
-        unguarded(model.solution_.scorer),
-    )
-    Y, C, R = points.values(X) @ scorer.coef, scorer.centres, np.eye(T)[CODES]
+    points = unguarded(model.solution_.scorer).points
+    scorer = unguarded(model.solution_.scorer)
+    Y = points.values(X) @ scorer.coef
+    C = scorer.centres
+    R = np.eye(T)[CODES]
     J, inner = (
         np.exp(-scorer.theta * np.square(a[:, None] - C).sum(axis=2))
         for a in (np.vstack([Y, np.zeros(T)]), C)
     )
-    weight, R = np.append(np.ones(N), 0.1 * N / T), np.vstack([R, np.zeros(T)])
+    weight = np.append(np.ones(N), 0.1 * N / T)
+    R = np.vstack([R, np.zeros(T)])
 
     def ridge(kept):
         moments = (weight[kept, None] * J[kept]).T @ J[kept] + 0.5 * inner
@@ -202,7 +206,8 @@ def test_names_and_order_do_not_matter(few_drawn):
     order = np.random.default_rng(5).permutation(N)
     names = np.array([name[::-1] for name in TASK])
     other = make(NonlinearOCKSR).fit(X[order], task=names[order])
-    mine, theirs = one.score_samples(X, task=TASK), other.score_samples(X, task=names)
+    mine = one.score_samples(X, task=TASK)
+    theirs = other.score_samples(X, task=names)
     np.testing.assert_allclose(mine, theirs, atol=1e-8)
 
 
@@ -227,7 +232,8 @@ def test_memory_is_that_of_a_block(few_drawn):
         return found
 
     peak(1)  # imports
-    few, many = peak(10), peak(40)
+    few = peak(10)
+    many = peak(40)
     assert many < 1.5 * few
     assert many < 8 * 40 * 2000 * 40
 
@@ -303,7 +309,8 @@ def test_sparse_second_layer_is_a_lasso_of_all_rows(few_drawn):
 
     B = scorer.second_coef
     assert np.any(B == 0)
-    best, rng = objective(B), np.random.default_rng(0)
+    best = objective(B)
+    rng = np.random.default_rng(0)
     for size in (1e-3, 1e-2, 0.1):
         for _ in range(20):
             step = size * rng.normal(size=B.shape) * (rng.uniform(size=B.shape) < 0.2)

@@ -187,7 +187,8 @@ def test_rows_of_each_task_are_added_to_it_alone(seed, tmp_path):
 @pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 @pytest.mark.parametrize("name", ["big", "mid", "small"])
 def test_a_task_alone_goes_with_all_that_it_was(name, tmp_path):
-    gone, stay = name == NAME, name != NAME
+    gone = name == NAME
+    stay = name != NAME
     model = alone().fit(ROWS, **given(slice(None)))
     left = manyone_again(model, tmp_path).forget(name)
     known = alone(gamma=model.gamma_).fit(ROWS[stay], **given(stay))
@@ -221,7 +222,8 @@ def manyone_again(model, folder):
 
 def test_a_metric_of_all_rows_takes_the_rows_that_stay(monkeypatch):
     monkeypatch.setattr("manyone.fitting.plan._FEWEST", 100)
-    rows, task = data(3), TASK
+    rows = data(3)
+    task = TASK
     white = IndependentOCKSR(landmarks=20, random_state=0, metric="whitened")
     fitted = clone(white).fit(rows, task=task)
     with pytest.raises(ValueError, match=r"'b' may have shaped the metric.* others="):
@@ -237,7 +239,8 @@ def test_a_metric_of_all_rows_takes_the_rows_that_stay(monkeypatch):
 def test_rows_come_and_go_dense_or_sparse(method, own):
     X = data(4)
     X[np.abs(X) < 0.5] = 0.0
-    found, gone = [], X[TASK == "c"]
+    found = []
+    gone = X[TASK == "c"]
     for held in (np.asarray, sparse.csr_array):
         one = method(landmarks=30, random_state=0, alarm_rate=0.1)
         one.fit(own(X[OTHERS]), task=TASK[OTHERS]).enroll(
@@ -266,7 +269,8 @@ def test_few_rows_in_a_metric_grow_in_it(method):
     np.testing.assert_allclose(
         found, unguarded(again.scorer).all(plan.metric.apply(X)), atol=1e-8
     )
-    own, found = tails.calibration(4, "leave-one-out"), grown.calibration_
+    own = tails.calibration(4, "leave-one-out")
+    found = grown.calibration_
     np.testing.assert_allclose(
         found.scores[slice(*found.starts[1:3])], own.scores, atol=1e-8
     )
@@ -279,12 +283,11 @@ def test_alarms_of_the_tasks_that_were_there_hold_beside_new_ones(metric):
     rates = []
     for seed in range(8):
         rng = np.random.default_rng(seed)
-        centres, codes = 2.0 * rng.normal(size=(8, 10)), np.repeat(np.arange(8), 30)
-        mix, old, claim = (
-            rng.normal(size=(10, 10)) / 3.0,
-            codes < 6,
-            np.repeat(np.arange(8), 200),
-        )
+        centres = 2.0 * rng.normal(size=(8, 10))
+        codes = np.repeat(np.arange(8), 30)
+        mix = rng.normal(size=(10, 10)) / 3.0
+        old = codes < 6
+        claim = np.repeat(np.arange(8), 200)
         X, fresh = (
             centres[own] + rng.normal(size=(len(own), 10)) @ mix
             for own in (codes, claim)
@@ -303,7 +306,8 @@ DAY = np.arange(400) // 8  # eight rows, of several tasks, share a day
 
 def without_groups(plan, X, task, day, code):
     """Scores of the rows of a task by refits, on the same landmarks, without their day."""
-    scores, mine = np.full(len(X), np.nan), task == plan.tasks[code]
+    scores = np.full(len(X), np.nan)
+    mine = task == plan.tasks[code]
     for one in np.unique(day[mine]):
         held = mine & (day == one)
         part, _ = passed_again(plan, Block(X[~held], task[~held]))
@@ -324,7 +328,8 @@ def test_new_rows_leave_with_their_group(method, tmp_path):
     np.testing.assert_allclose(
         one.score_tasks(X), unguarded(again.scorer).all(X), atol=1e-8
     )
-    found, expected = one.calibration_, without_groups(plan, X, TASK, DAY, 1)
+    found = one.calibration_
+    expected = without_groups(plan, X, TASK, DAY, 1)
     np.testing.assert_allclose(
         found.scores[slice(*found.starts[1:3])], expected, atol=1e-8
     )
@@ -345,7 +350,8 @@ def test_groups_of_landmarks_are_left_out_exactly(method):
     )
     one.fit(X, task=TASK, groups=DAY)
     assert one.calibration_.source == "leave-group-out"
-    plan, found = one.solution_.state.plan, one.calibration_
+    plan = one.solution_.state.plan
+    found = one.calibration_
     for code in range(4):
         expected = without_groups(plan, X, TASK, DAY, code)
         scores = found.scores[slice(*found.starts[code : code + 2])]

@@ -60,12 +60,11 @@ def test_alarms_hold_and_both_kinds_are_found(mapped):
     rng = np.random.default_rng(7)
     centres = np.array([X[code == CODES].mean(axis=0) for code in range(6)])
     codes = rng.integers(0, 6, 3000)
-    fresh, claim = (
-        centres[codes] + rng.normal(size=(3000, 4)),
-        [f"pump {c}" for c in codes],
-    )
+    fresh = centres[codes] + rng.normal(size=(3000, 4))
+    claim = [f"pump {c}" for c in codes]
     assert np.mean(model.predict(fresh, task=claim) < 0) == pytest.approx(0.1, abs=0.03)
-    fault, other = fresh + 5.0, [f"pump {(c + 1) % 6}" for c in codes]
+    fault = fresh + 5.0
+    other = [f"pump {(c + 1) % 6}" for c in codes]
     assert np.mean(model.predict(fault, task=claim) < 0) > 0.9
     assert np.mean(model.predict(fresh, task=other) < 0) > 0.7
 
@@ -83,7 +82,8 @@ def wherever(where, rows, task):
 @pytest.mark.parametrize("where", ["memory", "blocks"])
 def test_rows_come_to_every_view_and_then_to_the_alarm(where, mapped, tmp_path):
     """Views as if each had enrolled alone; one scale for rows that were there and for new ones."""
-    first, last = CODES != 3, CODES == 3
+    first = CODES != 3
+    last = CODES == 3
     model = views().fit(**wherever(where, X[first], TASK[first]))
     assert model.training_.X.shape[0] == 0
     alone = {name: deepcopy(view) for name, view in model.views_.items()}
@@ -150,7 +150,9 @@ def test_forgetting_takes_the_rows_that_stay(mapped):
 def test_rows_of_a_task_are_taken_from_every_view(where, tmp_path):
     """Views as if each had forgotten alone, and a task that comes and goes leaves no trace."""
     some = np.arange(900)  # too few to move landmarks
-    rows, task, gone = X[some], TASK[some], TASK[some] == "pump 3"
+    rows = X[some]
+    task = TASK[some]
+    gone = TASK[some] == "pump 3"
     model = views().fit(**wherever(where, rows, task))
     alone = {name: deepcopy(view) for name, view in model.views_.items()}
     manyone.save(model, tmp_path / "m.manyone")
@@ -163,7 +165,8 @@ def test_rows_of_a_task_are_taken_from_every_view(where, tmp_path):
     counts = np.unique(task[~gone], return_counts=True)[1]
     np.testing.assert_array_equal(model.calibration_.counts, counts)
     known = views().fit(rows[~gone], task=task[~gone])
-    fresh, claim = X[900:][CODES[900:] != 3], TASK[900:][CODES[900:] != 3]
+    fresh = X[900:][CODES[900:] != 3]
+    claim = TASK[900:][CODES[900:] != 3]
     rate = [np.mean(one.predict(fresh, task=claim) < 0) for one in (model, known)]
     assert rate[0] == pytest.approx(rate[1], abs=0.03) == pytest.approx(0.1, abs=0.05)
     before = [
@@ -219,7 +222,9 @@ def test_what_cannot_be_combined_in_blocks():
 @pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 def test_what_auto_and_tune_choose_can_grow():
     """With landmarks, of rows in memory."""
-    rows, task, old = X[:600], TASK[:600], CODES[:600] != 3
+    rows = X[:600]
+    task = TASK[:600]
+    old = CODES[:600] != 3
     model = manyone.auto(rows[old], task=task[old], anomalies="strangers", landmarks=30)
     grid = {"alpha": [0.1, 1.0]}
     tuned = manyone.tune(JointOCKSR(landmarks=30), rows[old], task=task[old], grid=grid)
@@ -262,7 +267,8 @@ def test_the_rate_holds_with_few_rows_a_task():
     for seed in range(12):
         rng = np.random.default_rng(seed)
         centres = 2.0 * rng.normal(size=(20, 5))
-        task, claimed = np.repeat(np.arange(20), 8), np.repeat(np.arange(20), 50)
+        task = np.repeat(np.arange(20), 8)
+        claimed = np.repeat(np.arange(20), 50)
         rows = rng.normal(size=(160, 5)) + centres[task]
         fresh = rng.normal(size=(1000, 5)) + centres[claimed]
         for landmarks in (None, 160):

@@ -164,7 +164,8 @@ def test_hard_rows(size):
 def test_a_fault_among_the_rows_changes_nothing(method):
     X, codes = fleet(5, sizes=(20, 20, 20))
     together = trusted(X, codes) == 1.0
-    X, codes = X[together], codes[together]
+    X = X[together]
+    codes = codes[together]
     bad = X[[0, 25]] + 15.0 * X.std(axis=0)
     model = method(metric="adaptive", gamma=0.2, alarm_rate=0.1)
     model.fit(X, task=codes)

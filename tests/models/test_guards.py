@@ -72,7 +72,8 @@ def test_distances_against_brute_force():
     np.fill_diagonal(apart, np.inf)
     limit = np.sort(apart.min(axis=1))[-1]  # 24 rows: the largest
     rng = np.random.default_rng(1)
-    Z, claim = 3.0 * rng.normal(size=(40, 4)), rng.integers(0, 3, 40)
+    Z = 3.0 * rng.normal(size=(40, 4))
+    claim = rng.integers(0, 3, 40)
     bare = unguarded(model.solution_.scorer).own(Z, claim)
     ratio = cdist(Z, X, "sqeuclidean").min(axis=1) / limit
     unit = 10.0 * model.mean_response_.max()
@@ -102,7 +103,8 @@ def test_left_out_rows_are_compared_with_the_others():
         slow = min(beyond, 0.2) ** 3 / 0.04
         expected[i] = unit * (slow + 0.2 * np.log(max(beyond / 0.2, 1.0)))
     assert expected[0] > 0.2 * unit  # no other cap than for new rows
-    rows, solution = model.training_, model.solution_
+    rows = model.training_
+    solution = model.solution_
     lowered = model._learn(rows, left_out=True).left_out - solution.left_out
     np.testing.assert_allclose(np.sort(lowered), np.sort(expected), atol=1e-9)
 
@@ -298,8 +300,10 @@ def test_guards_add_up():
 
 def test_margins_against_the_formula_row_by_row():
     rng = np.random.default_rng(0)
-    lower, upper = -rng.uniform(size=3), rng.uniform(size=3)
-    below, above = np.array([0.5, np.inf, 0.2]), np.array([0.5, 0.1, np.inf])
+    lower = -rng.uniform(size=3)
+    upper = rng.uniform(size=3)
+    below = np.array([0.5, np.inf, 0.2])
+    above = np.array([0.5, 0.1, np.inf])
     guard = ColumnRange(lower, upper, below, above)
     X = rng.normal(scale=2.0, size=(200, 3))
     margins = np.maximum((lower - X) / below, (X - upper) / above).max(axis=1)

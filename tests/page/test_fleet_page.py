@@ -33,7 +33,10 @@ class Text(HTMLParser):
 
     def __init__(self, page):
         super().__init__()
-        self.open, self.text, self.links, self.ids = [], "", [], []
+        self.open = []
+        self.text = ""
+        self.links = []
+        self.ids = []
         self.feed(page)
         assert self.open == []
 
@@ -233,10 +236,8 @@ def test_page_starts_without_complaint_or_request(visit):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_rates_promise_and_drift_stand_on_the_time_line(visit, report, scheme):
     browser = ready(visit(scheme=scheme))
-    bins, bars = (
-        time_line(report.findings, report.drift),
-        browser.find_elements("css selector", ".time i"),
-    )
+    bins = time_line(report.findings, report.drift)
+    bars = browser.find_elements("css selector", ".time i")
     assert len(bars) == len(bins)
     marked = [k for k, bar in enumerate(bars) if "▾" in bar.text]
     assert marked == [k for k, b in enumerate(bins) if b.drift]

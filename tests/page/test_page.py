@@ -48,7 +48,11 @@ class Outline(HTMLParser):
 
     def __init__(self):
         super().__init__()
-        self.loads, self.alts, self.open, self.levels, self.ids = [], [], [], [], []
+        self.loads = []
+        self.alts = []
+        self.open = []
+        self.levels = []
+        self.ids = []
         self.cells = []
 
     def handle_starttag(self, tag, attrs):

@@ -60,7 +60,8 @@ def test_the_hedge_tries_adaptive_metrics_alone(tried):
 
 
 def test_views_follow_from_what_anomalies_look_like(fleet):
-    X, task = fleet.data, fleet.task
+    X = fleet.data
+    task = fleet.task
     assert isinstance(auto(X, task=task, anomalies="faults"), IndependentOCKSR)
     assert isinstance(
         auto(X, task=task, anomalies="strangers"), NonlinearOCKSR | JointOCKSR

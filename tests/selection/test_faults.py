@@ -50,7 +50,8 @@ def test_swapped_residuals_keep_columns_plausible_and_break_relations(correlated
     _, swapped = synthetic_faults(rows, np.random.RandomState(0))
     assert np.all((swapped != rows.X).sum(axis=1) <= 2)
     for t in range(8):
-        mine, bad = rows.X[rows.codes == t], swapped[rows.codes == t]
+        mine = rows.X[rows.codes == t]
+        bad = swapped[rows.codes == t]
         assert np.all(bad.std(axis=0) < 3 * mine.std(axis=0))
     means = np.array([rows.X[rows.codes == t].mean(axis=0) for t in range(8)])[
         rows.codes

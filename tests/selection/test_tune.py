@@ -37,7 +37,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 @pytest.mark.parametrize("method", [JointOCKSR, IndependentOCKSR])
 def test_scores_equal_those_of_refits(method, criterion, fleet):
     X, task = fleet
-    X, task = X[::2], task[::2]
+    X = X[::2]
+    task = task[::2]
     grid = {"kernel": ["rbf", "laplacian"], "alpha": [0.01, 1.0]}
     model = tune(method(gamma=0.2), X, task=task, criterion=criterion, grid=grid)
     names = np.unique(task)
@@ -276,7 +277,8 @@ def test_without_thresholds_until_rows_are_held_out(fleet):
 def test_kernel_matrices_are_judged_by_folds_as_rows_are(method, grid, fleet):
     X, task = fleet
     order = np.random.default_rng(0).permutation(len(X))[:60]
-    X, task = X[order], task[order]
+    X = X[order]
+    task = task[order]
     K = rbf_kernel(X, gamma=0.1)
     by_kernel = tune(method(kernel="precomputed"), K, task=task, grid=grid)
     # The order of rows decides about folds, and lines of a matrix have another one than rows.
@@ -294,7 +296,8 @@ def test_kernel_matrices_are_judged_by_folds_as_rows_are(method, grid, fleet):
 
 @pytest.mark.parametrize("method", [SVDD, KNFST])
 def test_copies_are_judged_as_weights_are(method, fleet):
-    X, task = fleet[0][::3], fleet[1][::3]
+    X = fleet[0][::3]
+    task = fleet[1][::3]
     weight = np.random.default_rng(0).integers(1, 4, len(X))
     grid = {"width": [0.3, 1.0]}
     weighted = tune(method(gamma=0.1), X, task=task, grid=grid, sample_weight=weight)

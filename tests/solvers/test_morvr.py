@@ -90,7 +90,8 @@ def single_output_rvm(design, y, n_iter=3000):
                 noise * np.eye(n)
                 + (design[:, others] / a[others]) @ design[:, others].T
             )
-            s, q = phi @ B @ phi, phi @ B @ y
+            s = phi @ B @ phi
+            q = phi @ B @ y
 
             def value(x, s=s, q=q):
                 return (
@@ -438,7 +439,8 @@ def one_hot_auc(X, labels, new, new_labels):
 
 
 def split(X, y, classes, n_train, n_test, rng):
-    train, test = [], []
+    train = []
+    test = []
     for label in classes:
         rows = rng.permutation(np.flatnonzero(y == label))
         train.append(rows[:n_train])

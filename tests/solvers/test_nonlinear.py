@@ -314,7 +314,8 @@ def test_paper_solver_is_algorithm_2() -> None:
         by_F = np.diag((by_E + by_E.T).sum(axis=1)) - 2 * by_E
         by_A = K @ ((by_F + by_F.T) @ Y) + 2 * ALPHA * K @ A
         by_theta = np.sum(by_J * -J * E)
-        A, theta = A - step_weights * by_A, theta - step_theta * by_theta
+        A = A - step_weights * by_A
+        theta = theta - step_theta * by_theta
         J = naive_gram(K @ A, theta)
         B = np.linalg.solve(J + BETA * np.eye(n), R)
         values.append(full_objective(Phi, R, Phi.T @ A, B, theta))

@@ -56,7 +56,8 @@ def alternate(K, Y, ridge, n_iter):
 def test_optimality_and_monotone_descent(ridge):
     K, Y = problem()
     solution = solve(K, Y, ridge)
-    L, C = solution.structure, solution.coef
+    L = solution.structure
+    C = solution.coef
     assert solution.converged
     assert np.all(np.diff(solution.objective_path) <= 0)
     assert solution.n_iter == len(solution.objective_path) - 1 < 12
@@ -195,7 +196,8 @@ def test_steps_end_where_the_dual_is_smallest():
     Y = rng.normal(size=(9, 3))
     C, step = rng.normal(size=(2, 9, 3))
     values, rotation = eigh(C.T @ (spectrum * C) / 2)
-    C, Y = C @ rotation, Y @ rotation
+    C = C @ rotation
+    Y = Y @ rotation
 
     def dual(length):
         moved = C + length * step

@@ -91,7 +91,8 @@ def test_inverse_diagonal_in_any_block_size(monkeypatch, block):
 
 @pytest.mark.parametrize("alpha", [1e-3, 0.1, 10.0])
 def test_leave_one_out_scores_equal_refits(alpha):
-    n, T = 31, 3
+    n = 31
+    T = 3
     _, K, R, codes, weight = problem(n, T)
     weight[5] = 0.5
     solution = solve_ridge(K, R, alpha, weight)

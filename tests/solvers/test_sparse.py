@@ -188,7 +188,8 @@ def test_paper_solver_is_algorithm_3() -> None:
         by_F = np.diag((by_E + by_E.T).sum(axis=1)) - 2 * by_E
         by_A = K @ ((by_F + by_F.T) @ Y) + 2 * ALPHA * K @ A
         by_theta = np.sum(by_J * -J * E)
-        A, theta = A - steps[0] * by_A, theta - steps[1] * by_theta
+        A = A - steps[0] * by_A
+        theta = theta - steps[1] * by_theta
         J = naive_gram(K @ A, theta)
         B = solve_sparse_group_lasso(J, R, groups, L1, GROUP, **lasso).B
         values.append(full_objective(Phi, R, groups, Phi.T @ A, B, theta))

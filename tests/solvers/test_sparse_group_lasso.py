@@ -81,7 +81,8 @@ def kkt_violation(
     worst = 0.0
     for s in range(len(S)):
         for t in range(B.shape[1]):
-            b, v = B[groups == s, t], slope[groups == s, t]
+            b = B[groups == s, t]
+            v = slope[groups == s, t]
             if not b.any():
                 excess = np.linalg.norm(soft(v, l1)) - S[s, t]
             else:

@@ -96,7 +96,8 @@ def test_what_only_new_rows_have_is_inside_the_promised_rate(
 
 @pytest.mark.slow
 def test_rows_of_new_tasks_keep_the_rate_on_average():
-    false, caught = [], []
+    false = []
+    caught = []
     for seed in range(5):
         rng = np.random.default_rng(seed)
         task = np.repeat(np.arange(60), 10)
@@ -153,7 +154,8 @@ def test_tasks_of_one_row_are_answered():
     model = TableModel("task", method=FAST, alarm_rate=0.1).fit(
         pd.concat([table, single])
     )
-    near, far = single.copy(), single.assign(x0=single.x0 + 40.0)
+    near = single.copy()
+    far = single.assign(x0=single.x0 + 40.0)
     scores = model.score(pd.concat([near, far]))
     assert scores.basis.tolist() == ["pooled", "pooled"]
     assert scores.alarm.tolist() == [False, True]

@@ -81,7 +81,8 @@ def test_wild_values_stay_wild_and_heavy_tails_are_tamed():
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
 def test_decimal_commas_in_texts_are_those_of_numbers(library):
     rng = np.random.default_rng(0)
-    x, m = (1500 * rng.random(80)).round(2), np.arange(80) % 4
+    x = (1500 * rng.random(80)).round(2)
+    m = np.arange(80) % 4
     texts = [f"{v:,.2f}".translate(str.maketrans(",.", ".,")) for v in x]
     table = library({"m": m, "x": [*texts[:79], "n/a"], "y": rng.random(80)})
     plain = library({"m": m, "x": [*x[:79], None], "y": np.asarray(table["y"])})
@@ -223,10 +224,9 @@ def test_a_counter_inside_each_task_is_a_counter():
 
 def test_texts_that_never_return_are_a_counter():
     """Batches that a machine works off, or that all machines have at a time; not what recurs."""
-    codes, step = (
-        np.tile(np.arange(5), 40),
-        np.repeat(np.arange(40), 5),
-    )  # five machines, in time
+    # five machines, in time
+    codes = np.tile(np.arange(5), 40)
+    step = np.repeat(np.arange(40), 5)
     rng = np.random.default_rng(0)
     table = pd.DataFrame(
         {
@@ -322,10 +322,8 @@ def related(n=40, seed=0):
     rng = np.random.default_rng(seed)
     codes = np.repeat(np.arange(20), n)
     a = rng.normal(size=len(codes))
-    noise, place = (
-        rng.normal(size=(3, len(codes))),
-        np.random.default_rng(1).normal(size=(3, 20)),
-    )
+    noise = rng.normal(size=(3, len(codes)))
+    place = np.random.default_rng(1).normal(size=(3, 20))
     columns = [a + place[0, codes], 2.0 * a + 0.1 * noise[0] + 9.0 * place[1, codes]]
     columns += [5.0 - a + 0.1 * noise[1] + 3.0 * place[2, codes], noise[2]]
     table = pd.DataFrame(np.column_stack(columns), columns=list("abcd"))
@@ -339,7 +337,8 @@ def related(n=40, seed=0):
 def test_a_gap_gets_what_least_squares_expect_from_the_other_columns_and_the_task():
     codes, complete, table = related()
     encoder = learn(table, codes, linear=1.0)
-    Z, truth = encode(encoder, table, codes), encode(encoder, complete, codes)
+    Z = encode(encoder, table, codes)
+    truth = encode(encoder, complete, codes)
     own = truth - np.array([truth[codes == t].mean(axis=0) for t in range(20)])[codes]
     for lost, known in (((1,), (0, 2, 3)), ((1, 2), (0, 3)), ((3,), (0, 1, 2))):
         rows = (table.isna().to_numpy() == np.isin(np.arange(4), lost)).all(axis=1)
@@ -355,10 +354,8 @@ def test_a_gap_gets_what_least_squares_expect_from_the_other_columns_and_the_tas
 
 def test_what_a_gap_gets_does_not_depend_on_other_rows_and_stays_in_range():
     codes, _, table = related()
-    encoder, order = (
-        learn(table, codes),
-        np.random.default_rng(2).permutation(len(table)),
-    )
+    encoder = learn(table, codes)
+    order = np.random.default_rng(2).permutation(len(table))
     Z = encode(encoder, table, codes)
     again = learn(table.iloc[order], codes[order])
     np.testing.assert_allclose(encode(again, table, codes), Z, atol=1e-10)

@@ -66,11 +66,13 @@ def test_a_correction_is_the_conditional_mean_within_what_was_seen(widest):
     codes = np.repeat([0, 1], 30)
     X = rng.normal(size=(60, 5)) @ rng.normal(size=(5, 5)) + codes[:, None]
     metric = task_whitenings(X, codes, np.ones(60), 2, 2.0, 20.0)
-    Z, P = X[:4] + 1.0, precision(metric, 0)
+    Z = X[:4] + 1.0
+    P = precision(metric, 0)
     source = np.array(
         [0, 1, 1, 2, -1]
     )  # a column of two coordinates, a coordinate of none
-    low, high = metric.mean[0] - widest, metric.mean[0] + widest
+    low = metric.mean[0] - widest
+    high = metric.mean[0] + widest
     reasons = find_reasons(metric, Z, np.zeros(4, dtype=np.intp), source, low, high)
     C = np.linalg.inv(P)
     for column in range(3):

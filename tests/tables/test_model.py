@@ -134,7 +134,8 @@ def test_forget_is_a_fit_without_the_task(tmp_path):
 
 def test_enroll_is_a_fit_with_the_rows():
     train, test = machine_tables()
-    first, more = train.iloc[::2], train.iloc[1::2]
+    first = train.iloc[::2]
+    more = train.iloc[1::2]
     model = TableModel("machine", method=FAST, alarm_rate=0.1).fit(first).enroll(more)
     at_once = TableModel("machine", method=FAST, alarm_rate=0.1).fit(train)
     pd.testing.assert_frame_equal(model.score(test), at_once.score(test))
@@ -239,7 +240,8 @@ def test_groups_go_before_blocks_of_time():
 def test_one_time_for_each_task_is_no_order():
     train, test = walks()
     once = train.assign(when=train.when.iloc[0])
-    model, plain = in_time().fit(once), in_time(time=None, ignore=["when"]).fit(once)
+    model = in_time().fit(once)
+    plain = in_time(time=None, ignore=["when"]).fit(once)
     pd.testing.assert_frame_equal(model.score(test), plain.score(test))
 
 
@@ -256,7 +258,8 @@ def test_times_that_are_missing_or_unreadable_are_refused_by_row():
 
 def test_large_whole_numbers_name_tasks(tmp_path):
     """Hashes of 64 bits are beyond signed integers, and were taken for negative ones."""
-    rng, labels = np.random.default_rng(0), [2**63 + 5, 2**64 - 1, 7]
+    rng = np.random.default_rng(0)
+    labels = [2**63 + 5, 2**64 - 1, 7]
     task = np.repeat(np.array(labels, dtype=np.uint64), 20)
     table = pd.DataFrame(
         {"user": task, "a": rng.normal(size=60), "b": rng.normal(size=60)}

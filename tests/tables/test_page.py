@@ -47,7 +47,8 @@ def model(tables):
 def test_rows_are_those_of_score(model, tables):
     report = report_of(model, tables[1], "fleet.manyone", "today.csv")
     scored = model.score(tables[1], explain=3)
-    rows, names = report.findings.rows, np.array(report.tasks.names, dtype=object)
+    rows = report.findings.rows
+    names = np.array(report.tasks.names, dtype=object)
     assert rows.number.tolist() == scored.row.tolist()
     assert names[rows.task].tolist() == scored.task.tolist()
     assert np.array(report.tasks.basis)[rows.task].tolist() == scored.basis.tolist()
@@ -89,7 +90,8 @@ def test_the_page_promises_what_the_rows_allow(model, tables):
     rare = deepcopy(model)
     with pytest.warns(UserWarning, match="cannot promise"):
         rare.recalibrate(1e-4)
-    report, allowed = report_of(rare, tables[1], "", ""), rare.model_.alarm_rate_.max()
+    report = report_of(rare, tables[1], "", "")
+    allowed = rare.model_.alarm_rate_.max()
     assert report.rate == allowed > 1e-4
     assert f"at most {allowed:.3g} of normal rows" in dict(report.facts)["Promise"]
     law = report.findings.law
@@ -111,7 +113,9 @@ def test_report_writes_one_page_for_every_library(model, tables, tmp_path):
 
 def test_what_is_embedded_is_json_whatever_the_scores(model, tables):
     wild = tables[1].copy()
-    wild.loc[0, "flow"], wild.loc[1, "heat"], wild.loc[2, NAMES] = np.inf, 1e300, np.nan
+    wild.loc[0, "flow"] = np.inf
+    wild.loc[1, "heat"] = 1e300
+    wild.loc[2, NAMES] = np.nan
     report = report_of(model, wild, "", "")
     json.dumps(embedded(report), allow_nan=False)
     assert report.findings.rows.alarm[1]

@@ -35,9 +35,12 @@ def test_ranks_are_uniform_and_independent_even_with_ties():
 @pytest.mark.parametrize("guarded", [False, True])
 def test_ville(guarded):
     """Of streams that do not drift at most a share delta is ever flagged."""
-    p, k = np.random.default_rng(1).random((4000, 400)), 4000
-    wealth, shares = np.zeros(k), drift.fresh_shares(k)
-    neighbours, count = np.tile(drift.NEIGHBOURS, (k, 1)), np.ones(k)
+    p = np.random.default_rng(1).random((4000, 400))
+    k = 4000
+    wealth = np.zeros(k)
+    shares = drift.fresh_shares(k)
+    neighbours = np.tile(drift.NEIGHBOURS, (k, 1))
+    count = np.ones(k)
     most = wealth
     for i in range(400):
         wealth, shares = drift.bet(wealth, shares, p[:, i], count)
@@ -63,7 +66,8 @@ def test_marks_are_standardised_and_rows_alike_count_less():
 
 
 def test_numbers_do_not_depend_on_company():
-    codes, counts = np.arange(50), np.arange(50) % 7
+    codes = np.arange(50)
+    counts = np.arange(50) % 7
     together = drift.uniforms(3, codes, counts)
     alone = [drift.uniforms(3, codes[[i]], counts[[i]])[0] for i in range(50)]
     assert together.tolist() == alone

@@ -11,7 +11,8 @@ from manyone import IndependentOCKSR, JointOCKSR, Monitor, TableModel, TimeBlock
 from manyone.watch import MonitorState, thresholds
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
-RATE, TASKS = 0.1, 20
+RATE = 0.1
+TASKS = 20
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,8 @@ def equal(one, other):
 def test_batches_do_not_matter(model):
     X, task = stream(30)
     whole = Monitor(model).update(X, task)
-    monitor, parts = Monitor(model), []
+    monitor = Monitor(model)
+    parts = []
     for low, high in ((0, 1), (1, 2), (2, 250), (250, 600)):
         parts.append(monitor.update(X[low:high], task[low:high]))
     for name in ("id", "p_value", "alarm", "drift"):
@@ -60,9 +62,12 @@ def test_nothing_drifts_and_the_rate_holds_by_itself(model):
     "n", [10, 30, 120]
 )  # thresholds are borrowed, own, of a full window
 def test_the_rate_holds_from_the_first_rows_on(n):
-    rng, T, found = np.random.default_rng(0), 25, []
+    rng = np.random.default_rng(0)
+    T = 25
+    found = []
     for _ in range(4):
-        centres, task = 1.5 * rng.normal(size=(T, 8)), np.arange(T)
+        centres = 1.5 * rng.normal(size=(T, 8))
+        task = np.arange(T)
         X = np.repeat(centres, n, axis=0) + rng.normal(size=(T * n, 8))
         model = IndependentOCKSR(alarm_rate=0.05).fit(X, task=np.repeat(task, n))
         new = (centres + rng.normal(size=(40, T, 8))).reshape(-1, 8)
@@ -76,7 +81,8 @@ def test_the_rate_holds_from_the_first_rows_on(n):
 def test_blocks_of_time_are_no_drift(forward):
     """Scores by models of few early rows are lower than those of new rows: that is no drift."""
     rng = np.random.default_rng(0)
-    task, when = np.repeat(np.arange(TASKS), 30), np.tile(np.arange(30), TASKS)
+    task = np.repeat(np.arange(TASKS), 30)
+    when = np.tile(np.arange(30), TASKS)
     model = IndependentOCKSR(metric="adaptive", kernel="laplacian", alarm_rate=RATE)
     model.fit(
         rng.normal(size=(len(task), 4)),
@@ -88,7 +94,9 @@ def test_blocks_of_time_are_no_drift(forward):
 
 def test_rows_that_resemble_the_one_before_are_no_drift():
     """Correlation 0.8, nothing changes: without a guard nine streams of ten would be flagged."""
-    rng, d, rows = np.random.default_rng(0), 4, 100
+    rng = np.random.default_rng(0)
+    d = 4
+    rows = 100
     X = rng.normal(size=(400, TASKS, d))
     for i in range(1, len(X)):
         X[i] = 0.8 * X[i - 1] + 0.6 * X[i]
@@ -99,7 +107,8 @@ def test_rows_that_resemble_the_one_before_are_no_drift():
         task=task[: len(when)],
         groups=TimeBlocks(when, forward=False),
     )
-    quiet, moved = X[rows:].copy(), X[rows:].copy()
+    quiet = X[rows:].copy()
+    moved = X[rows:].copy()
     moved[200:] += 3.0
     drift = [
         Monitor(model)
@@ -148,7 +157,9 @@ def test_refuted_alarms_hold_the_rate_while_things_drift(model, delay):
     n = 600
     X, task = stream(n, shift=1.2)
     assert np.mean(model.predict(X, task=task) == -1) > 0.25
-    monitor, alarms, waiting = Monitor(model), [], []
+    monitor = Monitor(model)
+    alarms = []
+    waiting = []
     for i in range(n):
         now = slice(i * TASKS, (i + 1) * TASKS)
         found = monitor.update(X[now], task[now])
@@ -170,7 +181,8 @@ def test_without_answers_lasting_anomalies_are_not_learned(model):
 def test_accepted_rows_cannot_move_the_border_beyond_its_bound(model):
     monitor = Monitor(model)
     way = np.linspace(0, 6, 601)[:, None] * np.array([[1.0, 0.0, 0.0, 0.0]])
-    at, lowest = 0, np.inf
+    at = 0
+    lowest = np.inf
     for _ in range(1500):
         found = monitor.update(way[[at]], [0])
         at = max(at - 8, 0) if found.alarm[0] else min(at + 2, 600)
@@ -194,7 +206,8 @@ def test_thresholds_are_where_alarms_begin(model):
 
 def test_an_id_counts_once_and_answers_are_corrected(model):
     X, task = stream(3)
-    monitor, other = Monitor(model), Monitor(model)
+    monitor = Monitor(model)
+    other = Monitor(model)
     ids = [f"row {i}" for i in range(len(X))]
     first = monitor.update(X, task, id=ids)
     again = monitor.update(np.r_[X, X], np.r_[task, task], id=ids + ids)
@@ -256,7 +269,8 @@ def test_ids_that_new_rows_drive_out_get_the_answer_they_had(model, monkeypatch)
 def test_kills_lose_nothing_and_count_nothing_twice(model, tmp_path):
     X, task = stream(20, shift=1.0, at=10)
     path = tmp_path / "state"
-    whole, rng = Monitor(model), np.random.default_rng(0)
+    whole = Monitor(model)
+    rng = np.random.default_rng(0)
     cuts = [0, *np.sort(rng.choice(np.arange(1, len(X)), 40, replace=False)), len(X)]
     for low, high in itertools.pairwise(cuts):
         wanted = whole.update(X[low:high], task[low:high], id=np.arange(low, high))
@@ -328,7 +342,8 @@ def pumps():
 
 
 def test_tables_are_watched_and_unknown_tasks_answered(pumps):
-    pd, monitor = pytest.importorskip("pandas"), Monitor(pumps)
+    pd = pytest.importorskip("pandas")
+    monitor = Monitor(pumps)
     new = pd.DataFrame({"pump": ["a", "b", "c", "a"], "flow": [9.0, 90.0, 9.0, 9.1]})
     found = monitor.update(new, id=["w", "x", "y", "z"])
     assert found.alarm.tolist()[:2] == [False, True]
@@ -341,13 +356,15 @@ def test_tables_are_watched_and_unknown_tasks_answered(pumps):
 def test_columns_of_a_table_may_say_when_and_which(pumps):
     pd = pytest.importorskip("pandas")
     new = pd.DataFrame({"pump": list("abab"), "flow": [9.0, 90.0, 9.2, 9.1]})
-    when, ids = pd.date_range("2026-01-01", periods=4), np.array(list("wxyz"))
+    when = pd.date_range("2026-01-01", periods=4)
+    ids = np.array(list("wxyz"))
     wide = new.assign(when=when, reading=ids)
     estimator = IndependentOCKSR(alarm_rate=RATE).fit(
         new.iloc[[0, 2, 3] * 9], task="pump"
     )
     for watched, task in ((pumps, None), (estimator, "pump")):
-        named, given = Monitor(watched), Monitor(watched)
+        named = Monitor(watched)
+        given = Monitor(watched)
         found = named.update(wide, task, time="when", id="reading")
         assert equal(found, given.update(new, task, time=when, id=ids))
         assert found.id.tolist() == list("wxyz")
@@ -377,7 +394,8 @@ def test_confirmed_rows_are_enrolled_within_a_cap(model):
     assert monitor.enroll(X, id=found.id) == 0  # half of the thirty rows of each
     assert monitor.state.learned[:4].tolist() == [15, 15, 15, 0]
     assert monitor.model is not model
-    old, new = model.training_, monitor.model.training_
+    old = model.training_
+    new = monitor.model.training_
     assert len(new.codes) == len(old.codes) + 45
     assert np.isin(old.X[:, 0], new.X[:, 0]).all()  # what was there stays
     assert np.array_equal(monitor.update(X, task, id=found.id).alarm, found.alarm)
@@ -399,7 +417,8 @@ def test_confirmed_sparse_rows_are_enrolled():
 
 
 def test_confirmed_rows_of_a_table_are_enrolled(pumps):
-    pd, monitor = pytest.importorskip("pandas"), Monitor(pumps)
+    pd = pytest.importorskip("pandas")
+    monitor = Monitor(pumps)
     flow = np.random.default_rng(1).normal(13, 1, 30)
     new = pd.DataFrame({"pump": ["a"] * 30, "flow": flow})
     found = monitor.update(new)

@@ -37,7 +37,8 @@ _FEWEST = 10
 # With a larger share of copies nothing is moved.
 _MOST_TIED = 0.1
 # Depths change at most so much.
-_LEAST, _MOST = 0.5, 1.25
+_LEAST = 0.5
+_MOST = 1.25
 
 
 class Round(NamedTuple):
