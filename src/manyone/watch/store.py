@@ -13,6 +13,7 @@ there, its commit is noticed, and we stop.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -872,6 +873,9 @@ def read_store(path: Path) -> Iterator[Store]:
     if not path.exists():
         raise StoreError(f"{path} is not there. manyone watch makes it.")
     address = f"{path.resolve().as_uri()}?mode=ro"
+    if not os.access(path.parent, os.W_OK) and not Path(f"{path}-wal").exists():
+        # Where nobody can write, SQLite has no place for its locks and needs none.
+        address += "&immutable=1"
     try:
         with closing(sqlite3.connect(address, _PATIENCE, uri=True)) as link:
             link.execute("PRAGMA trusted_schema = OFF")
