@@ -233,3 +233,15 @@ def test_a_machine_that_went_silent_is_told_once(here, receiver):
     silent = [c for _, c in receiver.delivered if c["kind"] == "silent"]
     assert [content["task"] for content in silent] == ["pump 2"]
     assert silent[0]["begin"].startswith("2026-02-28")
+
+
+def test_a_damaged_message_is_one_line(here, receiver, capsys):
+    faults("pump 2").write_csv("today.csv")
+    assert main([*WATCH, "--notify", "$HOOK", "--notify-later"]) == 0
+    assert receiver.requests == 0 and query("SELECT id FROM messages")
+    with closing(sqlite3.connect("s")) as store, store:
+        store.execute("UPDATE message SET content = 'nonsense'")
+    capsys.readouterr()
+    assert tell() == 2
+    err = capsys.readouterr().err
+    assert "s is damaged (a message is no JSON)" in err and err.count("\n") == 1

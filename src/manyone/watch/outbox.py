@@ -114,7 +114,10 @@ class Outbox:
             "AND due <= ? AND made >= ? ORDER BY number",
             (as_text(now), as_text(now - GIVE_UP)),
         )
-        return [Message(number, json.loads(content)) for number, content in cursor]
+        try:
+            return [Message(number, json.loads(content)) for number, content in cursor]
+        except ValueError as error:
+            raise sqlite3.DatabaseError("a message is no JSON") from error
 
     def note(self, outcomes: Iterable[Outcome]) -> None:
         """Keep how tries have ended."""
