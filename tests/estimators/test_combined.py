@@ -152,6 +152,18 @@ def test_tail_values_are_logs_of_shares_and_go_on_where_ranks_end():
     assert np.all(np.diff(found) > 0)
 
 
+def test_tail_values_stay_shares_where_a_guard_has_lowered_a_row():
+    """Scores of many rows crowd near 0; one row far from everything must not blur them."""
+    scores = -1e-2 * np.sort(np.random.default_rng(1).exponential(size=4000))[::-1]
+    scores[0] = -1e3
+    pool = scores / 0.05
+    far = np.full(1, -1.0)
+    tail = Tail.of(pool, np.ones(4000), np.full(1, 0.05), far)
+    new = -1e-2 * np.array([0.1, 0.5, 1.0, 1.5])
+    found = tail.value(new, np.zeros(4, dtype=int))
+    np.testing.assert_allclose(found, -1e2 * new, rtol=0.1)
+
+
 def test_one_view_ranks_as_the_view_does(fleet):
     X, task = fleet
     view = JointOCKSR(gamma=0.2)

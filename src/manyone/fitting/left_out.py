@@ -179,8 +179,6 @@ class LeaveOut(Judge):
             found, half, shares, seen[normal] = self.without_guard(
                 few.X, few.codes, few.weight
             )
-            if together is None:
-                found = self.guard.lower(found, few)
             found[~self.plan.unseen(rows.X[normal])] = np.nan
             present, summing = by_task(rows.codes[normal], shares)
             return normal, found, (present, summing.sum(axis=1)), summing @ half
@@ -194,6 +192,11 @@ class LeaveOut(Judge):
         if together is not None:
             new = np.flatnonzero(self.plan.unseen(rows.X))
             scores[new] = self._without_groups(together.take(new))
+        else:
+            # All rows of a task at once: blocks have few of each where there are many tasks.
+            normal = np.flatnonzero(~rows.outlier)
+            few = rows.take(normal) if len(normal) < len(rows.codes) else rows
+            scores[normal] = self.guard.lower(scores[normal], few)
         tails = Tails.known(scores, rows, len(self.plan.tasks), seen)
         return LeftOut(tails, tasks, values, mass), scores
 

@@ -77,9 +77,10 @@ class Tail:
         with np.errstate(under="ignore"):
             below = float((pool[first] - pool[: first + 1]) @ weight[: first + 1])
         excess = below / max(_TAIL * float(mass[-1]), 1.0)
-        size = np.abs(pool).max(initial=1e-4)
-        if far is not None:
-            size = max(size, np.max(np.abs(far) / spread))
+        # (A guard may have lowered scores far below those of rows far away.)
+        size = max(
+            1e-4, np.max(np.abs(pool)) if far is None else np.max(np.abs(far) / spread)
+        )
         steepest = _STEEPEST / float(size)
         # Among scores that differ by rounding the most normal one counts.
         level = (
